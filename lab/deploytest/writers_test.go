@@ -77,26 +77,26 @@ func (c *cluster) testSecretsAreTheOperators(t *testing.T) {
 // testKubeletsLabelNothingOfOurs has kubelets label their own Nodes, at registration, later and with their status.
 func (c *cluster) testKubeletsLabelNothingOfOurs(t *testing.T) {
 	const refused = "a kubelet sets none of them"
-	c.newNode(t, "win-labelled")
-	kubelet := c.as(t, "system:node:win-labelled", "system:nodes")
+	c.newNode(t, "win-labeled")
+	kubelet := c.as(t, "system:node:win-labeled", "system:nodes")
 	label := func(key string, value any) map[string]any { return metadata("labels", map[string]any{key: value}) }
-	if err := patchNode(t.Context(), c.admin, "win-labelled", label(group+"/runs.windows2022", "true")); err != nil {
+	if err := patchNode(t.Context(), c.admin, "win-labeled", label(group+"/runs.windows2022", "true")); err != nil {
 		t.Fatal(err)
 	}
 	var attempts []attempt
 	for _, key := range []string{group + "/hyperv", group + "/gmsa", group + "/runs.windows2025", group + "/byoh"} {
 		attempts = append(attempts,
-			attempt{"labels it " + key, refused, func(ctx context.Context) error { return patchNode(ctx, kubelet, "win-labelled", label(key, "true")) }},
+			attempt{"labels it " + key, refused, func(ctx context.Context) error { return patchNode(ctx, kubelet, "win-labeled", label(key, "true")) }},
 			attempt{"labels it " + key + " with its status", refused, func(ctx context.Context) error {
-				return patchNode(ctx, kubelet, "win-labelled", label(key, "true"), "status")
+				return patchNode(ctx, kubelet, "win-labeled", label(key, "true"), "status")
 			}})
 	}
 	try(t, append(attempts,
 		attempt{"changes one", refused, func(ctx context.Context) error {
-			return patchNode(ctx, kubelet, "win-labelled", label(group+"/runs.windows2022", "false"))
+			return patchNode(ctx, kubelet, "win-labeled", label(group+"/runs.windows2022", "false"))
 		}},
 		attempt{"removes one", refused, func(ctx context.Context) error {
-			return patchNode(ctx, kubelet, "win-labelled", label(group+"/runs.windows2022", nil))
+			return patchNode(ctx, kubelet, "win-labeled", label(group+"/runs.windows2022", nil))
 		}},
 		attempt{"registers with one", refused, func(ctx context.Context) error {
 			newcomer := c.as(t, "system:node:win-newcomer", "system:nodes")
@@ -109,10 +109,10 @@ func (c *cluster) testKubeletsLabelNothingOfOurs(t *testing.T) {
 			}}, metav1.CreateOptions{}))
 		}},
 		attempt{"reports its status", "", func(ctx context.Context) error {
-			return patchNode(ctx, kubelet, "win-labelled", map[string]any{"status": map[string]any{"nodeInfo": map[string]any{"kubeletVersion": "v1"}}}, "status")
+			return patchNode(ctx, kubelet, "win-labeled", map[string]any{"status": map[string]any{"nodeInfo": map[string]any{"kubeletVersion": "v1"}}}, "status")
 		}},
 		attempt{"the operator labels it", "", func(ctx context.Context) error {
-			return patchNode(ctx, c.asOperator(t), "win-labelled", label(group+"/hyperv", "true"))
+			return patchNode(ctx, c.asOperator(t), "win-labeled", label(group+"/hyperv", "true"))
 		}},
 	))
 }
