@@ -128,14 +128,21 @@ func leaving(s Seen) (Decision, bool) {
 	return Decision{Action: None}, s.Instance.DeletionTimestamp != nil
 }
 
-// inConflict leaves a host alone whose name another machine has by now: more identities of it are the last that it may have.
+// inConflict leaves a host alone whose name another machine has by now: more identities of it are the last that it may have. It joins again
+// when the user gives it another name.
 func inConflict(s Seen) (Decision, bool) {
 	if s.Conflict == nil {
 		return Decision{}, false
 	}
+	had, _, _ := strings.Cut(s.Instance.Status.Hostname, ".")
+	accepted := s.Instance.Annotations[api.AnnotationAcceptHostname]
+	if accepted != "" && accepted != s.Instance.Status.Hostname || s.Instance.Spec.Hostname != "" && s.Instance.Spec.Hostname != had {
+		return Decision{}, false
+	}
 	return Decision{Action: None, Err: unsupported(api.ReasonHostnameConflict,
-		"Node %s%s is another machine's: it was registered at another address than the host's (%s); rename one of the two, "+
-			"or delete that Node if it is left from this host", s.Conflict.Name, nodestate.Described(s.Conflict), s.Instance.Status.NodeIP)}, true
+		"Node %s%s is another machine's: it was registered at another address than the host's (%s); rename that machine, delete the Node if it is left "+
+			"from this host, or rename the host and annotate the WindowsInstance with %s=<its new name>",
+		s.Conflict.Name, nodestate.Described(s.Conflict), s.Instance.Status.NodeIP, api.AnnotationAcceptHostname)}, true
 }
 
 // ofOther leaves a node of another version as it is, whatever became of the last join: one more would bring it to ours, before its turn and with

@@ -113,6 +113,29 @@ func TestAConflictEndsWithTheOtherNode(t *testing.T) {
 	})
 }
 
+// The host gets another name, and its user says so: it is a node of that name, and the other machine's Node stays.
+func TestAConflictEndsWithAnotherName(t *testing.T) {
+	hostile(t, 1, func(s *story, host *storyHost) {
+		host.unheard = true // its kubelet has not registered yet
+		s.announce(host)
+		s.pass(time.Minute)
+		s.addNode(host.name, "windows", "10.99.99.99")
+		was := s.node(host.name).DeepCopy()
+		s.until("the conflict is told", time.Hour, func() bool {
+			return kube.Condition(s.instance("win-1"), api.ConditionReady).Reason == api.ReasonHostnameConflict
+		})
+		host.name, host.version, host.unheard = "web-1", "", false
+		i := s.instance("win-1")
+		i.Annotations = map[string]string{api.AnnotationAcceptHostname: "web-1"}
+		s.must(s.client.Update(s.ctx, i))
+		s.until("it is a node of its new name", time.Hour, func() bool { return s.hasNode("web-1") && s.instance("win-1").Status.NodeRef != nil })
+		if ref := s.instance("win-1").Status.NodeRef; ref.Name != "web-1" || s.instance("win-1").Status.NodeConflict != nil {
+			t.Errorf("the instance's Node is %+v, in conflict with %+v", ref, s.instance("win-1").Status.NodeConflict)
+		}
+		s.mustBeUntouched(was)
+	})
+}
+
 // An operator that remembered no UIDs was here before: each Node is known by the key that it had annotated, whatever its address is now.
 func TestNodesOfAnEarlierVersionAreKnownWithoutAnOutage(t *testing.T) {
 	hostile(t, 2, func(s *story, host *storyHost) {
