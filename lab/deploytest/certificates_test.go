@@ -100,7 +100,7 @@ func (c *cluster) newHost(t *testing.T) host {
 func (h host) known() csr.Known {
 	return csr.Known{
 		Namespace: namespace,
-		Hosts:     []csr.Host{{Instance: namespace + "/win-1", Node: "win-1", CredentialID: h.credentialID}},
+		Hosts:     []csr.Host{{Instance: namespace + "/win-1", Node: "win-1", CredentialID: h.credentialID, Registered: true}},
 		Nodes:     map[string]csr.Node{"win-1": {OS: "windows"}},
 	}
 }
