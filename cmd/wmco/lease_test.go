@@ -61,7 +61,7 @@ func discovery() map[string]string {
 	}
 	return map[string]string{
 		"/api":    `{"kind": "APIVersions", "versions": ["v1"]}`,
-		"/api/v1": list("v1", "Secret", "ConfigMap", "Node", "Pod"),
+		"/api/v1": list("v1", "Secret", "ConfigMap", "Node", "Pod", "Service"),
 		"/apis": fmt.Sprintf(`{"kind": "APIGroupList", "apiVersion": "v1", "groups": [%s, %s, %s]}`,
 			one("rbac.authorization.k8s.io", "v1"), one("certificates.k8s.io", "v1"), one(group, "v1alpha1")),
 		"/apis/certificates.k8s.io/v1":       list("certificates.k8s.io/v1", "CertificateSigningRequest"),

@@ -143,7 +143,7 @@ func (p *page) typeName(e ast.Expr) string {
 	case *ast.MapType:
 		return "map of " + p.typeName(e.Key) + " to " + p.typeName(e.Value)
 	case *ast.SelectorExpr:
-		return map[string]string{"Time": "time", "MicroTime": "time", "IntOrString": "integer or string"}[e.Sel.Name] +
+		return map[string]string{"Time": "time", "MicroTime": "time", "UID": "string", "IntOrString": "integer or string"}[e.Sel.Name] +
 			map[bool]string{true: e.Sel.Name}[e.Sel.Name == "Condition" || e.Sel.Name == "Taint"]
 	case *ast.Ident:
 		if t, ours := p.types[e.Name]; ours {
