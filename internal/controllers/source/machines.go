@@ -98,6 +98,7 @@ func (s *machineSource) look(ctx context.Context) (kube.OptionalKind, error) {
 		Kind:   machines.Kind,
 		Labels: labels.SelectorFromSet(labels.Set{api.LabelMachineOS: "Windows"}),
 		Events: &handler.EnqueueRequestForObject{},
+		Keep:   keepMachine, Bytes: maxMachine, Share: &kube.Share{Total: allMachines, PerOwner: machinesOfNamespace, Owner: client.Object.GetNamespace},
 	}
 	platform, err := cluster.ReadPlatform(ctx, s.Live)
 	if s.source == api.SourceMachine {
@@ -112,6 +113,19 @@ func (s *machineSource) look(ctx context.Context) (kube.OptionalKind, error) {
 		s.place.Store(&machinePlace{kind, in, machines.Cluster{Namespace: s.Namespace, Platform: platform.Type}})
 	}
 	return k, err
+}
+
+// Limits of what is kept of Machines, of one, of all in a namespace, and of all. Outside of OpenShift, tenants make them.
+const (
+	maxMachine          = 256 << 10
+	machinesOfNamespace = 32 << 20
+	allMachines         = 64 << 20
+)
+
+// keepMachine keeps a Machine without what nobody reads of its metadata.
+func keepMachine(o client.Object) (client.Object, bool) {
+	kube.ShortenMetadata(o)
+	return o, true
 }
 
 // ofInstance names the Machine that an instance was made from.
@@ -177,6 +191,10 @@ func (s *machineSource) gather(ctx context.Context, place *machinePlace, r recon
 	}
 	if v.object == nil {
 		v.Verdict = machines.Gone
+		return v, nil
+	}
+	if kube.IsCut(v.object) {
+		v.Decision = machines.Decision{Verdict: machines.Keep, Fault: "MachineTooLarge", Message: "it, or all Machines of its namespace, have too much metadata and status to be kept in memory"}
 		return v, nil
 	}
 	m, err := machines.Read(v.object)
