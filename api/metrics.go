@@ -31,6 +31,8 @@ const (
 	MetricSettingsLag = "wmco_settings_lag_seconds"
 	// MetricCertificateDecisions counts decisions about certificate requests of hosts, by signer, result and rule.
 	MetricCertificateDecisions = "wmco_csr_decisions_total"
+	// MetricObjectsCut is the number of objects that were too many, or too large, to be kept in memory, by kind.
+	MetricObjectsCut = "wmco_objects_cut_total"
 	// MetricPodsNotStarted is the number of pods for Windows that do not start, by reason.
 	MetricPodsNotStarted = "wmco_pods_not_started"
 )

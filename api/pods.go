@@ -27,6 +27,9 @@ const (
 	// EventCredentialSpecMissing is reported on a pod that names a credential spec of a group Managed Service Account,
 	// whose content nothing has put into the pod.
 	EventCredentialSpecMissing = "CredentialSpecMissing"
+	// EventPodTooLarge is reported on a pod whose selectors, affinity, tolerations and containers are too large for the
+	// operator to find out why no node takes it.
+	EventPodTooLarge = "PodTooLarge"
 	// EventNodeNotInDomain is reported on a pod with a group Managed Service Account whose node, or each node that it
 	// could run on, is neither joined to a domain nor has a plugin of Container Credential Guard.
 	EventNodeNotInDomain = "NodeNotInDomain"
@@ -47,6 +50,6 @@ const (
 func PodReasons() []string {
 	return []string{
 		EventImageForAnotherBuild, EventNoNodeForBuild, EventNoNodeFits, EventNodesUnavailable, EventTaintNotTolerated, EventMemoryLimitMissing,
-		EventRuntimeClassMissing, EventCredentialSpecMissing, EventNodeNotInDomain, EventNoNodeWithHyperV, EventMirrorUnavailable, EventRegistryDenied, EventRegistryUnreachable, EventProxyUnreachable,
+		EventRuntimeClassMissing, EventCredentialSpecMissing, EventNodeNotInDomain, EventNoNodeWithHyperV, EventMirrorUnavailable, EventRegistryDenied, EventRegistryUnreachable, EventProxyUnreachable, EventPodTooLarge,
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	restclient "k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
@@ -61,7 +62,7 @@ func discovery() map[string]string {
 	}
 	return map[string]string{
 		"/api":    `{"kind": "APIVersions", "versions": ["v1"]}`,
-		"/api/v1": list("v1", "Secret", "ConfigMap", "Node", "Pod", "Service"),
+		"/api/v1": list("v1", "Secret", "ConfigMap", "Node", "Pod"),
 		"/apis": fmt.Sprintf(`{"kind": "APIGroupList", "apiVersion": "v1", "groups": [%s, %s, %s]}`,
 			one("rbac.authorization.k8s.io", "v1"), one("certificates.k8s.io", "v1"), one(group, "v1alpha1")),
 		"/apis/certificates.k8s.io/v1":       list("certificates.k8s.io/v1", "CertificateSigningRequest"),
@@ -78,7 +79,7 @@ func TestTheLeaseHasAConnectionOfItsOwn(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	config := &restclient.Config{Host: server.URL, TLSClientConfig: restclient.TLSClientConfig{Insecure: true}, QPS: -1}
-	m, err := newManager(config, flags{namespace: "ns", metrics: metricsOptions{address: "0"}, probeAddress: "0", leaderElect: true}, logr.Discard())
+	m, err := newManager(config, flags{namespace: "ns", metrics: metricsOptions{address: "0"}, probeAddress: "0", leaderElect: true}, cache.Options{}, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -165,11 +166,12 @@ func run(ctx context.Context, f flags, logger logr.Logger) error {
 	if err := preflight(ctx, config, f.namespace); err != nil {
 		return err
 	}
-	m, err := newManager(config, f, logger)
+	informers := controllers.Informers(f.namespace)
+	m, err := newManager(config, f, informers.Cache(), logger)
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
-	options := controllers.Options{Namespace: f.namespace, Version: version(), Payload: content, Registry: metrics.Registry,
+	options := controllers.Options{Namespace: f.namespace, Version: version(), Payload: content, Informers: informers, Registry: metrics.Registry,
 		ApplyPolicies: f.applyPolicies, OperatorCondition: f.operatorCondition}
 	all, err := controllers.All(m, options)
 	if err != nil {
@@ -201,7 +203,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-func newManager(config *rest.Config, f flags, logger logr.Logger) (manager.Manager, error) {
+func newManager(config *rest.Config, f flags, kept cache.Options, logger logr.Logger) (manager.Manager, error) {
 	scheme := utilruntime.NewScheme()
 	for _, add := range []func(*utilruntime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, authenticationv1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -214,7 +216,7 @@ func newManager(config *rest.Config, f flags, logger logr.Logger) (manager.Manag
 	}
 	m, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                              scheme,
-		Cache:                               controllers.Cache(f.namespace),
+		Cache:                               kept,
 		Metrics:                             metricsserver.Options{BindAddress: "0"}, // ours has limits
 		HealthProbeBindAddress:              f.probeAddress,
 		LeaderElection:                      f.leaderElect,

@@ -90,6 +90,7 @@ func pods() Table {
 			api.LabelGMSA + "=true.", accounts},
 		api.EventNoNodeWithHyperV: {Error, "Follow the message of condition WindowsHyperVCapable of the Nodes, or use a RuntimeClass without Hyper-V isolation.",
 			"workloads#hyper-v-isolation"},
+		api.EventPodTooLarge:           {Warning, "See what the scheduler says: kubectl describe pod <pod>; give the pod fewer selectors, tolerations and terms of affinity.", start},
 		api.EventCredentialSpecMissing: {Error, "Install the webhook of windows-gmsa with its CustomResourceDefinition, and create the pod again.", accounts},
 		"ErrImagePull":                 {Warning, "See the registry's answer in the message.", page},
 		"ImagePullBackOff": {Warning, "See the registry's answer in the message.",

@@ -2,7 +2,7 @@
 //
 // Each command of WICD (facts, receive, join, leave, status) reads one JSON request on stdin and writes JSON lines on
 // stdout: any number of steps, then one result or one error with a stable code. This package holds the
-// requests and results, and both ends of the conversation: Call and Send for the operator, Serve and Receive's
+// requests and results, their limits, and both ends of the conversation: Call and Send for the operator, Serve and Receive's
 // messages for WICD.
 package agent
 
@@ -35,7 +35,7 @@ type Facts struct {
 	// Host is what Windows says about itself.
 	Host HostFacts `json:"host"`
 	// Services are those on the host that bear a name of ours; Ours says whether WICD, or the original operator, made them.
-	Services []ServiceFacts `json:"services,omitempty"`
+	Services []ServiceFacts `json:"services,omitempty" max:"64"`
 	// Joined is what the last join left; nil on a fresh host, while a join or a leave that was cut waits to be repeated, and on a host
 	// that left.
 	Joined *Joined `json:"joined,omitempty"`
@@ -70,16 +70,16 @@ type HostFacts struct {
 	// Clock is the host's time, UTC.
 	Clock time.Time `json:"clock"`
 	// Interfaces that are up, loopback left out.
-	Interfaces []Interface `json:"interfaces"`
+	Interfaces []Interface `json:"interfaces" max:"128"`
 	// FreeBytes on drive C:, MemoryBytes of the machine.
 	FreeBytes   uint64 `json:"freeBytes"`
 	MemoryBytes uint64 `json:"memoryBytes"`
 	// Features maps each Windows feature we may need to its state.
-	Features map[string]FeatureState `json:"features,omitempty"`
+	Features map[string]FeatureState `json:"features,omitempty" max:"64"`
 	// Virtualization is what the host has for virtual machines of its own.
 	Virtualization Virtualization `json:"virtualization,omitzero"`
 	// PendingReboot lists why Windows itself waits for a restart; empty when it does not.
-	PendingReboot []string `json:"pendingReboot,omitempty"`
+	PendingReboot []string `json:"pendingReboot,omitempty" max:"32"`
 }
 
 // FeatureState is the state of a Windows feature.
@@ -118,7 +118,7 @@ type Interface struct {
 	// MAC is its address on the link: 00-15-5d-0a-0b-0c.
 	MAC string `json:"mac,omitempty"`
 	// Addresses are IPv4 and IPv6 addresses, with the length of the network's prefix.
-	Addresses []netip.Prefix `json:"addresses"`
+	Addresses []netip.Prefix `json:"addresses" max:"256"`
 	// DefaultRoute is true on the interface with the IPv4 default route of the lowest metric. Metric is that of the interface's own
 	// best IPv4 default route, with the interface's share; 0 also where it has none.
 	DefaultRoute bool   `json:"defaultRoute,omitempty"`
@@ -177,7 +177,7 @@ type ReceiveResult struct {
 	Bytes int64 `json:"bytes"`
 	// Altered are the hashes of contents that were in the store and did not have their hash any more. They were
 	// replaced.
-	Altered []string `json:"altered,omitempty"`
+	Altered []string `json:"altered,omitempty" max:"512"`
 }
 
 // JoinRequest is everything a host needs to become what the cluster wants.
@@ -225,7 +225,7 @@ type JoinResult struct {
 	// BootID of the host when it answered, to tell when it has restarted.
 	BootID string `json:"bootID"`
 	// Changed lists what was not as it should be and is now.
-	Changed []string `json:"changed,omitempty"`
+	Changed []string `json:"changed,omitempty" max:"1024"`
 }
 
 // LeaveRequest asks a host to be as it was before it joined.
@@ -237,20 +237,20 @@ type LeaveRequest struct {
 // LeaveResult says what became of it. It is empty for a host that has nothing of ours.
 type LeaveResult struct {
 	// Removed lists what was taken off, in order.
-	Removed []string `json:"removed,omitempty"`
+	Removed []string `json:"removed,omitempty" max:"1024"`
 	// Remains lists what stayed although it is ours, besides journal and logs, each with the reason. Most of it goes when the
 	// command is repeated after a restart.
-	Remains []string `json:"remains,omitempty"`
+	Remains []string `json:"remains,omitempty" max:"1024"`
 }
 
 // Status is how WICD's services and certificates are.
 type Status struct {
 	Joined   *Joined        `json:"joined,omitempty"`
-	Services []ServiceFacts `json:"services,omitempty"`
+	Services []ServiceFacts `json:"services,omitempty" max:"64"`
 	// Certificates maps the file of each certificate of the node to the end of its validity.
-	Certificates map[string]time.Time `json:"certificates,omitempty"`
+	Certificates map[string]time.Time `json:"certificates,omitempty" max:"32"`
 	// Journal is the last lines of the journal, oldest first.
-	Journal []JournalEntry `json:"journal,omitempty"`
+	Journal []JournalEntry `json:"journal,omitempty" max:"64"`
 }
 
 // JournalEntry is one step that changed the host, as kept in C:\k\state\journal.jsonl.

@@ -18,18 +18,14 @@ type Runner interface {
 	Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error
 }
 
-// What a host may answer to one command. WICD stays far below; who goes beyond is no WICD, and must not fill the operator's memory.
 const (
-	// maxLine and maxAnswer bound one line of the output, and all of them, in bytes.
-	maxLine   = 1 << 20
-	maxAnswer = 8 << 20
 	// lingers is how long a command may take to end once it has said its result.
 	lingers = 10 * time.Second
 )
 
 var (
 	errOver    = errors.New("the conversation is over")
-	errTooMuch = fmt.Errorf("the host wrote more than %d MiB, or a line of more than %d MiB", maxAnswer>>20, maxLine>>20)
+	errTooMuch = fmt.Errorf("the host wrote more than %d MiB, or a line of more than %d KiB or %d values", maxAnswer>>20, maxLine>>10, maxValues)
 )
 
 // Call runs a command of WICD: it sends request (nil for none), hands every step to onStep and decodes the
@@ -143,7 +139,11 @@ func converse(ctx context.Context, r Runner, command string, stdin io.Reader, t 
 	go func() {
 		defer close(read)
 		reason := t.read(stdout)
-		time.AfterFunc(lingers, func() { stop(reason) })
+		if errors.Is(reason, errOver) {
+			time.AfterFunc(lingers, func() { stop(reason) })
+		} else {
+			stop(reason)
+		}
 		stdout.CloseWithError(reason)
 	}()
 	runErr := r.Run(running, command, stdin, lines)
@@ -164,8 +164,11 @@ func converse(ctx context.Context, r Runner, command string, stdin io.Reader, t 
 // read takes WICD's lines until the conversation is over, or until there are more than there may be; it says which.
 func (t *talk) read(r io.Reader) (reason error) {
 	lines := bufio.NewScanner(io.LimitReader(r, maxAnswer))
-	lines.Buffer(make([]byte, 64<<10), maxLine)
+	lines.Buffer(make([]byte, 4<<10), maxLine)
 	for lines.Scan() {
+		if hasTooManyValues(lines.Bytes()) {
+			return errTooMuch
+		}
 		if t.take(lines.Bytes()); t.done || t.err != nil {
 			return errOver
 		}
@@ -196,40 +199,6 @@ func (t *talk) take(b []byte) {
 			t.err = decode(l.Result, t.result)
 		}
 	}
-}
-
-// decode reads a result whose texts are cut to what may be kept of them: they end up in objects of the cluster.
-func decode(result json.RawMessage, into any) error {
-	var whole any
-	d := json.NewDecoder(bytes.NewReader(result))
-	d.UseNumber()
-	if err := d.Decode(&whole); err != nil {
-		return err
-	}
-	bounded, err := json.Marshal(clipAll(whole))
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(bounded, into)
-}
-
-// clipAll cuts all texts in a value of JSON.
-func clipAll(value any) any {
-	switch v := value.(type) {
-	case string:
-		return shorten.Text(v, shorten.Reported)
-	case []any:
-		for i := range v {
-			v[i] = clipAll(v[i])
-		}
-	case map[string]any:
-		short := make(map[string]any, len(v))
-		for key, one := range v {
-			short[shorten.Text(key, shorten.Reported)] = clipAll(one)
-		}
-		return short
-	}
-	return value
 }
 
 // Failed returns what WICD reported, or nil when err is no failure of WICD's.

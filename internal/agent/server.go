@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // Session is WICD's end of one command: the request on stdin, lines on stdout. Its methods may be called
@@ -34,11 +36,26 @@ func (s *Session) Request(into any) error {
 	return nil
 }
 
+// Brief is what a result says of a list of texts: the first of them, cut, and how many more there are. So it has no longer lines than are read.
+func Brief(items []string) []string {
+	var brief []string
+	for _, text := range items[:min(len(items), briefItems)] {
+		brief = append(brief, shorten.Text(text, briefText))
+	}
+	if more := len(items) - briefItems; more > 0 {
+		brief = append(brief, fmt.Sprintf("and %d more", more))
+	}
+	return brief
+}
+
 // Body is what follows the request on stdin.
 func (s *Session) Body() io.Reader { return s.in }
 
 // Step tells of progress.
-func (s *Session) Step(st Step) error { return s.write(line{Step: &st}) }
+func (s *Session) Step(st Step) error {
+	st.Name = shorten.Text(st.Name, shorten.Reported)
+	return s.write(line{Step: &st})
+}
 
 // Missing answers a ReceiveRequest with what must be sent.
 func (s *Session) Missing(m []Missing) error {
@@ -55,7 +72,7 @@ func (s *Session) End(result any, err error) int {
 		if e == nil {
 			e = &Error{Code: CodeFailed, Message: err.Error()}
 		}
-		_ = s.write(line{Error: e})
+		_ = s.write(line{Error: &Error{Code: e.Code, Message: shorten.Text(e.Message, shorten.Reported)}})
 		return 1
 	}
 	b, err := json.Marshal(result)

@@ -12,16 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/deploy"
 	"github.com/windows-machine-config/wmco/internal/controllers/admission"
 	"github.com/windows-machine-config/wmco/internal/controllers/clusterversion"
@@ -53,6 +47,8 @@ type Options struct {
 	ApplyPolicies bool
 	// OperatorCondition is the name of the OperatorCondition that OLM created for this version of the operator; empty without OLM.
 	OperatorCondition string
+	// Informers are what the manager's cache keeps.
+	Informers kube.Informers
 	// Registry takes the metrics.
 	Registry prometheus.Registerer
 	// SSH bounds how long a host may take to answer.
@@ -72,6 +68,11 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 	o.Registry.MustRegister(buildInfo(o))
 	guards, err := deploy.Guards()
 	if err != nil {
+		return nil, err
+	}
+	cut := kube.NewCounter(api.MetricObjectsCut)
+	o.Registry.MustRegister(cut)
+	if err := o.Informers.Watch(m, m.GetCache(), func(kind string, n int) { cut.WithLabelValues(kind).Add(float64(n)) }); err != nil {
 		return nil, err
 	}
 	var (
@@ -112,7 +113,8 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		}),
 		csrapproval.New(csrapproval.Options{
 			Client: client, Live: live, Events: events, Namespace: o.Namespace, Reserved: reserved, Policies: policies,
-			Machines: []csrapproval.Machines{machineAPI, clusterAPI}, Settings: published, Registry: o.Registry,
+			Machines: []csrapproval.Machines{machineAPI, clusterAPI}, Settings: published, Kept: o.Informers.ShareOf(&certificatesv1.CertificateSigningRequest{}),
+			Registry: o.Registry,
 		}),
 		runtimeclass.New(runtimeclass.Options{Client: client, Live: live, Events: events}),
 		overlayleftovers.New(overlayleftovers.Options{Client: client, Live: live, Events: events}),
@@ -132,25 +134,4 @@ func ranges(r *source.ReservedAddresses) explain.Ranges {
 		}
 		return slices.Concat(known.Services, known.Pods)
 	}
-}
-
-// Cache limits what the manager keeps and may read: what is in our namespace, pods that have not started, and of Secrets and Roles only those with
-// our names. Of certificate requests, which whole clusters make, it keeps what is decided by.
-func Cache(namespace string) cache.Options {
-	ours := cache.ByObject{Namespaces: map[string]cache.Config{namespace: {}}}
-	only := func(name string) cache.ByObject {
-		return cache.ByObject{
-			Namespaces: map[string]cache.Config{namespace: {}},
-			Field:      fields.OneTermEqualSelector("metadata.name", name),
-		}
-	}
-	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&corev1.Secret{}:            only(api.PrivateKeySecret),
-		&corev1.ConfigMap{}:         ours,
-		&corev1.Pod{}:               explain.Pending(),
-		&rbacv1.Role{}:              only(api.WICDRole),
-		&v1alpha1.WindowsInstance{}: ours,
-		&certificatesv1.CertificateSigningRequest{}: {Transform: csrapproval.Shorten},
-		&corev1.Service{}: {Transform: source.ShortenService},
-	}}
 }

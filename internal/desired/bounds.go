@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/mirrors"
-	"github.com/windows-machine-config/wmco/payload"
 )
 
 // What is rendered has bounds, and a host takes nothing beyond them, whoever signed it: a fault, or a key that was stolen, must not make
@@ -29,7 +27,7 @@ const (
 
 // CheckBounds says what of a Node, on which nothing is left open, no Node may have.
 func (n Node) CheckBounds() error {
-	for _, check := range []func() error{n.checkCounts, n.checkServices, n.checkPaths, n.checkPayload, n.checkRegistries, n.checkExclusions, n.checkRest} {
+	for _, check := range []func() error{n.checkCounts, n.checkServices, n.checkPaths, n.checkContents, n.checkNetworkPlugins, n.checkPayload, n.checkRegistries, n.checkExclusions, n.checkRest} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -92,82 +90,6 @@ func (n Node) checkService(s Service) error {
 		return err
 	}
 	return n.checkCommand(s.Command)
-}
-
-func isLocalProbe(url string) bool {
-	return regexp.MustCompile(`^http://127\.0\.0\.1:[0-9]{1,5}/[a-z/]*$`).MatchString(url)
-}
-
-// checkCommand wants programs of the version's folder, also behind a program that runs another, and no path but of ours.
-func (n Node) checkCommand(command string) error {
-	if len(command) > maxCommand || strings.ContainsAny(command, "\x00\r\n\t%") {
-		return fmt.Errorf("its command is %.128q with %d characters; at most %d are allowed, and no tabs, line ends or %%", command, len(command), maxCommand)
-	}
-	folder := VersionFolder(n.Digest)
-	program, arguments, _ := strings.Cut(command, " ")
-	if !isProgram(folder, program) {
-		return fmt.Errorf("it would run %.128q; allowed are programs below %s", program, folder)
-	}
-	switch program {
-	case folder + `\` + logRunnerProgram:
-		if arguments = match(`(?:-log-file=[^ "]+ |-log-file-size=[0-9]+ |-log-file-age=[0-9a-z.]+ )+([^"]+)`, arguments); arguments == "" {
-			return fmt.Errorf("its command is %.128q, which is not how a program is run by %s", command, logRunnerProgram)
-		}
-	case folder + `\` + payload.WICD:
-		if match(`(run --windows-service(?: --log-file [^ "]+)?)`, arguments) != "" {
-			arguments = program
-		} else if arguments = match(`host --windows-service --log-file [^ "]+ --env NODE_NAME=[^ "]+ -- ([^"]+)`, arguments); arguments == "" {
-			return fmt.Errorf("its command is %.128q, which is not how %s is run, or runs a program", command, payload.WICD)
-		}
-	default:
-		arguments = program
-	}
-	if hosted, _, _ := strings.Cut(arguments, " "); !isProgram(folder, hosted) {
-		return fmt.Errorf("it would run %.128q; allowed are programs below %s", hosted, folder)
-	}
-	return checkCommandPaths(command)
-}
-
-// match is what the brackets of a pattern hold that matches a whole text; empty where it does not match.
-func match(pattern, text string) string {
-	if found := regexp.MustCompile(`^` + pattern + `$`).FindStringSubmatch(text); found != nil {
-		return found[1]
-	}
-	return ""
-}
-
-// checkCommandPaths wants every path from a drive's root, or on another host, to be below a folder in which services work.
-func checkCommandPaths(command string) error {
-	for _, found := range regexp.MustCompile(`(?:^|[^A-Za-z0-9])([A-Za-z]:[^ "=,]*)|(?:^|[ ="])((?:\\\\|//)[^ "]*)`).FindAllStringSubmatch(command, -1) {
-		path := found[1] + found[2]
-		may := slices.ContainsFunc([]string{Root, Logs, KubeletData}, func(folder string) bool { return isBelow(folder, path) })
-		if !may || isBelow(State, path) || isBelow(Store, path) {
-			return fmt.Errorf("its command names %.128q; allowed are paths below %s, %s and %s, but for %s and %s", path, Root, Logs, KubeletData, State, Store)
-		}
-	}
-	return nil
-}
-
-func isProgram(folder, path string) bool {
-	return isBelow(folder, path) && strings.HasSuffix(path, ".exe")
-}
-
-// isBelow tells whether a path is one below a folder, spelled in the one way that we do: without anything by which Windows could read it
-// as another one, such as streams, wildcards, short names, or spaces and dots at the end of a name.
-func isBelow(folder, path string) bool {
-	rest, below := strings.CutPrefix(path, folder+`\`)
-	if !below {
-		return false
-	}
-	isOdd := func(r rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-[]", r)
-	}
-	for name := range strings.SplitSeq(rest, `\`) {
-		if name == "" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.ContainsFunc(name, isOdd) {
-			return false
-		}
-	}
-	return true
 }
 
 // checkPaths wants files and folders to be those that are rendered.

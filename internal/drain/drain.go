@@ -64,6 +64,28 @@ func Look(pods []corev1.Pod, node Node, now time.Time) Pods {
 	return p
 }
 
+// Short is what is kept of a pod while a node is drained: what Look and Report read of it. Its owner decides how large it is.
+func Short(pod *corev1.Pod, node string) corev1.Pod {
+	var kept corev1.Pod
+	kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion
+	kept.CreationTimestamp, kept.DeletionTimestamp = pod.CreationTimestamp, pod.DeletionTimestamp
+	kept.Finalizers = pod.Finalizers[:min(len(pod.Finalizers), maxNamed)]
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		kept.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
+	if mirrored, is := pod.Annotations[corev1.MirrorPodAnnotationKey]; is {
+		kept.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: mirrored}
+	}
+	if toleratesCordon(pod) {
+		kept.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+	if isPinned(pod, node) {
+		kept.Spec.Affinity = pinnedTo(node)
+	}
+	kept.Spec.NodeName, kept.Status.Phase = pod.Spec.NodeName, pod.Status.Phase
+	return kept
+}
+
 // Youngest is when the youngest of the pods was created; zero where there are none.
 func Youngest(pods []corev1.Pod) (at time.Time) {
 	for _, pod := range pods {
@@ -99,6 +121,14 @@ func isPinned(pod *corev1.Pod, node string) bool {
 		}
 	}
 	return len(terms) > 0
+}
+
+// pinnedTo is the affinity of a pod that isPinned.
+func pinnedTo(node string) *corev1.Affinity {
+	isNode := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{isNode}}},
+	}}}
 }
 
 // came says whether a pod of a controller came although the node was cordoned: it tolerates that, or it names its node itself, so that no

@@ -9,6 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // NodeIP is the IPv4 address of the host's node: that of the interface with the default route, or of the one that the instance
@@ -63,9 +64,13 @@ func choose(list []agent.Interface, n *v1alpha1.InstanceNetwork) (found place, p
 		return chooseByRange(list, n.CIDR)
 	}
 	all := places(list)
+	first := map[string]place{} // of each interface
+	for _, p := range slices.Backward(all) {
+		first[p.name] = p
+	}
 	for _, i := range list {
-		if at := slices.IndexFunc(all, func(p place) bool { return p.name == i.Name }); i.DefaultRoute && at >= 0 {
-			return all[at], ""
+		if p, has := first[i.Name]; has && i.DefaultRoute {
+			return p, ""
 		}
 	}
 	switch {
@@ -124,13 +129,22 @@ func hasIPv6(list []agent.Interface) bool {
 	})
 }
 
+// What a message lists of interfaces.
+const (
+	listedInterfaces = 16
+	listedAddresses  = 4
+)
+
 // interfaces lists what there is to choose from.
 func interfaces(list []agent.Interface) string {
 	var all []string
-	for _, i := range list {
+	for _, i := range list[:min(len(list), listedInterfaces)] {
 		var parts []string
-		for _, a := range i.Addresses {
+		for _, a := range i.Addresses[:min(len(i.Addresses), listedAddresses)] {
 			parts = append(parts, a.String())
+		}
+		if more := len(i.Addresses) - listedAddresses; more > 0 {
+			parts = append(parts, fmt.Sprintf("%d more", more))
 		}
 		if len(parts) == 0 {
 			parts = []string{"no address"}
@@ -138,7 +152,10 @@ func interfaces(list []agent.Interface) string {
 		if i.DefaultRoute {
 			parts = append(parts, "default route")
 		}
-		all = append(all, fmt.Sprintf("%q (%s)", i.Name, strings.Join(parts, ", ")))
+		all = append(all, fmt.Sprintf("%q (%s)", shorten.Text(i.Name, shorten.Quoted), strings.Join(parts, ", ")))
+	}
+	if more := len(list) - listedInterfaces; more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
 	}
 	if len(all) == 0 {
 		return "it has no interface that is up"

@@ -1,6 +1,7 @@
 package join_test
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -135,5 +136,22 @@ func TestAHostWithoutAnAddressForItsNodeIsRefused(t *testing.T) {
 				t.Errorf("it has the node IP %s all the same", ip)
 			}
 		})
+	}
+}
+
+// TestAMessageListsFewInterfaces has a host with as many interfaces as an answer may have, with long names and many addresses.
+func TestAMessageListsFewInterfaces(t *testing.T) {
+	f := goodHost()
+	f.Host.Interfaces = nil
+	for i := range 128 {
+		one := agent.Interface{Name: fmt.Sprint(strings.Repeat("n", 4000), i)}
+		for range 256 {
+			one.Addresses = append(one.Addresses, netip.MustParsePrefix("192.0.2.1/24"))
+		}
+		f.Host.Interfaces = append(f.Host.Interfaces, one)
+	}
+	u := join.Check(f, join.CheckInput{Now: noon()})
+	if u == nil || len(u.Message) > 4096 || !strings.HasSuffix(u.Message, "and 112 more") || !strings.Contains(u.Message, "252 more") {
+		t.Errorf("the host is refused with %+v", u)
 	}
 }

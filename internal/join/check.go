@@ -10,6 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // Limits a host must keep to become a node.
@@ -171,5 +172,5 @@ func checkClock(f agent.Facts, s CheckInput) *Unsupported {
 }
 
 func unsupported(reason, format string, args ...any) *Unsupported {
-	return &Unsupported{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	return &Unsupported{Reason: reason, Message: shorten.Text(fmt.Sprintf(format, args...), shorten.Reported)}
 }

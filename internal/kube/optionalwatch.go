@@ -35,6 +35,10 @@ type OptionalKind struct {
 	Labels    labels.Selector
 	// Name of the only object of interest; "" for all.
 	Name string
+	// Keep, Bytes and Share are those of an Informer.
+	Keep  func(client.Object) (kept client.Object, counts bool)
+	Bytes int
+	Share *Share
 	// Events handles what happens to the objects.
 	Events handler.EventHandler
 	// ID tells apart what is watched in one namespace, for Follow.
@@ -148,12 +152,13 @@ func (k OptionalKind) watch(ctx context.Context, m manager.Manager, ctl controll
 	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(mapping.GroupVersionKind)
-	only := cache.ByObject{Label: k.Labels, Field: options.FieldSelector}
-	if k.Namespace != "" {
-		only.Namespaces = map[string]cache.Config{k.Namespace: {}}
-	}
+	informers := Informers{{Object: object, Namespace: k.Namespace, Name: k.Name, Keep: k.Keep, Bytes: k.Bytes, Share: k.Share}}
+	byObject := informers.Cache().ByObject
+	only := byObject[object]
+	only.Label = k.Labels
+	byObject[object] = only
 	objects, err := cache.New(m.GetConfig(), cache.Options{
-		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{object: only},
+		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(), ByObject: byObject,
 	})
 	if err != nil {
 		return fmt.Errorf("making a cache: %w", err)
@@ -168,6 +173,9 @@ func (k OptionalKind) watch(ctx context.Context, m manager.Manager, ctl controll
 	}()
 	if !objects.WaitForCacheSync(ctx) {
 		return ctx.Err()
+	}
+	if err := informers.Watch(m, objects, func(string, int) {}); err != nil {
+		return fmt.Errorf("watching the memory of a cache: %w", err)
 	}
 	k.Found(mapping.GroupVersionKind, objects)
 	if err := ctl.Watch(ctrlsource.Kind[client.Object](objects, object, k.Events)); err != nil {

@@ -109,6 +109,10 @@ func Operator() []Metric {
 			[]Label{{"reason", "a reason of annotation `does-not-start` ([workloads.md](workloads.md#why-a-pod-does-not-start))"}},
 		},
 		{
+			api.MetricObjectsCut, Counter, "Objects for which there was no room in the operator's memory, of which each namespace or requester has a share ([security.md](security.md)).",
+			[]Label{{"kind", "`Pod`, `CertificateSigningRequest`"}},
+		},
+		{
 			api.MetricCertificateDecisions, Counter, "Decisions about certificate requests of hosts. A refused request is decided again every 15 seconds.",
 			[]Label{{"signer", "one of the three signers of `deploy/rbac-operator.yaml`, or `other`"}, {"result", "`approved`, `refused`"}, {"rule", "the rule that a refused request breaks; empty for approved ones"}},
 		},

@@ -65,6 +65,34 @@ func forWindows(pod *corev1.Pod, known Cluster) bool {
 	}
 }
 
+// MayBeForWindows says whether a pod may be for a Windows node, as far as it says by itself.
+func MayBeForWindows(pod *corev1.Pod) bool {
+	s := pod.Spec
+	if s.OS != nil {
+		return s.OS.Name == corev1.Windows
+	}
+	return s.NodeName != "" || s.RuntimeClassName != nil || forWindows(pod, Cluster{})
+}
+
+// TooLarge is what is kept of a pod's spec that is too large to find a cause in: for which node it is.
+func TooLarge(s corev1.PodSpec) corev1.PodSpec {
+	kept := corev1.PodSpec{OS: s.OS, NodeName: s.NodeName, RuntimeClassName: s.RuntimeClassName, Hostname: tooLarge}
+	for _, key := range []string{corev1.LabelOSStable, corev1.LabelWindowsBuild} {
+		if value, has := s.NodeSelector[key]; has {
+			if kept.NodeSelector == nil {
+				kept.NodeSelector = map[string]string{}
+			}
+			kept.NodeSelector[key] = value
+		}
+	}
+	return kept
+}
+
+// tooLarge is in the field Hostname of a spec that TooLarge made. It is no host name, so that no pod can have it.
+const tooLarge = "(too large)"
+
+func isTooLarge(pod *corev1.Pod) bool { return pod.Spec.Hostname == tooLarge }
+
 func nodeOf(pod *corev1.Pod, known Cluster) *corev1.Node {
 	if i := slices.IndexFunc(known.Nodes, func(n corev1.Node) bool { return n.Name == pod.Spec.NodeName }); i >= 0 {
 		return &known.Nodes[i]

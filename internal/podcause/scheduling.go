@@ -27,6 +27,10 @@ func unscheduled(pod *corev1.Pod, known Cluster) Cause {
 	}) {
 		return Cause{}
 	}
+	if isTooLarge(pod) {
+		return Cause{Reason: api.EventPodTooLarge, Message: "no node has been found for the pod, and its selectors, affinity, tolerations and containers are too " +
+			"large to look for the reason; the pod's own events have what the scheduler says"}
+	}
 	var fits []*corev1.Node
 	for i := range known.Nodes {
 		if selects(pod, &known.Nodes[i]) {

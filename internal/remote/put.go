@@ -108,7 +108,7 @@ func startSFTP(s *ssh.Session) (*sftpSession, error) {
 // What a host may answer in one session, in bytes. It acknowledges each 32 KiB with some 30, and lists a file with some 150.
 const (
 	maxAnswers = 8 << 20
-	maxListing = 1 << 20
+	maxListing = 64 << 10
 )
 
 // answers are what the host writes. A listing that is longer than it may be is ended, a session with more answers, too.

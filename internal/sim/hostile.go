@@ -29,6 +29,8 @@ const (
 	Steps Malice = "Steps"
 	// LongLine answers with one endless line.
 	LongLine Malice = "LongLine"
+	// Values answers with one line of a mebibyte that takes a hundred times as much memory when it is decoded.
+	Values Malice = "Values"
 	// Folders has endless files in each folder, and no program, so that one must be sent.
 	Folders Malice = "Folders"
 	// Trickle answers one byte per second.
@@ -43,7 +45,7 @@ const (
 
 // Malices lists the kinds.
 func Malices() []Malice {
-	return []Malice{Flood, Results, Steps, LongLine, Folders, Trickle, Silence, Greed, Thief}
+	return []Malice{Flood, Results, Steps, LongLine, Values, Folders, Trickle, Silence, Greed, Thief}
 }
 
 // hostile behaves according to its malice, and reports false facts.
@@ -70,6 +72,9 @@ func (h *hostile) exec(ctx context.Context, c sshd.Command, stdin io.Reader, std
 		return out.forever(bytes.Repeat([]byte(`{"step":{"name":"starting service kubelet"}}`+"\n"), 1<<10))
 	case h.malice == LongLine:
 		return out.forever(bytes.Repeat([]byte(`{"result":`), 8<<10))
+	case h.malice == Values:
+		_, _ = io.WriteString(out, `{"result":{"host":{"interfaces":[`+strings.TrimSuffix(strings.Repeat(`{},`, 1<<20/3), ",")+"]}}}\n")
+		return 0
 	case h.malice == Folders:
 		fmt.Fprintln(stderr, "not recognized")
 		return 1

@@ -4,20 +4,14 @@ package main
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"time"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	restclient "k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -26,11 +20,15 @@ const (
 	hostileHosts = 32
 	honestHosts  = 10
 	hostileFor   = 5 * time.Minute
-	// junkRequests is the number of invalid certificate requests.
-	junkRequests = 5000
+	// junkRequests is the number of invalid certificate requests, first and in all.
+	junkRequests, allRequests = 5000, 30_000
+	// largePods are made by tenants, largeConfigMaps in the operator's namespace: together 1.2 GB, which etcd takes by default (2 GB).
+	largePods, largeConfigMaps = 1000, 150
+	tenants                    = 10
 )
 
-// measureHostile measures joins of honest hosts alone, with hostile hosts, and with invalid certificate requests.
+// measureHostile measures joins of honest hosts alone, with invalid certificate requests, and with hostile hosts, tenants, writers and nodes at
+// once, who fill what the operator reads.
 func measureHostile(ctx context.Context, s *sheet) error {
 	measureMask(s)
 	c, err := openCrowd(ctx, s)
@@ -42,31 +40,23 @@ func measureHostile(ctx context.Context, s *sheet) error {
 	if _, err := f.joinAll(ctx, honestHosts); err != nil { // one-time work
 		return err
 	}
-	var alone, beside []float64
-	for range rounds {
-		seconds, err := f.joinAll(ctx, honestHosts)
-		if err != nil {
-			return err
-		}
-		alone = append(alone, seconds)
-	}
-	_, evil, err := f.AddHostile(hostileHosts, f.Hosts()...)
+	alone, err := f.joins(ctx, 0)
 	if err != nil {
 		return err
 	}
-	began := time.Now()
-	for _, h := range evil {
-		if err := f.Client.Create(ctx, h.Instance()); err != nil {
-			return err
-		}
+	if err := f.measureJunk(ctx); err != nil {
+		return err
 	}
-	for len(beside) < rounds || time.Since(began) < hostileFor {
-		seconds, err := f.joinAll(ctx, honestHosts)
-		if err != nil {
-			return err
-		}
-		beside = append(beside, seconds)
-		time.Sleep(10 * time.Second)
+	if err := f.fill(ctx); err != nil {
+		return err
+	}
+	evil, err := f.addHostile(ctx)
+	if err != nil {
+		return err
+	}
+	beside, err := f.joins(ctx, hostileFor)
+	if err != nil {
+		return err
 	}
 	peak, err := f.Operator.PeakMemory()
 	if err != nil {
@@ -78,10 +68,43 @@ func measureHostile(ctx context.Context, s *sheet) error {
 	if err := f.remove(ctx, evil); err != nil {
 		return err
 	}
-	if err := f.measureJunk(ctx); err != nil {
-		return err
-	}
 	return f.measureNames(ctx)
+}
+
+// joins has honest hosts join, again and again.
+func (f fleet) joins(ctx context.Context, atLeast time.Duration) (all []float64, err error) {
+	for began := time.Now(); len(all) < rounds || time.Since(began) < atLeast; {
+		seconds, err := f.joinAll(ctx, honestHosts)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, seconds)
+		if atLeast > 0 {
+			time.Sleep(10 * time.Second)
+		}
+	}
+	return all, nil
+}
+
+// addHostile adds hosts with malice of each kind, and as many whose answers take much memory.
+func (f fleet) addHostile(ctx context.Context) ([]testenv.Host, error) {
+	_, evil, err := f.AddHostile(hostileHosts, f.Hosts()...)
+	if err != nil {
+		return nil, err
+	}
+	for n := range hostileHosts {
+		_, at, err := f.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("values-%d", n)}, Malice: sim.Values})
+		if err != nil {
+			return nil, err
+		}
+		evil = append(evil, at)
+	}
+	for _, h := range evil {
+		if err := f.Client.Create(ctx, h.Instance()); err != nil {
+			return nil, err
+		}
+	}
+	return evil, nil
 }
 
 // remove releases hosts unchanged.
@@ -106,38 +129,9 @@ func (f fleet) remove(ctx context.Context, hosts []testenv.Host) error {
 // measureJunk creates certificate requests for daemons of hosts that do not exist. The operator decides about all of them
 // repeatedly. Meanwhile hosts join.
 func (f fleet) measureJunk(ctx context.Context) error {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return err
-	}
-	config := f.Lab.ControlPlane.RESTConfig()
-	config.QPS = -1 // no limit
-	config.Impersonate = restclient.ImpersonationConfig{
-		UserName: api.WICDUserPrefix + f.Hosts()[0].Name, Groups: []string{api.WICDGroup, "system:authenticated"},
-	}
-	as, err := client.New(config, client.Options{Scheme: f.Client.Scheme()})
-	if err != nil {
-		return err
-	}
 	f.say("Creating %d certificate requests that violate a rule", junkRequests)
-	for n := range junkRequests {
-		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-			Subject: pkix.Name{CommonName: fmt.Sprintf("%snobody-%d", api.WICDUserPrefix, n), Organization: []string{api.WICDGroup}},
-		}, key)
-		if err != nil {
-			return err
-		}
-		day := int32((24 * time.Hour).Seconds())
-		if err := as.Create(ctx, &certificatesv1.CertificateSigningRequest{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("junk-%d", n)},
-			Spec: certificatesv1.CertificateSigningRequestSpec{
-				Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-				SignerName: certificatesv1.KubeAPIServerClientSignerName, ExpirationSeconds: &day,
-				Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
-			},
-		}); err != nil {
-			return err
-		}
+	if err := f.request(ctx, "junk", junkRequests); err != nil {
+		return err
 	}
 	seconds, err := f.joinAll(ctx, honestHosts)
 	if err != nil {

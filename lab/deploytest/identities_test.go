@@ -44,6 +44,7 @@ func TestManifests(t *testing.T) {
 	t.Run("nodes that change their label", c.testNodesThatChangeTheirLabel)
 	t.Run("operator sees the policies", c.testOperatorSeesThePolicies)
 	t.Run("size of certificate requests", c.testSizeOfRequests)
+	t.Run("memory of the operator's cache", c.testMemoryOfTheCache)
 	t.Run("operator approves for three signers", c.testOperatorApproves)
 	t.Run("what nodes obey", c.testServicesAreTheOperators)
 	t.Run("what nodes trust", c.testSecretsAreTheOperators)

@@ -2,7 +2,6 @@
 package csrapproval
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -59,6 +58,8 @@ type Options struct {
 	// Machines are the APIs that may know the Machine of a host.
 	Machines []Machines
 	Settings Settings
+	// Kept is the share of the cache.
+	Kept *kube.Share
 	// Registry takes the metrics.
 	Registry prometheus.Registerer
 }
@@ -104,22 +105,12 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 		Complete(reconcile.AsReconciler(m.GetClient(), c))
 }
 
-// Shorten is what the cache keeps of a certificate request: not who wrote which field, and of a spec.request that is too long to be approved
-// only as much as shows that it is.
-func Shorten(o any) (any, error) {
-	request, ok := o.(*certificatesv1.CertificateSigningRequest)
-	if !ok {
-		return o, nil // what a watch says of one that it missed the end of
-	}
-	request.ManagedFields = nil
-	if len(request.Spec.Request) > csr.MaxRequest {
-		request.Spec.Request = bytes.Clone(request.Spec.Request[:csr.MaxRequest+1])
-	}
-	return request, nil
-}
-
 // Reconcile decides one request.
 func (c *Controller) Reconcile(ctx context.Context, request *certificatesv1.CertificateSigningRequest) (reconcile.Result, error) {
+	request, result, err := c.read(ctx, request)
+	if request == nil || err != nil {
+		return result, err
+	}
 	known, err := c.Known(ctx, strings.TrimPrefix(request.Spec.Username, csr.NodeUserPrefix))
 	if err != nil {
 		return reconcile.Result{}, err

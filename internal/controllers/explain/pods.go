@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -20,50 +19,69 @@ import (
 )
 
 const (
-	podsAtOnce  = 500
+	podsAtOnce  = 100
 	sweepWithin = 5 * time.Minute
 	sweepAgain  = time.Minute
-	// maxContainers are kept of a pod, whose texts have at most so many bytes as are reported.
+	// maxContainers are kept of a pod, and of each kind of container so many that wait.
 	maxContainers = 32
+	maxWaiting    = 4
 )
 
-// Pending is what the manager's cache keeps of pods: those that have not started, and of them what causes are found in.
-func Pending() cache.ByObject {
-	return cache.ByObject{Field: fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)), Transform: shortenPod}
+// Limits of what is kept of pods: of all together, and of those in one namespace. A pod that is explained takes a few kilobytes.
+const (
+	maxPod          = 96 << 10
+	maxSpec         = 32 << 10
+	allPods         = 48 << 20
+	podsOfNamespace = 8 << 20
+)
+
+// Pending is what the manager's cache keeps of pods: those that have not started, and may be for Windows, and of them what causes are found
+// in. Of others it keeps which they are.
+func Pending() kube.Informer {
+	return kube.Informer{
+		Object: &corev1.Pod{}, Field: fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)), Keep: kube.Of(keepPod), Bytes: maxPod,
+		Share: &kube.Share{Total: allPods, PerOwner: podsOfNamespace, Owner: client.Object.GetNamespace},
+	}
 }
 
-// shortenPod keeps what podcause reads.
-func shortenPod(o any) (any, error) {
-	pod, ok := o.(*corev1.Pod)
-	if !ok {
-		return o, nil // what a watch says of one that it missed the end of
-	}
+// keepPod keeps what podcause reads.
+func keepPod(pod *corev1.Pod) (client.Object, bool) {
 	kept := &corev1.Pod{
 		TypeMeta: pod.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, DeletionTimestamp: pod.DeletionTimestamp,
 		},
-		Spec: corev1.PodSpec{
-			OS: pod.Spec.OS, NodeName: pod.Spec.NodeName, NodeSelector: pod.Spec.NodeSelector, RuntimeClassName: pod.Spec.RuntimeClassName, Tolerations: pod.Spec.Tolerations,
-			InitContainers: containers(pod.Spec.InitContainers), Containers: containers(pod.Spec.Containers),
-		},
-		Status: corev1.PodStatus{InitContainerStatuses: statuses(pod.Status.InitContainerStatuses), ContainerStatuses: statuses(pod.Status.ContainerStatuses)},
 	}
 	if told := pod.Annotations[api.AnnotationDoesNotStart]; told != "" {
 		kept.Annotations = map[string]string{api.AnnotationDoesNotStart: shorten.Text(told, shorten.Note)}
 	}
-	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
-		kept.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution}}
+	if !podcause.MayBeForWindows(pod) {
+		return kept, false
 	}
-	if s := pod.Spec.SecurityContext; s != nil && s.WindowsOptions != nil {
-		kept.Spec.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: account(s.WindowsOptions)}
-	}
+	kept.Status = corev1.PodStatus{InitContainerStatuses: statuses(pod.Status.InitContainerStatuses), ContainerStatuses: statuses(pod.Status.ContainerStatuses)}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled {
-			kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason}}
+			kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: shorten.Text(c.Reason, shorten.Quoted)}}
 		}
 	}
-	return kept, nil
+	if kept.Spec = specOf(pod.Spec); kube.Memory(kept.Spec) > maxSpec {
+		kept.Spec = podcause.TooLarge(kept.Spec)
+	}
+	return kept, true
+}
+
+func specOf(s corev1.PodSpec) corev1.PodSpec {
+	kept := corev1.PodSpec{
+		OS: s.OS, NodeName: s.NodeName, NodeSelector: s.NodeSelector, RuntimeClassName: s.RuntimeClassName, Tolerations: s.Tolerations,
+		InitContainers: containers(s.InitContainers), Containers: containers(s.Containers),
+	}
+	if a := s.Affinity; a != nil && a.NodeAffinity != nil {
+		kept.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution}}
+	}
+	if c := s.SecurityContext; c != nil && c.WindowsOptions != nil {
+		kept.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: account(c.WindowsOptions)}
+	}
+	return kept
 }
 
 func containers(all []corev1.Container) (kept []corev1.Container) {
@@ -86,13 +104,17 @@ func account(o *corev1.WindowsSecurityContextOptions) *corev1.WindowsSecurityCon
 	return kept
 }
 
+// statuses keeps what the kubelet says of containers that wait.
 func statuses(all []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
-	for _, s := range all[:min(len(all), maxContainers)] {
-		is := corev1.ContainerStatus{Name: s.Name, Image: shorten.Text(s.Image, shorten.Reported)}
-		if w := s.State.Waiting; w != nil {
-			is.State.Waiting = &corev1.ContainerStateWaiting{Reason: shorten.Text(w.Reason, shorten.Quoted), Message: shorten.Text(w.Message, shorten.Reported)}
+	for _, s := range all {
+		w := s.State.Waiting
+		if w == nil || len(kept) == maxWaiting {
+			continue
 		}
-		kept = append(kept, is)
+		kept = append(kept, corev1.ContainerStatus{
+			Name: s.Name, Image: shorten.Text(s.Image, shorten.Note),
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: shorten.Text(w.Reason, shorten.Quoted), Message: shorten.Text(w.Message, shorten.Reported)}},
+		})
 	}
 	return kept
 }

@@ -38,14 +38,18 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	var list corev1.PodList
-	if err := m.Live.List(ctx, &list, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node.Name)}); err != nil {
-		return 0, fmt.Errorf("listing the pods of Node %s: %w", node.Name, err)
+	var list []corev1.Pod
+	add := func(pod *corev1.Pod) bool {
+		list = append(list, drain.Short(pod, node.Name))
+		return true
 	}
-	if err := m.noteYoungest(ctx, list.Items); err != nil {
+	if err := kube.EachPod(ctx, m.Live, add, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node.Name)}); err != nil {
+		return 0, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	if err := m.noteYoungest(ctx, list); err != nil {
 		return 0, err
 	}
-	pods := drain.Look(list.Items, drainOf(node.Name, m.current()), time.Now())
+	pods := drain.Look(list, drainOf(node.Name, m.current()), time.Now())
 	settings := m.view.config.Rollout.Drain
 	within := rollout.Duration(settings.Timeout, time.Hour)
 	late := m.ran(within) > within

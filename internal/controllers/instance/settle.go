@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
@@ -117,23 +118,24 @@ func (c *Controller) replaced(ctx context.Context, lost map[owner]int) (bool, er
 	}
 	ready := map[owner]int{}
 	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
-		var list corev1.PodList
-		if err := c.Live.List(ctx, &list, client.InNamespace(namespace), client.Limit(maxSettledPods)); err != nil {
-			return false, fmt.Errorf("listing the pods of namespace %s: %w", namespace, err)
-		}
-		if list.Continue != "" {
-			return false, nil
-		}
-		for i := range list.Items {
-			pod := &list.Items[i]
+		all, isSettled := 0, true
+		look := func(pod *corev1.Pod) bool {
 			controller := metav1.GetControllerOf(pod)
-			if controller == nil || pod.DeletionTimestamp != nil || lost[owner{namespace, controller.UID}] == 0 {
-				continue
+			if all++; all > maxSettledPods {
+				isSettled = false
 			}
-			if !isReady(pod) {
-				return false, nil
+			if !isSettled || controller == nil || pod.DeletionTimestamp != nil || lost[owner{namespace, controller.UID}] == 0 {
+				return isSettled
 			}
+			isSettled = isReady(pod)
 			ready[owner{namespace, controller.UID}]++
+			return isSettled
+		}
+		if err := kube.EachPod(ctx, c.Live, look, client.InNamespace(namespace)); err != nil {
+			return false, fmt.Errorf("namespace %s: %w", namespace, err)
+		}
+		if !isSettled {
+			return false, nil
 		}
 	}
 	for of, n := range lost {

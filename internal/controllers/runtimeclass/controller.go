@@ -31,8 +31,6 @@ const (
 	usedEvery = time.Minute
 	// usedWithin is how long it may take to read all pods for that.
 	usedWithin = 30 * time.Second
-	// podsAtOnce is how many pods are read with one request.
-	podsAtOnce = 500
 )
 
 // Controller keeps the classes.
@@ -180,18 +178,11 @@ func (c *Controller) usedByPods(ctx context.Context) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, usedWithin)
 	defer cancel()
 	used := map[string]bool{}
-	for next := ""; ; {
-		var page corev1.PodList
-		if err := c.Live.List(ctx, &page, client.Limit(podsAtOnce), client.Continue(next)); err != nil {
-			return nil, fmt.Errorf("listing pods: %w", err)
+	note := func(pod *corev1.Pod) bool {
+		if pod.Spec.RuntimeClassName != nil {
+			used[*pod.Spec.RuntimeClassName] = true
 		}
-		for _, pod := range page.Items {
-			if pod.Spec.RuntimeClassName != nil {
-				used[*pod.Spec.RuntimeClassName] = true
-			}
-		}
-		if next = page.Continue; next == "" {
-			return used, nil
-		}
+		return true
 	}
+	return used, kube.EachPod(ctx, c.Live, note)
 }

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -127,9 +126,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 func only(m manager.Manager, kind client.Object, name types.NamespacedName, h handler.EventHandler) (ctrlsource.Source, error) {
 	one, err := cache.New(m.GetConfig(), cache.Options{
 		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(),
-		ByObject: map[client.Object]cache.ByObject{kind: {
-			Namespaces: map[string]cache.Config{name.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", name.Name)}},
-		}},
+		ByObject: kube.Informers{{Object: kind, Namespace: name.Namespace, Name: name.Name}}.Cache().ByObject, // read live; the cache tells that it changed
 	})
 	if err == nil {
 		err = m.Add(one)

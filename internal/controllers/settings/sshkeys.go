@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -23,9 +25,9 @@ import (
 // Without a usable key nothing changes. Nodes of other versions get the key, too: what else is published for them stays. Only what we
 // signed counts: what somebody else wrote is neither signed by us nor says which keys hosts are to drop.
 func (c *Controller) addKeys(ctx context.Context, node *desired.Node, s signer) error {
-	var list corev1.ConfigMapList
-	if err := c.Live.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
-		return fmt.Errorf("listing ConfigMaps: %w", err)
+	configMaps, err := c.readPublished(ctx)
+	if err != nil {
+		return err
 	}
 	current, err := sshkey.AuthorizedLines(ctx, c.Client, c.Namespace)
 	if err != nil {
@@ -34,8 +36,8 @@ func (c *Controller) addKeys(ctx context.Context, node *desired.Node, s signer) 
 	var own []string
 	var others []desired.Node
 	var known []string
-	for i := range list.Items {
-		was, ok := c.publishedIn(&list.Items[i], s)
+	for _, cm := range configMaps {
+		was, ok := c.publishedIn(cm, s)
 		switch {
 		case !ok:
 			continue // one that is not ours, or not the last of ours, or that an operator wrote that knows more, stays as it is
@@ -62,6 +64,42 @@ func (c *Controller) addKeys(ctx context.Context, node *desired.Node, s signer) 
 		}
 	}
 	return nil
+}
+
+// configMapsAtOnce are listed with one request.
+const configMapsAtOnce = 100
+
+// readPublished reads the ConfigMaps that have the names of what is published. Of others, which anybody in the namespace may have made, it reads
+// the names only.
+func (c *Controller) readPublished(ctx context.Context) (all []*corev1.ConfigMap, err error) {
+	var names []string
+	for next := ""; ; {
+		page := &metav1.PartialObjectMetadataList{}
+		page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
+		if err := c.Live.List(ctx, page, client.InNamespace(c.Namespace), client.Limit(configMapsAtOnce), client.Continue(next)); err != nil {
+			return nil, fmt.Errorf("listing ConfigMaps: %w", err)
+		}
+		for i := range page.Items {
+			if strings.HasPrefix(page.Items[i].Name, api.ServicesConfigMapPrefix) {
+				names = append(names, page.Items[i].Name)
+			}
+		}
+		if next = page.Continue; next == "" {
+			break
+		}
+	}
+	for _, name := range names {
+		cm := &corev1.ConfigMap{}
+		err := c.Live.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, cm)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading ConfigMap %s: %w", name, err)
+		}
+		all = append(all, cm)
+	}
+	return all, nil
 }
 
 // publishedIn is what a ConfigMap that we signed makes readable for nodes, if it is all that is in it.

@@ -110,6 +110,7 @@ func (s *machineSource) kind(namespace string, of machines.Cluster) kube.Optiona
 		Group: machines.MachineAPIGroup, Versions: []string{"v1beta1"}, Kind: machines.Kind, Namespace: namespace,
 		Labels: labels.SelectorFromSet(labels.Set{api.LabelMachineOS: "Windows"}),
 		Events: &handler.EnqueueRequestForObject{},
+		Keep:   keepMachine, Bytes: maxMachine, Share: &kube.Share{Total: allMachines, PerOwner: machinesOfNamespace, Owner: client.Object.GetNamespace},
 	}
 	if s.source == api.SourceClusterAPI {
 		k.Group, k.Versions = machines.ClusterAPIGroup, clusterAPIVersions()
@@ -119,6 +120,19 @@ func (s *machineSource) kind(namespace string, of machines.Cluster) kube.Optiona
 		s.place.Store(&machinePlace{kind, namespace, in, of})
 	}
 	return k
+}
+
+// Limits of what is kept of Machines, of one, of all in a namespace, and of all. Outside of OpenShift, tenants make them.
+const (
+	maxMachine          = 256 << 10
+	machinesOfNamespace = 32 << 20
+	allMachines         = 64 << 20
+)
+
+// keepMachine keeps a Machine without what nobody reads of its metadata.
+func keepMachine(o client.Object) (client.Object, bool) {
+	kube.ShortenMetadata(o)
+	return o, true
 }
 
 // ofInstance names the Machine that an instance was made from.
@@ -184,6 +198,10 @@ func (s *machineSource) gather(ctx context.Context, place *machinePlace, r recon
 	}
 	if v.object == nil {
 		v.Verdict = machines.Gone
+		return v, nil
+	}
+	if kube.IsCut(v.object) {
+		v.Decision = machines.Decision{Verdict: machines.Keep, Fault: "MachineTooLarge", Message: "it, or all Machines of its namespace, have too much metadata and status to be kept in memory"}
 		return v, nil
 	}
 	m, err := machines.Read(v.object)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/windows-machine-config/wmco/internal/addresses"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // Users of a namespace choose addresses of their Services. kube-proxy sends connections to these addresses to the Services' pods, also those of
@@ -26,6 +27,10 @@ const (
 	// serviceAddresses is how many addresses of one Service are compared, claimedAddresses of all. Where there are more, any may be claimed.
 	serviceAddresses = 1024
 	claimedAddresses = 1 << 17
+	// Limits of what is kept: of one Service, of those in one namespace, and of all. One with three addresses takes a kilobyte.
+	maxService          = 512 << 10
+	servicesOfNamespace = 16 << 20
+	allServices         = 64 << 20
 	// servicesPage is how many Services are read at a time: each may have more than a megabyte. servicesWithin is how long all may take.
 	servicesPage   = 50
 	servicesWithin = 30 * time.Second
@@ -37,20 +42,29 @@ const (
 	releasesKept = time.Hour
 )
 
-// ShortenService is what the cache keeps of a Service: its addresses, of too many one more than are compared.
-func ShortenService(o any) (any, error) {
-	s, ok := o.(*corev1.Service)
-	if !ok {
-		return o, nil // what a watch says of one that it missed the end of
+// Services is what the manager's cache keeps of Services.
+func Services() kube.Informer {
+	return kube.Informer{
+		Object: &corev1.Service{}, Keep: kube.Of(keepService), Bytes: maxService,
+		Share: &kube.Share{Total: allServices, PerOwner: servicesOfNamespace, Owner: client.Object.GetNamespace},
 	}
-	short := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion}}
-	most := func(all []string) []string { return slices.Clone(all[:min(len(all), serviceAddresses+1)]) }
-	short.Spec.Type, short.Spec.LoadBalancerIP = s.Spec.Type, s.Spec.LoadBalancerIP
-	short.Spec.ClusterIPs, short.Spec.ExternalIPs = most(s.Spec.ClusterIPs), most(s.Spec.ExternalIPs)
+}
+
+// keepService keeps addresses, of too many one more than are compared.
+func keepService(s *corev1.Service) (client.Object, bool) {
+	kept := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion}}
+	most := func(all []string) (kept []string) {
+		for _, text := range all[:min(len(all), serviceAddresses+1)] {
+			kept = append(kept, shorten.Text(text, shorten.Quoted))
+		}
+		return kept
+	}
+	kept.Spec.Type, kept.Spec.LoadBalancerIP = s.Spec.Type, shorten.Text(s.Spec.LoadBalancerIP, shorten.Quoted)
+	kept.Spec.ClusterIPs, kept.Spec.ExternalIPs = most(s.Spec.ClusterIPs), most(s.Spec.ExternalIPs)
 	for _, ingress := range s.Status.LoadBalancer.Ingress[:min(len(s.Status.LoadBalancer.Ingress), serviceAddresses+1)] {
-		short.Status.LoadBalancer.Ingress = append(short.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: ingress.IP})
+		kept.Status.LoadBalancer.Ingress = append(kept.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: shorten.Text(ingress.IP, shorten.Quoted)})
 	}
-	return short, nil
+	return kept, true
 }
 
 // claims are the addresses that Services claim.
@@ -62,6 +76,10 @@ type claims struct {
 
 // add adds those of a Service.
 func (c *claims) add(s *corev1.Service) {
+	if kube.IsCut(s) {
+		c.uncounted = s.Namespace + "/" + s.Name
+		return
+	}
 	count := 0
 	each := func(text, field string) {
 		ip, err := netip.ParseAddr(text)

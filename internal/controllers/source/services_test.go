@@ -94,7 +94,7 @@ func TestOfServicesAddressesAreKept(t *testing.T) {
 		large.Spec.ExternalIPs = append(large.Spec.ExternalIPs, fmt.Sprintf("10.%d.%d.1", 100+n/250, n%250))
 		large.Status.LoadBalancer.Ingress = append(large.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{Hostname: strings.Repeat("x", 100)})
 	}
-	kept, err := ShortenService(large)
+	kept, err := Services().Transform(large)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestOfServicesAddressesAreKept(t *testing.T) {
 	w.expect()
 	w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, `entry "10.0.0.1"`, "Service tenant/large", "too many to compare")
 	short := aService(t, "short", "spec: {externalIPs: [10.0.0.1], type: LoadBalancer, loadBalancerIP: 10.0.0.2, clusterIPs: [10.0.0.3]}\nstatus: {loadBalancer: {ingress: [{ip: 10.0.0.4}]}}")
-	kept, err = ShortenService(short.DeepCopy())
+	kept, err = Services().Transform(short.DeepCopy())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func Apply(ctx context.Context, h host.Host, request agent.JoinRequest, tell fun
 	}
 	restarting := &windows{work: w, facts: facts, hostname: request.Hostname, features: t.wanted.Features, mayReboot: request.MayReboot}
 	err = w.run(ctx, newJoining(w, t, restarting).joinSteps())
-	result.Changed = w.changed
+	result.Changed = agent.Brief(w.changed)
 	if errors.Is(err, errRebooting) {
 		result.Rebooting, err = strings.Join(restarting.rebooting, "; "), nil
 	}

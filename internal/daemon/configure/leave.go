@@ -60,7 +60,7 @@ func Leave(ctx context.Context, s *agent.Session, h host.Host, program string) (
 			_ = h.Disk.Remove(name) // somebody may have it again already
 		}
 	}
-	return agent.LeaveResult{Removed: l.changed, Remains: l.remains}, err
+	return agent.LeaveResult{Removed: agent.Brief(l.changed), Remains: agent.Brief(l.remains)}, err
 }
 
 // look tells whether there is anything of ours. It changes nothing.

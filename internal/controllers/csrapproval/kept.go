@@ -1,0 +1,82 @@
+package csrapproval
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windows-machine-config/wmco/internal/csr"
+	"github.com/windows-machine-config/wmco/internal/kube"
+)
+
+// Limits of what is kept of certificate requests that nobody has decided yet: of one, of those of one requester, and of all. A kubelet makes
+// some of 3 KB in a day while it gets no certificate.
+const (
+	maxKept        = 64 << 10
+	keptOfOne      = 1 << 20
+	keptOfAll      = 32 << 20
+	lookForRoom    = 5 * time.Minute
+	credentialIDOf = "authentication.kubernetes.io/credential-id"
+)
+
+// Requests is what the cache keeps of certificate requests, which whole clusters make, and any node in any number: those that are to be
+// decided. Of others it keeps that they are decided.
+func Requests() kube.Informer {
+	return kube.Informer{
+		Object: &certificatesv1.CertificateSigningRequest{}, Keep: kube.Of(keep), Bytes: maxKept,
+		Share: &kube.Share{Total: keptOfAll, PerOwner: keptOfOne, Owner: requester},
+	}
+}
+
+// keep keeps an undecided request for one of our signers: of a spec.request that is too long to be approved, as much as shows that it is.
+func keep(r *certificatesv1.CertificateSigningRequest) (client.Object, bool) {
+	isOurs := r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName || r.Spec.SignerName == certificatesv1.KubeletServingSignerName ||
+		r.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName
+	if len(r.Status.Conditions) > 0 || len(r.Status.Certificate) > 0 || !isOurs {
+		decided := &certificatesv1.CertificateSigningRequest{TypeMeta: r.TypeMeta}
+		decided.Name, decided.UID, decided.ResourceVersion = r.Name, r.UID, r.ResourceVersion
+		decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: notOurs}}
+		return decided, false
+	}
+	r.ManagedFields = nil
+	if len(r.Spec.Request) > csr.MaxRequest {
+		r.Spec.Request = bytes.Clone(r.Spec.Request[:csr.MaxRequest+1])
+	}
+	return r, true
+}
+
+// notOurs is the condition, in the cache only, of a request about which there is nothing to decide.
+const notOurs certificatesv1.RequestConditionType = "NothingToDecide"
+
+// requester is who made a request. Hosts that join have the same user, with a token each.
+func requester(o client.Object) string {
+	r, ok := o.(*certificatesv1.CertificateSigningRequest)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%.256s %.256s", r.Spec.Username, fmt.Sprint(r.Spec.Extra[credentialIDOf]))
+}
+
+// read reads a request whose requester had made too many, when fewer are left. None is returned while it has to wait.
+func (c *Controller) read(ctx context.Context, r *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, reconcile.Result, error) {
+	owner, isCut := kube.CutOf(r)
+	if !isCut {
+		return r, reconcile.Result{}, nil
+	}
+	if owner == "" || c.Kept == nil || !c.Kept.HasRoom(owner, maxKept) {
+		return nil, reconcile.Result{RequeueAfter: lookForRoom}, nil
+	}
+	whole := &certificatesv1.CertificateSigningRequest{}
+	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(r), whole); err != nil {
+		return nil, reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if whole.UID != r.UID {
+		return nil, reconcile.Result{}, nil
+	}
+	return whole, reconcile.Result{}, nil
+}

@@ -1,0 +1,107 @@
+package controllers
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/csrapproval"
+	"github.com/windows-machine-config/wmco/internal/controllers/explain"
+	"github.com/windows-machine-config/wmco/internal/controllers/source"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+// What one object takes at most. The API server takes objects of 1.5 MB; one with as many small parts as fit into that takes some twenty times
+// as much memory.
+const (
+	whole      = 32 << 20 // of kinds of which only administrators make objects
+	maxNode    = 512 << 10
+	maxClass   = 64 << 10
+	maxPrivate = 2 << 20
+)
+
+// Informers lists what the manager's cache keeps: all that the operator watches, but for what package settings watches by name and Machines,
+// which have caches of their own. Pods, Services, certificate requests and ConfigMaps are made by others in any number; Nodes are written by
+// kubelets.
+func Informers(namespace string) kube.Informers {
+	return kube.Informers{
+		explain.Pending(),
+		csrapproval.Requests(),
+		source.Services(),
+		{Object: &corev1.Node{}, Keep: kube.Of(keepNode), Bytes: maxNode},
+		{Object: &corev1.ConfigMap{}, Namespace: namespace, Keep: kube.Of(keepConfigMap), Bytes: whole},
+		{Object: &corev1.Secret{}, Namespace: namespace, Name: api.PrivateKeySecret, Keep: kube.Of(keepPrivateKey), Bytes: maxPrivate},
+		{Object: &rbacv1.Role{}, Namespace: namespace, Name: api.WICDRole},
+		{Object: &nodev1.RuntimeClass{}, Keep: kube.Whole, Bytes: maxClass},
+		{Object: &v1alpha1.WindowsInstance{}, Namespace: namespace, Keep: kube.Whole, Bytes: whole},
+		{Object: &v1alpha1.WindowsConfig{}, Name: api.WindowsConfigName, Keep: kube.Whole, Bytes: whole},
+	}
+}
+
+// keepConfigMap keeps those that are read: a writer of ConfigMaps makes others. Only the operator writes those that it publishes.
+func keepConfigMap(cm *corev1.ConfigMap) (client.Object, bool) {
+	switch cm.Name {
+	case api.InstancesConfigMap, api.KnownHostsConfigMap:
+		return kube.Whole(cm)
+	}
+	if strings.HasPrefix(cm.Name, api.ServicesConfigMapPrefix) {
+		return kube.Whole(cm)
+	}
+	kept, _ := kube.Informer{}.Transform(cm)
+	return kept.(client.Object), false
+}
+
+func keepPrivateKey(s *corev1.Secret) (client.Object, bool) {
+	s.Data = map[string][]byte{api.PrivateKeyKey: s.Data[api.PrivateKeyKey]}
+	if s.Data[api.PrivateKeyKey] == nil {
+		s.Data = nil
+	}
+	s.StringData = nil
+	kube.ShortenMetadata(s)
+	return s, true
+}
+
+// What is kept of a Node, which its kubelet writes.
+const (
+	maxTaints     = 128
+	maxConditions = 32
+	maxAddresses  = 256
+	maxCIDRs      = 4
+)
+
+// keepNode keeps what is read of a Node: not its images, volumes and resources.
+func keepNode(n *corev1.Node) (client.Object, bool) {
+	kube.ShortenMetadata(n)
+	n.Spec = corev1.NodeSpec{
+		PodCIDR: n.Spec.PodCIDR, PodCIDRs: first(n.Spec.PodCIDRs, maxCIDRs), ProviderID: shorten.Text(n.Spec.ProviderID, shorten.Reported),
+		Unschedulable: n.Spec.Unschedulable, Taints: first(n.Spec.Taints, maxTaints),
+	}
+	info := n.Status.NodeInfo
+	for _, text := range []*string{
+		&info.MachineID, &info.SystemUUID, &info.BootID, &info.KernelVersion, &info.OSImage, &info.ContainerRuntimeVersion, &info.KubeletVersion,
+		&info.KubeProxyVersion, &info.OperatingSystem, &info.Architecture,
+	} {
+		*text = shorten.Text(*text, shorten.Note)
+	}
+	info.Swap = nil
+	n.Status = corev1.NodeStatus{
+		Phase: n.Status.Phase, Conditions: first(n.Status.Conditions, maxConditions), Addresses: first(n.Status.Addresses, maxAddresses), NodeInfo: info,
+	}
+	for i := range n.Status.Conditions {
+		c := &n.Status.Conditions[i]
+		c.Reason, c.Message = shorten.Text(c.Reason, shorten.Note), shorten.Text(c.Message, shorten.Reported)
+	}
+	for i := range n.Status.Addresses {
+		n.Status.Addresses[i].Address = shorten.Text(n.Status.Addresses[i].Address, shorten.Note)
+	}
+	return n, true
+}
+
+// first copies the first items of a list, so that the rest of it is not kept.
+func first[T any](list []T, n int) []T { return append([]T(nil), list[:min(len(list), n)]...) }

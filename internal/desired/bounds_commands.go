@@ -1,0 +1,178 @@
+package desired
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// checkCommand wants a program of the version's folder, also behind a program that runs another, and flags of a closed list with values that
+// they can have. Windows reads a path in many ways (\x, /x, C:x, ..\x, \\host\x, \\?\x), so that each value of a path is one that is rendered.
+func (n Node) checkCommand(command string) error {
+	if len(command) > maxCommand || strings.ContainsAny(command, "\x00\r\n\t%") {
+		return fmt.Errorf("its command is %.128q with %d characters; at most %d are allowed, and no tabs, line ends or %%", command, len(command), maxCommand)
+	}
+	arguments, err := splitCommand(command)
+	if err != nil {
+		return err
+	}
+	folder := VersionFolder(n.Digest)
+	for {
+		if len(arguments) == 0 || !isProgram(folder, arguments[0]) {
+			return fmt.Errorf("it would run %.128q; allowed are programs below %s", strings.Join(arguments, " "), folder)
+		}
+		program := strings.TrimPrefix(arguments[0], folder+`\`)
+		rest, err := n.checkFlags(program, arguments[1:])
+		if err != nil {
+			return fmt.Errorf("%s: %w", program, err)
+		}
+		if len(rest) == 0 {
+			if program == logRunnerProgram {
+				return fmt.Errorf("%s runs no program", program)
+			}
+			return nil
+		}
+		if program != logRunnerProgram && !(program == payload.WICD && arguments[1] == "host") {
+			return fmt.Errorf("%s has the argument %.128q, which is no flag of it", program, rest[0])
+		}
+		arguments = rest
+	}
+}
+
+// splitCommand splits a command as Windows does where it has no quotes but around whole arguments.
+func splitCommand(command string) (arguments []string, err error) {
+	if !regexp.MustCompile(`^(?:[^ "]+|"[^"\\]+")(?: (?:[^ "]+|"[^"\\]+"))*$`).MatchString(command) {
+		return nil, fmt.Errorf("its command is %.128q; allowed are arguments without quotes, or within, and one blank between them", command)
+	}
+	for _, one := range regexp.MustCompile(`[^ "]+|"[^"]+"`).FindAllString(command, -1) {
+		arguments = append(arguments, strings.Trim(one, `"`))
+	}
+	return arguments, nil
+}
+
+// value says what a flag can have; nil for a flag without a value.
+type value func(string) bool
+
+// checkFlags checks the flags of a program, and returns what is behind them: the program that it runs.
+func (n Node) checkFlags(program string, arguments []string) (rest []string, err error) {
+	flags, known := n.flags()[program]
+	if !known {
+		return nil, fmt.Errorf("it is no program of a service; allowed are %s", strings.Join(slices.Sorted(maps.Keys(n.flags())), ", "))
+	}
+	for len(arguments) > 0 {
+		name, text, isJoined := strings.Cut(arguments[0], "=")
+		may, isFlag := flags[name]
+		if !isFlag {
+			if strings.HasPrefix(name, "-") {
+				return nil, fmt.Errorf("it has the flag %.64q; allowed are %s", name, strings.Join(slices.Sorted(maps.Keys(flags)), ", "))
+			}
+			return arguments, nil
+		}
+		arguments = arguments[1:]
+		if may != nil && !isJoined {
+			if len(arguments) == 0 {
+				return nil, fmt.Errorf("its flag %s has no value", name)
+			}
+			text, arguments = arguments[0], arguments[1:]
+		}
+		if may == nil && isJoined || may != nil && !may(text) {
+			return nil, fmt.Errorf("its flag %s is %.128q, which it cannot be", name, text)
+		}
+	}
+	return nil, nil
+}
+
+// flags are those of all programs that are rendered, by the path of the program below the version's folder.
+func (n Node) flags() map[string]map[string]value {
+	logs := value(func(text string) bool { return isBelow(Logs, text) && strings.HasSuffix(text, ".log") })
+	number, duration, word := matches(`[0-9]{1,18}`), matches(`[0-9a-z.]{1,32}`), matches(`[A-Za-z0-9_,.-]{1,1000}`)
+	node, address := or(markNode, word), or(markNodeIP, isAddress)
+	isTrueOrFalse := one("true", "false")
+	return map[string]map[string]value{
+		logRunnerProgram:            {"-log-file": logs, "-log-file-size": number, "-log-file-age": duration},
+		payload.WICD:                {"run": nil, "host": nil, "--windows-service": nil, "--log-file": logs, "--env": or("NODE_NAME="+markNode, matches(`NODE_NAME=[A-Za-z0-9.-]{1,253}`)), "--": nil},
+		`containerd\containerd.exe`: {"--config": one(containerdConfig), "--log-file": logs, "--run-service": nil, "--log-level": word},
+		`kubelet.exe`: {
+			"--config": one(kubeletConfig), "--bootstrap-kubeconfig": one(BootstrapKubeconfig), "--kubeconfig": one(KubeletKubeconfig), "--cert-dir": one(KubeletCertificates),
+			"--windows-service": nil, "--node-labels": matches(`[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+=[A-Za-z0-9_.-]+`), "--windows-priorityclass": word, "--v": number,
+			"--hostname-override": node, "--node-ip": address, "--cloud-provider": one("external"),
+			"--image-credential-provider-config": one(credentialProviderConfig), "--image-credential-provider-bin-dir": one(VersionFolder(n.Digest)),
+		},
+		csiProxyProgram: {"-windows-service": nil, "--v": number},
+		proxyProgram:    {"--config": one(proxyConfig), "--windows-service": nil, "--v": number},
+		nodeManagerProgram: {
+			"--windows-service": isTrueOrFalse, "--node-name": node, "--wait-routes": isTrueOrFalse, "--kubeconfig": one(nodeManagerKubeconfig), "--secure-port": number, "--v": number,
+		},
+		flannelProgram: {
+			"--kube-subnet-mgr": nil, "--kubeconfig-file": one(wicdKubeconfig), "--net-config-path": one(flannelNetConf), "--subnet-file": one(flannelSubnet), "--iface": address,
+			"--set-node-network-unavailable": isTrueOrFalse, "--v": number,
+		},
+		overlayProgram: {
+			"--node": node, "--bootstrap-kubeconfig": one(KubeletKubeconfig), "--cert-dir": one(CNIFolder), "--cert-duration": duration, "--windows-service": nil, "--logfile": logs,
+			"--k8s-apiserver": isServer, "--k8s-cacert": one(clusterCA), "--status-file": one(overlayStatus), "--interface": or(markAdapter, isAdapter), "--loglevel": number,
+			"--hybrid-overlay-vxlan-port": number, "--cluster-subnets": areRanges, "--hybrid-overlay-cluster-subnets": areRanges,
+		},
+		exporterProgram: {
+			"--collectors.enabled": word, "--collector.service.use-api": nil, "--collector.textfile.directories": one(Metrics), "--web.config.file": one(exporterConfig),
+			"--log.level": word, "--log.file": logs,
+		},
+	}
+}
+
+func one(values ...string) value {
+	return func(text string) bool { return slices.Contains(values, text) }
+}
+
+func matches(pattern string) value { return regexp.MustCompile(`^(?:` + pattern + `)$`).MatchString }
+
+// or also takes what stands for a value until the host is known.
+func or(mark string, may value) value {
+	return func(text string) bool { return text == mark || may(text) }
+}
+
+func isAddress(text string) bool {
+	_, err := netip.ParseAddr(text)
+	return err == nil
+}
+
+func isServer(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil
+}
+
+// isAdapter takes the name of an adapter, which Windows lets users choose.
+func isAdapter(text string) bool { return len(text) <= 512 && !strings.HasPrefix(text, "-") }
+
+func areRanges(text string) bool { return matches(`[0-9./,]+`)(text) }
+
+func isLocalProbe(url string) bool {
+	return regexp.MustCompile(`^http://127\.0\.0\.1:[0-9]{1,5}/[a-z/]*$`).MatchString(url)
+}
+
+func isProgram(folder, path string) bool {
+	return isBelow(folder, path) && strings.HasSuffix(path, ".exe")
+}
+
+// isBelow tells whether a path is one below a folder, spelled in the one way that we do: without anything by which Windows could read it
+// as another one, such as streams, wildcards, short names, or spaces and dots at the end of a name.
+func isBelow(folder, path string) bool {
+	rest, below := strings.CutPrefix(path, folder+`\`)
+	if !below {
+		return false
+	}
+	isOdd := func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-[]", r)
+	}
+	for name := range strings.SplitSeq(rest, `\`) {
+		if name == "" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.ContainsFunc(name, isOdd) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,225 @@
+package desired
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// checkContents wants of files with which programs can be made to run others, or to let everybody in, that they say what is rendered.
+func (n Node) checkContents() error {
+	checks := map[string]func(string) error{
+		containerdConfig: n.checkContainerdConfig, kubeletConfig: checkKubeletConfig, credentialProviderConfig: isExactly(ecrConfig),
+		wicdKubeconfig: checkKubeconfig(WICDIdentity), nodeManagerKubeconfig: checkKubeconfig(NodeManagerIdentity), flannelNetConf: checkNetConf,
+	}
+	files := slices.Clone(n.Files)
+	if n.Network != nil {
+		files = append(files, n.Network.Files...)
+		checks[proxyConfig], checks[cniConfig] = checkProxyConfig, checkPlugins
+	}
+	if n.UserNetwork != nil && n.UserNetwork.Proxy != nil {
+		files = append(files, *n.UserNetwork.Proxy)
+		checks[proxyConfig] = checkProxyConfig
+	}
+	for _, f := range files {
+		if check := checks[f.Path]; check != nil {
+			if err := check(f.Content); err != nil {
+				return fmt.Errorf("file %s: %w", f.Path, err)
+			}
+		}
+	}
+	return nil
+}
+
+func isExactly(want string) func(string) error {
+	return func(got string) error {
+		if got != want {
+			return errors.New("it is another one than the one that there is")
+		}
+		return nil
+	}
+}
+
+// checkContainerdConfig wants the configuration that is rendered, with its own virtual machines and sandbox image.
+func (n Node) checkContainerdConfig(content string) error {
+	for _, machine := range []*virtualMachine{nil, {}} {
+		want := regexp.QuoteMeta(renderContainerdConfig(VersionFolder(n.Digest), machine, n.UserNetwork))
+		want = strings.NewReplacer(
+			regexp.QuoteMeta(markSandboxImage), `[^'\n\\]*`, `VmMemorySizeInMb = 0`, `VmMemorySizeInMb = [0-9]+`, `VmProcessorCount = 0`, `VmProcessorCount = [0-9]+`,
+		).Replace(want)
+		if regexp.MustCompile(`^` + want + `$`).MatchString(content) {
+			return nil
+		}
+	}
+	return errors.New("it has something else than the configuration of containerd that WICD knows; allowed are other virtual machines and another sandbox image")
+}
+
+// checkKubeletConfig wants the fields that are rendered, and of those that say who may do what, their values.
+func checkKubeletConfig(content string) error {
+	fields, err := jsonObject(content)
+	if err != nil {
+		return err
+	}
+	may := map[string]bool{}
+	for field := range reflect.TypeFor[kubeletConfiguration]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		may[name] = true
+	}
+	for name := range fields {
+		if !may[name] {
+			return fmt.Errorf("it has the field %.64q, which WICD does not know", name)
+		}
+	}
+	for name, want := range map[string]any{
+		"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1", "staticPodPath": staticPods, "volumePluginDir": volumePlugins,
+		"containerRuntimeEndpoint": runtimeEndpoint, "resolvConf": "", "rotateCertificates": true, "serverTLSBootstrap": true,
+		"authentication": map[string]any{"x509": map[string]any{"clientCAFile": kubeletClientCA}, "anonymous": map[string]any{"enabled": false}},
+	} {
+		if !reflect.DeepEqual(fields[name], want) {
+			return fmt.Errorf("its field %s is %.128q; allowed is %v", name, fmt.Sprint(fields[name]), want)
+		}
+	}
+	return nil
+}
+
+// checkKubeconfig wants no other identity than the one in a file: one of a kubeconfig may be a program.
+func checkKubeconfig(identity string) func(string) error {
+	return func(content string) error {
+		fields, err := jsonObject(content)
+		if err != nil {
+			return err
+		}
+		users, _ := fields["users"].([]any)
+		want := map[string]any{"client-certificate": identity, "client-key": identity}
+		for _, one := range users {
+			if user, _ := one.(map[string]any); !reflect.DeepEqual(user["user"], want) {
+				return fmt.Errorf("it has the user %.128q; allowed is one with the certificate and key %s", fmt.Sprint(one), identity)
+			}
+		}
+		return nil
+	}
+}
+
+// checkProxyConfig wants kube-proxy to be who WICD is.
+func checkProxyConfig(content string) error {
+	fields, err := jsonObject(content)
+	if err != nil {
+		return err
+	}
+	if want := map[string]any{"kubeconfig": wicdKubeconfig}; !reflect.DeepEqual(fields["clientConnection"], want) {
+		return fmt.Errorf("its clientConnection is %.128q; allowed is %v", fmt.Sprint(fields["clientConnection"]), want)
+	}
+	return nil
+}
+
+// checkNetConf wants the one backend that is supported: another one of Flannel's runs commands.
+func checkNetConf(content string) error {
+	if _, err := jsonObject(content); err != nil {
+		return err
+	}
+	conf, err := parseNetConf(content)
+	if err != nil {
+		return err
+	}
+	if conf.Backend.Type != "vxlan" {
+		return fmt.Errorf("its backend is %.64q; allowed is vxlan", conf.Backend.Type)
+	}
+	return nil
+}
+
+// checkPlugins wants network plugins by their names: containerd looks for them in its folders, and takes a path as well.
+func checkPlugins(content string) error {
+	fields, err := jsonObject(content)
+	if err != nil {
+		return err
+	}
+	return checkTypes(fields)
+}
+
+// checkNetworkPlugins looks at the configuration of the user, with values as a node has them.
+func (n Node) checkNetworkPlugins() error {
+	if n.CNI == nil {
+		return nil
+	}
+	filled, err := n.CNI.Fill("10.0.0.0/24", "10.0.0.1")
+	if err != nil {
+		return nil // WICD says so when it fills it in, and writes nothing
+	}
+	if err := checkPlugins(filled); err != nil {
+		return fmt.Errorf("its pod network: %w", err)
+	}
+	return nil
+}
+
+func checkTypes(v any) error {
+	switch v := v.(type) {
+	case []any:
+		for _, one := range v {
+			if err := checkTypes(one); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for key, one := range v {
+			if name, isText := one.(string); isText && strings.EqualFold(key, "type") && !matches(`[A-Za-z0-9][A-Za-z0-9_-]{0,63}`)(name) {
+				return fmt.Errorf("it has a plugin %.64q; allowed are names, without folders", name)
+			}
+			if err := checkTypes(one); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// jsonObject reads a JSON object in which no field is twice: readers differ in which of two they take.
+func jsonObject(content string) (map[string]any, error) {
+	d := json.NewDecoder(strings.NewReader(content))
+	if err := unique(d); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("it has something behind its end")
+	}
+	var fields map[string]any
+	if err := json.NewDecoder(bytes.NewReader([]byte(content))).Decode(&fields); err != nil {
+		return nil, fmt.Errorf("it cannot be read: %w", err)
+	}
+	return fields, nil
+}
+
+// unique reads one value.
+func unique(d *json.Decoder) error {
+	token, err := d.Token()
+	if err != nil {
+		return fmt.Errorf("it cannot be read: %w", err)
+	}
+	seen := map[string]bool{}
+	switch token {
+	case json.Delim('{'), json.Delim('['):
+		for d.More() {
+			if token == json.Delim('{') {
+				key, err := d.Token()
+				if err != nil {
+					return fmt.Errorf("it cannot be read: %w", err)
+				}
+				name := strings.ToLower(fmt.Sprint(key))
+				if seen[name] {
+					return fmt.Errorf("it has the field %.64q twice", name)
+				}
+				seen[name] = true
+			}
+			if err := unique(d); err != nil {
+				return err
+			}
+		}
+		_, err = d.Token()
+	}
+	return err
+}

@@ -1,0 +1,265 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/windows-machine-config/wmco/api"
+)
+
+// Informer is what the operator keeps of one kind of object, for as long as it exists. Others decide how many there are, and how large.
+type Informer struct {
+	Object client.Object
+	// Namespace and Name are of the objects that are kept; "" for all.
+	Namespace, Name string
+	// Field selects more.
+	Field fields.Selector
+	// Keep cuts an object to what is read of it; nil keeps its identity. It may change the object. It says whether the object counts in
+	// the share: one of which next to nothing is kept does not.
+	Keep func(client.Object) (kept client.Object, counts bool)
+	// Bytes is how much memory one object may take. Of one that would take more, its identity is kept.
+	Bytes int
+	// Share bounds all objects together; nil where only administrators decide how many there are.
+	Share *Share
+}
+
+// Informers are those of one cache. A kind that is not among them is kept by its identity.
+type Informers []Informer
+
+// Cache makes the options of the cache.
+func (all Informers) Cache() cache.Options {
+	o := cache.Options{ByObject: map[client.Object]cache.ByObject{}, DefaultTransform: Identities}
+	for _, i := range all {
+		only := cache.ByObject{Transform: i.Transform, Field: i.Field}
+		if i.Namespace != "" {
+			only.Namespaces = map[string]cache.Config{i.Namespace: {}}
+		}
+		if i.Name != "" {
+			only.Field = fields.OneTermEqualSelector("metadata.name", i.Name)
+		}
+		o.ByObject[i.Object] = only
+	}
+	return o
+}
+
+// ShareOf is the share of the objects of a kind; nil where they have none.
+func (all Informers) ShareOf(kind client.Object) *Share {
+	for _, i := range all {
+		if reflect.TypeOf(i.Object) == reflect.TypeOf(kind) {
+			return i.Share
+		}
+	}
+	return nil
+}
+
+// Identities keeps what an event needs: which object changed.
+func Identities(o any) (any, error) { return Informer{}.Transform(o) }
+
+// Transform makes of an object what is kept of it. It may be given what it made.
+func (i Informer) Transform(o any) (any, error) {
+	object, ok := o.(client.Object)
+	if !ok {
+		return o, nil // what a watch says of one that it missed the end of
+	}
+	if i.Keep == nil || IsCut(object) {
+		return identity(object), nil
+	}
+	var owner string
+	if i.Share != nil {
+		owner = i.Share.Owner(object)
+	}
+	kept, counts := i.Keep(object)
+	switch size := Memory(kept); {
+	case size > i.Bytes:
+		log.Log.Info("Object is too large to be kept", "kind", reflect.TypeOf(object).Elem().Name(), "namespace", object.GetNamespace(), "name", object.GetName(), "bytes", size)
+		return cut(object, ""), nil
+	case i.Share == nil:
+	case !counts:
+		i.Share.forget(object.GetUID())
+	case !i.Share.take(object.GetUID(), owner, size):
+		return cut(object, owner), nil
+	}
+	return kept, nil
+}
+
+// Of transforms an object of a type.
+func Of[T client.Object](keep func(T) (client.Object, bool)) func(client.Object) (client.Object, bool) {
+	return func(o client.Object) (client.Object, bool) {
+		if object, ok := o.(T); ok {
+			return keep(object)
+		}
+		return o, true
+	}
+}
+
+// Whole keeps all but who wrote which field.
+func Whole(o client.Object) (client.Object, bool) {
+	o.SetManagedFields(nil)
+	return o, true
+}
+
+// identity is which object it is, and in which version.
+func identity(o client.Object) client.Object {
+	var kept client.Object
+	if _, ok := o.(*unstructured.Unstructured); ok {
+		kept = &unstructured.Unstructured{Object: map[string]any{}}
+	} else {
+		kept = reflect.New(reflect.TypeOf(o).Elem()).Interface().(client.Object)
+	}
+	kept.GetObjectKind().SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
+	kept.SetNamespace(o.GetNamespace())
+	kept.SetName(o.GetName())
+	kept.SetUID(o.GetUID())
+	kept.SetResourceVersion(o.GetResourceVersion())
+	kept.SetGeneration(o.GetGeneration())
+	kept.SetCreationTimestamp(o.GetCreationTimestamp())
+	kept.SetDeletionTimestamp(o.GetDeletionTimestamp())
+	if owner, ok := CutOf(o); ok {
+		kept.SetAnnotations(map[string]string{cutKey: owner})
+	}
+	return kept
+}
+
+// cutKey marks, in the cache only, an object of which the identity alone is kept since there is too much of it.
+const cutKey = "cut"
+
+func cut(o client.Object, owner string) client.Object {
+	kept := identity(o)
+	kept.SetAnnotations(map[string]string{cutKey: owner})
+	return kept
+}
+
+// IsCut says whether the cache has no more than the identity of an object.
+func IsCut(o client.Object) bool {
+	_, is := CutOf(o)
+	return is
+}
+
+// CutOf says whose share had no room for an object; "" where it is too large by itself.
+func CutOf(o client.Object) (owner string, is bool) {
+	annotations := o.GetAnnotations()
+	owner, is = annotations[cutKey]
+	return owner, is && len(annotations) == 1
+}
+
+// Limits of what is kept of metadata, in bytes of all labels and of all annotations.
+const (
+	maxLabels      = 16 << 10
+	maxAnnotations = 32 << 10
+)
+
+// ShortenMetadata drops what is not read of an object's metadata, and where there is too much, labels and annotations of others first.
+func ShortenMetadata(o client.Object) {
+	o.SetManagedFields(nil)
+	o.SetFinalizers(firstOf(o.GetFinalizers()))
+	o.SetOwnerReferences(firstOf(o.GetOwnerReferences()))
+	o.SetLabels(within(o.GetLabels(), maxLabels))
+	o.SetAnnotations(within(o.GetAnnotations(), maxAnnotations))
+}
+
+// firstOf keeps as many items as anybody needs.
+func firstOf[T any](list []T) []T { return append([]T(nil), list[:min(len(list), 16)]...) }
+
+// within keeps all of a map, or what fits into a limit, ours first.
+func within(all map[string]string, limit int) map[string]string {
+	size := 0
+	for key, value := range all {
+		size += len(key) + len(value) + mapEntry
+	}
+	if size <= limit {
+		return all
+	}
+	kept := map[string]string{}
+	size = 0
+	keys := slices.Sorted(maps.Keys(all))
+	slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	for _, key := range keys {
+		need := len(key) + len(all[key]) + mapEntry
+		if size+need <= limit {
+			kept[key] = all[key]
+			size += need
+		}
+	}
+	return kept
+}
+
+// rank puts labels and annotations of ours first, then those of Kubernetes and its networks.
+func rank(key string) int {
+	prefix, _, _ := strings.Cut(key, "/")
+	switch {
+	case prefix == api.GroupName:
+		return 0
+	case strings.HasSuffix(prefix, "kubernetes.io"), strings.HasSuffix(prefix, "k8s.io"), strings.HasSuffix(prefix, "ovn.org"):
+		return 1
+	}
+	return 2
+}
+
+// sharesAgain is how often it is looked which objects are gone.
+const sharesAgain = time.Minute
+
+// Watch keeps the shares of a cache: what objects that are gone had is free again. cut is told how many objects of a kind found no room.
+func (all Informers) Watch(m manager.Manager, from client.Reader, cut func(kind string, objects int)) error {
+	return RunEvery(m, sharesAgain, func(ctx context.Context) {
+		for _, i := range all {
+			if i.Share == nil {
+				continue
+			}
+			kind, n, err := i.look(ctx, from, m.GetScheme())
+			switch {
+			case err != nil:
+				log.FromContext(ctx).Info("Listing what the cache has failed", "kind", kind, "error", err.Error())
+			case n > 0:
+				log.FromContext(ctx).Info("Objects found no room in memory, of which an owner has only a share", "kind", kind, "objects", n)
+				cut(kind, n)
+			}
+		}
+	})
+}
+
+// look has the share forget objects that are gone.
+func (i Informer) look(ctx context.Context, from client.Reader, scheme *runtime.Scheme) (name string, cut int, err error) {
+	kind, err := apiutil.GVKForObject(i.Object, scheme)
+	if err != nil {
+		return "", 0, err
+	}
+	name = kind.Kind
+	kind.Kind += "List"
+	var list client.ObjectList
+	if _, is := i.Object.(*unstructured.Unstructured); is {
+		some := &unstructured.UnstructuredList{}
+		some.SetGroupVersionKind(kind)
+		list = some
+	} else {
+		empty, err := scheme.New(kind)
+		if err != nil {
+			return name, 0, err
+		}
+		list = empty.(client.ObjectList)
+	}
+	if err := from.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return name, 0, err
+	}
+	exist := map[types.UID]bool{}
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		exist[o.(client.Object).GetUID()] = true
+		return nil
+	})
+	return name, i.Share.keepOnly(exist), err
+}

@@ -1,0 +1,108 @@
+//go:build linux
+
+package deploytest
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers"
+)
+
+// testMemoryOfTheCache has a writer of ConfigMaps, a tenant and a node fill what the operator watches, and reads it as the operator does.
+func (c *cluster) testMemoryOfTheCache(t *testing.T) {
+	const most = 96 << 20
+	maps, pods := c.admin.CoreV1().ConfigMaps(namespace), c.admin.CoreV1().Pods("default")
+	for i := range 150 {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)}, Data: map[string]string{"a": strings.Repeat("x", 1_000_000)}}
+		if _, err := maps.Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = maps.Delete(context.WithoutCancel(t.Context()), cm.Name, metav1.DeleteOptions{}) })
+	}
+	for i := range 50 {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)}}
+		pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
+		pod.Spec.NodeSelector = map[string]string{"nobody": "has-this"}
+		pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "registry.example/c:1"}}
+		pod.Spec.ServiceAccountName, pod.Spec.AutomountServiceAccountToken = "default", new(false)
+		for j := range 2400 {
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
+				Key: strings.Repeat("k", 240) + "/" + strings.Repeat("k", 50) + fmt.Sprintf("%04d", j), Operator: corev1.TolerationOpEqual, Value: strings.Repeat("v", 63), Effect: corev1.TaintEffectNoExecute,
+			})
+		}
+		if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = pods.Delete(context.WithoutCancel(t.Context()), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+		})
+	}
+	held, peak := c.readLikeTheOperator(t)
+	t.Logf("the operator's cache has %d MiB of them, and %d MiB at the peak of reading them", held>>20, peak>>20)
+	if held > most || peak > 2*most {
+		t.Errorf("the operator's cache has %d MiB, and %d MiB at the peak of reading; want at most %d and %d", held>>20, peak>>20, most>>20, 2*most>>20)
+	}
+}
+
+// readLikeTheOperator fills the operator's cache, and measures the heap.
+func (c *cluster) readLikeTheOperator(t *testing.T) (held, peak uint64) {
+	t.Helper()
+	config := rest.CopyConfig(c.config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + namespace + ":windows-machine-config-operator", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
+	}
+	scheme := utilruntime.NewScheme()
+	for _, add := range []func(*utilruntime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := controllers.Informers(namespace).Cache()
+	o.Scheme = scheme
+	var before, now runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	k, err := cache.New(config, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []client.Object{&corev1.ConfigMap{}, &corev1.Pod{}, &certificatesv1.CertificateSigningRequest{}, &corev1.Node{}} {
+		if _, err := k.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synced := make(chan bool, 1)
+	go func() { _ = k.Start(ctx) }()
+	go func() { synced <- k.WaitForCacheSync(ctx) }()
+	for done := false; !done; {
+		select {
+		case ok := <-synced:
+			if done = true; !ok {
+				t.Fatal("the cache was not filled")
+			}
+		case <-time.After(5 * time.Millisecond):
+		}
+		runtime.ReadMemStats(&now)
+		peak = max(peak, now.HeapInuse-min(now.HeapInuse, before.HeapInuse))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&now)
+	return now.HeapInuse - min(now.HeapInuse, before.HeapInuse), peak
+}
