@@ -14,9 +14,9 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	restclient "k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/controllers"
 )
 
 // connections counts from which connections the Lease is asked for, and from which all else.
@@ -79,7 +79,7 @@ func TestTheLeaseHasAConnectionOfItsOwn(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	config := &restclient.Config{Host: server.URL, TLSClientConfig: restclient.TLSClientConfig{Insecure: true}, QPS: -1}
-	m, err := newManager(config, flags{namespace: "ns", metrics: metricsOptions{address: "0"}, probeAddress: "0", leaderElect: true}, controllers.Informers("ns").Cache(), logr.Discard())
+	m, err := newManager(config, flags{namespace: "ns", metrics: metricsOptions{address: "0"}, probeAddress: "0", leaderElect: true}, cache.Options{}, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
