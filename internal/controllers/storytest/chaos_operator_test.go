@@ -73,8 +73,8 @@ func (w *chaosWorld) operatorClient(readsFail bool) client.Client {
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			return w.try(func() error {
-				if pod, isPod := o.(*corev1.Pod); isPod {
-					w.evicted(pod, "deleted")
+				if pod, there := w.cache.objects["Pod"][keyOf(o)]; there {
+					w.evicted(pod.(*corev1.Pod), "deleted")
 				}
 				return c.Delete(ctx, o, opts...)
 			})

@@ -82,7 +82,11 @@ func (s *story) createSub(_ context.Context, _ client.Client, _ string, o, sub c
 	return errors.New("unknown subresource")
 }
 
-func (s *story) evicted(pod *corev1.Pod) error {
+func (s *story) evicted(named *corev1.Pod) error {
+	pod := &corev1.Pod{}
+	if err := s.client.Get(s.ctx, client.ObjectKeyFromObject(named), pod); err != nil {
+		return err
+	}
 	if s.refuses != nil {
 		return s.refuses
 	}
