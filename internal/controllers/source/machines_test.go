@@ -181,6 +181,9 @@ func TestAMachineWhoseNameIsTakenGetsAnother(t *testing.T) {
 	other := aMachine("cluster", "win-a", "10.0.0.3")
 	other.SetNamespace("team-a")
 	w := newSources(t, aMachine("machine", "win-a", "10.0.0.1"), other, controllertest.Instance("win-a", "User", "", "10.0.0.2"))
+	place := *w.clusterAPI.place.Load()
+	place.namespace = "team-a" // as spec.clusterAPI of WindowsConfig names it
+	w.clusterAPI.place.Store(&place)
 	for range 2 {
 		w.pass()
 		w.expect("win-a User 10.0.0.2", "win-a-32f54f ClusterAPI 10.0.0.3", "win-a-d9eb88 Machine 10.0.0.1")
