@@ -178,10 +178,15 @@ func TestAnInstanceThatAUserDeletesComesBackWithItsMachine(t *testing.T) {
 }
 
 func TestAMachineWhoseNameIsTakenGetsAnother(t *testing.T) {
-	w := newSources(t, aMachine("machine", "win-a", "10.0.0.1"), aMachine("cluster", "win-a", "10.0.0.3"), controllertest.Instance("win-a", "User", "", "10.0.0.2"))
+	other := aMachine("cluster", "win-a", "10.0.0.3")
+	other.SetNamespace("team-a")
+	w := newSources(t, aMachine("machine", "win-a", "10.0.0.1"), other, controllertest.Instance("win-a", "User", "", "10.0.0.2"))
+	place := *w.clusterAPI.place.Load()
+	place.namespace = "team-a" // as spec.clusterAPI of WindowsConfig names it
+	w.clusterAPI.place.Store(&place)
 	for range 2 {
 		w.pass()
-		w.expect("win-a User 10.0.0.2", "win-a-97a980 ClusterAPI 10.0.0.3", "win-a-d9eb88 Machine 10.0.0.1")
+		w.expect("win-a User 10.0.0.2", "win-a-32f54f ClusterAPI 10.0.0.3", "win-a-d9eb88 Machine 10.0.0.1")
 	}
 	w.expectEvent("Normal", api.EventInstanceSetup, "win-a became WindowsInstance win-a-d9eb88")
 	long := controllertest.Instance(strings.Repeat("a", 245)+".abcdefg", "", "", "10.0.0.1")
