@@ -49,7 +49,7 @@ func readImages(ctx context.Context, s *session.Session, pods []lintPod, insecur
 			defer func() { <-slots }()
 			is, err := reader.Read(ctx, image)
 			if errors.Is(err, windowsimage.ErrNoRegistry) {
-				err = fmt.Errorf("%w; --registry %s has it asked all the same", err, windowsimage.RegistryOf(image))
+				err = fmt.Errorf("%w; registries that --registry names are asked all the same", err)
 			}
 			lock.Lock()
 			defer lock.Unlock()

@@ -67,11 +67,10 @@ func (g Guard) address(a netip.Addr) error {
 
 // Check refuses requests to what is no registry, by its name or address, and by who sends there.
 func (g Guard) Check(ctx context.Context, hop registryclient.Hop) error {
-	if slices.Contains(g.Allowed, hop.URL.Host) {
-		return nil
-	}
-	if err := g.host(ctx, hop.URL.Hostname(), hop.IsProxied); err != nil {
-		return err
+	if !slices.Contains(g.Allowed, hop.URL.Host) {
+		if err := g.host(ctx, hop.URL.Hostname(), hop.IsProxied); err != nil {
+			return err
+		}
 	}
 	if hop.From == nil || hop.URL.Host == hop.From.Host {
 		return nil

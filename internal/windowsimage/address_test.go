@@ -72,6 +72,22 @@ func TestRegistriesMaySendOn(t *testing.T) {
 	}
 }
 
+// TestAnAllowedRegistryIsNoWayToItsOtherPaths for another registry that sends there.
+func TestAnAllowedRegistryIsNoWayToItsOtherPaths(t *testing.T) {
+	guard := Guard{Allowed: []string{"127.0.0.1:5000"}}
+	other, own := &url.URL{Scheme: "https", Host: "r.example.com"}, &url.URL{Scheme: "https", Host: "127.0.0.1:5000"}
+	for _, test := range []struct {
+		from    *url.URL
+		path    string
+		allowed bool
+	}{{nil, "/v2/a/manifests/1", true}, {own, "/elsewhere", true}, {other, "/v2/a/manifests/1", true}, {other, "/debug/flush", false}} {
+		hop := registryclient.Hop{URL: &url.URL{Scheme: "https", Host: "127.0.0.1:5000", Path: test.path}, From: test.from, Part: "manifests", Reference: "1"}
+		if err := guard.Check(t.Context(), hop); (err == nil) != test.allowed {
+			t.Errorf("%s from %v: %v", test.path, test.from, err)
+		}
+	}
+}
+
 func TestAddressesOfNoRegistry(t *testing.T) {
 	own := func() ([]net.Addr, error) {
 		return []net.Addr{&net.IPNet{IP: net.IPv4(10, 0, 0, 5), Mask: net.CIDRMask(24, 32)}}, nil
