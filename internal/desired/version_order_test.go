@@ -63,8 +63,9 @@ func TestOnlyTheOrderThatWasSignedIsVerified(t *testing.T) {
 // TestNoSignatureStandsForAnother: settings and orders are signed with one key.
 func TestNoSignatureStandsForAnother(t *testing.T) {
 	order := versionOrder()
+	order.UID = "7" // so that settings can have the parts of an order, in their order
 	key := desired.PublicKey(signingKey(1))
-	settings, err := desired.Sign(map[string]string{order.UID: order.Version}, desired.Statement{Cluster: order.Cluster, Name: order.Node, Serial: 7}, signingKey(1))
+	settings, err := desired.Sign(map[string]string{order.Version: "7"}, desired.Statement{Cluster: order.Cluster, Name: order.Node, Serial: 7}, signingKey(1))
 	if err != nil {
 		t.Fatal(err)
 	}

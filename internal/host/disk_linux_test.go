@@ -21,18 +21,22 @@ func TestRemovingDoesNotFollowAFolderThatBecomesALink(t *testing.T) {
 		if err := os.Symlink(d.Local(other), d.Local(link)); err != nil {
 			t.Fatal(err)
 		}
-		stop, stopped := make(chan struct{}), make(chan struct{})
+		begun, stop, stopped := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(stopped)
-			for {
+			for times := 0; ; times++ {
 				select {
 				case <-stop:
 					return
 				default:
 					_ = unix.Renameat2(unix.AT_FDCWD, d.Local(folder), unix.AT_FDCWD, d.Local(link), unix.RENAME_EXCHANGE)
 				}
+				if times == 0 {
+					close(begun)
+				}
 			}
 		}()
+		<-begun
 		_ = d.RemoveAll(folder) // that it sees something else than a moment ago is an error, and no matter
 		close(stop)
 		<-stopped
