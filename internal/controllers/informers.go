@@ -82,14 +82,17 @@ func keepNode(n *corev1.Node) (client.Object, bool) {
 		PodCIDR: n.Spec.PodCIDR, PodCIDRs: first(n.Spec.PodCIDRs, maxCIDRs), ProviderID: shorten.Text(n.Spec.ProviderID, shorten.Reported),
 		Unschedulable: n.Spec.Unschedulable, Taints: first(n.Spec.Taints, maxTaints),
 	}
-	info := n.Status.NodeInfo
+	info := corev1.NodeSystemInfo{
+		MachineID: n.Status.NodeInfo.MachineID, SystemUUID: n.Status.NodeInfo.SystemUUID, BootID: n.Status.NodeInfo.BootID, KernelVersion: n.Status.NodeInfo.KernelVersion,
+		OSImage: n.Status.NodeInfo.OSImage, ContainerRuntimeVersion: n.Status.NodeInfo.ContainerRuntimeVersion, KubeletVersion: n.Status.NodeInfo.KubeletVersion,
+		OperatingSystem: n.Status.NodeInfo.OperatingSystem, Architecture: n.Status.NodeInfo.Architecture,
+	}
 	for _, text := range []*string{
 		&info.MachineID, &info.SystemUUID, &info.BootID, &info.KernelVersion, &info.OSImage, &info.ContainerRuntimeVersion, &info.KubeletVersion,
-		&info.KubeProxyVersion, &info.OperatingSystem, &info.Architecture,
+		&info.OperatingSystem, &info.Architecture,
 	} {
 		*text = shorten.Text(*text, shorten.Note)
 	}
-	info.Swap = nil
 	n.Status = corev1.NodeStatus{
 		Phase: n.Status.Phase, Conditions: first(n.Status.Conditions, maxConditions), Addresses: first(n.Status.Addresses, maxAddresses), NodeInfo: info,
 	}

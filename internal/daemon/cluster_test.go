@@ -242,7 +242,7 @@ func TestTheVersionWaitsForTheServices(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, func(*servers.Cluster) {})
 	m.stop()
-	m.request.Desired.Services = append(m.request.Desired.Services, ours("csi-proxy", desired.VersionFolder(m.request.Desired.Digest)+`\missing.exe`))
+	m.request.Desired.Services = append(m.request.Desired.Services, ours("csi-proxy", desired.VersionFolder(m.request.Desired.Digest)+`\csi-proxy.exe`))
 	_, err := newWire(m.windows).join(m.request)
 	expectCode(t, err, agent.CodeServiceFailed)
 	m.start(t)
@@ -258,7 +258,7 @@ func TestTheVersionWaitsForTheServices(t *testing.T) {
 	if v := m.node().Annotations[api.AnnotationVersion]; v != "" {
 		t.Errorf("version %q is reported although a service does not run", v)
 	}
-	mustWrite(t, m.windows.Disk(), desired.VersionFolder(m.request.Desired.Digest)+`\missing.exe`, "there now")
+	mustWrite(t, m.windows.Disk(), desired.VersionFolder(m.request.Desired.Digest)+`\csi-proxy.exe`, "there now")
 	mustJoin(t, m.windows, m.request)
 	m.awaitVersion(t)
 }

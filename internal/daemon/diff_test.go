@@ -61,10 +61,10 @@ func changes() map[string]change {
 		"folder":             func(r *agent.JoinRequest) { r.Desired.Directories = append(r.Desired.Directories, desired.Logs+`\new`) },
 		"operator's version": func(r *agent.JoinRequest) { r.Desired.Version = "2.0.0" },
 		"a service that comes": func(r *agent.JoinRequest) {
-			r.Desired.Services = append(r.Desired.Services, ours("cloud-node-manager", desired.VersionFolder(r.Desired.Digest)+`\kubelet.exe node-manager`))
+			r.Desired.Services = append(r.Desired.Services, ours("cloud-node-manager", desired.VersionFolder(r.Desired.Digest)+`\kubelet.exe --v=4`))
 		},
 		"payload": func(r *agent.JoinRequest) {
-			other, folder := newRequest(newCargo("2")), desired.VersionFolder(r.Desired.Digest)
+			other, folder := newRequest(newExporterCargo("2")), desired.VersionFolder(r.Desired.Digest)
 			r.Desired.Digest, r.Desired.Payload = other.Desired.Digest, other.Desired.Payload
 			for i := range r.Desired.Services {
 				s := &r.Desired.Services[i]
@@ -78,13 +78,20 @@ func changes() map[string]change {
 // webConfig is a file that the exporter reads.
 const webConfig = `C:\k\tls\windows-exporter-webconfig.yaml`
 
+// newExporterCargo makes a payload that has the exporter, too.
+func newExporterCargo(version string) *cargo {
+	c := newCargo(version)
+	c.add("windows_exporter.exe", []byte("the exporter"))
+	return c
+}
+
 // hostRequest asks for a host with more than newRequest does: a service that others do not depend on, and one that depends
 // on two; and no feature of Windows.
 func hostRequest() agent.JoinRequest {
-	r := newRequest(newCargo("1"))
+	r := newRequest(newExporterCargo("1"))
 	folder := desired.VersionFolder(r.Desired.Digest)
-	exporter := ours("windows_exporter", folder+`\kubelet.exe --web.config.file `+webConfig)
-	both := ours("csi-proxy", folder+`\kubelet.exe csi-proxy`, "containerd", "kubelet")
+	exporter := ours("windows_exporter", folder+`\windows_exporter.exe --web.config.file `+webConfig)
+	both := ours("csi-proxy", folder+`\kubelet.exe --v=2`, "containerd", "kubelet")
 	r.Desired.Services = slices.Insert(r.Desired.Services, 2, exporter, both)
 	r.Desired.Services[0].Reads = []string{"NO_PROXY"}
 	r.Desired.Features = nil
@@ -100,8 +107,8 @@ func TestDiffSaysWhatReallyHappens(t *testing.T) {
 			w := newWindows(t, sim.WindowsOptions{Features: map[string]agent.FeatureState{
 				"Containers": agent.FeatureDisabled,
 			}})
-			mustSend(t, w, newCargo("1"))
-			mustSend(t, w, newCargo("2"))
+			mustSend(t, w, newExporterCargo("1"))
+			mustSend(t, w, newExporterCargo("2"))
 			old, new := hostRequest(), hostRequest()
 			change(&new)
 			mustJoin(t, w, old)

@@ -55,14 +55,15 @@ func newOverlaidWith(t *testing.T, services int, prepare func(*overlaid)) *overl
 		o.putService(t, i)
 	}
 	c := newCargo("1")
+	c.add("kube-proxy.exe", []byte("kube-proxy"))
 	o.request = newMemberRequest(cluster, c)
 	o.request.Desired.CNI = nil
 	folder := desired.VersionFolder(c.digest())
-	proxy := ours("kube-proxy", folder+`\kubelet.exe --config=`+proxyConfig, "hybrid-overlay-node")
+	proxy := ours("kube-proxy", folder+`\kube-proxy.exe --config=`+proxyConfig, "hybrid-overlay-node")
 	proxy.Needs = []string{proxyConfig}
 	own := len(o.request.Desired.Services) - 1
 	o.request.Desired.Services = append(o.request.Desired.Services[:own:own],
-		ours("hybrid-overlay-node", folder+`\kubelet.exe overlay`, "kubelet"), proxy, o.request.Desired.Services[own])
+		ours("hybrid-overlay-node", folder+`\kubelet.exe --v=4`, "kubelet"), proxy, o.request.Desired.Services[own])
 	o.request.Desired.Network = &desired.Network{
 		Name: overlayName, MadeBy: "hybrid-overlay-node", Endpoint: "VIPEndpoint", Proxy: "kube-proxy", ServiceCIDR: "10.96.0.0/16",
 		Files: []desired.File{

@@ -30,7 +30,7 @@ func newNodeManagerHost(t *testing.T, approve func(*certificatesv1.CertificateSi
 	t.Cleanup(cluster.Close)
 	c := newCargo("1")
 	m := &member{cluster: cluster, request: newMemberRequest(cluster, c), stop: func() {}}
-	service := ours(desired.NodeManagerService, desired.VersionFolder(m.request.Desired.Digest)+`\kubelet.exe node-manager`, "kubelet")
+	service := ours(desired.NodeManagerService, desired.VersionFolder(m.request.Desired.Digest)+`\kubelet.exe --v=4`, "kubelet")
 	service.Needs = []string{desired.NodeManagerIdentity}
 	m.request.Desired.Services = append(m.request.Desired.Services, service)
 	m.windows = newWindows(t, sim.WindowsOptions{

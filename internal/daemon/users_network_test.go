@@ -197,6 +197,7 @@ func TestWhatWasSaidOfAUsersNetworkEnds(t *testing.T) {
 		m := newUsersNetwork(t, func(*desired.Node) {})
 		m.await(t, "the Node says what is missing", func() bool { return m.networkCondition().Status == corev1.ConditionTrue })
 		m.request.Desired.UserNetwork = nil
+		m.request.Desired.Files = newMemberRequest(m.cluster, newCargo("1")).Desired.Files
 		m.request.Desired.CNI = &desired.CNI{Path: cniConfig, Template: `{"name":"n","type":"t"}`}
 		mustJoin(t, m.windows, m.request)
 		m.await(t, "the Node says no more that something is missing", func() bool { return m.networkCondition().Status == corev1.ConditionFalse })

@@ -38,7 +38,7 @@ func (n Node) checkCommand(command string) error {
 			}
 			return nil
 		}
-		if program != logRunnerProgram && !(program == payload.WICD && arguments[1] == "host") {
+		if runsAnother := program == logRunnerProgram || program == payload.WICD && arguments[1] == "host"; !runsAnother {
 			return fmt.Errorf("%s has the argument %.128q, which is no flag of it", program, rest[0])
 		}
 		arguments = rest

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -46,18 +47,36 @@ func isExactly(want string) func(string) error {
 	}
 }
 
-// checkContainerdConfig wants the configuration that is rendered, with its own virtual machines and sandbox image.
+// checkContainerdConfig wants the configuration that is rendered, with its own virtual machines and sandbox image. Without tables, it may be
+// a part of that.
 func (n Node) checkContainerdConfig(content string) error {
+	isPart := !strings.Contains(content, "[")
 	for _, machine := range []*virtualMachine{nil, {}} {
 		want := regexp.QuoteMeta(renderContainerdConfig(VersionFolder(n.Digest), machine, n.UserNetwork))
 		want = strings.NewReplacer(
 			regexp.QuoteMeta(markSandboxImage), `[^'\n\\]*`, `VmMemorySizeInMb = 0`, `VmMemorySizeInMb = [0-9]+`, `VmProcessorCount = 0`, `VmProcessorCount = [0-9]+`,
 		).Replace(want)
-		if regexp.MustCompile(`^` + want + `$`).MatchString(content) {
+		if regexp.MustCompile(`^`+want+`$`).MatchString(content) || isPart && hasLines(content, want) {
 			return nil
 		}
 	}
 	return errors.New("it has something else than the configuration of containerd that WICD knows; allowed are other virtual machines and another sandbox image")
+}
+
+// hasLines says whether each line of a text matches a line of a pattern.
+func hasLines(text, pattern string) bool {
+	lines := strings.Split(pattern, "\n")
+	for line := range strings.SplitSeq(text, "\n") {
+		if line = strings.TrimSpace(line); line != "" && !slices.ContainsFunc(lines, func(p string) bool { return matches(strings.TrimSpace(p))(line) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// isOfKind says whether a file has a kind, in any spelling: without one, no component of Kubernetes reads it.
+func isOfKind(fields map[string]any) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(fields)), func(name string) bool { return strings.EqualFold(name, "kind") })
 }
 
 // checkKubeletConfig wants the fields that are rendered, and of those that say who may do what, their values.
@@ -65,6 +84,9 @@ func checkKubeletConfig(content string) error {
 	fields, err := jsonObject(content)
 	if err != nil {
 		return err
+	}
+	if !isOfKind(fields) {
+		return nil
 	}
 	may := map[string]bool{}
 	for field := range reflect.TypeFor[kubeletConfiguration]().Fields() {
@@ -112,7 +134,7 @@ func checkProxyConfig(content string) error {
 	if err != nil {
 		return err
 	}
-	if want := map[string]any{"kubeconfig": wicdKubeconfig}; !reflect.DeepEqual(fields["clientConnection"], want) {
+	if want := map[string]any{"kubeconfig": wicdKubeconfig}; isOfKind(fields) && !reflect.DeepEqual(fields["clientConnection"], want) {
 		return fmt.Errorf("its clientConnection is %.128q; allowed is %v", fmt.Sprint(fields["clientConnection"]), want)
 	}
 	return nil

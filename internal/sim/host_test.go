@@ -207,7 +207,7 @@ func newFixture(t *testing.T, o sim.Options) *fixture {
 				Path: `C:\k\kubelet.conf`, Content: `{"registerWithTaints":[{"key":"os","value":"Windows","effect":"NoSchedule"}]}`,
 			}},
 			Services: []desired.Service{
-				service("containerd", folder+`\containerd.exe`),
+				service("containerd", folder+`\containerd\containerd.exe`),
 				service("kubelet", fmt.Sprintf(`%s\kube-log-runner.exe -log-file=C:\var\log\kubelet\kubelet.log %[1]s\kubelet.exe --config=C:\k\kubelet.conf`+
 					` --bootstrap-kubeconfig=%s --kubeconfig=%s --cert-dir=%s --node-labels=node.openshift.io/os_id=Windows`+
 					` --hostname-override=${NODE_NAME} --node-ip=${NODE_IP}`,
@@ -217,7 +217,7 @@ func newFixture(t *testing.T, o sim.Options) *fixture {
 			CNI: &desired.CNI{Path: `C:\k\cni\config\cni.conf`, Template: `{"name":"net","type":"overlay","subnet":"{{.PodCIDR}}"}`},
 		},
 	}
-	for _, name := range []string{"containerd.exe", "kube-log-runner.exe", "kubelet.exe", "windows-instance-config-daemon.exe"} {
+	for _, name := range []string{`containerd\containerd.exe`, "kube-log-runner.exe", "kubelet.exe", "windows-instance-config-daemon.exe"} {
 		content := []byte("program " + name)
 		hash := hashOf(content)
 		w.contents[hash] = mustCompress(t, content)
