@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +38,9 @@ func newStoryCache(t *testing.T) *storyCache {
 }
 
 func (c *storyCache) kind(o runtime.Object) string {
+	if partial, is := o.(*metav1.PartialObjectMetadataList); is {
+		return strings.TrimSuffix(partial.Kind, "List")
+	}
 	return strings.TrimSuffix(reflect.TypeOf(o).Elem().Name(), "List")
 }
 
@@ -84,7 +88,15 @@ func (c *storyCache) list(_ context.Context, _ client.WithWatch, into client.Obj
 		}
 		items = append(items, o.DeepCopyObject())
 	}
-	return meta.SetList(into, items)
+	partial, is := into.(*metav1.PartialObjectMetadataList)
+	if !is {
+		return meta.SetList(into, items)
+	}
+	partial.Items = nil
+	for _, o := range items {
+		partial.Items = append(partial.Items, *meta.AsPartialObjectMetadata(o.(metav1.Object)))
+	}
+	return nil
 }
 
 // sorted are all objects of a kind, by name. They must not be changed.
