@@ -129,7 +129,9 @@ func one(values ...string) value {
 	return func(text string) bool { return slices.Contains(values, text) }
 }
 
-func matches(pattern string) value { return regexp.MustCompile(`^(?:` + pattern + `)$`).MatchString }
+func matches(pattern string) value {
+	return func(text string) bool { return regexp.MustCompile(`^(?:` + pattern + `)$`).MatchString(text) } // compiled for the few that are used
+}
 
 // or also takes what stands for a value until the host is known.
 func or(mark string, may value) value {

@@ -1,6 +1,6 @@
 // Package windowsimage asks registries for which builds of Windows an image is. Users choose the image and often its registry,
 // so both are taken to be hostile: what is read is bounded in size, number and time. Who asks for others keeps away from some
-// addresses as well: Dial and CheckHost.
+// addresses as well, with a Guard.
 package windowsimage
 
 import (

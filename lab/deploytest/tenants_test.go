@@ -220,8 +220,9 @@ func TestNamesOfServicesAreNobodysHosts(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 		}))
 	}()
+	guard := windowsimage.Guard{Lookup: net.DefaultResolver.LookupNetIP, Proxies: []string{"proxy.corp.lan:3128"}}
 	asks := registryclient.New(registryclient.Options{ // as the controller that tells why pods do not start
-		Agent: "test", PasswordFirst: true, Proxy: map[string]string{"HTTPS_PROXY": "http://operator:secret@proxy.corp.lan:3128"}, Dial: windowsimage.Dial(), Check: windowsimage.CheckHost,
+		Agent: "test", PasswordFirst: true, Proxy: map[string]string{"HTTPS_PROXY": "http://operator:secret@proxy.corp.lan:3128"}, Dial: guard.Dial(), Check: guard.Check,
 	})
 	_, err = windowsimage.New(asks, mirrors.Table{}, windowsimage.NewMemory()).Read(t.Context(), "registry.example.com/a/b:1")
 	if err == nil || !strings.Contains(err.Error(), "proxy.corp.lan.") {
