@@ -95,6 +95,11 @@ func (c Cluster) HasName(name string) bool {
 	if labels[0] == "kubernetes" || labels[0] == "localhost" || slices.Contains(labels, "svc") {
 		return true
 	}
+	return c.isNamed(name)
+}
+
+// isNamed says whether a name, in lower case and without a dot at its end, is one of Names.
+func (c Cluster) isNamed(name string) bool {
 	return slices.ContainsFunc(c.Names, func(is string) bool {
 		return name == is || strings.HasPrefix(is, ".") && strings.HasSuffix(name, is)
 	})
@@ -111,9 +116,7 @@ func (c Cluster) RefuseName(name string) string {
 		return "is a name inside of the cluster, which no Windows host has"
 	case SpecialName(name) != "":
 		return SpecialName(name)
-	case slices.ContainsFunc(c.Names, func(known string) bool {
-		return name == known || strings.HasPrefix(known, ".") && strings.HasSuffix(name, known)
-	}):
+	case c.isNamed(name):
 		return "is a name of the cluster's API server or of its routes"
 	}
 	return ""
