@@ -70,9 +70,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	cut := kube.NewCounter(api.MetricObjectsCut)
-	o.Registry.MustRegister(cut)
-	if err := o.Informers.Watch(m, m.GetCache(), func(kind string, n int) { cut.WithLabelValues(kind).Add(float64(n)) }); err != nil {
+	if err := freeShares(m, o); err != nil {
 		return nil, err
 	}
 	var (
@@ -123,6 +121,15 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		}),
 		upgradeable.New(upgradeable.Options{Client: client, Live: live, Namespace: o.Namespace, Name: o.OperatorCondition}),
 	}, nil
+}
+
+// freeShares keeps the shares of the manager's cache, and counts what found no room.
+func freeShares(m manager.Manager, o Options) error {
+	cut := kube.NewCounter(api.MetricObjectsCut)
+	o.Registry.MustRegister(cut)
+	return kube.RunEvery(m, kube.SharesAgain, func(ctx context.Context) {
+		o.Informers.FreeShares(ctx, m.GetScheme(), m.GetCache(), func(kind string, n int) { cut.WithLabelValues(kind).Add(float64(n)) })
+	})
 }
 
 // ranges are those of the cluster's Services and pods, as far as they are known: what cannot be read may be absent in this cluster.

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/windows-machine-config/wmco/api"
 )
@@ -211,26 +210,24 @@ func rank(key string) int {
 	return 2
 }
 
-// sharesAgain is how often it is looked which objects are gone.
-const sharesAgain = time.Minute
+// SharesAgain is how often the shares of a cache are looked at.
+const SharesAgain = time.Minute
 
-// Watch keeps the shares of a cache: what objects that are gone had is free again. cut is told how many objects of a kind found no room.
-func (all Informers) Watch(m manager.Manager, from client.Reader, cut func(kind string, objects int)) error {
-	return RunEvery(m, sharesAgain, func(ctx context.Context) {
-		for _, i := range all {
-			if i.Share == nil {
-				continue
-			}
-			kind, n, err := i.look(ctx, from, m.GetScheme())
-			switch {
-			case err != nil:
-				log.FromContext(ctx).Info("Listing what the cache has failed", "kind", kind, "error", err.Error())
-			case n > 0:
-				log.FromContext(ctx).Info("Objects found no room in memory, of which an owner has only a share", "kind", kind, "objects", n)
-				cut(kind, n)
-			}
+// FreeShares has what objects that are gone had be free again. cut is told how many objects of a kind found no room since the last time.
+func (all Informers) FreeShares(ctx context.Context, scheme *runtime.Scheme, from client.Reader, cut func(kind string, objects int)) {
+	for _, i := range all {
+		if i.Share == nil {
+			continue
 		}
-	})
+		kind, n, err := i.look(ctx, from, scheme)
+		switch {
+		case err != nil:
+			log.FromContext(ctx).Info("Listing what the cache has failed", "kind", kind, "error", err.Error())
+		case n > 0:
+			log.FromContext(ctx).Info("Objects found no room in memory, of which an owner has only a share", "kind", kind, "objects", n)
+			cut(kind, n)
+		}
+	}
 }
 
 // look has the share forget objects that are gone.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -174,9 +175,9 @@ func (k OptionalKind) watch(ctx context.Context, m manager.Manager, ctl controll
 	if !objects.WaitForCacheSync(ctx) {
 		return ctx.Err()
 	}
-	if err := informers.Watch(m, objects, func(string, int) {}); err != nil {
-		return fmt.Errorf("watching the memory of a cache: %w", err)
-	}
+	go wait.UntilWithContext(ctx, func(ctx context.Context) { // not by the manager: it would go on when this watch has ended
+		informers.FreeShares(ctx, m.GetScheme(), objects, func(string, int) {})
+	}, SharesAgain)
 	k.Found(mapping.GroupVersionKind, objects)
 	if err := ctl.Watch(ctrlsource.Kind[client.Object](objects, object, k.Events)); err != nil {
 		return fmt.Errorf("watching: %w", err)
