@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // Merge returns the maps laid over each other; the last one wins.
@@ -19,17 +21,11 @@ func Merge(all ...map[string]string) map[string]string {
 	return result
 }
 
-// IsWindows says whether a Node is a Windows node, as deploy/admission.yaml sees it: by its label, which its kubelet may change, or by what the
-// kubelet says of its system.
-func IsWindows(node *corev1.Node) bool {
-	return node.Labels[corev1.LabelOSStable] == "windows" || node.Status.NodeInfo.OperatingSystem == "windows"
-}
-
 // WindowsNodes are the Windows nodes, as the cache has them: they must not be changed.
 func WindowsNodes(ctx context.Context, reader client.Reader) ([]corev1.Node, error) {
 	var list corev1.NodeList
 	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Nodes: %w", err)
 	}
-	return slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return !IsWindows(&n) }), nil
+	return slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return !nodestate.IsWindows(&n) }), nil
 }

@@ -33,7 +33,7 @@ func ClaimOf(i *v1alpha1.WindowsInstance, node *corev1.Node) Claim {
 		return Foreign
 	case refersTo(st.NodeRef, node):
 		return Own
-	case refersTo(st.NodeConflict, node), !isWindows(node):
+	case refersTo(st.NodeConflict, node), !IsWindows(node):
 		return Foreign
 	case HasHostKey(node, st.HostKey), st.NodeIP != "" && InternalIP(node) == st.NodeIP:
 		return Own
@@ -62,8 +62,9 @@ func HasHostKey(node *corev1.Node, key string) bool {
 	return len(fields) >= 2 && node.Annotations[api.AnnotationSSHHostKey] == fields[1]
 }
 
-// isWindows says whether a Node is a Windows node, by its label or by what its kubelet reports.
-func isWindows(node *corev1.Node) bool {
+// IsWindows says whether a Node is a Windows node, as deploy/admission.yaml sees it: by its label, which its kubelet may change, or by what the
+// kubelet says of its system.
+func IsWindows(node *corev1.Node) bool {
 	return node.Labels[corev1.LabelOSStable] == "windows" || node.Status.NodeInfo.OperatingSystem == "windows"
 }
 

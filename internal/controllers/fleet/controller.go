@@ -30,6 +30,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/settings"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
@@ -123,7 +124,7 @@ func theFleet() reconcile.Request {
 func NodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool {
 		was, is := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-		return (kube.IsWindows(was) || kube.IsWindows(is)) && !rollout.NodeOf(was).Same(rollout.NodeOf(is))
+		return (nodestate.IsWindows(was) || nodestate.IsWindows(is)) && !rollout.NodeOf(was).Same(rollout.NodeOf(is))
 	}}
 }
 

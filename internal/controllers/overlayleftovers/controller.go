@@ -26,6 +26,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 const (
@@ -64,7 +65,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{
 			CreateFunc:  func(e event.CreateEvent) bool { return hasLeftovers(e.Object.(*corev1.Node)) },
 			UpdateFunc:  func(e event.UpdateEvent) bool { return hasLeftovers(e.ObjectNew.(*corev1.Node)) },
-			DeleteFunc:  func(e event.DeleteEvent) bool { return kube.IsWindows(e.Object.(*corev1.Node)) },
+			DeleteFunc:  func(e event.DeleteEvent) bool { return nodestate.IsWindows(e.Object.(*corev1.Node)) },
 			GenericFunc: func(event.GenericEvent) bool { return false },
 		})).
 		Complete(c)

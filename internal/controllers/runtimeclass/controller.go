@@ -24,6 +24,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 const (
@@ -65,7 +66,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 // capabilityChanged lets events of Nodes through with which a build of Windows, or Hyper-V on it, may come.
 func capabilityChanged() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return kube.IsWindows(e.Object.(*corev1.Node)) },
+		CreateFunc:  func(e event.CreateEvent) bool { return nodestate.IsWindows(e.Object.(*corev1.Node)) },
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {

@@ -17,6 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/addresses"
 	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // ReservedAddresses remembers which addresses the cluster has for something else than its Windows hosts, Nodes aside: they change about never, and
@@ -87,7 +88,7 @@ func (r *ReservedAddresses) withNodes(ctx context.Context, self string) (address
 	known.Nodes = map[netip.Addr]string{}
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		if kube.IsWindows(node) || node.Name == self {
+		if nodestate.IsWindows(node) || node.Name == self {
 			continue
 		}
 		for _, ip := range addressesOfNode(node) {

@@ -27,7 +27,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/controllers/instance"
 	"github.com/windows-machine-config/wmco/internal/desired"
-	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
@@ -133,7 +133,7 @@ func (s *story) lagging() client.Client {
 // forbids is what deploy/admission.yaml says to the operator when it changes or deletes a Node.
 func (s *story) forbids(o client.Object) error {
 	var is corev1.Node
-	if _, isNode := o.(*corev1.Node); !isNode || s.client.Get(s.ctx, client.ObjectKeyFromObject(o), &is) != nil || kube.IsWindows(&is) {
+	if _, isNode := o.(*corev1.Node); !isNode || s.client.Get(s.ctx, client.ObjectKeyFromObject(o), &is) != nil || nodestate.IsWindows(&is) {
 		return nil
 	}
 	return apierrors.NewForbidden(corev1.Resource("nodes"), o.GetName(), errors.New("the operator changes and deletes Windows nodes only"))

@@ -16,7 +16,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/drain"
-	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
@@ -24,7 +24,7 @@ import (
 func (s *story) mustBeDrained(h *storyHost, matters bool, what string) {
 	s.t.Helper()
 	var node corev1.Node
-	if !matters || s.client.Get(s.ctx, types.NamespacedName{Name: h.name}, &node) != nil || !kube.IsWindows(&node) {
+	if !matters || s.client.Get(s.ctx, types.NamespacedName{Name: h.name}, &node) != nil || !nodestate.IsWindows(&node) {
 		return
 	}
 	seen := rollout.NodeOf(&node)
