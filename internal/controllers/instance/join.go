@@ -183,8 +183,15 @@ func (a *attempt) occupied(f agent.Facts) bool {
 	if a.view.drained || a.status.desired().Maintenance != nil {
 		return false
 	}
-	isOthers := f.Joined == nil && slices.ContainsFunc(f.Services, func(s agent.ServiceFacts) bool { return s.Ours })
+	isOthers := f.Joined == nil && !a.wasCut() && slices.ContainsFunc(f.Services, func(s agent.ServiceFacts) bool { return s.Ours })
 	return isOthers && !a.unregistered || a.registered != nil && join.OfOtherVersion(a.registered, a.view.Version)
+}
+
+// wasCut says whether the host's Node is of a join of ours that did not come to its end, as when the host lost its power: the Node came after
+// the token with which the host still joins, so that no pod has run there for long.
+func (a *attempt) wasCut() bool {
+	st := a.status.desired()
+	return st.BootstrapCredentialID != "" && st.IdentitySince != nil && a.registered != nil && !a.registered.CreationTimestamp.Before(st.IdentitySince)
 }
 
 // Take takes a slot among the hosts that join, unless the host has one.

@@ -3,6 +3,7 @@ package storytest
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -121,5 +122,19 @@ func TestStorySigningKeyIsLost(t *testing.T) {
 			_, settings := s.publishedKeys(s.version)
 			return s.at(s.version) == 3 && !slices.ContainsFunc(s.nodes(), func(n corev1.Node) bool { return n.Annotations[api.AnnotationSettings] != settings })
 		})
+	})
+}
+
+// A host that loses its power when its Node is there, and before it has written down that it joined, is no other operator's: it does not wait
+// until its node counts as broken.
+func TestStoryJoinEndsAfterTheNodeRegistered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 1, atMost(1))
+		s.hosts[0].losesPower = true
+		s.announce(s.hosts[0])
+		s.until("the host has joined", 5*time.Minute, func() bool { return s.ready() == 1 })
+		if h := s.hosts[0]; h.unfinished || h.joins != 1 {
+			t.Errorf("%d joins, unfinished %v; this shows nothing", h.joins, h.unfinished)
+		}
 	})
 }

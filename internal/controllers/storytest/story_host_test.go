@@ -57,6 +57,8 @@ type storyHost struct {
 	ofCloud bool
 	// others says that the original operator configured the host.
 	others bool
+	// losesPower has the next join end when the services run, before the host writes down that it has joined; unfinished says that it did.
+	losesPower, unfinished bool
 
 	// goes says when it comes to which version, worked for how long.
 	goesTo string
@@ -218,7 +220,7 @@ func (h *storyHost) facts() agent.Facts {
 	if h.cluster != "" {
 		f.Joined = &agent.Joined{Cluster: h.cluster, Node: h.name, Version: h.version}
 	}
-	if h.others {
+	if h.others || h.unfinished {
 		f.Services = []agent.ServiceFacts{{Name: "kubelet", Ours: true}}
 	}
 	return f
@@ -232,6 +234,12 @@ func (h *storyHost) join(r agent.JoinRequest) (agent.JoinResult, error) {
 		return agent.JoinResult{}, &agent.Error{Code: agent.CodeServiceFailed, Message: "something went wrong"}
 	}
 	h.story.mustBeDrained(h, h.others, "joined over another operator's node")
+	if h.losesPower {
+		h.losesPower, h.unfinished = false, true
+		h.register()
+		return agent.JoinResult{}, errors.New("the connection was lost")
+	}
+	h.unfinished = false
 	if h.version != r.Desired.Version {
 		h.story.say("%s joins with %s", h.name, r.Desired.Version)
 	}
