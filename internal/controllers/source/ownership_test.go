@@ -142,8 +142,9 @@ func TestNamesThatDoNotAnswerKeepNoOtherWaiting(t *testing.T) {
 				users.Data[fmt.Sprintf("silent-%d.example", n)] = "username=Administrator"
 			}
 			w := newSources(t, users, gone, changed)
-			resolver, most, asking := w.configMap.Hosts.Resolver, 0, 0
+			resolver := w.configMap.Hosts.Resolver
 			var mu sync.Mutex
+			most, asking := 0, 0 // under mu
 			resolver.dns = func(ctx context.Context, _, name string) ([]netip.Addr, error) {
 				if !strings.HasPrefix(name, "silent") {
 					return []netip.Addr{netip.MustParseAddr("10.0.0.5")}, nil
@@ -179,9 +180,11 @@ func TestNamesThatDoNotAnswerKeepNoOtherWaiting(t *testing.T) {
 			}
 			w.expect("10.0.0.1 ConfigMap 10.0.0.1", "10.0.0.2 ConfigMap 10.0.0.2", "10.0.0.9 ConfigMap 10.0.0.9 leaves", "zz.example ConfigMap zz.example")
 			t.Logf("beside %d silent names, a new one became an instance after %s", silent, time.Since(began))
+			mu.Lock()
 			if most > lookups {
 				t.Errorf("%d names were asked for at the same time, want at most %d", most, lookups)
 			}
+			mu.Unlock()
 			if ips, err := resolver.Lookup(t.Context(), "connected.example"); err != nil || ips[0].String() != "10.0.0.5" {
 				t.Errorf("whoever connects gets %v (%v)", ips, err)
 			}
