@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command mutate takes out one safeguard after the other, in a copy of the last commit, and runs the test that guards it: a test that
 // then passes guards nothing. hack/mutants has the changes.
 package main
@@ -15,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -59,6 +62,7 @@ func tryAll(ctx context.Context, checkout string, selected *regexp.Regexp) error
 	}
 	var failed []error
 	tried := 0
+	unchanged := map[string]outcome{} // of tests that were run without a change
 	for _, m := range mutants {
 		if !selected.MatchString(m.name) {
 			continue
@@ -69,7 +73,7 @@ func tryAll(ctx context.Context, checkout string, selected *regexp.Regexp) error
 		tried++
 		started := time.Now()
 		outcome := "found"
-		if err := m.try(ctx, checkout); err != nil {
+		if err := m.try(ctx, checkout, unchanged); err != nil {
 			outcome = err.Error()
 			failed = append(failed, fmt.Errorf("%s: %w", m.name, err))
 		}
@@ -82,11 +86,19 @@ func tryAll(ctx context.Context, checkout string, selected *regexp.Regexp) error
 	return errors.Join(failed...)
 }
 
-// try returns nil if the mutant's test passes without the change and fails with it.
-func (m mutant) try(ctx context.Context, checkout string) error {
-	before, err := m.run(ctx, checkout)
-	if err != nil || before != passed {
-		return errors.Join(err, fmt.Errorf("%s %s %s without the change", m.pkg, m.test, before))
+// try returns nil if the mutant's test passes without the change and fails with it. It runs a test without the change only once for all mutants.
+func (m mutant) try(ctx context.Context, checkout string, unchanged map[string]outcome) error {
+	key := m.module + " " + m.pkg + " " + m.test
+	before, known := unchanged[key]
+	if !known {
+		var err error
+		if before, err = m.run(ctx, checkout); err != nil {
+			return err
+		}
+		unchanged[key] = before
+	}
+	if before != passed {
+		return fmt.Errorf("%s %s %s without the change", m.pkg, m.test, before)
 	}
 	path := filepath.Join(checkout, filepath.FromSlash(m.file))
 	text, err := os.ReadFile(path)
@@ -115,7 +127,8 @@ const (
 	failed   outcome = "fails"
 	unrun    outcome = "did not run"
 	unbuilt  outcome = "does not compile"
-	patience         = 15 * time.Minute
+	patience         = 15 * time.Minute // with compiling
+	endless          = 4 * time.Minute  // a test that runs for so long has failed
 )
 
 // run runs the mutant's test.
@@ -123,8 +136,10 @@ func (m mutant) run(ctx context.Context, checkout string) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	// Go caches results, and does not look at files outside of the test's module for that: those of lab read deploy/.
-	test := exec.CommandContext(ctx, "go", "test", "-json", "-vet=off", "-count=1", "-run", m.test, m.pkg)
+	test := exec.CommandContext(ctx, "go", "test", "-json", "-vet=off", "-count=1", "-timeout", endless.String(), "-run", m.test, m.pkg)
 	test.Dir = filepath.Join(checkout, m.module)
+	test.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	test.Cancel = func() error { return syscall.Kill(-test.Process.Pid, syscall.SIGKILL) } // go and the test that it started
 	out, err := test.Output()
 	if ctx.Err() != nil {
 		return unrun, ctx.Err()

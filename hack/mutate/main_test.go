@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -74,7 +76,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestApply(t *testing.T) {
-	m := mutant{name: "m", file: "f", was: "b\n", is: "c\n"}
+	m := mutant{name: "m", file: "f", old: "b\n", replacement: "c\n"}
 	for text, want := range map[string]string{"a\nb\n": "a\nc\n", "b\na\n": "c\na\n", "ab\n": "", "b\nb\n": "", "": ""} {
 		got, err := m.apply(text)
 		if got != want || (want == "") != (err != nil) {

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -10,13 +12,13 @@ import (
 
 // mutant is a change to one file that takes a safeguard out, and the test that must then fail.
 type mutant struct {
-	name    string // of its file, without .txt
-	effect  string // what it makes possible again
-	file    string // that it changes, from the root
-	module  string // folder of the test's module, from the root
-	pkg     string // of the test, from the module
-	test    string // what go test's -run selects
-	was, is string
+	name             string // of its file, without .txt
+	effect           string // what it makes possible again
+	file             string // that it changes, from the root
+	module           string // folder of the test's module, from the root
+	pkg              string // of the test, from the module
+	test             string // what go test's -run selects
+	old, replacement string // lines of the file, and those instead
 }
 
 // load reads the mutants of a folder.
@@ -51,11 +53,11 @@ func load(dir string) ([]mutant, error) {
 //	lines instead, or none
 func parse(name, text string) (mutant, error) {
 	head, change, found := strings.Cut(text, "--- old\n")
-	was, is, both := strings.Cut(change, "--- new\n")
-	if !found || !both || was == "" || was == is {
+	old, replacement, both := strings.Cut(change, "--- new\n")
+	if !found || !both || old == "" || old == replacement {
 		return mutant{}, errors.New(`wants "--- old" with lines below it, then "--- new" with others or none`)
 	}
-	m := mutant{name: name, was: was, is: is}
+	m := mutant{name: name, old: old, replacement: replacement}
 	for line := range strings.Lines(head) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch key {
@@ -82,12 +84,12 @@ func parse(name, text string) (mutant, error) {
 // apply returns the text of the file with the change.
 func (m mutant) apply(text string) (string, error) {
 	text = "\n" + text
-	at := strings.Index(text, "\n"+m.was)
+	at := strings.Index(text, "\n"+m.old)
 	if at < 0 {
 		return "", fmt.Errorf("%s: its old lines are not in %s", m.name, m.file)
 	}
-	if strings.Contains(text[at+1:], "\n"+m.was) {
+	if strings.Contains(text[at+1:], "\n"+m.old) {
 		return "", fmt.Errorf("%s: its old lines are in %s more than once", m.name, m.file)
 	}
-	return text[1:at+1] + m.is + text[at+1+len(m.was):], nil
+	return text[1:at+1] + m.replacement + text[at+1+len(m.old):], nil
 }
