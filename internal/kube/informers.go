@@ -135,8 +135,9 @@ func identity(o client.Object) client.Object {
 	return kept
 }
 
-// cutKey marks, in the cache only, an object of which the identity alone is kept since there is too much of it.
-const cutKey = "cut"
+// cutKey marks, in the cache only, an object of which the identity alone is kept since there is too much of it. The API server takes no
+// annotation with this key, so nobody else can set it.
+const cutKey = "/cut"
 
 func cut(o client.Object, owner string) client.Object {
 	kept := identity(o)

@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -55,6 +57,20 @@ func TestWhatIsGoneMakesRoom(t *testing.T) {
 		if round == 1 && fits("a") != want {
 			t.Error("what was deleted has its room still")
 		}
+	}
+}
+
+// TestNobodyMarksAnObjectAsCut: an object that says of itself that there is too much of it would be hidden, and a Service would claim all
+// addresses.
+func TestNobodyMarksAnObjectAsCut(t *testing.T) {
+	if len(validation.ValidateAnnotations(map[string]string{cutKey: ""}, field.NewPath("annotations"))) == 0 {
+		t.Errorf("the API server takes annotation %q", cutKey)
+	}
+	cm := configMap("a", 1)
+	cm.Annotations = map[string]string{"cut": "a"}
+	kept, err := Informer{Object: &corev1.ConfigMap{}, Keep: Whole, Bytes: 1 << 20}.Transform(cm)
+	if err != nil || IsCut(kept.(client.Object)) || len(kept.(*corev1.ConfigMap).Data) == 0 {
+		t.Errorf("of it %v is kept, %v", kept, err)
 	}
 }
 
