@@ -132,7 +132,8 @@ func sentOn(hop registryclient.Hop) error {
 	return fmt.Errorf("it sends on to something else at %.64q", hop.URL.Host)
 }
 
-// Dial makes connections, and refuses addresses that names turn out to have. Names are whole: no search list completes them.
+// Dial makes connections, and refuses addresses that names turn out to have. Names are whole: no search list completes them, but for names
+// without a domain that an administrator gave, which may be in the hosts file, too.
 func (g Guard) Dial() registryclient.Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(address)
@@ -141,7 +142,8 @@ func (g Guard) Dial() registryclient.Dial {
 		}
 		d := net.Dialer{Timeout: dialTimeout}
 		isNamed := func(host string) bool { return address == host || address == host+":443" || address == host+":80" }
-		if !slices.ContainsFunc(slices.Concat(g.Allowed, g.Proxies), isNamed) {
+		given := slices.ContainsFunc(slices.Concat(g.Allowed, g.Proxies), isNamed)
+		if !given {
 			d.Control = func(_, address string, _ syscall.RawConn) error {
 				to, err := netip.ParseAddrPort(address)
 				if err != nil {
@@ -150,6 +152,9 @@ func (g Guard) Dial() registryclient.Dial {
 				return g.address(to.Addr())
 			}
 		}
-		return d.DialContext(ctx, network, net.JoinHostPort(addresses.Absolute(host), port))
+		if !given || strings.Contains(host, ".") {
+			host = addresses.Absolute(host)
+		}
+		return d.DialContext(ctx, network, net.JoinHostPort(host, port))
 	}
 }

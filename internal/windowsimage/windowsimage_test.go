@@ -232,11 +232,22 @@ func TestNamesAreWhole(t *testing.T) {
 	asks := net.DefaultResolver
 	defer func() { net.DefaultResolver = asks }()
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no DNS in this test") }}
-	for host, want := range map[string]string{"proxy.corp.test": "proxy.corp.test.", "proxy": "proxy.", "whole.test.": "whole.test."} {
-		_, err := dial(t.Context(), "tcp", net.JoinHostPort(host, "443"))
+	named := Guard{Allowed: []string{"registry", "mirror.corp.test"}, Proxies: []string{"proxy:443"}}.Dial()
+	for _, c := range []struct {
+		dial       registryclient.Dial
+		host, want string
+	}{
+		{dial, "registry.corp.test", "registry.corp.test."},
+		{dial, "whole.test.", "whole.test."},
+		{dial, "registry", "registry."},
+		{named, "mirror.corp.test", "mirror.corp.test."},
+		{named, "registry", "registry"}, // an administrator gave these: they may be in the hosts file, or in a domain of the search list
+		{named, "proxy", "proxy"},
+	} {
+		_, err := c.dial(t.Context(), "tcp", net.JoinHostPort(c.host, "443"))
 		var failure *net.DNSError
-		if !errors.As(err, &failure) || failure.Name != want {
-			t.Errorf("connecting to %s fails with %v, want a question for %q", host, err, want)
+		if !errors.As(err, &failure) || failure.Name != c.want {
+			t.Errorf("connecting to %s fails with %v, want a question for %q", c.host, err, c.want)
 		}
 	}
 	if _, err := dial(t.Context(), "tcp", "127.0.0.1:443"); err == nil || !strings.Contains(err.Error(), "no address of a registry") {
