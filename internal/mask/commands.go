@@ -9,12 +9,14 @@ import (
 type tool struct {
 	// flags are followed by one; attached ones begin the argument that ends with one.
 	flags, attached []string
+	// command is the one of the program's commands that has these; "" for all of them.
+	command string
 	// positions finds one among the other arguments; -1 where there is none.
 	position func(others []string) int
 }
 
 func tools() map[string]tool {
-	login := tool{flags: []string{"-p"}}
+	login, shell := tool{flags: []string{"-p"}, command: "login"}, tool{flags: []string{"-p"}}
 	sql := tool{flags: []string{"-P"}, attached: []string{"-P"}}
 	mysql := tool{attached: []string{"-p"}}
 	ldap := tool{flags: []string{"-w"}}
@@ -45,7 +47,7 @@ func tools() map[string]tool {
 		"certutil": {flags: []string{"-p"}}, "openssl": {flags: []string{"-k", "-K"}, attached: []string{"pass:"}},
 		"smbclient": {flags: []string{"-U"}}, "rpcclient": {flags: []string{"-U"}}, "net": {position: after("user", "use")}, "net1": {position: after("user", "use")},
 		"setx": {position: named}, "set": {position: named}, "env": {position: named}, "htpasswd": {position: lastOf("-b")}, "vault": {position: after("login")},
-		"reg": {position: registryData}, "ntlmrelayx": ldap, "mongo": login, "mongosh": login, "psql": {}, "wmic": {}, "etcdctl": {flags: []string{"--user"}, attached: []string{"--user="}},
+		"reg": {position: registryData}, "ntlmrelayx": ldap, "mongo": shell, "mongosh": shell, "psql": {}, "wmic": {}, "etcdctl": {flags: []string{"--user"}, attached: []string{"--user="}},
 	}
 }
 
@@ -91,6 +93,9 @@ const maxArguments = 64
 
 func (t tool) arguments(args []string, program int, secret map[int]int) {
 	others := args[program+1 : min(len(args), program+1+maxArguments)]
+	if t.command != "" && !slices.Contains(others, t.command) {
+		return
+	}
 	for i, arg := range others {
 		at := program + 1 + i
 		if i+1 < len(others) && slices.Contains(t.flags, arg) && !isFlag(others[i+1]) {

@@ -35,13 +35,18 @@ type pairing struct {
 	until int // what was taken as a value
 }
 
+// isLiteralOfSecret tells the flag of kubectl create secret from that of kubectl create configmap.
+func (p *pairing) isLiteralOfSecret(name string) bool {
+	return strings.HasSuffix(name, "from-literal") && !strings.Contains(p.line, " configmap ")
+}
+
 // separator looks at what is before and after a separator.
 func (p *pairing) separator(i int) {
 	name, at := nameBefore(p.line, i)
 	if name == "" || i < p.until {
 		return
 	}
-	lower, header, secret := strings.ToLower(name), isHeader(name), classOf(name) != open || strings.HasSuffix(name, "from-literal")
+	lower, header, secret := strings.ToLower(name), isHeader(name), classOf(name) != open || p.isLiteralOfSecret(name)
 	isName, isValue := lower == "name" || lower == "key", lower == "value" || lower == "connectionstring"
 	isAuth := lower == "auth" || lower == "_auth"
 	if !isName && !isValue && !isAuth && !header && !secret {

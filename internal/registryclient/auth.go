@@ -173,7 +173,7 @@ func (c *Client) fetchToken(ctx context.Context, a mirrors.Attempt, k call, cred
 	}
 	answer, err := c.transport(k.trust).RoundTrip(r)
 	if err != nil {
-		return "", 0, fmt.Errorf("asking its authority %.128s for a token: %w", realm.Host, err)
+		return "", 0, fmt.Errorf("asking for a token at its authority %.128s: %w", realm.Host, err)
 	}
 	defer answer.Body.Close()
 	switch {
