@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -25,7 +26,7 @@ const (
 )
 
 // Requests is what the cache keeps of certificate requests, which whole clusters make, and any node in any number: those that are to be
-// decided. Of others it keeps that they are decided.
+// decided, and those of nodes for a signer that they do not need. Of others it keeps that they are decided.
 func Requests() kube.Informer {
 	return kube.Informer{
 		Object: &certificatesv1.CertificateSigningRequest{}, Keep: kube.Of(keep), Bytes: maxKept,
@@ -33,10 +34,10 @@ func Requests() kube.Informer {
 	}
 }
 
-// keep keeps an undecided request for one of our signers: of a spec.request that is too long to be approved, as much as shows that it is.
+// keep keeps an undecided request for one of our signers, or of a node: of a spec.request that is too long to be approved, as much as shows that it is.
 func keep(r *certificatesv1.CertificateSigningRequest) (client.Object, bool) {
 	isOurs := r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName || r.Spec.SignerName == certificatesv1.KubeletServingSignerName ||
-		r.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName
+		r.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName || strings.HasPrefix(r.Spec.Username, csr.NodeUserPrefix)
 	if len(r.Status.Conditions) > 0 || len(r.Status.Certificate) > 0 || !isOurs {
 		decided := &certificatesv1.CertificateSigningRequest{TypeMeta: r.TypeMeta}
 		decided.Name, decided.UID, decided.ResourceVersion = r.Name, r.UID, r.ResourceVersion
