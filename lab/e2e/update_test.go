@@ -106,7 +106,7 @@ func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.
 	}
 	node := base
 	node.Digest, node.Version = hash, "0.0.0-"+hash[:7]
-	node.Payload, node.Services = slices.Clone(base.Payload), slices.Clone(base.Services)
+	node.Payload, node.Services, node.Files = slices.Clone(base.Payload), slices.Clone(base.Services), slices.Clone(base.Files)
 	for i, f := range node.Payload {
 		if f.Path == payload.WICD {
 			node.Payload[i].SHA256, node.Payload[i].Size = hash, int64(len(program))
@@ -117,6 +117,9 @@ func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.
 	}
 	for i, s := range node.Services {
 		node.Services[i].Command = moved(s.Command)
+	}
+	for i, f := range node.Files {
+		node.Files[i].Content = moved(f.Content)
 	}
 	node.Exclusions.Processes = nil
 	for _, path := range base.Exclusions.Processes {
