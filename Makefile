@@ -65,7 +65,7 @@ build: ## Builds the operator and its programs for Windows hosts into bin/, with
 payload: ## Builds the payload for Windows hosts into _payload/. EXTERNAL=folder adds files that cannot be built here (payload/README.md).
 	go run ./payload/build/cmd --out _payload --external '$(EXTERNAL)' --version "$$(git describe --tags --always --dirty)"
 
-image: payload ## Builds the operator's image for amd64 and arm64 into _image/. PUSH=registry/repository:tag pushes it instead, and writes what installs it into _install/ and _chart/. SIGN=key.pem signs it.
+image: payload ## Builds the operator's image for amd64 and arm64 into _image/, its software bill of materials into _image.cdx.json. PUSH=registry/repository:tag pushes it instead, and writes what installs it into _install/ and _chart/. SIGN=key.pem signs it.
 	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -buildvcs=auto -ldflags '-s -w' -o bin/linux-amd64/ ./cmd/wmco
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -buildvcs=auto -ldflags '-s -w' -o bin/linux-arm64/ ./cmd/wmco
 	cd release && go run ./image/cmd --payload ../_payload --operator amd64=../bin/linux-amd64/wmco --operator arm64=../bin/linux-arm64/wmco \
@@ -147,7 +147,7 @@ generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md, docs/r
 	go test -vet=off -count=1 -run '^TestTheDocumentHasTheList$$' ./internal/acceptance -update
 
 clean: ## Removes build output. The cache in ~/.cache/wmco stays.
-	rm -rf bin _payload _image _install _chart _olm _plugin _release _acceptance _site cmd/wmco-acceptance/programs
+	rm -rf bin _payload _image _image.cdx.json _install _chart _olm _plugin _release _acceptance _site cmd/wmco-acceptance/programs
 
 # The rings. Each runs two steps at a time and prints their durations at its end; CONTRIBUTING.md describes them.
 CHECK := check-fmt check-vet check-vet-windows check-lint-windows check-vet-lab check-lint check-lint-lab check-lint-release check-generated check-powershell check-architecture

@@ -2,8 +2,8 @@ package image
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,9 +16,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// Write writes an index and what refers to it as an OCI image layout, in place of what the folder has. The index has the version as its
-// name there.
-func Write(folder string, s Source, index v1.ImageIndex, referrers ...v1.Image) error {
+// Write writes an index as an OCI image layout, in place of what the folder has. It has the version as its name there, and is the only one:
+// tools take a layout without a name for the image in it if there is one.
+func Write(folder string, s Source, index v1.ImageIndex) error {
 	if err := os.RemoveAll(folder); err != nil {
 		return err
 	}
@@ -26,11 +26,28 @@ func Write(folder string, s Source, index v1.ImageIndex, referrers ...v1.Image) 
 	if err != nil {
 		return err
 	}
-	err = to.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": s.Version}))
-	for _, r := range referrers {
-		err = errors.Join(err, to.AppendImage(r))
+	return to.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": s.Version}))
+}
+
+// WriteSBOM writes the text of a software bill of materials, which SBOM made, into a file.
+func WriteSBOM(name string, sbom v1.Image) error {
+	layers, err := sbom.Layers()
+	if err != nil {
+		return err
 	}
-	return err
+	if len(layers) != 1 {
+		return fmt.Errorf("writing the software bill of materials: it has %d layers, want 1", len(layers))
+	}
+	text, err := layers[0].Compressed() // as it is stored, which is not compressed
+	if err != nil {
+		return err
+	}
+	defer text.Close()
+	content, err := io.ReadAll(text)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, content, 0o644)
 }
 
 // Push pushes an index to a repository with a tag, and what refers to it without one. The credentials are those that docker login and

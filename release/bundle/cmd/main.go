@@ -187,7 +187,7 @@ func (o options) publish(ctx context.Context, w io.Writer, index v1.ImageIndex, 
 	return ref, err
 }
 
-// operatorDigest is the digest of the index in an image layout that make image wrote. What refers to it is in the layout, too.
+// operatorDigest is the digest of the index in an image layout that make image wrote.
 func operatorDigest(folder string) (string, error) {
 	index, err := layout.ImageIndexFromPath(folder)
 	if err != nil {
