@@ -17,6 +17,8 @@ export GOLANGCI_LINT_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wmco/golang
 LINT := run --allow-parallel-runners
 # check-vet has checked the tests: go test would vet them, and all that they import, once more.
 TEST := go test -vet=off
+# The library of skopeo verifies signatures without a library of C.
+OPENPGP := -tags containers_image_openpgp
 # The race detector takes up to ten times the time.
 RACED := $(CURDIR)/hack/race-test.sh
 ON_WINDOWS := ./internal/acceptance/... ./internal/daemon/... ./internal/overlay/... ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/... ./cmd/wmco-acceptance/...
@@ -253,7 +255,7 @@ unit-exporter:
 	$(STEP) $@ 10 bash -c 'cd payload/windows-exporter && go vet ./... && $(TEST) ./...'
 
 unit-release:
-	$(STEP) $@ 10 bash -c 'cd release && go vet ./... && $(TEST) ./...'
+	$(STEP) $@ 30 bash -c 'cd release && go vet ./... && $(TEST) ./... && cd copies && go vet $(OPENPGP) ./... && $(TEST) $(OPENPGP) ./...'
 
 e2e-build-core: | $(UNIT)
 	$(STEP) $@ 30 bash -c 'cd lab && go run ./prepare -core -conformance'
