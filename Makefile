@@ -75,8 +75,8 @@ image: payload ## Builds the operator's image for amd64 and arm64 into _image/, 
 		--out ../_image $(if $(PUSH),--push '$(PUSH)' --install ../_install) $(if $(SIGN),--sign-key '$(abspath $(SIGN))')
 	$(if $(PUSH),@$(MAKE) --no-print-directory chart IMAGE='$(PUSH)')
 
-chart: ## Makes the Helm chart of deploy/ into _chart/, with its archive. IMAGE=registry/repository:tag or @digest names another image.
-	cd release && go run ./chart/cmd --deploy ../deploy --out ../_chart --version "$$(../hack/version.sh)" --image '$(IMAGE)'
+chart: ## Makes the Helm chart of deploy/ into _chart/, with its archive. IMAGE=registry/repository:tag or @digest names another image, VERSION=1.2.0 another version.
+	cd release && go run ./chart/cmd --deploy ../deploy --out ../_chart --version "$(or $(VERSION),$$(../hack/version.sh))" --image '$(IMAGE)'
 
 acceptance: $(if $(JOIN),payload) ## Builds _acceptance/wmco-acceptance.exe, which tries on a Windows Server what could not be tried here (docs/acceptance.md). JOIN=1 also builds what its option --join needs.
 	@hack/acceptance.sh _acceptance $(if $(JOIN),_payload)
@@ -95,12 +95,12 @@ VERSION ?=
 
 OLM = cd release && go run ./bundle/cmd --deploy ../deploy --layout ../_image --out ../_olm --version "$(or $(VERSION),$$(../hack/version.sh))" \
 	--revision "$$(git rev-parse HEAD)" --created "$$(git show -s --format=%cI)" --repository '$(REPOSITORY)' $(if $(IMAGE),--image '$(IMAGE)') \
-	$(if $(PREVIOUS),--previous '$(abspath $(PREVIOUS))') $(if $(MAINTAINER),--maintainer '$(MAINTAINER)') $(if $(PUSH),--push)
+	$(if $(PREVIOUS),--previous '$(abspath $(PREVIOUS))') $(if $(WITHDRAW),--withdraw '$(WITHDRAW)') $(if $(MAINTAINER),--maintainer '$(MAINTAINER)') $(if $(PUSH),--push)
 
 bundle: ## Makes the bundle for OLM in _olm/, with the image of make image or IMAGE=repository@sha256:...; VERSION=1.2.0 PREVIOUS=catalog.yaml of the last release.
 	@$(OLM)
 
-catalog: ## Makes the bundle, and the catalog with it. PUSH=1 pushes both images beside the operator's.
+catalog: ## Makes the bundle, and the catalog with it. PUSH=1 pushes both images beside the operator's, and moves the tag of the channel to this catalog.
 	@$(OLM) --catalog
 
 release: ## Writes all files of a release into _release/, with the version of the git tag (RELEASE.md). VERSION=1.2.0 requires that one.

@@ -2,8 +2,10 @@ package image
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
 // Write writes an index as an OCI image layout, in place of what the folder has. It has the version as its name there, and is the only one:
@@ -76,6 +79,27 @@ func Push(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, r
 	}
 	digest, err := index.Digest()
 	return tag.Context().Digest(digest.String()).String(), err
+}
+
+// Pull returns the index that a name in a registry has; nil where there is none.
+func Pull(ctx context.Context, from string, plainHTTP bool) (v1.ImageIndex, error) {
+	var options []name.Option
+	if plainHTTP {
+		options = append(options, name.Insecure)
+	}
+	reference, err := name.ParseReference(from, options...)
+	if err != nil {
+		return nil, err
+	}
+	index, err := remote.Index(reference, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
+	var refused *transport.Error
+	if errors.As(err, &refused) && refused.StatusCode == http.StatusNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pulling %s: %w", reference, err)
+	}
+	return index, nil
 }
 
 // WriteKustomization writes a folder, which must be beside deploy/, from which kubectl apply -k installs an image. Where is what Push
