@@ -17,6 +17,8 @@ export GOLANGCI_LINT_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wmco/golang
 LINT := run --allow-parallel-runners
 # check-vet has checked the tests: go test would vet them, and all that they import, once more.
 TEST := go test -vet=off
+# The library of skopeo verifies signatures without a library of C.
+OPENPGP := -tags containers_image_openpgp
 # The race detector takes up to ten times the time.
 RACED := $(CURDIR)/hack/race-test.sh
 ON_WINDOWS := ./internal/acceptance/... ./internal/daemon/... ./internal/overlay/... ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/... ./cmd/wmco-acceptance/...
@@ -65,7 +67,7 @@ build: ## Builds the operator and its programs for Windows hosts into bin/, with
 payload: ## Builds the payload for Windows hosts into _payload/. EXTERNAL=folder adds files that cannot be built here (payload/README.md).
 	go run ./payload/build/cmd --out _payload --external '$(EXTERNAL)' --version "$$(git describe --tags --always --dirty)"
 
-image: payload ## Builds the operator's image for amd64 and arm64 into _image/. PUSH=registry/repository:tag pushes it instead, and writes what installs it into _install/ and _chart/. SIGN=key.pem signs it.
+image: payload ## Builds the operator's image for amd64 and arm64 into _image/, its software bill of materials into _image.cdx.json. PUSH=registry/repository:tag pushes it instead, and writes what installs it into _install/ and _chart/. SIGN=key.pem signs it.
 	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -buildvcs=auto -ldflags '-s -w' -o bin/linux-amd64/ ./cmd/wmco
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -buildvcs=auto -ldflags '-s -w' -o bin/linux-arm64/ ./cmd/wmco
 	cd release && go run ./image/cmd --payload ../_payload --operator amd64=../bin/linux-amd64/wmco --operator arm64=../bin/linux-arm64/wmco \
@@ -73,8 +75,8 @@ image: payload ## Builds the operator's image for amd64 and arm64 into _image/. 
 		--out ../_image $(if $(PUSH),--push '$(PUSH)' --install ../_install) $(if $(SIGN),--sign-key '$(abspath $(SIGN))')
 	$(if $(PUSH),@$(MAKE) --no-print-directory chart IMAGE='$(PUSH)')
 
-chart: ## Makes the Helm chart of deploy/ into _chart/, with its archive. IMAGE=registry/repository:tag or @digest names another image.
-	cd release && go run ./chart/cmd --deploy ../deploy --out ../_chart --version "$$(../hack/version.sh)" --image '$(IMAGE)'
+chart: ## Makes the Helm chart of deploy/ into _chart/, with its archive. IMAGE=registry/repository:tag or @digest names another image, VERSION=1.2.0 another version.
+	cd release && go run ./chart/cmd --deploy ../deploy --out ../_chart --version "$(or $(VERSION),$$(../hack/version.sh))" --image '$(IMAGE)'
 
 acceptance: $(if $(JOIN),payload) ## Builds _acceptance/wmco-acceptance.exe, which tries on a Windows Server what could not be tried here (docs/acceptance.md). JOIN=1 also builds what its option --join needs.
 	@hack/acceptance.sh _acceptance $(if $(JOIN),_payload)
@@ -93,12 +95,12 @@ VERSION ?=
 
 OLM = cd release && go run ./bundle/cmd --deploy ../deploy --layout ../_image --out ../_olm --version "$(or $(VERSION),$$(../hack/version.sh))" \
 	--revision "$$(git rev-parse HEAD)" --created "$$(git show -s --format=%cI)" --repository '$(REPOSITORY)' $(if $(IMAGE),--image '$(IMAGE)') \
-	$(if $(PREVIOUS),--previous '$(abspath $(PREVIOUS))') $(if $(MAINTAINER),--maintainer '$(MAINTAINER)') $(if $(PUSH),--push)
+	$(if $(PREVIOUS),--previous '$(abspath $(PREVIOUS))') $(if $(WITHDRAW),--withdraw '$(WITHDRAW)') $(if $(MAINTAINER),--maintainer '$(MAINTAINER)') $(if $(PUSH),--push)
 
 bundle: ## Makes the bundle for OLM in _olm/, with the image of make image or IMAGE=repository@sha256:...; VERSION=1.2.0 PREVIOUS=catalog.yaml of the last release.
 	@$(OLM)
 
-catalog: ## Makes the bundle, and the catalog with it. PUSH=1 pushes both images beside the operator's.
+catalog: ## Makes the bundle, and the catalog with it. PUSH=1 pushes both images beside the operator's, and moves the tag of the channel to this catalog.
 	@$(OLM) --catalog
 
 release: ## Writes all files of a release into _release/, with the version of the git tag (RELEASE.md). VERSION=1.2.0 requires that one.
@@ -147,7 +149,7 @@ generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md, docs/r
 	go test -vet=off -count=1 -run '^TestTheDocumentHasTheList$$' ./internal/acceptance -update
 
 clean: ## Removes build output. The cache in ~/.cache/wmco stays.
-	rm -rf bin _payload _image _install _chart _olm _plugin _release _acceptance _site cmd/wmco-acceptance/programs
+	rm -rf bin _payload _image _image.cdx.json _install _chart _olm _plugin _release _acceptance _site cmd/wmco-acceptance/programs
 
 # The rings. Each runs two steps at a time and prints their durations at its end; CONTRIBUTING.md describes them.
 CHECK := check-fmt check-vet check-vet-windows check-lint-windows check-vet-lab check-lint check-lint-lab check-lint-release check-generated check-powershell check-architecture
@@ -253,7 +255,7 @@ unit-exporter:
 	$(STEP) $@ 10 bash -c 'cd payload/windows-exporter && go vet ./... && $(TEST) ./...'
 
 unit-release:
-	$(STEP) $@ 10 bash -c 'cd release && go vet ./... && $(TEST) ./...'
+	$(STEP) $@ 30 bash -c 'cd release && go vet ./... && $(TEST) ./... && cd copies && go vet $(OPENPGP) ./... && $(TEST) $(OPENPGP) ./...'
 
 e2e-build-core: | $(UNIT)
 	$(STEP) $@ 30 bash -c 'cd lab && go run ./prepare -core -conformance'

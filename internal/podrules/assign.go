@@ -28,13 +28,13 @@ func Assigning() []any {
 			ParamKind:          &admissionv1.ParamKind{APIVersion: "node.k8s.io/v1", Kind: "RuntimeClass"},
 			FailurePolicy:      new(admissionv1.Ignore),
 			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
-			MatchConstraints: &admissionv1.MatchResources{
+			MatchConstraints: complete(admissionv1.MatchResources{
 				NamespaceSelector: kept, ObjectSelector: kept,
 				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
 					Operations: []admissionv1.OperationType{admissionv1.Create},
 					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
 				}}},
-			},
+			}),
 			MatchConditions: []admissionv1.MatchCondition{
 				{Name: "for-windows", Expression: forWindows("object.spec")},
 				// Whoever chose a class, a node or a build has decided.

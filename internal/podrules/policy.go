@@ -68,12 +68,12 @@ func newPolicy(name string, validations []admissionv1.Validation) *admissionv1.V
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: new(admissionv1.Ignore),
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
+			MatchConstraints: complete(admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
 				rule("", create, "pods"),
 				rule("", write, "replicationcontrollers", "podtemplates"),
 				rule("apps", write, "deployments", "statefulsets", "daemonsets", "replicasets"),
 				rule("batch", write, "jobs", "cronjobs"),
-			}},
+			}}),
 			MatchConditions: []admissionv1.MatchCondition{
 				// By who asks, not by the owner of the object, whom everybody can invent.
 				{Name: "by-people", Expression: "!request.userInfo.?username.orValue('').startsWith('system:serviceaccount:kube-system:') && " +
@@ -125,11 +125,27 @@ func newBinding(name string, op metav1.LabelSelectorOperator, values []string, a
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName: name, ValidationActions: actions,
-			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+			MatchResources: complete(admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
 				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: api.LabelPodRules, Operator: op, Values: values}},
-			}},
+			}}),
 		},
 	}
+}
+
+// complete adds what the API server would add. That takes these fields as one: without them, a server-side apply after another apply is a
+// conflict.
+func complete(m admissionv1.MatchResources) *admissionv1.MatchResources {
+	m.MatchPolicy = new(admissionv1.Equivalent)
+	if m.NamespaceSelector == nil {
+		m.NamespaceSelector = &metav1.LabelSelector{}
+	}
+	if m.ObjectSelector == nil {
+		m.ObjectSelector = &metav1.LabelSelector{}
+	}
+	for i := range m.ResourceRules {
+		m.ResourceRules[i].Scope = new(admissionv1.AllScopes)
+	}
+	return &m
 }
 
 // expression is true for pods that do not break the rule.

@@ -63,6 +63,7 @@ func TestManifests(t *testing.T) {
 	t.Run("annotations of pods", c.testAnnotationsOfPods)
 	t.Run("policies about pods", c.testPodPolicies)
 	t.Run("WindowsConfig", c.testWindowsConfig)
+	t.Run("server-side apply after another one", c.testServerSideApply)
 	t.Run("operator applies policies", c.testOperatorAppliesPolicies)
 	t.Run("pods get a RuntimeClass", c.testPodsGetAClass) // from here on, all
 	t.Run("policies that cannot be evaluated", c.testBrokenPolicies)

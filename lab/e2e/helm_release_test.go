@@ -112,7 +112,7 @@ func (r released) refusesToUninstall() {
 	if err == nil {
 		r.t.Fatal("the release was uninstalled")
 	}
-	for _, part := range []string{r.Hosts()[0].Address, "Nothing was uninstalled", "kubectl delete windowsinstances --all -n " + api.DefaultNamespace, "release=true"} {
+	for _, part := range []string{r.Hosts()[0].Address, "Nothing was uninstalled", "kubectl delete windowsinstances --all -n " + api.DefaultNamespace, "release=true", "--no-hooks"} {
 		if !strings.Contains(err.Error(), part) {
 			r.t.Errorf("Helm does not say %q: %v", part, err)
 		}

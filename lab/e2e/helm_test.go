@@ -93,6 +93,9 @@ func TestHelmChart(t *testing.T) {
 	t.Run("wrong values are named", func(t *testing.T) {
 		for set, says := range map[string]string{
 			"image.repository=3":           "'/image/repository': got number, want string",
+			"image.repository=wmco'":       "'/image/repository': 'wmco\\'' does not match pattern",
+			"image.tag=v1'":                "'/image/tag': 'v1\\'' does not match pattern",
+			"image.tag=":                   "'/image': 'anyOf' failed",
 			"image.digest=sha256:1":        "'/image/digest'",
 			"image.pullSecrets=registry":   "'/image/pullSecrets': got string, want array",
 			"resources.limits.memory=true": "'/resources/limits/memory'",

@@ -19,7 +19,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
-	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
@@ -28,7 +27,7 @@ import (
 	"github.com/windows-machine-config/wmco/release/manifests"
 )
 
-const bom = `{"bomFormat": "CycloneDX"}`
+const bom = `{"bomFormat": "CycloneDX", "metadata": {"component": {"version": "1.2.0"}}}`
 
 // built is a source with an image of a version, as make image writes it; its digest comes with it.
 func built(t *testing.T, version string) (s artifacts.Source, digest string) {
@@ -39,18 +38,12 @@ func built(t *testing.T, version string) (s artifacts.Source, digest string) {
 		t.Fatal(err)
 	}
 	index = mutate.IndexMediaType(index, types.OCIImageIndex)
-	sbom, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), mutate.Addendum{
-		Layer: static.NewLayer([]byte(bom), "application/vnd.cyclonedx+json"),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	to, err := layout.Write(filepath.Join(dir, "image"), empty.Index)
 	if err == nil {
 		err = to.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": version}))
 	}
 	if err == nil {
-		err = to.AppendImage(sbom)
+		err = os.WriteFile(filepath.Join(dir, "image.cdx.json"), []byte(bom), 0o600)
 	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "CHANGELOG.md"), []byte("# Changelog\n\n## Unreleased\n\n## 1.2.0\n- All.\n"), 0o600)
@@ -213,6 +206,25 @@ func TestBrokenSourcesAreNamed(t *testing.T) {
 		"no image": {func(t *testing.T, s *artifacts.Source) { s.Layout = t.TempDir() }, "run make image"},
 		"an image of another version": {func(t *testing.T, s *artifacts.Source) { other, _ := built(t, "1.1.0"); s.Layout = other.Layout },
 			`is of version "1.1.0", not "1.2.0"; run make image`},
+		"two images, of which skopeo takes none": {func(t *testing.T, s *artifacts.Source) {
+			to, err := layout.FromPath(s.Layout)
+			if err == nil {
+				err = to.AppendImage(empty.Image)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}, "has 2 images, want one index"},
+		"no SBOM": {func(t *testing.T, s *artifacts.Source) {
+			if err := os.Remove(s.Layout + ".cdx.json"); err != nil {
+				t.Fatal(err)
+			}
+		}, "reading the software bill of materials"},
+		"an SBOM of another version": {func(t *testing.T, s *artifacts.Source) {
+			if err := os.WriteFile(s.Layout+".cdx.json", []byte(strings.Replace(bom, "1.2.0", "1.1.0", 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, `is of version "1.1.0", not "1.2.0"; run make image`},
 		"no plugin":    {func(t *testing.T, s *artifacts.Source) { s.Plugin = t.TempDir() }, "run make plugin"},
 		"no notes":     {func(_ *testing.T, s *artifacts.Source) { s.Changelog = "missing.md" }, "missing.md"},
 		"no manifests": {func(_ *testing.T, s *artifacts.Source) { s.Deploy = "missing" }, "missing"},

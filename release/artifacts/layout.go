@@ -1,27 +1,21 @@
 package artifacts
 
 import (
-	"errors"
+	"encoding/json"
 	"fmt"
-	"io"
+	"os"
+	"path/filepath"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// sbomType is the media type of the software bill of materials in a layout (release/image).
-const sbomType = "application/vnd.cyclonedx+json"
-
-// maxSBOM is more than any of ours has, in bytes.
-const maxSBOM = 64 << 20
-
-// layoutImage is what is read of an image layout.
+// layoutImage is an image as make image wrote it.
 type layoutImage struct {
 	digest string
 	sbom   []byte
 }
 
-// readLayout reads the image that a layout has under the name of a version, and its software bill of materials.
+// readLayout reads the image of a version in a layout, and its software bill of materials beside it.
 func readLayout(folder, version string) (layoutImage, error) {
 	index, err := layout.ImageIndexFromPath(folder)
 	if err != nil {
@@ -31,44 +25,31 @@ func readLayout(folder, version string) (layoutImage, error) {
 	if err != nil {
 		return layoutImage{}, fmt.Errorf("reading the image in %s: %w", folder, err)
 	}
-	var found layoutImage
-	for _, m := range manifest.Manifests {
-		if m.MediaType.IsIndex() {
-			if is := m.Annotations["org.opencontainers.image.ref.name"]; is != version {
-				return found, fmt.Errorf("the image in %s is of version %q, not %q; run make image", folder, is, version)
-			}
-			found.digest = m.Digest.String()
-			continue
-		}
-		artifact, err := index.Image(m.Digest)
-		if err == nil {
-			found.sbom, err = sbomOf(artifact)
-		}
-		if err != nil {
-			return found, fmt.Errorf("reading %s of the image in %s: %w", m.Digest, folder, err)
-		}
+	if n := len(manifest.Manifests); n != 1 || !manifest.Manifests[0].MediaType.IsIndex() {
+		return layoutImage{}, fmt.Errorf("the folder %s has %d images, want one index, as skopeo needs it; run make image", folder, n)
 	}
-	if found.digest == "" || found.sbom == nil {
-		return found, fmt.Errorf("the folder %s has no image with a software bill of materials; run make image", folder)
+	one := manifest.Manifests[0]
+	if found := one.Annotations["org.opencontainers.image.ref.name"]; found != version {
+		return layoutImage{}, fmt.Errorf("the image in %s is of version %q, not %q; run make image", folder, found, version)
 	}
-	return found, nil
+	sbom, err := readSBOM(filepath.Clean(folder)+".cdx.json", version)
+	return layoutImage{digest: one.Digest.String(), sbom: sbom}, err
 }
 
-func sbomOf(artifact v1.Image) ([]byte, error) {
-	layers, err := artifact.Layers()
+// readSBOM reads a software bill of materials, which must be of this version.
+func readSBOM(name, version string) ([]byte, error) {
+	text, err := os.ReadFile(name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading the software bill of materials: %w; run make image", err)
 	}
-	if len(layers) != 1 {
-		return nil, fmt.Errorf("it has %d layers, want the software bill of materials", len(layers))
+	var bom struct {
+		Metadata struct{ Component struct{ Version string } }
 	}
-	if is, err := layers[0].MediaType(); err != nil || is != sbomType {
-		return nil, errors.Join(err, fmt.Errorf("its layer is %s, want %s", is, sbomType))
+	if err := json.Unmarshal(text, &bom); err != nil {
+		return nil, fmt.Errorf("reading the software bill of materials %s: %w", name, err)
 	}
-	text, err := layers[0].Compressed() // as it is stored, which is not compressed
-	if err != nil {
-		return nil, err
+	if found := bom.Metadata.Component.Version; found != version {
+		return nil, fmt.Errorf("the software bill of materials %s is of version %q, not %q; run make image", name, found, version)
 	}
-	defer text.Close()
-	return io.ReadAll(io.LimitReader(text, maxSBOM))
+	return text, nil
 }

@@ -2,7 +2,8 @@
 // deploy/: the ClusterServiceVersion, and the objects that OLM creates beside it.
 //
 // A bundle can contain neither admission policies nor Roles of other namespaces. The operator applies the policies that limit hosts itself,
-// and deploy/olm has its permissions for that.
+// and deploy/olm has its permissions for that. A bundle must not contain kinds that some clusters lack: there, its installation fails for
+// good. So deploy/monitoring is not part of it.
 package bundle
 
 import (
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	semver "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -55,8 +57,7 @@ type Source struct {
 // Bundle is a bundle's content.
 type Bundle struct {
 	CSV CSV
-	// Objects are what OLM creates beside the CSV: CustomResourceDefinitions, roles, their bindings, Services and what Prometheus
-	// needs. They have no namespace.
+	// Objects are what OLM creates beside the CSV: CustomResourceDefinitions, roles, their bindings and Services. They have no namespace.
 	Objects []*unstructured.Unstructured
 	// Annotations are those of metadata/annotations.yaml, which are labels of the image, too.
 	Annotations map[string]string
@@ -86,7 +87,7 @@ func Build(s Source) (*Bundle, error) {
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("building the bundle: %w", err)
 	}
-	objects, err := manifests.Load(s.Deploy, manifests.Base, olm, manifests.MonitoringOpenShift)
+	objects, err := manifests.Load(s.Deploy, manifests.Base, olm)
 	if err != nil {
 		return nil, fmt.Errorf("building the bundle: %w", err)
 	}
@@ -98,8 +99,6 @@ func Build(s Source) (*Bundle, error) {
 	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
 		return slices.ContainsFunc(limited, func(l *unstructured.Unstructured) bool { return manifests.Key(l) == manifests.Key(o) })
 	})
-	// OLM would put the dashboards of the console into the operator's namespace, where the console does not look.
-	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "ConfigMap" })
 	p, err := divide(objects)
 	if err != nil {
 		return nil, fmt.Errorf("building the bundle: %w", err)
@@ -127,6 +126,16 @@ func (s Source) check() error {
 	}
 	if s.Replaces != "" && !version.MatchString(s.Replaces) {
 		return fmt.Errorf("replaced version %q must be a semantic version, for example 1.1.0", s.Replaces)
+	}
+	if s.Replaces != "" {
+		from, errFrom := semver.ParseSemantic(s.Replaces)
+		to, errTo := semver.ParseSemantic(s.Version)
+		if err := errors.Join(errFrom, errTo); err != nil {
+			return err
+		}
+		if to.LessThan(from) { // Check finds one that replaces itself
+			return fmt.Errorf("replaced version %s must be older than %s; OLM would upgrade from the one to the other", s.Replaces, s.Version)
+		}
 	}
 	if !regexp.MustCompile(`^[a-z0-9.:-]+(/[a-z0-9._-]+)+@sha256:[0-9a-f]{64}$`).MatchString(s.Image) {
 		return fmt.Errorf("image %q must have its registry and its digest, for example quay.io/team/wmco@sha256:…, which make image prints", s.Image)

@@ -2,17 +2,78 @@ package bundle_test
 
 import (
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/release/chart"
+	"github.com/windows-machine-config/wmco/release/image"
 	"github.com/windows-machine-config/wmco/release/manifests"
 )
 
-// The resolver of the cluster completes names by its search list: a Service would answer for the host win1.lan, and a pod for the proxy.
-func TestNoInstallationAsksTheClusterForNames(t *testing.T) {
+// TestNoInstallationRunsOnAnotherArchitecture: on a cluster whose control plane has other processors, too, the pod would not start there.
+func TestNoInstallationRunsOnAnotherArchitecture(t *testing.T) {
+	b := mustBuild(t)
+	files, err := b.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var csv struct {
+		Metadata metav1.ObjectMeta
+		Spec     struct {
+			Install struct {
+				Spec struct {
+					Deployments []struct{ Spec appsv1.DeploymentSpec }
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal(files["manifests/"+operator+".clusterserviceversion.yaml"], &csv); err != nil || len(csv.Spec.Install.Spec.Deployments) != 1 {
+		t.Fatalf("the CSV is %+v (%v)", csv, err)
+	}
+	var labels []string
+	for key := range csv.Metadata.Labels {
+		if arch, found := strings.CutPrefix(key, "operatorframework.io/arch."); found {
+			labels = append(labels, arch)
+		}
+	}
+	slices.Sort(labels)
+	index, err := b.Image(image.Source{Version: "1.2.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var built []string
+	for _, d := range manifest.Manifests {
+		built = append(built, d.Platform.Architecture)
+	}
+	for name, pod := range map[string]corev1.PodSpec{"deploy/": deployed(t).Spec.Template.Spec, "the bundle": csv.Spec.Install.Spec.Deployments[0].Spec.Template.Spec} {
+		if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+			t.Errorf("%s has no node affinity", name)
+			continue
+		}
+		terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+		want := []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: built}}}}
+		if !equality.Semantic.DeepEqual(terms, want) {
+			t.Errorf("the node affinity of %s is %v, want %v", name, terms, want)
+		}
+	}
+	if !slices.Equal(labels, built) {
+		t.Errorf("the bundle is for %v, and images are built for %v", labels, built)
+	}
+}
+
+func deployed(t *testing.T) appsv1.Deployment {
+	t.Helper()
 	objects, err := manifests.Load(deploy, manifests.Base)
 	if err != nil {
 		t.Fatal(err)
@@ -21,7 +82,12 @@ func TestNoInstallationAsksTheClusterForNames(t *testing.T) {
 	if err != nil || !found {
 		t.Fatalf("there is a Deployment: %v (%v)", found, err)
 	}
-	policies := map[string]string{"deploy/": string(d.Spec.Template.Spec.DNSPolicy)}
+	return d
+}
+
+// The resolver of the cluster completes names by its search list: a Service would answer for the host win1.lan, and a pod for the proxy.
+func TestNoInstallationAsksTheClusterForNames(t *testing.T) {
+	policies := map[string]string{"deploy/": string(deployed(t).Spec.Template.Spec.DNSPolicy)}
 	for _, d := range mustBuild(t).CSV.Spec.Install.Spec.Deployments {
 		policies["the bundle"] += string(d.Spec.Template.Spec.DNSPolicy)
 	}

@@ -216,6 +216,9 @@ func (c *Catalog) read(raw json.RawMessage) error {
 	return fmt.Errorf("schema %q must be one of %s, %s, %s", kind.Schema, packageSchema, channelSchema, bundleSchema)
 }
 
+// pathInImage is the path of the catalog in its image.
+const pathInImage = "configs/" + bundle.Package + "/catalog.yaml"
+
 // Image makes the catalog's image. OLM v0 serves it with a program of its own (spec.grpcPodConfig.extractContent of CatalogSource), OLM v1
 // reads it as it is. Of the source, version, revision and time count.
 func (c *Catalog) Image(s image.Source) (v1.ImageIndex, error) {
@@ -225,7 +228,7 @@ func (c *Catalog) Image(s image.Source) (v1.ImageIndex, error) {
 	}
 	return image.BuildFiles(s, image.Files{
 		Title: bundle.Package + "-catalog", Description: "The versions of the Windows Machine Config Operator, for the Operator Lifecycle Manager.",
-		Content: map[string][]byte{"configs/" + bundle.Package + "/catalog.yaml": text},
+		Content: map[string][]byte{pathInImage: text},
 		Labels:  map[string]string{"operators.operatorframework.io.index.configs.v1": "/configs"},
 	})
 }

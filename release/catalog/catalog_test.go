@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"github.com/windows-machine-config/wmco/release/bundle"
@@ -119,6 +118,14 @@ func TestACatalogThatStrandsNodesIsRefused(t *testing.T) {
 		"a range that is none":      {func(c *catalog.Catalog) { entries(c)[2].SkipRange = "<1.2.0" }, "it must be written"},
 		"no kubelet of both": {compatibility(2, []string{"1.37", "1.38"}, "1.1.0"),
 			"entry " + operator + ".v1.2.0 strands nodes of " + operator + ".v1.1.0: that has kubelets for Kubernetes 1.33"},
+		"downwards": {func(c *catalog.Catalog) {
+			entries(c)[0].Replaces, entries(c)[1].Replaces = operator+".v1.2.0", ""
+			compatibility(0, []string{"1.36"}, "1.0.0")(c)
+		}, "entry " + operator + ".v1.0.0 leads downwards: it is older than " + operator + ".v1.2.0"},
+		"downwards by range": {func(c *catalog.Catalog) {
+			entries(c)[1].SkipRange = ">=1.0.0 <1.3.0"
+			compatibility(1, []string{"1.36"}, "1.0.0")(c)
+		}, "entry " + operator + ".v1.1.0 leads downwards: it is older than " + operator + ".v1.2.0"},
 		"no compatibility": {func(c *catalog.Catalog) { c.Bundles[1].Properties = c.Bundles[1].Properties[:4] }, "has no property"},
 		"default channel":  {func(c *catalog.Catalog) { c.Package.DefaultChannel = "fast" }, `default channel "fast" does not exist`},
 		"channel twice":    {func(c *catalog.Catalog) { c.Channels = append(c.Channels, c.Channels[0]) }, "channel stable is there twice"},
@@ -190,20 +197,31 @@ func TestTheImageOfACatalog(t *testing.T) {
 		if err != nil || config.Config.Labels["operators.operatorframework.io.index.configs.v1"] != "/configs" {
 			t.Errorf("labels are %v (%v)", config.Config.Labels, err)
 		}
-		content := mutate.Extract(one)
-		archive, found := tar.NewReader(content), false
-		for {
-			header, err := archive.Next()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			found = found || header.Name == "configs/"+bundle.Package+"/catalog.yaml"
+	}
+	read, err := catalog.OfImage(index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := read.Keeps(releases(t), ""); err != nil {
+		t.Errorf("the image has another catalog: %v", err)
+	}
+}
+
+// foldersOf are the folders in the files of an image.
+func foldersOf(t *testing.T, content io.ReadCloser) map[string]bool {
+	t.Helper()
+	defer content.Close()
+	folders := map[string]bool{}
+	for archive := tar.NewReader(content); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return folders
 		}
-		if content.Close(); !found {
-			t.Error("the image has no catalog.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Typeflag == tar.TypeDir {
+			folders[strings.Trim(header.Name, "/")] = true
 		}
 	}
 }

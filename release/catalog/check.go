@@ -14,8 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/release/bundle"
 )
 
-// Check applies the rules of catalogs (alpha/model/model.go of github.com/operator-framework/operator-registry), and two of this operator:
-// an upgrade must be one that the nodes of the former version can follow. The error names each entry that breaks a rule.
+// Check applies the rules of catalogs (alpha/model/model.go of github.com/operator-framework/operator-registry), and those of this
+// operator: an upgrade leads upwards, and the nodes of the former version can follow it. The error names each entry that breaks a rule.
 func (c *Catalog) Check() error {
 	bundles := map[string]Bundle{}
 	errs := []error{c.checkPackage()}
@@ -190,7 +190,7 @@ func (e Entry) upgradesFrom(ch Channel) ([]string, error) {
 }
 
 // followed says why nodes of a version cannot follow an upgrade to another one, and would be stranded at the daemon and the kubelet that
-// they have: their daemon is older than what the newer operator upgrades, or no version of Kubernetes has kubelets of both.
+// they have: it is none, their daemon is older than what the newer operator upgrades, or no version of Kubernetes has kubelets of both.
 func followed(former, next Bundle) error {
 	if former.Name == "" || next.Name == "" {
 		return nil // which is another fault
@@ -204,9 +204,13 @@ func followed(former, next Bundle) error {
 		return fmt.Errorf("entry %s strands nodes of %s: that has kubelets for Kubernetes %s, this for %s", next.Name, former.Name,
 			strings.Join(was.KubernetesMinors, ", "), strings.Join(is.KubernetesMinors, ", "))
 	}
-	from, err := version.ParseSemantic(strings.TrimPrefix(former.Name, bundle.Package+".v"))
-	if err != nil {
-		return fmt.Errorf("entry %s: %w", former.Name, err)
+	from, errFrom := version.ParseSemantic(strings.TrimPrefix(former.Name, bundle.Package+".v"))
+	to, errTo := version.ParseSemantic(strings.TrimPrefix(next.Name, bundle.Package+".v"))
+	if err := errors.Join(errFrom, errTo); err != nil {
+		return fmt.Errorf("entries %s and %s: %w", former.Name, next.Name, err)
+	}
+	if !from.LessThan(to) {
+		return fmt.Errorf("entry %s leads downwards: it is older than %s", next.Name, former.Name)
 	}
 	least, err := version.ParseSemantic(is.UpgradesFrom)
 	if err != nil || from.LessThan(least) {

@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,6 +79,54 @@ func TestEachValueHasAType(t *testing.T) {
 		}
 	}
 	check("", values, schema)
+}
+
+// TestTheImageOfTheValuesIsAReference: templates put repository and tag between quotes. lab/e2e has Helm check that one of tag and digest is there.
+func TestTheImageOfTheValuesIsAReference(t *testing.T) {
+	files, err := chart.Files(chart.Source{Deploy: deploy, Version: "1.2.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Properties map[string]struct {
+			Properties map[string]struct{ Pattern string }
+		}
+	}
+	if err := json.Unmarshal(files["values.schema.json"], &schema); err != nil {
+		t.Fatal(err)
+	}
+	for field, values := range map[string]map[string]bool{
+		"repository": {
+			"quay.io/team/wmco": true, "registry.example.com:5000/wmco": true, "wmco": true, "10.0.0.1:5000/a/b_c/d__e": true,
+			"": false, "wmco'": false, "quay.io/team/wmco:1": false, "quay.io//wmco": false, "quay.io/wmco/": false, "Quay.io/wmco": false, "a\nb": false, "a b": false,
+		},
+		"tag": {"": true, "v1.2.0": true, "_1": true, "1.2.0-rc.1": true, "v1'": false, "v1\n": false, ".1": false, "a:b": false, "{{ 1 }}": false, strings.Repeat("a", 129): false},
+	} {
+		pattern := schema.Properties["image"].Properties[field].Pattern
+		if pattern == "" {
+			t.Errorf("image.%s has no pattern", field)
+			continue
+		}
+		for value, allowed := range values {
+			if regexp.MustCompile(pattern).MatchString(value) != allowed {
+				t.Errorf("image.%s %q is allowed: %v, want %v", field, value, !allowed, allowed)
+			}
+		}
+	}
+}
+
+// TestTheOutputOfHelmTemplateIsExplained: applied with its hooks, it has a ConfigMap that a policy refuses while there are hosts.
+func TestTheOutputOfHelmTemplateIsExplained(t *testing.T) {
+	files, err := chart.Files(chart.Source{Deploy: deploy, Version: "1.2.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := regexp.MustCompile(`(?s)messageExpression: >-\n(.*?)\n---`).FindSubmatch(files["templates/uninstall.yaml"])
+	for name, text := range map[string][]byte{"the message of the policy": slices.Concat(message...), "values.yaml": files["values.yaml"]} {
+		if !bytes.Contains(text, []byte("--no-hooks")) {
+			t.Errorf("%s does not say how the output of helm template is applied: %s", name, text)
+		}
+	}
 }
 
 func TestBadSourcesAreNamed(t *testing.T) {

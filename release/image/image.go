@@ -69,7 +69,7 @@ func indexOf(architectures []string, annotations map[string]string, build func(v
 		if err != nil {
 			return nil, fmt.Errorf("for %s: %w", platform, err)
 		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: one, Descriptor: v1.Descriptor{Platform: &platform}})
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: untyped{one}, Descriptor: v1.Descriptor{Platform: &platform}})
 	}
 	annotated, isIndex := mutate.Annotations(index, annotations).(v1.ImageIndex)
 	if !isIndex {
@@ -77,6 +77,13 @@ func indexOf(architectures []string, annotations map[string]string, build func(v
 	}
 	return annotated, nil
 }
+
+// untyped is an image whose descriptor in an index has no artifactType. Tools that are older than this field drop it when they write the
+// index again, for example skopeo 1.9 when it copies, and the index then has another digest.
+type untyped struct{ v1.Image }
+
+// ArtifactType is what package partial asks for.
+func (untyped) ArtifactType() (string, error) { return "", nil }
 
 // image is the one for a platform.
 func (s Source) image(platform v1.Platform, m payload.Manifest, common []v1.Layer) (v1.Image, error) {

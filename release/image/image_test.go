@@ -175,7 +175,11 @@ func contents(t *testing.T, one v1.Image) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if header.Mode&0o222 != 0 || header.Uid != 0 || header.Gid != 0 || !header.ModTime.IsZero() && header.ModTime.Unix() != 0 {
+		writable := int64(0o222) // by nobody
+		if header.Typeflag == tar.TypeDir {
+			writable = 0o022 // by root only, which must be able to delete what is in it
+		}
+		if header.Mode&writable != 0 || header.Uid != 0 || header.Gid != 0 || !header.ModTime.IsZero() && header.ModTime.Unix() != 0 {
 			t.Errorf("%s has mode %o, owner %d:%d, time %s", header.Name, header.Mode, header.Uid, header.Gid, header.ModTime)
 		}
 		text, err := io.ReadAll(archive)
@@ -184,6 +188,75 @@ func contents(t *testing.T, one v1.Image) map[string]string {
 		}
 		found[header.Name] = string(text)
 	}
+}
+
+// TestWhoeverUnpacksALayerCanDeleteIt follows the tools that copy modes: OLM removes an unpacked catalog before it unpacks it again, without
+// capabilities.
+func TestWhoeverUnpacksALayerCanDeleteIt(t *testing.T) {
+	for name, index := range map[string]v1.ImageIndex{"programs": mustBuild(t, newSource(t)), "files": mustBuildFiles(t)} {
+		for architecture, one := range images(t, index) {
+			content := mutate.Extract(one)
+			folders := 0
+			for archive := tar.NewReader(content); ; {
+				header, err := archive.Next()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if header.Typeflag != tar.TypeDir {
+					continue
+				}
+				if folders++; header.Mode != 0o755 {
+					t.Errorf("%s for %s: folder %s has mode %o, want 755", name, architecture, header.Name, header.Mode)
+				}
+			}
+			if content.Close(); folders == 0 {
+				t.Errorf("%s for %s: there is no folder", name, architecture)
+			}
+		}
+	}
+}
+
+// TestAnIndexSurvivesReadersBeforeArtifactTypes: tools that do not know the field artifactType drop it when they write an index again, whose
+// digest then is another one.
+func TestAnIndexSurvivesReadersBeforeArtifactTypes(t *testing.T) {
+	for name, index := range map[string]v1.ImageIndex{"programs": mustBuild(t, newSource(t)), "files": mustBuildFiles(t)} {
+		raw, err := index.RawManifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(raw, []byte("artifactType")) {
+			t.Errorf("%s: the index has artifact types: %s", name, raw)
+		}
+	}
+}
+
+// TestALayoutHasOneImage: skopeo copies from a layout without a name only if there is no other image in it.
+func TestALayoutHasOneImage(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "layout")
+	index := mustBuild(t, newSource(t))
+	if err := image.Write(folder, image.Source{Version: "1.2.0"}, index); err != nil {
+		t.Fatal(err)
+	}
+	written, err := layout.ImageIndexFromPath(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := written.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 || manifest.Manifests[0].Digest != digest(t, index) {
+		t.Errorf("the layout has %+v (%v), want the index only", manifest, err)
+	}
+}
+
+func mustBuildFiles(t *testing.T) v1.ImageIndex {
+	t.Helper()
+	index, err := image.BuildFiles(image.Source{Version: "1.2.0"}, image.Files{Title: "files", Content: map[string][]byte{"configs/wmco/catalog.yaml": []byte("x")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index
 }
 
 func TestTheSameSourceInAnotherFolderGivesTheSameDigest(t *testing.T) {

@@ -120,6 +120,10 @@ func writeTar(w io.Writer, files map[string]file) error {
 	return archive.Close()
 }
 
+// folderMode lets the owner write: whoever unpacks a layer as another user than root owns the folders, and deletes what is in them. OLM does
+// so with a catalog that it unpacked before.
+const folderMode = 0o755
+
 func writeFolders(archive *tar.Writer, name string, written map[string]bool) error {
 	if written[name] {
 		return nil
@@ -128,7 +132,7 @@ func writeFolders(archive *tar.Writer, name string, written map[string]bool) err
 		return err
 	}
 	written[name] = true
-	return archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o555, Format: tar.FormatUSTAR})
+	return archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: folderMode, Format: tar.FormatUSTAR})
 }
 
 func (f file) write(archive *tar.Writer, name string) error {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,11 +16,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// Write writes an index and what refers to it as an OCI image layout, in place of what the folder has. The index has the version as its
-// name there.
-func Write(folder string, s Source, index v1.ImageIndex, referrers ...v1.Image) error {
+// Write writes an index as an OCI image layout, in place of what the folder has. It has the version as its name there, and is the only one:
+// tools take a layout without a name for the image in it if there is one.
+func Write(folder string, s Source, index v1.ImageIndex) error {
 	if err := os.RemoveAll(folder); err != nil {
 		return err
 	}
@@ -26,11 +29,28 @@ func Write(folder string, s Source, index v1.ImageIndex, referrers ...v1.Image) 
 	if err != nil {
 		return err
 	}
-	err = to.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": s.Version}))
-	for _, r := range referrers {
-		err = errors.Join(err, to.AppendImage(r))
+	return to.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": s.Version}))
+}
+
+// WriteSBOM writes the text of a software bill of materials, which SBOM made, into a file.
+func WriteSBOM(name string, sbom v1.Image) error {
+	layers, err := sbom.Layers()
+	if err != nil {
+		return err
 	}
-	return err
+	if len(layers) != 1 {
+		return fmt.Errorf("writing the software bill of materials: it has %d layers, want 1", len(layers))
+	}
+	text, err := layers[0].Compressed() // as it is stored, which is not compressed
+	if err != nil {
+		return err
+	}
+	defer text.Close()
+	content, err := io.ReadAll(text)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, content, 0o644)
 }
 
 // Push pushes an index to a repository with a tag, and what refers to it without one. The credentials are those that docker login and
@@ -59,6 +79,27 @@ func Push(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, r
 	}
 	digest, err := index.Digest()
 	return tag.Context().Digest(digest.String()).String(), err
+}
+
+// Pull returns the index that a name in a registry has; nil where there is none.
+func Pull(ctx context.Context, from string, plainHTTP bool) (v1.ImageIndex, error) {
+	var options []name.Option
+	if plainHTTP {
+		options = append(options, name.Insecure)
+	}
+	reference, err := name.ParseReference(from, options...)
+	if err != nil {
+		return nil, err
+	}
+	index, err := remote.Index(reference, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
+	var refused *transport.Error
+	if errors.As(err, &refused) && refused.StatusCode == http.StatusNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pulling %s: %w", reference, err)
+	}
+	return index, nil
 }
 
 // WriteKustomization writes a folder, which must be beside deploy/, from which kubectl apply -k installs an image. Where is what Push

@@ -34,7 +34,9 @@ type options struct {
 	repository, bundleRepository, catalogRepository string
 	revision                                        string
 	// previous is the catalog of the last release.
-	previous        string
+	previous string
+	// withdrawn is a published version that the catalog leaves out.
+	withdrawn       string
 	out             string
 	catalog         bool
 	push, plainHTTP bool
@@ -71,9 +73,10 @@ func parse(args []string) (o options, err error) {
 	set.StringVar(&o.catalogRepository, "catalog-repository", "", "`repository` of the catalog's image; by default that of the operator's with -catalog")
 	set.StringVar(&o.revision, "revision", "", "`commit` that the release is built from")
 	set.StringVar(&o.previous, "previous", "", "`file` catalog.yaml of the last release, whose newest version this one replaces; empty for the first release")
+	set.StringVar(&o.withdrawn, "withdraw", "", "published `version` that this catalog leaves out; those who run it are not upgraded any more")
 	set.StringVar(&o.out, "out", "_olm", "`folder` for the bundle, the catalog and their images as OCI image layouts")
 	set.BoolVar(&o.catalog, "catalog", false, "make the catalog, too")
-	set.BoolVar(&o.push, "push", false, "push the images to their repositories, with the version as tag; credentials are those of docker login or podman login")
+	set.BoolVar(&o.push, "push", false, "push the images to their repositories, with the version as tag, and the catalog with that of its channel, too; credentials are those of docker login or podman login")
 	set.BoolVar(&o.plainHTTP, "plain-http", false, "push without TLS")
 	o.bundle.Maintainer = mail.Address{Name: "Maintainers", Address: "maintainers@windows-machine-config.example"}
 	set.Func("maintainer", "who answers questions: `\"name <mail address>\"`", func(value string) error {
@@ -138,29 +141,68 @@ func run(ctx context.Context, o options, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ref, err := o.publish(ctx, w, index, o.bundleRepository, "bundle-image")
-	if err != nil || !o.catalog {
+	ref, err := o.reference(index, o.bundleRepository)
+	if err != nil {
 		return err
 	}
-	if former == nil {
-		former, err = catalog.New(b, ref)
+	if !o.catalog {
+		return o.publish(ctx, w, index, o.bundleRepository, "bundle-image")
+	}
+	next := former
+	if next == nil {
+		next, err = catalog.New(b, ref)
 	} else {
-		err = former.Add(b, ref)
+		err = next.Add(b, ref)
 	}
 	if err != nil {
 		return err
 	}
-	text, err := former.Encode()
+	if err := o.keepsPublished(ctx, next); err != nil {
+		return err
+	}
+	if err := o.publish(ctx, w, index, o.bundleRepository, "bundle-image"); err != nil {
+		return err
+	}
+	return o.writeCatalog(ctx, w, next)
+}
+
+// keepsPublished looks at what the tag of the channel has, before anything is pushed.
+func (o options) keepsPublished(ctx context.Context, next *catalog.Catalog) error {
+	if !o.push {
+		return nil
+	}
+	at := o.catalogRepository + ":" + bundle.Channel
+	index, err := image.Pull(ctx, at, o.plainHTTP)
+	if err != nil || index == nil {
+		return err
+	}
+	published, err := catalog.OfImage(index)
+	if err != nil {
+		return fmt.Errorf("%s: %w", at, err)
+	}
+	if err := next.Keeps(published, o.withdrawn); err != nil {
+		return fmt.Errorf("nothing was pushed: %s: %w", at, err)
+	}
+	return nil
+}
+
+// writeCatalog writes the catalog and its image. What follows the channel has the tag of the channel, which therefore comes last.
+func (o options) writeCatalog(ctx context.Context, w io.Writer, c *catalog.Catalog) error {
+	text, err := c.Encode()
 	if err != nil {
 		return err
 	}
 	if err := archive.WriteFolder(filepath.Join(o.out, "catalog"), map[string][]byte{"catalog.yaml": text}); err != nil {
 		return err
 	}
-	if index, err = former.Image(o.source()); err != nil {
+	index, err := c.Image(o.source())
+	if err != nil {
 		return err
 	}
-	_, err = o.publish(ctx, w, index, o.catalogRepository, "catalog-image")
+	if err := o.publish(ctx, w, index, o.catalogRepository, "catalog-image"); err != nil || !o.push {
+		return err
+	}
+	_, err = image.Push(ctx, o.catalogRepository+":"+bundle.Channel, o.plainHTTP, index)
 	return err
 }
 
@@ -168,26 +210,31 @@ func (o options) source() image.Source {
 	return image.Source{Version: o.bundle.Version, Revision: o.revision, Created: o.bundle.Created}
 }
 
-// publish pushes an image, or writes it into a folder, and says its name with the digest.
-func (o options) publish(ctx context.Context, w io.Writer, index v1.ImageIndex, repository, folder string) (ref string, err error) {
+// reference is the name of an image with its digest.
+func (o options) reference(index v1.ImageIndex, repository string) (string, error) {
 	digest, err := index.Digest()
+	return repository + "@" + digest.String(), err
+}
+
+// publish pushes an image with the version as its tag, or writes it into a folder, and says its name with the digest.
+func (o options) publish(ctx context.Context, w io.Writer, index v1.ImageIndex, repository, folder string) error {
+	ref, err := o.reference(index, repository)
 	if err != nil {
-		return "", err
+		return err
 	}
-	ref = repository + "@" + digest.String()
 	if o.push {
 		_, err = image.Push(ctx, repository+":"+o.bundle.Version, o.plainHTTP, index)
 	} else {
 		err = image.Write(filepath.Join(o.out, folder), o.source(), index)
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
 	_, err = fmt.Fprintf(w, "%s is complete\n", ref)
-	return ref, err
+	return err
 }
 
-// operatorDigest is the digest of the index in an image layout that make image wrote. What refers to it is in the layout, too.
+// operatorDigest is the digest of the index in an image layout that make image wrote.
 func operatorDigest(folder string) (string, error) {
 	index, err := layout.ImageIndexFromPath(folder)
 	if err != nil {

@@ -49,6 +49,9 @@ func TestTwoReleasesArePushed(t *testing.T) {
 				t.Errorf("%s: %v", ref, err)
 			}
 		}
+		if byVersion, byChannel := digestOf(t, operator+"-catalog:"+args[1]), digestOf(t, operator+"-catalog:stable"); byVersion != byChannel {
+			t.Errorf("the catalog of version %s is %s, and that of the channel %s", args[1], byVersion, byChannel)
+		}
 		if err := os.Rename(filepath.Join(out, "catalog", "catalog.yaml"), previous); err != nil {
 			t.Fatal(err)
 		}
@@ -64,6 +67,47 @@ func TestTwoReleasesArePushed(t *testing.T) {
 	}
 	if e := c.Channels[0].Entries; len(e) != 2 || e[1].Replaces != e[0].Name || !strings.HasPrefix(c.Bundles[1].Image, operator+"-bundle@sha256:") {
 		t.Errorf("entries are %+v, the second image is %s", e, c.Bundles[1].Image)
+	}
+}
+
+func digestOf(t *testing.T, at string) string {
+	t.Helper()
+	reference, err := name.ParseReference(at, name.Insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := remote.Head(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.Digest.String()
+}
+
+// TestTheTagOfTheChannelLosesNoVersion forgets the catalog of the last release.
+func TestTheTagOfTheChannelLosesNoVersion(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	operator := strings.TrimPrefix(server.URL, "http://") + "/team/wmco"
+	release := func(version string) error {
+		o, err := parse([]string{"--version", version, "--deploy", "../../../deploy", "--image", operator + "@sha256:" + strings.Repeat("a", 64),
+			"--created", "2026-11-23T10:00:00Z", "--out", t.TempDir(), "--catalog", "--push", "--plain-http"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run(t.Context(), o, io.Discard)
+	}
+	if err := release("0.1.0"); err != nil {
+		t.Fatal(err)
+	}
+	before := digestOf(t, operator+"-catalog:stable")
+	if err := release("0.1.0"); err != nil {
+		t.Errorf("the same release cannot be pushed again: %v", err)
+	}
+	if err := release("0.2.0"); err == nil || !strings.Contains(err.Error(), "windows-machine-config-operator.v0.1.0") || !strings.Contains(err.Error(), "PREVIOUS") {
+		t.Errorf("a catalog without the first release: %v", err)
+	}
+	if after := digestOf(t, operator+"-catalog:stable"); after != before {
+		t.Errorf("the tag of the channel was moved from %s to %s", before, after)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -54,7 +55,7 @@ func parse(args []string) (o options, err error) {
 	set.StringVar(&o.source.Payload, "payload", "_payload", "`folder` that make payload wrote")
 	set.StringVar(&o.source.Version, "version", "0.0.0-devel", "`version` of the release")
 	set.StringVar(&o.source.Revision, "revision", "", "`commit` that the image is built from")
-	set.StringVar(&o.out, "out", "_image", "`folder` for the image, as an OCI image layout; with --push, none is written")
+	set.StringVar(&o.out, "out", "_image", "`folder` for the image, as an OCI image layout; its software bill of materials comes beside it, into <folder>.cdx.json; with --push, none is written")
 	set.StringVar(&o.push, "push", "", "registry and repository, with or without a tag, to push the image to, for example `quay.io/team/wmco:1.2.0`; "+
 		"credentials are those of docker login or podman login")
 	set.BoolVar(&o.plainHTTP, "plain-http", false, "push without TLS")
@@ -113,7 +114,7 @@ func run(ctx context.Context, o options, w io.Writer) error {
 	}
 	where := o.out
 	if o.push == "" {
-		err = image.Write(o.out, o.source, index, sbom)
+		err = errors.Join(image.Write(o.out, o.source, index), image.WriteSBOM(filepath.Clean(o.out)+".cdx.json", sbom))
 	} else {
 		where, err = push(ctx, o, index, sbom)
 	}

@@ -1,0 +1,185 @@
+package catalog_test
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/release/bundle"
+	"github.com/windows-machine-config/wmco/release/catalog"
+	"github.com/windows-machine-config/wmco/release/image"
+)
+
+// documented are the manifests of docs/install-olm.md by kind.
+func documented(t *testing.T) map[string][]*unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/install-olm.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string][]*unstructured.Unstructured{}
+	for _, block := range regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```$").FindAllStringSubmatch(string(text), -1) {
+		manifest := regexp.MustCompile("(?m)^"+block[1]).ReplaceAllString(block[2], "")
+		o := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(manifest), &o.Object); err != nil {
+			t.Fatalf("%v:\n%s", err, manifest)
+		}
+		found[o.GetKind()] = append(found[o.GetKind()], o)
+	}
+	return found
+}
+
+// one is the only manifest of a kind.
+func one(t *testing.T, all map[string][]*unstructured.Unstructured, kind string) *unstructured.Unstructured {
+	t.Helper()
+	if n := len(all[kind]); n != 1 {
+		t.Fatalf("the document has %d manifests of kind %s, want 1", n, kind)
+	}
+	return all[kind][0]
+}
+
+func textOf(t *testing.T, o *unstructured.Unstructured, path ...string) string {
+	t.Helper()
+	value, _, err := unstructured.NestedString(o.Object, path...)
+	if err != nil {
+		t.Fatalf("%s: %v", o.GetKind(), err)
+	}
+	return value
+}
+
+// TestTheDocumentedCatalogSourceIsServed applies what OLM does with a CatalogSource to the image that it names: it copies the folders that
+// extractContent names out of the image, and a folder that is missing ends the pod. A cache is one of them, and must be of this catalog.
+func TestTheDocumentedCatalogSourceIsServed(t *testing.T) {
+	source := one(t, documented(t), "CatalogSource")
+	index, err := releases(t).Image(image.Source{Version: "1.2.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	extract, _, err := unstructured.NestedStringMap(source.Object, "spec", "grpcPodConfig", "extractContent")
+	if err != nil || extract["catalogDir"] == "" {
+		t.Fatalf("extractContent is %v (%v)", extract, err)
+	}
+	for _, d := range manifest.Manifests {
+		one, err := index.Image(d.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folders := foldersOf(t, mutate.Extract(one))
+		for field, folder := range extract {
+			if !folders[strings.Trim(folder, "/")] {
+				t.Errorf("%s is %s, which the image for %s does not have; it has %v", field, folder, d.Platform, folders)
+			}
+		}
+		config, err := one.ConfigFile()
+		if err != nil || config.Config.Labels["operators.operatorframework.io.index.configs.v1"] != extract["catalogDir"] {
+			t.Errorf("catalogDir is %s, but the labels are %v (%v)", extract["catalogDir"], config.Config.Labels, err)
+		}
+	}
+}
+
+// TestTheDocumentedCatalogsFollowReleases: a catalog by the tag of a version has no other one, and is never looked for again.
+func TestTheDocumentedCatalogsFollowReleases(t *testing.T) {
+	all := documented(t)
+	source, cluster := one(t, all, "CatalogSource"), one(t, all, "ClusterCatalog")
+	const want = "ghcr.io/windows-machine-config/wmco-catalog:" + bundle.Channel
+	for kind, ref := range map[string]string{"CatalogSource": textOf(t, source, "spec", "image"), "ClusterCatalog": textOf(t, cluster, "spec", "source", "image", "ref")} {
+		if ref != want {
+			t.Errorf("the image of %s is %s, want %s, whose tag follows the channel", kind, ref, want)
+		}
+	}
+	if every, err := time.ParseDuration(textOf(t, source, "spec", "updateStrategy", "registryPoll", "interval")); err != nil || every < 10*time.Minute {
+		t.Errorf("spec.updateStrategy.registryPoll.interval of the CatalogSource is %s (%v), want some minutes", every, err)
+	}
+	if minutes, found, err := unstructured.NestedFieldNoCopy(cluster.Object, "spec", "source", "image", "pollIntervalMinutes"); !found || err != nil || minutes == float64(0) {
+		t.Errorf("spec.source.image.pollIntervalMinutes of the ClusterCatalog is %v (%v)", minutes, err)
+	}
+}
+
+// TestTheDocumentedManifestsFitEachOther compares names that users copy from one manifest to the next.
+func TestTheDocumentedManifestsFitEachOther(t *testing.T) {
+	all := documented(t)
+	source, namespace, group := one(t, all, "CatalogSource"), one(t, all, "Namespace"), one(t, all, "OperatorGroup")
+	for _, s := range all["Subscription"] {
+		for field, want := range map[string]string{
+			"channel": bundle.Channel, "name": bundle.Package, "source": source.GetName(), "sourceNamespace": source.GetNamespace(),
+		} {
+			if got := textOf(t, s, "spec", field); got != want {
+				t.Errorf("spec.%s of the Subscription is %q, want %q", field, got, want)
+			}
+		}
+		if s.GetNamespace() != namespace.GetName() {
+			t.Errorf("the Subscription is in namespace %s, want %s", s.GetNamespace(), namespace.GetName())
+		}
+	}
+	targets, _, err := unstructured.NestedStringSlice(group.Object, "spec", "targetNamespaces")
+	if err != nil || group.GetNamespace() != namespace.GetName() || !slices.Equal(targets, []string{namespace.GetName()}) {
+		t.Errorf("the OperatorGroup of namespace %s has targets %v (%v)", group.GetNamespace(), targets, err)
+	}
+	labels := suggestedNamespace(t).GetLabels()
+	for key, value := range namespace.GetLabels() {
+		if labels[key] != value {
+			t.Errorf("label %s of the Namespace is %q; the console gives it %q", key, value, labels[key])
+		}
+	}
+}
+
+// suggestedNamespace is the Namespace that the console creates.
+func suggestedNamespace(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	files, err := newBundle(t, "1.0.0", "").Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var csv, namespace unstructured.Unstructured
+	if err := yaml.Unmarshal(files["manifests/"+bundle.Package+".clusterserviceversion.yaml"], &csv.Object); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(csv.GetAnnotations()["operatorframework.io/suggested-namespace-template"]), &namespace.Object); err != nil {
+		t.Fatal(err)
+	}
+	return &namespace
+}
+
+// TestACatalogKeepsWhatIsPublished: whoever runs a version that a new catalog lacks has no way up any more.
+func TestACatalogKeepsWhatIsPublished(t *testing.T) {
+	index, err := releases(t).Image(image.Source{Version: "1.2.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	published, err := catalog.OfImage(index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if head, err := published.Head(); err != nil || head != "1.2.0" || len(published.Bundles) != 3 {
+		t.Errorf("the image has head %s (%v) of %d bundles", head, err, len(published.Bundles))
+	}
+	next := releases(t)
+	if err := next.Add(newBundle(t, "1.3.0", "1.2.0"), "quay.io/team/wmco-bundle"+digestOf("3")); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Keeps(published, ""); err != nil {
+		t.Errorf("the next catalog is refused: %v", err)
+	}
+	if err := published.Keeps(next, ""); err == nil || !strings.Contains(err.Error(), bundle.Name("1.3.0")) {
+		t.Errorf("a catalog without the last version: %v", err)
+	}
+	if err := published.Keeps(next, "1.3.0"); err != nil {
+		t.Errorf("a catalog without a version that was withdrawn: %v", err)
+	}
+	next.Bundles[0].Image = "quay.io/team/wmco-bundle" + digestOf("9")
+	if err := next.Keeps(published, ""); err == nil || !strings.Contains(err.Error(), bundle.Name("1.0.0")) {
+		t.Errorf("a catalog with another image for a version: %v", err)
+	}
+}

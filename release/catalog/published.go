@@ -1,0 +1,62 @@
+package catalog
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/windows-machine-config/wmco/release/bundle"
+)
+
+// OfImage reads the catalog of an image that Image made. Those of all platforms have the same.
+func OfImage(index v1.ImageIndex) (*Catalog, error) {
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, fmt.Errorf("reading the image of a catalog: %w", err)
+	}
+	if len(manifest.Manifests) == 0 {
+		return nil, errors.New("reading the image of a catalog: it has no platforms")
+	}
+	one, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		return nil, fmt.Errorf("reading the image of a catalog: %w", err)
+	}
+	content := mutate.Extract(one)
+	defer content.Close()
+	for files := tar.NewReader(content); ; {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("reading the image of a catalog: it has no %s", pathInImage)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the image of a catalog: %w", err)
+		}
+		if header.Name == pathInImage {
+			return Decode(files)
+		}
+	}
+}
+
+// Keeps refuses a catalog that lacks a version of a published one, or has another image for it: who runs that version, or is about to, would
+// be left without a way up. A version that was withdrawn may be missing.
+func (c *Catalog) Keeps(published *Catalog, withdrawn string) error {
+	images := map[string]string{}
+	for _, b := range c.Bundles {
+		images[b.Name] = b.Image
+	}
+	var errs []error
+	for _, b := range published.Bundles {
+		switch image, found := images[b.Name]; {
+		case !found && b.Name == bundle.Name(withdrawn):
+		case !found:
+			errs = append(errs, fmt.Errorf("catalog: %s is published and would be lost; build on the catalog of the last release (PREVIOUS=...), or withdraw it (WITHDRAW=...)", b.Name))
+		case image != b.Image:
+			errs = append(errs, fmt.Errorf("catalog: %s is published with image %s, which is not %s; a version is published once", b.Name, b.Image, image))
+		}
+	}
+	return errors.Join(errs...)
+}
