@@ -98,7 +98,7 @@ func TestTheSameSourceGivesTheSameFiles(t *testing.T) {
 		}
 	}
 	if names := bundle.Names(a); !slices.Contains(names, "metadata/annotations.yaml") || !slices.Contains(names, "metadata/properties.yaml") ||
-		!slices.Contains(names, "manifests/"+operator+".clusterserviceversion.yaml") || len(names) != 21 {
+		!slices.Contains(names, "manifests/"+operator+".clusterserviceversion.yaml") || len(names) != 22 {
 		t.Errorf("files are %v", bundle.Names(a))
 	}
 	var csv struct{ Spec struct{ Description string } }
