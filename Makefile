@@ -38,7 +38,7 @@ export WMCO_OVNKUBE_IDENTITY := $(or $(abspath $(OVNKUBE_IDENTITY)),$(WMCO_OVNKU
 
 .PHONY: help
 help: ## Lists the targets.
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 FUZZTIME ?= 10m
 # The file of the key that signs a release and what is pushed, and the URI of who builds it.
@@ -46,7 +46,7 @@ SIGN ?=
 BUILDER ?=
 SIGNED = $(if $(SIGN),--sign-key '$(abspath $(SIGN))' $(if $(BUILDER),--builder '$(BUILDER)'))
 
-.PHONY: demo recording screenshots docs build plugin payload image chart bundle catalog release sign acceptance conformance bench mutants bench-compare cover vulncheck fuzz generate clean
+.PHONY: demo recording screenshots docs build plugin payload image chart bundle catalog release sign verify-release acceptance conformance bench mutants bench-compare cover vulncheck fuzz generate clean
 demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
@@ -116,6 +116,9 @@ release: ## Writes all files of a release into _release/, with the version of th
 sign: ## Signs the files in _release/, and says what they were built from, with SIGN=key.pem (RELEASE.md). BUILDER=URI says who built them.
 	cd release && go run ./signature/cmd --version "$$(../hack/version.sh)" --revision "$$(git rev-parse HEAD)" \
 		--key '$(abspath $(SIGN))' $(if $(BUILDER),--builder '$(BUILDER)')
+
+verify-release: ## Makes a release of the last commit as the workflow does, and verifies it with cosign, syft and krew (docs/development.md). ONLY=TestSyft selects one test.
+	cd release/verify && go vet ./... && $(TEST) -v -count=1 -timeout 2h -run '$(or $(ONLY),.)' ./...
 
 RESUME ?=
 LIMIT ?= 4h

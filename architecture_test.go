@@ -35,6 +35,7 @@ func mayImport() map[string][]string {
 		"release/image":                  {"api", "payload", "payload/compress", "release/signature"},
 		"release/signature/cmd":          {"release/signature"},
 		"release/signature":              {},
+		"release/verify":                 {},
 		"release/chart/cmd":              {"release/chart"},
 		"release/chart":                  {"api", "internal/release", "release/archive", "release/manifests"},
 		"release/artifacts/cmd":          {"release/artifacts"},
