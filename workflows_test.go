@@ -97,7 +97,7 @@ func TestAReleaseIsMadeOfNothingThatOthersCouldChange(t *testing.T) {
 	if mayWrite != 1 {
 		t.Errorf("%d jobs may write, want one", mayWrite)
 	}
-	for _, want := range []string{"go mod verify", "actions/attest-build-provenance@", "SIGN=", `diff -r "$RUNNER_TEMP/built" _release`, "needs: [test, build]"} {
+	for _, want := range []string{"mod verify", "actions/attest-build-provenance@", "SIGN=", `diff -r "$RUNNER_TEMP/built" _release`, "needs: [test, build]"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the workflow has no %q", want)
 		}
