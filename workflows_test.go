@@ -1,6 +1,7 @@
 package wmco_test
 
 import (
+	"go/version"
 	"maps"
 	"os"
 	"os/exec"
@@ -157,6 +158,33 @@ func TestChangedModulesStopARelease(t *testing.T) {
 		block.Dir, block.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 		if out, err := block.CombinedOutput(); (err != nil) != fails {
 			t.Errorf("where go mod verify returns %s, the block returns %v: %s", status, err, out)
+		}
+	}
+}
+
+// TestAReleaseIsBuiltByAGoThatCanBuildIt compares the Go of the workflow with what the modules need: setup-go lets Go get no newer one.
+func TestAReleaseIsBuiltByAGoThatCanBuildIt(t *testing.T) {
+	var used []string
+	for _, job := range workflows(t)["release.yaml"].Jobs {
+		for _, s := range job.Steps {
+			if strings.HasPrefix(s.Uses, "actions/setup-go@") {
+				exact, _ := s.With["go-version"].(string)
+				used = append(used, exact)
+			}
+		}
+	}
+	if len(used) != 2 || used[0] != used[1] || len(strings.Split(used[0], ".")) != 3 {
+		t.Fatalf("the versions of Go are %q, want the same whole one in both jobs that build", used)
+	}
+	files, err := exec.CommandContext(t.Context(), "git", "ls-files", "*go.mod").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file := range strings.Lines(string(files)) {
+		file = strings.TrimSpace(file)
+		needs := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(read(t, file))
+		if needs == nil || version.Compare("go"+needs[1], "go"+used[0]) > 0 {
+			t.Errorf("%s needs Go %v, the workflow has %s", file, needs, used[0])
 		}
 	}
 }

@@ -136,7 +136,7 @@ printf '%s\n' "${@:2}" > "$HOME/published"
 	return &runner{
 		workflow: w, env: env, artifacts: t.TempDir(), attest: r.attest,
 		values: map[string]string{
-			"github.token": "token", "github.actor": "somebody", "env.REPOSITORY": r.repository,
+			"github.token": "token", "github.actor": "somebody", "env.REPOSITORY": r.repository, "vars.MAINTAINER": "Someone <someone@example.com>",
 			"secrets.SIGNING_KEY": string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})),
 		},
 	}
