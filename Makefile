@@ -40,11 +40,15 @@ export WMCO_OVNKUBE_IDENTITY := $(or $(abspath $(OVNKUBE_IDENTITY)),$(WMCO_OVNKU
 
 .PHONY: help
 help: ## Lists the targets.
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 FUZZTIME ?= 10m
+# The file of the key that signs a release and what is pushed, and the URI of who builds it.
+SIGN ?=
+BUILDER ?=
+SIGNED = $(if $(SIGN),--sign-key '$(abspath $(SIGN))' $(if $(BUILDER),--builder '$(BUILDER)'))
 
-.PHONY: demo recording screenshots docs build plugin payload image chart bundle catalog release acceptance conformance bench mutants bench-compare cover vulncheck fuzz generate clean
+.PHONY: demo recording screenshots docs build plugin payload image chart bundle catalog release sign verify-release acceptance conformance bench mutants bench-compare cover vulncheck fuzz generate clean
 demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
@@ -72,7 +76,7 @@ image: payload ## Builds the operator's image for amd64 and arm64 into _image/, 
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -buildvcs=auto -ldflags '-s -w' -o bin/linux-arm64/ ./cmd/wmco
 	cd release && go run ./image/cmd --payload ../_payload --operator amd64=../bin/linux-amd64/wmco --operator arm64=../bin/linux-arm64/wmco \
 		--version "$$(../hack/version.sh)" --revision "$$(git rev-parse HEAD)" --created "$$(git show -s --format=%cI)" \
-		--out ../_image $(if $(PUSH),--push '$(PUSH)' --install ../_install) $(if $(SIGN),--sign-key '$(abspath $(SIGN))')
+		--out ../_image $(if $(PUSH),--push '$(PUSH)' --install ../_install) $(SIGNED)
 	$(if $(PUSH),@$(MAKE) --no-print-directory chart IMAGE='$(PUSH)')
 
 chart: ## Makes the Helm chart of deploy/ into _chart/, with its archive. IMAGE=registry/repository:tag or @digest names another image, VERSION=1.2.0 another version.
@@ -95,20 +99,28 @@ VERSION ?=
 
 OLM = cd release && go run ./bundle/cmd --deploy ../deploy --layout ../_image --out ../_olm --version "$(or $(VERSION),$$(../hack/version.sh))" \
 	--revision "$$(git rev-parse HEAD)" --created "$$(git show -s --format=%cI)" --repository '$(REPOSITORY)' $(if $(IMAGE),--image '$(IMAGE)') \
-	$(if $(PREVIOUS),--previous '$(abspath $(PREVIOUS))') $(if $(WITHDRAW),--withdraw '$(WITHDRAW)') $(if $(MAINTAINER),--maintainer '$(MAINTAINER)') $(if $(PUSH),--push)
+	$(if $(PREVIOUS),--previous '$(abspath $(PREVIOUS))') $(if $(WITHDRAW),--withdraw '$(WITHDRAW)') $(if $(MAINTAINER),--maintainer '$(MAINTAINER)') $(if $(PUSH),--push $(SIGNED))
 
-bundle: ## Makes the bundle for OLM in _olm/, with the image of make image or IMAGE=repository@sha256:...; VERSION=1.2.0 PREVIOUS=catalog.yaml of the last release.
+bundle: ## Makes the bundle for OLM in _olm/, and its entry of a community catalog, with the image of make image or IMAGE=repository@sha256:...; VERSION=1.2.0 PREVIOUS=catalog.yaml of the last release.
 	@$(OLM)
 
-catalog: ## Makes the bundle, and the catalog with it. PUSH=1 pushes both images beside the operator's, and moves the tag of the channel to this catalog.
+catalog: ## Makes the bundle, and the catalog with it. PUSH=1 pushes both images beside the operator's, and moves the tag of the channel to this catalog; SIGN=key.pem signs them.
 	@$(OLM) --catalog
 
-release: ## Writes all files of a release into _release/, with the version of the git tag (RELEASE.md). VERSION=1.2.0 requires that one.
+release: ## Writes all files of a release into _release/, with the version of the git tag (RELEASE.md). VERSION=1.2.0 requires that one. SIGN=key.pem signs them.
 	@is=$$(hack/version.sh); [ '$(or $(VERSION),'"$$is"')' = "$$is" ] || { echo "this commit has version $$is, not $(VERSION): git tag v$(VERSION)" >&2; exit 1; }
 	@$(MAKE) --no-print-directory image PUSH= SIGN=
 	@$(MAKE) --no-print-directory catalog IMAGE= PUSH= VERSION="$$(hack/version.sh)"
 	@$(MAKE) --no-print-directory plugin
 	cd release && go run ./artifacts/cmd --version "$$(../hack/version.sh)" --image ../_image --repository '$(REPOSITORY)' --out ../_release
+	$(if $(SIGN),@$(MAKE) --no-print-directory sign)
+
+sign: ## Signs the files in _release/, and says what they were built from, with SIGN=key.pem (RELEASE.md). BUILDER=URI says who built them.
+	cd release && go run ./signature/cmd --version "$$(../hack/version.sh)" --revision "$$(git rev-parse HEAD)" \
+		--key '$(abspath $(SIGN))' $(if $(BUILDER),--builder '$(BUILDER)')
+
+verify-release: ## Makes a release of the last commit as the workflow does, and verifies it with cosign, syft and krew (docs/development.md). ONLY=TestSyft selects one test.
+	cd release/verify && go vet ./... && $(TEST) -v -count=1 -timeout 2h -run '$(or $(ONLY),.)' ./...
 
 RESUME ?=
 LIMIT ?= 4h

@@ -1,7 +1,10 @@
 package wmco_test
 
 import (
+	"go/version"
 	"maps"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -22,6 +25,7 @@ type workflow struct {
 }
 
 type step struct {
+	Name string         `json:"name"`
 	Uses string         `json:"uses"`
 	Run  string         `json:"run"`
 	With map[string]any `json:"with"`
@@ -94,9 +98,93 @@ func TestAReleaseIsMadeOfNothingThatOthersCouldChange(t *testing.T) {
 	if mayWrite != 1 {
 		t.Errorf("%d jobs may write, want one", mayWrite)
 	}
-	for _, want := range []string{"go mod verify", "actions/attest-build-provenance@", "SIGN=", "diff -r _built _release", "needs: [test, build]"} {
+	for _, want := range []string{"mod verify", "actions/attest-build-provenance@", "SIGN=", `diff -r "$RUNNER_TEMP/built" _release`, "needs: [test, build]"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the workflow has no %q", want)
+		}
+	}
+}
+
+// inputs are those of each action that a workflow uses, by its action.yml at that commit. Actions ignore what they do not know.
+func inputs() map[string][]string {
+	return map[string][]string{
+		"actions/checkout@de0fac2e4500dabe0009e67214ff5f5447ce83dd":                {"persist-credentials", "fetch-depth", "ref", "repository", "path"},
+		"actions/setup-go@924ae3a1cded613372ab5595356fb5720e22ba16":                {"go-version", "go-version-file", "cache", "cache-dependency-path"},
+		"actions/cache@27d5ce7f107fe9357f9df03efb73ab90386fccae":                   {"path", "key", "restore-keys"},
+		"actions/upload-artifact@b7c566a772e6b6bfb58ed0dc250532a479d7789f":         {"name", "path", "if-no-files-found", "retention-days"},
+		"actions/download-artifact@37930b1c2abaa49bbe596cd826c3c89aef350131":       {"name", "path", "pattern"},
+		"actions/attest-build-provenance@a2bbfa25375fe432b6a289bc6b6cd05ecd0c4c32": {"subject-path", "subject-digest", "subject-name", "push-to-registry", "create-storage-record"},
+	}
+}
+
+func TestActionsGetInputsThatTheyHave(t *testing.T) {
+	known := inputs()
+	for file, w := range workflows(t) {
+		for name, job := range w.Jobs {
+			for _, s := range job.Steps {
+				if s.Uses == "" {
+					continue
+				}
+				has, found := known[s.Uses]
+				if !found {
+					t.Errorf("%s: job %s uses %s, whose inputs are not in this test: read its action.yml", file, name, s.Uses)
+				}
+				for input := range s.With {
+					if found && !slices.Contains(has, input) {
+						t.Errorf("%s: job %s gives %s the input %s, which it does not have", file, name, s.Uses, input)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestChangedModulesStopARelease runs the block that compares modules with go.sum, with a go that finds a difference. find -exec and
+// -execdir, for example, succeed whatever the commands return.
+func TestChangedModulesStopARelease(t *testing.T) {
+	steps := workflows(t)["release.yaml"].Jobs["build"].Steps
+	i := slices.IndexFunc(steps, func(s step) bool { return strings.Contains(s.Run, "mod verify") })
+	if i < 0 {
+		t.Fatal("no block compares the modules with go.sum")
+	}
+	for status, fails := range map[string]bool{"0": false, "1": true} {
+		dir := t.TempDir()
+		for name, content := range map[string]string{"go": "#!/bin/sh\nexit " + status + "\n", "go.mod": "module one\n"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		block := exec.CommandContext(t.Context(), "bash", "-e", "-c", steps[i].Run)
+		block.Dir, block.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+		if out, err := block.CombinedOutput(); (err != nil) != fails {
+			t.Errorf("where go mod verify returns %s, the block returns %v: %s", status, err, out)
+		}
+	}
+}
+
+// TestAReleaseIsBuiltByAGoThatCanBuildIt compares the Go of the workflow with what the modules need: setup-go lets Go get no newer one.
+func TestAReleaseIsBuiltByAGoThatCanBuildIt(t *testing.T) {
+	var used []string
+	for _, job := range workflows(t)["release.yaml"].Jobs {
+		for _, s := range job.Steps {
+			if strings.HasPrefix(s.Uses, "actions/setup-go@") {
+				exact, _ := s.With["go-version"].(string)
+				used = append(used, exact)
+			}
+		}
+	}
+	if len(used) != 2 || used[0] != used[1] || len(strings.Split(used[0], ".")) != 3 {
+		t.Fatalf("the versions of Go are %q, want the same whole one in both jobs that build", used)
+	}
+	files, err := exec.CommandContext(t.Context(), "git", "ls-files", "*go.mod").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file := range strings.Lines(string(files)) {
+		file = strings.TrimSpace(file)
+		needs := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(read(t, file))
+		if needs == nil || version.Compare("go"+needs[1], "go"+used[0]) > 0 {
+			t.Errorf("%s needs Go %v, the workflow has %s", file, needs, used[0])
 		}
 	}
 }

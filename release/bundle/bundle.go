@@ -155,12 +155,15 @@ func annotations() map[string]string {
 		prefix + "channels.v1":          Channel,
 		prefix + "channel.default.v1":   Channel,
 		"com.redhat.openshift.versions": "v4.20",
+
+		"operators.operatorframework.io.test.mediatype.v1": "scorecard+v1",
+		"operators.operatorframework.io.test.config.v1":    "tests/scorecard/",
 	}
 }
 
 // Files are the files of the bundle by their paths, such as manifests/….yaml.
 func (b *Bundle) Files() (map[string][]byte, error) {
-	files := map[string][]byte{}
+	files := map[string][]byte{"tests/scorecard/config.yaml": scorecard}
 	add := func(name string, content any) error {
 		text, err := yaml.Marshal(content)
 		if err != nil {

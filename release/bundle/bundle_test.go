@@ -116,7 +116,7 @@ func TestTheSameSourceGivesTheSameFiles(t *testing.T) {
 		}
 	}
 	if names := bundle.Names(a); !slices.Contains(names, "metadata/annotations.yaml") || !slices.Contains(names, "metadata/properties.yaml") ||
-		!slices.Contains(names, "manifests/"+operator+".clusterserviceversion.yaml") || len(names) != 14 {
+		!slices.Contains(names, "manifests/"+operator+".clusterserviceversion.yaml") || len(names) != 15 {
 		t.Errorf("files are %v", bundle.Names(a))
 	}
 	var csv struct{ Spec struct{ Description string } }

@@ -6,7 +6,7 @@ import (
 	"github.com/windows-machine-config/wmco/release/image"
 )
 
-// Image makes the bundle's image, which OLM unpacks: manifests/ and metadata/, and the annotations of the bundle as labels. Of the source,
+// Image makes the bundle's image, which OLM unpacks: manifests/, metadata/ and tests/, and the annotations of the bundle as labels. Of the source,
 // version, revision and time count.
 func (b *Bundle) Image(s image.Source) (v1.ImageIndex, error) {
 	files, err := b.Files()

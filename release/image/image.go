@@ -16,6 +16,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/payload"
+	"github.com/windows-machine-config/wmco/release/signature"
 )
 
 // Source is what an image is made of.
@@ -30,8 +31,13 @@ type Source struct {
 	Created time.Time
 }
 
-// repository is where the source code is.
-const repository = "https://github.com/windows-machine-config/wmco"
+// Repository is where the source code is.
+const Repository = "https://github.com/windows-machine-config/wmco"
+
+// Provenance says what the image is built from, by a builder.
+func (s Source) Provenance(builder string) signature.Provenance {
+	return signature.Provenance{Source: Repository, Version: s.Version, Revision: s.Revision, Builder: builder}
+}
 
 // userID is the user and group that the operator runs as; /etc/passwd in the image names it.
 const userID = "65532"
@@ -132,8 +138,8 @@ func (s Source) annotations() map[string]string {
 		"org.opencontainers.image.version":       s.Version,
 		"org.opencontainers.image.revision":      cmp.Or(s.Revision, "unknown"),
 		"org.opencontainers.image.created":       s.Created.UTC().Format(time.RFC3339),
-		"org.opencontainers.image.source":        repository,
-		"org.opencontainers.image.documentation": repository + "/blob/main/README.md",
+		"org.opencontainers.image.source":        Repository,
+		"org.opencontainers.image.documentation": Repository + "/blob/main/README.md",
 		"org.opencontainers.image.licenses":      "Apache-2.0",
 	}
 }

@@ -1,35 +1,69 @@
 package image_test
 
 import (
-	"encoding/json"
 	"io"
 	"log"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
+	"github.com/windows-machine-config/wmco/payload"
+	payloadbuild "github.com/windows-machine-config/wmco/payload/build"
 	"github.com/windows-machine-config/wmco/release/image"
 )
 
-// withModules is a source whose operator is the command of this folder: one with build information, which the binary of a test does not have.
+// withModules is a source whose programs are real: the operator and two programs of the payload are the command of this folder, one more
+// is the program for Windows that unpacks WICD, and one was not built with Go.
 func withModules(t *testing.T) image.Source {
 	t.Helper()
 	s := newSource(t)
-	path := filepath.Join(t.TempDir(), "image")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./cmd").CombinedOutput(); err != nil {
+	path := build(t, ".", "./cmd", "linux")
+	s.Operators = map[string]string{"amd64": path}
+	program, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	setup, err := os.ReadFile(build(t, "../..", "./cmd/wicd-setup", "windows"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Payload = t.TempDir()
+	file := func(path, dictionary string, content []byte) payloadbuild.Content {
+		component := strings.TrimSuffix(filepath.Base(path), ".exe")
+		return payloadbuild.Content{
+			Path: path, Component: component, Version: "v1.0.0", License: "MIT", Group: payload.Base, Dictionary: dictionary, Open: payloadbuild.Bytes(content),
+		}
+	}
+	_, err = payloadbuild.Write(t.Context(), s.Payload, payloadbuild.Set{Fast: true, Stub: payloadbuild.Bytes(setup), Files: []payloadbuild.Content{
+		file("kubelet.exe", "containerd/containerd.exe", append(program, 0)), file("containerd/containerd.exe", "", program),
+		file("other.exe", "", []byte("MZ, by another compiler")), file(payload.WICD, "", setup),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func build(t *testing.T, dir, what, system string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "program")
+	command := exec.CommandContext(t.Context(), "go", "build", "-o", path, what)
+	command.Dir, command.Env = dir, append(os.Environ(), "GOOS="+system)
+	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	s.Operators = map[string]string{"amd64": path}
-	return s
+	return path
 }
 
 func mustSBOM(t *testing.T, s image.Source, index v1.ImageIndex) v1.Image {
@@ -55,6 +89,78 @@ func TestTheSBOMNamesModulesAndPrograms(t *testing.T) {
 	if manifest.Subject == nil || manifest.Subject.Digest != digest(t, index) || manifest.Config.MediaType != "application/vnd.cyclonedx+json" {
 		t.Errorf("the manifest is %+v", manifest)
 	}
+	bom := decode(t, sbom)
+	if bom.BOMFormat != "CycloneDX" {
+		t.Errorf("the format is %q", bom.BOMFormat)
+	}
+	const own, ofWMCO = "pkg:golang/github.com/windows-machine-config/wmco/release@v1.0.0", "pkg:golang/github.com/windows-machine-config/wmco@v1.0.0"
+	for name, want := range map[string]struct{ url, module string }{
+		"wmco":                           {"pkg:golang/github.com/windows-machine-config/wmco/release@v1.2.0", "pkg:golang/github.com/google/go-containerregistry@v"},
+		"kubelet":                        {own, "pkg:golang/github.com/google/go-containerregistry@v"},
+		"containerd":                     {own, "pkg:golang/github.com/docker/cli@v29"}, // whose version has +incompatible
+		"wicd-setup":                     {ofWMCO, "pkg:golang/github.com/klauspost/compress@v"},
+		"windows-instance-config-daemon": {ofWMCO, "pkg:golang/stdlib@1."},
+		"other":                          {"", ""},
+	} {
+		i := slices.IndexFunc(*bom.Components, func(c cyclonedx.Component) bool { return c.Name == name })
+		if i < 0 {
+			t.Errorf("there is no component %s", name)
+			continue
+		}
+		checkProgram(t, (*bom.Components)[i], want.url, want.module)
+	}
+	if all := bom.Compositions; all == nil || len(*all) != 1 || (*all)[0].Aggregate != "unknown" || !slices.Equal(*(*all)[0].Assemblies, []cyclonedx.BOMReference{"base/other.exe"}) {
+		t.Errorf("the programs of which nobody knows what they are made of are %+v", all)
+	}
+	checkReferences(t, bom)
+	a, errA := sbom.Digest()
+	b, errB := mustSBOM(t, s, index).Digest()
+	if errA != nil || errB != nil || a != b {
+		t.Errorf("digests of the same source are %s and %s (%v, %v)", a, b, errA, errB)
+	}
+}
+
+// checkProgram looks for the URL of a program, and for a module within it, whose version the URL ends with, escaped.
+func checkProgram(t *testing.T, c cyclonedx.Component, url, module string) {
+	t.Helper()
+	if c.PackageURL != url || c.Version == "" {
+		t.Errorf("%s is %s in version %q, want %s", c.Name, c.PackageURL, c.Version, url)
+	}
+	if module == "" {
+		if c.Components != nil {
+			t.Errorf("%s has modules: %+v", c.Name, c.Components)
+		}
+		return
+	}
+	if c.Components == nil || !slices.ContainsFunc(*c.Components, func(m cyclonedx.Component) bool {
+		return strings.HasPrefix(m.PackageURL, module) && strings.HasSuffix(m.PackageURL, strings.ReplaceAll(strings.TrimPrefix(m.Version, "go"), "+", "%2B"))
+	}) {
+		t.Errorf("%s has no module %s with its version: %+v", c.Name, module, c.Components)
+	}
+}
+
+// checkReferences looks for references that two components have.
+func checkReferences(t *testing.T, bom cyclonedx.BOM) {
+	t.Helper()
+	seen := map[string]bool{bom.Metadata.Component.BOMRef: true}
+	var check func(all []cyclonedx.Component)
+	check = func(all []cyclonedx.Component) {
+		for _, c := range all {
+			if c.BOMRef == "" || seen[c.BOMRef] {
+				t.Errorf("two components are %q", c.BOMRef)
+			}
+			seen[c.BOMRef] = true
+			if c.Components != nil {
+				check(*c.Components)
+			}
+		}
+	}
+	check(*bom.Components)
+}
+
+// decode reads what an artifact holds.
+func decode(t *testing.T, sbom v1.Image) (bom cyclonedx.BOM) {
+	t.Helper()
 	layers, err := sbom.Layers()
 	if err != nil {
 		t.Fatal(err)
@@ -64,26 +170,22 @@ func TestTheSBOMNamesModulesAndPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer content.Close()
-	text, err := io.ReadAll(content)
+	if err := cyclonedx.NewBOMDecoder(content, cyclonedx.BOMFileFormatJSON).Decode(&bom); err != nil {
+		t.Fatal(err)
+	}
+	return bom
+}
+
+func TestAProgramThatIsNotWhatTheManifestSaysHasNoSBOM(t *testing.T) {
+	s := withModules(t)
+	p, err := payload.Open(s.Payload)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var bom struct {
-		BOMFormat  string
-		Components []struct{ Name, Version, PURL string }
-	}
-	if err := json.Unmarshal(text, &bom); err != nil || bom.BOMFormat != "CycloneDX" {
-		t.Fatalf("%v in %.200s", err, text)
-	}
-	for _, name := range []string{"github.com/google/go-containerregistry", "std", "kubelet", "containerd"} {
-		if !slices.ContainsFunc(bom.Components, func(c struct{ Name, Version, PURL string }) bool { return c.Name == name && c.Version != "" }) {
-			t.Errorf("there is no component %s with a version", name)
-		}
-	}
-	a, errA := sbom.Digest()
-	b, errB := mustSBOM(t, s, index).Digest()
-	if errA != nil || errB != nil || a != b {
-		t.Errorf("digests of the same source are %s and %s (%v, %v)", a, b, errA, errB)
+	f := p.Manifest.Files[0]
+	overwrite(t, filepath.Join(s.Payload, payload.BlobName(f.SHA256)), strings.Repeat("x", int(f.Compressed.Size)))
+	if _, err := image.SBOM(s, mustBuild(t, newSource(t))); err == nil || !strings.Contains(err.Error(), "content of "+f.Path) {
+		t.Errorf("the error is %v", err)
 	}
 }
 

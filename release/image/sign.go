@@ -2,16 +2,10 @@ package image
 
 import (
 	"context"
-	"crypto"
 	"crypto/ecdsa"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -19,9 +13,12 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/windows-machine-config/wmco/release/signature"
 )
 
 // The form of signatures is that of cosign (specs/SIGNATURE_SPEC.md of sigstore/cosign), which CRI-O, podman and skopeo verify as
@@ -32,29 +29,13 @@ const (
 	signatureType       = "cosign container image signature"
 )
 
-// ReadKey reads an unencrypted ECDSA private key in PEM, as "openssl ecparam -name prime256v1 -genkey -noout" makes it.
-func ReadKey(path string) (*ecdsa.PrivateKey, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil, fmt.Errorf("reading the signing key %s: it is not PEM", path)
-	}
-	if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
-		return key, nil
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	key, isECDSA := parsed.(*ecdsa.PrivateKey)
-	if err != nil || !isECDSA {
-		return nil, fmt.Errorf("reading the signing key %s: it is not an unencrypted ECDSA private key", path)
-	}
-	return key, nil
-}
+// claimType is the type of a statement that says no more of an image than that the key's owner signed it (cosign 3, pkg/types).
+const claimType = "https://sigstore.dev/cosign/sign/v1"
 
-// Sign signs a pushed index and each of its images, which is what nodes pull. The reference is the one that Push got.
-func Sign(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, key *ecdsa.PrivateKey) error {
+// Sign signs a pushed index and each of its images, which is what nodes pull. The reference is the one that Push got. Each gets a signature
+// in the form that CRI-O, podman and older versions of cosign read, and as a bundle of Sigstore: where an image has any bundle, for example
+// the provenance that GitHub adds, cosign 3 looks for no other signatures. A second bundle says what the image was built from.
+func Sign(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, key *ecdsa.PrivateKey, p signature.Provenance) error {
 	var options []name.Option
 	if plainHTTP {
 		options = append(options, name.Insecure)
@@ -63,7 +44,7 @@ func Sign(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, k
 	if err != nil {
 		return err
 	}
-	digest, err := index.Digest()
+	of, err := partial.Descriptor(index)
 	if err != nil {
 		return err
 	}
@@ -71,25 +52,56 @@ func Sign(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, k
 	if err != nil {
 		return err
 	}
-	digests := []v1.Hash{digest}
-	for _, one := range manifest.Manifests {
-		digests = append(digests, one.Digest)
-	}
-	for _, d := range digests {
-		signature, err := sign(reference.Context().Name(), d, key)
-		if err != nil {
-			return fmt.Errorf("signing %s: %w", d, err)
-		}
-		at := reference.Context().Tag(strings.Replace(d.String(), ":", "-", 1) + ".sig")
-		if err := remote.Write(at, signature, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
-			return fmt.Errorf("pushing the signature of %s: %w", d, err)
+	for _, d := range append([]v1.Descriptor{*of}, manifest.Manifests...) {
+		if err := signOne(ctx, reference.Context(), d, key, p); err != nil {
+			return fmt.Errorf("signing %s: %w", d.Digest, err)
 		}
 	}
 	return nil
 }
 
+// signOne signs a manifest of a repository.
+func signOne(ctx context.Context, repository name.Repository, d v1.Descriptor, key *ecdsa.PrivateKey, p signature.Provenance) error {
+	with := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	one, err := sign(repository.Name(), d.Digest, key)
+	if err != nil {
+		return err
+	}
+	if err := remote.Write(repository.Tag(strings.Replace(d.Digest.String(), ":", "-", 1)+".sig"), one, with...); err != nil {
+		return fmt.Errorf("pushing the signature: %w", err)
+	}
+	subject := signature.Subject{Name: repository.Name(), SHA256: d.Digest.Hex}
+	for _, s := range []signature.Statement{
+		{Subjects: []signature.Subject{subject}, PredicateType: claimType, Predicate: struct{}{}}, p.Statement(subject),
+	} {
+		bundle, err := statement(d, s, key)
+		if err != nil {
+			return err
+		}
+		digest, err := bundle.Digest()
+		if err != nil {
+			return err
+		}
+		if err := remote.Write(repository.Digest(digest.String()), bundle, with...); err != nil {
+			return fmt.Errorf("pushing the statement %s: %w", s.PredicateType, err)
+		}
+	}
+	return nil
+}
+
+// statement makes the artifact that carries a signed statement about a manifest.
+func statement(d v1.Descriptor, s signature.Statement, key *ecdsa.PrivateKey) (v1.Image, error) {
+	bundle, err := signature.SignStatement(s, key)
+	if err != nil {
+		return nil, err
+	}
+	return artifact(d, bundle, signature.BundleType, map[string]string{
+		"dev.sigstore.bundle.content": "dsse-envelope", "dev.sigstore.bundle.predicateType": s.PredicateType,
+	})
+}
+
 // sign makes the image that carries the signature of a manifest.
-func sign(repository string, digest v1.Hash, key crypto.Signer) (v1.Image, error) {
+func sign(repository string, digest v1.Hash, key *ecdsa.PrivateKey) (v1.Image, error) {
 	claim, err := json.Marshal(map[string]any{
 		"critical": map[string]any{
 			"identity": map[string]string{"docker-reference": repository},
@@ -101,14 +113,12 @@ func sign(repository string, digest v1.Hash, key crypto.Signer) (v1.Image, error
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(claim)
-	signature, err := key.Sign(rand.Reader, sum[:], crypto.SHA256)
+	signed, err := signature.Sign(claim, key)
 	if err != nil {
 		return nil, err
 	}
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	one, err := mutate.Append(base, mutate.Addendum{
-		Layer: static.NewLayer(claim, signatureLayer), Annotations: map[string]string{signatureAnnotation: base64.StdEncoding.EncodeToString(signature)},
+	return mutate.Append(base, mutate.Addendum{
+		Layer: static.NewLayer(claim, signatureLayer), Annotations: map[string]string{signatureAnnotation: base64.StdEncoding.EncodeToString(signed)},
 	})
-	return one, err
 }

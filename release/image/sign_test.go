@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/windows-machine-config/wmco/release/image"
+	"github.com/windows-machine-config/wmco/release/signature"
 )
 
 // TestSkopeoVerifiesSignatures pulls a signed image with skopeo, which verifies as CRI-O and podman do.
@@ -42,11 +44,11 @@ func TestSkopeoVerifiesSignatures(t *testing.T) {
 	if out, err := pull(t, where, public); err == nil || !strings.Contains(out, "signature") {
 		t.Fatalf("an image without a signature was pulled (%v): %s", err, out)
 	}
-	key, err := image.ReadKey(keyFile)
+	key, err := signature.ReadKey(keyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := image.Sign(t.Context(), where+":dev", true, index, key); err != nil {
+	if err := image.Sign(t.Context(), where+":dev", true, index, key, newSource(t).Provenance("https://example.com/builder")); err != nil {
 		t.Fatal(err)
 	}
 	out, err := pull(t, where, public)
@@ -63,11 +65,11 @@ func TestSkopeoVerifiesSignatures(t *testing.T) {
 
 // TestSignaturesAreOfEachImage verifies what Sign pushes for the index, and for the image of each platform.
 func TestSignaturesAreOfEachImage(t *testing.T) {
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	where := strings.TrimPrefix(server.URL, "http://") + "/wmco"
 	keyFile, _ := newKey(t)
-	key, err := image.ReadKey(keyFile)
+	key, err := signature.ReadKey(keyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +77,7 @@ func TestSignaturesAreOfEachImage(t *testing.T) {
 	if _, err := image.Push(t.Context(), where+":dev", true, index); err != nil {
 		t.Fatal(err)
 	}
-	if err := image.Sign(t.Context(), where+":dev", true, index, key); err != nil {
+	if err := image.Sign(t.Context(), where+":dev", true, index, key, newSource(t).Provenance("https://example.com/builder")); err != nil {
 		t.Fatal(err)
 	}
 	manifest, err := index.IndexManifest()
@@ -94,6 +96,40 @@ func TestSignaturesAreOfEachImage(t *testing.T) {
 		if !strings.Contains(string(claim), `"docker-manifest-digest":"`+d+`"`) || !strings.Contains(string(claim), `"docker-reference":"`+where+`"`) {
 			t.Errorf("the signature of %s is of %s", d, claim)
 		}
+		checkStatements(t, where, d)
+	}
+}
+
+// checkStatements looks for the two statements about a manifest. That cosign verifies them, release/verify tests.
+func checkStatements(t *testing.T, where, d string) {
+	t.Helper()
+	at, err := name.NewDigest(where+"@"+d, name.Insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	referrers, err := remote.Referrers(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := referrers.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var types []string
+	for _, m := range list.Manifests {
+		one, err := remote.Image(at.Context().Digest(m.Digest.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifest, err := one.Manifest()
+		if err != nil || m.ArtifactType != signature.BundleType || manifest.Subject == nil || manifest.Subject.Digest.String() != d {
+			t.Errorf("a referrer of %s is %+v with manifest %+v (%v)", d, m, manifest, err)
+		}
+		types = append(types, manifest.Annotations["dev.sigstore.bundle.predicateType"])
+	}
+	slices.Sort(types)
+	if want := []string{"https://sigstore.dev/cosign/sign/v1", signature.ProvenanceType}; !slices.Equal(types, want) {
+		t.Errorf("the statements about %s are of types %q, want %q", d, types, want)
 	}
 }
 
@@ -173,20 +209,4 @@ func pull(t *testing.T, where, public string) (string, error) {
 	out, err := exec.CommandContext(t.Context(), "skopeo", "--policy", filepath.Join(dir, "policy.json"), "--registries.d", filepath.Join(dir, "registries.d"),
 		"copy", "--src-tls-verify=false", "docker://"+where+":dev", "dir:"+filepath.Join(dir, "pulled")).CombinedOutput()
 	return string(out), err
-}
-
-func TestKeysThatCannotSign(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "key.pem")
-	for name, text := range map[string]string{
-		"not PEM":      "hello",
-		"not a key":    "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n",
-		"a public key": "-----BEGIN PUBLIC KEY-----\naGVsbG8=\n-----END PUBLIC KEY-----\n",
-	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := image.ReadKey(path); err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"errors"
 	"flag"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"github.com/windows-machine-config/wmco/release/bundle"
 	"github.com/windows-machine-config/wmco/release/catalog"
 	"github.com/windows-machine-config/wmco/release/image"
+	"github.com/windows-machine-config/wmco/release/signature"
 )
 
 // options are the flags.
@@ -40,6 +42,8 @@ type options struct {
 	out             string
 	catalog         bool
 	push, plainHTTP bool
+	key             *ecdsa.PrivateKey // that signs what is pushed; nil for none
+	builder         string
 }
 
 func main() {
@@ -86,6 +90,11 @@ func parse(args []string) (o options, err error) {
 		}
 		return err
 	})
+	set.Func("sign-key", "`file` with an ECDSA private key in PEM, which signs what is pushed", func(value string) error {
+		o.key, err = signature.ReadKey(value)
+		return err
+	})
+	set.StringVar(&o.builder, "builder", signature.HandBuilder(image.Repository), "`URI` of who built the images, for the signed provenance")
 	set.Func("created", "`time` of that commit, as in 2026-11-23T10:00:00Z", func(value string) error {
 		o.bundle.Created, err = time.Parse(time.RFC3339, value)
 		return err
@@ -130,11 +139,7 @@ func run(ctx context.Context, o options, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	files, err := b.Files()
-	if err != nil {
-		return err
-	}
-	if err := archive.WriteFolder(filepath.Join(o.out, "bundle"), files); err != nil {
+	if err := o.writeFolders(b); err != nil {
 		return err
 	}
 	index, err := b.Image(o.source())
@@ -206,6 +211,19 @@ func (o options) writeCatalog(ctx context.Context, w io.Writer, c *catalog.Catal
 	return err
 }
 
+// writeFolders writes the bundle's files, and the entry by which it is proposed to a community catalog.
+func (o options) writeFolders(b *bundle.Bundle) error {
+	files, err := b.Files()
+	if err != nil {
+		return err
+	}
+	entry, err := b.Community()
+	if err != nil {
+		return err
+	}
+	return errors.Join(archive.WriteFolder(filepath.Join(o.out, "bundle"), files), archive.WriteFolder(filepath.Join(o.out, "community"), entry))
+}
+
 func (o options) source() image.Source {
 	return image.Source{Version: o.bundle.Version, Revision: o.revision, Created: o.bundle.Created}
 }
@@ -224,6 +242,9 @@ func (o options) publish(ctx context.Context, w io.Writer, index v1.ImageIndex, 
 	}
 	if o.push {
 		_, err = image.Push(ctx, repository+":"+o.bundle.Version, o.plainHTTP, index)
+		if err == nil && o.key != nil {
+			err = image.Sign(ctx, repository+":"+o.bundle.Version, o.plainHTTP, index, o.key, o.source().Provenance(o.builder))
+		}
 	} else {
 		err = image.Write(filepath.Join(o.out, folder), o.source(), index)
 	}

@@ -18,6 +18,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/windows-machine-config/wmco/release/image"
+	"github.com/windows-machine-config/wmco/release/signature"
 )
 
 // options are the flags.
@@ -27,6 +28,7 @@ type options struct {
 	out, push, install string
 	plainHTTP          bool
 	key                *ecdsa.PrivateKey // that signs what is pushed; nil for none
+	builder            string
 }
 
 func main() {
@@ -61,9 +63,10 @@ func parse(args []string) (o options, err error) {
 	set.BoolVar(&o.plainHTTP, "plain-http", false, "push without TLS")
 	set.StringVar(&o.install, "install", "", "`folder` beside deploy/ for a kustomization.yaml that installs the pushed image")
 	set.Func("sign-key", "`file` with an ECDSA private key in PEM, which signs what is pushed", func(value string) error {
-		o.key, err = image.ReadKey(value)
+		o.key, err = signature.ReadKey(value)
 		return err
 	})
+	set.StringVar(&o.builder, "builder", signature.HandBuilder(image.Repository), "`URI` of who built the image, for the signed provenance")
 	set.Func("operator", "`architecture=path` of an executable of the operator; repeat it for each of amd64 and arm64", func(value string) error {
 		architecture, path, ok := strings.Cut(value, "=")
 		if !ok || architecture != "amd64" && architecture != "arm64" {
@@ -92,7 +95,7 @@ func push(ctx context.Context, o options, index v1.ImageIndex, sbom v1.Image) (w
 		return where, err
 	}
 	if o.key != nil {
-		if err := image.Sign(ctx, o.push, o.plainHTTP, index, o.key); err != nil {
+		if err := image.Sign(ctx, o.push, o.plainHTTP, index, o.key, o.source.Provenance(o.builder)); err != nil {
 			return where, err
 		}
 	}

@@ -1,0 +1,214 @@
+// Package modules_test compares the software bill of materials with what syft finds in the programs. It is a package of its own because syft
+// takes minutes to compile.
+package modules_test
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/anchore/syft/syft/format/cyclonedxjson"
+	"github.com/anchore/syft/syft/pkg/cataloger/golang"
+	"github.com/anchore/syft/syft/source"
+	"github.com/anchore/syft/syft/source/directorysource"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+
+	"github.com/windows-machine-config/wmco/payload"
+	"github.com/windows-machine-config/wmco/payload/build"
+	"github.com/windows-machine-config/wmco/payload/compress"
+	"github.com/windows-machine-config/wmco/release/image"
+)
+
+const root = "../../.."
+
+// TestSyftFindsTheSameModules looks into each program of the whole payload.
+func TestSyftFindsTheSameModules(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := build.Build(t.Context(), build.Options{Components: build.Components(), Root: root, Out: dir, Version: "v1.2.0", Log: os.Stdout}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := payload.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := bom(t, dir)
+	var ours cyclonedx.BOM
+	if err := cyclonedx.NewBOMDecoder(bytes.NewReader(text), cyclonedx.BOMFileFormatJSON).Decode(&ours); err != nil {
+		t.Fatal(err)
+	}
+	programs := t.TempDir()
+	unpack(t, p, programs)
+	theirs := catalog(t, programs)
+	compared := 0
+	for _, c := range *ours.Components {
+		if c.BOMRef == "wmco" {
+			continue
+		}
+		compared++
+		var urls []string
+		for _, m := range *c.Components {
+			urls = append(urls, m.PackageURL)
+		}
+		compare(t, c.BOMRef, append(urls, c.PackageURL), theirs["/"+c.BOMRef])
+	}
+	if compared != len(theirs) || compared != len(p.Manifest.Files)+1 {
+		t.Errorf("there are %d programs, syft knows %d, the payload has %d", compared, len(theirs), len(p.Manifest.Files)+1)
+	}
+	checkDecoded(t, text, ours)
+}
+
+// compare compares package URLs. A program of this repository has the version of the release, which syft cannot know.
+func compare(t *testing.T, program string, ours, theirs []string) {
+	t.Helper()
+	own := func(url string) string {
+		if strings.HasPrefix(url, "pkg:golang/github.com/windows-machine-config/wmco") {
+			url, _, _ = strings.Cut(url, "@")
+		}
+		return url
+	}
+	var both [2][]string
+	for i, urls := range [][]string{ours, theirs} {
+		for _, url := range urls {
+			both[i] = append(both[i], own(url))
+		}
+		slices.Sort(both[i])
+		both[i] = slices.Compact(both[i])
+	}
+	for _, url := range both[1] {
+		if !slices.Contains(both[0], url) {
+			t.Errorf("%s: syft finds %s, which we do not name", program, url)
+		}
+	}
+	for _, url := range both[0] {
+		if !slices.Contains(both[1], url) {
+			t.Errorf("%s: we name %s, which syft does not find", program, url)
+		}
+	}
+	t.Logf("%s: %d modules", program, len(both[0]))
+}
+
+// bom is the software bill of materials of an image with this payload.
+func bom(t *testing.T, dir string) []byte {
+	t.Helper()
+	operator := filepath.Join(t.TempDir(), "wmco")
+	command := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", operator, "./cmd/wmco")
+	command.Dir = root
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s := image.Source{Payload: dir, Operators: map[string]string{"amd64": operator}, Version: "1.2.0", Created: time.Unix(0, 0)}
+	artifact, err := image.SBOM(s, empty.Index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := artifact.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	text, err := io.ReadAll(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// unpack writes the programs as they are on hosts.
+func unpack(t *testing.T, p *payload.Payload, to string) {
+	t.Helper()
+	write := func(f payload.File, content []byte) {
+		name := filepath.Join(to, f.Group, f.Path)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dictionaries := map[string]compress.Dictionary{"": {}}
+	for _, f := range p.Manifest.Order() {
+		blob, err := p.Blob(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		frame, err := io.ReadAll(blob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := blob.Close(); err != nil {
+			t.Fatal(err)
+		}
+		content, err := compress.Decompress(frame, f.Size, dictionaries[f.Dictionary])
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(f, content)
+		dictionaries[f.SHA256] = compress.NewDictionary(content)
+	}
+	setup, err := p.Setup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer setup.Close()
+	content, err := io.ReadAll(setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(p.Manifest.Setup, content)
+}
+
+// catalog are the package URLs that syft finds, by the path of the program.
+func catalog(t *testing.T, dir string) map[string][]string {
+	t.Helper()
+	from, err := directorysource.NewFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolver, err := from.FileResolver(source.SquashedScope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages, _, err := golang.NewGoModuleBinaryCataloger(golang.CatalogerConfig{}).Catalog(t.Context(), resolver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string][]string{}
+	for _, p := range packages {
+		for _, location := range p.Locations.ToSlice() {
+			path := "/" + strings.TrimPrefix(location.RealPath, "/")
+			found[path] = append(found[path], p.PURL)
+		}
+	}
+	return found
+}
+
+// checkDecoded lets syft read the list, as scanners do that look for vulnerabilities in it. It must not lose the modules within programs.
+func checkDecoded(t *testing.T, text []byte, ours cyclonedx.BOM) {
+	t.Helper()
+	decoded, _, _, err := cyclonedxjson.NewFormatDecoder().Decode(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for p := range decoded.Artifacts.Packages.Enumerate() {
+		known[p.PURL] = true
+	}
+	for _, c := range *ours.Components {
+		for _, m := range *c.Components {
+			if !known[m.PackageURL] {
+				t.Errorf("%s: syft does not read %s", c.BOMRef, m.PackageURL)
+			}
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package verify_test
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/sha256"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/sigstore/cosign/v3/pkg/cosign"
+	"github.com/sigstore/cosign/v3/pkg/oci"
+	ociremote "github.com/sigstore/cosign/v3/pkg/oci/remote"
+	"github.com/sigstore/sigstore-go/pkg/bundle"
+	"github.com/sigstore/sigstore-go/pkg/verify"
+	sigstore "github.com/sigstore/sigstore/pkg/signature"
+
+	"github.com/windows-machine-config/wmco/release/signature"
+)
+
+// options are those of cosign with --key and --insecure-ignore-tlog.
+func (r *released) options(t *testing.T, key *ecdsa.PrivateKey) *cosign.CheckOpts {
+	t.Helper()
+	verifier, err := sigstore.LoadVerifier(&key.PublicKey, crypto.SHA256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cosign.CheckOpts{
+		SigVerifier: verifier, IgnoreTlog: true, Offline: true,
+		RegistryClientOpts: []ociremote.Option{ociremote.WithRemoteOptions(remote.WithTransport(r.registry.Client().Transport))},
+	}
+}
+
+// testImages verifies all images, each also for its platforms, as "cosign verify" and "cosign verify-attestation" do.
+func (r *released) testImages(t *testing.T) {
+	for image, tag := range map[string]string{"": "v" + version, "-bundle": version, "-catalog": version} {
+		tagged := r.reference(t, r.repository+image+":"+tag)
+		for _, digest := range r.index(t, tagged) {
+			r.verifyImage(t, r.reference(t, tagged.Context().Name()+"@"+digest.String()))
+		}
+	}
+}
+
+func (r *released) verifyImage(t *testing.T, at name.Reference) {
+	t.Helper()
+	older := r.options(t, r.key)
+	older.ClaimVerifier = cosign.SimpleClaimVerifier
+	if found, _, err := cosign.VerifyImageSignatures(t.Context(), at, older); err != nil || len(found) != 1 {
+		t.Errorf("%s: %d signatures as CRI-O and older versions of cosign read them (%v)", at, len(found), err)
+	}
+	newer := r.options(t, r.key)
+	newer.ClaimVerifier, newer.NewBundleFormat = cosign.IntotoSubjectClaimVerifier, true
+	found, _, err := cosign.VerifyImageAttestations(t.Context(), at, newer)
+	if err != nil || len(found) != 2 {
+		t.Errorf("%s: %d signed statements as cosign 3 reads them (%v)", at, len(found), err)
+	}
+	statements := map[string]string{}
+	for _, f := range found {
+		kind, text := statementOf(t, f)
+		statements[kind] = text
+	}
+	if provenance := statements[signature.ProvenanceType]; !strings.Contains(provenance, r.revision) || statements["https://sigstore.dev/cosign/sign/v1"] == "" {
+		t.Errorf("%s: the statements are %v", at, statements)
+	}
+	for _, foreign := range []*cosign.CheckOpts{r.options(t, r.other)} {
+		foreign.ClaimVerifier = cosign.SimpleClaimVerifier
+		if _, _, err := cosign.VerifyImageSignatures(t.Context(), at, foreign); err == nil {
+			t.Errorf("%s is verified with another key", at)
+		}
+	}
+}
+
+// statementOf is the type and the text of a statement in an envelope.
+func statementOf(t *testing.T, attestation oci.Signature) (kind, text string) {
+	t.Helper()
+	payload, err := attestation.Payload()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var envelope struct{ Payload []byte }
+	var statement struct{ PredicateType string }
+	if err := json.Unmarshal(payload, &envelope); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(envelope.Payload, &statement); err != nil {
+		t.Fatal(err)
+	}
+	return statement.PredicateType, string(envelope.Payload)
+}
+
+// pushForeign adds a statement about a manifest that another key signed.
+func (r *released) pushForeign(t *testing.T, at name.Reference, of v1.Descriptor) {
+	t.Helper()
+	p := signature.Provenance{Source: "https://example.com", Version: version, Revision: r.revision, Builder: "https://example.com/builder"}
+	text, err := signature.SignStatement(p.Statement(signature.Subject{Name: at.Context().Name(), SHA256: of.Digest.Hex}), r.other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), signature.BundleType)
+	one, err := mutate.Append(base, mutate.Addendum{Layer: static.NewLayer(text, signature.BundleType)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	artifact := mutate.Subject(one, v1.Descriptor{MediaType: of.MediaType, Digest: of.Digest, Size: of.Size}).(v1.Image)
+	digest, err := artifact.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(at.Context().Digest(digest.String()), artifact, remote.WithTransport(r.registry.Client().Transport)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testSignedFiles verifies the checksums as "cosign verify-blob" does, and the provenance of each file as "cosign verify-blob-attestation".
+func (r *released) testSignedFiles(t *testing.T) {
+	sums, err := os.ReadFile(filepath.Join(r.files, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofSums := r.bundle(t, signature.ChecksumsBundle)
+	if _, err := cosign.VerifyNewBundle(t.Context(), r.options(t, r.key), verify.WithArtifact(bytes.NewReader(sums)), ofSums); err != nil {
+		t.Errorf("the checksums: %v", err)
+	}
+	if _, err := cosign.VerifyNewBundle(t.Context(), r.options(t, r.other), verify.WithArtifact(bytes.NewReader(sums)), ofSums); err == nil {
+		t.Error("the checksums are verified with another key")
+	}
+	if _, err := cosign.VerifyNewBundle(t.Context(), r.options(t, r.key), verify.WithArtifact(bytes.NewReader(sums[1:])), ofSums); err == nil {
+		t.Error("other checksums are verified")
+	}
+	provenance := r.bundle(t, signature.ProvenanceBundle)
+	for line := range strings.Lines(string(sums)) {
+		file := strings.Fields(line)[1]
+		content, err := os.ReadFile(filepath.Join(r.files, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(content)
+		result, err := cosign.VerifyNewBundle(t.Context(), r.options(t, r.key), verify.WithArtifactDigest("sha256", sum[:]), provenance)
+		if err != nil || result.Statement.GetPredicateType() != signature.ProvenanceType {
+			t.Errorf("%s: %v, %+v", file, err, result)
+		}
+	}
+	other := sha256.Sum256([]byte("other"))
+	if _, err := cosign.VerifyNewBundle(t.Context(), r.options(t, r.key), verify.WithArtifactDigest("sha256", other[:]), provenance); err == nil {
+		t.Error("a file that is not of the release is verified")
+	}
+}
+
+func (r *released) bundle(t *testing.T, file string) *bundle.Bundle {
+	t.Helper()
+	b, err := bundle.LoadJSONFromPath(filepath.Join(r.files, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
