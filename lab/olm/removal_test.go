@@ -35,9 +35,6 @@ func (p *place) removal() {
 			p.t.Fatal(err)
 		}
 	}
-	if err := p.cluster.Remove(ctx, operator+".v0.2.0"); err != nil {
-		p.t.Fatal(err)
-	}
 	p.eventually("nothing is left in the cluster", func(ctx context.Context) string {
 		left, err := p.left(ctx)
 		if err != nil {
