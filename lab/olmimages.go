@@ -27,16 +27,22 @@ const (
 	olmModule  = "github.com/operator-framework/operator-lifecycle-manager"
 )
 
+const aboutOLM = "building the Operator Lifecycle Manager (some minutes the first time)"
+
+func opmProgram() program {
+	return program{
+		pkg: "github.com/operator-framework/operator-registry/cmd/opm", module: olmModules, about: aboutOLM,
+		env: []string{"GOFLAGS=-tags=containers_image_openpgp"}, // signatures of images in Go instead of C
+	}
+}
+
 // olmPrograms are the programs in the images of OLM, by image. OLM's own images have cp and grpc_health_probe of others.
 func olmPrograms() map[string][]program {
-	const about = "building the Operator Lifecycle Manager (some minutes the first time)"
-	own := func(name string) program { return program{pkg: name, module: olmModules, about: about} }
+	own := func(name string) program { return program{pkg: name, module: olmModules, about: aboutOLM} }
 	theirs := func(path string) program { return own(olmModule + "/" + path) }
-	opm := own("github.com/operator-framework/operator-registry/cmd/opm")
-	opm.env = []string{"GOFLAGS=-tags=containers_image_openpgp"} // signatures of images in Go instead of C
 	return map[string][]program{
 		OLMImage: {theirs("cmd/olm"), theirs("cmd/catalog"), theirs("cmd/copy-content"), theirs("util/cpb"), own("cp")},
-		OPMImage: {opm, own("grpc_health_probe")},
+		OPMImage: {opmProgram(), own("grpc_health_probe")},
 	}
 }
 
@@ -83,6 +89,15 @@ func (l *Lab) AddOLM(ctx context.Context, r *Registry) error {
 		}
 	}
 	return nil
+}
+
+// OPM builds the program opm unless it is in the cache, and returns its path.
+func OPM(ctx context.Context, progress io.Writer) (string, error) {
+	c, err := openCache(progress)
+	if err != nil {
+		return "", err
+	}
+	return c.build(ctx, opmProgram())
 }
 
 // OLMChart is the folder of OLM's own chart, which installs it and its kinds.

@@ -93,11 +93,16 @@ func TestInstallation(t *testing.T) {
 	t.Run("new Machines get their user data", func(t *testing.T) { p.in(t).checkUserData() })
 	t.Run("what is copied of Kubernetes' roles is right", func(t *testing.T) { p.in(t).checkKubernetesRoles() })
 	t.Run("the kinds have examples that are valid", func(t *testing.T) { p.in(t).checkKindExamples() })
+	t.Run("people can do what the table says", func(t *testing.T) { p.in(t).checkPeople() })
+	t.Run("a joining host stops no upgrade", func(t *testing.T) { p.in(t).checkJoiningHost() })
+	t.Run("opm reads the bundle as the catalog has it", func(t *testing.T) { p.in(t).checkCatalog() })
 	t.Run("it is upgradeable", func(t *testing.T) { p.in(t).expectUpgradeable("0.1.0", metav1.ConditionTrue) })
 	t.Run("the bundle's permissions suffice", func(t *testing.T) { p.in(t).checkRights() })
 	t.Run("the next version goes over it", func(t *testing.T) { p.in(t).upgrade() })
+	t.Run("a faulty version is refused, and replaced by the next", func(t *testing.T) { p.in(t).faulty() })
 	p.checkRights()
 	t.Run("removal leaves nothing", func(t *testing.T) { p.in(t).removal() })
+	t.Run("it can be installed again", func(t *testing.T) { p.in(t).again() })
 }
 
 // checkRights looks for what the operator was refused, in the log of its pod.
@@ -125,13 +130,8 @@ func (p *place) install(ctx context.Context, env *testenv.Env) error {
 	if err := errors.Join(manifest.Apply(ctx, p.config(), prometheusKinds), p.installOLM(ctx), p.release(ctx, "0.1.0", "")); err != nil {
 		return err
 	}
-	for _, namespace := range []string{"openshift-config", "openshift-machine-api", "openshift-cluster-api"} { // deploy/openshift
-		if err := env.Client.DeleteAllOf(ctx, &rbacv1.RoleBinding{}, client.InNamespace(namespace)); err != nil {
-			return err
-		}
-	}
 	began := time.Now()
-	if err := p.subscribe(ctx); err != nil {
+	if err := p.subscribe(ctx, "0.1.0"); err != nil {
 		return err
 	}
 	if err := p.waitForPhase(ctx, "0.1.0", "Succeeded"); err != nil {
@@ -141,9 +141,9 @@ func (p *place) install(ctx context.Context, env *testenv.Env) error {
 	return nil
 }
 
-// subscribe applies the objects of the document's installation.
-func (p *place) subscribe(ctx context.Context) error {
-	objects := append(p.docs.under("Before you begin"), p.docs.under("Installing with the CLI")...)
+// subscribe applies the objects of the document's installation, with the catalog of a version.
+func (p *place) subscribe(ctx context.Context, version string) error {
+	objects := append(p.catalogOf(version), p.docs.under("Installing with the CLI")...)
 	if len(objects) != 4 {
 		return fmt.Errorf("docs/install-olm.md has %d objects for the installation, want CatalogSource, Namespace, OperatorGroup and Subscription", len(objects))
 	}
@@ -292,12 +292,9 @@ func (p *place) checkPolicies() {
 	}
 }
 
-// checkUserData creates the empty Secret of the document, which the operator may not create, and expects that it is filled.
+// checkUserData expects what the operator may create with deploy/openshift, which the lab has applied.
 func (p *place) checkUserData() {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-machine-api", Name: api.UserDataSecret}}
-	if err := p.Client.Create(p.t.Context(), secret); err != nil {
-		p.t.Fatal(err)
-	}
 	p.eventually("the operator fills the user data of Machines", func(ctx context.Context) string {
 		if err := p.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret); err != nil {
 			return err.Error()

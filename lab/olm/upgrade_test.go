@@ -38,7 +38,7 @@ func (p *place) upgrade() {
 	change(func(r *v1alpha1.RolloutSpec) { r.Paused, r.ReadinessGates = true, []string{gate} })
 	before := p.versions()
 	dir, err := p.AnotherPayload("next", "kubelet.exe")
-	for _, version := range []string{"0.2.0", "0.3.0"} {
+	for _, version := range []string{"0.2.0", "0.3.0", "0.4.0", "0.5.0"} {
 		if err == nil {
 			err = p.Pod.Push(ctx, dir, "v"+version)
 		}
@@ -148,24 +148,32 @@ func (p *place) checkDeployment() {
 func (p *place) approve(version string) {
 	p.t.Helper()
 	p.eventually("the InstallPlan of version "+version+" can be approved", func(ctx context.Context) string {
-		list := &unstructured.UnstructuredList{}
-		list.SetAPIVersion("operators.coreos.com/v1alpha1")
-		list.SetKind("InstallPlanList")
-		if err := p.Client.List(ctx, list, client.InNamespace(api.DefaultNamespace)); err != nil {
-			return err.Error()
+		plan, err := p.installPlan(ctx, version)
+		if err == nil {
+			err = p.Client.Patch(ctx, plan, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"approved": true}}`)))
 		}
-		for _, plan := range list.Items {
-			names, _, err := unstructured.NestedStringSlice(plan.Object, "spec", "clusterServiceVersionNames")
-			if err != nil || !slices.Contains(names, operator+".v"+version) {
-				continue
-			}
-			if err := p.Client.Patch(ctx, &plan, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"approved": true}}`))); err != nil {
-				return err.Error()
-			}
-			return ""
+		if err != nil {
+			return fmt.Sprintf("%v\n%s", err, p.olmSays(ctx))
 		}
-		return fmt.Sprintf("none of %d is of this version\n%s", len(list.Items), p.olmSays(ctx))
+		return ""
 	})
+}
+
+// installPlan finds that of a version.
+func (p *place) installPlan(ctx context.Context, version string) (*unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("operators.coreos.com/v1alpha1")
+	list.SetKind("InstallPlanList")
+	if err := p.Client.List(ctx, list, client.InNamespace(api.DefaultNamespace)); err != nil {
+		return nil, err
+	}
+	for _, plan := range list.Items {
+		names, _, err := unstructured.NestedStringSlice(plan.Object, "spec", "clusterServiceVersionNames")
+		if err == nil && slices.Contains(names, operator+".v"+version) {
+			return &plan, nil
+		}
+	}
+	return nil, fmt.Errorf("none of %d InstallPlans is of version %s", len(list.Items), version)
 }
 
 func (p *place) mustReach(version, phase string) {

@@ -57,15 +57,15 @@ func TestABundleIsComplete(t *testing.T) {
 		t.Errorf("the objects are\n%s\nwant\n%s", strings.Join(objects, "\n"), strings.Join(want, "\n"))
 	}
 	s := b.CSV.Spec
-	if b.CSV.Metadata.Name != operator+".v1.2.0" || s.Replaces != operator+".v1.1.0" || s.MinKubeVersion != "1.33.0" {
-		t.Errorf("the bundle is %s, replaces %s, and needs Kubernetes %s", b.CSV.Metadata.Name, s.Replaces, s.MinKubeVersion)
+	if b.CSV.Name != operator+".v1.2.0" || s.Replaces != operator+".v1.1.0" || s.MinKubeVersion != "1.33.0" {
+		t.Errorf("the bundle is %s, replaces %s, and needs Kubernetes %s", b.CSV.Name, s.Replaces, s.MinKubeVersion)
 	}
 	for _, m := range s.InstallModes {
 		if m.Supported != (m.Type == "OwnNamespace") {
 			t.Errorf("install mode %s is supported: %v", m.Type, m.Supported)
 		}
 	}
-	d := s.Install.Spec.Deployments[0]
+	d := s.InstallStrategy.StrategySpec.DeploymentSpecs[0]
 	c := d.Spec.Template.Spec.Containers[0]
 	target := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "WATCH_NAMESPACE" })
 	if d.Name != operator || c.Image != source().Image || s.RelatedImages[0].Image != c.Image || !slices.Contains(c.Args, "--apply-policies") ||
@@ -77,7 +77,7 @@ func TestABundleIsComplete(t *testing.T) {
 		t.Errorf("the property is %+v (%v)", compatibility, err)
 	}
 	var namespace corev1.Namespace
-	if err := json.Unmarshal([]byte(b.CSV.Metadata.Annotations["operatorframework.io/suggested-namespace-template"]), &namespace); err != nil ||
+	if err := json.Unmarshal([]byte(b.CSV.Annotations["operatorframework.io/suggested-namespace-template"]), &namespace); err != nil ||
 		namespace.Labels["pod-security.kubernetes.io/enforce"] != "privileged" || namespace.Name != "openshift-"+operator {
 		t.Errorf("the suggested namespace is %+v (%v)", namespace, err)
 	}
@@ -187,7 +187,7 @@ func TestABundlePermitsNoMoreThanDeploy(t *testing.T) {
 
 // TestNothingUnnamedIsPermittedInOtherNamespaces looks at Secrets, ConfigMaps and policies.
 func TestNothingUnnamedIsPermittedInOtherNamespaces(t *testing.T) {
-	for _, p := range mustBuild(t).CSV.Spec.Install.Spec.ClusterPermissions {
+	for _, p := range mustBuild(t).CSV.Spec.InstallStrategy.StrategySpec.ClusterPermissions {
 		for _, r := range p.Rules {
 			for _, resource := range r.Resources {
 				named := []string{"secrets", "configmaps", "validatingadmissionpolicies", "validatingadmissionpolicybindings"}
@@ -206,7 +206,7 @@ func TestNothingUnnamedIsPermittedInOtherNamespaces(t *testing.T) {
 func TestStrongRightsComeWithTheLimits(t *testing.T) {
 	b := mustBuild(t)
 	var rules []rbacv1.PolicyRule
-	for _, p := range b.CSV.Spec.Install.Spec.ClusterPermissions {
+	for _, p := range b.CSV.Spec.InstallStrategy.StrategySpec.ClusterPermissions {
 		rules = append(rules, p.Rules...)
 	}
 	permitted := grants(rules)

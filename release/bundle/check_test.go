@@ -15,7 +15,7 @@ import (
 // TestTheRulesOfTheValidators breaks each rule once.
 func TestTheRulesOfTheValidators(t *testing.T) {
 	annotation := func(key, value string) func(*bundle.Bundle) {
-		return func(b *bundle.Bundle) { b.CSV.Metadata.Annotations[key] = value }
+		return func(b *bundle.Bundle) { b.CSV.Annotations[key] = value }
 	}
 	object := func(kind, name string) func(*bundle.Bundle) {
 		return func(b *bundle.Bundle) {
@@ -24,7 +24,7 @@ func TestTheRulesOfTheValidators(t *testing.T) {
 	}
 	may := func(verb, resource string) func(*bundle.Bundle) {
 		return func(b *bundle.Bundle) {
-			p := &b.CSV.Spec.Install.Spec.Permissions[0]
+			p := &b.CSV.Spec.InstallStrategy.StrategySpec.Permissions[0]
 			p.Rules = append(p.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{verb}})
 		}
 	}
@@ -33,7 +33,7 @@ func TestTheRulesOfTheValidators(t *testing.T) {
 		breaks func(*bundle.Bundle)
 		want   string
 	}{
-		"name and version":     {func(b *bundle.Bundle) { b.CSV.Metadata.Name = operator + ".v1.3.0" }, "metadata.name"},
+		"name and version":     {func(b *bundle.Bundle) { b.CSV.Name = operator + ".v1.3.0" }, "metadata.name"},
 		"name in capitals":     {func(b *bundle.Bundle) { b.CSV.Spec.Replaces = "Operator.v1" }, "spec.replaces"},
 		"long display name":    {func(b *bundle.Bundle) { b.CSV.Spec.DisplayName = strings.Repeat("x", 51) }, "spec.displayName"},
 		"no description":       {func(b *bundle.Bundle) { b.CSV.Spec.Description = "short" }, "spec.description"},
@@ -70,18 +70,22 @@ func TestTheRulesOfTheValidators(t *testing.T) {
 		"account of the CSV": {object("ServiceAccount", operator), "OLM creates this account"},
 		"object in a namespace": {func(b *bundle.Bundle) { b.Objects[len(b.Objects)-1].SetNamespace("openshift-machine-api") },
 			"it has namespace openshift-machine-api"},
-		"CRD that is not owned":  {func(b *bundle.Bundle) { b.CSV.Spec.Definitions.Owned = b.CSV.Spec.Definitions.Owned[1:] }, "does not list it"},
-		"owned without CRD":      {func(b *bundle.Bundle) { b.CSV.Spec.Definitions.Owned[0].Version = "v2" }, "there is no CustomResourceDefinition for kind WindowsConfig, version v2"},
-		"owned without words":    {func(b *bundle.Bundle) { b.CSV.Spec.Definitions.Owned[0].Description = "" }, "no description"},
-		"path that is not there": {func(b *bundle.Bundle) { b.CSV.Spec.Definitions.Owned[0].SpecDescriptors[0].Path = "network.providers" }, "descriptor network.providers"},
-		"channel":                {func(b *bundle.Bundle) { b.Annotations["operators.operatorframework.io.bundle.channels.v1"] = "alpha" }, `channel "alpha"`},
-		"range of OpenShift":     {func(b *bundle.Bundle) { delete(b.Annotations, "com.redhat.openshift.versions") }, "com.redhat.openshift.versions is missing"},
+		"CRD that is not owned": {func(b *bundle.Bundle) {
+			b.CSV.Spec.CustomResourceDefinitions.Owned = b.CSV.Spec.CustomResourceDefinitions.Owned[1:]
+		}, "does not list it"},
+		"owned without CRD":   {func(b *bundle.Bundle) { b.CSV.Spec.CustomResourceDefinitions.Owned[0].Version = "v2" }, "there is no CustomResourceDefinition for kind WindowsConfig, version v2"},
+		"owned without words": {func(b *bundle.Bundle) { b.CSV.Spec.CustomResourceDefinitions.Owned[0].Description = "" }, "no description"},
+		"path that is not there": {func(b *bundle.Bundle) {
+			b.CSV.Spec.CustomResourceDefinitions.Owned[0].SpecDescriptors[0].Path = "network.providers"
+		}, "descriptor network.providers"},
+		"channel":            {func(b *bundle.Bundle) { b.Annotations["operators.operatorframework.io.bundle.channels.v1"] = "alpha" }, `channel "alpha"`},
+		"range of OpenShift": {func(b *bundle.Bundle) { delete(b.Annotations, "com.redhat.openshift.versions") }, "com.redhat.openshift.versions is missing"},
 		"package": {func(b *bundle.Bundle) { b.Annotations["operators.operatorframework.io.bundle.package.v1"] = "x" },
 			"not of package"},
 		"property":      {func(b *bundle.Bundle) { b.Properties[0].Value = []byte("{") }, "not valid here"},
 		"too large":     {func(b *bundle.Bundle) { b.CSV.Spec.Icon[0].Data = noise(1 << 20) }, "bytes compressed"},
 		"two names":     {func(b *bundle.Bundle) { b.Objects = append(b.Objects, b.Objects[0]) }, "two objects have this name"},
-		"no Deployment": {func(b *bundle.Bundle) { b.CSV.Spec.Install.Spec.Deployments = nil }, "there is none"},
+		"no Deployment": {func(b *bundle.Bundle) { b.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs = nil }, "there is none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := copyOf(t, built)
@@ -108,7 +112,7 @@ func copyOf(t *testing.T, b *bundle.Bundle) *bundle.Bundle {
 }
 
 func firstContainer(b *bundle.Bundle) *corev1.Container {
-	return &b.CSV.Spec.Install.Spec.Deployments[0].Spec.Template.Spec.Containers[0]
+	return &b.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec.Template.Spec.Containers[0]
 }
 
 // noise cannot be compressed.

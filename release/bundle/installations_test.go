@@ -22,7 +22,7 @@ func TestNoInstallationAsksTheClusterForNames(t *testing.T) {
 		t.Fatalf("there is a Deployment: %v (%v)", found, err)
 	}
 	policies := map[string]string{"deploy/": string(d.Spec.Template.Spec.DNSPolicy)}
-	for _, d := range mustBuild(t).CSV.Spec.Install.Spec.Deployments {
+	for _, d := range mustBuild(t).CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
 		policies["the bundle"] += string(d.Spec.Template.Spec.DNSPolicy)
 	}
 	files, err := chart.Files(chart.Source{Deploy: deploy, Version: "1.2.0"})
