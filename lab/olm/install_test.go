@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +28,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -352,37 +350,4 @@ func (p *place) checkKindExamples() {
 			p.t.Errorf("the example of kind %s: %v", o.GetKind(), err)
 		}
 	}
-}
-
-// examples are the objects of a document, by the heading that they are below.
-type examples map[string][]*unstructured.Unstructured
-
-func readExamples(t *testing.T) examples {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "install-olm.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := examples{}
-	for section := range strings.SplitSeq(string(text), "\n## ") {
-		heading, _, _ := strings.Cut(section, "\n")
-		for _, block := range regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```").FindAllStringSubmatch(section, -1) {
-			for document := range strings.SplitSeq(block[1], "---\n") {
-				o := &unstructured.Unstructured{}
-				if err := yaml.UnmarshalStrict([]byte(document), &o.Object); err != nil {
-					t.Fatalf("%v in:\n%s", err, document)
-				}
-				all[heading] = append(all[heading], o)
-			}
-		}
-	}
-	return all
-}
-
-func (e examples) under(heading string) []*unstructured.Unstructured {
-	var all []*unstructured.Unstructured
-	for _, o := range e[heading] {
-		all = append(all, o.DeepCopy())
-	}
-	return all
 }
