@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -65,7 +67,27 @@ func (p *place) installOLM(ctx context.Context) error {
 	if err := manifest.ApplyObjects(ctx, p.config(), kinds); err != nil {
 		return err
 	}
-	return manifest.ApplyObjects(ctx, p.config(), slices.DeleteFunc(objects, isKind))
+	if err := manifest.ApplyObjects(ctx, p.config(), slices.DeleteFunc(objects, isKind)); err != nil {
+		return err
+	}
+	return p.waitForOLM(ctx)
+}
+
+func (p *place) waitForOLM(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lab.Patience(patience))
+	defer cancel()
+	for {
+		list, err := p.Clients.AppsV1().Deployments(olmNamespace).List(ctx, metav1.ListOptions{})
+		isReady := func(d appsv1.Deployment) bool { return d.Status.ReadyReplicas > 0 }
+		if err == nil && len(list.Items) == 2 && isReady(list.Items[0]) && isReady(list.Items[1]) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for OLM: %w: %w\n%s", ctx.Err(), err, p.olmSays(context.WithoutCancel(ctx)))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // renderOLM returns the objects of OLM's chart, without the package server, which only consoles ask.

@@ -187,7 +187,8 @@ func (p *place) mustReach(version, phase string) {
 func (p *place) catalogOf(version string) []*unstructured.Unstructured {
 	objects := p.docs.under("Before you begin")
 	spec := objects[0].Object["spec"].(map[string]any)
-	spec["image"] = strings.ReplaceAll(spec["image"].(string), ":0.1.0", ":"+version)
+	image := spec["image"].(string)
+	spec["image"] = image[:strings.LastIndex(image, ":")+1] + version
 	return objects
 }
 
