@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
@@ -146,7 +147,7 @@ func roleRules(t *testing.T, part manifests.Part, kind, name string) []rbacv1.Po
 // TestABundlePermitsNoMoreThanDeploy lists what the operator may do with OLM beside what it may do otherwise.
 func TestABundlePermitsNoMoreThanDeploy(t *testing.T) {
 	b := mustBuild(t)
-	permitted := func(all []bundle.Permission, account string) map[string]bool {
+	permitted := func(all []v1alpha1.StrategyDeploymentPermissions, account string) map[string]bool {
 		var rules []rbacv1.PolicyRule
 		for _, p := range all {
 			if p.ServiceAccountName == account {

@@ -10,7 +10,7 @@ import (
 
 	olmbundle "github.com/operator-framework/api/pkg/manifests"
 	"github.com/operator-framework/api/pkg/validation"
-	"github.com/operator-framework/api/pkg/validation/interfaces"
+	validator "github.com/operator-framework/api/pkg/validation/interfaces"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -42,7 +42,7 @@ func (b *Bundle) validate() error {
 	if content.V1CRDs, err = b.definitions(); err != nil {
 		return err
 	}
-	validators := append(interfaces.Validators{
+	validators := append(validator.Validators{
 		validation.OperatorHubV2Validator, validation.StandardCategoriesValidator, validation.StandardCapabilitiesValidator, validation.ObjectValidator,
 		validation.GoodPracticesValidator,
 	}, validation.DefaultBundleValidators...)
