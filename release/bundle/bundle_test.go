@@ -156,7 +156,7 @@ func TestABundlePermitsNoMoreThanDeploy(t *testing.T) {
 		}
 		return grants(rules)
 	}
-	install := b.CSV.Spec.Install.Spec
+	install := b.CSV.Spec.InstallStrategy.StrategySpec
 	for about, tc := range map[string]struct {
 		have, want map[string]bool
 	}{
