@@ -1,7 +1,8 @@
 //go:build linux
 
 // Command prepare builds the programs for the tests of the lab and stores them in the cache: the control plane, the template of
-// Windows hosts, the payload, the operator, CoreDNS, the Operator Lifecycle Manager and Helm. Otherwise the first test that needs one builds it.
+// Windows hosts, the payload, the operator, CoreDNS, the Operator Lifecycle Manager and Helm. Otherwise the first test that needs one
+// builds it.
 package main
 
 import (
