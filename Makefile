@@ -288,7 +288,7 @@ e2e-ovn-tests:
 	$(E2E) $@ 400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -run "($(or $(ONLY),AsRecorded$$|^TestHybridOverlay$$))/programs" ./ovntest ./e2e'
 
 e2e-olm:
-	$(E2E) $@ 180 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 20m -run "$(or $(ONLY),.)" ./olm'
+	$(E2E) $@ 480 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 40m -run "$(or $(ONLY),.)" ./olm'
 
 e2e-page:
 	$(E2E) $@ 60 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 20m -short -run "$(or $(ONLY),.)" ./pagetest'

@@ -27,7 +27,8 @@ import (
 )
 
 // A LinuxNode is a control plane node: the real kubelet, containerd and runc in namespaces and a cgroup of their own, on the network of
-// the lab's hosts. Only pods with the host's network run on it; they reach the API server at the address of Service kubernetes.
+// the lab's hosts. Only pods with the host's network run on it, until ConnectPods; they reach the API server at the address of Service
+// kubernetes.
 type LinuxNode struct {
 	lab    *Lab
 	name   string
@@ -37,6 +38,7 @@ type LinuxNode struct {
 	reaper   *reaper      // nil while off
 	pid      int          // of the node's first process
 	services net.Listener // at the address of Service kubernetes
+	pods     bool         // whether ConnectPods was called
 }
 
 const (
@@ -47,6 +49,8 @@ const (
 	// pauseRepository has the image of the first process of pods.
 	pauseRepository = "linuxpause"
 	runc            = "/usr/sbin/runc"
+	// controlPlaneRole is a label of Nodes, and their taint.
+	controlPlaneRole = "node-role.kubernetes.io/control-plane"
 )
 
 // Programs of a LinuxNode: their orders to the reaper, and names of their logs.
@@ -126,7 +130,11 @@ func (n *LinuxNode) prepare(ctx context.Context, images *Registry) error {
 	}
 	spec := hostspec.LinuxNode{
 		Name: n.name, Cgroup: filepath.Base(n.folder.Path), ServiceAddress: controlplane.ServiceOfTheAPI,
-		Programs: map[string][]string{kubeletProgram: kubelet}, Path: "/usr/sbin:/usr/bin:/sbin:/bin",
+		Programs: map[string][]string{
+			kubeletProgram:   kubelet,
+			kubeProxyProgram: {n.lab.ControlPlane.program, kubeProxyProgram, "--config=" + n.path("kube-proxy.yaml")},
+		},
+		Path: "/usr/sbin:/usr/bin:/sbin:/bin",
 	}
 	for _, p := range linuxNodePrograms() {
 		path, err := c.build(ctx, p)
@@ -172,10 +180,9 @@ func (n *LinuxNode) createNode(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const role = "node-role.kubernetes.io/control-plane"
 	_, err = client.CoreV1().Nodes().Create(ctx, &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{role: "", corev1.LabelOSStable: "linux"}},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: role, Effect: corev1.TaintEffectNoSchedule}}},
+		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{controlPlaneRole: "", corev1.LabelOSStable: "linux"}},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: controlPlaneRole, Effect: corev1.TaintEffectNoSchedule}}},
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating Node %s: %w", n.name, err)
@@ -236,7 +243,10 @@ func (n *LinuxNode) turnOn(ctx context.Context) error {
 	if err := n.wait(ctx, "containerd", func() error { _, err := os.Stat(socket); return err }); err != nil {
 		return err
 	}
-	return n.reaper.order("start " + kubeletProgram)
+	if err := n.reaper.order("start " + kubeletProgram); err != nil || !n.pods {
+		return err
+	}
+	return n.startProxy()
 }
 
 // wait waits until a function succeeds or the node has failed.
@@ -337,7 +347,11 @@ func (n *LinuxNode) Address() string { return n.lab.network.address(linuxNodeNum
 func (n *LinuxNode) path(name string) string { return filepath.Join(n.folder.Path, name) }
 
 func (n *LinuxNode) logs(size int64) string {
-	return fmt.Sprintf("--- %s: containerd\n%s\n--- %[1]s: kubelet\n%s\n", n.name, tail(n.path(containerdProgram+".log"), size), tail(n.path(kubeletProgram+".log"), size))
+	var text strings.Builder
+	for _, program := range []string{containerdProgram, kubeletProgram, kubeProxyProgram} {
+		fmt.Fprintf(&text, "--- %s: %s\n%s\n", n.name, program, tail(n.path(program+".log"), size))
+	}
+	return text.String()
 }
 
 func (n *LinuxNode) close() {

@@ -32,10 +32,10 @@ func (n *LinuxNode) writeFiles(images *Registry) error {
 	const anyRegistry = "certs.d/_default/hosts.toml" // containerd's docs/hosts.md
 	for name, content := range map[string][]byte{
 		"ca.crt": cp.CA(), "kubelet.crt": serving.Cert, "kubelet.key": serving.Key, "kubelet.conf": kubeconfig,
-		"kubelet.yaml":          fmt.Appendf(nil, kubeletConfig, n.folder.Path),
-		"containerd.toml":       fmt.Appendf(nil, containerdConfig, n.folder.Path, images.Address, runc),
-		"net.d/10-lab.conflist": []byte(nodeCNIConfig),
-		anyRegistry:             fmt.Appendf(nil, "[host.\"http://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", images.Address),
+		"kubelet.yaml":    fmt.Appendf(nil, kubeletConfig, n.folder.Path),
+		"containerd.toml": fmt.Appendf(nil, containerdConfig, n.folder.Path, images.Address, runc),
+		nodeCNIFile:       []byte(nodeCNIConfig),
+		anyRegistry:       fmt.Appendf(nil, "[host.\"http://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", images.Address),
 	} {
 		path := n.path(name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -108,6 +108,8 @@ disabled_plugins = [
       SystemdCgroup = false
 `
 
-// nodeCNIConfig makes containerd report a pod network. Pods on the node use the host's.
+const nodeCNIFile = "net.d/10-lab.conflist"
+
+// nodeCNIConfig makes containerd report a pod network. Pods on the node use the host's, until ConnectPods.
 const nodeCNIConfig = `{"cniVersion": "1.0.0", "name": "lab", "plugins": [{"type": "loopback"}]}
 `

@@ -348,6 +348,7 @@ func (c *cluster) testUsers(t *testing.T) {
 			}
 		}
 	}
+	c.expectTable(t)
 }
 
 // isAllowed reports whether a user has a permission, given as verb and resource, in the operator's namespace.

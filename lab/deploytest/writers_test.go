@@ -4,7 +4,10 @@ package deploytest
 
 import (
 	"context"
+	"errors"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/rights"
 )
 
 // permit gives a user rules, in a namespace or, with "", in the cluster.
@@ -118,7 +123,7 @@ func (c *cluster) testKubeletsLabelNothingOfOurs(t *testing.T) {
 }
 
 // rolesOfOLM are the ClusterRoles that OLM makes for each kind of an operator, and has Kubernetes add to its own roles
-// (pkg/controller/operators/olm/operatorgroup.go of OLM v0.46.0).
+// (pkg/controller/operators/olm/operatorgroup.go of OLM v0.46.0). lab/olm has OLM make them.
 func (c *cluster) rolesOfOLM(t *testing.T) {
 	t.Helper()
 	for role, verbs := range map[string][]string{
@@ -178,6 +183,7 @@ func (c *cluster) testRolesOfOLMWriteNothing(t *testing.T) {
 			{tc.role + " creates a configuration", refused, config(who)},
 		})
 	}
+	c.expectTable(t)
 	own := c.permit(t, namespace, "own-role", rbacv1.PolicyRule{
 		APIGroups: []string{group}, Resources: []string{"windowsinstances", "windowsinstances/manage"}, Verbs: []string{"create", "update"},
 	})
@@ -188,9 +194,31 @@ func (c *cluster) testRolesOfOLMWriteNothing(t *testing.T) {
 	})
 }
 
+// expectTable compares what people can do with deploy/README.md.
+func (c *cluster) expectTable(t *testing.T) {
+	t.Helper()
+	readme, err := os.ReadFile(filepath.Join(deployDir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rights.Bind(t.Context(), c.config, namespace); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "", func(ctx context.Context) error {
+		if differences := rights.Differences(ctx, c.config, namespace, string(readme)); len(differences) > 0 {
+			return errors.New(strings.Join(differences, "\n"))
+		}
+		return nil
+	})
+}
+
 // testAJoiningHostStopsNoUpgrade gives the account of joining hosts what OLM gives each account of a bundle.
 func (c *cluster) testAJoiningHostStopsNoUpgrade(t *testing.T) {
-	text, err := os.ReadFile("../olm/kinds/operators.coreos.com_operatorconditions.yaml")
+	chart, err := lab.OLMChart(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(chart, "crds", "0000_50_olm_00-operatorconditions.crd.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -47,17 +46,27 @@ func New(osVersion string, layers ...map[string]string) (Image, error) {
 
 // NewLinux creates an image for Linux that has only a program, at /program.
 func NewLinux(architecture string, program []byte) (Image, error) {
+	return NewLinuxPrograms(architecture, v1.ImageConfig{Entrypoint: []string{"/program"}}, map[string][]byte{"program": program})
+}
+
+// NewLinuxPrograms creates an image for Linux that has only programs, by path, and runs as the configuration says.
+func NewLinuxPrograms(architecture string, run v1.ImageConfig, programs map[string][]byte) (Image, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: "program", Size: int64(len(program)), Mode: 0o755, Format: tar.FormatPAX}
-	err := w.WriteHeader(header)
-	if err == nil {
-		_, err = w.Write(program)
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(programs[name])), Mode: 0o755, Format: tar.FormatPAX}
+		err := w.WriteHeader(header)
+		if err == nil {
+			_, err = w.Write(programs[name])
+		}
+		if err != nil {
+			return Image{}, fmt.Errorf("making the layer: %w", err)
+		}
 	}
-	if err := errors.Join(err, w.Close()); err != nil {
+	if err := w.Close(); err != nil {
 		return Image{}, fmt.Errorf("making the layer: %w", err)
 	}
-	return newImage(v1.Platform{Architecture: architecture, OS: "linux"}, v1.ImageConfig{Entrypoint: []string{"/program"}}, b.Bytes())
+	return newImage(v1.Platform{Architecture: architecture, OS: "linux"}, run, b.Bytes())
 }
 
 // NewWindows creates an image with one layer for each map of files, as New does, that runs as the configuration says.
@@ -151,10 +160,13 @@ func layer(files map[string]string, base bool) ([]byte, error) {
 
 func compress(plain []byte) ([]byte, error) {
 	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
+	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
 	if _, err := w.Write(plain); err != nil {
 		return nil, err
 	}
-	err := w.Close()
+	err = w.Close()
 	return b.Bytes(), err
 }

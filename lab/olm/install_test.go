@@ -8,11 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -24,15 +24,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/manifest"
-	"github.com/windows-machine-config/wmco/lab/olm"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -53,11 +53,10 @@ func TestMain(m *testing.M) {
 // place is a cluster in which OLM is to install the operator.
 type place struct {
 	*testenv.Env
-	t       *testing.T
-	cluster *olm.Cluster
-	tool    string   // the program behind make bundle catalog
-	out     string   // what it writes
-	docs    examples // of docs/install-olm.md
+	t    *testing.T
+	tool string   // the program behind make bundle catalog
+	out  string   // what it writes
+	docs examples // of docs/install-olm.md
 }
 
 // TestInstallation installs the operator from its catalog by the commands of docs/install-olm.md, joins hosts through its pod, and installs
@@ -92,11 +91,16 @@ func TestInstallation(t *testing.T) {
 	t.Run("new Machines get their user data", func(t *testing.T) { p.in(t).checkUserData() })
 	t.Run("what is copied of Kubernetes' roles is right", func(t *testing.T) { p.in(t).checkKubernetesRoles() })
 	t.Run("the kinds have examples that are valid", func(t *testing.T) { p.in(t).checkKindExamples() })
-	t.Run("it is upgradeable", func(t *testing.T) { p.in(t).expectUpgradeable(operator+".v0.1.0", metav1.ConditionTrue) })
+	t.Run("people can do what the table says", func(t *testing.T) { p.in(t).checkPeople() })
+	t.Run("a joining host stops no upgrade", func(t *testing.T) { p.in(t).checkJoiningHost() })
+	t.Run("opm reads the bundle as the catalog has it", func(t *testing.T) { p.in(t).checkCatalog() })
+	t.Run("it is upgradeable", func(t *testing.T) { p.in(t).expectUpgradeable("0.1.0", metav1.ConditionTrue) })
 	t.Run("the bundle's permissions suffice", func(t *testing.T) { p.in(t).checkRights() })
 	t.Run("the next version goes over it", func(t *testing.T) { p.in(t).upgrade() })
+	t.Run("a faulty version is refused, and replaced by the next", func(t *testing.T) { p.in(t).faulty() })
 	p.checkRights()
 	t.Run("removal leaves nothing", func(t *testing.T) { p.in(t).removal() })
+	t.Run("it can be installed again", func(t *testing.T) { p.in(t).again() })
 }
 
 // checkRights looks for what the operator was refused, in the log of its pod.
@@ -121,55 +125,109 @@ const prometheusKinds = "../deploytest/testdata/prometheus-operator"
 // install does what docs/install-olm.md says under "Installing with the CLI", with the catalog of the first version.
 func (p *place) install(ctx context.Context, env *testenv.Env) error {
 	p.Env = env
-	config := env.Lab.ControlPlane.RESTConfig()
-	p.cluster = &olm.Cluster{Config: config, Client: env.Client, Images: olm.Images{Registry: env.Pod.Registry().Address}}
-	marketplace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "openshift-marketplace"}}
-	if err := errors.Join(env.Client.Create(ctx, marketplace), olm.InstallKinds(ctx, config), manifest.Apply(ctx, config, prometheusKinds), p.release(ctx, "0.1.0")); err != nil {
+	if err := errors.Join(manifest.Apply(ctx, p.config(), prometheusKinds), p.installOLM(ctx), p.release(ctx, "0.1.0", "")); err != nil {
 		return err
 	}
-	for _, namespace := range []string{"openshift-config", "openshift-machine-api", "openshift-cluster-api"} { // deploy/openshift
-		if err := env.Client.DeleteAllOf(ctx, &rbacv1.RoleBinding{}, client.InNamespace(namespace)); err != nil {
-			return err
-		}
+	began := time.Now()
+	if err := p.subscribe(ctx, "0.1.0"); err != nil {
+		return err
 	}
-	objects := append(p.docs.under("Before you begin"), p.docs.under("Installing with the CLI")...)
+	if err := p.waitForPhase(ctx, "0.1.0", "Succeeded"); err != nil {
+		return err
+	}
+	fmt.Printf("install.seconds_olm %.1f s\n", time.Since(began).Seconds())
+	return nil
+}
+
+// subscribe applies the objects of the document's installation, with the catalog of a version.
+func (p *place) subscribe(ctx context.Context, version string) error {
+	objects := append(p.catalogOf(version), p.docs.under("Installing with the CLI")...)
 	if len(objects) != 4 {
 		return fmt.Errorf("docs/install-olm.md has %d objects for the installation, want CatalogSource, Namespace, OperatorGroup and Subscription", len(objects))
 	}
-	if err := manifest.ApplyObjects(ctx, config, objects); err != nil {
-		return err
-	}
-	return p.follow(ctx, "0.1.0")
+	return manifest.ApplyObjects(ctx, p.config(), objects)
 }
 
-// release builds the bundle of a version, and its catalog on that of the version before, as make catalog does, and pushes them to where the
+func (p *place) config() *rest.Config { return p.Lab.ControlPlane.RESTConfig() }
+
+// release builds the bundle of a version, and its catalog on that of a version before, as make catalog does, and pushes them to where the
 // documents expect the catalog of version 0.1.0.
-func (p *place) release(ctx context.Context, version string) error {
+func (p *place) release(ctx context.Context, version, previous string, options ...string) error {
 	registry := p.Pod.Registry().Address
-	digest, err := p.cluster.Images.Digest(ctx, testenv.OperatorRepository+":v"+version)
+	digest, err := p.digest(ctx, testenv.OperatorRepository, "v"+version)
 	if err != nil {
 		return err
 	}
 	const team = "/windows-machine-config/"
-	args := []string{"--deploy", filepath.Join(root, "deploy"), "--version", version, "--image", testenv.OperatorRepository + "@" + digest.String(),
+	args := []string{"--deploy", filepath.Join(root, "deploy"), "--version", version, "--image", testenv.OperatorRepository + "@" + digest,
 		"--created", "2026-01-01T00:00:00Z", "--out", filepath.Join(p.out, version), "--catalog", "--push", "--plain-http",
 		"--bundle-repository", registry + team + "wmco-bundle", "--catalog-repository", registry + team + "wmco-catalog"}
-	if version != "0.1.0" {
-		args = append(args, "--previous", filepath.Join(p.out, "0.1.0", "catalog", "catalog.yaml"))
+	if previous != "" {
+		args = append(args, "--previous", filepath.Join(p.out, previous, "catalog", "catalog.yaml"))
 	}
-	if out, err := exec.CommandContext(ctx, p.tool, args...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, p.tool, append(args, options...)...).CombinedOutput(); err != nil {
 		return fmt.Errorf("building the bundle: %w: %s", err, out)
 	}
 	return nil
 }
 
-// follow has the cluster do what the Subscription says, and expects a version.
-func (p *place) follow(ctx context.Context, version string) error {
-	b, err := p.cluster.Follow(ctx, ours(operator))
-	if err == nil && b.Name() != operator+".v"+version {
-		err = fmt.Errorf("%s was installed, want version %s", b.Name(), version)
+// digest asks the registry for the digest of an image.
+func (p *place) digest(ctx context.Context, name, tag string) (string, error) {
+	_, repository, _ := strings.Cut(name, "/")
+	request, err := http.NewRequestWithContext(ctx, http.MethodHead, "http://"+p.Pod.Registry().Address+"/v2/"+repository+"/manifests/"+tag, nil)
+	if err != nil {
+		return "", err
 	}
-	return err
+	request.Header.Set("Accept", "application/vnd.oci.image.index.v1+json")
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	digest := answer.Header.Get("Docker-Content-Digest")
+	if answer.StatusCode != http.StatusOK || digest == "" {
+		return "", fmt.Errorf("asking for image %s:%s: %s", name, tag, answer.Status)
+	}
+	return digest, nil
+}
+
+// A csvStatus is what OLM says of a ClusterServiceVersion.
+type csvStatus struct {
+	Phase   string `json:"phase"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// status reads what OLM says of a version.
+func (p *place) status(ctx context.Context, version string) (status csvStatus, err error) {
+	csv := &unstructured.Unstructured{}
+	csv.SetAPIVersion("operators.coreos.com/v1alpha1")
+	csv.SetKind("ClusterServiceVersion")
+	if err := p.Client.Get(ctx, ours(operator+".v"+version), csv); err != nil {
+		return status, err
+	}
+	content, _, err := unstructured.NestedMap(csv.Object, "status")
+	if err != nil {
+		return status, err
+	}
+	return status, runtime.DefaultUnstructuredConverter.FromUnstructured(content, &status)
+}
+
+// waitForPhase waits until OLM has brought a version to a phase.
+func (p *place) waitForPhase(ctx context.Context, version, phase string) error {
+	ctx, cancel := context.WithTimeout(ctx, lab.Patience(patience))
+	defer cancel()
+	for {
+		status, err := p.status(ctx, version)
+		if err == nil && status.Phase == phase {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting until version %s is %s: %+v (%w)\n%s", version, phase, status, err, p.olmSays(context.WithoutCancel(ctx)))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 func ours(name string) types.NamespacedName {
@@ -232,12 +290,9 @@ func (p *place) checkPolicies() {
 	}
 }
 
-// checkUserData creates the empty Secret of the document, which the operator may not create, and expects that it is filled.
+// checkUserData expects what the operator may create with deploy/openshift, which the lab has applied.
 func (p *place) checkUserData() {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-machine-api", Name: api.UserDataSecret}}
-	if err := p.Client.Create(p.t.Context(), secret); err != nil {
-		p.t.Fatal(err)
-	}
 	p.eventually("the operator fills the user data of Machines", func(ctx context.Context) string {
 		if err := p.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret); err != nil {
 			return err.Error()
@@ -295,37 +350,4 @@ func (p *place) checkKindExamples() {
 			p.t.Errorf("the example of kind %s: %v", o.GetKind(), err)
 		}
 	}
-}
-
-// examples are the objects of a document, by the heading that they are below.
-type examples map[string][]*unstructured.Unstructured
-
-func readExamples(t *testing.T) examples {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "install-olm.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := examples{}
-	for section := range strings.SplitSeq(string(text), "\n## ") {
-		heading, _, _ := strings.Cut(section, "\n")
-		for _, block := range regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```").FindAllStringSubmatch(section, -1) {
-			for document := range strings.SplitSeq(block[1], "---\n") {
-				o := &unstructured.Unstructured{}
-				if err := yaml.UnmarshalStrict([]byte(document), &o.Object); err != nil {
-					t.Fatalf("%v in:\n%s", err, document)
-				}
-				all[heading] = append(all[heading], o)
-			}
-		}
-	}
-	return all
-}
-
-func (e examples) under(heading string) []*unstructured.Unstructured {
-	var all []*unstructured.Unstructured
-	for _, o := range e[heading] {
-		all = append(all, o.DeepCopy())
-	}
-	return all
 }

@@ -17,25 +17,7 @@ import (
 
 // removal runs the commands of docs/install-olm.md that remove hosts and operator, and looks for what is left.
 func (p *place) removal() {
-	ctx := p.t.Context()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "install-olm.md"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	blocks := testenv.ConsoleBlocks(string(text), "## Removal")
-	if len(blocks) != 3 {
-		p.t.Fatalf("docs/install-olm.md has %d blocks of commands for the removal, want those for hosts, operator and what is left", len(blocks))
-	}
-	shell, err := p.NewShell(p.t.TempDir())
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for _, block := range blocks {
-		if err := shell.Run(ctx, root, block); err != nil {
-			p.t.Fatal(err)
-		}
-	}
-	if err := p.cluster.Remove(ctx, operator+".v0.2.0"); err != nil {
+	if err := p.runBlocks("## Removal", 3); err != nil { // for hosts, operator and what is left
 		p.t.Fatal(err)
 	}
 	p.eventually("nothing is left in the cluster", func(ctx context.Context) string {
@@ -45,6 +27,36 @@ func (p *place) removal() {
 		}
 		return strings.Join(left, ", ")
 	})
+}
+
+// runBlocks runs the commands of docs/install-olm.md below a heading, which are in this many blocks.
+func (p *place) runBlocks(heading string, want int) error {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "install-olm.md"))
+	if err != nil {
+		return err
+	}
+	blocks := testenv.ConsoleBlocks(string(text), heading)
+	if len(blocks) != want {
+		return fmt.Errorf("docs/install-olm.md has %d blocks of commands under %q, want %d", len(blocks), heading, want)
+	}
+	shell, err := p.NewShell(p.t.TempDir())
+	if err != nil {
+		return err
+	}
+	for _, block := range blocks {
+		if err := shell.Run(p.t.Context(), root, block); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// again installs the first version again, after the removal.
+func (p *place) again() {
+	if err := p.subscribe(p.t.Context(), "0.1.0"); err != nil {
+		p.t.Fatal(err)
+	}
+	p.mustReach("0.1.0", "Succeeded")
 }
 
 // left are the objects outside of namespaces whose name tells that they are the operator's, and Windows nodes.

@@ -5,11 +5,11 @@ package olm_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
-	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,39 +19,107 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/manifest"
-	"github.com/windows-machine-config/wmco/lab/olm"
 )
 
-// upgrade installs version 0.2.0, with another kubelet, while the rollout is paused, with the settings that the document shows for the
-// Deployment. Nodes must not change before the pause ends, and then one after another.
+// gate is a condition of Nodes without which none is in service again after a change.
+const gate = "lab.test/Accepted"
+
+// upgrade has the catalog move to version 0.2.0, with another kubelet, while the rollout is paused, with the settings that the document shows
+// for the Deployment, and an InstallPlan that somebody must approve. Nodes must not change before the pause ends, and then one after another.
+// While they do, the catalog moves on to 0.3.0, which must wait.
 func (p *place) upgrade() {
 	ctx := p.t.Context()
-	pause := func(paused bool) {
-		if err := p.Change(ctx, func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.Paused = paused }); err != nil {
+	change := func(change func(*v1alpha1.RolloutSpec)) {
+		if err := p.Change(ctx, func(s *v1alpha1.WindowsConfigSpec) { change(&s.Rollout) }); err != nil {
 			p.t.Fatal(err)
 		}
 	}
-	pause(true)
+	change(func(r *v1alpha1.RolloutSpec) { r.Paused, r.ReadinessGates = true, []string{gate} })
 	before := p.versions()
 	dir, err := p.AnotherPayload("next", "kubelet.exe")
-	if err == nil {
-		err = p.Pod.Push(ctx, dir, "v0.2.0")
+	for _, version := range []string{"0.2.0", "0.3.0", "0.4.0", "0.5.0"} {
+		if err == nil {
+			err = p.Pod.Push(ctx, dir, "v"+version)
+		}
 	}
 	if err == nil {
-		err = p.release(ctx, "0.2.0")
+		err = p.release(ctx, "0.2.0", "0.1.0")
 	}
 	if err == nil {
-		err = manifest.ApplyObjects(ctx, p.cluster.Config, append(p.catalogOf("0.2.0"), p.docs.under("Settings of the Deployment")...))
-	}
-	if err == nil {
-		err = p.follow(ctx, "0.2.0")
+		err = manifest.ApplyObjects(ctx, p.config(), append(p.catalogOf("0.2.0"), p.docs.under("Settings of the Deployment")...))
 	}
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.expectUpgradeable(operator+".v0.2.0", metav1.ConditionTrue)
+	p.approve("0.2.0")
+	began := time.Now()
+	p.mustReach("0.2.0", "Succeeded")
+	fmt.Printf("olm.upgrade_seconds %.1f s\n", time.Since(began).Seconds())
+	p.expectUpgradeable("0.2.0", metav1.ConditionTrue)
+	p.checkDeployment()
+	p.expectRollout(before)
+	if after := p.versions(); fmt.Sprint(after) != fmt.Sprint(before) {
+		p.t.Errorf("nodes were changed during the pause: versions were %v and are %v", before, after)
+	}
+	change(func(r *v1alpha1.RolloutSpec) { r.Paused = false })
+	p.expectUpgradeable("0.2.0", metav1.ConditionFalse)
+	p.expectHeld()
+	p.expectUpgraded(before)
+	p.expectUpgradeable("0.3.0", metav1.ConditionTrue)
+	p.mustReach("0.3.0", "Succeeded")
+	change(func(r *v1alpha1.RolloutSpec) { r.ReadinessGates = nil })
+	p.expectReady()
+	p.expectNothingOf("0.1.0")
+	p.expectNothingOf("0.2.0")
+}
+
+// expectHeld has the catalog move to 0.3.0 while the operator verifies a node, which it does until the gate opens.
+func (p *place) expectHeld() {
+	ctx := p.t.Context()
+	err := p.release(ctx, "0.3.0", "0.2.0")
+	if err == nil {
+		err = manifest.ApplyObjects(ctx, p.config(), p.catalogOf("0.3.0"))
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.approve("0.3.0")
+	p.eventually("version 0.3.0 waits until the operator is upgradeable", func(ctx context.Context) string {
+		status, err := p.status(ctx, "0.3.0")
+		if err != nil || status.Phase != "Pending" || status.Reason != "OperatorConditionNotUpgradeable" {
+			return fmt.Sprintf("%+v (%v)", status, err)
+		}
+		return ""
+	})
+}
+
+// expectUpgraded opens the gate of each node that has another version, until all have.
+func (p *place) expectUpgraded(before map[string]string) {
+	p.t.Helper()
+	p.eventually("all nodes have the other version", func(ctx context.Context) string {
+		for name, version := range p.versions() {
+			if version == before[name] {
+				return fmt.Sprintf("%s still has %s", name, version)
+			}
+			if err := p.openGate(ctx, name); err != nil {
+				return err.Error()
+			}
+		}
+		return ""
+	})
+}
+
+func (p *place) openGate(ctx context.Context, node string) error {
+	patch := fmt.Appendf(nil, `{"status": {"conditions": [{"type": %q, "status": "True", "reason": "Lab", "message": "", "lastTransitionTime": %q, "lastHeartbeatTime": %[2]q}]}}`,
+		gate, time.Now().UTC().Format(time.RFC3339))
+	_, err := p.Clients.CoreV1().Nodes().PatchStatus(ctx, node, patch)
+	return err
+}
+
+// expectRollout waits until the new operator wants another version on nodes.
+func (p *place) expectRollout(before map[string]string) {
+	p.t.Helper()
 	p.eventually("nodes are to have another version", func(ctx context.Context) string {
 		var config v1alpha1.WindowsConfig
 		if err := p.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
@@ -62,36 +130,65 @@ func (p *place) upgrade() {
 		}
 		return ""
 	})
-	pod, err := p.Pod.WaitUntilReady(ctx)
+}
+
+// checkDeployment compares the pod with the settings that the document shows.
+func (p *place) checkDeployment() {
+	p.t.Helper()
+	pod, err := p.Pod.WaitUntilReady(p.t.Context())
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	if args, err := p.containerVariable("ARGS"); err != nil || args != "--debugLogging" || pod.Spec.NodeSelector["node-role.kubernetes.io/control-plane"] != "" {
 		p.t.Errorf("ARGS is %q (%v), the node selector is %v", args, err, pod.Spec.NodeSelector)
 	}
-	if after := p.versions(); fmt.Sprint(after) != fmt.Sprint(before) {
-		p.t.Errorf("nodes were changed during the pause: versions were %v and are %v", before, after)
-	}
-	pause(false)
-	p.expectUpgradeable(operator+".v0.2.0", metav1.ConditionFalse)
-	p.eventually("all nodes have the other version", func(context.Context) string {
-		for name, version := range p.versions() {
-			if version == before[name] {
-				return fmt.Sprintf("%s still has %s", name, version)
-			}
+}
+
+// approve approves the InstallPlan of a version, as the Subscription of the document requires.
+func (p *place) approve(version string) {
+	p.t.Helper()
+	p.eventually("the InstallPlan of version "+version+" can be approved", func(ctx context.Context) string {
+		plan, err := p.installPlan(ctx, version)
+		if err == nil {
+			err = p.Client.Patch(ctx, plan, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"approved": true}}`)))
+		}
+		if err != nil {
+			return fmt.Sprintf("%v\n%s", err, p.olmSays(ctx))
 		}
 		return ""
 	})
-	p.expectReady()
-	p.expectUpgradeable(operator+".v0.2.0", metav1.ConditionTrue)
-	p.expectNothingOfFormer()
+}
+
+// installPlan finds that of a version.
+func (p *place) installPlan(ctx context.Context, version string) (*unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("operators.coreos.com/v1alpha1")
+	list.SetKind("InstallPlanList")
+	if err := p.Client.List(ctx, list, client.InNamespace(api.DefaultNamespace)); err != nil {
+		return nil, err
+	}
+	for _, plan := range list.Items {
+		names, _, err := unstructured.NestedStringSlice(plan.Object, "spec", "clusterServiceVersionNames")
+		if err == nil && slices.Contains(names, operator+".v"+version) {
+			return &plan, nil
+		}
+	}
+	return nil, fmt.Errorf("none of %d InstallPlans is of version %s", len(list.Items), version)
+}
+
+func (p *place) mustReach(version, phase string) {
+	p.t.Helper()
+	if err := p.waitForPhase(p.t.Context(), version, phase); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // catalogOf is the document's CatalogSource with the catalog of another version.
 func (p *place) catalogOf(version string) []*unstructured.Unstructured {
 	objects := p.docs.under("Before you begin")
 	spec := objects[0].Object["spec"].(map[string]any)
-	spec["image"] = strings.ReplaceAll(spec["image"].(string), ":0.1.0", ":"+version)
+	image := spec["image"].(string)
+	spec["image"] = image[:strings.LastIndex(image, ":")+1] + version
 	return objects
 }
 
@@ -124,7 +221,7 @@ func (p *place) expectUpgradeable(version string, want metav1.ConditionStatus) {
 		o := &unstructured.Unstructured{}
 		o.SetAPIVersion("operators.coreos.com/v2")
 		o.SetKind("OperatorCondition")
-		if err := p.Client.Get(ctx, ours(version), o); err != nil {
+		if err := p.Client.Get(ctx, ours(operator+".v"+version), o); err != nil {
 			return err.Error()
 		}
 		var is struct {
@@ -142,51 +239,22 @@ func (p *place) expectUpgradeable(version string, want metav1.ConditionStatus) {
 	})
 }
 
-// expectNothingOfFormer looks for what OLM made for the first version.
-func (p *place) expectNothingOfFormer() {
+// expectNothingOf looks for what OLM made for a version.
+func (p *place) expectNothingOf(version string) {
 	p.t.Helper()
-	for _, kind := range []string{"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"} {
-		list := &unstructured.UnstructuredList{}
-		list.SetAPIVersion("rbac.authorization.k8s.io/v1")
-		list.SetKind(kind + "List")
-		if err := p.Client.List(p.t.Context(), list, client.MatchingLabels{"olm.owner": operator + ".v0.1.0"}); err != nil || len(list.Items) != 0 {
-			p.t.Errorf("there are %d of kind %s (%v)", len(list.Items), kind, err)
-		}
-	}
-}
-
-// TestTheDocumentIsValid applies each YAML of docs/install-olm.md as a trial, field by field, on an API server with OLM's kinds.
-func TestTheDocumentIsValid(t *testing.T) {
-	cp, err := lab.StartControlPlane(t.Context(), lab.ControlPlaneOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cp.Stop)
-	if err := olm.InstallKinds(t.Context(), cp.RESTConfig()); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(cp.RESTConfig(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"openshift-marketplace", api.DefaultNamespace} {
-		if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	kinds := map[string]int{}
-	for heading, objects := range readExamples(t) {
-		for _, o := range objects {
-			kinds[o.GetKind()]++
-			err := c.Create(t.Context(), o, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
-			if err != nil && !apierrors.IsAlreadyExists(err) {
-				t.Errorf("%s, under %q: %v", o.GetKind(), heading, err)
+	p.eventually("nothing is left of version "+version, func(ctx context.Context) string {
+		var left []string
+		for _, kind := range []string{"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"} {
+			list := &unstructured.UnstructuredList{}
+			list.SetAPIVersion("rbac.authorization.k8s.io/v1")
+			list.SetKind(kind + "List")
+			if err := p.Client.List(ctx, list, client.MatchingLabels{"olm.owner": operator + ".v" + version}); err != nil {
+				return err.Error()
+			}
+			for _, o := range list.Items {
+				left = append(left, kind+" "+o.GetName())
 			}
 		}
-	}
-	for _, kind := range []string{"CatalogSource", "Namespace", "OperatorGroup", "Subscription", "ClusterCatalog"} {
-		if kinds[kind] == 0 {
-			t.Errorf("docs/install-olm.md has no %s", kind)
-		}
-	}
+		return strings.Join(left, ", ")
+	})
 }

@@ -1,7 +1,8 @@
 //go:build linux
 
 // Command prepare builds the programs for the tests of the lab and stores them in the cache: the control plane, the template of
-// Windows hosts, the payload, the operator, CoreDNS and Helm. Otherwise the first test that needs one builds it.
+// Windows hosts, the payload, the operator, CoreDNS, the Operator Lifecycle Manager and Helm. Otherwise the first test that needs one
+// builds it.
 package main
 
 import (
@@ -33,7 +34,7 @@ func main() {
 	defer stop()
 	err := testenv.Prepare(ctx, o)
 	if err == nil && !*core {
-		err = errors.Join(lab.PrepareDNS(ctx, os.Stderr), buildHelm(ctx))
+		err = errors.Join(lab.PrepareDNS(ctx, os.Stderr), lab.PrepareOLM(ctx, os.Stderr), buildHelm(ctx))
 	}
 	if err == nil && *tests {
 		err = lab.PrepareTests(ctx, os.Stderr)

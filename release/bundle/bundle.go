@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	semver "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
@@ -56,7 +57,7 @@ type Source struct {
 
 // Bundle is a bundle's content.
 type Bundle struct {
-	CSV CSV
+	CSV v1alpha1.ClusterServiceVersion
 	// Objects are what OLM creates beside the CSV: CustomResourceDefinitions, roles, their bindings and Services. They have no namespace.
 	Objects []*unstructured.Unstructured
 	// Annotations are those of metadata/annotations.yaml, which are labels of the image, too.
@@ -175,8 +176,10 @@ func (b *Bundle) Files() (map[string][]byte, error) {
 		files[name] = text
 		return nil
 	}
+	csv, err := manifest(&b.CSV)
 	errs := []error{
-		add("manifests/"+Package+".clusterserviceversion.yaml", b.CSV),
+		err,
+		add("manifests/"+Package+".clusterserviceversion.yaml", csv),
 		add("metadata/annotations.yaml", map[string]any{"annotations": b.Annotations}),
 		add("metadata/properties.yaml", map[string]any{"properties": b.Properties}),
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
@@ -55,15 +56,15 @@ func TestABundleIsComplete(t *testing.T) {
 		t.Errorf("the objects are\n%s\nwant\n%s", strings.Join(objects, "\n"), strings.Join(want, "\n"))
 	}
 	s := b.CSV.Spec
-	if b.CSV.Metadata.Name != operator+".v1.2.0" || s.Replaces != operator+".v1.1.0" || s.MinKubeVersion != "1.33.0" {
-		t.Errorf("the bundle is %s, replaces %s, and needs Kubernetes %s", b.CSV.Metadata.Name, s.Replaces, s.MinKubeVersion)
+	if b.CSV.Name != operator+".v1.2.0" || s.Replaces != operator+".v1.1.0" || s.MinKubeVersion != "1.33.0" {
+		t.Errorf("the bundle is %s, replaces %s, and needs Kubernetes %s", b.CSV.Name, s.Replaces, s.MinKubeVersion)
 	}
 	for _, m := range s.InstallModes {
 		if m.Supported != (m.Type == "OwnNamespace") {
 			t.Errorf("install mode %s is supported: %v", m.Type, m.Supported)
 		}
 	}
-	d := s.Install.Spec.Deployments[0]
+	d := s.InstallStrategy.StrategySpec.DeploymentSpecs[0]
 	c := d.Spec.Template.Spec.Containers[0]
 	target := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "WATCH_NAMESPACE" })
 	if d.Name != operator || c.Image != source().Image || s.RelatedImages[0].Image != c.Image || !slices.Contains(c.Args, "--apply-policies") ||
@@ -75,7 +76,7 @@ func TestABundleIsComplete(t *testing.T) {
 		t.Errorf("the property is %+v (%v)", compatibility, err)
 	}
 	var namespace corev1.Namespace
-	if err := json.Unmarshal([]byte(b.CSV.Metadata.Annotations["operatorframework.io/suggested-namespace-template"]), &namespace); err != nil ||
+	if err := json.Unmarshal([]byte(b.CSV.Annotations["operatorframework.io/suggested-namespace-template"]), &namespace); err != nil ||
 		namespace.Labels["pod-security.kubernetes.io/enforce"] != "privileged" || namespace.Name != "openshift-"+operator {
 		t.Errorf("the suggested namespace is %+v (%v)", namespace, err)
 	}
@@ -164,7 +165,7 @@ func roleRules(t *testing.T, part manifests.Part, kind, name string) []rbacv1.Po
 // TestABundlePermitsNoMoreThanDeploy lists what the operator may do with OLM beside what it may do otherwise.
 func TestABundlePermitsNoMoreThanDeploy(t *testing.T) {
 	b := mustBuild(t)
-	permitted := func(all []bundle.Permission, account string) map[string]bool {
+	permitted := func(all []v1alpha1.StrategyDeploymentPermissions, account string) map[string]bool {
 		var rules []rbacv1.PolicyRule
 		for _, p := range all {
 			if p.ServiceAccountName == account {
@@ -173,7 +174,7 @@ func TestABundlePermitsNoMoreThanDeploy(t *testing.T) {
 		}
 		return grants(rules)
 	}
-	install := b.CSV.Spec.Install.Spec
+	install := b.CSV.Spec.InstallStrategy.StrategySpec
 	for about, tc := range map[string]struct {
 		have, want map[string]bool
 	}{
@@ -205,7 +206,7 @@ func TestABundlePermitsNoMoreThanDeploy(t *testing.T) {
 
 // TestNothingUnnamedIsPermittedInOtherNamespaces looks at Secrets, ConfigMaps and policies.
 func TestNothingUnnamedIsPermittedInOtherNamespaces(t *testing.T) {
-	for _, p := range mustBuild(t).CSV.Spec.Install.Spec.ClusterPermissions {
+	for _, p := range mustBuild(t).CSV.Spec.InstallStrategy.StrategySpec.ClusterPermissions {
 		for _, r := range p.Rules {
 			for _, resource := range r.Resources {
 				named := []string{"secrets", "configmaps", "validatingadmissionpolicies", "validatingadmissionpolicybindings"}
@@ -224,7 +225,7 @@ func TestNothingUnnamedIsPermittedInOtherNamespaces(t *testing.T) {
 func TestStrongRightsComeWithTheLimits(t *testing.T) {
 	b := mustBuild(t)
 	var rules []rbacv1.PolicyRule
-	for _, p := range b.CSV.Spec.Install.Spec.ClusterPermissions {
+	for _, p := range b.CSV.Spec.InstallStrategy.StrategySpec.ClusterPermissions {
 		rules = append(rules, p.Rules...)
 	}
 	permitted := grants(rules)
@@ -257,7 +258,7 @@ func TestASourceThatIsWrongIsRefused(t *testing.T) {
 		"a name for replaces":  {func(s *bundle.Source) { s.Replaces = operator + ".v1.1.0" }, "replaced version"},
 		"replaces itself":      {func(s *bundle.Source) { s.Replaces = "1.2.0" }, "replaces itself"},
 		"an image with a tag":  {func(s *bundle.Source) { s.Image = "quay.io/team/wmco:1.2.0" }, "must have its registry and its digest"},
-		"no maintainer":        {func(s *bundle.Source) { s.Maintainer = mail.Address{} }, "spec.maintainers"},
+		"no maintainer":        {func(s *bundle.Source) { s.Maintainer = mail.Address{} }, "csv.Spec.Maintainers"},
 		"no manifests":         {func(s *bundle.Source) { s.Deploy = t.TempDir() }, "building kustomize folder"},
 		"a version of 60 more": {func(s *bundle.Source) { s.Version = "1.2.0-" + strings.Repeat("a", 60) }, "metadata.name"},
 	} {

@@ -8,23 +8,19 @@ import (
 	"slices"
 	"strings"
 
+	olmbundle "github.com/operator-framework/api/pkg/manifests"
+	"github.com/operator-framework/api/pkg/validation"
+	validator "github.com/operator-framework/api/pkg/validation/interfaces"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// maxCompressed is the largest compressed bundle that OLM takes (max_bundle_size in pkg/validation/internal/bundle.go of
-// github.com/operator-framework/api), in bytes. 85 % of it is a warning there and an error here.
-const maxCompressed = 1 << 20 * 85 / 100
-
-// Check applies the rules of the validators "operator-framework" and "good practices" of github.com/operator-framework/api, and those of the
-// static tests of community catalogs (github.com/redhat-openshift-ecosystem/operator-pipelines). Warnings of theirs are errors. The error
-// names all that is wrong.
+// Check runs the validators of github.com/operator-framework/api, as operator-sdk does, and then checks what they do not: rules of the static
+// tests of community catalogs (github.com/redhat-openshift-ecosystem/operator-pipelines), of OLM v1, and our own. Warnings are errors. The
+// error names all that is wrong.
 func (b *Bundle) Check() error {
-	return errors.Join(
-		b.checkNames(), b.checkTexts(), b.checkCatalogAnnotations(), b.checkInstallModes(), b.checkImages(), b.checkRights(),
-		b.checkObjects(), b.checkDefinitions(), b.checkExamples(), b.checkMetadata(), b.checkSize(),
-	)
+	return errors.Join(b.validate(), b.checkName(), b.checkTexts(), b.checkCatalogAnnotations(), b.checkImages(), b.checkRights(), b.checkObjects(),
+		b.checkDefinitions(), b.checkMetadata())
 }
 
 // problem is an error that says where in the bundle something is wrong.
@@ -32,20 +28,72 @@ func problem(where, format string, args ...any) error {
 	return fmt.Errorf("bundle: %s: %w", where, fmt.Errorf(format, args...))
 }
 
-func (b *Bundle) checkNames() error {
+// validate runs the validators: those of every bundle, and those of catalogs.
+func (b *Bundle) validate() error {
+	size, compressed, err := b.size()
+	if err != nil {
+		return err
+	}
+	const prefix = "operators.operatorframework.io.bundle."
+	content := &olmbundle.Bundle{
+		Name: b.CSV.Name, Objects: b.Objects, Package: b.Annotations[prefix+"package.v1"], CSV: &b.CSV, Size: size, CompressedSize: compressed,
+		Channels: strings.Split(b.Annotations[prefix+"channels.v1"], ","), DefaultChannel: b.Annotations[prefix+"channel.default.v1"],
+	}
+	if content.V1CRDs, err = b.definitions(); err != nil {
+		return err
+	}
+	validators := append(validator.Validators{
+		validation.OperatorHubV2Validator, validation.StandardCategoriesValidator, validation.StandardCapabilitiesValidator, validation.ObjectValidator,
+		validation.GoodPracticesValidator,
+	}, validation.DefaultBundleValidators...)
 	var errs []error
-	for field, name := range map[string]string{"metadata.name": b.CSV.Metadata.Name, "spec.replaces": b.CSV.Spec.Replaces} {
-		if name == "" && field == "spec.replaces" {
+	for _, result := range validators.Validate(content.ObjectsToValidate()...) {
+		for _, e := range slices.Concat(result.Errors, result.Warnings) {
+			errs = append(errs, problem(result.Name, "%w", e))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// definitions are the CustomResourceDefinitions.
+func (b *Bundle) definitions() (all []*apiextensionsv1.CustomResourceDefinition, err error) {
+	for _, o := range b.Objects {
+		if o.GetKind() != "CustomResourceDefinition" {
 			continue
 		}
-		for _, fault := range slices.Concat(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)) {
-			errs = append(errs, problem(field, "%q: %s", name, fault))
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, crd); err != nil {
+			return nil, problem("CustomResourceDefinition "+o.GetName(), "%w", err)
 		}
+		all = append(all, crd)
 	}
-	if want := Name(b.CSV.Spec.Version); b.CSV.Metadata.Name != want {
-		errs = append(errs, problem("metadata.name", "%q, want %q after spec.version", b.CSV.Metadata.Name, want))
+	return all, nil
+}
+
+// size is that of the files, and of each of them compressed for itself, which is more than what OLM counts.
+func (b *Bundle) size() (plain, compressed int64, err error) {
+	files, err := b.Files()
+	if err != nil {
+		return 0, 0, err
 	}
-	if b.CSV.Spec.Replaces == b.CSV.Metadata.Name {
+	for _, name := range Names(files) {
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		_, err := w.Write(files[name])
+		if err := errors.Join(err, w.Close()); err != nil {
+			return 0, 0, err
+		}
+		plain, compressed = plain+int64(len(files[name])), compressed+int64(packed.Len())
+	}
+	return plain, compressed, nil
+}
+
+func (b *Bundle) checkName() error {
+	var errs []error
+	if want := Name(b.CSV.Spec.Version.String()); b.CSV.Name != want {
+		errs = append(errs, problem("metadata.name", "%q, want %q after spec.version", b.CSV.Name, want))
+	}
+	if b.CSV.Spec.Replaces == b.CSV.Name {
 		errs = append(errs, problem("spec.replaces", "%q replaces itself", b.CSV.Spec.Replaces))
 	}
 	return errors.Join(errs...)
@@ -64,10 +112,6 @@ func supportedKinds() []string {
 
 func (b *Bundle) checkObjects() error {
 	var errs []error
-	accounts := map[string]bool{}
-	for _, p := range slices.Concat(b.CSV.Spec.Install.Spec.ClusterPermissions, b.CSV.Spec.Install.Spec.Permissions) {
-		accounts[p.ServiceAccountName] = true
-	}
 	for _, o := range b.Objects {
 		where := o.GetKind() + " " + o.GetName()
 		if !slices.Contains(supportedKinds(), o.GetKind()) {
@@ -76,89 +120,46 @@ func (b *Bundle) checkObjects() error {
 		if o.GetNamespace() != "" {
 			errs = append(errs, problem(where, "it has namespace %s; OLM puts it into its own", o.GetNamespace()))
 		}
-		if o.GetKind() == "ServiceAccount" && accounts[o.GetName()] {
-			errs = append(errs, problem(where, "OLM creates this account, because the CSV has permissions for it"))
-		}
 	}
 	return errors.Join(errs...)
 }
 
-// checkDefinitions compares the owned kinds with the CustomResourceDefinitions, in both directions, and descriptors with their schemas.
+// checkDefinitions compares the descriptors of owned kinds with their schemas.
 func (b *Bundle) checkDefinitions() error {
-	var errs []error
-	crds := map[string]apiextensionsv1.CustomResourceDefinition{}
-	for _, o := range b.Objects {
-		if o.GetKind() != "CustomResourceDefinition" {
-			continue
-		}
-		var crd apiextensionsv1.CustomResourceDefinition
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &crd); err != nil {
-			errs = append(errs, problem("CustomResourceDefinition "+o.GetName(), "%w", err))
-		}
-		crds[o.GetName()] = crd
-	}
-	for _, owned := range b.CSV.Spec.Definitions.Owned {
+	crds, err := b.definitions()
+	errs := []error{err}
+	for _, owned := range b.CSV.Spec.CustomResourceDefinitions.Owned {
 		where := "spec.customresourcedefinitions.owned " + owned.Name
-		crd, found := crds[owned.Name]
-		delete(crds, owned.Name)
-		at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
-			return v.Name == owned.Version && v.Served
-		})
-		if !found || crd.Spec.Names.Kind != owned.Kind || at < 0 {
-			errs = append(errs, problem(where, "there is no CustomResourceDefinition for kind %s, version %s", owned.Kind, owned.Version))
-			continue
+		if owned.DisplayName == "" {
+			errs = append(errs, problem(where, "it has no displayName"))
 		}
-		if owned.Description == "" || owned.DisplayName == "" {
-			errs = append(errs, problem(where, "it has no description or no displayName"))
-		}
-		schema := crd.Spec.Versions[at].Schema.OpenAPIV3Schema
-		errs = append(errs, checkDescriptors(where+" spec", schema.Properties["spec"], owned.SpecDescriptors),
-			checkDescriptors(where+" status", schema.Properties["status"], owned.StatusDescriptors))
-	}
-	for name := range crds {
-		errs = append(errs, problem("CustomResourceDefinition "+name, "spec.customresourcedefinitions.owned does not list it"))
-	}
-	return errors.Join(errs...)
-}
-
-// checkDescriptors finds paths that the schema does not have.
-func checkDescriptors(where string, schema apiextensionsv1.JSONSchemaProps, descriptors []Descriptor) error {
-	var errs []error
-	for _, d := range descriptors {
-		at := schema
-		for part := range strings.SplitSeq(d.Path, ".") {
-			next, found := at.Properties[part]
-			if !found {
-				errs = append(errs, problem(where, "descriptor %s names a field that does not exist", d.Path))
-				break
+		for _, crd := range crds {
+			if crd.Name != owned.Name {
+				continue
 			}
-			at = next
-		}
-		if d.DisplayName == "" || d.Description == "" {
-			errs = append(errs, problem(where, "descriptor %s has no displayName or no description", d.Path))
+			schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+			for _, d := range owned.SpecDescriptors {
+				errs = append(errs, checkDescriptor(where+" spec", schema.Properties["spec"], d.Path, d.DisplayName, d.Description))
+			}
+			for _, d := range owned.StatusDescriptors {
+				errs = append(errs, checkDescriptor(where+" status", schema.Properties["status"], d.Path, d.DisplayName, d.Description))
+			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// checkSize compresses the files each for itself, which is larger than what OLM counts.
-func (b *Bundle) checkSize() error {
-	files, err := b.Files()
-	if err != nil {
-		return err
+// checkDescriptor finds a path that the schema does not have.
+func checkDescriptor(where string, at apiextensionsv1.JSONSchemaProps, path, displayName, description string) error {
+	if displayName == "" || description == "" {
+		return problem(where, "descriptor %s has no displayName or no description", path)
 	}
-	var size int
-	for _, name := range Names(files) {
-		var compressed bytes.Buffer
-		w := gzip.NewWriter(&compressed)
-		_, err := w.Write(files[name])
-		if err := errors.Join(err, w.Close()); err != nil {
-			return err
+	for part := range strings.SplitSeq(path, ".") {
+		next, found := at.Properties[part]
+		if !found {
+			return problem(where, "descriptor %s names a field that does not exist", path)
 		}
-		size += compressed.Len()
-	}
-	if size > maxCompressed {
-		return problem("size", "%d bytes compressed; at most %d are allowed", size, maxCompressed)
+		at = next
 	}
 	return nil
 }

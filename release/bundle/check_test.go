@@ -1,6 +1,7 @@
 package bundle_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ import (
 // TestTheRulesOfTheValidators breaks each rule once.
 func TestTheRulesOfTheValidators(t *testing.T) {
 	annotation := func(key, value string) func(*bundle.Bundle) {
-		return func(b *bundle.Bundle) { b.CSV.Metadata.Annotations[key] = value }
+		return func(b *bundle.Bundle) { b.CSV.Annotations[key] = value }
 	}
 	object := func(kind, name string) func(*bundle.Bundle) {
 		return func(b *bundle.Bundle) {
@@ -24,7 +25,7 @@ func TestTheRulesOfTheValidators(t *testing.T) {
 	}
 	may := func(verb, resource string) func(*bundle.Bundle) {
 		return func(b *bundle.Bundle) {
-			p := &b.CSV.Spec.Install.Spec.Permissions[0]
+			p := &b.CSV.Spec.InstallStrategy.StrategySpec.Permissions[0]
 			p.Rules = append(p.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{verb}})
 		}
 	}
@@ -33,31 +34,28 @@ func TestTheRulesOfTheValidators(t *testing.T) {
 		breaks func(*bundle.Bundle)
 		want   string
 	}{
-		"name and version":     {func(b *bundle.Bundle) { b.CSV.Metadata.Name = operator + ".v1.3.0" }, "metadata.name"},
-		"name in capitals":     {func(b *bundle.Bundle) { b.CSV.Spec.Replaces = "Operator.v1" }, "spec.replaces"},
-		"long display name":    {func(b *bundle.Bundle) { b.CSV.Spec.DisplayName = strings.Repeat("x", 51) }, "spec.displayName"},
-		"no description":       {func(b *bundle.Bundle) { b.CSV.Spec.Description = "short" }, "spec.description"},
-		"no minKubeVersion":    {func(b *bundle.Bundle) { b.CSV.Spec.MinKubeVersion = "1.33" }, "spec.minKubeVersion"},
-		"no keywords":          {func(b *bundle.Bundle) { b.CSV.Spec.Keywords = nil }, "spec.keywords"},
-		"no mail address":      {func(b *bundle.Bundle) { b.CSV.Spec.Maintainers[0].Email = "someone" }, "spec.maintainers"},
-		"link without https":   {func(b *bundle.Bundle) { b.CSV.Spec.Links[0].URL = "example.com" }, "spec.links"},
-		"two icons":            {func(b *bundle.Bundle) { b.CSV.Spec.Icon = append(b.CSV.Spec.Icon, b.CSV.Spec.Icon[0]) }, "spec.icon"},
-		"icon of another type": {func(b *bundle.Bundle) { b.CSV.Spec.Icon[0].MediaType = "image/webp" }, "image/webp"},
-		"install mode twice": {func(b *bundle.Bundle) {
-			b.CSV.Spec.InstallModes = append(b.CSV.Spec.InstallModes, b.CSV.Spec.InstallModes[0])
-		}, "is there twice"},
-		"no install mode":        {func(b *bundle.Bundle) { b.CSV.Spec.InstallModes[0].Supported = false }, "none is supported"},
-		"capability":             {annotation("capabilities", "Magic"), `capabilities is "Magic"`},
-		"category":               {annotation("categories", "Networking, Windows"), `categories has " Windows"`},
+		"name and version":       {func(b *bundle.Bundle) { b.CSV.Name = operator + ".v1.3.0" }, "metadata.name"},
+		"name in capitals":       {func(b *bundle.Bundle) { b.CSV.Spec.Replaces = "Operator.v1" }, "spec.replaces"},
+		"long display name":      {func(b *bundle.Bundle) { b.CSV.Spec.DisplayName = strings.Repeat("x", 51) }, "spec.displayName"},
+		"no description":         {func(b *bundle.Bundle) { b.CSV.Spec.Description = "short" }, "spec.description"},
+		"no minKubeVersion":      {func(b *bundle.Bundle) { b.CSV.Spec.MinKubeVersion = "1.33" }, "csv.Spec.MinKubeVersion has an invalid value"},
+		"no keywords":            {func(b *bundle.Bundle) { b.CSV.Spec.Keywords = nil }, "spec.keywords"},
+		"no mail address":        {func(b *bundle.Bundle) { b.CSV.Spec.Maintainers[0].Email = "someone" }, "csv.Spec.Maintainers email someone is invalid"},
+		"link without https":     {func(b *bundle.Bundle) { b.CSV.Spec.Links[0].URL = "example.com" }, "spec.links"},
+		"two icons":              {func(b *bundle.Bundle) { b.CSV.Spec.Icon = append(b.CSV.Spec.Icon, b.CSV.Spec.Icon[0]) }, "csv.Spec.Icon should only have one element"},
+		"icon of another type":   {func(b *bundle.Bundle) { b.CSV.Spec.Icon[0].MediaType = "image/webp" }, "image/webp"},
+		"no install mode":        {func(b *bundle.Bundle) { b.CSV.Spec.InstallModes[0].Supported = false }, "none of InstallModeTypes are supported"},
+		"capability":             {annotation("capabilities", "Magic"), `"Magic" is not a valid capabilities level`},
+		"category":               {annotation("categories", "Networking, Windows"), `Windows" is not in the set of standard categories`},
 		"no repository":          {annotation("repository", ""), "repository is missing"},
 		"time":                   {annotation("createdAt", "today"), "createdAt"},
 		"image without tag":      {annotation("containerImage", "wmco"), "neither tag nor digest"},
-		"case of an annotation":  {annotation("olm.skiprange", "x"), "must be written olm.skipRange"},
+		"case of an annotation":  {annotation("olm.skiprange", "x"), "should be olm.skipRange"},
 		"properties":             {annotation("olm.properties", "[]"), "metadata/properties.yaml"},
-		"examples that are none": {annotation("alm-examples", "x"), "alm-examples"},
+		"examples that are none": {annotation("alm-examples", "x"), "invalid example"},
 		"example of another kind": {annotation("alm-examples", `[{"apiVersion":"v1","kind":"Pod"}]`),
-			"there is one of /v1, Kind=Pod, which is not owned"},
-		"no example":         {annotation("alm-examples", `[]`), "there is none of windowsmachineconfig.openshift.io/v1alpha1, Kind=WindowsInstance"},
+			"example must have a provided API"},
+		"no example":         {annotation("alm-examples", `[]`), "provided API should have an example annotation"},
 		"image not related":  {func(b *bundle.Bundle) { b.CSV.Spec.RelatedImages = nil }, "spec.relatedImages does not list its image"},
 		"image with a tag":   {func(b *bundle.Bundle) { b.CSV.Spec.RelatedImages[0].Image = "quay.io/team/wmco:1" }, "must have a name and a digest"},
 		"no requests":        {func(b *bundle.Bundle) { firstContainer(b).Resources.Requests = nil }, "no requests of cpu and memory"},
@@ -67,21 +65,25 @@ func TestTheRulesOfTheValidators(t *testing.T) {
 		"runtime classes":    {object("RuntimeClass", "x"), "OLM does not install this kind"},
 		"network policies":   {object("NetworkPolicy", "x"), "OLM does not install this kind"},
 		"pod monitors":       {object("PodMonitor", "x"), "OLM does not install this kind"},
-		"account of the CSV": {object("ServiceAccount", operator), "OLM creates this account"},
+		"account of the CSV": {object("ServiceAccount", operator), "invalid service account found in bundle"},
 		"object in a namespace": {func(b *bundle.Bundle) { b.Objects[len(b.Objects)-1].SetNamespace("openshift-machine-api") },
 			"it has namespace openshift-machine-api"},
-		"CRD that is not owned":  {func(b *bundle.Bundle) { b.CSV.Spec.Definitions.Owned = b.CSV.Spec.Definitions.Owned[1:] }, "does not list it"},
-		"owned without CRD":      {func(b *bundle.Bundle) { b.CSV.Spec.Definitions.Owned[0].Version = "v2" }, "there is no CustomResourceDefinition for kind WindowsConfig, version v2"},
-		"owned without words":    {func(b *bundle.Bundle) { b.CSV.Spec.Definitions.Owned[0].Description = "" }, "no description"},
-		"path that is not there": {func(b *bundle.Bundle) { b.CSV.Spec.Definitions.Owned[0].SpecDescriptors[0].Path = "network.providers" }, "descriptor network.providers"},
-		"channel":                {func(b *bundle.Bundle) { b.Annotations["operators.operatorframework.io.bundle.channels.v1"] = "alpha" }, `channel "alpha"`},
-		"range of OpenShift":     {func(b *bundle.Bundle) { delete(b.Annotations, "com.redhat.openshift.versions") }, "com.redhat.openshift.versions is missing"},
+		"CRD that is not owned": {func(b *bundle.Bundle) {
+			b.CSV.Spec.CustomResourceDefinitions.Owned = b.CSV.Spec.CustomResourceDefinitions.Owned[1:]
+		}, "but not defined in CSV"},
+		"owned without CRD":   {func(b *bundle.Bundle) { b.CSV.Spec.CustomResourceDefinitions.Owned[0].Version = "v2" }, `v2, Kind=WindowsConfig" not found in bundle`},
+		"owned without words": {func(b *bundle.Bundle) { b.CSV.Spec.CustomResourceDefinitions.Owned[0].Description = "" }, "has an empty description"},
+		"path that is not there": {func(b *bundle.Bundle) {
+			b.CSV.Spec.CustomResourceDefinitions.Owned[0].SpecDescriptors[0].Path = "network.providers"
+		}, "descriptor network.providers"},
+		"channel":            {func(b *bundle.Bundle) { b.Annotations["operators.operatorframework.io.bundle.channels.v1"] = "alpha" }, `channel(s) ["alpha"] are not following`},
+		"range of OpenShift": {func(b *bundle.Bundle) { delete(b.Annotations, "com.redhat.openshift.versions") }, "com.redhat.openshift.versions is missing"},
 		"package": {func(b *bundle.Bundle) { b.Annotations["operators.operatorframework.io.bundle.package.v1"] = "x" },
 			"not of package"},
 		"property":      {func(b *bundle.Bundle) { b.Properties[0].Value = []byte("{") }, "not valid here"},
-		"too large":     {func(b *bundle.Bundle) { b.CSV.Spec.Icon[0].Data = noise(1 << 20) }, "bytes compressed"},
+		"too large":     {func(b *bundle.Bundle) { b.CSV.Spec.Icon[0].Data = base64.StdEncoding.EncodeToString(noise(1 << 20)) }, "compressed size"},
 		"two names":     {func(b *bundle.Bundle) { b.Objects = append(b.Objects, b.Objects[0]) }, "two objects have this name"},
-		"no Deployment": {func(b *bundle.Bundle) { b.CSV.Spec.Install.Spec.Deployments = nil }, "there is none"},
+		"no Deployment": {func(b *bundle.Bundle) { b.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs = nil }, "unable to find a deployment to install"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := copyOf(t, built)
@@ -108,7 +110,7 @@ func copyOf(t *testing.T, b *bundle.Bundle) *bundle.Bundle {
 }
 
 func firstContainer(b *bundle.Bundle) *corev1.Container {
-	return &b.CSV.Spec.Install.Spec.Deployments[0].Spec.Template.Spec.Containers[0]
+	return &b.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec.Template.Spec.Containers[0]
 }
 
 // noise cannot be compressed.

@@ -28,7 +28,7 @@ func (b *Bundle) Community() (map[string][]byte, error) {
 		return nil, err
 	}
 	operator := path.Join("operators", Package)
-	version := path.Join(operator, b.CSV.Spec.Version)
+	version := path.Join(operator, b.CSV.Spec.Version.String())
 	all := map[string][]byte{}
 	for name, content := range files {
 		all[path.Join(version, name)] = content

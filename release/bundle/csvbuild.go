@@ -2,11 +2,15 @@ package bundle
 
 import (
 	_ "embed"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/blang/semver/v4"
+	"github.com/operator-framework/api/pkg/lib/version"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,48 +25,53 @@ var description string
 const repository = "https://github.com/windows-machine-config/wmco"
 
 // csv makes the ClusterServiceVersion.
-func (s Source) csv(p parts, minKubeVersion string) (CSV, error) {
+func (s Source) csv(p parts, minKubeVersion string) (c v1alpha1.ClusterServiceVersion, err error) {
 	annotations, err := s.csvAnnotations(p.namespace)
 	if err != nil {
-		return CSV{}, err
+		return c, err
 	}
-	c := CSV{
-		TypeMeta: metav1.TypeMeta{APIVersion: "operators.coreos.com/v1alpha1", Kind: "ClusterServiceVersion"},
-		Metadata: CSVMetadata{
+	number, err := semver.Parse(s.Version)
+	if err != nil {
+		return c, err
+	}
+	c = v1alpha1.ClusterServiceVersion{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.ClusterServiceVersionAPIVersion, Kind: v1alpha1.ClusterServiceVersionKind},
+		ObjectMeta: metav1.ObjectMeta{
 			Name: Name(s.Version), Namespace: "placeholder", Annotations: annotations,
 			// The architectures that consoles offer the operator on.
 			Labels: map[string]string{"operatorframework.io/arch.amd64": "supported", "operatorframework.io/arch.arm64": "supported", "operatorframework.io/os.linux": "supported"},
 		},
-		Spec: CSVSpec{
-			DisplayName: "Windows Machine Config Operator", Description: description, Version: s.Version,
+		Spec: v1alpha1.ClusterServiceVersionSpec{
+			DisplayName: "Windows Machine Config Operator", Description: description, Version: version.OperatorVersion{Version: number},
 			Maturity: "alpha", MinKubeVersion: minKubeVersion,
 			Keywords:    []string{"windows", "windows server", "node", "containerd", "kubelet", "machine"},
-			Maintainers: []Maintainer{{Name: s.Maintainer.Name, Email: s.Maintainer.Address}},
-			Provider:    Provider{Name: "windows-machine-config", URL: repository},
-			Links: []Link{
+			Maintainers: []v1alpha1.Maintainer{{Name: s.Maintainer.Name, Email: s.Maintainer.Address}},
+			Provider:    v1alpha1.AppLink{Name: "windows-machine-config", URL: repository},
+			Links: []v1alpha1.AppLink{
 				{Name: "Source code", URL: repository},
 				{Name: "Documentation", URL: repository + "/blob/main/README.md"},
 				{Name: "Troubleshooting", URL: repository + "/blob/main/docs/troubleshooting.md"},
 			},
-			Icon: []Icon{{Data: icon, MediaType: "image/svg+xml"}},
-			InstallModes: []InstallMode{
-				{Type: "OwnNamespace", Supported: true}, {Type: "SingleNamespace"}, {Type: "MultiNamespace"}, {Type: "AllNamespaces"},
+			Icon: []v1alpha1.Icon{{Data: base64.StdEncoding.EncodeToString(icon), MediaType: "image/svg+xml"}},
+			InstallModes: []v1alpha1.InstallMode{
+				{Type: v1alpha1.InstallModeTypeOwnNamespace, Supported: true}, {Type: v1alpha1.InstallModeTypeSingleNamespace},
+				{Type: v1alpha1.InstallModeTypeMultiNamespace}, {Type: v1alpha1.InstallModeTypeAllNamespaces},
 			},
-			Definitions: definitions(),
-			Install: InstallStrategy{Strategy: "deployment", Spec: StrategySpec{
+			CustomResourceDefinitions: definitions(),
+			InstallStrategy: v1alpha1.NamedInstallStrategy{StrategyName: v1alpha1.InstallStrategyNameDeployment, StrategySpec: v1alpha1.StrategyDetailsDeployment{
 				ClusterPermissions: p.cluster, Permissions: p.own,
-				Deployments: []Deployment{{Name: p.deployment.Name, Label: p.deployment.Labels, Spec: *p.deployment.Spec.DeepCopy()}},
+				DeploymentSpecs: []v1alpha1.StrategyDeploymentSpec{{Name: p.deployment.Name, Label: p.deployment.Labels, Spec: *p.deployment.Spec.DeepCopy()}},
 			}},
-			RelatedImages: []RelatedImage{{Name: "operator", Image: s.Image}},
+			RelatedImages: []v1alpha1.RelatedImage{{Name: "operator", Image: s.Image}},
 		},
 	}
 	if s.Replaces != "" {
 		c.Spec.Replaces = Name(s.Replaces)
 	}
-	if n := len(c.Spec.Install.Spec.Deployments[0].Spec.Template.Spec.Containers); n != 1 {
+	if n := len(c.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec.Template.Spec.Containers); n != 1 {
 		return c, fmt.Errorf("the Deployment has %d containers, want 1", n)
 	}
-	one := c.container()
+	one := container(&c)
 	one.Image = s.Image
 	// OLM installs no admission policies.
 	one.Args = append(slices.Clone(one.Args), "--apply-policies")

@@ -1,6 +1,8 @@
 package bundle
 
 import (
+	operators "github.com/operator-framework/api/pkg/operators/v1alpha1"
+
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
@@ -20,9 +22,9 @@ const (
 )
 
 // definitions describes the kinds of the operator.
-func definitions() Definitions {
+func definitions() operators.CustomResourceDefinitions {
 	version := v1alpha1.GroupVersion().Version
-	return Definitions{Owned: []Definition{
+	return operators.CustomResourceDefinitions{Owned: []operators.CRDDescription{
 		{
 			Name: "windowsconfigs." + api.GroupName, Version: version, Kind: "WindowsConfig", DisplayName: "Windows Config",
 			Description:       "The settings of all Windows nodes: network, rollout, kubelet, registries and proxy. There is one, named cluster.",
@@ -32,7 +34,7 @@ func definitions() Definitions {
 		{
 			Name: "windowsinstances." + api.GroupName, Version: version, Kind: "WindowsInstance", DisplayName: "Windows Instance",
 			Description: "A Windows Server host that is, or is to become, a node. The operator creates one for each entry of ConfigMap windows-instances and for each Windows Machine.",
-			Resources: []Reference{
+			Resources: []operators.APIResourceReference{
 				{Kind: "Node", Version: "v1"}, {Kind: "ConfigMap", Version: "v1", Name: api.InstancesConfigMap}, {Kind: "Secret", Version: "v1", Name: api.PrivateKeySecret},
 			},
 			SpecDescriptors:   instanceSpec(),
@@ -41,8 +43,8 @@ func definitions() Definitions {
 	}}
 }
 
-func configSpec() []Descriptor {
-	return []Descriptor{
+func configSpec() []operators.SpecDescriptor {
+	return []operators.SpecDescriptor{
 		{Path: "network", DisplayName: "Pod network", Description: "How pods on Windows nodes are connected.", XDescriptors: []string{group + "network"}},
 		{Path: "network.provider", DisplayName: "Provider", Description: "OVNHybridOverlay, Flannel or Custom.",
 			XDescriptors: []string{group + "network", choice + "OVNHybridOverlay", choice + "Flannel", choice + "Custom"}},
@@ -60,16 +62,16 @@ func configSpec() []Descriptor {
 	}
 }
 
-func configStatus() []Descriptor {
-	return []Descriptor{
+func configStatus() []operators.StatusDescriptor {
+	return []operators.StatusDescriptor{
 		{Path: "rollout.message", DisplayName: "Rollout", Description: "What happens, and what it waits for.", XDescriptors: []string{text}},
 		{Path: "rollout.version", DisplayName: "Version of nodes", Description: "The version that all nodes are to have.", XDescriptors: []string{text}},
 		{Path: "conditions", DisplayName: "Conditions", Description: "Published, Degraded, PoliciesInForce and LimitsMissing.", XDescriptors: []string{conditions}},
 	}
 }
 
-func instanceSpec() []Descriptor {
-	return []Descriptor{
+func instanceSpec() []operators.SpecDescriptor {
+	return []operators.SpecDescriptor{
 		{Path: "address", DisplayName: "Address", Description: "The IPv4 address or DNS name of the host.", XDescriptors: []string{text}},
 		{Path: "username", DisplayName: "User name", Description: "An account in the host's Administrators group, which accepts the SSH key.", XDescriptors: []string{text}},
 		{Path: "port", DisplayName: "SSH port", Description: "The TCP port of the SSH server.", XDescriptors: []string{number, advanced}},
@@ -78,8 +80,8 @@ func instanceSpec() []Descriptor {
 	}
 }
 
-func instanceStatus() []Descriptor {
-	return []Descriptor{
+func instanceStatus() []operators.StatusDescriptor {
+	return []operators.StatusDescriptor{
 		{Path: "nodeRef.name", DisplayName: "Node", Description: "The Node of this host.", XDescriptors: []string{ofNode}},
 		{Path: "osBuild", DisplayName: "Windows build", Description: "The build of Windows with its update revision.", XDescriptors: []string{text}},
 		{Path: "plan.action", DisplayName: "Next action", Description: "What happens next on the host.", XDescriptors: []string{text}},

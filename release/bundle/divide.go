@@ -3,6 +3,7 @@ package bundle
 import (
 	"fmt"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,7 +18,7 @@ type parts struct {
 	namespace  *unstructured.Unstructured
 	deployment appsv1.Deployment
 	// cluster and own are the permissions of ServiceAccounts in the whole cluster and in the operator's namespace.
-	cluster, own []Permission
+	cluster, own []v1alpha1.StrategyDeploymentPermissions
 	// objects are those beside the CSV.
 	objects []*unstructured.Unstructured
 }
@@ -59,7 +60,7 @@ func divide(objects []*unstructured.Unstructured) (p parts, err error) {
 type divider struct {
 	objects      []*unstructured.Unstructured
 	consumed     map[string]bool // by key: what the CSV has
-	cluster, own []Permission
+	cluster, own []v1alpha1.StrategyDeploymentPermissions
 }
 
 // bind adds a binding to the permissions of its ServiceAccount. Bindings to groups, and to accounts of other
@@ -94,14 +95,14 @@ func (d *divider) bind(o *unstructured.Unstructured) error {
 	return nil
 }
 
-func grant(all []Permission, account string, rules []rbacv1.PolicyRule) []Permission {
+func grant(all []v1alpha1.StrategyDeploymentPermissions, account string, rules []rbacv1.PolicyRule) []v1alpha1.StrategyDeploymentPermissions {
 	for i := range all {
 		if all[i].ServiceAccountName == account {
 			all[i].Rules = append(all[i].Rules, rules...)
 			return all
 		}
 	}
-	return append(all, Permission{ServiceAccountName: account, Rules: rules})
+	return append(all, v1alpha1.StrategyDeploymentPermissions{ServiceAccountName: account, Rules: rules})
 }
 
 // rules are those of a role in the manifests or of Kubernetes' own.

@@ -88,7 +88,7 @@ func deployed(t *testing.T) appsv1.Deployment {
 // The resolver of the cluster completes names by its search list: a Service would answer for the host win1.lan, and a pod for the proxy.
 func TestNoInstallationAsksTheClusterForNames(t *testing.T) {
 	policies := map[string]string{"deploy/": string(deployed(t).Spec.Template.Spec.DNSPolicy)}
-	for _, d := range mustBuild(t).CSV.Spec.Install.Spec.Deployments {
+	for _, d := range mustBuild(t).CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
 		policies["the bundle"] += string(d.Spec.Template.Spec.DNSPolicy)
 	}
 	files, err := chart.Files(chart.Source{Deploy: deploy, Version: "1.2.0"})

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	yamlwriter "sigs.k8s.io/yaml"
 
@@ -36,17 +37,11 @@ type Catalog struct {
 
 // Package is what consoles show before a version is chosen.
 type Package struct {
-	Schema         string `json:"schema"`
-	Name           string `json:"name"`
-	DefaultChannel string `json:"defaultChannel"`
-	Icon           Icon   `json:"icon"`
-	Description    string `json:"description"`
-}
-
-// Icon is the picture of a package.
-type Icon struct {
-	Data      []byte `json:"base64data"`
-	MediaType string `json:"mediatype"`
+	Schema         string        `json:"schema"`
+	Name           string        `json:"name"`
+	DefaultChannel string        `json:"defaultChannel"`
+	Icon           v1alpha1.Icon `json:"icon"`
+	Description    string        `json:"description"`
 }
 
 // Channel is the order of versions.
@@ -67,21 +62,20 @@ type Entry struct {
 
 // Bundle is a version.
 type Bundle struct {
-	Schema        string                `json:"schema"`
-	Name          string                `json:"name"`
-	Package       string                `json:"package"`
-	Image         string                `json:"image"`
-	Properties    []bundle.Property     `json:"properties"`
-	RelatedImages []bundle.RelatedImage `json:"relatedImages"`
+	Schema        string                  `json:"schema"`
+	Name          string                  `json:"name"`
+	Package       string                  `json:"package"`
+	Image         string                  `json:"image"`
+	Properties    []bundle.Property       `json:"properties"`
+	RelatedImages []v1alpha1.RelatedImage `json:"relatedImages"`
 }
 
 // New makes the catalog of the first release.
 func New(b *bundle.Bundle, ref string) (*Catalog, error) {
-	icon := b.CSV.Spec.Icon[0]
 	c := &Catalog{
 		Package: Package{
 			Schema: packageSchema, Name: bundle.Package, DefaultChannel: bundle.Channel, Description: b.CSV.Spec.Description,
-			Icon: Icon{Data: icon.Data, MediaType: icon.MediaType},
+			Icon: b.CSV.Spec.Icon[0],
 		},
 		Channels: []Channel{{Schema: channelSchema, Name: bundle.Channel, Package: bundle.Package}},
 	}
@@ -94,16 +88,16 @@ func (c *Catalog) Add(b *bundle.Bundle, ref string) error {
 	if err != nil {
 		return err
 	}
-	name := b.CSV.Metadata.Name
+	name := b.CSV.Name
 	c.Bundles = append(c.Bundles, Bundle{
 		Schema: bundleSchema, Name: name, Package: bundle.Package, Image: ref, Properties: properties,
-		RelatedImages: append([]bundle.RelatedImage{{Image: ref}}, b.CSV.Spec.RelatedImages...),
+		RelatedImages: append([]v1alpha1.RelatedImage{{Image: ref}}, b.CSV.Spec.RelatedImages...),
 	})
 	at := slices.IndexFunc(c.Channels, func(ch Channel) bool { return ch.Name == bundle.Channel })
 	if at < 0 {
 		return fmt.Errorf("catalog: there is no channel %s", bundle.Channel)
 	}
-	c.Channels[at].Entries = append(c.Channels[at].Entries, Entry{Name: name, Replaces: b.CSV.Spec.Replaces, SkipRange: b.CSV.Metadata.Annotations["olm.skipRange"]})
+	c.Channels[at].Entries = append(c.Channels[at].Entries, Entry{Name: name, Replaces: b.CSV.Spec.Replaces, SkipRange: b.CSV.Annotations["olm.skipRange"]})
 	return c.Check()
 }
 
@@ -115,14 +109,14 @@ func properties(b *bundle.Bundle) ([]bundle.Property, error) {
 		all = append(all, bundle.Property{Type: kind, Value: raw})
 		return err
 	}
-	errs := []error{add("olm.package", map[string]string{"packageName": bundle.Package, "version": b.CSV.Spec.Version})}
-	for _, owned := range b.CSV.Spec.Definitions.Owned {
+	errs := []error{add("olm.package", map[string]string{"packageName": bundle.Package, "version": b.CSV.Spec.Version.String()})}
+	for _, owned := range b.CSV.Spec.CustomResourceDefinitions.Owned {
 		_, group, _ := strings.Cut(owned.Name, ".")
 		errs = append(errs, add("olm.gvk", map[string]string{"group": group, "kind": owned.Kind, "version": owned.Version}))
 	}
 	s := b.CSV.Spec
 	errs = append(errs, add("olm.csv.metadata", map[string]any{
-		"annotations": b.CSV.Metadata.Annotations, "labels": b.CSV.Metadata.Labels, "apiServiceDefinitions": map[string]any{}, "crdDescriptions": s.Definitions,
+		"annotations": b.CSV.Annotations, "labels": b.CSV.Labels, "apiServiceDefinitions": map[string]any{}, "crdDescriptions": s.CustomResourceDefinitions,
 		"description": s.Description, "displayName": s.DisplayName, "installModes": s.InstallModes, "keywords": s.Keywords, "links": s.Links,
 		"maintainers": s.Maintainers, "maturity": s.Maturity, "minKubeVersion": s.MinKubeVersion, "provider": s.Provider,
 	}))

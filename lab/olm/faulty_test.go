@@ -1,0 +1,96 @@
+//go:build linux
+
+package olm_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/lab/manifest"
+)
+
+// faulty has the catalog move to a version whose kinds do not accept the WindowsConfig that is there. OLM refuses it, the operator goes on,
+// and what the document says leads to the next version.
+func (p *place) faulty() {
+	ctx := p.t.Context()
+	deploy := filepath.Join(p.out, "faulty")
+	err := os.CopyFS(deploy, os.DirFS(filepath.Join(root, "deploy")))
+	if err == nil {
+		err = requireField(filepath.Join(deploy, "crds", "windowsmachineconfig.openshift.io_windowsconfigs.yaml"))
+	}
+	if err == nil {
+		err = p.release(ctx, "0.4.0", "0.3.0", "--deploy", deploy)
+	}
+	if err == nil {
+		err = manifest.ApplyObjects(ctx, p.config(), p.catalogOf("0.4.0"))
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.approve("0.4.0")
+	p.eventually("OLM refuses version 0.4.0", func(ctx context.Context) string {
+		plan, err := p.installPlan(ctx, "0.4.0")
+		if err != nil {
+			return err.Error()
+		}
+		if status := fmt.Sprint(plan.Object["status"]); !strings.Contains(status, "phase:Failed") || !strings.Contains(status, "accepted") {
+			return status
+		}
+		return ""
+	})
+	if _, err := p.Pod.Running(ctx); err != nil {
+		p.t.Error(err)
+	}
+	err = p.release(ctx, "0.5.0", "0.3.0")
+	if err == nil {
+		err = manifest.ApplyObjects(ctx, p.config(), p.catalogOf("0.5.0"))
+	}
+	if err == nil {
+		err = p.runBlocks("## When an InstallPlan fails", 1)
+	}
+	if err == nil {
+		err = p.subscribe(ctx, "0.5.0")
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.mustReach("0.5.0", "Succeeded")
+	p.expectReady()
+}
+
+// requireField makes a field that no object has a required one.
+func requireField(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	kind := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &kind.Object); err != nil {
+		return err
+	}
+	versions, _, err := unstructured.NestedSlice(kind.Object, "spec", "versions")
+	if err != nil || len(versions) != 1 {
+		return fmt.Errorf("%s has %d versions (%w), want one", file, len(versions), err)
+	}
+	spec := []string{"schema", "openAPIV3Schema", "properties", "spec"}
+	version := versions[0].(map[string]any)
+	if err := unstructured.SetNestedStringSlice(version, []string{"accepted"}, append(spec, "required")...); err != nil {
+		return err
+	}
+	if err := unstructured.SetNestedStringMap(version, map[string]string{"type": "string"}, append(spec, "properties", "accepted")...); err != nil {
+		return err
+	}
+	if err := unstructured.SetNestedSlice(kind.Object, versions, "spec", "versions"); err != nil {
+		return err
+	}
+	if text, err = yaml.Marshal(kind.Object); err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o600)
+}

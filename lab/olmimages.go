@@ -1,0 +1,111 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/windows-machine-config/wmco/lab/image"
+	"github.com/windows-machine-config/wmco/lab/winbuild"
+)
+
+// OLMImage and OPMImage are the images of the Operator Lifecycle Manager, of OLM itself and of its registry.
+const (
+	OLMImage = "quay.io/operator-framework/olm:lab"
+	OPMImage = "quay.io/operator-framework/opm:lab"
+)
+
+const (
+	olmModules = "olm/programs" // pins OLM
+	olmModule  = "github.com/operator-framework/operator-lifecycle-manager"
+)
+
+const aboutOLM = "building the Operator Lifecycle Manager (some minutes the first time)"
+
+func opmProgram() program {
+	return program{
+		pkg: "github.com/operator-framework/operator-registry/cmd/opm", module: olmModules, about: aboutOLM,
+		env: []string{"GOFLAGS=-tags=containers_image_openpgp"}, // signatures of images in Go instead of C
+	}
+}
+
+// olmPrograms are the programs in the images of OLM, by image. OLM's own images have cp and grpc_health_probe of others.
+func olmPrograms() map[string][]program {
+	own := func(name string) program { return program{pkg: name, module: olmModules, about: aboutOLM} }
+	theirs := func(path string) program { return own(olmModule + "/" + path) }
+	return map[string][]program{
+		OLMImage: {theirs("cmd/olm"), theirs("cmd/catalog"), theirs("cmd/copy-content"), theirs("util/cpb"), own("cp")},
+		OPMImage: {opmProgram(), own("grpc_health_probe")},
+	}
+}
+
+// PrepareOLM builds OLM unless it is in the cache.
+func PrepareOLM(ctx context.Context, progress io.Writer) error {
+	c, err := openCache(progress)
+	if err != nil {
+		return err
+	}
+	for _, programs := range olmPrograms() {
+		for _, p := range programs {
+			if _, err := c.build(ctx, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// AddOLM adds OLMImage and OPMImage to a registry, for a Linux node.
+func (l *Lab) AddOLM(ctx context.Context, r *Registry) error {
+	c, err := openCache(l.options.Progress)
+	if err != nil {
+		return err
+	}
+	for name, programs := range olmPrograms() {
+		files := map[string][]byte{}
+		for _, p := range programs {
+			path, err := c.build(ctx, p)
+			if err != nil {
+				return err
+			}
+			if files["bin/"+filepath.Base(path)], err = os.ReadFile(path); err != nil {
+				return err
+			}
+		}
+		i, err := image.NewLinuxPrograms(runtime.GOARCH, v1.ImageConfig{User: "1001", Env: []string{"PATH=/bin"}}, files)
+		if err != nil {
+			return fmt.Errorf("building image %s: %w", name, err)
+		}
+		repository, tag := inMirror(name)
+		if err := r.Push(ctx, repository, tag, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OPM builds the program opm unless it is in the cache, and returns its path.
+func OPM(ctx context.Context, progress io.Writer) (string, error) {
+	c, err := openCache(progress)
+	if err != nil {
+		return "", err
+	}
+	return c.build(ctx, opmProgram())
+}
+
+// OLMChart is the folder of OLM's own chart, which installs it and its kinds.
+func OLMChart(ctx context.Context) (string, error) {
+	module, err := moduleDir(ctx)
+	if err != nil {
+		return "", err
+	}
+	sources, err := winbuild.ModuleFolder(ctx, filepath.Join(module, olmModules), olmModule)
+	return filepath.Join(sources, "deploy", "chart"), err
+}

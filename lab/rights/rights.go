@@ -1,0 +1,226 @@
+// Package rights asks an API server what users may do with the operator's objects, and compares its answers with the table of
+// deploy/README.md.
+package rights
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// kinds are those that the table has columns for.
+func kinds() []string { return []string{"windowsinstances", "windowsconfigs"} }
+
+// A Person has one of Kubernetes' roles, in the operator's namespace only or in the whole cluster.
+type Person struct {
+	Role    string
+	Cluster bool
+}
+
+// User is the name of a user with that role.
+func (p Person) User() string {
+	if p.Cluster {
+		return p.Role + "-of-the-cluster"
+	}
+	return p.Role + "-of-the-namespace"
+}
+
+// A Right is what a person can do with a kind: nothing, "read" or "write".
+type Right string
+
+// People are all whom the table is about.
+func People() []Person {
+	var all []Person
+	for _, role := range []string{"view", "edit", "admin"} {
+		all = append(all, Person{role, false}, Person{role, true})
+	}
+	return append(all, Person{"cluster-admin", true})
+}
+
+// Want reads the right of a person from the table, by kind.
+func Want(readme string, p Person) (map[string]Right, error) {
+	_, section, _ := strings.Cut(readme, "\n### People\n")
+	want := map[string]Right{}
+	var last string // of the column WindowsConfig: a row can say "as above"
+	for line := range strings.Lines(section) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != 3 || strings.HasPrefix(cells[0], " ---") || strings.TrimSpace(cells[0]) == "role" {
+			continue
+		}
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		if cells[2] != "as above" {
+			last = cells[2]
+		}
+		roles, _, _ := strings.Cut(cells[0], " of ")
+		if !slices.Contains(strings.Split(roles, ", "), p.Role) {
+			continue
+		}
+		want["windowsinstances"], want["windowsconfigs"] = right(cells[1], p), right(last, p)
+		return want, nil
+	}
+	return nil, fmt.Errorf("deploy/README.md has no row for role %s under People", p.Role)
+}
+
+func right(cell string, p Person) Right {
+	word, _, _ := strings.Cut(cell, " ")
+	if strings.Contains(cell, "when bound in the whole cluster") && !p.Cluster {
+		word = ""
+	}
+	return Right(word)
+}
+
+// Bind gives each person its role.
+func Bind(ctx context.Context, config *rest.Config, namespace string) error {
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	for _, p := range People() {
+		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: p.Role}
+		subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: p.User()}}
+		name := metav1.ObjectMeta{Name: "person-" + p.User()}
+		if p.Cluster {
+			_, err = clients.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: name, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+		} else {
+			_, err = clients.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: name, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+		}
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Got is what a person can really do with a kind. Every verb is asked for; creating is tried as well, because a policy can refuse what a role
+// permits.
+func Got(ctx context.Context, config *rest.Config, namespace string, p Person, kind string) (Right, error) {
+	reads, err := permitted(ctx, config, namespace, p.User(), kind, "get", "list", "watch")
+	if err != nil || reads == none {
+		return "", err
+	}
+	writes, err := permitted(ctx, config, namespace, p.User(), kind, "create", "update", "patch", "delete")
+	if err != nil {
+		return "", err
+	}
+	if reads == some {
+		return "", fmt.Errorf("%s may do a part of reading %s", p.User(), kind)
+	}
+	refused, err := create(ctx, config, namespace, p.User(), kind)
+	switch {
+	case err != nil:
+		return "", err
+	case writes == every && refused == nil:
+		return "write", nil
+	case refused == nil:
+		return "", fmt.Errorf("%s can create %s, although roles do not permit all of writing", p.User(), kind)
+	}
+	return "read", nil
+}
+
+type share int
+
+const (
+	none share = iota
+	some
+	every
+)
+
+// Permits asks whether roles alone let a person create objects of a kind.
+func Permits(ctx context.Context, config *rest.Config, namespace string, p Person, kind string) (bool, error) {
+	share, err := permitted(ctx, config, namespace, p.User(), kind, "create")
+	return share == every, err
+}
+
+// permitted asks whether roles permit a user none, some or every one of these.
+func permitted(ctx context.Context, config *rest.Config, namespace, user, kind string, verbs ...string) (share, error) {
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return none, err
+	}
+	allowed := 0
+	for _, verb := range verbs {
+		attributes := &authorizationv1.ResourceAttributes{Group: api.GroupName, Resource: kind, Verb: verb}
+		if kind == "windowsinstances" {
+			attributes.Namespace = namespace
+		}
+		review, err := clients.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: attributes},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return none, err
+		}
+		if review.Status.Allowed {
+			allowed++
+		}
+	}
+	switch allowed {
+	case 0:
+		return none, nil
+	case len(verbs):
+		return every, nil
+	}
+	return some, nil
+}
+
+// create tries to create an object as a user, without effect.
+func create(ctx context.Context, config *rest.Config, namespace, user, kind string) (refused, err error) {
+	as := rest.CopyConfig(config)
+	as.Impersonate.UserName = user
+	client, err := dynamic.NewForConfig(as)
+	if err != nil {
+		return nil, err
+	}
+	resource := schema.GroupVersion{Group: api.GroupName, Version: v1alpha1.GroupVersion().Version}.WithResource(kind)
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.GroupVersion().String()}}
+	var target dynamic.ResourceInterface = client.Resource(resource)
+	if kind == "windowsinstances" {
+		o.SetKind("WindowsInstance")
+		o.SetName("of-" + user)
+		o.Object["spec"] = map[string]any{"address": "10.0.0.77", "username": "Administrator"}
+		target = client.Resource(resource).Namespace(namespace)
+	} else {
+		o.SetKind("WindowsConfig")
+		o.SetName(api.WindowsConfigName)
+		o.Object["spec"] = map[string]any{}
+	}
+	_, failure := target.Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	switch {
+	case failure == nil, apierrors.IsAlreadyExists(failure):
+		return nil, nil
+	case apierrors.IsForbidden(failure), apierrors.IsInvalid(failure):
+		return failure, nil
+	}
+	return nil, failure
+}
+
+// Differences are where an API server and the table disagree.
+func Differences(ctx context.Context, config *rest.Config, namespace, readme string) (differences []string) {
+	for _, p := range People() {
+		want, err := Want(readme, p)
+		if err != nil {
+			return append(differences, err.Error())
+		}
+		for _, kind := range kinds() {
+			if got, err := Got(ctx, config, namespace, p, kind); err != nil || got != want[kind] {
+				differences = append(differences, fmt.Sprintf("%s can %q %s (%v); deploy/README.md says %q", p.User(), got, kind, err, want[kind]))
+			}
+		}
+	}
+	return differences
+}
