@@ -33,6 +33,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/manifest"
 	"github.com/windows-machine-config/wmco/lab/olm"
+	"github.com/windows-machine-config/wmco/lab/prometheusoperator"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -115,16 +116,17 @@ func (p *place) in(t *testing.T) *place {
 	return &q
 }
 
-// prometheusKinds has the kinds of the Prometheus operator, which every OpenShift has.
-const prometheusKinds = "../deploytest/testdata/prometheus-operator"
-
 // install does what docs/install-olm.md says under "Installing with the CLI", with the catalog of the first version.
 func (p *place) install(ctx context.Context, env *testenv.Env) error {
 	p.Env = env
 	config := env.Lab.ControlPlane.RESTConfig()
 	p.cluster = &olm.Cluster{Config: config, Client: env.Client, Images: olm.Images{Registry: env.Pod.Registry().Address}}
+	monitoringKinds, err := prometheusoperator.Oldest.Definitions(ctx, "../..", "servicemonitors", "prometheusrules") // every OpenShift has them
+	if err != nil {
+		return err
+	}
 	marketplace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "openshift-marketplace"}}
-	if err := errors.Join(env.Client.Create(ctx, marketplace), olm.InstallKinds(ctx, config), manifest.Apply(ctx, config, prometheusKinds), p.release(ctx, "0.1.0")); err != nil {
+	if err := errors.Join(env.Client.Create(ctx, marketplace), olm.InstallKinds(ctx, config), manifest.ApplyObjects(ctx, config, monitoringKinds), p.release(ctx, "0.1.0")); err != nil {
 		return err
 	}
 	for _, namespace := range []string{"openshift-config", "openshift-machine-api", "openshift-cluster-api"} { // deploy/openshift
