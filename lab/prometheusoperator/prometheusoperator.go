@@ -61,15 +61,41 @@ type Programs struct {
 	Progress io.Writer
 }
 
+// program is a program of the module of a version.
+type program struct {
+	version   Version
+	pkg, name string
+}
+
+func operator(v Version) program {
+	return program{v, module + "/cmd/operator", "prometheus-operator-" + string(v)}
+}
+
+func kubeState() program {
+	return program{Newest, "k8s.io/kube-state-metrics/v2", "kube-state-metrics"}
+}
+
+func discovery() program { return program{Newest, "./discovery", "discovery"} }
+
+// Build builds all programs, which takes minutes the first time.
+func (p Programs) Build(ctx context.Context) error {
+	for _, it := range []program{operator(Oldest), operator(Newest), kubeState(), discovery()} {
+		if _, err := p.build(ctx, it); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Operator starts the Prometheus operator. It writes the endpoints and the EndpointSlices of Service kube-system/kubelet.
 func (p Programs) Operator(ctx context.Context, cp *lab.ControlPlane, v Version, kubeconfig string) (*lab.Program, error) {
-	return p.start(ctx, cp, v, module+"/cmd/operator", "operator-"+string(v),
-		"--kubeconfig="+kubeconfig, "--web.listen-address=127.0.0.1:0", "--kubelet-service=kube-system/kubelet", "--kubelet-endpoints=true", "--kubelet-endpointslice=true")
+	return p.start(ctx, cp, operator(v), kubeconfig,
+		"--web.listen-address=127.0.0.1:0", "--kubelet-service=kube-system/kubelet", "--kubelet-endpoints=true", "--kubelet-endpointslice=true")
 }
 
 // KubeState starts kube-state-metrics, which tells of pods at a port of an address.
 func (p Programs) KubeState(ctx context.Context, cp *lab.ControlPlane, kubeconfig, address, port string) (*lab.Program, error) {
-	return p.start(ctx, cp, Newest, "k8s.io/kube-state-metrics/v2", "kube-state-metrics",
+	return p.start(ctx, cp, kubeState(), kubeconfig,
 		"--kubeconfig="+kubeconfig, "--resources=pods", "--host="+address, "--port="+port, "--telemetry-host=127.0.0.1", "--telemetry-port=0")
 }
 
@@ -79,22 +105,30 @@ func (p Programs) Discovery(ctx context.Context, cp *lab.ControlPlane, config []
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return nil, err
 	}
-	return p.start(ctx, cp, Newest, "./discovery", "discovery", "-config="+file, "-kubeconfig="+kubeconfig, "-out="+out)
+	return p.start(ctx, cp, discovery(), kubeconfig, "-config="+file, "-kubeconfig="+kubeconfig, "-out="+out)
 }
 
 // TargetsFile is the name of the file in which Discovery writes the targets of a job.
 func TargetsFile(job string) string { return strings.ReplaceAll(job, "/", "_") + ".json" }
 
-func (p Programs) start(ctx context.Context, cp *lab.ControlPlane, v Version, pkg, name string, flags ...string) (*lab.Program, error) {
-	program := filepath.Join(p.Dir, name)
-	if _, err := os.Stat(program); err != nil { // one that runs cannot be written again
-		if err := lab.BuildOwn(ctx, v.folder(p.Root), pkg, program, lab.BuildOptions{}, p.Progress); err != nil {
-			return nil, err
-		}
-	}
-	running, err := cp.Start(program+".log", append([]string{program}, flags...)...)
+// start starts a program. Some have a flag for the kubeconfig, others only read the variable.
+func (p Programs) start(ctx context.Context, cp *lab.ControlPlane, it program, kubeconfig string, flags ...string) (*lab.Program, error) {
+	path, err := p.build(ctx, it)
 	if err != nil {
-		return nil, fmt.Errorf("starting %s: %w", name, err)
+		return nil, err
+	}
+	running, err := cp.Start(path+".log", append([]string{"/usr/bin/env", "KUBECONFIG=" + kubeconfig, path}, flags...)...)
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", it.name, err)
 	}
 	return running, nil
+}
+
+// build returns the path of a program. It builds one once: a program that runs cannot be written again.
+func (p Programs) build(ctx context.Context, it program) (path string, err error) {
+	path = filepath.Join(p.Dir, it.name)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	return path, lab.BuildOwn(ctx, it.version.folder(p.Root), it.pkg, path, lab.BuildOptions{}, p.Progress)
 }
