@@ -96,6 +96,9 @@ func (p *Prometheus) WriteFile(name string, content []byte) error {
 	return os.Rename(beside, p.path(name))
 }
 
+// Folder is the folder of its files in this machine.
+func (p *Prometheus) Folder() string { return p.folder.Path }
+
 // Sample is a series with its newest value.
 type Sample struct {
 	Labels map[string]string

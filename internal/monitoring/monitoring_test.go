@@ -205,7 +205,58 @@ func TestANodeSpeaksForItselfOnly(t *testing.T) {
 	}
 }
 
-// TestTheFilesAreWhatIsMade is also checked by make check-generated.
+// TestMonitorsWorkWithEveryDiscovery: a label that only one role of discovery has is empty with the others.
+func TestMonitorsWorkWithEveryDiscovery(t *testing.T) {
+	files, err := Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"servicemonitors.yaml", "openshift/servicemonitors.yaml"} {
+		for _, found := range regexp.MustCompile(`serviceDiscoveryRole|__meta_kubernetes_endpoint(slice)?_\w+`).FindAllString(string(files[name]), -1) {
+			t.Errorf("%s depends on one role of discovery: %s", name, found)
+		}
+	}
+}
+
+// TestNoTargetDisplacesALabelOfItsSeries: where a series has a label of its target, Prometheus keeps the target's and renames the other.
+func TestNoTargetDisplacesALabelOfItsSeries(t *testing.T) {
+	byPrometheusOperator := []string{"node", "namespace", "service", "pod", "container", "endpoint", "job"}
+	labelsOf := func(list []metrics.Metric) (names []string) {
+		for _, m := range list {
+			names = append(names, m.LabelNames()...)
+		}
+		return names
+	}
+	ofPods := []string{"namespace", "pod", "container", "container_id", "interface", "image"} // of kubelets and windows_exporter
+	for _, test := range []struct {
+		job    string
+		target []string
+		steps  []relabel
+		series []string
+	}{
+		{JobOperator, byPrometheusOperator[1:], operatorTargets()[2:], labelsOf(metrics.Operator())}, // its targets are pods
+		{JobExporter, byPrometheusOperator, exporterTargets(inMonitorNodes()), slices.Concat(labelsOf(metrics.Node()), ofPods)},
+		{JobKubelet, byPrometheusOperator, kubeletTargets(inMonitorNodes()), ofPods},
+		{JobExporter, nil, exporterTargets(inPrometheusNodes()), slices.Concat(labelsOf(metrics.Node()), ofPods)},
+		{JobKubelet, nil, kubeletTargets(inPrometheusNodes()), ofPods},
+	} {
+		target := slices.Clone(test.target)
+		for _, step := range test.steps {
+			switch step.action {
+			case "labeldrop":
+				target = slices.DeleteFunc(target, regexp.MustCompile("^(?:"+step.regex+")$").MatchString)
+			case "":
+				target = append(target, step.target)
+			}
+		}
+		for _, name := range target {
+			if slices.Contains(test.series, name) {
+				t.Errorf("targets of job %s have label %s, and so have their series", test.job, name)
+			}
+		}
+	}
+}
+
 // TestNoNodeGetsAToken: whoever controls a node has what Prometheus shows to it.
 func TestNoNodeGetsAToken(t *testing.T) {
 	files, err := Files()
@@ -255,6 +306,7 @@ func TestNoNodeGetsAToken(t *testing.T) {
 	}
 }
 
+// TestTheFilesAreWhatIsMade is also checked by make check-generated.
 func TestTheFilesAreWhatIsMade(t *testing.T) {
 	files, err := Files()
 	if err != nil {

@@ -38,18 +38,16 @@ func metadata(name string) object {
 	return object{"name": name, "namespace": api.DefaultNamespace, "labels": object{"app.kubernetes.io/name": "windows-machine-config-operator"}}
 }
 
-// nodeName is the label of the node's name where endpoints are found by the slices of Service kube-system/kubelet, which the Prometheus
-// operator writes.
-const nodeName = "__meta_kubernetes_endpointslice_address_target_name"
-
-// monitors are the jobs. Nodes get no token of Prometheus: they may be in the hands of an attacker.
+// monitors are the jobs. Nodes get no token of Prometheus: they may be in the hands of an attacker. Service kube-system/kubelet is one that the
+// Prometheus operator writes. How targets are found, by endpoints or EndpointSlices, is left to the cluster's Prometheus: it is the one for which
+// the Prometheus operator writes them, and before 0.86 a ServiceMonitor has no say in it.
 func (f flavor) monitors() []object {
 	ofNodes := func(name string, endpoint object) object {
 		return object{
 			"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": metadata(name),
 			"spec": object{
 				"sampleLimit": maxSamples, "bodySizeLimit": maxBody,
-				"attachMetadata": object{"node": true}, "serviceDiscoveryRole": "EndpointSlice", "endpoints": []any{endpoint},
+				"attachMetadata": object{"node": true}, "endpoints": []any{endpoint},
 				"namespaceSelector": object{"matchNames": []any{"kube-system"}}, "selector": object{"matchLabels": object{"k8s-app": "kubelet"}},
 			},
 		}
@@ -58,7 +56,6 @@ func (f flavor) monitors() []object {
 		{
 			"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": metadata(JobOperator),
 			"spec": object{
-				"serviceDiscoveryRole": "EndpointSlice",
 				"endpoints": []any{object{
 					"port": "https", "scheme": "https", "interval": "30s", "followRedirects": false, "bearerTokenFile": tokenFile, "tlsConfig": f.operator,
 					"relabelings": inMonitor(operatorTargets()[2:]), // the Prometheus operator keeps Service and port itself
@@ -68,11 +65,11 @@ func (f flavor) monitors() []object {
 		},
 		ofNodes(JobExporter, object{
 			"port": "https-metrics", "scheme": "https", "interval": "30s", "followRedirects": false, "tlsConfig": f.node,
-			"relabelings": inMonitor(exporterTargets(nodeName)), "metricRelabelings": inMonitor(exporterSeries()),
+			"relabelings": inMonitor(exporterTargets(inMonitorNodes())), "metricRelabelings": inMonitor(exporterSeries()),
 		}),
 		ofNodes("windows-kubelet-resource", object{
 			"port": "https-metrics", "scheme": "https", "path": resourcePath, "interval": "30s", "followRedirects": false, "honorTimestamps": false,
-			"tlsConfig": f.node, "relabelings": inMonitor(kubeletTargets(nodeName)), "metricRelabelings": inMonitor(kubeletSeries()),
+			"tlsConfig": f.node, "relabelings": inMonitor(kubeletTargets(inMonitorNodes())), "metricRelabelings": inMonitor(kubeletSeries()),
 		}),
 	}
 }

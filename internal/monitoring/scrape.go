@@ -35,6 +35,7 @@ type relabel struct {
 const (
 	metaNodeName = "__meta_kubernetes_node_name"
 	metaNodeOS   = "__meta_kubernetes_node_label_kubernetes_io_os"
+	nodeLabel    = "node"
 )
 
 func set(target, value string) relabel { return relabel{target: target, replacement: value} }
@@ -50,21 +51,30 @@ func port(number string) relabel {
 	return relabel{source: []string{"__address__"}, regex: `(.+):\d+`, target: "__address__", replacement: "$1:" + number}
 }
 
+// inPrometheusNodes name the node of a target that Prometheus found by itself, with role node.
+func inPrometheusNodes() []relabel { return []relabel{copyOf(metaNodeName, nodeLabel)} }
+
+// inMonitorNodes is for targets that the Prometheus operator has found. It has set label node, from whichever role of discovery the cluster uses:
+// the labels of endpoints and of EndpointSlices have different names. The others it set are those of Service kubelet, and would displace the
+// labels of the same name that the series have.
+func inMonitorNodes() []relabel {
+	return []relabel{{regex: "namespace|service|endpoint|pod|container", action: "labeldrop"}}
+}
+
 // ofNode keeps Windows nodes and names series by the node: the console of OpenShift joins by instance, Kubernetes' rules by node.
-func ofNode(nameLabel, job string) []relabel {
-	return []relabel{
-		keep(metaNodeOS, "windows"), copyOf(nameLabel, "instance"), copyOf(nameLabel, "node"), set("job", job),
-	}
+func ofNode(named []relabel, job string) []relabel {
+	steps := append([]relabel{keep(metaNodeOS, "windows")}, named...)
+	return append(steps, copyOf(nodeLabel, "instance"), set("job", job))
 }
 
 // exporterTargets finds windows_exporter at the port beside the kubelet's.
-func exporterTargets(nameLabel string) []relabel {
-	return append(ofNode(nameLabel, JobExporter), port(exporterPort))
+func exporterTargets(named []relabel) []relabel {
+	return append(ofNode(named, JobExporter), port(exporterPort))
 }
 
 // kubeletTargets give the kubelet's path another name: rules and dashboards of Kubernetes look for pods at metrics_path="/metrics/cadvisor" only.
-func kubeletTargets(nameLabel string) []relabel {
-	return append(ofNode(nameLabel, JobKubelet), set("metrics_path", cadvisorPath))
+func kubeletTargets(named []relabel) []relabel {
+	return append(ofNode(named, JobKubelet), set("metrics_path", cadvisorPath))
 }
 
 // What a node may send in one scrape. It may be in the hands of an attacker. With 250 pods of three containers each, and 200 certificates, it has
@@ -151,12 +161,12 @@ func Prometheus(o PrometheusOptions) ([]byte, error) {
 			}),
 			o.discover("node", object{
 				"job_name": JobExporter, "scheme": "https", "follow_redirects": false, "tls_config": nodes,
-				"relabel_configs": inPrometheus(exporterTargets(metaNodeName)), "metric_relabel_configs": inPrometheus(exporterSeries()),
+				"relabel_configs": inPrometheus(exporterTargets(inPrometheusNodes())), "metric_relabel_configs": inPrometheus(exporterSeries()),
 				"sample_limit": maxSamples, "body_size_limit": maxBody,
 			}),
 			o.discover("node", object{
 				"job_name": "windows-kubelet", "scheme": "https", "metrics_path": resourcePath, "follow_redirects": false, "tls_config": nodes,
-				"relabel_configs":        inPrometheus(kubeletTargets(metaNodeName)),
+				"relabel_configs":        inPrometheus(kubeletTargets(inPrometheusNodes())),
 				"metric_relabel_configs": inPrometheus(kubeletSeries()), "sample_limit": maxSamples, "body_size_limit": maxBody,
 			}),
 		},

@@ -267,18 +267,18 @@ func (c *cluster) testBootstrapper(t *testing.T) {
 
 // testRightsAreComplete compares all permissions of an identity with those of every user.
 func (c *cluster) testRightsAreComplete(t *testing.T) {
-	basic := rights(t, c.as(t, "basic"))
-	account := rights(t, c.asAccount(t, "basic"))
+	basic := rightsOf(t, c.as(t, "basic"))
+	account := rightsOf(t, c.asAccount(t, "basic"))
 	for _, tc := range []struct {
 		name       string
 		have, base []string
 		want       []string
 	}{
-		{"bootstrap ServiceAccount", rights(t, c.asAccount(t, "windows-node-bootstrapper")), account, []string{
+		{"bootstrap ServiceAccount", rightsOf(t, c.asAccount(t, "windows-node-bootstrapper")), account, []string{
 			"create certificates.k8s.io/certificatesigningrequests", "get certificates.k8s.io/certificatesigningrequests",
 			"list certificates.k8s.io/certificatesigningrequests", "watch certificates.k8s.io/certificatesigningrequests",
 		}},
-		{"WICD", rights(t, c.asWICD(t, "win-1")), basic, []string{
+		{"WICD", rightsOf(t, c.asWICD(t, "win-1")), basic, []string{
 			"create certificates.k8s.io/certificatesigningrequests", "get certificates.k8s.io/certificatesigningrequests",
 			"list certificates.k8s.io/certificatesigningrequests", "watch certificates.k8s.io/certificatesigningrequests",
 			"get /nodes", "list /nodes", "watch /nodes", "patch /nodes", "patch /nodes/status", "create events.k8s.io/events",
@@ -287,7 +287,7 @@ func (c *cluster) testRightsAreComplete(t *testing.T) {
 			"get /configmaps windows-services-1,windows-services-2", "watch /configmaps windows-services-1,windows-services-2",
 			"get /secrets windows-node-secrets",
 		}},
-		{"cloud-node-manager", rights(t, c.asNodeManager(t, "win-1")), basic, []string{
+		{"cloud-node-manager", rightsOf(t, c.asNodeManager(t, "win-1")), basic, []string{
 			"get /nodes", "list /nodes", "watch /nodes", "update /nodes", "patch /nodes/status",
 		}},
 	} {
@@ -300,8 +300,8 @@ func (c *cluster) testRightsAreComplete(t *testing.T) {
 	}
 }
 
-// rights are all permissions of a user in the operator's namespace and in the cluster, one line each.
-func rights(t *testing.T, as clients) []string {
+// rightsOf are all permissions of a user in the operator's namespace and in the cluster, one line each.
+func rightsOf(t *testing.T, as clients) []string {
 	t.Helper()
 	review, err := as.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(),
 		&authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}, metav1.CreateOptions{})

@@ -15,49 +15,41 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/prometheusoperator"
 )
 
-// testMonitoring applies deploy/monitoring in both forms to a cluster with the kinds of the Prometheus operator, and reviews what Prometheus may
-// read then.
+// testMonitoring applies deploy/monitoring in both forms to a cluster with the kinds of the Prometheus operator, in the versions of supported
+// clusters, and reviews what Prometheus may read then.
 func (c *cluster) testMonitoring(t *testing.T) {
-	if err := manifest.Apply(t.Context(), c.config, "testdata/prometheus-operator"); err != nil {
-		t.Fatal(err)
-	}
 	for _, name := range []string{"openshift-config-managed", "openshift-monitoring", "monitoring"} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if _, err := c.admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, dir := range []string{"/monitoring", "/monitoring/openshift"} {
-		for range 2 { // the second time, like an upgrade
-			if err := manifest.Apply(t.Context(), c.config, deployDir+dir); err != nil {
-				t.Fatal(err)
-			}
-		}
+	for _, version := range prometheusoperator.Versions() {
+		t.Run("Prometheus operator "+string(version), func(t *testing.T) { c.testMonitoringKinds(t, version) })
 	}
-	t.Run("the kinds are checked", c.testMonitoringKinds)
 	of := func(in string) clients {
 		return c.as(t, "system:serviceaccount:"+in+":prometheus-k8s", "system:serviceaccounts", "system:serviceaccounts:"+in)
 	}
 	finds := []string{
 		"get /pods", "list /pods", "watch /pods", "get /services", "list /services", "watch /services",
+		"get /endpoints", "list /endpoints", "watch /endpoints",
 		"get discovery.k8s.io/endpointslices", "list discovery.k8s.io/endpointslices", "watch discovery.k8s.io/endpointslices",
 	}
-	plain := append([]string{"get /nodes", "list /nodes", "watch /nodes"}, finds...)
-	openShift := append([]string{"get /endpoints", "list /endpoints", "watch /endpoints"}, finds...)
-	basic := rights(t, c.asAccount(t, "basic"))
+	basic := rightsOf(t, c.asAccount(t, "basic"))
 	for _, test := range []struct {
 		who  string
 		is   clients
 		want []string
 	}{
-		{"Prometheus in namespace monitoring", of("monitoring"), plain},
-		{"Prometheus in namespace openshift-monitoring", of("openshift-monitoring"), openShift},
+		{"Prometheus in namespace monitoring", of("monitoring"), append([]string{"get /nodes", "list /nodes", "watch /nodes"}, finds...)},
+		{"Prometheus in namespace openshift-monitoring", of("openshift-monitoring"), finds},
 		{"the holder of the client certificate", c.as(t, "windows-metrics"), []string{"get /nodes/metrics"}},
 	} {
 		want := test.want
-		got := slices.DeleteFunc(rights(t, test.is), func(right string) bool { return slices.Contains(basic, right) })
+		got := slices.DeleteFunc(rightsOf(t, test.is), func(right string) bool { return slices.Contains(basic, right) })
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
@@ -87,8 +79,26 @@ func (c *cluster) testMonitoring(t *testing.T) {
 	}
 }
 
-// testMonitoringKinds shows that the API server would have refused what the kinds do not have.
-func (c *cluster) testMonitoringKinds(t *testing.T) {
+// testMonitoringKinds applies the objects where the kinds are those of a version, and shows that the API server would have refused fields that
+// these do not have.
+func (c *cluster) testMonitoringKinds(t *testing.T, version prometheusoperator.Version) {
+	definitions, err := version.Definitions(t.Context(), "../..", "servicemonitors", "prometheusrules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range definitions { // the API server takes its time to forget what the former version had
+		c.removeKind(t, d.GetName())
+	}
+	if err := manifest.ApplyObjects(t.Context(), c.config, definitions); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"/monitoring", "/monitoring/openshift"} {
+		for range 2 { // the second time, like an upgrade
+			if err := manifest.Apply(t.Context(), c.config, deployDir+dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	monitors := c.admin.dynamic.Resource(schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "servicemonitors"}).Namespace(namespace)
 	list, err := monitors.List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 3 {
@@ -101,4 +111,11 @@ func (c *cluster) testMonitoringKinds(t *testing.T) {
 	if _, err := monitors.Apply(t.Context(), "wrong", wrong, metav1.ApplyOptions{FieldManager: "test"}); err == nil || !strings.Contains(err.Error(), "ports") {
 		t.Errorf("a field that does not exist gives %v", err)
 	}
+}
+
+// removeKind removes a CustomResourceDefinition with its objects, if it is there.
+func (c *cluster) removeKind(t *testing.T, name string) {
+	t.Helper()
+	definitions := c.admin.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	eventually(t, "not found", func(ctx context.Context) error { return definitions.Delete(ctx, name, metav1.DeleteOptions{}) })
 }

@@ -119,13 +119,10 @@ func (p *place) in(t *testing.T) *place {
 	return &q
 }
 
-// prometheusKinds has the kinds of the Prometheus operator, which every OpenShift has.
-const prometheusKinds = "../deploytest/testdata/prometheus-operator"
-
 // install does what docs/install-olm.md says under "Installing with the CLI", with the catalog of the first version.
 func (p *place) install(ctx context.Context, env *testenv.Env) error {
 	p.Env = env
-	if err := errors.Join(manifest.Apply(ctx, p.config(), prometheusKinds), p.installOLM(ctx), p.release(ctx, "0.1.0", "")); err != nil {
+	if err := errors.Join(p.installOLM(ctx), p.release(ctx, "0.1.0", "")); err != nil {
 		return err
 	}
 	began := time.Now()

@@ -11,16 +11,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 
 	"github.com/windows-machine-config/wmco/lab/manifest"
-	"github.com/windows-machine-config/wmco/lab/winbuild"
 )
 
 //go:embed objects/*.yaml
@@ -94,21 +90,11 @@ func complete(o *unstructured.Unstructured, config *rest.Config, platform string
 func readDefinitions(ctx context.Context, pins string) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for module, files := range definitions() {
-		sources, err := winbuild.ModuleFolder(ctx, pins, module)
+		read, err := manifest.ReadModule(ctx, pins, module, files...)
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range files {
-			f, err := os.Open(filepath.Join(sources, filepath.FromSlash(name)))
-			if err != nil {
-				return nil, err
-			}
-			read, err := decode(f)
-			if err = errors.Join(err, f.Close()); err != nil {
-				return nil, fmt.Errorf("reading %s of module %s: %w", name, module, err)
-			}
-			all = append(all, read...)
-		}
+		all = append(all, read...)
 	}
 	return all, nil
 }
@@ -120,29 +106,11 @@ func readObjects() ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, err
 		}
-		read, err := decode(f)
+		read, err := manifest.Decode(f)
 		if err = errors.Join(err, f.Close()); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", name, err)
 		}
 		all = append(all, read...)
 	}
 	return all, nil
-}
-
-func decode(r io.Reader) ([]*unstructured.Unstructured, error) {
-	var all []*unstructured.Unstructured
-	documents := yaml.NewYAMLOrJSONDecoder(r, 1<<20)
-	for {
-		o := &unstructured.Unstructured{}
-		err := documents.Decode(&o.Object)
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(o.Object) > 0 {
-			all = append(all, o)
-		}
-	}
 }

@@ -1,8 +1,8 @@
 //go:build linux
 
 // Command prepare builds the programs for the tests of the lab and stores them in the cache: the control plane, the template of
-// Windows hosts, the payload, the operator, CoreDNS, the Operator Lifecycle Manager and Helm. Otherwise the first test that needs one
-// builds it.
+// Windows hosts, the payload, the operator, CoreDNS, the Operator Lifecycle Manager, Helm and the Prometheus operators. Otherwise the first
+// test that needs one builds it.
 package main
 
 import (
@@ -16,6 +16,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/helm"
+	"github.com/windows-machine-config/wmco/lab/prometheusoperator"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -34,7 +35,7 @@ func main() {
 	defer stop()
 	err := testenv.Prepare(ctx, o)
 	if err == nil && !*core {
-		err = errors.Join(lab.PrepareDNS(ctx, os.Stderr), lab.PrepareOLM(ctx, os.Stderr), buildHelm(ctx))
+		err = errors.Join(lab.PrepareDNS(ctx, os.Stderr), lab.PrepareOLM(ctx, os.Stderr), buildOthers(ctx))
 	}
 	if err == nil && *tests {
 		err = lab.PrepareTests(ctx, os.Stderr)
@@ -45,7 +46,7 @@ func main() {
 	}
 }
 
-func buildHelm(ctx context.Context) error {
+func buildOthers(ctx context.Context) error {
 	root, err := testenv.Repository(ctx)
 	if err != nil {
 		return err
@@ -56,5 +57,5 @@ func buildHelm(ctx context.Context) error {
 	}
 	defer os.RemoveAll(dir)
 	_, err = helm.New(ctx, root, dir, os.Stderr)
-	return err
+	return errors.Join(err, prometheusoperator.Programs{Root: root, Dir: dir, Progress: os.Stderr}.Build(ctx))
 }

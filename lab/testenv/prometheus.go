@@ -7,10 +7,12 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"net"
 	"path/filepath"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/monitoring"
@@ -29,7 +32,8 @@ import (
 // The ServiceAccount of Prometheus, for which deploy/monitoring has permissions.
 const prometheusNamespace, prometheusAccount = "monitoring", "prometheus-k8s"
 
-// ServeMetrics creates the operator's namespace and the serving certificate of its metrics, as OpenShift does. It is for Options.Before.
+// ServeMetrics creates the operator's namespace and the serving certificate of its metrics, as OpenShift or cert-manager does. It is for
+// Options.Before.
 func ServeMetrics(ctx context.Context, env *Env) error {
 	pair, err := env.Lab.ServingCertificate(monitoring.MetricsService + "." + api.DefaultNamespace + ".svc")
 	if err != nil {
@@ -41,7 +45,7 @@ func ServeMetrics(ctx context.Context, env *Env) error {
 	}
 	return env.Client.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: monitoring.MetricsCertificate}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: pair.Certificate, corev1.TLSPrivateKeyKey: pair.Key},
+		Data: map[string][]byte{corev1.TLSCertKey: pair.Certificate, corev1.TLSPrivateKeyKey: pair.Key, corev1.ServiceAccountRootCAKey: env.Lab.RegistryCA()},
 	})
 }
 
@@ -51,6 +55,8 @@ type PrometheusOptions struct {
 	Interval time.Duration
 	// Rules are files with rules by their names.
 	Rules map[string][]byte
+	// KubeState starts kube-state-metrics, and has it scraped as well.
+	KubeState bool
 }
 
 // StartPrometheus starts a Prometheus with the scrape configuration and the permissions of deploy/monitoring. It proves to nodes who it is by a
@@ -82,6 +88,9 @@ func (env *Env) StartPrometheus(ctx context.Context, o PrometheusOptions) (*lab.
 		config.Rules = append(config.Rules, file(name))
 	}
 	text, err := monitoring.Prometheus(config)
+	if err == nil && o.KubeState {
+		text, err = env.withKubeState(ctx, text)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +99,25 @@ func (env *Env) StartPrometheus(ctx context.Context, o PrometheusOptions) (*lab.
 		go targets.follow(env.running, prometheus)
 	}
 	return prometheus, err
+}
+
+// withKubeState starts kube-state-metrics, and adds the job that scrapes it to a configuration.
+func (env *Env) withKubeState(ctx context.Context, config []byte) ([]byte, error) {
+	root, err := Repository(ctx)
+	if err != nil {
+		return nil, err
+	}
+	job, err := env.startKubeState(ctx, env.monitoringPrograms(root))
+	if err != nil {
+		return nil, err
+	}
+	var all map[string]any
+	if err := yaml.Unmarshal(config, &all); err != nil {
+		return nil, err
+	}
+	jobs, _ := all["scrape_configs"].([]any)
+	all["scrape_configs"] = append(jobs, job)
+	return yaml.Marshal(all)
 }
 
 // prometheusToken creates the ServiceAccount with its permissions, and returns a token of it.
@@ -116,8 +144,26 @@ func (env *Env) prometheusToken(ctx context.Context) (string, error) {
 	return answer.Status.Token, nil
 }
 
-// clientCertificate requests a certificate of the cluster for a client, approves it as an administrator does, and returns it with its key.
+// clientCertificate requests a certificate of the cluster for a client.
 func (env *Env) clientCertificate(ctx context.Context, name string) (certificate, key []byte, err error) {
+	return env.certificate(ctx, name, certificatesv1.KubeAPIServerClientSignerName, certificatesv1.UsageClientAuth, x509.CertificateRequest{Subject: pkix.Name{CommonName: name}})
+}
+
+// KubeletCertificate is a serving certificate as the kubelet of a node has it, which what listens on the node's address can use.
+func (env *Env) KubeletCertificate(ctx context.Context, node, address string) (tls.Certificate, error) {
+	certificate, key, err := env.certificate(ctx, "serving-"+node, certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth, x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, IPAddresses: []net.IP{net.ParseIP(address)},
+	})
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("getting a serving certificate for node %s: %w", node, err)
+	}
+	return tls.X509KeyPair(certificate, key)
+}
+
+// certificate requests a certificate of the cluster, approves it as an administrator does, and returns it with its key.
+func (env *Env) certificate(
+	ctx context.Context, name, signer string, usage certificatesv1.KeyUsage, template x509.CertificateRequest,
+) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
@@ -126,7 +172,7 @@ func (env *Env) clientCertificate(ctx context.Context, name string) (certificate
 	if err != nil {
 		return nil, nil, err
 	}
-	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, private)
+	request, err := x509.CreateCertificateRequest(rand.Reader, &template, private)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -135,14 +181,14 @@ func (env *Env) clientCertificate(ctx context.Context, name string) (certificate
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}),
-			SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature},
+			SignerName: signer, Usages: []certificatesv1.KeyUsage{usage, certificatesv1.UsageDigitalSignature},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, nil, err
 	}
 	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
-		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Administrator", Message: "for Prometheus",
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Administrator", Message: "for the lab",
 	}}
 	if _, err := requests.UpdateApproval(ctx, name, csr, metav1.UpdateOptions{}); err != nil {
 		return nil, nil, err

@@ -1,0 +1,306 @@
+//go:build linux
+
+package testenv
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/monitoring"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/prometheusoperator"
+)
+
+// A PrometheusOperator makes the configurations of Prometheuses in the cluster of an Env.
+type PrometheusOperator struct {
+	env      *Env
+	programs prometheusoperator.Programs
+	// account is the path of a kubeconfig of Prometheus' ServiceAccount, token its token.
+	account, token   string
+	certificate, key []byte
+}
+
+// Managed says which Prometheus operator makes a configuration, and of what.
+type Managed struct {
+	Version prometheusoperator.Version
+	// Role is field serviceDiscoveryRole of the Prometheus.
+	Role string
+	// Objects is the folder with the ServiceMonitors, below deploy.
+	Objects string
+}
+
+// name is the name of the Prometheus. Each has its own, so that none gets what another version made.
+func (m Managed) name() string {
+	return "p" + strings.NewReplacer(".", "-", "/", "-").Replace(strings.ToLower(string(m.Version)+"-"+m.Role+"-"+filepath.Base(m.Objects)))
+}
+
+// KubeState is the job of kube-state-metrics.
+const KubeState = "kube-state-metrics"
+
+const (
+	kubeletService  = "kubelet"
+	managedInterval = "5s"
+)
+
+// NewPrometheusOperator prepares the cluster as docs/monitoring.md says, and starts kube-state-metrics.
+func (env *Env) NewPrometheusOperator(ctx context.Context) (*PrometheusOperator, error) {
+	root, err := Repository(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := &PrometheusOperator{env: env, programs: env.monitoringPrograms(root), account: filepath.Join(env.folder.Path, "prometheus.kubeconfig")}
+	if o.token, err = env.prometheusToken(ctx); err != nil {
+		return nil, fmt.Errorf("creating the account of Prometheus: %w", err)
+	}
+	if err := env.Lab.ControlPlane.KubeconfigFor(ctx, prometheusNamespace, prometheusAccount, o.account); err != nil {
+		return nil, err
+	}
+	if o.certificate, o.key, err = env.clientCertificate(ctx, "windows-metrics"); err != nil {
+		return nil, fmt.Errorf("getting a client certificate for Prometheus: %w", err)
+	}
+	job, err := env.startKubeState(ctx, o.programs)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := yaml.Marshal([]any{job})
+	return o, errors.Join(
+		err,
+		env.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "openshift-monitoring"}}),
+		env.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "openshift-config-managed"}}),
+		env.Client.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: monitoring.ClientCertificate},
+			Data:       map[string][]byte{corev1.TLSCertKey: o.certificate, corev1.TLSPrivateKeyKey: o.key},
+		}),
+		env.Client.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: prometheusNamespace, Name: KubeState}, Data: map[string][]byte{"jobs": jobs},
+		}),
+		env.permitInKubeSystem(ctx),
+	)
+}
+
+func (env *Env) monitoringPrograms(root string) prometheusoperator.Programs {
+	return prometheusoperator.Programs{Root: root, Dir: env.folder.Path}
+}
+
+// permitInKubeSystem permits Prometheus what kube-prometheus does, to find kubelets.
+func (env *Env) permitInKubeSystem(ctx context.Context) error {
+	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: prometheusAccount}
+	read := []string{"get", "list", "watch"}
+	return errors.Join(
+		env.Client.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"services", "endpoints", "pods"}, Verbs: read},
+			{APIGroups: []string{discoveryv1.GroupName}, Resources: []string{"endpointslices"}, Verbs: read},
+		}}),
+		env.Client.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: prometheusAccount},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: prometheusNamespace, Name: prometheusAccount}},
+		}),
+	)
+}
+
+// startKubeState starts kube-state-metrics, and returns the job that scrapes it.
+func (env *Env) startKubeState(ctx context.Context, programs prometheusoperator.Programs) (job map[string]any, err error) {
+	address := env.Lab.Address()
+	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+	if err != nil {
+		return nil, err
+	}
+	at := listener.Addr().String()
+	_, port, _ := net.SplitHostPort(at)
+	if err := listener.Close(); err != nil {
+		return nil, err
+	}
+	_, err = programs.KubeState(ctx, env.Lab.ControlPlane, env.Kubeconfig, address, port)
+	return map[string]any{"job_name": KubeState, "honor_labels": true, "static_configs": []any{map[string]any{"targets": []any{at}}}}, err
+}
+
+// Start starts Debian's Prometheus with what the Prometheus operator makes of the objects.
+func (o *PrometheusOperator) Start(ctx context.Context, m Managed) (*lab.Prometheus, error) {
+	made, err := o.generate(ctx, m)
+	if err != nil {
+		return nil, fmt.Errorf("running Prometheus operator %s: %w", m.Version, err)
+	}
+	config, err := inLab(made.config, m.name())
+	if err != nil {
+		return nil, err
+	}
+	files := lab.PrometheusFiles{
+		"token": []byte(o.token), "ca.crt": o.env.Lab.ControlPlane.CA(), "service-ca.crt": o.env.Lab.RegistryCA(), "tls.crt": o.certificate, "tls.key": o.key,
+	}
+	for name, content := range made.files {
+		files[name] = content
+	}
+	if err := lab.Promtool(ctx, map[string][]byte{"prometheus.yml": config}, "check", "config", "--syntax-only", "prometheus.yml"); err != nil {
+		return nil, err
+	}
+	prometheus, err := o.env.Lab.StartPrometheus(ctx, config, files)
+	if err != nil {
+		return nil, err
+	}
+	_, err = o.programs.Discovery(ctx, o.env.Lab.ControlPlane, made.config, o.account, prometheus.Folder())
+	return prometheus, err
+}
+
+// generated is what a Prometheus operator made: the configuration, and the files for certificates and rules.
+type generated struct {
+	config []byte
+	files  map[string][]byte
+}
+
+// generate runs the Prometheus operator until it has made what is needed.
+func (o *PrometheusOperator) generate(ctx context.Context, m Managed) (made generated, err error) {
+	config := o.env.Lab.ControlPlane.RESTConfig()
+	kinds, err := m.Version.Definitions(ctx, o.programs.Root, prometheusoperator.Kinds()...)
+	if err != nil {
+		return made, err
+	}
+	if err := manifest.ApplyObjects(ctx, config, kinds); err != nil {
+		return made, err
+	}
+	if err := manifest.Apply(ctx, config, filepath.Join(o.programs.Root, "deploy", m.Objects)); err != nil {
+		return made, err
+	}
+	if err := manifest.ApplyObjects(ctx, config, []*unstructured.Unstructured{m.prometheus()}); err != nil {
+		return made, err
+	}
+	program, err := o.programs.Operator(ctx, o.env.Lab.ControlPlane, m.Version, o.env.Kubeconfig)
+	if err != nil {
+		return made, err
+	}
+	defer program.Stop()
+	var missing error
+	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, lab.Patience(2*time.Minute), true, func(ctx context.Context) (bool, error) {
+		made, missing = o.read(ctx, m)
+		return missing == nil, program.Failure()
+	})
+	if err != nil {
+		return made, fmt.Errorf("%w: %w; its log ends with:\n%s", err, missing, program.Log(3000))
+	}
+	return made, nil
+}
+
+// prometheus is a Prometheus without pods, of the version that Debian has.
+func (m Managed) prometheus() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "monitoring.coreos.com/v1", "kind": "Prometheus", "metadata": map[string]any{"namespace": prometheusNamespace, "name": m.name()},
+		"spec": map[string]any{
+			"replicas": int64(0), "version": "v2.42.0", "serviceAccountName": prometheusAccount, "evaluationInterval": managedInterval,
+			"serviceMonitorSelector": map[string]any{}, "serviceMonitorNamespaceSelector": map[string]any{},
+			"ruleSelector": map[string]any{}, "ruleNamespaceSelector": map[string]any{}, "serviceDiscoveryRole": m.Role,
+			"additionalScrapeConfigs": map[string]any{"name": KubeState, "key": "jobs"},
+		},
+	}}
+}
+
+// read reads what the Prometheus operator has made. The error says what is missing.
+func (o *PrometheusOperator) read(ctx context.Context, m Managed) (made generated, err error) {
+	made.files = map[string][]byte{}
+	var secrets corev1.SecretList
+	if err := o.env.Client.List(ctx, &secrets, client.InNamespace(prometheusNamespace)); err != nil {
+		return made, err
+	}
+	certificates := false
+	for _, s := range secrets.Items {
+		switch {
+		case s.Name == "prometheus-"+m.name():
+			if made.config, err = unzip(s.Data["prometheus.yaml.gz"]); err != nil {
+				return made, err
+			}
+		case strings.HasPrefix(s.Name, "prometheus-"+m.name()+"-tls-assets"):
+			certificates = true
+			for name, content := range s.Data {
+				made.files[name] = content
+			}
+		}
+	}
+	if !certificates {
+		return made, errors.New("it has not made the Secret for certificates")
+	}
+	if jobs := strings.Count(string(made.config), "job_name: serviceMonitor/"+api.DefaultNamespace+"/"); jobs != 3 {
+		return made, fmt.Errorf("its configuration has %d jobs for the ServiceMonitors, want 3", jobs)
+	}
+	rules := 0
+	var maps corev1.ConfigMapList
+	if err := o.env.Client.List(ctx, &maps, client.InNamespace(prometheusNamespace)); err != nil {
+		return made, err
+	}
+	for _, c := range maps.Items {
+		if strings.HasPrefix(c.Name, "prometheus-"+m.name()+"-rulefiles") {
+			for name, content := range c.Data {
+				made.files[name], rules = []byte(content), rules+1
+			}
+		}
+	}
+	if rules != 2 {
+		return made, fmt.Errorf("it has made %d files with rules, want 2", rules)
+	}
+	return made, o.hasKubelets(ctx)
+}
+
+// hasKubelets returns an error until Service kube-system/kubelet has endpoints of both kinds.
+func (o *PrometheusOperator) hasKubelets(ctx context.Context) error {
+	var slices discoveryv1.EndpointSliceList
+	own := client.MatchingLabels{discoveryv1.LabelServiceName: kubeletService}
+	if err := o.env.Client.List(ctx, &slices, client.InNamespace(metav1.NamespaceSystem), own); err != nil {
+		return err
+	}
+	endpoints := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Endpoints"}}
+	err := o.env.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeletService}, endpoints)
+	if err == nil && len(slices.Items) == 0 {
+		err = errors.New("there is no EndpointSlice of Service kubelet")
+	}
+	return err
+}
+
+func unzip(content []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
+// inLab is a configuration for the lab's Prometheus: with its folder, without its own discovery in Kubernetes, and less patient. The variables are
+// those that the container beside a Prometheus replaces.
+func inLab(config []byte, name string) ([]byte, error) {
+	const folder = lab.PrometheusFolder + "/"
+	text := strings.NewReplacer(
+		"/etc/prometheus/certs/", folder, "/etc/prometheus/rules/prometheus-"+name+"-rulefiles-0/", folder, "/var/run/secrets/kubernetes.io/serviceaccount/", folder,
+		"/etc/prometheus/secrets/metrics-client-certs/", folder, "/etc/prometheus/configmaps/serving-certs-ca-bundle/", folder,
+		"/etc/prometheus/configmaps/kubelet-serving-ca-bundle/ca-bundle.crt", folder+"ca.crt", "scrape_interval: 30s", "scrape_interval: "+managedInterval,
+		"$(SHARD)", "0", "$(POD_NAME)", name,
+	).Replace(string(config))
+	var all map[string]any
+	if err := yaml.Unmarshal([]byte(text), &all); err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	jobs, _ := all["scrape_configs"].([]any)
+	for _, j := range jobs {
+		job, _ := j.(map[string]any)
+		if _, inKubernetes := job["kubernetes_sd_configs"]; inKubernetes {
+			delete(job, "kubernetes_sd_configs")
+			file := folder + prometheusoperator.TargetsFile(fmt.Sprint(job["job_name"]))
+			job["file_sd_configs"] = []any{map[string]any{"files": []any{file}}}
+		}
+	}
+	return yaml.Marshal(all)
+}
