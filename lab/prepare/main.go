@@ -54,6 +54,9 @@ func buildHelm(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	_, err = helm.New(ctx, root, dir, os.Stderr)
+	if _, err = helm.New(ctx, root, dir, os.Stderr); err != nil {
+		return err
+	}
+	_, err = helm.New3(ctx, root, dir, os.Stderr)
 	return err
 }
