@@ -35,7 +35,6 @@ func Installing() Story {
 	return Story{"lab/doctest.TestInstallDocuments", []Step{
 		{readme, "## Install"},
 		{readme, "# Windows Machine Config Operator"},
-		{quickstart, "# Quickstart"},
 		{install, ""},
 		{manifests, ""},
 		{"RELEASE.md", ""},

@@ -18,7 +18,7 @@ import (
 // mistake is one with which the operator does not start, and what its pod says then. docs/troubleshooting.md has the same words.
 type mistake struct {
 	name string
-	make func(context.Context) error
+	do   func(context.Context) error
 	says string
 }
 
@@ -49,7 +49,7 @@ func (i *installation) mistakes(t *testing.T) {
 func (i *installation) expectTold(t *testing.T, m mistake) {
 	text, err := os.ReadFile(i.root + "/docs/troubleshooting.md")
 	if err == nil {
-		err = m.make(t.Context())
+		err = m.do(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)

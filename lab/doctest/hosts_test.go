@@ -36,6 +36,8 @@ func TestHostDocuments(t *testing.T) {
 			// As on another day.
 			return d.do("rm windows-key windows-key.pub && kubectl delete secret cloud-private-key")(ctx)
 		},
+		"kubectl delete configmap windows-instances": d.do( // the restart is done, as the page before it says
+			"while kubectl get node win-1 -o jsonpath={.metadata.annotations} | grep windowsmachineconfig.openshift.io/reboot; do sleep 1; done"),
 		"kubectl create configmap trusted-ca": func(context.Context) error {
 			return os.WriteFile(filepath.Join(d.dir, "proxy-ca.pem"), env.Lab.ControlPlane.CA(), 0o600)
 		},

@@ -81,7 +81,7 @@ func (i *installation) hooks() {
 			"--for=delete --timeout=15m winst --all\nkubectl delete windowsconfig cluster\nhelm uninstall wmco -n openshift-windows-machine-config-operator --wait"),
 		"kubectl apply -k _install\n":                                 i.measured("install.seconds_kubectl"),
 		"helm install wmco _chart/windows-machine-config-operator \\": i.measured("install.seconds_helm"),
-		"kubectl rollout status":                                      i.do("helm uninstall wmco -n openshift-windows-machine-config-operator --wait"),
+		"kubectl config set-context":                                  i.do("helm uninstall wmco -n openshift-windows-machine-config-operator --wait"),
 		"kubectl apply -k deploy\n":                                   i.ready,
 		"helm install wmco <chart>":                                   i.all(i.ready, i.do("helm uninstall wmco -n openshift-windows-machine-config-operator --wait")),
 		"apiVersion: kustomize.config.k8s.io/v1beta1\n": i.do(
