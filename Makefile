@@ -285,7 +285,7 @@ e2e-conformance:
 
 # The documents as a site, and their commands.
 e2e-docs:
-	$(E2E) $@ 700 bash -c 'hack/docs.sh && cd lab && $(TEST) -v -count=1 -timeout 60m -parallel 2 -run "$(or $(ONLY),.)" ./doctest'
+	$(E2E) $@ 240 bash -c 'hack/docs.sh && cd lab && $(TEST) -v -count=1 -timeout 60m -parallel 2 -run "$(or $(ONLY),.)" ./doctest'
 
 e2e-lab:
 	$(E2E) $@ 1200 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 3h -parallel 1 -run "$(or $(ONLY),.)" .'

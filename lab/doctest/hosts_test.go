@@ -4,11 +4,14 @@ package doctest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/documents"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
@@ -26,7 +29,14 @@ func TestHostDocuments(t *testing.T) {
 	if d.shell, err = env.NewShell(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	d.shell.Replace = map[string]string{"provider: Flannel": labNetwork()}
+	d.shell.Replace = map[string]string{
+		"provider: Flannel": labNetwork(), "<node>": "win-1", "<host>": "win-1", "<condition>": api.ConditionClockSkewed, "<service>": "wicd",
+	}
+	plugin, err := env.Plugin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.shell.Prefer(filepath.Dir(plugin.Program))
 	hosts := 0
 	d.before = map[string]func(context.Context) error{
 		createsKey: func(ctx context.Context) error {
@@ -35,6 +45,11 @@ func TestHostDocuments(t *testing.T) {
 			}
 			// As on another day.
 			return d.do("rm windows-key windows-key.pub && kubectl delete secret cloud-private-key")(ctx)
+		},
+		"kubectl get csr\nkubectl get events": func(ctx context.Context) error { return serveLogs(ctx, env) },
+		"kubectl get events -A --field-selector reason=ImageForAnotherBuild": func(context.Context) error {
+			d.shell.Replace["<name>"], d.shell.Replace["<namespace>"] = "nanoserver", "default" // the pod of the RuntimeClass
+			return nil
 		},
 		"kubectl delete configmap windows-instances": d.do( // the restart is done, as the page before it says
 			"while kubectl get node win-1 -o jsonpath={.metadata.annotations} | grep windowsmachineconfig.openshift.io/reboot; do sleep 1; done"),
@@ -55,4 +70,17 @@ func TestHostDocuments(t *testing.T) {
 			"kubectl wait --for=condition=Ready --timeout=15m winst/win-7"),
 	}
 	d.run(t)
+}
+
+// serveLogs has the first host serve logs of services, as its kubelet would.
+func serveLogs(ctx context.Context, env *testenv.Env) error {
+	host := env.Simulated()[0]
+	for _, service := range []string{"wicd", "windows_exporter"} {
+		file := filepath.Join(host.Windows().Disk().Local(desired.Logs), service, service+".log")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("a line\n"), 0o600)); err != nil {
+			return err
+		}
+	}
+	_, err := env.ServeLogs(ctx, host, env.Hosts()[0])
+	return err
 }

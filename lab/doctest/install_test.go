@@ -15,7 +15,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/documents"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/helm"
-	"github.com/windows-machine-config/wmco/lab/manifest"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -61,29 +60,36 @@ func TestInstallDocuments(t *testing.T) {
 // hooks are what happens between the blocks: each way of installation begins where nothing is installed.
 func (i *installation) hooks() {
 	const join = "kubectl wait -n openshift-windows-machine-config-operator "
+	const leave = "kubectl delete configmap windows-instances -n openshift-windows-machine-config-operator\n" + join +
+		"--for=delete --timeout=15m winst --all\nkubectl delete windowsconfig cluster\n"
+	const uninstall = "helm uninstall wmco -n openshift-windows-machine-config-operator --wait\n"
+	network := "kubectl apply -f - <<EOF\n{apiVersion: windowsmachineconfig.openshift.io/v1alpha1, kind: WindowsConfig, metadata: {name: cluster}, spec: {network: {" +
+		labNetwork() + "}}}\nEOF\n"
 	i.before = map[string]func(context.Context) error{
 		"helm install wmco _chart/windows-machine-config-operator -n ": i.do("kubectl delete -k _install --wait"),
 		"kubectl apply -k _install\n":                                  i.begin,
 		"helm install wmco _chart/windows-machine-config-operator \\":  i.all(i.do("kubectl delete -k _install --wait"), i.begin),
-		"kubectl apply -k deploy\n": i.do(
-			"! kubectl --as=somebody apply -k deploy >refused 2>&1\ngrep 'is forbidden: User' refused"),
+		"kubectl get winst -n openshift-windows-machine-config-operator\nkubectl get windowsconfig": i.do(
+			"kubectl create secret generic cloud-private-key --from-file=private-key.pem=windows-key\n" + network +
+				"kubectl create configmap windows-instances --from-literal=" + i.env.UnusedAddress() + "=username=Administrator\n" +
+				"for try in {1..60}; do kubectl logs deployment/windows-machine-config-operator | grep 'Join failed' && break; sleep 1; done"),
+		"kubectl apply -k deploy\n": i.do(uninstall +
+			"! kubectl --as=somebody apply -k deploy >refused 2>&1\ngrep 'is forbidden: User' refused\ngrep 'is forbidden: User' " + i.root + "/docs/troubleshooting.md"),
 		"kubectl apply -k deploy/openshift\n": i.namespaces("openshift-machine-api", "openshift-config", "openshift-cluster-api"),
 		"helm install wmco <chart>":           i.all(i.do("kubectl delete -k deploy --wait"), i.useFormerHelm),
-		"kubectl apply -k deploy/monitoring ": i.all(i.namespaces("openshift-config-managed", "openshift-monitoring"), i.prometheusOperator),
+		"kubectl apply -k deploy/monitoring ": func(ctx context.Context) error { return monitored(ctx, i.env) },
 	}
 	i.after = map[string]func(context.Context) error{
 		"helm install wmco _chart/windows-machine-config-operator -n ": i.ready,
-		createsKey: i.all(func(context.Context) error { return i.addHost(i.env, "readme", "10.1.42.1") }, i.do(
-			"kubectl apply -f - <<EOF\n{apiVersion: windowsmachineconfig.openshift.io/v1alpha1, kind: WindowsConfig, metadata: {name: cluster}, spec: {network: {"+labNetwork()+"}}}\nEOF")),
+		createsKey: i.all(func(context.Context) error { return i.addHost(i.env, "readme", "10.1.42.1") }, i.do(network)),
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: windows-instances": i.do(
 			"until kubectl get winst 10.1.42.1 -n openshift-windows-machine-config-operator; do sleep 1; done\n" + join + "--for=condition=Ready --timeout=15m winst/10.1.42.1"),
-		"$ kubectl get winst -n": i.do("kubectl delete configmap windows-instances -n openshift-windows-machine-config-operator\n" + join +
-			"--for=delete --timeout=15m winst --all\nkubectl delete windowsconfig cluster\nhelm uninstall wmco -n openshift-windows-machine-config-operator --wait"),
+		"$ kubectl get winst -n": i.do(leave + uninstall),
+		"kubectl get winst -n openshift-windows-machine-config-operator\nkubectl get windowsconfig": i.do(leave),
 		"kubectl apply -k _install\n":                                 i.measured("install.seconds_kubectl"),
 		"helm install wmco _chart/windows-machine-config-operator \\": i.measured("install.seconds_helm"),
-		"kubectl config set-context":                                  i.do("helm uninstall wmco -n openshift-windows-machine-config-operator --wait"),
 		"kubectl apply -k deploy\n":                                   i.ready,
-		"helm install wmco <chart>":                                   i.all(i.ready, i.do("helm uninstall wmco -n openshift-windows-machine-config-operator --wait")),
+		"helm install wmco <chart>":                                   i.all(i.ready, i.do(uninstall)),
 		"apiVersion: kustomize.config.k8s.io/v1beta1\n": i.do(
 			"kubectl rollout status deployment/windows-machine-config-operator -n windows --timeout=2m"),
 	}
@@ -131,13 +137,9 @@ func (i *installation) namespaces(names ...string) func(context.Context) error {
 	}
 }
 
-func (i *installation) prometheusOperator(ctx context.Context) error {
-	return manifest.Apply(ctx, i.env.Lab.ControlPlane.RESTConfig(), "../deploytest/testdata/prometheus-operator")
-}
-
 // useFormerHelm has commands run Helm 3.
-func (i *installation) useFormerHelm(context.Context) error {
+func (i *installation) useFormerHelm(ctx context.Context) error {
 	i.shell.Prefer(i.former.Folder())
 	i.shell.Environment = append(i.shell.Environment, i.former.Environment()...)
-	return nil
+	return i.shell.Run(ctx, i.dir, "helm version --short | grep '^v3\\.'")
 }

@@ -36,6 +36,9 @@ func TestOpenShiftDocuments(t *testing.T) {
 	if err == nil {
 		err = d.mirrors(t.Context(), registry)
 	}
+	if err == nil {
+		err = monitored(t.Context(), env)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,15 +46,17 @@ func TestOpenShiftDocuments(t *testing.T) {
 		"$ oc create secret generic cloud-private-key": d.do("mkdir .ssh && ssh-keygen -t ed25519 -N '' -f .ssh/windows-key"),
 		"kubectl get secret windows-user-data": d.do(
 			"kubectl wait --for=jsonpath={.data.userData} --timeout=5m -n openshift-machine-api secret/windows-user-data"),
-		"oc apply -k deploy/monitoring/openshift": func(ctx context.Context) error {
-			err := manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), "../deploytest/testdata/prometheus-operator")
-			for _, name := range []string{"openshift-config-managed", "openshift-monitoring"} {
-				err = errors.Join(err, env.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-			}
-			return err
-		},
 	}
 	d.run(t)
+}
+
+// monitored creates what the monitoring of OpenShift has: its kinds and namespaces.
+func monitored(ctx context.Context, env *testenv.Env) error {
+	err := manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), "../deploytest/testdata/prometheus-operator")
+	for _, name := range []string{"openshift-config-managed", "openshift-monitoring"} {
+		err = errors.Join(err, env.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	}
+	return err
 }
 
 // canRunSkopeo returns an error that says what is missing for skopeo, or nil.

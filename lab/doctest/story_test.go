@@ -30,7 +30,7 @@ type reader struct {
 	steps []step
 	// before and after are what the story needs and no document says, by what a block begins with.
 	before, after map[string]func(context.Context) error
-	used          map[string]bool
+	used          map[string]bool // of these, and of the names that are replaced
 	log           func(format string, args ...any)
 }
 
@@ -101,11 +101,19 @@ func (d *reader) run(t *testing.T) {
 			}
 		}
 	}
+	for name, by := range d.shell.Replace {
+		if t.Logf("%q was in place of %q", by, name); !d.used[name] {
+			t.Errorf("no block of the story has the name %q", name)
+		}
+	}
 }
 
 func (d *reader) block(ctx context.Context, b documents.Block) error {
 	if err := d.hook(ctx, d.before, b); err != nil {
 		return fmt.Errorf("before it: %w", err)
+	}
+	for name := range d.shell.Replace {
+		d.used[name] = d.used[name] || strings.Contains(b.Text, name)
 	}
 	began := time.Now()
 	run := d.commands
