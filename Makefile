@@ -297,8 +297,9 @@ e2e-page:
 e2e-conformance:
 	$(E2E) $@ 600 bash -c 'cd lab && go run ./conformance -kubeconfig= -only core -limit 20m -keep=false'
 
+# The documents as a site, and their commands.
 e2e-docs:
-	$(E2E) $@ 60 hack/docs.sh
+	$(E2E) $@ 240 bash -c 'hack/docs.sh && cd lab && $(TEST) -v -count=1 -timeout 60m -parallel 2 -run "$(or $(ONLY),.)" ./doctest'
 
 e2e-lab:
 	$(E2E) $@ 1200 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 3h -parallel 1 -run "$(or $(ONLY),.)" .'

@@ -108,7 +108,7 @@ func TestDependabotKnowsEveryModule(t *testing.T) {
 func TestDocumentsAreWrappedAndPlain(t *testing.T) {
 	unusual := unusualWords()
 	tests := regexp.MustCompile("`[^`]*`")
-	for _, name := range documents(t) {
+	for _, name := range checkedDocuments(t) {
 		code := false
 		for i, line := range strings.Split(read(t, name), "\n") {
 			if strings.HasPrefix(strings.TrimSpace(line), "```") {
@@ -131,7 +131,7 @@ func TestDocumentsAreWrappedAndPlain(t *testing.T) {
 // the files.
 func TestLinksLeadToHeadings(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([A-Za-z0-9._/-]*)#([^)\s]+)\)`)
-	for _, name := range documents(t) {
+	for _, name := range checkedDocuments(t) {
 		for _, m := range link.FindAllStringSubmatch(read(t, name), -1) {
 			target := name
 			if m[1] != "" {
@@ -153,8 +153,8 @@ func anchors(text string) (names []string) {
 	return names
 }
 
-// documents are the documents that are checked here. Records of decisions and the changelog are left as they were written.
-func documents(t *testing.T) []string {
+// checkedDocuments are the documents that are checked here. Records of decisions and the changelog are left as they were written.
+func checkedDocuments(t *testing.T) []string {
 	t.Helper()
 	var names []string
 	for _, pattern := range []string{"docs/*.md", "docs/tasks/*.md", "docs/reference/*.md", "docs/runbooks/*.md"} {

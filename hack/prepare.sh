@@ -10,12 +10,13 @@ command -v x86_64-w64-mingw32-gcc >/dev/null || hosts+=(gcc-mingw-w64-x86-64)
 [ -x /usr/sbin/runc ] || hosts+=(runc)
 [ -x /usr/sbin/nft ] || hosts+=(nftables)
 command -v chromium >/dev/null || checks+=(chromium)
+for program in skopeo openssl; do [ -x /usr/bin/$program ] || checks+=("$program"); done
 command -v node >/dev/null || checks+=(nodejs)
 command -v npm >/dev/null || checks+=(npm)
 echo '#include <pthread.h>' | gcc -E - >/dev/null 2>&1 || checks+=(gcc libc6-dev)
 [ $((${#hosts[@]} + ${#services[@]} + ${#checks[@]})) -eq 0 ] && exit 0
 without="Windows hosts are simulated without Wine and mingw; tests that need a registry, a proxy or Prometheus are skipped without them, and so are those of the
-operator's pod without runc, those of Services without nftables, the check of PowerShell without node and npm, the test of the page without Chromium, and tests with the race detector without gcc."
+operator's pod without runc, those of Services without nftables, the check of PowerShell without node and npm, the test of the page without Chromium, the commands of documents about mirrors without skopeo, and tests with the race detector without gcc."
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
   echo "Not root, or no apt-get: cannot install ${hosts[*]} ${services[*]} ${checks[*]}. $without" >&2
   exit 0

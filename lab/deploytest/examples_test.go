@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/internal/documents"
 )
 
 // example is an object in a document.
@@ -35,29 +37,41 @@ func foreignGroups() []string {
 // one of its fields.
 func examples(t *testing.T) (all []example) {
 	t.Helper()
-	documents := []string{"../../README.md", "../../deploy/README.md"}
+	files := []string{"../../README.md", "../../deploy/README.md"}
 	for _, pattern := range []string{"../../docs/*.md", "../../docs/*/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
-		documents = append(documents, found...)
+		files = append(files, found...)
 	}
-	for _, name := range documents {
+	for _, name := range files {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, block := range regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```").FindAllStringSubmatch(string(text), -1) {
-			for document := range strings.SplitSeq(block[1], "\n---\n") {
-				o := &unstructured.Unstructured{}
-				if err := yaml.UnmarshalStrict([]byte(document), &o.Object); err != nil {
-					t.Fatalf("%s: %v in:\n%s", name, err, document)
-				}
-				if complete(o) {
-					all = append(all, example{strings.TrimPrefix(name, "../../"), o})
-				}
+		blocks, err := documents.Blocks(strings.TrimPrefix(name, "../../"), string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range blocks {
+			if b.Language == "yaml" {
+				all = append(all, objectsOf(t, b)...)
 			}
+		}
+	}
+	return all
+}
+
+func objectsOf(t *testing.T, b documents.Block) (all []example) {
+	t.Helper()
+	for text := range strings.SplitSeq(b.Text, "\n---\n") {
+		o := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(text), &o.Object); err != nil {
+			t.Fatalf("%s: %v in:\n%s", b, err, text)
+		}
+		if complete(o) {
+			all = append(all, example{b.Document, o})
 		}
 	}
 	return all

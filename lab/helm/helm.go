@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	toolPackage = "helm.sh/helm/v4/cmd/helm"
-	chartName   = "windows-machine-config-operator"
+	chartName = "windows-machine-config-operator"
 	// runTimeout limits one call. Helm itself waits for five minutes at most.
 	runTimeout = 6 * time.Minute
 )
@@ -30,13 +29,19 @@ type Helm struct {
 	Kubeconfig string
 }
 
-// New builds Helm, unless that is in the cache. Dir must exist, and be empty; root is the folder of the repository.
+// New builds Helm 4, unless that is in the cache. Dir must exist, and be empty; root is the folder of the repository.
 func New(ctx context.Context, root, dir string, progress io.Writer) (*Helm, error) {
+	return build(ctx, root, dir, "hack/tools/helm", "helm.sh/helm/v4/cmd/helm", progress)
+}
+
+// New3 is New with Helm 3, which many still have.
+func New3(ctx context.Context, root, dir string, progress io.Writer) (*Helm, error) {
+	return build(ctx, root, dir, "hack/tools/helm3", "helm.sh/helm/v3/cmd/helm", progress)
+}
+
+func build(ctx context.Context, root, dir, module, pkg string, progress io.Writer) (*Helm, error) {
 	h := &Helm{root: root, dir: dir, program: filepath.Join(dir, "helm")}
-	if err := lab.BuildOwn(ctx, filepath.Join(root, "hack", "tools", "helm"), toolPackage, h.program, lab.BuildOptions{}, progress); err != nil {
-		return nil, err
-	}
-	return h, nil
+	return h, lab.BuildOwn(ctx, filepath.Join(root, filepath.FromSlash(module)), pkg, h.program, lab.BuildOptions{}, progress)
 }
 
 // Folder is where the program is, for a search path.

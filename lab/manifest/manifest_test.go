@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/windows-machine-config/wmco/internal/documents"
 )
 
 // renderExample renders the example of deploy/README.md for another namespace and another image.
@@ -22,18 +24,19 @@ func renderExample(t *testing.T) []*unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(readme), "\n## Another namespace")
-	_, rest, _ = strings.Cut(rest, "```yaml\n")
-	example, _, found := strings.Cut(rest, "```")
-	if !found {
-		t.Fatal("README.md has no example in YAML")
+	blocks, err := documents.Blocks("deploy/README.md", string(readme))
+	at := slices.IndexFunc(blocks, func(b documents.Block) bool {
+		return strings.HasPrefix(b.Heading, "## Another namespace") && b.Language == "yaml"
+	})
+	if err != nil || at < 0 {
+		t.Fatalf("README.md has no example in YAML (%v)", err)
 	}
 	dir := t.TempDir()
 	base, err := filepath.Rel(dir, deploy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	example = strings.ReplaceAll(example, "../deploy", base)
+	example := strings.ReplaceAll(blocks[at].Text, "../deploy", base)
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(example), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,17 @@
 package testenv
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/documents"
 )
 
 // Shell runs commands of documents as a cluster administrator. It has kubectl of the control plane's version, which is oc as well.
@@ -26,19 +31,36 @@ func (env *Env) NewShell(tools string) (*Shell, error) {
 	return &Shell{env: env, tools: tools}, env.Lab.ControlPlane.LinkKubectl(filepath.Join(tools, "kubectl"))
 }
 
+// Prefer has commands run the programs in a folder rather than others of the same names.
+func (s *Shell) Prefer(tools string) { s.tools = tools + ":" + s.tools }
+
 // Run runs commands in a folder; the error has what they printed.
 func (s *Shell) Run(ctx context.Context, dir, script string) error {
-	for name, by := range s.Replace {
-		script = strings.ReplaceAll(script, name, by)
-	}
+	_, err := s.Output(ctx, dir, script)
+	return err
+}
+
+// Output is Run, and returns what the commands printed.
+func (s *Shell) Output(ctx context.Context, dir, script string) (printed string, err error) {
+	script = s.Replaced(script)
 	command := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", "oc() { kubectl \"$@\"; }\n"+script)
 	command.Dir = dir
 	command.Env = append(os.Environ(), "KUBECONFIG="+s.env.Kubeconfig, "PATH="+s.tools+":"+os.Getenv("PATH"), "MAKEFLAGS=")
 	command.Env = append(command.Env, s.Environment...)
-	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("running\n%s: %w\n%s", script, err, out)
+	out, err := command.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("running\n%s: %w\n%s", script, err, out)
 	}
-	return nil
+	return string(out), nil
+}
+
+// Replaced is a text with what takes the place of names. Of two names that begin alike, the longer one counts.
+func (s *Shell) Replaced(text string) string {
+	var pairs []string
+	for _, name := range slices.SortedFunc(maps.Keys(s.Replace), func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) {
+		pairs = append(pairs, name, s.Replace[name])
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
 }
 
 // InstallBlocks are README's commands of the installation: with kubectl, what takes the place of the last of them with Helm, and those for the
@@ -56,12 +78,16 @@ func InstallBlocks(root string) (kubectl, helm, key string, err error) {
 }
 
 // ConsoleBlocks returns the blocks of commands of a document below a heading, as in "## Install", without prompts.
-func ConsoleBlocks(text, heading string) (blocks []string) {
-	_, section, _ := strings.Cut(text, "\n"+heading+"\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	for _, part := range strings.Split(section, "```console\n")[1:] {
-		block, _, _ := strings.Cut(part, "```")
-		blocks = append(blocks, strings.ReplaceAll("\n"+block, "\n$ ", "\n"))
+func ConsoleBlocks(text, heading string) (scripts []string) {
+	blocks, err := documents.Blocks("", text)
+	if err != nil {
+		return nil // the tests of the root say what is wrong
 	}
-	return blocks
+	for _, b := range blocks {
+		if b.Heading == heading && b.Language == "console" {
+			script, _ := b.Commands()
+			scripts = append(scripts, script)
+		}
+	}
+	return scripts
 }

@@ -1,0 +1,126 @@
+package documents
+
+// A Step is a section of a document: what is below a heading, up to the next one of any depth. Without a heading it is the whole document.
+type Step struct{ Document, Heading string }
+
+// Of says whether a step has a block.
+func (s Step) Of(b Block) bool {
+	return s.Document == b.Document && (s.Heading == "" || s.Heading == b.Heading)
+}
+
+// A Story is what a test runs in one cluster, in order.
+type Story struct {
+	// Test is the test with its folder, as in lab/e2e.TestX, or a folder whose tests share the steps.
+	Test  string
+	Steps []Step
+}
+
+// Stories are all stories. Each block of a document that is in one is run by a test, or has a comment that says why not.
+func Stories() []Story {
+	return []Story{Installing(), Hosts(), OpenShift(), olm()}
+}
+
+const (
+	readme     = "README.md"
+	manifests  = "deploy/README.md"
+	install    = "docs/tasks/install.md"
+	quickstart = "docs/quickstart.md"
+	runbooks   = "docs/runbooks/"
+	upgrade    = "docs/tasks/upgrade.md"
+	withOLM    = "docs/install-olm.md"
+)
+
+// Installing is the story of a cluster in which the operator is installed and removed in each way. It has a registry, and a Linux node on which
+// the operator runs.
+func Installing() Story {
+	return Story{"lab/doctest.TestInstallDocuments", []Step{
+		{readme, "## Install"},
+		{readme, "# Windows Machine Config Operator"},
+		{install, ""},
+		{runbooks + "WindowsMachineConfigOperatorDown.md", ""},
+		{runbooks + "WindowsJoinsFailing.md", ""},
+		{manifests, ""},
+		{"RELEASE.md", ""},
+	}}
+}
+
+// Hosts is the story of a cluster with simulated hosts that become nodes.
+func Hosts() Story {
+	steps := []Step{
+		{quickstart, ""},
+		{"docs/troubleshooting.md", ""},
+		{"docs/tasks/find-the-cause.md", ""},
+		{"docs/tasks/proxy.md", ""},
+		{upgrade, ""},
+	}
+	for _, alert := range []string{
+		"WindowsCertificateRequestsRefused", "WindowsDrainBlocked", "WindowsExporterDown", "WindowsFleetSilent", "WindowsHostKeyChanged", "WindowsInstanceNotReady",
+		"WindowsInstanceStalled", "WindowsInstanceUnreachable", "WindowsMemoryPressure", "WindowsNodeCertificateExpired", "WindowsNodeCertificateExpiring",
+		"WindowsNodeDiskFilling", "WindowsNodeNetworkUnavailable", "WindowsNodeProblem", "WindowsNodeRebootPending", "WindowsNodeServiceCrashLooping",
+		"WindowsRolloutStopped", "WindowsSettingsNotArrived", "WindowsTrustedCertificateExpiring", "WindowsUpdateFailed",
+	} {
+		steps = append(steps, Step{runbooks + alert + ".md", ""})
+	}
+	return Story{"lab/doctest.TestHostDocuments", append(steps,
+		Step{"docs/tasks/reboot.md", ""},
+		Step{"docs/tasks/remove-hosts.md", ""},
+		Step{"docs/tasks/ssh-key.md", "## Create it"},
+		Step{"docs/tasks/add-hosts.md", ""},
+		Step{"docs/tasks/ssh-key.md", "## Replace it"},
+		Step{"docs/tasks/runtimeclass.md", ""},
+		Step{"docs/tasks/workload.md", ""},
+		Step{runbooks + "WindowsPodImageMismatch.md", ""},
+		Step{"docs/tasks/prepare-host.md", ""}, // nothing of it: it says why
+	)}
+}
+
+// OpenShift is the story of a cluster with OpenShift's kinds and those of the Prometheus operator, and with registries.
+func OpenShift() Story {
+	return Story{"lab/doctest.TestOpenShiftDocuments", []Step{
+		{withOLM, "## Limits of the operator"},
+		{withOLM, "## Machines"},
+		{withOLM, "## The SSH key"},
+		{"docs/tasks/machineset.md", ""},
+		{quickstart, "# Quickstart"},
+		{upgrade, ""},
+		{"docs/tasks/mirror-registry.md", ""},
+		{"docs/disconnected.md", ""},
+		{"docs/monitoring.md", ""},
+	}}
+}
+
+// olm is what only a cluster with the Operator Lifecycle Manager can run.
+func olm() Story {
+	return Story{"lab/olm", []Step{
+		{withOLM, "## Before you begin"},
+		{withOLM, "## Installing with the CLI"},
+		{withOLM, "## Settings of the Deployment"},
+		{withOLM, "## Upgrades"},
+		{withOLM, "## Removal"},
+		{withOLM, "## OLM v1"},
+	}}
+}
+
+// Elsewhere are the documents whose commands no test runs as they are, with what is tested of them.
+func Elsewhere() map[string]string {
+	const objects = "lab/deploytest.TestManifests has the API server check its objects; its commands are not run"
+	const none = "no test runs its commands"
+	return map[string]string{
+		"docs/cloud.md":             objects,
+		"docs/dashboard.md":         none,
+		"docs/development.md":       none,
+		"docs/examples.md":          "lab/e2e.TestExamples applies its objects",
+		"docs/fleet.md":             objects,
+		"docs/from-the-original.md": none,
+		"docs/kubectl-windows.md":   none,
+		"docs/logs-and-support.md":  none,
+		"docs/machines.md":          objects,
+		"docs/network.md":           objects,
+		"docs/settings.md":          objects,
+		"docs/storage.md":           objects,
+		"docs/workloads.md":         objects,
+		"payload/README.md":         none,
+		"lab/README.md":             none,
+		".github/ISSUE_TEMPLATE/":   none,
+	}
+}

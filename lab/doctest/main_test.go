@@ -1,0 +1,33 @@
+//go:build linux
+
+package doctest
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/lab"
+)
+
+// patience is the timeout for operations that take seconds on an idle machine, at speed factor 1.
+const patience = 5 * time.Minute
+
+func TestMain(m *testing.M) {
+	if err := lab.PreferMemory(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	os.Exit(m.Run())
+}
+
+// needs skips a test if something is missing, with the reason.
+func needs(t *testing.T, missing ...error) {
+	t.Helper()
+	for _, err := range missing {
+		if err != nil {
+			t.Skip("SKIPPED:", err)
+		}
+	}
+}
