@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"runtime"
@@ -37,6 +36,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/controllers"
 	"github.com/windows-machine-config/wmco/internal/httpclient"
+	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/tlsprofile"
 	"github.com/windows-machine-config/wmco/payload"
 )
@@ -65,7 +65,7 @@ func main() {
 		sayWhyItEnds(terminationLog, err)
 		os.Exit(2)
 	}
-	logger := newLogger(f.debug)
+	logger := kube.NewLogger(os.Stderr, f.debug)
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	if err := run(ctrl.SetupSignalHandler(), f, logger); err != nil {
@@ -141,14 +141,6 @@ func (f *flags) complete(minVersion string, rest []string, watched string) (err 
 		return fmt.Errorf("environment variable WATCH_NAMESPACE is %q: the operator works in its own namespace only; set spec.targetNamespaces of its OperatorGroup to %s", watched, f.namespace)
 	}
 	return nil
-}
-
-func newLogger(debug bool) logr.Logger {
-	level := slog.LevelInfo
-	if debug {
-		level = slog.Level(-4)
-	}
-	return logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
 func run(ctx context.Context, f flags, logger logr.Logger) error {

@@ -25,8 +25,8 @@ const (
 	briefItems, briefText = 128, 256
 )
 
-// answers are all results that a host may answer with. Each list in one has the tag max, which says how many items it may have.
-func answers() []any {
+// Answers are all results that a host may answer with. Each list in one has the tag max, which says how many items it may have.
+func Answers() []any {
 	return []any{&Facts{}, &ReceiveResult{}, &JoinResult{}, &LeaveResult{}, &Status{}}
 }
 
@@ -51,7 +51,7 @@ func hasTooManyValues(line []byte) bool {
 // decode reads a result. A list that is longer than it may be is an error, and texts are cut to what may be kept of them: they end up in
 // objects of the cluster.
 func decode(result json.RawMessage, into any) error {
-	if !slices.ContainsFunc(answers(), func(a any) bool { return reflect.TypeOf(a) == reflect.TypeOf(into) }) {
+	if !slices.ContainsFunc(Answers(), func(a any) bool { return reflect.TypeOf(a) == reflect.TypeOf(into) }) {
 		return fmt.Errorf("%T is no result of a command", into)
 	}
 	if err := json.Unmarshal(result, into); err != nil {

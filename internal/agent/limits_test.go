@@ -15,7 +15,7 @@ import (
 
 // TestEveryListOfAnAnswerHasALimit fills each list that an answer can have as far as it may be, and one item further.
 func TestEveryListOfAnAnswerHasALimit(t *testing.T) {
-	for _, answer := range answers() {
+	for _, answer := range Answers() {
 		kind := reflect.TypeOf(answer).Elem()
 		for _, path := range listsOf(kind, nil) {
 			field := kind

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/sim/lies"
 	"github.com/windows-machine-config/wmco/internal/sim/sshd"
 )
 
@@ -41,11 +42,13 @@ const (
 	Greed Malice = "Greed"
 	// Thief behaves like WICD until it gets a token. It keeps the token, and fails.
 	Thief Malice = "Thief"
+	// Lies behaves like WICD until it is joined, lies by chance about whatever it answers, and fails.
+	Lies Malice = "Lies"
 )
 
 // Malices lists the kinds.
 func Malices() []Malice {
-	return []Malice{Flood, Results, Steps, LongLine, Values, Folders, Trickle, Silence, Greed, Thief}
+	return []Malice{Flood, Results, Steps, LongLine, Values, Folders, Trickle, Silence, Greed, Thief, Lies}
 }
 
 // hostile behaves according to its malice, and reports false facts.
@@ -56,6 +59,7 @@ type hostile struct {
 
 	mu     sync.Mutex
 	tokens []string
+	calls  uint64
 }
 
 // exec implements sshd.Handler.
@@ -83,6 +87,8 @@ func (h *hostile) exec(ctx context.Context, c sshd.Command, stdin io.Reader, std
 	case h.malice == Silence:
 		<-ctx.Done()
 		return 1
+	case h.malice == Lies:
+		return h.lie(ctx, c, verb, stdin, stdout, stderr)
 	case h.malice == Greed && verb == agent.CommandReceive:
 		return h.greed(stdin, stdout)
 	case verb == agent.CommandFacts:
@@ -147,6 +153,34 @@ func (h *hostile) facts(ctx context.Context, c sshd.Command, stdin io.Reader, st
 	}
 	h.lies(&last.Result.Host)
 	return agent.NewSession(strings.NewReader(""), stdout).End(last.Result, nil)
+}
+
+// lieChance is how many lines are lies: with all of them, a host would never come far.
+const lieChance = 0.2
+
+// lie answers what WICD answers, with lies that differ from one command to the next.
+func (h *hostile) lie(ctx context.Context, c sshd.Command, verb string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
+	h.mu.Lock()
+	h.calls++
+	liar := lies.New(h.calls, agent.Answers()...)
+	h.mu.Unlock()
+	out := liar.Writer(stdout, lieChance)
+	if verb == agent.CommandJoin {
+		code = h.fail(stdin, out)
+	} else {
+		code = h.honest(ctx, c, stdin, out, stderr)
+	}
+	_ = out.Close() // who does not listen any more is not lied to
+	return code
+}
+
+// fail reads the data of a join, and fails.
+func (h *hostile) fail(stdin io.Reader, stdout io.Writer) int {
+	s := agent.NewSession(stdin, stdout)
+	if err := s.Request(&agent.JoinRequest{}); err != nil {
+		return s.End(nil, err)
+	}
+	return s.End(nil, &agent.Error{Code: agent.CodeServiceFailed, Message: "service kubelet does not start"})
 }
 
 // keep stores the data of a join, and fails.

@@ -108,6 +108,9 @@ func (c *Controller) outcome(ctx context.Context, i *v1alpha1.WindowsInstance, e
 		return join.RegisterTimeout
 	}
 	if after, waits := join.Retry(err); waits {
+		if r := (*join.Rebooting)(nil); errors.As(err, &r) && !r.Awaited { // a host that restarts in each join gets a token each time
+			after = max(after, c.retries.Fail(id, time.Now()))
+		}
 		c.metrics.joins.WithLabelValues("waiting", join.Reason(err)).Inc()
 		return after
 	}

@@ -86,7 +86,7 @@ func TestOnlyMachinesOfThisClusterCount(t *testing.T) {
 			if test.forbid {
 				s.Live = forbidding(c)
 			}
-			k, err := s.clusterAPIKind(t.Context())
+			k, err := s.Kind(t.Context())
 			if err == nil {
 				if k.Namespace != test.spec.Namespace || k.ID != test.spec.ClusterName {
 					t.Errorf("watched are the Machines of %q in %q, want those of %+v", k.ID, k.Namespace, test.spec)

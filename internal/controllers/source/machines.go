@@ -90,16 +90,24 @@ func (s *machineSource) Register(_ context.Context, m manager.Manager) error {
 		return err
 	}
 	if s.source == api.SourceClusterAPI {
-		return kube.Follow(m, ctl, s.clusterAPIKind, s.tellClusterAPI)
+		return kube.Follow(m, ctl, s.Kind, s.tellClusterAPI)
 	}
-	return kube.WatchWhenAvailable(m, ctl, s.look, func() { s.tried.Store(true) })
+	return kube.WatchWhenAvailable(m, ctl, s.Kind, func() { s.tried.Store(true) })
+}
+
+// Kind says which Machines to watch.
+func (s *machineSource) Kind(ctx context.Context) (kube.OptionalKind, error) {
+	if s.source == api.SourceClusterAPI {
+		return s.clusterAPIKind(ctx)
+	}
+	return s.machineAPIKind(ctx)
 }
 
 // Looked implements Announcer.
 func (s *machineSource) Looked() bool { return s.tried.Load() }
 
-// look says what to watch of OpenShift's Machine API.
-func (s *machineSource) look(ctx context.Context) (kube.OptionalKind, error) {
+// machineAPIKind says what to watch of OpenShift's Machine API.
+func (s *machineSource) machineAPIKind(ctx context.Context) (kube.OptionalKind, error) {
 	platform, err := cluster.ReadPlatform(ctx, s.Live)
 	return s.kind(MachineAPINamespace, machines.Cluster{Namespace: s.Namespace, Platform: platform.Type}), err
 }

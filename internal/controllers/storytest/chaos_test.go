@@ -33,7 +33,7 @@ const (
 func TestFleetByChance(t *testing.T) {
 	var tally chaosTally
 	t.Run("seed", func(t *testing.T) {
-		for _, seed := range seedsOf(t) {
+		for _, seed := range seedsOf(t, chaosSeeds) {
 			t.Run(strconv.Itoa(seed), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) { playSeed(t, uint64(seed), &tally) })
@@ -44,8 +44,8 @@ func TestFleetByChance(t *testing.T) {
 	t.Logf("evictions per needed: %.3f", float64(tally.evictions)/float64(max(tally.needed, 1)))
 }
 
-// seedsOf are the seeds to be played.
-func seedsOf(t *testing.T) []int {
+// seedsOf are the seeds to be played, so many by default.
+func seedsOf(t *testing.T, byDefault int) []int {
 	number := func(name string) (n int, set bool) {
 		text := os.Getenv(name)
 		if text == "" {
@@ -62,7 +62,7 @@ func seedsOf(t *testing.T) []int {
 	}
 	n, set := number("WMCO_CHAOS_SEEDS")
 	if !set {
-		n = chaosSeeds
+		n = byDefault
 	}
 	seeds := make([]int, n)
 	for i := range seeds {

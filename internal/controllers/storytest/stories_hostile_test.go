@@ -213,6 +213,24 @@ func TestWhatAHostSaysIsKeptShort(t *testing.T) {
 	})
 }
 
+// A host restarts in each join, for as long as it likes: it is not handed a token every few seconds.
+func TestAHostThatRestartsAgainAndAgainWaitsLonger(t *testing.T) {
+	hostile(t, 1, func(s *story, liar *storyHost) {
+		liar.restarts = true
+		s.announce(liar)
+		s.pass(time.Minute)
+		if liar.joins < 3 {
+			t.Errorf("in the first minute, the host was joined %d times, want 3: one that has to restart twice should not wait", liar.joins)
+		}
+		s.pass(time.Hour)
+		if liar.joins > 50 {
+			t.Errorf("in an hour, the host was joined %d times, want one time in two minutes", liar.joins)
+		}
+		liar.restarts = false
+		s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
+	})
+}
+
 // announcedMachines are Machines that say which names their hosts have.
 type announcedMachines []source.Announcement
 

@@ -7,12 +7,14 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +29,7 @@ import (
 // million. Writes are the fake client's.
 type storyCache struct {
 	t       *testing.T
+	mu      sync.Mutex // while controllers read and write; a story itself looks when they do not
 	scheme  *runtime.Scheme
 	objects map[string]map[client.ObjectKey]client.Object // by kind
 	// changes counts writes, settings those of ConfigMaps.
@@ -41,12 +44,20 @@ func (c *storyCache) kind(o runtime.Object) string {
 	if partial, is := o.(*metav1.PartialObjectMetadataList); is {
 		return strings.TrimSuffix(partial.Kind, "List")
 	}
+	switch o := o.(type) {
+	case *unstructured.Unstructured:
+		return o.GetKind()
+	case *unstructured.UnstructuredList:
+		return strings.TrimSuffix(o.GetKind(), "List")
+	}
 	return strings.TrimSuffix(reflect.TypeOf(o).Elem().Name(), "List")
 }
 
 // refresh reads an object that was written.
 func (c *storyCache) refresh(ctx context.Context, from client.Client, o client.Object) {
 	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.changes++
 	kind, key := c.kind(o), client.ObjectKeyFromObject(o)
 	if kind == "ConfigMap" {
@@ -68,6 +79,8 @@ func (c *storyCache) refresh(ctx context.Context, from client.Client, o client.O
 }
 
 func (c *storyCache) get(_ context.Context, _ client.WithWatch, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	o, there := c.objects[c.kind(into)][key]
 	if !there {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: c.kind(into)}, key.Name)
@@ -78,6 +91,8 @@ func (c *storyCache) get(_ context.Context, _ client.WithWatch, key client.Objec
 
 func (c *storyCache) list(_ context.Context, _ client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
 	options := (&client.ListOptions{}).ApplyOptions(opts)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	kind := c.kind(into)
 	var items []runtime.Object
 	for _, o := range c.sorted(kind) {
@@ -138,7 +153,9 @@ func fieldsOf(o client.Object) stringMap {
 // funcs put the cache before a client. written hears of each write.
 func (c *storyCache) funcs(written func()) interceptor.Funcs {
 	done := func(ctx context.Context, from client.Client, o client.Object, err error) error {
+		c.mu.Lock()
 		written()
+		c.mu.Unlock()
 		c.refresh(ctx, from, o)
 		return err
 	}

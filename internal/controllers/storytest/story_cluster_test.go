@@ -143,8 +143,11 @@ func (s *story) forbids(o client.Object) error {
 type storyEvents struct{ *story }
 
 // Eventf implements events.EventRecorder.
-func (r storyEvents) Eventf(about, _ runtime.Object, kind, reason, _, note string, args ...any) {
+func (r storyEvents) Eventf(about, _ runtime.Object, kind, reason, action, note string, args ...any) {
 	text := fmt.Sprintf(note, args...)
+	if r.heard != nil && !r.heard(about.(client.Object), reason, action, text) {
+		return
+	}
 	if kind == corev1.EventTypeWarning || strings.HasPrefix(reason, "Maintenance") || strings.HasPrefix(reason, "Host") && reason != api.EventHostKeyPinned {
 		r.say("%s: %s: %s", about.(client.Object).GetName(), reason, text)
 	}

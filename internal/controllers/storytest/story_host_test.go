@@ -67,6 +67,8 @@ type storyHost struct {
 	node string
 	// says is what the host says of itself, where that is not the truth.
 	says func(*agent.HostFacts)
+	// restarts has each join end with a restart of Windows, for which it has to be repeated.
+	restarts bool
 	// token is the last one that it was handed.
 	token string
 	// refuses is a version that does not work here.
@@ -232,6 +234,11 @@ func (h *storyHost) join(r agent.JoinRequest) (agent.JoinResult, error) {
 	h.token = r.Bootstrap.Token
 	if h.says != nil { // whoever lies takes the token, and stays what it is
 		return agent.JoinResult{}, &agent.Error{Code: agent.CodeServiceFailed, Message: "something went wrong"}
+	}
+	if h.restarts {
+		h.joins++
+		h.bootID++
+		return agent.JoinResult{Rebooting: "updates are installed", BootID: strconv.Itoa(h.bootID - 1)}, nil
 	}
 	h.story.mustBeDrained(h, h.others, "joined over another operator's node")
 	if h.losesPower {

@@ -49,6 +49,7 @@ func (s *story) startOperator() {
 		})
 		reserved = source.NewReservedAddresses(cached, s.live, resolver)
 		guards   = admission.New(s.live, log, nil)
+		hosts    = source.NewOwnership(resolver, s.announcers...)
 		network  = settings.NewNetworkCache()
 		renders  = func(live client.Reader) *settings.Renderer {
 			return &settings.Renderer{Live: live, Nodes: live, Namespace: "ns", Releases: s.releases, Network: network}
@@ -63,7 +64,7 @@ func (s *story) startOperator() {
 	s.instances = instance.New(instance.Options{
 		Client: cached, Live: s.live, Events: log, Registry: s.registry, Namespace: "ns", Releases: s.releases,
 		Payload: &payload.Payload{Manifest: s.content}, Store: settings.NewStore(cached, s.live, "ns"), Renderer: renders(s.live), Policies: guards,
-		Fleet: s.fleet, Hosts: source.NewOwnership(resolver, s.announcers...), Resolver: resolver, Reserved: reserved, Slots: s.slots, Names: s.names,
+		Fleet: s.fleet, Hosts: hosts, Resolver: resolver, Reserved: reserved, Slots: s.slots, Names: s.names,
 		Dialer: func(ctx context.Context, t remote.Target, o remote.Options) (instance.SSHHost, error) {
 			return s.dialer(ctx, t, o)
 		},
@@ -73,6 +74,7 @@ func (s *story) startOperator() {
 		Client: cached, Live: s.client, Events: log, Namespace: "ns", Store: s.store, Renderer: renders(s.client), Policies: guards, Registry: s.registry,
 	})
 	s.certificates = csrapproval.New(csrapproval.Options{Client: cached, Live: s.client, Events: log, Namespace: "ns", Reserved: reserved, Policies: guards, Settings: s.store, Registry: s.registry})
+	s.sources = source.Options{Client: cached, Live: s.live, Events: log, Namespace: "ns", Hosts: hosts, Reserved: reserved}
 	s.settingsSeen = ""
 	s.operated = 0
 	clear(s.seen)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,6 +58,7 @@ type story struct {
 	content payload.Manifest
 	began   time.Time
 	lines   []string
+	telling sync.Mutex    // of lines
 	every   time.Duration // a tick
 	writes  int
 
@@ -65,6 +67,7 @@ type story struct {
 	settings     *settings.Controller
 	certificates *csrapproval.Controller
 	store        *settings.Store
+	sources      source.Options // of what makes instances, which most stories do without
 	releases     *clusterversion.Releases
 	released     chan ctrlevent.GenericEvent // of releases
 	apiServers   []string                    // their versions
@@ -92,6 +95,8 @@ type story struct {
 	pods       int
 	// refuses is what evictions are answered with; nil where budgets decide.
 	refuses error
+	// heard is told of each event, and says whether the story tells it; nil where nobody listens.
+	heard   func(about client.Object, reason, action, text string) bool
 	reasons map[string]bool
 }
 
@@ -157,6 +162,8 @@ func newStory(t *testing.T, hosts int, r v1alpha1.RolloutSpec) *story {
 }
 
 func (s *story) say(format string, args ...any) {
+	s.telling.Lock()
+	defer s.telling.Unlock()
 	at := time.Since(s.began).Round(time.Second)
 	s.lines = append(s.lines, fmt.Sprintf("%7s  %s", at, fmt.Sprintf(format, args...)))
 }

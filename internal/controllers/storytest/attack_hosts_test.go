@@ -1,0 +1,313 @@
+package storytest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/remote"
+	"github.com/windows-machine-config/wmco/internal/sim/lies"
+)
+
+// liarHost is a host that an attacker controls: whatever it answers may be a lie, and it uses the identities that it gets.
+type liarHost struct {
+	*storyHost
+	w     *attackWorld
+	n     int
+	liar  *lies.Liar // of its kubelet; each connection has one of its own
+	place string     // its address, or its name in DNS
+	habit string     // what it does at each join; empty for anything
+	since time.Time  // it was announced
+	// gained are the names of nodes for which it got identities, since then.
+	gained    map[string]bool
+	identity  string // the last of them
+	tokens    []string
+	registers int
+	requests  []string // the last ones
+}
+
+func newLiarHost(w *attackWorld, n int) *liarHost {
+	l := &liarHost{storyHost: newStoryHost(w.story, 100+n), w: w, n: n, gained: map[string]bool{}}
+	l.name, l.address = fmt.Sprintf("evil-%d", n), fmt.Sprintf("10.66.0.%d", n)
+	l.liar = lies.New(w.seed<<8|uint64(n), &corev1.Node{}, &certificatesv1.CertificateSigningRequest{})
+	l.habit = []string{"", "", "", "restarts", "is about to restart", "fails"}[w.rand.IntN(6)]
+	l.place = l.address
+	if w.chance(0.4) {
+		l.place = l.name + ".example"
+	}
+	return l
+}
+
+// words are what a liar knows, and may say in place of what is true: but no name or address of a host that has not joined yet.
+func (l *liarHost) words() []string {
+	words := []string{
+		"pool-1", "pool-2", "pool-1", "pool-2", "linux-1", "kubernetes.default.svc", "kubernetes", "localhost", linuxAddress, "10.3.0.5", "10.96.0.1", "10.96.0.10",
+		l.w.version, was, "amd64", "Server Core", "windows", "True", "False", "Unknown", l.address, l.name, api.GroupName + "/version",
+	}
+	for _, h := range l.w.honest {
+		if words = append(words, h.address, h.address+"/24", remote.FormatHostKey(h.key)); h.isReady {
+			words = append(words, h.name, strings.ToUpper(h.name), "system:node:"+h.name, api.WICDUserPrefix+h.name)
+		}
+	}
+	return append(words, l.tokens...)
+}
+
+// often is how often a liar does something; one with a habit does little else.
+func (l *liarHost) often(chance float64) float64 {
+	if l.habit != "" {
+		return chance / 5
+	}
+	return chance
+}
+
+// liarConnection is a connection on which the host lies in one mood.
+type liarConnection struct {
+	storyConnection
+	l      *liarHost
+	target string
+	mood   string
+	id     uint64
+	liar   *lies.Liar
+}
+
+func (l *liarHost) connection(target string) *liarConnection {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	l.w.talks++
+	c := &liarConnection{storyConnection: storyConnection{l.storyHost}, l: l, target: target, liar: lies.New(l.w.seed<<16^l.w.talks, agent.Answers()...)}
+	c.liar.Words = l.words()
+	moods := []string{"hang", "trickle", "flood", "refuse", "no program", "break"}
+	if c.id = l.w.talks; c.liar.Chance(l.often(0.3)) {
+		c.mood = moods[c.liar.IntN(len(moods))]
+	}
+	return c
+}
+
+// Put takes a file that it does not keep.
+func (c *liarConnection) Put(ctx context.Context, _ string, content io.Reader, _ int64) error {
+	if c.mood == "hang" {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	_, err := io.Copy(io.Discard, content)
+	return err
+}
+
+// Run answers with lies.
+func (c *liarConnection) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+	lost := &remote.Error{Kind: remote.Lost, Host: c.address, Err: errors.New("the connection broke")}
+	switch c.mood {
+	case "hang":
+		<-ctx.Done()
+		return lost
+	case "trickle":
+		for ctx.Err() == nil {
+			if _, err := io.WriteString(stdout, "{"); err != nil {
+				return lost
+			}
+			time.Sleep(time.Second)
+		}
+		return lost
+	case "flood":
+		line := []byte(strings.Repeat(c.liar.Text("0123456789abcdef"), 50) + "\n")
+		for ctx.Err() == nil {
+			if _, err := stdout.Write(line); err != nil {
+				return lost
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		return lost
+	case "no program":
+		_, _ = io.WriteString(stdout, c.liar.Text("is not recognized as an internal or external command")+"\n")
+		return errors.New("exit status 1")
+	case "break":
+		return lost
+	}
+	if stdout == nil {
+		return doCommand(c, command, stdin, io.Discard)
+	}
+	out := c.liar.Writer(stdout, c.l.often(0.35))
+	err := doCommand(c, command, stdin, out)
+	return cmp.Or(err, out.Close())
+}
+
+func (c *liarConnection) restart() {}
+
+// facts are the host's, but for the name and the address that it would like to have.
+func (c *liarConnection) facts() agent.Facts {
+	f := c.storyHost.facts()
+	if c.l.habit == "restarts" {
+		f.Host.BootID = fmt.Sprint("boot-", c.id)
+	}
+	if c.liar.Chance(c.l.often(0.3)) {
+		f.Host.Hostname = c.liar.Words[c.liar.IntN(len(c.liar.Words))]
+	}
+	if ip, err := netip.ParseAddr(c.liar.Words[c.liar.IntN(len(c.liar.Words))]); err == nil && c.liar.Chance(0.5) {
+		f.Host.Interfaces[0].Addresses = []netip.Prefix{netip.PrefixFrom(ip, 24)}
+	}
+	if c.liar.Chance(0.2) {
+		f.Joined = &agent.Joined{Cluster: controllertest.ClusterID, Node: c.liar.Text(c.name), Version: c.liar.Text(c.story.version), HasCertificate: true}
+	}
+	return f
+}
+
+func (c *liarConnection) receive(agent.ReceiveRequest) {}
+
+// join takes the token, and says it again where it may.
+func (c *liarConnection) join(r agent.JoinRequest) (agent.JoinResult, error) {
+	c.l.w.checkHanded(c.target, c.name, r.Bootstrap.Token)
+	c.l.w.mu.Lock()
+	c.l.tokens = append(c.l.tokens, r.Bootstrap.Token)
+	c.liar.Words = append(c.liar.Words, r.Bootstrap.Token, "Bearer "+r.Bootstrap.Token)
+	c.l.w.mu.Unlock()
+	switch c.l.habit {
+	case "restarts", "is about to restart":
+		return agent.JoinResult{Rebooting: "updates", BootID: c.facts().Host.BootID}, nil
+	case "fails":
+		return agent.JoinResult{}, &agent.Error{Code: agent.CodeBusy, Message: "not now"}
+	}
+	if c.liar.Chance(0.3) {
+		return agent.JoinResult{}, &agent.Error{Code: agent.CodeServiceFailed, Message: c.liar.Text("service kubelet does not start") + ": " + r.Bootstrap.Token + c.liar.Text("")}
+	}
+	if c.liar.Chance(0.1) {
+		return agent.JoinResult{Rebooting: "because of " + r.Bootstrap.Token, BootID: c.liar.Text("1")}, nil
+	}
+	c.cluster, c.version = r.Cluster, r.Desired.Version
+	return agent.JoinResult{BootID: "1", Changed: []string{c.liar.Text("a file")}}, nil
+}
+
+func (c *liarConnection) leave(agent.LeaveRequest) (agent.LeaveResult, error) {
+	c.cluster, c.version = "", ""
+	return agent.LeaveResult{Removed: []string{c.liar.Text("a file")}}, nil
+}
+
+// act is what the attacker does with what the host has: its tokens, and its identity of a node.
+func (l *liarHost) act() {
+	w := l.w
+	l.liar.Words = l.words()
+	switch {
+	case l.since.IsZero():
+		if _, leaves := w.cache.objects["WindowsInstance"][controllertest.Key(l.place)]; !leaves && l.liar.Chance(0.1) {
+			w.say("%s is announced at %s", l.name, l.place)
+			l.since, l.gained = time.Now(), map[string]bool{}
+			w.announceEntry(l.place)
+		}
+		return
+	case l.liar.Chance(0.003): // its user gives up, and tries again later
+		w.say("%s is not announced any more", l.name)
+		delete(w.entries, l.place)
+		w.putEntries()
+		l.since = time.Time{}
+		return
+	}
+	if len(l.tokens) > 0 && l.liar.Chance(0.1) {
+		l.askForSomething()
+	}
+	if l.identity != "" && l.liar.Chance(0.15) {
+		l.writeNode()
+	}
+}
+
+// askForSomething makes a certificate request as one of those that the host can be.
+func (l *liarHost) askForSomething() {
+	who := bootstrapOf(l.tokens[l.liar.IntN(len(l.tokens))])
+	node := l.name
+	if l.identity != "" {
+		node = l.identity
+		if l.liar.Chance(0.5) {
+			who = []requester{kubeletOf(node), wicdOf(node)}[l.liar.IntN(2)]
+		}
+	}
+	if l.liar.Chance(0.3) {
+		node = l.liar.Text(node)
+	}
+	var wanted certificatesv1.CertificateSigningRequestSpec
+	switch l.liar.IntN(4) {
+	case 0:
+		wanted = clientRequest("system:node:", node)
+	case 1:
+		wanted = clientRequest(api.WICDUserPrefix, node)
+	default:
+		wanted = servingRequest(node, l.liar.Text(node), l.address, l.liar.Words[l.liar.IntN(len(l.liar.Words))])
+	}
+	if l.liar.Chance(0.3) {
+		var lie certificatesv1.CertificateSigningRequestSpec
+		if l.liar.Object(wanted, &lie) {
+			wanted = lie
+		}
+	}
+	l.requests = append(l.requests, l.w.ask(l.name, who, wanted))
+	if len(l.requests) > pendingRequests { // the cluster has others removed
+		if old := l.requests[0]; !l.w.isApproved(old) {
+			l.w.drop("CertificateSigningRequest", client.ObjectKey{Name: old})
+		}
+		l.requests = l.requests[1:]
+	}
+}
+
+// pendingRequests is how many of its requests of each liar are looked at again and again.
+const pendingRequests = 3
+
+// writeNode writes the Node of the host's identity as its kubelet may: anything but labels of the operator's, and what schedules pods.
+func (l *liarHost) writeNode() {
+	w := l.w
+	w.note("Node/" + l.identity)
+	o, found := w.cache.objects["Node"][client.ObjectKey{Name: l.identity}]
+	if !found {
+		l.registerNode()
+		return
+	}
+	was := o.(*corev1.Node)
+	var node corev1.Node
+	if !l.liar.Object(was, &node) {
+		return
+	}
+	changed := was.DeepCopy()
+	changed.Annotations, changed.Status = node.Annotations, node.Status
+	maps.DeleteFunc(changed.Annotations, func(key, _ string) bool { return len(validation.IsQualifiedName(key)) > 0 })
+	isOurs := func(key, _ string) bool { return strings.HasPrefix(key, api.GroupName) }
+	maps.DeleteFunc(node.Labels, func(key, value string) bool {
+		return isOurs(key, "") || len(validation.IsQualifiedName(key))+len(validation.IsValidLabelValue(value)) > 0
+	})
+	maps.DeleteFunc(changed.Labels, func(key, _ string) bool { return !isOurs(key, "") })
+	changed.Labels = kube.Merge(changed.Labels, node.Labels)
+	status := changed.Status
+	w.must(w.client.Update(w.ctx, changed))
+	changed.Status = status
+	w.must(w.client.Status().Update(w.ctx, changed))
+}
+
+func (l *liarHost) registerNode() {
+	w := l.w
+	l.registers++
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: l.identity, UID: types.UID(fmt.Sprintf("of-%s-%d", l.name, l.registers)), CreationTimestamp: metav1.Now(),
+		Labels: map[string]string{corev1.LabelOSStable: "windows"}, Annotations: map[string]string{api.AnnotationVersion: w.version},
+	}}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: l.address}}
+	node.Status.NodeInfo.OperatingSystem, node.Status.NodeInfo.BootID = "windows", "1"
+	controllertest.SetNodeCondition(node, corev1.NodeReady, corev1.ConditionTrue, "")
+	status := node.Status
+	w.must(w.client.Create(w.ctx, node))
+	node.Status = status
+	w.must(w.client.Status().Update(w.ctx, node))
+	w.say("%s registers Node %s", l.name, node.Name)
+	w.met(w.node(node.Name), l.name)
+}

@@ -1,0 +1,168 @@
+package storytest
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+)
+
+// requester is who makes a certificate request, as the API server writes it down.
+type requester struct {
+	user   string
+	groups []string
+	extra  map[string]certificatesv1.ExtraValue
+}
+
+func bootstrapOf(token string) requester {
+	return requester{"system:serviceaccount:ns:" + api.BootstrapServiceAccount, []string{"system:serviceaccounts", "system:authenticated"},
+		map[string]certificatesv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"JTI=" + tokenID(token)}}}
+}
+
+func kubeletOf(node string) requester {
+	return requester{user: "system:node:" + node, groups: []string{"system:nodes", "system:authenticated"}}
+}
+
+func wicdOf(node string) requester {
+	return requester{user: api.WICDUserPrefix + node, groups: []string{api.WICDGroup, "system:authenticated"}}
+}
+
+// clientRequest is for the identity of a node's kubelet, or of its WICD.
+func clientRequest(prefix, node string) certificatesv1.CertificateSigningRequestSpec {
+	group, signer := "system:nodes", certificatesv1.KubeAPIServerClientKubeletSignerName
+	if prefix == api.WICDUserPrefix {
+		group, signer = api.WICDGroup, certificatesv1.KubeAPIServerClientSignerName
+	}
+	day := int32((24 * time.Hour).Seconds())
+	return certificatesv1.CertificateSigningRequestSpec{
+		Request: requestFor(prefix+node, group, nil, nil), SignerName: signer, ExpirationSeconds: &day,
+		Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+	}
+}
+
+func servingRequest(node, name string, addresses ...string) certificatesv1.CertificateSigningRequestSpec {
+	return certificatesv1.CertificateSigningRequestSpec{
+		Request: requestFor("system:node:"+node, "system:nodes", []string{name}, addresses), SignerName: certificatesv1.KubeletServingSignerName,
+		Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
+	}
+}
+
+// requestFor encodes a request; what cannot be one is no request.
+func requestFor(name, group string, dnsNames, addresses []string) []byte {
+	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: name, Organization: []string{group}}, DNSNames: dnsNames}
+	for _, text := range addresses {
+		if ip := net.ParseIP(text); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		}
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, template, ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+	if err != nil {
+		return []byte("no request")
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+}
+
+// ask makes a certificate request of a host, and returns its name. The API server says who asks.
+func (w *attackWorld) ask(host string, as requester, wanted certificatesv1.CertificateSigningRequestSpec) string {
+	w.made++
+	name := fmt.Sprintf("csr-%d", w.made)
+	wanted.Username, wanted.Groups, wanted.Extra, wanted.UID = as.user, as.groups, as.extra, ""
+	w.mu.Lock()
+	w.asked[name] = host
+	w.mu.Unlock()
+	w.put(&certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: wanted})
+	return name
+}
+
+func (w *attackWorld) isApproved(name string) bool {
+	o, found := w.cache.objects["CertificateSigningRequest"][client.ObjectKey{Name: name}]
+	return found && len(o.(*certificatesv1.CertificateSigningRequest).Status.Conditions) > 0
+}
+
+// approve is what the API server does with an approval.
+func (w *attackWorld) approve(request *certificatesv1.CertificateSigningRequest) error {
+	w.checkApproved(request)
+	w.cache.mu.Lock()
+	defer w.cache.mu.Unlock()
+	key := client.ObjectKeyFromObject(request)
+	changed := w.cache.objects["CertificateSigningRequest"][key].DeepCopyObject().(*certificatesv1.CertificateSigningRequest)
+	changed.Status = request.Status
+	changed.ResourceVersion += "x"
+	w.cache.objects["CertificateSigningRequest"][key] = changed
+	w.cache.changes++
+	return nil
+}
+
+// checkApproved looks whether a host gets an identity, names and addresses that are its own.
+func (w *attackWorld) checkApproved(request *certificatesv1.CertificateSigningRequest) {
+	w.mu.Lock()
+	who := w.asked[request.Name]
+	w.mu.Unlock()
+	block, _ := pem.Decode(request.Spec.Request)
+	if block == nil {
+		w.breach(attackIdentity, "%s gets a certificate for what is no request", who)
+		return
+	}
+	cert, err := x509.ParseCertificateRequest(block.Bytes)
+	w.must(err)
+	node := strings.TrimPrefix(strings.TrimPrefix(cert.Subject.CommonName, "system:node:"), api.WICDUserPrefix)
+	w.say("%s gets a certificate of %s for %s %v %v", who, request.Spec.SignerName, cert.Subject.CommonName, cert.DNSNames, cert.IPAddresses)
+	own, address, place := who, "", ""
+	for _, h := range w.honest {
+		if h.name == who {
+			address, place = h.address, h.place()
+		} else if h.name == node {
+			w.breach(attackIdentity, "%s gets the identity of %s", who, node)
+		}
+	}
+	for _, l := range w.liars {
+		if l.name == who {
+			own, address, place = w.identityOf(l, node, request), l.address, l.place
+		}
+	}
+	if node != own {
+		w.breach(attackIdentity, "%s gets a certificate for %s; its own name is %s", who, cert.Subject.CommonName, own)
+	}
+	for _, name := range cert.DNSNames {
+		if name != own && name != place {
+			w.breach(attackIdentity, "%s, which is %s, gets a certificate for the name %s", who, place, name)
+		}
+	}
+	for _, ip := range cert.IPAddresses {
+		if ip.String() != address {
+			w.breach(attackIdentity, "%s gets a certificate for the address %s; its own is %s", who, ip, address)
+		}
+	}
+}
+
+// identityOf is the one name of a node that a liar may have since it was announced: the first for which it got a certificate, if nobody else has it.
+func (w *attackWorld) identityOf(l *liarHost, node string, request *certificatesv1.CertificateSigningRequest) string {
+	if o, found := w.cache.objects["Node"][client.ObjectKey{Name: node}]; found {
+		w.mu.Lock()
+		owner := w.owners[o.(*corev1.Node).UID]
+		w.mu.Unlock()
+		if owner != l.name {
+			w.breach(attackIdentity, "%s gets a certificate for %s, whose Node %s registered: %s", l.name, node, owner, request.Spec.SignerName)
+		}
+	}
+	if len(l.gained) == 0 {
+		l.gained[node] = true
+		l.identity = node
+	}
+	for name := range l.gained {
+		return name
+	}
+	return ""
+}
