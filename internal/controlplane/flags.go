@@ -77,7 +77,7 @@ func (c Config) etcd() []string {
 		"--cert-file=" + c.path("etcd.crt"),
 		"--key-file=" + c.path("etcd.key"),
 		"--quota-backend-bytes=" + strconv.Itoa(8<<30), // OpenShift's; etcd's own default is 2 GiB
-		"--unsafe-no-fsync", // the data are needed only until the machine restarts
+		"--unsafe-no-fsync",                            // the data are needed only until the machine restarts
 		"--log-level=warn",
 	}
 }

@@ -78,6 +78,8 @@ func Hosts() Story {
 func OpenShift() Story {
 	return Story{"lab/doctest.TestOpenShiftDocuments", []Step{
 		{withOLM, "## Limits of the operator"},
+		{withOLM, "## Permissions in OpenShift's namespaces"},
+		{withOLM, "## Monitoring"},
 		{withOLM, "## Machines"},
 		{withOLM, "## The SSH key"},
 		{"docs/tasks/machineset.md", ""},
@@ -96,6 +98,7 @@ func olm() Story {
 		{withOLM, "## Installing with the CLI"},
 		{withOLM, "## Settings of the Deployment"},
 		{withOLM, "## Upgrades"},
+		{withOLM, "## When an InstallPlan fails"},
 		{withOLM, "## Removal"},
 		{withOLM, "## OLM v1"},
 	}}
@@ -118,6 +121,7 @@ func Elsewhere() map[string]string {
 		"docs/network.md":           objects,
 		"docs/settings.md":          objects,
 		"docs/storage.md":           objects,
+		"docs/verify-a-release.md":  "release/verify verifies a release with the libraries of cosign and syft; its commands are not run",
 		"docs/workloads.md":         objects,
 		"payload/README.md":         none,
 		"lab/README.md":             none,

@@ -26,7 +26,7 @@ const mark = "..."
 
 // Text cuts a text to some bytes, at a character boundary, and marks the cut with three dots. It removes invalid UTF-8.
 func Text(text string, limit int) string {
-	if len(text) > limit && limit < Quoted {
+	if len(text) > limit {
 		text = text[:limit-len(mark)] + mark
 	}
 	return strings.ToValidUTF8(text, "")

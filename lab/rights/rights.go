@@ -107,7 +107,7 @@ func Bind(ctx context.Context, config *rest.Config, namespace string) error {
 	return nil
 }
 
-// Got is what a person can really do with a kind. Every verb is asked for; creating is tried as well, because a policy can refuse what a role
+// Got is what a person can really do with a kind. It asks for every verb, and tries to create one, because a policy can refuse what a role
 // permits.
 func Got(ctx context.Context, config *rest.Config, namespace string, p Person, kind string) (Right, error) {
 	reads, err := permitted(ctx, config, namespace, p.User(), kind, "get", "list", "watch")

@@ -1,5 +1,5 @@
 // Package lies makes false answers of true ones, by chance. It knows no field of any answer, so that whatever is told is lied about: values are
-// absurd, huge, doubled, of another type, somebody else's or gone, and lines are cut, doubled, out of order or no lines.
+// absurd, huge, doubled, of another type, of another host or gone, and lines are cut, doubled, out of order or no lines.
 package lies
 
 import (
