@@ -38,16 +38,19 @@ type liarHost struct {
 	// gained are the names of nodes for which it got identities, since then.
 	gained    map[string]bool
 	identity  string // the last of them
-	tokens    []string
+	handed    []handed
 	registers int
 	requests  []string // the last ones
 }
+
+// handed is what a liar was handed in a join: a token, and the name and the address that its node is to have.
+type handed struct{ token, node, address string }
 
 func newLiarHost(w *attackWorld, n int) *liarHost {
 	l := &liarHost{storyHost: newStoryHost(w.story, 100+n), w: w, n: n, gained: map[string]bool{}}
 	l.name, l.address = fmt.Sprintf("evil-%d", n), fmt.Sprintf("10.66.0.%d", n)
 	l.liar = lies.New(w.seed<<8|uint64(n), &corev1.Node{}, &certificatesv1.CertificateSigningRequest{})
-	l.habit = []string{"", "", "", "restarts", "is about to restart", "fails"}[w.rand.IntN(6)]
+	l.habit = []string{"", "", "", "claims", "claims", "claims", "restarts", "is about to restart", "fails"}[w.rand.IntN(9)]
 	l.place = l.address
 	if w.chance(0.4) {
 		l.place = l.name + ".example"
@@ -66,7 +69,21 @@ func (l *liarHost) words() []string {
 			words = append(words, h.name, strings.ToUpper(h.name), "system:node:"+h.name, api.WICDUserPrefix+h.name)
 		}
 	}
-	return append(words, l.tokens...)
+	for _, h := range l.handed {
+		words = append(words, h.token)
+	}
+	return words
+}
+
+// claims are names and addresses that the host would like to have.
+func (l *liarHost) claims() (names, addresses []string) {
+	names, addresses = []string{"pool-1", "pool-2", l.name, fmt.Sprint("worker-", l.n), fmt.Sprint("master-", l.n)}, []string{linuxAddress, "10.3.0.5", "10.96.0.1"}
+	for _, h := range l.w.honest {
+		if addresses = append(addresses, h.address); h.isReady {
+			names = append(names, h.name)
+		}
+	}
+	return names, addresses
 }
 
 // often is how often a liar does something; one with a habit does little else.
@@ -156,13 +173,15 @@ func (c *liarConnection) facts() agent.Facts {
 	if c.l.habit == "restarts" {
 		f.Host.BootID = fmt.Sprint("boot-", c.id)
 	}
-	if c.liar.Chance(c.l.often(0.3)) {
-		f.Host.Hostname = c.liar.Words[c.liar.IntN(len(c.liar.Words))]
+	names, addresses := c.l.claims()
+	claims := map[string]float64{"": 0.2, "claims": 0.5}[c.l.habit]
+	if c.liar.Chance(claims) {
+		f.Host.Hostname = names[c.liar.IntN(len(names))]
 	}
-	if ip, err := netip.ParseAddr(c.liar.Words[c.liar.IntN(len(c.liar.Words))]); err == nil && c.liar.Chance(0.5) {
-		f.Host.Interfaces[0].Addresses = []netip.Prefix{netip.PrefixFrom(ip, 24)}
+	if c.liar.Chance(claims) {
+		f.Host.Interfaces[0].Addresses = []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr(addresses[c.liar.IntN(len(addresses))]), 24)}
 	}
-	if c.liar.Chance(0.2) {
+	if c.liar.Chance(c.l.often(0.2)) {
 		f.Joined = &agent.Joined{Cluster: controllertest.ClusterID, Node: c.liar.Text(c.name), Version: c.liar.Text(c.story.version), HasCertificate: true}
 	}
 	return f
@@ -174,13 +193,13 @@ func (c *liarConnection) receive(agent.ReceiveRequest) {}
 func (c *liarConnection) join(r agent.JoinRequest) (agent.JoinResult, error) {
 	c.l.w.checkHanded(c.target, c.name, r.Bootstrap.Token)
 	c.l.w.mu.Lock()
-	c.l.tokens = append(c.l.tokens, r.Bootstrap.Token)
+	c.l.handed = append(c.l.handed, handed{r.Bootstrap.Token, r.Node, r.NodeIP})
 	c.liar.Words = append(c.liar.Words, r.Bootstrap.Token, "Bearer "+r.Bootstrap.Token)
 	c.l.w.mu.Unlock()
 	switch c.l.habit {
 	case "restarts", "is about to restart":
 		return agent.JoinResult{Rebooting: "updates", BootID: c.facts().Host.BootID}, nil
-	case "fails":
+	case "fails", "claims":
 		return agent.JoinResult{}, &agent.Error{Code: agent.CodeBusy, Message: "not now"}
 	}
 	if c.liar.Chance(0.3) {
@@ -217,7 +236,7 @@ func (l *liarHost) act() {
 		l.since = time.Time{}
 		return
 	}
-	if len(l.tokens) > 0 && l.liar.Chance(0.1) {
+	if len(l.handed) > 0 && l.liar.Chance(0.2) {
 		l.askForSomething()
 	}
 	if l.identity != "" && l.liar.Chance(0.15) {
@@ -227,16 +246,20 @@ func (l *liarHost) act() {
 
 // askForSomething makes a certificate request as one of those that the host can be.
 func (l *liarHost) askForSomething() {
-	who := bootstrapOf(l.tokens[l.liar.IntN(len(l.tokens))])
-	node := l.name
-	if l.identity != "" {
-		node = l.identity
-		if l.liar.Chance(0.5) {
-			who = []requester{kubeletOf(node), wicdOf(node)}[l.liar.IntN(2)]
-		}
+	last := l.handed[len(l.handed)-1]
+	if l.liar.Chance(0.3) {
+		last = l.handed[l.liar.IntN(len(l.handed))]
+	}
+	who, node := bootstrapOf(last.token), last.node
+	if l.identity != "" && l.liar.Chance(0.5) {
+		who, node = []requester{kubeletOf(l.identity), wicdOf(l.identity)}[l.liar.IntN(2)], l.identity
+	}
+	name, addresses := node, []string{last.address}
+	if l.liar.Chance(0.2) {
+		node = l.liar.Text(node)
 	}
 	if l.liar.Chance(0.3) {
-		node = l.liar.Text(node)
+		name, addresses = l.liar.Text(name), append(addresses, l.liar.Words[l.liar.IntN(len(l.liar.Words))])
 	}
 	var wanted certificatesv1.CertificateSigningRequestSpec
 	switch l.liar.IntN(4) {
@@ -245,7 +268,7 @@ func (l *liarHost) askForSomething() {
 	case 1:
 		wanted = clientRequest(api.WICDUserPrefix, node)
 	default:
-		wanted = servingRequest(node, l.liar.Text(node), l.address, l.liar.Words[l.liar.IntN(len(l.liar.Words))])
+		wanted = servingRequest(node, name, addresses...)
 	}
 	if l.liar.Chance(0.3) {
 		var lie certificatesv1.CertificateSigningRequestSpec
