@@ -47,7 +47,7 @@ func (p *place) faulty() {
 	if _, err := p.Pod.Running(ctx); err != nil {
 		p.t.Error(err)
 	}
-	err = p.release(ctx, "0.5.0", "0.3.0")
+	err = p.release(ctx, "0.5.0", "0.3.0", "--withdraw", "0.4.0")
 	if err == nil {
 		err = manifest.ApplyObjects(ctx, p.config(), p.catalogOf("0.5.0"))
 	}

@@ -121,9 +121,10 @@ func (w *attackWorld) checkApproved(request *certificatesv1.CertificateSigningRe
 	w.say("%s gets a certificate of %s for %s %v %v", who, request.Spec.SignerName, cert.Subject.CommonName, cert.DNSNames, cert.IPAddresses)
 	own, address, place := who, "", ""
 	for _, h := range w.honest {
-		if h.name == who {
+		switch h.name {
+		case who:
 			address, place = h.address, h.place()
-		} else if h.name == node {
+		case node:
 			w.breach(attackIdentity, "%s gets the identity of %s", who, node)
 		}
 	}
