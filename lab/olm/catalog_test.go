@@ -57,7 +57,7 @@ func (p *place) checkCatalog() {
 		}
 	}
 	var failure bytes.Buffer
-	render := exec.CommandContext(ctx, opm, "render", want.Image, "--use-http", "--output", "json")
+	render := exec.CommandContext(ctx, opm, "render", want.Image, "--use-http", "--output", "json", "--migrate-level", "bundle-object-to-csv-metadata")
 	render.Stderr = &failure
 	rendered, err := render.Output()
 	if err != nil {
