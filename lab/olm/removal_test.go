@@ -51,12 +51,12 @@ func (p *place) runBlocks(heading string, want int) error {
 	return nil
 }
 
-// again installs the first version again, after the removal.
+// again installs the version that the catalog has by now, after the removal.
 func (p *place) again() {
-	if err := p.subscribe(p.t.Context(), "0.1.0"); err != nil {
+	if err := p.subscribe(p.t.Context(), "0.5.0"); err != nil {
 		p.t.Fatal(err)
 	}
-	p.mustReach("0.1.0", "Succeeded")
+	p.mustReach("0.5.0", "Succeeded")
 }
 
 // left are the objects outside of namespaces whose name tells that they are the operator's, and Windows nodes.
