@@ -19,6 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/image"
 	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/prometheusoperator"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -52,7 +53,10 @@ func TestOpenShiftDocuments(t *testing.T) {
 
 // monitored creates what the monitoring of OpenShift has: its kinds and namespaces.
 func monitored(ctx context.Context, env *testenv.Env) error {
-	err := manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), "../deploytest/testdata/prometheus-operator")
+	kinds, err := prometheusoperator.Oldest.Definitions(ctx, "../..", "servicemonitors", "prometheusrules")
+	if err == nil {
+		err = manifest.ApplyObjects(ctx, env.Lab.ControlPlane.RESTConfig(), kinds)
+	}
 	for _, name := range []string{"openshift-config-managed", "openshift-monitoring"} {
 		err = errors.Join(err, env.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
