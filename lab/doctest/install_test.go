@@ -91,7 +91,7 @@ func (i *installation) hooks() {
 		"kubectl apply -k deploy\n":                                   i.ready,
 		"helm install wmco <chart>":                                   i.all(i.ready, i.do(uninstall)),
 		"helm template wmco <chart>": i.all(i.ready, i.do("helm template wmco _chart/windows-machine-config-operator -n openshift-windows-machine-config-operator "+
-			"--kube-version 1.36.0 --no-hooks --set namespace.create=true | kubectl delete --wait -f -\n")),
+			"--kube-version 1.36.0 --no-hooks --set namespace.create=true | kubectl delete --wait -f -\nkubectl create namespace openshift-windows-machine-config-operator\n")),
 		"apiVersion: kustomize.config.k8s.io/v1beta1\n": i.do(
 			"kubectl rollout status deployment/windows-machine-config-operator -n windows --timeout=2m"),
 	}

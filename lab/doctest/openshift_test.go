@@ -84,7 +84,10 @@ func (d *reader) mirrors(ctx context.Context, registry *lab.Registry) error {
 	}
 	d.after = map[string]func(context.Context) error{}
 	for command, images := range map[string][]string{
-		"skopeo copy --all docker://ghcr.io/windows-machine-config/wmco:":  {"ghcr.io/windows-machine-config/wmco:v0.1.0", lab.PauseImage},
+		"skopeo copy --all docker://ghcr.io/windows-machine-config/wmco:": {"ghcr.io/windows-machine-config/wmco:v0.1.0", lab.PauseImage},
+		"skopeo copy --all docker://ghcr.io/windows-machine-config/wmco-bundle:": {
+			"ghcr.io/windows-machine-config/wmco-bundle:0.1.0", "ghcr.io/windows-machine-config/wmco-catalog:stable",
+		},
 		"skopeo copy --all docker://mcr.microsoft.com/windows/servercore:": {"mcr.microsoft.com/windows/servercore:ltsc2022"},
 	} {
 		look := "of() { skopeo inspect --raw docker://" + registry.Address + "/$1; }\n"
