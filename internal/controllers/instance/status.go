@@ -92,7 +92,7 @@ func bound(st *v1alpha1.WindowsInstanceStatus, masked func(string) string) {
 		texts = append(texts, &st.Plan.Message)
 	}
 	if st.Maintenance != nil {
-		texts = append(texts, &st.Maintenance.Message)
+		texts = append(texts, &st.Maintenance.Message, &st.Maintenance.PreviousVersion, &st.Maintenance.BootID)
 	}
 	if st.Failure != nil {
 		texts = append(texts, &st.Failure.Message)

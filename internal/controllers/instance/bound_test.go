@@ -1,0 +1,21 @@
+package instance
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// TestWhatAHostRepeatsIsMasked: a host has its bootstrap token, and may answer with it wherever its Node or its facts end up in the status.
+func TestWhatAHostRepeatsIsMasked(t *testing.T) {
+	const token = "the token"
+	st := &v1alpha1.WindowsInstanceStatus{Hostname: token, NodeIP: token, OSBuild: token, BootID: token}
+	st.Maintenance = &v1alpha1.Maintenance{Message: token, PreviousVersion: token, BootID: token}
+	st.Failure = &v1alpha1.Failure{Message: token}
+	bound(st, func(text string) string { return strings.ReplaceAll(text, token, "***") })
+	if text, err := json.Marshal(st); err != nil || strings.Contains(string(text), token) {
+		t.Errorf("the status is %s (%v)", text, err)
+	}
+}
