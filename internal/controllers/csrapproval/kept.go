@@ -36,9 +36,9 @@ func Requests() kube.Informer {
 
 // keep keeps an undecided request for one of our signers, or of a node: of a spec.request that is too long to be approved, as much as shows that it is.
 func keep(r *certificatesv1.CertificateSigningRequest) (client.Object, bool) {
-	isOurs := r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName || r.Spec.SignerName == certificatesv1.KubeletServingSignerName ||
+	isRelevant := r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName || r.Spec.SignerName == certificatesv1.KubeletServingSignerName ||
 		r.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName || strings.HasPrefix(r.Spec.Username, csr.NodeUserPrefix)
-	if len(r.Status.Conditions) > 0 || len(r.Status.Certificate) > 0 || !isOurs {
+	if len(r.Status.Conditions) > 0 || len(r.Status.Certificate) > 0 || !isRelevant {
 		decided := &certificatesv1.CertificateSigningRequest{TypeMeta: r.TypeMeta}
 		decided.Name, decided.UID, decided.ResourceVersion = r.Name, r.UID, r.ResourceVersion
 		decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: notOurs}}

@@ -13,6 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
+	"github.com/windows-machine-config/wmco/internal/controllers/settings"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/rollout"
@@ -109,7 +110,10 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 		begins.Step = v1alpha1.MaintenanceDrain
 	}
 	if node := rollout.NodeOf(m.view.Node); node != nil {
-		begins.BootID, begins.PreviousVersion = node.BootID, node.Version
+		begins.BootID = node.BootID
+		if settings.IsVersion(node.Version) { // the host says it, and the operator would announce it when an upgrade fails
+			begins.PreviousVersion = node.Version
+		}
 		if m.next.Broken {
 			begins.BrokenSince = &metav1.Time{Time: node.NotReadySince}
 		}

@@ -153,3 +153,23 @@ func TestStoryWICDLooksLaterThanTheKubelet(t *testing.T) {
 		}
 	})
 }
+
+// TestStoryAVersionThatIsNoneIsNotGoneBackTo: a Node says itself which version it has. What cannot be one is not remembered, nor announced when the
+// upgrade fails.
+func TestStoryAVersionThatIsNoneIsNotGoneBackTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 1, v1alpha1.RolloutSpec{})
+		s.settled(1)
+		s.hosts[0].version, s.hosts[0].refuses = "No Version", s.version
+		s.until("an upgrade has failed", 3*time.Hour, func() bool {
+			i := s.instance("win-1")
+			if m := i.Status.Maintenance; m != nil && m.PreviousVersion != "" {
+				t.Fatalf("the version before is %q", m.PreviousVersion)
+			}
+			return i.Status.Failure != nil
+		})
+		if got := s.node("win-1").Annotations[api.AnnotationDesiredVersion]; got != s.version {
+			t.Errorf("the Node is to have version %q, want %q", got, s.version)
+		}
+	})
+}
