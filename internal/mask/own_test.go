@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/windows-machine-config/wmco/internal/documents"
 	"github.com/windows-machine-config/wmco/internal/mask"
 )
 
@@ -59,13 +60,19 @@ func TestOwnMessagesStay(t *testing.T) {
 // TestCommandsOfDocumentsStay masks what users are told to run.
 func TestCommandsOfDocumentsStay(t *testing.T) {
 	m, commands := mask.New(), 0
-	block := regexp.MustCompile("(?ms)^ *```(?:console|sh|bash)\n(.*?)^ *```")
 	for _, folder := range []string{"docs", "deploy"} {
 		eachFile(t, filepath.Join(root, folder), ".md", func(path string, content []byte) {
-			for _, found := range block.FindAllStringSubmatch(string(content), -1) {
+			blocks, err := documents.Blocks(path, string(content))
+			if err != nil {
+				t.Error(err)
+			}
+			for _, b := range blocks {
+				if !b.IsCode() || b.Language == "yaml" {
+					continue
+				}
 				commands++
-				if got := m.Text(found[1]); got != found[1] {
-					t.Errorf("%s: %s becomes %s", path, found[1], got)
+				if got := m.Text(b.Text); got != b.Text {
+					t.Errorf("%s: %s becomes %s", b, b.Text, got)
 				}
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/documents"
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/guestapi"
@@ -131,24 +132,17 @@ func (x examplesTest) becomeBuild(h *lab.Host, b windowsbuild.Build) {
 	}
 }
 
-// section is the document below a heading.
-func (x examplesTest) section(heading string) string {
-	x.t.Helper()
-	_, section, found := strings.Cut(x.text, "\n## "+heading+"\n")
-	if !found {
-		x.t.Fatalf("docs/examples.md has no heading %q", heading)
-	}
-	section, _, _ = strings.Cut(section, "\n## ")
-	return section
-}
-
 // apply applies the objects below a heading, as they are.
 func (x examplesTest) apply(heading string) {
 	x.t.Helper()
+	blocks, err := documents.Blocks("docs/examples.md", x.text)
+	if err != nil {
+		x.t.Fatal(err)
+	}
 	var objects []string
-	for _, part := range strings.Split(x.section(heading), "```yaml\n")[1:] {
-		if block, _, _ := strings.Cut(part, "```"); strings.HasPrefix(block, "apiVersion") { // else a part of WindowsConfig
-			objects = append(objects, block)
+	for _, b := range blocks {
+		if b.Heading == "## "+heading && b.Language == "yaml" && strings.HasPrefix(b.Text, "apiVersion") { // else a part of WindowsConfig
+			objects = append(objects, b.Text)
 		}
 	}
 	if len(objects) == 0 {

@@ -5,7 +5,6 @@ package olm_test
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/documents"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/manifest"
 	"github.com/windows-machine-config/wmco/lab/winbuild"
@@ -97,17 +97,21 @@ func readExamples(t *testing.T) examples {
 	if err != nil {
 		t.Fatal(err)
 	}
+	blocks, err := documents.Blocks("docs/install-olm.md", string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
 	all := examples{}
-	for section := range strings.SplitSeq(string(text), "\n## ") {
-		heading, _, _ := strings.Cut(section, "\n")
-		for _, block := range regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```").FindAllStringSubmatch(section, -1) {
-			for document := range strings.SplitSeq(block[1], "---\n") {
-				o := &unstructured.Unstructured{}
-				if err := yaml.UnmarshalStrict([]byte(document), &o.Object); err != nil {
-					t.Fatalf("%v in:\n%s", err, document)
-				}
-				all[heading] = append(all[heading], o)
+	for _, b := range blocks {
+		if b.Language != "yaml" {
+			continue
+		}
+		for document := range strings.SplitSeq(b.Text, "---\n") {
+			o := &unstructured.Unstructured{}
+			if err := yaml.UnmarshalStrict([]byte(document), &o.Object); err != nil {
+				t.Fatalf("%s: %v", b, err)
 			}
+			all[b.Heading] = append(all[b.Heading], o)
 		}
 	}
 	return all

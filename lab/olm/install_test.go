@@ -138,7 +138,7 @@ func (p *place) install(ctx context.Context, env *testenv.Env) error {
 
 // subscribe applies the objects of the document's installation, with the catalog of a version.
 func (p *place) subscribe(ctx context.Context, version string) error {
-	objects := append(p.catalogOf(version), p.docs.under("Installing with the CLI")...)
+	objects := append(p.catalogOf(version), p.docs.under("## Installing with the CLI")...)
 	if len(objects) != 4 {
 		return fmt.Errorf("docs/install-olm.md has %d objects for the installation, want CatalogSource, Namespace, OperatorGroup and Subscription", len(objects))
 	}

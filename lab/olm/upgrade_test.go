@@ -47,7 +47,7 @@ func (p *place) upgrade() {
 		err = p.release(ctx, "0.2.0", "0.1.0")
 	}
 	if err == nil {
-		err = manifest.ApplyObjects(ctx, p.config(), append(p.catalogOf("0.2.0"), p.docs.under("Settings of the Deployment")...))
+		err = manifest.ApplyObjects(ctx, p.config(), append(p.catalogOf("0.2.0"), p.docs.under("## Settings of the Deployment")...))
 	}
 	if err != nil {
 		p.t.Fatal(err)
@@ -185,7 +185,7 @@ func (p *place) mustReach(version, phase string) {
 
 // catalogOf is the document's CatalogSource with the catalog of another version.
 func (p *place) catalogOf(version string) []*unstructured.Unstructured {
-	objects := p.docs.under("Before you begin")
+	objects := p.docs.under("## Before you begin")
 	spec := objects[0].Object["spec"].(map[string]any)
 	image := spec["image"].(string)
 	spec["image"] = image[:strings.LastIndex(image, ":")+1] + version

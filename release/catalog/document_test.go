@@ -3,7 +3,6 @@ package catalog_test
 import (
 	"encoding/json"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/windows-machine-config/wmco/internal/documents"
 	"github.com/windows-machine-config/wmco/release/bundle"
 	"github.com/windows-machine-config/wmco/release/catalog"
 	"github.com/windows-machine-config/wmco/release/image"
@@ -25,12 +25,18 @@ func documented(t *testing.T) map[string][]*unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
+	blocks, err := documents.Blocks("docs/install-olm.md", string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
 	found := map[string][]*unstructured.Unstructured{}
-	for _, block := range regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```$").FindAllStringSubmatch(string(text), -1) {
-		manifest := regexp.MustCompile("(?m)^"+block[1]).ReplaceAllString(block[2], "")
+	for _, b := range blocks {
+		if b.Language != "yaml" {
+			continue
+		}
 		o := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict([]byte(manifest), &o.Object); err != nil {
-			t.Fatalf("%v:\n%s", err, manifest)
+		if err := yaml.UnmarshalStrict([]byte(b.Text), &o.Object); err != nil {
+			t.Fatalf("%s: %v", b, err)
 		}
 		found[o.GetKind()] = append(found[o.GetKind()], o)
 	}
