@@ -109,10 +109,10 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 		return err
 	}
 	cp.config.Folder = cp.folder.Path
-	if cp.config.Port, err = freePort(cp.config.Address); err != nil {
+	if cp.config.Port, err = FreePort(cp.config.Address); err != nil {
 		return err
 	}
-	if cp.config.EtcdPort, err = freePort("127.0.0.1"); err != nil {
+	if cp.config.EtcdPort, err = FreePort("127.0.0.1"); err != nil {
 		return err
 	}
 	if err := cp.writeCredentials(); err != nil {
@@ -293,9 +293,9 @@ func (cp *ControlPlane) RESTConfig() *rest.Config {
 	}
 }
 
-// freePort finds a port below the range of ports for outgoing connections (32768 and up), so that no connection gets it before it
+// FreePort finds a port below the range of ports for outgoing connections (32768 and up), so that no connection gets it before it
 // is used.
-func freePort(address string) (int, error) {
+func FreePort(address string) (int, error) {
 	const first, count = 20000, 12000
 	var failures []error
 	for range 20 {

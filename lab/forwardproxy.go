@@ -50,7 +50,7 @@ func (l *Lab) StartForwardProxy(ctx context.Context, names map[string]string) (*
 }
 
 func (l *Lab) newForwardProxy(names map[string]string) (*ForwardProxy, error) {
-	port, err := freePort(l.Address())
+	port, err := FreePort(l.Address())
 	if err != nil {
 		return nil, err
 	}

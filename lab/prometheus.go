@@ -57,7 +57,7 @@ func (l *Lab) newPrometheus(ctx context.Context, config []byte, files Prometheus
 	if err := l.prepareServices(ctx); err != nil {
 		return nil, err
 	}
-	port, err := freePort(l.Address())
+	port, err := FreePort(l.Address())
 	if err != nil {
 		return nil, err
 	}

@@ -83,7 +83,7 @@ func (l *Lab) ServingCertificate(names ...string) (Pair, error) {
 func (l *Lab) newRegistry(o RegistryOptions) (*Registry, error) {
 	listen := cmp.Or(o.Listen, l.Address())
 	name := cmp.Or(o.Name, MachineName)
-	port, err := freePort(listen)
+	port, err := FreePort(listen)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/lab/rights"
 )
 
 // TestManifests starts one control plane for all subtests.
@@ -300,23 +302,11 @@ func (c *cluster) testRightsAreComplete(t *testing.T) {
 	}
 }
 
-// rightsOf are all permissions of a user in the operator's namespace and in the cluster, one line each.
 func rightsOf(t *testing.T, as clients) []string {
 	t.Helper()
-	review, err := as.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(),
-		&authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}, metav1.CreateOptions{})
+	all, err := rights.Of(t.Context(), as, namespace)
 	if err != nil {
 		t.Fatal(err)
-	}
-	var all []string
-	for _, rule := range review.Status.ResourceRules {
-		for _, g := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				for _, verb := range rule.Verbs {
-					all = append(all, strings.TrimSpace(verb+" "+g+"/"+resource+" "+strings.Join(rule.ResourceNames, ",")))
-				}
-			}
-		}
 	}
 	return all
 }

@@ -24,7 +24,7 @@ const createsKey = "ssh-keygen -t ed25519 -N '' -f windows-key\n"
 func TestHostDocuments(t *testing.T) {
 	t.Parallel()
 	d := newReader(t, documents.Hosts())
-	env := openCluster(t, testenv.Options{})
+	env := testenv.Start(t, testenv.Options{})
 	var err error
 	if d.shell, err = env.NewShell(t.TempDir()); err != nil {
 		t.Fatal(err)

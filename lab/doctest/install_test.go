@@ -39,7 +39,7 @@ func TestInstallDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i.env = openCluster(t, testenv.Options{Pod: true, Install: func(ctx context.Context, env *testenv.Env) error {
+	i.env = testenv.Start(t, testenv.Options{Pod: true, Install: func(ctx context.Context, env *testenv.Env) error {
 		i.env = env
 		if i.shell, err = env.NewShell(h.Folder()); err != nil {
 			return err

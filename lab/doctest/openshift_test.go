@@ -29,7 +29,7 @@ func TestOpenShiftDocuments(t *testing.T) {
 	needs(t, canRunSkopeo(), lab.CanRunLinuxNodes(), lab.CanRunRegistries())
 	t.Parallel()
 	d := newReader(t, documents.OpenShift())
-	env := openCluster(t, testenv.Options{OpenShift: "AWS"})
+	env := testenv.Start(t, testenv.Options{OpenShift: "AWS"})
 	registry, err := lab.Start(t, lab.Options{LinuxNode: true, WithoutControlPlane: true}).StartRegistry(t.Context(), lab.RegistryOptions{Open: true})
 	if err == nil {
 		d.shell, err = env.NewShell(t.TempDir())

@@ -204,23 +204,6 @@ func (d *reader) addHost(env *testenv.Env, name, documented string) error {
 	return err
 }
 
-// openCluster opens a cluster for a story, and closes it at the end of the test.
-func openCluster(t *testing.T, o testenv.Options) *testenv.Env {
-	t.Helper()
-	o.Log = os.Stderr
-	env, err := testenv.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(env.Diagnosis())
-		}
-		env.Close()
-	})
-	return env
-}
-
 // labNetwork is what takes the place of Flannel in documents: the lab's control plane has no pod network.
 func labNetwork() string {
 	return `provider: Custom, custom: {cniConfig: '{"cniVersion": "1.0.0", "name": "lab", "type": "win-bridge"}'}`

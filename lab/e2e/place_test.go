@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -53,11 +52,7 @@ type place struct {
 func newPlace(t *testing.T, o testenv.Options) place {
 	t.Helper()
 	t.Parallel()
-	o.Log = os.Stderr
-	env, err := testenv.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env := testenv.Start(t, o)
 	t.Cleanup(func() {
 		if env.Operator != nil {
 			if races := env.Operator.Races(); races != "" {
@@ -65,10 +60,6 @@ func newPlace(t *testing.T, o testenv.Options) place {
 			}
 		}
 		expectDeclaredReasons(t, env)
-		if t.Failed() {
-			t.Log(env.Diagnosis())
-		}
-		env.Close()
 	})
 	if err := env.Configure(t.Context()); err != nil {
 		t.Fatal(err)

@@ -70,16 +70,7 @@ func TestInstallation(t *testing.T) {
 	if err := lab.BuildOwn(t.Context(), filepath.Join(root, "release"), "./bundle/cmd", p.tool, lab.BuildOptions{}, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
-	env, err := testenv.Open(t.Context(), testenv.Options{WineHosts: 2, Pod: true, OpenShift: "None", Log: os.Stderr, Install: p.install})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(env.Diagnosis())
-		}
-		env.Close()
-	})
+	env := testenv.Start(t, testenv.Options{WineHosts: 2, Pod: true, OpenShift: "None", Install: p.install})
 	if err := env.Configure(t.Context()); err != nil {
 		t.Fatal(err)
 	}

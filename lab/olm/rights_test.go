@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -55,10 +53,11 @@ func (p *place) checkJoiningHost() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	const requests = "certificates.k8s.io/certificatesigningrequests"
+	condition := "operators.coreos.com/operatorconditions " + operator + ".v0.1.0"
 	want := []string{
-		"create certificatesigningrequests", "get certificatesigningrequests", "list certificatesigningrequests", "watch certificatesigningrequests",
-		// OLM's own, which policy windows-node-bootstrapper takes away.
-		"get operatorconditions " + operator + ".v0.1.0", "patch operatorconditions " + operator + ".v0.1.0", "update operatorconditions " + operator + ".v0.1.0",
+		"create " + requests, "get " + requests, "list " + requests, "watch " + requests,
+		"get " + condition, "patch " + condition, "update " + condition, // OLM's own, which policy windows-node-bootstrapper takes away
 	}
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
@@ -68,13 +67,13 @@ func (p *place) checkJoiningHost() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	condition := &unstructured.Unstructured{}
-	condition.SetAPIVersion("operators.coreos.com/v2")
-	condition.SetKind("OperatorCondition")
-	condition.SetNamespace(api.DefaultNamespace)
-	condition.SetName(operator + ".v0.1.0")
+	target := &unstructured.Unstructured{}
+	target.SetAPIVersion("operators.coreos.com/v2")
+	target.SetKind("OperatorCondition")
+	target.SetNamespace(api.DefaultNamespace)
+	target.SetName(operator + ".v0.1.0")
 	const stop = `{"spec": {"overrides": [{"type": "Upgradeable", "status": "False", "reason": "Stopped", "message": "by a host"}]}}`
-	err = as.Patch(ctx, condition, client.RawPatch(types.MergePatchType, []byte(stop)))
+	err = as.Patch(ctx, target, client.RawPatch(types.MergePatchType, []byte(stop)))
 	if err == nil || !strings.Contains(err.Error(), "is the identity of a host that joins") {
 		p.t.Errorf("a joining host stops upgrades: the error is %v", err)
 	}
@@ -90,27 +89,14 @@ func (p *place) as(account string) *rest.Config {
 	return config
 }
 
-// rulesOf are what an account may do, each as verb, resource and name, without what every account may do.
+// rulesOf are what an account may do, as rights.Of says it, without what every account may do.
 func (p *place) rulesOf(account string) ([]string, error) {
-	rules := func(account string) (all []string, err error) {
+	rules := func(account string) ([]string, error) {
 		clients, err := kubernetes.NewForConfig(p.as(account))
 		if err != nil {
 			return nil, err
 		}
-		review, err := clients.AuthorizationV1().SelfSubjectRulesReviews().Create(p.t.Context(), &authorizationv1.SelfSubjectRulesReview{
-			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: api.DefaultNamespace},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			return nil, err
-		}
-		for _, rule := range review.Status.ResourceRules {
-			for _, verb := range rule.Verbs {
-				for _, resource := range rule.Resources {
-					all = append(all, strings.TrimSpace(verb+" "+resource+" "+strings.Join(rule.ResourceNames, ",")))
-				}
-			}
-		}
-		return all, nil
+		return rights.Of(p.t.Context(), clients, api.DefaultNamespace)
 	}
 	everybody, err := rules("default")
 	if err != nil {

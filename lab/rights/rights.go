@@ -22,6 +22,25 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
+// Of are all permissions of whose clients these are, in a namespace and in the cluster, each as verb, group/resource and names.
+func Of(ctx context.Context, clients kubernetes.Interface, namespace string) (all []string, err error) {
+	review, err := clients.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx,
+		&authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, rule := range review.Status.ResourceRules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					all = append(all, strings.TrimSpace(verb+" "+group+"/"+resource+" "+strings.Join(rule.ResourceNames, ",")))
+				}
+			}
+		}
+	}
+	return all, nil
+}
+
 // kinds are those that the table has columns for.
 func kinds() []string { return []string{"windowsinstances", "windowsconfigs"} }
 

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -120,17 +121,14 @@ func (env *Env) permitInKubeSystem(ctx context.Context) error {
 // startKubeState starts kube-state-metrics, and returns the job that scrapes it.
 func (env *Env) startKubeState(ctx context.Context, programs prometheusoperator.Programs) (job map[string]any, err error) {
 	address := env.Lab.Address()
-	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+	number, err := lab.FreePort(address)
 	if err != nil {
 		return nil, err
 	}
-	at := listener.Addr().String()
-	_, port, _ := net.SplitHostPort(at)
-	if err := listener.Close(); err != nil {
-		return nil, err
-	}
+	port := strconv.Itoa(number)
 	_, err = programs.KubeState(ctx, env.Lab.ControlPlane, env.Kubeconfig, address, port)
-	return map[string]any{"job_name": KubeState, "honor_labels": true, "static_configs": []any{map[string]any{"targets": []any{at}}}}, err
+	targets := []any{net.JoinHostPort(address, port)}
+	return map[string]any{"job_name": KubeState, "honor_labels": true, "static_configs": []any{map[string]any{"targets": targets}}}, err
 }
 
 // Start starts Debian's Prometheus with what the Prometheus operator makes of the objects.

@@ -1,0 +1,25 @@
+//go:build linux
+
+package testenv
+
+import (
+	"os"
+	"testing"
+)
+
+// Start opens an environment for a test, and closes it at the test's end. If the test fails, it logs what the environment says of itself.
+func Start(t testing.TB, o Options) *Env {
+	t.Helper()
+	o.Log = os.Stderr
+	env, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(env.Diagnosis())
+		}
+		env.Close()
+	})
+	return env
+}
