@@ -18,19 +18,13 @@ import (
 // sbomType is the media type of a software bill of materials in CycloneDX as JSON (https://www.iana.org/assignments/media-types).
 const sbomType types.MediaType = "application/vnd.cyclonedx+json"
 
-// SBOM is the software bill of materials of an image: the operator and the programs of the payload, and within each the Go modules that it
-// is made of, from its build information. Scanners cannot find those in the image, where the payload is compressed. It refers to the index
-// (its subject), so that registries list it with that.
-func SBOM(s Source, index v1.ImageIndex) (v1.Image, error) {
-	text, err := s.bom()
-	if err != nil {
-		return nil, fmt.Errorf("writing the software bill of materials: %w", err)
-	}
+// SBOMReferrer is what a registry lists as the software bill of materials of an index.
+func SBOMReferrer(index v1.ImageIndex, sbom []byte) (v1.Image, error) {
 	of, err := partial.Descriptor(index)
 	if err != nil {
 		return nil, err
 	}
-	return artifact(*of, text, sbomType, nil)
+	return artifact(*of, sbom, sbomType, nil)
 }
 
 // artifact is what a registry lists as the referrer of a manifest: content of a media type, which is the artifact's type, too.
@@ -48,8 +42,18 @@ func artifact(of v1.Descriptor, content []byte, mediaType types.MediaType, annot
 	return referrer, nil
 }
 
-// bom is the same for the same source: it has neither a serial number nor the time of the build.
-func (s Source) bom() ([]byte, error) {
+// SBOM is the software bill of materials of the image: the operator and the programs of the payload, and within each the Go modules that it
+// is made of, from its build information. Scanners cannot find those in the image, where the payload is compressed. It is the same for the same
+// source: it has neither a serial number nor the time of the build.
+func (s Source) SBOM() ([]byte, error) {
+	text, err := s.sbom()
+	if err != nil {
+		return nil, fmt.Errorf("writing the software bill of materials: %w", err)
+	}
+	return text, nil
+}
+
+func (s Source) sbom() ([]byte, error) {
 	p, err := payload.Open(s.Payload)
 	if err != nil {
 		return nil, err

@@ -68,7 +68,11 @@ func build(t *testing.T, dir, what, system string) (path string) {
 
 func mustSBOM(t *testing.T, s image.Source, index v1.ImageIndex) v1.Image {
 	t.Helper()
-	one, err := image.SBOM(s, index)
+	text, err := s.SBOM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := image.SBOMReferrer(index, text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +188,7 @@ func TestAProgramThatIsNotWhatTheManifestSaysHasNoSBOM(t *testing.T) {
 	}
 	f := p.Manifest.Files[0]
 	overwrite(t, filepath.Join(s.Payload, payload.BlobName(f.SHA256)), strings.Repeat("x", int(f.Compressed.Size)))
-	if _, err := image.SBOM(s, mustBuild(t, newSource(t))); err == nil || !strings.Contains(err.Error(), "content of "+f.Path) {
+	if _, err := s.SBOM(); err == nil || !strings.Contains(err.Error(), "content of "+f.Path) {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,27 +29,6 @@ func Write(folder string, s Source, index v1.ImageIndex) error {
 		return err
 	}
 	return to.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": s.Version}))
-}
-
-// WriteSBOM writes the text of a software bill of materials, which SBOM made, into a file.
-func WriteSBOM(name string, sbom v1.Image) error {
-	layers, err := sbom.Layers()
-	if err != nil {
-		return err
-	}
-	if len(layers) != 1 {
-		return fmt.Errorf("writing the software bill of materials: it has %d layers, want 1", len(layers))
-	}
-	text, err := layers[0].Compressed() // as it is stored, which is not compressed
-	if err != nil {
-		return err
-	}
-	defer text.Close()
-	content, err := io.ReadAll(text)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(name, content, 0o644)
 }
 
 // Push pushes an index to a repository with a tag, and what refers to it without one. The credentials are those that docker login and

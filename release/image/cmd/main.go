@@ -90,8 +90,12 @@ func parse(args []string) (o options, err error) {
 }
 
 // push pushes the image, signs it, and writes what installs it.
-func push(ctx context.Context, o options, index v1.ImageIndex, sbom v1.Image) (where string, err error) {
-	if where, err = image.Push(ctx, o.push, o.plainHTTP, index, sbom); err != nil {
+func push(ctx context.Context, o options, index v1.ImageIndex, sbom []byte) (where string, err error) {
+	referrer, err := image.SBOMReferrer(index, sbom)
+	if err != nil {
+		return "", err
+	}
+	if where, err = image.Push(ctx, o.push, o.plainHTTP, index, referrer); err != nil {
 		return where, err
 	}
 	if o.key != nil {
@@ -111,13 +115,13 @@ func run(ctx context.Context, o options, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	sbom, err := image.SBOM(o.source, index)
+	sbom, err := o.source.SBOM()
 	if err != nil {
 		return err
 	}
 	where := o.out
 	if o.push == "" {
-		err = errors.Join(image.Write(o.out, o.source, index), image.WriteSBOM(filepath.Clean(o.out)+".cdx.json", sbom))
+		err = errors.Join(image.Write(o.out, o.source, index), os.WriteFile(filepath.Clean(o.out)+".cdx.json", sbom, 0o644))
 	} else {
 		where, err = push(ctx, o, index, sbom)
 	}

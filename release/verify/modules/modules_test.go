@@ -18,7 +18,6 @@ import (
 	"github.com/anchore/syft/syft/pkg/cataloger/golang"
 	"github.com/anchore/syft/syft/source"
 	"github.com/anchore/syft/syft/source/directorysource"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
 
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
@@ -104,20 +103,7 @@ func bom(t *testing.T, dir string) []byte {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	s := image.Source{Payload: dir, Operators: map[string]string{"amd64": operator}, Version: "1.2.0", Created: time.Unix(0, 0)}
-	artifact, err := image.SBOM(s, empty.Index)
-	if err != nil {
-		t.Fatal(err)
-	}
-	layers, err := artifact.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := layers[0].Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer content.Close()
-	text, err := io.ReadAll(content)
+	text, err := s.SBOM()
 	if err != nil {
 		t.Fatal(err)
 	}
