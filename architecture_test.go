@@ -33,6 +33,7 @@ func mayImport() map[string][]string {
 		"payload/build":                  {"payload", "payload/compress", "payload/selfextract"},
 		"release/image/cmd":              {"release/image", "release/signature"},
 		"release/image":                  {"api", "payload", "payload/compress", "release/signature"},
+		"release/image/imagetest":        {"payload", "release/image"},
 		"release/signature/cmd":          {"release/signature"},
 		"release/signature":              {},
 		"release/verify":                 {},

@@ -1,26 +1,20 @@
 package copies_test
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"debug/elf"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"net/mail"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/release/archive"
 	"github.com/windows-machine-config/wmco/release/artifacts"
 	"github.com/windows-machine-config/wmco/release/bundle"
 	"github.com/windows-machine-config/wmco/release/catalog"
 	"github.com/windows-machine-config/wmco/release/image"
+	"github.com/windows-machine-config/wmco/release/image/imagetest"
 )
 
 const (
@@ -40,10 +34,7 @@ type built struct {
 
 func newRelease(t *testing.T) built {
 	t.Helper()
-	b := built{images: map[string]v1.ImageIndex{}, source: image.Source{
-		Payload: newPayload(t), Operators: map[string]string{"amd64": program(t, elf.EM_X86_64), "arm64": program(t, elf.EM_AARCH64)},
-		Version: version, Revision: "0123abc", Created: time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC),
-	}}
+	b := built{images: map[string]v1.ImageIndex{}, source: imagetest.NewSource(t)}
 	operator, err := image.Build(b.source)
 	if err != nil {
 		t.Fatal(err)
@@ -107,43 +98,4 @@ func (b built) write(t *testing.T) (dir string) {
 	}
 	unpack(t, filepath.Join(dir, "wmco-"+version+"-olm.tar.gz"))
 	return dir
-}
-
-// newPayload has one file.
-func newPayload(t *testing.T) (dir string) {
-	t.Helper()
-	dir = t.TempDir()
-	const content, compressed = "kubelet", "compressed kubelet"
-	sum := sumOf(content)
-	text, err := payload.New([]payload.File{{
-		Path: "kubelet.exe", Component: "kubelet", Version: "v1.0.0", Group: payload.Base, SHA256: sum, Size: int64(len(content)),
-		Compressed: payload.Blob{SHA256: sumOf(compressed), Size: int64(len(compressed))},
-	}}, nil, payload.File{}).Encode()
-	blob := filepath.Join(dir, payload.BlobName(sum))
-	err = errors.Join(err, os.MkdirAll(filepath.Dir(blob), 0o755), os.WriteFile(blob, []byte(compressed), 0o600),
-		os.WriteFile(filepath.Join(dir, payload.ManifestName), text, 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-func sumOf(content string) string {
-	sum := sha256.Sum256([]byte(content))
-	return hex.EncodeToString(sum[:])
-}
-
-// program is the header of an executable, which is all that a build looks into.
-func program(t *testing.T, machine elf.Machine) string {
-	t.Helper()
-	header := elf.Header64{
-		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
-		Type:  uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Ehsize: 64, Phentsize: 56, Shentsize: 64,
-	}
-	var b bytes.Buffer
-	name := filepath.Join(t.TempDir(), "wmco")
-	if err := errors.Join(binary.Write(&b, binary.LittleEndian, header), os.WriteFile(name, b.Bytes(), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	return name
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"debug/elf"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
@@ -23,51 +21,8 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/release/image"
+	"github.com/windows-machine-config/wmco/release/image/imagetest"
 )
-
-// newSource is a payload of two files, and executables for both architectures.
-func newSource(t *testing.T) image.Source {
-	t.Helper()
-	dir := t.TempDir()
-	var files []payload.File
-	for _, name := range []string{"kubelet.exe", "containerd/containerd.exe"} {
-		sum := hash(name)
-		blob := filepath.Join(dir, payload.BlobName(sum))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(blob), 0o755), os.WriteFile(blob, []byte("compressed "+name), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, payload.File{
-			Path: name, Component: strings.TrimSuffix(filepath.Base(name), ".exe"), Version: "v1.0.0", Group: payload.Base, SHA256: sum, Size: int64(len(name)),
-			Compressed: payload.Blob{SHA256: hash("compressed " + name), Size: int64(len("compressed " + name))},
-		})
-	}
-	text, err := payload.New(files, nil, payload.File{}).Encode()
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, payload.ManifestName), text, 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return image.Source{
-		Payload: dir, Operators: map[string]string{"amd64": program(t, elf.EM_X86_64), "arm64": program(t, elf.EM_AARCH64)},
-		Version: "1.2.0", Revision: "0123abc", Created: time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC),
-	}
-}
-
-// program is the header of an executable, which is all that Build looks into.
-func program(t *testing.T, machine elf.Machine) string {
-	t.Helper()
-	header := elf.Header64{
-		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
-		Type:  uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Ehsize: 64, Phentsize: 56, Shentsize: 64,
-	}
-	var b bytes.Buffer
-	path := filepath.Join(t.TempDir(), "wmco")
-	if err := errors.Join(binary.Write(&b, binary.LittleEndian, header), os.WriteFile(path, b.Bytes(), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
 
 func mustBuild(t *testing.T, s image.Source) v1.ImageIndex {
 	t.Helper()
@@ -119,7 +74,7 @@ func images(t *testing.T, index v1.ImageIndex) map[string]v1.Image {
 }
 
 func TestAnImageIsComplete(t *testing.T) {
-	all := images(t, mustBuild(t, newSource(t)))
+	all := images(t, mustBuild(t, imagetest.NewSource(t)))
 	if len(all) != 2 {
 		t.Fatalf("there are images for %d architectures, want 2", len(all))
 	}
@@ -193,7 +148,7 @@ func contents(t *testing.T, one v1.Image) map[string]string {
 // TestWhoeverUnpacksALayerCanDeleteIt follows the tools that copy modes: OLM removes an unpacked catalog before it unpacks it again, without
 // capabilities.
 func TestWhoeverUnpacksALayerCanDeleteIt(t *testing.T) {
-	for name, index := range map[string]v1.ImageIndex{"programs": mustBuild(t, newSource(t)), "files": mustBuildFiles(t)} {
+	for name, index := range map[string]v1.ImageIndex{"programs": mustBuild(t, imagetest.NewSource(t)), "files": mustBuildFiles(t)} {
 		for architecture, one := range images(t, index) {
 			content := mutate.Extract(one)
 			folders := 0
@@ -222,7 +177,7 @@ func TestWhoeverUnpacksALayerCanDeleteIt(t *testing.T) {
 // TestAnIndexSurvivesReadersBeforeArtifactTypes: tools that do not know the field artifactType drop it when they write an index again, whose
 // digest then is another one.
 func TestAnIndexSurvivesReadersBeforeArtifactTypes(t *testing.T) {
-	for name, index := range map[string]v1.ImageIndex{"programs": mustBuild(t, newSource(t)), "files": mustBuildFiles(t)} {
+	for name, index := range map[string]v1.ImageIndex{"programs": mustBuild(t, imagetest.NewSource(t)), "files": mustBuildFiles(t)} {
 		raw, err := index.RawManifest()
 		if err != nil {
 			t.Fatal(err)
@@ -236,7 +191,7 @@ func TestAnIndexSurvivesReadersBeforeArtifactTypes(t *testing.T) {
 // TestALayoutHasOneImage: skopeo copies from a layout without a name only if there is no other image in it.
 func TestALayoutHasOneImage(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "layout")
-	index := mustBuild(t, newSource(t))
+	index := mustBuild(t, imagetest.NewSource(t))
 	if err := image.Write(folder, image.Source{Version: "1.2.0"}, index); err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +215,7 @@ func mustBuildFiles(t *testing.T) v1.ImageIndex {
 }
 
 func TestTheSameSourceInAnotherFolderGivesTheSameDigest(t *testing.T) {
-	first, second := newSource(t), newSource(t)
+	first, second := imagetest.NewSource(t), imagetest.NewSource(t)
 	if a, b := digest(t, mustBuild(t, first)), digest(t, mustBuild(t, second)); a != b {
 		t.Errorf("digests are %s and %s", a, b)
 	}
@@ -292,7 +247,7 @@ func TestADamagedSourceIsRefused(t *testing.T) {
 		}, "bad magic number"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSource(t)
+			s := imagetest.NewSource(t)
 			test.damage(t, &s)
 			if _, err := image.Build(s); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one that says %q", err, test.want)

@@ -21,13 +21,14 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 	payloadbuild "github.com/windows-machine-config/wmco/payload/build"
 	"github.com/windows-machine-config/wmco/release/image"
+	"github.com/windows-machine-config/wmco/release/image/imagetest"
 )
 
 // withModules is a source whose programs are real: the operator and two programs of the payload are the command of this folder, one more
 // is the program for Windows that unpacks WICD, and one was not built with Go.
 func withModules(t *testing.T) image.Source {
 	t.Helper()
-	s := newSource(t)
+	s := imagetest.NewSource(t)
 	path := build(t, ".", "./cmd", "linux")
 	s.Operators = map[string]string{"amd64": path}
 	program, err := os.ReadFile(path)
@@ -81,7 +82,7 @@ func mustSBOM(t *testing.T, s image.Source, index v1.ImageIndex) v1.Image {
 
 func TestTheSBOMNamesModulesAndPrograms(t *testing.T) {
 	s := withModules(t)
-	index := mustBuild(t, newSource(t)) // which one does not matter here
+	index := mustBuild(t, imagetest.NewSource(t)) // which one does not matter here
 	sbom := mustSBOM(t, s, index)
 	if err := validate.Image(sbom); err != nil {
 		t.Error(err)
@@ -197,7 +198,7 @@ func TestAProgramThatIsNotWhatTheManifestSaysHasNoSBOM(t *testing.T) {
 func TestARegistryListsTheSBOMWithTheImage(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
-	index := mustBuild(t, newSource(t))
+	index := mustBuild(t, imagetest.NewSource(t))
 	sbom := mustSBOM(t, withModules(t), index)
 	repository := strings.TrimPrefix(server.URL, "http://") + "/team/wmco"
 	where, err := image.Push(t.Context(), repository+":1.2.0", true, index, sbom)

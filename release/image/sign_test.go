@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/windows-machine-config/wmco/release/image"
+	"github.com/windows-machine-config/wmco/release/image/imagetest"
 	"github.com/windows-machine-config/wmco/release/signature"
 )
 
@@ -37,7 +38,7 @@ func TestSkopeoVerifiesSignatures(t *testing.T) {
 	where := strings.TrimPrefix(server.URL, "http://") + "/wmco"
 	keyFile, public := newKey(t)
 	_, other := newKey(t)
-	index := mustBuild(t, newSource(t))
+	index := mustBuild(t, imagetest.NewSource(t))
 	if _, err := image.Push(t.Context(), where+":dev", true, index); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestSkopeoVerifiesSignatures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := image.Sign(t.Context(), where+":dev", true, index, key, newSource(t).Provenance("https://example.com/builder")); err != nil {
+	if err := image.Sign(t.Context(), where+":dev", true, index, key, imagetest.NewSource(t).Provenance("https://example.com/builder")); err != nil {
 		t.Fatal(err)
 	}
 	out, err := pull(t, where, public)
@@ -73,11 +74,11 @@ func TestSignaturesAreOfEachImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	index := mustBuild(t, newSource(t))
+	index := mustBuild(t, imagetest.NewSource(t))
 	if _, err := image.Push(t.Context(), where+":dev", true, index); err != nil {
 		t.Fatal(err)
 	}
-	if err := image.Sign(t.Context(), where+":dev", true, index, key, newSource(t).Provenance("https://example.com/builder")); err != nil {
+	if err := image.Sign(t.Context(), where+":dev", true, index, key, imagetest.NewSource(t).Provenance("https://example.com/builder")); err != nil {
 		t.Fatal(err)
 	}
 	manifest, err := index.IndexManifest()
