@@ -116,6 +116,7 @@ release: ## Writes all files of a release into _release/, with the version of th
 	$(if $(SIGN),@$(MAKE) --no-print-directory sign)
 
 sign: ## Signs the files in _release/, and says what they were built from, with SIGN=key.pem (RELEASE.md). BUILDER=URI says who built them.
+	$(if $(SIGN),,$(error make sign needs the key of the project: SIGN=key.pem))
 	cd release && go run ./signature/cmd --version "$$(../hack/version.sh)" --revision "$$(git rev-parse HEAD)" \
 		--key '$(abspath $(SIGN))' $(if $(BUILDER),--builder '$(BUILDER)')
 
