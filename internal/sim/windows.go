@@ -52,6 +52,8 @@ type WindowsOptions struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// BootTime is how long a restart takes from the end of the last service to the start of the first.
 	BootTime time.Duration
+	// Quirks is what this Windows does that an idle, finished and unguarded one would not.
+	Quirks Quirks
 }
 
 // Program is the program of a service. It must return when ctx ends; if it returns earlier, that is a crash with this exit code.
