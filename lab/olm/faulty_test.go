@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/windows-machine-config/wmco/lab/manifest"
 )
 
 // faulty has the catalog move to a version whose kinds do not accept the WindowsConfig that is there. OLM refuses it, the operator goes on,
@@ -28,7 +27,7 @@ func (p *place) faulty() {
 		err = p.release(ctx, "0.4.0", "0.3.0", "--deploy", deploy)
 	}
 	if err == nil {
-		err = manifest.ApplyObjects(ctx, p.config(), p.catalogOf("0.4.0"))
+		err = p.move("0.4.0")
 	}
 	if err != nil {
 		p.t.Fatal(err)
@@ -49,7 +48,7 @@ func (p *place) faulty() {
 	}
 	err = p.release(ctx, "0.5.0", "0.3.0", "--withdraw", "0.4.0")
 	if err == nil {
-		err = manifest.ApplyObjects(ctx, p.config(), p.catalogOf("0.5.0"))
+		err = p.move("0.5.0")
 	}
 	if err == nil {
 		err = p.runBlocks("## When an InstallPlan fails", 1)

@@ -84,7 +84,7 @@ func (p *place) expectHeld() {
 	ctx := p.t.Context()
 	err := p.release(ctx, "0.3.0", "0.2.0")
 	if err == nil {
-		err = manifest.ApplyObjects(ctx, p.config(), p.catalogOf("0.3.0"))
+		err = p.move("0.3.0")
 	}
 	if err != nil {
 		p.t.Fatal(err)
@@ -149,36 +149,47 @@ func (p *place) checkDeployment() {
 	}
 }
 
-// approve approves the InstallPlan of a version, as the Subscription of the document requires.
+// approve approves the InstallPlan of a version with the document's commands, as the Subscription of the document requires.
 func (p *place) approve(version string) {
 	p.t.Helper()
 	p.eventually("the InstallPlan of version "+version+" can be approved", func(ctx context.Context) string {
-		plan, err := p.installPlan(ctx, version)
-		if err == nil {
-			err = p.Client.Patch(ctx, plan, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"approved": true}}`)))
-		}
-		if err != nil {
+		if _, err := p.installPlan(ctx, version); err != nil {
 			return fmt.Sprintf("%v\n%s", err, p.olmSays(ctx))
 		}
 		return ""
 	})
+	approve, _ := p.upgradeBlocks()
+	if err := p.runBlock(approve, nil); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
-// installPlan finds that of a version.
+// installPlan is the one that the Subscription names, which must be of a version. OLM may have made others before it, which it does not act
+// on.
 func (p *place) installPlan(ctx context.Context, version string) (*unstructured.Unstructured, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetAPIVersion("operators.coreos.com/v1alpha1")
-	list.SetKind("InstallPlanList")
-	if err := p.Client.List(ctx, list, client.InNamespace(api.DefaultNamespace)); err != nil {
+	get := func(kind, name string) (*unstructured.Unstructured, error) {
+		o := &unstructured.Unstructured{}
+		o.SetAPIVersion("operators.coreos.com/v1alpha1")
+		o.SetKind(kind)
+		return o, p.Client.Get(ctx, ours(name), o)
+	}
+	subscription, err := get("Subscription", operator)
+	if err != nil {
 		return nil, err
 	}
-	for _, plan := range list.Items {
-		names, _, err := unstructured.NestedStringSlice(plan.Object, "spec", "clusterServiceVersionNames")
-		if err == nil && slices.Contains(names, operator+".v"+version) {
-			return &plan, nil
-		}
+	name, _, err := unstructured.NestedString(subscription.Object, "status", "installPlanRef", "name")
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("none of %d InstallPlans is of version %s", len(list.Items), version)
+	plan, err := get("InstallPlan", name)
+	if err != nil {
+		return nil, fmt.Errorf("the Subscription names InstallPlan %q: %w", name, err)
+	}
+	names, _, err := unstructured.NestedStringSlice(plan.Object, "spec", "clusterServiceVersionNames")
+	if err != nil || !slices.Contains(names, operator+".v"+version) {
+		return nil, fmt.Errorf("InstallPlan %s is of %v (%w), not of version %s", name, names, err, version)
+	}
+	return plan, nil
 }
 
 func (p *place) mustReach(version, phase string) {
