@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
-
 )
 
 // faulty has the catalog move to a version whose kinds do not accept the WindowsConfig that is there. OLM refuses it, the operator goes on,
