@@ -87,12 +87,22 @@ func TestInstallation(t *testing.T) {
 	t.Run("opm reads the bundle as the catalog has it", func(t *testing.T) { p.in(t).checkCatalog() })
 	t.Run("it is upgradeable", func(t *testing.T) { p.in(t).expectUpgradeable("0.1.0", metav1.ConditionTrue) })
 	t.Run("the bundle's permissions suffice", func(t *testing.T) { p.in(t).checkRights() })
-	t.Run("the catalog comes back with its node", func(t *testing.T) { p.in(t).rebootNode() })
-	t.Run("the next version goes over it", func(t *testing.T) { p.in(t).upgrade() })
-	t.Run("a faulty version is refused, and replaced by the next", func(t *testing.T) { p.in(t).faulty() })
-	p.checkRights()
-	t.Run("removal leaves nothing", func(t *testing.T) { p.in(t).removal() })
-	t.Run("it can be installed again", func(t *testing.T) { p.in(t).again() })
+	// Each of these needs what the one before it leaves.
+	for _, step := range []struct {
+		name string
+		do   func(*place)
+	}{
+		{"the catalog comes back with its node", (*place).rebootNode},
+		{"the next version goes over it", (*place).upgrade},
+		{"a faulty version is refused, and replaced by the next", (*place).faulty},
+		{"the permissions sufficed", (*place).checkRights},
+		{"removal leaves nothing", (*place).removal},
+		{"it can be installed again", (*place).again},
+	} {
+		if !t.Run(step.name, func(t *testing.T) { step.do(p.in(t)) }) {
+			return
+		}
+	}
 }
 
 // checkRights looks for what the operator was refused, in the log of its pod.
