@@ -177,15 +177,17 @@ type commanded interface {
 
 // doCommand has a host do what a command says.
 func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) error {
-	if strings.HasPrefix(command, "shutdown.exe /r") {
-		h.restart()
-		return nil
-	}
 	s := agent.NewSession(stdin, stdout)
 	_, verb, _ := strings.Cut(command, " ")
 	switch verb {
 	case agent.CommandFacts:
 		s.End(h.facts(), nil)
+	case agent.CommandRestart:
+		var request agent.RestartRequest
+		if err := s.Request(&request); err != nil {
+			return err
+		}
+		s.End(restarted(h, request), nil)
 	case agent.CommandReceive:
 		var request agent.ReceiveRequest
 		_ = s.Request(&request)
@@ -208,6 +210,16 @@ func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) e
 		return fmt.Errorf("a story knows no command %q", command)
 	}
 	return nil
+}
+
+// restarted restarts a host that has not restarted since.
+func restarted(h commanded, r agent.RestartRequest) agent.RestartResult {
+	boot := h.facts().Host.BootID
+	if boot != r.BootID {
+		return agent.RestartResult{BootID: boot}
+	}
+	h.restart()
+	return agent.RestartResult{BootID: boot, Restarting: true}
 }
 
 func (h *storyHost) facts() agent.Facts {

@@ -48,11 +48,12 @@ func (r *RebootPending) LookAgain() { r.again.Send() }
 // Run looks until ctx is done.
 func (r *RebootPending) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		why, err := r.Host.NextStart.Waits(ctx)
+		boot := r.boot(ctx)
+		why, err := r.look(ctx, boot)
 		if err != nil && ctx.Err() == nil {
 			r.Log.Warn("Asking Windows for a pending restart failed", "error", err.Error())
 		}
-		if err == nil && r.set(r.boot(ctx), why) {
+		if err == nil && r.set(boot, why) {
 			r.wake.Send()
 		}
 		select {
@@ -61,6 +62,20 @@ func (r *RebootPending) Run(ctx context.Context) {
 		case <-time.After(restartEvery):
 		}
 	}
+}
+
+// look says what Windows waits for a restart for. Files that waited for their replacement before the last restart are none of it: programs put
+// them there again and again.
+func (r *RebootPending) look(ctx context.Context, boot string) ([]string, error) {
+	waits, err := r.Host.NextStart.Waits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	waits.Replacements, err = state.NewReplacements(r.Host.Disk, boot, waits.Replacements)
+	if err != nil { // then a restart may be told of that does not help
+		r.Log.Warn("Remembering which files wait for their replacement failed", "error", err.Error())
+	}
+	return waits.Told(), nil
 }
 
 // boot names the start of Windows.
