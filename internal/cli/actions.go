@@ -208,7 +208,9 @@ func retry(s *session.Session) *cobra.Command {
 
 // restartDidNotHelp says whether a restart of the host is what may be tried again.
 func restartDidNotHelp(h fleetstatus.Host) bool {
-	return slices.ContainsFunc(h.Conditions, func(c fleetstatus.Condition) bool { return c.Object == "WindowsInstance" && c.Reason == api.ReasonRebootDidNotHelp })
+	return slices.ContainsFunc(h.Conditions, func(c fleetstatus.Condition) bool {
+		return c.Object == "WindowsInstance" && c.Reason == api.ReasonRebootDidNotHelp
+	})
 }
 
 // reboot asks for a restart of hosts.

@@ -145,3 +145,28 @@ func TestFilesThatWaitAtEachStartAreNoReasonToRestart(t *testing.T) {
 		m.expectRestart(t, "when another one is replaced", corev1.ConditionTrue, api.ReasonRebootPending, 2)
 	})
 }
+
+// TestWindowsThatCompletesItsServicingWaitsForNoRestart: until then, the mark of the last one is still there.
+func TestWindowsThatCompletesItsServicingWaitsForNoRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newIsolated(t, func(*servers.Cluster) {})
+		time.Sleep(restartLook + time.Second)
+		first := m.windows.BootID()
+		m.windows.SetServicing(sim.ServicingQuirks{ServicingFor: 8 * time.Minute})
+		m.restart(t)
+		time.Sleep(5 * time.Minute)
+		m.expectRestart(t, "while Windows is servicing", "", "", 0)
+		if got := m.node().Annotations[api.AnnotationBootID]; got != first {
+			t.Errorf("WICD speaks of boot %s already", got)
+		}
+		time.Sleep(4 * time.Minute)
+		m.expectRestart(t, "afterwards", "", "", 0)
+		if got := m.node().Annotations[api.AnnotationBootID]; got != m.windows.BootID() {
+			t.Errorf("WICD speaks of boot %s still", got)
+		}
+		m.windows.SetServicing(sim.ServicingQuirks{ServicingFor: time.Hour})
+		m.restart(t)
+		time.Sleep(16 * time.Minute)
+		m.expectRestart(t, "when servicing is stuck", corev1.ConditionTrue, api.ReasonRebootPending, 1)
+	})
+}

@@ -192,6 +192,19 @@ func TestANodeNeedsNoDISM(t *testing.T) {
 	}
 }
 
+// TestHyperVAloneIsNotEnoughForPods: some of the services of Containers come with Hyper-V, too.
+func TestHyperVAloneIsNotEnoughForPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := withoutContainers(sim.Quirks{})
+		o.Features[desired.HyperVFeature] = agent.FeatureEnabled
+		w, c := newWindows(t, o), newCargo("1")
+		mustSend(t, w, c)
+		if first := mustJoin(t, w, newRequest(c)); !strings.Contains(first.Rebooting, desired.ContainersFeature) {
+			t.Errorf("the join ends with %+v, want a restart for the feature", first)
+		}
+	})
+}
+
 func TestAHostThatHasRestartedSinceIsNotRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWindows(t, sim.WindowsOptions{})

@@ -19,8 +19,8 @@ import (
 
 // visitedHost is a host that has joined: it has WICD, and answers as long as its connection lasts.
 type visitedHost struct {
-	bootID   string
-	cluster  string // that it has joined
+	bootID  string
+	cluster string // that it has joined
 	refuses string // why it does not restart
 	lost    string // a word of the command at which the connection breaks
 	late    string // a word of the command after which it does

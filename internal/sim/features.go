@@ -163,8 +163,15 @@ func (b *boot) unfinishedLocked() host.Unfinished {
 	return u
 }
 
-// hasContainers says whether the services that come with feature Containers are there. The caller holds the lock.
-func (b *boot) hasContainers() bool {
+// servicesOfFeatures are the services that come with features. The caller holds the lock.
+func (b *boot) servicesOfFeatures() (names []string) {
 	b.completeLocked()
-	return b.w.features[desired.ContainersFeature] == agent.FeatureEnabled
+	hyperV := b.w.features[desired.HyperVFeature] == agent.FeatureEnabled
+	if hyperV || b.w.features[desired.ContainersFeature] == agent.FeatureEnabled {
+		names = append(names, "hns", "vmcompute")
+	}
+	if hyperV {
+		names = append(names, "vmms")
+	}
+	return names
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/host"
@@ -71,6 +72,9 @@ func (b *boot) waitsLocked() host.Waits {
 		if _, completes := w.servicing.completing[name]; w.features[name] == agent.FeaturePending && !completes {
 			waits.Causes, waits.Servicing = append(waits.Causes, "feature "+name), true
 		}
+	}
+	if time.Since(b.began) < w.options.Quirks.Servicing.ServicingFor {
+		waits.Causes, waits.Servicing = append(waits.Causes, "features or updates are half installed (Component Based Servicing)"), true
 	}
 	if w.nextName != "" {
 		waits.Causes = append(waits.Causes, fmt.Sprintf("the computer name changes from %s to %s", w.options.Hostname, w.nextName))

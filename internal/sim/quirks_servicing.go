@@ -17,7 +17,7 @@ type ServicingQuirks struct {
 	// (up to three: actions/runner-images issue 4668).
 	RestartsItself int
 	// ServicingFor is how long after each start servicing is under way: Component Based Servicing has the key RebootInProgress, or
-	// SessionsPending\Exclusive is not 0, or TrustedInstaller runs.
+	// SessionsPending\Exclusive is not 0, or TrustedInstaller runs. RebootPending is there until then.
 	ServicingFor time.Duration
 	// BusyFor is how long after each start DISM answers nothing, because Windows Update has the component store.
 	BusyFor time.Duration

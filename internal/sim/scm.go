@@ -69,8 +69,8 @@ func (b *boot) List(_ context.Context, names []string) ([]host.Service, error) {
 			list = append(list, b.describe(d.Service))
 		}
 	}
-	for _, name := range []string{"hns", "vmcompute"} { // they come with feature Containers
-		if slices.Contains(names, name) && b.w.declared[name] == nil && b.hasContainers() {
+	for _, name := range b.servicesOfFeatures() {
+		if slices.Contains(names, name) && b.w.declared[name] == nil {
 			list = append(list, host.Service{Service: desired.Service{Name: name}, State: host.Running})
 		}
 	}

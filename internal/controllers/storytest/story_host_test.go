@@ -69,6 +69,8 @@ type storyHost struct {
 	says func(*agent.HostFacts)
 	// restarts has each join end with a restart of Windows, for which it has to be repeated.
 	restarts bool
+	// hesitates is what WICD answers to a join for the time being.
+	hesitates func(agent.JoinRequest) error
 	// token is the last one that it was handed.
 	token string
 	// refuses is a version that does not work here.
@@ -246,6 +248,11 @@ func (h *storyHost) join(r agent.JoinRequest) (agent.JoinResult, error) {
 	h.token = r.Bootstrap.Token
 	if h.says != nil { // whoever lies takes the token, and stays what it is
 		return agent.JoinResult{}, &agent.Error{Code: agent.CodeServiceFailed, Message: "something went wrong"}
+	}
+	if h.hesitates != nil {
+		if err := h.hesitates(r); err != nil {
+			return agent.JoinResult{}, err
+		}
 	}
 	if h.restarts {
 		h.joins++

@@ -118,14 +118,23 @@ func (w *windows) lacking(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// hasContainers says whether the services are installed that come with feature Containers.
+// hasContainers says whether the services are installed that come with feature Containers. Where those of Hyper-V are, too, they may be Hyper-V's.
 func (w *windows) hasContainers(ctx context.Context) (bool, error) {
-	services := []string{"hns", "vmcompute"}
-	list, err := w.Services.List(ctx, services)
+	services, hyperV := []string{"hns", "vmcompute"}, "vmms"
+	list, err := w.Services.List(ctx, append(services, hyperV))
 	if err != nil {
 		return false, fmt.Errorf("looking for the services of feature %s: %w", desired.ContainersFeature, err)
 	}
-	return len(list) >= len(services), nil
+	found := 0
+	for _, s := range list { // those of ours are among them
+		if strings.EqualFold(s.Name, hyperV) {
+			return false, nil
+		}
+		if slices.ContainsFunc(services, func(name string) bool { return strings.EqualFold(name, s.Name) }) {
+			found++
+		}
+	}
+	return found == len(services), nil
 }
 
 func (w *windows) isRenamed() bool {
