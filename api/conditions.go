@@ -207,6 +207,12 @@ const (
 	// ReasonRebooting means that the host restarts to continue the join. It is also a reason of condition Reachable
 	// while the host does not answer because of that restart.
 	ReasonRebooting = "Rebooting"
+	// ReasonWaitingForWindowsSetup means that Windows still sets itself up, at most for 30 minutes after its start: a restart
+	// would interrupt that. The operator continues the join by itself.
+	ReasonWaitingForWindowsSetup = "WaitingForWindowsSetup"
+	// ReasonWindowsServicing means that Windows is installing features or updates, at most for 15 minutes after its start: a
+	// restart would interrupt that. The operator continues the join by itself.
+	ReasonWindowsServicing = "WindowsServicing"
 	// ReasonWaitingForSlot means that rollout.maxConcurrentJoins hosts are already joining.
 	ReasonWaitingForSlot = "WaitingForSlot"
 	// ReasonPaused means that spec.paused, or rollout.paused in WindowsConfig, pauses the host.

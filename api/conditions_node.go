@@ -160,7 +160,8 @@ const (
 	// RebootPendingPrefix begins the message of condition WindowsRebootRequired. The causes follow, separated by "; ".
 	RebootPendingPrefix = "Windows waits for a restart: "
 	// ReasonRebootDidNotHelp means, on a WindowsInstance, that Windows has a restart pending for the same causes as before its
-	// last one.
+	// last one, or that the join needs a restart for a cause that a restart did not remove: a feature is not enabled
+	// after it, or something set the host name back. Until the user asks, the host is not restarted for that again.
 	ReasonRebootDidNotHelp = "RebootDidNotHelp"
 	// ReasonRebootPending means that Windows has a restart pending.
 	ReasonRebootPending = "RebootPending"

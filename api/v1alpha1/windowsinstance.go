@@ -209,6 +209,11 @@ type WindowsInstanceStatus struct {
 	// +optional
 	LastReboot *LastReboot `json:"lastReboot,omitempty"`
 
+	// retriedAt is when the user last asked, with the annotation retry, for another restart of a host whose join a restart did not
+	// help.
+	// +optional
+	RetriedAt *metav1.Time `json:"retriedAt,omitempty"`
+
 	// failure is the last action that failed. The operator does not retry it until something changes.
 	// +structType=atomic
 	// +optional

@@ -904,6 +904,10 @@ func (in *WindowsInstanceStatus) DeepCopyInto(out *WindowsInstanceStatus) {
 		*out = new(LastReboot)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.RetriedAt != nil {
+		in, out := &in.RetriedAt, &out.RetriedAt
+		*out = (*in).DeepCopy()
+	}
 	if in.Failure != nil {
 		in, out := &in.Failure, &out.Failure
 		*out = new(Failure)

@@ -18,6 +18,9 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == win.DISMCommand {
+		os.Exit(win.DISM(os.Args[2:], os.Stdin, os.Stdout))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	path, _ := os.Executable() // without it, WICD does not know which of its files is in use
 	code := daemon.Main(ctx, daemon.Call{

@@ -30,6 +30,9 @@ const (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == win.DISMCommand {
+		os.Exit(win.DISM(os.Args[2:], os.Stdin, os.Stdout))
+	}
 	if known, err := acceptance.Command(os.Args[1:], os.Stdout); known {
 		exit(err, failed)
 	}

@@ -31,7 +31,11 @@ func (s *session) refuseJoin(ctx context.Context, o JoinOptions) (netip.Addr, er
 	refused := func(format string, values ...any) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("%w: %w", ErrRefused, fmt.Errorf(format, values...))
 	}
-	if state := s.facts.Features[desired.ContainersFeature]; state != agent.FeatureEnabled {
+	state, err := s.Host.System.Feature(ctx, desired.ContainersFeature)
+	if err != nil {
+		return refused("%w", err)
+	}
+	if state != agent.FeatureEnabled {
 		return refused("feature %s of Windows is %s, and pods need it: install it with \"Install-WindowsFeature Containers -Restart\" in PowerShell, "+
 			"and start this program again", desired.ContainersFeature, state)
 	}

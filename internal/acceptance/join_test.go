@@ -46,10 +46,11 @@ func mustWrite(t *testing.T, path, content string) {
 // withContainers are features of Windows as a join needs them.
 type withContainers struct{ host.System }
 
-func (w withContainers) Facts(ctx context.Context) (agent.HostFacts, error) {
-	f, err := w.System.Facts(ctx)
-	f.Features = map[string]agent.FeatureState{desired.ContainersFeature: agent.FeatureEnabled}
-	return f, err
+func (w withContainers) Feature(ctx context.Context, name string) (agent.FeatureState, error) {
+	if name == desired.ContainersFeature {
+		return agent.FeatureEnabled, nil
+	}
+	return w.System.Feature(ctx, name)
 }
 
 func TestAJoinIsRefusedBeforeAnythingChanges(t *testing.T) {

@@ -7,7 +7,7 @@ func featureLines() []Line {
 			ID: "features", Title: "Windows features",
 			Text: "`DismApi.dll` is a stand-in whose features are registry values. The structures of the real " +
 				"library are taken from its documentation. How long real DISM takes to enable the feature " +
-				"Containers, and whether that can be canceled, is unknown.",
+				"Containers, whether that can be canceled, and what ending its process leaves behind, is unknown.",
 			Claim:   "a feature is enabled by DISM as WICD does it, and DISM says so",
 			Changes: "enables the feature TelnetClient for some seconds",
 			Try:     tryFeature,

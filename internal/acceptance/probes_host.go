@@ -96,7 +96,11 @@ func tryHyperV(ctx context.Context, s *session) (string, error) {
 	if err != nil {
 		return "", untriedf("%w", err)
 	}
-	is, v := s.facts.Features[desired.HyperVFeature], s.facts.Virtualization
+	is, err := s.Host.System.Feature(ctx, desired.HyperVFeature)
+	if err != nil {
+		return "", err
+	}
+	v := s.facts.Virtualization
 	seen := fmt.Sprintf("the feature is %q; the processor lets Windows have virtual machines: %v, the hypervisor is %q, and Hyper-V runs: %v",
 		state, v.Processor, v.Hypervisor, v.HyperV)
 	isEnabled := state == "Enabled"

@@ -86,11 +86,7 @@ type withFeature struct {
 	is agent.FeatureState
 }
 
-func (w withFeature) Facts(ctx context.Context) (agent.HostFacts, error) {
-	f, err := w.System.Facts(ctx)
-	f.Features = map[string]agent.FeatureState{desired.HyperVFeature: w.is}
-	return f, err
-}
+func (w withFeature) Feature(context.Context, string) (agent.FeatureState, error) { return w.is, nil }
 
 // TestACutRunIsPutBackByTheNext cuts the power at each change of the computer, probe by probe.
 func TestACutRunIsPutBackByTheNext(t *testing.T) {

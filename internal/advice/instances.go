@@ -74,6 +74,9 @@ func joins() Table {
 		api.ReasonTransferTooSlow: {Warning, "Check the link to the host, its disk and its antivirus software; the transfer resumes where it stopped.", notReady},
 		api.ReasonClusterUnknown:  {Warning, "If the message says forbidden, apply the manifests of the operator's version again; otherwise check the API server.", notReady},
 		api.ReasonRepairFailed:    {Error, "Check the host; then run kubectl windows retry <host>.", "fleet#repair"},
+
+		api.ReasonWaitingForWindowsSetup: {Info, "Wait: Windows sets itself up; if it lasts, look at the host's console, or at the agent of the cloud on it.", notReady},
+		api.ReasonWindowsServicing:       {Info, "Wait: Windows installs features or updates, and the join continues after that.", notReady},
 	}
 }
 

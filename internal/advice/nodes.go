@@ -35,7 +35,7 @@ func nodes() Table {
 		api.ReasonKubeProxyUnsupported: {Error, "Set spec.network.custom.kubeProxy of WindowsConfig to None, and deploy kube-proxy with your network.", ownNetwork},
 
 		api.ReasonRebootPending: {Warning, "Run kubectl windows reboot <host>, or set spec.rollout.reboots of WindowsConfig to Allowed.", "fleet#reboots"},
-		api.ReasonRebootDidNotHelp: {Warning, "Find out which program makes Windows wait for a restart; kubectl windows retry <host> allows another restart.",
+		api.ReasonRebootDidNotHelp: {Warning, "Remove the cause in the message, for example the program that makes Windows wait for a restart; kubectl windows retry <host> allows another restart.",
 			"fleet#reboots"},
 		api.ReasonNoRebootPending: good(),
 		api.ReasonUpToDate:        good(),

@@ -1,12 +1,13 @@
 // Package agent is the conversation between the operator and WICD, the program on a Windows host.
 //
-// Each command of WICD (facts, receive, join, leave, status) reads one JSON request on stdin and writes JSON lines on
+// Each command of WICD (facts, receive, join, leave, restart, status) reads one JSON request on stdin and writes JSON lines on
 // stdout: any number of steps, then one result or one error with a stable code. This package holds the
 // requests and results, their limits, and both ends of the conversation: Call and Send for the operator, Serve and Receive's
 // messages for WICD.
 package agent
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -24,6 +25,8 @@ const (
 	CommandJoin = "join"
 	// CommandLeave takes everything of ours off the host (request LeaveRequest, result LeaveResult). It may be repeated.
 	CommandLeave = "leave"
+	// CommandRestart restarts the host, unless it has restarted since (request RestartRequest, result RestartResult). It may be repeated.
+	CommandRestart = "restart"
 	// CommandStatus reports how the services, certificates and last steps are (no request, result Status).
 	CommandStatus = "status"
 )
@@ -74,12 +77,33 @@ type HostFacts struct {
 	// FreeBytes on drive C:, MemoryBytes of the machine.
 	FreeBytes   uint64 `json:"freeBytes"`
 	MemoryBytes uint64 `json:"memoryBytes"`
-	// Features maps each Windows feature we may need to its state.
-	Features map[string]FeatureState `json:"features,omitempty" max:"64"`
 	// Virtualization is what the host has for virtual machines of its own.
 	Virtualization Virtualization `json:"virtualization,omitzero"`
 	// PendingReboot lists why Windows itself waits for a restart; empty when it does not.
 	PendingReboot []string `json:"pendingReboot,omitempty" max:"32"`
+	// Unread maps each fact that could not be read, by one of the constants below, to the cause. Who needs it stops; the others go on.
+	Unread map[string]string `json:"unread,omitempty" max:"16"`
+}
+
+// Facts that Windows may not tell.
+const (
+	FactBootID     = "bootID"
+	FactHostname   = "hostname"
+	FactDomain     = "domain"
+	FactInterfaces = "interfaces"
+	FactFreeBytes  = "freeBytes"
+	FactMemory     = "memoryBytes"
+	FactServices   = "services"
+)
+
+// Must returns an error for the first of these facts that could not be read.
+func (f HostFacts) Must(names ...string) error {
+	for _, name := range names {
+		if why, unread := f.Unread[name]; unread {
+			return fmt.Errorf("reading %s of the host: %s", name, why)
+		}
+	}
+	return nil
 }
 
 // FeatureState is the state of a Windows feature.
@@ -206,6 +230,9 @@ type JoinRequest struct {
 	Hostname string `json:"hostname,omitempty"`
 	// MayReboot allows WICD to restart the host when a step needs it.
 	MayReboot bool `json:"mayReboot"`
+	// Retried says when the user last asked to try again what failed; empty for never. WICD restarts the host for each cause once, and
+	// again after the user has asked.
+	Retried string `json:"retried,omitempty"`
 }
 
 // Bootstrap is a short-lived way into the cluster. It holds a secret: it is never logged.
@@ -241,6 +268,22 @@ type LeaveResult struct {
 	// Remains lists what stayed although it is ours, besides journal and logs, each with the reason. Most of it goes when the
 	// command is repeated after a restart.
 	Remains []string `json:"remains,omitempty" max:"1024"`
+}
+
+// RestartRequest asks a host to restart.
+type RestartRequest struct {
+	// BootID is that of the host when the restart was decided. A host that has another one has restarted since, and is left alone.
+	BootID string `json:"bootID"`
+	// Comment is what Windows shows, and notes in its log.
+	Comment string `json:"comment"`
+}
+
+// RestartResult says whether the host restarts.
+type RestartResult struct {
+	// BootID of the host when it answered.
+	BootID string `json:"bootID"`
+	// Restarting is false for a host that has restarted since.
+	Restarting bool `json:"restarting,omitempty"`
 }
 
 // Status is how WICD's services and certificates are.

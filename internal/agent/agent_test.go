@@ -189,7 +189,7 @@ func TestOnlyTheFirstResultCounts(t *testing.T) {
 	host := program(func(_ *agent.Session, stdout io.Writer) error {
 		for {
 			n++
-			if _, err := fmt.Fprintf(stdout, `{"result":{"host":{"features":{"f%d":"Enabled"}}}}`+"\n", n); err != nil {
+			if _, err := fmt.Fprintf(stdout, `{"result":{"host":{"unread":{"f%d":"unknown"}}}}`+"\n", n); err != nil {
 				return err
 			}
 		}
@@ -198,8 +198,8 @@ func TestOnlyTheFirstResultCounts(t *testing.T) {
 	if err := agent.Call(t.Context(), host, "wicd facts", nil, &facts, nil); err != nil {
 		t.Fatal(err)
 	}
-	if len(facts.Host.Features) != 1 || n > 2 {
-		t.Errorf("%d results were written, and %d features kept; want no more than the first", n, len(facts.Host.Features))
+	if len(facts.Host.Unread) != 1 || n > 2 {
+		t.Errorf("%d results were written, and %d facts kept; want no more than the first", n, len(facts.Host.Unread))
 	}
 	err := agent.Call(t.Context(), flood(`{"error":{"code":"Busy","message":"later"}}`+"\n", &written), "wicd join", nil, nil, nil)
 	if e := agent.Failed(err); e == nil || e.Code != agent.CodeBusy || written > 1000 {

@@ -48,6 +48,13 @@ const (
 	CodeServiceFailed Code = "ServiceFailed"
 	// CodeRebootNeeded means that a step needs a restart which the request did not allow.
 	CodeRebootNeeded Code = "RebootNeeded"
+	// CodeRebootDidNotHelp means that a restart for a cause changed nothing, and that the host is not restarted for it again unless the
+	// user asks.
+	CodeRebootDidNotHelp Code = "RebootDidNotHelp"
+	// CodeWaitingForSetup means that Windows has not finished its own setup.
+	CodeWaitingForSetup Code = "WaitingForWindowsSetup"
+	// CodeServicing means that Windows is installing features or updates.
+	CodeServicing Code = "WindowsServicing"
 	// CodeOtherCluster means that a host that is to leave belongs to another cluster.
 	CodeOtherCluster Code = "OtherCluster"
 	// CodeBusy means that another join, receive or leave runs on the host.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -192,7 +193,7 @@ func retry(s *session.Session) *cobra.Command {
 		ValidArgsFunction: completeHosts(s),
 		RunE: func(c *cobra.Command, args []string) error {
 			hosts, err := a.checked(c.Context(), args, func(h fleetstatus.Host) error {
-				if h.Failure == nil {
+				if h.Failure == nil && !restartDidNotHelp(h) {
 					return session.Failf(session.CodeFailed, "nothing failed on host %s: its state is %s (%s), and there is nothing to retry", h.Name, h.State, h.Reason)
 				}
 				return nil
@@ -203,6 +204,13 @@ func retry(s *session.Session) *cobra.Command {
 			return a.annotate(c.Context(), hosts, api.AnnotationRetry, "is retried")
 		},
 	}
+}
+
+// restartDidNotHelp says whether a restart of the host is what may be tried again.
+func restartDidNotHelp(h fleetstatus.Host) bool {
+	return slices.ContainsFunc(h.Conditions, func(c fleetstatus.Condition) bool {
+		return c.Object == "WindowsInstance" && c.Reason == api.ReasonRebootDidNotHelp
+	})
 }
 
 // reboot asks for a restart of hosts.

@@ -48,6 +48,7 @@ func commands() []command {
 		{agent.CommandReceive, "takes content into the store: a list as one line of JSON on standard input, then the missing bytes", receive},
 		{agent.CommandJoin, "makes this host a node: the request as one line of JSON on standard input", join},
 		{agent.CommandLeave, "takes everything of ours off this host: the request as one line of JSON on standard input", leave},
+		{agent.CommandRestart, "restarts this host, unless it has restarted since: the request as one line of JSON on standard input", restart},
 		{agent.CommandStatus, "says how services and certificates are, and what happened last; changes nothing", status},
 		{"update", "is the service that takes an update of this host to its end, forward or back", updateCommand},
 		{"run", "keeps this host as the last join asked, until it is stopped", run},
@@ -169,6 +170,10 @@ func join(ctx context.Context, call Call, flags *flag.FlagSet) int {
 
 func leave(ctx context.Context, call Call, flags *flag.FlagSet) int {
 	return converse(call, flags, func(s *agent.Session, h host.Host) (any, error) { return configure.Leave(ctx, s, h, call.Path) })
+}
+
+func restart(ctx context.Context, call Call, flags *flag.FlagSet) int {
+	return converse(call, flags, func(s *agent.Session, h host.Host) (any, error) { return Restart(ctx, s, h) })
 }
 
 func status(ctx context.Context, call Call, flags *flag.FlagSet) int {

@@ -23,7 +23,10 @@ func Facts(ctx context.Context, h host.Host, program, cloud string) (agent.Facts
 	}
 	services, err := serviceFacts(ctx, h.Services)
 	if err != nil {
-		return agent.Facts{}, err
+		if host.Unread == nil {
+			host.Unread = map[string]string{}
+		}
+		host.Unread[agent.FactServices] = err.Error()
 	}
 	f := agent.Facts{Program: program, Host: host, Services: services, Joined: joined(h.Disk)}
 	if f.CloudName, err = (metadata.Client{Dial: h.Dial}).NodeName(ctx, cloud); err != nil {

@@ -29,7 +29,11 @@ func stateOfHyperV(t *testing.T, w *sim.Windows) (agent.FeatureState, bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return facts.Features[desired.HyperVFeature], facts.Virtualization.HyperV
+	is, err := w.Host().System.Feature(t.Context(), desired.HyperVFeature)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return is, facts.Virtualization.HyperV
 }
 
 func TestAJoinEnablesHyperVWhereTheHostCanHaveIt(t *testing.T) {

@@ -45,7 +45,7 @@ func problems() map[string]problem {
 		},
 		"the Host Compute Service fails": {
 			condition: api.ConditionHostComputeUnavailable, reason: api.ReasonHCSUnavailable, works: api.ReasonHCSWorks, told: problemTold, over: problemOver,
-			begin: hcs(sim.HCS{Fails: errors.New("error 0x80070422")}), end: hcs(sim.HCS{}), says: []string{"0x80070422", "there is no service vmcompute"},
+			begin: hcs(sim.HCS{Fails: errors.New("error 0x80070422")}), end: hcs(sim.HCS{}), says: []string{"0x80070422", "service vmcompute is Running"},
 		},
 		"memory is committed": {
 			condition: api.ConditionCommitPressure, reason: api.ReasonCommitLimitNear, works: api.ReasonCommitAvailable, told: problemTold, over: problemOver,

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
@@ -117,5 +118,55 @@ func TestWICDSaysOfWhichStartItSpeaks(t *testing.T) {
 		m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationBootID: "7"}}})
 		time.Sleep(look)
 		expect("after somebody else wrote it", second, corev1.ConditionFalse)
+	})
+}
+
+// TestFilesThatWaitAtEachStartAreNoReasonToRestart: antivirus software, printers and browsers put entries into PendingFileRenameOperations at each
+// start. Those that replace a file are worth one restart, those that remove one none.
+func TestFilesThatWaitAtEachStartAreNoReasonToRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newIsolated(t, func(*servers.Cluster) {})
+		look := restartLook + time.Second
+		removed, replaced := []string{`\??\C:\Windows\tmp`, ""}, []string{`\??\C:\agent\new.dll`, `!\??\C:\agent\old.dll`}
+		m.windows.RenameAtStart(removed...)
+		time.Sleep(look)
+		m.expectRestart(t, "when a file is removed with the next start", "", "", 0)
+		m.windows.SetServicing(sim.ServicingQuirks{FileRenames: append(removed, replaced...)})
+		m.windows.RenameAtStart(replaced...)
+		time.Sleep(look)
+		m.expectRestart(t, "when one is replaced", corev1.ConditionTrue, api.ReasonRebootPending, 1)
+		for range 2 {
+			m.restart(t)
+			time.Sleep(look)
+			m.expectRestart(t, "when it is there again after the restart", corev1.ConditionFalse, api.ReasonNoRebootPending, 1)
+		}
+		m.windows.RenameAtStart(`\??\C:\other\new.dll`, `\??\C:\other\old.dll`)
+		time.Sleep(look)
+		m.expectRestart(t, "when another one is replaced", corev1.ConditionTrue, api.ReasonRebootPending, 2)
+	})
+}
+
+// TestWindowsThatCompletesItsServicingWaitsForNoRestart: until then, the mark of the last one is still there.
+func TestWindowsThatCompletesItsServicingWaitsForNoRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newIsolated(t, func(*servers.Cluster) {})
+		time.Sleep(restartLook + time.Second)
+		first := m.windows.BootID()
+		m.windows.SetServicing(sim.ServicingQuirks{ServicingFor: 8 * time.Minute})
+		m.restart(t)
+		time.Sleep(5 * time.Minute)
+		m.expectRestart(t, "while Windows is servicing", "", "", 0)
+		if got := m.node().Annotations[api.AnnotationBootID]; got != first {
+			t.Errorf("WICD speaks of boot %s already", got)
+		}
+		time.Sleep(4 * time.Minute)
+		m.expectRestart(t, "afterwards", "", "", 0)
+		if got := m.node().Annotations[api.AnnotationBootID]; got != m.windows.BootID() {
+			t.Errorf("WICD speaks of boot %s still", got)
+		}
+		m.windows.SetServicing(sim.ServicingQuirks{ServicingFor: time.Hour})
+		m.restart(t)
+		time.Sleep(16 * time.Minute)
+		m.expectRestart(t, "when servicing is stuck", corev1.ConditionTrue, api.ReasonRebootPending, 1)
 	})
 }

@@ -22,10 +22,13 @@ import (
 // System is the Windows the daemon runs on. internal/win is the real one, internal/sim a simulated one; the
 // contract tests in internal/sim hold for both.
 type System interface {
-	// Facts says what Windows says about itself. It changes nothing.
+	// Facts says what Windows says about itself. It changes nothing, and a fact that cannot be read does not keep the others back.
 	Facts(ctx context.Context) (agent.HostFacts, error)
+	// Feature is the state of a Windows feature; FeatureUnknown where this Windows does not have it. Windows may take seconds, and minutes
+	// while it is busy; the end of ctx ends that. What Windows answers instead is a *FeatureError.
+	Feature(ctx context.Context, name string) (agent.FeatureState, error)
 	// EnableFeature enables a Windows feature with all it needs. reboot is true when it takes effect only after
-	// a restart. An enabled feature stays as it is.
+	// a restart. An enabled feature stays as it is. It fails as Feature does.
 	EnableFeature(ctx context.Context, name string) (reboot bool, err error)
 	// Reboot restarts the host after a delay, in which the caller can still answer. A second call is harmless.
 	Reboot(ctx context.Context, reason string, after time.Duration) error
@@ -203,8 +206,10 @@ type Containers interface {
 
 // NextStart is what happens when Windows starts the next time.
 type NextStart interface {
-	// Waits says, for people, why Windows itself waits for a restart; nothing when it does not. It is quick.
-	Waits(ctx context.Context) ([]string, error)
+	// Waits says why Windows itself waits for a restart. It is quick.
+	Waits(ctx context.Context) (Waits, error)
+	// Unfinished says what Windows has begun and not finished. It is quick.
+	Unfinished(ctx context.Context) (Unfinished, error)
 	// Boot names the present start of Windows, as Facts do and as the kubelet does in the status of its Node. It is quick.
 	Boot(ctx context.Context) (id string, err error)
 	// Rename gives the host another DNS host name from then on, and the NetBIOS name that its first 15 characters make. Facts

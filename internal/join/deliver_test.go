@@ -18,11 +18,12 @@ import (
 
 // freshHost has no WICD. It runs wicd-setup if the file has the operator's content.
 type freshHost struct {
-	good    string // wicd-setup
-	content string // what the host has in its place; empty when nothing
-	refuses bool   // nothing runs on it
-	answers agent.Error
-	sent    int
+	good     string // wicd-setup
+	content  string // what the host has in its place; empty when nothing
+	refuses  bool   // nothing runs on it
+	unpacked bool   // WICD is there
+	answers  agent.Error
+	sent     int
 }
 
 // Put does what remote.Host does: what has the size is left as it is.
@@ -44,6 +45,10 @@ func (h *freshHost) Put(_ context.Context, _ string, r io.Reader, size int64) er
 func (h *freshHost) Close() error { return nil }
 
 func (h *freshHost) Run(_ context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+	if h.unpacked && strings.HasSuffix(command, " "+agent.CommandRestart) {
+		agent.NewSession(stdin, stdout).End(agent.RestartResult{BootID: "7"}, nil)
+		return nil
+	}
 	if !strings.Contains(command, "-setup.exe") || h.refuses {
 		_, _ = io.WriteString(stdout, "'wicd' is not recognized as an internal or external command\r\n")
 		return exitCode(1)
@@ -51,6 +56,7 @@ func (h *freshHost) Run(_ context.Context, command string, stdin io.Reader, stdo
 	s := agent.NewSession(stdin, stdout)
 	switch {
 	case h.content == h.good:
+		h.unpacked = true
 		s.End(agent.Facts{Program: hashOf("WICD"), Host: agent.HostFacts{Hostname: "win-1", BootID: "7"}}, nil)
 		return nil
 	case h.answers.Code != "":

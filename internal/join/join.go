@@ -40,6 +40,8 @@ type Job struct {
 	// Namespace is the operator's, Taints are put on the node when it registers.
 	Namespace string
 	Taints    []corev1.Taint
+	// Retried says when the user last asked to try again what failed; empty for never.
+	Retried string
 	// Interface chooses one of the host's interfaces; nil leaves it to the default route.
 	Interface *v1alpha1.InstanceNetwork
 

@@ -28,6 +28,10 @@ const (
 	rebootTimeout = 10 * time.Minute
 	// rebootPoll is how often a restarting host is tried.
 	rebootPoll = 5 * time.Second
+	// windowsPoll is how often a host is tried whose Windows is busy with itself, outlivedRetry one that a restart did not help: somebody may
+	// mend it.
+	windowsPoll   = 30 * time.Second
+	outlivedRetry = 10 * time.Minute
 	// slotPoll is how often a host looks for a free place among the joining.
 	slotPoll = 2 * time.Second
 	// changedKeyRetry is how often a host is looked at that was refused for its key: it may be a passing mix-up of addresses.

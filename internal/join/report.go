@@ -39,6 +39,10 @@ func Retry(err error) (after time.Duration, ok bool) {
 	switch {
 	case errors.As(err, &rebooting):
 		return rebootPoll, true
+	case isWindowsBusy(err):
+		return windowsPoll, true
+	case didNotHelp(err):
+		return outlivedRetry, true
 	case errors.Is(err, ErrNoSlot):
 		return slotPoll, true
 	case errors.Is(err, ErrOccupied):
@@ -83,13 +87,33 @@ func Reason(err error) string {
 		return api.ReasonNetworkNotConfigured
 	case errors.Is(err, ErrCluster):
 		return api.ReasonClusterUnknown
-	case wicd != nil && wicd.Code == agent.CodeContentAltered:
-		return api.ReasonContentAltered
+	case wicd != nil && reasonsOfWICD()[wicd.Code] != "":
+		return reasonsOfWICD()[wicd.Code]
 	case errors.Is(err, agent.ErrTooSlow):
 		return api.ReasonTransferTooSlow
 	default:
 		return api.ReasonJoinFailed
 	}
+}
+
+// reasonsOfWICD are the reasons for failures that WICD reports.
+func reasonsOfWICD() map[agent.Code]string {
+	return map[agent.Code]string{
+		agent.CodeContentAltered: api.ReasonContentAltered, agent.CodeRebootDidNotHelp: api.ReasonRebootDidNotHelp,
+		agent.CodeWaitingForSetup: api.ReasonWaitingForWindowsSetup, agent.CodeServicing: api.ReasonWindowsServicing,
+	}
+}
+
+// isWindowsBusy says whether Windows has to finish something before the join goes on.
+func isWindowsBusy(err error) bool {
+	wicd := agent.Failed(err)
+	return wicd != nil && (wicd.Code == agent.CodeWaitingForSetup || wicd.Code == agent.CodeServicing)
+}
+
+// didNotHelp says whether the host was restarted for its join, and needs that again.
+func didNotHelp(err error) bool {
+	wicd := agent.Failed(err)
+	return wicd != nil && wicd.Code == agent.CodeRebootDidNotHelp
 }
 
 // Report writes into the conditions what came of an attempt, or why there was none (attempted is false then).
@@ -122,7 +146,7 @@ func isOfHostKey(reason string) bool {
 func isUsersTurn(err error) bool {
 	var stall *Stall
 	reason := Reason(err)
-	return errors.As(err, &stall) || reason == api.ReasonAddressInvalid || isOfHostKey(reason)
+	return errors.As(err, &stall) || didNotHelp(err) || reason == api.ReasonAddressInvalid || isOfHostKey(reason)
 }
 
 // ErrCluster is the class of errors about what the cluster does not tell of itself.

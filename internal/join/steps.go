@@ -9,6 +9,9 @@ import (
 )
 
 func (j *Job) check(ctx context.Context) error {
+	if err := j.facts.Host.Must(agent.FactHostname, agent.FactInterfaces, agent.FactFreeBytes, agent.FactServices); err != nil {
+		return err
+	}
 	if err := unnamed(j.facts); err != nil {
 		return err
 	}
@@ -49,6 +52,7 @@ func (j *Job) configure(ctx context.Context) error {
 		Bootstrap: agent.Bootstrap{Server: want.Cluster.Server, CA: want.Cluster.CA, Token: token},
 		Register:  j.unregistered,
 		Hostname:  j.Hostname,
+		Retried:   j.Retried,
 		MayReboot: j.unregistered, // without a Node, nothing runs on the host that a restart could hurt
 	}
 	var result agent.JoinResult

@@ -66,7 +66,7 @@ func (v *Visit) runStep(ctx context.Context, s step) error {
 		v.Observer.Progress(Progress{Step: s.name, State: v1alpha1.StepDone})
 		return nil
 	}
-	if wait := (*Rebooting)(nil); errors.As(err, &wait) || errors.Is(err, ErrNoSlot) || errors.Is(err, ErrOccupied) {
+	if wait := (*Rebooting)(nil); errors.As(err, &wait) || isWindowsBusy(err) || errors.Is(err, ErrNoSlot) || errors.Is(err, ErrOccupied) {
 		v.Observer.Progress(Progress{Step: s.name, State: v1alpha1.StepWaiting, Message: err.Error()})
 		return err
 	}
@@ -106,28 +106,18 @@ func (v *Visit) Restart(ctx context.Context, bootID string) error {
 	if err := v.connectAndVerify(ctx); err != nil {
 		return err
 	}
-	if v.facts.Host.BootID != bootID {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, visitTimeout)
 	defer cancel()
-	err := v.host.Run(ctx, restartCommand, nil, nil)
-	var exit interface{ ExitStatus() int }
-	if errors.As(err, &exit) && (exit.ExitStatus() == alreadyRestarting || exit.ExitStatus() == restartScheduled) {
-		return nil
+	wicd, err := v.wicd()
+	if err != nil {
+		return err
 	}
-	return err
+	request := agent.RestartRequest{BootID: bootID, Comment: "Windows Machine Config Operator: node maintenance"}
+	if err := v.call(ctx, wicd.program(agent.CommandRestart), request, &agent.RestartResult{}); err != nil {
+		return fmt.Errorf("restarting the host: %w", err)
+	}
+	return nil
 }
-
-// restartCommand restarts Windows after ten seconds, so that the command can answer; services are told to stop. The reason
-// planned, operating system, reconfiguration (p:2:4) is what Windows notes in its log.
-const restartCommand = `shutdown.exe /r /t 10 /d p:2:4 /c "Windows Machine Config Operator: node maintenance"`
-
-// What shutdown.exe ends with when a restart is under way (ERROR_SHUTDOWN_IN_PROGRESS) or scheduled (ERROR_SHUTDOWN_IS_SCHEDULED).
-const (
-	alreadyRestarting = 1115
-	restartScheduled  = 1190
-)
 
 // Leave takes everything of ours off the host. cluster is the UID of namespace kube-system: a host that has joined another
 // one since is left alone.

@@ -19,14 +19,14 @@ import (
 
 // visitedHost is a host that has joined: it has WICD, and answers as long as its connection lasts.
 type visitedHost struct {
-	bootID   string
-	cluster  string // that it has joined
-	exit     error  // how shutdown.exe ends
-	lost     string // a word of the command at which the connection breaks
-	remains  []string
-	shutdown string // the command that was given
-	did      []string
-	closed   bool
+	bootID  string
+	cluster string // that it has joined
+	refuses string // why it does not restart
+	lost    string // a word of the command at which the connection breaks
+	late    string // a word of the command after which it does
+	remains []string
+	did     []string
+	closed  bool
 }
 
 // program is the hash of the WICD on the host.
@@ -45,16 +45,14 @@ func (h *visitedHost) Run(_ context.Context, command string, stdin io.Reader, st
 	if h.lost != "" && strings.Contains(command, h.lost) {
 		return errConnectionLost()
 	}
-	if strings.HasPrefix(command, "shutdown.exe ") {
-		h.did, h.shutdown = append(h.did, "shutdown"), command
-		return h.exit
-	}
 	_, verb, _ := strings.Cut(command, " ")
 	h.did = append(h.did, verb)
 	s := agent.NewSession(stdin, stdout)
 	switch verb {
 	case agent.CommandFacts:
 		s.End(agent.Facts{Program: program(), Host: agent.HostFacts{Hostname: "win-1", BootID: h.bootID}}, nil)
+	case agent.CommandRestart:
+		return h.restart(s)
 	case agent.CommandReceive:
 		if err := s.Request(&agent.ReceiveRequest{}); err != nil {
 			return err
@@ -76,6 +74,28 @@ func (h *visitedHost) Run(_ context.Context, command string, stdin io.Reader, st
 	default:
 		return fmt.Errorf("unknown command %q", command)
 	}
+	return nil
+}
+
+// restart restarts the host, as WICD does.
+func (h *visitedHost) restart(s *agent.Session) error {
+	var r agent.RestartRequest
+	if err := s.Request(&r); err != nil {
+		return err
+	}
+	if r.BootID != h.bootID {
+		s.End(agent.RestartResult{BootID: h.bootID}, nil)
+		return nil
+	}
+	if h.refuses != "" {
+		s.End(nil, errors.New(h.refuses))
+		return exitCode(1)
+	}
+	h.did = append(h.did, "restarts")
+	if h.late == agent.CommandRestart {
+		return errConnectionLost()
+	}
+	s.End(agent.RestartResult{BootID: h.bootID, Restarting: true}, nil)
 	return nil
 }
 
@@ -132,12 +152,10 @@ func TestRestart(t *testing.T) {
 		did   []string
 		fails bool
 	}{
-		{"a host is restarted", visitedHost{bootID: "7"}, []string{"facts", "shutdown"}, false},
-		{"one that has restarted is not restarted again", visitedHost{bootID: "8"}, []string{"facts"}, false},
-		{"a restart is under way already", visitedHost{bootID: "7", exit: exitCode(1115)}, []string{"facts", "shutdown"}, false},
-		{"a restart is scheduled already", visitedHost{bootID: "7", exit: exitCode(1190)}, []string{"facts", "shutdown"}, false},
-		{"it is not allowed", visitedHost{bootID: "7", exit: exitCode(5)}, []string{"facts", "shutdown"}, true},
-		{"the answer is lost", visitedHost{bootID: "7", exit: errConnectionLost()}, []string{"facts", "shutdown"}, true},
+		{"a host is restarted", visitedHost{bootID: "7"}, []string{"facts", "restart", "restarts"}, false},
+		{"one that has restarted is not restarted again", visitedHost{bootID: "8"}, []string{"facts", "restart"}, false},
+		{"it is not allowed", visitedHost{bootID: "7", refuses: "exit status 5"}, []string{"facts", "restart"}, true},
+		{"the answer is lost", visitedHost{bootID: "7", late: agent.CommandRestart}, []string{"facts", "restart", "restarts"}, true},
 		{"the host is silent", visitedHost{bootID: "7", lost: agent.CommandFacts}, nil, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -157,26 +175,16 @@ func TestRestart(t *testing.T) {
 }
 
 func TestALostAnswerLeadsToNoSecondRestart(t *testing.T) {
-	h := &visitedHost{bootID: "7", exit: errConnectionLost()}
+	h := &visitedHost{bootID: "7", late: agent.CommandRestart}
 	if err := visit(h).Restart(t.Context(), "7"); err == nil {
 		t.Fatal("a lost answer is no success: nobody knows whether the command arrived")
 	}
-	h.bootID, h.exit = "8", nil // it had arrived
+	h.bootID, h.late = "8", "" // it had arrived
 	if err := visit(h).Restart(t.Context(), "7"); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(slices.DeleteFunc(h.did, func(what string) bool { return what != "shutdown" })); n != 1 {
+	if n := len(slices.DeleteFunc(h.did, func(what string) bool { return what != "restarts" })); n != 1 {
 		t.Errorf("the host was told to restart %d times, want once", n)
-	}
-}
-
-func TestARestartLeavesTimeForItsAnswer(t *testing.T) {
-	h := &visitedHost{bootID: "7"}
-	if err := visit(h).Restart(t.Context(), "7"); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(h.shutdown, " /r /t 10 ") || strings.Contains(h.shutdown, " /f") {
-		t.Errorf("the command is %q; want a restart after ten seconds that tells services to stop", h.shutdown)
 	}
 }
 

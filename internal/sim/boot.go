@@ -15,10 +15,12 @@ import (
 
 // boot is the computer from one start to its end. Programs use it: after a power cut, their calls fail, even if they still run.
 type boot struct {
-	w   *Windows
-	id  string
-	ctx context.Context
-	end context.CancelFunc
+	w  *Windows
+	id string
+	// began is when it started.
+	began time.Time
+	ctx   context.Context
+	end   context.CancelFunc
 	// environment is the machine's environment at its start, which services get.
 	environment map[string]string
 
@@ -43,7 +45,7 @@ type boot struct {
 func newBoot(w *Windows, id string) *boot {
 	ctx, end := context.WithCancel(context.Background())
 	return &boot{
-		w: w, id: id, ctx: ctx, end: end, environment: maps.Clone(w.environment), lastPID: 1000,
+		w: w, id: id, began: time.Now(), ctx: ctx, end: end, environment: maps.Clone(w.environment), lastPID: 1000,
 		running: map[string]*process{}, exits: map[string]uint32{}, locks: map[string]bool{}, watches: map[*watcher]bool{}, routeWatches: map[chan struct{}]bool{},
 	}
 }
@@ -123,32 +125,39 @@ func (b *boot) Facts(context.Context) (agent.HostFacts, error) {
 	if b.off {
 		return agent.HostFacts{}, ErrPower
 	}
-	features := maps.Clone(w.features)
 	o := w.options
-	return agent.HostFacts{
+	f := agent.HostFacts{
 		Hostname: o.Hostname, Domain: o.Domain, Build: o.Build, UBR: o.UBR, Product: "Simulated Windows Server",
 		Installation: o.Installation, Architecture: o.Architecture, BootID: b.id, Clock: time.Now().Add(o.Skew).UTC(),
 		Interfaces: o.Interfaces,
-		FreeBytes:  o.FreeBytes, MemoryBytes: o.MemoryBytes, Features: features, PendingReboot: w.waitsLocked(),
+		FreeBytes:  o.FreeBytes, MemoryBytes: o.MemoryBytes, PendingReboot: b.waitsLocked().Told(),
 		Virtualization: b.virtualization,
-	}, nil
+	}
+	b.hideLocked(&f)
+	return f, nil
 }
 
-// EnableFeature implements daemon.System.
-func (b *boot) EnableFeature(_ context.Context, name string) (reboot bool, err error) {
-	b.w.mu.Lock()
-	defer b.w.mu.Unlock()
-	if err := b.changeLocked("feature " + name); err != nil {
-		return false, err
-	}
-	switch b.w.features[name] {
-	case agent.FeatureEnabled:
-		return false, nil
-	case agent.FeatureDisabled, agent.FeaturePending:
-		b.w.features[name] = agent.FeaturePending
-		return true, nil
-	default:
-		return false, fmt.Errorf("feature %s: %w", name, host.ErrNotFound)
+// hideLocked takes out the facts that Windows does not tell.
+func (b *boot) hideLocked(f *agent.HostFacts) {
+	for _, name := range b.w.options.Quirks.Servicing.Unread {
+		switch name {
+		case agent.FactBootID:
+			f.BootID = ""
+		case agent.FactHostname:
+			f.Hostname = ""
+		case agent.FactDomain:
+			f.Domain = ""
+		case agent.FactInterfaces:
+			f.Interfaces = nil
+		case agent.FactFreeBytes:
+			f.FreeBytes = 0
+		case agent.FactMemory:
+			f.MemoryBytes = 0
+		}
+		if f.Unread == nil {
+			f.Unread = map[string]string{}
+		}
+		f.Unread[name] = "simulated failure"
 	}
 }
 
@@ -161,6 +170,10 @@ func (b *boot) Reboot(_ context.Context, _ string, after time.Duration) error {
 	}
 	if !b.reboot {
 		b.reboot = true
+		b.w.servicing.restarts++
+		if u := b.unfinishedLocked(); len(u.Setup)+len(u.Servicing) > 0 {
+			b.w.servicing.disturbed++
+		}
 		time.AfterFunc(after, func() {
 			if !b.isOff() {
 				b.w.Restart()

@@ -9,9 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-
-	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // ErrInUse is the error of removing the file of a running program, or a file of a layer with ordinary calls.
@@ -192,67 +189,4 @@ func (b *boot) programsLocked() []string {
 		}
 	}
 	return programs
-}
-
-// nextStart has the changes that wait for a restart.
-type nextStart struct{ boot *boot }
-
-// Waits implements daemon.NextStart.
-func (n nextStart) Waits(ctx context.Context) ([]string, error) {
-	n.boot.w.mu.Lock()
-	defer n.boot.w.mu.Unlock()
-	if n.boot.off {
-		return nil, ErrPower
-	}
-	return n.boot.w.waitsLocked(), ctx.Err()
-}
-
-// Boot implements daemon.NextStart.
-func (n nextStart) Boot(ctx context.Context) (string, error) {
-	if n.boot.isOff() {
-		return "", ErrPower
-	}
-	return n.boot.id, ctx.Err()
-}
-
-// Rename implements daemon.NextStart.
-func (n nextStart) Rename(_ context.Context, hostname string) error {
-	if err := host.CheckHostname(hostname); err != nil {
-		return err
-	}
-	w := n.boot.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if n.boot.off {
-		return ErrPower
-	}
-	if w.nextName == hostname {
-		return nil
-	}
-	if err := n.boot.changeLocked("rename"); err != nil {
-		return err
-	}
-	w.nextName = hostname
-	return nil
-}
-
-// waitsLocked returns why Windows needs a restart.
-func (w *Windows) waitsLocked() []string {
-	waits := slices.Clone(w.waits)
-	for _, name := range slices.Sorted(maps.Keys(w.features)) {
-		if w.features[name] == agent.FeaturePending {
-			waits = append(waits, "feature "+name)
-		}
-	}
-	if w.nextName != "" {
-		waits = append(waits, fmt.Sprintf("the computer name changes from %s to %s", w.options.Hostname, w.nextName))
-	}
-	return waits
-}
-
-// WaitFor makes Windows need a restart, as an update does, with a reason for each.
-func (w *Windows) WaitFor(reasons ...string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.waits = reasons
 }

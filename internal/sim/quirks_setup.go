@@ -1,8 +1,26 @@
 package sim
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"time"
+)
 
 // SetupQuirks are those of a Windows that still sets itself up: first boot, clock, name, services that start slowly.
-type SetupQuirks struct{}
+type SetupQuirks struct {
+	// For is how long after its first start Windows still sets itself up: HKLM\SYSTEM\Setup has OOBEInProgress or SystemSetupInProgress, and
+	// Setup\State another ImageState than IMAGE_STATE_COMPLETE (Microsoft's article about the states of Windows Setup).
+	For time.Duration
+	// Name is the host name that something sets back at each start: customization of guests, an agent of the cloud, or a group policy.
+	Name string
+}
 
-func setupByChance(*rand.Rand) SetupQuirks { return SetupQuirks{} }
+func setupByChance(r *rand.Rand) SetupQuirks {
+	var q SetupQuirks
+	if r.IntN(3) == 0 {
+		q.For = time.Duration(1+r.IntN(20)) * time.Minute
+	}
+	if r.IntN(6) == 0 {
+		q.Name = "WIN-CLOUD"
+	}
+	return q
+}

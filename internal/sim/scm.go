@@ -69,6 +69,11 @@ func (b *boot) List(_ context.Context, names []string) ([]host.Service, error) {
 			list = append(list, b.describe(d.Service))
 		}
 	}
+	for _, name := range b.servicesOfFeatures() {
+		if slices.Contains(names, name) && b.w.declared[name] == nil {
+			list = append(list, host.Service{Service: desired.Service{Name: name}, State: host.Running})
+		}
+	}
 	slices.SortFunc(list, func(x, y host.Service) int { return strings.Compare(x.Name, y.Name) })
 	return list, nil
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
@@ -31,9 +30,6 @@ func (s *shell) local(name string) string { return host.Disk{Root: s.root}.Local
 // exec implements sshd.Handler.
 func (s *shell) exec(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
 	program, args, _ := strings.Cut(strings.TrimSpace(c.Line), " ")
-	if program == "shutdown.exe" {
-		return s.shutdown(ctx, args, stderr)
-	}
 	name := s.path(program)
 	info, err := os.Stat(s.local(name))
 	if err != nil || !info.Mode().IsRegular() {
@@ -53,20 +49,6 @@ func (s *shell) exec(ctx context.Context, c sshd.Command, stdin io.Reader, stdou
 			return errors.New("the service manager did not start this process")
 		},
 	})
-}
-
-// shutdown restarts the host after a number of seconds.
-func (s *shell) shutdown(ctx context.Context, args string, stderr io.Writer) int {
-	var seconds int
-	if _, err := fmt.Sscanf(args, "/r /t %d", &seconds); err != nil {
-		fmt.Fprintf(stderr, "shutdown.exe: only /r /t <seconds> is known here, not %q\r\n", args)
-		return 1
-	}
-	if err := s.host.windows.Host().System.Reboot(ctx, "asked for", time.Duration(seconds)*time.Second); err != nil {
-		fmt.Fprintln(stderr, err)
-		return 1
-	}
-	return 0
 }
 
 // path is the full Windows path of a program, which is relative to the home folder. Doubled backslashes are one.

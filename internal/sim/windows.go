@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -102,10 +103,13 @@ type Windows struct {
 	events map[string]*eventLog
 	// nextName is the host name after the next start; empty if it does not change. waits are the reasons why Windows needs a
 	// restart.
-	nextName string
-	waits    []string
-	hns      *HNS
-	failNext map[string]error
+	// renames are the strings of PendingFileRenameOperations.
+	nextName       string
+	waits, renames []string
+	servicing      servicing
+	created        time.Time
+	hns            *HNS
+	failNext       map[string]error
 	// busy says until when an operation cannot be done.
 	busy     map[string]time.Time
 	cutAfter int // changes until the power goes; negative: never
@@ -138,11 +142,13 @@ func NewWindows(o WindowsOptions) *Windows {
 		images: map[string]bool{}, refused: map[string]*cri.Error{},
 		hns:      newHNSOf(o),
 		events:   newEventLogs(),
+		created:  time.Now(),
 		failNext: map[string]error{}, busy: map[string]time.Time{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}),
 	}
 	if w.features == nil {
 		w.features = map[string]agent.FeatureState{desired.ContainersFeature: agent.FeatureEnabled, desired.HyperVFeature: agent.FeatureDisabled}
 	}
+	w.servicing.rollbacks, w.servicing.ownRestarts = o.Quirks.Servicing.RolledBack, o.Quirks.Servicing.RestartsItself
 	w.PowerOn()
 	return w
 }
@@ -267,11 +273,7 @@ func (w *Windows) PowerOn() {
 
 // takeEffectLocked applies the changes that wait for a start. The caller holds the lock.
 func (w *Windows) takeEffectLocked() {
-	for name, state := range w.features {
-		if state == agent.FeaturePending {
-			w.features[name] = agent.FeatureEnabled
-		}
-	}
+	w.startFeaturesLocked()
 	w.boot.virtualization = w.options.Virtualization
 	if w.options.Virtualization.Processor && w.features[desired.HyperVFeature] == agent.FeatureEnabled {
 		w.boot.virtualization = agent.Virtualization{Hypervisor: "Microsoft Hv", HyperV: true} // it takes the processor's for itself
@@ -279,7 +281,10 @@ func (w *Windows) takeEffectLocked() {
 	if w.nextName != "" {
 		w.options.Hostname, w.nextName = w.nextName, ""
 	}
-	w.waits = nil
+	if name := w.options.Quirks.Setup.Name; name != "" {
+		w.options.Hostname = name
+	}
+	w.waits, w.renames = nil, slices.Clone(w.options.Quirks.Servicing.FileRenames)
 	w.hns.reboot()
 	clear(w.containers)
 	clear(w.programs)

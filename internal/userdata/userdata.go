@@ -19,6 +19,9 @@ var prepare string
 //go:embed aws.ps1
 var aws string
 
+// openFirewall is the last step: before it, nobody reaches the host.
+const openFirewall = "Open-Firewall"
+
 // Render returns the user data for a platform. keys are lines as in authorized_keys, without options or comment; while a key is being
 // replaced, there are two. allowFrom are the ranges of addresses that may speak to the SSH server; none for everybody.
 func Render(cloud string, keys, allowFrom []string) (string, error) {
@@ -30,10 +33,11 @@ func Render(cloud string, keys, allowFrom []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	steps, more := []string{"Enable-Account", "Install-Server", "Add-PublicKeys", "Start-Server", "Open-Firewall"}, ""
+	steps, more := []string{"Enable-Account", "Install-Server", "Add-PublicKeys", "Start-Server"}, ""
 	if platform.Of(cloud).RoutesInUserData {
 		steps, more = append(steps, "Set-Routes"), aws
 	}
+	steps = append(steps, openFirewall) // the operator may log in from here on, and restart the host
 	script := strings.NewReplacer(
 		"    #KEYS#", "    "+strings.Join(quoted, ",\n    "),
 		"    #ALLOWFROM#\n", ranges,

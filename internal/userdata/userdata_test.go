@@ -193,3 +193,16 @@ func TestAKeyThatWasReplacedDoesNotComeBack(t *testing.T) {
 		t.Error("the keys are remembered before they are there")
 	}
 }
+
+// TestTheHostIsReachedWhenAllElseIsDone: the operator logs in as soon as it can, and may restart the host at once.
+func TestTheHostIsReachedWhenAllElseIsDone(t *testing.T) {
+	for _, cloud := range []string{"AWS", "Azure", "GCP", "None", "VSphere"} {
+		script, err := Render(cloud, []string{oldKey}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(script, "'Open-Firewall')) {") {
+			t.Errorf("%s: the firewall is not opened by the last step", cloud)
+		}
+	}
+}

@@ -2,9 +2,9 @@ package win
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/windows/registry"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // Keys below HKEY_LOCAL_MACHINE.
@@ -21,11 +21,16 @@ const (
 	prefetch        = `SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`
 	sessionManager  = `SYSTEM\CurrentControlSet\Control\Session Manager`
 	computerName    = `SYSTEM\CurrentControlSet\Control\ComputerName`
-	servicingReboot = `SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\RebootPending`
+	servicing       = `SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing`
+	servicingReboot = servicing + `\RebootPending`
+	servicingNow    = servicing + `\RebootInProgress`
+	servicingQueue  = servicing + `\SessionsPending`
+	setup           = `SYSTEM\Setup`
+	setupState      = `SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State`
 	updateReboot    = `SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired`
 )
 
-// Facts implements daemon.System. Reading the state of features takes Windows a few seconds.
+// Facts implements daemon.System.
 func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 	f := agent.HostFacts{
 		Architecture:   architecture(),
@@ -35,30 +40,31 @@ func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 		Product:        text(currentVersion, "ProductName"),
 		Installation:   text(currentVersion, "InstallationType"),
 		Clock:          time.Now().UTC(),
-		PendingReboot:  pendingReboot(),
+		PendingReboot:  waits().Told(),
 	}
-	var err, errs error
+	var err error
+	unread := func(fact string, err error) {
+		if err == nil {
+			return
+		}
+		if f.Unread == nil {
+			f.Unread = map[string]string{}
+		}
+		f.Unread[fact] = err.Error()
+	}
 	f.BootID, err = bootID()
-	errs = errors.Join(errs, about("the number of this boot", err))
+	unread(agent.FactBootID, err)
 	f.Hostname, err = dnsName(windows.ComputerNameDnsHostname)
-	errs = errors.Join(errs, about("the host name", err))
+	unread(agent.FactHostname, err)
 	f.Domain, err = dnsName(windows.ComputerNameDnsDomain)
-	errs = errors.Join(errs, about("the primary DNS suffix", err))
+	unread(agent.FactDomain, err)
 	f.Interfaces, err = interfaces()
-	errs = errors.Join(errs, about("the network interfaces", err))
+	unread(agent.FactInterfaces, err)
 	f.FreeBytes, err = freeBytes(`C:\`)
-	errs = errors.Join(errs, about("the free space of drive C:", err))
+	unread(agent.FactFreeBytes, err)
 	f.MemoryBytes, err = memoryBytes()
-	errs = errors.Join(errs, about("the memory", err))
-	f.Features, err = s.features(ctx, desired.ContainersFeature, desired.HyperVFeature)
-	return f, errors.Join(errs, about("the state of its features", err))
-}
-
-func about(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("asking Windows for %s: %w", what, err)
+	unread(agent.FactMemory, err)
+	return f, ctx.Err()
 }
 
 // architecture of the machine, which is not that of the process where Windows emulates another one.
@@ -127,23 +133,20 @@ func memoryBytes() (uint64, error) {
 	return status.total, nil
 }
 
-// pendingReboot lists why Windows needs a restart.
-func pendingReboot() []string {
-	var why []string
-	if exists(servicingReboot) {
-		why = append(why, "features or updates are half installed (Component Based Servicing)")
+// waits is why Windows needs a restart.
+func waits() (w host.Waits) {
+	if w.Servicing = exists(servicingReboot); w.Servicing {
+		w.Causes = append(w.Causes, "features or updates are half installed (Component Based Servicing)")
 	}
 	if exists(updateReboot) {
-		why = append(why, "updates are installed (Windows Update)")
+		w.Causes = append(w.Causes, "updates are installed (Windows Update)")
 	}
-	if len(texts(sessionManager, "PendingFileRenameOperations")) > 0 {
-		why = append(why, "files in use wait for their replacement (PendingFileRenameOperations)")
-	}
+	w.Replacements = host.Replacements(texts(sessionManager, "PendingFileRenameOperations"))
 	active, next := text(computerName+`\ActiveComputerName`, "ComputerName"), text(computerName+`\ComputerName`, "ComputerName")
-	if active != next {
-		why = append(why, fmt.Sprintf("the computer name changes from %s to %s", active, next))
+	if !strings.EqualFold(active, next) {
+		w.Causes = append(w.Causes, fmt.Sprintf("the computer name changes from %s to %s", active, next))
 	}
-	return why
+	return w
 }
 
 // read hands an open key below HKEY_LOCAL_MACHINE to a function; an absent key is not opened.

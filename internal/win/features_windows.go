@@ -1,11 +1,15 @@
 package win
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
-	"unsafe"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
 
 	"golang.org/x/sys/windows"
 
@@ -13,179 +17,113 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// onlineImage is the name under which DISM knows the running Windows (DISM_ONLINE_IMAGE in dismapi.h).
-const onlineImage = "DISM_{53BFAE52-B167-4E2F-A258-0A37B57FF845}"
+// inDISM is a variable of the environment of a process that asks DISM: it starts no other.
+const inDISM = "WICD_DISM"
 
-// Results of DISM calls beside 0. hresultUnknownFeature is DISMAPI_E_UNKNOWN_FEATURE, hresultReloadSession (a
-// success) DISMAPI_S_RELOAD_IMAGE_SESSION_REQUIRED.
-const (
-	hresultReloadSession  = 1
-	hresultUnknownFeature = 0x800f080c
-)
-
-// featureState is DismPackageFeatureState.
-type featureState int32
-
-const (
-	stateUninstallPending   featureState = 1
-	stateInstalled          featureState = 4
-	stateInstallPending     featureState = 5
-	statePartiallyInstalled featureState = 7
-)
-
-// state in the words of the port. A feature that leaves with the next start counts as disabled: it has to be
-// enabled again.
-func (s featureState) state() agent.FeatureState {
-	switch s {
-	case stateInstalled:
-		return agent.FeatureEnabled
-	case stateInstallPending:
-		return agent.FeaturePending
-	case statePartiallyInstalled:
-		return agent.FeatureUnknown
-	}
-	return agent.FeatureDisabled
-}
-
-// features returns the state of each feature: FeatureUnknown if this Windows does not have it, or has no DISM. If DISM fails, it
-// is an error, because the host could have the feature.
-func (s *system) features(ctx context.Context, names ...string) (map[string]agent.FeatureState, error) {
-	states := map[string]agent.FeatureState{}
-	for _, name := range names {
-		states[name] = agent.FeatureUnknown
-	}
-	err := s.withDISM(ctx, func(d *dism) (err error) {
-		for _, name := range names {
-			if states[name], err = d.state(name); err != nil && !errors.Is(err, host.ErrNotFound) {
-				return err
-			}
-		}
-		return nil
-	})
+// Feature implements daemon.System.
+func (s *system) Feature(ctx context.Context, name string) (agent.FeatureState, error) {
+	answer, err := askDISM(ctx, dismState, name)
 	if errors.Is(err, host.ErrNotFound) {
-		err = nil
+		return agent.FeatureUnknown, nil
 	}
-	return states, err
+	if err != nil {
+		return agent.FeatureUnknown, fmt.Errorf("asking Windows for feature %s: %w", name, err)
+	}
+	return answer.State, nil
 }
 
-// EnableFeature implements daemon.System. Windows may take minutes; the end of ctx cancels it.
+// EnableFeature implements daemon.System.
 func (s *system) EnableFeature(ctx context.Context, name string) (reboot bool, err error) {
-	err = s.withDISM(ctx, func(d *dism) error {
-		state, err := d.state(name)
-		if err != nil || state == agent.FeatureEnabled {
-			return err
-		}
-		reboot = true
-		if state == agent.FeaturePending {
-			return nil
-		}
-		reboot, err = d.enable(ctx, name)
-		return err
-	})
+	answer, err := askDISM(ctx, dismEnable, name)
 	if err != nil {
 		return false, fmt.Errorf("enabling Windows feature %s: %w", name, err)
 	}
-	return reboot, nil
+	return answer.Reboot, nil
 }
 
-// dism is a session of DismApi.dll for the running Windows. The structures of that DLL are packed to single bytes.
-type dism struct {
-	dll     *windows.LazyDLL
-	session uint32
+// askDISM asks DISM in a process of its own, since nothing ends a call that hangs but the end of its process. At the end of ctx, DISM is asked to
+// give up, and ended a moment later.
+func askDISM(ctx context.Context, what, feature string) (answer dismAnswer, err error) {
+	if os.Getenv(inDISM) != "" {
+		return answer, errors.New("this process was started to ask DISM, and does not")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return answer, err
+	}
+	var output, complaint bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, DISMCommand, what, feature)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return answer, err
+	}
+	cmd.Env = append(os.Environ(), inDISM+"=1")
+	cmd.Stdout, cmd.Stderr = &output, &complaint
+	cmd.Cancel, cmd.WaitDelay = stdin.Close, killedAfter
+	cmd.SysProcAttr = &syscall.SysProcAttr{HideWindow: true, CreationFlags: windows.CREATE_NO_WINDOW}
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		return answer, ctx.Err()
+	}
+	if err != nil {
+		return answer, fmt.Errorf("the process that asks DISM: %w: %s", err, bytes.TrimSpace(complaint.Bytes()[:min(complaint.Len(), complaintBytes)]))
+	}
+	if err := json.Unmarshal(output.Bytes(), &answer); err != nil {
+		return answer, fmt.Errorf("reading the answer of the process that asks DISM: %w", err)
+	}
+	return answer, answer.err()
 }
 
-// withDISM opens a session for a function. All calls of a session come from one thread.
-func (s *system) withDISM(ctx context.Context, use func(*dism) error) (err error) {
-	s.dism.Lock()
-	defer s.dism.Unlock()
-	if err := ctx.Err(); err != nil {
-		return err
+// err is what DISM answered instead.
+func (a dismAnswer) err() error {
+	switch {
+	case a.Call != "":
+		return &host.FeatureError{Call: a.Call, Code: a.Code}
+	case a.Unknown:
+		return fmt.Errorf("this Windows does not have it: %w", host.ErrNotFound)
+	case a.Error != "":
+		return errors.New(a.Error)
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-
-	d := &dism{dll: windows.NewLazySystemDLL("DismApi.dll")}
-	if err := d.dll.Load(); err != nil {
-		return fmt.Errorf("this Windows has no DismApi.dll: %w", host.ErrNotFound)
-	}
-	const logErrorsOnly = 0
-	if err := d.call("DismInitialize", logErrorsOnly, 0, 0); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.call("DismShutdown")) }()
-	image, err := windows.UTF16PtrFromString(onlineImage)
-	if err != nil {
-		return err
-	}
-	if err := d.call("DismOpenSession", uintptr(unsafe.Pointer(image)), 0, 0, uintptr(unsafe.Pointer(&d.session))); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.call("DismCloseSession", uintptr(d.session))) }()
-	return use(d)
+	return nil
 }
 
-// state of a feature; daemon.ErrNotFound and FeatureUnknown when Windows does not know it.
-func (d *dism) state(feature string) (agent.FeatureState, error) {
-	name, err := windows.UTF16PtrFromString(feature)
-	if err != nil {
-		return agent.FeatureUnknown, err
+// DISM asks DISM for the parent of this process, writes one line of JSON, and returns the exit code. It gives up when its input ends.
+func DISM(args []string, stdin io.Reader, stdout io.Writer) int {
+	if len(args) != 2 {
+		return 1
 	}
-	// DismFeatureInfo begins with the name and the state.
-	var info *struct {
-		name  *uint16
-		state featureState
+	_ = Contain() // without it, what DISM starts may outlive a call that hangs
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, stdin)
+		cancel()
+	}()
+	var answer dismAnswer
+	err := withDISM(ctx, func(d *dism) (err error) { return d.answer(ctx, args[0], args[1], &answer) })
+	failed := (*host.FeatureError)(nil)
+	switch {
+	case errors.As(err, &failed):
+		answer.Call, answer.Code = failed.Call, failed.Code
+	case errors.Is(err, host.ErrNotFound):
+		answer.Unknown = true
+	case err != nil:
+		answer.Error = err.Error()
 	}
-	err = d.call("DismGetFeatureInfo", uintptr(d.session), uintptr(unsafe.Pointer(name)), 0, 0, uintptr(unsafe.Pointer(&info)))
-	if err != nil {
-		return agent.FeatureUnknown, err
+	if json.NewEncoder(stdout).Encode(answer) != nil {
+		return 1
 	}
-	state := info.state.state()
-	return state, d.call("DismDelete", uintptr(unsafe.Pointer(info)))
+	return 0
 }
 
-// enable enables a feature and those it depends on. Windows downloads missing files as configured on the host (LimitAccess is
-// off).
-func (d *dism) enable(ctx context.Context, feature string) (reboot bool, err error) {
-	name, err := windows.UTF16PtrFromString(feature)
-	if err != nil {
-		return false, err
-	}
-	cancel, err := windows.CreateEvent(nil, 1, 0, nil)
-	if err != nil {
-		return false, err
-	}
-	defer windows.CloseHandle(cancel)
-	stopped := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { _ = windows.SetEvent(cancel); close(stopped) })
-	err = d.call("DismEnableFeature", uintptr(d.session), uintptr(unsafe.Pointer(name)), 0, 0, 0, 0, 0, 1, uintptr(cancel), 0, 0)
-	if !stop() {
-		<-stopped // the event is closed after it was set
-		err = errors.Join(err, ctx.Err())
-	}
-	if errors.Is(err, windows.ERROR_SUCCESS_REBOOT_REQUIRED) {
-		return true, nil
-	}
-	return false, err
-}
-
-// call calls a function of DISM. Its HRESULT is an error unless it is 0, and also when it says that a restart is
-// needed (ERROR_SUCCESS_REBOOT_REQUIRED). What the arguments point to is kept until it returns.
-//
-//go:uintptrescapes
-func (d *dism) call(function string, args ...uintptr) error {
-	proc := d.dll.NewProc(function)
-	if err := proc.Find(); err != nil {
+// answer tells the state of a feature, or enables it.
+func (d *dism) answer(ctx context.Context, what, feature string, answer *dismAnswer) (err error) {
+	if answer.State, err = d.state(feature); err != nil || what != dismEnable || answer.State == agent.FeatureEnabled {
 		return err
 	}
-	result, _, _ := proc.Call(args...)
-	switch code := uint32(result); code {
-	case 0, hresultReloadSession:
+	if answer.Reboot = true; answer.State == agent.FeaturePending {
 		return nil
-	case hresultUnknownFeature:
-		return fmt.Errorf("this Windows does not know it: %w", host.ErrNotFound)
-	case uint32(windows.ERROR_SUCCESS_REBOOT_REQUIRED):
-		return windows.ERROR_SUCCESS_REBOOT_REQUIRED
-	default:
-		return fmt.Errorf(`%s answers HRESULT %#x; C:\Windows\Logs\DISM\dism.log says more`, function, code)
 	}
+	answer.Reboot, err = d.enable(ctx, feature)
+	return err
 }

@@ -5,6 +5,7 @@ package win
 import (
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 
 	"github.com/windows-machine-config/wmco/internal/host"
@@ -25,3 +26,6 @@ func ThisEdition() Edition { return Edition{} }
 func Contain() error {
 	return fmt.Errorf("making a job on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
+
+// DISM fails: this is not Windows.
+func DISM([]string, io.Reader, io.Writer) int { return 1 }

@@ -2,7 +2,6 @@ package win
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/windows"
@@ -50,6 +49,4 @@ func Host() (host.Host, error) {
 type system struct {
 	// shutdown is the path of shutdown.exe.
 	shutdown string
-	// dism is locked while DismApi.dll is in use: it can be initialized only once per process.
-	dism sync.Mutex
 }

@@ -32,6 +32,9 @@ const (
 
 // TestMain makes the test program the service that tests create, the shutdown.exe that they call, and other processes.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == DISMCommand {
+		os.Exit(DISM(os.Args[2:], os.Stdin, os.Stdout))
+	}
 	if len(os.Args) > 2 && os.Args[1] == asService && os.Args[2] == "vanishes" {
 		os.Exit(vanish())
 	}

@@ -15,7 +15,33 @@ import (
 type nextStart struct{}
 
 // Waits implements daemon.NextStart. It reads a few values of the registry.
-func (nextStart) Waits(ctx context.Context) ([]string, error) { return pendingReboot(), ctx.Err() }
+func (nextStart) Waits(ctx context.Context) (host.Waits, error) { return waits(), ctx.Err() }
+
+// imageComplete is the state of an installation of Windows that has finished its setup.
+const imageComplete = "IMAGE_STATE_COMPLETE"
+
+// Unfinished implements daemon.NextStart.
+func (nextStart) Unfinished(ctx context.Context) (host.Unfinished, error) {
+	u := host.Unfinished{Up: windows.DurationSinceBoot()}
+	for _, value := range []string{"SystemSetupInProgress", "OOBEInProgress"} {
+		if number(setup, value) != 0 {
+			u.Setup = append(u.Setup, value)
+		}
+	}
+	if is := text(setupState, "ImageState"); is != "" && is != imageComplete {
+		u.Setup = append(u.Setup, "ImageState "+is)
+	}
+	if exists(servicingNow) {
+		u.Servicing = append(u.Servicing, "RebootInProgress")
+	}
+	if number(servicingQueue, "Exclusive") != 0 {
+		u.Servicing = append(u.Servicing, "SessionsPending")
+	}
+	if runs, err := isRunning("TrustedInstaller"); err == nil && runs { // Windows has it; one that cannot tell waits for nothing
+		u.Servicing = append(u.Servicing, "TrustedInstaller runs")
+	}
+	return u, ctx.Err()
+}
 
 // Boot implements daemon.NextStart.
 func (nextStart) Boot(ctx context.Context) (string, error) {

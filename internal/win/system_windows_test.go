@@ -251,8 +251,8 @@ func TestAFeatureIsPendingUntilTheNextBoot(t *testing.T) {
 	mustSet(t, features, "Containers.BootId", 0)
 	expect := func(when string, want agent.FeatureState) {
 		t.Helper()
-		if got := mustFacts(t).Features["Containers"]; got != want {
-			t.Errorf("%s it is %s, want %s", when, got, want)
+		if got, err := system.Feature(t.Context(), "Containers"); err != nil || got != want {
+			t.Errorf("%s it is %s, %v, want %s", when, got, err, want)
 		}
 	}
 	enable := func(when string, want bool) {

@@ -2,11 +2,15 @@
 // HKLM\Software\WMCOLab\Features: 0 disabled, 1 enabled, 2 enabled from the next boot. What has no value there does not
 // exist, but Containers and Microsoft-Hyper-V are disabled then. With 2 goes a value <name>.BootId, the boot in which it
 // was enabled.
+//
+// Values of HKLM\Software\WMCOLab\DISM make it unkind: Milliseconds is how long a session takes to open, OpenResult and
+// EnableResult what opening one and enabling a feature answer, PendingBoots for how many boots a feature stays pending.
 #include <windows.h>
 #include <dismapi.h>
 #include <wchar.h>
 
 #define FEATURES L"Software\\WMCOLab\\Features"
+#define SWITCHES L"Software\\WMCOLab\\DISM"
 #define PREFETCH L"SYSTEM\\CurrentControlSet\\Control\\Session Manager\\Memory Management\\PrefetchParameters"
 #define SESSION 7 // any number but 0
 #define EXPORT __declspec(dllexport) HRESULT WINAPI
@@ -30,6 +34,12 @@ static DWORD boot(void) {
     return id;
 }
 
+static DWORD switched(const WCHAR *name) {
+    DWORD value = 0;
+    read(SWITCHES, name, &value);
+    return value;
+}
+
 static void boot_value(const WCHAR *feature, WCHAR name[256]) { swprintf(name, 256, L"%.200ls.BootId", feature); }
 
 // state tells how a feature is; a boot since it was enabled makes pending enabled.
@@ -42,7 +52,7 @@ static int state(const WCHAR *feature) {
     }
     if (value != PENDING) return value == ENABLED ? ENABLED : DISABLED;
     boot_value(feature, name);
-    if (read(FEATURES, name, &since) && since == boot()) return PENDING;
+    if (read(FEATURES, name, &since) && boot() <= since + switched(L"PendingBoots")) return PENDING;
     write(feature, ENABLED);
     return ENABLED;
 }
@@ -68,6 +78,8 @@ EXPORT DismShutdown(void) {
 EXPORT DismOpenSession(PCWSTR image, PCWSTR windows, PCWSTR drive, DismSession *session) {
     if (!initialized) return DISMAPI_E_DISMAPI_NOT_INITIALIZED;
     if (opened || wcscmp(image, DISM_ONLINE_IMAGE) != 0) return E_INVALIDARG;
+    Sleep(switched(L"Milliseconds"));
+    if (switched(L"OpenResult")) return switched(L"OpenResult");
     opened = TRUE;
     *session = SESSION;
     return S_OK;
@@ -113,6 +125,7 @@ EXPORT DismEnableFeature(DismSession session, PCWSTR feature, PCWSTR identifier,
     case ENABLED: return S_OK;
     case PENDING: return ERROR_SUCCESS_REBOOT_REQUIRED;
     }
+    if (switched(L"EnableResult")) return switched(L"EnableResult");
     if (!all) return DISMAPI_E_PARENT_FEATURE_DISABLED; // as for a feature that needs others
     boot_value(feature, name);
     if (!write(name, boot()) || !write(feature, PENDING)) return E_FAIL;

@@ -66,6 +66,7 @@ func (c *Controller) join(ctx context.Context, v *view, status *status) error {
 		Namespace: c.Namespace,
 		Taints:    v.Instance.Spec.NodeTaints,
 		Interface: v.Instance.Spec.Network,
+		Retried:   retriedAt(v.Instance),
 	}
 	from := join.RebootedFrom(v.Instance, time.Now())
 	defer status.settle()

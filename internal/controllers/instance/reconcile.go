@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -117,8 +119,12 @@ func (c *Controller) retry(ctx context.Context, i *v1alpha1.WindowsInstance) err
 		return nil
 	}
 	c.retries.Reset(client.ObjectKeyFromObject(i))
-	if i.Status.Failure != nil || i.Status.LastReboot != nil {
+	stalled := kube.Condition(i, api.ConditionStalled).Reason == api.ReasonRebootDidNotHelp
+	if i.Status.Failure != nil || i.Status.LastReboot != nil || stalled {
 		before := i.DeepCopy()
+		if now := metav1.Now(); stalled { // the next join may restart the host again
+			i.Status.RetriedAt = &now
+		}
 		if i.Status.Failure == nil { // what is to be tried again is a restart that did not help
 			i.Status.LastReboot = nil
 		}
@@ -133,6 +139,14 @@ func (c *Controller) retry(ctx context.Context, i *v1alpha1.WindowsInstance) err
 		return fmt.Errorf("removing annotation %s of WindowsInstance %s: %w", api.AnnotationRetry, i.Name, err)
 	}
 	return nil
+}
+
+// retriedAt says when the user last allowed another restart for a join.
+func retriedAt(i *v1alpha1.WindowsInstance) string {
+	if i.Status.RetriedAt == nil {
+		return ""
+	}
+	return i.Status.RetriedAt.UTC().Format(time.RFC3339)
 }
 
 // newlyWaits says whether an instance that was not known to wait for a place does.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
@@ -83,6 +84,43 @@ func TestStoryRestartDoesNotHelp(t *testing.T) {
 		if h.bootID != 4 {
 			s.t.Errorf("it was restarted %d times, want once more", h.bootID-1)
 		}
+	})
+}
+
+// Windows sets itself up, completes a feature, and does not have it in the end. The operator waits, stalls, and lets WICD try again when the user
+// asks.
+func TestStoryAFeatureIsNotThereAfterTheRestart(t *testing.T) {
+	tell(t, "feature-not-there", 1, rebootsAllowed(), func(s *story) {
+		h, began, attempts := s.hosts[0], time.Now(), 0
+		h.hesitates = func(r agent.JoinRequest) error {
+			attempts++
+			switch up := time.Since(began); {
+			case r.Retried != "":
+				return nil
+			case up < 5*time.Minute:
+				return &agent.Error{Code: agent.CodeWaitingForSetup, Message: "Windows still sets itself up"}
+			case up < 15*time.Minute:
+				return &agent.Error{Code: agent.CodeServicing, Message: "Windows is installing features or updates"}
+			}
+			return &agent.Error{Code: agent.CodeRebootDidNotHelp, Message: "the restart did not help: feature Containers of Windows is Disabled"}
+		}
+		s.announce(s.hosts...)
+		for _, reason := range []string{api.ReasonWaitingForWindowsSetup, api.ReasonWindowsServicing, api.ReasonRebootDidNotHelp} {
+			s.until(reason, time.Hour, func() bool { return kube.Condition(s.instance("win-1"), api.ConditionReady).Reason == reason })
+			stalled := kube.Condition(s.instance("win-1"), api.ConditionStalled).Reason
+			if (stalled != "") != (reason == api.ReasonRebootDidNotHelp) {
+				s.t.Errorf("condition Stalled has reason %q while the host has reason %s", stalled, reason)
+			}
+		}
+		before := attempts
+		s.pass(6 * time.Hour)
+		if n := attempts - before; n < 6 || n > 60 {
+			s.t.Errorf("the host was tried %d times in six hours", n)
+		}
+		i := s.instance("win-1")
+		i.Annotations = map[string]string{api.AnnotationRetry: "true"}
+		s.must(s.client.Update(s.ctx, i))
+		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
 	})
 }
 

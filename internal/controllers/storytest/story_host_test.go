@@ -69,6 +69,8 @@ type storyHost struct {
 	says func(*agent.HostFacts)
 	// restarts has each join end with a restart of Windows, for which it has to be repeated.
 	restarts bool
+	// hesitates is what WICD answers to a join for the time being.
+	hesitates func(agent.JoinRequest) error
 	// token is the last one that it was handed.
 	token string
 	// refuses is a version that does not work here.
@@ -177,15 +179,17 @@ type commanded interface {
 
 // doCommand has a host do what a command says.
 func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) error {
-	if strings.HasPrefix(command, "shutdown.exe /r") {
-		h.restart()
-		return nil
-	}
 	s := agent.NewSession(stdin, stdout)
 	_, verb, _ := strings.Cut(command, " ")
 	switch verb {
 	case agent.CommandFacts:
 		s.End(h.facts(), nil)
+	case agent.CommandRestart:
+		var request agent.RestartRequest
+		if err := s.Request(&request); err != nil {
+			return err
+		}
+		s.End(restarted(h, request), nil)
 	case agent.CommandReceive:
 		var request agent.ReceiveRequest
 		_ = s.Request(&request)
@@ -208,6 +212,16 @@ func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) e
 		return fmt.Errorf("a story knows no command %q", command)
 	}
 	return nil
+}
+
+// restarted restarts a host that has not restarted since.
+func restarted(h commanded, r agent.RestartRequest) agent.RestartResult {
+	boot := h.facts().Host.BootID
+	if boot != r.BootID {
+		return agent.RestartResult{BootID: boot}
+	}
+	h.restart()
+	return agent.RestartResult{BootID: boot, Restarting: true}
 }
 
 func (h *storyHost) facts() agent.Facts {
@@ -234,6 +248,11 @@ func (h *storyHost) join(r agent.JoinRequest) (agent.JoinResult, error) {
 	h.token = r.Bootstrap.Token
 	if h.says != nil { // whoever lies takes the token, and stays what it is
 		return agent.JoinResult{}, &agent.Error{Code: agent.CodeServiceFailed, Message: "something went wrong"}
+	}
+	if h.hesitates != nil {
+		if err := h.hesitates(r); err != nil {
+			return agent.JoinResult{}, err
+		}
 	}
 	if h.restarts {
 		h.joins++

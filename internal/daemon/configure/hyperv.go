@@ -30,10 +30,10 @@ const (
 // hyperVState is how a host is for Hyper-V isolation: a reason of condition WindowsHyperVCapable, and its message.
 type hyperVState struct{ reason, message string }
 
-// judgeHyperV says how a host is.
-func judgeHyperV(f agent.HostFacts) hyperVState {
+// judgeHyperV says how a host is whose feature is in a state.
+func judgeHyperV(f agent.HostFacts, is agent.FeatureState) hyperVState {
 	v := f.Virtualization
-	switch is := f.Features[desired.HyperVFeature]; {
+	switch {
 	case is == agent.FeatureEnabled && v.HyperV:
 		return hyperVState{api.ReasonHyperVRuns, "Hyper-V runs, and pods can have Hyper-V isolation"}
 	case is != agent.FeatureEnabled && is != agent.FeaturePending && is != agent.FeatureDisabled:
@@ -100,11 +100,10 @@ func (h *HyperV) keep(ctx context.Context) (hyperVState, error) {
 	if !slices.Contains(h.Wanted.Features, desired.HyperVFeature) {
 		return hyperVState{api.ReasonHyperVNotWanted, "WindowsConfig does not ask for Hyper-V isolation any more; the feature of Windows stays"}, nil
 	}
-	facts, err := h.Host.System.Facts(ctx)
+	is, err := h.look(ctx)
 	if err != nil {
 		return hyperVState{}, err
 	}
-	is := judgeHyperV(facts)
 	if is.reason != api.ReasonHyperVDisabled {
 		return is, nil
 	}
@@ -125,10 +124,20 @@ func (h *HyperV) keep(ctx context.Context) (hyperVState, error) {
 		return hyperVState{api.ReasonHyperVEnablingFailed, shorten.Text(fmt.Sprintf("%v; WICD tries again within an hour", failure), shorten.Note)}, nil
 	}
 	h.reboot.LookAgain()
-	if facts, err = h.Host.System.Facts(ctx); err != nil {
-		return is, err
+	return h.look(ctx)
+}
+
+// look says how the host is.
+func (h *HyperV) look(ctx context.Context) (hyperVState, error) {
+	facts, err := h.Host.System.Facts(ctx)
+	if err != nil {
+		return hyperVState{}, err
 	}
-	return judgeHyperV(facts), nil
+	is, err := stateOf(ctx, h.Host.System, desired.HyperVFeature)
+	if err != nil {
+		return hyperVState{}, err
+	}
+	return judgeHyperV(facts, is), nil
 }
 
 // set takes notice of how the host is.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
@@ -23,6 +22,7 @@ type joining struct {
 // joinSteps are how a host becomes a node, in order. Each may be cut at any point and is repeated by the next join.
 func (j joining) joinSteps() []step {
 	return []step{
+		{"waiting for Windows", j.windows.await},
 		{"taking over from the original operator", j.original.takeOver},
 		{"naming the host", j.windows.rename},
 		{"enabling features", j.windows.enableFeatures},
@@ -44,6 +44,7 @@ func (j joining) joinSteps() []step {
 		{"removing what the original operator left", j.original.removeFiles},
 		{"removing old versions", j.programs.removeOldVersions},
 		{"completing", j.record.complete},
+		{"forgetting restarts", j.windows.forgetRestarts},
 	}
 }
 
@@ -90,11 +91,14 @@ func Apply(ctx context.Context, h host.Host, request agent.JoinRequest, tell fun
 	if t, err = t.succeeding(h.Disk); err != nil {
 		return result, err
 	}
-	restarting := &windows{work: w, facts: facts, hostname: request.Hostname, features: t.wanted.Features, mayReboot: request.MayReboot}
+	restarting := &windows{
+		work: w, facts: facts, hostname: request.Hostname, features: t.wanted.Features, mayReboot: request.MayReboot,
+		former: t.former, made: state.Restarts{Retried: request.Retried},
+	}
 	err = w.run(ctx, newJoining(w, t, restarting).joinSteps())
 	result.Changed = agent.Brief(w.changed)
 	if errors.Is(err, errRebooting) {
-		result.Rebooting, err = strings.Join(restarting.rebooting, "; "), nil
+		result.Rebooting, err = restarting.why(), nil
 	}
 	return result, err
 }

@@ -29,7 +29,7 @@ func newTarget(request agent.JoinRequest) (target, error) {
 	if err := checkRequest(request, wanted); err != nil {
 		return target{}, err
 	}
-	request.Register, request.Hostname = false, "" // asked for once, not part of what the host is to be
+	request.Register, request.Hostname, request.Retried = false, "", "" // asked for once, not part of what the host is to be
 	return target{request: request, wanted: wanted, restarts: restarts{}}, nil
 }
 

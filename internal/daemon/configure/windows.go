@@ -1,13 +1,32 @@
 package configure
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+const (
+	// servicingWithin is how long after a start Windows may take to complete features and updates, and setupWithin to set itself up. What
+	// takes longer is stuck, or says nothing about this host.
+	servicingWithin = 15 * time.Minute
+	setupWithin     = 30 * time.Minute
+	// mostRestarts is how often a join restarts a host, unless the user asks for more.
+	mostRestarts = 2
+	// featureWithin and enabledWithin are how long Windows may take to tell the state of a feature, and to enable it.
+	featureWithin = 3 * time.Minute
+	enabledWithin = 10 * time.Minute
+	// rebootDelay leaves time to answer.
+	rebootDelay = 5 * time.Second
 )
 
 // windows is what of Windows itself takes effect with a restart.
@@ -16,81 +35,171 @@ type windows struct {
 	facts agent.HostFacts
 	// hostname is the name that Windows is given; empty keeps what it has.
 	hostname  string
-	features  []string
 	mayReboot bool
-	// rebooting is what takes effect with a restart, in words.
-	rebooting []string
+	// features are those that are wanted, former what the host was made before.
+	features []string
+	former   former
+	// made are the restarts that this join has made.
+	made state.Restarts
+	// unfinished is what Windows has not finished yet.
+	unfinished host.Unfinished
+	// rebooting is what takes effect with a restart now.
+	rebooting []cause
+}
+
+// cause is what a restart is made for: its key, by which it is remembered, and in words.
+type cause struct{ key, why string }
+
+// servicingCause is that of a transaction that something else began.
+const servicingCause = "servicing"
+
+func featureCause(name string) string  { return "feature " + name }
+func hostnameCause(name string) string { return "host name " + strings.ToLower(name) }
+
+// why is what needs the restart, in words.
+func (w *windows) why() string {
+	var why []string
+	for _, c := range w.rebooting {
+		why = append(why, c.why)
+	}
+	return strings.Join(why, "; ")
+}
+
+// await ends the join while Windows sets itself up, or completes features and updates: a restart in the middle of that damages it.
+func (w *windows) await(ctx context.Context) (err error) {
+	if w.features, err = w.lacking(ctx); err != nil {
+		return err
+	}
+	changes := len(w.features) > 0 || w.isRenamed()
+	if !changes && w.former.Node != "" {
+		return nil
+	}
+	if w.unfinished, err = w.NextStart.Unfinished(ctx); err != nil {
+		return fmt.Errorf("asking Windows what it has not finished: %w", err)
+	}
+	if setup := w.unfinished.Setup; len(setup) > 0 && w.unfinished.Up < setupWithin {
+		return w.unready(agent.CodeWaitingForSetup, "Windows still sets itself up (%s)", strings.Join(setup, ", "))
+	}
+	if servicing := w.unfinished.Servicing; changes && len(servicing) > 0 && w.unfinished.Up < servicingWithin {
+		return w.unready(agent.CodeServicing, "Windows is installing features or updates (%s)", strings.Join(servicing, ", "))
+	}
+	return nil
+}
+
+// unready says what Windows is waited for, and since when.
+func (w *windows) unready(code agent.Code, format string, args ...any) error {
+	within := servicingWithin
+	if code == agent.CodeWaitingForSetup {
+		within = setupWithin
+	}
+	since := time.Now().Add(-w.unfinished.Up).UTC().Truncate(time.Minute)
+	return &agent.Error{Code: code, Message: fmt.Sprintf(format, args...) + fmt.Sprintf(
+		" since its start at %s; the join goes on when that has ended, or by itself %.0f minutes after the start", since.Format(time.RFC3339), within.Minutes())}
+}
+
+// lacking are the features of which it is not known that the host has them. Only they need DISM, which is slow, and does not work on each
+// host that is a good node.
+func (w *windows) lacking(ctx context.Context) (names []string, err error) {
+	if w.made, err = state.ReadRestarts(w.Disk, w.made.Retried); err != nil {
+		return nil, err
+	}
+	for _, name := range w.features {
+		has := w.former.Complete && slices.Contains(w.former.Desired.Features, name)
+		if name == desired.ContainersFeature && !has && !w.made.IsUnderWay(w.facts.BootID) {
+			if has, err = w.hasContainers(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if has || name == desired.HyperVFeature && !w.mayReboot { // WICD looks after it when the host is a node
+			continue
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// hasContainers says whether the services are installed that come with feature Containers. Where those of Hyper-V are, too, they may be Hyper-V's.
+func (w *windows) hasContainers(ctx context.Context) (bool, error) {
+	services, hyperV := []string{"hns", "vmcompute"}, "vmms"
+	list, err := w.Services.List(ctx, append(services, hyperV))
+	if err != nil {
+		return false, fmt.Errorf("looking for the services of feature %s: %w", desired.ContainersFeature, err)
+	}
+	found := 0
+	for _, s := range list { // those of ours are among them
+		if strings.EqualFold(s.Name, hyperV) {
+			return false, nil
+		}
+		if slices.ContainsFunc(services, func(name string) bool { return strings.EqualFold(name, s.Name) }) {
+			found++
+		}
+	}
+	return found == len(services), nil
+}
+
+func (w *windows) isRenamed() bool {
+	return w.hostname != "" && !strings.EqualFold(w.hostname, w.facts.Hostname)
 }
 
 // rename gives Windows the name that was asked for. It is asked for once: who renames the host later is not worked against.
 func (w *windows) rename(ctx context.Context) error {
-	if w.hostname == "" || strings.EqualFold(w.hostname, w.facts.Hostname) {
+	if w.hostname == "" {
+		return nil
+	}
+	if err := w.facts.Must(agent.FactHostname, agent.FactBootID); err != nil {
+		return err
+	}
+	if !w.isRenamed() {
 		return nil
 	}
 	why := fmt.Sprintf("the host's name changes from %s to %s with a restart", w.facts.Hostname, w.hostname)
 	if !w.mayReboot {
 		return &agent.Error{Code: agent.CodeRebootNeeded, Message: why + ", which is not allowed; rename and restart the host, or allow it"}
 	}
+	key := hostnameCause(w.hostname)
+	if before := w.made.Since(key, w.facts.BootID); before != nil {
+		return didNotHelp(before, fmt.Sprintf("the name of the host is %s again, and not %s: something sets it at each start, such as the customization of a guest, "+
+			"an agent of the cloud, or a group policy; let that give the name", w.facts.Hostname, w.hostname))
+	}
 	if err := w.NextStart.Rename(ctx, w.hostname); err != nil {
 		return fmt.Errorf("renaming the host: %w", err)
 	}
-	w.rebooting = append(w.rebooting, why)
+	w.rebooting = append(w.rebooting, cause{key, why})
 	return nil
 }
 
-// featureEnabled is what the journal says of a feature that was not enabled before. A leave looks for it.
-const featureEnabled = "feature %s enabled"
-
-func (w *windows) enableFeatures(ctx context.Context) error {
-	for _, name := range w.features {
-		is := w.facts.Features[name]
-		if is == agent.FeatureEnabled {
-			continue
-		}
-		if is == agent.FeatureUnknown {
-			w.recordNone("this Windows does not know feature %s", name)
-			continue
-		}
-		optional := name == desired.HyperVFeature
-		if optional && !w.mayEnableHyperV() {
-			continue
-		}
-		reboot, err := w.System.EnableFeature(ctx, name)
-		if err != nil && optional && ctx.Err() == nil {
-			w.recordNone("feature %s could not be enabled: %v", name, err)
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("enabling feature %s: %w", name, err)
-		}
-		if is != agent.FeaturePending {
-			w.recordChange(featureEnabled, name)
-		}
-		if reboot {
-			w.rebooting = append(w.rebooting, "feature "+name+" takes effect after a restart")
-		}
-	}
-	return nil
+// didNotHelp is the error for a cause that outlived a restart that was made for it.
+func didNotHelp(made *state.Restart, what string) error {
+	return &agent.Error{Code: agent.CodeRebootDidNotHelp, Message: fmt.Sprintf(
+		"the restart of %s did not help, and the host is not restarted for the same cause again unless you ask: %s", made.At.Format(time.RFC3339), what)}
 }
 
-// mayEnableHyperV says whether a join enables Hyper-V. A host that cannot have it is a node without it, which its WICD tells; one that may
-// not restart now gets it from its WICD later.
-func (w *windows) mayEnableHyperV() bool {
-	if is := judgeHyperV(w.facts); !is.mayBeEnabled() {
-		w.recordNone("%s", is.message)
-		return false
-	}
-	return w.mayReboot
-}
-
-// restart restarts Windows once for all that takes effect only then. The join is repeated after it.
+// restart restarts Windows once for all that takes effect only then. The join is repeated after it. What it was made for is remembered before
+// Windows restarts, or it does not.
 func (w *windows) restart(ctx context.Context) error {
 	if len(w.rebooting) == 0 {
 		return nil
 	}
-	why := strings.Join(w.rebooting, "; ")
+	why := w.why()
 	if !w.mayReboot {
 		return &agent.Error{Code: agent.CodeRebootNeeded, Message: why + "; restart the host, or allow it"}
+	}
+	if err := w.facts.Must(agent.FactBootID); err != nil {
+		return fmt.Errorf("restarting the host, which is not done without the number of its boot: %w", err)
+	}
+	next := state.Restart{Boot: w.facts.BootID, At: time.Now().UTC().Truncate(time.Second)}
+	for _, c := range w.rebooting {
+		if before := w.made.Since(c.key, w.facts.BootID); before != nil {
+			return didNotHelp(before, c.why)
+		}
+		next.Causes = append(next.Causes, c.key)
+	}
+	made := w.made.With(next)
+	if len(made.Made) > mostRestarts {
+		return didNotHelp(&w.made.Made[len(w.made.Made)-1], why)
+	}
+	if err := made.Write(w.Disk); err != nil {
+		return fmt.Errorf("remembering a restart, without which there is none: %w", err)
 	}
 	if err := w.System.Reboot(ctx, why, rebootDelay); err != nil {
 		return fmt.Errorf("restarting the host: %w", err)
@@ -99,5 +208,22 @@ func (w *windows) restart(ctx context.Context) error {
 	return errRebooting
 }
 
-// rebootDelay leaves time to answer.
-const rebootDelay = 5 * time.Second
+// forgetRestarts is for a host that has joined: the next join has causes of its own.
+func (w *windows) forgetRestarts(context.Context) error { return state.ForgetRestarts(w.Disk) }
+
+// explained adds to what Windows says of a feature what its log has, and what to do.
+func (w *windows) explained(err error) error {
+	failed := (*host.FeatureError)(nil)
+	if !errors.As(err, &failed) {
+		return err
+	}
+	remedy := "repair its component store, or enable the feature by hand"
+	switch {
+	case failed.NeedsRestart():
+		remedy = "restart the host"
+	case failed.LacksSource():
+		remedy = `Windows found no files to install the feature from: let the host reach Windows Update, set up WSUS to have features on demand, or name a source ` +
+			`in the group policy "Specify settings for optional component installation and component repair" (value LocalSourcePath)`
+	}
+	return fmt.Errorf("%w; %s; %s", err, remedy, cmp.Or(dismErrors(w.Disk), dismLog+" has no error"))
+}

@@ -18,6 +18,13 @@ import (
 // restartEvery is how often it is looked whether Windows waits for a restart. Nobody tells.
 const restartEvery = 10 * time.Minute
 
+// Windows completes its servicing after a start, and says until then that it waits for a restart: for so long it is not believed, and it is looked
+// again every minute.
+const (
+	servicingWithin = 15 * time.Minute
+	servicingLook   = time.Minute
+)
+
 // awaited is what Windows waits for a restart for.
 type awaited struct {
 	// known is false until it was looked for the first time.
@@ -48,19 +55,42 @@ func (r *RebootPending) LookAgain() { r.again.Send() }
 // Run looks until ctx is done.
 func (r *RebootPending) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		why, err := r.Host.NextStart.Waits(ctx)
-		if err != nil && ctx.Err() == nil {
+		boot, wait := r.boot(ctx), restartEvery
+		why, known, err := r.look(ctx, boot)
+		switch {
+		case err != nil && ctx.Err() == nil:
 			r.Log.Warn("Asking Windows for a pending restart failed", "error", err.Error())
-		}
-		if err == nil && r.set(r.boot(ctx), why) {
+		case err == nil && !known:
+			wait = servicingLook
+		case err == nil && r.set(boot, why):
 			r.wake.Send()
 		}
 		select {
 		case <-ctx.Done():
 		case <-r.again:
-		case <-time.After(restartEvery):
+		case <-time.After(wait):
 		}
 	}
+}
+
+// look says what Windows waits for a restart for. Files that waited for their replacement before the last restart are none of it: programs put
+// them there again and again. known is false while Windows has not completed its servicing after the start.
+func (r *RebootPending) look(ctx context.Context, boot string) (why []string, known bool, err error) {
+	waits, err := r.Host.NextStart.Waits(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	if waits.Servicing {
+		unfinished, err := r.Host.NextStart.Unfinished(ctx)
+		if err != nil || len(unfinished.Servicing) > 0 && unfinished.Up < servicingWithin {
+			return nil, false, err
+		}
+	}
+	waits.Replacements, err = state.NewReplacements(r.Host.Disk, boot, waits.Replacements)
+	if err != nil { // then a restart may be told of that does not help
+		r.Log.Warn("Remembering which files wait for their replacement failed", "error", err.Error())
+	}
+	return waits.Told(), true, nil
 }
 
 // boot names the start of Windows.

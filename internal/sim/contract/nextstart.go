@@ -28,6 +28,7 @@ func NextStart(t *testing.T, fixture func(t *testing.T) NextStartFixture) {
 		run  func(t *testing.T, f NextStartFixture)
 	}{
 		{"WhatWindowsWaitsForIsTold", whatWindowsWaitsForIsTold},
+		{"WhatIsUnfinishedIsTold", whatIsUnfinishedIsTold},
 		{"TheStartIsThatOfTheFacts", theStartIsThatOfTheFacts},
 		{"BadNamesAreRefused", badNamesAreRefused},
 		{"ANameTakesEffectWithTheNextStart", aNameTakesEffectWithTheNextStart},
@@ -42,7 +43,7 @@ func mustWaits(t *testing.T, f NextStartFixture) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return waits
+	return waits.Told()
 }
 
 func whatWindowsWaitsForIsTold(t *testing.T, f NextStartFixture) {
@@ -64,6 +65,21 @@ func whatWindowsWaitsForIsTold(t *testing.T, f NextStartFixture) {
 	f.Restart(t)
 	if waits := mustWaits(t, f); len(waits) > 0 {
 		t.Errorf("after a restart: %q", waits)
+	}
+}
+
+// whatIsUnfinishedIsTold has a computer that was installed long ago.
+func whatIsUnfinishedIsTold(t *testing.T, f NextStartFixture) {
+	first, err := f.NextStart.Unfinished(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := f.NextStart.Unfinished(deadline(t))
+	if err != nil || second.Up < first.Up {
+		t.Errorf("Windows runs for %s, and then for %s, %v", first.Up, second.Up, err)
+	}
+	if len(first.Setup) > 0 {
+		t.Errorf("Windows is still setting itself up: %q", first.Setup)
 	}
 }
 

@@ -52,6 +52,9 @@ func mustFacts(t *testing.T, f SystemFixture) agent.HostFacts {
 
 func factsAreWhole(t *testing.T, f SystemFixture) {
 	facts := mustFacts(t, f)
+	if len(facts.Unread) > 0 {
+		t.Errorf("facts could not be read: %v", facts.Unread)
+	}
 	for field, missing := range map[string]bool{
 		"hostname": facts.Hostname == "", "build": facts.Build < 10000, "product": facts.Product == "",
 		"installation": facts.Installation == "", "architecture": facts.Architecture == "", "bootID": facts.BootID == "",
@@ -94,10 +97,10 @@ func factsStayWhileWindowsRuns(t *testing.T, f SystemFixture) {
 
 // whatIsThereForHyperVIsTold checks that the parts of it agree.
 func whatIsThereForHyperVIsTold(t *testing.T, f SystemFixture) {
-	facts := mustFacts(t, f)
-	is, feature := facts.Virtualization, facts.Features[desired.HyperVFeature]
-	if feature == "" {
-		t.Errorf("the state of feature %s is missing", desired.HyperVFeature)
+	is := mustFacts(t, f).Virtualization
+	feature, err := f.System.Feature(deadline(t), desired.HyperVFeature)
+	if err != nil || feature == "" {
+		t.Errorf("the state of feature %s is %q, %v", desired.HyperVFeature, feature, err)
 	}
 	if is.HyperV && (feature != agent.FeatureEnabled || is.Hypervisor != "Microsoft Hv") {
 		t.Errorf("Hyper-V runs, and its feature is %q; the hypervisor is %q", feature, is.Hypervisor)
@@ -110,6 +113,9 @@ func whatIsThereForHyperVIsTold(t *testing.T, f SystemFixture) {
 func unknownFeaturesAreNotFound(t *testing.T, f SystemFixture) {
 	if _, err := f.System.EnableFeature(deadline(t), "No-Such-Feature"); !errors.Is(err, host.ErrNotFound) {
 		t.Errorf("EnableFeature() = %v, want ErrNotFound", err)
+	}
+	if state, err := f.System.Feature(deadline(t), "No-Such-Feature"); err != nil || state != agent.FeatureUnknown {
+		t.Errorf("Feature() = %s, %v, want %s", state, err, agent.FeatureUnknown)
 	}
 }
 

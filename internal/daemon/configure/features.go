@@ -1,0 +1,126 @@
+package configure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// featureEnabled is what the journal says of a feature that was not enabled before. A leave looks for it.
+const featureEnabled = "feature %s enabled"
+
+// enableFeatures enables those that the host lacks. What was begun before, and needs a restart first, ends it: the rest follows after that.
+func (w *windows) enableFeatures(ctx context.Context) error {
+	for _, name := range w.features {
+		err := w.enableFeature(ctx, name)
+		if name == desired.HyperVFeature && err != nil && ctx.Err() == nil {
+			w.recordNone("feature %s could not be enabled: %v", name, err) // a node without it, which its WICD tells
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if len(w.rebooting) > 0 && w.rebooting[len(w.rebooting)-1].key == servicingCause {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (w *windows) enableFeature(ctx context.Context, name string) error {
+	is, err := stateOf(ctx, w.System, name)
+	if err != nil {
+		return w.explained(err)
+	}
+	switch is {
+	case agent.FeatureEnabled:
+		return nil
+	case agent.FeatureUnknown:
+		w.recordNone("this Windows does not know feature %s", name)
+		return nil
+	}
+	if name == desired.HyperVFeature {
+		if hyperV := judgeHyperV(w.facts, is); !hyperV.mayBeEnabled() {
+			w.recordNone("%s", hyperV.message)
+			return nil
+		}
+	}
+	if err := w.outlived(featureCause(name), fmt.Sprintf("feature %s of Windows is %s", name, is)); err != nil {
+		return err
+	}
+	reboot, err := w.enable(ctx, name)
+	if w.mayNeedRestart(ctx, err) {
+		why := fmt.Sprintf("Windows has to complete what it installed before it enables feature %s (%v)", name, err)
+		if before := w.made.Since(servicingCause, w.facts.BootID); before != nil {
+			return didNotHelp(before, w.explained(err).Error())
+		}
+		w.rebooting = append(w.rebooting, cause{servicingCause, why})
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("enabling feature %s: %w", name, w.explained(err))
+	}
+	if is != agent.FeaturePending {
+		w.recordChange(featureEnabled, name)
+	}
+	if reboot {
+		w.rebooting = append(w.rebooting, cause{featureCause(name), "feature " + name + " takes effect after a restart"})
+	}
+	return nil
+}
+
+// outlived is the error for a cause that is there after a restart that was made for it. Windows goes on with its servicing after the start, and
+// may restart by itself meanwhile.
+func (w *windows) outlived(key, what string) error {
+	before := w.made.Since(key, w.facts.BootID)
+	if before == nil {
+		return nil
+	}
+	if w.unfinished.Up < servicingWithin {
+		return w.unready(agent.CodeServicing, "%s after the restart of %s, and may be completed by Windows", what, before.At.Format("15:04:05Z"))
+	}
+	if errors := dismErrors(w.Disk); errors != "" {
+		what += "; " + errors
+	}
+	return didNotHelp(before, what)
+}
+
+func (w *windows) enable(ctx context.Context, name string) (reboot bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, enabledWithin, fmt.Errorf("Windows has not enabled it after %s", enabledWithin))
+	defer cancel()
+	reboot, err = w.System.EnableFeature(ctx, name)
+	return reboot, withCause(ctx, err)
+}
+
+// stateOf asks Windows for a feature.
+func stateOf(ctx context.Context, s host.System, name string) (agent.FeatureState, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, featureWithin, fmt.Errorf("Windows has not answered after %s", featureWithin))
+	defer cancel()
+	is, err := s.Feature(ctx, name)
+	return is, withCause(ctx, err)
+}
+
+// withCause says why ctx ended, where that is why something failed.
+func withCause(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
+		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	}
+	return err
+}
+
+// mayNeedRestart says whether a feature could not be enabled because Windows has to restart first: it says so, or something is half installed.
+func (w *windows) mayNeedRestart(ctx context.Context, err error) bool {
+	failed := (*host.FeatureError)(nil)
+	if !errors.As(err, &failed) {
+		return false
+	}
+	if failed.NeedsRestart() {
+		return true
+	}
+	waits, err := w.NextStart.Waits(ctx)
+	return err == nil && waits.Servicing
+}

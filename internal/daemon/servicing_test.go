@@ -1,0 +1,286 @@
+package daemon_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// withoutContainers is a computer with quirks, and without the feature that pods need.
+func withoutContainers(q sim.Quirks) sim.WindowsOptions {
+	return sim.WindowsOptions{Quirks: q, Features: map[string]agent.FeatureState{
+		desired.ContainersFeature: agent.FeatureDisabled, desired.HyperVFeature: agent.FeatureDisabled,
+	}}
+}
+
+// stubborn is a join that is repeated, as the operator does it.
+type stubborn struct {
+	windows *sim.Windows
+	request agent.JoinRequest
+	// told are the codes of its errors, in the order in which they came first.
+	told []agent.Code
+}
+
+// join repeats the join until it has done with the host, or for so long. Its error is the last one.
+func (s *stubborn) join(within time.Duration) (err error) {
+	pause := 15 * time.Second
+	for began := time.Now(); time.Since(began) < within; time.Sleep(pause) {
+		pause = min(2*pause, 4*time.Minute)
+		var result agent.JoinResult
+		result, err = newWire(s.windows).join(s.request)
+		if err == nil && result.Rebooting == "" {
+			return nil
+		}
+		if failed := agent.Failed(err); failed != nil && !slices.Contains(s.told, failed.Code) {
+			s.told = append(s.told, failed.Code)
+		}
+	}
+	if err == nil {
+		err = errors.New("the host still restarts")
+	}
+	return err
+}
+
+// expectRestarts checks how often the host was told to restart, and that no restart disturbed Windows.
+func expectRestarts(t *testing.T, w *sim.Windows, want int) {
+	t.Helper()
+	if all, disturbed := w.RestartsAsked(); all != want || disturbed > 0 {
+		t.Errorf("the host was told to restart %d times, %d of them in the middle of setup or servicing; want %d and none", all, disturbed, want)
+	}
+}
+
+func TestRestartsOfAJoinHaveAMemoryAndALimit(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, test := range map[string]struct {
+		quirks   sim.Quirks
+		hostname string
+		restarts int
+		told     []agent.Code
+		joins    bool
+		says     string
+	}{
+		"Windows completes the feature minutes after its start": {
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{PendingFor: 6 * time.Minute}}, restarts: 1, told: []agent.Code{agent.CodeServicing}, joins: true},
+		"Windows restarts by itself three times": {
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{RestartsItself: 3}}, restarts: 1, told: []agent.Code{agent.CodeServicing}, joins: true},
+		"the feature is pending for ever": {
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{PendingFor: 30 * day}}, restarts: 1,
+			told: []agent.Code{agent.CodeServicing, agent.CodeRebootDidNotHelp}, says: "feature Containers of Windows is Pending"},
+		"the feature is rolled back": {
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{RolledBack: -1}}, restarts: 1,
+			told: []agent.Code{agent.CodeServicing, agent.CodeRebootDidNotHelp}, says: "feature Containers of Windows is Disabled"},
+		"servicing is under way at each start": {
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{ServicingFor: 10 * time.Minute}}, restarts: 1, told: []agent.Code{agent.CodeServicing}, joins: true},
+		"DISM is busy with something else": {
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{BusyFor: 2 * time.Minute}}, restarts: 1, joins: true},
+		"Windows sets itself up": {
+			quirks: sim.Quirks{Setup: sim.SetupQuirks{For: 9 * time.Minute}}, restarts: 1, told: []agent.Code{agent.CodeWaitingForSetup}, joins: true},
+		"something sets the name back": {
+			quirks: sim.Quirks{Setup: sim.SetupQuirks{Name: "WIN-CLOUD"}}, hostname: "wanted", restarts: 1,
+			told: []agent.Code{agent.CodeRebootDidNotHelp}, says: "is WIN-CLOUD again, and not wanted"},
+		"something was begun before": {
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Refuses: 3017, RefusesIn: 1}}, restarts: 2, joins: true},
+		"a restart is asked for by each attempt": {
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Refuses: 0x800f082f, RefusesIn: -1}}, restarts: 1,
+			told: []agent.Code{agent.CodeRebootDidNotHelp}, says: "0x800f082f"},
+		"there is nothing to install from": {
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Refuses: 0x800f081f, RefusesIn: -1}}, told: []agent.Code{agent.CodeFailed}, says: "LocalSourcePath"},
+		"Windows Update sends it to WSUS": {
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Refuses: 0x800f0906, RefusesIn: -1}}, told: []agent.Code{agent.CodeFailed}, says: "WSUS"},
+		"the component store is damaged": {
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{BrokenStore: true}}, told: []agent.Code{agent.CodeFailed}, says: "0x80073712"},
+		"DISM hangs": {
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Hangs: true}}, told: []agent.Code{agent.CodeFailed}, says: "has not answered after 3m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, c := newWindows(t, withoutContainers(test.quirks)), newCargo("1")
+				mustSend(t, w, c)
+				s := &stubborn{windows: w, request: newRequest(c)}
+				s.request.Hostname = test.hostname
+				err := s.join(2 * time.Hour)
+				if (err == nil) != test.joins || err != nil && !strings.Contains(err.Error(), test.says) {
+					t.Errorf("the join ends with %v; want one: %v, with %q", err, test.joins, test.says)
+				}
+				if !slices.Equal(s.told, test.told) {
+					t.Errorf("it told %q, want %q", s.told, test.told)
+				}
+				expectRestarts(t, w, test.restarts)
+				if test.joins {
+					expectJoined(t, w, s.request)
+				}
+			})
+		})
+	}
+}
+
+// TestTheUserMayAskForAnotherRestart has a feature that is rolled back once.
+func TestTheUserMayAskForAnotherRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := newWindows(t, withoutContainers(sim.Quirks{Servicing: sim.ServicingQuirks{RolledBack: 1}})), newCargo("1")
+		mustSend(t, w, c)
+		s := &stubborn{windows: w, request: newRequest(c)}
+		expectCode(t, s.join(time.Hour), agent.CodeRebootDidNotHelp)
+		s.request.Retried = "2026-11-26T10:00:00Z"
+		if err := s.join(time.Hour); err != nil {
+			t.Error(err)
+		}
+		expectRestarts(t, w, 2)
+		if w.Disk().Exists(desired.State + `\restarts.json`) {
+			t.Error("a host that has joined remembers restarts of its join")
+		}
+	})
+}
+
+// TestAJoinWithoutAMemoryRestartsNothing has a full disk.
+func TestAJoinWithoutAMemoryRestartsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := newWindows(t, withoutContainers(sim.Quirks{})), newCargo("1")
+		mustSend(t, w, c)
+		if _, err := newWire(w).join(agent.JoinRequest{}); err == nil { // its folders are there
+			t.Error("an empty request is good")
+		}
+		w.FillDisk(0)
+		if result, err := newWire(w).join(newRequest(c)); err == nil {
+			t.Errorf("the join ends with %+v", result)
+		}
+		expectRestarts(t, w, 0)
+	})
+}
+
+// TestANodeNeedsNoDISM: on patch days, and where the component store is damaged, nodes restart, join again and leave as always.
+func TestANodeNeedsNoDISM(t *testing.T) {
+	for name, q := range map[string]sim.ServicingQuirks{
+		"hangs": {Hangs: true}, "is damaged": {BrokenStore: true}, "is busy": {BusyFor: 1000 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+				mustSend(t, w, c)
+				w.SetServicing(q) // Containers came with the image
+				r := newRequest(c)
+				mustJoin(t, w, r)
+				expectJoined(t, w, r)
+				began := time.Now()
+				var facts agent.Facts
+				if err := agent.Call(t.Context(), newWire(w), agent.CommandFacts, nil, &facts, nil); err != nil || facts.Joined == nil {
+					t.Errorf("facts: %+v, %v", facts, err)
+				}
+				r.MayReboot = false
+				mustJoin(t, w, r)
+				var restarted agent.RestartResult
+				request := agent.RestartRequest{BootID: w.BootID(), Comment: "maintenance"}
+				if err := agent.Call(t.Context(), newWire(w), agent.CommandRestart, request, &restarted, nil); err != nil || !restarted.Restarting {
+					t.Errorf("restart: %+v, %v", restarted, err)
+				}
+				if took := time.Since(began); took > time.Minute {
+					t.Errorf("it took %s", took)
+				}
+				time.Sleep(time.Minute)
+				mustJoin(t, w, r)
+				mustLeave(t, w, r.Cluster)
+			})
+		})
+	}
+}
+
+// TestHyperVAloneIsNotEnoughForPods: some of the services of Containers come with Hyper-V, too.
+func TestHyperVAloneIsNotEnoughForPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := withoutContainers(sim.Quirks{})
+		o.Features[desired.HyperVFeature] = agent.FeatureEnabled
+		w, c := newWindows(t, o), newCargo("1")
+		mustSend(t, w, c)
+		if first := mustJoin(t, w, newRequest(c)); !strings.Contains(first.Rebooting, desired.ContainersFeature) {
+			t.Errorf("the join ends with %+v, want a restart for the feature", first)
+		}
+	})
+}
+
+func TestAHostThatHasRestartedSinceIsNotRestarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWindows(t, sim.WindowsOptions{})
+		ask := func(boot string) (agent.RestartResult, error) {
+			var result agent.RestartResult
+			return result, agent.Call(t.Context(), newWire(w), agent.CommandRestart, agent.RestartRequest{BootID: boot, Comment: "maintenance"}, &result, nil)
+		}
+		first := w.BootID()
+		for range 2 { // the answer may be lost
+			if _, err := ask(first); err != nil {
+				t.Error(err)
+			}
+		}
+		if w.BootID() != first {
+			t.Error("the host restarts before its answer has arrived")
+		}
+		time.Sleep(time.Minute)
+		if _, err := ask(first); err != nil || w.BootID() != "2" {
+			t.Errorf("boot %s, %v", w.BootID(), err)
+		}
+		time.Sleep(time.Minute)
+		expectRestarts(t, w, 1)
+		if _, err := ask(""); err == nil {
+			t.Error("a restart without a boot ID is granted")
+		}
+	})
+}
+
+// TestAFactThatCannotBeReadKeepsNoOthersBack has a computer that tells nothing of its memory and its boot.
+func TestAFactThatCannotBeReadKeepsNoOthersBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := sim.Quirks{Servicing: sim.ServicingQuirks{Unread: []string{agent.FactMemory, agent.FactBootID, agent.FactInterfaces}}}
+		w, c := newWindows(t, sim.WindowsOptions{Quirks: q}), newCargo("1")
+		var facts agent.Facts
+		if err := agent.Call(t.Context(), newWire(w), agent.CommandFacts, nil, &facts, nil); err != nil || facts.Host.Hostname == "" {
+			t.Errorf("facts: %+v, %v", facts, err)
+		}
+		if err := facts.Host.Must(agent.FactHostname); err != nil {
+			t.Error(err)
+		}
+		if err := facts.Host.Must(agent.FactHostname, agent.FactBootID); err == nil || !strings.Contains(err.Error(), agent.FactBootID) {
+			t.Errorf("Must() = %v, want what is missing", err)
+		}
+		mustSend(t, w, c)
+		mustJoin(t, w, newRequest(c)) // it needs no restart
+		mustLeave(t, w, newRequest(c).Cluster)
+		w = newWindows(t, withoutContainers(q))
+		mustSend(t, w, c)
+		if _, err := newWire(w).join(newRequest(c)); err == nil {
+			t.Error("a host is restarted whose boots cannot be told apart")
+		}
+		expectRestarts(t, w, 0)
+	})
+}
+
+// TestJoinsByChanceRestartNoHostForEver plays all quirks of servicing and setup.
+func TestJoinsByChanceRestartNoHostForEver(t *testing.T) {
+	for seed := range uint64(24) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				drawn := sim.QuirksByChance(seed)
+				q := sim.Quirks{Servicing: drawn.Servicing, Setup: drawn.Setup}
+				w, c := newWindows(t, withoutContainers(q)), newCargo("1")
+				mustSend(t, w, c)
+				s := &stubborn{windows: w, request: newRequest(c)}
+				s.request.Hostname = []string{"", "wanted"}[seed%2]
+				err := s.join(3 * time.Hour)
+				if all, disturbed := w.RestartsAsked(); all > 2 || disturbed > 0 {
+					t.Errorf("%+v: the host was told to restart %d times, %d of them in the middle of setup or servicing", q, all, disturbed)
+				}
+				hopeless := q.Servicing.Hangs || q.Servicing.BrokenStore || q.Servicing.RefusesIn < 0 || q.Servicing.RolledBack != 0 ||
+					q.Servicing.Refuses >= 0x800f081f && q.Servicing.Refuses != 0x800f082f || s.request.Hostname != "" && q.Setup.Name != ""
+				if err != nil && !hopeless {
+					t.Errorf("%+v: the host has not joined: %v (%q)", q, err, s.told)
+				}
+			})
+		})
+	}
+}

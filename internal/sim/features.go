@@ -1,0 +1,177 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// servicing is what became of features, and of restarts.
+type servicing struct {
+	// completing are features that become something when Windows has completed its servicing in this boot.
+	completing map[string]agent.FeatureState
+	// rollbacks and ownRestarts are how many there still are.
+	rollbacks, ownRestarts int
+	// restarts are those that programs asked for; disturbed are those of them in the middle of setup or servicing.
+	restarts, disturbed int
+}
+
+// ownRestart is when Windows restarts by itself, after its start.
+const ownRestart = 30 * time.Second
+
+// RestartsAsked is how many restarts programs asked for, and how many of those came while Windows was setting itself up, or servicing.
+func (w *Windows) RestartsAsked() (all, disturbed int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.servicing.restarts, w.servicing.disturbed
+}
+
+// SetServicing changes the quirks of servicing from now on.
+func (w *Windows) SetServicing(q ServicingQuirks) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.options.Quirks.Servicing = q
+}
+
+// Feature implements host.System.
+func (b *boot) Feature(ctx context.Context, name string) (agent.FeatureState, error) {
+	if err := b.dism(ctx); err != nil {
+		return agent.FeatureUnknown, fmt.Errorf("asking Windows for feature %s: %w", name, err)
+	}
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	b.completeLocked()
+	if state, known := b.w.features[name]; known {
+		return state, nil
+	}
+	return agent.FeatureUnknown, nil
+}
+
+// EnableFeature implements host.System.
+func (b *boot) EnableFeature(ctx context.Context, name string) (reboot bool, err error) {
+	if err := b.dism(ctx); err != nil {
+		return false, fmt.Errorf("enabling feature %s: %w", name, err)
+	}
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	if err := b.changeLocked("feature " + name); err != nil {
+		return false, err
+	}
+	b.completeLocked()
+	q := b.w.options.Quirks.Servicing
+	switch b.w.features[name] {
+	case agent.FeatureEnabled:
+		return false, nil
+	case agent.FeatureDisabled, agent.FeaturePending:
+		if q.Refuses != 0 && (q.RefusesIn < 0 || b.w.boots <= q.RefusesIn) {
+			return false, fmt.Errorf("enabling feature %s: %w", name, &host.FeatureError{Call: "DismEnableFeature", Code: q.Refuses})
+		}
+		b.w.features[name] = agent.FeaturePending
+		return true, nil
+	default:
+		return false, fmt.Errorf("feature %s: %w", name, host.ErrNotFound)
+	}
+}
+
+// dism is how long DISM takes, and whether it answers at all.
+func (b *boot) dism(ctx context.Context) error {
+	b.w.mu.Lock()
+	q := b.w.options.Quirks.Servicing
+	b.w.mu.Unlock()
+	wait := max(q.BusyFor-time.Since(b.began), q.Takes)
+	var answers <-chan time.Time
+	if wait > 0 && !q.Hangs {
+		answers = time.After(wait)
+	}
+	if wait > 0 || q.Hangs {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-b.ctx.Done():
+			return ErrPower
+		case <-answers:
+		}
+	}
+	switch {
+	case b.isOff():
+		return ErrPower
+	case q.BrokenStore:
+		return &host.FeatureError{Call: "DismOpenSession", Code: storeCorrupt}
+	}
+	return ctx.Err()
+}
+
+// completeLocked ends what Windows completes after its start. The caller holds the lock.
+func (b *boot) completeLocked() {
+	if time.Since(b.began) < b.w.options.Quirks.Servicing.PendingFor {
+		return
+	}
+	for name, state := range b.w.servicing.completing {
+		b.w.features[name] = state
+	}
+	b.w.servicing.completing = nil
+}
+
+// startFeaturesLocked begins to complete pending features in a new boot. The caller holds the lock.
+func (w *Windows) startFeaturesLocked() {
+	q, s := w.options.Quirks.Servicing, &w.servicing
+	s.completing = map[string]agent.FeatureState{}
+	for name, state := range w.features {
+		if state == agent.FeaturePending {
+			s.completing[name] = agent.FeatureEnabled
+		}
+	}
+	switch {
+	case len(s.completing) == 0:
+		return
+	case s.ownRestarts > 0:
+		s.ownRestarts--
+		s.completing = map[string]agent.FeatureState{}
+		b := w.boot
+		time.AfterFunc(ownRestart, func() {
+			if !b.isOff() {
+				w.Restart()
+			}
+		})
+		return
+	case s.rollbacks != 0:
+		s.rollbacks--
+		for name := range s.completing {
+			s.completing[name] = agent.FeatureDisabled
+		}
+	}
+	if q.PendingFor == 0 {
+		w.boot.completeLocked()
+	}
+}
+
+// unfinishedLocked is what Windows has not finished. The caller holds the lock.
+func (b *boot) unfinishedLocked() host.Unfinished {
+	b.completeLocked()
+	w := b.w
+	u := host.Unfinished{Up: time.Since(b.began)}
+	if time.Since(w.created) < w.options.Quirks.Setup.For {
+		u.Setup = []string{"OOBEInProgress"}
+	}
+	if len(w.servicing.completing) > 0 || u.Up < w.options.Quirks.Servicing.ServicingFor {
+		u.Servicing = []string{"TrustedInstaller runs"}
+	}
+	return u
+}
+
+// servicesOfFeatures are the services that come with features. The caller holds the lock.
+func (b *boot) servicesOfFeatures() (names []string) {
+	b.completeLocked()
+	hyperV := b.w.features[desired.HyperVFeature] == agent.FeatureEnabled
+	if hyperV || b.w.features[desired.ContainersFeature] == agent.FeatureEnabled {
+		names = append(names, "hns", "vmcompute")
+	}
+	if hyperV {
+		names = append(names, "vmms")
+	}
+	return names
+}

@@ -1,0 +1,148 @@
+package win
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// onlineImage is the name under which DISM knows the running Windows (DISM_ONLINE_IMAGE in dismapi.h).
+const onlineImage = "DISM_{53BFAE52-B167-4E2F-A258-0A37B57FF845}"
+
+// Results of DISM calls beside 0. hresultUnknownFeature is DISMAPI_E_UNKNOWN_FEATURE, hresultReloadSession (a
+// success) DISMAPI_S_RELOAD_IMAGE_SESSION_REQUIRED.
+const (
+	hresultReloadSession  = 1
+	hresultUnknownFeature = 0x800f080c
+)
+
+// featureState is DismPackageFeatureState.
+type featureState int32
+
+const (
+	stateUninstallPending   featureState = 1
+	stateInstalled          featureState = 4
+	stateInstallPending     featureState = 5
+	statePartiallyInstalled featureState = 7
+)
+
+// state in the words of the port. A feature that leaves with the next start counts as disabled: it has to be
+// enabled again.
+func (s featureState) state() agent.FeatureState {
+	switch s {
+	case stateInstalled:
+		return agent.FeatureEnabled
+	case stateInstallPending:
+		return agent.FeaturePending
+	case statePartiallyInstalled:
+		return agent.FeatureUnknown
+	}
+	return agent.FeatureDisabled
+}
+
+// dism is a session of DismApi.dll for the running Windows. The structures of that DLL are packed to single bytes.
+type dism struct {
+	dll     *windows.LazyDLL
+	session uint32
+}
+
+// withDISM opens a session for a function. All calls of a session come from one thread.
+func withDISM(ctx context.Context, use func(*dism) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	d := &dism{dll: windows.NewLazySystemDLL("DismApi.dll")}
+	if err := d.dll.Load(); err != nil {
+		return fmt.Errorf("this Windows has no DismApi.dll: %w", host.ErrNotFound)
+	}
+	const logErrorsOnly = 0
+	if err := d.call("DismInitialize", logErrorsOnly, 0, 0); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.call("DismShutdown")) }()
+	image, err := windows.UTF16PtrFromString(onlineImage)
+	if err != nil {
+		return err
+	}
+	if err := d.call("DismOpenSession", uintptr(unsafe.Pointer(image)), 0, 0, uintptr(unsafe.Pointer(&d.session))); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.call("DismCloseSession", uintptr(d.session))) }()
+	return use(d)
+}
+
+// state of a feature; daemon.ErrNotFound and FeatureUnknown when Windows does not know it.
+func (d *dism) state(feature string) (agent.FeatureState, error) {
+	name, err := windows.UTF16PtrFromString(feature)
+	if err != nil {
+		return agent.FeatureUnknown, err
+	}
+	// DismFeatureInfo begins with the name and the state.
+	var info *struct {
+		name  *uint16
+		state featureState
+	}
+	err = d.call("DismGetFeatureInfo", uintptr(d.session), uintptr(unsafe.Pointer(name)), 0, 0, uintptr(unsafe.Pointer(&info)))
+	if err != nil {
+		return agent.FeatureUnknown, err
+	}
+	state := info.state.state()
+	return state, d.call("DismDelete", uintptr(unsafe.Pointer(info)))
+}
+
+// enable enables a feature and those it depends on. Windows downloads missing files as configured on the host (LimitAccess is
+// off).
+func (d *dism) enable(ctx context.Context, feature string) (reboot bool, err error) {
+	name, err := windows.UTF16PtrFromString(feature)
+	if err != nil {
+		return false, err
+	}
+	cancel, err := windows.CreateEvent(nil, 1, 0, nil)
+	if err != nil {
+		return false, err
+	}
+	defer windows.CloseHandle(cancel)
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { _ = windows.SetEvent(cancel); close(stopped) })
+	err = d.call("DismEnableFeature", uintptr(d.session), uintptr(unsafe.Pointer(name)), 0, 0, 0, 0, 0, 1, uintptr(cancel), 0, 0)
+	if !stop() {
+		<-stopped // the event is closed after it was set
+		err = errors.Join(err, ctx.Err())
+	}
+	if errors.Is(err, windows.ERROR_SUCCESS_REBOOT_REQUIRED) {
+		return true, nil
+	}
+	return false, err
+}
+
+// call calls a function of DISM. Its HRESULT is an error unless it is 0, and also when it says that a restart is
+// needed (ERROR_SUCCESS_REBOOT_REQUIRED). What the arguments point to is kept until it returns.
+//
+//go:uintptrescapes
+func (d *dism) call(function string, args ...uintptr) error {
+	proc := d.dll.NewProc(function)
+	if err := proc.Find(); err != nil {
+		return err
+	}
+	result, _, _ := proc.Call(args...)
+	switch code := uint32(result); code {
+	case 0, hresultReloadSession:
+		return nil
+	case hresultUnknownFeature:
+		return fmt.Errorf("this Windows does not know it: %w", host.ErrNotFound)
+	case uint32(windows.ERROR_SUCCESS_REBOOT_REQUIRED):
+		return windows.ERROR_SUCCESS_REBOOT_REQUIRED
+	default:
+		return &host.FeatureError{Call: function, Code: code}
+	}
+}
