@@ -289,7 +289,7 @@ func FuzzFailureIsOneLineOfJSON(f *testing.F) {
 		f.Add(message)
 	}
 	f.Fuzz(func(t *testing.T, message string) {
-		out := failure(errors.New(message))
+		out := failure("SetupFailed", errors.New(message))
 		var line struct {
 			Error struct{ Code, Message string }
 		}

@@ -50,6 +50,7 @@ func hosts() Table {
 		api.ReasonSupported:               good(),
 		api.ReasonBuildUnsupported:        {Error, "Use Windows Server 2019 (build 17763), 2022 (20348) or 2025 (26100).", notReady},
 		api.ReasonArchitectureUnsupported: {Error, "Use a host with an x64 processor.", notReady},
+		api.ReasonDriveUnsupported:        {Error, "Install Windows on drive C: of the host.", notReady},
 		api.ReasonEditionUnsupported:      {Error, "Use Windows Server, with or without desktop.", notReady},
 		api.ReasonServiceConflict:         {Error, "Remove the service in the message from the host: it does not belong to the operator.", notReady},
 		api.ReasonDiskTooSmall:            {Error, "Free disk space on drive C: of the host; at least 5 GB are required.", notReady},
@@ -72,8 +73,10 @@ func joins() Table {
 			notReady},
 		api.ReasonContentAltered:  {Warning, "Wait: the file is sent again; if it repeats, look for antivirus software or a broken disk on the host.", notReady},
 		api.ReasonTransferTooSlow: {Warning, "Check the link to the host, its disk and its antivirus software; the transfer resumes where it stopped.", notReady},
-		api.ReasonClusterUnknown:  {Warning, "If the message says forbidden, apply the manifests of the operator's version again; otherwise check the API server.", notReady},
-		api.ReasonRepairFailed:    {Error, "Check the host; then run kubectl windows retry <host>.", "fleet#repair"},
+		api.ReasonBlockedBySecuritySoftware: {Error, "Allow the program that the message names, by its SHA-256 or its folder, in the host's antivirus software and application policies.",
+			notReady},
+		api.ReasonClusterUnknown: {Warning, "If the message says forbidden, apply the manifests of the operator's version again; otherwise check the API server.", notReady},
+		api.ReasonRepairFailed:   {Error, "Check the host; then run kubectl windows retry <host>.", "fleet#repair"},
 	}
 }
 

@@ -71,6 +71,8 @@ type HostFacts struct {
 	Clock time.Time `json:"clock"`
 	// Interfaces that are up, loopback left out.
 	Interfaces []Interface `json:"interfaces" max:"128"`
+	// SystemDrive is the drive that Windows is on: C:. A WICD of an earlier version does not say it.
+	SystemDrive string `json:"systemDrive,omitempty"`
 	// FreeBytes on drive C:, MemoryBytes of the machine.
 	FreeBytes   uint64 `json:"freeBytes"`
 	MemoryBytes uint64 `json:"memoryBytes"`

@@ -17,6 +17,9 @@ import (
 func (v *Visit) connect(ctx context.Context) error {
 	host, err := v.Host.Connect(ctx)
 	v.host = host
+	if err == nil {
+		v.byFiles = handsOnPoorly(host.ServerVersion())
+	}
 	return err
 }
 
@@ -52,8 +55,26 @@ func (v *Visit) factsCommand() string {
 }
 
 // deliver sends wicd-setup, which unpacks WICD and runs it. If a wicd-setup that was on the host before does not work, it is
-// damaged and is sent again, once.
+// damaged and is sent again, once. Some security software takes each program that unpacks another for malware: then WICD itself is sent.
 func (v *Visit) deliver(ctx context.Context, w wicd) error {
+	err := v.deliverSetup(ctx, w)
+	blocked := v.isBlocked(ctx, w.setupName(), v.Payload.Manifest.Setup.SHA256, err)
+	if blocked == nil {
+		return err
+	}
+	v.say(StepInspect, "sending the daemon as it is: "+blocked.Error())
+	if err := v.sendProgram(ctx, w); err != nil {
+		return err
+	}
+	err = v.call(ctx, w.program(v.factsCommand()), nil, &v.facts)
+	if again := v.isBlocked(ctx, w.programName(), w.sha256, err); again != nil {
+		return again
+	}
+	return err
+}
+
+// deliverSetup sends wicd-setup and runs it.
+func (v *Visit) deliverSetup(ctx context.Context, w wicd) error {
 	v.say(StepInspect, "sending the daemon")
 	sent, err := v.sendSetup(ctx, w)
 	if err != nil {
@@ -122,8 +143,9 @@ func (v *Visit) wicd() (wicd, error) {
 // program and setup are command lines. Doubled backslashes mean the same to cmd.exe, PowerShell and bash,
 // whichever is the host's default shell.
 func (w wicd) program(command string) string {
-	return fmt.Sprintf(`.\\wicd-%.16s.exe %s`, w.sha256, command)
+	return `.\\` + w.programName() + ` ` + command
 }
+func (w wicd) programName() string         { return fmt.Sprintf("wicd-%.16s.exe", w.sha256) }
 func (w wicd) setup(command string) string { return `.\\` + w.setupName() + ` ` + command }
 func (w wicd) setupName() string           { return fmt.Sprintf("wicd-%.16s-setup.exe", w.sha256) }
 
@@ -132,7 +154,7 @@ func (v *Visit) call(ctx context.Context, command string, request, result any) e
 }
 
 func (v *Visit) callWith(ctx context.Context, command string, request, result any, step string) error {
-	return agent.Call(ctx, v.host, command, request, result, v.onStep(step))
+	return v.converse(step, func(r agent.Runner) error { return agent.Call(ctx, r, command, request, result, v.onStep(step)) })
 }
 
 func (v *Visit) say(step, message string) {

@@ -36,6 +36,7 @@ func (u *Unreachable) Unwrap() error { return u.Err }
 func Retry(err error) (after time.Duration, ok bool) {
 	var rebooting *Rebooting
 	var unreachable *Unreachable
+	var blocked *Blocked
 	switch {
 	case errors.As(err, &rebooting):
 		return rebootPoll, true
@@ -45,6 +46,8 @@ func Retry(err error) (after time.Duration, ok bool) {
 		return time.Minute, true // its turn comes with the plan
 	case errors.As(err, &unreachable) && isOfHostKey(unreachable.Reason):
 		return changedKeyRetry, true
+	case errors.As(err, &blocked):
+		return blockedRetry, true
 	}
 	return 0, false
 }
@@ -58,6 +61,7 @@ func Reason(err error) string {
 		stall       *Stall
 		paused      *Paused
 		network     *desired.NetworkError
+		blocked     *Blocked
 	)
 	wicd := agent.Failed(err)
 	switch {
@@ -85,6 +89,8 @@ func Reason(err error) string {
 		return api.ReasonClusterUnknown
 	case wicd != nil && wicd.Code == agent.CodeContentAltered:
 		return api.ReasonContentAltered
+	case errors.As(err, &blocked):
+		return api.ReasonBlockedBySecuritySoftware
 	case errors.Is(err, agent.ErrTooSlow):
 		return api.ReasonTransferTooSlow
 	default:

@@ -29,6 +29,7 @@ type Visit struct {
 
 	platform string // of the cluster, where the host's name depends on it
 	host     Host
+	byFiles  bool // requests and content go as files
 	facts    agent.Facts
 	slot     io.Closer
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -77,6 +78,9 @@ func (b *boot) changeFile(op, name string) error {
 	if host.Parent(name) == b.w.cniFolder() && (op == "remove" || op == "rename") {
 		b.w.missed = false
 	}
+	if err := b.heldLocked(op, name); err != nil {
+		return err
+	}
 	if op == "remove" {
 		if err := b.inUseLocked(name); err != nil {
 			return err
@@ -125,8 +129,8 @@ func (b *boot) Facts(context.Context) (agent.HostFacts, error) {
 	return agent.HostFacts{
 		Hostname: o.Hostname, Domain: o.Domain, Build: o.Build, UBR: o.UBR, Product: "Simulated Windows Server",
 		Installation: o.Installation, Architecture: o.Architecture, BootID: b.id, Clock: time.Now().Add(o.Skew).UTC(),
-		Interfaces: o.Interfaces,
-		FreeBytes:  o.FreeBytes, MemoryBytes: o.MemoryBytes, Features: features, PendingReboot: w.waitsLocked(),
+		Interfaces: o.Interfaces, SystemDrive: cmp.Or(o.SystemDrive, "C:"),
+		FreeBytes: o.FreeBytes, MemoryBytes: o.MemoryBytes, Features: features, PendingReboot: w.waitsLocked(),
 		Virtualization: b.virtualization,
 	}, nil
 }

@@ -28,6 +28,8 @@ type WindowsOptions struct {
 	Build, UBR int
 	// Installation and Architecture as agent.HostFacts has them; Server Core and amd64 when empty.
 	Installation, Architecture string
+	// SystemDrive is the drive that Windows says to be on; C: when empty.
+	SystemDrive string
 	// Address is the only address, on the interface with the default route; 192.0.2.10 when empty.
 	Address string
 	// Interfaces are the network interfaces; if nil, one with Address.
@@ -104,6 +106,8 @@ type Windows struct {
 	// restart.
 	nextName string
 	waits    []string
+	// held says until when a scanner holds files, by name.
+	held     map[string]time.Time
 	hns      *HNS
 	failNext map[string]error
 	cutAfter int // changes until the power goes; negative: never
@@ -136,7 +140,7 @@ func NewWindows(o WindowsOptions) *Windows {
 		images: map[string]bool{}, refused: map[string]*cri.Error{},
 		hns:      newHNSOf(o),
 		events:   newEventLogs(),
-		failNext: map[string]error{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}),
+		failNext: map[string]error{}, held: map[string]time.Time{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}),
 	}
 	if w.features == nil {
 		w.features = map[string]agent.FeatureState{desired.ContainersFeature: agent.FeatureEnabled, desired.HyperVFeature: agent.FeatureDisabled}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -46,12 +48,20 @@ func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 	errs = errors.Join(errs, about("the primary DNS suffix", err))
 	f.Interfaces, err = interfaces()
 	errs = errors.Join(errs, about("the network interfaces", err))
-	f.FreeBytes, err = freeBytes(`C:\`)
-	errs = errors.Join(errs, about("the free space of drive C:", err))
+	f.SystemDrive, err = systemDrive()
+	errs = errors.Join(errs, about("the drive that it is on", err))
+	f.FreeBytes, err = freeBytes(f.SystemDrive + `\`)
+	errs = errors.Join(errs, about("the free space of drive "+f.SystemDrive, err))
 	f.MemoryBytes, err = memoryBytes()
 	errs = errors.Join(errs, about("the memory", err))
 	f.Features, err = s.features(ctx, desired.ContainersFeature, desired.HyperVFeature)
 	return f, errors.Join(errs, about("the state of its features", err))
+}
+
+// systemDrive is the drive of the folder of Windows.
+func systemDrive() (string, error) {
+	folder, err := windows.GetSystemWindowsDirectory()
+	return strings.ToUpper(filepath.VolumeName(folder)), err
 }
 
 func about(what string, err error) error {
