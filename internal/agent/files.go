@@ -146,7 +146,7 @@ func (f *feed) gather() error {
 
 func (f *feed) take(c chunk) error {
 	f.held = append(f.held, c.content...)
-	if f.ended = c.err == io.EOF; f.ended || c.err == nil {
+	if f.ended = errors.Is(c.err, io.EOF); f.ended || c.err == nil {
 		return nil
 	}
 	return fmt.Errorf("reading it: %w", c.err)

@@ -28,7 +28,7 @@ func (v *Visit) inspect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = v.call(ctx, wicd.program(v.factsCommand()), nil, &v.facts)
+	err = v.call(ctx, wicd.program(v.factsCommand()), &v.facts)
 	if noAnswer := (*agent.NoAnswerError)(nil); errors.As(err, &noAnswer) || err == nil && v.facts.Program != wicd.sha256 {
 		err = v.deliver(ctx, wicd)
 	}
@@ -66,7 +66,7 @@ func (v *Visit) deliver(ctx context.Context, w wicd) error {
 	if err := v.sendProgram(ctx, w); err != nil {
 		return err
 	}
-	err = v.call(ctx, w.program(v.factsCommand()), nil, &v.facts)
+	err = v.call(ctx, w.program(v.factsCommand()), &v.facts)
 	if again := v.isBlocked(ctx, w.programName(), w.sha256, err); again != nil {
 		return again
 	}
@@ -80,7 +80,7 @@ func (v *Visit) deliverSetup(ctx context.Context, w wicd) error {
 	if err != nil {
 		return err
 	}
-	err = v.call(ctx, w.setup(v.factsCommand()), nil, &v.facts)
+	err = v.call(ctx, w.setup(v.factsCommand()), &v.facts)
 	if sent || !isDamagedSetup(err) {
 		return err
 	}
@@ -92,7 +92,7 @@ func (v *Visit) deliverSetup(ctx context.Context, w wicd) error {
 	if _, err := v.sendSetup(ctx, w); err != nil {
 		return err
 	}
-	return v.call(ctx, w.setup(v.factsCommand()), nil, &v.facts)
+	return v.call(ctx, w.setup(v.factsCommand()), &v.facts)
 }
 
 // sendSetup sends wicd-setup unless a file of its name and size is there; then sent is false.
@@ -149,8 +149,8 @@ func (w wicd) programName() string         { return fmt.Sprintf("wicd-%.16s.exe"
 func (w wicd) setup(command string) string { return `.\\` + w.setupName() + ` ` + command }
 func (w wicd) setupName() string           { return fmt.Sprintf("wicd-%.16s-setup.exe", w.sha256) }
 
-func (v *Visit) call(ctx context.Context, command string, request, result any) error {
-	return v.callWith(ctx, command, request, result, StepInspect)
+func (v *Visit) call(ctx context.Context, command string, result any) error {
+	return v.callWith(ctx, command, nil, result, StepInspect)
 }
 
 func (v *Visit) callWith(ctx context.Context, command string, request, result any, step string) error {
