@@ -9,6 +9,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"syscall"
@@ -36,6 +37,9 @@ func run() (int, error) {
 	process, err := os.StartProcess(wicd, append([]string{wicd}, os.Args[1:]...), &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errRemoved
+	}
 	if err != nil {
 		return 0, fmt.Errorf("starting WICD: %w", err)
 	}
@@ -46,11 +50,14 @@ func run() (int, error) {
 	return state.ExitCode(), nil
 }
 
+// errRemoved means that something on the host removes WICD.
+var errRemoved = errors.New("it was gone a moment after it was unpacked")
+
 // code is the operator's name for a failure: whether something on the host is against WICD, or WICD could not be unpacked.
 func code(err error) string {
 	const virusInfected, disabledByPolicy, integrityPolicy = 225, 1260, 4551
 	var errno syscall.Errno
-	if errors.As(err, &errno) && (errno == virusInfected || errno == disabledByPolicy || errno == integrityPolicy) {
+	if errors.Is(err, errRemoved) || errors.As(err, &errno) && (errno == virusInfected || errno == disabledByPolicy || errno == integrityPolicy) {
 		return "Blocked"
 	}
 	return "SetupFailed"
