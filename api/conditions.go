@@ -165,6 +165,8 @@ const (
 	ReasonSupported = "Supported"
 	// ReasonBuildUnsupported means that the Windows build is not 17763, 20348 or 26100.
 	ReasonBuildUnsupported = "BuildUnsupported"
+	// ReasonDriveUnsupported means that Windows is on another drive than C:.
+	ReasonDriveUnsupported = "DriveUnsupported"
 	// ReasonArchitectureUnsupported means that the processor is not x64.
 	ReasonArchitectureUnsupported = "ArchitectureUnsupported"
 	// ReasonEditionUnsupported means that the Windows edition is not a server.
@@ -229,6 +231,10 @@ const (
 	// minutes processing it without finishing. Another host got its slot; the next attempt resumes at the byte where
 	// this one stopped.
 	ReasonTransferTooSlow = "TransferTooSlow"
+	// ReasonBlockedBySecuritySoftware means that antivirus software or a policy on the host removes the operator's
+	// program, or does not let it run. The message has its path and its SHA-256. The operator tries again every ten
+	// minutes.
+	ReasonBlockedBySecuritySoftware = "BlockedBySecuritySoftware"
 	// ReasonNetworkNotConfigured means that WindowsConfig names no network provider, or one that cannot work.
 	ReasonNetworkNotConfigured = "NetworkNotConfigured"
 	// ReasonNetworkTypeUnsupported means that the cluster's network is not OVN-Kubernetes, which the provider requires.

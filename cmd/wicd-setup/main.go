@@ -7,18 +7,21 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 )
 
 func main() {
-	code, err := run()
+	exit, err := run()
 	if err != nil {
-		os.Stdout.WriteString(failure(err))
+		os.Stdout.WriteString(failure(code(err), err))
 		os.Exit(1)
 	}
-	os.Exit(code)
+	os.Exit(exit)
 }
 
 // run makes sure that WICD is there and runs it to its end. The result is WICD's own exit code.
@@ -34,6 +37,9 @@ func run() (int, error) {
 	process, err := os.StartProcess(wicd, append([]string{wicd}, os.Args[1:]...), &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errRemoved
+	}
 	if err != nil {
 		return 0, fmt.Errorf("starting WICD: %w", err)
 	}
@@ -44,9 +50,22 @@ func run() (int, error) {
 	return state.ExitCode(), nil
 }
 
+// errRemoved means that something on the host removes WICD.
+var errRemoved = errors.New("it was gone a moment after it was unpacked")
+
+// code is the operator's name for a failure: whether something on the host is against WICD, or WICD could not be unpacked.
+func code(err error) string {
+	const virusInfected, disabledByPolicy, integrityPolicy = 225, 1260, 4551
+	var errno syscall.Errno
+	if errors.Is(err, errRemoved) || errors.As(err, &errno) && (errno == virusInfected || errno == disabledByPolicy || errno == integrityPolicy) {
+		return "Blocked"
+	}
+	return "SetupFailed"
+}
+
 // failure renders err as the line that the operator expects from WICD. It is written by hand because encoding/json would make
 // the program a tenth bigger.
-func failure(err error) string {
+func failure(code string, err error) string {
 	var message strings.Builder
 	for _, r := range err.Error() { // a byte that is no UTF-8 arrives as U+FFFD
 		switch {
@@ -59,5 +78,5 @@ func failure(err error) string {
 			message.WriteRune(r)
 		}
 	}
-	return `{"error":{"code":"SetupFailed","message":"` + message.String() + "\"}}\n"
+	return `{"error":{"code":"` + code + `","message":"` + message.String() + "\"}}\n"
 }

@@ -13,10 +13,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
 	"github.com/windows-machine-config/wmco/payload/selfextract"
@@ -289,7 +291,7 @@ func FuzzFailureIsOneLineOfJSON(f *testing.F) {
 		f.Add(message)
 	}
 	f.Fuzz(func(t *testing.T, message string) {
-		out := failure(errors.New(message))
+		out := failure("SetupFailed", errors.New(message))
 		var line struct {
 			Error struct{ Code, Message string }
 		}
@@ -306,4 +308,19 @@ func FuzzFailureIsOneLineOfJSON(f *testing.F) {
 			t.Errorf("message is %q, want %q", line.Error.Message, want)
 		}
 	})
+}
+
+func TestWhatSecuritySoftwareStopsIsNoDamage(t *testing.T) {
+	for err, want := range map[error]agent.Code{
+		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(225)}:  agent.CodeBlocked,
+		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(1260)}: agent.CodeBlocked,
+		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(4551)}: agent.CodeBlocked,
+		errRemoved: agent.CodeBlocked,
+		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(5)}: agent.CodeSetupFailed,
+		errors.New("the program at the end of this executable is damaged"):      agent.CodeSetupFailed,
+	} {
+		if got := agent.Code(code(fmt.Errorf("starting WICD: %w", err))); got != want {
+			t.Errorf("%v is told as %s, want %s", err, got, want)
+		}
+	}
 }

@@ -74,6 +74,8 @@ type HostFacts struct {
 	Clock time.Time `json:"clock"`
 	// Interfaces that are up, loopback left out.
 	Interfaces []Interface `json:"interfaces" max:"128"`
+	// SystemDrive is the drive that Windows is on: C:. A WICD of an earlier version does not say it.
+	SystemDrive string `json:"systemDrive,omitempty"`
 	// FreeBytes on drive C:, MemoryBytes of the machine.
 	FreeBytes   uint64 `json:"freeBytes"`
 	MemoryBytes uint64 `json:"memoryBytes"`
@@ -87,13 +89,14 @@ type HostFacts struct {
 
 // Facts that Windows may not tell.
 const (
-	FactBootID     = "bootID"
-	FactHostname   = "hostname"
-	FactDomain     = "domain"
-	FactInterfaces = "interfaces"
-	FactFreeBytes  = "freeBytes"
-	FactMemory     = "memoryBytes"
-	FactServices   = "services"
+	FactBootID      = "bootID"
+	FactHostname    = "hostname"
+	FactDomain      = "domain"
+	FactInterfaces  = "interfaces"
+	FactSystemDrive = "systemDrive"
+	FactFreeBytes   = "freeBytes"
+	FactMemory      = "memoryBytes"
+	FactServices    = "services"
 )
 
 // Must returns an error for the first of these facts that could not be read.

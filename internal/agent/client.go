@@ -31,12 +31,12 @@ var (
 // Call runs a command of WICD: it sends request (nil for none), hands every step to onStep and decodes the
 // result. A failure that WICD reports is an *Error; an answer that is none is a *NoAnswerError.
 func Call(ctx context.Context, r Runner, command string, request, result any, onStep func(Step)) error {
+	if request == nil {
+		return converse(ctx, r, command, nil, &talk{result: result, onStep: onStep})
+	}
 	stdin, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("encoding the request of %q: %w", command, err)
-	}
-	if request == nil {
-		stdin = nil
 	}
 	return converse(ctx, r, command, bytes.NewReader(append(stdin, '\n')), &talk{result: result, onStep: onStep})
 }

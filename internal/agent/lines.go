@@ -38,6 +38,9 @@ type Code string
 const (
 	// CodeRequestInvalid means that the request could not be read.
 	CodeRequestInvalid Code = "RequestInvalid"
+	// CodeInputEnded means that the input ended in the middle of the request, or of the content: the host's SSH server did not hand on what
+	// was sent.
+	CodeInputEnded Code = "InputEnded"
 	// CodeContentAltered means that a content did not have its hash. What was received of it is thrown away.
 	CodeContentAltered Code = "ContentAltered"
 	// CodeContentMissing means that a join needs a content that is not in the store.
@@ -61,6 +64,8 @@ const (
 	CodeBusy Code = "Busy"
 	// CodeSetupFailed means that wicd-setup could not unpack WICD.
 	CodeSetupFailed Code = "SetupFailed"
+	// CodeBlocked means that Windows did not let wicd-setup start WICD: security software or a policy is against it.
+	CodeBlocked Code = "Blocked"
 	// CodeFailed means any other failure.
 	CodeFailed Code = "Failed"
 )

@@ -26,14 +26,35 @@ func NewSession(stdin io.Reader, stdout io.Writer) *Session {
 
 // Request reads the request, one line of JSON.
 func (s *Session) Request(into any) error {
-	b, err := s.in.ReadBytes('\n')
-	if err != nil && (!errors.Is(err, io.EOF) || len(b) == 0) {
-		return &Error{Code: CodeRequestInvalid, Message: fmt.Sprintf("reading the request on standard input: %v", err)}
+	b, err := s.readLine()
+	ended := errors.Is(err, io.EOF)
+	if err == nil || ended {
+		err = json.Unmarshal(b, into)
 	}
-	if err := json.Unmarshal(b, into); err != nil {
-		return &Error{Code: CodeRequestInvalid, Message: fmt.Sprintf("reading the request on standard input: %v", err)}
+	switch {
+	case err == nil:
+		return nil
+	case ended:
+		return &Error{Code: CodeInputEnded, Message: fmt.Sprintf("reading the request: the input ended after %d bytes: %v", len(b), err)}
 	}
-	return nil
+	return &Error{Code: CodeRequestInvalid, Message: fmt.Sprintf("reading the request: %v", err)}
+}
+
+// maxRequest bounds a request, in bytes. The largest has what every node must have, for which two objects of the cluster have room.
+const maxRequest = 16 << 20
+
+// readLine reads a line, or what there is of it.
+func (s *Session) readLine() (line []byte, err error) {
+	for {
+		part, err := s.in.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > maxRequest:
+			return nil, fmt.Errorf("it has more than %d MiB", maxRequest>>20)
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return line, err
+		}
+	}
 }
 
 // Brief is what a result says of a list of texts: the first of them, cut, and how many more there are. So it has no longer lines than are read.

@@ -132,7 +132,8 @@ func wantsHelp(args []string) bool {
 }
 
 // converse runs a command of the conversation with the operator.
-func converse(call Call, flags *flag.FlagSet, do func(*agent.Session, host.Host) (any, error)) int {
+func converse(ctx context.Context, call Call, flags *flag.FlagSet, do func(*agent.Session, host.Host) (any, error)) int {
+	input := flags.String(agent.FlagInput, "", "folder beside the program to make, and to take the input from files in it; without it, it comes on standard input")
 	if code, done := parse(call, flags); done {
 		return code
 	}
@@ -141,12 +142,24 @@ func converse(call Call, flags *flag.FlagSet, do func(*agent.Session, host.Host)
 	if err != nil {
 		return s.End(nil, err)
 	}
-	return s.End(do(s, h))
+	if *input == "" {
+		return s.End(do(s, h))
+	}
+	stdin, remove, err := inputs{host: h, beside: host.Parent(call.Path)}.open(ctx, *input)
+	if err != nil {
+		return s.End(nil, err)
+	}
+	s = agent.NewSession(stdin, call.Stdout)
+	result, err := do(s, h)
+	if left := remove(); err == nil && left != nil {
+		err = fmt.Errorf("removing the files of the input: %w", left)
+	}
+	return s.End(result, err)
 }
 
 func facts(ctx context.Context, call Call, flags *flag.FlagSet) int {
 	cloud := flags.String(agent.FlagPlatform, "", "platform whose metadata service is asked for the host's name: AWS or GCP")
-	return converse(call, flags, func(_ *agent.Session, h host.Host) (any, error) {
+	return converse(ctx, call, flags, func(_ *agent.Session, h host.Host) (any, error) {
 		program, err := call.Program()
 		if err != nil {
 			return nil, fmt.Errorf("opening the program: %w", err)
@@ -161,23 +174,23 @@ func facts(ctx context.Context, call Call, flags *flag.FlagSet) int {
 }
 
 func receive(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return converse(call, flags, func(s *agent.Session, h host.Host) (any, error) { return store.Receive(ctx, s, h, call.Program) })
+	return converse(ctx, call, flags, func(s *agent.Session, h host.Host) (any, error) { return store.Receive(ctx, s, h, call.Program) })
 }
 
 func join(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return converse(call, flags, func(s *agent.Session, h host.Host) (any, error) { return configure.Join(ctx, s, h) })
+	return converse(ctx, call, flags, func(s *agent.Session, h host.Host) (any, error) { return configure.Join(ctx, s, h) })
 }
 
 func leave(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return converse(call, flags, func(s *agent.Session, h host.Host) (any, error) { return configure.Leave(ctx, s, h, call.Path) })
+	return converse(ctx, call, flags, func(s *agent.Session, h host.Host) (any, error) { return configure.Leave(ctx, s, h, call.Path) })
 }
 
 func restart(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return converse(call, flags, func(s *agent.Session, h host.Host) (any, error) { return Restart(ctx, s, h) })
+	return converse(ctx, call, flags, func(s *agent.Session, h host.Host) (any, error) { return Restart(ctx, s, h) })
 }
 
 func status(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return converse(call, flags, func(_ *agent.Session, h host.Host) (any, error) { return Status(ctx, h) })
+	return converse(ctx, call, flags, func(_ *agent.Session, h host.Host) (any, error) { return Status(ctx, h) })
 }
 
 // run is the service; without the flag it does the same in a console.

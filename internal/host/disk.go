@@ -8,10 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
@@ -171,10 +168,15 @@ func (d Disk) Create(name string) (*os.File, error) {
 	if err := d.Remove(name); err != nil {
 		return nil, err
 	}
-	if err := d.Allow("create", name); err != nil {
-		return nil, err
-	}
-	return os.OpenFile(d.Local(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	var f *os.File
+	err := patiently(func() (err error) {
+		if err := d.Allow("create", name); err != nil {
+			return err
+		}
+		f, err = os.OpenFile(d.Local(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		return err
+	})
+	return f, err
 }
 
 // Finish brings a file to disk and closes it.
@@ -214,11 +216,15 @@ func (d Disk) Link(from, to string) (changed bool, err error) {
 		if err := d.Remove(beside); err != nil {
 			return err
 		}
-		if err := d.Allow("link", beside); err != nil {
-			return err
-		}
-		return os.Link(d.Local(from), d.Local(beside))
+		return patiently(func() error { return d.link(from, beside) })
 	})
+}
+
+func (d Disk) link(from, to string) error {
+	if err := d.Allow("link", to); err != nil {
+		return err
+	}
+	return os.Link(d.Local(from), d.Local(to))
 }
 
 // LinkOpen gives a file that programs may have open a second name, in place of what has it. Link cannot: Windows renames no name of a file
@@ -234,10 +240,7 @@ func (d Disk) LinkOpen(from, to string) error {
 	if err := d.Remove(to); err != nil {
 		return err
 	}
-	if err := d.Allow("link", to); err != nil {
-		return err
-	}
-	return os.Link(d.Local(from), d.Local(to))
+	return patiently(func() error { return d.link(from, to) })
 }
 
 // Replace lets write make a file beside, and gives it the name. Windows refuses to replace a program that runs but
@@ -251,17 +254,12 @@ func (d Disk) replaceWith(name, beside string, write func(beside string) error) 
 	if err := write(beside); err != nil {
 		return err
 	}
-	for until := time.Now().Add(inUsePatience); ; time.Sleep(inUsePause) {
-		err := d.takePlace(beside, name)
-		if err == nil || !inUse(err) || time.Now().After(until) {
-			return err
-		}
-	}
+	return patiently(func() error { return d.takePlace(beside, name) })
 }
 
 // takePlace gives a file the name of another, which steps aside if it cannot be replaced.
 func (d Disk) takePlace(beside, name string) error {
-	err := d.Rename(beside, name)
+	err := d.rename(beside, name)
 	if err == nil || !d.Exists(name) {
 		return err
 	}
@@ -269,24 +267,11 @@ func (d Disk) takePlace(beside, name string) error {
 	if asideErr != nil {
 		return errors.Join(err, asideErr)
 	}
-	if again := d.Rename(beside, name); again != nil {
-		return errors.Join(again, d.Rename(aside, name))
+	if again := d.rename(beside, name); again != nil {
+		return errors.Join(again, d.rename(aside, name))
 	}
-	_ = d.Remove(aside) // still in use: a later command removes it
+	_ = d.remove(aside) // still in use: a later command removes it
 	return nil
-}
-
-// A process that reads a file, such as another command of WICD, a backup or antivirus software, can prevent that it is replaced or
-// renamed. It has it open for moments; inUsePatience is how long a replacement waits.
-const (
-	inUsePatience = 5 * time.Second
-	inUsePause    = 50 * time.Millisecond
-)
-
-// inUse tells whether Windows refused to rename a file because a process has it open: ERROR_ACCESS_DENIED or ERROR_SHARING_VIOLATION
-// (https://learn.microsoft.com/windows/win32/debug/system-error-codes--0-499-). The first also means that rights are missing.
-func inUse(err error) bool {
-	return runtime.GOOS == "windows" && (errors.Is(err, syscall.Errno(5)) || errors.Is(err, syscall.Errno(32)))
 }
 
 // asides is how many files of one name can have stepped aside and still be in use.
@@ -302,8 +287,8 @@ func IsAside(name string) bool {
 func (d Disk) StepAside(name string) (aside string, err error) {
 	for n := range asides {
 		aside = fmt.Sprintf("%s%s%d", name, replacedSuffix, n)
-		if err = d.Remove(aside); err == nil {
-			return aside, d.Rename(name, aside)
+		if err = d.remove(aside); err == nil {
+			return aside, d.rename(name, aside)
 		}
 	}
 	return "", err
@@ -312,26 +297,34 @@ func (d Disk) StepAside(name string) (aside string, err error) {
 // Clear takes a name away from its file, which goes at once, or once nobody uses it any more: Windows refuses to remove a program
 // that runs, by any of its names, but lets it be renamed.
 func (d Disk) Clear(name string) error {
-	err := d.Remove(name)
-	if err == nil {
+	return patiently(func() error {
+		err := d.remove(name)
+		if err == nil {
+			return nil
+		}
+		if _, asideErr := d.StepAside(name); asideErr != nil {
+			return errors.Join(err, asideErr)
+		}
 		return nil
-	}
-	if _, asideErr := d.StepAside(name); asideErr != nil {
-		return errors.Join(err, asideErr)
-	}
-	return nil
+	})
 }
 
 // Truncate makes a file empty.
 func (d Disk) Truncate(name string) error {
-	if err := d.Allow("truncate", name); err != nil {
-		return err
-	}
-	return os.Truncate(d.Local(name), 0)
+	return patiently(func() error {
+		if err := d.Allow("truncate", name); err != nil {
+			return err
+		}
+		return os.Truncate(d.Local(name), 0)
+	})
 }
 
 // Rename gives a file another name; a file of that name is replaced.
 func (d Disk) Rename(from, to string) error {
+	return patiently(func() error { return d.rename(from, to) })
+}
+
+func (d Disk) rename(from, to string) error {
 	if err := d.Allow("rename", to); err != nil {
 		return err
 	}
@@ -340,6 +333,13 @@ func (d Disk) Rename(from, to string) error {
 
 // Remove removes a file or an empty folder. An absent one is no error.
 func (d Disk) Remove(name string) error {
+	return patiently(func() error { return d.remove(name) })
+}
+
+// RemoveUnused does the same, but waits for nobody: it is for programs that may run, and go another time then.
+func (d Disk) RemoveUnused(name string) error { return d.remove(name) }
+
+func (d Disk) remove(name string) error {
 	if !d.Exists(name) {
 		return nil
 	}

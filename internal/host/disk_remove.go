@@ -29,11 +29,12 @@ func (d Disk) RemoveTree(ctx context.Context, name string) (failures []error) {
 		return []error{fmt.Errorf("%s: %w", name, err)}
 	}
 	defer above.Close()
-	return d.removeIn(ctx, above, filepath.Base(local), name)
+	return d.removeIn(ctx, above, filepath.Base(local), name, newPatience())
 }
 
-// removeIn removes what has the name base in a folder. name is the whole name.
-func (d Disk) removeIn(ctx context.Context, folder *os.Root, base, name string) (failures []error) {
+// removeIn removes what has the name base in a folder. name is the whole name. All that is removed has one patience: where many programs run,
+// removing them would else take minutes.
+func (d Disk) removeIn(ctx context.Context, folder *os.Root, base, name string, p patience) (failures []error) {
 	if ctx.Err() != nil {
 		return []error{ctx.Err()}
 	}
@@ -42,14 +43,17 @@ func (d Disk) removeIn(ctx context.Context, folder *os.Root, base, name string) 
 		return nil
 	}
 	if err == nil && info.IsDir() {
-		failures = d.empty(ctx, folder, info, name)
+		failures = d.empty(ctx, folder, info, name, p)
 	}
 	if len(failures) > 0 {
 		return failures // the folder cannot be empty
 	}
-	if err = d.Allow("remove", name); err == nil {
-		err = removeFrom(folder, base)
-	}
+	err = p.repeat(func() error {
+		if err := d.Allow("remove", name); err != nil {
+			return err
+		}
+		return removeFrom(folder, base)
+	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return []error{fmt.Errorf("%s: %w", name, err)}
 	}
@@ -68,14 +72,14 @@ func removeFrom(folder *os.Root, base string) error {
 }
 
 // empty removes what is in the folder that looked tells of.
-func (d Disk) empty(ctx context.Context, above *os.Root, looked fs.FileInfo, name string) (failures []error) {
+func (d Disk) empty(ctx context.Context, above *os.Root, looked fs.FileInfo, name string, p patience) (failures []error) {
 	names, folder, err := openFolder(above, looked)
 	if err != nil {
 		return []error{fmt.Errorf("%s: %w", name, err)}
 	}
 	defer folder.Close()
 	for _, child := range names {
-		failures = append(failures, d.removeIn(ctx, folder, child, name+`\`+child)...)
+		failures = append(failures, d.removeIn(ctx, folder, child, name+`\`+child, p)...)
 	}
 	return failures
 }

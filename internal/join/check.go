@@ -58,6 +58,7 @@ func (u *Unsupported) Error() string { return u.Message }
 func Check(f agent.Facts, s CheckInput) *Unsupported {
 	checks := []func(agent.Facts, CheckInput) *Unsupported{
 		checkArchitecture,
+		checkDrive,
 		checkBuild,
 		checkVXLANPort,
 		checkEdition,
@@ -84,6 +85,15 @@ func checkArchitecture(f agent.Facts, _ CheckInput) *Unsupported {
 	}
 	return unsupported(api.ReasonArchitectureUnsupported,
 		"the host's processor is %q; only x64 (amd64) is supported", f.Host.Architecture)
+}
+
+// checkDrive refuses a Windows that is not on drive C:, where containerd's and OpenSSH's folders, and everything of ours, is looked for.
+func checkDrive(f agent.Facts, _ CheckInput) *Unsupported {
+	if drive := f.Host.SystemDrive; drive != "" && !strings.EqualFold(drive, "C:") {
+		return unsupported(api.ReasonDriveUnsupported,
+			"Windows is on drive %q of the host; it must be on C:, where the operator's files and those of OpenSSH are: install Windows there", drive)
+	}
+	return nil
 }
 
 func checkBuild(f agent.Facts, _ CheckInput) *Unsupported {

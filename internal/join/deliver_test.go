@@ -18,6 +18,7 @@ import (
 
 // freshHost has no WICD. It runs wicd-setup if the file has the operator's content.
 type freshHost struct {
+	noFiles
 	good     string // wicd-setup
 	content  string // what the host has in its place; empty when nothing
 	refuses  bool   // nothing runs on it

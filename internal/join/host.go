@@ -17,6 +17,9 @@ import (
 func (v *Visit) connect(ctx context.Context) error {
 	host, err := v.Host.Connect(ctx)
 	v.host = host
+	if err == nil {
+		v.byFiles = handsOnPoorly(host.ServerVersion())
+	}
 	return err
 }
 
@@ -25,7 +28,7 @@ func (v *Visit) inspect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = v.call(ctx, wicd.program(v.factsCommand()), nil, &v.facts)
+	err = v.call(ctx, wicd.program(v.factsCommand()), &v.facts)
 	if noAnswer := (*agent.NoAnswerError)(nil); errors.As(err, &noAnswer) || err == nil && v.facts.Program != wicd.sha256 {
 		err = v.deliver(ctx, wicd)
 	}
@@ -52,14 +55,32 @@ func (v *Visit) factsCommand() string {
 }
 
 // deliver sends wicd-setup, which unpacks WICD and runs it. If a wicd-setup that was on the host before does not work, it is
-// damaged and is sent again, once.
+// damaged and is sent again, once. Some security software takes each program that unpacks another for malware: then WICD itself is sent.
 func (v *Visit) deliver(ctx context.Context, w wicd) error {
+	err := v.deliverSetup(ctx, w)
+	blocked := v.isBlocked(ctx, w.setupName(), v.Payload.Manifest.Setup.SHA256, err)
+	if blocked == nil {
+		return err
+	}
+	v.say(StepInspect, "sending the daemon as it is: "+blocked.Error())
+	if err := v.sendProgram(ctx, w); err != nil {
+		return err
+	}
+	err = v.call(ctx, w.program(v.factsCommand()), &v.facts)
+	if again := v.isBlocked(ctx, w.programName(), w.sha256, err); again != nil {
+		return again
+	}
+	return err
+}
+
+// deliverSetup sends wicd-setup and runs it.
+func (v *Visit) deliverSetup(ctx context.Context, w wicd) error {
 	v.say(StepInspect, "sending the daemon")
 	sent, err := v.sendSetup(ctx, w)
 	if err != nil {
 		return err
 	}
-	err = v.call(ctx, w.setup(v.factsCommand()), nil, &v.facts)
+	err = v.call(ctx, w.setup(v.factsCommand()), &v.facts)
 	if sent || !isDamagedSetup(err) {
 		return err
 	}
@@ -71,7 +92,7 @@ func (v *Visit) deliver(ctx context.Context, w wicd) error {
 	if _, err := v.sendSetup(ctx, w); err != nil {
 		return err
 	}
-	return v.call(ctx, w.setup(v.factsCommand()), nil, &v.facts)
+	return v.call(ctx, w.setup(v.factsCommand()), &v.facts)
 }
 
 // sendSetup sends wicd-setup unless a file of its name and size is there; then sent is false.
@@ -122,17 +143,18 @@ func (v *Visit) wicd() (wicd, error) {
 // program and setup are command lines. Doubled backslashes mean the same to cmd.exe, PowerShell and bash,
 // whichever is the host's default shell.
 func (w wicd) program(command string) string {
-	return fmt.Sprintf(`.\\wicd-%.16s.exe %s`, w.sha256, command)
+	return `.\\` + w.programName() + ` ` + command
 }
+func (w wicd) programName() string         { return fmt.Sprintf("wicd-%.16s.exe", w.sha256) }
 func (w wicd) setup(command string) string { return `.\\` + w.setupName() + ` ` + command }
 func (w wicd) setupName() string           { return fmt.Sprintf("wicd-%.16s-setup.exe", w.sha256) }
 
-func (v *Visit) call(ctx context.Context, command string, request, result any) error {
-	return v.callWith(ctx, command, request, result, StepInspect)
+func (v *Visit) call(ctx context.Context, command string, result any) error {
+	return v.callWith(ctx, command, nil, result, StepInspect)
 }
 
 func (v *Visit) callWith(ctx context.Context, command string, request, result any, step string) error {
-	return agent.Call(ctx, v.host, command, request, result, v.onStep(step))
+	return v.converse(step, func(r agent.Runner) error { return agent.Call(ctx, r, command, request, result, v.onStep(step)) })
 }
 
 func (v *Visit) say(step, message string) {

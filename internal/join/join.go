@@ -27,6 +27,10 @@ type Host interface {
 	Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error
 	// Put writes a file below the user's home: whole or not at all. A complete one is left as it is.
 	Put(ctx context.Context, name string, content io.Reader, size int64) error
+	// Files calls use with the files of the host, by SFTP.
+	Files(ctx context.Context, use func(agent.Files) error) error
+	// ServerVersion is how the SSH server identifies itself.
+	ServerVersion() string
 	// Close ends the connection.
 	Close() error
 }

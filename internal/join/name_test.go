@@ -68,6 +68,7 @@ func TestTheNameOfTheNodeIsThatOfItsPlatform(t *testing.T) {
 
 // cloudHost is a host that a cloud has a name for, or a reason why not.
 type cloudHost struct {
+	noFiles
 	facts    agent.Facts
 	commands []string
 	request  agent.JoinRequest

@@ -36,6 +36,8 @@ const (
 	slotPoll = 2 * time.Second
 	// changedKeyRetry is how often a host is looked at that was refused for its key: it may be a passing mix-up of addresses.
 	changedKeyRetry = 10 * time.Minute
+	// blockedRetry is how often a host gets the programs again that its security software does not let run. Each attempt is an alert there.
+	blockedRetry = 10 * time.Minute
 )
 
 // Seen is everything Next needs to know about an instance.

@@ -36,6 +36,7 @@ func (u *Unreachable) Unwrap() error { return u.Err }
 func Retry(err error) (after time.Duration, ok bool) {
 	var rebooting *Rebooting
 	var unreachable *Unreachable
+	var blocked *Blocked
 	switch {
 	case errors.As(err, &rebooting):
 		return rebootPoll, true
@@ -49,6 +50,8 @@ func Retry(err error) (after time.Duration, ok bool) {
 		return time.Minute, true // its turn comes with the plan
 	case errors.As(err, &unreachable) && isOfHostKey(unreachable.Reason):
 		return changedKeyRetry, true
+	case errors.As(err, &blocked):
+		return blockedRetry, true
 	}
 	return 0, false
 }
@@ -62,6 +65,7 @@ func Reason(err error) string {
 		stall       *Stall
 		paused      *Paused
 		network     *desired.NetworkError
+		blocked     *Blocked
 	)
 	wicd := agent.Failed(err)
 	switch {
@@ -89,6 +93,8 @@ func Reason(err error) string {
 		return api.ReasonClusterUnknown
 	case wicd != nil && reasonsOfWICD()[wicd.Code] != "":
 		return reasonsOfWICD()[wicd.Code]
+	case errors.As(err, &blocked):
+		return api.ReasonBlockedBySecuritySoftware
 	case errors.Is(err, agent.ErrTooSlow):
 		return api.ReasonTransferTooSlow
 	default:

@@ -55,11 +55,13 @@ func (v *Visit) transfer(ctx context.Context, t Transfer) error {
 		}
 		return &paced{ReadCloser: blob, ctx: ctx, pace: t.Pace}, nil
 	}
-	result, err := agent.Send(ctx, v.host, wicd.program(agent.CommandReceive), content, open, v.onStep(StepTransfer))
-	if len(result.Altered) > 0 {
-		v.Observer.Altered(paths(files, result.Altered))
-	}
-	return err
+	return v.converse(StepTransfer, func(r agent.Runner) error {
+		result, err := agent.Send(ctx, r, wicd.program(agent.CommandReceive), content, open, v.onStep(StepTransfer))
+		if len(result.Altered) > 0 {
+			v.Observer.Altered(paths(files, result.Altered))
+		}
+		return err
+	})
 }
 
 // paced is content that is sent no faster than it may be.

@@ -29,6 +29,7 @@ type Visit struct {
 
 	platform string // of the cluster, where the host's name depends on it
 	host     Host
+	byFiles  bool // requests and content go as files
 	facts    agent.Facts
 	slot     io.Closer
 }
@@ -113,7 +114,7 @@ func (v *Visit) Restart(ctx context.Context, bootID string) error {
 		return err
 	}
 	request := agent.RestartRequest{BootID: bootID, Comment: "Windows Machine Config Operator: node maintenance"}
-	if err := v.call(ctx, wicd.program(agent.CommandRestart), request, &agent.RestartResult{}); err != nil {
+	if err := v.callWith(ctx, wicd.program(agent.CommandRestart), request, &agent.RestartResult{}, StepInspect); err != nil {
 		return fmt.Errorf("restarting the host: %w", err)
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 
 // visitedHost is a host that has joined: it has WICD, and answers as long as its connection lasts.
 type visitedHost struct {
+	noFiles
 	bootID  string
 	cluster string // that it has joined
 	refuses string // why it does not restart
@@ -108,6 +109,12 @@ type exitCode int
 
 func (e exitCode) Error() string   { return fmt.Sprintf("exit status %d", int(e)) }
 func (e exitCode) ExitStatus() int { return int(e) }
+
+// noFiles is a host without SFTP.
+type noFiles struct{}
+
+func (noFiles) Files(context.Context, func(agent.Files) error) error { return errors.New("no SFTP") }
+func (noFiles) ServerVersion() string                                { return "SSH-2.0-OpenSSH_for_Windows_9.5" }
 
 // reached is a host that answers at once.
 type reached struct{ join.Host }

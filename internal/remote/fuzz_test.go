@@ -128,7 +128,7 @@ func TestSuccessWithoutAttributesIsNoFile(t *testing.T) {
 	}
 }
 
-// FuzzAnswersOfSFTP: whatever a server answers, a Put ends, and is done only where the server said so of each step.
+// FuzzAnswersOfSFTP: whatever a server answers, each call ends, and a Put is done only where the server said so of each step.
 func FuzzAnswersOfSFTP(f *testing.F) {
 	whole := recorded(f)
 	f.Add(whole)
@@ -148,6 +148,11 @@ func FuzzAnswersOfSFTP(f *testing.F) {
 		}
 		if session.put("program.exe", strings.NewReader("too short"), 70) == nil && len(s.packets) == 0 && len(stream) < 40 {
 			t.Error("content that ends early was taken for a file")
+		}
+		files := &Files{t.Context(), session}
+		_, _ = files.Exists("folder")
+		if path, err := files.Path("program.exe"); err == nil && len(path) > len(stream) {
+			t.Errorf("%d bytes of answers became a name of %d", len(stream), len(path))
 		}
 	})
 }

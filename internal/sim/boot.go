@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -79,6 +80,9 @@ func (b *boot) changeFile(op, name string) error {
 	if host.Parent(name) == b.w.cniFolder() && (op == "remove" || op == "rename") {
 		b.w.missed = false
 	}
+	if err := b.heldLocked(op, name); err != nil {
+		return err
+	}
 	if op == "remove" {
 		if err := b.inUseLocked(name); err != nil {
 			return err
@@ -129,8 +133,8 @@ func (b *boot) Facts(context.Context) (agent.HostFacts, error) {
 	f := agent.HostFacts{
 		Hostname: o.Hostname, Domain: o.Domain, Build: o.Build, UBR: o.UBR, Product: "Simulated Windows Server",
 		Installation: o.Installation, Architecture: o.Architecture, BootID: b.id, Clock: time.Now().Add(o.Skew).UTC(),
-		Interfaces: o.Interfaces,
-		FreeBytes:  o.FreeBytes, MemoryBytes: o.MemoryBytes, PendingReboot: b.waitsLocked().Told(),
+		Interfaces: o.Interfaces, SystemDrive: cmp.Or(o.SystemDrive, "C:"),
+		FreeBytes: o.FreeBytes, MemoryBytes: o.MemoryBytes, PendingReboot: b.waitsLocked().Told(),
 		Virtualization: b.virtualization,
 	}
 	b.hideLocked(&f)

@@ -100,9 +100,12 @@ func (h *Host) furnish(o *Options) error {
 			return err
 		}
 	}
-	shell := &shell{host: h, home: `C:\Users\` + o.User, root: o.Windows.Root}
-	if err := os.MkdirAll(shell.local(shell.home), 0o700); err != nil {
-		return err
+	quirks := o.Windows.Quirks
+	shell := &shell{host: h, home: `C:\Users\` + o.User, root: o.Windows.Root, quirks: quirks}
+	for _, folder := range []string{shell.home, windowsFolder} {
+		if err := os.MkdirAll(shell.local(folder), 0o700); err != nil {
+			return err
+		}
 	}
 	exec := shell.exec
 	if o.Malice != "" || o.Lies != nil {
@@ -115,7 +118,8 @@ func (h *Host) furnish(o *Options) error {
 	}
 	h.server, err = sshd.New(sshd.Options{
 		HostKeys: []ssh.Signer{o.HostKey}, Keys: keys.of,
-		Home: shell.local(shell.home), Root: o.Windows.Root, Exec: exec, EndlessFolders: o.Malice == Folders,
+		Home: shell.local(shell.home), FirstHome: shell.firstHome(), Root: o.Windows.Root, Exec: exec, EndlessFolders: o.Malice == Folders,
+		Version: quirks.Shell.Version, RunsOn: quirks.Shell.RunsOn, Arrived: quirks.Files.arrived,
 	})
 	return err
 }

@@ -23,18 +23,60 @@ import (
 type shell struct {
 	host       *Host
 	home, root string
+	quirks     Quirks
+}
+
+// windowsFolder is where the system is.
+const windowsFolder = `C:\Windows`
+
+// firstHome is where the first connection begins, where that is another folder.
+func (s *shell) firstHome() string {
+	if s.quirks.Shell.NoProfile {
+		return s.local(windowsFolder)
+	}
+	return ""
 }
 
 func (s *shell) local(name string) string { return host.Disk{Root: s.root}.Local(name) }
 
+// Command is a command line that came over another SSH server than ours.
+type Command struct {
+	User, Line     string
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// RunCommand runs a command on a computer of its own, whose drives are in a folder: each command may be another process.
+func RunCommand(ctx context.Context, o WindowsOptions, c Command) int {
+	w := NewWindows(o)
+	defer w.PowerOff()
+	s := &shell{host: &Host{windows: w}, home: `C:\Users\` + c.User, root: o.Root, quirks: o.Quirks}
+	return s.exec(ctx, sshd.Command{Line: c.Line, User: c.User}, c.Stdin, c.Stdout, c.Stderr)
+}
+
 // exec implements sshd.Handler.
 func (s *shell) exec(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
+	q := s.quirks.Shell
+	_, _ = io.WriteString(stdout, q.Profile) // who does not listen any more misses nothing
+	at := *s
+	if c.Dir == s.local(windowsFolder) {
+		at.home = windowsFolder
+	}
+	return q.exitCode(at.run(ctx, c, q.input(ctx, stdin), stdout, stderr))
+}
+
+// run runs a command in the home folder.
+func (s *shell) run(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
 	program, args, _ := strings.Cut(strings.TrimSpace(c.Line), " ")
 	name := s.path(program)
 	info, err := os.Stat(s.local(name))
 	if err != nil || !info.Mode().IsRegular() {
 		fmt.Fprintf(stderr, "'%s' is not recognized as an internal or external command,\r\noperable program or batch file.\r\n", program)
 		return 1
+	}
+	if q := s.quirks.Files; q.Refusal != 0 && q.distrusts(s.local(name)) {
+		fmt.Fprintln(stderr, refusalText(q.Refusal))
+		return int(q.Refusal)
 	}
 	name, err = s.unpack(name)
 	if err != nil {

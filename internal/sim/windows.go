@@ -29,6 +29,8 @@ type WindowsOptions struct {
 	Build, UBR int
 	// Installation and Architecture as agent.HostFacts has them; Server Core and amd64 when empty.
 	Installation, Architecture string
+	// SystemDrive is the drive that Windows says to be on; C: when empty.
+	SystemDrive string
 	// Address is the only address, on the interface with the default route; 192.0.2.10 when empty.
 	Address string
 	// Interfaces are the network interfaces; if nil, one with Address.
@@ -108,8 +110,10 @@ type Windows struct {
 	waits, renames []string
 	servicing      servicing
 	created        time.Time
-	hns            *HNS
-	failNext       map[string]error
+	// held says until when a scanner holds files, by name.
+	held     map[string]time.Time
+	hns      *HNS
+	failNext map[string]error
 	// busy says until when an operation cannot be done.
 	busy     map[string]time.Time
 	cutAfter int // changes until the power goes; negative: never
@@ -143,7 +147,8 @@ func NewWindows(o WindowsOptions) *Windows {
 		hns:      newHNSOf(o),
 		events:   newEventLogs(),
 		created:  time.Now(),
-		failNext: map[string]error{}, busy: map[string]time.Time{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}),
+		failNext: map[string]error{}, held: map[string]time.Time{}, busy: map[string]time.Time{}, cutAfter: -1, roomFor: -1,
+		next: make(chan struct{}),
 	}
 	if w.features == nil {
 		w.features = map[string]agent.FeatureState{desired.ContainersFeature: agent.FeatureEnabled, desired.HyperVFeature: agent.FeatureDisabled}

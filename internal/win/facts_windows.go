@@ -1,8 +1,10 @@
 package win
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -60,11 +62,19 @@ func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 	unread(agent.FactDomain, err)
 	f.Interfaces, err = interfaces()
 	unread(agent.FactInterfaces, err)
-	f.FreeBytes, err = freeBytes(`C:\`)
+	f.SystemDrive, err = systemDrive()
+	unread(agent.FactSystemDrive, err)
+	f.FreeBytes, err = freeBytes(cmp.Or(f.SystemDrive, "C:") + `\`)
 	unread(agent.FactFreeBytes, err)
 	f.MemoryBytes, err = memoryBytes()
 	unread(agent.FactMemory, err)
 	return f, ctx.Err()
+}
+
+// systemDrive is the drive of the folder of Windows.
+func systemDrive() (string, error) {
+	folder, err := windows.GetSystemWindowsDirectory()
+	return strings.ToUpper(filepath.VolumeName(folder)), err
 }
 
 // architecture of the machine, which is not that of the process where Windows emulates another one.

@@ -80,6 +80,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asContained) != "" {
 		os.Exit(contained())
 	}
+	if chain := os.Getenv(asStdio); chain != "" {
+		os.Exit(converseOverStdio(chain))
+	}
 	if os.Getenv(asEcho) != "" {
 		os.Exit(echo(os.Args[1:]))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/addresses"
+	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/remote"
@@ -31,7 +32,15 @@ func Dial(ctx context.Context, t remote.Target, o remote.Options) (SSHHost, erro
 	if err != nil {
 		return nil, err
 	}
-	return host, nil
+	return sshHost{host}, nil
+}
+
+// sshHost is a connection as the steps of a join use it.
+type sshHost struct{ *remote.Host }
+
+// Files calls use with the files of the host.
+func (h sshHost) Files(ctx context.Context, use func(agent.Files) error) error {
+	return h.Host.Files(ctx, func(f *remote.Files) error { return use(f) })
 }
 
 // dial connects to the host of an instance. The key that is asked for is that of the spec, or else the one that
@@ -180,6 +189,11 @@ func (c *connection) Run(ctx context.Context, command string, stdin io.Reader, s
 // Put puts a file on the host.
 func (c *connection) Put(ctx context.Context, name string, content io.Reader, size int64) error {
 	return unreachable(c.SSHHost.Put(ctx, name, content, size))
+}
+
+// Files calls use with the files of the host.
+func (c *connection) Files(ctx context.Context, use func(agent.Files) error) error {
+	return unreachable(c.SSHHost.Files(ctx, use))
 }
 
 // Close ends the connection and counts what it carried.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/backoff"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -122,21 +123,45 @@ func (f leavingFiles) removeEmpty() {
 // removePrograms removes the programs that the operator brought into the folder of the user whom it logs in as, but for the one
 // that runs. To have Windows remove that one at its next start would be no help: the host may be joined again until then, and
 // Windows would count as waiting for a restart.
+//
+// Before the first login of a user has made a profile, OpenSSH takes the folder of Windows for the user's home: there, too, programs may lie.
 func (f leavingFiles) removePrograms() error {
-	brought := regexp.MustCompile(`^wicd-[0-9a-f]{16}(-setup)?\.exe(\..*part)?$`)
 	own := f.program[strings.LastIndexByte(f.program, '\\')+1:]
-	if f.program == "" || !brought.MatchString(own) {
+	if f.program == "" || !broughtName().MatchString(own) {
 		return nil
 	}
-	names, err := f.Disk.List(host.Parent(f.program))
+	beside := host.Parent(f.program)
+	if err := f.removeProgramsIn(beside); err != nil {
+		return err
+	}
+	if strings.EqualFold(beside, windowsFolder) {
+		return nil
+	}
+	return f.removeProgramsIn(windowsFolder)
+}
+
+// windowsFolder is where Windows is. Hosts that have it elsewhere do not join.
+const windowsFolder = `C:\Windows`
+
+// broughtName is the form of names of programs that the operator brings, and of what is left of such.
+func broughtName() *regexp.Regexp {
+	return regexp.MustCompile(`^wicd-[0-9a-f]{16}(-setup)?\.exe(\..*part)?$`)
+}
+
+func (f leavingFiles) removeProgramsIn(folder string) error {
+	names, err := f.Disk.List(folder)
 	if err != nil {
-		return fmt.Errorf("listing %s: %w", host.Parent(f.program), err)
+		return fmt.Errorf("listing %s: %w", folder, err)
 	}
 	for _, name := range names {
-		path := host.Parent(f.program) + `\` + name
+		path := folder + `\` + name
 		switch {
-		case !brought.MatchString(name):
-		case strings.EqualFold(name, own):
+		case agent.IsInput(name):
+			if err := f.Disk.RemoveAll(path); err != nil {
+				f.remains.note("%s: %v", path, err)
+			}
+		case !broughtName().MatchString(name):
+		case strings.EqualFold(path, f.program):
 			f.remains.note("%s: it is the program that runs; delete it, or leave it for the next time", path)
 		default:
 			if err := f.Disk.Remove(path); err != nil {

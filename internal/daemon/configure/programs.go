@@ -151,7 +151,7 @@ func (p programs) removeUnused(folders []string) error {
 	}
 	for _, name := range names {
 		if !used[name] {
-			_ = p.Disk.Remove(store.New(p.Disk).Path(name)) // in use: the next join tries again
+			_ = p.Disk.RemoveUnused(store.New(p.Disk).Path(name)) // in use: the next join tries again
 		}
 	}
 	return nil

@@ -26,7 +26,7 @@ func Claim(h host.Host, folder string) (changes []string, err error) {
 			}
 			return nil
 		}
-		if host.IsAside(name) && h.Disk.Remove(name) == nil {
+		if host.IsAside(name) && h.Disk.RemoveUnused(name) == nil {
 			return nil // what was in use when it was replaced is so no more
 		}
 		if !wasOurs { // others could make something in it, and have it open

@@ -183,7 +183,8 @@ func (r *receiving) take(ctx context.Context, c agent.Content, offset int64) (er
 			r.progress(c, int64(n))
 		}
 		if err == io.EOF && at < c.CompressedSize {
-			err = io.ErrUnexpectedEOF
+			return &agent.Error{Code: agent.CodeInputEnded, Message: fmt.Sprintf(
+				"receiving content %.12s: the input ended at byte %d of %d", c.SHA256, at, c.CompressedSize)}
 		}
 		if err != nil && err != io.EOF {
 			return fmt.Errorf("receiving content %.12s at byte %d of %d: %w", c.SHA256, at, c.CompressedSize, err)

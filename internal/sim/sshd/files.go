@@ -17,6 +17,7 @@ type files struct {
 	home, root string
 	endless    bool   // folders have files without end
 	wrote      func() // called for each file opened for writing
+	arrived    func(local string)
 }
 
 // local is the local path of a client's name: /C:/k/x is <root>/C/k/x, or C:\k\x on Windows without a root.
@@ -108,7 +109,7 @@ func (f *files) Filecmd(r *sftp.Request) error {
 		if _, err := os.Lstat(f.local(r.Target)); err == nil {
 			return fmt.Errorf("renaming %s: %s exists", r.Filepath, r.Target) // as OpenSSH's rename does
 		}
-		return os.Rename(name, f.local(r.Target))
+		return f.rename(r)
 	case "Setstat":
 		return setAttributes(name, r)
 	}
@@ -135,7 +136,15 @@ func setAttributes(name string, r *sftp.Request) error {
 
 // PosixRename renames a file over another.
 func (f *files) PosixRename(r *sftp.Request) error {
-	return os.Rename(f.local(r.Filepath), f.local(r.Target))
+	return f.rename(r)
+}
+
+func (f *files) rename(r *sftp.Request) error {
+	err := os.Rename(f.local(r.Filepath), f.local(r.Target))
+	if err == nil && f.arrived != nil {
+		f.arrived(f.local(r.Target))
+	}
+	return err
 }
 
 // Filelist lists a folder or describes a file.

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// serveConn serves one connection until it ends or ctx does.
-func (s *Server) serveConn(ctx context.Context, tcp net.Conn) {
+// serveConn serves one connection until it or the server ends.
+func (s *Server) serveConn(server context.Context, tcp net.Conn) {
 	c, fault := s.admit(tcp)
 	defer s.dismiss(c)
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(server)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
@@ -33,15 +33,34 @@ func (s *Server) serveConn(ctx context.Context, tcp net.Conn) {
 	go ssh.DiscardRequests(requests) // answers keepalives
 
 	var open sync.WaitGroup
+	commands := ctx
+	if s.options.RunsOn {
+		commands = server
+	}
+	visitor := visitor{user: login.User(), home: s.home()}
 	for channel := range channels {
-		open.Go(func() { s.serveChannel(ctx, login.User(), channel) })
+		open.Go(func() { s.serveChannel(commands, visitor, channel) })
 	}
 	cancel()
 	open.Wait()
 }
 
+// visitor is who has logged in.
+type visitor struct{ user, home string }
+
+// home is where a new connection begins.
+func (s *Server) home() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.logins++
+	if s.logins == 1 && s.options.FirstHome != "" {
+		return s.options.FirstHome
+	}
+	return s.options.Home
+}
+
 // serveChannel runs the one command or file transfer of a channel, and listens meanwhile for signals and the end.
-func (s *Server) serveChannel(ctx context.Context, user string, offered ssh.NewChannel) {
+func (s *Server) serveChannel(ctx context.Context, who visitor, offered ssh.NewChannel) {
 	if offered.ChannelType() != "session" {
 		_ = offered.Reject(ssh.UnknownChannelType, "only sessions are served")
 		return
@@ -56,10 +75,12 @@ func (s *Server) serveChannel(ctx context.Context, user string, offered ssh.NewC
 	for r := range requests {
 		if r.Type == "signal" {
 			_ = r.Reply(true, nil)
-			cancel()
+			if !s.options.RunsOn {
+				cancel()
+			}
 			continue
 		}
-		serve := s.program(r, user)
+		serve := s.program(r, who)
 		if busy || serve == nil {
 			_ = r.Reply(false, nil)
 			continue
@@ -68,13 +89,16 @@ func (s *Server) serveChannel(ctx context.Context, user string, offered ssh.NewC
 		_ = r.Reply(true, nil)
 		work.Go(func() { finish(channel, serve(ctx, channel)) })
 	}
-	cancel()
+	if !s.options.RunsOn {
+		cancel()
+	}
 	work.Wait()
+	cancel()
 	channel.Close()
 }
 
 // program is what a request starts, already counted; nil if the server does not support it.
-func (s *Server) program(r *ssh.Request, user string) func(context.Context, ssh.Channel) int {
+func (s *Server) program(r *ssh.Request, who visitor) func(context.Context, ssh.Channel) int {
 	var asked struct{ Name string } // the command of RFC 4254 section 6.5, and the subsystem too
 	if ssh.Unmarshal(r.Payload, &asked) != nil {
 		return nil
@@ -82,24 +106,24 @@ func (s *Server) program(r *ssh.Request, user string) func(context.Context, ssh.
 	switch {
 	case r.Type == "exec" && s.options.Exec != nil:
 		s.count(func(n *Counters) { n.ExecChannels++; n.Commands = append(n.Commands, asked.Name) })
-		command := Command{Line: asked.Name, User: user, Dir: s.options.Home}
+		command := Command{Line: asked.Name, User: who.user, Dir: who.home}
 		return func(ctx context.Context, c ssh.Channel) int {
 			return s.options.Exec(ctx, command, c, c, c.Stderr())
 		}
 	case r.Type == "subsystem" && asked.Name == "sftp":
 		s.count(func(n *Counters) { n.SFTPChannels++ })
-		return s.transfer
+		return func(_ context.Context, c ssh.Channel) int { return s.transfer(c, who.home) }
 	}
 	return nil
 }
 
 // transfer speaks SFTP until the client ends it.
-func (s *Server) transfer(_ context.Context, c ssh.Channel) int {
-	f := &files{home: s.options.Home, root: s.options.Root, endless: s.options.EndlessFolders, wrote: func() {
+func (s *Server) transfer(c ssh.Channel, home string) int {
+	f := &files{home: home, root: s.options.Root, endless: s.options.EndlessFolders, arrived: s.options.Arrived, wrote: func() {
 		s.count(func(n *Counters) { n.FilesWritten++ })
 	}}
 	server := sftp.NewRequestServer(c, sftp.Handlers{FileGet: f, FilePut: f, FileCmd: f, FileList: f},
-		sftp.WithStartDirectory(f.remote(s.options.Home)))
+		sftp.WithStartDirectory(f.remote(home)))
 	if err := server.Serve(); err != nil && !errors.Is(err, io.EOF) {
 		return 1
 	}

@@ -36,6 +36,14 @@ type Options struct {
 	// Root, if set, contains the simulated drives: the transferred file C:/k/x is <Root>/C/k/x, and /etc/x is <Root>/etc/x. If
 	// empty, absolute names are those of this machine.
 	Root string
+	// FirstHome, if set, takes the place of Home for the first connection.
+	FirstHome string
+	// Version is how the server identifies itself; empty for that of the SSH library.
+	Version string
+	// RunsOn has commands run on when their connection ends.
+	RunsOn bool
+	// Arrived, if set, is told the local name of each file that a transfer gave its name.
+	Arrived func(local string)
 	// Exec runs a command. If nil, commands are rejected.
 	Exec Handler
 	// EndlessFolders makes every folder list endless files, as a hostile host could.
@@ -93,6 +101,7 @@ type Server struct {
 	counts Counters
 	fault  func(connection int) Fault
 	live   map[*conn]struct{}
+	logins int
 }
 
 // New returns a server; see Serve.
@@ -185,6 +194,7 @@ func (s *Server) dismiss(c *conn) {
 // config is the SSH side of a connection with the given fault.
 func (s *Server) config(f Fault) *ssh.ServerConfig {
 	c := &ssh.ServerConfig{
+		ServerVersion: s.options.Version,
 		PublicKeyCallback: func(m ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 			if f.RefuseLogin || !s.authorized(m.User(), key) {
 				return nil, fmt.Errorf("user %q may not log in with %s", m.User(), ssh.FingerprintSHA256(key))

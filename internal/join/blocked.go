@@ -1,0 +1,121 @@
+package join
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/payload"
+	"github.com/windows-machine-config/wmco/payload/compress"
+)
+
+// Blocked means that security software, or a policy, does not let the operator's program run on the host.
+type Blocked struct {
+	// Path of the program on the host, and the hash of its content in hex.
+	Path, SHA256 string
+	// Why says what was seen.
+	Why string
+}
+
+// Error makes Blocked an error.
+func (b *Blocked) Error() string {
+	return fmt.Sprintf("security software on the host does not let %s run: %s; allow the program with SHA-256 %s, or programs wicd-*.exe in that folder and all "+
+		`of C:\k, in its antivirus software and its policies for applications (Defender's ASR rules, AppLocker, App Control)`, b.Path, b.Why, b.SHA256)
+}
+
+// isBlocked says whether a program that was just put on the host failed with err because something there is against it; else it is nil.
+func (v *Visit) isBlocked(ctx context.Context, name, sha256 string, err error) *Blocked {
+	noAnswer := (*agent.NoAnswerError)(nil)
+	failed := agent.Failed(err)
+	b := &Blocked{Path: name, SHA256: sha256}
+	switch {
+	case failed != nil && failed.Code == agent.CodeBlocked:
+		b.Why = failed.Message
+	case !errors.As(err, &noAnswer):
+		return nil
+	default:
+		b.Why = refusal(noAnswer)
+	}
+	there := true
+	looked := v.host.Files(ctx, func(f agent.Files) (err error) {
+		if path, err := f.Path(name); err == nil {
+			b.Path = shorten.Text(path, shorten.Reported)
+		}
+		there, err = f.Exists(name)
+		return err
+	})
+	if b.Why == "" && looked == nil && !there {
+		b.Why = "it was gone a moment after it was put there"
+	}
+	if b.Why == "" {
+		return nil
+	}
+	return b
+}
+
+// refusal says with which error Windows refused to start a program; it is empty for other failures. A shell that is PowerShell does not pass
+// on the error's number, only its English text.
+func refusal(e *agent.NoAnswerError) string {
+	known := []struct {
+		code       int
+		name, text string
+	}{
+		{225, "ERROR_VIRUS_INFECTED", "contains a virus"},
+		{1260, "ERROR_ACCESS_DISABLED_BY_POLICY", "blocked by group policy"},
+		{4551, "ERROR_SYSTEM_INTEGRITY_POLICY_VIOLATION", "policy has blocked this file"},
+	}
+	var exit interface{ ExitStatus() int }
+	status := 0
+	if errors.As(e, &exit) {
+		status = exit.ExitStatus()
+	}
+	said := strings.ToLower(e.Error())
+	for _, k := range known {
+		if status == k.code || strings.Contains(said, k.text) {
+			return fmt.Sprintf("Windows refuses to start it with error %d (%s)", k.code, k.name)
+		}
+	}
+	return ""
+}
+
+// sendProgram sends WICD itself.
+func (v *Visit) sendProgram(ctx context.Context, w wicd) error {
+	n := slices.IndexFunc(v.Content.Files, func(f payload.File) bool { return f.Path == payload.WICD })
+	program, err := plain(v.Payload, v.Content.Files[n])
+	if err != nil {
+		return fmt.Errorf("unpacking the daemon: %w", err)
+	}
+	if err := v.host.Put(ctx, w.programName(), bytes.NewReader(program), int64(len(program))); err != nil {
+		return fmt.Errorf("sending the daemon: %w", err)
+	}
+	return nil
+}
+
+// plain is the content of a file that was compressed by itself.
+func plain(p *payload.Payload, f payload.File) ([]byte, error) {
+	blob, err := p.Blob(f)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	frame, err := io.ReadAll(blob)
+	if err != nil {
+		return nil, err
+	}
+	content, err := compress.Decompress(frame, f.Size, compress.Dictionary{})
+	if err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != f.SHA256 {
+		return nil, errors.New("it does not have its hash")
+	}
+	return content, nil
+}
