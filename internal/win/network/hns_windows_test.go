@@ -33,11 +33,12 @@ func TestCodesOfTheServiceHaveOurErrors(t *testing.T) {
 		0x6d9:      hns.ErrUnavailable,
 		0x426:      hns.ErrUnavailable,
 		0x803b0020: hns.ErrUnavailable,
+		0x803b0006: hns.ErrAdapter,
 		5:          nil,
 		0x803b002f: nil,
 	} {
 		err := asOurs(errorOf(code))
-		for _, ours := range []error{hns.ErrNotFound, hns.ErrExists, hns.ErrUnavailable} {
+		for _, ours := range []error{hns.ErrNotFound, hns.ErrExists, hns.ErrUnavailable, hns.ErrAdapter} {
 			if errors.Is(err, ours) != errors.Is(want, ours) {
 				t.Errorf("code %#x is %v, want %v", uintptr(code), err, want)
 			}
