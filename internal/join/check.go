@@ -66,6 +66,7 @@ func Check(f agent.Facts, s CheckInput) *Unsupported {
 		checkNameFree,
 		checkAddress,
 		checkTrunk,
+		checkAdapter,
 		checkServices,
 		checkDisk,
 		checkClock,

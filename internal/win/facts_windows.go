@@ -44,7 +44,7 @@ func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 	errs = errors.Join(errs, about("the host name", err))
 	f.Domain, err = dnsName(windows.ComputerNameDnsDomain)
 	errs = errors.Join(errs, about("the primary DNS suffix", err))
-	f.Interfaces, err = interfaces()
+	f.Interfaces, f.Adapters, err = interfaces()
 	errs = errors.Join(errs, about("the network interfaces", err))
 	f.FreeBytes, err = freeBytes(`C:\`)
 	errs = errors.Join(errs, about("the free space of drive C:", err))
