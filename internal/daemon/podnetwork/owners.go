@@ -69,13 +69,19 @@ func (o *owners) remove(j *judgement, candidates hns.State) {
 		}
 		return
 	}
+	if !j.agrees() {
+		return
+	}
+	second := j.close.second
 	for _, b := range candidates.LoadBalancers {
-		if !slices.ContainsFunc(b.VIPs, j.evidence.owned.owns) {
+		isSame := func(o hns.LoadBalancer) bool { return o.ID == b.ID && slices.Equal(o.VIPs, b.VIPs) }
+		if !slices.ContainsFunc(b.VIPs, j.evidence.owned.owns) && slices.ContainsFunc(second.LoadBalancers, isSame) {
 			j.plan.remove.LoadBalancers = append(j.plan.remove.LoadBalancers, b)
 		}
 	}
 	for _, e := range candidates.Endpoints {
-		if !j.evidence.owned.owns(e.Address) {
+		isSame := func(o hns.Endpoint) bool { return o.ID == e.ID && o.Address == e.Address && o.Remote }
+		if !j.evidence.owned.owns(e.Address) && slices.ContainsFunc(second.Endpoints, isSame) {
 			j.plan.remove.Endpoints = append(j.plan.remove.Endpoints, e)
 		}
 	}
