@@ -115,7 +115,7 @@ func (k *kubeProxy) repair(j *judgement, b *balancers, lost map[kubeproxy.Fronte
 		return fmt.Sprintf("; kube-proxy is not restarted before the API server has confirmed that: %v", e.err)
 	case e.first != "":
 		return fmt.Sprintf("; Node %s has lost the same, so that the cause may be shared: kube-proxy is restarted here when it is there again", e.first)
-	case !(j.isSteady && j.agreement.isFresh(j.now)) && !j.agrees():
+	case (!j.isSteady || !j.agreement.isFresh(j.now)) && !j.agrees():
 		return ""
 	}
 	var confirmed []string

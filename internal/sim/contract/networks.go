@@ -19,6 +19,7 @@ import (
 
 // Overlay is the overlay's port for the Host Network Service.
 type Overlay interface {
+	OverlayByID
 	// Networks returns all networks, ordered by ID.
 	Networks(ctx context.Context) ([]hns.Network, error)
 	// CreateNetwork creates a network and returns it with its ID, router MAC and management IP.
@@ -57,6 +58,8 @@ func Networks(t *testing.T, fixture func(t *testing.T) NetworksFixture) {
 		{"AnEndpointOfTheHostIsInItsCompartment", anEndpointOfTheHostIsInItsCompartment},
 		{"NamesAndAddressesHaveOneEndpoint", namesAndAddressesHaveOneEndpoint},
 		{"LoadBalancersAreSeen", loadBalancersAreSeen},
+		{"ACloseLookHasTheSame", aCloseLookHasTheSame},
+		{"ANetworkIsFoundByItsID", aNetworkIsFoundByItsID},
 		{"OnlyWhatIsNamedIsRemoved", onlyWhatIsNamedIsRemoved},
 		{"AStoppedServiceIsNeverAnEmptyOne", aStoppedServiceIsNeverAnEmptyOne},
 		{"ALateAnswerIsNoAnswer", aLateAnswerIsNoAnswer},

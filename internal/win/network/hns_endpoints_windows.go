@@ -66,10 +66,14 @@ func stateNow() (s hns.State, err error) {
 			s.LoadBalancers = append(s.LoadBalancers, balancer)
 		}
 	}
+	sortByID(s)
+	return s, nil
+}
+
+func sortByID(s hns.State) {
 	slices.SortFunc(s.Networks, func(a, b hns.Network) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Endpoints, func(a, b hns.Endpoint) int { return cmp.Compare(a.ID, b.ID) })
-	slices.SortFunc(s.LoadBalancers, func(a, b hns.LoadBalancer) int { return cmp.Compare(a.ID, b.ID) })
-	return s, nil
+	slices.SortStableFunc(s.LoadBalancers, func(a, b hns.LoadBalancer) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 // LookClosely implements daemon.Networks.
@@ -113,6 +117,7 @@ func closeState(ids []string) (s hns.State, err error) {
 	for _, b := range balancers {
 		s.LoadBalancers = append(s.LoadBalancers, loadBalancersOf(b)...)
 	}
+	sortByID(s)
 	return s, err
 }
 

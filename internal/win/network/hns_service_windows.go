@@ -47,6 +47,13 @@ func (s *starter) start() error {
 	return s.failure
 }
 
+// ran is for a call that the service has answered.
+func (s *starter) ran() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hasRun, s.failure = true, nil
+}
+
 // startService starts a service that is stopped, and returns its state. One that is not installed is 0, and no error.
 func startService(name string) (state uint32, err error) {
 	m, err := scm.Connect(0)

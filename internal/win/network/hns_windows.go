@@ -87,6 +87,8 @@ func (h *HNS) run(ctx context.Context, turn chan struct{}, what string, call fun
 		err := call()
 		if err != nil {
 			err = errors.Join(asOurs(err), failed)
+		} else {
+			h.starter.ran()
 		}
 		done <- err
 	}()
