@@ -128,6 +128,9 @@ const (
 	// ReasonWindowsNetworkUnverified means that the two generations of the Host Network Service's API disagree, so that WICD
 	// repairs nothing: what one of them does not list may not be lost. The condition stays False.
 	ReasonWindowsNetworkUnverified = "WindowsNetworkUnverified"
+	// ReasonNetworkRepairWithheld means that WICD would remove what belongs to no Service and no pod, and does not, because
+	// spec.network.repair of WindowsConfig is Report. The condition stays False.
+	ReasonNetworkRepairWithheld = "NetworkRepairWithheld"
 	// ReasonOverlayCertificatePending means that OVN-Kubernetes has not approved the certificate request of
 	// hybrid-overlay-node for a minute, or has denied it. The message names the request.
 	ReasonOverlayCertificatePending = "OverlayCertificatePending"

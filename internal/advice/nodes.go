@@ -30,6 +30,7 @@ func nodes() Table {
 		api.ReasonServiceNotProgrammed: {Info, "See the log of kube-proxy on the host (C:\\var\\log\\kube-proxy) for the Services in the message; if all nodes tell the same, look at the Service.",
 			repair},
 
+		api.ReasonNetworkRepairWithheld: {Info, "Set spec.network.repair of WindowsConfig to Full, and WICD removes it.", repair},
 		api.ReasonWindowsNetworkUnverified: {Warning, "Restart the host with kubectl windows reboot <host>; if it lasts, send the output of kubectl windows collect <host> to the project.",
 			repair},
 
