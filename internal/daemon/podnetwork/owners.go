@@ -62,11 +62,14 @@ func (o *owners) judge(j *judgement, network string) {
 
 // remove plans the removal of what the API server has confirmed to be nobody's.
 func (o *owners) remove(j *judgement, candidates hns.State) {
-	if len(candidates.LoadBalancers)+len(candidates.Endpoints) == 0 {
+	isNone := len(candidates.LoadBalancers)+len(candidates.Endpoints) == 0
+	if isNone && j.isSteady {
 		o.withheld = ""
-		return
 	}
 	defer o.withhold(j)
+	if isNone {
+		return
+	}
 	if j.evidence == nil || j.evidence.owned == nil || j.evidence.err != nil {
 		if j.now.Sub(o.proved) >= provedEvery {
 			o.proved, j.plan.ask.owners = j.now, true

@@ -19,7 +19,6 @@ import (
 
 // Overlay is the overlay's port for the Host Network Service.
 type Overlay interface {
-	OverlayByID
 	// Networks returns all networks, ordered by ID.
 	Networks(ctx context.Context) ([]hns.Network, error)
 	// CreateNetwork creates a network and returns it with its ID, router MAC and management IP.

@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// OverlayByID is what the overlay asks of one network, given by its ID.
+// OverlayByID is what Overlay must implement, too: what the overlay asks of one network, given by its ID.
 type OverlayByID interface {
 	// HasNetwork says whether the network exists.
 	HasNetwork(ctx context.Context, id string) (bool, error)
@@ -33,17 +33,21 @@ func aNetworkIsFoundByItsID(t *testing.T, f NetworksFixture) {
 	wanted := overlayNetwork()
 	wanted.HostRoute = false
 	n := mustCreateNetwork(t, f, wanted)
+	overlay, ok := f.Overlay.(OverlayByID)
+	if !ok {
+		t.Fatal("it asks nothing of one network")
+	}
 	for id, want := range map[string]bool{n.ID: true, absent: false} {
-		if got, err := f.Overlay.HasNetwork(deadline(t), id); got != want || err != nil {
+		if got, err := overlay.HasNetwork(deadline(t), id); got != want || err != nil {
 			t.Errorf("network %s is there: %t, %v; want %t", id, got, err, want)
 		}
 	}
 	for range 2 {
-		if err := f.Overlay.AddHostRoute(deadline(t), n.ID); err != nil {
+		if err := overlay.AddHostRoute(deadline(t), n.ID); err != nil {
 			t.Errorf("adding the host's route: %v", err)
 		}
 	}
 	n.HostRoute = true
 	expectNetworks(t, f, n)
-	expectError(t, "a route to a network that is not there", f.Overlay.AddHostRoute(deadline(t), absent), hns.ErrNotFound)
+	expectError(t, "a route to a network that is not there", overlay.AddHostRoute(deadline(t), absent), hns.ErrNotFound)
 }
