@@ -195,6 +195,9 @@ const (
 	// ReasonTrunkPortUnsupported means that the adapter with the node's address tags its packets with a VLAN ID, as it
 	// must on a trunk port of a switch.
 	ReasonTrunkPortUnsupported = "TrunkPortUnsupported"
+	// ReasonAdapterUnsupported means that the node's address is on an interface that cannot carry the pod network: that of a
+	// virtual switch of Hyper-V, a team of adapters, or a VPN.
+	ReasonAdapterUnsupported = "AdapterUnsupported"
 	// ReasonVXLANPortUnsupported means that the overlay uses another VXLAN port than 4789, the only one that the host's
 	// Windows (build 17763) supports.
 	ReasonVXLANPortUnsupported = "VXLANPortUnsupported"

@@ -125,6 +125,12 @@ const (
 	// have other back ends than their Services. The message names the Services. The condition stays False: the cause can
 	// be the Service itself, and then all nodes have it.
 	ReasonServiceNotProgrammed = "ServiceNotProgrammed"
+	// ReasonWindowsNetworkUnverified means that the two generations of the Host Network Service's API disagree, so that WICD
+	// repairs nothing: what one of them does not list may not be lost. The condition stays False.
+	ReasonWindowsNetworkUnverified = "WindowsNetworkUnverified"
+	// ReasonNetworkRepairWithheld means that WICD would remove what belongs to no Service and no pod, and does not, because
+	// spec.network.repair of WindowsConfig is Report. The condition stays False.
+	ReasonNetworkRepairWithheld = "NetworkRepairWithheld"
 	// ReasonOverlayCertificatePending means that OVN-Kubernetes has not approved the certificate request of
 	// hybrid-overlay-node for a minute, or has denied it. The message names the request.
 	ReasonOverlayCertificatePending = "OverlayCertificatePending"
@@ -146,6 +152,12 @@ const (
 	// ReasonOverlayNeighborRefused means that this node has no route to the pods of other nodes, because of what their Nodes
 	// say. The message names some of them.
 	ReasonOverlayNeighborRefused = "OverlayNeighborRefused"
+	// ReasonOverlayHostRouteRefused means that Windows refuses the policy HostRoute for the pod network: the host, and with it
+	// probes of the kubelet, cannot reach the pods of the node. hybrid-overlay-node tries again each minute.
+	ReasonOverlayHostRouteRefused = "OverlayHostRouteRefused"
+	// ReasonOverlayAdapterUnexpected means that Windows put a network of the overlay on an adapter that does not have the
+	// address of the Node: other nodes do not reach its pods.
+	ReasonOverlayAdapterUnexpected = "OverlayAdapterUnexpected"
 	// ReasonNetworkConfigurationMissing means that the folder of spec.network.custom.configDir has no CNI configuration, or
 	// one that containerd cannot load. The installer of the user's network must write it.
 	ReasonNetworkConfigurationMissing = "NetworkConfigurationMissing"

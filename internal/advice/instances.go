@@ -41,6 +41,7 @@ func hostNames() Table {
 		api.ReasonAddressMissing: {Error, "Give the host an IPv4 address and a default route, or select an interface with spec.network.",
 			"network#selecting-the-interface"},
 		api.ReasonTrunkPortUnsupported: {Error, "Connect the host to an access port of the switch, or select another interface with spec.network.", "network#selecting-the-interface"},
+		api.ReasonAdapterUnsupported:   {Error, "Remove the virtual switch or the team from the adapter, or select another interface with spec.network.", "network#selecting-the-interface"},
 	}
 }
 

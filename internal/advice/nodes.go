@@ -30,6 +30,10 @@ func nodes() Table {
 		api.ReasonServiceNotProgrammed: {Info, "See the log of kube-proxy on the host (C:\\var\\log\\kube-proxy) for the Services in the message; if all nodes tell the same, look at the Service.",
 			repair},
 
+		api.ReasonNetworkRepairWithheld: {Info, "Set spec.network.repair of WindowsConfig to Full, and WICD removes it.", repair},
+		api.ReasonWindowsNetworkUnverified: {Warning, "Restart the host with kubectl windows reboot <host>; if it lasts, send the output of kubectl windows collect <host> to the project.",
+			repair},
+
 		api.ReasonNetworkConfigurationMissing: {Warning, "Install your network on the node, so that its CNI configuration is in the folder that the message names.",
 			ownNetwork},
 		api.ReasonKubeProxyUnsupported: {Error, "Set spec.network.custom.kubeProxy of WindowsConfig to None, and deploy kube-proxy with your network.", ownNetwork},

@@ -14,6 +14,9 @@ func overlays() Table {
 		api.ReasonOverlayLinuxNodesMissing:  {Error, "Start OVN-Kubernetes on Linux nodes with its hybrid overlay on, with the same settings as in its cluster manager.", overlay},
 		api.ReasonOverlayAnnotationDenied:   {Error, "Run ovnkube-identity of OVN-Kubernetes with --enable-hybrid-overlay, and with the permissions of OVN-Kubernetes for group system:ovn-nodes.", overlay},
 		api.ReasonOverlaySubnetRefused:      {Error, "Correct what the message names on this Node or on the other one, or the ranges in WindowsConfig spec.network.ovn.", overlay},
-		api.ReasonOverlayNeighborRefused:    {Warning, "Correct what the message names on those Nodes; each Windows node of them says the same of itself.", overlay},
+		api.ReasonOverlayHostRouteRefused:   {Error, "Install the latest cumulative update of Windows on the host, and restart it; until then, use no HTTP and TCP probes for pods on it.", overlay},
+		api.ReasonOverlayAdapterUnexpected: {Error, "Select the interface with spec.network of the WindowsInstance, or disconnect the adapter that Windows took; then restart the host.",
+			overlay},
+		api.ReasonOverlayNeighborRefused: {Warning, "Correct what the message names on those Nodes; each Windows node of them says the same of itself.", overlay},
 	}
 }

@@ -83,6 +83,9 @@ type HostFacts struct {
 	Virtualization Virtualization `json:"virtualization,omitzero"`
 	// PendingReboot lists why Windows itself waits for a restart; empty when it does not.
 	PendingReboot []string `json:"pendingReboot,omitempty" max:"32"`
+	// Adapters are the adapters that are hardware, or look like it in a virtual machine. One below a virtual switch has no addresses, so
+	// that it is none of Interfaces. Empty where Windows does not tell.
+	Adapters []Adapter `json:"adapters,omitempty" max:"128"`
 	// Unread maps each fact that could not be read, by one of the constants below, to the cause. Who needs it stops; the others go on.
 	Unread map[string]string `json:"unread,omitempty" max:"16"`
 }
@@ -152,6 +155,17 @@ type Interface struct {
 	Metric       uint32 `json:"metric,omitempty"`
 	// VLAN is the virtual LAN that the adapter's driver was told to put its packets into; 0 where it was told none.
 	VLAN uint16 `json:"vlan,omitempty"`
+	// Virtual is true where Windows says that the interface is no hardware, Connector where it says that something can be plugged in. Both
+	// mean something only if the host has Adapters.
+	Virtual   bool `json:"virtual,omitempty"`
+	Connector bool `json:"connector,omitempty"`
+}
+
+// Adapter is a network adapter.
+type Adapter struct {
+	// Name is its alias, and MAC its address on the link, as in Interface.
+	Name string `json:"name"`
+	MAC  string `json:"mac,omitempty"`
 }
 
 // ServiceFacts is one service on the host.

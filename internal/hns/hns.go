@@ -131,6 +131,8 @@ var (
 	ErrNotFound = errors.New("no such object in the Host Network Service")
 	// ErrExists: another object has its name, address or port (0xb7, 0x803b0013).
 	ErrExists = errors.New("an object of the Host Network Service is in the way")
+	// ErrAdapter: there is no adapter for the network: none has its name, or the one that does has a switch (0x803b0006).
+	ErrAdapter = errors.New("the Host Network Service finds no adapter for the network")
 	// ErrUnavailable: the service does not answer (it is stopped or starting), so that the state of objects is unknown.
 	ErrUnavailable = errors.New("the Host Network Service does not answer")
 )

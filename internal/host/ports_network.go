@@ -13,6 +13,9 @@ type Networks interface {
 	// Look returns everything that the service has, each kind ordered by ID. A service that does not answer is
 	// hns.ErrUnavailable, and never a state without objects; a Windows that has no such service at all has no objects.
 	Look(ctx context.Context) (hns.State, error)
+	// LookClosely is Look by the second generation of Windows' API, which reads each object by itself: it takes long where there are
+	// thousands. Endpoints whose IDs are given are looked for by these, too.
+	LookClosely(ctx context.Context, endpoints []string) (hns.State, error)
 	// CreateEndpoint makes an endpoint on the network that e.Network names and returns it as it is then, with ID, MAC, and an
 	// address of the network's first subnet when e has none. One with Host is attached to the host's compartment before it
 	// returns; when that fails, there is no endpoint. When the network has one of that name, or another has its address, that is

@@ -9,6 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
@@ -22,29 +23,20 @@ func NodeIP(f agent.Facts, n *v1alpha1.InstanceNetwork) string {
 	return place.address.String()
 }
 
-// Adapter is the name of the interface that NodeIP is of, as network providers take it: that of the adapter itself, also where a
-// virtual switch on it has its address by now.
+// Adapter is the name of the adapter that NodeIP is of, as network providers take it: that of the hardware, also where a virtual switch on it
+// has its address by now. It is empty where that is not known, which leaves the choice to Windows.
 func Adapter(f agent.Facts, n *v1alpha1.InstanceNetwork) string {
 	place, _ := choose(f.Host.Interfaces, n)
-	return adapterOf(place.name)
+	i := slices.IndexFunc(f.Host.Interfaces, func(i agent.Interface) bool { return i.Name == place.name })
+	if i < 0 {
+		return ""
+	}
+	return adapterOf(f.Host, f.Host.Interfaces[i])
 }
 
 func checkAddress(f agent.Facts, s CheckInput) *Unsupported {
 	if _, problem := choose(f.Host.Interfaces, s.Interface); problem != "" {
 		return unsupported(api.ReasonAddressMissing, "%s", problem)
-	}
-	return nil
-}
-
-// checkTrunk refuses an adapter that tags packets by itself: a virtual switch on it, with which pods are connected, does not.
-func checkTrunk(f agent.Facts, s CheckInput) *Unsupported {
-	adapter := Adapter(f, s.Interface)
-	for _, i := range f.Host.Interfaces {
-		if i.VLAN != 0 && strings.EqualFold(adapterOf(i.Name), adapter) {
-			return unsupported(api.ReasonTrunkPortUnsupported,
-				"the adapter %q, which would carry the pod network, puts its packets into VLAN %d by itself (setting VlanID of its driver), so it is on a "+
-					"trunk port of a switch; let the switch do that (an access port), or choose another interface with spec.network", i.Name, i.VLAN)
-		}
 	}
 	return nil
 }
@@ -84,7 +76,10 @@ func choose(list []agent.Interface, n *v1alpha1.InstanceNetwork) (found place, p
 }
 
 func chooseByName(list []agent.Interface, name string) (place, string) {
-	isChosen := func(is string) bool { return strings.EqualFold(is, name) || strings.EqualFold(adapterOf(is), name) }
+	isChosen := func(is string) bool {
+		below, _ := hns.AdapterBelow(is)
+		return strings.EqualFold(is, name) || strings.EqualFold(below, name)
+	}
 	for _, p := range places(list) {
 		if isChosen(p.name) {
 			return p, ""
@@ -161,13 +156,4 @@ func interfaces(list []agent.Interface) string {
 		return "it has no interface that is up"
 	}
 	return "its interfaces are " + strings.Join(all, ", ")
-}
-
-// adapterOf is the name of an adapter. When the Host Network Service puts a virtual switch on one, the host's address moves to a
-// virtual interface that is named after it.
-func adapterOf(name string) string {
-	if inner, isVirtual := strings.CutPrefix(name, "vEthernet ("); isVirtual {
-		return strings.TrimSuffix(inner, ")")
-	}
-	return name
 }

@@ -67,6 +67,7 @@ func Check(f agent.Facts, s CheckInput) *Unsupported {
 		checkNameFree,
 		checkAddress,
 		checkTrunk,
+		checkAdapter,
 		checkServices,
 		checkDisk,
 		checkClock,

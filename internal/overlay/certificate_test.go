@@ -46,7 +46,7 @@ func (h *host) files() []string {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.Name() != "subnet-holders" {
+		if e.Name() != "subnet-holders" && e.Name() != "made-networks" {
 			names = append(names, e.Name())
 		}
 	}

@@ -120,7 +120,7 @@ func (e *env) windows(i int, o sim.HNSOptions) *host {
 	}
 	h.options = overlay.Options{
 		Node: h.node, BootstrapKubeconfig: kubeconfig, CertDir: filepath.Join(folder, "config"), CertDuration: 24 * time.Hour,
-		HNS: h.service, Watcher: h.service, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Dial: e.cluster.Dial,
+		HNS: h.service, Watcher: h.service, HostRouter: h.service, Finder: h.service, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Dial: e.cluster.Dial,
 	}
 	e.node(h.node, "windows", ip.String(), map[string]string{overlay.SubnetAnnotation: fmt.Sprintf("10.132.%d.0/24", i)})
 	return h
@@ -205,6 +205,7 @@ func (e *env) annotate(node, name, value string) {
 func (h *host) changes() map[string]int {
 	calls := h.service.Calls()
 	delete(calls, "Networks")
+	delete(calls, "HasNetwork")
 	return calls
 }
 

@@ -162,6 +162,8 @@ func (c command) run(ctx context.Context, call Call) error {
 	}
 	c.options.HNS, c.options.Routes = networks, call.Routes
 	c.options.Watcher, _ = networks.(Watcher)
+	c.options.HostRouter, _ = networks.(HostRouter)
+	c.options.Finder, _ = networks.(Finder)
 	if !c.asService {
 		Run(ctx, c.options)
 		return nil

@@ -76,6 +76,16 @@ func (n Node) address() (netip.Addr, error) {
 	return netip.Addr{}, err
 }
 
+// addresses are all of the node's internal IPv4 addresses: Windows may have another of them on the adapter than the first.
+func (n Node) addresses() (all []netip.Addr) {
+	for _, text := range n.InternalIPs {
+		if ip, err := parseIP(text); err == nil && ip.Is4() {
+			all = append(all, ip)
+		}
+	}
+	return all
+}
+
 // maxIP is the length of the longest IPv6 address.
 const maxIP = len("0000:0000:0000:0000:0000:ffff:255.255.255.255")
 

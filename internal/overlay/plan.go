@@ -37,37 +37,66 @@ type Settings struct {
 // networks returns the networks of a host with that subnet, in the order of their creation.
 func (s Settings) networks(own netip.Prefix) []hns.Network {
 	port := hns.OwnVXLANPort(s.VXLANPort)
-	base, adapter := netip.MustParsePrefix(baseSubnet), physical(s.Adapter)
+	base := netip.MustParsePrefix(baseSubnet)
+	// The network of pods names no adapter: by then, the adapter has the switch of the base network, and the Host Network Service may refuse
+	// to put a second one on it (0x803B0006).
 	return []hns.Network{{
-		Name: BaseNetwork, Type: hns.Overlay, Adapter: adapter, VXLANPort: port, Persistent: true,
+		Name: BaseNetwork, Type: hns.Overlay, Adapter: s.adapter(), VXLANPort: port, Persistent: true,
 		Subnets: []hns.Subnet{{Prefix: base, Gateway: base.Addr().Next().Next(), VNI: baseVNI}},
 	}, {
-		Name: Network, Type: hns.Overlay, Adapter: adapter, VXLANPort: port, HostRoute: true, AutomaticDNS: true,
+		Name: Network, Type: hns.Overlay, VXLANPort: port, HostRoute: true, AutomaticDNS: true,
 		Subnets: []hns.Subnet{{Prefix: own, Gateway: own.Addr().Next(), VNI: VNI}},
 	}}
 }
 
-// physical is the name of the adapter below a virtual one. The first overlay network of a host creates the virtual adapter and moves
-// the host's address to it.
-func physical(adapter string) string {
-	if inner, ok := strings.CutPrefix(adapter, "vEthernet ("); ok && strings.HasSuffix(inner, ")") {
-		return strings.TrimSuffix(inner, ")")
+// adapter is the physical adapter. The first overlay network of a host creates a virtual one on it, to which the host's address moves.
+func (s Settings) adapter() string {
+	if below, isVirtual := hns.AdapterBelow(s.Adapter); isVirtual {
+		return below
 	}
-	return adapter
+	return s.Adapter
 }
 
-// satisfies reports whether a network can stand for the wanted one. Settings that Windows does not report or chooses itself are not
-// compared. A network without a route from the host is incomplete, unless it has remote subnets: those are added last.
-func satisfies(is, wanted hns.Network) bool {
-	return is.Type == wanted.Type && slices.Equal(is.Subnets, wanted.Subnets) && hns.OwnVXLANPort(is.VXLANPort) == wanted.VXLANPort &&
-		(is.HostRoute || !wanted.HostRoute || len(is.Remotes) > 0) &&
-		(wanted.Adapter == "" || is.Adapter == "" || strings.EqualFold(is.Adapter, wanted.Adapter))
+// contradiction is what a network has that differs from the wanted one; empty if nothing does. What Windows does not return is unknown and
+// contradicts nothing: no document says what it returns of a request, and a network is removed with the endpoints of all pods. addresses
+// are the node's: where the host has one of them on the network, the network is on the right adapter, whatever its name.
+func contradiction(found, wanted hns.Network, addresses []netip.Addr) string {
+	if found.Type != "" && !strings.EqualFold(string(found.Type), string(wanted.Type)) {
+		return fmt.Sprintf("type %s instead of %s", found.Type, wanted.Type)
+	}
+	if text := subnetContradiction(found.Subnets, wanted.Subnets[0]); text != "" {
+		return text
+	}
+	if found.VXLANPort != 0 && hns.OwnVXLANPort(found.VXLANPort) != wanted.VXLANPort {
+		return fmt.Sprintf("VXLAN port %d instead of %d", found.VXLANPort, cmp.Or(wanted.VXLANPort, hns.DefaultVXLANPort))
+	}
+	if isElsewhere(found, addresses) && found.Adapter != "" && wanted.Adapter != "" && !hns.IsSameAdapter(found.Adapter, wanted.Adapter) {
+		return fmt.Sprintf("adapter %q with address %s instead of %q", found.Adapter, found.ManagementIP, wanted.Adapter)
+	}
+	return ""
+}
+
+func subnetContradiction(found []hns.Subnet, wanted hns.Subnet) string {
+	if len(found) == 0 {
+		return ""
+	}
+	i := slices.IndexFunc(found, func(s hns.Subnet) bool { return !s.Prefix.IsValid() || s.Prefix.Masked() == wanted.Prefix })
+	if i < 0 {
+		return fmt.Sprintf("subnet %s instead of %s", found[0].Prefix, wanted.Prefix)
+	}
+	if s := found[i]; s.Gateway.IsValid() && s.Gateway != wanted.Gateway {
+		return fmt.Sprintf("gateway %s instead of %s", s.Gateway, wanted.Gateway)
+	} else if s.VNI != 0 && s.VNI != wanted.VNI {
+		return fmt.Sprintf("VNI %d instead of %d", s.VNI, wanted.VNI)
+	}
+	return ""
 }
 
 // networkChange has the changes after which each wanted network exists once.
 type networkChange struct {
-	// remove are networks with our names that cannot be used: another subnet, port or adapter, or a duplicate.
-	remove []hns.Network
+	// remove are networks with our names that cannot be used: another subnet, port or adapter, or a duplicate. unusable has the reasons.
+	remove   []hns.Network
+	unusable map[string]string
 	// create are wanted networks that do not exist, in their order.
 	create []hns.Network
 	// why has the reasons for the log, in the order of create.
@@ -76,22 +105,30 @@ type networkChange struct {
 
 func (c networkChange) isEmpty() bool { return len(c.remove)+len(c.create) == 0 }
 
-// changeNetworks compares. It ignores networks with other names.
-func changeNetworks(have, wanted []hns.Network) networkChange {
-	var c networkChange
+// changeNetworks compares. It ignores networks with other names. Of duplicates, it keeps one that is in use.
+func changeNetworks(have, wanted []hns.Network, addresses []netip.Addr) networkChange {
+	c := networkChange{unusable: map[string]string{}}
+	inUse := func(n hns.Network) int { return min(len(n.Remotes), 1) }
+	have = slices.SortedStableFunc(slices.Values(have), func(a, b hns.Network) int { return inUse(b) - inUse(a) })
 	for _, w := range wanted {
-		found, why := false, "it does not exist"
+		kept, why := "", "it does not exist"
 		for _, h := range have {
-			switch {
-			case h.Name != w.Name:
-			case !found && satisfies(h, w):
-				found = true
-			default:
-				c.remove = append(c.remove, h)
-				why = "the existing one is " + describe(h)
+			if h.Name != w.Name || h.ID == kept {
+				continue
 			}
+			differs := contradiction(h, w, addresses)
+			switch {
+			case differs == "" && kept == "":
+				kept = h.ID
+				continue
+			case differs == "":
+				differs = "it is a duplicate of " + kept
+			}
+			c.remove = append(c.remove, h)
+			c.unusable[h.ID] = differs
+			why = "the existing one has " + differs
 		}
-		if !found {
+		if kept == "" {
 			c.create = append(c.create, w)
 			c.why = append(c.why, why)
 		}

@@ -38,8 +38,9 @@ func TestNetworksOfAHost(t *testing.T) {
 	with := func(port uint16, adapter string) []hns.Network {
 		all := []hns.Network{base, pods}
 		for i := range all {
-			all[i].VXLANPort, all[i].Adapter = port, adapter
+			all[i].VXLANPort = port
 		}
+		all[0].Adapter = adapter // that of pods finds the switch of the base network
 		return all
 	}
 	for name, test := range map[string]struct {
@@ -51,6 +52,7 @@ func TestNetworksOfAHost(t *testing.T) {
 		"another port":            {Settings{VXLANPort: 9898}, with(9898, "")},
 		"one of several adapters": {Settings{Adapter: "Ethernet 2"}, with(0, "Ethernet 2")},
 		"the virtual one on it":   {Settings{Adapter: "vEthernet (Ethernet 2)"}, with(0, "Ethernet 2")},
+		"the second virtual one":  {Settings{Adapter: "vEthernet (Ethernet) 2"}, with(0, "Ethernet")},
 	} {
 		if diff := cmp.Diff(test.want, test.settings.networks(own), compare()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -83,19 +85,28 @@ func TestNetworksThatDoNotMatchAreReplaced(t *testing.T) {
 			[]string{"p"}, []string{Network}},
 		"other gateway": {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.Subnets[0].Gateway = netip.MustParseAddr("10.132.1.2") })},
 			[]string{"p"}, []string{Network}},
-		"other VNI":    {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.Subnets[0].VNI = 4096 })}, []string{"p"}, []string{Network}},
-		"no subnet":    {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.Subnets = nil })}, []string{"p"}, []string{Network}},
+		"other VNI":               {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.Subnets[0].VNI = 4096 })}, []string{"p"}, []string{Network}},
+		"no subnet":               {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.Subnets = nil })}, nil, nil},
+		"no type":                 {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.Type = "" })}, nil, nil},
+		"a type in other letters": {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.Type = "overlay" })}, nil, nil},
+		"no gateway":              {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.Subnets[0].Gateway = netip.Addr{} })}, nil, nil},
+		"no VNI":                  {[]hns.Network{is(0, "b", func(n *hns.Network) { n.Subnets[0].VNI = 0 }), is(1, "p", func(n *hns.Network) { n.Subnets[0].VNI = 0 })}, nil, nil},
+		"an unreadable subnet":    {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.Subnets[0].Prefix = netip.Prefix{} })}, nil, nil},
+		"listed twice":            {[]hns.Network{base, pods, pods}, nil, nil},
+		"there twice, the second in use": {[]hns.Network{base, pods, is(1, "p2", func(n *hns.Network) {
+			n.Remotes = []hns.RemoteSubnet{remote("10.132.2.0/24", "192.0.2.2", "00-15-5D-00-00-02")}
+		})}, []string{"p"}, nil},
 		"other type":   {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.Type = "L2Bridge" })}, []string{"p"}, []string{Network}},
 		"there twice":  {[]hns.Network{base, pods, is(1, "p2", nil)}, []string{"p2"}, nil},
 		"4789 is none": {[]hns.Network{is(0, "b", func(n *hns.Network) { n.VXLANPort = 4789 }), pods}, nil, nil},
 		"other port": {[]hns.Network{is(0, "b", func(n *hns.Network) { n.VXLANPort = 9898 }), is(1, "p", func(n *hns.Network) { n.VXLANPort = 9898 })},
 			[]string{"p", "b"}, []string{BaseNetwork, Network}},
-		"not finished": {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.HostRoute = false })}, []string{"p"}, []string{Network}},
+		"without the host's route": {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.HostRoute = false })}, nil, nil},
 		"in use, host route not shown": {[]hns.Network{base, is(1, "p", func(n *hns.Network) {
 			n.HostRoute, n.Remotes = false, []hns.RemoteSubnet{remote("10.132.2.0/24", "192.0.2.2", "00-15-5D-00-00-02")}
 		})}, nil, nil},
 	} {
-		c := changeNetworks(test.have, wanted)
+		c := changeNetworks(test.have, wanted, nil)
 		var remove, create []string
 		for _, n := range c.remove {
 			remove = append(remove, n.ID)
@@ -112,13 +123,27 @@ func TestNetworksThatDoNotMatchAreReplaced(t *testing.T) {
 	}
 }
 
+// TestNetworkOnAnotherAdapter: names of adapters change, and come back as those of virtual ones. Only another address proves another adapter.
 func TestNetworkOnAnotherAdapter(t *testing.T) {
-	wanted := Settings{Adapter: "Ethernet 2"}.networks(netip.MustParsePrefix("10.132.1.0/24"))
-	for adapter, want := range map[string]bool{"Ethernet 2": true, "ethernet 2": true, "": true, "Ethernet": false} {
-		is := wanted[1]
-		is.Adapter = adapter
-		if got := satisfies(is, wanted[1]); got != want {
-			t.Errorf("a network on %q matches: %t, want %t", adapter, got, want)
+	wanted := Settings{Adapter: "Ethernet 2", VXLANPort: 9898}.networks(netip.MustParsePrefix("10.132.1.0/24"))[0]
+	ours, others, none := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1"), netip.Addr{}
+	for _, test := range []struct {
+		adapter string
+		address netip.Addr
+		port    uint16
+		usable  bool
+	}{
+		{"Ethernet 2", ours, 9898, true}, {"ethernet 2", others, 9898, true}, {"", others, 9898, true}, {"vEthernet (Ethernet 2)", others, 9898, true},
+		{"vEthernet (Ethernet 2) 3", others, 9898, true}, {"LAN", ours, 9898, true}, {"LAN", none, 9898, true}, {"LAN", others, 9898, false},
+		{"vEthernet (Ethernet)", others, 9898, false}, {"Ethernet 2", ours, 0, true}, {"Ethernet 2", ours, 4789, false}, {"Ethernet 2", ours, 9899, false},
+	} {
+		is := wanted
+		is.Adapter, is.ManagementIP, is.VXLANPort = test.adapter, test.address, test.port
+		if got := contradiction(is, wanted, []netip.Addr{ours}); (got == "") != test.usable {
+			t.Errorf("a network on %q with address %s and port %d: %q, usable %t", test.adapter, test.address, test.port, got, test.usable)
+		}
+		if got := contradiction(is, wanted, nil); strings.Contains(got, "adapter") {
+			t.Errorf("a network on %q, while the node has no address: %q", test.adapter, got)
 		}
 	}
 }

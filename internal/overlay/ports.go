@@ -12,7 +12,8 @@ type HNS interface {
 	// Networks returns all networks with their remote subnets, those of other programs, too.
 	Networks(ctx context.Context) ([]hns.Network, error)
 	// CreateNetwork creates a network and returns it. Windows sets RouterMAC and ManagementIP a while later; after an error there may
-	// be a network without them. A VXLAN port that this build of Windows cannot set is an error.
+	// be a network without them. A VXLAN port that this build of Windows cannot set is an error. Where Windows refuses the host's route, the
+	// result has none (HostRoute). A network for which Windows finds no adapter is hns.ErrAdapter.
 	//
 	// The first overlay network of a host cuts its connections for up to a minute, because the adapter's address moves to a virtual one.
 	CreateNetwork(ctx context.Context, n hns.Network) (hns.Network, error)
@@ -23,6 +24,16 @@ type HNS interface {
 	// be as in Network.Remotes, and a missing one is no error. A network that does not exist is hns.ErrNotFound.
 	AddRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error
 	RemoveRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error
+}
+
+// HostRouter adds to a network the host's own route to its endpoints, which Windows may have refused when the network was created.
+type HostRouter interface {
+	AddHostRoute(ctx context.Context, network string) error
+}
+
+// Finder finds a network by its ID in another way than Networks: by the first generation of the API.
+type Finder interface {
+	HasNetwork(ctx context.Context, id string) (bool, error)
 }
 
 // Watcher reports when the Host Network Service has stopped or started: then it may have lost its networks.

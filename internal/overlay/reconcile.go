@@ -50,11 +50,18 @@ type networkReconciler struct {
 	routeMove routeMove
 
 	// have are the networks as read at readAt, with all changes made since. They are valid while fresh is true.
-	have   []hns.Network
-	fresh  bool
-	readAt time.Time
-	// created are the networks that this process created, by ID, with their requested settings: Windows does not report all of them.
-	created map[string]hns.Network
+	have       []hns.Network
+	fresh      bool
+	readAt     time.Time
+	hostRouter HostRouter
+	finder     Finder
+	// made are the networks that this program created. used are those, by ID, that had addresses or remote subnets when they were seen first.
+	made *madeFile
+	used map[string]bool
+	// namedAdapter is true once the adapter of the network of pods was named, because Windows took another one.
+	namedAdapter bool
+	// routedAt is when the host's route was refused last.
+	routedAt time.Time
 	// missingSince is when a network was first found missing; zero if none is missing.
 	missingSince time.Time
 	// unsettledSince is when a network was first found without addresses; zero if all have theirs.
@@ -132,6 +139,8 @@ func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error
 	if wait > 0 || err != nil {
 		return wait, err
 	}
+	r.report.setAdapter(adapterProblem(r.have, own.addresses()))
+	r.addHostRoute(ctx)
 	if err := r.reconcileRemotes(ctx, own, all, d); err != nil {
 		return 0, err
 	}
@@ -156,8 +165,8 @@ func (r *networkReconciler) readNetworks(ctx context.Context) error {
 	}
 	ours := slices.DeleteFunc(slices.Clone(networks), func(n hns.Network) bool { return n.Name != Network && n.Name != BaseNetwork })
 	for i := range ours {
-		if c, byUs := r.created[ours[i].ID]; byUs {
-			ours[i].Subnets, ours[i].VXLANPort, ours[i].Adapter, ours[i].HostRoute = c.Subnets, c.VXLANPort, c.Adapter, c.HostRoute
+		if r.see(&ours[i]); ours[i].HasAddresses() {
+			r.used[ours[i].ID] = true
 		}
 	}
 	if r.missingSince.IsZero() && slices.ContainsFunc(r.have, func(h hns.Network) bool { return named(ours, h.Name) == nil }) {
@@ -174,19 +183,23 @@ func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, sub
 	if err := r.removeUnsettled(ctx, own); err != nil {
 		return 0, err
 	}
-	c := changeNetworks(r.have, r.settings.networks(subnet))
+	c := changeNetworks(r.have, r.settings.networks(subnet), own.addresses())
 	if c.isEmpty() {
 		r.missingSince = time.Time{}
 		return 0, nil
 	}
-	if time.Since(r.missingSince) < missingGrace {
+	isUnlisted, err := r.isUnlisted(ctx, c.create)
+	if err != nil {
+		return 0, err
+	}
+	if isUnlisted || time.Since(r.missingSince) < missingGrace {
 		r.fresh = false
 		return pollInterval, nil
 	}
 	r.missingSince = time.Time{}
 	for _, n := range c.remove {
 		r.keepRoutes(ctx, own)
-		if err := r.removeNetwork(ctx, n); err != nil {
+		if err := r.removeNetwork(ctx, n, c.unusable[n.ID]); err != nil {
 			return 0, err
 		}
 	}
@@ -195,33 +208,34 @@ func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, sub
 			return wait, nil
 		}
 		r.keepRoutes(ctx, own)
-		if err := r.createNetwork(ctx, n, c.why[i]); err != nil {
+		if err := r.createOnAdapter(ctx, own, n, c.why[i]); err != nil {
 			return 0, err
 		}
 	}
 	return 0, nil
 }
 
-// removeUnsettled removes the network of pods if Windows does not report its addresses, so that it is created again.
+// removeUnsettled removes the network of pods if Windows has never reported its addresses, so that it is created again. One that was used
+// stays: pods have endpoints on it.
 func (r *networkReconciler) removeUnsettled(ctx context.Context, own Node) error {
 	n := named(r.have, Network)
-	if n == nil || n.HasAddresses() || r.unsettledSince.IsZero() || time.Since(r.unsettledSince) < recreateAfter {
+	if n == nil || n.HasAddresses() || r.used[n.ID] || r.unsettledSince.IsZero() || time.Since(r.unsettledSince) < recreateAfter {
 		return nil
 	}
 	r.unsettledSince = time.Time{}
 	r.keepRoutes(ctx, own)
-	return r.removeNetwork(ctx, *n)
+	return r.removeNetwork(ctx, *n, "no addresses")
 }
 
-func (r *networkReconciler) removeNetwork(ctx context.Context, n hns.Network) error {
-	r.log.Warn("Removing a network that cannot be used", "network", n.Name, "id", n.ID, "is", describe(n))
+func (r *networkReconciler) removeNetwork(ctx context.Context, n hns.Network, why string) error {
+	r.log.Warn("Removing a network that cannot be used", "network", n.Name, "id", n.ID, "has", why, "is", describe(n))
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	if err := r.hns.DeleteNetwork(ctx, n.ID); err != nil && !errors.Is(err, hns.ErrNotFound) {
 		return fmt.Errorf("removing network %s (%s): %w", n.Name, n.ID, err)
 	}
 	r.have = slices.DeleteFunc(r.have, func(h hns.Network) bool { return h.ID == n.ID })
-	delete(r.created, n.ID)
+	r.made.remove(n.ID)
 	return nil
 }
 
@@ -240,28 +254,6 @@ func (r *networkReconciler) waitForBase(n hns.Network) time.Duration {
 	}
 	r.fresh = false
 	return pollInterval
-}
-
-// createNetwork creates one network. It logs before the call, because the call can cut the connection of the log's reader.
-func (r *networkReconciler) createNetwork(ctx context.Context, n hns.Network, why string) error {
-	first := len(r.have) == 0
-	r.log.Info("Creating a network", "network", n.Name, "because", why, "wanted", describe(n), "mayCutConnections", first)
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, createTimeout)
-	defer cancel()
-	made, err := r.hns.CreateNetwork(ctx, n)
-	if first && (err == nil || time.Since(began) > maxImmediateFailure) { // a failure that took longer may have changed something
-		r.onCut()
-	}
-	if err != nil {
-		return fmt.Errorf("creating network %s: %w", n.Name, err)
-	}
-	r.log.Info("Network created", "network", n.Name, "id", made.ID, "seconds", time.Since(began).Seconds())
-	r.created[made.ID] = n
-	made.Subnets, made.VXLANPort, made.Adapter, made.HostRoute = n.Subnets, n.VXLANPort, n.Adapter, n.HostRoute
-	r.have = append(r.have, made)
-	r.unsettledSince = time.Now()
-	return nil
 }
 
 // keepRoutes stores the static routes before a network is created or removed.
@@ -305,6 +297,8 @@ func (r *networkReconciler) publishRouter() (time.Duration, error) {
 		r.state.setMAC(mac)
 	}
 	if err == nil && n.HasAddresses() {
+		r.made.note(*n)
+		r.used[n.ID] = true
 		if r.lastLogged != "" {
 			r.log.Info("The overlay is configured")
 		}
@@ -319,7 +313,7 @@ func (r *networkReconciler) publishRouter() (time.Duration, error) {
 		return pollInterval, nil
 	}
 	r.logOnce(slog.LevelWarn, "Windows has not reported the addresses of the network; pods of this node cannot be reached", "network", n.Name,
-		"router", n.RouterMAC, "host", n.ManagementIP.String(), "createdAgainAfter", recreateAfter.String())
+		"router", n.RouterMAC, "host", n.ManagementIP.String(), "createdAgainAfter", recreateAfter.String(), "wasUsed", r.used[n.ID])
 	return longestPause, nil
 }
 

@@ -106,7 +106,8 @@ func (r *reporter) due(now time.Time) (s overlaystatus.Status, again time.Durati
 func reasons() []string {
 	return []string{
 		api.ReasonOverlayCertificatePending, api.ReasonOverlayNodeTreatedAsLinux, api.ReasonOverlaySubnetMissing, api.ReasonOverlaySubnetRefused,
-		api.ReasonOverlayAnnotationDenied, api.ReasonOverlayLinuxNodesMissing, api.ReasonOverlayNeighborRefused,
+		api.ReasonOverlayAnnotationDenied, api.ReasonOverlayAdapterUnexpected, api.ReasonOverlayHostRouteRefused, api.ReasonOverlayLinuxNodesMissing,
+		api.ReasonOverlayNeighborRefused,
 	}
 }
 
@@ -260,6 +261,11 @@ func (r *reporter) setCertificate(message string) {
 func (r *reporter) setAnnotation(message string) {
 	r.setOne(api.ReasonOverlayAnnotationDenied, message)
 }
+
+// setHostRoute replaces the problem of the host's route to its pods, setAdapter that of the adapter; none if the message is empty.
+func (r *reporter) setHostRoute(message string) { r.setOne(api.ReasonOverlayHostRouteRefused, message) }
+
+func (r *reporter) setAdapter(message string) { r.setOne(api.ReasonOverlayAdapterUnexpected, message) }
 
 func (r *reporter) setOne(reason, message string) {
 	if message == "" {

@@ -8,8 +8,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
 // Options are the settings of hybrid-overlay-node.
@@ -32,7 +30,10 @@ type Options struct {
 	Routes Routes
 	// Watcher reports restarts of the service; without one they are noticed at the next resync.
 	Watcher Watcher
-	Log     *slog.Logger
+	// HostRouter and Finder are what the Host Network Service offers besides; nil for one that does not.
+	HostRouter HostRouter
+	Finder     Finder
+	Log        *slog.Logger
 	// Dial connects to the API server; nil means the network of this machine.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -43,8 +44,8 @@ func Run(ctx context.Context, o Options) {
 	report := newReporter(o.StatusFile, o.Log)
 	session := &apiSession{options: o, state: s, report: report, follower: &follower{state: s, log: o.Log}, cuts: make(chan struct{}, 1)}
 	r := &networkReconciler{
-		hns: o.HNS, routes: o.Routes, settings: o.Settings, state: s, log: o.Log, onCut: func() { wake(session.cuts) }, created: map[string]hns.Network{},
-		report: report, holders: readHolders(o.CertDir, o.Log),
+		hns: o.HNS, routes: o.Routes, settings: o.Settings, state: s, log: o.Log, onCut: func() { wake(session.cuts) }, hostRouter: o.HostRouter,
+		finder: o.Finder, report: report, holders: readHolders(o.CertDir, o.Log), made: readMade(o.CertDir, o.Log), used: map[string]bool{},
 	}
 	var restarted <-chan struct{}
 	if o.Watcher != nil {

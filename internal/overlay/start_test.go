@@ -40,30 +40,42 @@ func TestWindowsReportsAddressesLate(t *testing.T) {
 	})
 }
 
-// Windows may create a network and never report its addresses. Pods cannot use it.
-func TestANetworkWithoutAddressesIsCreatedAgain(t *testing.T) {
+// Windows may create a network and never report its addresses. Pods cannot use it. One that pods use stays, whatever Windows reports later.
+func TestANetworkThatNeverHadAddressesIsCreatedAgain(t *testing.T) {
 	for name, loses := range map[string]func(*hns.Network){
 		"of the host": func(n *hns.Network) { n.ManagementIP = netip.Addr{} }, "of the router": func(n *hns.Network) { n.RouterMAC = "" },
 	} {
-		t.Run(name, func(t *testing.T) {
-			story(t, func(e *env) {
-				e.linux(1)
-				h := e.windows(1, sim.HNSOptions{}).start()
-				e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
-				h.stop()
-				lost, _ := h.network(overlay.Network)
-				h.service.Edit(lost.ID, loses)
-				h.service.ResetCalls()
-				h.start()
-				e.passes(110 * time.Second)
-				h.wantChanges(map[string]int{})
-				e.awaits(time.Minute, "the network is another one", func() bool {
-					n, _ := h.network(overlay.Network)
-					return n.ID != lost.ID && n.ManagementIP.IsValid() && h.published() && h.has(linuxRemote(1))
+		for _, wasUsed := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", used before: ", wasUsed), func(t *testing.T) {
+				story(t, func(e *env) {
+					e.linux(1)
+					h := e.windows(1, sim.HNSOptions{}).start()
+					e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+					h.stop()
+					had, _ := h.network(overlay.Network)
+					h.service.Edit(had.ID, loses)
+					if !wasUsed {
+						h.forget()
+						h.service.Edit(had.ID, func(n *hns.Network) { n.Remotes = nil })
+					}
+					h.start()
+					e.passes(time.Second) // the remote subnets are there again
+					h.service.ResetCalls()
+					e.passes(109 * time.Second)
+					h.wantChanges(map[string]int{})
+					if wasUsed {
+						e.passes(time.Hour)
+						h.wantChanges(map[string]int{})
+						return
+					}
+					e.awaits(time.Minute, "the network is another one", func() bool {
+						n, _ := h.network(overlay.Network)
+						return n.ID != had.ID && n.ManagementIP.IsValid() && h.published() && h.has(linuxRemote(1))
+					})
+					h.wantChanges(map[string]int{"DeleteNetwork": 1, "CreateNetwork": 1, "AddRemotes": 1})
 				})
-				h.wantChanges(map[string]int{"DeleteNetwork": 1, "CreateNetwork": 1, "AddRemotes": 1})
 			})
-		})
+		}
 	}
 }
 
@@ -120,7 +132,7 @@ func TestAnInterruptedStartIsCompleted(t *testing.T) {
 		"base without address":       {[]hns.Network{with(base, func(n *hns.Network) { n.ManagementIP = netip.Addr{} })}, map[string]int{"CreateNetwork": 1, "AddRemotes": 1}},
 		"network without remotes":    {[]hns.Network{base, pods}, map[string]int{"AddRemotes": 1}},
 		"network with an old subnet": {[]hns.Network{base, with(pods, func(n *hns.Network) { n.Subnets[0].Prefix = netip.MustParsePrefix("10.132.9.0/24") })}, map[string]int{"DeleteNetwork": 1, "CreateNetwork": 1, "AddRemotes": 1}},
-		"network without route":      {[]hns.Network{base, with(pods, func(n *hns.Network) { n.HostRoute = false })}, map[string]int{"DeleteNetwork": 1, "CreateNetwork": 1, "AddRemotes": 1}},
+		"network without route":      {[]hns.Network{base, with(pods, func(n *hns.Network) { n.HostRoute = false })}, map[string]int{"AddHostRoute": 1, "AddRemotes": 1}},
 		"network of another program": {[]hns.Network{foreign}, map[string]int{"CreateNetwork": 2, "AddRemotes": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,6 +22,7 @@ type HNSOptions struct {
 	Build int
 	// Settle is how long a new network has neither router MAC nor management IP.
 	Settle time.Duration
+	Quirks NetworkQuirks
 }
 
 // HNS is a Host Network Service in memory. It implements the ports of the daemon and of the overlay, and is safe for concurrent
@@ -42,6 +43,10 @@ type HNS struct {
 	refused   map[string]error // by the name of the call
 	calls     map[string]int
 	watches   map[chan struct{}]bool
+	// startedAt is when the service was started last; zero if that was before the beginning. startsAt is when one that starts late answers.
+	startedAt, startsAt time.Time
+	// stale are endpoints that the first generation of the API lists although they are gone.
+	stale []hns.Endpoint
 }
 
 // NewHNS makes a service without objects, which runs.
@@ -77,7 +82,7 @@ func (h *HNS) begin(ctx context.Context, call string) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.stopped {
+	if h.stopped || !h.startedLocked() {
 		return fmt.Errorf("%s: %w", call, hns.ErrUnavailable)
 	}
 	if err := h.refused[call]; err != nil {
@@ -109,7 +114,7 @@ func (h *HNS) Look(ctx context.Context) (hns.State, error) {
 	if err := h.begin(ctx, "Look"); err != nil {
 		return hns.State{}, err
 	}
-	return h.State(), nil
+	return h.firstGeneration(), nil
 }
 
 // Networks implements the port of the overlay.
@@ -117,7 +122,7 @@ func (h *HNS) Networks(ctx context.Context) ([]hns.Network, error) {
 	if err := h.begin(ctx, "Networks"); err != nil {
 		return nil, err
 	}
-	return h.State().Networks, nil
+	return h.echoed(h.listed(h.State())).Networks, nil
 }
 
 // CreateNetwork implements the port of the overlay.
@@ -140,7 +145,7 @@ func (h *HNS) CreateNetwork(ctx context.Context, n hns.Network) (hns.Network, er
 	if !there {
 		return hns.Network{}, fmt.Errorf("waiting for the addresses of network %s: %w", n.Name, hns.ErrNotFound)
 	}
-	return copied(n), nil
+	return h.echo(copied(n)), nil
 }
 
 // addNetwork creates a network, which gets its addresses after Settle.
@@ -155,7 +160,11 @@ func (h *HNS) addNetwork(n hns.Network) (made hns.Network, settled <-chan struct
 	if hns.OwnVXLANPort(n.VXLANPort) != 0 && h.options.Build < firstWithVXLANPort {
 		return n, nil, fmt.Errorf("build %d of Windows supports only VXLAN port %d", h.options.Build, hns.DefaultVXLANPort)
 	}
+	if err := h.bindLocked(n); err != nil {
+		return n, nil, err
+	}
 	n = copied(n)
+	n.HostRoute = n.HostRoute && !h.options.Quirks.RefusesHostRoute
 	n.ID, n.RouterMAC, n.ManagementIP = h.newID(), "", netip.Addr{}
 	n.VXLANPort = hns.OwnVXLANPort(n.VXLANPort)
 	h.networks[n.ID] = n
@@ -182,7 +191,7 @@ func (h *HNS) settleLocked(id, mac string) {
 	if !there {
 		return
 	}
-	n.ManagementIP = h.options.ManagementIP
+	n.ManagementIP = h.managementIPLocked(n)
 	if n.Type == hns.Overlay {
 		n.RouterMAC = mac
 	}

@@ -33,6 +33,9 @@ func (h *HNS) Add(s hns.State) hns.State {
 		added.Endpoints = append(added.Endpoints, e)
 	}
 	for _, b := range s.LoadBalancers {
+		if ports := h.options.Quirks.Ports; ports > 0 && (len(h.balancers)+1)*portsOfBalancer > ports {
+			continue // kube-proxy logs that and goes on
+		}
 		if b.ID == "" {
 			b.ID = h.newID()
 		}
@@ -56,6 +59,10 @@ func (h *HNS) loseLocked(id string) bool {
 	_, isNetwork := h.networks[id]
 	_, isEndpoint := h.endpoints[id]
 	_, isBalancer := h.balancers[id]
+	if e := h.endpoints[id]; isEndpoint && !e.Remote && h.options.Quirks.ListsStale {
+		e.ID, e.Remote = h.newID(), true
+		h.stale = append(h.stale, e)
+	}
 	delete(h.networks, id)
 	delete(h.endpoints, id)
 	delete(h.balancers, id)
@@ -111,6 +118,9 @@ func (h *HNS) run(runs bool) {
 		return
 	}
 	h.stopped = !runs
+	if runs {
+		h.startedAt = time.Now()
+	}
 	for changes := range h.watches {
 		select {
 		case changes <- struct{}{}:
@@ -161,7 +171,7 @@ func (h *HNS) reboot() {
 	maps.DeleteFunc(h.networks, func(_ string, n hns.Network) bool { return !n.Persistent })
 	clear(h.endpoints)
 	clear(h.balancers)
-	h.stopped = false
+	h.stopped, h.stale, h.startsAt, h.startedAt = false, nil, time.Time{}, time.Now()
 }
 
 // networks is the service for the programs of one boot.
@@ -173,6 +183,14 @@ func (n networks) Look(ctx context.Context) (hns.State, error) {
 		return hns.State{}, ErrPower
 	}
 	return n.boot.w.hns.Look(ctx)
+}
+
+// LookClosely implements daemon.Networks.
+func (n networks) LookClosely(ctx context.Context, endpoints []string) (hns.State, error) {
+	if n.boot.isOff() {
+		return hns.State{}, ErrPower
+	}
+	return n.boot.w.hns.LookClosely(ctx, endpoints)
 }
 
 // CreateEndpoint implements daemon.Networks.
@@ -216,5 +234,5 @@ func (w *Windows) HNS() *HNS { return w.hns }
 // newHNSOf is the service of a computer.
 func newHNSOf(o WindowsOptions) *HNS {
 	address, _ := netip.ParseAddr(o.Address) // one that is no address has that of NewHNS
-	return NewHNS(HNSOptions{ManagementIP: address, Build: o.Build})
+	return NewHNS(HNSOptions{ManagementIP: address, Build: o.Build, Quirks: o.Quirks.Network})
 }

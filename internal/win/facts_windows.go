@@ -60,7 +60,7 @@ func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 	unread(agent.FactHostname, err)
 	f.Domain, err = dnsName(windows.ComputerNameDnsDomain)
 	unread(agent.FactDomain, err)
-	f.Interfaces, err = interfaces()
+	f.Interfaces, f.Adapters, err = interfaces()
 	unread(agent.FactInterfaces, err)
 	f.SystemDrive, err = systemDrive()
 	unread(agent.FactSystemDrive, err)

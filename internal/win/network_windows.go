@@ -1,7 +1,7 @@
 package win
 
 import (
-	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,20 +12,30 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/network"
 )
 
-// interfaces are the network interfaces that are up, without the loopback.
-func interfaces() ([]agent.Interface, error) {
+// interfaces are the network interfaces that are up, without the loopback, and the adapters that are hardware.
+func interfaces() (found []agent.Interface, hardware []agent.Adapter, err error) {
 	adapters, err := network.Adapters()
 	if err != nil || len(adapters) == 0 {
-		return nil, err
+		return nil, nil, err
 	}
 	routes, err := defaultRoutes()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var found []agent.Interface
+	kinds := network.Kinds()
+	for _, k := range kinds {
+		if k.Hardware {
+			hardware = append(hardware, agent.Adapter{Name: k.Name, MAC: k.MAC})
+		}
+	}
+	slices.SortFunc(hardware, func(a, b agent.Adapter) int { return strings.Compare(a.Name, b.Name) })
+	hardware = hardware[:min(len(hardware), mostAdapters)]
 	best := -1
 	for _, a := range adapters {
 		is := describe(a)
+		if k, known := kinds[a.Luid]; known {
+			is.Virtual, is.Connector = !k.Hardware, k.Connector
+		}
 		if metric, ok := routes[a.Luid]; ok {
 			is.Metric = metric + a.Ipv4Metric // as Windows adds them
 			if best < 0 || is.Metric < found[best].Metric {
@@ -37,8 +47,11 @@ func interfaces() ([]agent.Interface, error) {
 	if best >= 0 {
 		found[best].DefaultRoute = true
 	}
-	return found, nil
+	return found, hardware, nil
 }
+
+// mostAdapters is how many adapters facts have at most.
+const mostAdapters = 128
 
 func describe(a *windows.IpAdapterAddresses) agent.Interface {
 	name := windows.BytePtrToString(a.AdapterName)
@@ -46,7 +59,7 @@ func describe(a *windows.IpAdapterAddresses) agent.Interface {
 		Name:      windows.UTF16PtrToString(a.FriendlyName),
 		Index:     a.IfIndex,
 		GUID:      strings.ToLower(strings.Trim(name, "{}")),
-		MAC:       strings.ReplaceAll(net.HardwareAddr(a.PhysicalAddress[:a.PhysicalAddressLength]).String(), ":", "-"),
+		MAC:       network.MAC(a.PhysicalAddress[:a.PhysicalAddressLength]),
 		Addresses: network.Addresses(a),
 		VLAN:      vlan(name),
 	}

@@ -36,13 +36,17 @@ const (
 	mostPages = 200
 )
 
-// questions are what the API server has to be asked before something is repaired: the watches may lag behind those of kube-proxy.
+// questions are what the API server and Windows have to be asked before something is repaired: the watches may lag behind those of kube-proxy,
+// and Windows may not list all that it has.
 type questions struct {
 	// lost are load balancers that seem lost, with their Services; onHost are the endpoints with which they were expected.
 	lost   map[kubeproxy.Frontend]types.NamespacedName
 	onHost kubeproxy.Presence
 	// owners asks for all addresses that Services and EndpointSlices have.
 	owners bool
+	// closely asks Windows for each object by itself, and for these endpoints by their IDs.
+	closely   bool
+	endpoints []string
 }
 
 func (q questions) isAny() bool { return len(q.lost) > 0 || q.owners }

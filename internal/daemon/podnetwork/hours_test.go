@@ -306,10 +306,15 @@ func (w *world) tellDaemon(t told, now time.Time) {
 
 func (w *world) look() {
 	w.looks++
-	p := w.memory.judge(overlayWanted(), networkView{now: w.now, state: w.state, told: w.front, proxy: w.kube.process})
+	v := networkView{now: w.now, state: w.state, told: w.front, proxy: w.kube.process}
+	p := w.memory.judge(overlayWanted(), v)
 	if p.ask.isAny() {
-		e := w.answer(p.ask)
-		p = w.memory.judge(overlayWanted(), networkView{now: w.now, state: w.state, told: w.front, proxy: w.kube.process, evidence: e})
+		v.evidence = w.answer(p.ask)
+		p = w.memory.judge(overlayWanted(), v)
+	}
+	if p.ask.closely {
+		v.close = &closeView{second: w.state, after: w.state}
+		p = w.memory.judge(overlayWanted(), v)
 	}
 	w.restarted(p)
 	w.removed(p)

@@ -36,9 +36,10 @@ const (
 	massLoss = 3
 	// steadyAfter is how long the Host Network Service must have answered, with the same network, before what it does not list counts as lost:
 	// a service that has just started may not have read everything.
-	steadyAfter = 10 * time.Second
-	// mostEnds is how many pods are ended at one look.
-	mostEnds = 10
+	steadyAfter = time.Minute
+	// mostEnds is how many pods are ended at one look, and in endsWithin if it is more than half of all.
+	mostEnds   = 10
+	endsWithin = time.Minute
 )
 
 // presence is whether something is there, and since when it is missing.
@@ -66,21 +67,23 @@ func (p *presence) show(j *judgement, e event) {
 	j.move(&p.phase, e)
 }
 
-// podEndpoints remembers endpoints of pods: known are the addresses that endpoints of this host had, bare are pods without theirs.
+// podEndpoints remembers endpoints of pods: known are the addresses that endpoints of this host had, with their IDs, bare are pods without
+// theirs. ended is when pods were ended last.
 type podEndpoints struct {
-	known map[netip.Addr]bool
+	known map[netip.Addr]string
 	bare  map[podNetwork]presence
+	ended []time.Time
 }
 
 // judge finds pods that lost their endpoints: nothing but a new sandbox gives them a network again. A pod whose endpoint was never
-// seen is left alone, whatever the reason: to end it would be worse.
-func (e *podEndpoints) judge(j *judgement) {
+// seen is left alone, whatever the reason: to end it would be worse. It tells whether an endpoint that was missing came back by itself.
+func (e *podEndpoints) judge(j *judgement) (cameBack bool) {
 	has := ownAddresses(j.state)
 	maps.Copy(e.known, has)
 	bare := map[podNetwork]presence{}
-	var named []string
+	var lost []podNetwork
 	for _, pod := range j.pods {
-		if has[pod.address] || !e.known[pod.address] {
+		if has[pod.address] != "" || e.known[pod.address] == "" {
 			continue
 		}
 		found, wasBare := e.bare[pod]
@@ -93,27 +96,51 @@ func (e *podEndpoints) judge(j *judgement) {
 			j.plan.soon()
 			continue
 		}
-		named = append(named, pod.address.String())
-		if j.repairs() && len(j.plan.end) < mostEnds {
-			j.plan.end = append(j.plan.end, pod)
-		}
+		lost = append(lost, pod)
+	}
+	for pod := range e.bare {
+		cameBack = cameBack || has[pod.address] != ""
 	}
 	e.bare = bare
-	if len(named) > 0 {
-		what := "are created again"
-		if !j.repairs() {
-			what = "have to be created again"
-		}
-		j.plan.problem(api.ReasonHNSEndpointLost, "%d pods have lost their network and %s: %s", len(named), what, shorten.List(named, namedLosses, ", "))
-	}
+	e.end(j, lost, len(has))
+	return cameBack
 }
 
-// ownAddresses are those of endpoints of this host.
-func ownAddresses(s hns.State) map[netip.Addr]bool {
-	own := map[netip.Addr]bool{}
+// end plans the end of pods that lost their endpoints, when Windows agrees by their IDs. Where most of them did, a few at a time are ended.
+func (e *podEndpoints) end(j *judgement, lost []podNetwork, others int) {
+	if len(lost) == 0 {
+		return
+	}
+	var named, ids []string
+	for _, pod := range lost {
+		named, ids = append(named, pod.address.String()), append(ids, e.known[pod.address])
+	}
+	what := "are created again"
+	if !j.repairs() {
+		what = "have to be created again"
+	}
+	j.plan.problem(api.ReasonHNSEndpointLost, "%d pods have lost their network and %s: %s", len(named), what, shorten.List(named, namedLosses, ", "))
+	if !j.repairs() || !j.agrees(ids...) {
+		return
+	}
+	most := mostEnds
+	if len(lost) > others {
+		e.ended = slices.DeleteFunc(e.ended, func(t time.Time) bool { return j.now.Sub(t) >= endsWithin })
+		most = max(0, mostEnds-len(e.ended))
+	}
+	j.plan.end = lost[:min(len(lost), most)]
+	for range j.plan.end {
+		e.ended = append(e.ended, j.now)
+	}
+	j.plan.soon()
+}
+
+// ownAddresses are those of endpoints of this host, with their IDs.
+func ownAddresses(s hns.State) map[netip.Addr]string {
+	own := map[netip.Addr]string{}
 	for _, e := range s.Endpoints {
-		if !e.Remote {
-			own[e.Address] = true
+		if !e.Remote && e.Address.IsValid() {
+			own[e.Address] = e.ID
 		}
 	}
 	return own

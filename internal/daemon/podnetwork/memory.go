@@ -1,6 +1,7 @@
 package podnetwork
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 	"slices"
@@ -33,20 +34,27 @@ type networkMemory struct {
 	balancers balancers
 	pods      podEndpoints
 	owners    owners
-	// unsteadySince is when the Host Network Service last failed to answer, or the network was missing or another one.
+	// unsteadySince is when the Host Network Service last started or failed to answer, the network was missing or another one, or what was
+	// missing came back by itself.
 	unsteadySince time.Time
+	// service is the process of the Host Network Service.
+	service   uint32
+	agreement agreement
+	// endpoint is the host's own endpoint when it was seen last.
+	endpoint hns.Endpoint
 }
 
 func newNetworkMemory() *networkMemory {
 	return &networkMemory{
 		table: networkTransitions(), hns: hnsAnswers, network: networkAwaited, proxy: kubeProxy{phase: proxyStarting},
-		balancers: balancers{made: map[kubeproxy.Frontend]presence{}, stale: map[kubeproxy.Frontend]time.Time{}}, pods: podEndpoints{known: map[netip.Addr]bool{}},
+		balancers: balancers{made: map[kubeproxy.Frontend]presence{}, stale: map[kubeproxy.Frontend]time.Time{}}, pods: podEndpoints{known: map[netip.Addr]string{}},
 	}
 }
 
 // judge says what is to be done. It only looks, and remembers.
 func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
-	j := &judgement{networkView: v, want: want, table: m.table, plan: networkPlan{restart: map[string]string{}}}
+	j := &judgement{networkView: v, want: want, table: m.table, plan: networkPlan{restart: map[string]string{}}, agreement: &m.agreement}
+	m.seeService(j)
 	if m.proxy.see(j) {
 		m.balancers.forget(j)
 	}
@@ -59,7 +67,7 @@ func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
 		j.plan.problem(j.move(&m.hns, e).reason, "%v", v.err)
 		return j.plan
 	}
-	if network := m.find(j); network != nil && j.join(network) {
+	if network := m.find(j); network != nil && m.join(j, network) {
 		m.judgeParts(j)
 	}
 	for _, p := range v.maker {
@@ -74,14 +82,27 @@ func (m *networkMemory) judgeParts(j *judgement) {
 		return
 	}
 	j.onHost, j.isSteady = presenceIn(j.state, m.id), j.now.Sub(m.unsteadySince) >= steadyAfter
-	m.pods.judge(j)
-	if j.told == nil {
-		return
+	m.agreement.see(j, m.id)
+	problems, notices := len(j.plan.problems), len(j.plan.notices)
+	if m.pods.judge(j) {
+		m.unsteadySince = j.now
 	}
-	if j.proxy != 0 { // it makes them when it starts
-		m.proxy.judge(j, &m.balancers)
+	if j.told != nil {
+		if j.proxy != 0 { // it makes them when it starts
+			m.proxy.judge(j, &m.balancers)
+		}
+		m.owners.judge(j, m.id)
 	}
-	m.owners.judge(j, m.id)
+	m.agreement.tell(j, problems, notices)
+}
+
+// seeService notices that the Host Network Service has started: its lists may be short for a while. Where its process is not known, a message
+// of a change counts.
+func (m *networkMemory) seeService(j *judgement) {
+	if m.unsteadySince.IsZero() || j.service != m.service || j.service == 0 && j.restarted {
+		m.unsteadySince, m.agreement = j.now, agreement{}
+	}
+	m.service = j.service
 }
 
 // find returns the network when it can be used.
@@ -150,14 +171,32 @@ func (m *networkMemory) patience(j *judgement) (patience time.Duration, limited 
 }
 
 // join plans what the host knows of the network. It tells whether the host's own endpoint is there: without it, there is nothing else to be
-// done.
-func (j *judgement) join(network *hns.Network) bool {
+// done. One that was there is made again only if both generations of the API lack it.
+func (m *networkMemory) join(j *judgement, network *hns.Network) bool {
 	subnet := network.Subnets[0].Prefix
-	endpoint := hostEndpointOf(j.state, network.ID, j.want.Endpoint)
-	if endpoint == nil {
+	endpoint := m.hostEndpoint(j, network.ID)
+	if endpoint == nil && j.close != nil && j.close.err == nil {
+		m.endpoint = hns.Endpoint{} // it is lost for certain
+	}
+	wasThere := m.endpoint.Network == network.ID
+	isUnknown := endpoint == nil && wasThere || endpoint != nil && !endpoint.Address.IsValid()
+	if isUnknown && j.close == nil {
+		j.plan.ask.closely = true
+		j.plan.soon()
+	}
+	switch {
+	case endpoint == nil && wasThere && (j.close == nil || j.close.err != nil):
+		j.plan.problem(api.ReasonHNSEndpointLost, "endpoint %s of network %s is not listed", j.want.Endpoint, j.want.Name)
+		return false
+	case endpoint == nil:
 		endpoint = &hns.Endpoint{Network: network.ID, Name: j.want.Endpoint, Address: lastOf(subnet), Host: true}
 		j.plan.create, j.plan.remove.Endpoints = endpoint, othersWith(j.state, *endpoint)
 		j.plan.problem(api.ReasonHNSEndpointLost, "endpoint %s of network %s is not there, and is made", j.want.Endpoint, j.want.Name)
+	case !endpoint.Address.IsValid():
+		j.plan.problem(api.ReasonHNSEndpointLost, "endpoint %s of network %s has no address", j.want.Endpoint, j.want.Name)
+		return false
+	default:
+		m.endpoint = *endpoint
 	}
 	j.plan.joint = &desired.Joint{
 		Network: network.Name, PodCIDR: subnet.String(), ManagementIP: network.ManagementIP.String(),
@@ -165,6 +204,20 @@ func (j *judgement) join(network *hns.Network) bool {
 	}
 	return j.plan.create == nil
 }
+
+// hostEndpoint is the host's own endpoint, as the lists or a close look have it; nil if there is none. An address that is not listed is that
+// which it had before.
+func (m *networkMemory) hostEndpoint(j *judgement, network string) *hns.Endpoint {
+	found := hostEndpointOf(j.state, network, j.want.Endpoint)
+	if (found == nil || !found.Address.IsValid()) && j.close != nil && j.close.err == nil {
+		found = cmp.Or(hostEndpointOf(j.close.second, network, j.want.Endpoint), found)
+	}
+	if found != nil && !found.Address.IsValid() && found.ID == m.endpoint.ID {
+		return &m.endpoint
+	}
+	return found
+}
+
 func hostEndpointOf(s hns.State, network, name string) *hns.Endpoint {
 	i := slices.IndexFunc(s.Endpoints, func(e hns.Endpoint) bool { return e.Network == network && e.Name == name })
 	if i < 0 {

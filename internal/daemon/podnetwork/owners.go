@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
@@ -18,6 +19,8 @@ type owners struct {
 	without map[string]presence
 	// proved is when the API server was asked last.
 	proved time.Time
+	// withheld is what would be removed if repairs were not only reported; empty if nothing.
+	withheld string
 }
 
 // judge finds load balancers of Services, and stand-ins for endpoints of other hosts, that belong to nobody any more: they keep addresses
@@ -59,7 +62,12 @@ func (o *owners) judge(j *judgement, network string) {
 
 // remove plans the removal of what the API server has confirmed to be nobody's.
 func (o *owners) remove(j *judgement, candidates hns.State) {
-	if len(candidates.LoadBalancers)+len(candidates.Endpoints) == 0 || !j.repairs() {
+	isNone := len(candidates.LoadBalancers)+len(candidates.Endpoints) == 0
+	if isNone && j.isSteady {
+		o.withheld = ""
+	}
+	defer o.withhold(j)
+	if isNone {
 		return
 	}
 	if j.evidence == nil || j.evidence.owned == nil || j.evidence.err != nil {
@@ -69,17 +77,40 @@ func (o *owners) remove(j *judgement, candidates hns.State) {
 		}
 		return
 	}
+	if !j.agrees() {
+		return
+	}
+	second := j.close.second
 	for _, b := range candidates.LoadBalancers {
-		if !slices.ContainsFunc(b.VIPs, j.evidence.owned.owns) {
+		isSame := func(o hns.LoadBalancer) bool { return o.ID == b.ID && slices.Equal(o.VIPs, b.VIPs) }
+		if !slices.ContainsFunc(b.VIPs, j.evidence.owned.owns) && slices.ContainsFunc(second.LoadBalancers, isSame) {
 			j.plan.remove.LoadBalancers = append(j.plan.remove.LoadBalancers, b)
 		}
 	}
 	for _, e := range candidates.Endpoints {
-		if !j.evidence.owned.owns(e.Address) {
+		isSame := func(o hns.Endpoint) bool { return o.ID == e.ID && o.Address == e.Address && o.Remote }
+		if !j.evidence.owned.owns(e.Address) && slices.ContainsFunc(second.Endpoints, isSame) {
 			j.plan.remove.Endpoints = append(j.plan.remove.Endpoints, e)
 		}
 	}
-	o.proved = time.Time{} // what it confirmed goes at once; the next is asked for anew
+	if j.repairs() {
+		o.proved = time.Time{} // what it confirmed goes at once; the next is asked for anew
+	}
+}
+
+// withhold tells what would be removed, where repairs are only reported.
+func (o *owners) withhold(j *judgement) {
+	if j.repairs() {
+		return
+	}
+	if gone := j.plan.remove; len(gone.LoadBalancers)+len(gone.Endpoints) > 0 {
+		o.withheld = fmt.Sprintf("%d load balancers and %d endpoints belong to no Service and no pod, and would be removed: spec.network.repair is %s",
+			len(gone.LoadBalancers), len(gone.Endpoints), j.want.Repair)
+		j.plan.remove = hns.State{}
+	}
+	if o.withheld != "" {
+		j.plan.notice(api.ReasonNetworkRepairWithheld, "%s", o.withheld)
+	}
 }
 
 // isKubeProxys tells whether a load balancer can be kube-proxy's: it gives each the address of the host's endpoint, or that of the node, as

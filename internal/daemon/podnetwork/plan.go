@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/kubeproxy"
@@ -30,6 +29,11 @@ type networkView struct {
 	maker []overlaystatus.Problem
 	// evidence are the API server's answers to the questions of the same look; nil if it was not asked.
 	evidence *evidence
+	// close is a close look at Windows' objects; nil if there was none.
+	close *closeView
+	// service is the process of the Host Network Service; 0 when that is not known. restarted says that it was told to have stopped or started.
+	service   uint32
+	restarted bool
 }
 
 // podNetwork is the network of a pod: that of its sandbox.
@@ -52,8 +56,8 @@ type networkPlan struct {
 	end []podNetwork
 	// problems are for condition WindowsNetworkUnavailable.
 	problems []networkProblem
-	// notices are for the message of the condition while the network itself works.
-	notices []string
+	// notices are for the reason and the message of the condition while the network itself works.
+	notices []networkProblem
 	// ask are questions to the API server whose answers decide about a repair.
 	ask questions
 	// again is when to look again; zero for the usual time.
@@ -78,23 +82,24 @@ func (p *networkPlan) problem(reason, format string, args ...any) {
 func (p *networkPlan) soon() { p.again = networkSoon }
 
 // notice tells of something that is no fault of this node's network.
-func (p *networkPlan) notice(format string, args ...any) {
-	p.notices = append(p.notices, fmt.Sprintf(format, args...))
+func (p *networkPlan) notice(reason, format string, args ...any) {
+	p.notices = append(p.notices, networkProblem{reason, fmt.Sprintf(format, args...)})
 }
 
 // message is what a Node is told; isFault is false if the network itself works.
 func (p networkPlan) message() (reason, message string, isFault bool) {
-	if len(p.problems) == 0 && len(p.notices) > 0 {
-		return api.ReasonServiceNotProgrammed, shorten.Text(strings.Join(p.notices, "; "), shorten.Note), false
+	told := p.problems
+	if len(told) == 0 {
+		told = p.notices
 	}
-	if len(p.problems) == 0 {
+	if len(told) == 0 {
 		return "", "", false
 	}
 	var all []string
-	for _, t := range p.problems {
+	for _, t := range told {
 		all = append(all, t.message)
 	}
-	return p.problems[0].reason, shorten.Text(strings.Join(all, "; "), shorten.Note), true
+	return told[0].reason, shorten.Text(strings.Join(all, "; "), shorten.Note), len(p.problems) > 0
 }
 
 // judgement is one look on its way to a plan.
@@ -106,7 +111,8 @@ type judgement struct {
 	// onHost are the endpoints of the network.
 	onHost kubeproxy.Presence
 	// isSteady is true when the Host Network Service has answered for a while, with the same network.
-	isSteady bool
+	isSteady  bool
+	agreement *agreement
 }
 
 // repairs tells whether what was lost is to be made good.

@@ -84,10 +84,10 @@ func (l balancerLosses) tell(j *judgement, note string) {
 		return
 	}
 	if len(l.late) > 0 {
-		j.plan.notice("kube-proxy has made no load balancer for %d of %d ports of Services, see its log: %s", len(l.late), l.expected, list(l.late))
+		j.plan.notice(api.ReasonServiceNotProgrammed, "kube-proxy has made no load balancer for %d of %d ports of Services, see its log: %s", len(l.late), l.expected, list(l.late))
 	}
 	if len(l.stale) > 0 {
-		j.plan.notice("%d of %d load balancers have other back ends than their Services: %s", len(l.stale), l.expected, list(l.stale))
+		j.plan.notice(api.ReasonServiceNotProgrammed, "%d of %d load balancers have other back ends than their Services: %s", len(l.stale), l.expected, list(l.stale))
 	}
 }
 
@@ -96,6 +96,9 @@ func (l balancerLosses) tell(j *judgement, note string) {
 func (k *kubeProxy) repair(j *judgement, b *balancers, lost map[kubeproxy.Frontend]types.NamespacedName) (note string) {
 	if !j.repairs() {
 		return "; repairs are switched off (spec.network.repair)"
+	}
+	if j.agreement.refuted > 0 {
+		return ""
 	}
 	if next := k.nextRestart(j.now); j.now.Before(next) {
 		return fmt.Sprintf("; kube-proxy was restarted %d times in a day and is not restarted before %s", len(k.restarts), next.UTC().Format(time.RFC3339))
@@ -112,6 +115,8 @@ func (k *kubeProxy) repair(j *judgement, b *balancers, lost map[kubeproxy.Fronte
 		return fmt.Sprintf("; kube-proxy is not restarted before the API server has confirmed that: %v", e.err)
 	case e.first != "":
 		return fmt.Sprintf("; Node %s has lost the same, so that the cause may be shared: kube-proxy is restarted here when it is there again", e.first)
+	case (!j.isSteady || !j.agreement.isFresh(j.now)) && !j.agrees():
+		return ""
 	}
 	var confirmed []string
 	for front, service := range lost {

@@ -87,6 +87,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 	memory := newNetworkMemory()
 	memory.proxy.restarts = n.readRestarts(time.Now())
 	var changes <-chan struct{}
+	restarted := false
 	for ctx.Err() == nil {
 		if changes == nil {
 			var err error
@@ -96,6 +97,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 		}
 		began := time.Now()
 		view := n.see(ctx)
+		view.restarted, restarted = restarted, false
 		took := time.Since(began)
 		plan := n.judge(ctx, memory, view)
 		for _, err := range plan.unlisted {
@@ -112,24 +114,32 @@ func (r *Reconciler) Run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-time.After(waitAfter(&plan, took)):
 		case _, open := <-changes:
-			if !open {
+			if restarted = open; !open {
 				changes = nil
 			}
 		}
 	}
 }
 
-// judge judges what a look has shown, and again with the API server's answers where it has questions: what is done follows at once.
+// judge judges what a look has shown, and again with the answers of the API server and of Windows where it has questions: what is done follows
+// at once.
 func (n *reconciliation) judge(ctx context.Context, memory *networkMemory, view networkView) networkPlan {
 	plan := memory.judge(n.want, view)
-	if !plan.ask.isAny() {
-		return plan
+	if plan.ask.isAny() {
+		if view.evidence = n.ask(ctx, plan.ask); view.evidence == nil {
+			return plan
+		}
+		view.now, view.restarted = time.Now(), false
+		plan = memory.judge(n.want, view)
 	}
-	if view.evidence = n.ask(ctx, plan.ask); view.evidence == nil {
-		return plan
+	if plan.ask.closely {
+		if view.close = n.lookClosely(ctx, plan.ask.endpoints, memory.agreement.pause()); view.close == nil {
+			return plan
+		}
+		view.now, view.restarted = time.Now(), false
+		plan = memory.judge(n.want, view)
 	}
-	view.now = time.Now()
-	return memory.judge(n.want, view)
+	return plan
 }
 
 // publish tells of what is new.
@@ -158,8 +168,8 @@ func waitAfter(plan *networkPlan, took time.Duration) time.Duration {
 type reconciliation struct {
 	*Reconciler
 	want desired.Network
-	// asked is when the API server was asked last.
-	asked time.Time
+	// asked is when the API server was asked last, lookedClosely when Windows was.
+	asked, lookedClosely time.Time
 	// announced are the reasons for which there is an event, with their messages; statusError is the last error of reading the status.
 	announced   map[string]string
 	statusError string
@@ -176,15 +186,26 @@ func (n *reconciliation) see(ctx context.Context) networkView {
 	if n.frontends.known() {
 		v.told = n.frontends
 	}
-	found, err := n.Host.Services.List(ctx, []string{n.want.Proxy})
-	if i := slices.IndexFunc(found, func(s host.Service) bool { return strings.EqualFold(s.Name, n.want.Proxy) && s.State == host.Running }); err == nil && i >= 0 {
-		v.proxy = found[i].PID
+	if found, err := n.Host.Services.List(ctx, []string{n.want.Proxy, hnsService}); err == nil {
+		v.proxy, v.service = processOf(found, n.want.Proxy), processOf(found, hnsService)
 	}
 	if v.err == nil {
 		v.pods, v.err = n.pods(ctx, v.state)
 	}
 	v.now = time.Now()
 	return v
+}
+
+// hnsService is the name of Windows' service.
+const hnsService = "hns"
+
+// processOf is the process of a service; 0 if it does not run.
+func processOf(found []host.Service, name string) uint32 {
+	i := slices.IndexFunc(found, func(s host.Service) bool { return strings.EqualFold(s.Name, name) && s.State == host.Running })
+	if i < 0 {
+		return 0
+	}
+	return found[i].PID
 }
 
 // act does what the look has shown to be needed. What fails is tried again with the next look.
@@ -298,7 +319,7 @@ func (n *reconciliation) pods(ctx context.Context, s hns.State) ([]podNetwork, e
 	var bare []podNetwork
 	for _, name := range names {
 		b, err := n.Host.Disk.Read(desired.CNIResults + `\` + name)
-		if pod, ok := podNetworkOf(b); err == nil && ok && !has[pod.address] {
+		if pod, ok := podNetworkOf(b); err == nil && ok && has[pod.address] == "" {
 			bare = append(bare, pod)
 		}
 	}

@@ -56,8 +56,8 @@ func (n *reconciliation) announce(p networkPlan, maker []overlaystatus.Problem) 
 	for _, problem := range maker {
 		told[problem.Reason] = problem.Message
 	}
-	if len(p.notices) > 0 {
-		told[api.ReasonServiceNotProgrammed] = strings.Join(p.notices, "; ")
+	for _, notice := range p.notices {
+		told[notice.reason] = strings.TrimPrefix(told[notice.reason]+"; "+notice.message, "; ")
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -54,8 +54,8 @@ func TestTheStatusOfTheMakerIsRead(t *testing.T) {
 	if got := n.readStatus(); len(got) != 1 || got[0] != problem {
 		t.Errorf("got %v", got)
 	}
-	n.announce(networkPlan{notices: []string{"a Service"}}, n.readStatus())
-	n.announce(networkPlan{notices: []string{"another Service"}}, n.readStatus())
+	n.announce(networkPlan{notices: []networkProblem{{api.ReasonServiceNotProgrammed, "a Service"}}}, n.readStatus())
+	n.announce(networkPlan{notices: []networkProblem{{api.ReasonServiceNotProgrammed, "another Service"}}}, n.readStatus())
 	if len(r.repairs) != 2 || r.repairs[0].Reason != api.ReasonOverlaySubnetMissing || r.repairs[1].Message != "a Service" {
 		t.Errorf("events: %v", r.repairs)
 	}
@@ -71,10 +71,10 @@ func TestTheStatusOfTheMakerIsRead(t *testing.T) {
 
 // TestAServiceThatIsNotProgrammedIsNoFaultOfTheNetwork: all nodes may have the same cause.
 func TestAServiceThatIsNotProgrammedIsNoFaultOfTheNetwork(t *testing.T) {
-	p := networkPlan{notices: []string{"kube-proxy has made no load balancer for 1 of 3 ports of Services"}}
+	p := networkPlan{notices: []networkProblem{{api.ReasonServiceNotProgrammed, "kube-proxy has made no load balancer for 1 of 3 ports of Services"}}}
 	reason, message, isFault := p.message()
 	c, change := networkOf(time.Now(), networkState{known: true, reason: reason, message: message, isFault: isFault}, nil)
-	if c.Status != corev1.ConditionFalse || c.Reason != api.ReasonServiceNotProgrammed || c.Message != p.notices[0] || !change {
+	if c.Status != corev1.ConditionFalse || c.Reason != api.ReasonServiceNotProgrammed || c.Message != p.notices[0].message || !change {
 		t.Errorf("condition %+v, changed %v", c, change)
 	}
 }

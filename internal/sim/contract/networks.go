@@ -57,6 +57,8 @@ func Networks(t *testing.T, fixture func(t *testing.T) NetworksFixture) {
 		{"AnEndpointOfTheHostIsInItsCompartment", anEndpointOfTheHostIsInItsCompartment},
 		{"NamesAndAddressesHaveOneEndpoint", namesAndAddressesHaveOneEndpoint},
 		{"LoadBalancersAreSeen", loadBalancersAreSeen},
+		{"ACloseLookHasTheSame", aCloseLookHasTheSame},
+		{"ANetworkIsFoundByItsID", aNetworkIsFoundByItsID},
 		{"OnlyWhatIsNamedIsRemoved", onlyWhatIsNamedIsRemoved},
 		{"AStoppedServiceIsNeverAnEmptyOne", aStoppedServiceIsNeverAnEmptyOne},
 		{"ALateAnswerIsNoAnswer", aLateAnswerIsNoAnswer},

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -65,10 +66,78 @@ func stateNow() (s hns.State, err error) {
 			s.LoadBalancers = append(s.LoadBalancers, balancer)
 		}
 	}
+	sortByID(s)
+	return s, nil
+}
+
+func sortByID(s hns.State) {
 	slices.SortFunc(s.Networks, func(a, b hns.Network) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Endpoints, func(a, b hns.Endpoint) int { return cmp.Compare(a.ID, b.ID) })
-	slices.SortFunc(s.LoadBalancers, func(a, b hns.LoadBalancer) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(s.LoadBalancers, func(a, b hns.LoadBalancer) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// LookClosely implements daemon.Networks.
+func (h *HNS) LookClosely(ctx context.Context, endpoints []string) (hns.State, error) {
+	var s hns.State
+	err := h.look(ctx, "looking at each object of the Host Network Service", func() (err error) {
+		s, err = closeState(endpoints)
+		return err
+	})
+	if err != nil {
+		return hns.State{}, unlessNone(err)
+	}
 	return s, nil
+}
+
+// closeState is what the second generation of the API has, and those of these endpoints that the first has by their IDs.
+func closeState(ids []string) (s hns.State, err error) {
+	if s.Networks, err = networksNow(); err != nil {
+		return s, err
+	}
+	host, err := hostSpaces()
+	if err != nil {
+		return s, err
+	}
+	endpoints, err := listed(hcn.ListEndpoints)
+	if err != nil {
+		return s, err
+	}
+	for _, e := range endpoints {
+		s.Endpoints = append(s.Endpoints, endpointOf(e, host))
+	}
+	for _, id := range ids {
+		if slices.ContainsFunc(s.Endpoints, func(e hns.Endpoint) bool { return same(e.ID, id) }) {
+			continue
+		}
+		if e, err := hcsshim.HNSEndpointRequest("GET", id, ""); err == nil && e != nil { // a missing one is an error without a code
+			s.Endpoints = append(s.Endpoints, listedEndpoint(*e, host))
+		}
+	}
+	balancers, err := listed(hcn.ListLoadBalancers)
+	for _, b := range balancers {
+		s.LoadBalancers = append(s.LoadBalancers, loadBalancersOf(b)...)
+	}
+	sortByID(s)
+	return s, err
+}
+
+// loadBalancersOf converts a load balancer: to one for each port.
+func loadBalancersOf(from hcn.HostComputeLoadBalancer) (all []hns.LoadBalancer) {
+	b := hns.LoadBalancer{ID: strings.ToLower(from.Id), DSR: from.Flags&hcn.LoadBalancerFlagsDSR != 0}
+	b.SourceVIP, _ = netip.ParseAddr(from.SourceVIP)
+	for _, text := range from.FrontendVIPs {
+		if vip, err := netip.ParseAddr(text); err == nil {
+			b.VIPs = append(b.VIPs, vip)
+		}
+	}
+	for _, e := range from.HostComputeEndpoints {
+		b.Endpoints = append(b.Endpoints, strings.ToLower(e))
+	}
+	for _, p := range from.PortMappings {
+		b.Protocol, b.External, b.Internal = hns.Protocol(p.Protocol), p.ExternalPort, p.InternalPort
+		all = append(all, b)
+	}
+	return all
 }
 
 // hostSpaces are the namespaces of the host's own compartment: one, or none if it had no endpoint yet.

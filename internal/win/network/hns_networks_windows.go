@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/Microsoft/hcsshim"
 	"github.com/Microsoft/hcsshim/hcn"
 
 	"github.com/windows-machine-config/wmco/internal/hns"
@@ -82,7 +82,9 @@ func (h *HNS) CreateNetwork(ctx context.Context, n hns.Network) (hns.Network, er
 		if err != nil {
 			return hns.Network{}, err
 		}
+		hasRoute := made.HostRoute // which Windows may not return
 		made = networkOf(now)
+		made.HostRoute = made.HostRoute || hasRoute
 	}
 	return made, nil
 }
@@ -104,14 +106,39 @@ func createNetwork(n hns.Network) (hns.Network, error) {
 	if err != nil {
 		return hns.Network{}, err
 	}
-	if n.HostRoute { // only an existing network accepts it
-		if err := made.AddPolicy(hcn.PolicyNetworkRequest{Policies: []hcn.NetworkPolicy{policyOf(hcn.HostRoute, struct{}{})}}); err != nil {
-			return hns.Network{}, errors.Join(fmt.Errorf("giving it a route from the host: %w", asOurs(err)), made.Delete())
-		}
-	}
 	is := networkOf(*made)
-	is.HostRoute = n.HostRoute
+	is.HostRoute = n.HostRoute && addHostRoute(made) == nil // only an existing network accepts it, and it is of use without
 	return is, nil
+}
+
+// addHostRoute gives a network the host's own route to its endpoints. Builds before 18321 may refuse it.
+func addHostRoute(n *hcn.HostComputeNetwork) error {
+	return n.AddPolicy(hcn.PolicyNetworkRequest{Policies: []hcn.NetworkPolicy{policyOf(hcn.HostRoute, struct{}{})}})
+}
+
+// AddHostRoute implements the port of the overlay.
+func (h *HNS) AddHostRoute(ctx context.Context, network string) error {
+	return h.change(ctx, "adding the host's route to network "+network, func() error {
+		n, err := findNetwork(network)
+		if err != nil {
+			return err
+		}
+		return addHostRoute(&n)
+	})
+}
+
+// HasNetwork implements the port of the overlay, by the first generation of the API.
+func (h *HNS) HasNetwork(ctx context.Context, id string) (exists bool, err error) {
+	var found bool
+	err = h.look(ctx, "looking for network "+id, func() error {
+		all, err := hcsshim.HNSListNetworkRequest("GET", "", "")
+		found = slices.ContainsFunc(all, func(n hcsshim.HNSNetwork) bool { return same(n.Id, id) })
+		return err
+	})
+	if err != nil {
+		return false, unlessNone(err)
+	}
+	return found, nil
 }
 
 // canHavePort rejects a VXLAN port if the service would ignore it (VxlanPortVersion in hcn).

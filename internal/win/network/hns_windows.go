@@ -30,6 +30,7 @@ type HNS struct {
 	// patience is the timeout of reads, longPatience that of changes: creating the first overlay cuts the host's connections for
 	// up to a minute.
 	patience, longPatience time.Duration
+	starter                starter
 }
 
 // NewHNS returns the Host Network Service of this Windows; watch is a watch of services. It is called once per process.
@@ -82,12 +83,19 @@ func (h *HNS) run(ctx context.Context, turn chan struct{}, what string, call fun
 	done := make(chan error, 1)
 	go func() {
 		defer func() { <-turn }()
-		done <- call()
+		failed := h.starter.start()
+		err := call()
+		if err != nil {
+			err = errors.Join(asOurs(err), failed)
+		} else {
+			h.starter.ran()
+		}
+		done <- err
 	}()
 	select {
 	case err := <-done:
 		if err != nil {
-			return fmt.Errorf("%s: %w", what, asOurs(err))
+			return fmt.Errorf("%s: %w", what, err)
 		}
 		return nil
 	case <-ctx.Done():
@@ -108,8 +116,10 @@ func late(ctx context.Context, what string) error {
 func asOurs(err error) error {
 	code := codeOf(err)
 	switch {
-	case errors.Is(err, hns.ErrNotFound) || errors.Is(err, hns.ErrExists) || errors.Is(err, hns.ErrUnavailable):
+	case errors.Is(err, hns.ErrNotFound) || errors.Is(err, hns.ErrExists) || errors.Is(err, hns.ErrUnavailable) || errors.Is(err, hns.ErrAdapter):
 		return err
+	case code == syscall.Errno(windows.HCN_E_ADAPTER_NOT_FOUND):
+		return fmt.Errorf("%w: %w", hns.ErrAdapter, err)
 	case slices.Contains(codesOfAbsence(), code) || hcn.IsNotFoundError(err):
 		return fmt.Errorf("%w: %w", hns.ErrNotFound, err)
 	case slices.Contains(codesOfPresence(), code):
@@ -117,7 +127,7 @@ func asOurs(err error) error {
 	case slices.Contains(codesOfSilence(), code) && !isInstalled(hnsService):
 		return fmt.Errorf("%w: %w", errNoHNS, err)
 	case slices.Contains(codesOfSilence(), code):
-		return fmt.Errorf("%w: %w", hns.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w%s", hns.ErrUnavailable, err, needsOf(code))
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -33,11 +34,12 @@ func TestCodesOfTheServiceHaveOurErrors(t *testing.T) {
 		0x6d9:      hns.ErrUnavailable,
 		0x426:      hns.ErrUnavailable,
 		0x803b0020: hns.ErrUnavailable,
+		0x803b0006: hns.ErrAdapter,
 		5:          nil,
 		0x803b002f: nil,
 	} {
 		err := asOurs(errorOf(code))
-		for _, ours := range []error{hns.ErrNotFound, hns.ErrExists, hns.ErrUnavailable} {
+		for _, ours := range []error{hns.ErrNotFound, hns.ErrExists, hns.ErrUnavailable, hns.ErrAdapter} {
 			if errors.Is(err, ours) != errors.Is(want, ours) {
 				t.Errorf("code %#x is %v, want %v", uintptr(code), err, want)
 			}
@@ -117,6 +119,47 @@ func TestOnlyAWindowsWithoutTheServiceHasNoNetworksForSure(t *testing.T) {
 	_ = s.Close()
 	if err := silent(); !errors.Is(err, hns.ErrUnavailable) || unlessNone(err) == nil {
 		t.Errorf("silence of a service that is stopped is %v, want ErrUnavailable", err)
+	}
+}
+
+// TestTheServiceIsStartedOnce: a service that cannot be started says so, and one that ran is not started again.
+func TestTheServiceIsStartedOnce(t *testing.T) {
+	if windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() != nil {
+		t.Skip("a test must not replace the service of a real Windows")
+	}
+	m := mustConnect(t)
+	removeAfter(t, m, hnsService)
+	if err := (&starter{}).start(); err != nil {
+		t.Errorf("without the service: %v", err)
+	}
+	s, err := m.CreateService(hnsService, `C:\no\such\program.exe`, mgr.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Close()
+	first := &starter{}
+	for range 2 {
+		if err := first.start(); err == nil || !strings.Contains(err.Error(), "starting the service hns") {
+			t.Errorf("a service without a program: %v", err)
+		}
+	}
+	first.ran()
+	if err := first.start(); err != nil {
+		t.Errorf("after it ran: %v", err)
+	}
+	if text := needsOf(windows.ERROR_SERVICE_NOT_ACTIVE); text != "" {
+		t.Errorf("while hns is stopped, other services are blamed: %s", text)
+	}
+}
+
+// TestEachAdapterHasOneKind, whatever Windows says of it.
+func TestEachAdapterHasOneKind(t *testing.T) {
+	kinds := Kinds()
+	t.Logf("%+v", kinds)
+	for luid, k := range kinds {
+		if luid == 0 || k.Name == "" {
+			t.Errorf("adapter %d is %+v", luid, k)
+		}
 	}
 }
 

@@ -1,0 +1,61 @@
+package daemon_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// TestNoPodIsEndedForQuirks plays hours of a node on Windows of many kinds, whose Host Network Service restarts and lists late, without some
+// fields, or what is gone. No pod is ended, and nothing is removed: nothing was lost.
+func TestNoPodIsEndedForQuirks(t *testing.T) {
+	for seed := range uint64(24) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				quirks := sim.QuirksByChance(seed).Network
+				quirks.Ports, quirks.NeedsAdapter = 0, false // they lose load balancers, and the network
+				o := newOverlaid(t, 5)
+				time.Sleep(time.Minute)
+				for i := range 6 {
+					o.putPod(t, i)
+				}
+				time.Sleep(time.Minute)
+				before := o.hns.State()
+				process, containers := o.windows.Service("kube-proxy").PID, len(o.windows.Remnants())
+				o.hns.SetQuirks(quirks)
+				o.hns.ResetCalls()
+				for range 5 {
+					o.hns.Restart(false)
+					time.Sleep(20 * time.Minute)
+				}
+				after, calls := o.hns.State(), o.hns.Calls()
+				if calls["CreateEndpoint"] > 0 || len(after.Endpoints) != len(before.Endpoints) || len(after.LoadBalancers) != len(before.LoadBalancers) {
+					t.Errorf("calls %v, %d endpoints and %d load balancers of %d and %d; %+v", calls, len(after.Endpoints), len(after.LoadBalancers),
+						len(before.Endpoints), len(before.LoadBalancers), quirks)
+				}
+				if got := o.windows.Remnants(); len(got) != containers {
+					t.Errorf("there are containers %v, want %d; the condition is %+v; %+v", got, containers, o.condition(), quirks)
+				}
+				// A service that does not answer is no quirk to kube-proxy: it takes all that it asked for to be gone, and is restarted.
+				if pid := o.windows.Service("kube-proxy").PID; quirks.StartsLate == 0 && (pid != process || calls["Remove"] > 0) {
+					t.Errorf("kube-proxy was restarted, calls %v; the condition is %+v; %+v", calls, o.condition(), quirks)
+				}
+			})
+		})
+	}
+}
+
+// putPod makes a pod with an endpoint.
+func (o *overlaid) putPod(t *testing.T, i int) {
+	t.Helper()
+	name, address := fmt.Sprintf("sandbox-%d", i), fmt.Sprintf("10.132.1.%d", i+10)
+	o.hns.Add(hns.State{Endpoints: []hns.Endpoint{{Network: o.hns.State().Networks[0].ID, Name: name, Address: netip.MustParseAddr(address)}}})
+	mustWrite(t, o.windows.Disk(), desired.CNIResults+`\`+name, fmt.Sprintf(`{"containerId":%q,"result":{"ips":[{"address":"%s/24"}]}}`, name, address))
+	o.windows.AddContainer(name, "")
+}

@@ -1,0 +1,166 @@
+package podnetwork
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+const (
+	// closelyEvery is the pause between two close looks: each reads every object by itself. While the two generations disagree, it is
+	// networkSeldom.
+	closelyEvery = 10 * time.Second
+	// disagreesAfter is how many close looks in a row must show that the two generations of the API disagree before the Node says so: while
+	// they are read, others make and remove objects.
+	disagreesAfter = 2
+	// confirmedFor is how long a close look counts for a restart of kube-proxy, which waits for the API server meanwhile.
+	confirmedFor = 30 * time.Second
+)
+
+// closeView is what the second generation of the API has, and what the first had afterwards.
+type closeView struct {
+	second, after hns.State
+	err           error
+}
+
+// agreement remembers whether the two generations of Windows' API agreed. What only one of them misses may not be lost.
+type agreement struct {
+	// refuted is for how many close looks in a row they did not, differences is what the last showed.
+	refuted     int
+	differences []string
+	// at is when they were compared last, and confirmed are the losses that were told then.
+	at        time.Time
+	confirmed string
+}
+
+// see is for a close look.
+func (a *agreement) see(j *judgement, network string) {
+	if j.close == nil || j.close.err != nil {
+		return
+	}
+	a.at, a.differences = j.now, unlisted(j.state, j.close.after, j.close.second, network)
+	if a.refuted++; len(a.differences) == 0 {
+		a.refuted = 0
+	}
+}
+
+// unlisted are endpoints of this host, and load balancers, that the second generation of the API has and the first does not list with the same
+// addresses, neither before nor after.
+func unlisted(before, after, second hns.State, network string) (names []string) {
+	for _, e := range second.Endpoints {
+		isListed := func(o hns.Endpoint) bool { return o.ID == e.ID && o.Address == e.Address && !o.Remote }
+		if e.Network == network && !e.Remote && !slices.ContainsFunc(before.Endpoints, isListed) && !slices.ContainsFunc(after.Endpoints, isListed) {
+			names = append(names, "endpoint "+e.Address.String())
+		}
+	}
+	listed := map[string]bool{}
+	for _, s := range []hns.State{before, after} {
+		for _, b := range s.LoadBalancers {
+			for _, vip := range vipsOf(b) {
+				listed[b.ID+vip.String()] = true
+			}
+		}
+	}
+	for _, b := range second.LoadBalancers {
+		for _, vip := range vipsOf(b) {
+			if !listed[b.ID+vip.String()] {
+				names = append(names, fmt.Sprintf("load balancer %s:%d", vip, b.External))
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// vipsOf are the addresses of a load balancer; one that is not valid stands for all addresses of the host.
+func vipsOf(b hns.LoadBalancer) []netip.Addr {
+	if len(b.VIPs) == 0 {
+		return []netip.Addr{{}}
+	}
+	return b.VIPs
+}
+
+// agrees tells whether what one generation of the API lacks may be repaired: the service has answered for a while, and the other generation
+// lacks it, too. It asks for a close look where there was none. endpoints are asked for by their IDs.
+func (j *judgement) agrees(endpoints ...string) bool {
+	if !j.isSteady {
+		j.plan.soon()
+		return false
+	}
+	if j.close == nil {
+		j.plan.ask.closely, j.plan.ask.endpoints = true, append(j.plan.ask.endpoints, endpoints...)
+		j.plan.soon()
+		return false
+	}
+	return j.close.err == nil && j.agreement.refuted == 0
+}
+
+// isFresh tells whether the generations agreed a moment ago.
+func (a *agreement) isFresh(now time.Time) bool {
+	return a.refuted == 0 && a.confirmed != "" && now.Sub(a.at) < confirmedFor
+}
+
+// tell has each loss confirmed by a close look before the Node is told of it. Where the generations disagree, the Node is told that nothing is
+// repaired, in place of losses that may be none. problems and notices are how many there were before.
+func (a *agreement) tell(j *judgement, problems, notices int) {
+	losses := j.plan.problems[problems:]
+	if len(losses) == 0 {
+		a.refuted, a.confirmed = 0, ""
+		return
+	}
+	var what []string
+	for _, p := range losses {
+		what = append(what, p.message)
+	}
+	text := strings.Join(what, "; ")
+	isConfirmed := a.refuted == 0 && a.confirmed == text
+	switch {
+	case j.close == nil && !isConfirmed:
+		j.plan.ask.closely = true
+		j.plan.soon()
+	case j.close != nil && j.close.err == nil && a.refuted == 0:
+		a.confirmed = text
+	}
+	if a.refuted == 0 {
+		return
+	}
+	j.plan.problems, j.plan.notices = j.plan.problems[:problems], j.plan.notices[:notices]
+	if a.refuted >= disagreesAfter {
+		j.plan.notice(api.ReasonWindowsNetworkUnverified, "the Host Network Service has %d objects that it does not list (%s), so that nothing is repaired; by its list, %s",
+			len(a.differences), shorten.List(a.differences, namedLosses, ", "), text)
+	}
+}
+
+// pause is how long to wait after a close look until the next.
+func (a *agreement) pause() time.Duration {
+	if a.refuted >= disagreesAfter {
+		return networkSeldom
+	}
+	return closelyEvery
+}
+
+// lookClosely looks at each object; nil if that was done a moment ago.
+func (n *reconciliation) lookClosely(ctx context.Context, endpoints []string, pause time.Duration) *closeView {
+	if time.Since(n.lookedClosely) < pause {
+		return nil
+	}
+	n.lookedClosely = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, networkAnswers)
+	defer cancel()
+	var c closeView
+	if c.second, c.err = n.Host.Networks.LookClosely(ctx, endpoints); c.err == nil {
+		c.after, c.err = n.Host.Networks.Look(ctx)
+	}
+	if c.err != nil && !errors.Is(c.err, context.Canceled) {
+		n.Log.Warn("Looking closely at the network failed; nothing is repaired", "error", c.err.Error())
+	}
+	return &c
+}

@@ -1,0 +1,85 @@
+package join
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+// adapterOf is the adapter that carries an interface. The virtual one that the Host Network Service puts on an adapter has its MAC address,
+// and is named after it. A name that says so is believed only if there is such an adapter: a user can have given it to a virtual switch.
+func adapterOf(h agent.HostFacts, i agent.Interface) string {
+	below, isVirtual := hns.AdapterBelow(i.Name)
+	if !isVirtual {
+		return i.Name
+	}
+	if name := onlyWith(h.Adapters, i.MAC); name != "" {
+		return name
+	}
+	for _, a := range h.Adapters {
+		if strings.EqualFold(a.Name, below) {
+			return a.Name
+		}
+	}
+	for _, other := range h.Interfaces {
+		if strings.EqualFold(other.Name, below) {
+			return other.Name
+		}
+	}
+	return ""
+}
+
+// onlyWith is the adapter with a MAC address; empty if there is none, or if there are several, such as the members of a team.
+func onlyWith(adapters []agent.Adapter, mac string) (name string) {
+	for _, a := range adapters {
+		switch {
+		case mac == "" || !strings.EqualFold(a.MAC, mac):
+		case name != "":
+			return ""
+		default:
+			name = a.Name
+		}
+	}
+	return name
+}
+
+// checkAdapter refuses an interface on which the Host Network Service cannot put a network: it needs an adapter without a switch. What
+// Windows does not tell refuses nothing, and neither does a host that has joined.
+func checkAdapter(f agent.Facts, s CheckInput) *Unsupported {
+	place, _ := choose(f.Host.Interfaces, s.Interface)
+	at := slices.IndexFunc(f.Host.Interfaces, func(i agent.Interface) bool { return i.Name == place.name })
+	if at < 0 || f.Joined != nil || len(f.Host.Adapters) == 0 {
+		return nil
+	}
+	i := f.Host.Interfaces[at]
+	below, isSwitch := hns.AdapterBelow(i.Name)
+	isOnAdapter := slices.ContainsFunc(f.Host.Adapters, func(a agent.Adapter) bool { return strings.EqualFold(a.Name, below) })
+	switch {
+	case !i.Virtual || isOnAdapter:
+		return nil
+	case isSwitch:
+		return unsupported(api.ReasonAdapterUnsupported, "the node's address %s is on %q, the interface of virtual switch %q of Hyper-V, and no adapter has that name: "+
+			"the Host Network Service cannot put the pod network on an adapter that has a switch; remove the switch (Remove-VMSwitch), or connect another adapter and "+
+			"select it with spec.network; if the adapter below was renamed after a pod network was made on it, give it its former name back", place.address, i.Name, below)
+	case !i.Connector:
+		return unsupported(api.ReasonAdapterUnsupported, "the node's address %s is on %q, which is no hardware (a team of adapters, or a VPN), and the Host Network Service can put "+
+			"the pod network only on a hardware adapter; give the address to an adapter, or select another interface with spec.network", place.address, i.Name)
+	}
+	return nil
+}
+
+// checkTrunk refuses an adapter that tags packets by itself: a virtual switch on it, with which pods are connected, does not.
+func checkTrunk(f agent.Facts, s CheckInput) *Unsupported {
+	adapter := Adapter(f, s.Interface)
+	for _, i := range f.Host.Interfaces {
+		if i.VLAN != 0 && adapter != "" && strings.EqualFold(adapterOf(f.Host, i), adapter) {
+			return unsupported(api.ReasonTrunkPortUnsupported,
+				"the adapter %q, which would carry the pod network, puts its packets into VLAN %d by itself (setting VlanID of its driver), so it is on a "+
+					"trunk port of a switch; let the switch do that (an access port), or choose another interface with spec.network", i.Name, i.VLAN)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+const (
+	// hostRouteEvery is how often a route of the host that was refused is tried again.
+	hostRouteEvery = time.Minute
+	// unlistedTimeout is the longest time for which a network that is found by its ID and not listed is waited for.
+	unlistedTimeout = 2 * time.Minute
+)
+
+// see completes a network with what is remembered of it.
+func (r *networkReconciler) see(n *hns.Network) {
+	if _, known := r.used[n.ID]; !known {
+		r.used[n.ID] = r.made.have[n.ID].HadAddresses || len(n.Remotes) > 0 && r.made.have[n.ID].Name == ""
+	}
+	r.made.complete(n)
+}
+
+// isUnlisted reports whether one of these networks exists in spite of not being listed: a service that has just started may not list all.
+// To create it again could make a second switch.
+func (r *networkReconciler) isUnlisted(ctx context.Context, missing []hns.Network) (bool, error) {
+	if r.finder == nil || !r.missingSince.IsZero() && time.Since(r.missingSince) > unlistedTimeout {
+		return false, nil
+	}
+	for _, n := range missing {
+		id := r.made.idOf(n.Name)
+		if id == "" || slices.ContainsFunc(r.have, func(h hns.Network) bool { return h.ID == id }) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		exists, err := r.finder.HasNetwork(ctx, id)
+		cancel()
+		if err != nil {
+			return false, fmt.Errorf("looking for network %s by its ID: %w", n.Name, err)
+		}
+		if !exists {
+			continue
+		}
+		if r.missingSince.IsZero() {
+			r.missingSince = time.Now()
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// createOnAdapter creates a network on the adapter with the node's address. The network of pods names no adapter; only where Windows refuses
+// that, or takes another adapter, it is named.
+func (r *networkReconciler) createOnAdapter(ctx context.Context, own Node, n hns.Network, why string) error {
+	created, err := r.createNetwork(ctx, n, why)
+	if n.Adapter != "" || n.Name != Network || r.settings.adapter() == "" || ctx.Err() != nil {
+		return err
+	}
+	isWrong := err == nil && isElsewhere(created, own.addresses()) && !r.namedAdapter
+	isRefused := err != nil && !gone(err) && !errors.Is(err, hns.ErrExists)
+	if !isWrong && !isRefused {
+		return err
+	}
+	if isWrong {
+		r.namedAdapter = true
+		if err := r.removeNetwork(ctx, created, "address "+created.ManagementIP.String()+" of the host, which is not the node's"); err != nil {
+			return err
+		}
+	}
+	n.Adapter = r.settings.adapter()
+	_, again := r.createNetwork(ctx, n, "Windows needs the name of the adapter")
+	if again != nil {
+		return errors.Join(err, again)
+	}
+	return nil
+}
+
+// createNetwork creates one network. It logs before the call, because the call can cut the connection of the log's reader.
+func (r *networkReconciler) createNetwork(ctx context.Context, n hns.Network, why string) (hns.Network, error) {
+	first := len(r.have) == 0
+	r.log.Info("Creating a network", "network", n.Name, "because", why, "wanted", describe(n), "mayCutConnections", first)
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	created, err := r.hns.CreateNetwork(ctx, n)
+	if first && (err == nil || time.Since(began) > maxImmediateFailure) { // a failure that took longer may have changed something
+		r.onCut()
+	}
+	if err != nil {
+		return hns.Network{}, fmt.Errorf("creating network %s: %w", n.Name, err)
+	}
+	r.log.Info("Network created", "network", n.Name, "id", created.ID, "seconds", time.Since(began).Seconds())
+	r.made.add(created, n)
+	r.made.complete(&created)
+	r.used[created.ID] = created.HasAddresses()
+	r.have = append(r.have, created)
+	r.unsettledSince = time.Now()
+	return created, nil
+}
+
+// addHostRoute gives the network of pods the host's own route, if Windows refused it. Without it, the network works for pods.
+func (r *networkReconciler) addHostRoute(ctx context.Context) {
+	n := named(r.have, Network)
+	if n == nil || r.hostRouter == nil {
+		return
+	}
+	_, known := r.made.have[n.ID]
+	if n.HostRoute || !known && len(n.Remotes) > 0 { // one of an earlier version, which had it before its remote subnets
+		r.report.setHostRoute("")
+		return
+	}
+	if time.Since(r.routedAt) < hostRouteEvery {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := r.hostRouter.AddHostRoute(ctx, n.ID)
+	if err != nil && !errors.Is(err, hns.ErrExists) {
+		r.routedAt = time.Now()
+		r.report.setHostRoute(fmt.Sprintf("the host cannot reach the pods of this node, and probes of the kubelet fail: Windows refuses a route to network %s: %v", n.Name, err))
+		return
+	}
+	n.HostRoute = true
+	r.made.note(*n)
+	r.log.Info("Route of the host to its pods added", "network", n.Name)
+	r.report.setHostRoute("")
+}
+
+// isElsewhere reports whether a network is on another adapter than the one with an address of the node. It is false if that is unknown.
+func isElsewhere(n hns.Network, addresses []netip.Addr) bool {
+	return n.ManagementIP.IsValid() && len(addresses) > 0 && !slices.Contains(addresses, n.ManagementIP)
+}
+
+// adapterProblem says which networks are on another adapter.
+func adapterProblem(networks []hns.Network, addresses []netip.Addr) string {
+	for _, n := range networks {
+		if isElsewhere(n, addresses) {
+			return fmt.Sprintf("network %s is on an adapter with address %s, and the node has %s: other nodes do not reach the pods of this node", n.Name, n.ManagementIP, addresses[0])
+		}
+	}
+	return ""
+}

@@ -1,0 +1,153 @@
+package overlay
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+const (
+	// madeName is in the folder of containerd's network configuration, like holdersName.
+	madeName = "made-networks"
+	// maxMade and maxMadeFile limit the file: there are two networks, and what is left of earlier ones.
+	maxMade     = 16
+	maxMadeFile = 64 << 10
+	// maxMadeText limits names in it.
+	maxMadeText = 512
+)
+
+// made is a network that this program created: what was requested, which Windows may not return.
+type made struct {
+	Name    string       `json:"name"`
+	Subnet  netip.Prefix `json:"subnet"`
+	Gateway netip.Addr   `json:"gateway"`
+	VNI     uint32       `json:"vni"`
+	Port    uint16       `json:"vxlanPort,omitempty"`
+	Adapter string       `json:"adapter,omitempty"`
+	// HostRoute says that Windows accepted the policy, HadAddresses that the network once had its addresses.
+	HostRoute    bool `json:"hostRoute,omitempty"`
+	HadAddresses bool `json:"hadAddresses,omitempty"`
+}
+
+// madeFile remembers on the host which networks this program created, by ID, so that it knows them when it starts again.
+type madeFile struct {
+	name string
+	log  *slog.Logger
+	have map[string]made
+}
+
+// readMade reads the file. A damaged one counts as absent: then what Windows returns is all that is known.
+func readMade(folder string, log *slog.Logger) *madeFile {
+	m := &madeFile{name: filepath.Join(folder, madeName), log: log, have: map[string]made{}}
+	text, err := readLimited(m.name, maxMadeFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m
+	}
+	if err == nil {
+		m.have, err = parseMade(text)
+	}
+	if err != nil {
+		log.Warn("Reading which networks were created failed; continuing without that", "file", m.name, "error", err.Error())
+		m.have = map[string]made{}
+	}
+	return m
+}
+
+// add remembers a network that was created as requested. Earlier ones of that name are forgotten.
+func (m *madeFile) add(created, requested hns.Network) {
+	maps.DeleteFunc(m.have, func(_ string, n made) bool { return n.Name == requested.Name })
+	s := requested.Subnets[0]
+	m.have[created.ID] = made{
+		Name: requested.Name, Subnet: s.Prefix, Gateway: s.Gateway, VNI: s.VNI, Port: requested.VXLANPort, Adapter: requested.Adapter,
+		HostRoute: created.HostRoute, HadAddresses: created.HasAddresses(),
+	}
+	m.save()
+}
+
+func (m *madeFile) remove(id string) {
+	if _, known := m.have[id]; known {
+		delete(m.have, id)
+		m.save()
+	}
+}
+
+// note remembers what has become of a network.
+func (m *madeFile) note(n hns.Network) {
+	was, known := m.have[n.ID]
+	is := was
+	is.HostRoute, is.HadAddresses = was.HostRoute || n.HostRoute, was.HadAddresses || n.HasAddresses()
+	if known && is != was {
+		m.have[n.ID] = is
+		m.save()
+	}
+}
+
+// complete adds to a network, as Windows returns it, what was requested.
+func (m *madeFile) complete(n *hns.Network) {
+	is, known := m.have[n.ID]
+	if !known {
+		return
+	}
+	n.Subnets = []hns.Subnet{{Prefix: is.Subnet, Gateway: is.Gateway, VNI: is.VNI}}
+	n.VXLANPort, n.Adapter, n.HostRoute = is.Port, is.Adapter, n.HostRoute || is.HostRoute
+	m.note(*n)
+}
+
+// idOf is the ID of the network of that name that was created last; empty if it is not known.
+func (m *madeFile) idOf(name string) string {
+	for id, n := range m.have {
+		if n.Name == name {
+			return id
+		}
+	}
+	return ""
+}
+
+func (m *madeFile) save() {
+	text, err := json.Marshal(storedMade{madeVersion, m.have})
+	if err == nil {
+		err = writeFile(m.name, text)
+	}
+	if err != nil {
+		m.log.Warn("Storing which networks were created failed", "file", m.name, "error", err.Error())
+	}
+}
+
+// storedMade is the content of the file.
+type storedMade struct {
+	Version  int             `json:"version"`
+	Networks map[string]made `json:"networks"`
+}
+
+const madeVersion = 1
+
+// parseMade parses what save has written, and nothing else.
+func parseMade(text []byte) (map[string]made, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	var stored storedMade
+	if err := decoder.Decode(&stored); err != nil {
+		return nil, fmt.Errorf("it is not what this program writes: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) || stored.Version != madeVersion || len(stored.Networks) > maxMade || stored.Networks == nil {
+		return nil, fmt.Errorf("it is not what this program writes: version %d, %d networks", stored.Version, len(stored.Networks))
+	}
+	for id, n := range stored.Networks {
+		isOurs := n.Name == Network || n.Name == BaseNetwork
+		isSubnet := n.Subnet.IsValid() && n.Subnet.Addr().Is4() && n.Subnet == n.Subnet.Masked() && n.Subnet.Contains(n.Gateway)
+		if !isOurs || !isSubnet || len(n.Adapter) > maxMadeText || len(id) > maxMadeText || id == "" || strings.ToLower(id) != id {
+			return nil, fmt.Errorf("network %.100q is none of this program", id)
+		}
+	}
+	return stored.Networks, nil
+}

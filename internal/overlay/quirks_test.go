@@ -1,0 +1,222 @@
+package overlay_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/overlay"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// forget removes what the program remembers of networks that it created.
+func (h *host) forget() { _ = os.Remove(filepath.Join(h.options.CertDir, "made-networks")) }
+
+// TestNetworksStayWhateverWindowsReturns: what Windows does not return of a network, or in other words, is no reason to remove it. That goes
+// for networks of this program, of one that forgot them, and of OVN-Kubernetes' own.
+func TestNetworksStayWhateverWindowsReturns(t *testing.T) {
+	for name, quirks := range map[string]sim.NetworkQuirks{
+		"nothing":     {OmitsVNI: true, OmitsVXLANPort: true, OmitsAdapter: true},
+		"no VNI":      {OmitsVNI: true},
+		"no port":     {OmitsVXLANPort: true},
+		"the virtual": {RenamesAdapter: true},
+	} {
+		for _, forgets := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", forgets: ", forgets), func(t *testing.T) {
+				story(t, func(e *env) {
+					e.linux(1)
+					h := e.windows(1, sim.HNSOptions{Quirks: quirks})
+					h.options.Settings = overlay.Settings{VXLANPort: 9898, Adapter: "Ethernet"}
+					h.start()
+					e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+					h.wantChanges(map[string]int{"CreateNetwork": 2, "AddRemotes": 1})
+					h.service.ResetCalls()
+					for range 3 {
+						h.stop()
+						if forgets {
+							h.forget()
+						}
+						h.service.Restart(false)
+						h.start()
+						e.passes(5 * time.Minute)
+					}
+					h.wantChanges(map[string]int{})
+				})
+			})
+		}
+	}
+}
+
+// A change of settings is one also where Windows does not tell what a network has: it is remembered.
+func TestAChangedPortIsAppliedAlthoughWindowsDoesNotTellIt(t *testing.T) {
+	story(t, func(e *env) {
+		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{OmitsVXLANPort: true, OmitsVNI: true}})
+		h.options.Settings.VXLANPort = 9898
+		h.start()
+		e.awaits(time.Minute, "the overlay is there", h.published)
+		h.stop()
+		h.options.Settings.VXLANPort = 0
+		h.start()
+		e.awaits(time.Minute, "the networks have the other port", func() bool {
+			n, once := h.network(overlay.Network)
+			return once && n.VXLANPort == 0 && h.published()
+		})
+	})
+}
+
+func TestTheNetworkOfPodsFindsTheSwitchOfTheBase(t *testing.T) {
+	adapters := []string{"Ethernet", "Ethernet 2"}
+	for name, test := range map[string]struct {
+		quirks  sim.NetworkQuirks
+		adapter string // of the network of pods
+		calls   map[string]int
+	}{
+		"the adapter is bound":     {sim.NetworkQuirks{Adapters: adapters}, "", map[string]int{"CreateNetwork": 2}},
+		"an adapter must be named": {sim.NetworkQuirks{NeedsAdapter: true}, "Ethernet", map[string]int{"CreateNetwork": 3}},
+		"Windows takes another":    {sim.NetworkQuirks{ChoosesAddress: "198.51.100.7"}, "Ethernet", map[string]int{"CreateNetwork": 3, "DeleteNetwork": 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			story(t, func(e *env) {
+				h := e.windows(1, sim.HNSOptions{Quirks: test.quirks})
+				h.options.Settings.Adapter = "vEthernet (Ethernet) 2"
+				h.start()
+				e.awaits(time.Minute, "the overlay is there", h.published)
+				e.passes(10 * time.Minute)
+				h.wantChanges(test.calls)
+				base, _ := h.network(overlay.BaseNetwork)
+				pods, once := h.network(overlay.Network)
+				if base.Adapter != "Ethernet" || pods.Adapter != test.adapter || !once || pods.ManagementIP != netip.MustParseAddr("192.0.2.1") {
+					t.Errorf("the base is on %q, the network of pods on %q with address %s; want %q", base.Adapter, pods.Adapter, pods.ManagementIP, test.adapter)
+				}
+				h.stop()
+				h.start()
+				e.passes(time.Minute)
+				h.wantChanges(test.calls)
+			})
+		})
+	}
+}
+
+// A host on which Windows takes the wrong adapter in any case keeps its network, and says so.
+func TestAWrongAdapterIsTold(t *testing.T) {
+	story(t, func(e *env) {
+		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{ChoosesAddress: "198.51.100.7"}}).reporting()
+		h.start()
+		e.awaits(time.Minute, "the network is there", func() bool { _, once := h.network(overlay.Network); return once })
+		e.passes(90 * time.Second)
+		h.wantProblem(api.ReasonOverlayAdapterUnexpected, "adapter with address 198.51.100.7, and the node has 192.0.2.1")
+		h.wantChanges(map[string]int{"CreateNetwork": 2})
+	})
+}
+
+// Where Windows refuses the host's route, the network stays. The route alone is tried again.
+func TestARefusedHostRouteIsTriedAgain(t *testing.T) {
+	story(t, func(e *env) {
+		e.linux(1)
+		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{RefusesHostRoute: true}}).reporting()
+		h.start()
+		e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		e.passes(90 * time.Second)
+		h.wantProblem(api.ReasonOverlayHostRouteRefused, "the host cannot reach the pods of this node")
+		e.passes(10 * time.Minute)
+		h.stop()
+		h.start()
+		e.passes(10 * time.Minute)
+		calls := h.changes()
+		if calls["CreateNetwork"] != 2 || calls["DeleteNetwork"] != 0 || calls["AddHostRoute"] < 10 || calls["AddHostRoute"] > 30 {
+			t.Errorf("calls in 20 minutes: %v", calls)
+		}
+		h.service.SetQuirks(sim.NetworkQuirks{})
+		e.awaits(2*time.Minute, "the network has the route", func() bool { n, _ := h.network(overlay.Network); return n.HostRoute })
+		e.awaits(time.Minute, "nothing is told any more", func() bool { return len(h.problems()) == 0 })
+		h.service.ResetCalls()
+		e.passes(10 * time.Minute)
+		h.wantChanges(map[string]int{})
+	})
+}
+
+// A service that has just started does not list all networks; one that is there by its ID is not created a second time.
+func TestAnUnlistedNetworkIsNotCreatedAgain(t *testing.T) {
+	story(t, func(e *env) {
+		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{ListsLate: 20 * time.Second}}).start()
+		e.awaits(time.Minute, "the overlay is there", h.published)
+		h.service.ResetCalls()
+		h.service.Restart(false)
+		e.passes(time.Minute)
+		h.stop()
+		h.service.Restart(false)
+		h.start()
+		e.passes(5 * time.Minute)
+		h.wantChanges(map[string]int{})
+		h.service.Restart(true) // now they are lost
+		e.awaits(time.Minute, "they are created again", h.published)
+	})
+}
+
+// TestNoNetworkIsRemovedForQuirks plays two hours of a host, with restarts of everything, on Windows of many kinds.
+func TestNoNetworkIsRemovedForQuirks(t *testing.T) {
+	for seed := range uint64(24) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			story(t, func(e *env) {
+				e.linux(1)
+				quirks := sim.QuirksByChance(seed).Network
+				h := e.windows(1, sim.HNSOptions{Quirks: quirks})
+				h.options.Settings = overlay.Settings{VXLANPort: 9898, Adapter: "vEthernet (Ethernet)"}
+				h.start()
+				e.awaits(3*time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+				had := h.ids()
+				for round := range 6 {
+					switch round % 3 {
+					case 0:
+						h.service.Restart(false)
+					case 1:
+						h.stop()
+						h.start()
+					case 2:
+						h.stop()
+						h.service.Restart(false)
+						h.start()
+					}
+					e.passes(20 * time.Minute)
+				}
+				if calls := h.changes(); calls["DeleteNetwork"] > 0 || h.ids() != had || !h.has(linuxRemote(1)) {
+					t.Errorf("networks %s instead of %s, calls %v, with %+v\n%s", h.ids(), had, calls, quirks, h.log)
+				}
+			})
+		})
+	}
+}
+
+func (h *host) ids() string {
+	var ids []string
+	for _, n := range h.service.State().Networks {
+		ids = append(ids, n.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+// The original's networks name no adapter and are not known to this program.
+func TestNetworksOfTheOriginalStay(t *testing.T) {
+	story(t, func(e *env) {
+		e.linux(1)
+		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{OmitsVNI: true}})
+		h.options.Settings.Adapter = "Ethernet"
+		address := netip.MustParseAddr("192.0.2.1")
+		h.service.Add(hns.State{Networks: []hns.Network{
+			{Name: overlay.BaseNetwork, Type: hns.Overlay, Persistent: true, ManagementIP: address, RouterMAC: "00-15-5D-00-00-01", Adapter: "LAN",
+				Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("100.64.0.0/30"), Gateway: netip.MustParseAddr("100.64.0.2")}}},
+			{Name: overlay.Network, Type: hns.Overlay, ManagementIP: address, RouterMAC: "00-15-5D-00-00-02", HostRoute: true,
+				Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.132.1.0/24"), Gateway: netip.MustParseAddr("10.132.1.1")}}},
+		}})
+		h.start()
+		e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		e.passes(10 * time.Minute)
+		h.wantChanges(map[string]int{"AddRemotes": 1})
+	})
+}

@@ -1,0 +1,143 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/win/scm"
+)
+
+const (
+	// startEvery is the pause between attempts to start the service, startPoll how often it is asked whether it runs, startsWithin how long.
+	startEvery   = 10 * time.Second
+	startPoll    = 200 * time.Millisecond
+	startsWithin = 20 * time.Second
+)
+
+// starter starts the service hns where it is installed and stopped, until it has run once: on Windows Server 2019, it is stopped after the
+// feature Containers was enabled, and not every first call starts it. Later, it is not started: then an administrator has stopped it.
+type starter struct {
+	mu      sync.Mutex
+	hasRun  bool
+	triedAt time.Time
+	failure error
+}
+
+// start returns why the service could not be started.
+func (s *starter) start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hasRun || time.Since(s.triedAt) < startEvery {
+		return s.failure
+	}
+	s.triedAt, s.failure = time.Now(), nil
+	state, err := startService(hnsService)
+	s.hasRun = state == windows.SERVICE_RUNNING
+	if err != nil {
+		s.failure = fmt.Errorf("starting the service %s: %w", hnsService, err)
+	}
+	return s.failure
+}
+
+// ran is for a call that the service has answered.
+func (s *starter) ran() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hasRun, s.failure = true, nil
+}
+
+// startService starts a service that is stopped, and returns its state. One that is not installed is 0, and no error.
+func startService(name string) (state uint32, err error) {
+	m, err := scm.Connect(0)
+	if err != nil {
+		return 0, nil //nolint:nilerr // nothing is known of the service; its calls will tell
+	}
+	defer m.Close()
+	s, err := m.Open(name, windows.SERVICE_QUERY_STATUS|windows.SERVICE_START)
+	if err != nil {
+		return 0, nil //nolint:nilerr // it is not installed
+	}
+	defer s.Close()
+	status, err := s.Status()
+	if err != nil || status.CurrentState == windows.SERVICE_RUNNING {
+		return status.CurrentState, err
+	}
+	if status.CurrentState == windows.SERVICE_STOPPED {
+		if err := windows.StartService(s.Handle, 0, nil); err != nil && !errors.Is(err, windows.ERROR_SERVICE_ALREADY_RUNNING) {
+			return status.CurrentState, err
+		}
+	}
+	for began := time.Now(); time.Since(began) < startsWithin; time.Sleep(startPoll) {
+		if status, err = s.Status(); err != nil || status.CurrentState != windows.SERVICE_START_PENDING {
+			break
+		}
+	}
+	return status.CurrentState, err
+}
+
+// needed are services without which the Host Network Service answers that a service is not active: Dnscache (microsoft/SDN#509), and others
+// that guides to harden Windows disable.
+func needed() []string {
+	return []string{"Dnscache", "SharedAccess", "BFE", "mpssvc", "nsi", "vmcompute"}
+}
+
+// needsOf says which services that the Host Network Service needs do not run, where its answer can mean these: that a service is not
+// active, while its own runs.
+func needsOf(code syscall.Errno) string {
+	if code != windows.ERROR_SERVICE_NOT_ACTIVE {
+		return ""
+	}
+	m, err := scm.Connect(0)
+	if err != nil {
+		return ""
+	}
+	defer m.Close()
+	if described(m, hnsService) != "" {
+		return ""
+	}
+	var stopped []string
+	for _, name := range needed() {
+		if text := described(m, name); text != "" {
+			stopped = append(stopped, name+" "+text)
+		}
+	}
+	if len(stopped) == 0 {
+		return "; the service hns runs, and so do those that it is known to need"
+	}
+	return "; the service hns runs, and of those that it needs: " + strings.Join(stopped, ", ")
+}
+
+// described is why a service does not run; empty if it does, or if that is not known.
+func described(m scm.Manager, name string) string {
+	s, err := m.Open(name, windows.SERVICE_QUERY_STATUS|windows.SERVICE_QUERY_CONFIG)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "is not installed"
+	}
+	if err != nil {
+		return ""
+	}
+	defer s.Close()
+	status, err := s.Status()
+	switch {
+	case err != nil || status.CurrentState == windows.SERVICE_RUNNING:
+		return ""
+	case isDisabled(s):
+		return "is disabled"
+	}
+	return "is stopped"
+}
+
+func isDisabled(s scm.Service) bool {
+	config, err := scm.Answer(func(buffer *byte, size uint32, needed *uint32) error {
+		return windows.QueryServiceConfig(s.Handle, (*windows.QUERY_SERVICE_CONFIG)(unsafe.Pointer(buffer)), size, needed)
+	})
+	return err == nil && (*windows.QUERY_SERVICE_CONFIG)(unsafe.Pointer(&config[0])).StartType == windows.SERVICE_DISABLED
+}

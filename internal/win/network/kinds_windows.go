@@ -1,0 +1,50 @@
+package network
+
+import (
+	"net"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// Kind is what an adapter is, as its driver says (MIB_IF_ROW2).
+type Kind struct {
+	Name, MAC string
+	// Hardware is true of an adapter that is hardware, or looks like it in a virtual machine; Connector where something can be plugged in.
+	Hardware, Connector bool
+}
+
+// Bits of InterfaceAndOperStatusFlags.
+const (
+	isHardware = 1 << iota
+	isFilter
+	hasConnector
+)
+
+// Kinds are the kinds of all adapters by their LUIDs, also of those that have no addresses. It is empty if Windows does not tell, as Wine.
+func Kinds() map[uint64]Kind {
+	var table *windows.MibIfTable2
+	if windows.NewLazySystemDLL("iphlpapi.dll").NewProc("GetIfTable2Ex").Find() != nil ||
+		windows.GetIfTable2Ex(windows.MibIfEntryNormalWithoutStatistics, &table) != nil || table == nil {
+		return nil
+	}
+	defer windows.FreeMibTable(unsafe.Pointer(table))
+	kinds := map[uint64]Kind{}
+	for _, row := range unsafe.Slice(&table.Table[0], table.NumEntries) {
+		flags := row.InterfaceAndOperStatusFlags
+		if flags&isFilter != 0 || row.Type == windows.IF_TYPE_SOFTWARE_LOOPBACK || row.PhysicalAddressLength > uint32(len(row.PhysicalAddress)) {
+			continue
+		}
+		kinds[row.InterfaceLuid] = Kind{
+			Name: windows.UTF16ToString(row.Alias[:]), MAC: MAC(row.PhysicalAddress[:row.PhysicalAddressLength]),
+			Hardware: flags&isHardware != 0, Connector: flags&hasConnector != 0,
+		}
+	}
+	return kinds
+}
+
+// MAC is an address on the link, such as 00-15-5d-0a-0b-0c; empty if there is none.
+func MAC(address []byte) string {
+	return strings.ReplaceAll(net.HardwareAddr(address).String(), ":", "-")
+}
