@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -28,6 +27,9 @@ const (
 	misused  = 2
 	refuted  = 3 // a line was refuted
 )
+
+// archive has the report and the logs.
+const archive = "wmco-acceptance.zip"
 
 func main() {
 	if known, err := acceptance.Command(os.Args[1:], os.Stdout); known {
@@ -125,10 +127,12 @@ func try(ctx context.Context, f flags, out io.Writer) (int, error) {
 	}
 	o.Report = func(r acceptance.Report) error { return write(f.out, r) }
 	r, err := tryOrJoin(ctx, m, o, f)
+	if len(r.Facts) > 0 {
+		err = errors.Join(err, finish(f.out, r, out))
+	}
 	if err != nil {
 		return failed, err
 	}
-	fmt.Fprintf(out, "\n%s\nwritten: %s\n", r.Summary(), filepath.Join(f.out, "report.json"))
 	if r.Refuted() {
 		return refuted, nil
 	}
@@ -169,12 +173,26 @@ func machine() (acceptance.Machine, error) {
 
 // write writes the report. A file that is there already is replaced.
 func write(folder string, r acceptance.Report) error {
-	text, err := json.MarshalIndent(r, "", "  ")
+	text, err := r.JSON()
 	if err != nil {
 		return err
 	}
 	return errors.Join(
-		os.WriteFile(filepath.Join(folder, "report.json"), append(text, '\n'), 0o600),
+		os.WriteFile(filepath.Join(folder, "report.json"), text, 0o600),
 		os.WriteFile(filepath.Join(folder, "report.md"), []byte(r.Summary()), 0o600),
 	)
+}
+
+// finish writes the archive, and says where it goes.
+func finish(folder string, r acceptance.Report, out io.Writer) error {
+	content, err := r.Archive()
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(folder, archive)
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\n%s\nRead %s, and attach it to a new issue at %s.\n", r.Summary(), name, acceptance.Issues)
+	return nil
 }

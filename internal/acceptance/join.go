@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/windows-machine-config/wmco/internal/controlplane"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -95,19 +94,19 @@ func (j *joining) inOrder(l Line) func(context.Context, *session) (string, error
 func Join(ctx context.Context, m Machine, o JoinOptions) (Report, error) {
 	s, release, err := open(ctx, m, o.Options)
 	if err != nil {
-		return Report{}, err
+		return refuse(ctx, m, o.Options, err)
 	}
 	defer release()
-	if err := s.undoAll(ctx); err != nil {
-		return Report{}, err
-	}
-	j, err := prepare(ctx, s, o)
+	r, err := s.begin(ctx, o.Options)
 	if err != nil {
-		return Report{}, errors.Join(err, s.close())
+		return r, err
+	}
+	j, err := prepare(ctx, s, o, r)
+	if err != nil {
+		return r, errors.Join(s.end(ctx, &r, o.Options, err), s.close())
 	}
 	lines := joinSteps(j)
 	s.say("%s\n", joinPlan(lines))
-	r := newReport(o.Version, s)
 	for _, l := range lines {
 		if ctx.Err() != nil || s.journal.failure != nil {
 			break
@@ -117,23 +116,22 @@ func Join(ctx context.Context, m Machine, o JoinOptions) (Report, error) {
 			return r, errors.Join(err, s.failedUndo(&r))
 		}
 	}
+	s.addLogs(context.WithoutCancel(ctx), &r) // they go with what is put back
 	if err := errors.Join(s.journal.failure, s.failedUndo(&r)); err != nil {
 		return r, errors.Join(err, o.report(r))
 	}
-	r.Finished = time.Now().UTC()
-	return r, errors.Join(context.Cause(ctx), o.report(r), s.close())
+	return r, errors.Join(s.end(ctx, &r, o.Options, context.Cause(ctx)), s.close())
 }
 
 // prepare looks whether this machine can become a node for a while. It changes nothing but what the journal needs.
-func prepare(ctx context.Context, s *session, o JoinOptions) (*joining, error) {
+func prepare(ctx context.Context, s *session, o JoinOptions, r Report) (*joining, error) {
 	if err := s.refuseNode(ctx); err != nil {
 		return nil, err
 	}
-	var err error
-	if s.facts, err = s.Host.System.Facts(ctx); err != nil {
-		return nil, fmt.Errorf("reading the facts of this machine: %w", err)
+	if s.factsFailure != nil {
+		return nil, fmt.Errorf("%w: reading the facts of this machine: %w", ErrRefused, s.factsFailure)
 	}
-	address, err := s.refuseJoin(ctx, o)
+	address, err := s.refuseJoin(ctx, o, r)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,8 @@ type computer struct {
 	feature string // state of triedFeature
 	hyperV  string // state of Hyper-V as dism.exe tells it, if it does
 	restart bool   // whether one is scheduled
+	// security is whether virtualization-based security runs.
+	security bool
 }
 
 func newComputer(t *testing.T) *computer {
@@ -73,6 +75,8 @@ func (c *computer) Run(_ context.Context, command string, _ io.Reader, stdout io
 		fmt.Fprintf(stdout, "Feature Name : %s\r\n\r\nState : %s\r\nRestart Required : Possible\r\n", name, state)
 	case words[0] == "dism.exe":
 		c.feature = "Disabled"
+	case c.security && strings.Contains(command, "VirtualizationBasedSecurityStatus"):
+		fmt.Fprint(stdout, "\ufeff2\r\n")
 	case words[0] == "route.exe":
 		c.LoseRoutes()
 	case words[0] == "shutdown.exe" && words[1] == "/a":

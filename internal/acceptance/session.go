@@ -2,6 +2,7 @@ package acceptance
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -35,8 +36,11 @@ type session struct {
 	Machine
 	out     io.Writer
 	journal *journal
+	hide    *hider
 	facts   agent.HostFacts
-	tests   []TestResult // nil before they ran
+	// factsFailure is why some of facts could not be read.
+	factsFailure error
+	tests        []TestResult // nil before they ran
 }
 
 func (s *session) say(format string, values ...any) {
@@ -76,7 +80,8 @@ func (s *session) removeFolder(ctx context.Context, folder string) error {
 }
 
 // Run tries the lines on a machine, puts back what it changed, and returns its report. What an earlier run left is put back first.
-// ErrRefused says that nothing was changed. With another error, the report is incomplete, or something could not be put back.
+// ErrRefused says that nothing was changed; the report has facts then, too. With another error, the report is incomplete, or something could
+// not be put back.
 func Run(ctx context.Context, m Machine, o Options) (Report, error) {
 	lines, err := selected(o.Only)
 	if err != nil {
@@ -84,32 +89,75 @@ func Run(ctx context.Context, m Machine, o Options) (Report, error) {
 	}
 	s, release, err := open(ctx, m, o)
 	if err != nil {
-		return Report{}, err
+		return refuse(ctx, m, o, err)
 	}
 	defer release()
-	if err := s.undoAll(ctx); err != nil {
-		return Report{}, err
+	r, err := s.begin(ctx, o)
+	if err != nil {
+		return r, err
 	}
 	if err := m.refuseNode(ctx); err != nil {
-		return Report{}, errors.Join(err, s.close())
-	}
-	if s.facts, err = m.Host.System.Facts(ctx); err != nil {
-		return Report{}, errors.Join(fmt.Errorf("reading the facts of this machine: %w", err), s.close())
+		return r, errors.Join(s.end(ctx, &r, o, err), s.close())
 	}
 	s.say("%s\n", Plan(lines))
-	r := newReport(o.Version, s)
 	for _, l := range lines {
 		if ctx.Err() != nil {
 			break
 		}
 		r.Lines = append(r.Lines, s.try(ctx, l))
-		r.Tests = s.tests
+		r.Tests = s.hiddenTests()
 		if err := errors.Join(s.journal.failure, s.failedUndo(&r), o.report(r)); err != nil {
 			return r, err
 		}
 	}
-	r.Finished = time.Now().UTC()
-	return r, errors.Join(context.Cause(ctx), o.report(r), s.close())
+	return r, errors.Join(s.end(ctx, &r, o, context.Cause(ctx)), s.close())
+}
+
+// begin puts back what an earlier run left, and begins a report with the facts.
+func (s *session) begin(ctx context.Context, o Options) (Report, error) {
+	if err := s.undoAll(ctx); err != nil {
+		return Report{}, err
+	}
+	r := newReport(o.Version)
+	err := s.collect(ctx, &r, o.report)
+	return r, err
+}
+
+// end adds the logs to a report and hands it on. The run ended with this error.
+func (s *session) end(ctx context.Context, r *Report, o Options, why error) error {
+	if errors.Is(why, ErrRefused) {
+		r.Refused = s.hide.text(why.Error())
+	}
+	if why == nil || r.Refused != "" {
+		r.Finished = time.Now().UTC()
+	}
+	s.addLogs(context.WithoutCancel(ctx), r)
+	return errors.Join(why, o.report(*r))
+}
+
+// refuse is the report of a machine on which nothing is tried: facts can still tell why. A run that goes on elsewhere writes its own report.
+func refuse(ctx context.Context, m Machine, o Options, why error) (Report, error) {
+	if !errors.Is(why, ErrRefused) || errors.Is(why, host.ErrLocked) || m.Wine != o.OnWine {
+		return Report{}, why
+	}
+	s, err := newSession(m, o)
+	if err != nil {
+		return Report{}, errors.Join(why, err)
+	}
+	r := newReport(o.Version)
+	if err := s.collect(ctx, &r, o.report); err != nil {
+		return r, errors.Join(why, err)
+	}
+	return r, s.end(ctx, &r, o, why)
+}
+
+// newSession is a session without a journal.
+func newSession(m Machine, o Options) (*session, error) {
+	salt := make([]byte, 32)
+	if _, err := rand.Read(salt); err != nil {
+		return nil, fmt.Errorf("creating the salt of the report: %w", err)
+	}
+	return &session{Machine: m, out: o.Out, hide: newHider(salt, namesHere()...)}, nil
 }
 
 func (o Options) report(r Report) error {
@@ -168,7 +216,13 @@ func open(ctx context.Context, m Machine, o Options) (*session, func(), error) {
 		release()
 		return nil, nil, err
 	}
-	return &session{Machine: m, out: o.Out, journal: j}, func() {
+	s, err := newSession(m, o)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	s.journal = j
+	return s, func() {
 		release()
 		if len(j.changes) == 0 {
 			_ = m.Host.Disk.RemoveAll(Root) // Windows removes no lock that is held
@@ -183,7 +237,7 @@ func (s *session) close() error { return s.Host.Disk.Remove(journalFile) }
 func (s *session) failedUndo(r *Report) error {
 	err := s.undoAll(context.Background())
 	if err != nil {
-		r.Left = append(r.Left, strings.Split(err.Error(), "\n")...)
+		r.Left = append(r.Left, strings.Split(s.hide.text(err.Error()), "\n")...)
 	}
 	return err
 }
@@ -191,7 +245,7 @@ func (s *session) failedUndo(r *Report) error {
 // try gives the answer to one line.
 func (s *session) try(ctx context.Context, l Line) Answer {
 	a := Answer{ID: l.ID, Title: l.Title, Claim: l.Claim}
-	s.say("%s: %s", l.ID, l.Title)
+	s.say("%s: %s (at %s)", l.ID, l.Title, time.Now().Format(time.TimeOnly))
 	began := time.Now()
 	switch {
 	case l.Reason != "":
@@ -203,7 +257,8 @@ func (s *session) try(ctx context.Context, l Line) Answer {
 		a.judge(seen, err)
 		a.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
 	}
-	s.say("  %s: %s", a.Verdict, strings.ReplaceAll(a.Seen, "\n", "\n    "))
+	s.say("  %s after %.0f s: %s", a.Verdict, a.Seconds, strings.ReplaceAll(a.Seen, "\n", "\n    "))
+	a.Seen = s.hide.text(a.Seen)
 	return a
 }
 
