@@ -28,17 +28,18 @@ type Kind string
 
 // The kinds of changes, with what Name and Former of a Change are.
 const (
-	kindFolder      Kind = "folder"             // name below Root
-	kindFeature     Kind = "Windows feature"    // name
-	kindRules       Kind = "firewall rules"     // group of the rules
-	kindExclusion   Kind = "Defender exclusion" // path
-	kindRoute       Kind = "route"              // destination address
-	kindCertificate Kind = "root certificate"   // SHA-256
-	kindHostname    Kind = "host name"          // former name
-	kindRestart     Kind = "scheduled restart"  // empty
-	kindTests       Kind = "tests"              // name of the tests' program
-	kindKeys        Kind = "SSH keys"           // empty
-	kindNode        Kind = "node"               // UID of the cluster
+	kindFolder      Kind = "folder"                      // name below Root
+	kindFeature     Kind = "Windows feature"             // name
+	kindRules       Kind = "firewall rules"              // group of the rules
+	kindExclusion   Kind = "Defender exclusion"          // path
+	kindRoute       Kind = "route"                       // destination address
+	kindCertificate Kind = "root certificate"            // SHA-256
+	kindHostname    Kind = "host name"                   // former name
+	kindRestart     Kind = "scheduled restart"           // empty
+	kindTests       Kind = "tests"                       // name of the tests' program
+	kindKeys        Kind = "SSH keys"                    // empty
+	kindNode        Kind = "node"                        // UID of the cluster
+	kindBrought     Kind = "programs in the home folder" // empty
 )
 
 // change is one change of the machine.
@@ -68,6 +69,7 @@ func (c change) check() error {
 		kindTests:       `[a-z]+`,
 		kindKeys:        ``,
 		kindNode:        `[0-9a-f-]{36}`,
+		kindBrought:     ``,
 	}
 	pattern, known := names[c.Kind]
 	if !known {

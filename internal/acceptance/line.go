@@ -28,7 +28,7 @@ type Line struct {
 
 // Lines are all lines, in the order of the document.
 func Lines() []Line {
-	return slices.Concat(featureLines(), healthLines(), fileLines(), loginLines(), serviceLines(), processLines(), networkLines(), podLines())
+	return slices.Concat(machineLines(), featureLines(), healthLines(), fileLines(), loginLines(), serviceLines(), processLines(), networkLines(), podLines())
 }
 
 var errUntried = errors.New("could not be tried")

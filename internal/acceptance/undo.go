@@ -69,6 +69,8 @@ func (s *session) undo(ctx context.Context, c change) error {
 		return s.restoreKeys()
 	case kindNode:
 		return s.takeOffNode(ctx, c.Name)
+	case kindBrought:
+		return s.removeBrought()
 	}
 	return c.check()
 }
