@@ -69,6 +69,7 @@ func verdicts() map[string]acceptance.Verdict {
 	return map[string]acceptance.Verdict{
 		"user-folders": acceptance.Refuted, "certificate-store": acceptance.Refuted, "hostname": acceptance.Refuted,
 		"certificate-lookup": acceptance.Confirmed, "log-runner": acceptance.Confirmed, "service-deletion": acceptance.Confirmed,
+		"antivirus": acceptance.Confirmed,
 	}
 }
 
@@ -152,6 +153,57 @@ func TestContractTestsThatAreKilledArePutBack(t *testing.T) {
 		}
 		mustRestore(t, before, at)
 	}
+}
+
+// TestARunInTheServiceGoesOnWithoutItsSession kills the program that started the service, as the end of a session does.
+func TestARunInTheServiceGoesOnWithoutItsSession(t *testing.T) {
+	before := remember(t)
+	folder := outFolder(t)
+	c := program(t, "--as-service", "--only", "user-folders,hostname", "--out", folder)
+	output, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := false
+	for lines := bufio.NewScanner(output); lines.Scan() && !started; {
+		started = strings.HasPrefix(lines.Text(), "this runs as service ")
+	}
+	killed := c.Process.Kill()
+	_ = c.Wait() // it was killed
+	if !started || killed != nil {
+		t.Fatalf("the service started: %v, %v", started, killed)
+	}
+	var r acceptance.Report
+	for end := time.Now().Add(5 * time.Minute); r.Finished.IsZero(); time.Sleep(time.Second) {
+		content, err := os.ReadFile(filepath.Join(folder, "report.json"))
+		if err == nil {
+			_ = json.Unmarshal(content, &r) // it may be half written
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the report is not finished: %s", content)
+		}
+	}
+	if len(r.Lines) != 2 || len(r.Facts) == 0 {
+		t.Errorf("the report has %d lines and %d facts", len(r.Lines), len(r.Facts))
+	}
+	mustRestoreWhenItIsFree(t)
+	before.mustBeSame(t)
+}
+
+// mustRestoreWhenItIsFree waits until the service has ended.
+func mustRestoreWhenItIsFree(t *testing.T) {
+	t.Helper()
+	var output []byte
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
+		var err error
+		if output, err = program(t, "--restore").CombinedOutput(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("--restore: %s", output)
 }
 
 // mustRestore puts back what a run left that was killed.

@@ -63,6 +63,13 @@ func (s *session) collect(ctx context.Context, r *Report, report func(Report) er
 	return nil
 }
 
+// record asks for one more fact, in the middle of a probe, and hands on the report.
+func (s *session) record(ctx context.Context, q question) {
+	if s.recorded != nil {
+		s.recorded(s.fact(ctx, q))
+	}
+}
+
 func (s *session) fact(ctx context.Context, q question) Fact {
 	ctx, cancel := context.WithTimeout(ctx, factTimeout)
 	defer cancel()

@@ -119,7 +119,7 @@ func isKnownAddress(a netip.Addr) bool {
 	if a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.Is4() && a.As4()[0] == 255 {
 		return true
 	}
-	for _, known := range []string{podNetwork, "10.96.0.0/16", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "169.254.169.254/32", "168.63.129.16/32"} {
+	for _, known := range []string{podNetwork, "10.96.0.0/16", clusterRange, hybridRange, "198.18.0.0/15", "100.64.0.0/30", "10.245.0.0/16", "10.246.0.0/16", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "169.254.169.254/32", "168.63.129.16/32"} {
 		if netip.MustParsePrefix(known).Contains(a) {
 			return true
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,8 +31,8 @@ type remains []remain
 
 // remain is one of them. It is ours when only the product makes what has this name or place; others change such things at any time.
 type remain struct {
-	what string
-	ours bool
+	What string `json:"what"`
+	Ours bool   `json:"ours,omitempty"`
 }
 
 // look lists them. Journal and logs of WICD stay by design, and are not listed.
@@ -101,10 +100,10 @@ func (now remains) since(before remains) (ours, others []string) {
 	for _, r := range now {
 		switch {
 		case slices.Contains(before, r):
-		case r.ours:
-			ours = append(ours, r.what)
+		case r.Ours:
+			ours = append(ours, r.What)
 		default:
-			others = append(others, r.what)
+			others = append(others, r.What)
 		}
 	}
 	return ours, others
@@ -278,7 +277,7 @@ func (s *session) isNode(ctx context.Context) bool {
 
 // removeBrought removes the programs that the operator brought into the home of the user.
 func (s *session) removeBrought() error {
-	home, err := os.UserHomeDir()
+	home, err := s.home()
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
@@ -29,12 +28,18 @@ const neededBytes = 6 << 30
 // refuseJoin says why this machine cannot become a node for a while, or returns the address at which the operator reaches it. It changes
 // nothing.
 func (s *session) refuseJoin(ctx context.Context, o JoinOptions, r Report) (netip.Addr, error) {
+	if s.lacksContainers() {
+		return netip.Addr{}, fmt.Errorf("%w: feature %s of Windows is %s, and pods need it: install it with \"Install-WindowsFeature Containers -Restart\" "+
+			"in PowerShell, and start this program again, or let it do both with --restart-allowed",
+			ErrRefused, desired.ContainersFeature, s.facts.Features[desired.ContainersFeature])
+	}
+	return s.refuseRest(ctx, o, r)
+}
+
+// refuseRest is refuseJoin but for the feature.
+func (s *session) refuseRest(ctx context.Context, o JoinOptions, r Report) (netip.Addr, error) {
 	refused := func(format string, values ...any) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("%w: %w", ErrRefused, fmt.Errorf(format, values...))
-	}
-	if state := s.facts.Features[desired.ContainersFeature]; state != agent.FeatureEnabled {
-		return refused("feature %s of Windows is %s, and pods need it: install it with \"Install-WindowsFeature Containers -Restart\" in PowerShell, "+
-			"and start this program again", desired.ContainersFeature, state)
 	}
 	if why := s.waitsForRestart(r); len(why) > 0 && !s.Wine {
 		return refused("Windows waits for a restart (%s): restart it first", strings.Join(why, ", "))

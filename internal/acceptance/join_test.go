@@ -111,7 +111,7 @@ func TestAJoinWhoseProgramsDoNotStartIsPutBack(t *testing.T) {
 	for _, a := range r.Lines {
 		verdicts = append(verdicts, a.Verdict)
 	}
-	if diff := cmp.Diff([]Verdict{Refuted, Untried, Untried, Untried, Untried, Untried}, verdicts); diff != "" || r.Finished.IsZero() {
+	if diff := cmp.Diff([]Verdict{Refuted, Untried, Untried, Untried, Untried, Untried, Untried}, verdicts); diff != "" || r.Finished.IsZero() {
 		t.Errorf("verdicts (-want +got):\n%s\n%+v", diff, r)
 	}
 	if diff := cmp.Diff(before, c.state(t)); diff != "" {

@@ -39,6 +39,8 @@ const (
 	kindTests       Kind = "tests"                       // name of the tests' program
 	kindKeys        Kind = "SSH keys"                    // empty
 	kindNode        Kind = "node"                        // UID of the cluster
+	kindNetworks    Kind = "networks"                    // empty
+	kindService     Kind = "temporary service"           // empty
 	kindBrought     Kind = "programs in the home folder" // empty
 )
 
@@ -70,6 +72,8 @@ func (c change) check() error {
 		kindKeys:        ``,
 		kindNode:        `[0-9a-f-]{36}`,
 		kindBrought:     ``,
+		kindService:     ``,
+		kindNetworks:    ``,
 	}
 	pattern, known := names[c.Kind]
 	if !known {

@@ -17,6 +17,8 @@ type Line struct {
 	Claim string
 	// Changes says what Try changes for a while; empty when it changes nothing.
 	Changes string
+	// Needs is what the user must allow for Try, as in Options.Allowed; empty for what every run tries.
+	Needs string
 	// Try returns nil where the claim holds, an error of untriedf where that cannot be told, and else what contradicts it. seen
 	// is what it saw, for people.
 	Try func(ctx context.Context, s *session) (seen string, err error)

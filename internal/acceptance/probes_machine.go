@@ -105,7 +105,7 @@ func judgeAdapter(a adapterState) (string, error) {
 const scanPatience = 30 * time.Second
 
 func tryAntivirus(ctx context.Context, s *session) (string, error) {
-	home, err := os.UserHomeDir()
+	home, err := s.home()
 	if err != nil {
 		return "", untriedf("%w", err)
 	}

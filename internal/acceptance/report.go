@@ -37,6 +37,8 @@ type Report struct {
 	Machine Windows `json:"machine"`
 	// Facts are what Windows said before anything was tried.
 	Facts []Fact `json:"facts,omitempty"`
+	// Notes are what happened beside the lines, such as restarts.
+	Notes []string `json:"notes,omitempty"`
 	// Lines are the answers, in the order of the document.
 	Lines []Answer `json:"lines"`
 	// Tests are the results of the contract tests.
@@ -128,6 +130,9 @@ func (r Report) Summary() string {
 	}
 	if r.Finished.IsZero() {
 		b.WriteString("The run has not ended.\n\n")
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(&b, "Note: %s\n\n", note)
 	}
 	for _, left := range r.Left {
 		fmt.Fprintf(&b, "Not put back: %s\n\n", left)

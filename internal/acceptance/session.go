@@ -20,6 +20,12 @@ type Options struct {
 	Version string
 	// Only are the IDs of the lines to try; all if empty.
 	Only []string
+	// Allowed are what the user allows beyond what every run changes: NetworkCut.
+	Allowed []string
+	// Names are names that the report hides, besides those of this machine and of the user who runs the program.
+	Names []string
+	// InService says that this is the temporary service of Detach.
+	InService bool
 	// OnWine allows Wine, and nothing else.
 	OnWine bool
 	// Out is where it says what it does.
@@ -27,6 +33,9 @@ type Options struct {
 	// Report takes the report after each line, so that a run that is cut leaves what it knew; nil if it is not wanted.
 	Report func(Report) error
 }
+
+// NetworkCut allows probes that cut the network of the machine for a while.
+const NetworkCut = "network-cut"
 
 // probeTimeout is how long a line may take. The contract tests are the slowest.
 const probeTimeout = 15 * time.Minute
@@ -41,6 +50,11 @@ type session struct {
 	// factsFailure is why some of facts could not be read.
 	factsFailure error
 	tests        []TestResult // nil before they ran
+	// recorded takes facts of probes, allowed are the changes that the user allows beyond those of every run.
+	recorded func(Fact)
+	allowed  []string
+	// inService is that of the options.
+	inService bool
 }
 
 func (s *session) say(format string, values ...any) {
@@ -98,6 +112,10 @@ func Run(ctx context.Context, m Machine, o Options) (Report, error) {
 	}
 	if err := m.refuseNode(ctx); err != nil {
 		return r, errors.Join(s.end(ctx, &r, o, err), s.close())
+	}
+	s.recorded = func(f Fact) {
+		r.Facts = append(r.Facts, f)
+		_ = o.report(r) // the report after the line tells the error
 	}
 	s.say("%s\n", Plan(lines))
 	for _, l := range lines {
@@ -157,7 +175,7 @@ func newSession(m Machine, o Options) (*session, error) {
 	if _, err := rand.Read(salt); err != nil {
 		return nil, fmt.Errorf("creating the salt of the report: %w", err)
 	}
-	return &session{Machine: m, out: o.Out, hide: newHider(salt, namesHere()...)}, nil
+	return &session{Machine: m, out: o.Out, hide: newHider(salt, append(namesHere(), o.Names...)...), allowed: o.Allowed, inService: o.InService}, nil
 }
 
 func (o Options) report(r Report) error {
@@ -181,7 +199,7 @@ func Restore(ctx context.Context, m Machine, o Options) (left bool, err error) {
 	}
 	defer release()
 	left = len(s.journal.changes) > 0
-	if err := s.undoAll(ctx); err != nil {
+	if err := errors.Join(s.undoAll(ctx), s.Host.Disk.Remove(resumeFile)); err != nil {
 		return left, err
 	}
 	return left, s.close()
@@ -224,14 +242,19 @@ func open(ctx context.Context, m Machine, o Options) (*session, func(), error) {
 	s.journal = j
 	return s, func() {
 		release()
-		if len(j.changes) == 0 {
+		if len(j.changes) == 0 && !m.Host.Disk.Exists(resumeFile) {
 			_ = m.Host.Disk.RemoveAll(Root) // Windows removes no lock that is held
 		}
 	}, nil
 }
 
-// close removes the journal, in which nothing is left.
-func (s *session) close() error { return s.Host.Disk.Remove(journalFile) }
+// close removes the journal, in which nothing is left but the service in which this runs.
+func (s *session) close() error {
+	if len(s.journal.changes) > 0 {
+		return nil
+	}
+	return s.Host.Disk.Remove(journalFile)
+}
 
 // failedUndo puts back what a probe changed.
 func (s *session) failedUndo(r *Report) error {
@@ -250,10 +273,15 @@ func (s *session) try(ctx context.Context, l Line) Answer {
 	switch {
 	case l.Reason != "":
 		a.Verdict, a.Seen = Untried, l.Reason
+	case l.Needs != "" && !slices.Contains(s.allowed, l.Needs):
+		a.Verdict, a.Seen = Untried, "it needs --"+l.Needs+"-allowed"
 	default:
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 		seen, err := s.probe(ctx, l)
 		cancel()
+		if errors.Is(err, ErrRestarting) {
+			return a
+		}
 		a.judge(seen, err)
 		a.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
 	}
