@@ -69,7 +69,7 @@ func verdicts() map[string]acceptance.Verdict {
 	return map[string]acceptance.Verdict{
 		"user-folders": acceptance.Refuted, "certificate-store": acceptance.Refuted, "hostname": acceptance.Refuted,
 		"certificate-lookup": acceptance.Confirmed, "log-runner": acceptance.Confirmed, "service-deletion": acceptance.Confirmed,
-		"antivirus": acceptance.Confirmed,
+		"antivirus": acceptance.Confirmed, "revision": acceptance.Confirmed,
 	}
 }
 
@@ -122,7 +122,7 @@ func TestEachLineHasItsVerdict(t *testing.T) {
 // TestARunThatIsKilledIsPutBack kills the program at each line that says that it changes something, or puts it back.
 func TestARunThatIsKilledIsPutBack(t *testing.T) {
 	before := remember(t)
-	for _, id := range []string{"user-folders", "hostname", "shells", "firewall", "certificate-store", "log-runner"} {
+	for _, id := range []string{"user-folders", "hostname", "antivirus", "shells", "firewall", "certificate-store", "log-runner"} {
 		if id == "log-runner" && os.Getenv(builtProgram) == "" {
 			continue // only make acceptance builds it
 		}
@@ -261,6 +261,8 @@ type machineState struct {
 	Roots    []string
 	Hostname string
 	Services []string
+	// Brought are programs of the operator in the home folder.
+	Brought []string
 }
 
 func look(t *testing.T) machineState {
@@ -280,6 +282,13 @@ func look(t *testing.T) machineState {
 	s := machineState{Roots: roots, Hostname: facts.Hostname}
 	found, err := h.Services.List(t.Context(), []string{"wicd-test"})
 	if err != nil {
+		t.Fatal(err)
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Brought, err = filepath.Glob(filepath.Join(home, "wicd-*.exe")); err != nil {
 		t.Fatal(err)
 	}
 	for _, service := range found { // those that contract tests mark as WICD's are among them

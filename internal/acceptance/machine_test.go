@@ -23,7 +23,6 @@ type computer struct {
 	restart bool   // whether one is scheduled
 	// security is whether virtualization-based security runs.
 	security bool
-	deleted  bool // the temporary service
 }
 
 func newComputer(t *testing.T) *computer {
@@ -78,8 +77,6 @@ func (c *computer) Run(_ context.Context, command string, _ io.Reader, stdout io
 		c.feature = "Disabled"
 	case c.security && strings.Contains(command, "VirtualizationBasedSecurityStatus"):
 		fmt.Fprint(stdout, "\ufeff2\r\n")
-	case words[0] == "sc.exe" && words[1] == "delete":
-		c.deleted = true
 	case words[0] == "route.exe":
 		c.LoseRoutes()
 	case words[0] == "shutdown.exe" && words[1] == "/a":

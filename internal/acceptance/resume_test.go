@@ -125,6 +125,7 @@ func TestTheServiceRunsItsOrderOncePerStart(t *testing.T) {
 	if _, err := m.Host.Disk.MakeFolder(serviceFolder); err != nil {
 		t.Fatal(err)
 	}
+	mustPut(t, &m, desired.Service{Name: ServiceName, Description: "of a run", Command: serviceProgram})
 	s := &session{Machine: m}
 	if err := s.writeOrder(order{Args: []string{"--join"}}); err != nil {
 		t.Fatal(err)
@@ -160,8 +161,8 @@ func TestTheServiceRunsItsOrderOncePerStart(t *testing.T) {
 	if code, ended := s.result(); !ended || code != 3 {
 		t.Errorf("the result is %d, %v", code, ended)
 	}
-	if !c.deleted {
-		t.Error("the service is still there")
+	if services, err := m.Host.Services.List(t.Context(), []string{ServiceName}); err != nil || len(services) > 0 {
+		t.Errorf("the service is still there: %+v, %v", services, err)
 	}
 }
 

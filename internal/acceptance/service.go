@@ -164,21 +164,9 @@ func (s *session) restore(ctx context.Context) error {
 	return err
 }
 
-// removeService removes the service. One that runs goes when it has stopped.
+// removeService removes the service. One that runs in this process goes when it has stopped.
 func (s *session) removeService(ctx context.Context) error {
-	const absent = 1060 // ERROR_SERVICE_DOES_NOT_EXIST
-	const marked = 1072 // ERROR_SERVICE_MARKED_FOR_DELETE
-	if !s.inService {
-		_, _, err := s.run(ctx, "sc.exe stop "+ServiceName) // one that is stopped is no error
-		if err != nil {
-			return err
-		}
-	}
-	_, code, err := s.run(ctx, "sc.exe delete "+ServiceName)
-	if err == nil && code != 0 && code != absent && code != marked {
-		err = fmt.Errorf("deleting service %s: sc.exe ends with %d", ServiceName, code)
-	}
-	return err
+	return s.Host.Services.Delete(ctx, ServiceName)
 }
 
 // Serve is what the service does: it runs its order, with run as the program itself, and removes the service when the run has ended. A run
