@@ -161,7 +161,7 @@ func mayImport() map[string][]string {
 		"internal/sim/contract":   {"api", "api/v1alpha1", "internal/agent", "internal/cri", "internal/desired", "internal/hns", "internal/host"},
 		"internal/sim/servers":    {"internal/platform"},
 		"internal/sim/sshd":       {},
-		"internal/acceptance":     {"api", "api/v1alpha1", "internal/agent", "internal/controlplane", "internal/desired", "internal/hns", "internal/host", "internal/httpclient", "internal/mask", "internal/platform", "internal/platform/metadata", "internal/shorten"},
+		"internal/acceptance":     {"api", "api/v1alpha1", "internal/agent", "internal/controlplane", "internal/desired", "internal/hns", "internal/host", "internal/httpclient", "internal/mask", "internal/platform", "internal/platform/metadata", "internal/remote", "internal/shorten"},
 		"internal/controlplane":   {},
 		"internal/documents":      {},
 		"cmd/wmco-acceptance":     {"internal/acceptance", "internal/win", "internal/win/scm"},

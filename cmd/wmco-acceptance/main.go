@@ -34,7 +34,11 @@ const (
 const archive = "wmco-acceptance.zip"
 
 func main() {
-	if known, err := acceptance.Command(os.Args[1:], os.Stdout); known {
+	if known, err := acceptance.Command(os.Args[1:], os.Stdin, os.Stdout); known {
+		var code acceptance.Exit
+		if errors.As(err, &code) {
+			os.Exit(int(code))
+		}
 		exit(err, failed)
 	}
 	if program, err := os.Executable(); err == nil && acceptance.IsService(program) {
@@ -56,8 +60,8 @@ func exit(err error, code int) {
 
 // flags are those of the command line.
 type flags struct {
-	plan, restore, onWine, join, restartAllowed, networkCutAllowed, asService, inService bool
-	only, out, files, user, home, image, mirror, network                                 string
+	plan, restore, onWine, join, restartAllowed, networkCutAllowed, loginAllowed, asService, inService bool
+	only, out, files, user, home, image, mirror, network                                               string
 }
 
 func parse(args []string, out io.Writer) (f flags, err error) {
@@ -75,6 +79,7 @@ func parse(args []string, out io.Writer) (f flags, err error) {
 	set.StringVar(&f.network, "network", acceptance.Flannel, "`network` of the pods of --join: flannel or ovn")
 	set.BoolVar(&f.restartAllowed, "restart-allowed", false, "let --join restart Windows: to enable feature Containers, and once as a node")
 	set.BoolVar(&f.networkCutAllowed, "network-cut-allowed", false, "try also what cuts the network of this machine for up to some minutes")
+	set.BoolVar(&f.loginAllowed, "login-allowed", false, "log in to the SSH server of this machine as --user, with a key that is added for a moment, and with each shell")
 	set.BoolVar(&f.asService, "as-service", false, "run in a temporary service; --join and --network-cut-allowed do so by themselves")
 	set.BoolVar(&f.inService, "in-service", false, "this is the temporary service")
 	set.StringVar(&f.home, "home", "", "`home folder` of the user; by default that of this session")
@@ -130,11 +135,14 @@ func try(ctx context.Context, f flags, out io.Writer) (int, error) {
 	}
 	m.Home = f.home
 	o := acceptance.Options{
-		Version: version(), OnWine: f.onWine, Out: out, InService: f.inService, Names: []string{f.user, filepath.Base(f.home)},
+		Version: version(), OnWine: f.onWine, Out: out, InService: f.inService, User: f.user, Names: []string{f.user, filepath.Base(f.home)},
 		Report: func(r acceptance.Report) error { return write(f.out, r) },
 	}
 	if f.networkCutAllowed {
 		o.Allowed = append(o.Allowed, acceptance.NetworkCut)
+	}
+	if f.loginAllowed {
+		o.Allowed = append(o.Allowed, acceptance.Login)
 	}
 	if f.restartAllowed {
 		o.Allowed = append(o.Allowed, acceptance.RestartAllowed)

@@ -34,6 +34,7 @@ func (f flags) forService(program string) ([]string, error) {
 	}
 	for name, is := range map[string]bool{
 		"--join": f.join, "--on-wine": f.onWine, "--restart-allowed": f.restartAllowed, "--network-cut-allowed": f.networkCutAllowed,
+		"--login-allowed": f.loginAllowed,
 	} {
 		if is {
 			args = append(args, name)

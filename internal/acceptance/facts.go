@@ -101,12 +101,12 @@ func (s *session) told(ctx context.Context, command string) (string, error) {
 // powerShell answers in UTF-8, where it is allowed to set that.
 const powerShell = `WindowsPowerShell\v1.0\powershell.exe -NoProfile -NonInteractive -Command [Console]::OutputEncoding=[Text.Encoding]::UTF8;`
 
-// cmdlet asks with PowerShell for fields of objects, as JSON. Words of the command are separated by one space, and it has no quotation marks.
+// cmdlet asks with PowerShell for fields of objects, as a list in JSON, which can be empty. Words of the command are separated by one space, and it has no quotation marks.
 func cmdlet(name, command string, fields ...string) question {
 	if len(fields) > 0 {
 		command += " | Select-Object " + strings.Join(fields, ",")
 	}
-	return program(name, powerShell+"$ErrorActionPreference='Stop';@("+command+")|ConvertTo-Json -Depth 4 -Compress")
+	return program(name, powerShell+"$ErrorActionPreference='Stop';ConvertTo-Json -Depth 4 -Compress -InputObject @("+command+")")
 }
 
 // feature asks DISM for the state of a feature, as WICD's users do.

@@ -136,13 +136,15 @@ func Join(ctx context.Context, m Machine, o JoinOptions) (Report, error) {
 	j, err := s.prepareOrResume(ctx, o, &r, after)
 	switch {
 	case errors.Is(err, ErrRestarting):
-		return r, errors.Join(o.report(r), err)
+		err = errors.Join(o.report(r), err)
 	case errors.Is(err, errStopped):
-		return r, errors.Join(s.end(ctx, &r, o.Options, nil), s.failedUndo(&r), s.close())
+		err = errors.Join(s.end(ctx, &r, o.Options, nil), s.failedUndo(&r), s.close())
 	case err != nil:
-		return r, errors.Join(s.end(ctx, &r, o.Options, err), s.failedUndo(&r), s.close())
+		err = errors.Join(s.end(ctx, &r, o.Options, err), s.failedUndo(&r), s.close())
+	default:
+		err = j.run(ctx, &r)
 	}
-	return r, j.run(ctx, &r)
+	return r, err
 }
 
 // run tries the steps that have no answer yet.

@@ -161,11 +161,11 @@ func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
 }
 
 // authorize adds the operator's key to those of administrators. What was there is kept beside the journal.
-func (j *joining) authorize(ctx context.Context) error {
-	if _, err := j.folder(ctx, "keys"); err != nil {
+func (s *session) authorize(ctx context.Context, key string) error {
+	if _, err := s.folder(ctx, "keys"); err != nil {
 		return err
 	}
-	disk := j.Host.Disk
+	disk := s.Host.Disk
 	former := ""
 	if disk.Exists(keysFile) {
 		content, err := disk.Read(keysFile)
@@ -182,7 +182,7 @@ func (j *joining) authorize(ctx context.Context) error {
 	if former != "" && !strings.HasSuffix(former, "\n") {
 		former += "\n"
 	}
-	return j.change(change{Kind: kindKeys}, func() error { return j.writeKeys(former + j.key + "\n") })
+	return s.change(change{Kind: kindKeys}, func() error { return s.writeKeys(former + key + "\n") })
 }
 
 // writeKeys replaces the file of administrators' keys, which OpenSSH reads only when no other user may write it.

@@ -202,7 +202,7 @@ func (j *joining) openSSH(ctx context.Context) (server string, err error) {
 	address := net.JoinHostPort(j.address, sshPort)
 	connection, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", address)
 	if err == nil {
-		return "the SSH server of this machine", errors.Join(connection.Close(), j.authorize(ctx))
+		return "the SSH server of this machine", errors.Join(connection.Close(), j.authorize(ctx, j.key))
 	}
 	if err := os.WriteFile(j.path("authorized_keys"), []byte(j.key+"\n"), 0o600); err != nil {
 		return "", err

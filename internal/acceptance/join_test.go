@@ -182,7 +182,7 @@ func TestKeysOfAdministratorsAreRestored(t *testing.T) {
 				t.Fatal(err)
 			}
 			j := &joining{session: s, key: "ssh-ed25519 BBBB wmco-acceptance", config: controlplane.Config{}}
-			if err := j.authorize(t.Context()); err != nil {
+			if err := j.authorize(t.Context(), j.key); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := os.ReadFile(file); err != nil || !strings.HasSuffix("\n"+string(got), "\n"+j.key+"\n") || !strings.HasPrefix(string(got), strings.Trim(former, "-")) {

@@ -41,6 +41,7 @@ const (
 	kindNode        Kind = "node"                        // UID of the cluster
 	kindNetworks    Kind = "networks"                    // empty
 	kindService     Kind = "temporary service"           // empty
+	kindShell       Kind = "default shell of OpenSSH"    // former path; empty for none
 	kindBrought     Kind = "programs in the home folder" // empty
 )
 
@@ -72,6 +73,7 @@ func (c change) check() error {
 		kindKeys:        ``,
 		kindNode:        `[0-9a-f-]{36}`,
 		kindBrought:     ``,
+		kindShell:       `|[A-Za-z]:\\[A-Za-z0-9 ().\\_-]{1,200}`,
 		kindService:     ``,
 		kindNetworks:    ``,
 	}

@@ -23,6 +23,7 @@ type computer struct {
 	restart bool   // whether one is scheduled
 	// security is whether virtualization-based security runs.
 	security bool
+	shell    string // what reg.exe says of the default shell of OpenSSH
 }
 
 func newComputer(t *testing.T) *computer {
@@ -77,6 +78,10 @@ func (c *computer) Run(_ context.Context, command string, _ io.Reader, stdout io
 		c.feature = "Disabled"
 	case c.security && strings.Contains(command, "VirtualizationBasedSecurityStatus"):
 		fmt.Fprint(stdout, "\ufeff2\r\n")
+	case c.shell != "" && words[0] == "reg.exe" && words[2] == openSSHKey:
+		fmt.Fprint(stdout, c.shell)
+	case words[0] == "reg.exe":
+		return exitCode(1)
 	case words[0] == "route.exe":
 		c.LoseRoutes()
 	case words[0] == "shutdown.exe" && words[1] == "/a":

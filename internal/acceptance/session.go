@@ -20,8 +20,10 @@ type Options struct {
 	Version string
 	// Only are the IDs of the lines to try; all if empty.
 	Only []string
-	// Allowed are what the user allows beyond what every run changes: NetworkCut.
+	// Allowed are what the user allows beyond what every run changes: NetworkCut, Login, RestartAllowed.
 	Allowed []string
+	// User is whom probes log in as.
+	User string
 	// Names are names that the report hides, besides those of this machine and of the user who runs the program.
 	Names []string
 	// InService says that this is the temporary service of Detach.
@@ -36,6 +38,9 @@ type Options struct {
 
 // NetworkCut allows probes that cut the network of the machine for a while.
 const NetworkCut = "network-cut"
+
+// Login allows the probe that logs in to the SSH server of the machine, and changes its default shell for a moment.
+const Login = "login"
 
 // probeTimeout is how long a line may take. The contract tests are the slowest.
 const probeTimeout = 15 * time.Minute
@@ -53,6 +58,7 @@ type session struct {
 	// recorded takes facts of probes, allowed are the changes that the user allows beyond those of every run.
 	recorded func(Fact)
 	allowed  []string
+	user     string
 	// inService is that of the options.
 	inService bool
 }
@@ -111,7 +117,8 @@ func Run(ctx context.Context, m Machine, o Options) (Report, error) {
 		return r, err
 	}
 	if err := m.refuseNode(ctx); err != nil {
-		return r, errors.Join(s.end(ctx, &r, o, err), s.close())
+		err = errors.Join(s.end(ctx, &r, o, err), s.close())
+		return r, err
 	}
 	s.recorded = func(f Fact) {
 		r.Facts = append(r.Facts, f)
@@ -128,7 +135,8 @@ func Run(ctx context.Context, m Machine, o Options) (Report, error) {
 			return r, err
 		}
 	}
-	return r, errors.Join(s.end(ctx, &r, o, context.Cause(ctx)), s.close())
+	err = errors.Join(s.end(ctx, &r, o, context.Cause(ctx)), s.close())
+	return r, err
 }
 
 // begin puts back what an earlier run left, and begins a report with the facts.
@@ -166,7 +174,8 @@ func refuse(ctx context.Context, m Machine, o Options, why error) (Report, error
 	if err := s.collect(ctx, &r, o.report); err != nil {
 		return r, errors.Join(why, err)
 	}
-	return r, s.end(ctx, &r, o, why)
+	why = s.end(ctx, &r, o, why)
+	return r, why
 }
 
 // newSession is a session without a journal.
@@ -175,7 +184,7 @@ func newSession(m Machine, o Options) (*session, error) {
 	if _, err := rand.Read(salt); err != nil {
 		return nil, fmt.Errorf("creating the salt of the report: %w", err)
 	}
-	return &session{Machine: m, out: o.Out, hide: newHider(salt, append(namesHere(), o.Names...)...), allowed: o.Allowed, inService: o.InService}, nil
+	return &session{Machine: m, out: o.Out, hide: newHider(salt, append(namesHere(), o.Names...)...), user: o.User, allowed: o.Allowed, inService: o.InService}, nil
 }
 
 func (o Options) report(r Report) error {

@@ -76,6 +76,8 @@ func (s *session) undo(ctx context.Context, c change) error {
 		return s.removeNetworks(ctx)
 	case kindService:
 		return s.removeService(ctx)
+	case kindShell:
+		return s.setShell(ctx, c.Name)
 	case kindBrought:
 		return s.removeBrought()
 	}
