@@ -82,8 +82,8 @@ image: payload ## Builds the operator's image for amd64 and arm64 into _image/, 
 chart: ## Makes the Helm chart of deploy/ into _chart/, with its archive. IMAGE=registry/repository:tag or @digest names another image, VERSION=1.2.0 another version.
 	cd release && go run ./chart/cmd --deploy ../deploy --out ../_chart --version "$(or $(VERSION),$$(../hack/version.sh))" --image '$(IMAGE)'
 
-acceptance: $(if $(JOIN),payload) ## Builds _acceptance/wmco-acceptance.exe, which tries on a Windows Server what could not be tried here (docs/acceptance.md). JOIN=1 also builds what its option --join needs.
-	@hack/acceptance.sh _acceptance $(if $(JOIN),_payload)
+acceptance: $(if $(JOIN),payload) ## Builds _acceptance/wmco-acceptance.exe, which tries on a Windows Server what could not be tried here (docs/acceptance.md). JOIN=1 also builds what its option --join needs, with IMAGES="archives of images" for closed networks.
+	@IMAGES='$(IMAGES)' hack/acceptance.sh _acceptance $(if $(JOIN),_payload)
 
 PLATFORMS := darwin-amd64 darwin-arm64 linux-amd64 linux-arm64 windows-amd64 windows-arm64
 # Where the files of a release are published.

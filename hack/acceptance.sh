@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Builds wmco-acceptance.exe, with the programs that it starts inside it, and with a payload also what its option --join needs, in folder
-# join beside it: hack/acceptance.sh <folder> [<payload>].
+# join beside it: hack/acceptance.sh <folder> [<payload>]. IMAGES has archives or folders of images for closed networks, in the layout of
+# the Open Container Initiative, separated by white space.
 set -euo pipefail
 out=$(realpath -m "$1")
 payload=${2:+$(realpath "$2")}
+IMAGES=$(for image in ${IMAGES:-}; do realpath "$image"; done)
 cd "$(dirname "$0")/.."
 export GOOS=windows GOARCH=amd64 CGO_ENABLED=0
 programs=cmd/wmco-acceptance/programs
@@ -33,5 +35,12 @@ go build -buildvcs=auto -ldflags '-s -w' -o "$join/" ./cmd/wmco
 cp -r "$payload" "$join/payload"
 mkdir "$join/deploy"
 (cd deploy && find . -name '*.yaml' -exec cp --parents -t "$join/deploy" {} +)
+number=0
+for image in ${IMAGES:-}; do
+  number=$((number + 1))
+  mkdir -p "$join/images/$number"
+  if [ -d "$image" ]; then cp -r "$image/." "$join/images/$number"; else tar -xf "$image" -C "$join/images/$number"; fi
+  [ -f "$join/images/$number/index.json" ] || { echo "$image has no index.json: it is no image in the layout of OCI" >&2; exit 1; }
+done
 (cd "$join" && find . -type f -printf '%P\n' | sort | xargs sha256sum >"$out/SHA256SUMS" && mv "$out/SHA256SUMS" .)
 printf '%s: %s MB\n' "$join" "$(du -sm "$join" | cut -f1)"

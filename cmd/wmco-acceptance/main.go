@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -27,14 +26,26 @@ const (
 	failed   = 1 // refused, or incomplete
 	misused  = 2
 	refuted  = 3 // a line was refuted
+	// restarting: Windows restarts, and the service goes on afterwards.
+	restarting = 4
 )
+
+// archive has the report and the logs.
+const archive = "wmco-acceptance.zip"
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == win.DISMCommand {
 		os.Exit(win.DISM(os.Args[2:], os.Stdin, os.Stdout))
 	}
-	if known, err := acceptance.Command(os.Args[1:], os.Stdout); known {
+	if known, err := acceptance.Command(os.Args[1:], os.Stdin, os.Stdout); known {
+		var code acceptance.Exit
+		if errors.As(err, &code) {
+			os.Exit(int(code))
+		}
 		exit(err, failed)
+	}
+	if program, err := os.Executable(); err == nil && acceptance.IsService(program) {
+		exit(serve(), failed)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout)
@@ -52,8 +63,8 @@ func exit(err error, code int) {
 
 // flags are those of the command line.
 type flags struct {
-	plan, restore, onWine, join           bool
-	only, out, files, user, image, mirror string
+	plan, restore, onWine, join, restartAllowed, networkCutAllowed, loginAllowed, asService, inService bool
+	only, out, files, user, home, image, mirror, network                                               string
 }
 
 func parse(args []string, out io.Writer) (f flags, err error) {
@@ -68,12 +79,25 @@ func parse(args []string, out io.Writer) (f flags, err error) {
 	set.StringVar(&f.user, "user", os.Getenv("USERNAME"), "`administrator` of this machine whom the operator logs in as with --join")
 	set.StringVar(&f.image, "image", "", "`image` of the pod of --join, with its registry; by default the sandbox image")
 	set.StringVar(&f.mirror, "mirror", "", "`host:port` of a registry without TLS that has the images of --join; by default their own registries")
+	set.StringVar(&f.network, "network", acceptance.Flannel, "`network` of the pods of --join: flannel or ovn")
+	set.BoolVar(&f.restartAllowed, "restart-allowed", false, "let --join restart Windows: to enable feature Containers, and once as a node")
+	set.BoolVar(&f.networkCutAllowed, "network-cut-allowed", false, "try also what cuts the network of this machine for up to some minutes")
+	set.BoolVar(&f.loginAllowed, "login-allowed", false, "log in to the SSH server of this machine as --user, with a key that is added for a moment, and with each shell")
+	set.BoolVar(&f.asService, "as-service", false, "run in a temporary service; --join and --network-cut-allowed do so by themselves")
+	set.BoolVar(&f.inService, "in-service", false, "this is the temporary service")
+	set.StringVar(&f.home, "home", "", "`home folder` of the user; by default that of this session")
 	set.StringVar(&f.out, "out", ".", "`folder` for report.json and report.md")
 	if err := set.Parse(args); err != nil {
 		return f, err
 	}
 	if set.NArg() > 0 {
 		err = fmt.Errorf("%q is not known: --help lists the options", set.Arg(0))
+	}
+	if err == nil && f.network != acceptance.Flannel && f.network != acceptance.OVN {
+		err = fmt.Errorf("--network is %q, want %s or %s", f.network, acceptance.Flannel, acceptance.OVN)
+	}
+	if err == nil && f.restartAllowed && !f.join {
+		err = errors.New("--restart-allowed is for --join: nothing else restarts Windows")
 	}
 	if err == nil && f.join && f.only != "" {
 		err = errors.New("--only is not for --join, whose steps need each other: leave it out")
@@ -112,7 +136,20 @@ func try(ctx context.Context, f flags, out io.Writer) (int, error) {
 	if err != nil {
 		return failed, err
 	}
-	o := acceptance.Options{Version: version(), OnWine: f.onWine, Out: out}
+	m.Home = f.home
+	o := acceptance.Options{
+		Version: version(), OnWine: f.onWine, Out: out, InService: f.inService, User: f.user, Names: []string{f.user, filepath.Base(f.home)},
+		Report: func(r acceptance.Report) error { return write(f.out, r) },
+	}
+	if f.networkCutAllowed {
+		o.Allowed = append(o.Allowed, acceptance.NetworkCut)
+	}
+	if f.loginAllowed {
+		o.Allowed = append(o.Allowed, acceptance.Login)
+	}
+	if f.restartAllowed {
+		o.Allowed = append(o.Allowed, acceptance.RestartAllowed)
+	}
 	if f.only != "" {
 		o.Only = strings.Split(f.only, ",")
 	}
@@ -126,12 +163,27 @@ func try(ctx context.Context, f flags, out io.Writer) (int, error) {
 		}
 		return allRight, nil
 	}
-	o.Report = func(r acceptance.Report) error { return write(f.out, r) }
+	if f.needsService() {
+		args, err := f.forService(m.Program)
+		if err != nil {
+			return failed, err
+		}
+		code, err := acceptance.Detach(ctx, m, o, args)
+		if err != nil {
+			return failed, err
+		}
+		return code, nil
+	}
 	r, err := tryOrJoin(ctx, m, o, f)
+	if errors.Is(err, acceptance.ErrRestarting) {
+		return restarting, err
+	}
+	if len(r.Facts) > 0 {
+		err = errors.Join(err, finish(f.out, r, out))
+	}
 	if err != nil {
 		return failed, err
 	}
-	fmt.Fprintf(out, "\n%s\nwritten: %s\n", r.Summary(), filepath.Join(f.out, "report.json"))
 	if r.Refuted() {
 		return refuted, nil
 	}
@@ -143,7 +195,9 @@ func tryOrJoin(ctx context.Context, m acceptance.Machine, o acceptance.Options, 
 		return acceptance.Run(ctx, m, o)
 	}
 	files := cmp.Or(f.files, filepath.Join(filepath.Dir(m.Program), "join"))
-	return acceptance.Join(ctx, m, acceptance.JoinOptions{Options: o, Files: files, User: f.user, Image: f.image, Mirror: f.mirror})
+	return acceptance.Join(ctx, m, acceptance.JoinOptions{
+		Options: o, Files: files, User: f.user, Image: f.image, Mirror: f.mirror, Network: f.network,
+	})
 }
 
 // machine is the one that this program runs on. What it starts ends with it.
@@ -172,12 +226,26 @@ func machine() (acceptance.Machine, error) {
 
 // write writes the report. A file that is there already is replaced.
 func write(folder string, r acceptance.Report) error {
-	text, err := json.MarshalIndent(r, "", "  ")
+	text, err := r.JSON()
 	if err != nil {
 		return err
 	}
 	return errors.Join(
-		os.WriteFile(filepath.Join(folder, "report.json"), append(text, '\n'), 0o600),
+		os.WriteFile(filepath.Join(folder, "report.json"), text, 0o600),
 		os.WriteFile(filepath.Join(folder, "report.md"), []byte(r.Summary()), 0o600),
 	)
+}
+
+// finish writes the archive, and says where it goes.
+func finish(folder string, r acceptance.Report, out io.Writer) error {
+	content, err := r.Archive()
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(folder, archive)
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\n%s\nRead %s, and attach it to a new issue at %s.\n", r.Summary(), name, acceptance.Issues)
+	return nil
 }

@@ -69,6 +69,7 @@ func verdicts() map[string]acceptance.Verdict {
 	return map[string]acceptance.Verdict{
 		"user-folders": acceptance.Refuted, "certificate-store": acceptance.Refuted, "hostname": acceptance.Refuted,
 		"certificate-lookup": acceptance.Confirmed, "log-runner": acceptance.Confirmed, "service-deletion": acceptance.Confirmed,
+		"antivirus": acceptance.Confirmed, "revision": acceptance.Confirmed,
 	}
 }
 
@@ -121,7 +122,7 @@ func TestEachLineHasItsVerdict(t *testing.T) {
 // TestARunThatIsKilledIsPutBack kills the program at each line that says that it changes something, or puts it back.
 func TestARunThatIsKilledIsPutBack(t *testing.T) {
 	before := remember(t)
-	for _, id := range []string{"user-folders", "hostname", "shells", "firewall", "certificate-store", "log-runner"} {
+	for _, id := range []string{"user-folders", "hostname", "antivirus", "shells", "firewall", "certificate-store", "log-runner"} {
 		if id == "log-runner" && os.Getenv(builtProgram) == "" {
 			continue // only make acceptance builds it
 		}
@@ -152,6 +153,57 @@ func TestContractTestsThatAreKilledArePutBack(t *testing.T) {
 		}
 		mustRestore(t, before, at)
 	}
+}
+
+// TestARunInTheServiceGoesOnWithoutItsSession kills the program that started the service, as the end of a session does.
+func TestARunInTheServiceGoesOnWithoutItsSession(t *testing.T) {
+	before := remember(t)
+	folder := outFolder(t)
+	c := program(t, "--as-service", "--only", "user-folders,hostname", "--out", folder)
+	output, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := false
+	for lines := bufio.NewScanner(output); lines.Scan() && !started; {
+		started = strings.HasPrefix(lines.Text(), "this runs as service ")
+	}
+	killed := c.Process.Kill()
+	_ = c.Wait() // it was killed
+	if !started || killed != nil {
+		t.Fatalf("the service started: %v, %v", started, killed)
+	}
+	var r acceptance.Report
+	for end := time.Now().Add(5 * time.Minute); r.Finished.IsZero(); time.Sleep(time.Second) {
+		content, err := os.ReadFile(filepath.Join(folder, "report.json"))
+		if err == nil {
+			_ = json.Unmarshal(content, &r) // it may be half written
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the report is not finished: %s", content)
+		}
+	}
+	if len(r.Lines) != 2 || len(r.Facts) == 0 {
+		t.Errorf("the report has %d lines and %d facts", len(r.Lines), len(r.Facts))
+	}
+	mustRestoreWhenItIsFree(t)
+	before.mustBeSame(t)
+}
+
+// mustRestoreWhenItIsFree waits until the service has ended.
+func mustRestoreWhenItIsFree(t *testing.T) {
+	t.Helper()
+	var output []byte
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
+		var err error
+		if output, err = program(t, "--restore").CombinedOutput(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("--restore: %s", output)
 }
 
 // mustRestore puts back what a run left that was killed.
@@ -209,6 +261,8 @@ type machineState struct {
 	Roots    []string
 	Hostname string
 	Services []string
+	// Brought are programs of the operator in the home folder.
+	Brought []string
 }
 
 func look(t *testing.T) machineState {
@@ -228,6 +282,13 @@ func look(t *testing.T) machineState {
 	s := machineState{Roots: roots, Hostname: facts.Hostname}
 	found, err := h.Services.List(t.Context(), []string{"wicd-test"})
 	if err != nil {
+		t.Fatal(err)
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Brought, err = filepath.Glob(filepath.Join(home, "wicd-*.exe")); err != nil {
 		t.Fatal(err)
 	}
 	for _, service := range found { // those that contract tests mark as WICD's are among them

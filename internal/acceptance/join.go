@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/controlplane"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
@@ -22,7 +24,15 @@ type JoinOptions struct {
 	Image string
 	// Mirror is host and port of a registry without TLS that has the images, for machines that do not reach their registries.
 	Mirror string
+	// Network is that of the pods: Flannel or OVN.
+	Network string
 }
+
+// The networks of pods.
+const (
+	Flannel = "flannel"
+	OVN     = "ovn"
+)
 
 // joining is a join of this machine to a control plane on itself.
 type joining struct {
@@ -37,6 +47,13 @@ type joining struct {
 	credentials controlplane.Credentials
 	key         string
 	running     running
+	// ownSSH says that the SSH server is this program's, asked when a restart was asked for.
+	ownSSH bool
+	asked  time.Time
+	// imagesAt is where images that came along are served; empty where there are none.
+	imagesAt string
+	// report is that of the run, for what follows a restart.
+	report *Report
 	// failed is the ID of the first step that did not succeed.
 	failed string
 }
@@ -57,13 +74,17 @@ func joinSteps(j *joining) []Line {
 			Changes: "adds a key to " + keysFile + " where OpenSSH's server runs, and starts an SSH server of its own where there is none", Try: j.announce,
 		},
 		{
-			ID: "node-ready", Title: "Node", Claim: "this machine becomes a Ready node, with Flannel as the network of pods",
+			ID: "node-ready", Title: "Node", Claim: "this machine becomes a Ready node, with the network of pods that --network names",
 			Changes: "makes services, firewall rules, environment variables, a network of the Host Network Service, and folders " +
 				desired.Root + ", " + desired.Logs + " and " + desired.ContainerdData, Try: j.awaitNode,
 		},
 		{
 			ID: "pod", Title: "Pod", Claim: "a pod runs on the node, with an address of the node's range",
 			Changes: "starts a pod", Try: j.runPod,
+		},
+		{
+			ID: "restarted", Title: "Restart of a node", Claim: "a node that restarts with a pod is Ready again, with its services, its network and the pod",
+			Changes: "with --restart-allowed: restarts Windows", Try: j.restartNode,
 		},
 		{
 			ID: "leave", Title: "Leaving", Claim: "the operator takes everything off a host that is removed from the list, but for journal and logs",
@@ -76,14 +97,14 @@ func joinSteps(j *joining) []Line {
 	return steps
 }
 
-// inOrder is a step that is not tried when one before it did not succeed. The pod is no reason: a host without images can leave.
+// inOrder is a step that is not tried when one before it did not succeed. A pod, or a sandbox image, is no reason: a host without images can leave.
 func (j *joining) inOrder(l Line) func(context.Context, *session) (string, error) {
 	return func(ctx context.Context, s *session) (string, error) {
 		if j.failed != "" {
 			return "", untriedf("it needs %s, which did not succeed", j.failed)
 		}
 		seen, err := l.Try(ctx, s)
-		if err != nil && l.ID != "pod" {
+		if err != nil && l.ID != "pod" && l.ID != "restarted" && !errors.Is(err, errNoSandboxImage) && !errors.Is(err, ErrRestarting) {
 			j.failed = l.ID
 		}
 		return seen, err
@@ -91,56 +112,143 @@ func (j *joining) inOrder(l Line) func(context.Context, *session) (string, error
 }
 
 // Join makes this machine a node of a control plane on itself, runs a pod, takes the node off again, and puts back what is left. Each step
-// is a line of the report. What an earlier run left is put back first. The errors are those of Run.
+// is a line of the report. What an earlier run left is put back first, unless that run restarted Windows: then it goes on. The errors are those
+// of Run, and ErrRestarting.
 func Join(ctx context.Context, m Machine, o JoinOptions) (Report, error) {
 	s, release, err := open(ctx, m, o.Options)
 	if err != nil {
-		return Report{}, err
+		return refuse(ctx, m, o.Options, err)
 	}
 	defer release()
-	if err := s.undoAll(ctx); err != nil {
-		return Report{}, err
-	}
-	j, err := prepare(ctx, s, o)
+	after, err := s.resumed(ctx)
 	if err != nil {
-		return Report{}, errors.Join(err, s.close())
+		return Report{}, errors.Join(err, s.undoAll(ctx))
 	}
+	var r Report
+	if after != nil {
+		r = after.Report
+	} else if r, err = s.begin(ctx, o.Options); err != nil {
+		return r, err
+	}
+	s.recorded = func(f Fact) {
+		r.Facts = append(r.Facts, f)
+		_ = o.report(r) // the report after the line tells the error
+	}
+	j, err := s.prepareOrResume(ctx, o, &r, after)
+	switch {
+	case errors.Is(err, ErrRestarting):
+		err = errors.Join(o.report(r), err)
+	case errors.Is(err, errStopped):
+		err = errors.Join(s.end(ctx, &r, o.Options, nil), s.failedUndo(&r), s.close())
+	case err != nil:
+		err = errors.Join(s.end(ctx, &r, o.Options, err), s.failedUndo(&r), s.close())
+	default:
+		err = j.run(ctx, &r)
+	}
+	return r, err
+}
+
+// run tries the steps that have no answer yet.
+func (j *joining) run(ctx context.Context, r *Report) error {
+	s, o := j.session, j.options
 	lines := joinSteps(j)
 	s.say("%s\n", joinPlan(lines))
-	r := newReport(o.Version, s)
 	for _, l := range lines {
+		if r.hasAnswer(l.ID) {
+			continue
+		}
 		if ctx.Err() != nil || s.journal.failure != nil {
 			break
 		}
-		r.Lines = append(r.Lines, s.try(ctx, l))
-		if err := o.report(r); err != nil {
-			return r, errors.Join(err, s.failedUndo(&r))
+		a := s.try(ctx, l)
+		if a.Verdict == "" {
+			return errors.Join(o.Options.report(*r), ErrRestarting)
+		}
+		r.Lines = append(r.Lines, a)
+		if err := o.Options.report(*r); err != nil {
+			return errors.Join(err, s.failedUndo(r))
 		}
 	}
-	if err := errors.Join(s.journal.failure, s.failedUndo(&r)); err != nil {
-		return r, errors.Join(err, o.report(r))
+	s.addLogs(context.WithoutCancel(ctx), r) // they go with what is put back
+	if err := errors.Join(s.journal.failure, s.failedUndo(r)); err != nil {
+		return errors.Join(err, o.Options.report(*r))
 	}
-	r.Finished = time.Now().UTC()
-	return r, errors.Join(context.Cause(ctx), o.report(r), s.close())
+	return errors.Join(s.end(ctx, r, o.Options, context.Cause(ctx)), s.close())
+}
+
+// hasAnswer tells whether a step was tried before a restart.
+func (r Report) hasAnswer(id string) bool {
+	return slices.ContainsFunc(r.Lines, func(a Answer) bool { return a.ID == id })
+}
+
+// prepareOrResume is a join that begins, or goes on after a restart.
+func (s *session) prepareOrResume(ctx context.Context, o JoinOptions, r *Report, after *resumption) (*joining, error) {
+	if after != nil && after.Moment == asNode {
+		return s.resumeNode(ctx, o, r, after)
+	}
+	if after != nil {
+		l := containersLine()
+		l.Try = func(ctx context.Context, s *session) (string, error) { return s.awaitContainers(ctx, after.Asked) }
+		r.Lines = append(r.Lines, s.try(ctx, l))
+		s.record(ctx, question{"containers-hns", documentsOfHNS})
+		if r.count(Refuted) > 0 {
+			return nil, fmt.Errorf("%w: feature %s is not enabled", errStopped, desired.ContainersFeature)
+		}
+	} else if is, err := s.containers(ctx); err == nil && is != agent.FeatureEnabled && slices.Contains(o.Allowed, RestartAllowed) && o.InService {
+		if err := s.enableFirst(ctx, o, r); err != nil {
+			return nil, err
+		}
+	}
+	j, err := prepare(ctx, s, o, *r)
+	if j != nil {
+		j.report = r
+	}
+	return j, err
+}
+
+// errStopped is the error of a join that cannot go on, and has a line that says why.
+var errStopped = errors.New("the join ended early")
+
+// enableFirst enables Containers on a machine that has all else that a join needs.
+func (s *session) enableFirst(ctx context.Context, o JoinOptions, r *Report) error {
+	if err := s.refuseNode(ctx); err != nil {
+		return err
+	}
+	if _, err := s.refuseRest(ctx, o, *r); err != nil {
+		return err
+	}
+	var reboot bool
+	l := containersLine()
+	l.Try = func(ctx context.Context, s *session) (seen string, err error) {
+		seen, reboot, err = s.enableContainers(ctx)
+		return seen, err
+	}
+	a := s.try(ctx, l)
+	if a.Verdict != Confirmed || !reboot {
+		r.Lines = append(r.Lines, a)
+		if a.Verdict != Confirmed {
+			return fmt.Errorf("%w: feature %s is not enabled", errStopped, desired.ContainersFeature)
+		}
+		s.facts, s.factsFailure = s.Host.System.Facts(ctx)
+		return nil
+	}
+	r.Notes = append(r.Notes, a.Seen)
+	return s.restart(ctx, resumption{Moment: forContainers, Report: *r})
 }
 
 // prepare looks whether this machine can become a node for a while. It changes nothing but what the journal needs.
-func prepare(ctx context.Context, s *session, o JoinOptions) (*joining, error) {
+func prepare(ctx context.Context, s *session, o JoinOptions, r Report) (*joining, error) {
 	if err := s.refuseNode(ctx); err != nil {
 		return nil, err
 	}
-	var err error
-	if s.facts, err = s.Host.System.Facts(ctx); err != nil {
-		return nil, fmt.Errorf("reading the facts of this machine: %w", err)
+	if s.factsFailure != nil {
+		return nil, fmt.Errorf("%w: reading the facts of this machine: %w", ErrRefused, s.factsFailure)
 	}
-	address, err := s.refuseJoin(ctx, o)
+	address, err := s.refuseJoin(ctx, o, r)
 	if err != nil {
 		return nil, err
 	}
-	j := &joining{session: s, options: o, address: address.String(), running: running{ended: map[string]error{}}}
-	// All that speaks to the API server is on this machine. Its other addresses will not do: the operator takes no API server for a host, and a
-	// network of pods takes the address off its adapter for seconds.
-	j.config = controlplane.Config{Folder: s.Host.Disk.Local(joinFolder), Address: "127.0.0.1", PodNetwork: podNetwork}
+	j := newJoining(s, o, address.String())
 	for _, port := range []*int{&j.config.Port, &j.config.EtcdPort} {
 		if *port, err = freePort(ctx); err != nil {
 			return nil, err
@@ -148,6 +256,17 @@ func prepare(ctx context.Context, s *session, o JoinOptions) (*joining, error) {
 	}
 	j.before, err = j.look(ctx)
 	return j, err
+}
+
+func newJoining(s *session, o JoinOptions, address string) *joining {
+	j := &joining{session: s, options: o, address: address, running: running{ended: map[string]error{}}}
+	// All that speaks to the API server is on this machine. Its other addresses will not do: the operator takes no API server for a host, and a
+	// network of pods takes the address off its adapter for seconds.
+	j.config = controlplane.Config{Folder: s.Host.Disk.Local(joinFolder), Address: "127.0.0.1", PodNetwork: podNetwork}
+	if o.Network == OVN {
+		j.config.PodNetwork = "" // it divides its ranges itself
+	}
+	return j
 }
 
 // joinPlan says what a join changes.

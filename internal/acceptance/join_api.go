@@ -54,6 +54,11 @@ func (a apiServer) create(ctx context.Context, path string, object, into any) er
 	return a.call(ctx, http.MethodPost, path, object, into)
 }
 
+// patch changes fields of an object, in the form of RFC 7396.
+func (a apiServer) patch(ctx context.Context, path string, fields any) error {
+	return a.call(ctx, http.MethodPatch, path, fields, nil)
+}
+
 // remove removes an object. An absent one is no error.
 func (a apiServer) remove(ctx context.Context, path string) error {
 	err := a.call(ctx, http.MethodDelete, path, nil, nil)
@@ -80,6 +85,9 @@ func (a apiServer) call(ctx context.Context, method, path string, object, into a
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		request.Header.Set("Content-Type", "application/merge-patch+json")
+	}
 	request.Header.Set("Accept", "application/json")
 	response, err := a.http.Do(request)
 	if err != nil {

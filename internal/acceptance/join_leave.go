@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
@@ -27,44 +27,86 @@ const (
 )
 
 // remains are what a node has that a machine has not.
-type remains []string
+type remains []remain
+
+// remain is one of them. It is ours when only the product makes what has this name or place; others change such things at any time.
+type remain struct {
+	What string `json:"what"`
+	Ours bool   `json:"ours,omitempty"`
+}
 
 // look lists them. Journal and logs of WICD stay by design, and are not listed.
 func (j *joining) look(ctx context.Context) (remains, error) {
 	var all remains
+	add := func(ours bool, kind, name string) { all = append(all, remain{kind + " " + name, ours}) }
 	services, err := j.Host.Services.List(ctx, desired.Services())
 	for _, s := range services {
-		all = append(all, "service "+s.Name)
+		add(true, "service", s.Name)
 	}
 	networks, networkErr := j.Host.Networks.Look(ctx)
+	var ours []string
 	for _, n := range networks.Networks {
-		all = append(all, "network "+n.Name)
+		if isOurNetwork(n.Name) {
+			ours = append(ours, n.ID)
+		}
+		add(isOurNetwork(n.Name), "network", n.Name)
 	}
 	for _, e := range networks.Endpoints {
-		all = append(all, "endpoint "+e.Name)
+		add(slices.Contains(ours, e.Network), "endpoint", e.Name)
+	}
+	for _, b := range networks.LoadBalancers {
+		add(slices.ContainsFunc(networks.Endpoints, func(e hns.Endpoint) bool {
+			return slices.Contains(b.Endpoints, e.ID) && slices.Contains(ours, e.Network)
+		}), "load balancer", b.ID)
 	}
 	roots, rootsErr := j.Host.Certificates.List(ctx)
 	for _, r := range roots {
-		all = append(all, "root certificate "+r)
+		add(false, "root certificate", r) // a join without certificates of its own adds none
 	}
 	for _, folder := range []string{desired.ContainerdData, desired.KubeletData, desired.CNIData} {
 		if j.Host.Disk.Exists(folder) {
-			all = append(all, "folder "+folder)
+			add(true, "folder", folder)
 		}
 	}
 	names, listErr := j.Host.Disk.List(desired.Root)
 	for _, name := range names {
 		if path := desired.Root + `\` + name; path != desired.State {
-			all = append(all, path)
+			add(true, "file", path)
 		}
 	}
 	exclusions, err2 := j.Host.Defender.Exclusions(ctx)
 	if err2 == nil { // else nothing is excluded, or it cannot be told
 		for _, path := range exclusions.Paths {
-			all = append(all, "Defender exclusion "+path)
+			add(isOurPath(path), "Defender exclusion", path)
 		}
 	}
 	return all, errors.Join(err, networkErr, rootsErr, listErr)
+}
+
+// isOurNetwork tells whether a network is one that the overlay or Flannel makes.
+func isOurNetwork(name string) bool {
+	return strings.HasPrefix(name, "flannel.") || strings.HasSuffix(name, "OVNKubernetesHybridOverlayNetwork")
+}
+
+// isOurPath tells whether a path is in a folder of the product.
+func isOurPath(path string) bool {
+	return slices.ContainsFunc([]string{desired.Root, desired.ContainerdData, desired.KubeletData, desired.CNIData}, func(folder string) bool {
+		return len(path) >= len(folder) && strings.EqualFold(path[:len(folder)], folder) && (len(path) == len(folder) || path[len(folder)] == '\\')
+	})
+}
+
+// since divides what was not there before into what is ours and what others made meanwhile.
+func (now remains) since(before remains) (ours, others []string) {
+	for _, r := range now {
+		switch {
+		case slices.Contains(before, r):
+		case r.Ours:
+			ours = append(ours, r.What)
+		default:
+			others = append(others, r.What)
+		}
+	}
+	return ours, others
 }
 
 // leave is a step of the join.
@@ -100,7 +142,7 @@ func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
 	if err != nil {
 		return "", untriedf("%w", err)
 	}
-	left := slices.DeleteFunc(now, func(r string) bool { return slices.Contains(j.before, r) })
+	left, others := now.since(j.before)
 	rules, err := j.Host.Firewall.Set(ctx, nil)
 	firewall := ""
 	if err != nil {
@@ -109,6 +151,9 @@ func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
 	for _, name := range rules {
 		left = append(left, "firewall rule "+name)
 	}
+	if len(others) > 0 {
+		firewall += "; changed meanwhile by others: " + strings.Join(others, ", ")
+	}
 	if len(left) > 0 {
 		return "", fmt.Errorf("the host left, and these are still there: %s%s", strings.Join(left, ", "), firewall)
 	}
@@ -116,11 +161,11 @@ func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
 }
 
 // authorize adds the operator's key to those of administrators. What was there is kept beside the journal.
-func (j *joining) authorize(ctx context.Context) error {
-	if _, err := j.folder(ctx, "keys"); err != nil {
+func (s *session) authorize(ctx context.Context, key string) error {
+	if _, err := s.folder(ctx, "keys"); err != nil {
 		return err
 	}
-	disk := j.Host.Disk
+	disk := s.Host.Disk
 	former := ""
 	if disk.Exists(keysFile) {
 		content, err := disk.Read(keysFile)
@@ -137,7 +182,7 @@ func (j *joining) authorize(ctx context.Context) error {
 	if former != "" && !strings.HasSuffix(former, "\n") {
 		former += "\n"
 	}
-	return j.change(change{Kind: kindKeys}, func() error { return j.writeKeys(former + j.key + "\n") })
+	return s.change(change{Kind: kindKeys}, func() error { return s.writeKeys(former + key + "\n") })
 }
 
 // writeKeys replaces the file of administrators' keys, which OpenSSH reads only when no other user may write it.
@@ -232,7 +277,7 @@ func (s *session) isNode(ctx context.Context) bool {
 
 // removeBrought removes the programs that the operator brought into the home of the user.
 func (s *session) removeBrought() error {
-	home, err := os.UserHomeDir()
+	home, err := s.home()
 	if err != nil {
 		return err
 	}

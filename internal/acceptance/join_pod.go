@@ -65,12 +65,15 @@ func (j *joining) runPod(ctx context.Context, _ *session) (string, error) {
 		return j.whyNotReady(ctx, pod), nil
 	})
 	ran := time.Since(began)
-	ended := j.removePod(ctx)
+	var ended error
+	if failure != nil || !j.restarts() {
+		ended = j.removePod(ctx) // else it stays for the restart
+	}
 	if failure != nil {
 		return "", failure
 	}
-	if ip, err := netip.ParseAddr(pod.Status.PodIP); err != nil || !inRange(node.Spec.PodCIDR, ip) {
-		return "", errors.Join(ended, fmt.Errorf("its address is %q, and the node's range %s", pod.Status.PodIP, node.Spec.PodCIDR))
+	if ip, err := netip.ParseAddr(pod.Status.PodIP); err != nil || !inRange(podRange(node), ip) {
+		return "", errors.Join(ended, fmt.Errorf("its address is %q, and the node's range %s", pod.Status.PodIP, podRange(node)))
 	}
 	return fmt.Sprintf("%s ran after %.0f s, at %s", j.image(), ran.Seconds(), pod.Status.PodIP), ended
 }

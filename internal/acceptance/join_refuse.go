@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
@@ -27,20 +28,25 @@ const neededBytes = 6 << 30
 
 // refuseJoin says why this machine cannot become a node for a while, or returns the address at which the operator reaches it. It changes
 // nothing.
-func (s *session) refuseJoin(ctx context.Context, o JoinOptions) (netip.Addr, error) {
+func (s *session) refuseJoin(ctx context.Context, o JoinOptions, r Report) (netip.Addr, error) {
+	is, err := s.containers(ctx)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if is != agent.FeatureEnabled {
+		return netip.Addr{}, fmt.Errorf("%w: feature %s of Windows is %s, and pods need it: install it with \"Install-WindowsFeature Containers -Restart\" "+
+			"in PowerShell, and start this program again, or let it do both with --restart-allowed", ErrRefused, desired.ContainersFeature, is)
+	}
+	return s.refuseRest(ctx, o, r)
+}
+
+// refuseRest is refuseJoin but for the feature.
+func (s *session) refuseRest(ctx context.Context, o JoinOptions, r Report) (netip.Addr, error) {
 	refused := func(format string, values ...any) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("%w: %w", ErrRefused, fmt.Errorf(format, values...))
 	}
-	state, err := s.Host.System.Feature(ctx, desired.ContainersFeature)
-	if err != nil {
-		return refused("%w", err)
-	}
-	if state != agent.FeatureEnabled {
-		return refused("feature %s of Windows is %s, and pods need it: install it with \"Install-WindowsFeature Containers -Restart\" in PowerShell, "+
-			"and start this program again", desired.ContainersFeature, state)
-	}
-	if len(s.facts.PendingReboot) > 0 && !s.Wine {
-		return refused("Windows waits for a restart (%s): restart it first", strings.Join(s.facts.PendingReboot, ", "))
+	if why := s.waitsForRestart(r); len(why) > 0 && !s.Wine {
+		return refused("Windows waits for a restart (%s): restart it first", strings.Join(why, ", "))
 	}
 	for _, folder := range []string{desired.Root, desired.Logs, desired.ContainerdData} {
 		if s.Host.Disk.Exists(folder) {
@@ -68,6 +74,15 @@ func (s *session) refuseJoin(ctx context.Context, o JoinOptions) (netip.Addr, er
 		return refused("no network interface that is up has an IPv4 address")
 	}
 	return address, nil
+}
+
+// waitsForRestart is why Windows waits for a restart. Files that only wait for their deletion are no reason: programs leave some at each start, and
+// Windows clears them at the next one.
+func (s *session) waitsForRestart(r Report) []string {
+	renamed, known := r.renamesWithTarget()
+	return slices.DeleteFunc(slices.Clone(s.facts.PendingReboot), func(why string) bool {
+		return known && renamed == 0 && strings.Contains(why, "PendingFileRenameOperations")
+	})
 }
 
 // joinAddress is an IPv4 address of the machine that others can reach: that of a default route, where there is one.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,9 +61,7 @@ func (j *joining) startOperator(ctx context.Context, _ *session) (string, error)
 	if err := j.writeKubeconfig("operator.conf", controlplane.User{Token: token.Status.Token}); err != nil {
 		return "", untriedf("%w", err)
 	}
-	err := j.start("operator", operatorProgram, "--kubeconfig="+j.path("operator.conf"), "--payload-dir="+j.path("payload"),
-		"--namespace="+api.DefaultNamespace, "--metrics-bind-address=0", "--health-probe-bind-address=0")
-	if err != nil {
+	if err := j.startTheOperator(); err != nil {
 		return "", err
 	}
 	began := time.Now()
@@ -70,7 +69,7 @@ func (j *joining) startOperator(ctx context.Context, _ *session) (string, error)
 	if err := j.configure(ctx); err != nil {
 		return "", err
 	}
-	err = j.await(ctx, "the operator does not publish the settings of nodes", func(ctx context.Context) (string, error) {
+	err := j.await(ctx, "the operator does not publish the settings of nodes", func(ctx context.Context) (string, error) {
 		var list corev1.ConfigMapList
 		if err := j.api.get(ctx, ofOperator+"/configmaps", &list); err != nil {
 			return err.Error(), nil
@@ -126,7 +125,10 @@ func (j *joining) configure(ctx context.Context) error {
 	config := v1alpha1.WindowsConfig{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: "WindowsConfig"},
 		ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName},
-		Spec:       v1alpha1.WindowsConfigSpec{Network: v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}},
+		Spec:       v1alpha1.WindowsConfigSpec{Network: j.networkSpec()},
+	}
+	if err := j.serveImages("127.0.0.1:0"); err != nil {
+		return err
 	}
 	if j.options.Mirror != "" {
 		mirror := v1alpha1.RegistryMirror{Location: j.options.Mirror, Insecure: true}
@@ -136,16 +138,40 @@ func (j *joining) configure(ctx context.Context) error {
 			})
 		}
 	}
+	return errors.Join(
+		j.publishNetwork(ctx),
+		j.api.create(ctx, ofOperator+"/secrets", corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: api.PrivateKeySecret}, Data: map[string][]byte{api.PrivateKeyKey: pem.EncodeToMemory(block)},
+		}, nil),
+		j.api.create(ctx, "/apis/"+api.GroupName+"/v1alpha1/windowsconfigs", config, nil),
+		j.reportRepairsOnly(ctx))
+}
+
+// reportRepairsOnly has WICD tell what it would repair of the network, and repair nothing: what Windows says of its objects after a restart is
+// what is to be learned. An operator without the field ignores it.
+func (j *joining) reportRepairsOnly(ctx context.Context) error {
+	return j.api.patch(ctx, "/apis/"+api.GroupName+"/v1alpha1/windowsconfigs/"+api.WindowsConfigName,
+		map[string]any{"spec": map[string]any{"network": map[string]string{"repair": "Report"}}})
+}
+
+func (j *joining) networkSpec() v1alpha1.NetworkSpec {
+	if j.options.Network == OVN {
+		return ovnNetwork()
+	}
+	return v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}
+}
+
+// publishNetwork creates what the network of pods has in a cluster.
+func (j *joining) publishNetwork(ctx context.Context) error {
+	if j.options.Network == OVN {
+		return j.makeLinuxNodes(ctx)
+	}
 	flannel := metav1.ObjectMeta{Name: v1alpha1.FlannelNamespace}
 	return errors.Join(
 		j.api.create(ctx, "/api/v1/namespaces", corev1.Namespace{ObjectMeta: flannel}, nil),
 		j.api.create(ctx, "/api/v1/namespaces/"+flannel.Name+"/configmaps", corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.FlannelConfigMap}, Data: map[string]string{"net-conf.json": flannelConf},
-		}, nil),
-		j.api.create(ctx, ofOperator+"/secrets", corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: api.PrivateKeySecret}, Data: map[string][]byte{api.PrivateKeyKey: pem.EncodeToMemory(block)},
-		}, nil),
-		j.api.create(ctx, "/apis/"+api.GroupName+"/v1alpha1/windowsconfigs", config, nil))
+		}, nil))
 }
 
 // announce is a step of the join: it lets the operator log in, and lists this machine as a host.
@@ -176,21 +202,48 @@ func (j *joining) openSSH(ctx context.Context) (server string, err error) {
 	address := net.JoinHostPort(j.address, sshPort)
 	connection, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", address)
 	if err == nil {
-		return "the SSH server of this machine", errors.Join(connection.Close(), j.authorize(ctx))
+		return "the SSH server of this machine", errors.Join(connection.Close(), j.authorize(ctx, j.key))
 	}
 	if err := os.WriteFile(j.path("authorized_keys"), []byte(j.key+"\n"), 0o600); err != nil {
 		return "", err
 	}
-	return "an SSH server of this program, because none listens on port " + sshPort, j.start("sshd", sshProgram, "--listen="+address,
-		"--user="+j.options.User, "--keys="+j.path("authorized_keys"), "--folder="+j.path(""))
+	return "an SSH server of this program, because none listens on port " + sshPort, j.startSSH()
 }
+
+// startSSH starts an SSH server of the program.
+func (j *joining) startSSH() error {
+	j.ownSSH = true
+	return j.start("sshd", sshProgram, "--listen="+net.JoinHostPort(j.address, sshPort), "--user="+j.options.User,
+		"--keys="+j.path("authorized_keys"), "--folder="+j.path(""))
+}
+
+// startTheOperator starts its process.
+func (j *joining) startTheOperator() error {
+	return j.start("operator", operatorProgram, "--kubeconfig="+j.path("operator.conf"), "--payload-dir="+j.path("payload"),
+		"--namespace="+api.DefaultNamespace, "--metrics-bind-address=0", "--health-probe-bind-address=0")
+}
+
+// errNoSandboxImage is the error of a node that lacks only the image, on a network without its registry.
+var errNoSandboxImage = errors.New("the node has everything but the sandbox image")
 
 // awaitNode is a step of the join.
 func (j *joining) awaitNode(ctx context.Context, _ *session) (string, error) {
 	began := time.Now()
 	err := j.await(ctx, "the machine does not become a Ready node", func(ctx context.Context) (string, error) {
-		return j.missing(ctx, api.ConditionReady)
+		if j.options.Network == OVN {
+			if err := j.assignSubnet(ctx); err != nil {
+				return err.Error(), nil
+			}
+		}
+		missing, err := j.missing(ctx, api.ConditionReady)
+		if missing != "" && err == nil {
+			err = j.lacksOnlyImage(ctx)
+		}
+		return missing, err
 	})
+	if errors.Is(err, errNoSandboxImage) {
+		return "", untriedf("after %.0f s: %w", time.Since(began).Seconds(), err)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -199,8 +252,32 @@ func (j *joining) awaitNode(ctx context.Context, _ *session) (string, error) {
 		return "", err
 	}
 	info := node.Status.NodeInfo
-	return fmt.Sprintf("Ready %.0f s after the login: kubelet %s, %s, %s, range %s", time.Since(began).Seconds(), info.KubeletVersion,
-		info.ContainerRuntimeVersion, info.KernelVersion, node.Spec.PodCIDR), nil
+	seen := fmt.Sprintf("Ready %.0f s after the login: kubelet %s, %s, %s, range %s", time.Since(began).Seconds(), info.KubeletVersion,
+		info.ContainerRuntimeVersion, info.KernelVersion, podRange(node))
+	if j.options.Network != OVN {
+		return seen, nil
+	}
+	more, err := j.awaitRemotes(ctx)
+	return seen + more, err
+}
+
+// lacksOnlyImage is errNoSandboxImage when the image could not be pulled because its registry is out of reach. Without it, WICD gives
+// containerd no configuration of the network, and the node cannot be Ready.
+func (j *joining) lacksOnlyImage(ctx context.Context) error {
+	node, err := j.node(ctx)
+	if err != nil {
+		return nil // there is none yet
+	}
+	for _, c := range node.Status.Conditions {
+		failed := c.Reason == api.ReasonSandboxImagePullFailed || c.Reason == api.ReasonSandboxImageNotFound
+		if string(c.Type) != api.ConditionSandboxImage || c.Status != corev1.ConditionFalse || !failed {
+			continue
+		}
+		if reason := j.canGetImages(ctx, node); reason != nil {
+			return fmt.Errorf("%w: %s: %w", errNoSandboxImage, c.Reason, reason)
+		}
+	}
+	return nil
 }
 
 // missing is what a condition of the instance says while it is not True.
@@ -226,8 +303,9 @@ func (j *joining) node(ctx context.Context) (corev1.Node, error) {
 	if err := j.api.get(ctx, "/api/v1/nodes", &list); err != nil {
 		return corev1.Node{}, err
 	}
-	if len(list.Items) != 1 {
-		return corev1.Node{}, fmt.Errorf("there are %d nodes, want one", len(list.Items))
+	nodes := slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return n.Labels[corev1.LabelOSStable] == "linux" })
+	if len(nodes) != 1 {
+		return corev1.Node{}, fmt.Errorf("there are %d Windows nodes, want one", len(nodes))
 	}
-	return list.Items[0], nil
+	return nodes[0], nil
 }

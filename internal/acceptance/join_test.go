@@ -112,7 +112,7 @@ func TestAJoinWhoseProgramsDoNotStartIsPutBack(t *testing.T) {
 	for _, a := range r.Lines {
 		verdicts = append(verdicts, a.Verdict)
 	}
-	if diff := cmp.Diff([]Verdict{Refuted, Untried, Untried, Untried, Untried, Untried}, verdicts); diff != "" || r.Finished.IsZero() {
+	if diff := cmp.Diff([]Verdict{Refuted, Untried, Untried, Untried, Untried, Untried, Untried}, verdicts); diff != "" || r.Finished.IsZero() {
 		t.Errorf("verdicts (-want +got):\n%s\n%+v", diff, r)
 	}
 	if diff := cmp.Diff(before, c.state(t)); diff != "" {
@@ -183,7 +183,7 @@ func TestKeysOfAdministratorsAreRestored(t *testing.T) {
 				t.Fatal(err)
 			}
 			j := &joining{session: s, key: "ssh-ed25519 BBBB wmco-acceptance", config: controlplane.Config{}}
-			if err := j.authorize(t.Context()); err != nil {
+			if err := j.authorize(t.Context(), j.key); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := os.ReadFile(file); err != nil || !strings.HasSuffix("\n"+string(got), "\n"+j.key+"\n") || !strings.HasPrefix(string(got), strings.Trim(former, "-")) {

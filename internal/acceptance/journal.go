@@ -28,17 +28,21 @@ type Kind string
 
 // The kinds of changes, with what Name and Former of a Change are.
 const (
-	kindFolder      Kind = "folder"             // name below Root
-	kindFeature     Kind = "Windows feature"    // name
-	kindRules       Kind = "firewall rules"     // group of the rules
-	kindExclusion   Kind = "Defender exclusion" // path
-	kindRoute       Kind = "route"              // destination address
-	kindCertificate Kind = "root certificate"   // SHA-256
-	kindHostname    Kind = "host name"          // former name
-	kindRestart     Kind = "scheduled restart"  // empty
-	kindTests       Kind = "tests"              // name of the tests' program
-	kindKeys        Kind = "SSH keys"           // empty
-	kindNode        Kind = "node"               // UID of the cluster
+	kindFolder      Kind = "folder"                      // name below Root
+	kindFeature     Kind = "Windows feature"             // name
+	kindRules       Kind = "firewall rules"              // group of the rules
+	kindExclusion   Kind = "Defender exclusion"          // path
+	kindRoute       Kind = "route"                       // destination address
+	kindCertificate Kind = "root certificate"            // SHA-256
+	kindHostname    Kind = "host name"                   // former name
+	kindRestart     Kind = "scheduled restart"           // empty
+	kindTests       Kind = "tests"                       // name of the tests' program
+	kindKeys        Kind = "SSH keys"                    // empty
+	kindNode        Kind = "node"                        // UID of the cluster
+	kindNetworks    Kind = "networks"                    // empty
+	kindService     Kind = "temporary service"           // empty
+	kindShell       Kind = "default shell of OpenSSH"    // former path; empty for none
+	kindBrought     Kind = "programs in the home folder" // empty
 )
 
 // change is one change of the machine.
@@ -68,6 +72,10 @@ func (c change) check() error {
 		kindTests:       `[a-z]+`,
 		kindKeys:        ``,
 		kindNode:        `[0-9a-f-]{36}`,
+		kindBrought:     ``,
+		kindShell:       `|[A-Za-z]:\\[A-Za-z0-9 ().\\_-]{1,200}`,
+		kindService:     ``,
+		kindNetworks:    ``,
 	}
 	pattern, known := names[c.Kind]
 	if !known {

@@ -17,6 +17,8 @@ type Line struct {
 	Claim string
 	// Changes says what Try changes for a while; empty when it changes nothing.
 	Changes string
+	// Needs is what the user must allow for Try, as in Options.Allowed; empty for what every run tries.
+	Needs string
 	// Try returns nil where the claim holds, an error of untriedf where that cannot be told, and else what contradicts it. seen
 	// is what it saw, for people.
 	Try func(ctx context.Context, s *session) (seen string, err error)
@@ -28,7 +30,7 @@ type Line struct {
 
 // Lines are all lines, in the order of the document.
 func Lines() []Line {
-	return slices.Concat(featureLines(), healthLines(), fileLines(), loginLines(), serviceLines(), processLines(), networkLines(), podLines())
+	return slices.Concat(machineLines(), featureLines(), healthLines(), fileLines(), loginLines(), serviceLines(), processLines(), networkLines(), podLines())
 }
 
 var errUntried = errors.New("could not be tried")

@@ -31,8 +31,11 @@ func networkLines() []Line {
 				"hundreds of remote subnets in one request (a rejected batch is split in halves), attaches an " +
 				"endpoint by the namespace `HostDefault`, or returns adapter, port and host route as they were " +
 				"requested. Two programs that create the same name at the same moment can both succeed.",
-			Reason: "creating a network cuts the connections of the machine, also the one over which somebody started " +
-				"the program",
+			Claim: "the networks of the overlay are made as asked for, with 300 remote subnets, stay when the service restarts, and the machine " +
+				"has its address again when they are deleted",
+			Changes: "with --network-cut-allowed: makes two overlay networks, an endpoint and load balancers, restarts service hns, and deletes all again",
+			Needs:   NetworkCut,
+			Try:     tryHNS,
 		},
 		{
 			ID: "load-balancers", Title: "Load balancers and routes in Windows",

@@ -21,6 +21,9 @@ type computer struct {
 	feature string // state of triedFeature
 	hyperV  string // state of Hyper-V as dism.exe tells it, if it does
 	restart bool   // whether one is scheduled
+	// security is whether virtualization-based security runs.
+	security bool
+	shell    string // what reg.exe says of the default shell of OpenSSH
 }
 
 func newComputer(t *testing.T) *computer {
@@ -51,7 +54,7 @@ type features struct {
 
 func (f features) EnableFeature(ctx context.Context, name string) (bool, error) {
 	reboot, err := f.System.EnableFeature(ctx, name)
-	if err == nil {
+	if err == nil && name == triedFeature {
 		f.c.feature = "Enabled"
 	}
 	return reboot, err
@@ -73,6 +76,12 @@ func (c *computer) Run(_ context.Context, command string, _ io.Reader, stdout io
 		fmt.Fprintf(stdout, "Feature Name : %s\r\n\r\nState : %s\r\nRestart Required : Possible\r\n", name, state)
 	case words[0] == "dism.exe":
 		c.feature = "Disabled"
+	case c.security && strings.Contains(command, "VirtualizationBasedSecurityStatus"):
+		fmt.Fprint(stdout, "\ufeff2\r\n")
+	case c.shell != "" && words[0] == "reg.exe" && words[2] == openSSHKey:
+		fmt.Fprint(stdout, c.shell)
+	case words[0] == "reg.exe":
+		return exitCode(1)
 	case words[0] == "route.exe":
 		c.LoseRoutes()
 	case words[0] == "shutdown.exe" && words[1] == "/a":

@@ -182,10 +182,10 @@ func TestTheSummaryHasWhatWasRefutedFirst(t *testing.T) {
 
 func TestCommandsForProbes(t *testing.T) {
 	var out bytes.Buffer
-	if known, err := Command([]string{EchoCommand, "a b", "c"}, &out); !known || err != nil || out.String() != "echo|a b|c\n" {
+	if known, err := Command([]string{EchoCommand, "a b", "c"}, nil, &out); !known || err != nil || out.String() != "echo|a b|c\n" {
 		t.Errorf("Command() = %v, %v, %q", known, err, out.String())
 	}
-	if known, err := Command([]string{"--plan"}, &out); known || err != nil {
+	if known, err := Command([]string{"--plan"}, nil, &out); known || err != nil {
 		t.Errorf("Command() = %v, %v", known, err)
 	}
 }
@@ -194,5 +194,17 @@ func TestAnswersAreBounded(t *testing.T) {
 	var a Answer
 	if a.judge("", errors.New(strings.Repeat("x", 10*maxSeen))); len(a.Seen) > maxSeen {
 		t.Errorf("an answer has %d bytes", len(a.Seen))
+	}
+}
+
+func TestInputIsHashedAndAnswered(t *testing.T) {
+	var out bytes.Buffer
+	_, err := Command([]string{HashCommand, "3", "7"}, strings.NewReader("abc"), &out)
+	const want = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n\x00\x01\x02"
+	if exit := Exit(0); !errors.As(err, &exit) || exit != 7 || out.String() != want {
+		t.Errorf("Command() = %v, %q", err, out.String())
+	}
+	if _, err := Command([]string{HashCommand, "x", "0"}, strings.NewReader(""), &out); err == nil || errors.As(err, new(Exit)) {
+		t.Errorf("Command() = %v", err)
 	}
 }

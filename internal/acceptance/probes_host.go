@@ -98,7 +98,7 @@ func tryHyperV(ctx context.Context, s *session) (string, error) {
 	}
 	is, err := s.Host.System.Feature(ctx, desired.HyperVFeature)
 	if err != nil {
-		return "", err
+		return "", untriedf("WICD cannot tell the state of the feature: %w", err)
 	}
 	v := s.facts.Virtualization
 	seen := fmt.Sprintf("the feature is %q; the processor lets Windows have virtual machines: %v, the hypervisor is %q, and Hyper-V runs: %v",
@@ -107,10 +107,25 @@ func tryHyperV(ctx context.Context, s *session) (string, error) {
 	switch {
 	case isEnabled != (is == agent.FeatureEnabled):
 		err = fmt.Errorf("WICD says that the feature is %s", is)
+	case v.HyperV && !isEnabled && s.hasVirtualizationBasedSecurity(ctx):
+		seen += "; virtualization-based security has started the hypervisor"
 	case v.HyperV && !isEnabled:
-		err = errors.New("WICD says that Hyper-V runs")
+		err = errors.New("WICD says that Hyper-V runs, and virtualization-based security, which would explain it, does not")
 	}
 	return seen, err
+}
+
+// hasVirtualizationBasedSecurity tells whether Windows runs on its hypervisor for its own security. Credential Guard does that by default on
+// Windows Server 2025 in a domain (https://learn.microsoft.com/windows/security/identity-protection/credential-guard/).
+func (s *session) hasVirtualizationBasedSecurity(ctx context.Context) bool {
+	output, err := s.told(ctx, powerShell+`Get-CimInstance -Namespace root\Microsoft\Windows\DeviceGuard -ClassName Win32_DeviceGuard`+
+		" | ForEach-Object VirtualizationBasedSecurityStatus")
+	const running = "2"
+	if err == nil && strings.TrimSpace(strings.TrimPrefix(output, "\ufeff")) == running {
+		return true
+	}
+	output, err = s.told(ctx, `reg.exe query HKLM\SYSTEM\CurrentControlSet\Control\DeviceGuard /v EnableVirtualizationBasedSecurity`)
+	return err == nil && strings.Contains(output, "0x1")
 }
 
 func tryRename(ctx context.Context, s *session) (string, error) {

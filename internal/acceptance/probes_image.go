@@ -51,6 +51,9 @@ type repository struct {
 }
 
 func trySandboxImage(ctx context.Context, s *session) (string, error) {
+	if s.facts.Build == 0 {
+		return "", untriedf("Windows does not tell its build: %w", s.factsFailure)
+	}
 	registry, rest, _ := strings.Cut(desired.DefaultSandboxImage, "/")
 	name, tag, _ := strings.Cut(rest, ":")
 	r := repository{client: httpclient.New(httpclient.Transport(nil), 20*time.Second), url: "https://" + registry + "/v2/" + name}

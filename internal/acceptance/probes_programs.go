@@ -3,6 +3,7 @@ package acceptance
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -20,14 +21,24 @@ const (
 	EchoCommand = "echo"
 	// CountCommand counts in a file, until it is killed or half a minute has passed.
 	CountCommand = "count"
+	// HashCommand reads its input to the end, prints its SHA-256 and as many more bytes as the first argument says, and ends with the exit code
+	// that the second one says.
+	HashCommand = "hash"
 )
 
+// Exit is the error of a command that ends with an exit code.
+type Exit int
+
+func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
 // Command does what a command of probes says. known is false for other arguments.
-func Command(args []string, out io.Writer) (known bool, err error) {
+func Command(args []string, in io.Reader, out io.Writer) (known bool, err error) {
 	switch {
 	case len(args) > 0 && args[0] == EchoCommand:
 		_, err = fmt.Fprintln(out, strings.Join(args, "|"))
 		return true, err
+	case len(args) == 3 && args[0] == HashCommand:
+		return true, hashInput(args[1], args[2], in, out)
 	case len(args) == 2 && args[0] == CountCommand:
 		for n := range 300 {
 			if err := os.WriteFile(args[1], []byte(fmt.Sprint(os.Getpid(), " ", n)), 0o600); err != nil {
@@ -38,6 +49,39 @@ func Command(args []string, out io.Writer) (known bool, err error) {
 		return true, nil
 	}
 	return false, nil
+}
+
+func hashInput(more, code string, in io.Reader, out io.Writer) error {
+	count, err := strconv.Atoi(more)
+	exit, codeErr := strconv.Atoi(code)
+	if err := errors.Join(err, codeErr); err != nil {
+		return err
+	}
+	hash := sha256.New()
+	if _, err := io.Copy(hash, in); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(out, "%x\n", hash.Sum(nil)); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(out, &pattern{}, int64(count)); err != nil {
+		return err
+	}
+	if exit != 0 {
+		return Exit(exit)
+	}
+	return nil
+}
+
+// pattern is an endless text with all bytes, also those that shells change.
+type pattern struct{ next byte }
+
+func (r *pattern) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = r.next
+		r.next++
+	}
+	return len(p), nil
 }
 
 // shell is a shell that a host may have for logins by SSH.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -22,6 +24,10 @@ type Machine struct {
 	Program string
 	// Programs are programs that probes need, compressed with gzip, by their names: kube-log-runner, and programs of tests, such as win.test.
 	Programs map[string][]byte
+	// Home is the home folder of the user whom the operator logs in as, or who runs the program; empty for that of this process.
+	Home string
+	// Addresses are those of the interfaces; nil for those of this machine.
+	Addresses func() ([]net.Addr, error)
 }
 
 // refuseEdition says why this kind of Windows, or this process, is not for trying things; nil if it is.
@@ -58,4 +64,12 @@ func (m Machine) refuseNode(ctx context.Context) error {
 		return fmt.Errorf("%w: this machine is, or was, a node: it has %s: take one that never was", ErrRefused, strings.Join(found, ", "))
 	}
 	return nil
+}
+
+// home is the home folder of the user.
+func (m Machine) home() (string, error) {
+	if m.Home != "" {
+		return m.Home, nil
+	}
+	return os.UserHomeDir()
 }

@@ -20,22 +20,33 @@ const (
 	Untried   Verdict = "could not be tried"
 )
 
+// slowFact is from when on the time that a fact took is told, in seconds.
+const slowFact = 10
+
 // maxSeen is how long the text of an answer may be, in bytes: a failing test can print much.
 const maxSeen = 4 << 10
 
-// Report is what a run found. It has neither names nor addresses of the machine, but for those in what programs of it said.
+// Report is what a run found. Names and addresses of the machine are hashes in it, with a salt that no other report has.
 type Report struct {
 	Version  string    `json:"version"`
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished,omitzero"` // missing in the report of a run that was cut
+	// Refused is why nothing was tried; empty where something was.
+	Refused string `json:"refused,omitempty"`
 	// Machine is the Windows it ran on.
 	Machine Windows `json:"machine"`
+	// Facts are what Windows said before anything was tried.
+	Facts []Fact `json:"facts,omitempty"`
+	// Notes are what happened beside the lines, such as restarts.
+	Notes []string `json:"notes,omitempty"`
 	// Lines are the answers, in the order of the document.
 	Lines []Answer `json:"lines"`
 	// Tests are the results of the contract tests.
 	Tests []TestResult `json:"tests,omitempty"`
 	// Left is what could not be put back.
 	Left []string `json:"left,omitempty"`
+
+	logs map[string]string // name -> the end of a log, for Archive
 }
 
 // Windows is a version of Windows. Wine is true where it only claims to be one.
@@ -72,11 +83,23 @@ func (a *Answer) judge(seen string, err error) {
 	a.Seen = shorten.Text(a.Seen, maxSeen)
 }
 
-func newReport(version string, s *session) Report {
+func newReport(version string) Report {
+	return Report{Version: version, Started: time.Now().UTC()}
+}
+
+// windows is the Windows of the facts.
+func (s *session) windows() Windows {
 	f := s.facts
-	return Report{Version: version, Started: time.Now().UTC(), Machine: Windows{
-		Product: f.Product, Build: f.Build, UBR: f.UBR, Installation: f.Installation, Architecture: f.Architecture, Wine: s.Wine,
-	}}
+	return Windows{Product: f.Product, Build: f.Build, UBR: f.UBR, Installation: f.Installation, Architecture: f.Architecture, Wine: s.Wine}
+}
+
+// hiddenTests are the results of tests, for the report.
+func (s *session) hiddenTests() (results []TestResult) {
+	for _, t := range s.tests {
+		t.Output = s.hide.text(t.Output)
+		results = append(results, t)
+	}
+	return results
 }
 
 // Refuted tells whether a line was refuted, or a contract test failed.
@@ -102,8 +125,14 @@ func (r Report) Summary() string {
 	if m.Wine {
 		b.WriteString("This is Wine. The verdicts say whether the program works, and nothing about Windows.\n\n")
 	}
+	if r.Refused != "" {
+		fmt.Fprintf(&b, "Nothing was tried: %s\n\n", r.Refused)
+	}
 	if r.Finished.IsZero() {
 		b.WriteString("The run has not ended.\n\n")
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(&b, "Note: %s\n\n", note)
 	}
 	for _, left := range r.Left {
 		fmt.Fprintf(&b, "Not put back: %s\n\n", left)
@@ -120,7 +149,21 @@ func (r Report) Summary() string {
 			}
 		}
 	}
-	return b.String() + r.summaryOfTests()
+	return b.String() + r.summaryOfTests() + r.summaryOfFacts()
+}
+
+// summaryOfFacts has those that could not be told, or took long; all are in report.json.
+func (r Report) summaryOfFacts() string {
+	if len(r.Facts) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("\n## Facts\n\nreport.json has %d.\n\n", len(r.Facts))
+	for _, f := range r.Facts {
+		if f.Error != "" || f.Seconds >= slowFact {
+			text += strings.TrimSuffix(fmt.Sprintf("- %s, %.1f s: %s", f.Name, f.Seconds, shorten.Text(strings.Join(strings.Fields(f.Error), " "), 200)), ": ") + "\n"
+		}
+	}
+	return text
 }
 
 func (a Answer) summary() string {

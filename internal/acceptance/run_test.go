@@ -47,7 +47,7 @@ func TestARunAnswersEachLineAndLeavesNothing(t *testing.T) {
 		if diff := cmp.Diff(before, c.state(t)); diff != "" {
 			t.Errorf("the computer is not as before (-before +after):\n%s", diff)
 		}
-		if reports != len(want)+1 || r.Finished.IsZero() || !r.Refuted() || len(r.Left) > 0 {
+		if reports != len(r.Facts)+len(want)+1 || len(r.Facts) != len(questions()) || r.Finished.IsZero() || !r.Refuted() || len(r.Left) > 0 {
 			t.Errorf("%d reports, the last is %+v", reports, r)
 		}
 		if !strings.Contains(said.String(), "defender: adds the exclusion") {
@@ -87,6 +87,28 @@ type withFeature struct {
 }
 
 func (w withFeature) Feature(context.Context, string) (agent.FeatureState, error) { return w.is, nil }
+
+// TestVirtualizationBasedSecurityExplainsAHypervisor: Windows then runs on its hypervisor, without feature Hyper-V.
+func TestVirtualizationBasedSecurityExplainsAHypervisor(t *testing.T) {
+	for isOn, want := range map[bool]Verdict{true: Confirmed, false: Refuted} {
+		c := newComputer(t)
+		c.security = isOn
+		m := c.machine()
+		m.Host.System = withHypervisor{withFeature{m.Host.System, agent.FeatureDisabled}}
+		r, err := Run(t.Context(), m, Options{Only: []string{"hyper-v"}, Out: io.Discard})
+		if err != nil || len(r.Lines) != 1 || r.Lines[0].Verdict != want {
+			t.Errorf("with virtualization-based security %v: %+v, %v; want %s", isOn, r.Lines, err, want)
+		}
+	}
+}
+
+type withHypervisor struct{ withFeature }
+
+func (w withHypervisor) Facts(ctx context.Context) (agent.HostFacts, error) {
+	f, err := w.withFeature.Facts(ctx)
+	f.Virtualization.HyperV = true
+	return f, err
+}
 
 // TestACutRunIsPutBackByTheNext cuts the power at each change of the computer, probe by probe.
 func TestACutRunIsPutBackByTheNext(t *testing.T) {

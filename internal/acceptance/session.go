@@ -2,6 +2,7 @@ package acceptance
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,14 @@ type Options struct {
 	Version string
 	// Only are the IDs of the lines to try; all if empty.
 	Only []string
+	// Allowed are what the user allows beyond what every run changes: NetworkCut, Login, RestartAllowed.
+	Allowed []string
+	// User is whom probes log in as.
+	User string
+	// Names are names that the report hides, besides those of this machine and of the user who runs the program.
+	Names []string
+	// InService says that this is the temporary service of Detach.
+	InService bool
 	// OnWine allows Wine, and nothing else.
 	OnWine bool
 	// Out is where it says what it does.
@@ -26,6 +35,12 @@ type Options struct {
 	// Report takes the report after each line, so that a run that is cut leaves what it knew; nil if it is not wanted.
 	Report func(Report) error
 }
+
+// NetworkCut allows probes that cut the network of the machine for a while.
+const NetworkCut = "network-cut"
+
+// Login allows the probe that logs in to the SSH server of the machine, and changes its default shell for a moment.
+const Login = "login"
 
 // probeTimeout is how long a line may take. The contract tests are the slowest.
 const probeTimeout = 15 * time.Minute
@@ -35,8 +50,17 @@ type session struct {
 	Machine
 	out     io.Writer
 	journal *journal
+	hide    *hider
 	facts   agent.HostFacts
-	tests   []TestResult // nil before they ran
+	// factsFailure is why some of facts could not be read.
+	factsFailure error
+	tests        []TestResult // nil before they ran
+	// recorded takes facts of probes, allowed are the changes that the user allows beyond those of every run.
+	recorded func(Fact)
+	allowed  []string
+	user     string
+	// inService is that of the options.
+	inService bool
 }
 
 func (s *session) say(format string, values ...any) {
@@ -76,7 +100,8 @@ func (s *session) removeFolder(ctx context.Context, folder string) error {
 }
 
 // Run tries the lines on a machine, puts back what it changed, and returns its report. What an earlier run left is put back first.
-// ErrRefused says that nothing was changed. With another error, the report is incomplete, or something could not be put back.
+// ErrRefused says that nothing was changed; the report has facts then, too. With another error, the report is incomplete, or something could
+// not be put back.
 func Run(ctx context.Context, m Machine, o Options) (Report, error) {
 	lines, err := selected(o.Only)
 	if err != nil {
@@ -84,32 +109,82 @@ func Run(ctx context.Context, m Machine, o Options) (Report, error) {
 	}
 	s, release, err := open(ctx, m, o)
 	if err != nil {
-		return Report{}, err
+		return refuse(ctx, m, o, err)
 	}
 	defer release()
-	if err := s.undoAll(ctx); err != nil {
-		return Report{}, err
+	r, err := s.begin(ctx, o)
+	if err != nil {
+		return r, err
 	}
 	if err := m.refuseNode(ctx); err != nil {
-		return Report{}, errors.Join(err, s.close())
+		err = errors.Join(s.end(ctx, &r, o, err), s.close())
+		return r, err
 	}
-	if s.facts, err = m.Host.System.Facts(ctx); err != nil {
-		return Report{}, errors.Join(fmt.Errorf("reading the facts of this machine: %w", err), s.close())
+	s.recorded = func(f Fact) {
+		r.Facts = append(r.Facts, f)
+		_ = o.report(r) // the report after the line tells the error
 	}
 	s.say("%s\n", Plan(lines))
-	r := newReport(o.Version, s)
 	for _, l := range lines {
 		if ctx.Err() != nil {
 			break
 		}
 		r.Lines = append(r.Lines, s.try(ctx, l))
-		r.Tests = s.tests
+		r.Tests = s.hiddenTests()
 		if err := errors.Join(s.journal.failure, s.failedUndo(&r), o.report(r)); err != nil {
 			return r, err
 		}
 	}
-	r.Finished = time.Now().UTC()
-	return r, errors.Join(context.Cause(ctx), o.report(r), s.close())
+	err = errors.Join(s.end(ctx, &r, o, context.Cause(ctx)), s.close())
+	return r, err
+}
+
+// begin puts back what an earlier run left, and begins a report with the facts.
+func (s *session) begin(ctx context.Context, o Options) (Report, error) {
+	if err := s.undoAll(ctx); err != nil {
+		return Report{}, err
+	}
+	r := newReport(o.Version)
+	err := s.collect(ctx, &r, o.report)
+	return r, err
+}
+
+// end adds the logs to a report and hands it on. The run ended with this error.
+func (s *session) end(ctx context.Context, r *Report, o Options, why error) error {
+	if errors.Is(why, ErrRefused) {
+		r.Refused = s.hide.text(why.Error())
+	}
+	if why == nil || r.Refused != "" {
+		r.Finished = time.Now().UTC()
+	}
+	s.addLogs(context.WithoutCancel(ctx), r)
+	return errors.Join(why, o.report(*r))
+}
+
+// refuse is the report of a machine on which nothing is tried: facts can still tell why. A run that goes on elsewhere writes its own report.
+func refuse(ctx context.Context, m Machine, o Options, why error) (Report, error) {
+	if !errors.Is(why, ErrRefused) || errors.Is(why, host.ErrLocked) || m.Wine != o.OnWine {
+		return Report{}, why
+	}
+	s, err := newSession(m, o)
+	if err != nil {
+		return Report{}, errors.Join(why, err)
+	}
+	r := newReport(o.Version)
+	if err := s.collect(ctx, &r, o.report); err != nil {
+		return r, errors.Join(why, err)
+	}
+	why = s.end(ctx, &r, o, why)
+	return r, why
+}
+
+// newSession is a session without a journal.
+func newSession(m Machine, o Options) (*session, error) {
+	salt := make([]byte, 32)
+	if _, err := rand.Read(salt); err != nil {
+		return nil, fmt.Errorf("creating the salt of the report: %w", err)
+	}
+	return &session{Machine: m, out: o.Out, hide: newHider(salt, append(namesHere(), o.Names...)...), user: o.User, allowed: o.Allowed, inService: o.InService}, nil
 }
 
 func (o Options) report(r Report) error {
@@ -133,7 +208,7 @@ func Restore(ctx context.Context, m Machine, o Options) (left bool, err error) {
 	}
 	defer release()
 	left = len(s.journal.changes) > 0
-	if err := s.undoAll(ctx); err != nil {
+	if err := errors.Join(s.undoAll(ctx), s.Host.Disk.Remove(resumeFile)); err != nil {
 		return left, err
 	}
 	return left, s.close()
@@ -168,22 +243,33 @@ func open(ctx context.Context, m Machine, o Options) (*session, func(), error) {
 		release()
 		return nil, nil, err
 	}
-	return &session{Machine: m, out: o.Out, journal: j}, func() {
+	s, err := newSession(m, o)
+	if err != nil {
 		release()
-		if len(j.changes) == 0 {
+		return nil, nil, err
+	}
+	s.journal = j
+	return s, func() {
+		release()
+		if len(j.changes) == 0 && !m.Host.Disk.Exists(resumeFile) {
 			_ = m.Host.Disk.RemoveAll(Root) // Windows removes no lock that is held
 		}
 	}, nil
 }
 
-// close removes the journal, in which nothing is left.
-func (s *session) close() error { return s.Host.Disk.Remove(journalFile) }
+// close removes the journal, in which nothing is left but the service in which this runs.
+func (s *session) close() error {
+	if len(s.journal.changes) > 0 {
+		return nil
+	}
+	return s.Host.Disk.Remove(journalFile)
+}
 
 // failedUndo puts back what a probe changed.
 func (s *session) failedUndo(r *Report) error {
 	err := s.undoAll(context.Background())
 	if err != nil {
-		r.Left = append(r.Left, strings.Split(err.Error(), "\n")...)
+		r.Left = append(r.Left, strings.Split(s.hide.text(err.Error()), "\n")...)
 	}
 	return err
 }
@@ -191,19 +277,25 @@ func (s *session) failedUndo(r *Report) error {
 // try gives the answer to one line.
 func (s *session) try(ctx context.Context, l Line) Answer {
 	a := Answer{ID: l.ID, Title: l.Title, Claim: l.Claim}
-	s.say("%s: %s", l.ID, l.Title)
+	s.say("%s: %s (at %s)", l.ID, l.Title, time.Now().Format(time.TimeOnly))
 	began := time.Now()
 	switch {
 	case l.Reason != "":
 		a.Verdict, a.Seen = Untried, l.Reason
+	case l.Needs != "" && !slices.Contains(s.allowed, l.Needs):
+		a.Verdict, a.Seen = Untried, "it needs --"+l.Needs+"-allowed"
 	default:
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 		seen, err := s.probe(ctx, l)
 		cancel()
+		if errors.Is(err, ErrRestarting) {
+			return a
+		}
 		a.judge(seen, err)
 		a.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
 	}
-	s.say("  %s: %s", a.Verdict, strings.ReplaceAll(a.Seen, "\n", "\n    "))
+	s.say("  %s after %.0f s: %s", a.Verdict, a.Seconds, strings.ReplaceAll(a.Seen, "\n", "\n    "))
+	a.Seen = s.hide.text(a.Seen)
 	return a
 }
 

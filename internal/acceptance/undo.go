@@ -21,6 +21,9 @@ func (s *session) undoAll(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx) // also after Ctrl+C
 	var failures []error
 	for _, c := range slices.Backward(slices.Clone(s.journal.changes)) {
+		if s.inService && isOfService(c) {
+			continue // it runs in it
+		}
 		s.say("  putting back: %s", c)
 		timeout := undoTimeout
 		if c.Kind == kindNode {
@@ -69,6 +72,14 @@ func (s *session) undo(ctx context.Context, c change) error {
 		return s.restoreKeys()
 	case kindNode:
 		return s.takeOffNode(ctx, c.Name)
+	case kindNetworks:
+		return s.removeNetworks(ctx)
+	case kindService:
+		return s.removeService(ctx)
+	case kindShell:
+		return s.setShell(ctx, c.Name)
+	case kindBrought:
+		return s.removeBrought()
 	}
 	return c.check()
 }
@@ -78,4 +89,9 @@ func (s *session) isNeeded(folder change) bool {
 	return slices.ContainsFunc(s.journal.changes, func(c change) bool {
 		return c.Kind == kindNode && Root+`\`+folder.Name == joinFolder || c.Kind == kindKeys && Root+`\`+folder.Name == keysFolder
 	})
+}
+
+// isOfService tells whether a change is the temporary service, which goes last.
+func isOfService(c change) bool {
+	return c.Kind == kindService || c.Kind == kindFolder && Root+`\`+c.Name == serviceFolder
 }

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/windows-machine-config/wmco/internal/acceptance"
+	"github.com/windows-machine-config/wmco/internal/win/scm"
+)
+
+// needsService tells whether a run must survive the session that started it: the first network of pods cuts its connection, and programs of a
+// session end with it.
+func (f flags) needsService() bool {
+	return !f.inService && (f.asService || !f.onWine && (f.join || f.networkCutAllowed))
+}
+
+// forService is the command line for the service, which has another user, folder and home.
+func (f flags) forService(program string) ([]string, error) {
+	out, err := filepath.Abs(f.out)
+	files, filesErr := filepath.Abs(cmp.Or(f.files, filepath.Join(filepath.Dir(program), "join")))
+	home, homeErr := os.UserHomeDir()
+	if err := errors.Join(err, filesErr, homeErr); err != nil {
+		return nil, err
+	}
+	args := []string{"--out", out, "--files", files, "--home", cmp.Or(f.home, home), "--user", f.user, "--network", f.network}
+	for _, option := range []struct{ name, value string }{{"--only", f.only}, {"--image", f.image}, {"--mirror", f.mirror}} {
+		if option.value != "" {
+			args = append(args, option.name, option.value)
+		}
+	}
+	for name, is := range map[string]bool{
+		"--join": f.join, "--on-wine": f.onWine, "--restart-allowed": f.restartAllowed, "--network-cut-allowed": f.networkCutAllowed,
+		"--login-allowed": f.loginAllowed,
+	} {
+		if is {
+			args = append(args, name)
+		}
+	}
+	return args, nil
+}
+
+// serve runs as the service.
+func serve() error {
+	m, err := machine()
+	if err != nil {
+		return err
+	}
+	var failure error
+	err = scm.ServeCode(acceptance.ServiceName, func(ctx context.Context) uint32 {
+		failure = acceptance.Serve(ctx, m, restarting, run)
+		return 0
+	})
+	if failure != nil {
+		err = errors.Join(err, fmt.Errorf("serving: %w", failure))
+	}
+	return err
+}

@@ -1,0 +1,79 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestImagesThatCameAlongAreServed(t *testing.T) {
+	folder := t.TempDir()
+	blobs := filepath.Join(folder, "one", "blobs", "sha256")
+	if err := os.MkdirAll(blobs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	index, image, layer := strings.Repeat("1", 64), strings.Repeat("2", 64), strings.Repeat("3", 64)
+	mustWrite(t, filepath.Join(blobs, index), `{"mediaType":"`+ociIndex+`"}`)
+	mustWrite(t, filepath.Join(blobs, image), `{"layers":[]}`)
+	mustWrite(t, filepath.Join(blobs, layer), "layer")
+	mustWrite(t, filepath.Join(folder, "one", "index.json"), `{"manifests":[{"mediaType":"`+ociIndex+`","digest":"sha256:`+index+
+		`","annotations":{"io.containerd.image.name":"mcr.microsoft.com/oss/kubernetes/pause:3.9"}}]}`)
+	all, err := readImages(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]struct {
+		code    int
+		content string
+		kind    string
+	}{
+		"/v2/":                                   {200, "", ""},
+		"/v2/oss/kubernetes/pause/manifests/3.9": {200, `{"mediaType":"` + ociIndex + `"}`, ociIndex},
+		"/v2/oss/kubernetes/pause/manifests/sha256:" + image: {200, `{"layers":[]}`, ociManifest},
+		"/v2/oss/kubernetes/pause/blobs/sha256:" + layer:     {200, "layer", "application/octet-stream"},
+		"/v2/oss/kubernetes/pause/manifests/3.10":            {404, "404 page not found\n", "text/plain; charset=utf-8"},
+		"/v2/ause/manifests/3.9":                             {404, "404 page not found\n", "text/plain; charset=utf-8"},
+		"/v2/x/blobs/sha256:" + strings.Repeat("4", 64):      {404, "404 page not found\n", "text/plain; charset=utf-8"},
+		"/v2/x/blobs/..%2f..%2findex.json":                   {404, "404 page not found\n", "text/plain; charset=utf-8"},
+	} {
+		w := httptest.NewRecorder()
+		all.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if w.Code != want.code || w.Body.String() != want.content || w.Header().Get("Content-Type") != want.kind {
+			t.Errorf("%s: %d, %q, %s; want %+v", path, w.Code, w.Body.String(), w.Header().Get("Content-Type"), want)
+		}
+	}
+	w := httptest.NewRecorder()
+	if all.ServeHTTP(w, httptest.NewRequest(http.MethodPut, "/v2/x/blobs/x", nil)); w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("a push gives %d", w.Code)
+	}
+	if none, err := readImages(t.TempDir()); err != nil || len(none.names) > 0 {
+		t.Errorf("an empty folder has %+v, %v", none, err)
+	}
+}
+
+// TestTheNodesOfTheOverlayDiffer: the overlay refuses subnets that overlap.
+func TestTheNodesOfTheOverlayDiffer(t *testing.T) {
+	seen := map[string]bool{}
+	for i := 1; i <= linuxNodes; i++ {
+		n := linuxNode(i)
+		var subnets map[string][]string
+		if err := json.Unmarshal([]byte(n.Annotations[linuxSubnets]), &subnets); err != nil {
+			t.Fatal(err)
+		}
+		subnet, err := netip.ParsePrefix(subnets["default"][0])
+		if err != nil || subnet != subnet.Masked() || !netip.MustParsePrefix(clusterRange).Contains(subnet.Addr()) {
+			t.Errorf("node %d has subnet %s, %v", i, subnet, err)
+		}
+		for _, value := range []string{subnet.String(), n.Annotations[routerMAC], n.Status.Addresses[0].Address} {
+			if seen[value] {
+				t.Errorf("node %d has %s, which another has", i, value)
+			}
+			seen[value] = true
+		}
+	}
+}
