@@ -230,6 +230,7 @@ type Host struct {
 	Containers   Containers
 	NextStart    NextStart
 	Networks     Networks
+	HNSState     HNSState
 	Firewall     Firewall
 	Defender     Defender
 	Memory       Memory
@@ -254,6 +255,9 @@ func (h Host) MakePrivate(name string) error {
 
 // ErrNotFound is what a port returns for a service or feature that does not exist.
 var ErrNotFound = fs.ErrNotExist
+
+// ErrNoNumber is what HNSState.Get returns for a value that is no DWORD.
+var ErrNoNumber = errors.New("not a DWORD")
 
 // ErrDeleted is what Services.Put returns for a service that somebody deleted while it runs.
 var ErrDeleted = errors.New("deleted, and goes when it has stopped")

@@ -51,7 +51,7 @@ func newBoot(w *Windows, id string) *boot {
 func (b *boot) host() host.Host {
 	return host.Host{
 		System: b, Rights: rights{b}, Services: b, Changes: b, Programs: b, Probes: b, Runtime: images{b}, Images: images{b}, Environment: environment{b}, Certificates: certificates{b},
-		Containers: containers{b}, NextStart: nextStart{b}, Firewall: firewall{b}, Defender: defender{b}, Memory: memory{b}, Accounts: accounts{b}, Routes: routes{b}, Networks: networks{b},
+		Containers: containers{b}, NextStart: nextStart{b}, Firewall: firewall{b}, Defender: defender{b}, Memory: memory{b}, Accounts: accounts{b}, Routes: routes{b}, Networks: networks{b}, HNSState: hnsState{b},
 		EventLogs: eventLogs{b}, Inventory: inventory{b},
 		Dial: b.w.options.Dial, Listen: b.w.loopback.listen,
 		Disk: host.Disk{Root: b.w.options.Root, Before: b.changeFile},

@@ -105,12 +105,14 @@ type Windows struct {
 	nextName string
 	waits    []string
 	hns      *HNS
-	failNext map[string]error
-	cutAfter int // changes until the power goes; negative: never
-	roomFor  int // changes of files until the disk is full; negative: always
-	changes  int
-	boots    int
-	boot     *boot // the current one, also after a cut
+	// hnsNumbers are the values by which it is told to do something differently.
+	hnsNumbers map[string]uint32
+	failNext   map[string]error
+	cutAfter   int // changes until the power goes; negative: never
+	roomFor    int // changes of files until the disk is full; negative: always
+	changes    int
+	boots      int
+	boot       *boot // the current one, also after a cut
 	// next is closed when the computer starts.
 	next chan struct{}
 }
@@ -134,7 +136,7 @@ func NewWindows(o WindowsOptions) *Windows {
 		environment: map[string]string{"SystemRoot": `C:\Windows`}, trusted: map[string]bool{},
 		containers: map[string]bool{}, programs: map[string]bool{}, networks: map[string]bool{}, layers: map[string]bool{},
 		images: map[string]bool{}, refused: map[string]*cri.Error{},
-		hns:      newHNSOf(o),
+		hns: newHNSOf(o), hnsNumbers: map[string]uint32{},
 		events:   newEventLogs(),
 		failNext: map[string]error{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}),
 	}
