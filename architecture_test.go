@@ -84,7 +84,7 @@ func mayImport() map[string][]string {
 		"internal/platform/metadata":     {"internal/platform", "internal/shorten"},
 		"internal/agent":                 {"api", "api/v1alpha1", "internal/desired", "internal/shorten"},
 		"internal/remote":                {},
-		"internal/join":                  {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/nodestate", "internal/platform", "internal/shorten", "payload"},
+		"internal/join":                  {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/nodestate", "internal/platform", "internal/shorten", "internal/windowsbuild", "payload"},
 		"internal/cluster":               {"api", "api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/platform", "internal/proxy", "internal/tlsprofile", "internal/trust"},
 
 		"internal/migration":     {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/source", "internal/desired", "internal/machines", "internal/nodestate", "internal/release", "internal/remote"},
@@ -130,7 +130,7 @@ func mayImport() map[string][]string {
 		"internal/daemon/apiclient": {"api", "internal/agent", "internal/backoff", "internal/daemon/credentials", "internal/daemon/state", "internal/desired",
 			"internal/host", "internal/httpclient", "internal/identity"},
 		"internal/daemon/nodestatus": {"api", "internal/backoff", "internal/daemon/apiclient", "internal/daemon/credentials", "internal/daemon/state", "internal/desired",
-			"internal/identity", "internal/mask", "internal/metrics", "internal/nodestate", "internal/shorten"},
+			"internal/identity", "internal/mask", "internal/metrics", "internal/nodestate", "internal/shorten", "internal/windowsbuild"},
 		"internal/daemon/supervisor": {"api", "internal/agent", "internal/backoff", "internal/daemon/logrotate", "internal/daemon/nodestatus", "internal/daemon/state",
 			"internal/desired", "internal/host", "internal/nodestate", "internal/shorten"},
 		"internal/daemon/configure": {"api", "internal/agent", "internal/backoff", "internal/daemon/credentials", "internal/daemon/nodestatus",
@@ -176,7 +176,7 @@ func mayImport() map[string][]string {
 		"hack/record":             {},
 		"hack/speed":              {},
 		"hack/podrules":           {"internal/podrules"},
-		"hack/support":            {"internal/join", "internal/release", "payload", "payload/build"},
+		"hack/support":            {"internal/release", "internal/windowsbuild", "payload", "payload/build"},
 	}
 }
 

@@ -24,6 +24,9 @@ import (
 type System interface {
 	// Facts says what Windows says about itself. It changes nothing.
 	Facts(ctx context.Context) (agent.HostFacts, error)
+	// Version says which build of Windows runs, and its revision: 20348 and 2402 of 10.0.20348.2402. A revision that cannot be read is 0. It is
+	// quick.
+	Version(ctx context.Context) (build, revision int, err error)
 	// EnableFeature enables a Windows feature with all it needs. reboot is true when it takes effect only after
 	// a restart. An enabled feature stays as it is.
 	EnableFeature(ctx context.Context, name string) (reboot bool, err error)

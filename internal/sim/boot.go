@@ -131,6 +131,16 @@ func (b *boot) Facts(context.Context) (agent.HostFacts, error) {
 	}, nil
 }
 
+// Version implements daemon.System.
+func (b *boot) Version(ctx context.Context) (build, revision int, err error) {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	if b.off {
+		return 0, 0, ErrPower
+	}
+	return b.w.options.Build, b.w.options.UBR, ctx.Err()
+}
+
 // EnableFeature implements daemon.System.
 func (b *boot) EnableFeature(_ context.Context, name string) (reboot bool, err error) {
 	b.w.mu.Lock()

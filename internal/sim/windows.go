@@ -175,6 +175,13 @@ func (w *Windows) BootID() string {
 	return w.boot.id
 }
 
+// Update installs an update of Windows that needs no restart: the version has another revision.
+func (w *Windows) Update(revision int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.options.UBR = revision
+}
+
 // FailNext makes the next operation of a kind fail once: "start kubelet", "stop kubelet", "put kubelet", "watch", "feature
 // Containers", "protect C:\k", "reboot", "rename", "end pause" (of a container), "network <GUID>" (of a pod), "endpoint
 // VIPEndpoint" (creation), "remove <GUID>" (an object of the Host Network Service), "layer C:\x", "variable HTTP_PROXY" (of the

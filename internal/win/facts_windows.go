@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -27,17 +28,18 @@ const (
 
 // Facts implements daemon.System. Reading the state of features takes Windows a few seconds.
 func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
+	build, revision, err := s.Version(ctx)
+	errs := about("its version", err)
 	f := agent.HostFacts{
 		Architecture:   architecture(),
 		Virtualization: virtualization(),
-		Build:          int(windows.RtlGetVersion().BuildNumber),
-		UBR:            int(number(currentVersion, "UBR")),
+		Build:          build,
+		UBR:            revision,
 		Product:        text(currentVersion, "ProductName"),
 		Installation:   text(currentVersion, "InstallationType"),
 		Clock:          time.Now().UTC(),
 		PendingReboot:  pendingReboot(),
 	}
-	var err, errs error
 	f.BootID, err = bootID()
 	errs = errors.Join(errs, about("the number of this boot", err))
 	f.Hostname, err = dnsName(windows.ComputerNameDnsHostname)
@@ -52,6 +54,11 @@ func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 	errs = errors.Join(errs, about("the memory", err))
 	f.Features, err = s.features(ctx, desired.ContainersFeature, desired.HyperVFeature)
 	return f, errors.Join(errs, about("the state of its features", err))
+}
+
+// Version implements daemon.System.
+func (s *system) Version(ctx context.Context) (build, revision int, err error) {
+	return int(windows.RtlGetVersion().BuildNumber), int(number(currentVersion, "UBR")), ctx.Err()
 }
 
 func about(what string, err error) error {
@@ -140,7 +147,7 @@ func pendingReboot() []string {
 		why = append(why, "files in use wait for their replacement (PendingFileRenameOperations)")
 	}
 	active, next := text(computerName+`\ActiveComputerName`, "ComputerName"), text(computerName+`\ComputerName`, "ComputerName")
-	if active != next {
+	if !strings.EqualFold(active, next) { // the names can differ in case alone
 		why = append(why, fmt.Sprintf("the computer name changes from %s to %s", active, next))
 	}
 	return why
