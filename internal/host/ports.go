@@ -67,7 +67,8 @@ const (
 
 // Services is the service control manager. It speaks of all services by their declaration.
 type Services interface {
-	// List returns every service on the host that has one of the names, or whose description marks it as ours.
+	// List returns the services on the host that have one of the names, each once, in the spelling of the list. Without names, it returns
+	// those whose description marks them as ours, which takes longer.
 	List(ctx context.Context, names []string) ([]Service, error)
 	// Put makes a service equal to its declaration: creates it, or changes what differs. It starts at boot, and
 	// the SCM restarts it whenever its process dies or it stops by itself with an error; one that stops by itself

@@ -65,7 +65,7 @@ func (b *boot) List(_ context.Context, names []string) ([]host.Service, error) {
 	}
 	var list []host.Service
 	for name, d := range b.w.declared {
-		if slices.Contains(names, name) || strings.HasPrefix(d.Description, api.ServiceDescription) {
+		if slices.Contains(names, name) || len(names) == 0 && strings.HasPrefix(d.Description, api.ServiceDescription) {
 			list = append(list, b.describe(d.Service))
 		}
 	}
