@@ -156,7 +156,7 @@ func mayImport() map[string][]string {
 		"internal/win":            {"internal/agent", "internal/cri", "internal/host", "internal/desired", "internal/win/network", "internal/win/scm"},
 		"internal/win/network":    {"internal/hns", "internal/win/scm"},
 		"internal/win/scm":        {},
-		"internal/sim":            {"api", "api/v1alpha1", "internal/agent", "internal/cri", "internal/daemon", "internal/desired", "internal/hns", "internal/host", "internal/httpclient", "internal/sim/lies", "internal/sim/servers", "internal/sim/sshd", "payload", "payload/compress", "payload/selfextract"},
+		"internal/sim":            {"api", "api/v1alpha1", "internal/agent", "internal/cri", "internal/daemon", "internal/desired", "internal/hns", "internal/host", "internal/httpclient", "internal/sim/lies", "internal/sim/servers", "internal/sim/sshd", "internal/windowsbuild", "payload", "payload/compress", "payload/selfextract"},
 		"internal/sim/lies":       {},
 		"internal/sim/contract":   {"api", "api/v1alpha1", "internal/agent", "internal/cri", "internal/desired", "internal/hns", "internal/host"},
 		"internal/sim/servers":    {"internal/platform"},

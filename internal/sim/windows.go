@@ -124,6 +124,7 @@ var ErrPower = errors.New("the power is off")
 func NewWindows(o WindowsOptions) *Windows {
 	o.Hostname = cmp.Or(o.Hostname, "WIN-SIM")
 	o.Build, o.UBR = cmp.Or(o.Build, 20348), cmp.Or(o.UBR, 2402)
+	o.UBR = o.Quirks.Setup.Revision.of(o.Build, o.UBR)
 	o.Installation, o.Architecture = cmp.Or(o.Installation, "Server Core"), cmp.Or(o.Architecture, "amd64")
 	o.Address = cmp.Or(o.Address, "192.0.2.10")
 	if o.Interfaces == nil {
@@ -253,6 +254,8 @@ func (w *Windows) PowerOn() {
 	for name, d := range w.declared {
 		if d.deleted {
 			delete(w.declared, name)
+		} else if w.options.Quirks.Setup.SlowServices.misses(name) {
+			b.exits[name] = missedBoot
 		} else if !d.disabled {
 			names = append(names, name)
 		}
