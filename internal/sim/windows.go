@@ -105,16 +105,18 @@ type Windows struct {
 	nextName string
 	waits    []string
 	hns      *HNS
-	// hnsNumbers are the values by which it is told to do something differently.
-	hnsNumbers map[string]uint32
-	failNext   map[string]error
-	cutAfter   int // changes until the power goes; negative: never
-	roomFor    int // changes of files until the disk is full; negative: always
-	changes    int
-	boots      int
-	boot       *boot // the current one, also after a cut
+	failNext map[string]error
+	// busy says until when an operation cannot be done.
+	busy     map[string]time.Time
+	cutAfter int // changes until the power goes; negative: never
+	roomFor  int // changes of files until the disk is full; negative: always
+	changes  int
+	boots    int
+	boot     *boot // the current one, also after a cut
 	// next is closed when the computer starts.
 	next chan struct{}
+	// hnsNumbers are the values by which the Host Network Service is told to do something differently.
+	hnsNumbers map[string]uint32
 }
 
 // ErrPower is the error of all calls on a computer without power.
@@ -137,9 +139,9 @@ func NewWindows(o WindowsOptions) *Windows {
 		environment: map[string]string{"SystemRoot": `C:\Windows`}, trusted: map[string]bool{},
 		containers: map[string]bool{}, programs: map[string]bool{}, networks: map[string]bool{}, layers: map[string]bool{},
 		images: map[string]bool{}, refused: map[string]*cri.Error{},
-		hns: newHNSOf(o), hnsNumbers: map[string]uint32{},
+		hns:      newHNSOf(o),
 		events:   newEventLogs(),
-		failNext: map[string]error{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}),
+		failNext: map[string]error{}, busy: map[string]time.Time{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}), hnsNumbers: map[string]uint32{},
 	}
 	if w.features == nil {
 		w.features = map[string]agent.FeatureState{desired.ContainersFeature: agent.FeatureEnabled, desired.HyperVFeature: agent.FeatureDisabled}
@@ -191,6 +193,13 @@ func (w *Windows) FailNext(operation string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failNext[operation] = fmt.Errorf("simulated failure of %q", operation)
+}
+
+// Busy makes an operation, named as for FailNext, fail with host.ErrBusy for a while.
+func (w *Windows) Busy(operation string, d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy[operation] = time.Now().Add(d)
 }
 
 // CutPowerAfter cuts the power after a number of changes of files, services, settings or the system.
