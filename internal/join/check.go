@@ -103,7 +103,8 @@ func endedBuilds() map[int]string { return map[int]string{19041: "2004", 19042: 
 // tells of all revisions with known faults.
 func checkRevision(f agent.Facts, _ CheckInput) *Unsupported {
 	missing, isMissing := windowsbuild.Missing(windowsbuild.Build(f.Host.Build), f.Host.UBR)
-	isNode := f.Joined != nil || slices.ContainsFunc(f.Services, func(s agent.ServiceFacts) bool { return s.Ours }) // or was cut, or is the original operator's
+	// Of a host whose join was cut, or which is a node of the original operator, only services tell.
+	isNode := f.Joined != nil || slices.ContainsFunc(f.Services, func(s agent.ServiceFacts) bool { return s.Ours })
 	if !isMissing || isNode {
 		return nil
 	}

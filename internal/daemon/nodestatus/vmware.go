@@ -18,8 +18,8 @@ import (
 const (
 	vmwareTools     = `C:\ProgramData\VMware\VMware Tools`
 	vmwareToolsConf = vmwareTools + `\tools.conf`
-	// maxToolsConf bounds it, in bytes. The example of VMware, which is mostly comments, has 40 KiB.
-	maxToolsConf = 256 << 10
+	// maxToolsConf bounds the file, and maxExcluded the patterns in it, in bytes. The example of VMware, mostly comments, has some 20 KiB.
+	maxToolsConf, maxExcluded = 256 << 10, 4 << 10
 	// defaultExcluded are the adapters of Windows that VMware Tools do not tell vSphere of where tools.conf says nothing else
 	// (https://github.com/vmware/open-vm-tools/blob/master/open-vm-tools/tools.conf).
 	defaultExcluded = "vEthernet*"
@@ -92,7 +92,7 @@ func excludedAdapters(text string) (excluded string, isSet, isValid bool) {
 		case line == "" || line[0] == '#':
 		case line[0] == '[' && line[len(line)-1] == ']':
 			group = line[1 : len(line)-1]
-		case !isPair || group == "":
+		case !isPair || group == "" || len(value) > maxExcluded:
 			return "", false, false
 		case group == "guestinfo" && strings.TrimSpace(key) == "exclude-nics":
 			excluded, isSet = strings.TrimSpace(value), true
