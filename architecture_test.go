@@ -84,7 +84,7 @@ func mayImport() map[string][]string {
 		"internal/platform/metadata":     {"internal/platform", "internal/shorten"},
 		"internal/agent":                 {"api", "api/v1alpha1", "internal/desired", "internal/shorten"},
 		"internal/remote":                {},
-		"internal/join":                  {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/hns", "internal/nodestate", "internal/platform", "internal/shorten", "payload", "payload/compress"},
+		"internal/join":                  {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/hns", "internal/nodestate", "internal/platform", "internal/shorten", "internal/windowsbuild", "payload", "payload/compress"},
 		"internal/cluster":               {"api", "api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/platform", "internal/proxy", "internal/tlsprofile", "internal/trust"},
 
 		"internal/migration":     {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/source", "internal/desired", "internal/machines", "internal/nodestate", "internal/release", "internal/remote"},
@@ -130,7 +130,7 @@ func mayImport() map[string][]string {
 		"internal/daemon/apiclient": {"api", "internal/agent", "internal/backoff", "internal/daemon/credentials", "internal/daemon/state", "internal/desired",
 			"internal/host", "internal/httpclient", "internal/identity"},
 		"internal/daemon/nodestatus": {"api", "internal/backoff", "internal/daemon/apiclient", "internal/daemon/credentials", "internal/daemon/state", "internal/desired",
-			"internal/identity", "internal/mask", "internal/metrics", "internal/nodestate", "internal/shorten"},
+			"internal/identity", "internal/mask", "internal/metrics", "internal/nodestate", "internal/shorten", "internal/windowsbuild"},
 		"internal/daemon/supervisor": {"api", "internal/agent", "internal/backoff", "internal/daemon/logrotate", "internal/daemon/nodestatus", "internal/daemon/state",
 			"internal/desired", "internal/host", "internal/nodestate", "internal/shorten"},
 		"internal/daemon/configure": {"api", "internal/agent", "internal/backoff", "internal/daemon/credentials", "internal/daemon/logrotate", "internal/daemon/nodestatus",
@@ -156,7 +156,7 @@ func mayImport() map[string][]string {
 		"internal/win":            {"internal/agent", "internal/cri", "internal/host", "internal/desired", "internal/win/network", "internal/win/scm"},
 		"internal/win/network":    {"internal/hns", "internal/win/scm"},
 		"internal/win/scm":        {},
-		"internal/sim":            {"api", "api/v1alpha1", "internal/agent", "internal/cri", "internal/daemon", "internal/desired", "internal/hns", "internal/host", "internal/httpclient", "internal/sim/lies", "internal/sim/servers", "internal/sim/sshd", "payload", "payload/compress", "payload/selfextract"},
+		"internal/sim":            {"api", "api/v1alpha1", "internal/agent", "internal/cri", "internal/daemon", "internal/desired", "internal/hns", "internal/host", "internal/httpclient", "internal/sim/lies", "internal/sim/servers", "internal/sim/sshd", "internal/windowsbuild", "payload", "payload/compress", "payload/selfextract"},
 		"internal/sim/lies":       {},
 		"internal/sim/contract":   {"api", "api/v1alpha1", "internal/agent", "internal/cri", "internal/desired", "internal/hns", "internal/host"},
 		"internal/sim/servers":    {"internal/platform"},
@@ -176,7 +176,7 @@ func mayImport() map[string][]string {
 		"hack/record":             {},
 		"hack/speed":              {},
 		"hack/podrules":           {"internal/podrules"},
-		"hack/support":            {"internal/join", "internal/release", "payload", "payload/build"},
+		"hack/support":            {"internal/release", "internal/windowsbuild", "payload", "payload/build"},
 	}
 }
 

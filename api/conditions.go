@@ -167,6 +167,10 @@ const (
 	ReasonBuildUnsupported = "BuildUnsupported"
 	// ReasonDriveUnsupported means that Windows is on another drive than C:.
 	ReasonDriveUnsupported = "DriveUnsupported"
+	// ReasonWindowsUpdateNeeded means that the revision of the host's Windows is too old for the network of pods. The
+	// message names the revision, the one that is needed, and the update to install. Only hosts that are not nodes yet are
+	// refused for it.
+	ReasonWindowsUpdateNeeded = "WindowsUpdateNeeded"
 	// ReasonArchitectureUnsupported means that the processor is not x64.
 	ReasonArchitectureUnsupported = "ArchitectureUnsupported"
 	// ReasonEditionUnsupported means that the Windows edition is not a server.

@@ -32,6 +32,14 @@ const (
 	// ConditionDefenderInterference is True while the real-time protection of Microsoft Defender scans what containerd
 	// writes, although WindowsConfig asks for exclusions. Absent until the first time. Bad when True.
 	ConditionDefenderInterference = "WindowsDefenderInterference"
+	// ConditionWindowsUpdateNeeded is True while the revision of the host's Windows is too old for the network of pods, or
+	// has a known fault that an update fixes. The message names the revision, the fault and the update. The node keeps its
+	// pods. Absent until the first time. Bad when True.
+	ConditionWindowsUpdateNeeded = "WindowsUpdateNeeded"
+	// ConditionAddressesHidden is True while VMware Tools do not tell vSphere of the adapter that has the node's address
+	// since the network of pods exists: the Machine loses its address. Only Nodes with a provider ID of vSphere have it.
+	// Absent until the first time. Bad when True.
+	ConditionAddressesHidden = "WindowsAddressesHidden"
 	// ConditionGMSACapable is True when containers on the node can get the identity of a group Managed Service Account,
 	// as far as the host can tell: it is joined to a domain, or has a plugin of Container Credential Guard. It is False
 	// when the host has neither any more, and absent when it never had one. Whether the domain answers is not checked.
@@ -97,6 +105,22 @@ const (
 	ReasonClockOutOfSync = "ClockOutOfSync"
 	// ReasonClockInSync means that the clock of the host agrees with that of the API server again.
 	ReasonClockInSync = "ClockInSync"
+)
+
+// Reasons of condition WindowsUpdateNeeded. The bad one is ReasonWindowsUpdateNeeded, which is a reason of condition
+// Supported, too.
+const (
+	// ReasonWindowsUpToDate means that Windows has an update with which the fault is gone.
+	ReasonWindowsUpToDate = "WindowsUpToDate"
+)
+
+// Reasons of condition WindowsAddressesHidden.
+const (
+	// ReasonVMwareToolsHideVirtualAdapters means that exclude-nics in tools.conf of VMware Tools, or its default, is for
+	// the virtual adapters of Windows. The message says what to write.
+	ReasonVMwareToolsHideVirtualAdapters = "VMwareToolsHideVirtualAdapters"
+	// ReasonAddressesReported means that VMware Tools tell vSphere of all addresses again.
+	ReasonAddressesReported = "AddressesReported"
 )
 
 // Reasons of condition WindowsDefenderInterference.

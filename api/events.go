@@ -87,6 +87,10 @@ const (
 	EventHCSUnavailable = ReasonHCSUnavailable
 	// EventClockOutOfSync is reported on a Node when condition WindowsClockSkewed becomes True.
 	EventClockOutOfSync = ReasonClockOutOfSync
+	// EventWindowsUpdateNeeded is reported on a Node when condition WindowsUpdateNeeded becomes True.
+	EventWindowsUpdateNeeded = ReasonWindowsUpdateNeeded
+	// EventVMwareToolsHideVirtualAdapters is reported on a Node when condition WindowsAddressesHidden becomes True.
+	EventVMwareToolsHideVirtualAdapters = ReasonVMwareToolsHideVirtualAdapters
 	// EventRebootPending is reported on a Node when Windows begins to have a restart pending.
 	EventRebootPending = ReasonRebootPending
 	// EventRebootDidNotHelp is reported on a WindowsInstance when Windows waits for a restart for the same causes as before the

@@ -5,15 +5,13 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
-	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/release"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
 )
@@ -89,9 +87,33 @@ func writeClusters(page *bytes.Buffer, programs []program) error {
 
 func writeWindows(page *bytes.Buffer) {
 	page.WriteString("\n## Windows\n\nProcessor: x64 (amd64). Images of containers must match the build: pods run with process isolation.\n\n| build | name |\n| --- | --- |\n")
-	builds := join.Builds()
-	for _, number := range slices.Sorted(maps.Keys(builds)) {
-		fmt.Fprintf(page, "| 10.0.%d | %s |\n", number, builds[number])
+	for _, r := range windowsbuild.Releases() {
+		fmt.Fprintf(page, "| %s | %s |\n", r.Build.Label(), r.Name)
+	}
+	writeUpdates(page)
+}
+
+// writeUpdates lists the revisions of Windows that hosts need, and those with known faults.
+func writeUpdates(page *bytes.Buffer) {
+	page.WriteString("\n### Updates of Windows\n\nThe revision is the last number of a version of Windows, and is in `status.osBuild` of a `WindowsInstance`. A host with\n" +
+		"a lower one does not become a node (`WindowsUpdateNeeded`), except where only some pods need the update. Updates are\n" +
+		"cumulative: any later one does, too. [Prerequisites](prerequisites.md#updates-of-windows) says how to look it up, and\nwhat to do.\n\n" +
+		"| build | revision | update | what needs it | source |\n| --- | --- | --- | --- | --- |\n")
+	for _, u := range windowsbuild.Updates() {
+		what := u.For
+		if u.Optional {
+			what += "; other pods run without it"
+		}
+		fmt.Fprintf(page, "| %s | %d | %s | %s | [source](%s) |\n", u.Build.Label(), u.Revision, u.KB, what, u.Source)
+	}
+	page.WriteString("\nRevisions with known faults. A host with one becomes a node, and condition `WindowsUpdateNeeded` of its Node says so:\n\n" +
+		"| build | revisions | what does not work | fixed by | source |\n| --- | --- | --- | --- | --- |\n")
+	for _, f := range windowsbuild.Faults() {
+		revisions := fmt.Sprintf("below %d", f.Before)
+		if f.From > 0 {
+			revisions = fmt.Sprintf("%d (%s) to %d", f.From, f.Since, f.Before-1)
+		}
+		fmt.Fprintf(page, "| %s | %s | %s | %s | [source](%s) |\n", f.Build.Label(), revisions, f.What, f.Fixed, f.Source)
 	}
 }
 

@@ -68,7 +68,8 @@ func healthLines() []Line {
 		{
 			ID: "gmsa", Title: "Group Managed Service Accounts",
 			Text: "the domain of a host is read with the documented call, and the plugins of Container Credential Guard from " +
-				"the documented keys of the registry. Wine can join no domain, and no container had such an account.",
+				"the documented keys of the registry. Wine can join no domain, and no container had such an account. That pods " +
+				"reach file shares by name with the value that a join sets was not tried.",
 			Reason: "it takes a domain of Active Directory",
 		},
 	}

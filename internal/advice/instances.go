@@ -2,6 +2,8 @@ package advice
 
 import "github.com/windows-machine-config/wmco/api"
 
+const windowsUpdates = "prerequisites#updates-of-windows"
+
 const notReady = "troubleshooting#a-host-does-not-become-ready"
 
 // connections are the reasons of Reachable, and of a private key that cannot be used.
@@ -50,6 +52,7 @@ func hosts() Table {
 	return Table{
 		api.ReasonSupported:               good(),
 		api.ReasonBuildUnsupported:        {Error, "Use Windows Server 2019 (build 17763), 2022 (20348) or 2025 (26100).", notReady},
+		api.ReasonWindowsUpdateNeeded:     {Error, "Install the cumulative update that the message names, or a later one, and restart the host.", windowsUpdates},
 		api.ReasonArchitectureUnsupported: {Error, "Use a host with an x64 processor.", notReady},
 		api.ReasonDriveUnsupported:        {Error, "Install Windows on drive C: of the host.", notReady},
 		api.ReasonEditionUnsupported:      {Error, "Use Windows Server, with or without desktop.", notReady},

@@ -51,6 +51,14 @@ func problems() map[string]problem {
 			condition: api.ConditionCommitPressure, reason: api.ReasonCommitLimitNear, works: api.ReasonCommitAvailable, told: problemTold, over: problemOver,
 			begin: func(m *isolated) { m.windows.Commit(19 << 30) }, end: func(m *isolated) { m.windows.Commit(0) }, says: []string{"20480 MiB of memory are committed"},
 		},
+		"Windows has a known fault": {
+			condition: api.ConditionWindowsUpdateNeeded, reason: api.ReasonWindowsUpdateNeeded, works: api.ReasonWindowsUpToDate, told: problemTold, over: problemOver,
+			begin: func(m *isolated) { m.windows.Update(2582) }, end: func(m *isolated) { m.windows.Update(2762) }, says: []string{"revision 2582", "install KB5044281"},
+		},
+		"an update of Windows was removed": {
+			condition: api.ConditionWindowsUpdateNeeded, reason: api.ReasonWindowsUpdateNeeded, works: api.ReasonWindowsUpToDate, told: problemTold, over: problemOver,
+			begin: func(m *isolated) { m.windows.Update(587) }, end: func(m *isolated) { m.windows.Update(681) }, says: []string{"revision 587", "install KB5012637"},
+		},
 		"the clock is behind": {
 			condition: api.ConditionClockSkewed, reason: api.ReasonClockOutOfSync, works: api.ReasonClockInSync, told: clockTold, over: clockOver,
 			begin: clock(10 * time.Minute), end: clock(0), says: []string{"the clock is 10m", "behind that of the API server", "service W32Time is Stopped"}, withService: "W32Time",

@@ -24,6 +24,9 @@ import (
 type System interface {
 	// Facts says what Windows says about itself. It changes nothing, and a fact that cannot be read does not keep the others back.
 	Facts(ctx context.Context) (agent.HostFacts, error)
+	// Version says which build of Windows runs, and its revision: 20348 and 2402 of 10.0.20348.2402. A revision that cannot be read is 0. It is
+	// quick.
+	Version(ctx context.Context) (build, revision int, err error)
 	// Feature is the state of a Windows feature; FeatureUnknown where this Windows does not have it. Windows may take seconds, and minutes
 	// while it is busy; the end of ctx ends that. What Windows answers instead is a *FeatureError.
 	Feature(ctx context.Context, name string) (agent.FeatureState, error)
@@ -67,7 +70,8 @@ const (
 
 // Services is the service control manager. It speaks of all services by their declaration.
 type Services interface {
-	// List returns every service on the host that has one of the names, or whose description marks it as ours.
+	// List returns the services on the host that have one of the names, each once, in the spelling of the list. Without names, it returns
+	// those whose description marks them as ours, which takes longer.
 	List(ctx context.Context, names []string) ([]Service, error)
 	// Put makes a service equal to its declaration: creates it, or changes what differs. It starts at boot, and
 	// the SCM restarts it whenever its process dies or it stops by itself with an error; one that stops by itself
@@ -235,6 +239,7 @@ type Host struct {
 	Containers   Containers
 	NextStart    NextStart
 	Networks     Networks
+	HNSState     HNSState
 	Firewall     Firewall
 	Defender     Defender
 	Memory       Memory
@@ -259,6 +264,9 @@ func (h Host) MakePrivate(name string) error {
 
 // ErrNotFound is what a port returns for a service or feature that does not exist.
 var ErrNotFound = fs.ErrNotExist
+
+// ErrNoNumber is what HNSState.Get returns for a value that is no DWORD.
+var ErrNoNumber = errors.New("not a DWORD")
 
 // ErrDeleted is what Services.Put returns for a service that somebody deleted while it runs.
 var ErrDeleted = errors.New("deleted, and goes when it has stopped")

@@ -11,6 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
 // Limits a host must keep to become a node.
@@ -20,15 +21,6 @@ const (
 	// MaxClockSkew beyond which certificates made here look expired or not yet valid there.
 	MaxClockSkew = 2 * time.Minute
 )
-
-// Builds are the builds of Windows that can become nodes, with the names people know them by. Process-isolated images match these three.
-func Builds() map[int]string {
-	return map[int]string{
-		oldestBuild: "Windows Server 2019",
-		20348:       "Windows Server 2022",
-		26100:       "Windows Server 2025",
-	}
-}
 
 // CheckInput is what Check must know besides the host itself.
 type CheckInput struct {
@@ -60,6 +52,7 @@ func Check(f agent.Facts, s CheckInput) *Unsupported {
 		checkArchitecture,
 		checkDrive,
 		checkBuild,
+		checkRevision,
 		checkVXLANPort,
 		checkEdition,
 		checkHostname,
@@ -98,19 +91,17 @@ func checkDrive(f agent.Facts, _ CheckInput) *Unsupported {
 }
 
 func checkBuild(f agent.Facts, _ CheckInput) *Unsupported {
-	known := Builds()
-	if known[f.Host.Build] != "" {
+	if _, known := windowsbuild.ReleaseOf(windowsbuild.Build(f.Host.Build)); known {
 		return nil
 	}
 	if ended := endedBuilds()[f.Host.Build]; ended != "" && checkEdition(f, CheckInput{}) == nil {
 		return unsupported(api.ReasonBuildUnsupported, "the host runs Windows Server, version %s (build %d), for which Microsoft ended support: "+
-			"install %s or later", ended, f.Host.Build, known[newerBuild])
+			"install Windows Server 2022 or later", ended, f.Host.Build)
 	}
 	var names []string
-	for build, name := range known {
-		names = append(names, fmt.Sprintf("%d (%s)", build, name))
+	for _, r := range windowsbuild.Releases() {
+		names = append(names, fmt.Sprintf("%d (%s)", r.Build, r.Name))
 	}
-	slices.Sort(names)
 	return unsupported(api.ReasonBuildUnsupported,
 		"the host runs Windows build %d; supported are %s", f.Host.Build, strings.Join(names, ", "))
 }
@@ -119,19 +110,26 @@ func checkBuild(f agent.Facts, _ CheckInput) *Unsupported {
 // December 2021 and for 20H2 on 9 August 2022 (Windows Server release information); Windows Server 2022 is their successor.
 func endedBuilds() map[int]string { return map[int]string{19041: "2004", 19042: "20H2"} }
 
-// newerBuild is Windows Server 2022.
-const newerBuild = 20348
+// checkRevision refuses hosts on which the network of pods cannot work. One that is a node already stays: its WICD tells what it lacks, as it
+// tells of all revisions with known faults.
+func checkRevision(f agent.Facts, _ CheckInput) *Unsupported {
+	missing, isMissing := windowsbuild.Missing(windowsbuild.Build(f.Host.Build), f.Host.UBR)
+	// Of a host whose join was cut, or which is a node of the original operator, only services tell.
+	isNode := f.Joined != nil || slices.ContainsFunc(f.Services, func(s agent.ServiceFacts) bool { return s.Ours })
+	if !isMissing || isNode {
+		return nil
+	}
+	return unsupported(api.ReasonWindowsUpdateNeeded, "%s", missing.Without(f.Host.UBR))
+}
 
-// oldestBuild is Windows Server 2019, whose overlays have VXLAN's own port and no other.
-const oldestBuild = 17763
-
+// checkVXLANPort refuses Windows Server 2019 where the overlay has another port than VXLAN's own: its overlays know no other.
 func checkVXLANPort(f agent.Facts, s CheckInput) *Unsupported {
-	if f.Host.Build != oldestBuild || s.VXLANPort == 0 || s.VXLANPort == desired.VXLANPort {
+	if windowsbuild.Build(f.Host.Build) != windowsbuild.Server2019 || s.VXLANPort == 0 || s.VXLANPort == desired.VXLANPort {
 		return nil
 	}
 	return unsupported(api.ReasonVXLANPortUnsupported,
-		"the cluster's overlay has UDP port %d, and Windows build %d (%s) can use none but %d: take a host with a later Windows, "+
-			"or give the overlay port %d (not on vSphere)", s.VXLANPort, f.Host.Build, Builds()[f.Host.Build], desired.VXLANPort, desired.VXLANPort)
+		"the cluster's overlay has UDP port %d, and Windows build %d (Windows Server 2019) can use none but %d: take a host with a later Windows, "+
+			"or give the overlay port %d (not on vSphere)", s.VXLANPort, f.Host.Build, desired.VXLANPort, desired.VXLANPort)
 }
 
 func checkEdition(f agent.Facts, _ CheckInput) *Unsupported {

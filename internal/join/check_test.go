@@ -58,6 +58,22 @@ func TestCheck(t *testing.T) {
 		"Windows on another drive": {facts: func(f *agent.Facts) { f.Host.SystemDrive = "D:" }, reason: api.ReasonDriveUnsupported,
 			says: []string{`"D:"`, "must be on C:", "install Windows there"}},
 		"Windows on drive c:": {facts: func(f *agent.Facts) { f.Host.SystemDrive = "c:" }},
+		"Windows Server 2022 as it was first released": {facts: version(20348, 587), reason: api.ReasonWindowsUpdateNeeded,
+			says: []string{"10.0.20348 (Windows Server 2022) with revision 587", "revision 681 (KB5012637)", "any later cumulative update"}},
+		"Windows Server 2019 as it was first released": {facts: version(17763, 107), reason: api.ReasonWindowsUpdateNeeded,
+			says: []string{"with revision 107", "revision 379 (KB4489899)"}},
+		"the first revision that is enough": {facts: version(20348, 681)},
+		"a revision with a known fault":     {facts: version(20348, 2582)},
+		"Windows Server 2025 with a fault":  {facts: version(26100, 1742)},
+		"a revision that cannot be read":    {facts: version(20348, 0)},
+		"an old revision of a node": {facts: func(f *agent.Facts) {
+			version(20348, 587)(f)
+			f.Joined = &agent.Joined{}
+		}},
+		"an old revision of a node of the original operator": {facts: func(f *agent.Facts) {
+			version(20348, 587)(f)
+			service("kubelet", true)(f)
+		}},
 		"an ARM machine": {facts: func(f *agent.Facts) { f.Host.Architecture = "arm64" }, reason: api.ReasonArchitectureUnsupported,
 			says: []string{"arm64", "amd64"}},
 		"Windows 11": {facts: func(f *agent.Facts) { f.Host.Installation = "Client"; f.Host.Product = "Windows 11 Pro" }, reason: api.ReasonEditionUnsupported,
@@ -113,6 +129,10 @@ func TestCheck(t *testing.T) {
 }
 
 func build(n int) func(*agent.Facts) { return func(f *agent.Facts) { f.Host.Build = n } }
+
+func version(build, revision int) func(*agent.Facts) {
+	return func(f *agent.Facts) { f.Host.Build, f.Host.UBR = build, revision }
+}
 
 func port(n uint16) func(*join.CheckInput) {
 	return func(s *join.CheckInput) { s.VXLANPort = n }

@@ -220,7 +220,7 @@ func (s Seen) repair(since time.Time) (Decision, bool) {
 const silencePoll = time.Minute
 
 // BrokenSince is since when the node of an instance does not work: its kubelet is silent, or says that it is not ready, or WICD
-// has not followed the settings although the node has their version. A node of another version is not joined again, which would
+// has told nothing since Windows started, or has not followed the settings although the node has their version. A node of another version is not joined again, which would
 // bring it to ours: it goes there when it is its turn.
 func (s Seen) BrokenSince() (since time.Time, is bool) {
 	if s.Node == nil {
@@ -242,8 +242,19 @@ func (s Seen) BrokenSince() (since time.Time, is bool) {
 	if ready.Status != corev1.ConditionTrue {
 		return ready.LastTransitionTime.Time, true
 	}
+	if wicdIsSilent(s.Node) {
+		return ready.LastTransitionTime.Time, true
+	}
 	lags := s.Settings != "" && s.Node.Annotations[api.AnnotationVersion] == s.Version && s.Node.Annotations[api.AnnotationSettings] != s.Settings
 	return later(s.SettingsSince, ready.LastTransitionTime.Time), lags
+}
+
+// wicdIsSilent says that WICD has told nothing since Windows started: the kubelet names another start of Windows than WICD did. Windows does
+// not start a service again that did not answer within 30 seconds at that start (error 1053); a join does. A kubelet becomes Ready anew with
+// each start, so that condition Ready says since when. The Node of a host whose WICD names no start says nothing.
+func wicdIsSilent(node *corev1.Node) bool {
+	told, is := node.Annotations[api.AnnotationBootID], node.Status.NodeInfo.BootID
+	return nodestate.IsBootID(told) && nodestate.IsBootID(is) && told != is
 }
 
 // Findings says what is wrong with a node that does not work, as far as it says so itself.
@@ -257,6 +268,10 @@ func Findings(s Seen, err error) string {
 		if isFinding && c.Status != corev1.ConditionTrue {
 			parts = append(parts, fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message))
 		}
+	}
+	if len(parts) == 0 && wicdIsSilent(s.Node) {
+		parts = append(parts, fmt.Sprintf("service %s has told nothing since Windows started; see log System of Windows for events 7000 and 7009, and %s",
+			api.WICDService, desired.Logs+`\`+api.WICDService))
 	}
 	if len(parts) == 0 {
 		parts = append(parts, "WICD has not applied the published settings; see "+desired.Logs+`\`+api.WICDService)

@@ -77,6 +77,11 @@ func TestNext(t *testing.T) {
 		"a Node that follows the settings rests":        {seen: with(joined(9*time.Hour), follows("s2", "s2", time.Hour)), action: join.None},
 		"one that does not has time":                    {seen: with(joined(9*time.Hour), follows("s1", "s2", 3*time.Minute)), action: join.Requeue, after: 7 * time.Minute},
 		"and is joined again":                           {seen: with(joined(9*time.Hour), follows("s1", "s2", time.Hour)), action: join.Join},
+		"a WICD that told of this start rests":          {seen: with(joined(9*time.Hour), startedAs("8", "8", time.Hour)), action: join.None},
+		"one that told of none rests":                   {seen: with(joined(9*time.Hour), startedAs("", "8", time.Hour)), action: join.None},
+		"one of which the kubelet tells none rests":     {seen: with(joined(9*time.Hour), startedAs("7", "", time.Hour)), action: join.None},
+		"one that is silent since the start has time":   {seen: with(joined(9*time.Hour), startedAs("7", "8", 3*time.Minute)), action: join.Requeue, after: 7 * time.Minute},
+		"and is joined again, too":                      {seen: with(joined(9*time.Hour), startedAs("7", "8", time.Hour)), action: join.Join},
 		"one that leaves is not joined":                 {seen: with(fresh(), func(s *join.Seen) { at := metav1.NewTime(noon()); s.Instance.DeletionTimestamp = &at }), action: join.None},
 	}
 	for name, test := range tests {
@@ -120,6 +125,27 @@ func follows(has, published string, since time.Duration) func(*join.Seen) {
 		s.Settings, s.SettingsSince = published, noon().Add(-since)
 		s.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{api.AnnotationVersion: s.Version, api.AnnotationSettings: has}}}
 		s.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon().Add(-9 * time.Hour))}}
+	}
+}
+
+// startedAs is a node that has been Ready for a while, of which WICD and kubelet name a start of Windows.
+func startedAs(wicd, kubelet string, ago time.Duration) func(*join.Seen) {
+	return func(s *join.Seen) {
+		follows("s2", "s2", 9*time.Hour)(s)
+		s.Node.Annotations[api.AnnotationBootID], s.Node.Status.NodeInfo.BootID = wicd, kubelet
+		s.Node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon().Add(-ago))
+	}
+}
+
+func TestFindingsNameASilentWICD(t *testing.T) {
+	s := joined(time.Hour)
+	startedAs("7", "8", time.Hour)(&s)
+	if got := join.Findings(s, nil); !strings.Contains(got, "windows-instance-config-daemon has told nothing since Windows started") {
+		t.Error(got)
+	}
+	follows("s1", "s2", time.Hour)(&s)
+	if got := join.Findings(s, nil); !strings.Contains(got, "has not applied the published settings") {
+		t.Error(got)
 	}
 }
 

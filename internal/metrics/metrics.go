@@ -141,7 +141,7 @@ func Node() []Metric {
 		{api.MetricNodeNetworkRepairs, Counter, "How often the pod network was repaired since the daemon started, or since its settings changed.", nil},
 		{
 			api.MetricNodeProblem, Gauge, "1 while a problem of Windows lasts.",
-			[]Label{{"condition", "of the Node: `WindowsHostComputeUnavailable`, `WindowsCommitPressure`, `WindowsClockSkewed`, `WindowsDefenderInterference`"}},
+			[]Label{{"condition", "of the Node: `WindowsHostComputeUnavailable`, `WindowsCommitPressure`, `WindowsClockSkewed`, `WindowsDefenderInterference`, `WindowsUpdateNeeded`"}},
 		},
 		{
 			api.MetricNodeRegistryRequests, Counter, "Requests to the registry on loopback, which serves containerd from mirrors, since the daemon started.",

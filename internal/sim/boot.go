@@ -54,7 +54,7 @@ func newBoot(w *Windows, id string) *boot {
 func (b *boot) host() host.Host {
 	return host.Host{
 		System: b, Rights: rights{b}, Services: b, Changes: b, Programs: b, Probes: b, Runtime: images{b}, Images: images{b}, Environment: environment{b}, Certificates: certificates{b},
-		Containers: containers{b}, NextStart: nextStart{b}, Firewall: firewall{b}, Defender: defender{b}, Memory: memory{b}, Accounts: accounts{b}, Routes: routes{b}, Networks: networks{b},
+		Containers: containers{b}, NextStart: nextStart{b}, Firewall: firewall{b}, Defender: defender{b}, Memory: memory{b}, Accounts: accounts{b}, Routes: routes{b}, Networks: networks{b}, HNSState: hnsState{b},
 		EventLogs: eventLogs{b}, Inventory: inventory{b},
 		Dial: b.w.options.Dial, Listen: b.w.loopback.listen,
 		Disk: host.Disk{Root: b.w.options.Root, Before: b.changeFile},
@@ -139,6 +139,16 @@ func (b *boot) Facts(context.Context) (agent.HostFacts, error) {
 	}
 	b.hideLocked(&f)
 	return f, nil
+}
+
+// Version implements daemon.System.
+func (b *boot) Version(ctx context.Context) (build, revision int, err error) {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	if b.off {
+		return 0, 0, ErrPower
+	}
+	return b.w.options.Build, b.w.options.UBR, ctx.Err()
 }
 
 // hideLocked takes out the facts that Windows does not tell.

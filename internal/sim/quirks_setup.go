@@ -12,6 +12,10 @@ type SetupQuirks struct {
 	For time.Duration
 	// Name is the host name that something sets back at each start: customization of guests, an agent of the cloud, or a group policy.
 	Name string
+	// SlowServices are services that start slowly, or not at all when Windows starts.
+	SlowServices SlowServices
+	// Revision is how new the updates of Windows are.
+	Revision Revision
 }
 
 func setupByChance(r *rand.Rand) SetupQuirks {
@@ -22,5 +26,6 @@ func setupByChance(r *rand.Rand) SetupQuirks {
 	if r.IntN(6) == 0 {
 		q.Name = "WIN-CLOUD"
 	}
+	q.SlowServices, q.Revision = slowServicesByChance(r), revisionByChance(r)
 	return q
 }

@@ -65,7 +65,7 @@ func (b *boot) List(_ context.Context, names []string) ([]host.Service, error) {
 	}
 	var list []host.Service
 	for name, d := range b.w.declared {
-		if slices.Contains(names, name) || strings.HasPrefix(d.Description, api.ServiceDescription) {
+		if slices.Contains(names, name) || len(names) == 0 && strings.HasPrefix(d.Description, api.ServiceDescription) {
 			list = append(list, b.describe(d.Service))
 		}
 	}
@@ -115,7 +115,16 @@ func kept(s desired.Service) desired.Service {
 }
 
 // Start implements daemon.Services.
-func (b *boot) Start(_ context.Context, name string) error { return b.start(name) }
+func (b *boot) Start(ctx context.Context, name string) error {
+	if takes := b.w.options.Quirks.Setup.SlowServices.StartTakes; takes > 0 {
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+			return fmt.Errorf("starting service %s: %w", name, ctx.Err())
+		}
+	}
+	return b.start(name)
+}
 
 func (b *boot) start(name string) error {
 	b.w.mu.Lock()

@@ -123,6 +123,8 @@ type Windows struct {
 	boot     *boot // the current one, also after a cut
 	// next is closed when the computer starts.
 	next chan struct{}
+	// hnsNumbers are the values by which the Host Network Service is told to do something differently.
+	hnsNumbers map[string]uint32
 }
 
 // ErrPower is the error of all calls on a computer without power.
@@ -132,6 +134,7 @@ var ErrPower = errors.New("the power is off")
 func NewWindows(o WindowsOptions) *Windows {
 	o.Hostname = cmp.Or(o.Hostname, "WIN-SIM")
 	o.Build, o.UBR = cmp.Or(o.Build, 20348), cmp.Or(o.UBR, 2402)
+	o.UBR = o.Quirks.Setup.Revision.of(o.Build, o.UBR)
 	o.Installation, o.Architecture = cmp.Or(o.Installation, "Server Core"), cmp.Or(o.Architecture, "amd64")
 	o.Address = cmp.Or(o.Address, "192.0.2.10")
 	if o.Interfaces == nil {
@@ -148,7 +151,7 @@ func NewWindows(o WindowsOptions) *Windows {
 		events:   newEventLogs(),
 		created:  time.Now(),
 		failNext: map[string]error{}, held: map[string]time.Time{}, busy: map[string]time.Time{}, cutAfter: -1, roomFor: -1,
-		next: make(chan struct{}),
+		next: make(chan struct{}), hnsNumbers: map[string]uint32{},
 	}
 	if w.features == nil {
 		w.features = map[string]agent.FeatureState{desired.ContainersFeature: agent.FeatureEnabled, desired.HyperVFeature: agent.FeatureDisabled}
@@ -184,6 +187,13 @@ func (w *Windows) BootID() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.boot.id
+}
+
+// Update installs an update of Windows that needs no restart: the version has another revision.
+func (w *Windows) Update(revision int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.options.UBR = revision
 }
 
 // FailNext makes the next operation of a kind fail once: "start kubelet", "stop kubelet", "put kubelet", "watch", "feature
@@ -264,6 +274,8 @@ func (w *Windows) PowerOn() {
 	for name, d := range w.declared {
 		if d.deleted {
 			delete(w.declared, name)
+		} else if w.options.Quirks.Setup.SlowServices.misses(name) {
+			b.exits[name] = missedBoot
 		} else if !d.disabled {
 			names = append(names, name)
 		}

@@ -4,8 +4,11 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -43,7 +46,7 @@ type eventXML struct {
 // for older sources is not the one that people know.
 func parseEvent(text string) (e host.Event, provider string, err error) {
 	var x eventXML
-	if err := xml.Unmarshal([]byte(text), &x); err != nil {
+	if err := xml.Unmarshal([]byte(sanitize(text)), &x); err != nil {
 		return host.Event{}, "", fmt.Errorf("reading an event: %w", err)
 	}
 	if x.System.Provider.Name == "" || x.System.EventRecordID == 0 {
@@ -75,6 +78,31 @@ func parseEvent(text string) (e host.Event, provider string, err error) {
 	}
 	e.Message = cutMessage(strings.Join(data, "; "))
 	return e, x.System.Provider.Name, nil
+}
+
+// sanitize replaces characters that XML 1.0 forbids, and references to them. Windows writes data of events as it is.
+func sanitize(text string) string {
+	allowed := func(r rune) bool {
+		return r == '\t' || r == '\n' || r == '\r' || r >= 0x20 && r <= 0xd7ff || r >= 0xe000 && r <= 0xfffd || r >= 0x10000 && r <= 0x10ffff
+	}
+	text = strings.Map(func(r rune) rune {
+		if allowed(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, text)
+	reference := regexp.MustCompile(`&#(?:x([0-9a-fA-F]+)|([0-9]+));`)
+	return reference.ReplaceAllStringFunc(text, func(whole string) string {
+		m := reference.FindStringSubmatch(whole)
+		n, err := strconv.ParseUint(m[1], 16, 32)
+		if m[2] != "" {
+			n, err = strconv.ParseUint(m[2], 10, 32)
+		}
+		if err != nil || n > utf8.MaxRune || !allowed(rune(n)) {
+			return string(utf8.RuneError)
+		}
+		return whole
+	})
 }
 
 // eventLevel is the name of a level (winmeta.xml). 0 is what older providers and audits have, which the event viewer shows as Information.

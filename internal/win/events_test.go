@@ -34,6 +34,11 @@ func TestEventsAreRead(t *testing.T) {
 			provider: "Service Control Manager",
 			want:     host.Event{Record: 4711, Time: at, Provider: "Service Control Manager", ID: 7031, Level: host.EventError, Message: "a b; c"},
 		},
+		"with characters that XML forbids": {
+			text:     strings.Replace(crashed, "<Data Name='param1'>kubelet</Data>", "<Data Name='param1'>a\x00b\x1b[1m&#0;c&#xFFFE;\ufffe&#x9;&#65;&#99999999999;&amp;</Data>", 1),
+			provider: "Service Control Manager",
+			want:     host.Event{Record: 4711, Time: at, Provider: "Service Control Manager", ID: 7031, Level: host.EventError, Message: "param1=a b [1m c A &; param2=3"},
+		},
 		"whose source has another name": {
 			text:     strings.Replace(strings.Replace(crashed, "Name='Service Control Manager' G", "Name='Microsoft-Windows-X' G", 1), "<Level>2<", "<Level>0<", 1),
 			provider: "Microsoft-Windows-X",

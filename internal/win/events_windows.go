@@ -95,14 +95,14 @@ func (l eventLogs) read(ctx context.Context, channel string, after uint64, limit
 	defer r.release()
 	var events []host.Event
 	for len(events) < limit && ctx.Err() == nil {
-		batch, err := r.batch(results)
+		batch, more, err := r.batch(results)
 		if err != nil {
 			return nil, err
 		}
-		if len(batch) == 0 {
+		if !more {
 			break
 		}
-		if len(events) == 0 && batch[0].Record < after {
+		if len(events) == 0 && len(batch) > 0 && batch[0].Record < after {
 			after = 0 // the log was cleared
 		}
 		known := slices.IndexFunc(batch, func(e host.Event) bool { return e.Record <= after })
@@ -133,27 +133,26 @@ func (r eventReader) release() {
 	}
 }
 
-// batch reads the next events. An event that cannot be read is left out.
-func (r eventReader) batch(results uintptr) ([]host.Event, error) {
+// batch reads the next events; more is false when there are none. An event that cannot be read is left out: its record is missing then.
+func (r eventReader) batch(results uintptr) (events []host.Event, more bool, err error) {
 	var handles [32]uintptr
 	var count uint32
 	const patience = 5 * time.Second
 	ok, _, err := r.next.Call(results, uintptr(len(handles)), uintptr(unsafe.Pointer(&handles[0])), uintptr(patience.Milliseconds()), 0,
 		uintptr(unsafe.Pointer(&count)))
 	if ok == 0 && errors.Is(err, windows.ERROR_NO_MORE_ITEMS) {
-		return nil, nil
+		return nil, false, nil
 	}
 	if ok == 0 {
-		return nil, err
+		return nil, false, err
 	}
-	var events []host.Event
 	for _, handle := range handles[:min(int(count), len(handles))] {
 		if e, err := r.event(handle); err == nil {
 			events = append(events, e)
 		}
 		r.close(handle)
 	}
-	return events, nil
+	return events, count > 0, nil
 }
 
 func (r eventReader) event(handle uintptr) (host.Event, error) {

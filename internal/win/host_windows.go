@@ -39,6 +39,7 @@ func Host() (host.Host, error) {
 		Accounts:     accounts{},
 		Routes:       newRoutes(),
 		Networks:     networks,
+		HNSState:     hnsState{},
 		EventLogs:    newEventLogs(),
 		Inventory:    inventory{},
 		Disk:         host.Disk{},

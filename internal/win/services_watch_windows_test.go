@@ -29,7 +29,7 @@ func TestWatchReleasesADeletedServiceAndSeesTheNext(t *testing.T) {
 func TestWatchUsesNotifications(t *testing.T) {
 	s, d := mustServe(t, "runs")
 	watch := scm.NewChanges()
-	watch.LookAgain = time.Hour // so that only a notification can cause a message
+	watch.LookAgain, watch.Reopen = time.Hour, time.Hour // so that only a notification can cause a message
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	changes, err := watch.Watch(ctx, []string{testName})

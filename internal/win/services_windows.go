@@ -29,25 +29,33 @@ type services struct {
 // tick is how often a service that is starting or stopping is polled.
 const tick = 100 * time.Millisecond
 
-// List implements daemon.Services.
+// List implements daemon.Services. Without names it reads the description of each service, for which Windows loads the texts of most.
 func (s *services) List(ctx context.Context, names []string) ([]host.Service, error) {
 	m, err := connect(windows.SC_MANAGER_ENUMERATE_SERVICE)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
-	all, err := m.Services()
-	if err != nil {
-		return nil, fmt.Errorf("listing services: %w", err)
+	asked := names
+	if len(names) == 0 {
+		all, err := m.Services()
+		if err != nil {
+			return nil, fmt.Errorf("listing services: %w", err)
+		}
+		for _, e := range all {
+			asked = append(asked, e.Name)
+		}
 	}
 	var found []host.Service
-	for _, e := range all {
+	for i, name := range asked {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("listing services: %w", err)
 		}
-		name, asked := spelled(e.Name, names)
-		service, listed, err := m.read(name, asked)
-		if err != nil && asked && !gone(err) {
+		if _, twice := spelled(name, asked[:i]); twice {
+			continue
+		}
+		service, listed, err := m.read(name, len(names) > 0)
+		if err != nil && len(names) > 0 && !gone(err) {
 			return nil, fmt.Errorf("reading service %s: %w", name, err)
 		}
 		if err == nil && listed {

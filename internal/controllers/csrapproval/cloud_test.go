@@ -66,3 +66,21 @@ func TestWhatACloudTellsIsCertifiedWhereAMachineOrTheUserTellsItToo(t *testing.T
 		})
 	}
 }
+
+// TestAMachineThatLostItsAddressesTakesNoneFromItsNode: VMware Tools tell vSphere of none any more, and the kubelet renews its certificate.
+func TestAMachineThatLostItsAddressesTakesNoneFromItsNode(t *testing.T) {
+	request := servingRequest(t)
+	request.Spec.Request = servingFor(t, "10.0.0.1")
+	approver, c, recorder := approvers(t, request, func(client.Client) {})
+	approver.Machines = []Machines{published{"win-a": nil}}
+	if _, err := approver.Reconcile(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	var after certificatesv1.CertificateSigningRequest
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), &after); err != nil {
+		t.Fatal(err)
+	}
+	if len(after.Status.Conditions) != 1 || after.Status.Conditions[0].Type != certificatesv1.CertificateApproved {
+		t.Errorf("the request has conditions %+v; events %q", after.Status.Conditions, recorder.Events)
+	}
+}

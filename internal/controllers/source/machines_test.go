@@ -135,6 +135,30 @@ func TestAMachineThatCannotBeSeenIsNotGone(t *testing.T) {
 	})
 }
 
+// TestAMachineThatLosesItsAddressesKeepsItsInstance: the first network of pods moves the address to an adapter that VMware Tools do not tell
+// vSphere of.
+func TestAMachineThatLosesItsAddressesKeepsItsInstance(t *testing.T) {
+	m := aMachine("machine", "win-a", "10.0.0.1")
+	w := newSources(t, m)
+	w.pass()
+	w.expect("win-a Machine 10.0.0.1")
+	events := len(w.Events)
+	for _, status := range []map[string]any{
+		{"phase": "Running"},
+		{"phase": "Running", "addresses": []any{}},
+		{"phase": "Running", "addresses": []any{map[string]any{"type": "Hostname", "address": "win-a"}}},
+		{"phase": "Running", "addresses": []any{map[string]any{"type": "InternalIP", "address": "10.0.0.1"}}},
+	} {
+		m.Object["status"] = status
+		w.must(w.Update(t.Context(), m))
+		w.pass()
+		w.expect("win-a Machine 10.0.0.1")
+	}
+	if len(w.Events) != events {
+		t.Errorf("it is told: %s", w.Events[events:])
+	}
+}
+
 func TestAnotherAddressIsAnotherInstance(t *testing.T) {
 	m := aMachine("machine", "win-a", "10.0.0.2")
 	w := newSources(t, m, controllertest.Instance("win-a", "Machine", "openshift-machine-api/win-a", "10.0.0.1"))

@@ -17,6 +17,7 @@ type joining struct {
 	windows    *windows
 	original   originalOperator
 	membership membership
+	hnsState   hnsState
 }
 
 // joinSteps are how a host becomes a node, in order. Each may be cut at any point and is repeated by the next join.
@@ -38,6 +39,7 @@ func (j joining) joinSteps() []step {
 		{"trusting certificates", j.certificates.trust},
 		{"opening the firewall", j.firewall.open},
 		{"setting exclusions of Microsoft Defender", j.exclusions.try},
+		{"setting values of the Host Network Service", j.setHNSState},
 		{"handing over the bootstrap token", j.membership.writeBootstrap},
 		{"remembering the request", j.record.remember},
 		{"starting services", j.services.startAll},
@@ -109,5 +111,12 @@ func newJoining(w work, t target, restarting *windows) joining {
 		parts: p, windows: restarting,
 		original:   originalOperator{work: w, certificates: p.certificates, exclusions: p.exclusions, isOurs: t.former.Cluster != "", declared: t.wanted},
 		membership: membership{work: w, restarts: t.restarts, wanted: t.wanted, request: t.request, former: t.former},
+		hnsState:   hnsState{work: w, wanted: hnsValuesOf(restarting.facts)},
 	}
+}
+
+// setHNSState does not tell the Host Network Service: what it is told by these values counts for pods that are made from now on.
+func (j joining) setHNSState(ctx context.Context) error {
+	_, err := j.hnsState.set(ctx)
+	return err
 }

@@ -21,6 +21,7 @@ func (l *leaving) leaveSteps() []step {
 		{"ending containers", run.end},
 		{"removing networks of pods", run.removeNetworks},
 		{"removing networks", l.removeNetworks},
+		{"restoring values of the Host Network Service", l.restoreHNSState},
 		{"untrusting certificates", certificates{work: l.work}.untrust},
 		{"clearing the environment", l.clearEnvironment},
 		{"removing images", run.removeLayers},
@@ -144,6 +145,10 @@ func (l *leaving) tellFeatures() {
 
 func (l *leaving) removeNetworks(ctx context.Context) error {
 	return networks{work: l.work, former: l.former.wanted.Network}.removeAll(ctx, &l.remains)
+}
+
+func (l *leaving) restoreHNSState(ctx context.Context) error {
+	return hnsState{work: l.work}.restore(ctx, &l.remains)
 }
 
 func (l *leaving) clearEnvironment(ctx context.Context) error {

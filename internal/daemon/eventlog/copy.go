@@ -146,14 +146,16 @@ func appendTo(d host.Disk, file, lines string) error {
 	return errors.Join(err, f.Close())
 }
 
-// linesOf are events for people and for logs of logs: time, level, channel with record, provider, number, message.
+// linesOf are events for people and for logs of logs: time, level, channel with record, provider, number, message. Records that are missing
+// between two events, because there were too many or nothing could read them, are counted.
 func linesOf(name string, last uint64, events []host.Event) string {
 	var b strings.Builder
-	if first := events[0].Record; last > 0 && first > last+1 {
-		fmt.Fprintf(&b, "%s %s %s[%d] wicd 0: %d events before this one were not copied\n", events[0].Time.Format(timeFormat), host.EventWarning, name,
-			first-1, first-last-1)
-	}
 	for _, e := range events {
+		if last > 0 && e.Record > last+1 {
+			fmt.Fprintf(&b, "%s %s %s[%d] wicd 0: %d events before this one were not copied\n", e.Time.Format(timeFormat), host.EventWarning, name,
+				e.Record-1, e.Record-last-1)
+		}
+		last = e.Record
 		fmt.Fprintf(&b, "%s %s %s[%d] %s %d: %s\n", e.Time.Format(timeFormat), e.Level, name, e.Record, e.Provider, e.ID, oneLine(e.Message))
 	}
 	return b.String()

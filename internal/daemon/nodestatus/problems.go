@@ -46,6 +46,8 @@ type watched struct {
 	// look says what is wrong, for people; nothing when nothing is. wasBad is true while the problem is told. isKnown is false when a
 	// look shows neither.
 	look func(ctx context.Context, wasBad bool) (wrong string, isKnown bool)
+	// concerns tells whether a Node suffers from it; nil: each does. What does not concern all is no metric.
+	concerns func(*corev1.Node) bool
 	// The rest is protected by Problems.mu.
 	steady
 	told Problem
@@ -66,6 +68,14 @@ func NewProblems(s state.Session, wake state.Signal, m *Metrics, clock interface
 		{
 			Condition: Condition{api.ConditionClockSkewed, api.ReasonClockInSync, "the clock agrees with that of the API server"},
 			reason:    api.EventClockOutOfSync, look: p.skew,
+		},
+		{
+			Condition: Condition{api.ConditionWindowsUpdateNeeded, api.ReasonWindowsUpToDate, "this revision of Windows has no fault that is known"},
+			reason:    api.EventWindowsUpdateNeeded, look: p.revision,
+		},
+		{
+			Condition: Condition{api.ConditionAddressesHidden, api.ReasonAddressesReported, "VMware Tools tell vSphere of the address of the node"},
+			reason:    api.EventVMwareToolsHideVirtualAdapters, look: p.hiddenAdapters, concerns: onVSphere,
 		},
 	}
 	return p
@@ -90,7 +100,9 @@ func (p *Problems) see(ctx context.Context, w *watched) {
 	defer p.mu.Unlock()
 	now := time.Now()
 	changed := w.see(now, wrong != "")
-	p.metrics.SetProblem(string(w.Type), w.isBad)
+	if w.concerns == nil {
+		p.metrics.SetProblem(string(w.Type), w.isBad)
+	}
 	if !changed {
 		return
 	}
@@ -105,6 +117,9 @@ func (p *Problems) see(ctx context.Context, w *watched) {
 // ReportTo reports to the node what lasts.
 func (p *Problems) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
 	for _, is := range p.known() {
+		if is.concerns != nil && !is.concerns(node) {
+			is.told = Problem{}
+		}
 		if err := w.ReportProblem(ctx, node, is.Condition, is.told); err != nil {
 			return err
 		}

@@ -29,6 +29,7 @@ func Services(t *testing.T, fixture func(t *testing.T) ServicesFixture) {
 		{"PutLeavesARunningProcessAlone", putLeavesARunningProcessAlone},
 		{"MarkedServicesAreListedUnasked", markedServicesAreListedUnasked},
 		{"ForeignServicesAreListedByNameOnly", foreignServicesAreListedByNameOnly},
+		{"OnlyWhatIsAskedForIsListed", onlyWhatIsAskedForIsListed},
 		{"StartingTwiceKeepsTheProcess", startingTwiceKeepsTheProcess},
 		{"StartStartsDependenciesToo", startStartsDependenciesToo},
 		{"StartOfWhatIsNotThereIsNotFound", startOfWhatIsNotThereIsNotFound},
@@ -168,6 +169,14 @@ func markedServicesAreListedUnasked(t *testing.T, f ServicesFixture) {
 	}
 	if !slices.ContainsFunc(list, func(s host.Service) bool { return s.Name == First }) {
 		t.Errorf("%s is not listed", First)
+	}
+}
+
+func onlyWhatIsAskedForIsListed(t *testing.T, f ServicesFixture) {
+	mustPut(t, f, declare(First, f.Runs), declare(Second, f.Runs))
+	list, err := f.Services.List(deadline(t), []string{Second, Second, Third})
+	if err != nil || len(list) != 1 || list[0].Name != Second {
+		t.Errorf("asked for %s and %s, listed are %+v, %v", Second, Third, list, err)
 	}
 }
 

@@ -46,19 +46,20 @@ type Entry struct {
 	Status windows.SERVICE_STATUS_PROCESS
 }
 
-// Services lists all services that are programs.
+// Services lists all services that are programs. Hosts with many sessions have hundreds, in more than one page.
 func (m Manager) Services() ([]Entry, error) {
-	var count uint32
-	buffer, err := Answer(func(buffer *byte, size uint32, needed *uint32) error {
-		return windows.EnumServicesStatusEx(m.Handle, windows.SC_ENUM_PROCESS_INFO, windows.SERVICE_WIN32,
-			windows.SERVICE_STATE_ALL, buffer, size, needed, &count, nil, nil)
+	buffer := make([]byte, 256<<10) // the SCM accepts no larger one
+	return pages(func(resume *uint32) (page []Entry, more bool, err error) {
+		var count, needed uint32
+		err = windows.EnumServicesStatusEx(m.Handle, windows.SC_ENUM_PROCESS_INFO, windows.SERVICE_WIN32,
+			windows.SERVICE_STATE_ALL, &buffer[0], uint32(len(buffer)), &needed, &count, resume, nil)
+		more = errors.Is(err, windows.ERROR_MORE_DATA)
+		if err != nil && !more {
+			return nil, false, err
+		}
+		for _, e := range unsafe.Slice((*windows.ENUM_SERVICE_STATUS_PROCESS)(unsafe.Pointer(&buffer[0])), count) {
+			page = append(page, Entry{Name: windows.UTF16PtrToString(e.ServiceName), Status: e.ServiceStatusProcess})
+		}
+		return page, more, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	var all []Entry
-	for _, e := range unsafe.Slice((*windows.ENUM_SERVICE_STATUS_PROCESS)(unsafe.Pointer(&buffer[0])), count) {
-		all = append(all, Entry{Name: windows.UTF16PtrToString(e.ServiceName), Status: e.ServiceStatusProcess})
-	}
-	return all, nil
 }

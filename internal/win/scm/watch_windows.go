@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -22,16 +24,26 @@ const (
 
 // Changes watches services.
 type Changes struct {
-	// LookAgain is how often watched services are opened and read without a notification. There are none for missing services,
-	// and on Wine none for services that are being deleted, which an open handle delays.
+	// LookAgain is how often watched services are read without a notification while one of them is missing: there is none for it.
 	LookAgain time.Duration
+	// Reopen is how often all of them are opened again, in case that a notification was lost. On Wine it is as often as LookAgain: there are
+	// none for services that are being deleted, which an open handle delays.
+	Reopen time.Duration
+	// kept are all services that were ever watched. Windows' threads may write notifications into them after their handles were closed.
+	mu   sync.Mutex
+	kept []*watched
 	// wake is a callback of Windows that does nothing; its call wakes the watching thread.
 	wake uintptr
 }
 
 // NewChanges is called once per process: each call uses one of the two thousand callbacks that Go can give to Windows.
 func NewChanges() *Changes {
-	return &Changes{LookAgain: 2 * time.Second, wake: windows.NewCallback(func(uintptr) uintptr { return 0 })}
+	const soon, seldom = 2 * time.Second, 30 * time.Second
+	c := &Changes{LookAgain: soon, Reopen: seldom, wake: windows.NewCallback(func(uintptr) uintptr { return 0 })}
+	if windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil {
+		c.Reopen = soon
+	}
+	return c
 }
 
 // Watch sends a message when one of the services changes, one for several changes within a short time, until ctx is done; then it
@@ -49,7 +61,7 @@ func (c *Changes) Watch(ctx context.Context, names []string) (<-chan struct{}, e
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{Manager: m, wake: c.wake, lookAgain: c.LookAgain, changes: make(chan struct{}, 1)}
+	w := &watcher{Manager: m, wake: c.wake, lookAgain: c.LookAgain, reopenAfter: c.Reopen, opened: time.Now(), changes: make(chan struct{}, 1)}
 	if w.stop, err = windows.CreateEvent(nil, 1, 0, nil); err != nil {
 		m.Close()
 		return nil, err
@@ -62,6 +74,9 @@ func (c *Changes) Watch(ctx context.Context, names []string) (<-chan struct{}, e
 		}
 		w.services = append(w.services, &watched{name: name, edited: edited})
 	}
+	c.mu.Lock()
+	c.kept = append(c.kept, w.services...)
+	c.mu.Unlock()
 	ready := make(chan struct{})
 	go w.run(ctx, ready)
 	<-ready
@@ -71,11 +86,14 @@ func (c *Changes) Watch(ctx context.Context, names []string) (<-chan struct{}, e
 // watcher watches services on one thread.
 type watcher struct {
 	Manager
-	wake      uintptr
-	lookAgain time.Duration
-	stop      windows.Handle // event
-	services  []*watched
-	changes   chan struct{}
+	wake        uintptr
+	lookAgain   time.Duration
+	reopenAfter time.Duration
+	// opened is when all services were opened.
+	opened   time.Time
+	stop     windows.Handle // event
+	services []*watched
+	changes  chan struct{}
 }
 
 // run watches until ctx is done. ready is closed when every service was read once.
@@ -87,7 +105,7 @@ func (w *watcher) run(ctx context.Context, ready chan<- struct{}) {
 	w.look()
 	close(ready)
 	for ctx.Err() == nil {
-		if !w.noticed() {
+		if !w.noticed() && time.Since(w.opened) >= w.reopenAfter {
 			w.reopen()
 		}
 		if ctx.Err() == nil && w.look() {
@@ -99,8 +117,7 @@ func (w *watcher) run(ctx context.Context, ready chan<- struct{}) {
 	}
 	<-stopped
 	w.close()
-	windows.SleepEx(0, true) // receives the notifications in flight
-	runtime.KeepAlive(w.services)
+	windows.SleepEx(0, true) // receives the notifications that are queued
 	w.free()
 	close(w.changes)
 }
@@ -118,8 +135,16 @@ func (w *watcher) free() {
 func (w *watcher) reopen() {
 	if m, err := Connect(0); err == nil {
 		w.close()
-		w.Manager = m
+		w.Manager, w.opened = m, time.Now()
 	}
+}
+
+// patience is how long to wait for a notification.
+func (w *watcher) patience() time.Duration {
+	if slices.ContainsFunc(w.services, func(s *watched) bool { return s.handle == 0 }) {
+		return w.lookAgain
+	}
+	return max(0, w.reopenAfter-time.Since(w.opened))
 }
 
 // close closes all services and the connection.
@@ -141,7 +166,7 @@ func (w *watcher) noticed() bool {
 		}
 	}
 	waitAlertably := windows.NewLazySystemDLL("kernel32.dll").NewProc("WaitForMultipleObjectsEx")
-	event, _, _ := waitAlertably.Call(uintptr(len(objects)), uintptr(unsafe.Pointer(&objects[0])), 0, uintptr(w.lookAgain.Milliseconds()), 1)
+	event, _, _ := waitAlertably.Call(uintptr(len(objects)), uintptr(unsafe.Pointer(&objects[0])), 0, uintptr(w.patience().Milliseconds()), 1)
 	if event != windows.WAIT_IO_COMPLETION && event >= uintptr(len(objects)) {
 		return false
 	}

@@ -10,7 +10,7 @@ type watched struct {
 	name   string
 	handle windows.Handle // 0 if the service does not exist
 	// subscribed is true while Windows writes to notice when the service changes. A notification can arrive after its handle was
-	// closed: the memory stays in place for the whole watch.
+	// closed: Changes keeps the memory.
 	subscribed bool
 	notice     windows.SERVICE_NOTIFY
 	// key is open while Windows sets the event edited when a value of the service's registry key changes; 0 otherwise.

@@ -1,0 +1,155 @@
+package configure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// hnsStateFile tells, of each value of the Host Network Service that we set, what was there before. Values of others are never touched.
+const hnsStateFile = desired.State + `\hns-state.json`
+
+// hnsValue is a value by which the Host Network Service is told to do something differently.
+type hnsValue struct {
+	name   string
+	number uint32
+	// needed says that the host must not become a node without it.
+	needed bool
+}
+
+// compartmentNamespace lets pods with a group managed service account reach file shares by name.
+const compartmentNamespace = "EnableCompartmentNamespace"
+
+// hnsValuesOf are the values that a host needs.
+func hnsValuesOf(agent.HostFacts) []hnsValue {
+	return []hnsValue{
+		{name: compartmentNamespace, number: 1}, // decision 50
+	}
+}
+
+// hnsState are the values of the Host Network Service in the registry that are ours.
+type hnsState struct {
+	work
+	wanted []hnsValue
+}
+
+// hnsNote is what hnsStateFile tells of a value: the number that we gave it, and the one before; nil when it was absent.
+type hnsNote struct {
+	Set    uint32  `json:"set"`
+	Before *uint32 `json:"before,omitempty"`
+}
+
+// set sets the values that are wanted and restores those that are wanted no more. changed are those that were set now. The Host Network
+// Service is not told.
+func (s hnsState) set(ctx context.Context) (changed []string, err error) {
+	notes, err := s.notes()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(notes)) {
+		if !slices.ContainsFunc(s.wanted, func(v hnsValue) bool { return v.name == name }) {
+			if err := s.restoreOne(ctx, notes, name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, v := range s.wanted {
+		did, err := s.setOne(ctx, notes, v)
+		if err != nil && (v.needed || ctx.Err() != nil) {
+			return changed, err
+		}
+		if err != nil {
+			s.recordNone("%v", err)
+		}
+		if did {
+			changed = append(changed, v.name)
+		}
+	}
+	return changed, nil
+}
+
+// setOne notes what is there, then sets the value: a cut in between leaves a note of a value that has another number, which stays.
+func (s hnsState) setOne(ctx context.Context, notes map[string]hnsNote, v hnsValue) (changed bool, err error) {
+	note := hnsNote{Set: v.number}
+	is, err := s.HNSState.Get(ctx, v.name)
+	switch {
+	case err == nil && is == v.number:
+		return false, nil
+	case err == nil:
+		note.Before = &is
+	case !errors.Is(err, host.ErrNotFound):
+		return false, err
+	}
+	if former, ours := notes[v.name]; ours && (note.Before == nil || *note.Before == former.Set) {
+		note.Before = former.Before
+	}
+	notes[v.name] = note
+	if err := state.WriteJSON(s.Disk, hnsStateFile, notes); err != nil {
+		return false, err
+	}
+	if err := s.HNSState.Set(ctx, v.name, v.number); err != nil {
+		return false, err
+	}
+	s.recordChange("value %s of the Host Network Service set to %d", v.name, v.number)
+	return true, nil
+}
+
+// restore gives all values that we set the numbers that they had before.
+func (s hnsState) restore(ctx context.Context, r *remains) error {
+	notes, err := s.notes()
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(notes)) {
+		if err := s.restoreOne(ctx, notes, name); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			r.note("%v", err)
+		}
+	}
+	return nil
+}
+
+// restoreOne takes back what we set, unless somebody has set something else since.
+func (s hnsState) restoreOne(ctx context.Context, notes map[string]hnsNote, name string) error {
+	note := notes[name]
+	is, err := s.HNSState.Get(ctx, name)
+	if err == nil && is == note.Set {
+		if note.Before == nil {
+			err = s.HNSState.Remove(ctx, name)
+		} else {
+			err = s.HNSState.Set(ctx, name, *note.Before)
+		}
+		if err == nil {
+			s.recordChange("value %s of the Host Network Service is what it was before", name)
+		}
+	}
+	if err != nil && !errors.Is(err, host.ErrNotFound) && !errors.Is(err, host.ErrNoNumber) {
+		return fmt.Errorf("restoring value %s of the Host Network Service: %w", name, err)
+	}
+	delete(notes, name)
+	return state.WriteJSON(s.Disk, hnsStateFile, notes)
+}
+
+// notes read hnsStateFile. One that is not what we wrote starts empty: values stay as they are.
+func (s hnsState) notes() (map[string]hnsNote, error) {
+	notes := map[string]hnsNote{}
+	b, err := s.Disk.Read(hnsStateFile)
+	if err != nil {
+		return notes, state.IgnoreAbsent(err)
+	}
+	if err := json.Unmarshal(b, &notes); err != nil || notes == nil {
+		s.recordChange("%s starts empty, because it was unreadable: values of the Host Network Service stay as they are", hnsStateFile)
+		return map[string]hnsNote{}, nil
+	}
+	return notes, nil
+}

@@ -1,0 +1,26 @@
+package scm
+
+import "errors"
+
+// errStuck is the error of a list that does not go on.
+var errStuck = errors.New("the list has more entries, and Windows does not go on with it")
+
+// pages reads a list that comes in pages. next reads the page at resume, sets resume to that of the page after it, and tells whether there is
+// one.
+func pages[E any](next func(resume *uint32) (page []E, more bool, err error)) ([]E, error) {
+	var all []E
+	for resume := uint32(0); ; {
+		at := resume
+		page, more, err := next(&resume)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		switch {
+		case !more:
+			return all, nil
+		case len(page) == 0 || resume == at:
+			return nil, errStuck
+		}
+	}
+}
