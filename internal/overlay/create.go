@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"time"
@@ -26,11 +27,11 @@ func (r *networkReconciler) see(n *hns.Network) {
 	r.made.complete(n)
 }
 
-// isUnlisted reports whether one of these networks exists in spite of not being listed: a service that has just started may not list all.
-// To create it again could make a second switch.
-func (r *networkReconciler) isUnlisted(ctx context.Context, missing []hns.Network) (bool, error) {
+// isUnlisted reports whether one of these networks exists in spite of not being listed, or whether that cannot be found out: a service that
+// has just started may not list all. To create it again could make a second switch. After a while, the list decides.
+func (r *networkReconciler) isUnlisted(ctx context.Context, missing []hns.Network) bool {
 	if r.finder == nil || !r.missingSince.IsZero() && time.Since(r.missingSince) > unlistedTimeout {
-		return false, nil
+		return false
 	}
 	for _, n := range missing {
 		id := r.made.idOf(n.Name)
@@ -40,18 +41,16 @@ func (r *networkReconciler) isUnlisted(ctx context.Context, missing []hns.Networ
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		exists, err := r.finder.HasNetwork(ctx, id)
 		cancel()
-		if err != nil {
-			return false, fmt.Errorf("looking for network %s by its ID: %w", n.Name, err)
-		}
-		if !exists {
+		if err == nil && !exists {
 			continue
 		}
 		if r.missingSince.IsZero() {
 			r.missingSince = time.Now()
 		}
-		return true, nil
+		r.logOnce(slog.LevelWarn, "A network is not listed, but may exist: waiting for the Host Network Service", "network", n.Name, "id", id, "error", fmt.Sprint(err))
+		return true
 	}
-	return false, nil
+	return false
 }
 
 // createOnAdapter creates a network on the adapter with the node's address. The network of pods names no adapter; only where Windows refuses

@@ -1,6 +1,7 @@
 package overlay_test
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -156,6 +157,21 @@ func TestAnUnlistedNetworkIsNotCreatedAgain(t *testing.T) {
 		h.wantChanges(map[string]int{})
 		h.service.Restart(true) // now they are lost
 		e.awaits(time.Minute, "they are created again", h.published)
+	})
+}
+
+// Where it cannot be found out whether a network exists, the list decides after two minutes.
+func TestAListDecidesWhereNothingElseDoes(t *testing.T) {
+	story(t, func(e *env) {
+		h := e.windows(1, sim.HNSOptions{}).start()
+		e.awaits(time.Minute, "the overlay is there", h.published)
+		h.service.Refuse("HasNetwork", errors.New("no answer"))
+		h.service.ResetCalls()
+		h.service.Restart(true)
+		e.passes(110 * time.Second)
+		h.wantChanges(map[string]int{})
+		e.awaits(30*time.Second, "the networks are created", h.published)
+		h.wantChanges(map[string]int{"CreateNetwork": 2})
 	})
 }
 

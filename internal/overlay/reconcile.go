@@ -188,11 +188,11 @@ func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, sub
 		r.missingSince = time.Time{}
 		return 0, nil
 	}
-	isUnlisted, err := r.isUnlisted(ctx, c.create)
-	if err != nil {
-		return 0, err
+	if r.isUnlisted(ctx, c.create) {
+		r.fresh = false
+		return missingGrace, nil
 	}
-	if isUnlisted || time.Since(r.missingSince) < missingGrace {
+	if time.Since(r.missingSince) < missingGrace {
 		r.fresh = false
 		return pollInterval, nil
 	}

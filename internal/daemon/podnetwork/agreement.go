@@ -2,7 +2,6 @@ package podnetwork
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -18,6 +17,8 @@ const (
 	// closelyEvery is the pause between two close looks: each reads every object by itself. While the two generations disagree, it is
 	// networkSeldom.
 	closelyEvery = 10 * time.Second
+	// closeAnswers is how long a close look may take.
+	closeAnswers = time.Minute
 	// disagreesAfter is how many close looks in a row must show that the two generations of the API disagree before the Node says so: while
 	// they are read, others make and remove objects.
 	disagreesAfter = 2
@@ -153,14 +154,19 @@ func (n *reconciliation) lookClosely(ctx context.Context, endpoints []string, pa
 		return nil
 	}
 	n.lookedClosely = time.Now()
-	ctx, cancel := context.WithTimeout(ctx, networkAnswers)
+	ctx, cancel := context.WithTimeout(ctx, closeAnswers)
 	defer cancel()
 	var c closeView
 	if c.second, c.err = n.Host.Networks.LookClosely(ctx, endpoints); c.err == nil {
 		c.after, c.err = n.Host.Networks.Look(ctx)
 	}
-	if c.err != nil && !errors.Is(c.err, context.Canceled) {
-		n.Log.Warn("Looking closely at the network failed; nothing is repaired", "error", c.err.Error())
+	text := ""
+	if c.err != nil {
+		text = c.err.Error()
 	}
+	if text != "" && text != n.closeError {
+		n.Log.Warn("Looking closely at the network failed; what was lost is not repaired", "error", text)
+	}
+	n.closeError = text
 	return &c
 }

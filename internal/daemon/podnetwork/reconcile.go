@@ -173,6 +173,8 @@ type reconciliation struct {
 	// announced are the reasons for which there is an event, with their messages; statusError is the last error of reading the status.
 	announced   map[string]string
 	statusError string
+	// closeError is the last error of a close look.
+	closeError string
 	// written are the restarts of kube-proxy that are on the disk.
 	written []time.Time
 }

@@ -78,8 +78,10 @@ func sortByID(s hns.State) {
 
 // LookClosely implements daemon.Networks.
 func (h *HNS) LookClosely(ctx context.Context, endpoints []string) (hns.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.longPatience)
+	defer cancel()
 	var s hns.State
-	err := h.look(ctx, "looking at each object of the Host Network Service", func() (err error) {
+	err := h.run(ctx, h.closeLooks, "looking at each object of the Host Network Service", func() (err error) {
 		s, err = closeState(endpoints)
 		return err
 	})

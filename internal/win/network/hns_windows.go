@@ -21,12 +21,12 @@ import (
 // of the overlay.
 //
 // Calls of hcn cannot be canceled. A call that takes longer than its context continues in the background, and its result is lost;
-// the next call waits for it, so that a service that hangs costs at most two threads. hcn logs (logrus) its calls only at level
+// the next call of its kind waits for it, so that a service that hangs costs at most three threads. hcn logs (logrus) its calls only at level
 // Debug, which is off.
 type HNS struct {
 	services *scm.Changes
-	// looks and changes limit running calls to one of each kind.
-	looks, changes chan struct{}
+	// looks, closeLooks and changes limit running calls to one of each kind.
+	looks, closeLooks, changes chan struct{}
 	// patience is the timeout of reads, longPatience that of changes: creating the first overlay cuts the host's connections for
 	// up to a minute.
 	patience, longPatience time.Duration
@@ -36,7 +36,7 @@ type HNS struct {
 // NewHNS returns the Host Network Service of this Windows; watch is a watch of services. It is called once per process.
 func NewHNS(services *scm.Changes) *HNS {
 	return &HNS{
-		services: services, looks: make(chan struct{}, 1), changes: make(chan struct{}, 1),
+		services: services, looks: make(chan struct{}, 1), closeLooks: make(chan struct{}, 1), changes: make(chan struct{}, 1),
 		patience: 30 * time.Second, longPatience: 3 * time.Minute,
 	}
 }
