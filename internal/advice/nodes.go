@@ -37,7 +37,12 @@ func nodes() Table {
 		api.ReasonNetworkConfigurationMissing: {Warning, "Install your network on the node, so that its CNI configuration is in the folder that the message names.",
 			ownNetwork},
 		api.ReasonKubeProxyUnsupported: {Error, "Set spec.network.custom.kubeProxy of WindowsConfig to None, and deploy kube-proxy with your network.", ownNetwork},
+	}
+}
 
+// ofWindows are the reasons of the conditions about Windows and WICD's services that WICD writes on Nodes.
+func ofWindows() Table {
+	return Table{
 		api.ReasonRebootPending: {Warning, "Run kubectl windows reboot <host>, or set spec.rollout.reboots of WindowsConfig to Allowed.", "fleet#reboots"},
 		api.ReasonRebootDidNotHelp: {Warning, "Remove the cause in the message, for example the program that makes Windows wait for a restart; kubectl windows retry <host> allows another restart.",
 			"fleet#reboots"},

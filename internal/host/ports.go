@@ -24,9 +24,6 @@ import (
 type System interface {
 	// Facts says what Windows says about itself. It changes nothing, and a fact that cannot be read does not keep the others back.
 	Facts(ctx context.Context) (agent.HostFacts, error)
-	// Version says which build of Windows runs, and its revision: 20348 and 2402 of 10.0.20348.2402. A revision that cannot be read is 0. It is
-	// quick.
-	Version(ctx context.Context) (build, revision int, err error)
 	// Feature is the state of a Windows feature; FeatureUnknown where this Windows does not have it. Windows may take seconds, and minutes
 	// while it is busy; the end of ctx ends that. What Windows answers instead is a *FeatureError.
 	Feature(ctx context.Context, name string) (agent.FeatureState, error)

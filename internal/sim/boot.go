@@ -141,16 +141,6 @@ func (b *boot) Facts(context.Context) (agent.HostFacts, error) {
 	return f, nil
 }
 
-// Version implements daemon.System.
-func (b *boot) Version(ctx context.Context) (build, revision int, err error) {
-	b.w.mu.Lock()
-	defer b.w.mu.Unlock()
-	if b.off {
-		return 0, 0, ErrPower
-	}
-	return b.w.options.Build, b.w.options.UBR, ctx.Err()
-}
-
 // hideLocked takes out the facts that Windows does not tell.
 func (b *boot) hideLocked(f *agent.HostFacts) {
 	for _, name := range b.w.options.Quirks.Servicing.Unread {

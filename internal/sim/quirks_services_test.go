@@ -14,9 +14,10 @@ func TestRevisionsByChanceAreOfTheirKind(t *testing.T) {
 			q := sim.QuirksByChance(seed)
 			w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Build: int(release.Build), UBR: 9999, Quirks: sim.Quirks{Setup: q.Setup}})
 			t.Cleanup(w.PowerOff)
-			build, revision, err := w.Host().System.Version(t.Context())
-			if err != nil || build != int(release.Build) {
-				t.Fatalf("build %d, %v", build, err)
+			facts, err := w.Host().System.Facts(t.Context())
+			revision := facts.UBR
+			if err != nil || facts.Build != int(release.Build) {
+				t.Fatalf("build %d, %v", facts.Build, err)
 			}
 			_, isMissing := windowsbuild.Missing(release.Build, revision)
 			_, hasFault := windowsbuild.FaultOf(release.Build, revision)

@@ -34,20 +34,17 @@ const (
 
 // Facts implements daemon.System.
 func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
-	build, revision, err := s.Version(ctx)
-	if err != nil {
-		return agent.HostFacts{}, err
-	}
 	f := agent.HostFacts{
 		Architecture:   architecture(),
 		Virtualization: virtualization(),
-		Build:          build,
-		UBR:            revision,
+		Build:          int(windows.RtlGetVersion().BuildNumber),
+		UBR:            int(number(currentVersion, "UBR")),
 		Product:        text(currentVersion, "ProductName"),
 		Installation:   text(currentVersion, "InstallationType"),
 		Clock:          time.Now().UTC(),
 		PendingReboot:  waits().Told(),
 	}
+	var err error
 	unread := func(fact string, err error) {
 		if err == nil {
 			return
@@ -72,11 +69,6 @@ func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 	f.MemoryBytes, err = memoryBytes()
 	unread(agent.FactMemory, err)
 	return f, ctx.Err()
-}
-
-// Version implements daemon.System.
-func (s *system) Version(ctx context.Context) (build, revision int, err error) {
-	return int(windows.RtlGetVersion().BuildNumber), int(number(currentVersion, "UBR")), ctx.Err()
 }
 
 // systemDrive is the drive of the folder of Windows.

@@ -10,11 +10,12 @@ import (
 // revision was checked, or somebody removed it. Windows is asked each time, because there are updates without a restart. A revision that
 // cannot be read says nothing.
 func (p *Problems) revision(ctx context.Context, _ bool) (wrong string, isKnown bool) {
-	number, revision, err := p.Host.System.Version(ctx)
+	facts, err := p.Host.System.Facts(ctx)
+	revision := facts.UBR
 	if err != nil || revision == 0 {
 		return "", false
 	}
-	build := windowsbuild.Build(number)
+	build := windowsbuild.Build(facts.Build)
 	if u, isMissing := windowsbuild.Missing(build, revision); isMissing {
 		return u.Without(revision), true
 	}
