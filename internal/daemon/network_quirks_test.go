@@ -15,7 +15,7 @@ import (
 // TestNoPodIsEndedForQuirks plays hours of a node on Windows of many kinds, whose Host Network Service restarts and lists late, without some
 // fields, or what is gone. No pod is ended, and nothing is removed: nothing was lost.
 func TestNoPodIsEndedForQuirks(t *testing.T) {
-	for seed := range uint64(24) {
+	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				quirks := sim.QuirksByChance(seed).Network
@@ -30,9 +30,9 @@ func TestNoPodIsEndedForQuirks(t *testing.T) {
 				process, containers := o.windows.Service("kube-proxy").PID, len(o.windows.Remnants())
 				o.hns.SetQuirks(quirks)
 				o.hns.ResetCalls()
-				for range 5 {
+				for range 3 {
 					o.hns.Restart(false)
-					time.Sleep(20 * time.Minute)
+					time.Sleep(15 * time.Minute)
 				}
 				after, calls := o.hns.State(), o.hns.Calls()
 				if calls["CreateEndpoint"] > 0 || len(after.Endpoints) != len(before.Endpoints) || len(after.LoadBalancers) != len(before.LoadBalancers) {
