@@ -66,16 +66,20 @@ func Join(ctx context.Context, s *agent.Session, h host.Host) (agent.JoinResult,
 
 // Apply makes the host what the request says, as Join does; tell hears of each step.
 func Apply(ctx context.Context, h host.Host, request agent.JoinRequest, tell func(agent.Step)) (agent.JoinResult, error) {
+	if _, err := newTarget(request); err != nil { // before Windows is asked, which can take long
+		return agent.JoinResult{}, err
+	}
+	facts, err := h.System.Facts(ctx)
+	if err != nil {
+		return agent.JoinResult{}, fmt.Errorf("reading the facts of the host: %w", err)
+	}
+	request.Build = facts.Build
 	t, err := newTarget(request)
 	if err != nil {
 		return agent.JoinResult{}, err
 	}
 	if request.Register {
 		t.restarts.mark(desired.KubeletService, "the cluster has no Node of this host")
-	}
-	facts, err := h.System.Facts(ctx)
-	if err != nil {
-		return agent.JoinResult{}, fmt.Errorf("reading the facts of the host: %w", err)
 	}
 	w := newWork(h, tell)
 	if err := newParts(w, t).services.check(ctx); err != nil { // before anything changes
