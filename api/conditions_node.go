@@ -146,6 +146,12 @@ const (
 	// ReasonOverlayNeighborRefused means that this node has no route to the pods of other nodes, because of what their Nodes
 	// say. The message names some of them.
 	ReasonOverlayNeighborRefused = "OverlayNeighborRefused"
+	// ReasonHostAddressLost means that the first network of hybrid-overlay-node cost the host its address: it was on no adapter for
+	// a minute. The networks were removed and are not created again until the file that the message names is deleted.
+	ReasonHostAddressLost = "HostAddressLost"
+	// ReasonHostNetworkChanged means that the first network of hybrid-overlay-node cost the host other settings of its adapter, and
+	// that restoring them failed. The message names them.
+	ReasonHostNetworkChanged = "HostNetworkChanged"
 	// ReasonNetworkConfigurationMissing means that the folder of spec.network.custom.configDir has no CNI configuration, or
 	// one that containerd cannot load. The installer of the user's network must write it.
 	ReasonNetworkConfigurationMissing = "NetworkConfigurationMissing"

@@ -62,6 +62,8 @@ type networkReconciler struct {
 	// lastLogged is the last problem that was logged. It is not logged twice.
 	lastLogged string
 	report     *reporter
+	// guard looks after the settings of this host's adapter.
+	guard *hostGuard
 	// holders are the Nodes that have their subnets.
 	holders *holdersFile
 	// reported is what was logged of other Nodes.
@@ -82,6 +84,9 @@ func (r *networkReconciler) run(ctx context.Context, restarted <-chan struct{}) 
 			r.logOnce(slog.LevelWarn, "Configuring the overlay failed", "error", err.Error())
 		} else {
 			r.failed.reset()
+		}
+		if r.guard.isMaking() {
+			wait = min(wait, pollInterval)
 		}
 		if !r.wait(ctx, wait, restarted) {
 			restarted = nil
@@ -112,6 +117,12 @@ func (r *networkReconciler) wait(ctx context.Context, wait time.Duration, restar
 
 // reconcile makes all changes that are due, and returns the longest time until the next call.
 func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error) {
+	switch r.guard.look(ctx, r.hasNetworks) { // first: without its address, the host hears of no Node
+	case hostLost:
+		return resyncInterval, r.abandon(ctx)
+	case hostAway:
+		return pollInterval, nil
+	}
 	own, all, ok := r.state.known()
 	if !ok {
 		r.report.setNodes(nil)
@@ -141,6 +152,29 @@ func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error
 	}
 	r.holders.save()
 	return wait, err
+}
+
+// hasNetworks tells whether there are networks of ours.
+func (r *networkReconciler) hasNetworks(ctx context.Context) (bool, error) {
+	r.fresh = false
+	err := r.readNetworks(ctx)
+	return len(r.have) > 0, err
+}
+
+// abandon removes all networks, that of pods first.
+func (r *networkReconciler) abandon(ctx context.Context) error {
+	if has, err := r.hasNetworks(ctx); !has || err != nil {
+		return err
+	}
+	for _, name := range []string{Network, BaseNetwork} {
+		for n := named(r.have, name); n != nil; n = named(r.have, name) {
+			if err := r.removeNetwork(ctx, *n); err != nil {
+				return err
+			}
+		}
+	}
+	r.onCut()
+	return nil
 }
 
 // readNetworks reads the networks unless they are known.
@@ -195,7 +229,7 @@ func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, sub
 			return wait, nil
 		}
 		r.keepRoutes(ctx, own)
-		if err := r.createNetwork(ctx, n, c.why[i]); err != nil {
+		if err := r.createNetwork(ctx, own, n, c.why[i]); err != nil {
 			return 0, err
 		}
 	}
@@ -243,13 +277,24 @@ func (r *networkReconciler) waitForBase(n hns.Network) time.Duration {
 }
 
 // createNetwork creates one network. It logs before the call, because the call can cut the connection of the log's reader.
-func (r *networkReconciler) createNetwork(ctx context.Context, n hns.Network, why string) error {
-	first := len(r.have) == 0
+func (r *networkReconciler) createNetwork(ctx context.Context, own Node, n hns.Network, why string) error {
+	first, within := len(r.have) == 0, createTimeout
 	r.log.Info("Creating a network", "network", n.Name, "because", why, "wanted", describe(n), "mayCutConnections", first)
+	if first {
+		if err := r.guard.begin(ctx, own); err != nil {
+			return err
+		}
+		if r.guard.isMaking() {
+			within = addressGrace
+		}
+	}
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	made, err := r.hns.CreateNetwork(ctx, n)
+	if first {
+		r.guard.created(errors.Is(err, context.DeadlineExceeded))
+	}
 	if first && (err == nil || time.Since(began) > maxImmediateFailure) { // a failure that took longer may have changed something
 		r.onCut()
 	}

@@ -105,6 +105,7 @@ func (r *reporter) due(now time.Time) (s overlaystatus.Status, again time.Durati
 // reasons are all reasons, the most important first.
 func reasons() []string {
 	return []string{
+		api.ReasonHostAddressLost, api.ReasonHostNetworkChanged,
 		api.ReasonOverlayCertificatePending, api.ReasonOverlayNodeTreatedAsLinux, api.ReasonOverlaySubnetMissing, api.ReasonOverlaySubnetRefused,
 		api.ReasonOverlayAnnotationDenied, api.ReasonOverlayLinuxNodesMissing, api.ReasonOverlayNeighborRefused,
 	}
@@ -112,6 +113,8 @@ func reasons() []string {
 
 func lastsFor(reason string) time.Duration {
 	switch reason {
+	case api.ReasonHostAddressLost, api.ReasonHostNetworkChanged: // both have lasted before they are told
+		return 0
 	case api.ReasonOverlaySubnetRefused, api.ReasonOverlayAnnotationDenied, api.ReasonOverlayNeighborRefused:
 		return refusedAfter
 	}
@@ -259,6 +262,12 @@ func (r *reporter) setCertificate(message string) {
 // setAnnotation replaces the problem of the router's address; none if the message is empty.
 func (r *reporter) setAnnotation(message string) {
 	r.setOne(api.ReasonOverlayAnnotationDenied, message)
+}
+
+// setHost replaces the problems of the host's own network; none for empty messages.
+func (r *reporter) setHost(lost, changed string) {
+	r.setOne(api.ReasonHostAddressLost, lost)
+	r.setOne(api.ReasonHostNetworkChanged, changed)
 }
 
 func (r *reporter) setOne(reason, message string) {

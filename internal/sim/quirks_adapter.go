@@ -1,8 +1,45 @@
 package sim
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"net/netip"
+	"time"
+)
 
-// AdapterQuirks are those of the host's own adapter: its name, its addresses and what the first network does to them.
-type AdapterQuirks struct{}
+// AdapterQuirks are those of the host's own adapter: its name, its addresses and what the first network does to them. The first network
+// moves the host's address from the adapter to a virtual one in any case, which has another index and a smaller MTU.
+type AdapterQuirks struct {
+	// Away is how long no adapter has the host's address after the first network was created.
+	Away time.Duration
+	// Static says that the address is not from DHCP. On builds other than 20348, the virtual adapter then gets its settings by DHCP, and
+	// the host loses the address, unless the Host Network Service has no device-less adapters (registry value DeviceLessNicDisabled):
+	// prerequisites of the original operator, https://github.com/ovn-kubernetes/ovn-kubernetes/issues/2530.
+	Static bool
+	// Instead is the address that the virtual adapter gets in place of that of the host, for good: DHCP gives another one, or no
+	// server answers and Windows gives itself one of 169.254.0.0/16 (https://github.com/microsoft/SDN/issues/498).
+	Instead netip.Prefix
+	// Second names the virtual adapter "vEthernet (Ethernet) 2": one of an earlier network still has the name.
+	Second bool
+	// MTU is that of the virtual adapter, whatever the adapter below has; 0 for 50 less than that. The Host Network Service sets 1450 also
+	// where the adapter has 1460 (mtu-with-new-hnsnetwork.txt of https://github.com/pjh/SDN).
+	MTU uint32
+	// LosesDNS, LosesMetric and LosesSecondary say that the virtual adapter does not get the configured DNS servers and suffix, the
+	// interface metric, and the addresses besides the first.
+	LosesDNS, LosesMetric, LosesSecondary bool
+	// Refuses says that Windows cannot set DNS servers (SetInterfaceDnsSettings is missing before build 19041).
+	Refuses bool
+}
 
-func adapterByChance(*rand.Rand) AdapterQuirks { return AdapterQuirks{} }
+func adapterByChance(r *rand.Rand) AdapterQuirks {
+	q := AdapterQuirks{
+		Away: time.Duration(r.IntN(100)) * time.Second, Static: r.IntN(2) == 0, Second: r.IntN(4) == 0,
+		LosesDNS: r.IntN(2) == 0, LosesMetric: r.IntN(2) == 0, LosesSecondary: r.IntN(2) == 0, Refuses: r.IntN(4) == 0,
+	}
+	if r.IntN(2) == 0 {
+		q.MTU = 1450
+	}
+	if r.IntN(4) == 0 {
+		q.Instead = netip.MustParsePrefix([]string{"169.254.3.4/16", "192.0.2.77/24"}[r.IntN(2)])
+	}
+	return q
+}
