@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,8 @@ type Host interface {
 	Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error
 	// Put writes a file below the user's home: whole or not at all. A complete one is left as it is.
 	Put(ctx context.Context, name string, content io.Reader, size int64) error
+	// Address is where the host was reached.
+	Address() netip.Addr
 	// Close ends the connection.
 	Close() error
 }
