@@ -125,6 +125,12 @@ const (
 	// have other back ends than their Services. The message names the Services. The condition stays False: the cause can
 	// be the Service itself, and then all nodes have it.
 	ReasonServiceNotProgrammed = "ServiceNotProgrammed"
+	// ReasonPortsExcluded means that Windows excludes ports on which programs of the node listen (netsh interface ipv4 show
+	// excludedportrange tcp). The message names them. The condition stays False.
+	ReasonPortsExcluded = "PortsExcluded"
+	// ReasonDynamicPortsShort means that the load balancers of the cluster's Services take most of the dynamic ports of Windows
+	// (netsh interface ipv4 show dynamicport tcp). Load balancers beyond are refused. The condition stays False.
+	ReasonDynamicPortsShort = "DynamicPortsShort"
 	// ReasonOverlayCertificatePending means that OVN-Kubernetes has not approved the certificate request of
 	// hybrid-overlay-node for a minute, or has denied it. The message names the request.
 	ReasonOverlayCertificatePending = "OverlayCertificatePending"

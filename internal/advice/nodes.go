@@ -30,6 +30,9 @@ func nodes() Table {
 		api.ReasonServiceNotProgrammed: {Info, "See the log of kube-proxy on the host (C:\\var\\log\\kube-proxy) for the Services in the message; if all nodes tell the same, look at the Service.",
 			repair},
 
+		api.ReasonPortsExcluded:     {Warning, "Run the commands in the message on the host, or restart Windows: it excludes other ports with each start.", "network#excluded-ports"},
+		api.ReasonDynamicPortsShort: {Warning, "Widen the range of dynamic ports on the host with the command in the message.", "network#dynamic-ports"},
+
 		api.ReasonNetworkConfigurationMissing: {Warning, "Install your network on the node, so that its CNI configuration is in the folder that the message names.",
 			ownNetwork},
 		api.ReasonKubeProxyUnsupported: {Error, "Set spec.network.custom.kubeProxy of WindowsConfig to None, and deploy kube-proxy with your network.", ownNetwork},

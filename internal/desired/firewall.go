@@ -129,3 +129,14 @@ func overlayPort(in Inputs) uint16 {
 	}
 	return 0
 }
+
+// Listened are the ports of TCP on which programs of the node listen.
+func (n Node) Listened() []uint16 {
+	ports := []uint16{RegistryPort}
+	for _, r := range n.Firewall {
+		if r.Protocol == TCP {
+			ports = append(ports, r.Ports...)
+		}
+	}
+	return ports
+}

@@ -18,9 +18,10 @@ type Adapter struct {
 	// DNS are its DNS servers, Suffix is its connection-specific DNS suffix.
 	DNS    []netip.Addr `json:"dns,omitempty"`
 	Suffix string       `json:"suffix,omitempty"`
-	// DHCP says that the interface gets its settings by DHCP.
-	DHCP bool   `json:"dhcp,omitempty"`
-	MTU  uint32 `json:"mtu,omitempty"`
+	// DHCP says that the interface gets its settings by DHCP, StaticDNS that the servers or the suffix are configured by hand all the same.
+	DHCP      bool   `json:"dhcp,omitempty"`
+	StaticDNS bool   `json:"staticDNS,omitempty"`
+	MTU       uint32 `json:"mtu,omitempty"`
 	// Metric is the configured metric; 0 if Windows chooses it.
 	Metric uint32 `json:"metric,omitempty"`
 }
@@ -66,8 +67,8 @@ type Loss struct {
 	Metric uint32
 }
 
-// Compare tells what of an adapter's settings was lost, by the interface that has its address now, and all interfaces. What DHCP may give
-// anew is lost only if there is none of it. A smaller MTU is no loss: packets still arrive.
+// Compare tells what of an adapter's settings was lost, by the interface that has its address now, and all interfaces. What DHCP gives is
+// DHCP's matter. A smaller MTU is no loss: packets still arrive.
 func Compare(before, now Adapter, all []Adapter) Loss {
 	var l Loss
 	for _, a := range before.Addresses {
@@ -75,12 +76,12 @@ func Compare(before, now Adapter, all []Adapter) Loss {
 			l.Addresses = append(l.Addresses, a)
 		}
 	}
-	byDHCP := before.DHCP && now.DHCP
+	byDHCP := before.DHCP && now.DHCP && !before.StaticDNS
 	lacks := func(server netip.Addr) bool { return !slices.Contains(now.DNS, server) }
-	if slices.ContainsFunc(before.DNS, lacks) && (!byDHCP || len(now.DNS) == 0) {
+	if slices.ContainsFunc(before.DNS, lacks) && !byDHCP {
 		l.DNS = slices.Clone(before.DNS)
 	}
-	if !strings.EqualFold(before.Suffix, now.Suffix) && (!byDHCP || now.Suffix == "") {
+	if !strings.EqualFold(before.Suffix, now.Suffix) && !byDHCP {
 		l.Suffix = before.Suffix
 	}
 	if most := before.MTU - Encapsulation; before.MTU >= minMTU+Encapsulation && now.MTU > most && now.Name != before.Name {

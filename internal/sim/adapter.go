@@ -40,7 +40,7 @@ func (h *HNS) On(q AdapterQuirks) *HostAdapter {
 	address := netip.PrefixFrom(h.options.ManagementIP, 24)
 	second := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, address.Addr().As4()[3]}), 24)
 	return &HostAdapter{HNS: h, quirks: q, deviceLess: true, physical: hostnetwork.Adapter{
-		Name: adapterName, Index: 4, MTU: adapterMTU, Metric: 15, Suffix: "example.com", DHCP: !q.Static,
+		Name: adapterName, Index: 4, MTU: adapterMTU, Metric: 15, Suffix: "example.com", DHCP: !q.Static, StaticDNS: true,
 		Addresses: []hostnetwork.Address{{Prefix: address, Static: q.Static}, {Prefix: second, Static: q.Static, SkipAsSource: true}},
 		DNS:       []netip.Addr{netip.MustParseAddr("192.0.2.53"), netip.MustParseAddr("192.0.2.54")},
 	}}

@@ -4,6 +4,9 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // AdapterQuirks are those of the host's own adapter: its name, its addresses and what the first network does to them. The first network
@@ -28,6 +31,15 @@ type AdapterQuirks struct {
 	LosesDNS, LosesMetric, LosesSecondary bool
 	// Refuses says that Windows cannot set DNS servers (SetInterfaceDnsSettings is missing before build 19041).
 	Refuses bool
+	// Excluded are ranges of ports that no program can listen on (WSAEACCES, 10013): winnat and the Host Network Service take blocks of
+	// 100 at a start of Windows, also among our ports. Dynamic is the range of ports for programs that ask for any; 49152-65535 if empty.
+	Excluded []host.PortRange
+	Dynamic  host.PortRange
+	// More are addresses that the interface with the default route has before the host's own: of a failover cluster, not for connections of
+	// Windows itself (SkipAsSource), or in another state than Preferred.
+	More []agent.AddressState
+	// Moves says that the first overlay moves that interface in the facts, too: it gets another name, index, GUID and MTU.
+	Moves bool
 }
 
 func adapterByChance(r *rand.Rand) AdapterQuirks {
@@ -37,6 +49,28 @@ func adapterByChance(r *rand.Rand) AdapterQuirks {
 	}
 	if r.IntN(2) == 0 {
 		q.MTU = 1450
+	}
+	if r.IntN(2) == 0 {
+		first := []uint16{9150, 10200, 10250, 50000}[r.IntN(4)]
+		q.Excluded = []host.PortRange{{First: first, Last: first + 99}}
+	}
+	if r.IntN(2) == 0 {
+		q.Dynamic = host.PortRange{First: 60000, Last: 65535}
+	}
+	q.Moves = r.IntN(2) == 0
+	for i := range r.IntN(3) {
+		more := agent.AddressState{Address: netip.AddrFrom4([4]byte{198, 51, 100, byte(100 + i)}), State: "Preferred"}
+		switch r.IntN(4) {
+		case 0:
+			more.Cluster = true
+		case 1:
+			more.SkipAsSource = true
+		case 2:
+			more.State = "Deprecated"
+		default:
+			more.State = "Tentative"
+		}
+		q.More = append(q.More, more)
 	}
 	if r.IntN(4) == 0 {
 		q.Instead = netip.MustParsePrefix([]string{"169.254.3.4/16", "192.0.2.77/24"}[r.IntN(2)])

@@ -105,12 +105,14 @@ type Windows struct {
 	nextName string
 	waits    []string
 	hns      *HNS
-	failNext map[string]error
-	cutAfter int // changes until the power goes; negative: never
-	roomFor  int // changes of files until the disk is full; negative: always
-	changes  int
-	boots    int
-	boot     *boot // the current one, also after a cut
+	// keepsStatic is the registry value DeviceLessNicDisabled.
+	keepsStatic bool
+	failNext    map[string]error
+	cutAfter    int // changes until the power goes; negative: never
+	roomFor     int // changes of files until the disk is full; negative: always
+	changes     int
+	boots       int
+	boot        *boot // the current one, also after a cut
 	// next is closed when the computer starts.
 	next chan struct{}
 }

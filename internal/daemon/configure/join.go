@@ -18,6 +18,8 @@ type joining struct {
 	windows    *windows
 	original   originalOperator
 	membership membership
+	// hostNetwork is prepared before services make the first pod network.
+	hostNetwork hostNetwork
 }
 
 // joinSteps are how a host becomes a node, in order. Each may be cut at any point and is repeated by the next join.
@@ -38,6 +40,8 @@ func (j joining) joinSteps() []step {
 		{"trusting certificates", j.certificates.trust},
 		{"opening the firewall", j.firewall.open},
 		{"setting exclusions of Microsoft Defender", j.exclusions.try},
+		{"keeping the host's own network", j.hostNetwork.prepare},
+		{"looking for excluded ports", j.hostNetwork.checkPorts},
 		{"handing over the bootstrap token", j.membership.writeBootstrap},
 		{"remembering the request", j.record.remember},
 		{"starting services", j.services.startAll},
@@ -107,7 +111,8 @@ func newJoining(w work, t target, restarting *windows) joining {
 	p := newParts(w, t)
 	return joining{
 		parts: p, windows: restarting,
-		original:   originalOperator{work: w, certificates: p.certificates, exclusions: p.exclusions, isOurs: t.former.Cluster != "", declared: t.wanted},
-		membership: membership{work: w, restarts: t.restarts, wanted: t.wanted, request: t.request, former: t.former},
+		original:    originalOperator{work: w, certificates: p.certificates, exclusions: p.exclusions, isOurs: t.former.Cluster != "", declared: t.wanted},
+		hostNetwork: hostNetwork{work: w, facts: restarting.facts, nodeIP: t.request.NodeIP, wanted: t.wanted.Network, ports: t.wanted.Listened()},
+		membership:  membership{work: w, restarts: t.restarts, wanted: t.wanted, request: t.request, former: t.former},
 	}
 }

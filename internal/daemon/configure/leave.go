@@ -21,6 +21,7 @@ func (l *leaving) leaveSteps() []step {
 		{"ending containers", run.end},
 		{"removing networks of pods", run.removeNetworks},
 		{"removing networks", l.removeNetworks},
+		{"giving back the host's own network", l.giveBackNetwork},
 		{"untrusting certificates", certificates{work: l.work}.untrust},
 		{"clearing the environment", l.clearEnvironment},
 		{"removing images", run.removeLayers},
@@ -144,6 +145,10 @@ func (l *leaving) tellFeatures() {
 
 func (l *leaving) removeNetworks(ctx context.Context) error {
 	return networks{work: l.work, former: l.former.wanted.Network}.removeAll(ctx, &l.remains)
+}
+
+func (l *leaving) giveBackNetwork(ctx context.Context) error {
+	return hostNetwork{work: l.work}.giveBack(ctx, &l.remains)
 }
 
 func (l *leaving) clearEnvironment(ctx context.Context) error {

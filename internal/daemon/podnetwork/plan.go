@@ -3,12 +3,14 @@ package podnetwork
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/kubeproxy"
 	"github.com/windows-machine-config/wmco/internal/overlaystatus"
 	"github.com/windows-machine-config/wmco/internal/shorten"
@@ -28,6 +30,8 @@ type networkView struct {
 	proxy uint32
 	// maker is why the service that makes the network says that it does not work.
 	maker []overlaystatus.Problem
+	// ports are those of Windows; empty as long as it has not told them.
+	ports host.Ports
 	// evidence are the API server's answers to the questions of the same look; nil if it was not asked.
 	evidence *evidence
 }
@@ -54,6 +58,8 @@ type networkPlan struct {
 	problems []networkProblem
 	// notices are for the message of the condition while the network itself works.
 	notices []string
+	// limits are told like notices, each with a reason of its own.
+	limits []networkProblem
 	// ask are questions to the API server whose answers decide about a repair.
 	ask questions
 	// again is when to look again; zero for the usual time.
@@ -84,17 +90,21 @@ func (p *networkPlan) notice(format string, args ...any) {
 
 // message is what a Node is told; isFault is false if the network itself works.
 func (p networkPlan) message() (reason, message string, isFault bool) {
-	if len(p.problems) == 0 && len(p.notices) > 0 {
-		return api.ReasonServiceNotProgrammed, shorten.Text(strings.Join(p.notices, "; "), shorten.Note), false
+	told, isFault := p.problems, len(p.problems) > 0
+	if !isFault {
+		told = slices.Clone(p.limits)
+		for _, n := range p.notices {
+			told = append(told, networkProblem{api.ReasonServiceNotProgrammed, n})
+		}
 	}
-	if len(p.problems) == 0 {
+	if len(told) == 0 {
 		return "", "", false
 	}
 	var all []string
-	for _, t := range p.problems {
+	for _, t := range told {
 		all = append(all, t.message)
 	}
-	return p.problems[0].reason, shorten.Text(strings.Join(all, "; "), shorten.Note), true
+	return told[0].reason, shorten.Text(strings.Join(all, "; "), shorten.Note), isFault
 }
 
 // judgement is one look on its way to a plan.

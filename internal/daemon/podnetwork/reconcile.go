@@ -98,6 +98,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 		view := n.see(ctx)
 		took := time.Since(began)
 		plan := n.judge(ctx, memory, view)
+		plan.judgePorts(view, n.Wanted.Listened())
 		for _, err := range plan.unlisted {
 			r.Log.Error("Judging the network failed", "error", err.Error())
 		}
@@ -165,6 +166,9 @@ type reconciliation struct {
 	statusError string
 	// written are the restarts of kube-proxy that are on the disk.
 	written []time.Time
+	// ports are those of Windows, as read at portsAt.
+	ports   host.Ports
+	portsAt time.Time
 }
 
 // see looks at the network once.
@@ -183,7 +187,8 @@ func (n *reconciliation) see(ctx context.Context) networkView {
 	if v.err == nil {
 		v.pods, v.err = n.pods(ctx, v.state)
 	}
-	v.now = time.Now()
+	n.readPorts(ctx)
+	v.ports, v.now = n.ports, time.Now()
 	return v
 }
 

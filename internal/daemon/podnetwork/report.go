@@ -56,6 +56,9 @@ func (n *reconciliation) announce(p networkPlan, maker []overlaystatus.Problem) 
 	for _, problem := range maker {
 		told[problem.Reason] = problem.Message
 	}
+	for _, limit := range p.limits {
+		told[limit.reason] = limit.message
+	}
 	if len(p.notices) > 0 {
 		told[api.ReasonServiceNotProgrammed] = strings.Join(p.notices, "; ")
 	}

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/registry"
 
 	"github.com/windows-machine-config/wmco/internal/hostnetwork"
 )
@@ -97,6 +98,18 @@ func DNSServers(a *windows.IpAdapterAddresses) []netip.Addr {
 	return all
 }
 
+// hasStaticDNS tells whether DNS servers or the suffix of an adapter are configured by hand: DHCP's have values of other names.
+func hasStaticDNS(adapter string) bool {
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, `SYSTEM\CurrentControlSet\Services\Tcpip\Parameters\Interfaces\`+adapter, registry.QUERY_VALUE|registry.WOW64_64KEY)
+	if err != nil {
+		return false
+	}
+	defer key.Close()
+	servers, _, _ := key.GetStringValue("NameServer")
+	suffix, _, _ := key.GetStringValue("Domain")
+	return servers != "" || suffix != ""
+}
+
 // HasDHCP tells whether an adapter gets its IPv4 settings by DHCP.
 func HasDHCP(a *windows.IpAdapterAddresses) bool { return a.Flags&dhcpEnabled != 0 }
 
@@ -118,6 +131,7 @@ func HostAdapters() ([]hostnetwork.Adapter, error) {
 	for _, a := range list {
 		is := hostnetwork.Adapter{
 			Name: windows.UTF16PtrToString(a.FriendlyName), Index: a.IfIndex, Suffix: windows.UTF16PtrToString(a.DnsSuffix), DHCP: HasDHCP(a), MTU: a.Mtu,
+			StaticDNS: hasStaticDNS(windows.BytePtrToString(a.AdapterName)),
 		}
 		for _, s := range States(a) {
 			if s.Prefix.Addr().Is4() && s.State == "Preferred" && !s.Transient {
