@@ -108,11 +108,13 @@ type Windows struct {
 	// keepsStatic is the registry value DeviceLessNicDisabled.
 	keepsStatic bool
 	failNext    map[string]error
-	cutAfter    int // changes until the power goes; negative: never
-	roomFor     int // changes of files until the disk is full; negative: always
-	changes     int
-	boots       int
-	boot        *boot // the current one, also after a cut
+	// busy says until when an operation cannot be done.
+	busy     map[string]time.Time
+	cutAfter int // changes until the power goes; negative: never
+	roomFor  int // changes of files until the disk is full; negative: always
+	changes  int
+	boots    int
+	boot     *boot // the current one, also after a cut
 	// next is closed when the computer starts.
 	next chan struct{}
 }
@@ -138,7 +140,7 @@ func NewWindows(o WindowsOptions) *Windows {
 		images: map[string]bool{}, refused: map[string]*cri.Error{},
 		hns:      newHNSOf(o),
 		events:   newEventLogs(),
-		failNext: map[string]error{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}),
+		failNext: map[string]error{}, busy: map[string]time.Time{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}),
 	}
 	if w.features == nil {
 		w.features = map[string]agent.FeatureState{desired.ContainersFeature: agent.FeatureEnabled, desired.HyperVFeature: agent.FeatureDisabled}
@@ -183,6 +185,13 @@ func (w *Windows) FailNext(operation string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failNext[operation] = fmt.Errorf("simulated failure of %q", operation)
+}
+
+// Busy makes an operation, named as for FailNext, fail with host.ErrBusy for a while.
+func (w *Windows) Busy(operation string, d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy[operation] = time.Now().Add(d)
 }
 
 // CutPowerAfter cuts the power after a number of changes of files, services, settings or the system.
