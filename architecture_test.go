@@ -63,6 +63,7 @@ func mayImport() map[string][]string {
 		"internal/trust":                 {},
 		"internal/tlsprofile":            {},
 		"internal/hns":                   {},
+		"internal/hostnetwork":           {},
 		"internal/kubeproxy":             {"internal/hns"},
 		"internal/shorten":               {},
 		"internal/mask":                  {},
@@ -152,11 +153,11 @@ func mayImport() map[string][]string {
 			"internal/daemon/state", "internal/daemon/store", "internal/daemon/supervisor", "internal/daemon/update", "internal/desired",
 			"internal/host", "internal/identity", "internal/platform/metadata"},
 		"internal/overlaystatus":  {"internal/shorten"},
-		"internal/overlay":        {"api", "internal/backoff", "internal/hns", "internal/httpclient", "internal/identity", "internal/overlaystatus", "internal/shorten"},
+		"internal/overlay":        {"api", "internal/backoff", "internal/hns", "internal/hostnetwork", "internal/httpclient", "internal/identity", "internal/overlaystatus", "internal/shorten"},
 		"internal/win":            {"internal/agent", "internal/cri", "internal/host", "internal/desired", "internal/win/network", "internal/win/scm"},
-		"internal/win/network":    {"internal/hns", "internal/win/scm"},
+		"internal/win/network":    {"internal/hns", "internal/hostnetwork", "internal/win/scm"},
 		"internal/win/scm":        {},
-		"internal/sim":            {"api", "api/v1alpha1", "internal/agent", "internal/cri", "internal/daemon", "internal/desired", "internal/hns", "internal/host", "internal/httpclient", "internal/sim/lies", "internal/sim/servers", "internal/sim/sshd", "internal/windowsbuild", "payload", "payload/compress", "payload/selfextract"},
+		"internal/sim":            {"api", "api/v1alpha1", "internal/agent", "internal/cri", "internal/daemon", "internal/desired", "internal/hns", "internal/host", "internal/hostnetwork", "internal/httpclient", "internal/sim/lies", "internal/sim/servers", "internal/sim/sshd", "internal/windowsbuild", "payload", "payload/compress", "payload/selfextract"},
 		"internal/sim/lies":       {},
 		"internal/sim/contract":   {"api", "api/v1alpha1", "internal/agent", "internal/cri", "internal/desired", "internal/hns", "internal/host"},
 		"internal/sim/servers":    {"internal/platform"},
@@ -168,7 +169,7 @@ func mayImport() map[string][]string {
 		"cmd/wmco":                {"api", "api/v1alpha1", "internal/claim", "internal/cluster", "internal/controllers", "internal/httpclient", "internal/kube", "internal/migration", "internal/release", "internal/shorten", "internal/tlsprofile", "payload"},
 		"cmd/wicd":                {"api", "api/v1alpha1", "internal/daemon", "internal/host", "internal/win", "internal/win/scm"},
 		"cmd/wicd-setup":          {"payload/compress", "payload/selfextract"},
-		"cmd/hybrid-overlay-node": {"internal/overlay", "internal/win/network", "internal/win/scm"},
+		"cmd/hybrid-overlay-node": {"internal/hostnetwork", "internal/overlay", "internal/win/network", "internal/win/scm"},
 		"hack/commands":           {"internal/cli"},
 		"hack/objects":            {"internal/advice"},
 		"hack/monitoring":         {"internal/metrics", "internal/monitoring"},
@@ -182,7 +183,7 @@ func mayImport() map[string][]string {
 
 // purePackages decide and render. They touch neither files nor network nor clock nor cluster.
 func purePackages() []string {
-	return []string{"internal/desired", "internal/release", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/tlsprofile", "internal/trust", "internal/rollout", "internal/drain", "internal/hns",
+	return []string{"internal/desired", "internal/release", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/tlsprofile", "internal/trust", "internal/rollout", "internal/drain", "internal/hns", "internal/hostnetwork",
 		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "internal/mask", "internal/advice", "internal/fleetstatus", "internal/podcause", "internal/podrules", "internal/windowsbuild", "internal/metrics", "internal/monitoring", "deploy", "internal/supportbundle", "internal/overlaystatus"}
 }
 

@@ -155,6 +155,12 @@ const (
 	// ReasonNetworkRepairWithheld means that WICD would remove what belongs to no Service and no pod, and does not, because
 	// spec.network.repair of WindowsConfig is Report. The condition stays False.
 	ReasonNetworkRepairWithheld = "NetworkRepairWithheld"
+	// ReasonPortsExcluded means that Windows excludes ports on which programs of the node listen (netsh interface ipv4 show
+	// excludedportrange tcp). The message names them. The condition stays False.
+	ReasonPortsExcluded = "PortsExcluded"
+	// ReasonDynamicPortsShort means that the load balancers of the cluster's Services take most of the dynamic ports of Windows
+	// (netsh interface ipv4 show dynamicport tcp). Load balancers beyond are refused. The condition stays False.
+	ReasonDynamicPortsShort = "DynamicPortsShort"
 	// ReasonOverlayCertificatePending means that OVN-Kubernetes has not approved the certificate request of
 	// hybrid-overlay-node for a minute, or has denied it. The message names the request.
 	ReasonOverlayCertificatePending = "OverlayCertificatePending"
@@ -182,6 +188,12 @@ const (
 	// ReasonOverlayAdapterUnexpected means that Windows put a network of the overlay on an adapter that does not have the
 	// address of the Node: other nodes do not reach its pods.
 	ReasonOverlayAdapterUnexpected = "OverlayAdapterUnexpected"
+	// ReasonHostAddressLost means that the first network of hybrid-overlay-node cost the host its address: it was on no adapter for
+	// a minute. The networks were removed and are not created again until the file that the message names is deleted.
+	ReasonHostAddressLost = "HostAddressLost"
+	// ReasonHostNetworkChanged means that the first network of hybrid-overlay-node cost the host other settings of its adapter, and
+	// that restoring them failed. The message names them.
+	ReasonHostNetworkChanged = "HostNetworkChanged"
 	// ReasonNetworkConfigurationMissing means that the folder of spec.network.custom.configDir has no CNI configuration, or
 	// one that containerd cannot load. The installer of the user's network must write it.
 	ReasonNetworkConfigurationMissing = "NetworkConfigurationMissing"

@@ -239,11 +239,12 @@ type NetworkSpec struct {
 	Provider NetworkProvider `json:"provider,omitempty"`
 
 	// allowFrom is the list of CIDR ranges, for example 10.0.0.0/16, from which the Windows firewall accepts
-	// connections to SSH, the kubelet and the metrics port (TCP 22, 10250 and 9182). It must include the addresses of
-	// all control plane nodes and of your Prometheus; otherwise logs, exec, metrics and SSH connections of the operator
-	// fail. It limits only the operator's own firewall rules; other rules that accept more still apply. By default,
-	// connections are accepted from all addresses. A joined node applies a change within seconds, even when the
-	// operator cannot log in to it.
+	// connections to SSH, the kubelet and the metrics port (TCP 22, 10250 and 9182), and health checks of load balancers
+	// to kube-proxy (TCP 10256 and health-check node ports). It must include the addresses of all control plane nodes, of
+	// your Prometheus, and of load balancers outside of the cluster, except those of Azure and GCP, which are always
+	// included; otherwise logs, exec, metrics, SSH connections of the operator and health checks fail. It limits only the
+	// operator's own firewall rules; other rules that accept more still apply. By default, connections are accepted from
+	// all addresses. A joined node applies a change within seconds, even when the operator cannot log in to it.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=43
 	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self) && cidr(self).prefixLength() > 0",message="must be a range of addresses such as 10.0.0.0/16"

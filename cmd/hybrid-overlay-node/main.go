@@ -22,12 +22,13 @@ func main() {
 	debug.SetGCPercent(collectEarly)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	code := overlay.Main(ctx, overlay.Call{
-		Args:   os.Args[1:],
-		Stdout: os.Stdout,
-		Stderr: os.Stderr,
-		HNS:    networks,
-		Routes: routes{},
-		Serve:  func(run func(context.Context)) error { return scm.Serve(service, run) },
+		Args:     os.Args[1:],
+		Stdout:   os.Stdout,
+		Stderr:   os.Stderr,
+		HNS:      networks,
+		Routes:   routes{},
+		Adapters: adapters{},
+		Serve:    func(run func(context.Context)) error { return scm.Serve(service, run) },
 	})
 	stop()
 	os.Exit(code)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/windows-machine-config/wmco/internal/hostnetwork"
 	"github.com/windows-machine-config/wmco/internal/overlay"
 )
 
@@ -31,5 +32,18 @@ func (routes) PersistentRoutes(context.Context, netip.Addr) ([]overlay.Route, er
 
 // AddRoute implements overlay.Routes.
 func (routes) AddRoute(context.Context, netip.Addr, overlay.Route) error {
+	return errors.ErrUnsupported
+}
+
+// adapters are those of Windows.
+type adapters struct{}
+
+// Adapters implements overlay.Adapters.
+func (adapters) Adapters(context.Context) ([]hostnetwork.Adapter, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// Restore implements overlay.Adapters.
+func (adapters) Restore(context.Context, netip.Addr, hostnetwork.Loss) error {
 	return errors.ErrUnsupported
 }

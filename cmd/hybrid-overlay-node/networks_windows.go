@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/windows-machine-config/wmco/internal/hostnetwork"
 	"github.com/windows-machine-config/wmco/internal/overlay"
 	"github.com/windows-machine-config/wmco/internal/win/network"
 	"github.com/windows-machine-config/wmco/internal/win/scm"
@@ -37,4 +38,17 @@ func converted(found []network.StaticRoute) (all []overlay.Route) {
 // AddRoute implements overlay.Routes.
 func (routes) AddRoute(_ context.Context, address netip.Addr, r overlay.Route) error {
 	return network.AddStaticRoute(address, network.StaticRoute(r))
+}
+
+// adapters are the network interfaces of this Windows.
+type adapters struct{}
+
+// Adapters implements overlay.Adapters.
+func (adapters) Adapters(context.Context) ([]hostnetwork.Adapter, error) {
+	return network.HostAdapters()
+}
+
+// Restore implements overlay.Adapters.
+func (adapters) Restore(_ context.Context, address netip.Addr, l hostnetwork.Loss) error {
+	return network.Restore(address, l)
 }

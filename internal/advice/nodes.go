@@ -33,6 +33,8 @@ func nodes() Table {
 		api.ReasonNetworkRepairWithheld: {Info, "Set spec.network.repair of WindowsConfig to Full, and WICD removes it.", repair},
 		api.ReasonWindowsNetworkUnverified: {Warning, "Restart the host with kubectl windows reboot <host>; if it lasts, send the output of kubectl windows collect <host> to the project.",
 			repair},
+		api.ReasonPortsExcluded:     {Warning, "Run the commands in the message on the host, or restart Windows: it excludes other ports with each start.", "network#excluded-ports"},
+		api.ReasonDynamicPortsShort: {Warning, "Widen the range of dynamic ports on the host with the command in the message.", "network#dynamic-ports"},
 
 		api.ReasonNetworkConfigurationMissing: {Warning, "Install your network on the node, so that its CNI configuration is in the folder that the message names.",
 			ownNetwork},

@@ -4,7 +4,10 @@ import "github.com/windows-machine-config/wmco/api"
 
 // overlays are the reasons of condition WindowsNetworkUnavailable that come from hybrid-overlay-node.
 func overlays() Table {
-	const overlay = "network#problems-of-the-hybrid-overlay"
+	const (
+		overlay = "network#problems-of-the-hybrid-overlay"
+		kept    = "network#the-hosts-own-network"
+	)
 	return Table{
 		api.ReasonOverlayCertificatePending: {Error, "Run ovnkube-identity of OVN-Kubernetes with --enable-hybrid-overlay (chart value enableOvnKubeIdentity), and look at the request with kubectl describe csr.",
 			overlay},
@@ -18,5 +21,7 @@ func overlays() Table {
 		api.ReasonOverlayAdapterUnexpected: {Error, "Select the interface with spec.network of the WindowsInstance, or disconnect the adapter that Windows took; then restart the host.",
 			overlay},
 		api.ReasonOverlayNeighborRefused: {Warning, "Correct what the message names on those Nodes; each Windows node of them says the same of itself.", overlay},
+		api.ReasonHostAddressLost:        {Error, "Give the host its address by a reservation in DHCP, or as the message says; then delete the file that the message names on the host.", kept},
+		api.ReasonHostNetworkChanged:     {Warning, "Set what the message names on the virtual adapter that has the address of the host now (Set-DnsClientServerAddress, Set-NetIPInterface, New-NetIPAddress).", kept},
 	}
 }

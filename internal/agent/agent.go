@@ -44,6 +44,8 @@ type Facts struct {
 	Joined *Joined `json:"joined,omitempty"`
 	// Platform is where the host runs, as OpenShift names it. The operator knows it, and fills it in.
 	Platform string `json:"-"`
+	// Reached is the address at which the operator reached the host. The operator fills it in.
+	Reached netip.Addr `json:"-"`
 	// CloudName is the name that the platform's metadata service has for the host, and that its node is to have; NoCloudName is why
 	// there is none although it was asked for.
 	CloudName   string `json:"cloudName,omitempty"`
@@ -159,6 +161,27 @@ type Interface struct {
 	// mean something only if the host has Adapters.
 	Virtual   bool `json:"virtual,omitempty"`
 	Connector bool `json:"connector,omitempty"`
+	// States are what Windows says of the addresses besides. An older WICD says nothing of any.
+	States []AddressState `json:"states,omitempty" max:"256"`
+	// DHCP is true where the interface gets its IPv4 settings by DHCP. DNS are its DNS servers, Suffix is its DNS suffix, and MTU that of
+	// IPv4; empty where an older WICD answers.
+	DHCP   bool         `json:"dhcp,omitempty"`
+	DNS    []netip.Addr `json:"dns,omitempty" max:"64"`
+	Suffix string       `json:"suffix,omitempty"`
+	MTU    uint32       `json:"mtu,omitempty"`
+}
+
+// AddressState is how an address of an interface is.
+type AddressState struct {
+	Address netip.Addr `json:"address"`
+	// Static is true for one that was configured, and is neither from DHCP nor from a router.
+	Static bool `json:"static,omitempty"`
+	// State is Preferred, or why Windows does not begin connections with it: Tentative, Deprecated or Invalid (IP_DAD_STATE).
+	State string `json:"state"`
+	// SkipAsSource is true for one that Windows uses for no connection of its own. Cluster is true for one of a failover cluster, which
+	// moves to another host.
+	SkipAsSource bool `json:"skipAsSource,omitempty"`
+	Cluster      bool `json:"cluster,omitempty"`
 }
 
 // Adapter is a network adapter.
@@ -180,8 +203,9 @@ type ServiceFacts struct {
 type Joined struct {
 	// Cluster is the UID of the cluster's namespace kube-system.
 	Cluster string `json:"cluster"`
-	// Node is the name the kubelet registers.
-	Node string `json:"node"`
+	// Node is the name the kubelet registers, NodeIP the address that it has; empty where an older WICD answers.
+	Node   string `json:"node"`
+	NodeIP string `json:"nodeIP,omitempty"`
 	// Digest of the payload that is installed, and Version that WICD reports for it.
 	Digest  string `json:"digest"`
 	Version string `json:"version"`

@@ -57,7 +57,7 @@ func joined(d host.Disk) *agent.Joined {
 	}
 	_, err = credentials.ReadIdentity(d, r.Node, time.Now())
 	return &agent.Joined{
-		Cluster: r.Cluster, Node: r.Node, Digest: r.Desired.Digest, Version: r.Desired.Version,
+		Cluster: r.Cluster, Node: r.Node, NodeIP: r.NodeIP, Digest: r.Desired.Digest, Version: r.Desired.Version,
 		HasCertificate: err == nil,
 	}
 }

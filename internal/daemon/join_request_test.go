@@ -92,7 +92,7 @@ func expectJoined(t *testing.T, w *sim.Windows, r agent.JoinRequest) {
 	if err := agent.Call(t.Context(), newWire(w), agent.CommandFacts, nil, &got, nil); err != nil {
 		t.Fatal(err)
 	}
-	want := &agent.Joined{Cluster: r.Cluster, Node: r.Node, Digest: r.Desired.Digest, Version: r.Desired.Version, HasCertificate: disk.Exists(WICDFile)}
+	want := &agent.Joined{Cluster: r.Cluster, Node: r.Node, NodeIP: r.NodeIP, Digest: r.Desired.Digest, Version: r.Desired.Version, HasCertificate: disk.Exists(WICDFile)}
 	if diff := cmp.Diff(want, got.Joined); diff != "" {
 		t.Errorf("joined (-want +got):\n%s", diff)
 	}

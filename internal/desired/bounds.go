@@ -20,7 +20,7 @@ const (
 	maxPayload  = 512
 	maxKeys     = 1000 // SSH keys, and those that retired
 	maxRules    = 32   // of the firewall, and ports of each
-	maxSources  = 64   // that a rule lets in
+	maxSources  = 80   // that a rule lets in: those of the user, and of load balancers
 	maxCommand  = 8 << 10
 	maxVariable = 32767 // what Windows takes (SetEnvironmentVariable)
 )
@@ -177,10 +177,8 @@ func (n Node) checkRest() error {
 		return err
 	}
 	for _, r := range n.Firewall {
-		isOurs := r.Protocol == UDP && len(r.Ports) == 1 ||
-			r.Protocol == TCP && !slices.ContainsFunc(r.Ports, func(p uint16) bool { return p != sshPort && p != kubeletPort && p != exporterPort })
-		if !isOurs {
-			return fmt.Errorf("it opens %s ports %v; allowed are TCP %d, %d and %d, and one of UDP", r.Protocol, r.Ports, sshPort, kubeletPort, exporterPort)
+		if proxy := VersionFolder(n.Digest) + `\` + proxyProgram; !r.isOurs(proxy) {
+			return fmt.Errorf("it opens %s ports %v for program %.128q; allowed are TCP %v for any, TCP for %s, and one port of UDP", r.Protocol, r.Ports, r.Program, tcpPorts(), proxy)
 		}
 	}
 	for _, r := range n.Firewall {
@@ -214,6 +212,17 @@ func (n Node) checkRest() error {
 		}
 	}
 	return nil
+}
+
+// isOurs tells whether a rule can be one of firewall.
+func (r FirewallRule) isOurs(proxy string) bool {
+	switch {
+	case r.Program != "":
+		return r.Protocol == TCP && r.Program == proxy && len(r.Ports) == 0
+	case r.Protocol == UDP:
+		return len(r.Ports) == 1
+	}
+	return r.Protocol == TCP && len(r.Ports) > 0 && !slices.ContainsFunc(r.Ports, func(p uint16) bool { return !slices.Contains(tcpPorts(), p) })
 }
 
 func checkVariables(names []string, values map[string]string) error {

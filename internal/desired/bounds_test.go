@@ -151,9 +151,16 @@ func TestNothingBeyondTheBoundsIsTaken(t *testing.T) {
 		"all of UDP": func(n *desired.Node) {
 			n.Firewall = []desired.FirewallRule{{Protocol: desired.UDP, Ports: []uint16{53, 137}}}
 		},
+		"all ports of a program": func(n *desired.Node) {
+			n.Firewall = []desired.FirewallRule{{Protocol: desired.TCP, Program: `C:\k\kubelet.exe`}}
+		},
+		"all ports": func(n *desired.Node) { n.Firewall = []desired.FirewallRule{{Protocol: desired.TCP}} },
+		"a program of Windows": func(n *desired.Node) {
+			n.Firewall = []desired.FirewallRule{{Protocol: desired.TCP, Ports: []uint16{22}, Program: `C:\Windows\System32\svchost.exe`}}
+		},
 		"another protocol":            func(n *desired.Node) { n.Firewall = []desired.FirewallRule{{Protocol: "ICMP"}} },
 		"a source that is no range":   func(n *desired.Node) { n.Firewall[0].From = []string{"LocalSubnet,0.0.0.0/0"} },
-		"sources without end":         func(n *desired.Node) { n.Firewall[0].From = slices.Repeat([]string{"10.0.0.0/8"}, 65) },
+		"sources without end":         func(n *desired.Node) { n.Firewall[0].From = slices.Repeat([]string{"10.0.0.0/8"}, 81) },
 		"all of a drive unscanned":    func(n *desired.Node) { n.Exclusions.Paths = []string{`C:\`} },
 		"a folder of users unscanned": func(n *desired.Node) { n.Exclusions.Paths = []string{desired.KubeletData} },
 		"any containerd unscanned":    func(n *desired.Node) { n.Exclusions.Processes = []string{`containerd.exe`} },

@@ -62,7 +62,7 @@ func userNetwork(in Inputs) *UserNetwork {
 	}
 	n := UserNetwork{BinDir: string(custom.BinDir), ConfigDir: string(custom.ConfigDir)}
 	if custom.KubeProxy == v1alpha1.KubeProxyManaged {
-		n.Name, n.Proxy = custom.NetworkName, &File{Path: proxyConfig, Content: renderUserProxyConfig()}
+		n.Name, n.Proxy = custom.NetworkName, &File{Path: proxyConfig, Content: renderUserProxyConfig(in)}
 	}
 	if n == (UserNetwork{}) {
 		return nil
@@ -89,13 +89,13 @@ func customServices(in Inputs, folder string, logs LogLimits) []Service {
 
 // renderUserProxyConfig is kube-proxy's configuration for a bridge of the user's. It needs no source address, which only overlays have. Direct
 // server return stays off, as is kube-proxy's default: it works only where the network sends pods' addresses unchanged, and nobody tells.
-func renderUserProxyConfig() string {
+func renderUserProxyConfig(in Inputs) string {
 	return pretty(object{
 		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
 		"clientConnection": object{"kubeconfig": wicdKubeconfig},
 		"hostnameOverride": "{{.Node}}",
 		"mode":             "kernelspace",
-		"winkernel":        object{"networkName": "{{.Network}}"},
+		"winkernel":        winkernel(in, object{"networkName": "{{.Network}}"}),
 	})
 }
 

@@ -39,10 +39,13 @@ func TestTheFirewallLetsInWhatTheNodeServes(t *testing.T) {
 	}{
 		"a network of the user's own": {func(*desired.Inputs) {}, nil},
 		"with the exporter":           {func(in *desired.Inputs) { in.Payload = declared().Select(payload.Base, payload.Kubernetes("1.36")) }, []string{"TCP 9182"}},
-		"hybrid overlay":              {ovn, []string{"UDP 4789"}},
-		"hybrid overlay with a port":  {func(in *desired.Inputs) { ovn(in); in.Cluster.Network.VXLANPort = 9898 }, []string{"UDP 9898"}},
-		"Flannel":                     {flannel, []string{"UDP 4789"}},
-		"an empty list":               {from(), []string{"TCP 9182", "UDP 4789"}},
+		"hybrid overlay":              {ovn, []string{"UDP 4789", "TCP 10256"}},
+		"hybrid overlay with a port":  {func(in *desired.Inputs) { ovn(in); in.Cluster.Network.VXLANPort = 9898 }, []string{"UDP 9898", "TCP 10256"}},
+		"Flannel":                     {flannel, []string{"UDP 4789", "TCP 10256"}},
+		"an empty list":               {from(), []string{"TCP 9182", "UDP 4789", "TCP 10256"}},
+		"a kube-proxy for a network of the user's own": {func(in *desired.Inputs) {
+			in.Config.Network.Custom.KubeProxy, in.Config.Network.Custom.NetworkName = v1alpha1.KubeProxyManaged, "l2"
+		}, []string{"TCP 10256"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -72,8 +75,37 @@ func TestTheFirewallLetsInOnlyWhoIsAllowed(t *testing.T) {
 		}
 	}
 	only := []string{"10.0.0.0/16", "192.0.2.0/24", "fd00::/64"}
-	if diff := cmp.Diff(map[uint16][]string{22: only, 10250: only, 9182: only, 4789: nil}, got); diff != "" {
+	if diff := cmp.Diff(map[uint16][]string{22: only, 10250: only, 9182: only, 4789: nil, 10256: only}, got); diff != "" {
 		t.Errorf("from where it lets in (-want +got):\n%s", diff)
+	}
+}
+
+// TestHealthChecksOfLoadBalancersReachKubeProxy: load balancers outside of the cluster ask kube-proxy whether the node serves at all, and
+// for Services with externalTrafficPolicy Local at a port of each.
+func TestHealthChecksOfLoadBalancersReachKubeProxy(t *testing.T) {
+	for platform, want := range map[string][]string{
+		"":      {"192.0.2.0/24"},
+		"AWS":   {"192.0.2.0/24"},
+		"Azure": {"168.63.129.16/32", "192.0.2.0/24"},
+		"GCP":   {"35.191.0.0/16", "130.211.0.0/22", "192.0.2.0/24", "209.85.152.0/22", "209.85.204.0/22"},
+	} {
+		node := mustRender(t, func(in *desired.Inputs) {
+			in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay, AllowFrom: []string{"192.0.2.0/24"}}
+			in.Cluster.Network.PodCIDRs, in.Cluster.Network.Platform = []string{"10.128.0.0/14"}, platform
+		})
+		var got []desired.FirewallRule
+		for _, r := range node.Firewall {
+			if strings.Contains(r.Name, "kube-proxy") {
+				got = append(got, r)
+			}
+		}
+		rules := []desired.FirewallRule{
+			{Name: "OpenShift managed kube-proxy", Protocol: "TCP", Ports: []uint16{10256}, From: want},
+			{Name: "OpenShift managed kube-proxy of Services", Protocol: "TCP", Program: desired.VersionFolder(node.Digest) + `\kube-proxy.exe`, From: want},
+		}
+		if diff := cmp.Diff(rules, got); diff != "" {
+			t.Errorf("on platform %q (-want +got):\n%s", platform, diff)
+		}
 	}
 }
 

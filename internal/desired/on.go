@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,8 @@ type Local struct {
 	// SandboxImage is the image with which the host goes on as long as it could not pull that of the declaration; empty where it has that,
 	// or has none. WICD fills it in.
 	SandboxImage string `json:"sandboxImage,omitempty"`
+	// Build is the build of Windows; 0 until a join of this version has filled it in.
+	Build int `json:"build,omitempty"`
 }
 
 // What a declaration has in place of what the host fills in. The marker of the taints stands for a JSON array.
@@ -35,7 +38,17 @@ const (
 	markTaints  = `"${NODE_TAINTS}"`
 
 	markSandboxImage = "${SANDBOX_IMAGE}"
+
+	// markForwardsVIP stands for whether kube-proxy answers health checks at the addresses of Services. The quotes are part of it.
+	markForwardsVIP = `"${FORWARDS_VIP}"`
 )
+
+// windows2019 is the build of Windows Server 2019.
+const windows2019 = 17763
+
+// forwardsVIP tells whether kube-proxy can answer health checks at the addresses of Services: Windows Server 2019 refuses their load
+// balancers for ports of kube-proxy (0x803b0013, https://github.com/kubernetes/community/pull/8883).
+func (l Local) forwardsVIP() bool { return l.Build > windows2019 }
 
 // On is the declaration for one host, with nothing left open: names and secrets are filled in, and services have
 // the environment they read.
@@ -66,6 +79,7 @@ func (n Node) On(l Local, s Secrets) (Node, error) {
 	}
 	// Every user of a host may read the environment of the machine. Secrets are for the services only.
 	n.Environment = subset(all, slices.Collect(maps.Keys(n.Environment)))
+	n.fillProxy(l)
 	n.Services = slices.Clone(n.Services)
 	for i := range n.Services {
 		n.Services[i].Command = values.Replace(n.Services[i].Command)
@@ -73,6 +87,25 @@ func (n Node) On(l Local, s Secrets) (Node, error) {
 		n.Services[i].Reads = nil
 	}
 	return n, nil
+}
+
+// fillProxy fills in kube-proxy's configuration.
+func (n *Node) fillProxy(l Local) {
+	forwards := strings.NewReplacer(markForwardsVIP, strconv.FormatBool(l.forwardsVIP()))
+	if n.Network != nil {
+		network := *n.Network
+		network.Files = slices.Clone(network.Files)
+		for i := range network.Files {
+			network.Files[i].Content = forwards.Replace(network.Files[i].Content)
+		}
+		n.Network = &network
+	}
+	if n.UserNetwork != nil && n.UserNetwork.Proxy != nil {
+		user, proxy := *n.UserNetwork, *n.UserNetwork.Proxy
+		proxy.Content = forwards.Replace(proxy.Content)
+		user.Proxy = &proxy
+		n.UserNetwork = &user
+	}
 }
 
 // environment are the variables that the service has by itself, filled in, and those that it reads.

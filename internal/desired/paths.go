@@ -44,6 +44,7 @@ const (
 	// that Windows gives away by itself, and outside of those of Services. RegistryCA is the certificate of that address,
 	// RegistryClient that of containerd with its key.
 	RegistryAddress = "127.0.0.1:10280"
+	RegistryPort    = 10280
 	RegistryCA      = `C:\k\containerd\wicd-registry.crt`
 	RegistryClient  = `C:\k\containerd\wicd-client.pem`
 	// CNIFolder holds the configuration of the pod network.

@@ -8,6 +8,7 @@ import (
 	"text/template"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
 // Names that the original operator and OVN-Kubernetes gave what is on the host (reference: pkg/services/services.go of the
@@ -87,20 +88,20 @@ func networkFiles(in Inputs) []File {
 // network is the network that the provider makes; nil where the user's own plugins make one.
 func network(in Inputs) *Network {
 	n := &Network{Endpoint: hostEndpoint, Proxy: KubeProxyService, ServiceCIDR: in.Cluster.ServiceCIDR, Repair: in.Config.Network.Repair}
-	var overlaid []string
+	services := in.Cluster.ServiceCIDR
+	inside := []string{services}
 	switch in.Config.Network.Provider {
 	case v1alpha1.NetworkOVNHybridOverlay:
 		n.Name, n.Base, n.MadeBy, n.StatusFile = overlayNetwork, overlayBase, OverlayService, overlayStatus
-		overlaid = []string{in.Cluster.ServiceCIDR}
 	case v1alpha1.NetworkFlannel:
 		flannel := *in.Cluster.Network.Flannel
 		n.Name, n.MadeBy, n.Once = flannelNetwork(flannel), FlannelService, true
 		pods, _ := netip.ParsePrefix(flannel.Network) // checkFlannelRange saw to it
-		overlaid = []string{pods.Masked().String(), in.Cluster.ServiceCIDR}
+		inside = []string{pods.Masked().String(), services}
 	default:
 		return nil
 	}
-	n.Files = []File{{Path: cniConfig, Content: overlayCNI(overlaid)}, {Path: proxyConfig, Content: renderProxyConfig()}}
+	n.Files = []File{{Path: cniConfig, Content: overlayCNI(inside, services)}, {Path: proxyConfig, Content: renderProxyConfig(in)}}
 	return n
 }
 
@@ -166,36 +167,45 @@ func kubeProxy(in Inputs, folder string, logs LogLimits, after string) Service {
 	}
 }
 
-// overlayCNI is the configuration of win-overlay, as that of the original, whose range is that of Services: what pods send to the ranges
-// keeps their address and goes by the overlay; what they send elsewhere gets the host's address. Fields are those of the HCN schema
-// (hcn/hcnpolicy.go of hcsshim): the original's exceptionList is of version 1. The last address of the range is the host's.
-func overlayCNI(ranges []string) string {
+// overlayCNI is the configuration of win-overlay, as that of the original: what pods send to the ranges inside the cluster keeps their
+// address, and what they send elsewhere gets the host's. Only what they send to Services has a route of the endpoint: the network's own ones
+// (RemoteSubnetRoute) lead to pods of other hosts, and a route for all pods would take those of this host, too. Fields are those of the HCN
+// schema (hcn/hcnpolicy.go of hcsshim): the original's exceptionList is of version 1. The last address of the range is the host's.
+func overlayCNI(inside []string, services string) string {
 	policy := func(settings object) object {
 		return object{"name": "EndpointPolicy", "value": settings}
-	}
-	policies := []object{policy(object{"Type": "OutBoundNAT", "Settings": object{"Exceptions": ranges}})}
-	for _, r := range ranges {
-		policies = append(policies, policy(object{"Type": "SDNRoute", "Settings": object{"DestinationPrefix": r, "NeedEncap": true}}))
 	}
 	return pretty(object{
 		"cniVersion": "0.2.0", "name": "{{.Network}}", "type": "win-overlay", "apiVersion": 2,
 		"capabilities": object{"portMappings": true, "dns": true},
 		"ipam":         object{"type": "host-local", "subnet": "{{.PodCIDR}}", "rangeEnd": "{{.LastPodIP}}"},
-		"policies":     append(policies, policy(object{"Type": "ProviderAddress", "Settings": object{"ProviderAddress": "{{.ManagementIP}}"}})),
+		"policies": []object{
+			policy(object{"Type": "OutBoundNAT", "Settings": object{"Exceptions": inside}}),
+			policy(object{"Type": "SDNRoute", "Settings": object{"DestinationPrefix": services, "NeedEncap": true}}),
+			policy(object{"Type": "ProviderAddress", "Settings": object{"ProviderAddress": "{{.ManagementIP}}"}}),
+		},
 	})
 }
 
 // renderProxyConfig is kube-proxy's configuration. The feature gates WinDSR and WinOverlay, which the original sets, are always on
 // by now, and are to go from Kubernetes. JSON is YAML, too.
-func renderProxyConfig() string {
+func renderProxyConfig(in Inputs) string {
 	return pretty(object{
 		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
 		"clientConnection": object{"kubeconfig": wicdKubeconfig},
 		"hostnameOverride": "{{.Node}}",
 		"mode":             "kernelspace",
 		"clusterCIDR":      "{{.PodCIDR}}",
-		"winkernel":        object{"networkName": "{{.Network}}", "enableDSR": true, "sourceVip": "{{.SourceVIP}}"},
+		"winkernel":        winkernel(in, object{"networkName": "{{.Network}}", "enableDSR": true, "sourceVip": "{{.SourceVIP}}"}),
 	})
+}
+
+// winkernel adds to kube-proxy's settings for Windows what load balancers of the platform need.
+func winkernel(in Inputs, settings object) object {
+	if platform.Of(in.Cluster.Network.Platform).ForwardsVIP {
+		settings["forwardHealthCheckVip"] = strings.Trim(markForwardsVIP, `"`)
+	}
+	return settings
 }
 
 type object = map[string]any

@@ -1,6 +1,7 @@
 package desired_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -140,5 +141,50 @@ func TestBoundsOfLogsThatMakeNoSenseAreRefused(t *testing.T) {
 				t.Errorf("got %v, want an error that says %q", err, test.says)
 			}
 		})
+	}
+}
+
+// TestKubeProxyAnswersWhereThePlatformAsks: load balancers of GCP send health checks to the address of the Service. Windows Server 2019
+// refuses what kube-proxy would need for it.
+func TestKubeProxyAnswersWhereThePlatformAsks(t *testing.T) {
+	for _, test := range []struct {
+		platform string
+		build    int
+		want     any
+	}{
+		{"GCP", 20348, true}, {"GCP", 26100, true}, {"GCP", 17763, false}, {"GCP", 0, false}, {"AWS", 20348, nil}, {"", 20348, nil},
+	} {
+		for name, change := range map[string]func(*desired.Inputs){
+			"overlay": func(in *desired.Inputs) {
+				in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
+				in.Cluster.Network.PodCIDRs = []string{"10.128.0.0/14"}
+			},
+			"bridge": func(in *desired.Inputs) {
+				in.Config.Network.Custom.KubeProxy, in.Config.Network.Custom.NetworkName = v1alpha1.KubeProxyManaged, "l2"
+			},
+		} {
+			declared := mustRender(t, func(in *desired.Inputs) { change(in); in.Cluster.Network.Platform = test.platform })
+			on, err := declared.On(desired.Local{Node: "win-1", NodeIP: "192.0.2.1", Adapter: "Ethernet", Build: test.build}, desired.Secrets{})
+			if err == nil {
+				err = on.CheckBounds()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var file desired.File
+			if on.Network != nil {
+				file = on.Network.Files[1]
+			} else {
+				file = *on.UserNetwork.Proxy
+			}
+			content, err := desired.Joint{Node: "win-1", Network: "l2"}.Fill(file)
+			var got struct{ Winkernel map[string]any }
+			if err == nil {
+				err = json.Unmarshal([]byte(content), &got)
+			}
+			if err != nil || got.Winkernel["forwardHealthCheckVip"] != test.want {
+				t.Errorf("%s on %q, build %d: %v, %v, want %v", name, test.platform, test.build, got.Winkernel, err, test.want)
+			}
+		}
 	}
 }

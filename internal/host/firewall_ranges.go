@@ -10,7 +10,7 @@ import (
 )
 
 // maxRanges is how many ranges of addresses a rule may have.
-const maxRanges = 64
+const maxRanges = 80
 
 // checkRanges refuses what are no ranges of addresses, and what is all of them.
 func checkRanges(ranges []string) error {

@@ -244,6 +244,7 @@ type Host struct {
 	Routes       Routes
 	EventLogs    EventLogs
 	Inventory    Inventory
+	HostNetwork  HostNetwork
 	Disk         Disk
 	// Dial makes connections to the API server, to the metadata service of a cloud and to registries; nil takes this machine's network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

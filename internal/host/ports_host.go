@@ -39,8 +39,10 @@ func CheckRules(rules []desired.FirewallRule) error {
 			return fmt.Errorf("there are two rules %q: each needs a name of its own", r.Name)
 		case r.Protocol != desired.TCP && r.Protocol != desired.UDP:
 			return fmt.Errorf("the protocol of rule %q is %q: only %s and %s are known", r.Name, r.Protocol, desired.TCP, desired.UDP)
-		case len(r.Ports) == 0:
-			return fmt.Errorf("rule %q names no port: it would open all", r.Name)
+		case len(r.Ports) == 0 && r.Program == "":
+			return fmt.Errorf("rule %q names no port and no program: it would open all", r.Name)
+		case r.Program != "" && !isProgram(r.Program):
+			return fmt.Errorf(`rule %q has the program %.128q: a full path such as C:\k\x.exe is needed`, r.Name, r.Program)
 		}
 		for _, port := range r.Ports {
 			if port == 0 {
@@ -53,6 +55,15 @@ func CheckRules(rules []desired.FirewallRule) error {
 		seen[key] = true
 	}
 	return nil
+}
+
+// maxPath is the length of a path that every part of Windows can use (MAX_PATH).
+const maxPath = 260
+
+// isProgram tells whether a text is the full path of a program, without variables, which the firewall would expand.
+func isProgram(path string) bool {
+	const drive = `C:\`
+	return len(path) < maxPath && strings.HasPrefix(path, drive) && strings.HasSuffix(path, ".exe") && !strings.ContainsAny(path[len(drive):], "%/:*?|\"<>\x00")
 }
 
 // Defender is Microsoft Defender Antivirus. Exclusions are the same when they differ in case only.

@@ -49,7 +49,7 @@ func onlyWith(adapters []agent.Adapter, mac string) (name string) {
 // checkAdapter refuses an interface on which the Host Network Service cannot put a network: it needs an adapter without a switch. What
 // Windows does not tell refuses nothing, and neither does a host that has joined.
 func checkAdapter(f agent.Facts, s CheckInput) *Unsupported {
-	place, _ := choose(f.Host.Interfaces, s.Interface)
+	place, _ := choose(f, s.Interface)
 	at := slices.IndexFunc(f.Host.Interfaces, func(i agent.Interface) bool { return i.Name == place.name })
 	if at < 0 || f.Joined != nil || len(f.Host.Adapters) == 0 {
 		return nil

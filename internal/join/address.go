@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -14,9 +15,9 @@ import (
 )
 
 // NodeIP is the IPv4 address of the host's node: that of the interface with the default route, or of the one that the instance
-// chooses. It is empty where Check refuses the host for its address.
+// chooses. Of several, it is the one that suits best (suits). It is empty where Check refuses the host for its address.
 func NodeIP(f agent.Facts, n *v1alpha1.InstanceNetwork) string {
-	place, problem := choose(f.Host.Interfaces, n)
+	place, problem := choose(f, n)
 	if problem != "" {
 		return ""
 	}
@@ -26,7 +27,7 @@ func NodeIP(f agent.Facts, n *v1alpha1.InstanceNetwork) string {
 // Adapter is the name of the adapter that NodeIP is of, as network providers take it: that of the hardware, also where a virtual switch on it
 // has its address by now. It is empty where that is not known, which leaves the choice to Windows.
 func Adapter(f agent.Facts, n *v1alpha1.InstanceNetwork) string {
-	place, _ := choose(f.Host.Interfaces, n)
+	place, _ := choose(f, n)
 	i := slices.IndexFunc(f.Host.Interfaces, func(i agent.Interface) bool { return i.Name == place.name })
 	if i < 0 {
 		return ""
@@ -35,7 +36,7 @@ func Adapter(f agent.Facts, n *v1alpha1.InstanceNetwork) string {
 }
 
 func checkAddress(f agent.Facts, s CheckInput) *Unsupported {
-	if _, problem := choose(f.Host.Interfaces, s.Interface); problem != "" {
+	if _, problem := choose(f, s.Interface); problem != "" {
 		return unsupported(api.ReasonAddressMissing, "%s", problem)
 	}
 	return nil
@@ -48,21 +49,18 @@ type place struct {
 }
 
 // choose finds the address of the node, or says why there is none.
-func choose(list []agent.Interface, n *v1alpha1.InstanceNetwork) (found place, problem string) {
+func choose(f agent.Facts, n *v1alpha1.InstanceNetwork) (found place, problem string) {
+	list, all := f.Host.Interfaces, places(f)
 	switch {
 	case n != nil && n.Interface != "":
-		return chooseByName(list, n.Interface)
+		return chooseByName(list, all, n.Interface)
 	case n != nil && n.CIDR != "":
-		return chooseByRange(list, n.CIDR)
-	}
-	all := places(list)
-	first := map[string]place{} // of each interface
-	for _, p := range slices.Backward(all) {
-		first[p.name] = p
+		return chooseByRange(list, all, n.CIDR)
 	}
 	for _, i := range list {
-		if p, has := first[i.Name]; has && i.DefaultRoute {
-			return p, ""
+		at := slices.IndexFunc(all, func(p place) bool { return p.name == i.Name })
+		if at >= 0 && i.DefaultRoute {
+			return all[at], ""
 		}
 	}
 	switch {
@@ -75,12 +73,12 @@ func choose(list []agent.Interface, n *v1alpha1.InstanceNetwork) (found place, p
 	return place{}, "no interface of the host has an IPv4 address; " + interfaces(list)
 }
 
-func chooseByName(list []agent.Interface, name string) (place, string) {
+func chooseByName(list []agent.Interface, all []place, name string) (place, string) {
 	isChosen := func(is string) bool {
 		below, _ := hns.AdapterBelow(is)
 		return strings.EqualFold(is, name) || strings.EqualFold(below, name)
 	}
-	for _, p := range places(list) {
+	for _, p := range all {
 		if isChosen(p.name) {
 			return p, ""
 		}
@@ -91,12 +89,12 @@ func chooseByName(list []agent.Interface, name string) (place, string) {
 	return place{}, fmt.Sprintf("spec.network.interface is %q, and the host has no interface of this name that is up; %s", name, interfaces(list))
 }
 
-func chooseByRange(list []agent.Interface, cidr string) (place, string) {
+func chooseByRange(list []agent.Interface, all []place, cidr string) (place, string) {
 	within, err := netip.ParsePrefix(cidr)
 	if err != nil {
 		return place{}, fmt.Sprintf("spec.network.cidr is %q; a range of IPv4 addresses is needed, for example 10.0.8.0/24", cidr)
 	}
-	for _, p := range places(list) {
+	for _, p := range all {
 		if within.Contains(p.address) {
 			return p, ""
 		}
@@ -104,19 +102,47 @@ func chooseByRange(list []agent.Interface, cidr string) (place, string) {
 	return place{}, fmt.Sprintf("spec.network.cidr is %s, and no interface of the host has an address in it; %s", cidr, interfaces(list))
 }
 
-// places are the addresses that a node can have: IPv4, and neither the host's own (loopback) nor one that Windows gave itself for
-// want of another (169.254.0.0/16).
-func places(list []agent.Interface) []place {
+// places are the addresses that a node can have, those of each interface in the order in which they suit: IPv4, and neither the host's own
+// (loopback) nor one that Windows gave itself for want of another (169.254.0.0/16).
+func places(f agent.Facts) []place {
 	var all []place
-	for _, i := range list {
+	for _, i := range f.Host.Interfaces {
+		var own []place
 		for _, a := range i.Addresses {
 			if ip := a.Addr(); ip.Is4() && ip.IsGlobalUnicast() {
-				all = append(all, place{i.Name, ip})
+				own = append(own, place{i.Name, ip})
 			}
 		}
+		slices.SortStableFunc(own, func(a, b place) int { return cmp.Compare(suits(f, i, b.address), suits(f, i, a.address)) })
+		all = append(all, own...)
 	}
 	return all
 }
+
+// suits is how well an address of an interface suits the node: the more, the better. A node keeps the address that it has. A new one gets the
+// address at which the operator reached the host, which is proven to be reachable; then one that Windows uses by itself. The address of a
+// failover cluster comes last: it moves to another host.
+func suits(f agent.Facts, i agent.Interface, a netip.Addr) int {
+	at := slices.IndexFunc(i.States, func(s agent.AddressState) bool { return s.Address == a })
+	state := agent.AddressState{State: preferred}
+	if at >= 0 {
+		state = i.States[at]
+	}
+	switch {
+	case state.Cluster:
+		return 0
+	case f.Joined != nil && f.Joined.NodeIP == a.String():
+		return 4
+	case f.Reached == a:
+		return 3
+	case state.State == preferred && !state.SkipAsSource:
+		return 2
+	}
+	return 1
+}
+
+// preferred is the state of an address with which Windows begins connections.
+const preferred = "Preferred"
 
 func hasIPv6(list []agent.Interface) bool {
 	return slices.ContainsFunc(list, func(i agent.Interface) bool {

@@ -155,3 +155,47 @@ func TestAMessageListsFewInterfaces(t *testing.T) {
 		t.Errorf("the host is refused with %+v", u)
 	}
 }
+
+// TestOfSeveralAddressesTheNodeHasTheOneThatSuits: an address of a failover cluster moves to another host, and Windows begins no connection
+// with some.
+func TestOfSeveralAddressesTheNodeHasTheOneThatSuits(t *testing.T) {
+	state := func(address, state string, skip, cluster bool) agent.AddressState {
+		return agent.AddressState{Address: netip.MustParseAddr(address), State: state, SkipAsSource: skip, Cluster: cluster}
+	}
+	const first, second, third = "10.0.0.7", "10.0.0.8", "10.0.0.9"
+	for name, test := range map[string]struct {
+		states         []agent.AddressState
+		reached, joins string
+		want           string
+	}{
+		"nothing is known":                 {want: first},
+		"reached at the second":            {reached: second, want: second},
+		"reached elsewhere":                {reached: "203.0.113.1", want: first},
+		"a node has the third":             {reached: second, joins: third, want: third},
+		"a node had another":               {reached: second, joins: "10.0.0.99", want: second},
+		"the first is of a cluster":        {states: []agent.AddressState{state(first, "Preferred", false, true)}, want: second},
+		"reached at that of a cluster":     {states: []agent.AddressState{state(first, "Preferred", false, true)}, reached: first, want: second},
+		"a node has that of a cluster":     {states: []agent.AddressState{state(first, "Preferred", false, true)}, joins: first, want: second},
+		"the first is skipped":             {states: []agent.AddressState{state(first, "Preferred", true, false)}, want: second},
+		"reached at the one that is":       {states: []agent.AddressState{state(first, "Preferred", true, false)}, reached: first, want: first},
+		"the first is deprecated":          {states: []agent.AddressState{state(first, "Deprecated", false, false)}, want: second},
+		"the first two are tentative":      {states: []agent.AddressState{state(first, "Tentative", false, false), state(second, "Tentative", false, false)}, want: third},
+		"all are of a cluster":             {states: []agent.AddressState{state(first, "Preferred", false, true), state(second, "", false, true), state(third, "", true, true)}, want: first},
+		"skipped before that of a cluster": {states: []agent.AddressState{state(first, "", false, true), state(second, "Preferred", true, false), state(third, "", false, true)}, want: second},
+	} {
+		facts := goodHost()
+		facts.Host.Interfaces = []agent.Interface{
+			{Name: "Backup", Addresses: addresses("203.0.113.1/24")},
+			{Name: "Ethernet", Addresses: addresses(first+"/24", second+"/24", third+"/24"), States: test.states, DefaultRoute: true},
+		}
+		facts.Reached, _ = netip.ParseAddr(test.reached)
+		if test.joins != "" {
+			facts.Joined = &agent.Joined{NodeIP: test.joins}
+		}
+		for _, network := range []*v1alpha1.InstanceNetwork{nil, {Interface: "ethernet"}, {CIDR: "10.0.0.0/24"}} {
+			if got := join.NodeIP(facts, network); got != test.want {
+				t.Errorf("%s: node IP %s, want %s", name, got, test.want)
+			}
+		}
+	}
+}

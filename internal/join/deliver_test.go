@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -125,3 +126,6 @@ func TestADamagedSetupIsSentAgain(t *testing.T) {
 		})
 	}
 }
+
+// Address implements join.Host.
+func (*freshHost) Address() netip.Addr { return netip.Addr{} }

@@ -42,7 +42,7 @@ func (v *Visit) inspect(ctx context.Context) error {
 	if v.Hostname != "" {
 		v.facts.Host.Hostname = v.Hostname // it will be, before it is a node
 	}
-	v.facts.Platform = v.platform
+	v.facts.Platform, v.facts.Reached = v.platform, v.host.Address()
 	return nil
 }
 

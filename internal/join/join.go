@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,8 @@ type Host interface {
 	Files(ctx context.Context, use func(agent.Files) error) error
 	// ServerVersion is how the SSH server identifies itself.
 	ServerVersion() string
+	// Address is where the host was reached.
+	Address() netip.Addr
 	// Close ends the connection.
 	Close() error
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -183,3 +184,6 @@ func TestAHostCannotBeNamedAsTheAPIServer(t *testing.T) {
 		t.Errorf("the join ends with %v, want a refusal; the host was asked to be %q", err, h.request.Node)
 	}
 }
+
+// Address implements join.Host.
+func (*cloudHost) Address() netip.Addr { return netip.Addr{} }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -233,3 +234,6 @@ func TestStage(t *testing.T) {
 		t.Errorf("without a place it counts as a failure")
 	}
 }
+
+// Address implements join.Host.
+func (*visitedHost) Address() netip.Addr { return netip.Addr{} }

@@ -56,7 +56,7 @@ func (r *networkReconciler) isUnlisted(ctx context.Context, missing []hns.Networ
 // createOnAdapter creates a network on the adapter with the node's address. The network of pods names no adapter; only where Windows refuses
 // that, or takes another adapter, it is named.
 func (r *networkReconciler) createOnAdapter(ctx context.Context, own Node, n hns.Network, why string) error {
-	created, err := r.createNetwork(ctx, n, why)
+	created, err := r.createNetwork(ctx, own, n, why)
 	if n.Adapter != "" || n.Name != Network || r.settings.adapter() == "" || ctx.Err() != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (r *networkReconciler) createOnAdapter(ctx context.Context, own Node, n hns
 		}
 	}
 	n.Adapter = r.settings.adapter()
-	_, again := r.createNetwork(ctx, n, "Windows needs the name of the adapter")
+	_, again := r.createNetwork(ctx, own, n, "Windows needs the name of the adapter")
 	if again != nil {
 		return errors.Join(err, again)
 	}
@@ -80,13 +80,24 @@ func (r *networkReconciler) createOnAdapter(ctx context.Context, own Node, n hns
 }
 
 // createNetwork creates one network. It logs before the call, because the call can cut the connection of the log's reader.
-func (r *networkReconciler) createNetwork(ctx context.Context, n hns.Network, why string) (hns.Network, error) {
-	first := len(r.have) == 0
+func (r *networkReconciler) createNetwork(ctx context.Context, own Node, n hns.Network, why string) (hns.Network, error) {
+	first, within := len(r.have) == 0, createTimeout
 	r.log.Info("Creating a network", "network", n.Name, "because", why, "wanted", describe(n), "mayCutConnections", first)
+	if first {
+		if err := r.guard.begin(ctx, own); err != nil {
+			return hns.Network{}, err
+		}
+		if r.guard.isMaking() {
+			within = addressGrace
+		}
+	}
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	created, err := r.hns.CreateNetwork(ctx, n)
+	if first {
+		r.guard.created(errors.Is(err, context.DeadlineExceeded))
+	}
 	if first && (err == nil || time.Since(began) > maxImmediateFailure) { // a failure that took longer may have changed something
 		r.onCut()
 	}

@@ -24,6 +24,8 @@ type Call struct {
 	HNS func() (HNS, error)
 	// Routes are those of this host.
 	Routes Routes
+	// Adapters are those of this host.
+	Adapters Adapters
 	// Serve runs the service under the control of Windows, which ends it by way of the context.
 	Serve func(run func(context.Context)) error
 }
@@ -160,7 +162,7 @@ func (c command) run(ctx context.Context, call Call) error {
 		c.options.Log.Error("Opening the Host Network Service failed", "error", err.Error())
 		return err
 	}
-	c.options.HNS, c.options.Routes = networks, call.Routes
+	c.options.HNS, c.options.Routes, c.options.Adapters = networks, call.Routes, call.Adapters
 	c.options.Watcher, _ = networks.(Watcher)
 	c.options.HostRouter, _ = networks.(HostRouter)
 	c.options.Finder, _ = networks.(Finder)

@@ -2,8 +2,10 @@ package overlay
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/hostnetwork"
 )
 
 // HNS is the part of Windows' Host Network Service that an overlay needs. Calls return the errors of package hns where one of them
@@ -40,4 +42,13 @@ type Finder interface {
 type Watcher interface {
 	// Watch sends a message each time, until ctx is done; then it closes the channel.
 	Watch(ctx context.Context) (<-chan struct{}, error)
+}
+
+// Adapters are the network interfaces of this host.
+type Adapters interface {
+	// Adapters returns the interfaces that are up, without the loopback.
+	Adapters(ctx context.Context) ([]hostnetwork.Adapter, error)
+	// Restore sets on the interface that has an address what it lost. It goes on after a failure, and returns all of them; what this
+	// Windows cannot set is errors.ErrUnsupported.
+	Restore(ctx context.Context, address netip.Addr, l hostnetwork.Loss) error
 }

@@ -69,6 +69,8 @@ type networkReconciler struct {
 	// lastLogged is the last problem that was logged. It is not logged twice.
 	lastLogged string
 	report     *reporter
+	// guard looks after the settings of this host's adapter.
+	guard *hostGuard
 	// holders are the Nodes that have their subnets.
 	holders *holdersFile
 	// reported is what was logged of other Nodes.
@@ -89,6 +91,9 @@ func (r *networkReconciler) run(ctx context.Context, restarted <-chan struct{}) 
 			r.logOnce(slog.LevelWarn, "Configuring the overlay failed", "error", err.Error())
 		} else {
 			r.failed.reset()
+		}
+		if r.guard.isMaking() {
+			wait = min(wait, pollInterval)
 		}
 		if !r.wait(ctx, wait, restarted) {
 			restarted = nil
@@ -119,6 +124,12 @@ func (r *networkReconciler) wait(ctx context.Context, wait time.Duration, restar
 
 // reconcile makes all changes that are due, and returns the longest time until the next call.
 func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error) {
+	switch r.guard.look(ctx, r.hasNetworks) { // first: without its address, the host hears of no Node
+	case hostLost:
+		return resyncInterval, r.abandon(ctx)
+	case hostAway:
+		return pollInterval, nil
+	}
 	own, all, ok := r.state.known()
 	if !ok {
 		r.report.setNodes(nil)
@@ -150,6 +161,29 @@ func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error
 	}
 	r.holders.save()
 	return wait, err
+}
+
+// hasNetworks tells whether there are networks of ours.
+func (r *networkReconciler) hasNetworks(ctx context.Context) (bool, error) {
+	r.fresh = false
+	err := r.readNetworks(ctx)
+	return len(r.have) > 0, err
+}
+
+// abandon removes all networks, that of pods first.
+func (r *networkReconciler) abandon(ctx context.Context) error {
+	if has, err := r.hasNetworks(ctx); !has || err != nil {
+		return err
+	}
+	for _, name := range []string{Network, BaseNetwork} {
+		for n := named(r.have, name); n != nil; n = named(r.have, name) {
+			if err := r.removeNetwork(ctx, *n, "cost the host its address"); err != nil {
+				return err
+			}
+		}
+	}
+	r.onCut()
+	return nil
 }
 
 // readNetworks reads the networks unless they are known.

@@ -105,6 +105,7 @@ func (r *reporter) due(now time.Time) (s overlaystatus.Status, again time.Durati
 // reasons are all reasons, the most important first.
 func reasons() []string {
 	return []string{
+		api.ReasonHostAddressLost, api.ReasonHostNetworkChanged,
 		api.ReasonOverlayCertificatePending, api.ReasonOverlayNodeTreatedAsLinux, api.ReasonOverlaySubnetMissing, api.ReasonOverlaySubnetRefused,
 		api.ReasonOverlayAnnotationDenied, api.ReasonOverlayAdapterUnexpected, api.ReasonOverlayHostRouteRefused, api.ReasonOverlayLinuxNodesMissing,
 		api.ReasonOverlayNeighborRefused,
@@ -113,6 +114,8 @@ func reasons() []string {
 
 func lastsFor(reason string) time.Duration {
 	switch reason {
+	case api.ReasonHostAddressLost, api.ReasonHostNetworkChanged: // both have lasted before they are told
+		return 0
 	case api.ReasonOverlaySubnetRefused, api.ReasonOverlayAnnotationDenied, api.ReasonOverlayNeighborRefused:
 		return refusedAfter
 	}
@@ -266,6 +269,12 @@ func (r *reporter) setAnnotation(message string) {
 func (r *reporter) setHostRoute(message string) { r.setOne(api.ReasonOverlayHostRouteRefused, message) }
 
 func (r *reporter) setAdapter(message string) { r.setOne(api.ReasonOverlayAdapterUnexpected, message) }
+
+// setHost replaces the problems of the host's own network; none for empty messages.
+func (r *reporter) setHost(lost, changed string) {
+	r.setOne(api.ReasonHostAddressLost, lost)
+	r.setOne(api.ReasonHostNetworkChanged, changed)
+}
 
 func (r *reporter) setOne(reason, message string) {
 	if message == "" {

@@ -28,6 +28,8 @@ type Options struct {
 	HNS        HNS
 	// Routes are the routes of this host, which must move with its address; nil for a host that has none.
 	Routes Routes
+	// Adapters are the network interfaces of this host, whose settings must survive the first network; nil if they need no attention.
+	Adapters Adapters
 	// Watcher reports restarts of the service; without one they are noticed at the next resync.
 	Watcher Watcher
 	// HostRouter and Finder are what the Host Network Service offers besides; nil for one that does not.
@@ -45,7 +47,7 @@ func Run(ctx context.Context, o Options) {
 	session := &apiSession{options: o, state: s, report: report, follower: &follower{state: s, log: o.Log}, cuts: make(chan struct{}, 1)}
 	r := &networkReconciler{
 		hns: o.HNS, routes: o.Routes, settings: o.Settings, state: s, log: o.Log, onCut: func() { wake(session.cuts) }, hostRouter: o.HostRouter,
-		finder: o.Finder, report: report, holders: readHolders(o.CertDir, o.Log), made: readMade(o.CertDir, o.Log), used: map[string]bool{},
+		finder: o.Finder, report: report, holders: readHolders(o.CertDir, o.Log), made: readMade(o.CertDir, o.Log), used: map[string]bool{}, guard: newHostGuard(o, report),
 	}
 	var restarted <-chan struct{}
 	if o.Watcher != nil {

@@ -43,6 +43,11 @@ type Platform struct {
 	PlainUserData bool
 	// VXLANPort is the port that VXLAN must have because the platform's own network takes 4789 for itself; 0 for any.
 	VXLANPort uint16
+	// HealthChecks are the ranges from which the platform's load balancers ask nodes whether they serve, where they are not addresses of
+	// the cluster's own network.
+	HealthChecks []string
+	// ForwardsVIP is true where these load balancers ask at the address of the Service, and not at that of the node.
+	ForwardsVIP bool
 }
 
 // Route is the way to an address; 0 where we need none of our own.
@@ -97,10 +102,15 @@ func table() []Platform {
 		{
 			Name: Azure, ProviderScheme: "azure", PayloadGroup: "azure", MachineKinds: []string{"AzureMachineProviderSpec", "AzureMachine"}, Username: "capi",
 			MetadataRoute: ByGateway,
+			// https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
+			HealthChecks: []string{"168.63.129.16/32"},
 		},
 		{
 			Name: GCP, ProviderScheme: "gce", MachineKinds: []string{"GCPMachineProviderSpec", "GCPMachine"}, Username: administrator,
 			NamesNodes: true, MetadataRoute: OnLink, PlainUserData: true,
+			// https://cloud.google.com/load-balancing/docs/health-check-concepts#ip-ranges
+			HealthChecks: []string{"35.191.0.0/16", "130.211.0.0/22", "209.85.152.0/22", "209.85.204.0/22"},
+			ForwardsVIP:  true,
 		},
 		{
 			Name: VSphere, MachineKinds: []string{"VSphereMachineProviderSpec", "VSphereMachine"}, Username: administrator,

@@ -55,7 +55,7 @@ func (b *boot) host() host.Host {
 	return host.Host{
 		System: b, Rights: rights{b}, Services: b, Changes: b, Programs: b, Probes: b, Runtime: images{b}, Images: images{b}, Environment: environment{b}, Certificates: certificates{b},
 		Containers: containers{b}, NextStart: nextStart{b}, Firewall: firewall{b}, Defender: defender{b}, Memory: memory{b}, Accounts: accounts{b}, Routes: routes{b}, Networks: networks{b}, HNSState: hnsState{b},
-		EventLogs: eventLogs{b}, Inventory: inventory{b},
+		EventLogs: eventLogs{b}, Inventory: inventory{b}, HostNetwork: hostNetwork{b},
 		Dial: b.w.options.Dial, Listen: b.w.loopback.listen,
 		Disk: host.Disk{Root: b.w.options.Root, Before: b.changeFile},
 	}
@@ -133,7 +133,7 @@ func (b *boot) Facts(context.Context) (agent.HostFacts, error) {
 	f := agent.HostFacts{
 		Hostname: o.Hostname, Domain: o.Domain, Build: o.Build, UBR: o.UBR, Product: "Simulated Windows Server",
 		Installation: o.Installation, Architecture: o.Architecture, BootID: b.id, Clock: time.Now().Add(o.Skew).UTC(),
-		Interfaces: o.Interfaces, SystemDrive: cmp.Or(o.SystemDrive, "C:"),
+		Interfaces: o.Quirks.Adapter.interfaces(o.Interfaces, w.hns.hasOverlay()), SystemDrive: cmp.Or(o.SystemDrive, "C:"),
 		FreeBytes: o.FreeBytes, MemoryBytes: o.MemoryBytes, PendingReboot: b.waitsLocked().Told(),
 		Virtualization: b.virtualization,
 	}

@@ -215,6 +215,10 @@ func properties(r desired.FirewallRule) []property {
 	for _, port := range r.Ports {
 		ports = append(ports, strconv.Itoa(int(port)))
 	}
+	local := property{"LocalPorts", anything, false}
+	if len(ports) > 0 {
+		local = property{"LocalPorts", strings.Join(ports, ","), true}
+	}
 	from := property{"RemoteAddresses", anything, false}
 	if len(r.From) > 0 {
 		from = property{"RemoteAddresses", strings.Join(r.From, ","), true}
@@ -224,7 +228,7 @@ func properties(r desired.FirewallRule) []property {
 		{"Grouping", host.FirewallGroup, true},
 		{"Direction", inbound, true},
 		{"Protocol", protocol, true},
-		{"LocalPorts", strings.Join(ports, ","), true},
+		local,
 		{"Profiles", allProfiles, true},
 		{"Action", allow, true},
 		{"Enabled", true, true},
@@ -234,7 +238,7 @@ func properties(r desired.FirewallRule) []property {
 		{"EdgeTraversal", false, false},
 		{"InterfaceTypes", "All", false},
 		{"Interfaces", nil, false},
-		{"ApplicationName", "", false},
+		{"ApplicationName", r.Program, r.Program != ""},
 		{"ServiceName", "", false},
 	}
 }
@@ -253,6 +257,8 @@ func (p property) has(is any, r desired.FirewallRule) bool {
 	switch {
 	case isText && p.name == "RemoteAddresses" && len(r.From) > 0:
 		return host.SameRanges(text, r.From)
+	case isText && p.name == "ApplicationName":
+		return strings.EqualFold(text, r.Program)
 	case isText:
 		return strings.ReplaceAll(text, ", ", ",") == p.value
 	}

@@ -165,7 +165,15 @@ func allRules(t *testing.T) (rules []contract.Rule) {
 		if protocol == int32(windows.IPPROTO_UDP) {
 			r.Protocol = desired.UDP
 		}
+		program, err := o.get("ApplicationName")
+		if err != nil {
+			return err
+		}
+		r.Program, _ = program.(string)
 		for port := range strings.SplitSeq(ports.(string), ",") {
+			if port == anything {
+				continue
+			}
 			n, err := strconv.ParseUint(port, 10, 16)
 			if err != nil {
 				return err

@@ -42,6 +42,7 @@ func Host() (host.Host, error) {
 		HNSState:     hnsState{},
 		EventLogs:    newEventLogs(),
 		Inventory:    inventory{},
+		HostNetwork:  hostNetwork{},
 		Disk:         host.Disk{},
 	}, nil
 }

@@ -62,7 +62,21 @@ func describe(a *windows.IpAdapterAddresses) agent.Interface {
 		MAC:       network.MAC(a.PhysicalAddress[:a.PhysicalAddressLength]),
 		Addresses: network.Addresses(a),
 		VLAN:      vlan(name),
+		States:    states(a),
+		DHCP:      network.HasDHCP(a),
+		DNS:       network.DNSServers(a),
+		Suffix:    windows.UTF16PtrToString(a.DnsSuffix),
+		MTU:       network.MTU(a),
 	}
+}
+
+func states(a *windows.IpAdapterAddresses) (all []agent.AddressState) {
+	for _, s := range network.States(a) {
+		all = append(all, agent.AddressState{
+			Address: s.Prefix.Addr(), Static: s.Static, State: s.State, SkipAsSource: s.SkipAsSource, Cluster: s.Transient,
+		})
+	}
+	return all
 }
 
 // networkAdapters is the class of drivers below which each adapter has a key with a number.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -94,7 +93,6 @@ type Options struct {
 type SSHHost interface {
 	join.Host
 	HostKey() ssh.PublicKey
-	Address() netip.Addr
 	Usage() remote.Usage
 }
 

@@ -18,6 +18,8 @@ type joining struct {
 	original   originalOperator
 	membership membership
 	hnsState   hnsState
+	// hostNetwork is prepared before services make the first pod network.
+	hostNetwork hostNetwork
 }
 
 // joinSteps are how a host becomes a node, in order. Each may be cut at any point and is repeated by the next join.
@@ -40,6 +42,8 @@ func (j joining) joinSteps() []step {
 		{"opening the firewall", j.firewall.open},
 		{"setting exclusions of Microsoft Defender", j.exclusions.try},
 		{"setting values of the Host Network Service", j.setHNSState},
+		{"keeping the host's own network", j.hostNetwork.prepare},
+		{"looking for excluded ports", j.hostNetwork.checkPorts},
 		{"handing over the bootstrap token", j.membership.writeBootstrap},
 		{"remembering the request", j.record.remember},
 		{"starting services", j.services.startAll},
@@ -69,16 +73,20 @@ func Join(ctx context.Context, s *agent.Session, h host.Host) (agent.JoinResult,
 
 // Apply makes the host what the request says, as Join does; tell hears of each step.
 func Apply(ctx context.Context, h host.Host, request agent.JoinRequest, tell func(agent.Step)) (agent.JoinResult, error) {
+	if _, err := newTarget(request); err != nil { // before Windows is asked, which can take long
+		return agent.JoinResult{}, err
+	}
+	facts, err := h.System.Facts(ctx)
+	if err != nil {
+		return agent.JoinResult{}, fmt.Errorf("reading the facts of the host: %w", err)
+	}
+	request.Build = facts.Build
 	t, err := newTarget(request)
 	if err != nil {
 		return agent.JoinResult{}, err
 	}
 	if request.Register {
 		t.restarts.mark(desired.KubeletService, "the cluster has no Node of this host")
-	}
-	facts, err := h.System.Facts(ctx)
-	if err != nil {
-		return agent.JoinResult{}, fmt.Errorf("reading the facts of the host: %w", err)
 	}
 	w := newWork(h, tell)
 	if err := newParts(w, t).services.check(ctx); err != nil { // before anything changes
@@ -109,9 +117,10 @@ func newJoining(w work, t target, restarting *windows) joining {
 	p := newParts(w, t)
 	return joining{
 		parts: p, windows: restarting,
-		original:   originalOperator{work: w, certificates: p.certificates, exclusions: p.exclusions, isOurs: t.former.Cluster != "", declared: t.wanted},
-		membership: membership{work: w, restarts: t.restarts, wanted: t.wanted, request: t.request, former: t.former},
-		hnsState:   hnsState{work: w, wanted: hnsValuesOf(restarting.facts)},
+		original:    originalOperator{work: w, certificates: p.certificates, exclusions: p.exclusions, isOurs: t.former.Cluster != "", declared: t.wanted},
+		hostNetwork: hostNetwork{work: w, facts: restarting.facts, nodeIP: t.request.NodeIP, wanted: t.wanted.Network, ports: t.wanted.Listened()},
+		hnsState:    hnsState{work: w, wanted: hnsValuesOf(restarting.facts)},
+		membership:  membership{work: w, restarts: t.restarts, wanted: t.wanted, request: t.request, former: t.former},
 	}
 }
 

@@ -3,11 +3,13 @@ package podnetwork
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/kubeproxy"
 	"github.com/windows-machine-config/wmco/internal/overlaystatus"
 	"github.com/windows-machine-config/wmco/internal/shorten"
@@ -27,6 +29,8 @@ type networkView struct {
 	proxy uint32
 	// maker is why the service that makes the network says that it does not work.
 	maker []overlaystatus.Problem
+	// ports are those of Windows; empty as long as it has not told them.
+	ports host.Ports
 	// evidence are the API server's answers to the questions of the same look; nil if it was not asked.
 	evidence *evidence
 	// close is a close look at Windows' objects; nil if there was none.
@@ -56,8 +60,10 @@ type networkPlan struct {
 	end []podNetwork
 	// problems are for condition WindowsNetworkUnavailable.
 	problems []networkProblem
-	// notices are for the reason and the message of the condition while the network itself works.
+	// notices are for the reason and the message of the condition while the network itself works, the most important first.
 	notices []networkProblem
+	// limits are told before them.
+	limits []networkProblem
 	// ask are questions to the API server whose answers decide about a repair.
 	ask questions
 	// again is when to look again; zero for the usual time.
@@ -90,7 +96,7 @@ func (p *networkPlan) notice(reason, format string, args ...any) {
 func (p networkPlan) message() (reason, message string, isFault bool) {
 	told := p.problems
 	if len(told) == 0 {
-		told = p.notices
+		told = slices.Concat(p.limits, p.notices)
 	}
 	if len(told) == 0 {
 		return "", "", false

@@ -100,6 +100,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 		view.restarted, restarted = restarted, false
 		took := time.Since(began)
 		plan := n.judge(ctx, memory, view)
+		plan.judgePorts(view, n.Wanted.Listened())
 		for _, err := range plan.unlisted {
 			r.Log.Error("Judging the network failed", "error", err.Error())
 		}
@@ -177,6 +178,9 @@ type reconciliation struct {
 	closeError string
 	// written are the restarts of kube-proxy that are on the disk.
 	written []time.Time
+	// ports are those of Windows, as read at portsAt.
+	ports   host.Ports
+	portsAt time.Time
 }
 
 // see looks at the network once.
@@ -194,7 +198,8 @@ func (n *reconciliation) see(ctx context.Context) networkView {
 	if v.err == nil {
 		v.pods, v.err = n.pods(ctx, v.state)
 	}
-	v.now = time.Now()
+	n.readPorts(ctx)
+	v.ports, v.now = n.ports, time.Now()
 	return v
 }
 

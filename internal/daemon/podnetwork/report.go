@@ -56,7 +56,7 @@ func (n *reconciliation) announce(p networkPlan, maker []overlaystatus.Problem) 
 	for _, problem := range maker {
 		told[problem.Reason] = problem.Message
 	}
-	for _, notice := range p.notices {
+	for _, notice := range slices.Concat(p.limits, p.notices) {
 		told[notice.reason] = strings.TrimPrefix(told[notice.reason]+"; "+notice.message, "; ")
 	}
 	n.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -71,6 +72,11 @@ func limitedRule() desired.FirewallRule {
 	return limited
 }
 
+// programRule lets in what is sent to any port on which a program listens.
+func programRule() desired.FirewallRule {
+	return desired.FirewallRule{Name: SecondRule, Protocol: desired.UDP, Program: `C:\k\versions\0123456789ab\kube-proxy.exe`}
+}
+
 func expectRuleChanges(t *testing.T, f FirewallFixture, rules []desired.FirewallRule, want ...string) {
 	t.Helper()
 	changed, err := f.Firewall.Set(deadline(t), rules)
@@ -106,13 +112,20 @@ func rulesBecomeThose(t *testing.T, f FirewallFixture) {
 	second.Protocol = desired.TCP
 	expectRuleChanges(t, f, []desired.FirewallRule{second}, FirstRule, SecondRule)
 	expectRules(t, f, Rule{second, true, true})
+	program := programRule()
+	expectRuleChanges(t, f, []desired.FirewallRule{program}, SecondRule)
+	expectRules(t, f, Rule{program, true, true})
+	expectRuleChanges(t, f, []desired.FirewallRule{program})
+	program.Program = strings.Replace(program.Program, "0123456789ab", "ba9876543210", 1)
+	expectRuleChanges(t, f, []desired.FirewallRule{program}, SecondRule)
+	expectRules(t, f, Rule{program, true, true})
 	expectRuleChanges(t, f, nil, SecondRule)
 	expectRules(t, f)
 	expectRuleChanges(t, f, nil)
 }
 
 func brokenRulesAreRestored(t *testing.T, f FirewallFixture) {
-	for _, second := range []desired.FirewallRule{secondRule(), limitedRule()} {
+	for _, second := range []desired.FirewallRule{secondRule(), limitedRule(), programRule()} {
 		rules := []desired.FirewallRule{firstRule(), second}
 		if _, err := f.Firewall.Set(deadline(t), rules); err != nil {
 			t.Fatal(err)
@@ -160,10 +173,14 @@ func badRules() map[string][]desired.FirewallRule {
 		"no protocol":    edited(func(r *desired.FirewallRule) { r.Protocol = "" }),
 		"other protocol": edited(func(r *desired.FirewallRule) { r.Protocol = "ICMP" }),
 		"no port":        edited(func(r *desired.FirewallRule) { r.Ports = nil }),
+		"no full path":   edited(func(r *desired.FirewallRule) { r.Program = "kube-proxy.exe" }),
+		"a variable":     edited(func(r *desired.FirewallRule) { r.Program = `C:\%TEMP%\kube-proxy.exe` }),
+		"no program":     edited(func(r *desired.FirewallRule) { r.Program = `C:\k\x.txt` }),
+		"a long path":    edited(func(r *desired.FirewallRule) { r.Program = `C:\` + strings.Repeat("x", 300) + ".exe" }),
 		"no range":       edited(func(r *desired.FirewallRule) { r.From = []string{"10.0.0.0/8", "LocalSubnet"} }),
 		"all addresses":  edited(func(r *desired.FirewallRule) { r.From = []string{"0.0.0.0/0"} }),
 		"two in one":     edited(func(r *desired.FirewallRule) { r.From = []string{"10.0.0.0/8,192.0.2.1"} }),
-		"many ranges":    edited(func(r *desired.FirewallRule) { r.From = slices.Repeat([]string{"10.0.0.0/8"}, 65) }),
+		"many ranges":    edited(func(r *desired.FirewallRule) { r.From = slices.Repeat([]string{"10.0.0.0/8"}, 81) }),
 		"port 0":         edited(func(r *desired.FirewallRule) { r.Ports = []uint16{1, 0} }),
 	}
 }

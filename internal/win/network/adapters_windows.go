@@ -17,7 +17,7 @@ import (
 func Adapters() ([]*windows.IpAdapterAddresses, error) {
 	buffer, err := scm.Answer(func(buffer *byte, size uint32, needed *uint32) error {
 		*needed = size
-		const skip = windows.GAA_FLAG_SKIP_ANYCAST | windows.GAA_FLAG_SKIP_MULTICAST | windows.GAA_FLAG_SKIP_DNS_SERVER
+		const skip = windows.GAA_FLAG_SKIP_ANYCAST | windows.GAA_FLAG_SKIP_MULTICAST
 		first := (*windows.IpAdapterAddresses)(unsafe.Pointer(buffer))
 		return windows.GetAdaptersAddresses(windows.AF_UNSPEC, skip, 0, first, needed)
 	})
@@ -36,9 +36,10 @@ func Adapters() ([]*windows.IpAdapterAddresses, error) {
 	return found, nil
 }
 
+const duplicate = 2 // IpDadStateDuplicate: another host has the address, so that Windows does not use it
+
 // Addresses are those of an adapter, each with the prefix of its subnet.
 func Addresses(a *windows.IpAdapterAddresses) []netip.Prefix {
-	const duplicate = 2 // IpDadStateDuplicate: another host has it, so that Windows does not use it
 	all := []netip.Prefix{}
 	for u := a.FirstUnicastAddress; u != nil; u = u.Next {
 		if ip, ok := netip.AddrFromSlice(u.Address.IP()); ok && u.DadState != duplicate {

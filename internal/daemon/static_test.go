@@ -1,0 +1,104 @@
+package daemon_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// withAddress is a computer whose only address is static, or from DHCP.
+func withAddress(t *testing.T, build int, static bool) *sim.Windows {
+	t.Helper()
+	address := netip.MustParsePrefix("192.0.2.10/24")
+	return newWindows(t, sim.WindowsOptions{Build: build, Interfaces: []agent.Interface{{
+		Name: "Ethernet", Index: 4, DefaultRoute: true, DHCP: !static, Addresses: []netip.Prefix{address},
+		States: []agent.AddressState{{Address: address.Addr(), Static: static, State: "Preferred"}},
+	}}})
+}
+
+// TestAStaticAddressIsKept: the Host Network Service is told before the first network, and no more when the host leaves, unless a user had
+// told it.
+func TestAStaticAddressIsKept(t *testing.T) {
+	for name, test := range map[string]struct {
+		build            int
+		static           bool
+		prepare          func(*sim.Windows)
+		kept, after      bool
+		restarted, noNet bool
+	}{
+		"static on Windows Server 2019": {build: 17763, static: true, kept: true, restarted: true},
+		"static on Windows Server 2025": {build: 26100, static: true, kept: true, restarted: true},
+		"static on Windows Server 2022": {build: 20348, static: true},
+		"by DHCP":                       {build: 17763},
+		"a network of the user's own":   {build: 17763, static: true, noNet: true},
+		"the user has set it":           {build: 17763, static: true, prepare: func(w *sim.Windows) { w.SetKeepsStatic(true) }, kept: true, after: true},
+		"networks of others": {build: 17763, static: true, prepare: func(w *sim.Windows) {
+			w.HNS().Add(hns.State{Networks: []hns.Network{{Name: "nat", Type: "NAT"}}})
+		}, kept: true},
+		"the network is there": {build: 17763, static: true, prepare: func(w *sim.Windows) {
+			w.HNS().Add(hns.State{Networks: []hns.Network{{Name: overlayName, Type: hns.Overlay}}})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := withAddress(t, test.build, test.static)
+			if test.prepare != nil {
+				test.prepare(w)
+			}
+			const program = `C:\Windows\System32\svchost.exe`
+			if _, err := w.Disk().WriteFile(program, "x"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Host().Services.Put(t.Context(), desired.Service{Name: "hns", Description: "Host Network Service", Command: program}); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Host().Services.Start(t.Context(), "hns"); err != nil {
+				t.Fatal(err)
+			}
+			before := w.Service("hns").PID
+			c := newCargo("1")
+			r := newRequest(c)
+			r.NodeIP = "192.0.2.10"
+			if !test.noNet {
+				r.Desired.Network = &desired.Network{Name: overlayName, MadeBy: "hybrid-overlay-node", Proxy: "kube-proxy", ServiceCIDR: "10.96.0.0/16"}
+			}
+			mustSend(t, w, c)
+			mustJoin(t, w, r)
+			if got := w.KeepsStatic(); got != test.kept {
+				t.Errorf("kept: %v, want %v", got, test.kept)
+			}
+			if got := w.Service("hns").PID != before; got != test.restarted {
+				t.Errorf("service hns restarted: %v, want %v", got, test.restarted)
+			}
+			for range 2 { // what a second join finds is not its own
+				mustJoin(t, w, r)
+			}
+			mustLeave(t, w, r.Cluster)
+			if got := w.KeepsStatic(); got != test.after {
+				t.Errorf("kept after the host has left: %v, want %v", got, test.after)
+			}
+			if journal := journalOf(t, w); strings.Contains(journal, "keeps static addresses now") != (test.kept && !test.after) {
+				t.Errorf("the journal: %s", journal)
+			}
+		})
+	}
+}
+
+// TestExcludedPortsAreToldWithTheJoin: Windows may exclude other ones with its next start, so that the host joins all the same.
+func TestExcludedPortsAreToldWithTheJoin(t *testing.T) {
+	w := newWindows(t, sim.WindowsOptions{Quirks: sim.Quirks{Adapter: sim.AdapterQuirks{Excluded: []host.PortRange{{First: 10200, Last: 10299}, {First: 50000, Last: 50099}}}}})
+	c := newCargo("1")
+	r := newRequest(c)
+	r.Desired.Firewall = rules()
+	mustSend(t, w, c)
+	mustJoin(t, w, r)
+	const want = "none: ports are excluded by Windows, so that no program can listen on them: 10250 (range 10200-10299), 10280 (range 10200-10299);"
+	if journal := journalOf(t, w); !strings.Contains(journal, want) || !strings.Contains(journal, "netsh interface ipv4 add excludedportrange tcp") {
+		t.Errorf("the journal does not say %q: %s", want, journal)
+	}
+}

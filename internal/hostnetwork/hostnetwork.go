@@ -1,0 +1,119 @@
+// Package hostnetwork compares the network settings of a host before its first pod network with those after it: Windows moves the host's
+// address to a virtual adapter then, and can lose the rest. It is pure: who reads and changes Windows is not its matter.
+package hostnetwork
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Adapter is a network interface of the host with its settings for IPv4.
+type Adapter struct {
+	Name  string `json:"name"`
+	Index uint32 `json:"index,omitempty"`
+	// Addresses are IPv4 addresses.
+	Addresses []Address `json:"addresses"`
+	// DNS are its DNS servers, Suffix is its connection-specific DNS suffix.
+	DNS    []netip.Addr `json:"dns,omitempty"`
+	Suffix string       `json:"suffix,omitempty"`
+	// DHCP says that the interface gets its settings by DHCP, StaticDNS that the servers or the suffix are configured by hand all the same.
+	DHCP      bool   `json:"dhcp,omitempty"`
+	StaticDNS bool   `json:"staticDNS,omitempty"`
+	MTU       uint32 `json:"mtu,omitempty"`
+	// Metric is the configured metric; 0 if Windows chooses it.
+	Metric uint32 `json:"metric,omitempty"`
+}
+
+// Address is one address of an interface.
+type Address struct {
+	Prefix netip.Prefix `json:"prefix"`
+	// Static says that it was configured by hand.
+	Static bool `json:"static,omitempty"`
+	// SkipAsSource says that Windows uses it for no connection of its own.
+	SkipAsSource bool `json:"skipAsSource,omitempty"`
+}
+
+// With finds the interface that has an address.
+func With(all []Adapter, a netip.Addr) (Adapter, bool) {
+	i := slices.IndexFunc(all, func(has Adapter) bool { return has.has(a) })
+	if i < 0 {
+		return Adapter{}, false
+	}
+	return all[i], true
+}
+
+func (a Adapter) has(address netip.Addr) bool {
+	return slices.ContainsFunc(a.Addresses, func(is Address) bool { return is.Prefix.Addr() == address })
+}
+
+// Encapsulation is what VXLAN adds to a packet. What the host sends to pods of other nodes is encapsulated, too: on the virtual adapter, the
+// MTU must be that much smaller than on the adapter below it.
+const Encapsulation = 50
+
+// minMTU is the smallest MTU of a link for IPv6 (RFC 8200). A smaller one is not set.
+const minMTU = 1280
+
+// Loss is what an adapter had before and lacks now. A zero field is not lost.
+type Loss struct {
+	// Addresses are configured addresses that no interface has.
+	Addresses []Address
+	// DNS are all servers of before, also if only some of them are missing.
+	DNS    []netip.Addr
+	Suffix string
+	// MTU is what the virtual adapter may have at most, where it has more.
+	MTU    uint32
+	Metric uint32
+}
+
+// Compare tells what of an adapter's settings was lost, by the interface that has its address now, and all interfaces. What DHCP gives is
+// DHCP's matter. A smaller MTU is no loss: packets still arrive.
+func Compare(before, now Adapter, all []Adapter) Loss {
+	var l Loss
+	for _, a := range before.Addresses {
+		if _, there := With(all, a.Prefix.Addr()); a.Static && !there {
+			l.Addresses = append(l.Addresses, a)
+		}
+	}
+	byDHCP := before.DHCP && now.DHCP && !before.StaticDNS
+	lacks := func(server netip.Addr) bool { return !slices.Contains(now.DNS, server) }
+	if slices.ContainsFunc(before.DNS, lacks) && !byDHCP {
+		l.DNS = slices.Clone(before.DNS)
+	}
+	if !strings.EqualFold(before.Suffix, now.Suffix) && !byDHCP {
+		l.Suffix = before.Suffix
+	}
+	if most := before.MTU - Encapsulation; before.MTU >= minMTU+Encapsulation && now.MTU > most && now.Name != before.Name {
+		l.MTU = most
+	}
+	if before.Metric != now.Metric {
+		l.Metric = before.Metric
+	}
+	return l
+}
+
+// IsEmpty tells that nothing was lost.
+func (l Loss) IsEmpty() bool { return l.String() == "" }
+
+// String is for people.
+func (l Loss) String() string {
+	var parts []string
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	for _, a := range l.Addresses {
+		add("address %s", a.Prefix)
+	}
+	if len(l.DNS) > 0 {
+		add("DNS servers %s", strings.Trim(fmt.Sprint(l.DNS), "[]"))
+	}
+	if l.Suffix != "" {
+		add("DNS suffix %s", l.Suffix)
+	}
+	if l.MTU > 0 {
+		add("MTU %d", l.MTU)
+	}
+	if l.Metric > 0 {
+		add("interface metric %d", l.Metric)
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,93 @@
+package hostnetwork
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+)
+
+// Limits of a record.
+const (
+	// MaxRecord is its size in bytes.
+	MaxRecord = 64 << 10
+
+	maxAddresses = 256
+	maxText      = 256
+)
+
+// Phase is how far a host is with its first network.
+type Phase string
+
+// The phases.
+const (
+	// Making begins before the first network is created, and ends when the host has its settings again.
+	Making Phase = "making"
+	// Made says that the host has kept its settings, or has them again.
+	Made Phase = "made"
+	// Changed says that the host has its address, and lacks other settings that could not be restored.
+	Changed Phase = "changed"
+	// Lost says that the host did not get its address back: the network is removed, and not created again.
+	Lost Phase = "lost"
+)
+
+// Record is what must survive a restart between the creation of the first network and the comparison after it.
+type Record struct {
+	Phase Phase `json:"phase"`
+	// Address is the host's, Before the adapter that had it before the first network.
+	Address netip.Addr `json:"address"`
+	Before  Adapter    `json:"before"`
+	// Instead is what the host had instead of the address, in words; set when that is lost.
+	Instead string `json:"instead,omitempty"`
+}
+
+// Encode formats a record that Decode accepts: what is beyond the limits is left out.
+func Encode(r Record) []byte {
+	cut := func(text *string) {
+		*text = strings.ToValidUTF8((*text)[:min(len(*text), maxText)], "")
+	}
+	for _, text := range []*string{&r.Before.Name, &r.Before.Suffix, &r.Instead} {
+		cut(text)
+	}
+	r.Before.Addresses = r.Before.Addresses[:min(len(r.Before.Addresses), maxAddresses)]
+	r.Before.DNS = r.Before.DNS[:min(len(r.Before.DNS), maxAddresses)]
+	b, _ := json.Marshal(r) // texts and numbers cannot fail
+	return b
+}
+
+// Decode reads what Encode has written, and refuses everything else.
+func Decode(b []byte) (Record, error) {
+	if len(b) > MaxRecord {
+		return Record{}, fmt.Errorf("the record has %d bytes, and at most %d are allowed", len(b), MaxRecord)
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	var r Record
+	if err := d.Decode(&r); err != nil {
+		return Record{}, fmt.Errorf("reading the record: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return Record{}, errors.New("reading the record: something follows it")
+	}
+	switch r.Phase {
+	case Making, Made, Changed, Lost:
+	default:
+		return Record{}, fmt.Errorf("the record has the phase %.20q; allowed are %s, %s, %s and %s", r.Phase, Making, Made, Changed, Lost)
+	}
+	if !r.Address.Is4() || !r.Before.has(r.Address) {
+		return Record{}, fmt.Errorf("the record has the address %q, which its adapter must have", r.Address)
+	}
+	for _, a := range r.Before.Addresses {
+		if !a.Prefix.IsValid() || !a.Prefix.Addr().Is4() {
+			return Record{}, fmt.Errorf("the record has the address %q; IPv4 addresses with the length of their prefix are allowed", a.Prefix)
+		}
+	}
+	if len(r.Before.Addresses) > maxAddresses || len(r.Before.DNS) > maxAddresses || max(len(r.Before.Name), len(r.Before.Suffix), len(r.Instead)) > maxText {
+		return Record{}, fmt.Errorf("the record has %d addresses and %d DNS servers, at most %d are allowed, or a text of more than %d bytes",
+			len(r.Before.Addresses), len(r.Before.DNS), maxAddresses, maxText)
+	}
+	return r, nil
+}

@@ -1,0 +1,284 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/hostnetwork"
+)
+
+const (
+	// hostNetworkName is in the folder of containerd's network configuration, as subnet-holders is.
+	hostNetworkName = "host-network"
+	// addressGrace is how long the host may be without its address after the first network was created. Windows needs some seconds.
+	addressGrace = time.Minute
+	// restoreAfter is how long Windows may take to give the virtual adapter the other settings, tellAfter when those that are still
+	// missing are a problem.
+	restoreAfter = 10 * time.Second
+	tellAfter    = 30 * time.Second
+)
+
+// hostState is what the guard says of the host.
+type hostState int
+
+const (
+	// hostKept says that the overlay may be changed.
+	hostKept hostState = iota
+	// hostAway says that the host has no address for the moment.
+	hostAway
+	// hostLost says that the networks must go, and stay away.
+	hostLost
+)
+
+// hostGuard sees to it that the first network does not cost the host its own: Windows can lose the address, above all one that is not from
+// DHCP, and then only a console helps. So the settings of the adapter are recorded before, and compared after. Without the address, the
+// networks are removed, which gives the adapter its address back (https://github.com/microsoft/SDN/issues/498), and are not created again.
+type hostGuard struct {
+	adapters Adapters
+	file     string
+	log      *slog.Logger
+	report   *reporter
+	// record is what the file has; its phase is empty if there is none.
+	record hostnetwork.Record
+	// until is when the address must be back, since when it was found again.
+	until, since time.Time
+	// restored is true once lost settings have been set; failure is why that did not work.
+	restored bool
+	failure  error
+}
+
+func newHostGuard(o Options, report *reporter) *hostGuard {
+	g := &hostGuard{adapters: o.Adapters, file: filepath.Join(o.CertDir, hostNetworkName), log: o.Log, report: report, until: time.Now().Add(addressGrace)}
+	g.record, _ = g.read()
+	return g
+}
+
+// read reads the record. A damaged one counts as absent.
+func (g *hostGuard) read() (r hostnetwork.Record, there bool) {
+	if g.adapters == nil {
+		return r, false
+	}
+	text, err := readLimited(g.file, hostnetwork.MaxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, false
+	}
+	if err == nil {
+		r, err = hostnetwork.Decode(text)
+	}
+	if err != nil {
+		g.log.Warn("Reading the settings that this host had before its first network failed; continuing without them", "file", g.file, "error", err.Error())
+	}
+	return r, true
+}
+
+func (g *hostGuard) isMaking() bool { return g.record.Phase == hostnetwork.Making }
+
+// begin records the settings of the host before its first network is created. After an attempt that was cut, those of before count.
+func (g *hostGuard) begin(ctx context.Context, own Node) error {
+	if g.adapters == nil {
+		return nil
+	}
+	address, err := own.address()
+	if err != nil {
+		return err
+	}
+	all, err := g.adapters.Adapters(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the network settings of this host: %w", err)
+	}
+	before, there := hostnetwork.With(all, address)
+	if !there {
+		g.log.Warn("No adapter of this host has the address of its Node; its settings are not looked after", "address", address.String())
+		return g.forget()
+	}
+	if g.isMaking() && g.record.Address == address {
+		before = g.record.Before
+	}
+	g.until, g.since, g.restored, g.failure = time.Now().Add(createTimeout), time.Time{}, false, nil
+	g.log.Info("Recording the network settings of this host before its first network", "adapter", before.Name, "address", address.String(), "dhcp", before.DHCP)
+	return g.write(hostnetwork.Record{Phase: hostnetwork.Making, Address: address, Before: before})
+}
+
+// created begins to wait for the address. A creation that has taken all of the time has used it up.
+func (g *hostGuard) created(tookAll bool) {
+	g.until = time.Now()
+	if !tookAll {
+		g.until = g.until.Add(addressGrace)
+	}
+}
+
+// look says whether the host still has its network, and restores what can be. hasNetworks tells whether there is one of ours.
+func (g *hostGuard) look(ctx context.Context, hasNetworks func(context.Context) (bool, error)) hostState {
+	switch phase := g.record.Phase; {
+	case phase == "" || phase == hostnetwork.Made || phase != hostnetwork.Making && g.isDismissed():
+		return hostKept
+	case phase == hostnetwork.Lost:
+		return g.lookLost()
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	all, err := g.adapters.Adapters(ctx)
+	if err != nil { // doubt: the networks stay
+		g.logFailure("Reading the network settings of this host failed", err)
+		return hostKept
+	}
+	now, there := hostnetwork.With(all, g.record.Address)
+	switch {
+	case there:
+		g.compare(ctx, now, all)
+		return hostKept
+	case !g.isMaking():
+		return hostKept // it had its address with the network, and lost it by something else
+	case time.Now().Before(g.until):
+		g.since = time.Time{}
+		return hostAway
+	}
+	switch has, err := hasNetworks(ctx); {
+	case err != nil:
+		g.logFailure("Reading the networks of a host without its address failed", err)
+		return hostAway
+	case !has: // it lost the address by something else
+		if err := g.forget(); err != nil {
+			g.logFailure("Removing the record of the network settings failed", err)
+		}
+		return hostKept
+	}
+	return g.giveUp(all)
+}
+
+// giveUp does not wait for the address any more: the networks are removed, and not created again.
+func (g *hostGuard) giveUp(all []hostnetwork.Adapter) hostState {
+	r := g.record
+	r.Phase, r.Instead = hostnetwork.Lost, instead(all)
+	g.log.Error("The host has lost its address with its first network: removing the networks", "address", r.Address.String(), "instead", r.Instead)
+	if err := g.write(r); err != nil {
+		g.logFailure("Storing that the host has lost its address failed", err)
+		g.record = r // they are removed all the same
+	}
+	return g.lookLost()
+}
+
+// isDismissed tells that a user has deleted the record, which ends what it says.
+func (g *hostGuard) isDismissed() bool {
+	if _, err := os.Lstat(g.file); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	g.log.Info("The record of the host's network settings was deleted: the overlay goes on", "was", string(g.record.Phase))
+	g.record = hostnetwork.Record{}
+	g.report.setHost("", "")
+	return true
+}
+
+// lookLost tells of the lost address until a user deletes the record.
+func (g *hostGuard) lookLost() hostState {
+	g.report.setHost(lostMessage(g.record, g.file), "")
+	return hostLost
+}
+
+// compare restores what the adapter has lost, once, and tells what is still missing then.
+func (g *hostGuard) compare(ctx context.Context, now hostnetwork.Adapter, all []hostnetwork.Adapter) {
+	if g.since.IsZero() {
+		g.since = time.Now()
+	}
+	r, lost := g.record, hostnetwork.Compare(g.record.Before, now, all)
+	passed := time.Since(g.since)
+	switch {
+	case lost.IsEmpty():
+		g.report.setHost("", "")
+		if passed < restoreAfter && g.isMaking() && !g.restored {
+			return // Windows may still be about to change it
+		}
+		r.Phase = hostnetwork.Made
+	case !g.isMaking():
+		g.report.setHost("", changedMessage(r, lost, g.failure, g.file))
+		return
+	case passed >= restoreAfter && !g.restored:
+		g.restored = true
+		g.failure = g.adapters.Restore(ctx, r.Address, lost)
+		g.log.Warn("Restoring network settings that this host lost with its first network", "adapter", now.Name, "lost", lost.String(), "error", fmt.Sprint(g.failure))
+		return
+	case passed >= tellAfter:
+		r.Phase = hostnetwork.Changed
+		g.report.setHost("", changedMessage(r, lost, g.failure, g.file))
+	default:
+		return
+	}
+	if err := g.write(r); err != nil {
+		g.logFailure("Storing that the host has its network settings failed", err)
+	}
+}
+
+func (g *hostGuard) write(r hostnetwork.Record) error {
+	if err := writeFile(g.file, hostnetwork.Encode(r)); err != nil {
+		return fmt.Errorf("writing %s: %w", g.file, err)
+	}
+	g.record = r
+	return nil
+}
+
+func (g *hostGuard) forget() error {
+	if err := os.Remove(g.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	g.record = hostnetwork.Record{}
+	return nil
+}
+
+// logFailure logs a failure unless the last one was the same.
+func (g *hostGuard) logFailure(what string, err error) {
+	if g.failure == nil || g.failure.Error() != err.Error() {
+		g.log.Warn(what, "error", err.Error())
+	}
+	g.failure = err
+}
+
+// instead says which IPv4 addresses the host has.
+func instead(all []hostnetwork.Adapter) string {
+	var parts []string
+	for _, a := range all {
+		for _, has := range a.Addresses {
+			if has.Prefix.Addr().Is4() {
+				parts = append(parts, fmt.Sprintf("%s on %q", has.Prefix, a.Name))
+			}
+		}
+	}
+	if len(parts) == 0 {
+		return "no address"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func lostMessage(r hostnetwork.Record, file string) string {
+	cause := "let the DHCP server give it the same address again"
+	if isStatic(r.Before, r.Address) {
+		cause = "reserve the address with DHCP; for static addresses, see the document about networks"
+	}
+	return fmt.Sprintf("the host had lost its address %s (adapter %q) for a minute after its first network was created, and had %s instead: the networks were removed, "+
+		"and are not created again; %s, then delete %s on the host", r.Address, r.Before.Name, r.Instead, cause, file)
+}
+
+func isStatic(a hostnetwork.Adapter, address netip.Addr) bool {
+	for _, has := range a.Addresses {
+		if has.Prefix.Addr() == address {
+			return has.Static
+		}
+	}
+	return false
+}
+
+func changedMessage(r hostnetwork.Record, lost hostnetwork.Loss, failure error, file string) string {
+	why := ""
+	if failure != nil {
+		why = " (restoring it failed: " + failure.Error() + ")"
+	}
+	return fmt.Sprintf("the first network of the host cost its adapter %q settings that are not back: %s%s; set them on the adapter that has %s now, or delete %s on the host if "+
+		"that is right", r.Before.Name, lost, why, r.Address, file)
+}

@@ -1,0 +1,95 @@
+package sim
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// hostNetwork is the host's own network.
+type hostNetwork struct{ boot *boot }
+
+// KeepStatic implements host.HostNetwork.
+func (n hostNetwork) KeepStatic(ctx context.Context, keep bool) (changed bool, err error) {
+	w := n.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n.boot.off {
+		return false, ErrPower
+	}
+	if ctx.Err() != nil || w.keepsStatic == keep {
+		return false, ctx.Err()
+	}
+	if err := n.boot.changeLocked("DeviceLessNicDisabled"); err != nil {
+		return false, err
+	}
+	w.keepsStatic = keep
+	return true, nil
+}
+
+// Ports implements host.HostNetwork.
+func (n hostNetwork) Ports(ctx context.Context) (host.Ports, error) {
+	w := n.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n.boot.off {
+		return host.Ports{}, ErrPower
+	}
+	p := host.Ports{Dynamic: host.PortRange{First: 49152, Last: 65535}, Excluded: w.options.Quirks.Adapter.Excluded}
+	if d := w.options.Quirks.Adapter.Dynamic; d.First != 0 {
+		p.Dynamic = d
+	}
+	return p, ctx.Err()
+}
+
+// KeepsStatic tells whether the Host Network Service makes no adapters without a device: DeviceLessNicDisabled is set.
+func (w *Windows) KeepsStatic() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.keepsStatic
+}
+
+// SetKeepsStatic sets DeviceLessNicDisabled, like another program.
+func (w *Windows) SetKeepsStatic(keep bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.keepsStatic = keep
+}
+
+// interfaces are the computer's, as Windows tells of them: the one with the default route has the quirks.
+func (q AdapterQuirks) interfaces(list []agent.Interface, hasOverlay bool) []agent.Interface {
+	list = slices.Clone(list)
+	at := slices.IndexFunc(list, func(i agent.Interface) bool { return i.DefaultRoute })
+	if at < 0 || !q.Moves && !q.Static && len(q.More) == 0 {
+		return list
+	}
+	i := &list[at]
+	i.DHCP, i.MTU, i.States = !q.Static, adapterMTU, slices.Clone(q.More)
+	for _, a := range i.Addresses {
+		i.States = append(i.States, agent.AddressState{Address: a.Addr(), Static: q.Static, State: "Preferred"})
+	}
+	var addresses []netip.Prefix
+	for _, s := range q.More {
+		addresses = append(addresses, netip.PrefixFrom(s.Address, 24))
+	}
+	i.Addresses = append(addresses, i.Addresses...)
+	if q.Moves && hasOverlay {
+		i.Name, i.Index, i.GUID, i.MTU = "vEthernet ("+i.Name+")", i.Index+13, "6c0b2f3e-0000-4000-8000-0000000f00d5", i.MTU-50
+		if q.Second {
+			i.Name += " 2"
+		}
+		if q.MTU != 0 {
+			i.MTU = q.MTU
+		}
+	}
+	return list
+}
+
+// hasOverlay tells whether the host has a virtual adapter.
+func (h *HNS) hasOverlay() bool {
+	return slices.ContainsFunc(h.State().Networks, func(n hns.Network) bool { return n.Type == hns.Overlay })
+}

@@ -1,0 +1,45 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/windows"
+)
+
+// portsWithin limits how long Windows' own program may take.
+const portsWithin = 15 * time.Second
+
+// Ports are the dynamic range of TCP over IPv4, and the ranges that are excluded. No documented call of Windows returns either; the text of
+// netsh.exe is read without its words, which are in the language of Windows.
+func Ports(ctx context.Context) (dynamic PortRange, excluded []PortRange, err error) {
+	ctx, cancel := context.WithTimeout(ctx, portsWithin)
+	defer cancel()
+	system, err := windows.GetSystemDirectory()
+	if err != nil {
+		return PortRange{}, nil, err
+	}
+	netsh := func(what string) (string, error) {
+		text, err := exec.CommandContext(ctx, filepath.Join(system, "netsh.exe"), "interface", "ipv4", "show", what, "tcp").Output()
+		if err != nil {
+			return "", fmt.Errorf("netsh interface ipv4 show %s tcp: %w", what, err)
+		}
+		return string(text), nil
+	}
+	text, err := netsh("dynamicport")
+	if err != nil {
+		return PortRange{}, nil, err
+	}
+	dynamic, ok := parseDynamic(text)
+	if !ok {
+		return PortRange{}, nil, errors.New("netsh interface ipv4 show dynamicport tcp: its output has no range of ports")
+	}
+	if text, err = netsh("excludedportrange"); err != nil {
+		return dynamic, nil, err
+	}
+	return dynamic, parseExcluded(text), nil
+}
