@@ -1,6 +1,8 @@
 package wmco_test
 
 import (
+	"bytes"
+	"errors"
 	"go/version"
 	"maps"
 	"os"
@@ -158,6 +160,48 @@ func TestChangedModulesStopARelease(t *testing.T) {
 		block.Dir, block.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 		if out, err := block.CombinedOutput(); (err != nil) != fails {
 			t.Errorf("where go mod verify returns %s, the block returns %v: %s", status, err, out)
+		}
+	}
+}
+
+// TestAReleaseBeginsWithTheCatalogOfTheLastOne runs the block that gets it, with a gh that has no release, one, or no answer.
+func TestAReleaseBeginsWithTheCatalogOfTheLastOne(t *testing.T) {
+	const name = "Get the catalog of the last release"
+	jobs := workflows(t)["release.yaml"].Jobs
+	find := func(job string) string {
+		i := slices.IndexFunc(jobs[job].Steps, func(s step) bool { return s.Name == name })
+		if i < 0 {
+			t.Fatalf("job %s has no step %q", job, name)
+		}
+		return jobs[job].Steps[i].Run
+	}
+	block := find("build")
+	if block != find("publish") {
+		t.Error("the two jobs that build get it by different blocks")
+	}
+	const list, download = `[ "$2" = list ] || exit 2`, `[ "$2" = list ] && echo v0.1.0 && exit; cp "$OLM" "$9"`
+	for gh, want := range map[string]string{list: "", download: "schema: olm.package\n", "exit 1": "failed"} {
+		dir := t.TempDir()
+		archive := filepath.Join(dir, "wmco-0.1.0-olm")
+		err := errors.Join(os.MkdirAll(filepath.Join(archive, "catalog"), 0o755),
+			os.WriteFile(filepath.Join(archive, "catalog", "catalog.yaml"), []byte("schema: olm.package\n"), 0o600),
+			exec.CommandContext(t.Context(), "tar", "-czf", filepath.Join(dir, "olm.tar.gz"), "-C", dir, "wmco-0.1.0-olm").Run(),
+			os.WriteFile(filepath.Join(dir, "gh"), []byte("#!/bin/bash\n"+gh+"\n"), 0o755))
+		if err != nil {
+			t.Fatal(err)
+		}
+		variables := filepath.Join(dir, "variables")
+		run := exec.CommandContext(t.Context(), "bash", "-e", "-c", block+`
+[ ! -s "$GITHUB_ENV" ] || { . "$GITHUB_ENV"; cat "$PREVIOUS"; }`)
+		run.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "RUNNER_TEMP="+dir, "GITHUB_ENV="+variables, "GITHUB_REPOSITORY=a/b", "OLM="+filepath.Join(dir, "olm.tar.gz"))
+		var failure bytes.Buffer
+		run.Stderr = &failure
+		got, err := run.Output()
+		if err != nil {
+			got = []byte("failed")
+		}
+		if string(got) != want {
+			t.Errorf("with a gh that says %q, it gets %q (%v: %s), want %q", gh, got, err, &failure, want)
 		}
 	}
 }

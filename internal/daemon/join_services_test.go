@@ -4,12 +4,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
@@ -166,4 +169,29 @@ func TestAServiceThatDoesNotStartSaysWhatItsLogSays(t *testing.T) {
 	}
 	mustJoin(t, w, r)
 	expectJoined(t, w, r)
+}
+
+// TestAServiceThatWindowsIsTooBusyToStartIsStartedLater: a computer that installs updates, for example, may not start a program within the 30
+// seconds that the service manager waits.
+func TestAServiceThatWindowsIsTooBusyToStartIsStartedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+		mustSend(t, w, c)
+		w.Busy("start kubelet", 20*time.Second)
+		r := newRequest(c)
+		mustJoin(t, w, r)
+		expectJoined(t, w, r)
+	})
+}
+
+func TestAServiceThatWindowsIsAlwaysTooBusyToStartIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+		mustSend(t, w, c)
+		w.Busy("start kubelet", time.Hour)
+		_, err := newWire(w).join(newRequest(c))
+		if e := expectCode(t, err, agent.CodeServiceFailed); !strings.Contains(e.Message, "service kubelet does not start: ") || !strings.Contains(e.Message, host.ErrBusy.Error()) {
+			t.Errorf("the message is %q", e.Message)
+		}
+	})
 }

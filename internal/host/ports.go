@@ -265,3 +265,6 @@ var ErrDeleted = errors.New("deleted, and goes when it has stopped")
 
 // ErrLocked is what System.Lock returns when somebody else holds the lock.
 var ErrLocked = errors.New("locked by another process")
+
+// ErrBusy means that Windows could not do it now, whatever was asked: the same may succeed in a moment.
+var ErrBusy = errors.New("Windows is busy")

@@ -109,6 +109,9 @@ func (b *boot) changeLocked(operation string) error {
 }
 
 func (b *boot) faultLocked(operation string) error {
+	if time.Now().Before(b.w.busy[operation]) {
+		return fmt.Errorf("simulated: %s: %w", operation, host.ErrBusy)
+	}
 	err := b.w.failNext[operation]
 	delete(b.w.failNext, operation)
 	return err

@@ -103,18 +103,22 @@ type Windows struct {
 	events map[string]*eventLog
 	// nextName is the host name after the next start; empty if it does not change. waits are the reasons why Windows needs a
 	// restart.
-	// renames are the strings of PendingFileRenameOperations.
-	nextName       string
-	waits, renames []string
-	servicing      servicing
-	created        time.Time
-	hns            *HNS
-	failNext       map[string]error
-	cutAfter       int // changes until the power goes; negative: never
-	roomFor        int // changes of files until the disk is full; negative: always
-	changes        int
-	boots          int
-	boot           *boot // the current one, also after a cut
+	nextName string
+	waits    []string
+	// renames are the strings of PendingFileRenameOperations, servicing is what became of features, and created when it started first.
+	renames   []string
+	servicing servicing
+	created   time.Time
+
+	hns      *HNS
+	failNext map[string]error
+	// busy says until when an operation cannot be done.
+	busy     map[string]time.Time
+	cutAfter int // changes until the power goes; negative: never
+	roomFor  int // changes of files until the disk is full; negative: always
+	changes  int
+	boots    int
+	boot     *boot // the current one, also after a cut
 	// next is closed when the computer starts.
 	next chan struct{}
 }
@@ -141,7 +145,7 @@ func NewWindows(o WindowsOptions) *Windows {
 		hns:      newHNSOf(o),
 		events:   newEventLogs(),
 		created:  time.Now(),
-		failNext: map[string]error{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}),
+		failNext: map[string]error{}, busy: map[string]time.Time{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}),
 	}
 	if w.features == nil {
 		w.features = map[string]agent.FeatureState{desired.ContainersFeature: agent.FeatureEnabled, desired.HyperVFeature: agent.FeatureDisabled}
@@ -187,6 +191,13 @@ func (w *Windows) FailNext(operation string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failNext[operation] = fmt.Errorf("simulated failure of %q", operation)
+}
+
+// Busy makes an operation, named as for FailNext, fail with host.ErrBusy for a while.
+func (w *Windows) Busy(operation string, d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy[operation] = time.Now().Add(d)
 }
 
 // CutPowerAfter cuts the power after a number of changes of files, services, settings or the system.

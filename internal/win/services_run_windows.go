@@ -105,11 +105,24 @@ func (m manager) begin(ctx context.Context, name, command string) error {
 	case errors.As(err, &code):
 		// Not wrapped: a missing program is not a missing service.
 		err = fmt.Errorf("the service control manager answers error %s", numbered(code))
+		if isBusy(code) {
+			err = fmt.Errorf("%w (%w)", err, host.ErrBusy)
+		}
 		if status, statusErr := svc.Status(); statusErr == nil && status.Win32ExitCode == uint32(windows.ERROR_SERVICE_SPECIFIC_ERROR) {
 			err = fmt.Errorf("%w; %s", err, ended(status))
 		}
 	}
 	return err
+}
+
+// isBusy says whether an answer of the SCM is about the computer as it is now: a program that did not connect within 30 seconds, or that could
+// not be started for want of memory and the like. winerror.h has their meanings.
+func isBusy(code syscall.Errno) bool {
+	switch code {
+	case windows.ERROR_SERVICE_REQUEST_TIMEOUT, windows.ERROR_INTERNAL_ERROR, windows.ERROR_NO_SYSTEM_RESOURCES, windows.ERROR_NOT_ENOUGH_MEMORY, windows.ERROR_COMMITMENT_LIMIT:
+		return true
+	}
+	return false
 }
 
 // started waits until a service runs.

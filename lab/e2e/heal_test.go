@@ -152,7 +152,8 @@ func (w ward) repairs(service string) {
 		Name: service, Command: w.declared[service].Command + " --other", DependsOn: []string{"Eventlog"}, Disabled: true,
 	}
 	for _, h := range []harm{
-		{"edited", func(ctx context.Context) error { return w.host.EditService(ctx, edited) }, with, nil},
+		// An edit that comes while WICD declares the services is undone then; the process is still the one of the right declaration.
+		{"edited", func(ctx context.Context) error { return w.host.EditService(ctx, edited) }, nil, with},
 		{"killed", of(w.host.KillService), []string{service}, nil},
 		{"stopped", of(w.host.StopService), []string{service}, nil},
 		{"deleted", deleted, []string{service}, with}, // it can be started and stopped again before the deletion is noticed

@@ -4,12 +4,20 @@ package olm_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/lab"
@@ -91,4 +99,86 @@ func (p *place) expectSame(what string, got, want any) {
 	if g, w := count(got), count(want); !reflect.DeepEqual(g, w) {
 		p.t.Errorf("%s that opm makes of the bundle are\n%v\nand those of the catalog\n%v", what, g, w)
 	}
+}
+
+// expectCatalog waits until OLM serves the catalog that a tag names, and no other.
+func (p *place) expectCatalog(tag string) {
+	p.t.Helper()
+	p.eventually("OLM serves the catalog "+tag, func(ctx context.Context) string {
+		_, err := p.catalogPod(ctx, tag)
+		return errorText(err)
+	})
+}
+
+// catalogPod is the only pod that serves the catalog, with the image that a tag names.
+func (p *place) catalogPod(ctx context.Context, tag string) (pod corev1.Pod, err error) {
+	pods, err := p.Clients.CoreV1().Pods(catalogNamespace).List(ctx, metav1.ListOptions{LabelSelector: "olm.catalogSource=" + operator})
+	if err != nil {
+		return pod, err
+	}
+	if len(pods.Items) != 1 {
+		return pod, fmt.Errorf("there are %d pods", len(pods.Items))
+	}
+	pod = pods.Items[0]
+	for _, c := range pod.Spec.InitContainers {
+		if c.Name == "extract-content" && !strings.HasSuffix(c.Image, ":"+tag) {
+			return pod, fmt.Errorf("pod %s has %s", pod.Name, c.Image)
+		}
+	}
+	if len(pod.Status.ContainerStatuses) != 1 || !pod.Status.ContainerStatuses[0].Ready {
+		return pod, fmt.Errorf("pod %s is not Ready", pod.Name)
+	}
+	return pod, nil
+}
+
+func errorText(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// rebootNode reboots the node of OLM, of the catalog and of the operator. The same pod must serve the catalog again, from the folders in
+// which its containers left files.
+func (p *place) rebootNode() {
+	ctx := p.t.Context()
+	p.expectCatalog(channelTag)
+	before, err := p.catalogPod(ctx, channelTag)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.Pod.Node.PowerOff()
+	began := time.Now()
+	if err := p.Pod.Node.Boot(ctx); err != nil {
+		p.t.Fatal(err)
+	}
+	p.eventually("the same pod serves the catalog", func(ctx context.Context) string {
+		pod, err := p.catalogPod(ctx, channelTag)
+		if err != nil {
+			return err.Error()
+		}
+		if pod.UID != before.UID {
+			p.t.Fatalf("pod %s was replaced by %s", before.Name, pod.Name)
+		}
+		if s := pod.Status.ContainerStatuses[0]; s.RestartCount == 0 || s.State.Running == nil || s.State.Running.StartedAt.Time.Before(began.Truncate(time.Second)) {
+			return fmt.Sprintf("its container did not start again: %+v", s)
+		}
+		return ""
+	})
+	p.eventually("OLM says that it is", func(ctx context.Context) string {
+		source := &unstructured.Unstructured{}
+		source.SetAPIVersion("operators.coreos.com/v1alpha1")
+		source.SetKind("CatalogSource")
+		if err := p.Client.Get(ctx, types.NamespacedName{Namespace: catalogNamespace, Name: operator}, source); err != nil {
+			return err.Error()
+		}
+		if state, _, err := unstructured.NestedString(source.Object, "status", "connectionState", "lastObservedState"); err != nil || state != "READY" {
+			return fmt.Sprintf("the CatalogSource is %s (%v)", state, err)
+		}
+		return ""
+	})
+	if _, err := p.Pod.WaitUntilReady(ctx); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectReady()
 }

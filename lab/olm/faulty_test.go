@@ -9,11 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
-
-	"github.com/windows-machine-config/wmco/lab/manifest"
 )
 
 // faulty has the catalog move to a version whose kinds do not accept the WindowsConfig that is there. OLM refuses it, the operator goes on,
@@ -29,7 +26,7 @@ func (p *place) faulty() {
 		err = p.release(ctx, "0.4.0", "0.3.0", "--deploy", deploy)
 	}
 	if err == nil {
-		err = manifest.ApplyObjects(ctx, p.config(), p.catalogOf("0.4.0"))
+		err = p.move("0.4.0")
 	}
 	if err != nil {
 		p.t.Fatal(err)
@@ -50,7 +47,7 @@ func (p *place) faulty() {
 	}
 	err = p.release(ctx, "0.5.0", "0.3.0", "--withdraw", "0.4.0")
 	if err == nil {
-		err = manifest.ApplyObjects(ctx, p.config(), p.catalogOf("0.5.0"))
+		err = p.move("0.5.0")
 	}
 	if err == nil {
 		err = p.runBlocks("## When an InstallPlan fails", 1)
@@ -64,31 +61,6 @@ func (p *place) faulty() {
 	}
 	p.mustReach("0.5.0", "Succeeded")
 	p.expectReady()
-}
-
-// expectCatalog waits until OLM serves the catalog of a version, and no other.
-func (p *place) expectCatalog(version string) {
-	p.t.Helper()
-	p.eventually("OLM serves the catalog of version "+version, func(ctx context.Context) string {
-		pods, err := p.Clients.CoreV1().Pods(catalogNamespace).List(ctx, metav1.ListOptions{LabelSelector: "olm.catalogSource=" + operator})
-		if err != nil {
-			return err.Error()
-		}
-		for _, pod := range pods.Items {
-			for _, c := range pod.Spec.InitContainers {
-				if c.Name == "extract-content" && !strings.HasSuffix(c.Image, ":"+version) {
-					return fmt.Sprintf("pod %s has %s", pod.Name, c.Image)
-				}
-			}
-			if len(pod.Status.ContainerStatuses) != 1 || !pod.Status.ContainerStatuses[0].Ready {
-				return fmt.Sprintf("pod %s is not Ready", pod.Name)
-			}
-		}
-		if len(pods.Items) == 0 {
-			return "there is no pod"
-		}
-		return ""
-	})
 }
 
 // requireField makes a field that no object has a required one.

@@ -87,11 +87,22 @@ func TestInstallation(t *testing.T) {
 	t.Run("opm reads the bundle as the catalog has it", func(t *testing.T) { p.in(t).checkCatalog() })
 	t.Run("it is upgradeable", func(t *testing.T) { p.in(t).expectUpgradeable("0.1.0", metav1.ConditionTrue) })
 	t.Run("the bundle's permissions suffice", func(t *testing.T) { p.in(t).checkRights() })
-	t.Run("the next version goes over it", func(t *testing.T) { p.in(t).upgrade() })
-	t.Run("a faulty version is refused, and replaced by the next", func(t *testing.T) { p.in(t).faulty() })
-	p.checkRights()
-	t.Run("removal leaves nothing", func(t *testing.T) { p.in(t).removal() })
-	t.Run("it can be installed again", func(t *testing.T) { p.in(t).again() })
+	// Each of these needs what the one before it leaves.
+	for _, step := range []struct {
+		name string
+		do   func(*place)
+	}{
+		{"the catalog comes back with its node", (*place).rebootNode},
+		{"the next version goes over it", (*place).upgrade},
+		{"a faulty version is refused, and replaced by the next", (*place).faulty},
+		{"the permissions sufficed", (*place).checkRights},
+		{"removal leaves nothing", (*place).removal},
+		{"it can be installed again", (*place).again},
+	} {
+		if !t.Run(step.name, func(t *testing.T) { step.do(p.in(t)) }) {
+			return
+		}
+	}
 }
 
 // checkRights looks for what the operator was refused, in the log of its pod.
@@ -110,14 +121,14 @@ func (p *place) in(t *testing.T) *place {
 	return &q
 }
 
-// install does what docs/install-olm.md says under "Installing with the CLI", with the catalog of the first version.
+// install does what docs/install-olm.md says under "Installing with the CLI", with the catalog that the tag of the channel names.
 func (p *place) install(ctx context.Context, env *testenv.Env) error {
 	p.Env = env
 	if err := errors.Join(p.installOLM(ctx), p.release(ctx, "0.1.0", "")); err != nil {
 		return err
 	}
 	began := time.Now()
-	if err := p.subscribe(ctx, "0.1.0"); err != nil {
+	if err := p.subscribe(ctx, channelTag); err != nil {
 		return err
 	}
 	if err := p.waitForPhase(ctx, "0.1.0", "Succeeded"); err != nil {
@@ -127,9 +138,9 @@ func (p *place) install(ctx context.Context, env *testenv.Env) error {
 	return nil
 }
 
-// subscribe applies the objects of the document's installation, with the catalog of a version.
-func (p *place) subscribe(ctx context.Context, version string) error {
-	objects := append(p.catalogOf(version), p.docs.under("## Installing with the CLI")...)
+// subscribe applies the objects of the document's installation, with the catalog that a tag names.
+func (p *place) subscribe(ctx context.Context, tag string) error {
+	objects := append(p.catalogOf(tag), p.docs.under("## Installing with the CLI")...)
 	if len(objects) != 4 {
 		return fmt.Errorf("docs/install-olm.md has %d objects for the installation, want CatalogSource, Namespace, OperatorGroup and Subscription", len(objects))
 	}

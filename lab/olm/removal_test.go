@@ -4,6 +4,7 @@ package olm_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,24 +32,49 @@ func (p *place) removal() {
 
 // runBlocks runs the commands of docs/install-olm.md below a heading, which are in this many blocks.
 func (p *place) runBlocks(heading string, want int) error {
+	blocks, err := consoleBlocks(heading, want)
+	for _, block := range blocks {
+		err = errors.Join(err, p.runBlock(block, nil))
+	}
+	return err
+}
+
+func consoleBlocks(heading string, want int) ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "install-olm.md"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	blocks := testenv.ConsoleBlocks(string(text), heading)
 	if len(blocks) != want {
-		return fmt.Errorf("docs/install-olm.md has %d blocks of commands under %q, want %d", len(blocks), heading, want)
+		return nil, fmt.Errorf("docs/install-olm.md has %d blocks of commands under %q, want %d", len(blocks), heading, want)
 	}
+	return blocks, nil
+}
+
+// runBlock runs commands, with other words in the place of some.
+func (p *place) runBlock(block string, replace map[string]string) error {
 	shell, err := p.NewShell(p.t.TempDir())
 	if err != nil {
 		return err
 	}
-	for _, block := range blocks {
-		if err := shell.Run(p.t.Context(), root, block); err != nil {
-			return err
-		}
+	shell.Replace = replace
+	return shell.Run(p.t.Context(), root, block)
+}
+
+// upgradeBlocks are the commands of docs/install-olm.md that approve an InstallPlan, and that name the catalog of another version.
+func (p *place) upgradeBlocks() (approve, move string) {
+	p.t.Helper()
+	blocks, err := consoleBlocks("## Upgrades", 2)
+	if err != nil {
+		p.t.Fatal(err)
 	}
-	return nil
+	return blocks[0], blocks[1]
+}
+
+// move has the catalog be that of another version, as the document says.
+func (p *place) move(version string) error {
+	_, move := p.upgradeBlocks()
+	return p.runBlock(move, map[string]string{"0.2.0": version})
 }
 
 // again installs the version that the catalog has by now, after the removal.

@@ -25,7 +25,10 @@ import (
 // gate is a condition of Nodes without which none is in service again after a change.
 const gate = "lab.test/Accepted"
 
-// upgrade has the catalog move to version 0.2.0, with another kubelet, while the rollout is paused, with the settings that the document shows
+// channelTag is the tag of the catalog's image that the document names. It moves with each release.
+const channelTag = "stable"
+
+// upgrade has the catalog move to version 0.2.0, with another kubelet, which OLM must find by itself, while the rollout is paused, with the settings that the document shows
 // for the Deployment, and an InstallPlan that somebody must approve. Nodes must not change before the pause ends, and then one after another.
 // While they do, the catalog moves on to 0.3.0, which must wait.
 func (p *place) upgrade() {
@@ -44,15 +47,17 @@ func (p *place) upgrade() {
 		}
 	}
 	if err == nil {
-		err = p.release(ctx, "0.2.0", "0.1.0")
+		err = manifest.ApplyObjects(ctx, p.config(), p.docs.under("## Settings of the Deployment"))
 	}
+	released := time.Now()
 	if err == nil {
-		err = manifest.ApplyObjects(ctx, p.config(), append(p.catalogOf("0.2.0"), p.docs.under("## Settings of the Deployment")...))
+		err = p.release(ctx, "0.2.0", "0.1.0")
 	}
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	p.approve("0.2.0")
+	p.t.Logf("OLM found the new version after %s", time.Since(released).Round(time.Second))
 	began := time.Now()
 	p.mustReach("0.2.0", "Succeeded")
 	fmt.Printf("olm.upgrade_seconds %.1f s\n", time.Since(began).Seconds())
@@ -79,7 +84,7 @@ func (p *place) expectHeld() {
 	ctx := p.t.Context()
 	err := p.release(ctx, "0.3.0", "0.2.0")
 	if err == nil {
-		err = manifest.ApplyObjects(ctx, p.config(), p.catalogOf("0.3.0"))
+		err = p.move("0.3.0")
 	}
 	if err != nil {
 		p.t.Fatal(err)
@@ -144,36 +149,47 @@ func (p *place) checkDeployment() {
 	}
 }
 
-// approve approves the InstallPlan of a version, as the Subscription of the document requires.
+// approve approves the InstallPlan of a version with the document's commands, as the Subscription of the document requires.
 func (p *place) approve(version string) {
 	p.t.Helper()
 	p.eventually("the InstallPlan of version "+version+" can be approved", func(ctx context.Context) string {
-		plan, err := p.installPlan(ctx, version)
-		if err == nil {
-			err = p.Client.Patch(ctx, plan, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"approved": true}}`)))
-		}
-		if err != nil {
+		if _, err := p.installPlan(ctx, version); err != nil {
 			return fmt.Sprintf("%v\n%s", err, p.olmSays(ctx))
 		}
 		return ""
 	})
+	approve, _ := p.upgradeBlocks()
+	if err := p.runBlock(approve, nil); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
-// installPlan finds that of a version.
+// installPlan is the one that the Subscription names, which must be of a version. OLM may have made others before it, which it does not act
+// on.
 func (p *place) installPlan(ctx context.Context, version string) (*unstructured.Unstructured, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetAPIVersion("operators.coreos.com/v1alpha1")
-	list.SetKind("InstallPlanList")
-	if err := p.Client.List(ctx, list, client.InNamespace(api.DefaultNamespace)); err != nil {
+	get := func(kind, name string) (*unstructured.Unstructured, error) {
+		o := &unstructured.Unstructured{}
+		o.SetAPIVersion("operators.coreos.com/v1alpha1")
+		o.SetKind(kind)
+		return o, p.Client.Get(ctx, ours(name), o)
+	}
+	subscription, err := get("Subscription", operator)
+	if err != nil {
 		return nil, err
 	}
-	for _, plan := range list.Items {
-		names, _, err := unstructured.NestedStringSlice(plan.Object, "spec", "clusterServiceVersionNames")
-		if err == nil && slices.Contains(names, operator+".v"+version) {
-			return &plan, nil
-		}
+	name, _, err := unstructured.NestedString(subscription.Object, "status", "installPlanRef", "name")
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("none of %d InstallPlans is of version %s", len(list.Items), version)
+	plan, err := get("InstallPlan", name)
+	if err != nil {
+		return nil, fmt.Errorf("the Subscription names InstallPlan %q: %w", name, err)
+	}
+	names, _, err := unstructured.NestedStringSlice(plan.Object, "spec", "clusterServiceVersionNames")
+	if err != nil || !slices.Contains(names, operator+".v"+version) {
+		return nil, fmt.Errorf("InstallPlan %s is of %v (%w), not of version %s", name, names, err, version)
+	}
+	return plan, nil
 }
 
 func (p *place) mustReach(version, phase string) {
@@ -183,12 +199,14 @@ func (p *place) mustReach(version, phase string) {
 	}
 }
 
-// catalogOf is the document's CatalogSource with the catalog of another version.
-func (p *place) catalogOf(version string) []*unstructured.Unstructured {
+// catalogOf is the document's CatalogSource with another tag. OLM looks every half minute in place of every half hour.
+func (p *place) catalogOf(tag string) []*unstructured.Unstructured {
 	objects := p.docs.under("## Before you begin")
 	spec := objects[0].Object["spec"].(map[string]any)
 	image := spec["image"].(string)
-	spec["image"] = image[:strings.LastIndex(image, ":")+1] + version
+	spec["image"] = image[:strings.LastIndex(image, ":")+1] + tag
+	poll := spec["updateStrategy"].(map[string]any)["registryPoll"].(map[string]any)
+	poll["interval"] = "30s"
 	return objects
 }
 

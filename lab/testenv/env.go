@@ -367,7 +367,7 @@ func (env *Env) Diagnosis() string {
 	if env.OVN != nil {
 		text += "\nOVN-Kubernetes: " + env.OVN.Log()
 	}
-	return text
+	return text + env.simulatedLogs()
 }
 
 // Close stops everything and removes all files.

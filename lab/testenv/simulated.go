@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	cryptorand "crypto/rand"
+	"fmt"
 	"io"
 	"path/filepath"
 	"strconv"
@@ -13,6 +14,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
@@ -47,6 +50,20 @@ func (env *Env) AddSimulated(o sim.Options) (*sim.Host, Host, error) {
 	}
 	env.simulated, env.hosts = append(env.simulated, host), append(env.hosts, at)
 	return host, at, nil
+}
+
+// simulatedLogs are the ends of the logs of WICD on simulated hosts, unless there are many.
+func (env *Env) simulatedLogs() string {
+	const many = 5
+	if len(env.simulated) > many {
+		return ""
+	}
+	var text strings.Builder
+	for _, h := range env.simulated {
+		log, err := h.Windows().Disk().Read(desired.WICDLog)
+		fmt.Fprintf(&text, "\nWICD of %s, a service that is %+v (%v):\n%s", h.Addr(), h.Windows().Service(api.WICDService), err, log[max(0, len(log)-4000):])
+	}
+	return text.String()
 }
 
 // UnusedAddress is an address without a host. Connections to it are refused at once. Only an Env without Wine hosts has such addresses.

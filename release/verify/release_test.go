@@ -117,6 +117,7 @@ func (r *released) runner(t *testing.T, w workflow) *runner {
 	programs := t.TempDir()
 	const gh = `#!/bin/bash
 set -eu
+[ "$1 $2" != "release list" ] || exit 0 # there is none
 [ "$1 $2 $3 $4" = "release create v` + version + ` --verify-tag" ]
 while [ "$1" != --notes-file ]; do shift; done
 shift
@@ -131,7 +132,7 @@ printf '%s\n' "${@:2}" > "$HOME/published"
 		t.Fatal(err)
 	}
 	env := append([]string{}, r.env...)
-	env = append(env, "PATH="+programs+":"+os.Getenv("PATH"), "GITHUB_REF_NAME=v"+version, "GITHUB_REPOSITORY_OWNER=windows-machine-config",
+	env = append(env, "PATH="+programs+":"+os.Getenv("PATH"), "GITHUB_REF_NAME=v"+version, "GITHUB_REPOSITORY=windows-machine-config/wmco", "GITHUB_REPOSITORY_OWNER=windows-machine-config",
 		"GITHUB_SERVER_URL=https://github.com", "GITHUB_WORKFLOW_REF=windows-machine-config/wmco/.github/workflows/release.yaml@refs/tags/v"+version)
 	return &runner{
 		workflow: w, env: env, artifacts: t.TempDir(), attest: r.attest,

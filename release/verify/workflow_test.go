@@ -86,6 +86,7 @@ type run struct {
 	clone, home, temp string
 	job               job
 	outputs           map[string]string // "steps.<id>.outputs.<name>"
+	variables         []string          // that blocks have set for those after them
 }
 
 // runner is where jobs run: what GitHub would be.
@@ -140,20 +141,20 @@ func (r *run) expand(t *testing.T, text string) string {
 	})
 }
 
-// runBlock runs a block as GitHub does: bash stops at the first command that fails, and what it writes into GITHUB_OUTPUT are the outputs of
-// its step.
+// runBlock runs a block as GitHub does: bash stops at the first command that fails, what it writes into GITHUB_OUTPUT are the outputs of its
+// step, and what it writes into GITHUB_ENV are variables of the blocks after it.
 func (r *run) runBlock(t *testing.T, s step) {
 	t.Helper()
-	script, output := filepath.Join(r.temp, "block.sh"), filepath.Join(r.temp, "output")
-	if err := os.WriteFile(script, []byte(r.expand(t, s.Run.Value)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(output, nil, 0o600); err != nil {
-		t.Fatal(err)
+	script, output, variables := filepath.Join(r.temp, "block.sh"), filepath.Join(r.temp, "output"), filepath.Join(r.temp, "variables")
+	for name, content := range map[string]string{script: r.expand(t, s.Run.Value), output: "", variables: ""} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	command := exec.CommandContext(t.Context(), "bash", "-e", script)
 	command.Dir = r.clone
-	command.Env = append(slices.Clone(r.env), "HOME="+r.home, "RUNNER_TEMP="+r.temp, "GITHUB_WORKSPACE="+r.clone, "GITHUB_OUTPUT="+output)
+	command.Env = append(slices.Clone(r.env), "HOME="+r.home, "RUNNER_TEMP="+r.temp, "GITHUB_WORKSPACE="+r.clone, "GITHUB_OUTPUT="+output, "GITHUB_ENV="+variables)
+	command.Env = append(command.Env, r.variables...)
 	for _, variables := range []map[string]string{r.workflow.Env, r.job.Env, s.Env} {
 		for _, name := range slices.Sorted(maps.Keys(variables)) {
 			command.Env = append(command.Env, name+"="+r.expand(t, variables[name]))
@@ -162,14 +163,23 @@ func (r *run) runBlock(t *testing.T, s step) {
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", s, err, out[max(0, len(out)-8000):])
 	}
-	lines, err := os.ReadFile(output)
+	for _, line := range linesOf(t, output) {
+		name, value, _ := strings.Cut(line, "=")
+		r.outputs[fmt.Sprintf("steps.%s.outputs.%s", s.ID, name)] = value
+	}
+	r.variables = append(r.variables, linesOf(t, variables)...)
+}
+
+func linesOf(t *testing.T, file string) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(lines)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		r.outputs[fmt.Sprintf("steps.%s.outputs.%s", s.ID, name)] = value
+	for line := range strings.Lines(string(text)) {
+		lines = append(lines, strings.TrimSpace(line))
 	}
+	return lines
 }
 
 // use does what an action would do.

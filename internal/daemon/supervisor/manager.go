@@ -104,13 +104,18 @@ type startBlocker struct {
 	// dependency does not work, for the reason err; silent is true when it runs all the same.
 	dependency desired.Service
 	silent     bool
-	err        error
+	// busy says that Windows could not start the service now; dependency is the service itself.
+	busy bool
+	err  error
 }
 
 // Error implements error.
 func (o startBlocker) Error() string {
 	if o.file != "" {
 		return fmt.Sprintf("service %s waits for the file %s", o.service, o.file)
+	}
+	if o.busy {
+		return fmt.Sprintf("service %s does not start: %v", o.service, o.err)
 	}
 	return fmt.Sprintf("service %s waits for service %s: %v", o.service, o.dependency.Name, o.err)
 }
@@ -172,7 +177,8 @@ func (m Manager) Probe(ctx context.Context, address string) error {
 }
 
 // StartAll starts what does not run, in order, each when what it depends on works. What needs a file that is not there
-// yet is left to the service, which starts it when the file comes.
+// yet is left to the service, which starts it when the file comes. What Windows is too busy to start is tried again for as long as what
+// a service depends on is waited for: a host that is busy for a moment must not go back to the version before.
 func (m Manager) StartAll(ctx context.Context) error {
 	started := map[string]bool{}
 	for end := time.Now().Add(readyPatience); ; {
@@ -185,6 +191,10 @@ func (m Manager) StartAll(ctx context.Context) error {
 				return m.failure(s, fmt.Errorf("it started, and ended with exit code %d", is.ExitCode))
 			}
 			now, err := p.start(ctx, s)
+			if errors.Is(err, host.ErrBusy) && time.Now().Before(end) {
+				p.stuck[s.Name] = startBlocker{service: s.Name, dependency: s, busy: true, err: err}
+				continue
+			}
 			if err != nil {
 				return m.failure(s, err)
 			}
@@ -193,6 +203,9 @@ func (m Manager) StartAll(ctx context.Context) error {
 		o, waits := p.waits()
 		if !waits {
 			return nil
+		}
+		if time.Now().After(end) && o.busy {
+			return m.failure(o.dependency, o.err)
 		}
 		if time.Now().After(end) {
 			return m.failure(o.dependency, fmt.Errorf("service %s waits for it, and after %v it still does not work: %w", o.service, readyPatience, o.err))
