@@ -28,7 +28,8 @@ func TestAJoinStartsAWICDThatMissedTheStartOfWindows(t *testing.T) {
 func TestSlowServicesOfAnyHostStart(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
-			quirks := sim.QuirksByChance(seed).Setup
+			drawn := sim.QuirksByChance(seed).Setup
+			quirks := sim.SetupQuirks{SlowServices: drawn.SlowServices, Revision: drawn.Revision}
 			w, c := newWindows(t, sim.WindowsOptions{Quirks: sim.Quirks{Setup: quirks}}), newCargo("1")
 			defer w.PowerOff()
 			mustSend(t, w, c)

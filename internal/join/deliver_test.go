@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -128,4 +127,3 @@ func TestADamagedSetupIsSentAgain(t *testing.T) {
 }
 
 // Address implements join.Host.
-func (*freshHost) Address() netip.Addr { return netip.Addr{} }

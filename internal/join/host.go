@@ -18,7 +18,9 @@ func (v *Visit) connect(ctx context.Context) error {
 	host, err := v.Host.Connect(ctx)
 	v.host = host
 	if err == nil {
-		v.byFiles = handsOnPoorly(host.ServerVersion())
+		var version string
+		version, v.reached = host.Server()
+		v.byFiles = handsOnPoorly(version)
 	}
 	return err
 }
@@ -42,7 +44,7 @@ func (v *Visit) inspect(ctx context.Context) error {
 	if v.Hostname != "" {
 		v.facts.Host.Hostname = v.Hostname // it will be, before it is a node
 	}
-	v.facts.Platform, v.facts.Reached = v.platform, v.host.Address()
+	v.facts.Platform, v.facts.Reached = v.platform, v.reached
 	return nil
 }
 

@@ -30,10 +30,8 @@ type Host interface {
 	Put(ctx context.Context, name string, content io.Reader, size int64) error
 	// Files calls use with the files of the host, by SFTP.
 	Files(ctx context.Context, use func(agent.Files) error) error
-	// ServerVersion is how the SSH server identifies itself.
-	ServerVersion() string
-	// Address is where the host was reached.
-	Address() netip.Addr
+	// Server is how the SSH server identifies itself, and where it was reached.
+	Server() (version string, at netip.Addr)
 	// Close ends the connection.
 	Close() error
 }

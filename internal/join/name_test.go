@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -186,4 +185,3 @@ func TestAHostCannotBeNamedAsTheAPIServer(t *testing.T) {
 }
 
 // Address implements join.Host.
-func (*cloudHost) Address() netip.Addr { return netip.Addr{} }

@@ -69,8 +69,8 @@ func TestContactThroughOpenSSH(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	if !strings.HasPrefix(h.ServerVersion(), "SSH-2.0-OpenSSH_") {
-		t.Errorf("the server identifies itself as %q", h.ServerVersion())
+	if version, _ := h.Server(); !strings.HasPrefix(version, "SSH-2.0-OpenSSH_") {
+		t.Errorf("the server identifies itself as %q", version)
 	}
 	program := `.\\wicd-` + hashOf("WICD")[:16] + ".exe"
 	byFiles := agent.ByFiles{Host: h}

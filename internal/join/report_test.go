@@ -2,6 +2,7 @@ package join_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,5 +44,25 @@ func TestWindowsThatIsBusyIsNoFailure(t *testing.T) {
 	}
 	if _, waits := join.Retry(errors.New("any other")); waits {
 		t.Error("any other failure is tried again at once")
+	}
+}
+
+// TestOnlyTheStepThatNeedsAFactStops: a host is a node without some of them, but gets no name and no address by guessing.
+func TestOnlyTheStepThatNeedsAFactStops(t *testing.T) {
+	for fact, joins := range map[string]bool{
+		agent.FactHostname: false, agent.FactDomain: false, agent.FactInterfaces: false, agent.FactServices: false, agent.FactFreeBytes: false,
+		agent.FactMemory: true, agent.FactBootID: true,
+	} {
+		h := &cloudHost{facts: goodHost()}
+		h.facts.Host.Unread = map[string]string{fact: "access is denied"}
+		err := joinOn(h, "", "https://api.example:6443").Run(t.Context())
+		if (err == nil) != joins || err != nil && !strings.Contains(err.Error(), "access is denied") {
+			t.Errorf("without %s, the join ends with %v; want a node: %v", fact, err, joins)
+		}
+	}
+	h := &cloudHost{facts: goodHost()}
+	h.facts.Joined, h.facts.Host.Unread = &agent.Joined{}, map[string]string{agent.FactFreeBytes: "access is denied"}
+	if err := joinOn(h, "", "https://api.example:6443").Run(t.Context()); err != nil {
+		t.Errorf("a host that has joined needs free space: %v", err)
 	}
 }

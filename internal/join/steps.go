@@ -9,7 +9,11 @@ import (
 )
 
 func (j *Job) check(ctx context.Context) error {
-	if err := j.facts.Host.Must(agent.FactHostname, agent.FactInterfaces, agent.FactFreeBytes, agent.FactServices); err != nil {
+	needed := []string{agent.FactHostname, agent.FactDomain, agent.FactInterfaces, agent.FactServices}
+	if j.facts.Joined == nil { // a host that joined has its content already
+		needed = append(needed, agent.FactFreeBytes)
+	}
+	if err := j.facts.Host.Must(needed...); err != nil {
 		return err
 	}
 	if err := unnamed(j.facts); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"time"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -31,6 +32,7 @@ type Visit struct {
 	host     Host
 	byFiles  bool // requests and content go as files
 	facts    agent.Facts
+	reached  netip.Addr
 	slot     io.Closer
 }
 

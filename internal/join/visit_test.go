@@ -115,7 +115,10 @@ func (e exitCode) ExitStatus() int { return int(e) }
 type noFiles struct{}
 
 func (noFiles) Files(context.Context, func(agent.Files) error) error { return errors.New("no SFTP") }
-func (noFiles) ServerVersion() string                                { return "SSH-2.0-OpenSSH_for_Windows_9.5" }
+
+func (noFiles) Server() (version string, at netip.Addr) {
+	return "SSH-2.0-OpenSSH_for_Windows_9.5", netip.Addr{}
+}
 
 // reached is a host that answers at once.
 type reached struct{ join.Host }
@@ -236,4 +239,3 @@ func TestStage(t *testing.T) {
 }
 
 // Address implements join.Host.
-func (*visitedHost) Address() netip.Addr { return netip.Addr{} }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
@@ -30,8 +31,10 @@ func (h *Host) Files(ctx context.Context, use func(*Files) error) error {
 	})
 }
 
-// ServerVersion is how the host's SSH server identifies itself, SSH-2.0-OpenSSH_for_Windows_9.5. Nothing proves it.
-func (h *Host) ServerVersion() string { return string(h.client.ServerVersion()) }
+// Server is how the host's SSH server identifies itself, SSH-2.0-OpenSSH_for_Windows_9.5, which nothing proves, and where it was reached.
+func (h *Host) Server() (version string, at netip.Addr) {
+	return string(h.client.ServerVersion()), h.address
+}
 
 // Write makes a file with this content, whole or not at all, in a folder that exists.
 func (f *Files) Write(name string, b []byte) error {

@@ -19,7 +19,7 @@ func TestFilesOfAHost(t *testing.T) {
 		o.Version = "SSH-2.0-OpenSSH_for_Windows_7.7"
 	})
 	h := host.dial(t, Options{})
-	if got := h.ServerVersion(); got != "SSH-2.0-OpenSSH_for_Windows_7.7" {
+	if got, _ := h.Server(); got != "SSH-2.0-OpenSSH_for_Windows_7.7" {
 		t.Errorf("the server identifies itself as %q", got)
 	}
 	err := h.Files(t.Context(), func(f *Files) error {

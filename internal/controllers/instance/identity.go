@@ -52,7 +52,7 @@ func (a *attempt) Identify(ctx context.Context, f agent.Facts) (join.Identity, e
 
 // proveAddress believes a host the address that it names for its node only where it was reached there, or shows its key there, too.
 func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
-	if a.host.Address().String() == nodeIP {
+	if a.host.address().String() == nodeIP {
 		return nil
 	}
 	is, err := a.Reserved.Live(ctx, a.view.Instance.Status.Hostname, time.Now())
@@ -78,7 +78,7 @@ func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 	}
 	return &join.Unsupported{Reason: api.ReasonAddressNotProven, Message: fmt.Sprintf(
 		"the host was reached at %s and says that its node's address is %s, where it does not answer with its SSH key (%v); "+
-			"let its SSH server answer the operator at that address, or choose another with spec.network", a.host.Address(), nodeIP, err)}
+			"let its SSH server answer the operator at that address, or choose another with spec.network", a.host.address(), nodeIP, err)}
 }
 
 // nameTakenBy says who else has the name: an instance, also one that is on its way out, a Machine, or a Node that is not this host's.

@@ -26,6 +26,12 @@ type connection struct {
 	metrics *metrics
 }
 
+// address is where the host was reached.
+func (c *connection) address() netip.Addr {
+	_, at := c.Server()
+	return at
+}
+
 // Dial connects to a host by SSH.
 func Dial(ctx context.Context, t remote.Target, o remote.Options) (SSHHost, error) {
 	host, err := remote.Dial(ctx, t, o)
@@ -160,8 +166,8 @@ func (a *attempt) stillItsOwn(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", join.ErrCluster, err)
 	}
-	if why := is.RefuseClaimed(a.host.Address()); why != "" {
-		return notReached(i, fmt.Errorf("%s %s", a.host.Address(), why))
+	if why := is.RefuseClaimed(a.host.address()); why != "" {
+		return notReached(i, fmt.Errorf("%s %s", a.host.address(), why))
 	}
 	return nil
 }

@@ -139,7 +139,9 @@ func (c storyConnection) HostKey() ssh.PublicKey { return c.key }
 func (c storyConnection) Address() netip.Addr    { return netip.MustParseAddr(c.address) }
 func (c storyConnection) Usage() remote.Usage    { return remote.Usage{} }
 func (c storyConnection) Close() error           { return nil }
-func (c storyConnection) ServerVersion() string  { return "SSH-2.0-OpenSSH_for_Windows_9.5" }
+func (c storyConnection) Server() (version string, at netip.Addr) {
+	return "SSH-2.0-OpenSSH_for_Windows_9.5", c.Address()
+}
 
 func (c storyConnection) Files(context.Context, func(agent.Files) error) error {
 	return errors.New("a story's hosts have no SFTP")
