@@ -150,7 +150,7 @@ func exchange(ctx context.Context, h *remote.Host, send, answer int64, code int)
 	}
 	var want bytes.Buffer
 	fmt.Fprintf(&want, "%x\n", hash.Sum(nil))
-	if _, err := io.CopyN(&want, pattern{}, answer); err != nil {
+	if _, err := io.CopyN(&want, &pattern{}, answer); err != nil {
 		return err
 	}
 	if !bytes.Equal(want.Bytes(), output.Bytes()) {

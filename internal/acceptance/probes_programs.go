@@ -64,7 +64,7 @@ func hashInput(more, code string, in io.Reader, out io.Writer) error {
 	if _, err := fmt.Fprintf(out, "%x\n", hash.Sum(nil)); err != nil {
 		return err
 	}
-	if _, err := io.CopyN(out, pattern{}, int64(count)); err != nil {
+	if _, err := io.CopyN(out, &pattern{}, int64(count)); err != nil {
 		return err
 	}
 	if exit != 0 {
@@ -74,13 +74,14 @@ func hashInput(more, code string, in io.Reader, out io.Writer) error {
 }
 
 // pattern is an endless text with all bytes, also those that shells change.
-type pattern struct{}
+type pattern struct{ next byte }
 
-func (pattern) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = byte(i)
+func (p *pattern) Read(into []byte) (int, error) {
+	for i := range into {
+		into[i] = p.next
+		p.next++
 	}
-	return len(p), nil
+	return len(into), nil
 }
 
 // shell is a shell that a host may have for logins by SSH.
