@@ -101,13 +101,38 @@ func (p *place) expectSame(what string, got, want any) {
 	}
 }
 
-// expectCatalog waits until OLM serves the catalog that a tag names, and no other.
+// expectCatalog waits until OLM serves the catalog that a tag names, and no other, and has connected to it: what it knows of the catalog before
+// counts until then.
 func (p *place) expectCatalog(tag string) {
 	p.t.Helper()
-	p.eventually("OLM serves the catalog "+tag, func(ctx context.Context) string {
-		_, err := p.catalogPod(ctx, tag)
-		return errorText(err)
+	p.eventually("OLM reads the catalog "+tag, func(ctx context.Context) string {
+		pod, err := p.catalogPod(ctx, tag)
+		if err != nil {
+			return err.Error()
+		}
+		began := pod.Status.ContainerStatuses[0].State.Running.StartedAt.Time
+		state, since, err := p.connection(ctx)
+		if err != nil || state != "READY" || since.Before(began) {
+			return fmt.Sprintf("the pod serves it since %s; the CatalogSource is %s since %s (%v)", began, state, since, err)
+		}
+		return ""
 	})
+}
+
+// connection is what OLM says of its connection to the catalog.
+func (p *place) connection(ctx context.Context) (state string, since time.Time, err error) {
+	source := &unstructured.Unstructured{}
+	source.SetAPIVersion("operators.coreos.com/v1alpha1")
+	source.SetKind("CatalogSource")
+	if err := p.Client.Get(ctx, types.NamespacedName{Namespace: catalogNamespace, Name: operator}, source); err != nil {
+		return "", since, err
+	}
+	is, _, err := unstructured.NestedStringMap(source.Object, "status", "connectionState")
+	if err != nil {
+		return "", since, err
+	}
+	since, err = time.Parse(time.RFC3339, is["lastConnect"])
+	return is["lastObservedState"], since, err
 }
 
 // catalogPod is the only pod that serves the catalog, with the image that a tag names.
@@ -125,17 +150,10 @@ func (p *place) catalogPod(ctx context.Context, tag string) (pod corev1.Pod, err
 			return pod, fmt.Errorf("pod %s has %s", pod.Name, c.Image)
 		}
 	}
-	if len(pod.Status.ContainerStatuses) != 1 || !pod.Status.ContainerStatuses[0].Ready {
+	if len(pod.Status.ContainerStatuses) != 1 || !pod.Status.ContainerStatuses[0].Ready || pod.Status.ContainerStatuses[0].State.Running == nil {
 		return pod, fmt.Errorf("pod %s is not Ready", pod.Name)
 	}
 	return pod, nil
-}
-
-func errorText(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return ""
 }
 
 // rebootNode reboots the node of OLM, of the catalog and of the operator. The same pod must serve the catalog again, from the folders in
@@ -165,18 +183,7 @@ func (p *place) rebootNode() {
 		}
 		return ""
 	})
-	p.eventually("OLM says that it is", func(ctx context.Context) string {
-		source := &unstructured.Unstructured{}
-		source.SetAPIVersion("operators.coreos.com/v1alpha1")
-		source.SetKind("CatalogSource")
-		if err := p.Client.Get(ctx, types.NamespacedName{Namespace: catalogNamespace, Name: operator}, source); err != nil {
-			return err.Error()
-		}
-		if state, _, err := unstructured.NestedString(source.Object, "status", "connectionState", "lastObservedState"); err != nil || state != "READY" {
-			return fmt.Sprintf("the CatalogSource is %s (%v)", state, err)
-		}
-		return ""
-	})
+	p.expectCatalog(channelTag)
 	if _, err := p.Pod.WaitUntilReady(ctx); err != nil {
 		p.t.Fatal(err)
 	}
