@@ -76,12 +76,12 @@ func hashInput(more, code string, in io.Reader, out io.Writer) error {
 // pattern is an endless text with all bytes, also those that shells change.
 type pattern struct{ next byte }
 
-func (r *pattern) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = r.next
-		r.next++
+func (p *pattern) Read(into []byte) (int, error) {
+	for i := range into {
+		into[i] = p.next
+		p.next++
 	}
-	return len(p), nil
+	return len(into), nil
 }
 
 // shell is a shell that a host may have for logins by SSH.
