@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,6 +25,8 @@ type Call struct {
 	HNS func() (HNS, error)
 	// Routes are those of this host.
 	Routes Routes
+	// Dial connects to the API server; nil means the network of this machine.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Serve runs the service under the control of Windows, which ends it by way of the context.
 	Serve func(run func(context.Context)) error
 }
@@ -160,7 +163,7 @@ func (c command) run(ctx context.Context, call Call) error {
 		c.options.Log.Error("Opening the Host Network Service failed", "error", err.Error())
 		return err
 	}
-	c.options.HNS, c.options.Routes = networks, call.Routes
+	c.options.HNS, c.options.Routes, c.options.Dial = networks, call.Routes, call.Dial
 	c.options.Watcher, _ = networks.(Watcher)
 	if !c.asService {
 		Run(ctx, c.options)
