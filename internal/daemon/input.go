@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/backoff"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
@@ -20,6 +21,12 @@ type inputs struct {
 
 // staleInput is the age at which the folder of an input cannot belong to a command that runs: it waits for minutes only.
 const staleInput = time.Hour
+
+// How long, and how often, the folder of an input is removed again while something is put into it.
+const (
+	removeWithin = 10 * time.Second
+	removeEvery  = 300 * time.Millisecond
+)
 
 // open makes the folder of an input, and reads what is put there. Only the system and its administrators may read it, also where the program lies
 // in a folder that everybody may read: the request of a join has secrets.
@@ -37,7 +44,20 @@ func (i inputs) open(ctx context.Context, name string) (in io.Reader, remove fun
 	if err != nil {
 		return nil, nil, fmt.Errorf("making %s for the input: %w", folder, err)
 	}
-	return agent.NewInput(ctx, i.take(folder)), func() error { return i.host.Disk.RemoveAll(folder) }, nil
+	return agent.NewInput(ctx, i.take(folder)), func() error { return i.remove(ctx, folder) }, nil
+}
+
+// remove removes the folder. Into it the operator may still put the end of the input, without which the command had all that it needs.
+func (i inputs) remove(ctx context.Context, folder string) error {
+	for end := time.Now().Add(removeWithin); ; {
+		err := i.host.Disk.RemoveAll(folder)
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+		if backoff.Sleep(ctx, removeEvery) != nil {
+			return err
+		}
+	}
 }
 
 // take reads and removes files of a folder.

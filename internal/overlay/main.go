@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,8 @@ type Call struct {
 	Routes Routes
 	// Adapters are those of this host.
 	Adapters Adapters
+	// Dial connects to the API server; nil means the network of this machine.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Serve runs the service under the control of Windows, which ends it by way of the context.
 	Serve func(run func(context.Context)) error
 }
@@ -162,7 +165,7 @@ func (c command) run(ctx context.Context, call Call) error {
 		c.options.Log.Error("Opening the Host Network Service failed", "error", err.Error())
 		return err
 	}
-	c.options.HNS, c.options.Routes, c.options.Adapters = networks, call.Routes, call.Adapters
+	c.options.HNS, c.options.Routes, c.options.Adapters, c.options.Dial = networks, call.Routes, call.Adapters, call.Dial
 	c.options.Watcher, _ = networks.(Watcher)
 	c.options.HostRouter, _ = networks.(HostRouter)
 	c.options.Finder, _ = networks.(Finder)

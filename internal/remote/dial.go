@@ -29,8 +29,8 @@ func connect(ctx context.Context, t Target, o Options) (net.Conn, error) {
 	deadline, _ := limited.Deadline()
 	var first error
 	for i, a := range addresses {
-		d := net.Dialer{Timeout: time.Until(deadline) / time.Duration(len(addresses)-i)} // one silent address leaves time for the others
-		c, err := d.DialContext(limited, "tcp4", net.JoinHostPort(a.String(), strconv.Itoa(t.Port)))
+		share := time.Until(deadline) / time.Duration(len(addresses)-i) // one silent address leaves time for the others
+		c, err := dialWithin(limited, share, o.Dial, net.JoinHostPort(a.String(), strconv.Itoa(t.Port)))
 		if err == nil {
 			return c, nil
 		}
@@ -39,6 +39,12 @@ func connect(ctx context.Context, t Target, o Options) (net.Conn, error) {
 		}
 	}
 	return nil, dialError(ctx, t, tcpKind(first), first)
+}
+
+func dialWithin(ctx context.Context, limit time.Duration, dial func(context.Context, string, string) (net.Conn, error), address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return dial(ctx, "tcp4", address)
 }
 
 // resolve returns the IPv4 addresses of an address or a name: at least one, or an error.

@@ -46,6 +46,8 @@ type Options struct {
 	Grace time.Duration
 	// Lookup resolves a name; default net.DefaultResolver.LookupNetIP, whose signature it has.
 	Lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)
+	// Dial opens a TCP connection; default net.Dialer.DialContext, whose signature it has.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 func (o Options) withDefaults() Options {
@@ -63,6 +65,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Lookup == nil {
 		o.Lookup = net.DefaultResolver.LookupNetIP
+	}
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{}).DialContext
 	}
 	return o
 }

@@ -28,6 +28,8 @@ type Options struct {
 	// ListenAddr is the address and port of the SSH server. Each of 127.1.0.1 to 127.1.255.254 is a separate loopback address, so
 	// that addresses identify hosts. Port 0 means any free port.
 	ListenAddr string
+	// Listen, where it is set, opens the SSH server's listener at each start of the computer, in place of one at ListenAddr.
+	Listen func() (net.Listener, error)
 	// User can log in with the keys of C:\ProgramData\ssh\administrators_authorized_keys; Administrator if empty. Without that
 	// file, the host gets one with AuthorizedKeys.
 	User           string
@@ -48,6 +50,7 @@ type Host struct {
 	windows *Windows
 	server  *sshd.Server
 	addr    string
+	listen  func() (net.Listener, error)
 	cancel  context.CancelFunc
 	done    chan struct{}
 	remove  string
@@ -56,8 +59,11 @@ type Host struct {
 
 // Start starts a host. It runs until ctx ends or Close is called.
 func Start(ctx context.Context, o Options) (*Host, error) {
-	h := &Host{done: make(chan struct{})}
-	listener, err := net.Listen("tcp", o.ListenAddr)
+	h := &Host{done: make(chan struct{}), listen: o.Listen}
+	if h.listen == nil {
+		h.listen = func() (net.Listener, error) { return net.Listen("tcp", cmp.Or(h.addr, o.ListenAddr)) }
+	}
+	listener, err := h.listen()
 	if err != nil {
 		return nil, fmt.Errorf("starting a simulated host: %w", err)
 	}
@@ -80,11 +86,12 @@ func (h *Host) furnish(o *Options) error {
 		}
 		o.Windows.Root, h.remove = root, root
 	}
-	address, _, err := net.SplitHostPort(h.addr)
-	if err != nil {
-		return err
+	if o.Windows.Address == "" {
+		var err error
+		if o.Windows.Address, _, err = net.SplitHostPort(h.addr); err != nil {
+			return err
+		}
 	}
-	o.Windows.Address = cmp.Or(o.Windows.Address, address)
 	o.User = cmp.Or(o.User, "Administrator")
 	programs := map[string]Program{api.WICDService: WICD, api.WICDUpdateService: WICD, desired.KubeletService: o.Kubelet.Program()}
 	for name, program := range o.Windows.Programs {
@@ -116,6 +123,7 @@ func (h *Host) furnish(o *Options) error {
 	if err := keys.create(o.AuthorizedKeys); err != nil {
 		return err
 	}
+	var err error
 	h.server, err = sshd.New(sshd.Options{
 		HostKeys: []ssh.Signer{o.HostKey}, Keys: keys.of,
 		Home: shell.local(shell.home), FirstHome: shell.firstHome(), Root: o.Windows.Root, Exec: exec, EndlessFolders: o.Malice == Folders,
@@ -133,7 +141,7 @@ func (h *Host) serve(ctx context.Context, listener net.Listener) {
 			return
 		}
 		if listener == nil {
-			if listener, err = listenAgain(ctx, h.addr); err != nil {
+			if listener, err = h.listenAgain(ctx); err != nil {
 				return
 			}
 		}
@@ -146,10 +154,10 @@ func (h *Host) serve(ctx context.Context, listener net.Listener) {
 	}
 }
 
-// listenAgain listens on the address that the host had before it was off. Old connections may block it for a moment.
-func listenAgain(ctx context.Context, addr string) (net.Listener, error) {
+// listenAgain listens where the host did before it was off. Old connections may block the address for a moment.
+func (h *Host) listenAgain(ctx context.Context) (net.Listener, error) {
 	for {
-		l, err := net.Listen("tcp", addr)
+		l, err := h.listen()
 		if err == nil {
 			return l, nil
 		}

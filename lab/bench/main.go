@@ -32,6 +32,7 @@ func groups() []group {
 		{"fleet", "a thousand hosts: seconds to join, upgrade and leave, the operator's resources, the cost of hosts that never answer", measureFleet},
 		{"fleet-chance", "fleets to which anything happens by chance: breaches of what users allow, and evictions for each one that was needed", measureChance},
 		{"hostile", "hostile hosts and invalid requests: the operator's resources, and how long other hosts take to join", measureHostile},
+		{"unkind", "simulated hosts that do what real Windows does: how many become nodes, restarts, networks and addresses lost; WICD's answer about its host", measureUnkind},
 		{"network-nodes", "the overlay of hundreds of nodes: seconds until all have a change, and until a new one has all nodes", measureOverlay},
 		{"network-host", "the network of one host: seconds to join it, to notice what Windows lost, and to restore it; memory", measureNetworkHost},
 		{"network-repairs", "simulated hours of random Services: repairs of the network in a day that nothing required", measureRepairs},

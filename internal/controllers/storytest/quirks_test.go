@@ -1,0 +1,116 @@
+package storytest
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// quirksSoon is within which a host with quirks should be a Ready node, quirksWithin within which it must be: Windows may set itself up, and
+// complete its features, for half an hour.
+const (
+	quirksSoon   = 30 * time.Minute
+	quirksWithin = 90 * time.Minute
+)
+
+// TestHostsJoinWhateverWindowsDoes lets hosts with quirks by chance become nodes, with the operator's own join over SSH, WICD and the overlay,
+// in simulated time. A host becomes a Ready node, or says what a person has to do. None is restarted more than twice, or in the middle of what
+// Windows does, and none loses its address. WMCO_QUIRKS_SEEDS is how many are tried.
+func TestHostsJoinWhateverWindowsDoes(t *testing.T) {
+	content := quirksPayload(t)
+	var sum joinedSum
+	for seed := range seeds(t, "WMCO_QUIRKS_SEEDS", 30) {
+		t.Run("seed/"+strconv.Itoa(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				quirks := sim.QuirksByChance(uint64(seed))
+				o := joinWithQuirks(t, content, quirks)
+				if losesAddress(quirks) {
+					o.deleted = 0 // so that the host has its address again
+				}
+				sum.add(o)
+				if o.restarts > 2 || o.disturbed > 0 || !o.hasAddress || o.deleted > 0 {
+					t.Errorf("it breaks a rule: %+v", o)
+				}
+				if why := needsPerson(quirks); !o.ready && why == "" || !o.ready && o.reason == "" {
+					t.Errorf("it is no Ready node, and needs no person: %+v", o)
+				}
+				if t.Failed() {
+					t.Logf("quirks: %+v", quirks)
+				}
+			})
+		})
+	}
+	fmt.Println(sum)
+}
+
+// needsPerson is what of these quirks only a person can end; empty for nothing.
+func needsPerson(q sim.Quirks) string {
+	s := q.Servicing
+	switch {
+	case q.Files.Distrusted != "":
+		return "security software distrusts WICD"
+	case q.Setup.Revision == sim.RevisionTooOld:
+		return "Windows lacks an update"
+	case s.Hangs, s.BrokenStore, s.RolledBack != 0, s.Refuses != 0 && (s.RefusesIn < 0 || s.Refuses == 0x800f081f || s.Refuses == 0x800f0906):
+		return "feature Containers cannot be enabled"
+	case losesAddress(q):
+		return "the host loses its address with the first network"
+	}
+	return ""
+}
+
+func losesAddress(q sim.Quirks) bool {
+	return q.Adapter.Instead.IsValid() || q.Adapter.Away > time.Minute
+}
+
+// joined is what became of a host.
+type joined struct {
+	ready           bool
+	after           time.Duration
+	reason, message string // the last ones that are told
+	restarts        int    // that we asked for
+	disturbed       int    // of them, in the middle of setup or servicing
+	deleted         int    // networks
+	hasAddress      bool
+}
+
+// joinedSum is what became of all.
+type joinedSum struct{ all, soon, ready, restarts, deleted, lost int }
+
+func (s *joinedSum) add(o joined) {
+	s.all++
+	if o.ready {
+		s.ready++
+	}
+	if o.ready && o.after <= quirksSoon {
+		s.soon++
+	}
+	if !o.hasAddress {
+		s.lost++
+	}
+	s.restarts, s.deleted = max(s.restarts, o.restarts), s.deleted+o.deleted
+}
+
+// String is read by the bench.
+func (s joinedSum) String() string {
+	return fmt.Sprintf("quirks: %d of %d hosts are Ready within %s, %d later, %d need a person; restarts at most %d, networks deleted %d, addresses lost %d",
+		s.soon, s.all, quirksSoon, s.ready-s.soon, s.all-s.ready, s.restarts, s.deleted, s.lost)
+}
+
+func seeds(t *testing.T, variable string, usual int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return n
+}
