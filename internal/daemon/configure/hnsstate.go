@@ -31,7 +31,7 @@ const compartmentNamespace = "EnableCompartmentNamespace"
 // hnsValuesOf are the values that a host needs.
 func hnsValuesOf(agent.HostFacts) []hnsValue {
 	return []hnsValue{
-		{name: compartmentNamespace, number: 1}, // decision 50
+		{name: compartmentNamespace, number: 1}, // decision 40
 	}
 }
 
