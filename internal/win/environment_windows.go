@@ -64,7 +64,7 @@ func write(variables map[string]string, ours []string) (changed []string, err er
 		note(name, did, err)
 	}
 	for _, name := range ours {
-		if _, keep := spelled(name, wanted); !keep {
+		if !isNamed(name, wanted) {
 			did, err := remove(key, name)
 			note(name, did, err)
 		}
@@ -220,7 +220,7 @@ func parse(lines []string) map[string]string {
 			variables = map[string]string{}
 		}
 		name, value, ok := strings.Cut(line, "=")
-		if _, again := spelled(name, slices.Collect(maps.Keys(variables))); !ok || again {
+		if !ok || isNamed(name, slices.Collect(maps.Keys(variables))) {
 			name, value = "", line
 		}
 		variables[name] = value

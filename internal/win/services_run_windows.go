@@ -26,7 +26,7 @@ func (s *services) Start(ctx context.Context, name string) error {
 
 // start starts a service on which the services in above depend.
 func (s *services) start(ctx context.Context, name string, above []string) error {
-	if _, circle := spelled(name, above); circle {
+	if isNamed(name, above) {
 		return errors.New("it depends on itself")
 	}
 	m, err := connect(0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -51,7 +52,7 @@ func (s *services) List(ctx context.Context, names []string) ([]host.Service, er
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("listing services: %w", err)
 		}
-		if _, twice := spelled(name, asked[:i]); twice {
+		if isNamed(name, asked[:i]) {
 			continue
 		}
 		service, listed, err := m.read(name, len(names) > 0)
@@ -91,14 +92,9 @@ func (m manager) read(name string, asked bool) (found host.Service, listed bool,
 	return observed(declared, status), true, err
 }
 
-// spelled finds a name in a list as Windows compares names, and returns the list's spelling.
-func spelled(name string, names []string) (string, bool) {
-	for _, n := range names {
-		if strings.EqualFold(n, name) {
-			return n, true
-		}
-	}
-	return name, false
+// isNamed tells whether a list has a name, as Windows compares names.
+func isNamed(name string, names []string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
 // observed is a service with what the SCM says about its process.
