@@ -41,6 +41,23 @@ func (s *system) EnableFeature(ctx context.Context, name string) (reboot bool, e
 	return answer.Reboot, nil
 }
 
+// What a process can ask DISM.
+const (
+	dismState  = "state"
+	dismEnable = "enable"
+)
+
+// dismAnswer is what DISM said, as one line of JSON.
+type dismAnswer struct {
+	State  agent.FeatureState `json:"state,omitempty"`
+	Reboot bool               `json:"reboot,omitempty"`
+	// Call and Code are of a host.FeatureError, Error is any other. Unknown says that this Windows does not have the feature, or DISM.
+	Call    string `json:"call,omitempty"`
+	Code    uint32 `json:"code,omitempty"`
+	Error   string `json:"error,omitempty"`
+	Unknown bool   `json:"unknown,omitempty"`
+}
+
 // askDISM asks DISM in a process of its own, since nothing ends a call that hangs but the end of its process. At the end of ctx, DISM is asked to
 // give up, and ended a moment later.
 func askDISM(ctx context.Context, what, feature string) (answer dismAnswer, err error) {
