@@ -12,6 +12,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
+const deviceLess = "DeviceLessNicDisabled"
+
 // withAddress is a computer whose only address is static, or from DHCP.
 func withAddress(t *testing.T, build int, static bool) *sim.Windows {
 	t.Helper()
@@ -37,7 +39,7 @@ func TestAStaticAddressIsKept(t *testing.T) {
 		"static on Windows Server 2022": {build: 20348, static: true},
 		"by DHCP":                       {build: 17763},
 		"a network of the user's own":   {build: 17763, static: true, noNet: true},
-		"the user has set it":           {build: 17763, static: true, prepare: func(w *sim.Windows) { w.SetKeepsStatic(true) }, kept: true, after: true},
+		"the user has set it":           {build: 17763, static: true, prepare: func(w *sim.Windows) { w.EditHNSState(func(all map[string]uint32) { all[deviceLess] = 1 }) }, kept: true, after: true},
 		"networks of others": {build: 17763, static: true, prepare: func(w *sim.Windows) {
 			w.HNS().Add(hns.State{Networks: []hns.Network{{Name: "nat", Type: "NAT"}}})
 		}, kept: true},
@@ -69,7 +71,7 @@ func TestAStaticAddressIsKept(t *testing.T) {
 			}
 			mustSend(t, w, c)
 			mustJoin(t, w, r)
-			if got := w.KeepsStatic(); got != test.kept {
+			if got := w.HNSState()[deviceLess] == 1; got != test.kept {
 				t.Errorf("kept: %v, want %v", got, test.kept)
 			}
 			if got := w.Service("hns").PID != before; got != test.restarted {
@@ -79,10 +81,10 @@ func TestAStaticAddressIsKept(t *testing.T) {
 				mustJoin(t, w, r)
 			}
 			mustLeave(t, w, r.Cluster)
-			if got := w.KeepsStatic(); got != test.after {
+			if got := w.HNSState()[deviceLess] == 1; got != test.after {
 				t.Errorf("kept after the host has left: %v, want %v", got, test.after)
 			}
-			if journal := journalOf(t, w); strings.Contains(journal, "keeps static addresses now") != (test.kept && !test.after) {
+			if journal := journalOf(t, w); strings.Contains(journal, "value "+deviceLess+" of the Host Network Service set to 1") != (test.kept && !test.after) {
 				t.Errorf("the journal: %s", journal)
 			}
 		})

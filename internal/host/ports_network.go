@@ -35,10 +35,6 @@ type Networks interface {
 
 // HostNetwork is what Windows lets be set of the host's own network, beside that of pods.
 type HostNetwork interface {
-	// KeepStatic has the Host Network Service, from its next start on, make no adapters without a device, or make them as before. With
-	// them, the host loses an address that is not from DHCP when the first network is made, on most builds of Windows. changed is false
-	// when it is so already. A Windows without that service is ErrNotFound.
-	KeepStatic(ctx context.Context, keep bool) (changed bool, err error)
 	// Ports says which ports Windows gives away by itself, and which it gives to nobody.
 	Ports(ctx context.Context) (Ports, error)
 }

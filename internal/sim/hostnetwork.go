@@ -13,24 +13,6 @@ import (
 // hostNetwork is the host's own network.
 type hostNetwork struct{ boot *boot }
 
-// KeepStatic implements host.HostNetwork.
-func (n hostNetwork) KeepStatic(ctx context.Context, keep bool) (changed bool, err error) {
-	w := n.boot.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if n.boot.off {
-		return false, ErrPower
-	}
-	if ctx.Err() != nil || w.keepsStatic == keep {
-		return false, ctx.Err()
-	}
-	if err := n.boot.changeLocked("DeviceLessNicDisabled"); err != nil {
-		return false, err
-	}
-	w.keepsStatic = keep
-	return true, nil
-}
-
 // Ports implements host.HostNetwork.
 func (n hostNetwork) Ports(ctx context.Context) (host.Ports, error) {
 	w := n.boot.w
@@ -44,20 +26,6 @@ func (n hostNetwork) Ports(ctx context.Context) (host.Ports, error) {
 		p.Dynamic = d
 	}
 	return p, ctx.Err()
-}
-
-// KeepsStatic tells whether the Host Network Service makes no adapters without a device: DeviceLessNicDisabled is set.
-func (w *Windows) KeepsStatic() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.keepsStatic
-}
-
-// SetKeepsStatic sets DeviceLessNicDisabled, like another program.
-func (w *Windows) SetKeepsStatic(keep bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.keepsStatic = keep
 }
 
 // interfaces are the computer's, as Windows tells of them: the one with the default route has the quirks.

@@ -111,11 +111,9 @@ type Windows struct {
 	servicing      servicing
 	created        time.Time
 	// held says until when a scanner holds files, by name.
-	held map[string]time.Time
-	hns  *HNS
-	// keepsStatic is the registry value DeviceLessNicDisabled.
-	keepsStatic bool
-	failNext    map[string]error
+	held     map[string]time.Time
+	hns      *HNS
+	failNext map[string]error
 	// busy says until when an operation cannot be done.
 	busy     map[string]time.Time
 	cutAfter int // changes until the power goes; negative: never

@@ -10,11 +10,6 @@ import (
 // hostNetwork is the host's own network.
 type hostNetwork struct{}
 
-// KeepStatic implements host.HostNetwork.
-func (hostNetwork) KeepStatic(_ context.Context, keep bool) (changed bool, err error) {
-	return network.KeepStatic(keep)
-}
-
 // Ports implements host.HostNetwork.
 func (hostNetwork) Ports(ctx context.Context) (host.Ports, error) {
 	dynamic, excluded, err := network.Ports(ctx)

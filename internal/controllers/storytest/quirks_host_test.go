@@ -30,6 +30,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
 )
@@ -50,9 +51,9 @@ type quirky struct {
 	rebootedFrom string
 }
 
-func joinWithQuirks(t *testing.T, content *payload.Payload, quirks sim.Quirks) joined {
+func joinWithQuirks(t *testing.T, content *payload.Payload, build windowsbuild.Build, quirks sim.Quirks) joined {
 	t.Helper()
-	q := newQuirky(t, content, quirks)
+	q := newQuirky(t, content, build, quirks)
 	defer q.close()
 	o := q.join()
 	o.restarts, o.disturbed = q.host.Windows().RestartsAsked()
@@ -60,7 +61,7 @@ func joinWithQuirks(t *testing.T, content *payload.Payload, quirks sim.Quirks) j
 	return o
 }
 
-func newQuirky(t *testing.T, content *payload.Payload, quirks sim.Quirks) *quirky {
+func newQuirky(t *testing.T, content *payload.Payload, build windowsbuild.Build, quirks sim.Quirks) *quirky {
 	t.Helper()
 	q := &quirky{T: t, content: content}
 	var err error
@@ -80,7 +81,7 @@ func newQuirky(t *testing.T, content *payload.Payload, quirks sim.Quirks) *quirk
 	}
 	q.host, err = sim.Start(context.Background(), sim.Options{
 		Windows: sim.WindowsOptions{
-			Root: root, Hostname: "win-1", Address: "192.0.2.10", BootTime: 30 * time.Second, Dial: q.cluster.Dial, Quirks: quirks,
+			Root: root, Hostname: "win-1", Build: int(build), UBR: 9999, Address: "192.0.2.10", BootTime: 30 * time.Second, Dial: q.cluster.Dial, Quirks: quirks,
 			Features: map[string]agent.FeatureState{desired.ContainersFeature: agent.FeatureDisabled, desired.HyperVFeature: agent.FeatureDisabled},
 			Programs: map[string]sim.Program{desired.OverlayService: q.overlay},
 		},
@@ -115,6 +116,9 @@ func (q *quirky) listen() (net.Listener, error) {
 // overlay is hybrid-overlay-node as a service of the simulated host. It is given another identity than the kubelet's: the paths in the
 // kubelet's kubeconfig are those of Windows.
 func (q *quirky) overlay(ctx context.Context, p sim.Process) uint32 {
+	if q.host.Windows().HNSState()["DeviceLessNicDisabled"] == 1 {
+		q.adapter.DisableDeviceLess()
+	}
 	identity := q.host.Windows().Disk().Local(`C:\overlay.conf`)
 	if err := os.WriteFile(identity, q.kubeconfig(), 0o600); err != nil {
 		return 1

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
 // quirksSoon is within which a host with quirks should be a Ready node, quirksWithin within which it must be: Windows may set itself up, and
@@ -28,7 +29,8 @@ func TestHostsJoinWhateverWindowsDoes(t *testing.T) {
 		t.Run("seed/"+strconv.Itoa(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				quirks := sim.QuirksByChance(uint64(seed))
-				o := joinWithQuirks(t, content, quirks)
+				build := windowsbuild.Releases()[seed%len(windowsbuild.Releases())].Build
+				o := joinWithQuirks(t, content, build, quirks)
 				if losesAddress(quirks) {
 					o.deleted = 0 // so that the host has its address again
 				}

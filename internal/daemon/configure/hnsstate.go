@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
@@ -25,14 +24,22 @@ type hnsValue struct {
 	needed bool
 }
 
-// compartmentNamespace lets pods with a group managed service account reach file shares by name.
-const compartmentNamespace = "EnableCompartmentNamespace"
+const (
+	// compartmentNamespace lets pods with a group managed service account reach file shares by name.
+	compartmentNamespace = "EnableCompartmentNamespace"
+	// deviceLess keeps a static address: without it, the first network gives the host a virtual adapter that asks DHCP. It is that of the
+	// original operator's prerequisites:
+	// https://github.com/openshift/windows-machine-config-operator/blob/master/docs/byoh-instance-pre-requisites.md
+	deviceLess = "DeviceLessNicDisabled"
+)
 
 // hnsValuesOf are the values that a host needs.
-func hnsValuesOf(agent.HostFacts) []hnsValue {
-	return []hnsValue{
-		{name: compartmentNamespace, number: 1}, // decision 40
+func hnsValuesOf(keepsStatic bool) []hnsValue {
+	values := []hnsValue{{name: compartmentNamespace, number: 1}} // decision 40
+	if keepsStatic {
+		values = append(values, hnsValue{name: deviceLess, number: 1, needed: true})
 	}
+	return values
 }
 
 // hnsState are the values of the Host Network Service in the registry that are ours.
@@ -63,7 +70,8 @@ func (s hnsState) set(ctx context.Context) (changed []string, err error) {
 	}
 	for _, v := range s.wanted {
 		did, err := s.setOne(ctx, notes, v)
-		if err != nil && (v.needed || ctx.Err() != nil) {
+		isMissing := errors.Is(err, host.ErrNotFound) // Windows has no Host Network Service
+		if err != nil && (v.needed && !isMissing || ctx.Err() != nil) {
 			return changed, err
 		}
 		if err != nil {

@@ -2,13 +2,13 @@ package configure
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
@@ -17,8 +17,6 @@ const (
 	hnsService = "hns"
 	// keepsStatic is the build of Windows that keeps static addresses by itself (prerequisites of the original operator).
 	keepsStatic = 20348
-	// staticMark is there where a join set what a leave takes back.
-	staticMark = desired.State + `\keeps-static`
 )
 
 // hostNetwork is what of the host's own network must be prepared for its first pod network.
@@ -31,39 +29,27 @@ type hostNetwork struct {
 	ports []uint16
 }
 
-// prepare has the Host Network Service keep the host's static address: with its first network, it would give the host a virtual adapter
-// that asks DHCP. The service reads the setting when it starts.
+// prepare sets the values by which the Host Network Service is told to do something differently. It reads the one for static addresses when
+// it starts, and the others for each object. Where the first network is there already, nothing is done for static addresses.
 func (n hostNetwork) prepare(ctx context.Context) error {
-	if n.wanted == nil || n.facts.Build == keepsStatic || !n.isStatic() {
-		return nil
-	}
 	is, unknown := n.Networks.Look(ctx)
-	for _, network := range is.Networks {
-		if slices.Contains(n.wanted.Names(), network.Name) {
-			return nil // the first network was made before
-		}
-	}
-	changed, err := n.HostNetwork.KeepStatic(ctx, true)
-	if errors.Is(err, host.ErrNotFound) {
-		n.recordNone("the host has a static address, and this Windows has no Host Network Service: %v", err)
-		return nil
-	}
+	values := hnsState{work: n.work}
+	notes, err := values.notes()
 	if err != nil {
-		return fmt.Errorf("having the Host Network Service keep static addresses: %w", err)
+		return err
 	}
-	if !changed {
-		return nil
-	}
-	if _, err := n.Disk.WriteFile(staticMark, "DeviceLessNicDisabled was set by a join\n"); err != nil {
-		return fmt.Errorf("remembering that static addresses are kept: %w", err)
-	}
-	n.recordChange("the Host Network Service keeps static addresses now (DeviceLessNicDisabled)")
+	_, isOurs := notes[deviceLess]
+	isThere := n.wanted != nil && slices.ContainsFunc(is.Networks, func(h hns.Network) bool { return slices.Contains(n.wanted.Names(), h.Name) })
+	values.wanted = hnsValuesOf(n.wanted != nil && n.facts.Build != keepsStatic && n.isStatic() && (isOurs || !isThere))
+	changed, err := values.set(ctx)
 	switch {
+	case err != nil || !slices.Contains(changed, deviceLess):
+		return err
 	case unknown != nil:
-		n.recordNone("service %s is not restarted for it: it does not say whether it has networks: %v", hnsService, unknown)
+		n.recordNone("service %s is not restarted for %s: it does not say whether it has networks: %v", hnsService, deviceLess, unknown)
 		return nil
 	case len(is.Networks) > 0:
-		n.recordNone("service %s is not restarted for it: it has networks of others", hnsService)
+		n.recordNone("service %s is not restarted for %s: it has networks of others", hnsService, deviceLess)
 		return nil
 	}
 	return n.restart(ctx)
@@ -116,23 +102,4 @@ func (n hostNetwork) restart(ctx context.Context) error {
 	}
 	n.recordChange("service %s restarted", hnsService)
 	return nil
-}
-
-// giveBack takes the setting back if a join made it.
-func (n hostNetwork) giveBack(ctx context.Context, r *remains) error {
-	if !n.Disk.Exists(staticMark) {
-		return nil
-	}
-	changed, err := n.HostNetwork.KeepStatic(ctx, false)
-	if err != nil && ctx.Err() == nil {
-		r.note("value DeviceLessNicDisabled of service %s: %v", hnsService, err)
-		return nil
-	}
-	if err == nil && changed {
-		n.recordChange("the Host Network Service makes adapters as before (DeviceLessNicDisabled)")
-	}
-	if err == nil {
-		err = n.Disk.Remove(staticMark)
-	}
-	return err
 }

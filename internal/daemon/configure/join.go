@@ -17,7 +17,6 @@ type joining struct {
 	windows    *windows
 	original   originalOperator
 	membership membership
-	hnsState   hnsState
 	// hostNetwork is prepared before services make the first pod network.
 	hostNetwork hostNetwork
 }
@@ -41,8 +40,7 @@ func (j joining) joinSteps() []step {
 		{"trusting certificates", j.certificates.trust},
 		{"opening the firewall", j.firewall.open},
 		{"setting exclusions of Microsoft Defender", j.exclusions.try},
-		{"setting values of the Host Network Service", j.setHNSState},
-		{"keeping the host's own network", j.hostNetwork.prepare},
+		{"setting values of the Host Network Service", j.hostNetwork.prepare},
 		{"looking for excluded ports", j.hostNetwork.checkPorts},
 		{"handing over the bootstrap token", j.membership.writeBootstrap},
 		{"remembering the request", j.record.remember},
@@ -119,13 +117,6 @@ func newJoining(w work, t target, restarting *windows) joining {
 		parts: p, windows: restarting,
 		original:    originalOperator{work: w, certificates: p.certificates, exclusions: p.exclusions, isOurs: t.former.Cluster != "", declared: t.wanted},
 		hostNetwork: hostNetwork{work: w, facts: restarting.facts, nodeIP: t.request.NodeIP, wanted: t.wanted.Network, ports: t.wanted.Listened()},
-		hnsState:    hnsState{work: w, wanted: hnsValuesOf(restarting.facts)},
 		membership:  membership{work: w, restarts: t.restarts, wanted: t.wanted, request: t.request, former: t.former},
 	}
-}
-
-// setHNSState does not tell the Host Network Service: what it is told by these values counts for pods that are made from now on.
-func (j joining) setHNSState(ctx context.Context) error {
-	_, err := j.hnsState.set(ctx)
-	return err
 }

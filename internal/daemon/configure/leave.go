@@ -22,7 +22,6 @@ func (l *leaving) leaveSteps() []step {
 		{"removing networks of pods", run.removeNetworks},
 		{"removing networks", l.removeNetworks},
 		{"restoring values of the Host Network Service", l.restoreHNSState},
-		{"giving back the host's own network", l.giveBackNetwork},
 		{"untrusting certificates", certificates{work: l.work}.untrust},
 		{"clearing the environment", l.clearEnvironment},
 		{"removing images", run.removeLayers},
@@ -150,10 +149,6 @@ func (l *leaving) removeNetworks(ctx context.Context) error {
 
 func (l *leaving) restoreHNSState(ctx context.Context) error {
 	return hnsState{work: l.work}.restore(ctx, &l.remains)
-}
-
-func (l *leaving) giveBackNetwork(ctx context.Context) error {
-	return hostNetwork{work: l.work}.giveBack(ctx, &l.remains)
 }
 
 func (l *leaving) clearEnvironment(ctx context.Context) error {
