@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ type made struct {
 	Subnet  netip.Prefix `json:"subnet"`
 	Gateway netip.Addr   `json:"gateway"`
 	VNI     uint32       `json:"vni"`
-	Port    uint16       `json:"vxlanPort,omitempty"`
+	Port    uint16       `json:"vxlanPort,omitempty"` // 4789 is Windows' own
 	Adapter string       `json:"adapter,omitempty"`
 	// HostRoute says that Windows accepted the policy, HadAddresses that the network once had its addresses.
 	HostRoute    bool `json:"hostRoute,omitempty"`
@@ -68,10 +69,24 @@ func (m *madeFile) add(created, requested hns.Network) {
 	maps.DeleteFunc(m.have, func(_ string, n made) bool { return n.Name == requested.Name })
 	s := requested.Subnets[0]
 	m.have[created.ID] = made{
-		Name: requested.Name, Subnet: s.Prefix, Gateway: s.Gateway, VNI: s.VNI, Port: requested.VXLANPort, Adapter: requested.Adapter,
+		Name: requested.Name, Subnet: s.Prefix, Gateway: s.Gateway, VNI: s.VNI, Port: cmp.Or(requested.VXLANPort, hns.DefaultVXLANPort), Adapter: requested.Adapter,
 		HostRoute: created.HostRoute, HadAddresses: created.HasAddresses(),
 	}
 	m.save()
+}
+
+// adopt remembers networks that an earlier version created, as the settings want them: nothing of them contradicts those.
+func (m *madeFile) adopt(have, wanted []hns.Network) {
+	for _, w := range wanted {
+		n := named(have, w.Name)
+		if n == nil {
+			continue
+		}
+		if _, known := m.have[n.ID]; !known {
+			n.HostRoute = n.HostRoute || len(n.Remotes) > 0 // it came before them
+			m.add(*n, w)
+		}
+	}
 }
 
 func (m *madeFile) remove(id string) {

@@ -62,11 +62,36 @@ func TestAChangedPortIsAppliedAlthoughWindowsDoesNotTellIt(t *testing.T) {
 		h.start()
 		e.awaits(time.Minute, "the overlay is there", h.published)
 		h.stop()
-		h.options.Settings.VXLANPort = 0
+		for _, port := range []uint16{4789, 9898} {
+			h.options.Settings.VXLANPort = port
+			h.start()
+			e.awaits(time.Minute, "the networks have the other port", func() bool {
+				n, once := h.network(overlay.Network)
+				return once && n.VXLANPort == hns.OwnVXLANPort(port) && h.published()
+			})
+			h.stop()
+		}
+	})
+}
+
+// TestNetworksOfAnEarlierVersionAreRemembered: they are as the settings say when this version sees them first.
+func TestNetworksOfAnEarlierVersionAreRemembered(t *testing.T) {
+	story(t, func(e *env) {
+		h := e.windows(1, sim.HNSOptions{})
+		h.start()
+		e.awaits(time.Minute, "the overlay is there", h.published)
+		h.stop()
+		h.forget()
+		h.service.ResetCalls()
+		h.start()
+		e.passes(10 * time.Minute)
+		h.wantChanges(map[string]int{})
+		h.stop()
+		h.options.Settings.VXLANPort = 9898
 		h.start()
 		e.awaits(time.Minute, "the networks have the other port", func() bool {
 			n, once := h.network(overlay.Network)
-			return once && n.VXLANPort == 0 && h.published()
+			return once && n.VXLANPort == 9898 && h.published()
 		})
 	})
 }

@@ -217,9 +217,11 @@ func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, sub
 	if err := r.removeUnsettled(ctx, own); err != nil {
 		return 0, err
 	}
-	c := changeNetworks(r.have, r.settings.networks(subnet), own.addresses())
+	wanted := r.settings.networks(subnet)
+	c := changeNetworks(r.have, wanted, own.addresses())
 	if c.isEmpty() {
 		r.missingSince = time.Time{}
+		r.made.adopt(r.have, wanted)
 		return 0, nil
 	}
 	if r.isUnlisted(ctx, c.create) {
