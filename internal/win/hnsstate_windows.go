@@ -51,12 +51,22 @@ func (hnsState) Set(ctx context.Context, name string, number uint32) error {
 	return nil
 }
 
-// Remove implements host.HNSState.
+// Remove implements host.HNSState. The key goes with its last value: Set makes it where it is missing.
 func (hnsState) Remove(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := useHNSState(registry.SET_VALUE, false, func(k registry.Key) error { return k.DeleteValue(name) })
+	isEmpty := false
+	err := useHNSState(registry.QUERY_VALUE|registry.SET_VALUE|registry.ENUMERATE_SUB_KEYS, false, func(k registry.Key) error {
+		err := k.DeleteValue(name)
+		if is, statErr := k.Stat(); statErr == nil {
+			isEmpty = is.ValueCount == 0 && is.SubKeyCount == 0
+		}
+		return err
+	})
+	if err == nil && isEmpty {
+		err = registry.DeleteKey(registry.LOCAL_MACHINE, hnsKey+`\`+hnsStateKey)
+	}
 	if err != nil && !errors.Is(err, host.ErrNotFound) {
 		return fmt.Errorf(`removing value %s of HKLM\%s\%s: %w`, name, hnsKey, hnsStateKey, err)
 	}
