@@ -143,22 +143,17 @@ func (j *joining) configure(ctx context.Context) error {
 		j.api.create(ctx, ofOperator+"/secrets", corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: api.PrivateKeySecret}, Data: map[string][]byte{api.PrivateKeyKey: pem.EncodeToMemory(block)},
 		}, nil),
-		j.api.create(ctx, "/apis/"+api.GroupName+"/v1alpha1/windowsconfigs", config, nil),
-		j.reportRepairsOnly(ctx))
+		j.api.create(ctx, "/apis/"+api.GroupName+"/v1alpha1/windowsconfigs", config, nil))
 }
 
-// reportRepairsOnly has WICD tell what it would repair of the network, and repair nothing: what Windows says of its objects after a restart is
-// what is to be learned. An operator without the field ignores it.
-func (j *joining) reportRepairsOnly(ctx context.Context) error {
-	return j.api.patch(ctx, "/apis/"+api.GroupName+"/v1alpha1/windowsconfigs/"+api.WindowsConfigName,
-		map[string]any{"spec": map[string]any{"network": map[string]string{"repair": "Report"}}})
-}
-
+// networkSpec has WICD tell what it would repair, and repair nothing: what Windows says of its objects after a restart is what is to be learned.
 func (j *joining) networkSpec() v1alpha1.NetworkSpec {
+	spec := v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}
 	if j.options.Network == OVN {
-		return ovnNetwork()
+		spec = ovnNetwork()
 	}
-	return v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}
+	spec.Repair = v1alpha1.RepairReport
+	return spec
 }
 
 // publishNetwork creates what the network of pods has in a cluster.
