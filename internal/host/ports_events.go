@@ -46,6 +46,9 @@ type Inventory interface {
 	Routes(ctx context.Context) ([]RouteEntry, error)
 	// FirewallRules returns the rules of our group, whoever changed them. Where rules cannot be read, that is ErrNoFirewall.
 	FirewallRules(ctx context.Context) ([]FirewallEntry, error)
+	// Version says which build of Windows runs, and its revision: 20348 and 2402 of 10.0.20348.2402. A revision that cannot be read is 0. It
+	// is quick.
+	Version(ctx context.Context) (build, revision int, err error)
 }
 
 // RouteEntry is a row of the table of routes.

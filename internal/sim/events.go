@@ -135,3 +135,14 @@ func (i inventory) FirewallRules(ctx context.Context) (entries []host.FirewallEn
 	}
 	return entries, ctx.Err()
 }
+
+// Version implements host.Inventory.
+func (i inventory) Version(ctx context.Context) (build, revision int, err error) {
+	w := i.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i.boot.off {
+		return 0, 0, ErrPower
+	}
+	return w.options.Build, w.options.UBR, ctx.Err()
+}

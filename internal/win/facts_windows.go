@@ -34,17 +34,20 @@ const (
 
 // Facts implements daemon.System.
 func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
+	build, revision, err := inventory{}.Version(ctx)
+	if err != nil {
+		return agent.HostFacts{}, err
+	}
 	f := agent.HostFacts{
 		Architecture:   architecture(),
 		Virtualization: virtualization(),
-		Build:          int(windows.RtlGetVersion().BuildNumber),
-		UBR:            int(number(currentVersion, "UBR")),
+		Build:          build,
+		UBR:            revision,
 		Product:        text(currentVersion, "ProductName"),
 		Installation:   text(currentVersion, "InstallationType"),
 		Clock:          time.Now().UTC(),
 		PendingReboot:  waits().Told(),
 	}
-	var err error
 	unread := func(fact string, err error) {
 		if err == nil {
 			return

@@ -68,3 +68,8 @@ func (o comObject) entry() host.FirewallEntry {
 		Name: text("Name"), Enabled: enabled == true, Protocol: protocol, LocalPorts: text("LocalPorts"), RemoteAddresses: text("RemoteAddresses"),
 	}
 }
+
+// Version implements host.Inventory.
+func (inventory) Version(ctx context.Context) (build, revision int, err error) {
+	return int(windows.RtlGetVersion().BuildNumber), int(number(currentVersion, "UBR")), ctx.Err()
+}

@@ -10,12 +10,11 @@ import (
 // revision was checked, or somebody removed it. Windows is asked each time, because there are updates without a restart. A revision that
 // cannot be read says nothing.
 func (p *Problems) revision(ctx context.Context, _ bool) (wrong string, isKnown bool) {
-	facts, err := p.Host.System.Facts(ctx)
-	revision := facts.UBR
+	number, revision, err := p.Host.Inventory.Version(ctx)
 	if err != nil || revision == 0 {
 		return "", false
 	}
-	build := windowsbuild.Build(facts.Build)
+	build := windowsbuild.Build(number)
 	if u, isMissing := windowsbuild.Missing(build, revision); isMissing {
 		return u.Without(revision), true
 	}
