@@ -33,7 +33,7 @@ const (
 func TestFleetByChance(t *testing.T) {
 	var tally chaosTally
 	t.Run("seed", func(t *testing.T) {
-		for _, seed := range seedsOf(t, chaosSeeds) {
+		for _, seed := range seedsOf(t, "WMCO_CHAOS", chaosSeeds) {
 			t.Run(strconv.Itoa(seed), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) { playSeed(t, uint64(seed), &tally) })
@@ -44,8 +44,8 @@ func TestFleetByChance(t *testing.T) {
 	t.Logf("evictions per needed: %.3f", float64(tally.evictions)/float64(max(tally.needed, 1)))
 }
 
-// seedsOf are the seeds to be played, so many by default.
-func seedsOf(t *testing.T, byDefault int) []int {
+// seedsOf are the seeds to be played, so many by default: variable WMCO_CHAOS_SEEDS sets another number, WMCO_CHAOS_SEED plays one.
+func seedsOf(t *testing.T, variable string, byDefault int) []int {
 	number := func(name string) (n int, set bool) {
 		text := os.Getenv(name)
 		if text == "" {
@@ -57,10 +57,10 @@ func seedsOf(t *testing.T, byDefault int) []int {
 		}
 		return n, true
 	}
-	if one, set := number("WMCO_CHAOS_SEED"); set {
+	if one, set := number(variable + "_SEED"); set {
 		return []int{one}
 	}
-	n, set := number("WMCO_CHAOS_SEEDS")
+	n, set := number(variable + "_SEEDS")
 	if !set {
 		n = byDefault
 	}

@@ -2,7 +2,6 @@ package storytest
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -12,20 +11,21 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// quirksSoon is within which a host with quirks should be a Ready node, quirksWithin within which it must be: Windows may set itself up, and
+// quirksSeeds is how many hosts are tried by default, quirksSoon within which a host with quirks should be a Ready node, quirksWithin within which it must be: Windows may set itself up, and
 // complete its features, for half an hour.
 const (
+	quirksSeeds  = 30
 	quirksSoon   = 30 * time.Minute
 	quirksWithin = 90 * time.Minute
 )
 
 // TestHostsJoinWhateverWindowsDoes lets hosts with quirks by chance become nodes, with the operator's own join over SSH, WICD and the overlay,
 // in simulated time. A host becomes a Ready node, or says what a person has to do. None is restarted more than twice, or in the middle of what
-// Windows does, and none loses its address. WMCO_QUIRKS_SEEDS is how many are tried.
+// Windows does, and none loses its address. WMCO_QUIRKS_SEEDS is how many are tried, WMCO_QUIRKS_SEED which one.
 func TestHostsJoinWhateverWindowsDoes(t *testing.T) {
 	content := quirksPayload(t)
 	var sum joinedSum
-	for seed := range seeds(t, "WMCO_QUIRKS_SEEDS", 30) {
+	for seed := range seedsOf(t, "WMCO_QUIRKS", quirksSeeds) {
 		t.Run("seed/"+strconv.Itoa(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				quirks := sim.QuirksByChance(uint64(seed))
@@ -102,17 +102,4 @@ func (s *joinedSum) add(o joined) {
 func (s joinedSum) String() string {
 	return fmt.Sprintf("quirks: %d of %d hosts are Ready within %s, %d later, %d need a person; restarts at most %d, networks deleted %d, addresses lost %d",
 		s.soon, s.all, quirksSoon, s.ready-s.soon, s.all-s.ready, s.restarts, s.deleted, s.lost)
-}
-
-func seeds(t *testing.T, variable string, usual int) int {
-	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return usual
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", variable, err)
-	}
-	return n
 }
