@@ -165,6 +165,7 @@ func mayImport() map[string][]string {
 		"internal/acceptance":     {"api", "api/v1alpha1", "internal/agent", "internal/controlplane", "internal/desired", "internal/hns", "internal/host", "internal/httpclient", "internal/mask", "internal/platform", "internal/platform/metadata", "internal/remote", "internal/shorten"},
 		"internal/controlplane":   {},
 		"internal/documents":      {},
+		"internal/bugreports":     {},
 		"cmd/wmco-acceptance":     {"internal/acceptance", "internal/win", "internal/win/scm"},
 		"cmd/wmco":                {"api", "api/v1alpha1", "internal/claim", "internal/cluster", "internal/controllers", "internal/httpclient", "internal/kube", "internal/migration", "internal/release", "internal/shorten", "internal/tlsprofile", "payload"},
 		"cmd/wicd":                {"api", "api/v1alpha1", "internal/daemon", "internal/host", "internal/win", "internal/win/scm"},
