@@ -101,6 +101,11 @@ func (s HNS) ClearFaults() error {
 	return s.do(func(store *hns.Store) error { return store.Clear() })
 }
 
+// SetQuirks gives HNS other quirks, for good.
+func (s HNS) SetQuirks(q hns.Quirks) error {
+	return s.do(func(store *hns.Store) error { return store.SetQuirks(q) })
+}
+
 // do opens the journal of the host's HNS. The host gets and loses the addresses of endpoints that change creates and removes.
 func (s HNS) do(change func(*hns.Store) error) error {
 	dir, err := s.host.Path(guestapi.NetworksDir)

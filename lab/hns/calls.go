@@ -80,7 +80,7 @@ func (s *Store) Properties(k Kind, id string) (document string, err error) {
 		if err != nil {
 			return err
 		}
-		raw, err := json.Marshal(o)
+		raw, err := json.Marshal(now.quirks.echo(k, o))
 		document = string(raw)
 		return err
 	})
@@ -94,10 +94,12 @@ func (s *Store) List(k Kind, query string) (found []Object, err error) {
 	return found, err
 }
 
-// IDs returns the IDs of the objects that List returns.
+// IDs returns the IDs of the objects that List returns, as the service lists them.
 func (s *Store) IDs(k Kind, query string) (ids []string, err error) {
-	err = s.find(k, query, func(o Object) { ids = append(ids, o.id()) })
-	return ids, err
+	if err := s.find(k, query, func(o Object) { ids = append(ids, o.id()) }); err != nil {
+		return nil, err
+	}
+	return s.listed(k, ids)
 }
 
 func (s *Store) find(k Kind, query string, found func(Object)) error {
@@ -139,6 +141,9 @@ func (s *Store) Modify(k Kind, id string, request []byte) error {
 			s.put(k, whole)
 			return nil
 		}
+		if now.quirks.refuses(k, r) {
+			return Unsupported
+		}
 		o := was.clone()
 		if err := r.policies(o); err != nil {
 			return err
@@ -171,6 +176,7 @@ func (s *Store) Delete(k Kind, id string) error {
 		switch {
 		case k == Endpoint:
 			s.leaveNamespace(now, o)
+			s.keepStale(now, o)
 		case k == Network:
 			for _, e := range now.list(Endpoint, map[string]any{"HostComputeNetwork": o.id()}) {
 				s.leaveNamespace(now, e)
@@ -197,7 +203,7 @@ func (s *Store) Delete(k Kind, id string) error {
 // nonPersistent is the flag of networks that do not survive a boot (NetworkFlags EnableNonPersistent).
 const nonPersistent = 8
 
-// Forget removes everything that does not survive a boot: all except persistent networks and the host's own compartment, and
+// Forget removes everything that does not survive a boot: all except persistent networks, the host's own compartment and Quirks, and
 // every Fault. No process of the host may run.
 func (s *Store) Forget() error {
 	s.mu.Lock()
@@ -210,6 +216,9 @@ func (s *Store) Forget() error {
 			return err
 		}
 		kept := []entry{hostDefault()}
+		for _, q := range s.known.list(quirks, nil) {
+			kept = append(kept, entry{quirks, quirksID, q})
+		}
 		for _, n := range s.known.list(Network, nil) {
 			if n.number("Flags")&nonPersistent == 0 {
 				kept = append(kept, entry{Network, key(n.id()), n})

@@ -1,6 +1,7 @@
 package hns
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -102,6 +103,10 @@ func (s *Store) Serve() (stop func() error, err error) {
 	if err := lock(file, serving); err != nil {
 		_ = file.Close()
 		return nil, fmt.Errorf("serving the networks: %w", err)
+	}
+	now := time.Now()
+	if err := os.Chtimes(file.Name(), now, now); err != nil { // see Quirks.ListsLate
+		return nil, errors.Join(fmt.Errorf("noting the start of the service: %w", err), file.Close())
 	}
 	return file.Close, nil // closing unlocks
 }

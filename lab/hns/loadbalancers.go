@@ -53,6 +53,9 @@ func (now *state) checkLoadBalancer(lb Object) error {
 	if err := now.checkTargets(lb); err != nil {
 		return err
 	}
+	if most := now.quirks.Ports; most > 0 && now.objects[LoadBalancer][key(lb.id())] == nil && (len(now.objects[LoadBalancer])+1)*portsOfBalancer > most {
+		return PortExists
+	}
 	for _, f := range lb.frontends(LoadBalancer) {
 		id, taken := now.frontends[f]
 		if !taken || id == key(lb.id()) {

@@ -33,6 +33,9 @@ func (s *Store) completeNetwork(now *state, n Object) error {
 	if n.text("Type") == "" {
 		n["Type"] = "NAT"
 	}
+	if err := now.bind(n); err != nil {
+		return err
+	}
 	digest := sha256.Sum256([]byte(key(n.id())))
 	if len(items(field(n, "MacPool", "Ranges"))) == 0 {
 		pool := fmt.Sprintf("00-15-5D-%02X-%X", digest[0], digest[1]>>4)

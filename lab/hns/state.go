@@ -14,6 +14,7 @@ type state struct {
 	frontends map[string]string
 	// addresses finds the endpoints of an address on a network. A local one and a remote one can share an address.
 	addresses map[string][]string
+	quirks    Quirks
 }
 
 func newState() state {
@@ -23,6 +24,10 @@ func newState() state {
 func (s *state) apply(e entry) {
 	if s.objects[e.Kind] == nil {
 		s.objects[e.Kind] = map[string]Object{}
+	}
+	if e.Kind == quirks {
+		s.quirks = Quirks{}
+		e.Object.into(&s.quirks)
 	}
 	if was := s.objects[e.Kind][e.ID]; was != nil {
 		s.unindex(e.Kind, e.ID, was)
@@ -57,7 +62,7 @@ func (s *state) unindex(k Kind, id string, was Object) {
 // entries are the lines of a journal with only the current objects.
 func (s *state) entries() []entry {
 	var list []entry
-	for _, k := range []Kind{Network, Endpoint, Namespace, LoadBalancer, Route, fault} {
+	for _, k := range []Kind{Network, Endpoint, Namespace, LoadBalancer, Route, fault, quirks, stale} {
 		for _, id := range slices.Sorted(maps.Keys(s.objects[k])) {
 			list = append(list, entry{k, id, s.objects[k][id]})
 		}

@@ -2,6 +2,7 @@ package hns
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -80,24 +81,44 @@ func (c oldCall) answer() (any, error) {
 func (c oldCall) objects(k Kind, view func(Object) map[string]any, read func(Object) Object) (any, error) {
 	switch id := c.id(); {
 	case c.method == http.MethodGet && id == "":
-		all, err := c.List(k, "")
-		views := []any{}
-		for _, o := range all {
-			views = append(views, view(o))
-		}
-		return views, err
+		return c.list(k, view)
 	case c.method == http.MethodGet:
 		o, err := c.Get(k, id)
 		if err != nil {
 			return nil, err
 		}
-		return view(o), nil
+		q, _, err := c.quirksNow()
+		return q.oldEcho(view(q.echo(k, o))), err
 	case c.method == http.MethodDelete && id != "":
 		return map[string]any{}, c.Delete(k, id)
 	case c.method == http.MethodPost:
 		return c.post(k, view, read)
 	}
 	return nil, Unsupported
+}
+
+// list returns all objects of a kind.
+func (c oldCall) list(k Kind, view func(Object) map[string]any) ([]map[string]any, error) {
+	q, _, err := c.quirksNow()
+	if err != nil {
+		return nil, err
+	}
+	all, err := c.List(k, "")
+	if err != nil {
+		return nil, err
+	}
+	views := []map[string]any{}
+	for _, o := range all {
+		views = append(views, view(q.echo(k, o)))
+	}
+	if views, err = c.oldListed(k, views); err != nil || k != Endpoint {
+		return views, err
+	}
+	left, err := c.List(stale, "")
+	for _, o := range left {
+		views = append(views, q.oldEcho(view(o)))
+	}
+	return views, err
 }
 
 func (c oldCall) post(k Kind, view func(Object) map[string]any, read func(Object) Object) (any, error) {
@@ -193,17 +214,9 @@ func (c oldCall) policyLists() (any, error) {
 	}
 	switch {
 	case c.method == http.MethodGet && c.id() == "":
-		views := []any{}
-		for _, k := range []Kind{LoadBalancer, Route} {
-			all, err := c.List(k, "")
-			if err != nil {
-				return nil, err
-			}
-			for _, o := range all {
-				views = append(views, oldPolicyList(o))
-			}
-		}
-		return views, nil
+		balancers, err := c.list(LoadBalancer, oldPolicyList)
+		routes, err2 := c.list(Route, oldPolicyList)
+		return append(balancers, routes...), errors.Join(err, err2)
 	case c.method == http.MethodPost && c.id() == "":
 		old, err := parse(c.body)
 		if err != nil {

@@ -1,0 +1,212 @@
+package hns
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Quirks is what a real Host Network Service does that this one otherwise does not. Names and meaning are those of NetworkQuirks in
+// internal/sim.
+type Quirks struct {
+	// OmitsVNI, OmitsVXLANPort and OmitsAdapter leave that out of networks that the service returns.
+	OmitsVNI, OmitsVXLANPort, OmitsAdapter bool
+	// RenamesAdapter returns an adapter by the name of the virtual one on it, as in vEthernet (Ethernet).
+	RenamesAdapter bool
+	// Adapters are the names of the host's adapters; nil allows any. A network on another, or on one that has a network, is refused.
+	Adapters []string
+	// NeedsAdapter refuses an overlay for which no adapter is named.
+	NeedsAdapter bool
+	// RefusesHostRoute refuses the policy HostRoute.
+	RefusesHostRoute bool
+	// ListsLate is how long after a start of the service every second object is missing: in the second generation of the API from the list of
+	// networks, in the first one from those of endpoints and of policies. The other lists, and objects by their IDs, are complete.
+	ListsLate time.Duration
+	// OmitsAddresses and OmitsVIPs leave the addresses of endpoints and of load balancers out of what the first generation returns.
+	OmitsAddresses, OmitsVIPs bool
+	// ListsStale has the first generation list a removed endpoint of a pod as another one with the same address, of another host.
+	ListsStale bool
+	// Ports is the number of ports for load balancers, of which each takes 63; 0 is no limit.
+	Ports int
+}
+
+const (
+	// quirks is the kind of the one object that has them, and stale that of removed endpoints that are still listed.
+	quirks   Kind = "Quirks"
+	stale    Kind = "StaleEndpoint"
+	quirksID      = "QUIRKS"
+	// portsOfBalancer is how many ports a load balancer takes.
+	portsOfBalancer = 63
+)
+
+// SetQuirks replaces those of the service, as another Windows would have them. They stay over boots.
+func (s *Store) SetQuirks(q Quirks) error {
+	raw, err := json.Marshal(q)
+	if err != nil {
+		return fmt.Errorf("encoding the quirks: %w", err)
+	}
+	return s.change(func(*state) error {
+		o, err := parse(raw)
+		if err == nil {
+			o["ID"] = quirksID
+			s.put(quirks, o)
+		}
+		return err
+	})
+}
+
+// bind refuses a network for its adapter.
+func (now *state) bind(n Object) error {
+	q, adapter := now.quirks, n.adapter()
+	switch {
+	case adapter == "" && q.NeedsAdapter && n.text("Type") == "Overlay":
+		return AdapterNotFound
+	case adapter == "" || q.Adapters == nil:
+		return nil
+	case !slices.ContainsFunc(q.Adapters, func(name string) bool { return strings.EqualFold(name, adapter) }):
+		return AdapterNotFound
+	}
+	for _, other := range now.objects[Network] {
+		if strings.EqualFold(other.adapter(), adapter) {
+			return AdapterNotFound
+		}
+	}
+	return nil
+}
+
+// adapterSettings are the policies that name a network's adapter, with the field that has the name.
+func adapterSettings() map[string]string {
+	return map[string]string{"NetAdapterName": "NetworkAdapterName", "InterfaceConstraint": "InterfaceAlias"}
+}
+
+// adapter is the name of a network's adapter; "" if it has none.
+func (o Object) adapter() string {
+	for _, p := range items(o["Policies"]) {
+		settings, _ := p["Settings"].(map[string]any)
+		if name := text(settings, adapterSettings()[text(p, "Type")]); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// refuses tells whether a request asks for a policy that the service does not know.
+func (q Quirks) refuses(k Kind, r request2) bool {
+	return q.RefusesHostRoute && k == Network && r.RequestType == "Add" &&
+		slices.ContainsFunc(items(r.Settings.Policies), func(p map[string]any) bool { return text(p, "Type") == "HostRoute" })
+}
+
+// echo is an object as the service returns it. It leaves the object itself unchanged.
+func (q Quirks) echo(k Kind, o Object) Object {
+	if k != Network || o == nil || !q.OmitsVNI && !q.OmitsVXLANPort && !q.OmitsAdapter && !q.RenamesAdapter {
+		return o
+	}
+	o = o.clone()
+	var policies []any
+	for _, p := range items(o["Policies"]) {
+		field, isAdapter := adapterSettings()[text(p, "Type")]
+		settings, _ := p["Settings"].(map[string]any)
+		switch name := text(settings, field); {
+		case q.OmitsVXLANPort && text(p, "Type") == "VxlanPort", q.OmitsAdapter && isAdapter:
+			continue
+		case q.RenamesAdapter && name != "":
+			settings[field] = "vEthernet (" + name + ")"
+		}
+		policies = append(policies, p)
+	}
+	o["Policies"] = policies
+	if q.OmitsVNI {
+		o.omitVNI()
+	}
+	return o
+}
+
+func (o Object) omitVNI() {
+	for _, ipam := range items(o["Ipams"]) {
+		for _, subnet := range items(ipam["Subnets"]) {
+			policies, _ := subnet["Policies"].([]any)
+			subnet["Policies"] = slices.DeleteFunc(policies, func(p any) bool {
+				policy, _ := p.(map[string]any)
+				return text(policy, "Type") == "VSID"
+			})
+		}
+	}
+}
+
+// quirksNow are the quirks, and whether lists still lack objects.
+func (s *Store) quirksNow() (q Quirks, isLate bool, err error) {
+	if err := s.view(func(now *state) error { q = now.quirks; return nil }); err != nil || q.ListsLate == 0 {
+		return q, false, err
+	}
+	info, err := os.Stat(filepath.Join(s.Dir, serviceFile))
+	if err != nil {
+		return q, false, nil // a host without the service
+	}
+	return q, time.Since(info.ModTime()) < q.ListsLate, nil
+}
+
+// listed is a list of the second generation.
+func (s *Store) listed(k Kind, ids []string) ([]string, error) {
+	_, isLate, err := s.quirksNow()
+	if k == Network && isLate {
+		ids = everySecond(ids)
+	}
+	return ids, err
+}
+
+// oldListed is a list of the first generation, with each object in its form.
+func (s *Store) oldListed(k Kind, all []map[string]any) ([]map[string]any, error) {
+	q, isLate, err := s.quirksNow()
+	if isLate && (k == Endpoint || k == LoadBalancer) {
+		all = everySecond(all)
+	}
+	for i := range all {
+		all[i] = q.oldEcho(all[i])
+	}
+	return all, err
+}
+
+// oldEcho is an object of the first generation as the service returns it.
+func (q Quirks) oldEcho(o map[string]any) map[string]any {
+	if q.OmitsAddresses {
+		o = without(o, "IPAddress")
+	}
+	if policies, _ := o["Policies"].([]any); q.OmitsVIPs && len(policies) > 0 {
+		var rest []any
+		for _, p := range items(policies) {
+			rest = append(rest, without(p, "VIPs"))
+		}
+		o = maps.Clone(o)
+		o["Policies"] = rest
+	}
+	return o
+}
+
+func everySecond[T any](all []T) []T {
+	half := []T{}
+	for i := 1; i < len(all); i += 2 {
+		half = append(half, all[i])
+	}
+	return half
+}
+
+// keepStale notes a removed endpoint that is still listed.
+func (s *Store) keepStale(now *state, e Object) {
+	if !now.quirks.ListsStale || e.remote() {
+		return
+	}
+	o := e.clone()
+	o["ID"], o["Flags"] = staleID(e.id()), remoteEndpoint
+	delete(o, "HostComputeNamespace")
+	s.put(stale, o)
+}
+
+// staleID is another ID than that of the endpoint, and the same whenever it is asked for.
+func staleID(id string) string {
+	return "57A1E000" + strings.TrimPrefix(key(id), key(id)[:min(8, len(key(id)))])
+}

@@ -1,0 +1,204 @@
+package hns
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// overlaySettings are those of a network as the hybrid overlay asks for it.
+const overlaySettings = `{"Name":"base","Type":"Overlay","Ipams":[{"Subnets":[{"IpAddressPrefix":"100.64.0.0/30",
+	"Policies":[{"Type":"VSID","Settings":{"IsolationId":4098}}]}]}],"Policies":[
+	{"Type":"NetAdapterName","Settings":{"NetworkAdapterName":"Ethernet"}},{"Type":"VxlanPort","Settings":{"Port":9898}}]}`
+
+const overlayID = "BBBBBBBB-0000-0000-0000-000000000001"
+
+// mustSet gives a store quirks by another process.
+func mustSet(t *testing.T, s *Store, q Quirks) {
+	t.Helper()
+	if err := openStore(t, s.Dir).SetQuirks(q); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestQuirksAreThoseOfTheSimulation(t *testing.T) {
+	here, there := reflect.TypeFor[Quirks](), reflect.TypeFor[sim.NetworkQuirks]()
+	for i := range there.NumField() {
+		want := there.Field(i)
+		if got, found := here.FieldByName(want.Name); found && got.Type != want.Type {
+			t.Errorf("%s is of type %s, in the simulation of type %s", want.Name, got.Type, want.Type)
+		} else if !found && want.Name != "ChoosesAddress" && want.Name != "StartsLate" { // the address and the service are the host's
+			t.Errorf("%s is missing", want.Name)
+		}
+	}
+	for i := range here.NumField() {
+		if _, found := there.FieldByName(here.Field(i).Name); !found {
+			t.Errorf("the simulation has no %s", here.Field(i).Name)
+		}
+	}
+}
+
+func TestNetworksAreReturnedInOtherWords(t *testing.T) {
+	for name, test := range map[string]struct {
+		quirks Quirks
+		gone   string // from what both generations return
+		there  string
+	}{
+		"all":          {Quirks{}, "vEthernet", "9898"},
+		"VNI":          {Quirks{OmitsVNI: true}, "4098", "9898"},
+		"VXLAN port":   {Quirks{OmitsVXLANPort: true}, "9898", "4098"},
+		"adapter":      {Quirks{OmitsAdapter: true, RenamesAdapter: true}, "Ethernet", "9898"},
+		"virtual name": {Quirks{RenamesAdapter: true}, `"Ethernet"`, "vEthernet (Ethernet)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t)
+			mustCreate(t, s, Network, overlayID, overlaySettings)
+			mustSet(t, s, test.quirks)
+			second, err := s.Properties(Network, overlayID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			one, err := s.Call("GET", "/networks/"+overlayID, "", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := s.Call("GET", "/networks/", "", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range []string{second, one, all} {
+				if strings.Contains(text, test.gone) || !strings.Contains(text, test.there) {
+					t.Errorf("got %s; want %s and no %s", text, test.there, test.gone)
+				}
+			}
+			if o, err := s.Get(Network, overlayID); err != nil || o.adapter() != "Ethernet" {
+				t.Errorf("the network itself has adapter %q, %v", o.adapter(), err)
+			}
+		})
+	}
+}
+
+func TestAdaptersAreChecked(t *testing.T) {
+	settings := func(name, adapter string) string {
+		return fmt.Sprintf(`{"Name":%q,"Type":"Overlay","Policies":[{"Type":"InterfaceConstraint","Settings":{"InterfaceAlias":%q}}]}`, name, adapter)
+	}
+	for name, test := range map[string]struct {
+		quirks   Quirks
+		settings string
+		want     Code
+	}{
+		"any":             {Quirks{}, settings("new", "Ethernet"), 0},
+		"it has a switch": {Quirks{Adapters: []string{"Ethernet", "Ethernet 2"}}, settings("new", "ethernet"), AdapterNotFound},
+		"another":         {Quirks{Adapters: []string{"Ethernet", "Ethernet 2"}}, settings("new", "Ethernet 2"), 0},
+		"there is none":   {Quirks{Adapters: []string{"Ethernet"}}, settings("new", "Ethernet 3"), AdapterNotFound},
+		"none named":      {Quirks{Adapters: []string{"Ethernet"}}, settings("new", ""), 0},
+		"one is needed":   {Quirks{NeedsAdapter: true}, settings("new", ""), AdapterNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t)
+			mustCreate(t, s, Network, overlayID, overlaySettings)
+			mustSet(t, s, test.quirks)
+			if _, err := s.Create(Network, "BBBBBBBB-0000-0000-0000-000000000002", []byte(test.settings)); CodeOf(err) != test.want {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+func TestAHostRouteCanBeRefused(t *testing.T) {
+	s := newStore(t)
+	mustSet(t, s, Quirks{RefusesHostRoute: true})
+	add := `{"RequestType":"Add","Settings":{"Policies":[{"Type":%q,"Settings":{}}]}}`
+	if err := s.Modify(Network, networkID, fmt.Appendf(nil, add, "RemoteSubnetRoute")); err != nil {
+		t.Errorf("another policy: %v", err)
+	}
+	if err := s.Modify(Network, networkID, fmt.Appendf(nil, add, "HostRoute")); CodeOf(err) != Unsupported {
+		t.Errorf("got %v, want %v", err, Unsupported)
+	}
+}
+
+func TestTheGenerationsListOtherObjectsForAWhile(t *testing.T) {
+	s := newStore(t)
+	mustCreate(t, s, Network, overlayID, overlaySettings)
+	mustCreate(t, s, Endpoint, "EEEEEEEE-0000-0000-0000-000000000002", `{"Name":"two","HostComputeNetwork":"`+networkID+`"}`)
+	stop, err := s.Serve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = stop() }()
+	count := func() (counts [4]int) {
+		for i, k := range []Kind{Network, Endpoint} {
+			ids, err := s.IDs(k, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := s.Call("GET", "/"+strings.ToLower(string(k))+"s/", "", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			counts[2*i], counts[2*i+1] = len(ids), strings.Count(answer, `"ID":`)
+		}
+		return counts
+	}
+	for late, want := range map[time.Duration][4]int{time.Hour: {1, 2, 2, 1}, time.Nanosecond: {2, 2, 2, 2}} {
+		mustSet(t, s, Quirks{ListsLate: late})
+		if diff := cmp.Diff(want, count()); diff != "" {
+			t.Errorf("%v late: networks and endpoints of both generations: %s", late, diff)
+		}
+	}
+}
+
+func TestTheFirstGenerationForgetsAndRemembers(t *testing.T) {
+	s := newStore(t)
+	mustCreate(t, s, LoadBalancer, "1", `{"HostComputeEndpoints":["`+endpointID+`"],"FrontendVIPs":["10.96.0.1"],"PortMappings":[{"ExternalPort":80}]}`)
+	mustSet(t, s, Quirks{OmitsAddresses: true, OmitsVIPs: true})
+	for path, gone := range map[string]string{"/endpoints/": "10.1.0.7", "/endpoints/" + endpointID: "10.1.0.7", "/policylists/": "10.96.0.1"} {
+		if answer, err := s.Call("GET", path, "", nil); err != nil || strings.Contains(answer, gone) || !strings.Contains(answer, endpointID) {
+			t.Errorf("%s: %s, %v; want the objects without %s", path, answer, err, gone)
+		}
+	}
+	mustSet(t, s, Quirks{ListsStale: true})
+	if err := s.Delete(Endpoint, endpointID); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := s.Call("GET", "/endpoints/", "", nil)
+	if err != nil || !strings.Contains(answer, `"IPAddress":"10.1.0.7","IsRemoteEndpoint":true`) || strings.Contains(answer, endpointID) {
+		t.Errorf("after it was removed, the first generation lists %s, %v", answer, err)
+	}
+	if left := names(t, s, Endpoint, ""); left != nil {
+		t.Errorf("the second generation lists %q", left)
+	}
+}
+
+func TestPortsOfLoadBalancersEnd(t *testing.T) {
+	s := newStore(t)
+	mustSet(t, s, Quirks{Ports: 2*portsOfBalancer + 1})
+	for i, want := range []Code{0, 0, PortExists} {
+		settings := fmt.Appendf(nil, `{"FrontendVIPs":["10.96.0.%d"],"PortMappings":[{"ExternalPort":80}]}`, i)
+		if _, err := s.Create(LoadBalancer, fmt.Sprint(i), settings); CodeOf(err) != want {
+			t.Errorf("load balancer %d: %v, want %v", i, err, want)
+		}
+	}
+}
+
+func TestQuirksStayOverBootsAndCompaction(t *testing.T) {
+	s := newStore(t)
+	mustSet(t, s, Quirks{Adapters: []string{"Ethernet"}, ListsLate: 90 * time.Second})
+	if err := s.Forget(); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := openStore(t, s.Dir).quirksNow()
+	if diff := cmp.Diff(Quirks{Adapters: []string{"Ethernet"}, ListsLate: 90 * time.Second}, got); diff != "" || err != nil {
+		t.Errorf("%v, %s", err, diff)
+	}
+	s.known.apply(entry{Kind: quirks, ID: quirksID})
+	if diff := cmp.Diff(Quirks{}, s.known.quirks); diff != "" {
+		t.Error(diff)
+	}
+}
