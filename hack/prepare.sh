@@ -17,7 +17,7 @@ command -v npm >/dev/null || checks+=(npm)
 echo '#include <pthread.h>' | gcc -E - >/dev/null 2>&1 || checks+=(gcc libc6-dev)
 [ $((${#hosts[@]} + ${#services[@]} + ${#checks[@]})) -eq 0 ] && exit 0
 without="Windows hosts are simulated without Wine and mingw; tests that need a registry, a proxy or Prometheus are skipped without them, and so are those of the
-operator's pod without runc, that of OpenSSH without openssh-server, those of Services without nftables, the check of PowerShell without node and npm, the test of the page without Chromium, the commands of documents about mirrors without skopeo, and tests with the race detector without gcc."
+operator's pod without runc, those of OpenSSH without openssh-server, those of Services without nftables, the check of PowerShell without node and npm, the test of the page without Chromium, the commands of documents about mirrors without skopeo, and tests with the race detector without gcc."
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
   echo "Not root, or no apt-get: cannot install ${hosts[*]} ${services[*]} ${checks[*]}. $without" >&2
   exit 0

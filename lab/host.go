@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -32,6 +33,8 @@ type Host struct {
 	name   string
 	number int    // last byte of the address
 	dir    string // its layer over the template; kept while the host is off
+	// openssh answers in place of the lab's SSH server; nil if that answers itself.
+	openssh *openssh
 
 	mu     sync.Mutex
 	reaper *reaper // nil while off
@@ -53,7 +56,10 @@ func (h *Host) Boot(ctx context.Context) error {
 	if err := h.waitForBoot(ctx, func(uint32) bool { return true }); err != nil {
 		return fmt.Errorf("booting %s: %w", h.name, err)
 	}
-	return nil
+	if h.openssh == nil {
+		return nil
+	}
+	return h.openssh.startOn(ctx, h)
 }
 
 func (h *Host) turnOn() error {
@@ -62,17 +68,16 @@ func (h *Host) turnOn() error {
 	if h.reaper != nil {
 		return errors.New("it is on")
 	}
-	user := h.lab.options.User
-	if user == "" {
-		user = "Administrator"
-	}
 	spec := hostspec.Host{
 		Name: h.name, Names: map[string]string{h.name: h.Address(), MachineName: h.lab.Address()}, Template: h.lab.template, Wine: h.lab.wine,
 		PodNetwork: h.lab.network.pods(), NFT: findNFT(), Cgroup: filepath.Join(filepath.Base(h.lab.dir), h.name),
 		Files: map[string][]byte{
-			below(guestapi.UserFile):           []byte(user),
+			below(guestapi.UserFile):           []byte(h.lab.user()),
 			below(guestapi.AuthorizedKeysFile): h.lab.options.AuthorizedKeys,
 		},
+	}
+	if h.openssh != nil {
+		maps.Copy(spec.Files, h.openssh.files(h.lab.options.AuthorizedKeys))
 	}
 	if err := hostspec.Write(h.dir, spec); err != nil {
 		return err
@@ -100,6 +105,9 @@ func (h *Host) PowerOff() {
 	defer h.mu.Unlock()
 	if h.reaper == nil {
 		return
+	}
+	if h.openssh != nil {
+		h.openssh.Stop()
 	}
 	_ = h.reaper.cmd.Process.Kill()
 	h.reaper.stop()
@@ -141,7 +149,7 @@ func (h *Host) waitForBoot(ctx context.Context, wanted func(bootID uint32) bool)
 		attempt, cancelAttempt := context.WithTimeout(ctx, 5*time.Second)
 		id, err := h.BootID(attempt)
 		if err == nil && wanted(id) {
-			err = h.checkSSH(attempt)
+			err = h.checkSSH()
 			if err == nil {
 				cancelAttempt()
 				return nil
@@ -159,14 +167,21 @@ func (h *Host) waitForBoot(ctx context.Context, wanted func(bootID uint32) bool)
 	}
 }
 
-// checkSSH checks that a process listens on the SSH port, without a connection that the server would count.
-func (h *Host) checkSSH(context.Context) error {
+// checkSSH checks that the lab's SSH server listens, without a connection that it would count.
+func (h *Host) checkSSH() error {
+	if h.openssh != nil {
+		return h.checkPort(behindPort)
+	}
+	return h.checkPort(sshPort)
+}
+
+func (h *Host) checkPort(port int) error {
 	pid, err := h.pid()
 	if err != nil {
 		return err
 	}
-	if !listening(pid, sshPort) {
-		return fmt.Errorf("nothing listens on port %d", sshPort)
+	if !listening(pid, port) {
+		return fmt.Errorf("nothing listens on port %d", port)
 	}
 	return nil
 }

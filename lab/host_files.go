@@ -104,6 +104,15 @@ func (h *Host) Stats() (sshd.Stats, error) {
 	return sshd.ReadStats(path)
 }
 
+// SetSSHQuirks gives the host's SSH server other quirks, for connections to come.
+func (h *Host) SetSSHQuirks(q sshd.Quirks) error {
+	text, err := json.Marshal(q)
+	if err != nil {
+		return fmt.Errorf("encoding the quirks: %w", err)
+	}
+	return h.WriteFile(guestapi.SSHQuirksFile, text)
+}
+
 // PowerShellStarts returns the command lines of all starts of PowerShell by its name or usual path. Starts of a copy are not
 // recorded.
 func (h *Host) PowerShellStarts() ([]string, error) {

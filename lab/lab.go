@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ type Options struct {
 	User string
 	// AuthorizedKeys are the keys that can log in, in the format of an authorized_keys file.
 	AuthorizedKeys []byte
+	// OpenSSH has Debian's OpenSSH server answer at port 22 of hosts; see CanRunOpenSSH.
+	OpenSSH bool
 	// Kubernetes is the version that the control plane reports; see ControlPlaneOptions.
 	Kubernetes string
 	// DualStack gives Services addresses of both families if they ask for them.
@@ -226,15 +229,25 @@ func (l *Lab) AddHost(ctx context.Context, name string) (*Host, error) {
 }
 
 func (l *Lab) newHost(name string) (*Host, error) {
+	var front *openssh
+	if l.options.OpenSSH {
+		var err error
+		if front, err = l.newOpenSSH(); err != nil {
+			return nil, fmt.Errorf("creating host %s: %w", name, err)
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := &Host{lab: l, name: name, number: firstHost + len(l.hosts), dir: filepath.Join(l.dir, name)}
+	h := &Host{openssh: front, lab: l, name: name, number: firstHost + len(l.hosts), dir: filepath.Join(l.dir, name)}
 	if err := os.Mkdir(h.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("creating host %s: %w", name, err)
 	}
 	l.hosts = append(l.hosts, h)
 	return h, nil
 }
+
+// user is the user who can log in to hosts.
+func (l *Lab) user() string { return cmp.Or(l.options.User, "Administrator") }
 
 // Close stops everything and removes all files.
 func (l *Lab) Close() {

@@ -138,8 +138,10 @@ func loginLines() []Line {
 		},
 		{
 			ID: "openssh", Title: "Microsoft's OpenSSH server",
-			Text: "hosts of the lab and simulated hosts run another SSH server with the same protocol. A canceled " +
-				"command ends with its connection.",
+			Text: "hosts of the lab and simulated hosts run another SSH server with the same protocol, and tests give it what " +
+				"is known of Microsoft's: commands that run on without their connection, pipes that are opened for overlapped " +
+				"calls, lost input, PowerShell's exit codes. A first contact was made through Debian's OpenSSH server, of whose " +
+				"code Microsoft's is made.",
 			Claim: "Windows' own SSH server hands 64 MB to a program and 8 MB back unchanged, and its exit codes, with each default shell; a lost " +
 				"connection ends the input of the program",
 			Changes: "with --login-allowed: adds an SSH key for administrators, and gives OpenSSH each default shell in turn, for a moment each",

@@ -30,7 +30,8 @@ func overlaySides() []overlaySide {
 }
 
 // TestHybridOverlay joins hosts to an OpenShift cluster whose Network object is as the documents say. The Linux side is the lab's stand-in,
-// and OVN-Kubernetes' own programs where the environment names them (make e2e-ovn).
+// and OVN-Kubernetes' own programs where the environment names them (make e2e-ovn). The Host Network Service of a host is as unkind as that
+// of the simulation.
 func TestHybridOverlay(t *testing.T) {
 	needs(t, lab.CanBalance(), lab.CanRunRegistries())
 	for _, side := range overlaySides() {
@@ -39,6 +40,7 @@ func TestHybridOverlay(t *testing.T) {
 			x := overlayTest{servicesTest{newPlace(t, testenv.Options{
 				WineHosts: 2, OpenShift: "None", Network: testenv.NetworkHybridOverlay, Pods: true, OVN: side.programs,
 			})}}
+			x.makeUnkind()
 			x.joinAll()
 			for _, test := range []struct {
 				name string
@@ -47,7 +49,7 @@ func TestHybridOverlay(t *testing.T) {
 				{"nodes have the subnets that OVN-Kubernetes gives", overlayTest.expectSubnets},
 				{"each host has the subnets of all others", func(x overlayTest) { x.expectRemotes() }},
 				{"pods of the hosts reach each other", overlayTest.deploy},
-				{"a Linux node comes", overlayTest.linuxNodeComes},
+				{"a Linux node comes while the network services are unkind", overlayTest.keepUnkind},
 				{"a Node that registers again has another subnet", overlayTest.registerAgain},
 				{"the hybrid overlay is off for a while", overlayTest.offAndOn},
 				{"a running hybrid overlay cannot be changed", overlayTest.changeWhileRunning},

@@ -4,10 +4,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -77,14 +79,25 @@ func openSSH(stop <-chan struct{}) (net.Listener, *sshd.Server, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	listener, err := net.Listen("tcp", ":22")
+	address, err := os.ReadFile(guestapi.SSHListenFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("reading the address to listen on: %w", err)
+	}
+	listener, err := net.Listen("tcp", cmp.Or(string(address), ":22"))
 	if err != nil {
 		return nil, nil, fmt.Errorf("listening: %w", err)
 	}
 	go counters.KeepSaving(stop)
+	records := slog.New(slog.NewTextHandler(log, nil))
 	return listener, sshd.New(sshd.Options{
-		HostKey: key, User: user, AuthorizedKeysFile: guestapi.AuthorizedKeysFile, Home: home,
-		Counters: counters, Log: slog.New(slog.NewTextHandler(log, nil)),
+		HostKey: key, User: user, AuthorizedKeysFile: guestapi.AuthorizedKeysFile, Home: home, Counters: counters, Log: records,
+		Quirks: func() sshd.Quirks {
+			q, err := sshd.ReadQuirks(guestapi.SSHQuirksFile)
+			if err != nil {
+				records.Error("Quirks not read", "error", err)
+			}
+			return q
+		},
 	}), nil
 }
 

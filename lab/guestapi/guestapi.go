@@ -27,11 +27,13 @@ const (
 	SSHDLog            = `C:\lab\sshd.log`         // log of the SSH server
 	SSHDir             = `C:\ProgramData\ssh`      // OpenSSH's own
 	AuthorizedKeysFile = `C:\ProgramData\ssh\administrators_authorized_keys`
-	UserFile           = `C:\lab\user`    // name of the user who can log in
-	ContainersDir      = `C:\lab\systems` // hostcompute's compute systems
-	MountsDir          = `C:\lab\mounts`  // mounted layers of containers
-	NetworksDir        = `C:\lab\hns`     // hns.Store
-	AddressFile        = `C:\lab\address` // the host's address, as text
+	UserFile           = `C:\lab\user`            // name of the user who can log in
+	SSHListenFile      = `C:\lab\ssh-listen`      // address and port of the SSH server; :22 without the file
+	SSHQuirksFile      = `C:\lab\ssh-quirks.json` // sshd.Quirks for new connections
+	ContainersDir      = `C:\lab\systems`         // hostcompute's compute systems
+	MountsDir          = `C:\lab\mounts`          // mounted layers of containers
+	NetworksDir        = `C:\lab\hns`             // hns.Store
+	AddressFile        = `C:\lab\address`         // the host's address, as text
 	HostComputeLog     = `C:\lab\hostcompute.log`
 	HostKeyFile        = `C:\ProgramData\ssh\ssh_host_ed25519_key`
 )

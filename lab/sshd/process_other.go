@@ -3,9 +3,15 @@
 package sshd
 
 import (
+	"errors"
 	"os/exec"
 	"syscall"
+
+	"golang.org/x/crypto/ssh"
 )
+
+// systemFolder stands for that of Windows.
+const systemFolder = "/"
 
 // systemShell is for tests of this package on other systems.
 func systemShell(line string) *exec.Cmd { return exec.Command("/bin/sh", "-c", line) }
@@ -18,3 +24,5 @@ func startTree(cmd *exec.Cmd) (kill func(), err error) {
 	}
 	return func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }, nil
 }
+
+func startOverlapped(*exec.Cmd, ssh.Channel) (*process, error) { return nil, errors.ErrUnsupported }

@@ -2,6 +2,7 @@ package sshd
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -9,6 +10,9 @@ import (
 
 	"golang.org/x/sys/windows"
 )
+
+// systemFolder is where Windows is.
+const systemFolder = `C:\windows`
 
 // systemShell is cmd.exe, Windows' default. Like OpenSSH for Windows, it puts quotes around the whole line to preserve those
 // inside.
@@ -18,8 +22,23 @@ func systemShell(line string) *exec.Cmd {
 	return cmd
 }
 
-// startTree starts a command in a job object, so that kill ends it with all its descendants. It runs only once it is in the job.
+// startTree starts a command in a job object.
 func startTree(cmd *exec.Cmd) (kill func(), err error) {
+	return startInJob(func(flags uint32) (pid int, err error) {
+		if cmd.SysProcAttr == nil {
+			cmd.SysProcAttr = &syscall.SysProcAttr{}
+		}
+		cmd.SysProcAttr.CreationFlags |= flags
+		if err := cmd.Start(); err != nil {
+			return 0, err
+		}
+		return cmd.Process.Pid, nil
+	})
+}
+
+// startInJob starts a process, with these flags, in a job object, so that kill ends it with all its descendants. It runs only once it is in
+// the job.
+func startInJob(start func(flags uint32) (pid int, err error)) (kill func(), err error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("creating a job object: %w", err)
@@ -28,17 +47,14 @@ func startTree(cmd *exec.Cmd) (kill func(), err error) {
 		_ = windows.TerminateJobObject(job, 1)
 		_ = windows.CloseHandle(job)
 	})
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	pid, err := start(windows.CREATE_SUSPENDED)
+	if err == nil {
+		err = enterJob(job, uint32(pid))
+		if p, found := os.FindProcess(pid); err != nil && found == nil {
+			_ = p.Kill()
+		}
 	}
-	cmd.SysProcAttr.CreationFlags |= windows.CREATE_SUSPENDED
-	if err := cmd.Start(); err != nil {
-		release()
-		return nil, err
-	}
-	if err := enterJob(job, uint32(cmd.Process.Pid)); err != nil {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+	if err != nil {
 		release()
 		return nil, err
 	}

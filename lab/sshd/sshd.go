@@ -5,6 +5,7 @@ package sshd
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Options are the settings of a Server. All fields but Shell are required.
+// Options are the settings of a Server. All fields but Shell and Quirks are required.
 type Options struct {
 	// HostKey is the server's identity; see LoadHostKey.
 	HostKey ssh.Signer
@@ -32,6 +33,8 @@ type Options struct {
 	// Shell returns the command that runs a command line; nil means the system's shell, cmd.exe on Windows. The server sets
 	// streams and folder.
 	Shell func(line string) *exec.Cmd
+	// Quirks returns those for a new connection; nil means none.
+	Quirks func() Quirks
 	// Counters counts; see OpenCounters.
 	Counters *Counters
 	// Log gets a record for each connection and each failure.
@@ -46,12 +49,25 @@ type Server struct {
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
 	closed bool
+	last   Quirks // of the last connection
+}
+
+// visit is one connection.
+type visit struct {
+	server *Server
+	quirks Quirks
+	home   string
+	ended  <-chan struct{} // closed when the connection is closed
+	log    *slog.Logger
 }
 
 // New returns a server; see Serve.
 func New(o Options) *Server {
 	if o.Shell == nil {
 		o.Shell = systemShell
+	}
+	if o.Quirks == nil {
+		o.Quirks = func() Quirks { return Quirks{} }
 	}
 	s := &Server{options: o, conns: map[net.Conn]struct{}{}}
 	s.config = &ssh.ServerConfig{PublicKeyCallback: s.authorize, ServerVersion: "SSH-2.0-OpenSSH_for_Windows_8.9"}
@@ -131,7 +147,9 @@ func (s *Server) remove(conn net.Conn) {
 func (s *Server) serve(raw net.Conn) {
 	log := s.options.Log.With("client", raw.RemoteAddr().String())
 	s.options.Counters.update(func(c *Stats) { c.Connections++ })
-	conn, channels, requests, err := ssh.NewServerConn(newCountingConn(raw, s.options.Counters), s.config)
+	q, config := s.options.Quirks(), *s.config
+	config.ServerVersion = cmp.Or(q.Version, config.ServerVersion)
+	conn, channels, requests, err := ssh.NewServerConn(newCountingConn(raw, s.options.Counters), &config)
 	if err != nil {
 		log.Info("Connection refused", "error", err)
 		return
@@ -139,21 +157,34 @@ func (s *Server) serve(raw net.Conn) {
 	log.Info("Connected", "user", conn.User())
 	go ssh.DiscardRequests(requests)
 	ended := make(chan struct{})
+	v := visit{s, q, s.home(q), ended, log}
 	var sessions sync.WaitGroup
 	for ch := range channels {
 		if ch.ChannelType() != "session" {
 			_ = ch.Reject(ssh.UnknownChannelType, "only sessions are served")
 			continue
 		}
-		sessions.Go(func() { s.session(ch, ended, log) })
+		sessions.Go(func() { v.session(ch) })
 	}
 	close(ended)
 	sessions.Wait()
 	log.Info("Disconnected")
 }
 
-// session serves the one request of a channel that starts something; ended is closed when the connection is closed.
-func (s *Server) session(n ssh.NewChannel, ended <-chan struct{}, log *slog.Logger) {
+// home is where the sessions of a connection begin: the first one with other quirks than before is that of a new user.
+func (s *Server) home(q Quirks) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isFirst := q != s.last
+	s.last = q
+	if q.NoProfile && isFirst {
+		return systemFolder
+	}
+	return s.options.Home
+}
+
+// session serves the one request of a channel that starts something.
+func (v visit) session(n ssh.NewChannel) {
 	ch, requests, err := n.Accept()
 	if err != nil {
 		return
@@ -172,23 +203,23 @@ func (s *Server) session(n ssh.NewChannel, ended <-chan struct{}, log *slog.Logg
 		_ = r.Reply(true, nil)
 		go ssh.DiscardRequests(requests)
 		if r.Type == "exec" {
-			s.command(ch, payload.Text, ended, log)
+			v.command(ch, payload.Text)
 		} else {
-			s.files(ch, log)
+			v.files(ch)
 		}
 		return
 	}
 }
 
 // command runs a command line and reports its exit code.
-func (s *Server) command(ch ssh.Channel, line string, ended <-chan struct{}, log *slog.Logger) {
-	s.options.Counters.update(func(c *Stats) {
+func (v visit) command(ch ssh.Channel, line string) {
+	v.server.options.Counters.update(func(c *Stats) {
 		c.ExecChannels++
 		c.Commands = append(c.Commands, line)
 	})
-	code, err := s.run(ch, line, ended)
+	code, err := v.run(ch, line)
 	if err != nil {
-		log.Info("Command not run", "command", line, "error", err)
+		v.log.Info("Command not run", "command", line, "error", err)
 		fmt.Fprintf(ch.Stderr(), "%v\r\n", err)
 		code = 1
 	}
@@ -196,54 +227,54 @@ func (s *Server) command(ch ssh.Channel, line string, ended <-chan struct{}, log
 	_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{code}))
 }
 
-func (s *Server) run(ch ssh.Channel, line string, ended <-chan struct{}) (uint32, error) {
-	cmd := s.options.Shell(line)
-	cmd.Dir = s.options.Home
-	cmd.Stdout, cmd.Stderr = ch, ch.Stderr()
-	cmd.WaitDelay = outputDelay
-	stdin, err := cmd.StdinPipe()
+func (v visit) run(ch ssh.Channel, line string) (uint32, error) {
+	cmd := v.server.options.Shell(line)
+	cmd.Dir = v.home
+	_, _ = io.WriteString(ch, v.quirks.Profile) // who does not listen any more misses nothing
+	p, err := start(cmd, ch, v.quirks)
 	if err != nil {
-		return 0, fmt.Errorf("creating a pipe for the command: %w", err)
+		return 0, err
 	}
-	kill, err := startTree(cmd)
-	if err != nil {
-		return 0, fmt.Errorf("starting the command: %w", err)
+	defer p.kill()
+	type result struct {
+		code uint32
+		err  error
 	}
-	defer kill()
+	done, over := make(chan result, 1), make(chan struct{})
+	defer close(over)
 	go func() {
-		_, _ = io.CopyBuffer(stdin, ch, make([]byte, copySize))
-		_ = stdin.Close()
+		_, _ = io.CopyBuffer(p.stdin, v.quirks.input(ch, over), make([]byte, copySize))
+		_ = p.stdin.Close()
 	}()
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
+	go func() {
+		code, err := p.wait()
+		done <- result{code, err}
+	}()
+	var ended result
 	select {
-	case err = <-done:
-	case <-ended:
-		kill()
-		err = <-done
+	case ended = <-done:
+	case <-v.ended:
+		if !v.quirks.RunsOn {
+			p.kill()
+		}
+		ended = <-done
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return uint32(exit.ExitCode()), nil
-	}
-	if errors.Is(err, exec.ErrWaitDelay) { // a process that it left behind holds its output
-		return 0, nil
-	}
-	return 0, err
+	return v.quirks.exitCode(ended.code), ended.err
 }
 
 // files serves SFTP.
-func (s *Server) files(ch ssh.Channel, log *slog.Logger) {
-	s.options.Counters.update(func(c *Stats) { c.SFTPChannels++ })
-	server, err := sftp.NewServer(&openCounter{ReadWriteCloser: ch, counters: s.options.Counters},
-		sftp.WithServerWorkingDirectory(workingDirectory(s.options.Home)))
+func (v visit) files(ch ssh.Channel) {
+	counters := v.server.options.Counters
+	counters.update(func(c *Stats) { c.SFTPChannels++ })
+	server, err := sftp.NewServer(&openCounter{ReadWriteCloser: ch, counters: counters},
+		sftp.WithServerWorkingDirectory(workingDirectory(v.home)))
 	if err != nil {
-		log.Info("SFTP not served", "error", err)
+		v.log.Info("SFTP not served", "error", err)
 		return
 	}
 	defer server.Close()
 	if err := server.Serve(); err != nil && !errors.Is(err, io.EOF) {
-		log.Info("SFTP ended", "error", err)
+		v.log.Info("SFTP ended", "error", err)
 	}
 	_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{0}))
 }

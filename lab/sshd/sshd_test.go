@@ -46,6 +46,11 @@ func mustKey(t *testing.T) ssh.Signer {
 
 func mustServe(t *testing.T) fixture {
 	t.Helper()
+	return mustServeWith(t, Quirks{})
+}
+
+func mustServeWith(t *testing.T, q Quirks) fixture {
+	t.Helper()
 	dir := t.TempDir()
 	f := fixture{home: filepath.Join(dir, "home"), stats: filepath.Join(dir, "stats.json"), key: mustKey(t)}
 	if err := os.Mkdir(f.home, 0o755); err != nil {
@@ -71,7 +76,7 @@ func mustServe(t *testing.T) fixture {
 	}
 	f.address = l.Addr().String()
 	f.server = New(Options{HostKey: hostKey, User: "Administrator", AuthorizedKeysFile: keys, Home: f.home,
-		Counters: counters, Log: slog.New(slog.DiscardHandler)})
+		Quirks: func() Quirks { return q }, Counters: counters, Log: slog.New(slog.DiscardHandler)})
 	served := make(chan error, 1)
 	go func() { served <- f.server.Serve(l) }()
 	t.Cleanup(func() {

@@ -25,20 +25,7 @@ func Programs(ctx context.Context, dir string, log io.Writer, names ...string) e
 
 // ProgramsOf is Programs with the programs of a minor version of Kubernetes, as in 1.33.
 func ProgramsOf(ctx context.Context, minor, dir string, log io.Writer, names ...string) error {
-	components, err := build.Named(names...)
-	if err != nil {
-		return err
-	}
-	var o Options
-	if minor != "" {
-		o.Minors = []string{minor}
-	}
-	components = slices.DeleteFunc(components, o.isOfOtherMinor)
-	built := filepath.Join(dir, "payload")
-	if err := buildPayload(ctx, built, Options{Log: log}, components); err != nil {
-		return fmt.Errorf("building programs: %w", err)
-	}
-	p, err := payload.Open(built)
+	p, err := PayloadOf(ctx, minor, filepath.Join(dir, "payload"), log, names...)
 	if err != nil {
 		return err
 	}
@@ -52,6 +39,24 @@ func ProgramsOf(ctx context.Context, minor, dir string, log io.Writer, names ...
 		}
 	}
 	return nil
+}
+
+// PayloadOf builds a payload of components for Wine hosts in a folder. Those of Kubernetes are of a minor version, the newest one if it is
+// empty.
+func PayloadOf(ctx context.Context, minor, dir string, log io.Writer, names ...string) (*payload.Payload, error) {
+	components, err := build.Named(names...)
+	if err != nil {
+		return nil, err
+	}
+	var o Options
+	if minor != "" {
+		o.Minors = []string{minor}
+	}
+	components = slices.DeleteFunc(components, o.isOfOtherMinor)
+	if err := buildPayload(ctx, dir, Options{Log: log}, components); err != nil {
+		return nil, fmt.Errorf("building programs: %w", err)
+	}
+	return payload.Open(dir)
 }
 
 // contentOf is the decompressed content of a file of a payload.

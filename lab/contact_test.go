@@ -1,0 +1,236 @@
+//go:build linux
+
+package lab_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/remote"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/sshd"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// contactPatience is the timeout for a contact, which takes seconds on an idle machine.
+const contactPatience = 3 * time.Minute
+
+// contacts are visits of a host on which no WICD was yet, with a payload of WICD and another program.
+type contacts struct {
+	host    *lab.Host
+	key     ssh.Signer
+	payload *payload.Payload
+}
+
+func newContacts(t *testing.T, o lab.Options) contacts {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Hosts, o.WithoutControlPlane, o.AuthorizedKeys = []string{"win-1"}, true, ssh.MarshalAuthorizedKey(key.PublicKey())
+	c := contacts{host: lab.Start(t, o).Hosts()[0], key: key}
+	if c.payload, err = testenv.PayloadOf(t.Context(), "", filepath.Join(t.TempDir(), "payload"), os.Stderr, "wicd", "host-local"); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// reachedHost is a connection with the files that the join knows.
+type reachedHost struct{ *remote.Host }
+
+func (h reachedHost) Files(ctx context.Context, use func(agent.Files) error) error {
+	return h.Host.Files(ctx, func(f *remote.Files) error { return use(f) })
+}
+
+// Connect implements join.Connector.
+func (c contacts) Connect(ctx context.Context) (join.Host, error) {
+	h, err := remote.Dial(ctx, remote.Target{Address: c.host.Address(), Port: 22, User: testenv.User, Key: c.key}, remote.Options{Grace: 10 * time.Second})
+	return reachedHost{h}, err
+}
+
+func (c contacts) visit(o join.Observer) *join.Visit {
+	return &join.Visit{Host: c, Payload: c.payload, Content: c.payload.Manifest, Observer: o, Now: time.Now}
+}
+
+// untold is an Observer that nobody listens to.
+type untold struct{}
+
+func (untold) Progress(join.Progress) {}
+func (untold) Altered([]string)       {}
+
+// cutter cuts all connections of the host when it is sent content for the first time.
+type cutter struct {
+	untold
+	host *lab.Host
+	cut  *sync.Once
+}
+
+func (c cutter) Progress(p join.Progress) {
+	if p.Step == join.StepTransfer && p.State == v1alpha1.StepRunning {
+		c.cut.Do(func() { _ = c.host.CutConnections() })
+	}
+}
+
+// freeSlots always have a place.
+type freeSlots struct{}
+
+func (freeSlots) Take() (io.Closer, error) { return io.NopCloser(nil), nil }
+
+// stageAndLeave takes all content to the host, and everything off it again. A contact that fails is tried again if retries is true, as the
+// operator does.
+func (c contacts) stageAndLeave(t *testing.T, o join.Observer, retries bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), lab.Patience(contactPatience))
+	defer cancel()
+	err := c.visit(o).Stage(ctx, join.Transfer{Slots: freeSlots{}})
+	for ; err != nil && retries && ctx.Err() == nil; err = c.visit(o).Stage(ctx, join.Transfer{Slots: freeSlots{}}) {
+		t.Logf("It is tried again: %v", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	if err != nil {
+		t.Fatalf("staging: %v", err)
+	}
+	for _, f := range c.payload.Manifest.Files {
+		if info, err := c.host.Stat(`C:\k\store\` + f.SHA256); err != nil || info.Size() != f.Size {
+			t.Errorf("%s in the store is %v, %v; want %d bytes", f.Path, info, err, f.Size)
+		}
+	}
+	if _, err := c.visit(untold{}).Leave(ctx, "cluster"); err != nil {
+		t.Fatalf("leaving: %v", err)
+	}
+	// The program that takes everything off stays in the home folder: it runs.
+	for folder, names := range map[string]string{`C:\users\` + testenv.User: "wicd-input-*", `C:\windows`: "wicd-*"} {
+		local, err := c.host.Path(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left, err := filepath.Glob(filepath.Join(local, names)); err != nil || len(left) > 0 {
+			t.Errorf("%v was left, %v", left, err)
+		}
+	}
+}
+
+// exitStatus is that of a command.
+func (c contacts) exitStatus(t *testing.T, line string) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), lab.Patience(contactPatience))
+	defer cancel()
+	h, err := c.Connect(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	err = h.Run(ctx, line, nil, io.Discard)
+	var exit interface{ ExitStatus() int }
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s: %v", line, err)
+	}
+	if exit == nil {
+		return 0
+	}
+	return exit.ExitStatus()
+}
+
+// TestContactWithQuirksOfSSHServers makes the whole first contact with a host whose SSH server and shell are as those of Windows can be.
+func TestContactWithQuirksOfSSHServers(t *testing.T) {
+	c := newContacts(t, lab.Options{})
+	const old = "SSH-2.0-OpenSSH_for_Windows_7.7"
+	quirks := func(q sim.ShellQuirks) sshd.Quirks { return sshd.Quirks{ShellQuirks: sshd.ShellQuirks(q)} }
+	overlapped := func(q sim.ShellQuirks) sshd.Quirks {
+		return sshd.Quirks{ShellQuirks: sshd.ShellQuirks(q), OverlappedPipes: true}
+	}
+	for _, test := range []struct {
+		name    string
+		quirks  sshd.Quirks
+		cut     bool
+		byFiles bool
+		code    int // for 7
+	}{
+		{name: "none", code: 7},
+		{name: "overlapped pipes of 4096 bytes", quirks: overlapped(sim.ShellQuirks{}), code: 7},
+		{name: "commands run on", quirks: overlapped(sim.ShellQuirks{RunsOn: true}), cut: true, code: 7},
+		{name: "PowerShell with a profile", quirks: overlapped(sim.ShellQuirks{PowerShell: true, Profile: "Welcome!\r\n{\"step\":1}\r\n[]\r\n"}), code: 1},
+		{name: "input ends in the request", quirks: quirks(sim.ShellQuirks{StdinEnds: 10}), byFiles: true, code: 7},
+		{name: "input ends in the content", quirks: quirks(sim.ShellQuirks{StdinEnds: 4096}), byFiles: true, code: 7},
+		{name: "OpenSSH 7.7 whose input stalls", quirks: overlapped(sim.ShellQuirks{Version: old, StdinStalls: 4096}), byFiles: true, code: 7},
+		{name: "OpenSSH 7.7 at the first login", quirks: quirks(sim.ShellQuirks{Version: old, NoProfile: true, RunsOn: true}), byFiles: true, code: 7},
+	} {
+		passed := t.Run(test.name, func(t *testing.T) {
+			before, err := c.host.Stats()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.host.SetSSHQuirks(test.quirks); err != nil {
+				t.Fatal(err)
+			}
+			var o join.Observer = untold{}
+			if test.cut {
+				o = cutter{host: c.host, cut: &sync.Once{}}
+			}
+			c.stageAndLeave(t, o, test.cut)
+			after, err := c.host.Stats()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := slices.ContainsFunc(after.Sub(before).Commands, func(line string) bool { return strings.Contains(line, "--input=") })
+			if got != test.byFiles {
+				t.Errorf("input went by files: %v, want %v", got, test.byFiles)
+			}
+			if code := c.exitStatus(t, "cmd.exe /c exit 7"); code != test.code {
+				t.Errorf("exit code 7 is %d, want %d", code, test.code)
+			}
+		})
+		if !passed {
+			return // what it left disturbs the others
+		}
+	}
+}
+
+// TestContactThroughOpenSSHOfDebian makes the whole first contact through the code that OpenSSH for Windows is made of.
+func TestContactThroughOpenSSHOfDebian(t *testing.T) {
+	if err := lab.CanRunOpenSSH(); err != nil {
+		t.Skip("SKIPPED:", err)
+	}
+	c := newContacts(t, lab.Options{OpenSSH: true})
+	h, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if version, _ := h.Server(); !strings.HasPrefix(version, "SSH-2.0-OpenSSH_") || strings.Contains(version, "Windows") {
+		t.Errorf("the server identifies itself as %q", version)
+	}
+	c.stageAndLeave(t, untold{}, false)
+	if code := c.exitStatus(t, "cmd.exe /c exit 7"); code != 7 {
+		t.Errorf("exit code 7 is %d", code)
+	}
+	if err := c.host.Reboot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.stageAndLeave(t, cutter{host: c.host, cut: &sync.Once{}}, true)
+}

@@ -1,0 +1,94 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/lab/guestapi"
+	"github.com/windows-machine-config/wmco/lab/hns"
+	"github.com/windows-machine-config/wmco/lab/hostspec"
+)
+
+// unkindService is a Host Network Service that returns networks in other words than they were requested in, and little at first.
+func unkindService() hns.Quirks {
+	return hns.Quirks{
+		OmitsVNI: true, OmitsVXLANPort: true, RenamesAdapter: true, Adapters: []string{hostspec.Link}, RefusesHostRoute: true,
+		ListsLate: 20 * time.Second, OmitsAddresses: true, OmitsVIPs: true, ListsStale: true,
+	}
+}
+
+// makeUnkind has the first host's Host Network Service be unkind from the beginning.
+func (x overlayTest) makeUnkind() {
+	x.t.Helper()
+	if err := x.Lab.Hosts()[0].HNS().SetQuirks(unkindService()); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// keepUnkind makes the other hosts' services unkind, too, as an update of Windows would, and has all of them and the programs that use them
+// start again. Everything there is stays as it is.
+func (x overlayTest) keepUnkind() {
+	ctx := x.t.Context()
+	hosts := x.Lab.Hosts()
+	was := x.hostObjects()
+	for _, h := range hosts[1:] {
+		q := unkindService()
+		q.OmitsAdapter, q.NeedsAdapter = true, true
+		if err := h.HNS().SetQuirks(q); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+	for _, h := range hosts {
+		if err := h.HNS().Restart(ctx); err != nil {
+			x.t.Fatal(err)
+		}
+		if err := h.KillService(ctx, desired.OverlayService); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+	// When the hosts have the subnet of a new node, they have compared all their networks.
+	x.linuxNodeComes()
+	x.expectAllReady()
+	x.expectTraffic()
+	if diff := cmp.Diff(was, x.hostObjects()); diff != "" {
+		x.t.Errorf("networks, endpoints of pods, and containers: %s", diff)
+	}
+	for _, h := range hosts {
+		log, err := h.ReadFile(guestapi.HostComputeLog)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		for line := range strings.Lines(string(log)) {
+			if strings.Contains(line, "HcnDeleteNetwork") {
+				x.t.Errorf("%s: %s", h.Name(), line)
+			}
+		}
+	}
+}
+
+// hostObjects are the networks and the endpoints of pods of each host, and the containers of pods with their restarts.
+func (x overlayTest) hostObjects() map[string]string {
+	x.t.Helper()
+	found := map[string]string{}
+	for _, h := range x.Lab.Hosts() {
+		for _, kind := range []hns.Kind{hns.Network, hns.Endpoint} {
+			for _, o := range x.objects(h, kind) {
+				if flags, _ := o["Flags"].(float64); kind == hns.Network || flags == 0 {
+					found[fmt.Sprint(h.Name(), " ", kind, " ", o["ID"])] = fmt.Sprint(o["Name"])
+				}
+			}
+		}
+	}
+	for _, pod := range x.webPods() {
+		for _, c := range pod.Status.ContainerStatuses {
+			found[pod.Name+" "+c.ContainerID] = fmt.Sprint(c.RestartCount)
+		}
+	}
+	return found
+}

@@ -1,0 +1,140 @@
+package sshd
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/windows"
+)
+
+// pipeSize is that of a command's pipes (contrib/win32/win32compat/fileio.c of Win32-OpenSSH, fileio_pipe).
+const pipeSize = 4 << 10
+
+// pipe is a pipe whose two ends are open for overlapped calls. A command gets its end as a handle: a file of Go would make synchronous
+// writes of the shell hang (https://go.dev/issue/80979).
+type pipe struct {
+	ours   *os.File
+	theirs windows.Handle
+}
+
+// newPipe makes a pipe; ours and theirs are the accesses of its ends.
+func newPipe(ours, theirs uint32) (pipe, error) {
+	id, err := windows.GenerateGUID()
+	if err != nil {
+		return pipe{}, fmt.Errorf("naming a pipe: %w", err)
+	}
+	text := `\\.\pipe\lab-sshd-` + id.String()
+	name, err := windows.UTF16PtrFromString(text)
+	if err != nil {
+		return pipe{}, fmt.Errorf("naming a pipe: %w", err)
+	}
+	server, err := windows.CreateNamedPipe(name, ours|windows.FILE_FLAG_OVERLAPPED, windows.PIPE_TYPE_BYTE|windows.PIPE_WAIT, 1, pipeSize, pipeSize, 0, nil)
+	if err != nil {
+		return pipe{}, fmt.Errorf("creating %s: %w", text, err)
+	}
+	client, err := windows.CreateFile(name, theirs, 0, nil, windows.OPEN_EXISTING, windows.FILE_FLAG_OVERLAPPED, 0)
+	if err != nil {
+		_ = windows.CloseHandle(server)
+		return pipe{}, fmt.Errorf("opening %s: %w", text, err)
+	}
+	return pipe{os.NewFile(uintptr(server), text), client}, nil
+}
+
+// streams are the pipes of a command: its input, its output and its error output.
+type streams [3]pipe
+
+func newStreams() (*streams, error) {
+	var s streams
+	for i := range s {
+		ours, theirs := uint32(windows.PIPE_ACCESS_INBOUND), uint32(windows.GENERIC_WRITE)
+		if i == 0 {
+			ours, theirs = windows.PIPE_ACCESS_OUTBOUND, windows.GENERIC_READ
+		}
+		var err error
+		if s[i], err = newPipe(ours, theirs); err != nil {
+			s.closeTheirs()
+			s.closeOurs()
+			return nil, err
+		}
+	}
+	return &s, nil
+}
+
+func (s *streams) closeOurs() {
+	for _, p := range s {
+		_ = p.ours.Close() // of those that were made
+	}
+}
+
+func (s *streams) closeTheirs() {
+	for _, p := range s {
+		_ = windows.CloseHandle(p.theirs)
+	}
+}
+
+// send copies the command's output to a channel. The returned channel is closed when all of it was sent, or cannot be.
+func (s *streams) send(ch ssh.Channel) <-chan struct{} {
+	sent := make(chan struct{})
+	var copies sync.WaitGroup
+	for i, to := range map[int]io.Writer{1: ch, 2: ch.Stderr()} {
+		copies.Go(func() {
+			_, _ = io.Copy(to, s[i].ours)
+			_ = s[i].ours.Close()
+		})
+	}
+	go func() {
+		copies.Wait()
+		close(sent)
+	}()
+	return sent
+}
+
+// startOverlapped starts a command with pipes as OpenSSH for Windows has them.
+func startOverlapped(cmd *exec.Cmd, ch ssh.Channel) (*process, error) {
+	s, err := newStreams()
+	if err != nil {
+		return nil, err
+	}
+	var started *os.Process
+	kill, err := startInJob(func(flags uint32) (pid int, err error) {
+		attributes := &syscall.ProcAttr{Dir: cmd.Dir, Env: cmd.Environ(), Sys: &syscall.SysProcAttr{CreationFlags: flags}}
+		if cmd.SysProcAttr != nil {
+			attributes.Sys.CmdLine = cmd.SysProcAttr.CmdLine
+		}
+		for _, p := range s {
+			attributes.Files = append(attributes.Files, uintptr(p.theirs))
+		}
+		pid, handle, err := syscall.StartProcess(cmd.Path, cmd.Args, attributes)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { _ = syscall.CloseHandle(syscall.Handle(handle)) }()
+		started, err = os.FindProcess(pid)
+		return pid, err
+	})
+	s.closeTheirs()
+	if err != nil {
+		s.closeOurs()
+		return nil, fmt.Errorf("starting the command: %w", err)
+	}
+	sent := s.send(ch)
+	wait := func() (uint32, error) {
+		defer s.closeOurs()
+		state, err := started.Wait()
+		if err != nil {
+			return 0, fmt.Errorf("waiting for the command: %w", err)
+		}
+		select {
+		case <-sent:
+		case <-time.After(outputDelay): // a process that it left behind holds its output
+		}
+		return uint32(state.ExitCode()), nil
+	}
+	return &process{s[0].ours, wait, kill}, nil
+}
