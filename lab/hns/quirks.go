@@ -206,7 +206,7 @@ func (s *Store) keepStale(now *state, e Object) {
 	s.put(stale, o)
 }
 
-// staleID is another ID than that of the endpoint, and the same whenever it is asked for.
+// staleID is another ID than that of the endpoint, and always the same.
 func staleID(id string) string {
 	return "57A1E000" + strings.TrimPrefix(key(id), key(id)[:min(8, len(key(id)))])
 }
