@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -14,6 +16,9 @@ import (
 	"github.com/windows-machine-config/wmco/lab/hns"
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
+
+// madeNetworks is where the overlay of a host remembers what it requested.
+const madeNetworks = `C:\k\cni\config\made-networks`
 
 // unkindService is a Host Network Service that returns networks in other words than they were requested in, and little at first.
 func unkindService() hns.Quirks {
@@ -32,15 +37,19 @@ func (x overlayTest) makeUnkind() {
 }
 
 // keepUnkind makes the other hosts' services unkind, too, as an update of Windows would, and has all of them and the programs that use them
-// start again. Everything there is stays as it is.
+// start again. There, the overlay does not know any more what it requested, as after an upgrade. Everything there is stays as it is.
 func (x overlayTest) keepUnkind() {
 	ctx := x.t.Context()
 	hosts := x.Lab.Hosts()
 	was := x.hostObjects()
 	for _, h := range hosts[1:] {
 		q := unkindService()
-		q.OmitsAdapter, q.NeedsAdapter = true, true
-		if err := h.HNS().SetQuirks(q); err != nil {
+		q.OmitsAdapter, q.NeedsAdapter, q.ListsLate = true, true, 0
+		made, err := h.Path(madeNetworks)
+		if err == nil {
+			err = errors.Join(h.HNS().SetQuirks(q), os.Remove(made))
+		}
+		if err != nil {
 			x.t.Fatal(err)
 		}
 	}
