@@ -63,6 +63,9 @@ func (x overlayTest) keepUnkind() {
 	}
 	// When the hosts have the subnet of a new node, they have compared all their networks.
 	x.linuxNodeComes()
+	if diff := cmp.Diff(was, x.hostObjects()); diff != "" {
+		x.t.Fatalf("networks, endpoints of pods, and containers: %s", diff)
+	}
 	x.expectAllReady()
 	x.expectTraffic()
 	if diff := cmp.Diff(was, x.hostObjects()); diff != "" {
