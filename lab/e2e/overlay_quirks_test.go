@@ -81,6 +81,10 @@ func (x overlayTest) keepUnkind() {
 				x.t.Errorf("%s: %s", h.Name(), line)
 			}
 		}
+		// The steps that follow need services that show what is there.
+		if err := h.HNS().SetQuirks(hns.Quirks{}); err != nil {
+			x.t.Error(err)
+		}
 	}
 }
 
