@@ -18,7 +18,7 @@ import (
 
 // hyperVComputer are the options of a computer, whose feature is in a state.
 func hyperVComputer(feature agent.FeatureState, is agent.Virtualization) sim.WindowsOptions {
-	return sim.WindowsOptions{Virtualization: is, Features: map[string]agent.FeatureState{
+	return sim.WindowsOptions{Kind: "each restart is expected", Virtualization: is, Features: map[string]agent.FeatureState{
 		desired.ContainersFeature: agent.FeatureEnabled, desired.HyperVFeature: feature,
 	}}
 }

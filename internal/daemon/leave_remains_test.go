@@ -144,3 +144,20 @@ func TestAFeatureThatTheJoinEnabledIsToldToStay(t *testing.T) {
 		}
 	})
 }
+
+// TestALeaveLeavesNoLockToAScanner: virus scanners hold each file for a moment, that of the last lock, too.
+func TestALeaveLeavesNoLockToAScanner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := sim.Quirks{Files: sim.FileQuirks{Held: 90 * time.Millisecond, HeldCode: 32}}
+		w, c := newWindows(t, sim.WindowsOptions{Quirks: q}), newCargo("1")
+		mustSend(t, w, c)
+		r := newRequest(c)
+		mustJoin(t, w, r)
+		mustLeave(t, w, r.Cluster)
+		for _, name := range []string{desired.State + `\command.lock`, desired.State + `\services.lock`} {
+			if w.Disk().Exists(name) {
+				t.Errorf("%s stayed", name)
+			}
+		}
+	})
+}

@@ -72,7 +72,7 @@ func newOverlaidWith(t *testing.T, services int, prepare func(*overlaid)) *overl
 		},
 	}
 	o.windows = newWindows(t, sim.WindowsOptions{
-		Dial: cluster.Dial, RestartDelay: never,
+		Kind: "what WICD notices, and how soon, is measured", Dial: cluster.Dial, RestartDelay: never,
 		Programs: map[string]sim.Program{
 			"kubelet": sim.KubeletOptions{Heartbeat: 5 * time.Minute}.Program(), "hybrid-overlay-node": o.makeNetwork, "kube-proxy": o.serve,
 		},

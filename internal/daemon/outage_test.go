@@ -28,6 +28,12 @@ type isolated struct {
 // newIsolated joins a host, and returns when the node has reported.
 func newIsolated(t *testing.T, prepare func(*servers.Cluster)) *isolated {
 	t.Helper()
+	return newIsolatedOn(t, prepare, "")
+}
+
+// newIsolatedOn does the same on a kind Windows, where kind says why.
+func newIsolatedOn(t *testing.T, prepare func(*servers.Cluster), kind string) *isolated {
+	t.Helper()
 	cluster, err := servers.NewIsolatedCluster()
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +41,7 @@ func newIsolated(t *testing.T, prepare func(*servers.Cluster)) *isolated {
 	m := &isolated{}
 	kubelet := sim.KubeletOptions{Heartbeat: 5 * time.Minute}.Program()
 	m.member = newMemberOf(t, cluster, prepare, sim.WindowsOptions{
-		RestartDelay: never, Programs: map[string]sim.Program{"kubelet": kubelet},
+		RestartDelay: never, Kind: kind, Programs: map[string]sim.Program{"kubelet": kubelet},
 	})
 	m.giveRange(t)
 	m.awaitVersion(t)

@@ -74,7 +74,7 @@ func TestAProblemOfWindowsIsToldOnTheNode(t *testing.T) {
 	for name, p := range problems() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newIsolated(t, func(*servers.Cluster) {})
+				m := newIsolatedOn(t, func(*servers.Cluster) {}, "one problem at a time")
 				if p.withService != "" {
 					mustDeclare(t, m.windows, p.withService)
 				}

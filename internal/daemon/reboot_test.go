@@ -11,7 +11,7 @@ import (
 
 func TestAFeatureThatNeedsARestartBringsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, c := newWindows(t, sim.WindowsOptions{Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled}}), newCargo("1")
+		w, c := newWindows(t, sim.WindowsOptions{Kind: "each restart is expected", Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled}}), newCargo("1")
 		mustSend(t, w, c)
 		r, boot := newRequest(c), w.BootID()
 		first := mustJoin(t, w, r)
@@ -33,7 +33,7 @@ func TestAFeatureThatNeedsARestartBringsOne(t *testing.T) {
 }
 
 func TestARestartThatIsNotAllowedIsReported(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled}}), newCargo("1")
+	w, c := newWindows(t, sim.WindowsOptions{Kind: "each restart is expected", Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled}}), newCargo("1")
 	mustSend(t, w, c)
 	r := newRequest(c)
 	r.MayReboot = false

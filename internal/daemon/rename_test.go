@@ -24,7 +24,7 @@ func mustFacts(t *testing.T, w *sim.Windows) agent.HostFacts {
 // restart does for both.
 func TestAHostTakesTheNameItShallHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, c := newWindows(t, sim.WindowsOptions{Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled}}), newCargo("1")
+		w, c := newWindows(t, sim.WindowsOptions{Kind: "each restart is expected", Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled}}), newCargo("1")
 		mustSend(t, w, c)
 		r, boot := newRequest(c), w.BootID()
 		r.Hostname = "Win-Machine-7x2qp-abcde"

@@ -32,7 +32,7 @@ func (m *isolated) expectRestart(t *testing.T, when string, status corev1.Condit
 
 func TestARestartThatWindowsWaitsForIsToldOnTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newIsolated(t, func(*servers.Cluster) {})
+		m := newIsolatedOn(t, func(*servers.Cluster) {}, "the test says what Windows waits for")
 		look := restartLook + time.Second
 		time.Sleep(look)
 		m.expectRestart(t, "at first", "", "", 0)
@@ -72,7 +72,7 @@ const restartLook = 10 * time.Minute
 // A restart that was waited for while WICD did not run is told as soon as it begins.
 func TestARestartIsToldWhenTheServiceBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newIsolated(t, func(*servers.Cluster) {})
+		m := newIsolatedOn(t, func(*servers.Cluster) {}, "the test says what Windows waits for")
 		m.stop()
 		m.windows.WaitFor("updates are installed (Windows Update)")
 		m.start(t)
@@ -85,7 +85,7 @@ func TestARestartIsToldWhenTheServiceBegins(t *testing.T) {
 // the start before.
 func TestWICDSaysOfWhichStartItSpeaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newIsolated(t, func(*servers.Cluster) {})
+		m := newIsolatedOn(t, func(*servers.Cluster) {}, "the test says what Windows waits for")
 		look := restartLook + time.Second
 		expect := func(when, boot string, status corev1.ConditionStatus) {
 			t.Helper()
@@ -125,7 +125,7 @@ func TestWICDSaysOfWhichStartItSpeaks(t *testing.T) {
 // start. Those that replace a file are worth one restart, those that remove one none.
 func TestFilesThatWaitAtEachStartAreNoReasonToRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newIsolated(t, func(*servers.Cluster) {})
+		m := newIsolatedOn(t, func(*servers.Cluster) {}, "the test says what Windows waits for")
 		look := restartLook + time.Second
 		removed, replaced := []string{`\??\C:\Windows\tmp`, ""}, []string{`\??\C:\agent\new.dll`, `!\??\C:\agent\old.dll`}
 		m.windows.RenameAtStart(removed...)
@@ -149,7 +149,7 @@ func TestFilesThatWaitAtEachStartAreNoReasonToRestart(t *testing.T) {
 // TestWindowsThatCompletesItsServicingWaitsForNoRestart: until then, the mark of the last one is still there.
 func TestWindowsThatCompletesItsServicingWaitsForNoRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newIsolated(t, func(*servers.Cluster) {})
+		m := newIsolatedOn(t, func(*servers.Cluster) {}, "the test says what Windows waits for")
 		time.Sleep(restartLook + time.Second)
 		first := m.windows.BootID()
 		m.windows.SetServicing(sim.ServicingQuirks{ServicingFor: 8 * time.Minute})

@@ -36,9 +36,13 @@ func runOn(t *testing.T, h host.Host) (stop func()) {
 	return stop
 }
 
+// soon is why a Windows is kind whose services are restored.
+const soon = "how soon services are restored is measured"
+
 // withoutCluster joins a host. Its request leads to no API server.
 func withoutCluster(t *testing.T, o sim.WindowsOptions) (*sim.Windows, agent.JoinRequest) {
 	t.Helper()
+	o.Kind = soon
 	w, c := newWindows(t, o), newCargo("1")
 	mustSend(t, w, c)
 	r := newRequest(c)

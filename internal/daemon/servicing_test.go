@@ -35,7 +35,7 @@ func (s *stubborn) join(within time.Duration) (err error) {
 	for began := time.Now(); time.Since(began) < within; time.Sleep(pause) {
 		pause = min(2*pause, 4*time.Minute)
 		var result agent.JoinResult
-		result, err = newWire(s.windows).join(s.request)
+		result, err = newWire(s.windows).attempt(s.request)
 		if err == nil && result.Rebooting == "" {
 			return nil
 		}
@@ -207,7 +207,7 @@ func TestHyperVAloneIsNotEnoughForPods(t *testing.T) {
 
 func TestAHostThatHasRestartedSinceIsNotRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWindows(t, sim.WindowsOptions{})
+		w := newWindows(t, sim.WindowsOptions{Kind: "each restart is expected"})
 		ask := func(boot string) (agent.RestartResult, error) {
 			var result agent.RestartResult
 			return result, agent.Call(t.Context(), newWire(w), agent.CommandRestart, agent.RestartRequest{BootID: boot, Comment: "maintenance"}, &result, nil)

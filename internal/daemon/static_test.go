@@ -18,7 +18,7 @@ const deviceLess = "DeviceLessNicDisabled"
 func withAddress(t *testing.T, build int, static bool) *sim.Windows {
 	t.Helper()
 	address := netip.MustParsePrefix("192.0.2.10/24")
-	return newWindows(t, sim.WindowsOptions{Build: build, Interfaces: []agent.Interface{{
+	return newWindows(t, sim.WindowsOptions{Kind: "what is found at the join decides", Build: build, Interfaces: []agent.Interface{{
 		Name: "Ethernet", Index: 4, DefaultRoute: true, DHCP: !static, Addresses: []netip.Prefix{address},
 		States: []agent.AddressState{{Address: address.Addr(), Static: static, State: "Preferred"}},
 	}}})

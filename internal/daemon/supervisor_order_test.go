@@ -70,6 +70,7 @@ func TestAJoinSaysWhichServiceDoesNotWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				test.options.Kind = soon
 				w, c := newWindows(t, test.options), newCargo("1")
 				mustSend(t, w, c)
 				mustWrite(t, w.Disk(), log, "the first line\nthe last line\n")
@@ -94,7 +95,7 @@ func TestAJoinSaysWhichServiceDoesNotWork(t *testing.T) {
 
 func TestAServiceStartsWhenTheFilesItNeedsAreThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, c := newWindows(t, sim.WindowsOptions{RestartDelay: never}), newCargo("1")
+		w, c := newWindows(t, sim.WindowsOptions{Kind: soon, RestartDelay: never}), newCargo("1")
 		mustSend(t, w, c)
 		r := newRequest(c)
 		exporter := ours("windows_exporter", r.Desired.Services[0].Command)
@@ -129,6 +130,7 @@ func TestStoppingComesFromTheTopAndStartingFromTheBottom(t *testing.T) {
 			}
 		}
 		w, c := newWindows(t, sim.WindowsOptions{
+			Kind:         soon,
 			RestartDelay: never,
 			Startup:      map[string]time.Duration{"containerd": time.Second, "kubelet": time.Second},
 			Programs: map[string]sim.Program{

@@ -152,7 +152,7 @@ func TestTheSameDeclarationInOtherWordsIsNoDrift(t *testing.T) {
 	for name, dependsOn := range map[string][]string{"empty": {}, "none": nil, "other order and case": {"CSI-proxy", "containerd"}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, c := newWindows(t, sim.WindowsOptions{RestartDelay: never}), newCargo("1")
+				w, c := newWindows(t, sim.WindowsOptions{Kind: soon, RestartDelay: never}), newCargo("1")
 				mustSend(t, w, c)
 				r := newRequest(c)
 				r.Desired.Services = append(r.Desired.Services, ours("csi-proxy", r.Desired.Services[0].Command))

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
@@ -152,9 +154,21 @@ func (w *wire) send(c *cargo) (agent.ReceiveResult, error) {
 	return agent.Send(context.Background(), w, agent.CommandReceive, c.contents, c.open, nil)
 }
 
-func (w *wire) join(r agent.JoinRequest) (agent.JoinResult, error) {
-	var result agent.JoinResult
-	err := agent.Call(context.Background(), w, agent.CommandJoin, r, &result, nil)
+// join joins the host. While Windows sets itself up, or completes something, it is asked again, as the operator does.
+func (w *wire) join(r agent.JoinRequest) (result agent.JoinResult, err error) {
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Minute) {
+		result, err = w.attempt(r)
+		failed := agent.Failed(err)
+		if failed == nil || failed.Code != agent.CodeWaitingForSetup && failed.Code != agent.CodeServicing {
+			return result, err
+		}
+		time.Sleep(pause)
+	}
+}
+
+// attempt is one attempt to join the host.
+func (w *wire) attempt(r agent.JoinRequest) (result agent.JoinResult, err error) {
+	err = agent.Call(context.Background(), w, agent.CommandJoin, r, &result, nil)
 	return result, err
 }
 
@@ -191,6 +205,7 @@ func mustJoin(t *testing.T, w *sim.Windows, r agent.JoinRequest) agent.JoinResul
 	return result
 }
 
+// newWindows is a computer whose quirks, where none are chosen, are those of the test's name.
 func newWindows(t *testing.T, o sim.WindowsOptions) *sim.Windows {
 	t.Helper()
 	// Many small files are brought to disk. In memory that takes no time.
@@ -199,9 +214,14 @@ func newWindows(t *testing.T, o sim.WindowsOptions) *sim.Windows {
 		root = t.TempDir()
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
-	o.Root = root
+	o.Root, o.Seed = root, cmp.Or(o.Seed, sim.SeedOf(t.Name()))
 	w := sim.NewWindows(o)
-	t.Cleanup(w.PowerOff)
+	t.Cleanup(func() {
+		w.PowerOff()
+		if t.Failed() {
+			t.Log(w.Told())
+		}
+	})
 	return w
 }
 

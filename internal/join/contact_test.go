@@ -61,7 +61,8 @@ func newContactWorld(t *testing.T, q sim.Quirks) *contactWorld {
 		t.Fatal(err)
 	}
 	w.host, err = sim.Start(t.Context(), sim.Options{
-		ListenAddr: "127.0.0.1:0", AuthorizedKeys: []ssh.PublicKey{w.key.PublicKey()}, Windows: sim.WindowsOptions{Root: t.TempDir(), Quirks: q},
+		ListenAddr: "127.0.0.1:0", AuthorizedKeys: []ssh.PublicKey{w.key.PublicKey()},
+		Windows: sim.WindowsOptions{Root: t.TempDir(), Quirks: q, Kind: "each test chooses its quirks"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -133,7 +133,7 @@ func (b *boot) Facts(context.Context) (agent.HostFacts, error) {
 	f := agent.HostFacts{
 		Hostname: o.Hostname, Domain: o.Domain, Build: o.Build, UBR: o.UBR, Product: "Simulated Windows Server",
 		Installation: o.Installation, Architecture: o.Architecture, BootID: b.id, Clock: time.Now().Add(o.Skew).UTC(),
-		Interfaces: o.Quirks.Adapter.interfaces(o.Interfaces, w.hns.hasOverlay()), SystemDrive: cmp.Or(o.SystemDrive, "C:"),
+		Interfaces: o.Quirks.Adapter.Interfaces(o.Interfaces, w.hns.hasOverlay()), SystemDrive: cmp.Or(o.SystemDrive, "C:"),
 		FreeBytes: o.FreeBytes, MemoryBytes: o.MemoryBytes, PendingReboot: b.waitsLocked().Told(),
 		Virtualization: b.virtualization,
 	}

@@ -107,6 +107,7 @@ func (h *Host) furnish(o *Options) error {
 			return err
 		}
 	}
+	o.Windows.unkind()
 	quirks := o.Windows.Quirks
 	shell := &shell{host: h, home: `C:\Users\` + o.User, root: o.Windows.Root, quirks: quirks}
 	for _, folder := range []string{shell.home, windowsFolder} {

@@ -28,8 +28,8 @@ func (n hostNetwork) Ports(ctx context.Context) (host.Ports, error) {
 	return p, ctx.Err()
 }
 
-// interfaces are the computer's, as Windows tells of them: the one with the default route has the quirks.
-func (q AdapterQuirks) interfaces(list []agent.Interface, hasOverlay bool) []agent.Interface {
+// Interfaces are the computer's, as Windows tells of them: the one with the default route has the quirks.
+func (q AdapterQuirks) Interfaces(list []agent.Interface, hasOverlay bool) []agent.Interface {
 	list = slices.Clone(list)
 	at := slices.IndexFunc(list, func(i agent.Interface) bool { return i.DefaultRoute })
 	if at < 0 || !q.Moves && !q.Static && len(q.More) == 0 {

@@ -1,6 +1,18 @@
 package sim
 
-import "math/rand/v2"
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/host"
+)
 
 // Quirks is what a real Windows Server does that an idle, finished and unguarded one would not. The zero value has none.
 type Quirks struct {
@@ -19,4 +31,89 @@ func QuirksByChance(seed uint64) Quirks {
 		Servicing: servicingByChance(of(1)), Setup: setupByChance(of(2)), Network: networkByChance(of(3)),
 		Adapter: adapterByChance(of(4)), Shell: shellByChance(of(5)), Files: filesByChance(of(6)),
 	}
+}
+
+// PassingQuirksByChance are those of a seed that a host gets over by itself: it needs time, and no person.
+func PassingQuirksByChance(seed uint64) Quirks {
+	q := QuirksByChance(seed)
+	s := &q.Servicing
+	s.RolledBack, s.Hangs, s.BrokenStore = 0, false, false
+	if failed := (&host.FeatureError{Code: s.Refuses}); s.RefusesIn < 0 || !failed.NeedsRestart() {
+		s.Refuses, s.RefusesIn = 0, 0
+	}
+	q.Setup.Name = ""
+	if q.Setup.Revision == RevisionTooOld {
+		q.Setup.Revision = RevisionFaulty
+	}
+	q.Network.Ports = 0
+	a := &q.Adapter
+	a.Instead, a.Away, a.Excluded = netip.Prefix{}, min(a.Away, time.Minute), nil
+	q.Files.Distrusted, q.Files.Refusal = "", 0
+	return q
+}
+
+// SeedVariable is the environment variable that gives every Windows the quirks of one seed.
+const SeedVariable = "WMCO_QUIRKS_SEED"
+
+// SeedOf is the seed for a test or a host of this name: always the same, unless SeedVariable says another.
+func SeedOf(name string) uint64 {
+	if seed, err := strconv.ParseUint(os.Getenv(SeedVariable), 10, 64); err == nil {
+		return seed
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return uint64(h.Sum32())
+}
+
+// unkind gives a Windows its quirks, unless the options have some or say why it is kind.
+func (o *WindowsOptions) unkind() {
+	o.Hostname = cmp.Or(o.Hostname, "WIN-SIM")
+	if o.Kind != "" || !reflect.ValueOf(o.Quirks).IsZero() {
+		return
+	}
+	o.drawn = true
+	o.Seed = cmp.Or(o.Seed, SeedOf(o.Hostname))
+	o.Quirks = PassingQuirksByChance(o.Seed)
+	if !inSimulatedTime() {
+		hurry(reflect.ValueOf(&o.Quirks).Elem())
+		o.Quirks.Files.Held = 0 // WICD waits at least 50 ms for each file
+	}
+}
+
+// inSimulatedTime tells whether the clock is that of testing/synctest, which begins with the year 2000.
+func inSimulatedTime() bool { return time.Now().Year() == 2000 }
+
+// mostInRealTime is how long anything takes at most out of simulated time.
+const mostInRealTime = 20 * time.Millisecond
+
+// hurry shortens all that takes its time.
+func hurry(v reflect.Value) {
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		v.SetInt(min(v.Int(), int64(mostInRealTime)))
+	case v.Kind() == reflect.Struct && v.CanSet():
+		for _, f := range v.Fields() {
+			if f.CanSet() {
+				hurry(f)
+			}
+		}
+	}
+}
+
+// Quirks are those that this Windows has.
+func (w *Windows) Quirks() Quirks {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.options.Quirks
+}
+
+// Told says which quirks this Windows has, and how to play them again; for tests that fail.
+func (w *Windows) Told() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := w.options
+	if !o.drawn {
+		return fmt.Sprintf("a Windows with chosen quirks, or kind (%q): %+v", o.Kind, o.Quirks)
+	}
+	return fmt.Sprintf("play it again with %s=%d; its Windows has quirks %+v", SeedVariable, o.Seed, o.Quirks)
 }

@@ -48,8 +48,8 @@ const (
 	RevisionFaulty Revision = "Faulty"
 )
 
-// of is the revision of a build; otherwise is what it is where the build has none of the kind.
-func (k Revision) of(build, otherwise int) int {
+// Of is the revision of a build; otherwise is what it is where the build has none of the kind.
+func (k Revision) Of(build, otherwise int) int {
 	revision := otherwise
 	switch k {
 	case RevisionTooOld:

@@ -48,6 +48,7 @@ type Command struct {
 
 // RunCommand runs a command on a computer of its own, whose drives are in a folder: each command may be another process.
 func RunCommand(ctx context.Context, o WindowsOptions, c Command) int {
+	o.unkind()
 	w := NewWindows(o)
 	defer w.PowerOff()
 	s := &shell{host: &Host{windows: w}, home: `C:\Users\` + c.User, root: o.Root, quirks: o.Quirks}

@@ -55,8 +55,14 @@ type WindowsOptions struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// BootTime is how long a restart takes from the end of the last service to the start of the first.
 	BootTime time.Duration
-	// Quirks is what this Windows does that an idle, finished and unguarded one would not.
+	// Quirks is what this Windows does that an idle, finished and unguarded one would not. Where there is none, they are those of Seed that
+	// a host gets over by itself, at most a moment long out of simulated time; 0 is the seed of Hostname (SeedOf).
 	Quirks Quirks
+	Seed   uint64
+	// Kind says why a Windows has no quirks. It is empty for one that has.
+	Kind string
+	// drawn says that Quirks are those of Seed.
+	drawn bool
 }
 
 // Program is the program of a service. It must return when ctx ends; if it returns earlier, that is a crash with this exit code.
@@ -132,9 +138,9 @@ var ErrPower = errors.New("the power is off")
 
 // NewWindows creates a computer and starts it.
 func NewWindows(o WindowsOptions) *Windows {
-	o.Hostname = cmp.Or(o.Hostname, "WIN-SIM")
+	o.unkind()
 	o.Build, o.UBR = cmp.Or(o.Build, 20348), cmp.Or(o.UBR, 2402)
-	o.UBR = o.Quirks.Setup.Revision.of(o.Build, o.UBR)
+	o.UBR = o.Quirks.Setup.Revision.Of(o.Build, o.UBR)
 	o.Installation, o.Architecture = cmp.Or(o.Installation, "Server Core"), cmp.Or(o.Architecture, "amd64")
 	o.Address = cmp.Or(o.Address, "192.0.2.10")
 	if o.Interfaces == nil {

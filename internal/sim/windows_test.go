@@ -62,10 +62,13 @@ func (a *actor) process(t *testing.T) *sim.Process {
 	return nil
 }
 
+// likeWine is why a Windows of contract tests is kind.
+const likeWine = "its contract is also that of Wine, which has no quirks"
+
 // mustNewComputer is a computer with the program of contract tests.
 func mustNewComputer(t *testing.T, programs map[string]sim.Program) *sim.Windows {
 	t.Helper()
-	w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), RestartDelay: 10 * time.Millisecond, Programs: programs})
+	w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), RestartDelay: 10 * time.Millisecond, Programs: programs, Kind: likeWine})
 	t.Cleanup(w.PowerOff)
 	if _, err := w.Disk().WriteFile(`C:\programs\runs.exe`, "a program"); err != nil {
 		t.Fatal(err)
@@ -154,7 +157,7 @@ func TestSimulatedImagesKeepTheContract(t *testing.T) {
 
 func TestSimulatedSystemKeepsTheContract(t *testing.T) {
 	contract.System(t, func(t *testing.T) contract.SystemFixture {
-		w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Features: map[string]agent.FeatureState{
+		w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Kind: likeWine, Features: map[string]agent.FeatureState{
 			desired.ContainersFeature: agent.FeatureDisabled, desired.HyperVFeature: agent.FeatureUnknown,
 		}})
 		t.Cleanup(w.PowerOff)
@@ -169,7 +172,7 @@ func TestSimulatedSystemKeepsTheContract(t *testing.T) {
 // TestHyperVRunsFromTheNextStartOn: a machine whose processor cannot has the feature, and no Hyper-V.
 func TestHyperVRunsFromTheNextStartOn(t *testing.T) {
 	for _, can := range []bool{true, false} {
-		w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Virtualization: agent.Virtualization{Processor: can}})
+		w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Kind: "the next start is enough", Virtualization: agent.Virtualization{Processor: can}})
 		t.Cleanup(w.PowerOff)
 		if reboot, err := w.Host().System.EnableFeature(t.Context(), desired.HyperVFeature); err != nil || !reboot {
 			t.Fatal(reboot, err)

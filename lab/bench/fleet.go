@@ -51,10 +51,15 @@ func measureFleet(ctx context.Context, s *sheet) error {
 	return nil
 }
 
-// joinAll starts hosts, announces them at once, and waits until all are Ready.
+// joinAll starts hosts with a kind Windows, announces them at once, and waits until all are Ready.
 func (f fleet) joinAll(ctx context.Context, n int) (seconds float64, err error) {
+	return f.joinSome(ctx, n, comparable)
+}
+
+// joinSome does so with hosts that are unkind, unless kind says why not.
+func (f fleet) joinSome(ctx context.Context, n int, kind string) (seconds float64, err error) {
 	for range n {
-		if _, err := f.start(); err != nil {
+		if _, err := f.start(kind); err != nil {
 			return 0, err
 		}
 	}
@@ -150,6 +155,11 @@ func (f fleet) measureJoins(ctx context.Context) error {
 		return err
 	}
 	f.number("fleet.dead50_ratio", beside/(before+after), "ratio")
+	unkind, err := f.joinSome(ctx, withDead/2, "")
+	if err != nil {
+		return err
+	}
+	f.number("fleet.unkind50_ratio", unkind/after, "ratio")
 	rest := manyHosts - len(f.Simulated())
 	many, err := f.joinAll(ctx, rest)
 	if err != nil {

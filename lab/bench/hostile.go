@@ -93,7 +93,7 @@ func (f fleet) addHostile(ctx context.Context) ([]testenv.Host, error) {
 		return nil, err
 	}
 	for n := range hostileHosts {
-		_, at, err := f.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("values-%d", n)}, Malice: sim.Values})
+		_, at, err := f.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("values-%d", n), Kind: testenv.OnlyMalice}, Malice: sim.Values})
 		if err != nil {
 			return nil, err
 		}

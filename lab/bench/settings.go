@@ -37,12 +37,15 @@ func openCrowd(ctx context.Context, s *sheet) (crowd, error) {
 	return crowd{st}, err
 }
 
-// start starts a host without announcing it.
-func (c crowd) start() (testenv.Host, error) {
+// comparable is why the hosts of most numbers have a kind Windows.
+const comparable = "numbers of different versions are compared, whatever quirks a simulated Windows has learned since"
+
+// start starts a host without announcing it. Its Windows is unkind, or why says why not.
+func (c crowd) start(why string) (testenv.Host, error) {
 	_, at, err := c.AddSimulated(sim.Options{
 		// One machine cannot renew the leases of a thousand kubelets every ten seconds.
 		Kubelet: sim.KubeletOptions{Heartbeat: 30 * time.Second},
-		Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("sim-%d", len(c.Simulated())), BootTime: time.Second},
+		Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("sim-%d", len(c.Simulated())), BootTime: time.Second, Kind: why},
 	})
 	return at, err
 }
@@ -68,7 +71,7 @@ func measureCrowd(ctx context.Context, s *sheet) error {
 func (c crowd) grow(ctx context.Context, n int) error {
 	began := time.Now()
 	for len(c.Simulated()) < n {
-		at, err := c.start()
+		at, err := c.start(comparable)
 		if err != nil {
 			return err
 		}

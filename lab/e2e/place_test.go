@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -88,9 +89,10 @@ func (p place) joinAll() {
 	p.expectAllReady()
 }
 
-// host starts a simulated host without announcing it.
+// host starts a simulated host without announcing it. Its Windows is kind, unless its quirks are chosen: these hosts have a fault of their own.
 func (p place) host(o sim.Options) (*sim.Host, testenv.Host) {
 	p.t.Helper()
+	o.Windows.Kind = cmp.Or(o.Windows.Kind, "one fault at a time")
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	host, h, err := p.AddSimulated(o)

@@ -41,6 +41,8 @@ const User = "Administrator"
 type Options struct {
 	// WineHosts and SimulatedHosts are the numbers of hosts of each kind; one of the two is zero.
 	WineHosts, SimulatedHosts int
+	// Kind says why the simulated ones have a kind Windows; empty for one that has quirks of its name (sim.WindowsOptions).
+	Kind string
 	// WholePayload gives Wine hosts the payload of users' hosts, compressed as well, instead of only what a Ready node needs. It
 	// takes longer to build.
 	WholePayload bool

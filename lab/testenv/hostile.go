@@ -11,12 +11,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
+// OnlyMalice is why hostile hosts have a kind Windows.
+const OnlyMalice = "a quirk could hide the malice that is tried"
+
 // AddHostile starts hostile simulated hosts, with each kind of malice in turn. A thief of tokens reports another name each time, that of
 // a victim or of a node that does not exist, and sometimes the address of a victim, too.
 func (env *Env) AddHostile(n int, victims ...Host) (hosts []*sim.Host, at []Host, err error) {
 	kinds := sim.Malices()
 	for i := range n {
-		o := sim.Options{Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("evil-%d", i+1)}, Malice: kinds[i%len(kinds)]}
+		o := sim.Options{Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("evil-%d", i+1), Kind: OnlyMalice}, Malice: kinds[i%len(kinds)]}
 		if o.Malice == sim.Thief {
 			o.Lies = lies(i, victims)
 		}

@@ -27,7 +27,7 @@ func (env *Env) startHosts(o Options) error {
 		env.hosts = append(env.hosts, Host{Name: h.Name(), Address: h.Address(), Port: sshPort})
 	}
 	for _, name := range names(o.SimulatedHosts) {
-		if _, _, err := env.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: name}}); err != nil {
+		if _, _, err := env.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: name, Kind: o.Kind}}); err != nil {
 			return err
 		}
 	}
@@ -61,7 +61,7 @@ func (env *Env) simulatedLogs() string {
 	var text strings.Builder
 	for _, h := range env.simulated {
 		log, err := h.Windows().Disk().Read(desired.WICDLog)
-		fmt.Fprintf(&text, "\nWICD of %s, a service that is %+v (%v):\n%s", h.Addr(), h.Windows().Service(api.WICDService), err, log[max(0, len(log)-4000):])
+		fmt.Fprintf(&text, "\n%s, %s\nWICD, a service that is %+v (%v):\n%s", h.Addr(), h.Windows().Told(), h.Windows().Service(api.WICDService), err, log[max(0, len(log)-4000):])
 	}
 	return text.String()
 }

@@ -168,7 +168,7 @@ type attackedConnection struct {
 
 // Run does what the command says.
 func (c attackedConnection) Run(_ context.Context, command string, stdin io.Reader, stdout io.Writer) error {
-	return doCommand(attackedCommands(c), command, stdin, stdout)
+	return doCommand(unkind{attackedCommands(c), c.h.storyHost}, command, stdin, stdout)
 }
 
 type attackedCommands attackedConnection

@@ -3,7 +3,6 @@ package storytest
 import (
 	"fmt"
 	"maps"
-	"strconv"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -113,6 +112,7 @@ func (h *chaosHost) maintenance() *v1alpha1.Maintenance {
 
 // goOn is what happens by itself.
 func (h *chaosHost) goOn() {
+	h.windows.goOn(h.storyHost, h.restartWindows)
 	if h.comesBack && h.instanceSeen() == nil {
 		h.comesBack = false
 		h.w.say("%s is announced again", h.name)
@@ -134,7 +134,7 @@ func (h *chaosHost) goOn() {
 		return
 	}
 	h.registers = false
-	state := fmt.Sprint(node.ResourceVersion, h.version, h.refused, h.bootID, h.dies.now(), h.fails.now(), h.pending, time.Now().Before(h.reportsAt), h.w.cache.settings)
+	state := fmt.Sprint(node.ResourceVersion, h.version, h.refused, h.boot(), h.dies.now(), h.fails.now(), h.pending, time.Now().Before(h.reportsAt), h.w.cache.settings)
 	if state == h.seenState {
 		return
 	}
@@ -188,7 +188,7 @@ func (h *chaosHost) registerByChance() {
 	h.w.must(h.w.client.Create(h.w.ctx, node))
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: h.address}}
 	setConditionAt(node, corev1.NodeReady, corev1.ConditionFalse, "the kubelet has just started", time.Now().Add(h.skew))
-	node.Status.NodeInfo.BootID, node.Status.NodeInfo.KubeletVersion = strconv.Itoa(h.bootID), h.kubelet()
+	node.Status.NodeInfo.BootID, node.Status.NodeInfo.KubeletVersion = h.boot(), h.kubelet()
 	h.w.must(h.w.client.Status().Update(h.w.ctx, node))
 	h.userCordon = false
 	h.w.say("%s registers, with version %s", h.name, h.version)
@@ -208,7 +208,7 @@ func (h *chaosHost) reportByChance(node *corev1.Node) {
 		ready, why = corev1.ConditionFalse, "container runtime is down"
 	}
 	setConditionAt(node, corev1.NodeReady, ready, why, time.Now().Add(h.skew))
-	node.Status.NodeInfo.BootID, node.Status.NodeInfo.KubeletVersion = strconv.Itoa(h.bootID), h.kubelet()
+	node.Status.NodeInfo.BootID, node.Status.NodeInfo.KubeletVersion = h.boot(), h.kubelet()
 	if time.Now().Before(h.reportsAt) {
 		return
 	}
@@ -225,7 +225,7 @@ func (h *chaosHost) reportByChance(node *corev1.Node) {
 		required = corev1.ConditionTrue
 	}
 	setConditionAt(node, api.ConditionNodeRebootRequired, required, h.pending, time.Now())
-	node.Annotations[api.AnnotationBootID] = strconv.Itoa(h.bootID)
+	node.Annotations[api.AnnotationBootID] = h.boot()
 	h.followOrder(node)
 	node.Annotations[api.AnnotationVersion] = h.version
 	if _, settings := h.w.publishedKeys(h.version); settings != "" && h.trusts(h.version) {

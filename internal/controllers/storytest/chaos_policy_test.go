@@ -21,6 +21,7 @@ func newChaosWorld(t *testing.T, seed uint64) *chaosWorld {
 	}
 	r := w.policyByChance()
 	w.story = newStory(t, 0, r)
+	w.quirks = seed
 	w.start = time.Now()
 	w.random = w.rand
 	w.every = time.Duration(8+w.rand.IntN(8)) * time.Second

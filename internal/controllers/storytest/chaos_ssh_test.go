@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -39,10 +38,12 @@ func (c chaosConnection) Run(_ context.Context, command string, stdin io.Reader,
 	if fails && w.chance(0.5) {
 		return lost
 	}
+	host := unkind{c.h, c.h.storyHost}
+	does := commanded(host)
 	if fails {
-		stdout = io.Discard
+		stdout, does = io.Discard, host.afterLoss()
 	}
-	err := doCommand(c.h, command, stdin, stdout)
+	err := doCommand(does, command, stdin, stdout)
 	if fails {
 		return lost
 	}
@@ -54,9 +55,14 @@ func (h *chaosHost) restart() {
 	h.w.say("%s restarts", h.name)
 	h.effect("restart")
 	h.checkRestarts()
+	h.restartWindows()
+}
+
+// restartWindows is a restart, whoever wants it. WICD starts late where services do.
+func (h *chaosHost) restartWindows() {
 	h.powerUp()
 	h.backAt = time.Now().Add(h.w.between(time.Minute, 4*time.Minute))
-	h.reportsAt = h.backAt.Add(h.w.between(0, 45*time.Second))
+	h.reportsAt = h.backAt.Add(h.w.between(0, 45*time.Second) + 4*h.windows.quirks.Setup.SlowServices.StartTakes)
 }
 
 // join makes a node of the host, or repairs it.
@@ -78,7 +84,7 @@ func (h *chaosHost) join(r agent.JoinRequest) (agent.JoinResult, error) {
 	}
 	h.cluster, h.goesTo, h.signingKey, h.seenState = r.Cluster, "", r.Desired.SigningKey, ""
 	h.joinedAt, h.joined, h.registers = time.Now(), h.joined+1, true
-	return agent.JoinResult{BootID: strconv.Itoa(h.bootID)}, nil
+	return agent.JoinResult{BootID: h.boot()}, nil
 }
 
 // leave takes everything of ours off the host.

@@ -50,6 +50,15 @@ func TestHostsJoinWhateverWindowsDoes(t *testing.T) {
 	fmt.Println(sum)
 }
 
+// TestQuirksThatPassNeedNoPerson: those that each simulated Windows has by default.
+func TestQuirksThatPassNeedNoPerson(t *testing.T) {
+	for seed := range uint64(1000) {
+		if why := needsPerson(sim.PassingQuirksByChance(seed)); why != "" {
+			t.Errorf("seed %d: %s", seed, why)
+		}
+	}
+}
+
 // needsPerson is what of these quirks only a person can end; empty for nothing.
 func needsPerson(q sim.Quirks) string {
 	s := q.Servicing

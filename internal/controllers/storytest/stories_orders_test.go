@@ -129,6 +129,7 @@ func TestStoryAKeyIsProvenBeforeTheFormerOneGoes(t *testing.T) {
 func TestStoryWICDLooksLaterThanTheKubelet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, atMost(1))
+		s.kind("its boots are told by their numbers")
 		h := s.hosts[0]
 		h.late = 30 * time.Second
 		h.awaits = func() string {

@@ -130,6 +130,7 @@ func TestStorySigningKeyIsLost(t *testing.T) {
 func TestStoryJoinEndsAfterTheNodeRegistered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, atMost(1))
+		s.kind("the join takes no longer than without a loss of power")
 		s.hosts[0].losesPower = true
 		s.announce(s.hosts[0])
 		s.until("the host has joined", 5*time.Minute, func() bool { return s.ready() == 1 })

@@ -42,7 +42,7 @@ func (s *story) firstFails(podsEach int) {
 func TestStoryFreshFleet(t *testing.T) {
 	tell(t, "fresh-fleet-of-50", 50, atMost(3), func(s *story) {
 		s.announce(s.hosts...)
-		s.until("50 nodes", 10*time.Minute, func() bool { return s.ready() == 50 })
+		s.until("50 nodes", 2*time.Hour, func() bool { return s.ready() == 50 })
 	})
 }
 
@@ -53,7 +53,7 @@ func TestStoryCacheLags(t *testing.T) {
 	tell(t, "cache-lags", 4, one, func(s *story) {
 		s.lags = true
 		s.announce(s.hosts...)
-		s.until("4 nodes", 10*time.Minute, func() bool {
+		s.until("4 nodes", 2*time.Hour, func() bool {
 			for _, slot := range s.others {
 				_ = slot.Close() // the others that took places have joined
 			}

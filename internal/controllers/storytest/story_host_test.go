@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -89,6 +88,9 @@ type storyHost struct {
 	awaits func() string
 	late   time.Duration
 
+	// windows is what its Windows does by itself.
+	windows storyWindows
+
 	// hangs has commands other than facts end with their context only.
 	hangs bool
 	// loses breaks the connection at the n-th command from now on; zero for never.
@@ -104,6 +106,7 @@ func newStoryHost(s *story, n int) *storyHost {
 	}
 	return &storyHost{
 		story: s, name: fmt.Sprintf("win-%d", n), address: fmt.Sprintf("10.0.%d.%d", n/250, n%250+1), key: key, bootID: 1,
+		windows: newStoryWindows(1000*s.quirks + uint64(n)),
 	}
 }
 
@@ -165,10 +168,12 @@ func (c storyConnection) Run(ctx context.Context, command string, stdin io.Reade
 	if lost && c.story.random.IntN(2) == 0 {
 		return &remote.Error{Kind: remote.Lost, Host: c.address, Err: errors.New("broken before the command")}
 	}
+	host := unkind{c.storyHost, c.storyHost}
+	does := commanded(host)
 	if lost {
-		stdout = io.Discard
+		stdout, does = io.Discard, host.afterLoss()
 	}
-	err := doCommand(c.storyHost, command, stdin, stdout)
+	err := doCommand(does, command, stdin, stdout)
 	if lost {
 		return &remote.Error{Kind: remote.Lost, Host: c.address, Err: errors.New("broken after the command")}
 	}
@@ -234,7 +239,7 @@ func restarted(h commanded, r agent.RestartRequest) agent.RestartResult {
 func (h *storyHost) facts() agent.Facts {
 	f := agent.Facts{Program: storyWICD, Host: agent.HostFacts{
 		Hostname: h.name, Build: 20348, UBR: 2402, Product: "Windows Server 2022", Installation: "Server Core", Architecture: "amd64",
-		BootID: strconv.Itoa(h.bootID), Clock: time.Now(), FreeBytes: 1 << 40, MemoryBytes: 1 << 34,
+		BootID: h.boot(), Clock: time.Now(), FreeBytes: 1 << 40, MemoryBytes: 1 << 34,
 		Interfaces: []agent.Interface{{Name: "Ethernet", Addresses: []netip.Prefix{netip.MustParsePrefix(cmp.Or(h.node, h.address) + "/24")}, DefaultRoute: true}},
 	}}
 	if h.says != nil {
@@ -263,8 +268,9 @@ func (h *storyHost) join(r agent.JoinRequest) (agent.JoinResult, error) {
 	}
 	if h.restarts {
 		h.joins++
+		before := h.boot()
 		h.bootID++
-		return agent.JoinResult{Rebooting: "updates are installed", BootID: strconv.Itoa(h.bootID - 1)}, nil
+		return agent.JoinResult{Rebooting: "updates are installed", BootID: before}, nil
 	}
 	h.story.mustBeDrained(h, h.others, "joined over another operator's node")
 	if h.losesPower {
@@ -290,7 +296,7 @@ func (h *storyHost) join(r agent.JoinRequest) (agent.JoinResult, error) {
 		h.deaf--
 		h.story.say("%s is joined again", h.name)
 	}
-	return agent.JoinResult{BootID: strconv.Itoa(h.bootID)}, nil
+	return agent.JoinResult{BootID: h.boot()}, nil
 }
 
 func (h *storyHost) leave(r agent.LeaveRequest) (agent.LeaveResult, error) {
@@ -311,7 +317,7 @@ func (h *storyHost) restart() {
 	h.story.mustBeDrained(h, true, "restarted")
 	h.story.say("%s restarts", h.name)
 	h.bootID++
-	h.backAt = time.Now().Add(time.Minute)
+	h.backAt = time.Now().Add(restartTakes)
 }
 
 // rotate puts the n-th SSH key into the Secret.

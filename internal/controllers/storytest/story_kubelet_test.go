@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +23,7 @@ import (
 // goOn is what a host does by itself: its kubelet reports, WICD goes to another version.
 func (h *storyHost) goOn() {
 	s := h.story
+	h.windows.goOn(h, h.startAgain)
 	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.unheard, h.sick, h.pending, h.hasLooked(), h.version, s.cache.settings)
 	if state == h.state && h.goesTo == "" && h.joinedAt.Add(time.Minute).Before(time.Now()) {
 		return // nothing happened
@@ -64,7 +64,7 @@ func (h *storyHost) register() {
 	h.story.must(h.story.client.Create(h.story.ctx, node))
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: h.address}}
 	controllertest.SetNodeCondition(node, corev1.NodeReady, corev1.ConditionTrue, "")
-	node.Status.NodeInfo.BootID, node.Status.NodeInfo.KubeletVersion = strconv.Itoa(h.bootID), h.kubelet()
+	node.Status.NodeInfo.BootID, node.Status.NodeInfo.KubeletVersion = h.boot(), h.kubelet()
 	h.story.must(h.story.client.Status().Update(h.story.ctx, node))
 }
 
@@ -75,7 +75,7 @@ func (h *storyHost) report(node *corev1.Node) {
 		return
 	}
 	controllertest.SetNodeCondition(node, corev1.NodeReady, corev1.ConditionTrue, "")
-	node.Status.NodeInfo.BootID, node.Status.NodeInfo.KubeletVersion = strconv.Itoa(h.bootID), h.kubelet()
+	node.Status.NodeInfo.BootID, node.Status.NodeInfo.KubeletVersion = h.boot(), h.kubelet()
 	if h.others {
 		return
 	}
@@ -112,8 +112,10 @@ func (h *storyHost) obeys(node *corev1.Node) bool {
 	return true
 }
 
-// hasLooked says whether WICD has looked since the last start what Windows waits for.
-func (h *storyHost) hasLooked() bool { return !time.Now().Before(h.backAt.Add(h.late)) }
+// hasLooked says whether WICD has looked since the last start what Windows waits for. It starts late where services do.
+func (h *storyHost) hasLooked() bool {
+	return !time.Now().Before(h.backAt.Add(max(h.late, h.windows.quirks.Setup.SlowServices.StartTakes)))
+}
 
 // reportConditions is what WICD tells once it has looked: whether services work, and whether Windows waits for a restart, with the start of
 // Windows that this is about.
@@ -135,7 +137,7 @@ func (h *storyHost) reportConditions(node *corev1.Node) {
 		h.pending = h.awaits()
 	}
 	tell(api.ConditionNodeRebootRequired, corev1.ConditionFalse, h.pending)
-	node.Annotations[api.AnnotationBootID] = strconv.Itoa(h.bootID)
+	node.Annotations[api.AnnotationBootID] = h.boot()
 }
 
 // follow comes to the settings of the host's version: of the SSH keys, it lets in those that are wanted, and drops others once one of

@@ -32,6 +32,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/remote"
+	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -95,19 +96,34 @@ type story struct {
 	pods       int
 	// refuses is what evictions are answered with; nil where budgets decide.
 	refuses error
+	// quirks is the seed of those of its hosts' Windows.
+	quirks uint64
 	// heard is told of each event, and says whether the story tells it; nil where nobody listens.
 	heard   func(about client.Object, reason, action, text string) bool
 	reasons map[string]bool
 }
 
-// tell runs a story in simulated time and compares what it told with its golden file.
+// tell runs a story in simulated time and compares what it told with its golden file, which is that of hosts with a kind Windows. With a seed of
+// quirks (sim.SeedVariable), it tells something else, and only what it looks at itself must hold.
 func tell(t *testing.T, name string, hosts int, rolloutSpec v1alpha1.RolloutSpec, run func(*story)) {
 	t.Parallel()
+	isPlain := os.Getenv(sim.SeedVariable) == ""
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, hosts, rolloutSpec)
+		defer func() {
+			if t.Failed() {
+				t.Logf("the quirks of its hosts are those of %s=%d", sim.SeedVariable, s.quirks)
+			}
+		}()
+		if isPlain {
+			s.kind("its golden file is that of a kind one")
+		}
 		run(s)
 		s.mustBeQuiet()
 		s.mustBeDocumented()
+		if !isPlain {
+			return
+		}
 		got := strings.Join(s.lines, "\n") + "\n"
 		file := filepath.Join("testdata", "stories", name+".golden")
 		if *writeStories {
@@ -144,7 +160,7 @@ func newStory(t *testing.T, hosts int, r v1alpha1.RolloutSpec) *story {
 		t: t, ctx: t.Context(), random: rand.New(rand.NewPCG(1, 2)), began: time.Now(), every: 5 * time.Second,
 		content: payload.New([]payload.File{file(payload.WICD, storyWICD), file("kubelet.exe", strings.Repeat("b", 64))}, nil, payload.File{}),
 		seen:    map[types.NamespacedName]string{}, due: map[types.NamespacedName]time.Time{},
-		budgets: map[string]int{}, reasons: documentedReasons(t), apiServers: []string{"v1.36.3"},
+		budgets: map[string]int{}, reasons: documentedReasons(t), quirks: sim.SeedOf(t.Name()), apiServers: []string{"v1.36.3"},
 	}
 	s.cache = newStoryCache(t)
 	s.client = s.newClient(r)

@@ -58,7 +58,7 @@ func Leave(ctx context.Context, s *agent.Session, h host.Host, program string) (
 	release()
 	if err == nil {
 		for _, name := range []string{state.CommandLock, state.ServicesLock} {
-			_ = h.Disk.RemoveUnused(name) // somebody may have it again already
+			_ = h.Disk.Remove(name) // somebody may have it again already
 		}
 	}
 	return agent.LeaveResult{Removed: agent.Brief(l.changed), Remains: agent.Brief(l.remains)}, err

@@ -37,6 +37,8 @@ type Metrics struct {
 	Reboot interface{ IsPending() (pending, known bool) }
 
 	mu sync.Mutex
+	// isWriting says that somebody writes the file, isStale that somebody else has something to tell since that began.
+	isWriting, isStale bool
 	// isNetworkKnown is true once the network of pods was looked at.
 	isNetworkKnown, isNetworkUnavailable bool
 	repairs                              int
@@ -87,8 +89,40 @@ func (m *Metrics) Run(ctx context.Context) {
 }
 
 // Write writes when each certificate of the node expires, how its services and its network are, and what it runs. It writes nothing when that is
-// there already.
+// there already. The file is written by one at a time, who does it again for those that came meanwhile.
 func (m *Metrics) Write() error {
+	if !m.begin() {
+		return nil
+	}
+	for {
+		if err := m.write(); m.end() {
+			return err
+		}
+	}
+}
+
+// begin tells whether nobody else writes the file.
+func (m *Metrics) begin() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.isWriting {
+		m.isStale = true
+		return false
+	}
+	m.isWriting = true
+	return true
+}
+
+// end tells whether nothing new is to be told since it was written.
+func (m *Metrics) end() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.isWriting, m.isStale = m.isStale, false
+	return !m.isWriting
+}
+
+// write writes the file.
+func (m *Metrics) write() error {
 	var b exposition
 	b.metric(api.MetricNodeBuildInfo)
 	b.sample(api.MetricNodeBuildInfo, 1, m.Record.Desired.Version)

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -132,4 +134,27 @@ func TestTheLifetimeOfOwnCertificatesIsTold(t *testing.T) {
 	if text := b.String(); !strings.Contains(text, want) || strings.Count(text, "\n"+api.MetricNodeCertificateLifetime+"{") != 1 {
 		t.Errorf("the lifetime of %s only is wanted:\n%s", own, text)
 	}
+}
+
+// TestMetricsAreWrittenByOneAtATime has a scanner that reads the first file for a moment, in which something else is told, too.
+func TestMetricsAreWrittenByOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		m := &Metrics{}
+		m.Host.Disk = host.Disk{Root: t.TempDir(), Before: func(op, _ string) error {
+			if op == "rename" && time.Since(began) < 100*time.Millisecond {
+				return host.Code(32)
+			}
+			return nil
+		}}
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				if err := m.Write(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	})
 }

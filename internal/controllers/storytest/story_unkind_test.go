@@ -1,0 +1,178 @@
+package storytest
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// storyWindows is what the Windows of a story's host does by itself. The zero value does nothing: it is kind.
+type storyWindows struct {
+	quirks  sim.Quirks
+	created time.Time
+	// lacks says that it does not have feature Containers yet, and enabled that a restart was made for it.
+	lacks, enabled bool
+	// own is how many times it is still about to restart by itself, and starts how often it started for no operator and no story.
+	own, starts int
+	// running is the command that runs on after its connection has ended; nil for none.
+	running *runningCommand
+}
+
+// runningCommand is a command that ends at a time, unless Windows restarts before.
+type runningCommand struct {
+	do   func()
+	ends time.Time
+	boot string
+}
+
+const (
+	// ownRestart is how long after its start Windows restarts by itself, and restartTakes how long a restart takes.
+	ownRestart   = 30 * time.Second
+	restartTakes = time.Minute
+	// runsOnFor is how long a command runs on that has lost its connection.
+	runsOnFor = 30 * time.Second
+)
+
+// newStoryWindows has quirks of a seed that a host gets over by itself.
+func newStoryWindows(seed uint64) storyWindows {
+	return storyWindows{
+		quirks: sim.PassingQuirksByChance(seed), created: time.Now(), lacks: rand.New(rand.NewPCG(seed, 7)).IntN(2) == 0,
+	}
+}
+
+// kind takes the quirks from all hosts' Windows. Why is what the story is about that they would hide.
+func (s *story) kind(why string) {
+	if why == "" {
+		s.t.Error("a story has a kind Windows without a reason")
+	}
+	for _, h := range s.hosts {
+		h.windows = storyWindows{}
+	}
+}
+
+// goOn is what Windows does by itself: it restarts, or ends a command.
+func (w *storyWindows) goOn(h *storyHost, restart func()) {
+	if c := w.running; c != nil && (!h.alive() || h.boot() != c.boot) {
+		w.running = nil
+	} else if c != nil && !time.Now().Before(c.ends) {
+		w.running = nil
+		c.do()
+	}
+	if w.own > 0 && h.alive() && time.Since(h.backAt) >= ownRestart {
+		w.own--
+		h.story.say("Windows on %s restarts by itself", h.name)
+		restart()
+	}
+}
+
+// startAgain is a restart of Windows for its own sake.
+func (h *storyHost) startAgain() {
+	h.windows.starts++
+	h.backAt = time.Now().Add(restartTakes)
+}
+
+// boot is the ID of the boot.
+func (h *storyHost) boot() string { return strconv.Itoa(h.bootID + h.windows.starts) }
+
+// unready is what keeps WICD from going on with the join of a host.
+func (w *storyWindows) unready(h *storyHost) error {
+	up, s := time.Since(h.backAt), w.quirks.Servicing
+	if h.backAt.IsZero() {
+		up = time.Since(w.created)
+	}
+	switch {
+	case time.Since(w.created) < w.quirks.Setup.For:
+		return &agent.Error{Code: agent.CodeWaitingForSetup, Message: "Windows still sets itself up"}
+	case w.lacks && (up < s.ServicingFor || w.enabled && (w.own > 0 || up < s.PendingFor)):
+		return &agent.Error{Code: agent.CodeServicing, Message: "Windows is installing features or updates"}
+	}
+	return nil
+}
+
+// unkind stands between the operator's commands and what a host does with them.
+type unkind struct {
+	commanded
+	h *storyHost
+}
+
+func (u unkind) facts() agent.Facts {
+	f := u.commanded.facts()
+	if u.h.says == nil {
+		q := u.h.windows.quirks
+		f.Host.UBR, f.Host.Interfaces = q.Setup.Revision.Of(f.Host.Build, f.Host.UBR), q.Adapter.Interfaces(f.Host.Interfaces, u.h.version != "")
+	}
+	return f
+}
+
+// restart is followed by one of Windows itself, in the middle of what it completes.
+func (u unkind) restart() {
+	u.commanded.restart()
+	u.h.windows.own = min(1, u.h.windows.quirks.Servicing.RestartsItself)
+}
+
+func (u unkind) join(r agent.JoinRequest) (agent.JoinResult, error) {
+	w := &u.h.windows
+	switch {
+	case u.h.says != nil || u.h.version != "" || u.h.others:
+	case w.running != nil:
+		return agent.JoinResult{}, busy()
+	default:
+		if err := w.unready(u.h); err != nil {
+			return agent.JoinResult{}, err
+		}
+		if w.lacks && !w.enabled && r.MayReboot {
+			w.enabled, w.own = true, w.quirks.Servicing.RestartsItself
+			u.h.story.say("%s restarts for a feature", u.h.name)
+			before := u.h.boot()
+			u.h.startAgain()
+			return agent.JoinResult{Rebooting: "feature " + desired.ContainersFeature + " is enabled with a restart", BootID: before}, nil
+		}
+		w.lacks = false
+	}
+	if w.running != nil {
+		return agent.JoinResult{}, busy()
+	}
+	return u.commanded.join(r)
+}
+
+func (u unkind) leave(r agent.LeaveRequest) (agent.LeaveResult, error) {
+	if u.h.windows.running != nil {
+		return agent.LeaveResult{}, busy()
+	}
+	return u.commanded.leave(r)
+}
+
+func busy() error {
+	return &agent.Error{Code: agent.CodeBusy, Message: "another receive, join or leave runs on this host"}
+}
+
+// runsOn is a host on which a command goes on although its connection has ended: Windows has no signals, and no terminals that hang up.
+type runsOn struct{ unkind }
+
+func (r runsOn) later(do func()) {
+	if w := &r.h.windows; w.running == nil {
+		w.running = &runningCommand{do: do, ends: time.Now().Add(runsOnFor), boot: r.h.boot()}
+	}
+}
+
+func (r runsOn) join(q agent.JoinRequest) (agent.JoinResult, error) {
+	r.later(func() { _, _ = r.unkind.join(q) }) // nobody hears what becomes of it
+	return agent.JoinResult{}, nil
+}
+
+func (r runsOn) leave(q agent.LeaveRequest) (agent.LeaveResult, error) {
+	r.later(func() { _, _ = r.unkind.leave(q) })
+	return agent.LeaveResult{}, nil
+}
+
+// afterLoss is the host for a command whose connection is lost after it was sent.
+func (u unkind) afterLoss() commanded {
+	if u.h.windows.quirks.Shell.RunsOn {
+		return runsOn{u}
+	}
+	return u
+}
