@@ -27,7 +27,7 @@ func mayImport() map[string][]string {
 		"api":                            {},
 		"api/v1alpha1":                   {"api"},
 		"deploy":                         {},
-		"payload":                        {},
+		"payload":                        {"payload/compress"},
 		"payload/compress":               {},
 		"payload/selfextract":            {},
 		"payload/build":                  {"payload", "payload/compress", "payload/selfextract"},
@@ -85,7 +85,7 @@ func mayImport() map[string][]string {
 		"internal/platform/metadata":     {"internal/platform", "internal/shorten"},
 		"internal/agent":                 {"api", "api/v1alpha1", "internal/desired", "internal/shorten"},
 		"internal/remote":                {},
-		"internal/join":                  {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/hns", "internal/nodestate", "internal/platform", "internal/shorten", "internal/windowsbuild", "payload", "payload/compress"},
+		"internal/join":                  {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/hns", "internal/nodestate", "internal/platform", "internal/shorten", "internal/windowsbuild", "payload"},
 		"internal/cluster":               {"api", "api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/platform", "internal/proxy", "internal/tlsprofile", "internal/trust"},
 
 		"internal/migration":     {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/source", "internal/desired", "internal/machines", "internal/nodestate", "internal/release", "internal/remote"},
