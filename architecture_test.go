@@ -135,7 +135,7 @@ func mayImport() map[string][]string {
 		"internal/daemon/supervisor": {"api", "internal/agent", "internal/backoff", "internal/daemon/logrotate", "internal/daemon/nodestatus", "internal/daemon/state",
 			"internal/desired", "internal/host", "internal/nodestate", "internal/shorten"},
 		"internal/daemon/configure": {"api", "internal/agent", "internal/backoff", "internal/daemon/credentials", "internal/daemon/logrotate", "internal/daemon/nodestatus",
-			"internal/daemon/state", "internal/daemon/store", "internal/daemon/supervisor", "internal/desired", "internal/hns", "internal/host", "internal/mask", "internal/mirrors",
+			"internal/daemon/state", "internal/daemon/store", "internal/daemon/supervisor", "internal/desired", "internal/hns", "internal/host", "internal/hostnetwork", "internal/mask", "internal/mirrors",
 			"internal/nodestate", "internal/shorten", "internal/trust"},
 		"internal/daemon/nodesettings": {"api", "internal/agent", "internal/backoff", "internal/daemon/apiclient", "internal/daemon/configure", "internal/daemon/nodestatus",
 			"internal/daemon/state", "internal/desired", "internal/shorten"},
