@@ -92,7 +92,7 @@ type story struct {
 	budgets map[string]int
 	// announcers know Machines.
 	announcers []source.Announcer
-	pods       int
+	pods, puts int
 	// refuses is what evictions are answered with; nil where budgets decide.
 	refuses error
 	// heard is told of each event, and says whether the story tells it; nil where nobody listens.
