@@ -52,8 +52,8 @@ func (a Adapter) has(address netip.Addr) bool {
 // MTU must be that much smaller than on the adapter below it.
 const Encapsulation = 50
 
-// podMTU is what Windows gives to the interfaces of pods on a host with a virtual switch, whatever its adapter has, and no API changes it
-// (mtu-with-new-hnsnetwork.txt of https://github.com/pjh/SDN, https://github.com/microsoft/SDN/issues/517).
+// podMTU is what Windows gives to the interfaces of pods on a host with a virtual switch, whatever its adapter has. Its API has no
+// setting for it (mtu-with-new-hnsnetwork.txt of https://github.com/pjh/SDN, https://github.com/microsoft/SDN/issues/517).
 const podMTU = 1450
 
 // TooSmall says, for people, that the network of an adapter has no room for encapsulated packets of pods; empty if it has. An MTU of 0 is unknown.

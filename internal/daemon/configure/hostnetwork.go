@@ -75,7 +75,7 @@ func (n hostNetwork) checkPorts(ctx context.Context) error {
 }
 
 // checkMTU tells of an adapter whose network is too small for the packets of pods, before the first network hides it below a virtual one. The
-// host joins all the same: TCP between most nodes works.
+// host joins all the same: TCP with pods of Linux nodes works.
 func (n hostNetwork) checkMTU(context.Context) error {
 	if n.wanted == nil {
 		return nil
