@@ -188,6 +188,9 @@ const (
 	// ReasonOverlayAdapterUnexpected means that Windows put a network of the overlay on an adapter that does not have the
 	// address of the Node: other nodes do not reach its pods.
 	ReasonOverlayAdapterUnexpected = "OverlayAdapterUnexpected"
+	// ReasonOverlayNetworkUnexpected means that Windows returns another subnet, gateway, VNI or VXLAN port for a network than
+	// hybrid-overlay-node requested. The network stays: to create it again would cut the host's connections and end all pods.
+	ReasonOverlayNetworkUnexpected = "OverlayNetworkUnexpected"
 	// ReasonHostAddressLost means that the first network of hybrid-overlay-node cost the host its address: it was on no adapter for
 	// a minute. The networks were removed and are not created again until the file that the message names is deleted.
 	ReasonHostAddressLost = "HostAddressLost"

@@ -12,6 +12,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
 // Names of files in a payload's folder.
@@ -87,6 +90,44 @@ func (p *Payload) Blob(f File) (io.ReadSeekCloser, error) {
 		return nil, fmt.Errorf("opening the content of %s: %w", f.Path, err)
 	}
 	return file, nil
+}
+
+// Content is the content of f, a file of the manifest, with its hash verified. Programs of which f was compressed with another are read, too.
+func (p *Payload) Content(f File) ([]byte, error) {
+	var dictionary compress.Dictionary
+	if f.Dictionary != "" {
+		i := slices.IndexFunc(p.Manifest.Files, func(d File) bool { return d.SHA256 == f.Dictionary })
+		if i < 0 {
+			return nil, fmt.Errorf("unpacking %s: its dictionary, content %.12s, is not in the payload", f.Path, f.Dictionary)
+		}
+		program, err := p.Content(p.Manifest.Files[i])
+		if err != nil {
+			return nil, err
+		}
+		dictionary = compress.NewDictionary(program)
+	}
+	blob, err := p.Blob(f)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	return Unpack(blob, f, dictionary)
+}
+
+// Unpack reads what a file was compressed to, and verifies that it gives the content with the size and the hash of f.
+func Unpack(compressed io.Reader, f File, d compress.Dictionary) ([]byte, error) {
+	frame, err := io.ReadAll(io.LimitReader(compressed, compress.MaxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("unpacking %s: %w", f.Path, err)
+	}
+	content, err := compress.Decompress(frame, f.Size, d)
+	if err != nil {
+		return nil, fmt.Errorf("unpacking %s: %w", f.Path, err)
+	}
+	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != f.SHA256 {
+		return nil, fmt.Errorf("unpacking %s: the content has SHA-256 %x, and should have %s", f.Path, sum, f.SHA256)
+	}
+	return content, nil
 }
 
 // Setup opens wicd-setup, which unpacks WICD on a host that has none. It is not compressed. The caller closes it.

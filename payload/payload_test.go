@@ -12,6 +12,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
+	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
 // written returns the folder of a small payload: two files with the same content, and WICD.
@@ -113,5 +114,42 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 				t.Errorf("error is %v, want one with %q and \"run make payload\"", err, test.want)
 			}
 		})
+	}
+}
+
+// TestContentIsWhatWasCompressed: of programs by themselves, and of one that was compressed with another.
+func TestContentIsWhatWasCompressed(t *testing.T) {
+	dir := t.TempDir()
+	old := bytes.Repeat([]byte("the kubelet of one minor version, "), 3000)
+	contents := map[string][]byte{"kubelet.exe": old, "kubelet-new.exe": append(bytes.Clone(old), "and what is new"...), payload.WICD: []byte("the daemon")}
+	var set build.Set
+	for path, content := range contents {
+		set.Files = append(set.Files, build.Content{Path: path, Component: path, Version: "v1", Group: payload.Base, Open: build.Bytes(content)})
+		if path == "kubelet-new.exe" {
+			set.Files[len(set.Files)-1].Dictionary = "kubelet.exe"
+		}
+	}
+	set.Stub = build.Bytes([]byte("stub"))
+	if _, err := build.Write(t.Context(), dir, set); err != nil {
+		t.Fatal(err)
+	}
+	p := mustOpen(t, dir)
+	for _, f := range p.Manifest.Files {
+		got, err := p.Content(f)
+		if err != nil || !bytes.Equal(got, contents[f.Path]) {
+			t.Errorf("%s has %d bytes, %v", f.Path, len(got), err)
+		}
+		wrong := f
+		wrong.SHA256 = hashOf("another program")
+		blob, err := p.Blob(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := payload.Unpack(blob, wrong, compress.Dictionary{}); f.Dictionary == "" && (err == nil || !strings.Contains(err.Error(), "should have "+wrong.SHA256)) {
+			t.Errorf("%s with another hash: %v", f.Path, err)
+		}
+		if err := blob.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

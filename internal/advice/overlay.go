@@ -20,6 +20,8 @@ func overlays() Table {
 		api.ReasonOverlayHostRouteRefused:   {Error, "Install the latest cumulative update of Windows on the host, and restart it; until then, use no HTTP and TCP probes for pods on it.", overlay},
 		api.ReasonOverlayAdapterUnexpected: {Error, "Select the interface with spec.network of the WindowsInstance, or disconnect the adapter that Windows took; then restart the host.",
 			overlay},
+		api.ReasonOverlayNetworkUnexpected: {Warning, "If pods on the node reach no other nodes, drain it and delete the network that the message names on the host: Get-HnsNetwork | Where-Object Name -eq <name> | Remove-HnsNetwork.",
+			overlay},
 		api.ReasonOverlayNeighborRefused: {Warning, "Correct what the message names on those Nodes; each Windows node of them says the same of itself.", overlay},
 		api.ReasonHostAddressLost:        {Error, "Give the host its address by a reservation in DHCP, or as the message says; then delete the file that the message names on the host.", kept},
 		api.ReasonHostNetworkChanged:     {Warning, "Set what the message names on the virtual adapter that has the address of the host now (Set-DnsClientServerAddress, Set-NetIPInterface, New-NetIPAddress).", kept},

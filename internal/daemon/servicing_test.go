@@ -140,6 +140,31 @@ func TestTheUserMayAskForAnotherRestart(t *testing.T) {
 	})
 }
 
+// TestAJoinRestartsAHostTwiceAtMost, also where each restart has another cause: what was begun before, the feature, and a name that somebody
+// changes meanwhile.
+func TestAJoinRestartsAHostTwiceAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := sim.ServicingQuirks{Refuses: 3017, RefusesIn: 1, PendingFor: 6 * time.Minute}
+		w, c := newWindows(t, withoutContainers(sim.Quirks{Servicing: q})), newCargo("1")
+		mustSend(t, w, c)
+		s := &stubborn{windows: w, request: newRequest(c)}
+		asked := 0
+		for began := time.Now(); asked < 2 && time.Since(began) < time.Hour; time.Sleep(time.Minute) {
+			_, _ = newWire(w).join(s.request) // it needs the next start
+			asked, _ = w.RestartsAsked()
+		}
+		expectRestarts(t, w, 2)
+		s.request.Hostname = "wanted"
+		expectCode(t, s.join(time.Hour), agent.CodeRebootDidNotHelp)
+		expectRestarts(t, w, 2)
+		s.request.Retried = "2026-11-26T10:00:00Z"
+		if err := s.join(time.Hour); err != nil {
+			t.Error(err)
+		}
+		expectRestarts(t, w, 3)
+	})
+}
+
 // TestAJoinWithoutAMemoryRestartsNothing has a full disk.
 func TestAJoinWithoutAMemoryRestartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -91,6 +91,43 @@ func TestAStaticAddressIsKept(t *testing.T) {
 	}
 }
 
+// TestATooSmallMTUIsToldWithTheJoin: Windows gives pods one of 1450, and they are encapsulated.
+func TestATooSmallMTUIsToldWithTheJoin(t *testing.T) {
+	address := netip.MustParsePrefix("192.0.2.10/24")
+	const want = `none: adapter \"Ethernet\" has an MTU of 1460: Windows gives pods one of 1450, and VXLAN adds 50 bytes`
+	for name, test := range map[string]struct {
+		adapter string
+		mtu     uint32
+		noNet   bool
+		told    bool
+	}{
+		"of Google's cloud":           {adapter: "Ethernet", mtu: 1460, told: true},
+		"usual":                       {adapter: "Ethernet", mtu: 1500},
+		"jumbo":                       {adapter: "Ethernet", mtu: 9001},
+		"unknown":                     {adapter: "Ethernet"},
+		"of a virtual adapter":        {adapter: "vEthernet (Ethernet)", mtu: 1410},
+		"a network of the user's own": {adapter: "Ethernet", mtu: 1460, noNet: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWindows(t, sim.WindowsOptions{Interfaces: []agent.Interface{
+				{Name: "Management", Index: 3, MTU: 1300, Addresses: []netip.Prefix{netip.MustParsePrefix("198.51.100.1/24")}},
+				{Name: test.adapter, Index: 4, DefaultRoute: true, DHCP: true, MTU: test.mtu, Addresses: []netip.Prefix{address}},
+			}})
+			c := newCargo("1")
+			r := newRequest(c)
+			r.NodeIP = "192.0.2.10"
+			if !test.noNet {
+				r.Desired.Network = &desired.Network{Name: overlayName, MadeBy: "hybrid-overlay-node", Proxy: "kube-proxy", ServiceCIDR: "10.96.0.0/16"}
+			}
+			mustSend(t, w, c)
+			mustJoin(t, w, r)
+			if journal := journalOf(t, w); strings.Contains(journal, want) != test.told || strings.Contains(journal, "has an MTU of") != test.told {
+				t.Errorf("told: %v, want %v; the journal: %s", !test.told, test.told, journal)
+			}
+		})
+	}
+}
+
 // TestExcludedPortsAreToldWithTheJoin: Windows may exclude other ones with its next start, so that the host joins all the same.
 func TestExcludedPortsAreToldWithTheJoin(t *testing.T) {
 	w := newWindows(t, sim.WindowsOptions{Quirks: sim.Quirks{Adapter: sim.AdapterQuirks{Excluded: []host.PortRange{{First: 10200, Last: 10299}, {First: 50000, Last: 50099}}}}})

@@ -51,6 +51,15 @@ func (w Waits) Told() []string {
 	return told
 }
 
+// NameWaits says, for people, that the name of the computer changes with the next start; empty if it does not. Windows keeps names in capitals
+// beside those that were given.
+func NameWaits(active, next string) string {
+	if strings.EqualFold(active, next) {
+		return ""
+	}
+	return fmt.Sprintf("the computer name changes from %s to %s", active, next)
+}
+
 // Unfinished is what Windows has begun and not finished, for people.
 type Unfinished struct {
 	// Up is for how long Windows runs.

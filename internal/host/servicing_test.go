@@ -51,3 +51,12 @@ func TestFailuresOfFeaturesSayWhatHelps(t *testing.T) {
 		}
 	}
 }
+
+func TestANameInOtherCaseWaitsForNoRestart(t *testing.T) {
+	if got := host.NameWaits("WIN-1", "win-1"); got != "" {
+		t.Errorf("told %q", got)
+	}
+	if got, want := host.NameWaits("WIN-1", "WIN-2"), "the computer name changes from WIN-1 to WIN-2"; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}

@@ -52,6 +52,19 @@ func (a Adapter) has(address netip.Addr) bool {
 // MTU must be that much smaller than on the adapter below it.
 const Encapsulation = 50
 
+// podMTU is what Windows gives to the interfaces of pods on a host with a virtual switch, whatever its adapter has. Its API has no
+// setting for it (mtu-with-new-hnsnetwork.txt of https://github.com/pjh/SDN, https://github.com/microsoft/SDN/issues/517).
+const podMTU = 1450
+
+// TooSmall says, for people, that the network of an adapter has no room for encapsulated packets of pods; empty if it has. An MTU of 0 is unknown.
+func TooSmall(adapter string, mtu uint32) string {
+	if mtu == 0 || mtu >= podMTU+Encapsulation {
+		return ""
+	}
+	return fmt.Sprintf("adapter %q has an MTU of %d: Windows gives pods one of %d, and VXLAN adds %d bytes, so that large packets to pods of other nodes can be lost; "+
+		"let the network and the adapter have an MTU of %d", adapter, mtu, podMTU, Encapsulation, podMTU+Encapsulation)
+}
+
 // minMTU is the smallest MTU of a link for IPv6 (RFC 8200). A smaller one is not set.
 const minMTU = 1280
 

@@ -3,18 +3,14 @@ package join
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 	"github.com/windows-machine-config/wmco/payload"
-	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
 // Blocked means that security software, or a policy, does not let the operator's program run on the host.
@@ -89,33 +85,12 @@ func refusal(e *agent.NoAnswerError) string {
 // sendProgram sends WICD itself.
 func (v *Visit) sendProgram(ctx context.Context, w wicd) error {
 	n := slices.IndexFunc(v.Content.Files, func(f payload.File) bool { return f.Path == payload.WICD })
-	program, err := plain(v.Payload, v.Content.Files[n])
+	program, err := v.Payload.Content(v.Content.Files[n])
 	if err != nil {
-		return fmt.Errorf("unpacking the daemon: %w", err)
+		return err
 	}
 	if err := v.host.Put(ctx, w.programName(), bytes.NewReader(program), int64(len(program))); err != nil {
 		return fmt.Errorf("sending the daemon: %w", err)
 	}
 	return nil
-}
-
-// plain is the content of a file that was compressed by itself.
-func plain(p *payload.Payload, f payload.File) ([]byte, error) {
-	blob, err := p.Blob(f)
-	if err != nil {
-		return nil, err
-	}
-	defer blob.Close()
-	frame, err := io.ReadAll(blob)
-	if err != nil {
-		return nil, err
-	}
-	content, err := compress.Decompress(frame, f.Size, compress.Dictionary{})
-	if err != nil {
-		return nil, err
-	}
-	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != f.SHA256 {
-		return nil, errors.New("it does not have its hash")
-	}
-	return content, nil
 }

@@ -19,12 +19,20 @@ const (
 	unlistedTimeout = 2 * time.Minute
 )
 
-// see completes a network with what is remembered of it.
-func (r *networkReconciler) see(n *hns.Network) {
-	if _, known := r.used[n.ID]; !known {
-		r.used[n.ID] = r.made.have[n.ID].HadAddresses || len(n.Remotes) > 0 && r.made.have[n.ID].Name == ""
+// see completes networks with what is remembered of them, and tells what of that Windows contradicts.
+func (r *networkReconciler) see(networks []hns.Network) {
+	var unexpected []string
+	for i := range networks {
+		n := &networks[i]
+		if _, known := r.used[n.ID]; !known {
+			r.used[n.ID] = r.made.have[n.ID].HadAddresses || len(n.Remotes) > 0 && r.made.have[n.ID].Name == ""
+		}
+		r.used[n.ID] = r.used[n.ID] || n.HasAddresses()
+		if differs := r.made.complete(n); differs != "" {
+			unexpected = append(unexpected, fmt.Sprintf("network %s has %s", n.Name, differs))
+		}
 	}
-	r.made.complete(n)
+	r.report.setNetworks(unexpected)
 }
 
 // isUnlisted reports whether one of these networks exists in spite of not being listed, or whether that cannot be found out: a service that

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,6 +51,45 @@ func writeFile(name string, content []byte) error {
 		}
 	}
 	return os.Rename(beside, name)
+}
+
+// remembered reads a file in which this program remembers what the log calls it. A damaged file counts as absent.
+func remembered[M ~map[K]V, K comparable, V any](name string, limit int64, parse func([]byte) (M, error), log *slog.Logger, what string) M {
+	text, err := readLimited(name, limit)
+	if errors.Is(err, fs.ErrNotExist) {
+		return M{}
+	}
+	var have M
+	if err == nil {
+		have, err = parse(text)
+	}
+	if err != nil {
+		log.Warn("Reading "+what+" failed; continuing without that", "file", name, "error", err.Error())
+		return M{}
+	}
+	return have
+}
+
+// readLimited reads a file that is not larger than a limit.
+func readLimited(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > limit) {
+		err = fmt.Errorf("it is no file of at most %d bytes", limit)
+	}
+	if err != nil {
+		return nil, err
+	}
+	text := make([]byte, info.Size())
+	n, err := f.ReadAt(text, 0)
+	if n < len(text) {
+		return nil, err
+	}
+	return text, nil
 }
 
 // removeOld removes certificates that are no longer used. client-go keeps each under a name with its time, and the current one is a

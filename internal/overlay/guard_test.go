@@ -81,6 +81,7 @@ func TestAHostThatLosesItsAddressGetsItBack(t *testing.T) {
 					h.stop()
 					h.start()
 				}
+				e.passes(time.Minute)
 				a.DisableDeviceLess() // what the user corrects
 				if err := os.Remove(h.record()); err != nil {
 					t.Fatal(err)
@@ -161,6 +162,31 @@ func TestSettingsThatTheFirstNetworkCostAreRestored(t *testing.T) {
 		}
 		e.awaits(time.Minute, "it is no longer told", func() bool { return len(h.told()) == 0 })
 	})
+}
+
+// TestSettingsFromBeforeTheFirstAttemptCount: Windows may have moved the address, and lost settings, although it says that it created no network.
+func TestSettingsFromBeforeTheFirstAttemptCount(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprint(restarted), func(t *testing.T) {
+			story(t, func(e *env) {
+				h := e.windows(1, sim.HNSOptions{})
+				a := h.onAdapter(sim.AdapterQuirks{LosesDNS: true, LosesMetric: true})
+				h.service.Refuse("CreateNetwork", errors.New("no"))
+				h.start()
+				e.passes(30 * time.Second)
+				if restarted {
+					h.stop()
+					h.start()
+				}
+				h.service.Refuse("CreateNetwork", nil)
+				e.awaits(time.Minute, "the overlay is there", h.published)
+				e.passes(time.Minute)
+				if now, _ := a.Adapters(t.Context()); len(now[0].DNS) != 2 || now[0].Suffix != "example.com" || now[0].Metric != 15 {
+					t.Errorf("the virtual adapter has %+v", now[0])
+				}
+			})
+		})
+	}
 }
 
 // TestARecordWithoutANetworkIsNoLoss: the power may go between the two, and the address come late at the next start.

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -41,42 +39,10 @@ type holdersFile struct {
 
 // readHolders reads the file. A damaged one counts as absent.
 func readHolders(folder string, log *slog.Logger) *holdersFile {
-	h := &holdersFile{name: filepath.Join(folder, holdersName), log: log, have: holders{}}
-	text, err := readLimited(h.name, maxHoldersFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return h
-	}
-	if err == nil {
-		h.have, err = parseHolders(text)
-	}
-	if err != nil {
-		log.Warn("Reading which nodes had which subnets failed; continuing without that", "file", h.name, "error", err.Error())
-		h.have = holders{}
-	}
+	h := &holdersFile{name: filepath.Join(folder, holdersName), log: log}
+	h.have = remembered(h.name, maxHoldersFile, parseHolders, log, "which nodes had which subnets")
 	h.saved = maps.Clone(h.have)
 	return h
-}
-
-// readLimited reads a file that is not larger than a limit.
-func readLimited(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > limit) {
-		err = fmt.Errorf("it is no file of at most %d bytes", limit)
-	}
-	if err != nil {
-		return nil, err
-	}
-	text := make([]byte, info.Size())
-	n, err := f.ReadAt(text, 0)
-	if n < len(text) {
-		return nil, err
-	}
-	return text, nil
 }
 
 // learn adds the Nodes of existing remote subnets.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -49,18 +48,8 @@ type madeFile struct {
 
 // readMade reads the file. A damaged one counts as absent: then what Windows returns is all that is known.
 func readMade(folder string, log *slog.Logger) *madeFile {
-	m := &madeFile{name: filepath.Join(folder, madeName), log: log, have: map[string]made{}}
-	text, err := readLimited(m.name, maxMadeFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return m
-	}
-	if err == nil {
-		m.have, err = parseMade(text)
-	}
-	if err != nil {
-		log.Warn("Reading which networks were created failed; continuing without that", "file", m.name, "error", err.Error())
-		m.have = map[string]made{}
-	}
+	m := &madeFile{name: filepath.Join(folder, madeName), log: log}
+	m.have = remembered(m.name, maxMadeFile, parseMade, log, "which networks were created")
 	return m
 }
 
@@ -107,15 +96,19 @@ func (m *madeFile) note(n hns.Network) {
 	}
 }
 
-// complete adds to a network, as Windows returns it, what was requested.
-func (m *madeFile) complete(n *hns.Network) {
+// complete gives a network, as Windows returns it, what was requested. differs is what Windows returns instead of that; empty if nothing. It is
+// told, and does not count: a Windows that returns something else for what it was asked would have the network replaced at each start.
+func (m *madeFile) complete(n *hns.Network) (differs string) {
 	is, known := m.have[n.ID]
 	if !known {
-		return
+		return ""
 	}
-	n.Subnets = []hns.Subnet{{Prefix: is.Subnet, Gateway: is.Gateway, VNI: is.VNI}}
+	requested := hns.Network{Type: hns.Overlay, Subnets: []hns.Subnet{{Prefix: is.Subnet, Gateway: is.Gateway, VNI: is.VNI}}, VXLANPort: hns.OwnVXLANPort(is.Port)}
+	differs = contradiction(*n, requested, nil) // whose adapter it is, their addresses tell
+	n.Subnets = requested.Subnets
 	n.VXLANPort, n.Adapter, n.HostRoute = is.Port, is.Adapter, n.HostRoute || is.HostRoute
 	m.note(*n)
+	return differs
 }
 
 // idOf is the ID of the network of that name that was created last; empty if it is not known.

@@ -141,6 +141,50 @@ func TestAWrongAdapterIsTold(t *testing.T) {
 	})
 }
 
+// What Windows returns of a network of this program that is not what it requested is told. The network stays, however often the program starts:
+// Windows may return the same of the next one.
+func TestANetworkThatWindowsDescribesOtherwiseIsToldAndStays(t *testing.T) {
+	for name, test := range map[string]struct {
+		edit func(*hns.Network)
+		want string
+	}{
+		"another port":    {func(n *hns.Network) { n.VXLANPort = 8472 }, "VXLAN port 8472 instead of 9898"},
+		"another VNI":     {func(n *hns.Network) { n.Subnets[0].VNI = 4711 }, "VNI 4711 instead of 4097"},
+		"another gateway": {func(n *hns.Network) { n.Subnets[0].Gateway = netip.MustParseAddr("10.132.1.9") }, "gateway 10.132.1.9 instead of 10.132.1.1"},
+		"another subnet":  {func(n *hns.Network) { n.Subnets[0].Prefix = netip.MustParsePrefix("10.139.1.0/24") }, "subnet 10.139.1.0/24 instead of 10.132.1.0/24"},
+		"nothing":         {func(n *hns.Network) { n.VXLANPort, n.Subnets, n.Adapter = 0, nil, "" }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			story(t, func(e *env) {
+				h := e.windows(1, sim.HNSOptions{}).reporting()
+				h.options.Settings.VXLANPort = 9898
+				h.start()
+				e.awaits(time.Minute, "the overlay is there", h.published)
+				h.service.ResetCalls()
+				made, _ := h.network(overlay.Network)
+				h.service.Edit(made.ID, test.edit)
+				for range 2 {
+					e.passes(90 * time.Second)
+					told := map[string]string{}
+					for _, p := range h.problems() {
+						if p.Reason != api.ReasonOverlayLinuxNodesMissing {
+							told[p.Reason] = p.Message
+						}
+					}
+					if got := told[api.ReasonOverlayNetworkUnexpected]; !strings.Contains(got, test.want) || (got == "") != (test.want == "") || len(told) > 1 {
+						t.Errorf("told %v, want %q", told, test.want)
+					}
+					h.stop()
+					h.start()
+				}
+				h.wantChanges(map[string]int{})
+				h.service.Edit(made.ID, func(n *hns.Network) { n.VXLANPort, n.Subnets = made.VXLANPort, made.Subnets })
+				e.awaits(time.Minute, "nothing is told any more", func() bool { return len(h.problems()) == 0 })
+			})
+		})
+	}
+}
+
 // Where Windows refuses the host's route, the network stays. The route alone is tried again.
 func TestARefusedHostRouteIsTriedAgain(t *testing.T) {
 	story(t, func(e *env) {

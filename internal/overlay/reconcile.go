@@ -198,11 +198,7 @@ func (r *networkReconciler) readNetworks(ctx context.Context) error {
 		return fmt.Errorf("reading the networks: %w", err)
 	}
 	ours := slices.DeleteFunc(slices.Clone(networks), func(n hns.Network) bool { return n.Name != Network && n.Name != BaseNetwork })
-	for i := range ours {
-		if r.see(&ours[i]); ours[i].HasAddresses() {
-			r.used[ours[i].ID] = true
-		}
-	}
+	r.see(ours)
 	if r.missingSince.IsZero() && slices.ContainsFunc(r.have, func(h hns.Network) bool { return named(ours, h.Name) == nil }) {
 		r.log.Warn("A network is missing; it is created again unless it comes back")
 		r.missingSince = time.Now()

@@ -107,7 +107,8 @@ func reasons() []string {
 	return []string{
 		api.ReasonHostAddressLost, api.ReasonHostNetworkChanged,
 		api.ReasonOverlayCertificatePending, api.ReasonOverlayNodeTreatedAsLinux, api.ReasonOverlaySubnetMissing, api.ReasonOverlaySubnetRefused,
-		api.ReasonOverlayAnnotationDenied, api.ReasonOverlayAdapterUnexpected, api.ReasonOverlayHostRouteRefused, api.ReasonOverlayLinuxNodesMissing,
+		api.ReasonOverlayAnnotationDenied, api.ReasonOverlayAdapterUnexpected, api.ReasonOverlayNetworkUnexpected, api.ReasonOverlayHostRouteRefused,
+		api.ReasonOverlayLinuxNodesMissing,
 		api.ReasonOverlayNeighborRefused,
 	}
 }
@@ -269,6 +270,16 @@ func (r *reporter) setAnnotation(message string) {
 func (r *reporter) setHostRoute(message string) { r.setOne(api.ReasonOverlayHostRouteRefused, message) }
 
 func (r *reporter) setAdapter(message string) { r.setOne(api.ReasonOverlayAdapterUnexpected, message) }
+
+// setNetworks replaces the problem of networks that are not as requested; none if there are none.
+func (r *reporter) setNetworks(unexpected []string) {
+	if len(unexpected) == 0 {
+		r.set(api.ReasonOverlayNetworkUnexpected)
+		return
+	}
+	r.setOne(api.ReasonOverlayNetworkUnexpected, "Windows says that "+strings.Join(unexpected, ", and that ")+", as requested: pods of this node may reach no others; "+
+		"delete the network on the host (Remove-HnsNetwork), and it is created again")
+}
 
 // setHost replaces the problems of the host's own network; none for empty messages.
 func (r *reporter) setHost(lost, changed string) {

@@ -14,6 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim/sshd"
+	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/compress"
 	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
@@ -126,13 +127,10 @@ func (s *shell) unpack(name string) (string, error) {
 	if sum, err := hashOf(s.local(unpacked)); err == nil && sum == hex.EncodeToString(program.SHA256[:]) {
 		return unpacked, nil
 	}
-	frame, err := io.ReadAll(compressed)
+	inside := payload.File{Path: name, SHA256: hex.EncodeToString(program.SHA256[:]), Size: program.Size}
+	content, err := payload.Unpack(compressed, inside, compress.Dictionary{})
 	if err != nil {
 		return "", err
-	}
-	content, err := compress.Decompress(frame, program.Size, compress.Dictionary{})
-	if err != nil || sha256.Sum256(content) != program.SHA256 {
-		return "", fmt.Errorf("unpacking %s: the program in it is damaged", name)
 	}
 	_, err = host.Disk{Root: s.root}.WriteFile(unpacked, string(content))
 	return unpacked, err

@@ -156,8 +156,8 @@ func waits() (w host.Waits) {
 	}
 	w.Replacements = host.Replacements(texts(sessionManager, "PendingFileRenameOperations"))
 	active, next := text(computerName+`\ActiveComputerName`, "ComputerName"), text(computerName+`\ComputerName`, "ComputerName")
-	if !strings.EqualFold(active, next) {
-		w.Causes = append(w.Causes, fmt.Sprintf("the computer name changes from %s to %s", active, next))
+	if cause := host.NameWaits(active, next); cause != "" {
+		w.Causes = append(w.Causes, cause)
 	}
 	return w
 }

@@ -54,7 +54,7 @@ func (env *Env) AnotherPayload(name string, changed ...string) (dir string, err 
 
 // change appends bytes to a program and writes the result, compressed without a dictionary, into the payload in dir.
 func change(p *payload.Payload, f payload.File, dir, with string) (payload.File, error) {
-	content, err := contentOf(p, f)
+	content, err := p.Content(f)
 	if err != nil {
 		return f, err
 	}

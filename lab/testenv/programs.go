@@ -14,7 +14,6 @@ import (
 	"github.com/windows-machine-config/wmco/lab/winbuild"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
-	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
 // Programs builds components of the payload for Wine hosts and writes them into a folder, such as kube-proxy.exe, for tests that run
@@ -30,9 +29,9 @@ func ProgramsOf(ctx context.Context, minor, dir string, log io.Writer, names ...
 		return err
 	}
 	for _, f := range p.Manifest.Files {
-		content, err := contentOf(p, f)
+		content, err := p.Content(f)
 		if err != nil {
-			return fmt.Errorf("unpacking %s: %w", f.Path, err)
+			return err
 		}
 		if err := os.WriteFile(filepath.Join(dir, path.Base(f.Path)), content, 0o600); err != nil {
 			return err
@@ -57,28 +56,6 @@ func PayloadOf(ctx context.Context, minor, dir string, log io.Writer, names ...s
 		return nil, fmt.Errorf("building programs: %w", err)
 	}
 	return payload.Open(dir)
-}
-
-// contentOf is the decompressed content of a file of a payload.
-func contentOf(p *payload.Payload, f payload.File) ([]byte, error) {
-	blob, err := p.Blob(f)
-	if err != nil {
-		return nil, err
-	}
-	defer blob.Close()
-	frame, err := io.ReadAll(blob)
-	if err != nil {
-		return nil, err
-	}
-	var dictionary compress.Dictionary
-	if i := slices.IndexFunc(p.Manifest.Files, func(d payload.File) bool { return d.SHA256 == f.Dictionary }); i >= 0 {
-		program, err := contentOf(p, p.Manifest.Files[i])
-		if err != nil {
-			return nil, err
-		}
-		dictionary = compress.NewDictionary(program)
-	}
-	return compress.Decompress(frame, f.Size, dictionary)
 }
 
 // buildPayload builds components for Wine hosts, with the patches of package winbuild. Those of a part are compressed less than for users'

@@ -3,10 +3,7 @@ package image
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"debug/buildinfo"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -81,18 +78,7 @@ func decompress(p *payload.Payload, f payload.File, d compress.Dictionary) ([]by
 		return nil, err
 	}
 	defer blob.Close()
-	frame, err := io.ReadAll(io.LimitReader(blob, compress.MaxSize))
-	if err != nil {
-		return nil, err
-	}
-	content, err := compress.Decompress(frame, f.Size, d)
-	if err != nil {
-		return nil, err
-	}
-	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != f.SHA256 {
-		return nil, errors.New("decompressed, it has another SHA-256 than payload.json says; run make payload")
-	}
-	return content, nil
+	return payload.Unpack(blob, f, d)
 }
 
 func readSetup(p *payload.Payload) ([]byte, error) {

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -26,24 +25,9 @@ const (
 	linuxAddress                  = "10.99.0.1"
 )
 
-// put creates or changes an object that only others write: it is in the cache, and nowhere else.
 func (w *attackWorld) put(o client.Object) {
 	w.made++
-	kind, key := w.cache.kind(o), client.ObjectKeyFromObject(o)
-	if o.GetUID() == "" {
-		o.SetUID(types.UID(fmt.Sprintf("%s-%s", kind, key)))
-	}
-	o.SetResourceVersion(fmt.Sprint("put-", w.made))
-	if w.cache.objects[kind] == nil {
-		w.cache.objects[kind] = map[client.ObjectKey]client.Object{}
-	}
-	w.cache.objects[kind][key] = o
-	w.cache.changes++
-}
-
-func (w *attackWorld) drop(kind string, key client.ObjectKey) {
-	delete(w.cache.objects[kind], key)
-	w.cache.changes++
+	w.story.put(o)
 }
 
 func (w *attackWorld) dropAll(kind string) {

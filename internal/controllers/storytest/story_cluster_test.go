@@ -298,6 +298,27 @@ func (s *story) at(version string) int {
 }
 
 // rules is the WindowsConfig.
+// put creates or changes an object that only others write: it is in the cache, and nowhere else.
+func (s *story) put(o client.Object) {
+	s.puts++
+	kind, key := s.cache.kind(o), client.ObjectKeyFromObject(o)
+	if o.GetUID() == "" {
+		o.SetUID(types.UID(fmt.Sprintf("%s-%s", kind, key)))
+	}
+	o.SetResourceVersion(fmt.Sprint("put-", s.puts))
+	if s.cache.objects[kind] == nil {
+		s.cache.objects[kind] = map[client.ObjectKey]client.Object{}
+	}
+	s.cache.objects[kind][key] = o
+	s.cache.changes++
+}
+
+// drop removes one.
+func (s *story) drop(kind string, key client.ObjectKey) {
+	delete(s.cache.objects[kind], key)
+	s.cache.changes++
+}
+
 func (s *story) rules() *v1alpha1.WindowsConfig {
 	s.t.Helper()
 	var config v1alpha1.WindowsConfig

@@ -93,7 +93,7 @@ type story struct {
 	budgets map[string]int
 	// announcers know Machines.
 	announcers []source.Announcer
-	pods       int
+	pods, puts int
 	// refuses is what evictions are answered with; nil where budgets decide.
 	refuses error
 	// quirks is the seed of those of its hosts' Windows.

@@ -10,6 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/hostnetwork"
 )
 
 const (
@@ -67,6 +68,29 @@ func (n hostNetwork) checkPorts(ctx context.Context) error {
 	case err != nil:
 		n.recordNone("Windows does not say which ports it excludes: %v", err)
 	case message != "":
+		n.recordNone("%s", message)
+		n.tell(agent.Step{Name: n.step + ": " + message})
+	}
+	return nil
+}
+
+// checkMTU tells of an adapter whose network is too small for the packets of pods, before the first network hides it below a virtual one. The
+// host joins all the same: TCP with pods of Linux nodes works.
+func (n hostNetwork) checkMTU(context.Context) error {
+	if n.wanted == nil {
+		return nil
+	}
+	at := slices.IndexFunc(n.facts.Interfaces, func(i agent.Interface) bool {
+		return slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr() == n.address() })
+	})
+	if at < 0 {
+		return nil
+	}
+	i := n.facts.Interfaces[at]
+	if _, isVirtual := hns.AdapterBelow(i.Name); isVirtual {
+		return nil
+	}
+	if message := hostnetwork.TooSmall(i.Name, i.MTU); message != "" {
 		n.recordNone("%s", message)
 		n.tell(agent.Step{Name: n.step + ": " + message})
 	}

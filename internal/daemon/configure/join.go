@@ -42,6 +42,7 @@ func (j joining) joinSteps() []step {
 		{"setting exclusions of Microsoft Defender", j.exclusions.try},
 		{"setting values of the Host Network Service", j.hostNetwork.prepare},
 		{"looking for excluded ports", j.hostNetwork.checkPorts},
+		{"looking at the MTU", j.hostNetwork.checkMTU},
 		{"handing over the bootstrap token", j.membership.writeBootstrap},
 		{"remembering the request", j.record.remember},
 		{"starting services", j.services.startAll},

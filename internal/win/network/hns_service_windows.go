@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -83,12 +82,6 @@ func startService(name string) (state uint32, err error) {
 	return status.CurrentState, err
 }
 
-// needed are services without which the Host Network Service answers that a service is not active: Dnscache (microsoft/SDN#509), and others
-// that guides to harden Windows disable.
-func needed() []string {
-	return []string{"Dnscache", "SharedAccess", "BFE", "mpssvc", "nsi", "vmcompute"}
-}
-
 // needsOf says which services that the Host Network Service needs do not run, where its answer can mean these: that a service is not
 // active, while its own runs.
 func needsOf(code syscall.Errno) string {
@@ -100,19 +93,7 @@ func needsOf(code syscall.Errno) string {
 		return ""
 	}
 	defer m.Close()
-	if described(m, hnsService) != "" {
-		return ""
-	}
-	var stopped []string
-	for _, name := range needed() {
-		if text := described(m, name); text != "" {
-			stopped = append(stopped, name+" "+text)
-		}
-	}
-	if len(stopped) == 0 {
-		return "; the service hns runs, and so do those that it is known to need"
-	}
-	return "; the service hns runs, and of those that it needs: " + strings.Join(stopped, ", ")
+	return needs(func(name string) string { return described(m, name) })
 }
 
 // described is why a service does not run; empty if it does, or if that is not known.

@@ -41,9 +41,6 @@ func NewHNS(services *scm.Changes) *HNS {
 	}
 }
 
-// hnsService is the name of the service.
-const hnsService = "hns"
-
 // errNoHNS means that this Windows has no Host Network Service because the feature Containers is not enabled. Then there are no
 // objects.
 var errNoHNS = fmt.Errorf("%w: this Windows has none, because its feature Containers is not enabled", hns.ErrUnavailable)

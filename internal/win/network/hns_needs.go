@@ -1,0 +1,30 @@
+package network
+
+import "strings"
+
+// hnsService is the Host Network Service.
+const hnsService = "hns"
+
+// needed are services without which the Host Network Service answers that a service is not active: Dnscache (microsoft/SDN#509), and others
+// that guides to harden Windows disable.
+func needed() []string {
+	return []string{"Dnscache", "SharedAccess", "BFE", "mpssvc", "nsi", "vmcompute"}
+}
+
+// needs says which of them do not run while the Host Network Service does: its own stop explains the answer by itself. stopped is why a service does
+// not run; empty if it does.
+func needs(stopped func(name string) string) string {
+	if stopped(hnsService) != "" {
+		return ""
+	}
+	var all []string
+	for _, name := range needed() {
+		if why := stopped(name); why != "" {
+			all = append(all, name+" "+why)
+		}
+	}
+	if len(all) == 0 {
+		return "; the service hns runs, and so do those that it is known to need"
+	}
+	return "; the service hns runs, and of those that it needs: " + strings.Join(all, ", ")
+}
