@@ -28,6 +28,14 @@ func ParseName(registry, repository string) (Name, error) {
 // String is the name as users write it.
 func (n Name) String() string { return n.Registry + "/" + n.Repository }
 
+// inFull is the name with the namespace that images of Docker Hub have without one.
+func (n Name) inFull() Name {
+	if n.Registry == dockerHub && !strings.Contains(n.Repository, "/") {
+		n.Repository = "library/" + n.Repository
+	}
+	return n
+}
+
 // Attempt is one place to ask for an image.
 type Attempt struct {
 	Name
@@ -72,6 +80,7 @@ func (r *Router) Route(n Name, kind Kind) Route {
 	if n.Registry == dockerHubOld {
 		n.Registry = dockerHub
 	}
+	n = n.inFull()
 	if r.table.IsRestricted && !r.allowed.cover(n.String()) {
 		return Route{Left: []string{fmt.Sprintf("%s is in none of the allowed registries (%s)", n, r.table.RestrictedBy)}}
 	}
@@ -107,15 +116,13 @@ func (r *Router) ca(l Location) string {
 // add adds a place unless it is blocked, as a source or as a mirror of another one: what counts is the place itself. Whether a mirror may be
 // without TLS, its own location says (newPullClient of containers/image), and not what is nested in that.
 func (r *Route) add(router *Router, a Attempt) {
+	a.Name = a.inFull()
 	s, prefix := router.find(a.Name)
 	if s.Blocked {
 		r.Left = append(r.Left, fmt.Sprintf("%s must not be contacted: %s is blocked (%s)", a.Name, prefix, s.BlockedBy))
 		return
 	}
 	a.Host = registryOf(a.Registry)
-	if a.Registry == dockerHub && !strings.Contains(a.Repository, "/") {
-		a.Repository = "library/" + a.Repository // as images of Docker Hub are named in full
-	}
 	r.Attempts = append(r.Attempts, a)
 }
 

@@ -175,6 +175,8 @@ func accessCases() []routeCase {
 		{"c/image: a blocked source with mirrors is pulled from these", withAccess(mirrored).and(mirrors.Blocked, "s.test"), "s.test/x" + someDigest, "m.test/c/x n.test/x"},
 		{"mco: what is blocked is so in longer prefixes", withAccess(mirrored).and(mirrors.Blocked, "s.test"), "s.test/team/x" + someDigest, "m.test/t/x"},
 		{"c/image: a blocked registry is not asked as a mirror", withAccess(mirrored).and(mirrors.Blocked, "m.test"), "s.test/x" + someDigest, "n.test/x s.test/x"},
+		{blocked + ", by its name in full", withAccess(sets(tags("a", entry("s.test", allow, "docker.io")))).and(mirrors.Blocked, "docker.io/library"), "s.test/nginx:1", "s.test/nginx"},
+		{blocked + ", by its name in full", withAccess(plain).and(mirrors.Blocked, "docker.io/library"), "docker.io/library/nginx:1", ""},
 		{insecure, withAccess(plain).and(mirrors.Insecure, "s.test"), "s.test/x:1", "s.test/x!"},
 		{"mco: insecure holds for mirrors in the scope", withAccess(mirrored).and(mirrors.Insecure, "m.test"), "s.test/x" + someDigest, "m.test/c/x! n.test/x s.test/x"},
 		{"mco: insecure holds in longer prefixes", withAccess(mirrored).and(mirrors.Insecure, "s.test"), "s.test/team/x" + someDigest, "m.test/t/x s.test/team/x!"},
