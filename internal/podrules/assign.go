@@ -68,11 +68,11 @@ func Assigning() []any {
 // undecided is true for pods that chose neither a class, nor a node, nor a build. A DaemonSet chooses the node of each of its pods, as others
 // do: by the field metadata.name. A pod for another system would be refused with the node selector of a class.
 func undecided() string {
-	return strings.NewReplacer("SELECTOR", "object.spec.?nodeSelector", "TERMS", "object.spec"+terms, "LABELS", list(osLabels()),
+	return strings.NewReplacer("SELECTOR", "object.spec.?nodeSelector", "TERMS", "object.spec"+terms, "ANOTHER", selectsAnotherExpression("object.spec"),
 		"CHOICES", list([]string{corev1.LabelHostname, corev1.LabelWindowsBuild}), "RUNS", api.LabelRunsPrefix).Replace(
 		"!has(object.spec.runtimeClassName) && object.spec.?nodeName.orValue('') == '' && object.spec.?os.name.orValue('windows') == 'windows' && " +
 			"!object.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'DaemonSet') && " +
-			"LABELS.all(l, SELECTOR[?l].orValue('windows') == 'windows') && " +
+			"!ANOTHER && " +
 			"!SELECTOR.orValue({}).exists(l, l in CHOICES || l.startsWith('RUNS')) && " +
 			"!TERMS.exists(t, t.?matchFields.orValue([]).size() > 0 || t.?matchExpressions.orValue([]).exists(e, e.key in CHOICES || e.key.startsWith('RUNS')))")
 }

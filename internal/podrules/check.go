@@ -31,7 +31,11 @@ func Check(spec map[string]any) ([]Finding, error) {
 // placement says whether the pod comes to a Windows node, and only there.
 func placement(pod *corev1.PodSpec) (found []Finding) {
 	const class = "Use a RuntimeClass for the build of Windows, which adds node selector and toleration; or "
-	if pod.RuntimeClassName == nil && pod.NodeName == "" && !selectsNodes(pod) {
+	switch {
+	case selectsAnother(pod.NodeSelector):
+		found = append(found, Finding{Error, "nodeSelector", "The pod selects nodes of another system, and stays Pending; with a RuntimeClass for Windows, the API server refuses it.",
+			"Select kubernetes.io/os: windows."})
+	case pod.RuntimeClassName == nil && pod.NodeName == "" && !selectsNodes(pod):
 		found = append(found, Finding{Error, "nodeSelector", "Nothing keeps the pod off Linux nodes.", class + "select kubernetes.io/os: windows."})
 	}
 	tolerates := func(value string) bool {

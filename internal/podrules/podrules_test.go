@@ -76,6 +76,7 @@ func TestPodsThatDoNotRun(t *testing.T) {
 		"a class":           {"os: {name: windows}\nruntimeClassName: windows2022\ncontainers: [" + container + "]", "", ""},
 		"no selector":       {strings.Replace(good, "nodeSelector: {kubernetes.io/os: windows}", "", 1), "nodeSelector", "Linux"},
 		"an older selector": {strings.Replace(good, "kubernetes.io/os", "beta.kubernetes.io/os", 1), "", ""},
+		"selects Linux":     {strings.Replace(good, "kubernetes.io/os: windows", "kubernetes.io/os: linux", 1), "nodeSelector", "another system"},
 		"a pool of a cloud": {strings.Replace(good, "kubernetes.io/os: windows", "agentpool: win22", 1), "", ""},
 		"an architecture":   {strings.Replace(good, "kubernetes.io/os: windows", "kubernetes.io/arch: amd64", 1), "nodeSelector", "Linux"},
 		"a node affinity": {strings.Replace(good, "nodeSelector: {kubernetes.io/os: windows}",

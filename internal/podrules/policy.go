@@ -222,8 +222,13 @@ func placed() []admissionv1.Validation {
 				"Tolerate key os with value Windows, or set runtimeClassName.",
 		},
 		{
-			Expression: hasClass + "variables.spec.?nodeName.orValue('') != '' || " + selectsNodesExpression("variables.spec"),
+			Expression: hasClass + "variables.spec.?nodeName.orValue('') != '' || " + selectsNodesExpression("variables.spec") + " || " + selectsAnotherExpression("variables.spec"),
 			Message:    "nodeSelector of a pod for Windows: nothing keeps the pod off Linux nodes. Set runtimeClassName, or select kubernetes.io/os: windows.",
+		},
+		{
+			Expression: "!" + selectsAnotherExpression("variables.spec"),
+			Message: "nodeSelector of a pod for Windows: it selects nodes of another system, and stays Pending; with a RuntimeClass for Windows, the API server refuses it. " +
+				"Select kubernetes.io/os: windows.",
 		},
 		{
 			Expression: "variables.spec.?os.name.hasValue()",

@@ -110,6 +110,19 @@ func forWindows(spec string) string {
 			"(SPEC.?containers.orValue([]) + SPEC.?initContainers.orValue([])).exists(c, c.?image.orValue('').matches('IMAGE'))")
 }
 
+// selectsAnother says whether a node selector is for another system.
+func selectsAnother(selector map[string]string) bool {
+	return slices.ContainsFunc(osLabels(), func(label string) bool {
+		value, selects := selector[label]
+		return selects && value != "windows"
+	})
+}
+
+// selectsAnotherExpression is selectsAnother as an expression.
+func selectsAnotherExpression(spec string) string {
+	return fmt.Sprintf("%s.exists(l, %s.?nodeSelector[?l].orValue('windows') != 'windows')", list(osLabels()), spec)
+}
+
 // selectsNodes says whether a pod says itself on which nodes it may be, by more than their architecture.
 func selectsNodes(pod *corev1.PodSpec) bool {
 	for label, value := range pod.NodeSelector {
