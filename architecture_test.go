@@ -71,7 +71,7 @@ func mayImport() map[string][]string {
 		"internal/advice":                {"api"},
 		"internal/fleetstatus":           {"api", "api/v1alpha1", "internal/advice", "internal/podcause", "internal/nodestate", "internal/shorten"},
 		"internal/podrules":              {"api", "internal/windowsbuild"},
-		"internal/podrules/podrulestest": {"internal/podrules"},
+		"internal/podrules/podrulestest": {"api", "internal/podrules", "internal/windowsbuild"},
 		"internal/windowsbuild":          {"internal/shorten"},
 		"internal/podcause":              {"api", "internal/mirrors", "internal/nodestate", "internal/shorten", "internal/windowsbuild"},
 		"internal/registryclient":        {"internal/mirrors", "internal/proxy"},

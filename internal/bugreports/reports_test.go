@@ -20,6 +20,8 @@ func reports() []report {
 		podReports(),
 		joinReports(),
 		certificateReports(),
+		workloadReports(),
+		registryReports(),
 	)
 }
 

@@ -132,7 +132,7 @@ func readRegistrySources(ctx context.Context, r client.Reader, config v1alpha1.W
 	}
 	const field = "spec.registrySources."
 	add(imageConfig, image.GetName(), field+"allowedRegistries", mirrors.Allowed, is.Spec.Sources.Allowed)
-	add(imageConfig, image.GetName(), field+"blockedRegistries", mirrors.Blocked, is.Spec.Sources.Blocked)
+	add(imageConfig, image.GetName(), field+"blockedRegistries", mirrors.Rejected, is.Spec.Sources.Blocked)
 	add(imageConfig, image.GetName(), field+"insecureRegistries", mirrors.Insecure, is.Spec.Sources.Insecure)
 	return nil
 }

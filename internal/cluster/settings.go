@@ -125,7 +125,7 @@ func readBundles(ctx context.Context, r client.Reader, namespace string, s *desi
 	if controller == nil || err != nil {
 		return err
 	}
-	return readRegistryBundles(controller, s)
+	return readController(controller, s)
 }
 
 // registryBundle is a file with the authorities of an image registry.
@@ -134,18 +134,20 @@ type registryBundle struct {
 	Data string `json:"data"` // base64
 }
 
-// readRegistryBundles reads the authorities of image registries: those of the administrator and those of the cluster's
-// own registry.
-func readRegistryBundles(controller *unstructured.Unstructured, s *desired.Settings) error {
+// readController reads the authorities of image registries, those of the administrator and those of the cluster's own registry, and the image of
+// OpenShift's release.
+func readController(controller *unstructured.Unstructured, s *desired.Settings) error {
 	var is struct {
 		Spec struct {
 			User    []registryBundle `json:"imageRegistryBundleUserData"`
 			Cluster []registryBundle `json:"imageRegistryBundleData"`
+			Release string           `json:"releaseImage"`
 		} `json:"spec"`
 	}
 	if err := decode(controller, &is); err != nil {
 		return err
 	}
+	s.Registries.ReleaseImage = is.Spec.Release
 	for _, field := range []struct {
 		name    string
 		bundles []registryBundle

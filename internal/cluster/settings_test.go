@@ -241,9 +241,12 @@ func registryCases() map[string]settingsCase {
 					return mirrors.Access{Kind: "Image", Name: "cluster", Field: "spec.registrySources." + field, Rule: rule, Scopes: scopes}
 				}
 				s.Registries.Access = []mirrors.Access{
-					at("allowedRegistries", mirrors.Allowed, "a.io", "*.b.io"), at("blockedRegistries", mirrors.Blocked, "c.io/x"), at("insecureRegistries", mirrors.Insecure, "d.io:5000"),
+					at("allowedRegistries", mirrors.Allowed, "a.io", "*.b.io"), at("blockedRegistries", mirrors.Rejected, "c.io/x"), at("insecureRegistries", mirrors.Insecure, "d.io:5000"),
 				}
 			}},
+		"registries: OpenShift's release": {[]client.Object{controllerConfig("spec: {releaseImage: 'q.io/o/release@sha256:1'}")}, func(s *desired.Settings) {
+			s.Registries.ReleaseImage = "q.io/o/release@sha256:1"
+		}},
 		"registries: OpenShift's, empty": {[]client.Object{openshift(openshiftConfig, imageConfig, "cluster", "spec: {registrySources: null}")}, func(*desired.Settings) {}},
 		"pull secret: OpenShift's wins": {
 			[]client.Object{pullSecret("openshift-config", key, "theirs"), pullSecret(namespace, key, "ours")},

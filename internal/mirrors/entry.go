@@ -107,7 +107,7 @@ func (r *report) readScopes(a Access) []string {
 			continue
 		}
 		follows := "It is left out."
-		if a.Rule == Blocked && s.host != "" {
+		if (a.Rule == Blocked || a.Rule == Rejected) && s.host != "" {
 			follows = fmt.Sprintf("All of %s is blocked.", s.host)
 			scopes = append(scopes, s.host)
 		}

@@ -14,14 +14,18 @@ type builder struct {
 	restrictedBy string
 	// blockedBy is who says it of each scope.
 	blockedBy map[string]string
-	// flags are the scopes that are blocked and insecure.
+	// flags are the scopes that are blocked, rejected and insecure.
 	flags map[Rule][]string
+	// release is the repository of OpenShift's release where it is in a rejected scope, of which it is the exception.
+	release string
 }
 
 // gathered is what was read of one source.
 type gathered struct {
-	blocked bool
-	by      string
+	// isSource says that an entry names it. Otherwise it is a scope that a rule names, and inherits mirrors.
+	isSource bool
+	blocked  bool
+	by       string
 	// lists are the mirrors of each entry, by the kind of reference that they are for.
 	lists map[Kind][][]string
 	// known are all mirrors by their place.
@@ -44,6 +48,7 @@ func (b *builder) source(prefix string) *gathered {
 // add adds an entry. Entries of one source are one: a mirror that several of them name gets what all of them say of it.
 func (b *builder) add(e entry) {
 	g := b.source(e.source)
+	g.isSource = true
 	if e.never && !g.blocked {
 		g.blocked, g.by = true, e.by
 	}
@@ -78,7 +83,7 @@ func (b *builder) restrict(rule Rule, scopes []string, by string) {
 	b.flags[rule] = append(b.flags[rule], scopes...)
 	for _, scope := range scopes {
 		b.source(scope)
-		if rule == Blocked {
+		if rule != Insecure {
 			b.blockedBy[scope] = by
 		}
 	}
@@ -88,31 +93,57 @@ func (b *builder) restrict(rule Rule, scopes []string, by string) {
 // chosen (EditRegistriesConfig of openshift/runtime-utils).
 func (b *builder) table() Table {
 	t := Table{IsRestricted: b.restrictedBy != "", RestrictedBy: b.restrictedBy, Allowed: slices.Compact(slices.Sorted(slices.Values(b.allowed)))}
-	blocked, insecure := newScopes(b.flags[Blocked]), newScopes(b.flags[Insecure])
+	named, rejected, insecure := b.named(), newScopes(b.flags[Rejected]), newScopes(b.flags[Insecure])
+	blocked := newScopes(slices.Concat(b.flags[Blocked], b.flags[Rejected]))
 	for _, prefix := range slices.Sorted(maps.Keys(b.sources)) {
 		g := b.sources[prefix]
 		s := Source{Prefix: prefix, Blocked: g.blocked, BlockedBy: g.by, Insecure: insecure.cover(prefix)}
 		if scope := blocked.longest(prefix); scope != "" && !s.Blocked {
 			s.Blocked, s.BlockedBy = true, b.blockedBy[scope]
 		}
-		place := func(names []string) []Location {
-			var list []Location
-			for _, name := range names {
-				m := g.known[name]
-				list = append(list, Location{At: name, Insecure: m.insecure || insecure.cover(name), CA: b.bundle(m.ca)})
-			}
-			return list
-		}
-		digests, tags := inOrder(prefix, g.lists[Digests]), inOrder(prefix, g.lists[Tags])
-		if slices.Equal(digests, tags) {
-			s.Mirrors = place(digests)
+		if scope := rejected.longest(prefix); scope != "" && !b.isOfRelease(prefix, scope) {
+			s.BlockedBy = b.blockedBy[scope]
 		} else {
-			s.Digests, s.Tags = place(digests), place(tags)
+			b.setMirrors(&s, named, insecure)
 		}
 		t.Sources = append(t.Sources, s)
 	}
 	t.CAs = b.cas
 	return t
+}
+
+// named are the sources that entries name.
+func (b *builder) named() scopes {
+	s := scopes{}
+	for prefix, g := range b.sources {
+		s[prefix] = g.isSource
+	}
+	return s
+}
+
+// setMirrors gives a source its mirrors. A scope that no entry names inherits those of the source around it, with the rest of its path: that
+// something else is said of it must not take them away.
+func (b *builder) setMirrors(s *Source, named, insecure scopes) {
+	from := named.longest(s.Prefix)
+	rest, ok := restOf(s.Prefix, from)
+	if from == "" || !ok {
+		return
+	}
+	g := b.sources[from]
+	place := func(names []string) []Location {
+		var list []Location
+		for _, name := range names {
+			m := g.known[name]
+			list = append(list, Location{At: name + rest, Insecure: m.insecure || insecure.cover(name), CA: b.bundle(m.ca)})
+		}
+		return list
+	}
+	digests, tags := inOrder(from, g.lists[Digests]), inOrder(from, g.lists[Tags])
+	if slices.Equal(digests, tags) {
+		s.Mirrors = place(digests)
+	} else {
+		s.Digests, s.Tags = place(digests), place(tags)
+	}
 }
 
 // bundle is the number of a bundle of certificates, counted from 1; 0 is none.

@@ -48,8 +48,10 @@ type Input struct {
 	// Sets in any order; they are taken in the order of kind, name and field.
 	Sets []Set
 	// Access may be empty.
-	Access     []Access
-	PullSecret PullSecret
+	Access []Access
+	// ReleaseImage is the image of OpenShift's own release, which cannot be blocked; empty elsewhere.
+	ReleaseImage string
+	PullSecret   PullSecret
 }
 
 // Set is one object with mirrors: an ImageDigestMirrorSet, an ImageTagMirrorSet, or WindowsConfig.
@@ -98,8 +100,11 @@ type Rule string
 const (
 	// Allowed: no image of another scope is pulled, once there is one such scope.
 	Allowed Rule = "Allowed"
-	// Blocked: they are contacted neither as sources nor as mirrors.
+	// Blocked: they are contacted neither as sources nor as mirrors. Their images come from their mirrors.
 	Blocked Rule = "Blocked"
+	// Rejected: they are blocked, and no image of their names is pulled, from mirrors either. OpenShift writes what it blocks into policy.json
+	// of Linux nodes, too, which goes by the name of the image.
+	Rejected Rule = "Rejected"
 	// Insecure: they are contacted without a valid certificate, or without TLS.
 	Insecure Rule = "Insecure"
 )
@@ -170,7 +175,11 @@ func Render(in Input) Output {
 		if len(a.Scopes) == 0 {
 			continue
 		}
-		b.restrict(a.Rule, r.readScopes(a), place{a.Kind, a.Name, a.Field}.String())
+		at, scopes := place{a.Kind, a.Name, a.Field}, r.readScopes(a)
+		if a.Rule == Rejected {
+			scopes = b.exceptRelease(&r, at, scopes, in.ReleaseImage)
+		}
+		b.restrict(a.Rule, scopes, at.String())
 	}
 	if t := b.table(); !t.isEmpty() {
 		out.Table = &t

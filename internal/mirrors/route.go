@@ -28,6 +28,14 @@ func ParseName(registry, repository string) (Name, error) {
 // String is the name as users write it.
 func (n Name) String() string { return n.Registry + "/" + n.Repository }
 
+// inFull is the name with the namespace that images of Docker Hub have without one.
+func (n Name) inFull() Name {
+	if n.Registry == dockerHub && !strings.Contains(n.Repository, "/") {
+		n.Repository = "library/" + n.Repository
+	}
+	return n
+}
+
 // Attempt is one place to ask for an image.
 type Attempt struct {
 	Name
@@ -72,6 +80,7 @@ func (r *Router) Route(n Name, kind Kind) Route {
 	if n.Registry == dockerHubOld {
 		n.Registry = dockerHub
 	}
+	n = n.inFull()
 	if r.table.IsRestricted && !r.allowed.cover(n.String()) {
 		return Route{Left: []string{fmt.Sprintf("%s is in none of the allowed registries (%s)", n, r.table.RestrictedBy)}}
 	}
@@ -84,7 +93,7 @@ func (r *Router) Route(n Name, kind Kind) Route {
 			route.Left = append(route.Left, fmt.Sprintf("mirror %s makes no name of %s", l.At, n))
 		}
 	}
-	route.add(r, Attempt{Name: n, IsSource: true})
+	route.add(r, Attempt{Name: n, Insecure: s.Insecure, IsSource: true})
 	return route
 }
 
@@ -104,18 +113,16 @@ func (r *Router) ca(l Location) string {
 	return r.table.CAs[l.CA-1]
 }
 
-// add adds a place unless it is blocked, as a source or as a mirror of another one: what counts is the place itself.
+// add adds a place unless it is blocked, as a source or as a mirror of another one: what counts is the place itself. Whether a mirror may be
+// without TLS, its own location says (newPullClient of containers/image), and not what is nested in that.
 func (r *Route) add(router *Router, a Attempt) {
+	a.Name = a.inFull()
 	s, prefix := router.find(a.Name)
 	if s.Blocked {
 		r.Left = append(r.Left, fmt.Sprintf("%s must not be contacted: %s is blocked (%s)", a.Name, prefix, s.BlockedBy))
 		return
 	}
-	a.Insecure = a.Insecure || s.Insecure
 	a.Host = registryOf(a.Registry)
-	if a.Registry == dockerHub && !strings.Contains(a.Repository, "/") {
-		a.Repository = "library/" + a.Repository // as images of Docker Hub are named in full
-	}
 	r.Attempts = append(r.Attempts, a)
 }
 
@@ -130,19 +137,27 @@ func (s Source) of(kind Kind) []Location {
 	return s.Tags
 }
 
-// replace puts the location in the place of the prefix. Of *.example.com, the whole host goes. A host with a port is in
-// the subdomains, too, and has no name at a mirror: its port would come behind the mirror's path.
+// replace puts the location in the place of the prefix.
 func (l Location) replace(n Name, prefix string) (Name, bool) {
-	rest := "/" + n.Repository
-	if strings.HasPrefix(prefix, "*.") {
-		if hasPort(n.Registry) {
-			return Name{}, false
-		}
-	} else {
-		rest = strings.TrimPrefix(n.String(), prefix)
+	rest, ok := restOf(n.String(), prefix)
+	if !ok {
+		return Name{}, false
 	}
 	host, path, ok := strings.Cut(l.At+rest, "/")
 	return Name{Registry: host, Repository: path}, ok
+}
+
+// restOf is what stands behind a prefix in a name, or in a scope. Of *.example.com, the whole host goes. A host with a port is in the
+// subdomains, too, and has no name at a mirror: its port would come behind the mirror's path.
+func restOf(name, prefix string) (rest string, ok bool) {
+	if !strings.HasPrefix(prefix, "*.") {
+		return strings.TrimPrefix(name, prefix), true
+	}
+	host, path, hasPath := strings.Cut(name, "/")
+	if hasPath {
+		path = "/" + path
+	}
+	return path, !hasPort(host)
 }
 
 // scopes are registries, repositories and subdomains.

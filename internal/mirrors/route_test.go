@@ -172,9 +172,11 @@ func accessCases() []routeCase {
 		{blocked, withAccess(plain).and(mirrors.Blocked, "s.test/team"), "s.test/team/x:1", ""},
 		{blocked + ", by wildcard", withAccess(plain).and(mirrors.Blocked, "*.s.test"), "a.s.test/x:1", ""},
 		{blocked + ", by wildcard", withAccess(plain).and(mirrors.Blocked, "*.s.test"), "s.test/x:1", "s.test/x"},
-		{"mco: a blocked source with mirrors is pulled from these", withAccess(mirrored).and(mirrors.Blocked, "s.test"), "s.test/x" + someDigest, "m.test/c/x n.test/x"},
+		{"c/image: a blocked source with mirrors is pulled from these", withAccess(mirrored).and(mirrors.Blocked, "s.test"), "s.test/x" + someDigest, "m.test/c/x n.test/x"},
 		{"mco: what is blocked is so in longer prefixes", withAccess(mirrored).and(mirrors.Blocked, "s.test"), "s.test/team/x" + someDigest, "m.test/t/x"},
 		{"c/image: a blocked registry is not asked as a mirror", withAccess(mirrored).and(mirrors.Blocked, "m.test"), "s.test/x" + someDigest, "n.test/x s.test/x"},
+		{blocked + ", by its name in full", withAccess(sets(tags("a", entry("s.test", allow, "docker.io")))).and(mirrors.Blocked, "docker.io/library"), "s.test/nginx:1", "s.test/nginx"},
+		{blocked + ", by its name in full", withAccess(plain).and(mirrors.Blocked, "docker.io/library"), "docker.io/library/nginx:1", ""},
 		{insecure, withAccess(plain).and(mirrors.Insecure, "s.test"), "s.test/x:1", "s.test/x!"},
 		{"mco: insecure holds for mirrors in the scope", withAccess(mirrored).and(mirrors.Insecure, "m.test"), "s.test/x" + someDigest, "m.test/c/x! n.test/x s.test/x"},
 		{"mco: insecure holds in longer prefixes", withAccess(mirrored).and(mirrors.Insecure, "s.test"), "s.test/team/x" + someDigest, "m.test/t/x s.test/team/x!"},
@@ -192,8 +194,56 @@ func accessCases() []routeCase {
 	}
 }
 
+// nestedCases have scopes in sources.
+func nestedCases() []routeCase {
+	mirrored := sets(digests("a", entry("s.test", allow, "m.test/c"), entry("*.wild.test", allow, "w.test")), tags("b", entry("s.test", allow, "t.test"), entry("s.test/team", allow, "m.test/t")))
+	shut := sets(tags("a", entry("s.test", never, "m.test"), entry("s.test/own", never, "m.test/!")))
+	const inherits, insecure = "mco: a scope without mirrors inherits those around it, with the rest of its path", "c/image: a mirror is insecure by its own location"
+	return []routeCase{
+		{inherits, withAccess(mirrored).and(mirrors.Insecure, "s.test/copies"), "s.test/copies/x" + someDigest, "m.test/c/copies/x s.test/copies/x!"},
+		{inherits, withAccess(mirrored).and(mirrors.Insecure, "s.test/copies"), "s.test/copies/x:1", "t.test/copies/x s.test/copies/x!"},
+		{inherits, withAccess(mirrored).and(mirrors.Blocked, "s.test/copies"), "s.test/copies/x" + someDigest, "m.test/c/copies/x"},
+		{"the nearest source counts", withAccess(mirrored).and(mirrors.Insecure, "s.test/team/x"), "s.test/team/x/y:1", "m.test/t/x/y s.test/team/x/y!"},
+		{"the nearest source counts, also when its mirrors are for tags only", withAccess(mirrored).and(mirrors.Insecure, "s.test/team/x"), "s.test/team/x/y" + someDigest, "s.test/team/x/y!"},
+		{"of a wildcard, the host goes", withAccess(mirrored).and(mirrors.Insecure, "a.wild.test/x"), "a.wild.test/x/y" + someDigest, "w.test/x/y a.wild.test/x/y!"},
+		{"a wildcard in a wildcard", withAccess(mirrored).and(mirrors.Insecure, "*.a.wild.test"), "b.a.wild.test/x" + someDigest, "w.test/x b.a.wild.test/x!"},
+		{"a host with a port has no name at the mirrors of a wildcard", withAccess(mirrored).and(mirrors.Insecure, "a.wild.test:5000"), "a.wild.test:5000/x" + someDigest, "a.wild.test:5000/x!"},
+		{"an entry whose mirrors cannot be used inherits none", shut, "s.test/own/x:1", ""},
+		{insecure, withAccess(mirrored).and(mirrors.Insecure, "m.test"), "s.test/x" + someDigest, "m.test/c/x! s.test/x"},
+		{insecure + ", not by what is nested in it", withAccess(mirrored).and(mirrors.Insecure, "m.test/c/x"), "s.test/x" + someDigest, "m.test/c/x s.test/x"},
+	}
+}
+
+// rejectedCases are of what OpenShift blocks, in policy.json, too.
+func rejectedCases() []routeCase {
+	mirrored := sets(digests("a", entry("s.test", allow, "m.test/c", "n.test"), entry("s.test/team", allow, "m.test/t"), entry("o.test", never, "m.test/o")))
+	released := func(image string, scopes ...string) mirrors.Input {
+		in := withAccess(mirrored).and(mirrors.Rejected, scopes...)
+		in.ReleaseImage = image + someDigest
+		return in
+	}
+	const name, place = "policy.json: a name in a rejected scope is not pulled", "registries.conf: what is rejected is blocked"
+	const release = "mco: the repository of the release cannot be blocked"
+	return []routeCase{
+		{name, withAccess(mirrored).and(mirrors.Rejected, "s.test"), "s.test/x" + someDigest, ""},
+		{name + ", by a longer source", withAccess(mirrored).and(mirrors.Rejected, "s.test"), "s.test/team/x" + someDigest, ""},
+		{name + ", by wildcard", withAccess(mirrored).and(mirrors.Rejected, "*.test"), "s.test/x" + someDigest, ""},
+		{name + ", by wildcard and with a port", withAccess(mirrored).and(mirrors.Rejected, "*.test"), "s.test:5000/x:1", ""},
+		{"others are", withAccess(mirrored).and(mirrors.Rejected, "s.test/team"), "s.test/x" + someDigest, "m.test/c/x n.test/x s.test/x"},
+		{place, withAccess(mirrored).and(mirrors.Rejected, "m.test"), "s.test/x" + someDigest, "n.test/x s.test/x"},
+		{"mco: NeverContactSource is no rejection", withAccess(mirrored).and(mirrors.Rejected, "q.test"), "o.test/x" + someDigest, "m.test/o/x"},
+		{release + ": it comes from its mirrors", released("s.test/team/release", "s.test"), "s.test/team/release" + someDigest, "m.test/t/release"},
+		{release + ": others of the scope are", released("s.test/team/release", "s.test"), "s.test/team/x" + someDigest, ""},
+		{release + ", by its own name either", released("s.test/team/release", "s.test/team/release"), "s.test/team/release" + someDigest, "m.test/t/release"},
+		{release + ": a scope in it can", released("s.test/team/release", "s.test", "s.test/team/release/x"), "s.test/team/release/x" + someDigest, ""},
+		{release + ": without a mirror, its scope is not", released("r.test/team/release", "r.test", "s.test"), "r.test/x:1", "r.test/x"},
+		{release + ": others are", released("r.test/team/release", "r.test", "s.test"), "s.test/x" + someDigest, ""},
+		{release + ": nor where its mirrors are", released("s.test/team/release", "*.test"), "s.test/x" + someDigest, "m.test/c/x n.test/x s.test/x"},
+	}
+}
+
 func allRouteCases() []routeCase {
-	return slices.Concat(seedCases(), prefixCases(), wildcardCases(), kindCases(), orderCases(), accessCases())
+	return slices.Concat(seedCases(), prefixCases(), wildcardCases(), kindCases(), orderCases(), accessCases(), nestedCases(), rejectedCases())
 }
 
 func TestWhomLinuxNodesAsk(t *testing.T) {

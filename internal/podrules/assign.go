@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -37,9 +38,8 @@ func Assigning() []any {
 			}),
 			MatchConditions: []admissionv1.MatchCondition{
 				{Name: "for-windows", Expression: forWindows("object.spec")},
-				// Whoever chose a class, a node or a build has decided.
-				{Name: "undecided", Expression: "!has(object.spec.runtimeClassName) && object.spec.?nodeName.orValue('') == '' && " +
-					"!object.spec.?nodeSelector[?'node.kubernetes.io/windows-build'].hasValue()"},
+				{Name: "undecided", Expression: undecided()},
+				{Name: "would-not-run", Expression: wouldNotRun()},
 				{Name: "no-host-process", Expression: "!(object.spec.?securityContext.windowsOptions.hostProcess.orValue(false) || " +
 					"object.spec.containers.exists(c, c.?securityContext.windowsOptions.hostProcess.orValue(false)))"},
 				// A class that does not fit costs less here than as an empty patch, which the API server applies.
@@ -63,6 +63,27 @@ func Assigning() []any {
 			},
 		},
 	}}
+}
+
+// undecided is true for pods that chose neither a class, nor a node, nor a build. A DaemonSet chooses the node of each of its pods, as others
+// do: by the field metadata.name. A pod for another system would be refused with the node selector of a class.
+func undecided() string {
+	return strings.NewReplacer("SELECTOR", "object.spec.?nodeSelector", "TERMS", "object.spec"+terms, "ANOTHER", selectsAnotherExpression("object.spec"),
+		"CHOICES", list([]string{corev1.LabelHostname, corev1.LabelWindowsBuild}), "RUNS", api.LabelRunsPrefix).Replace(
+		"!has(object.spec.runtimeClassName) && object.spec.?nodeName.orValue('') == '' && object.spec.?os.name.orValue('windows') == 'windows' && " +
+			"!object.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'DaemonSet') && " +
+			"!ANOTHER && " +
+			"!SELECTOR.orValue({}).exists(l, l in CHOICES || l.startsWith('RUNS')) && " +
+			"!TERMS.exists(t, t.?matchFields.orValue([]).size() > 0 || t.?matchExpressions.orValue([]).exists(e, e.key in CHOICES || e.key.startsWith('RUNS')))")
+}
+
+// wouldNotRun is false for pods that may have all they need: they tolerate the taint of Windows nodes, and some label or pod restricts to which
+// of these they may come. The build of a class might be that of other nodes.
+func wouldNotRun() string {
+	return strings.NewReplacer("SELECTOR", "object.spec.?nodeSelector", "TERMS", "object.spec"+terms, "LABELS", list(systemLabels())).Replace(
+		"!(" + toleratesTaint("object.spec", api.TaintValue, api.TaintValueLowerCase) + ") || !(" +
+			"SELECTOR.orValue({}).exists(l, !(l in LABELS)) || TERMS.exists(t, t.?matchExpressions.orValue([]).exists(e, !(e.key in LABELS))) || " +
+			"object.spec.?affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution.orValue([]).size() > 0)")
 }
 
 // classFits is true for the class of the only generation that the images of a pod name, and for the default class where they name none.

@@ -2,9 +2,7 @@ package podrules
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,14 +11,6 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
-
-// ForWindows says whether a pod asks for a Windows node.
-func ForWindows(spec map[string]any) bool {
-	system, _ := spec["os"].(map[string]any)
-	selector, _ := spec["nodeSelector"].(map[string]any)
-	class, _ := spec["runtimeClassName"].(string)
-	return system["name"] == "windows" || selector[corev1.LabelOSStable] == "windows" || selector[corev1.LabelWindowsBuild] != nil || strings.HasPrefix(class, "windows")
-}
 
 // Check finds what is wrong with the spec of a pod for Windows nodes, decoded from JSON or YAML. The worst comes first.
 func Check(spec map[string]any) ([]Finding, error) {
@@ -41,7 +31,11 @@ func Check(spec map[string]any) ([]Finding, error) {
 // placement says whether the pod comes to a Windows node, and only there.
 func placement(pod *corev1.PodSpec) (found []Finding) {
 	const class = "Use a RuntimeClass for the build of Windows, which adds node selector and toleration; or "
-	if pod.RuntimeClassName == nil && pod.NodeSelector[corev1.LabelOSStable] != "windows" && pod.NodeName == "" && pod.Affinity == nil {
+	switch {
+	case selectsAnother(pod.NodeSelector):
+		found = append(found, Finding{Error, "nodeSelector", "The pod selects nodes of another system, and stays Pending; with a RuntimeClass for Windows, the API server refuses it.",
+			"Select kubernetes.io/os: windows."})
+	case pod.RuntimeClassName == nil && pod.NodeName == "" && !selectsNodes(pod):
 		found = append(found, Finding{Error, "nodeSelector", "Nothing keeps the pod off Linux nodes.", class + "select kubernetes.io/os: windows."})
 	}
 	tolerates := func(value string) bool {
@@ -101,29 +95,6 @@ func (h hostProcess) findings(pod *corev1.PodSpec) (found []Finding) {
 	return found
 }
 
-// generations are parts of tags of images that name a build of Windows, and the tag for it that Microsoft uses.
-func generations() map[string]string {
-	words := map[string]string{"1809": "ltsc2019"} // what images for Windows Server 2019 were called before there was the other
-	for _, r := range windowsbuild.Releases() {
-		words[r.Tag], words[strconv.Itoa(int(r.Build))] = r.Tag, r.Tag
-	}
-	return words
-}
-
-// GenerationOf is the generation of Windows that the tag of an image names, as ltsc2022; empty if it names none.
-func GenerationOf(image string) string {
-	name, _, _ := strings.Cut(image, "@")
-	_, tag, _ := strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ":")
-	known := generations()
-	// Tags have it between other words, as in windowsservercore-ltsc2022 and 10.0.20348.1.
-	for _, word := range regexp.MustCompile(`[^a-z0-9]+`).Split(strings.ToLower(tag), -1) {
-		if known[word] != "" {
-			return known[word]
-		}
-	}
-	return ""
-}
-
 // apart are the pairs of generations of which no node runs both.
 func apart() (pairs [][2]windowsbuild.Release) {
 	all := windowsbuild.Releases()
@@ -144,7 +115,11 @@ func apart() (pairs [][2]windowsbuild.Release) {
 func images(pod *corev1.PodSpec) []Finding {
 	of := map[string]string{} // an image of each generation
 	for i, c := range pod.Containers {
-		of[GenerationOf(c.Image)] = c.Image
+		for _, r := range windowsbuild.Releases() {
+			if isOf(c.Image, r.Tag) {
+				of[r.Tag] = c.Image
+			}
+		}
 		for _, pair := range apart() {
 			if of[pair[0].Tag] != "" && of[pair[1].Tag] != "" {
 				return []Finding{{Error, fmt.Sprintf("containers[%d].image", i), fmt.Sprintf("Image %s is for %s, and %s for %s: no node runs both.",

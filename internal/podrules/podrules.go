@@ -169,7 +169,7 @@ type field struct {
 // kinds are the lists of containers.
 func kinds() []string { return []string{"initContainers", "containers", "ephemeralContainers"} }
 
-// fieldsOf finds the fields of a path.
+// fieldsOf finds the fields of a path. An empty list is as good as none.
 func fieldsOf(spec map[string]any, path string) (found []field) {
 	if rest, isContainer := strings.CutPrefix(path, "containers[*]."); isContainer {
 		for _, kind := range kinds() {
@@ -188,6 +188,9 @@ func walk(at string, object map[string]any, path []string) (found []field) {
 	}
 	here := strings.TrimPrefix(at+"."+name, ".")
 	if !isList {
+		if items, isItems := value.([]any); isItems && len(items) == 0 {
+			return nil
+		}
 		if len(path) == 1 {
 			return []field{{here, value}}
 		}

@@ -1,7 +1,6 @@
 package podrules
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,12 +111,6 @@ func filled() string {
 		"authorizer.serviceAccount(request.namespace, variables.spec.?serviceAccountName.orValue('default'))" + mayUse + ")"
 }
 
-// forWindows is ForWindows as an expression about a pod's spec.
-func forWindows(spec string) string {
-	return fmt.Sprintf("%[1]s.?os.name.orValue('') == 'windows' || %[1]s.?nodeSelector[?'kubernetes.io/os'].orValue('') == 'windows' || "+
-		"%[1]s.?nodeSelector[?'node.kubernetes.io/windows-build'].hasValue() || %[1]s.?runtimeClassName.orValue('').startsWith('windows')", spec)
-}
-
 // newBinding puts the policy of its name in force in the namespaces that a selector of api.LabelPodRules chooses.
 func newBinding(name string, op metav1.LabelSelectorOperator, values []string, actions ...admissionv1.ValidationAction) *admissionv1.ValidatingAdmissionPolicyBinding {
 	return &admissionv1.ValidatingAdmissionPolicyBinding{
@@ -202,23 +195,6 @@ func list(values []string) string {
 	return "[" + strings.Join(literals, ", ") + "]"
 }
 
-// tagWords are the parts of tags that name a generation, as a part of a regular expression.
-func tagWords(generation string) string {
-	var words []string
-	for word, of := range generations() {
-		if of == generation {
-			words = append(words, word)
-		}
-	}
-	slices.Sort(words)
-	return strings.Join(words, "|")
-}
-
-// hasGeneration is true where a container in a list has an image whose tag names a generation.
-func hasGeneration(containers, generation string) string {
-	return fmt.Sprintf(`%s.exists(c, c.?image.orValue('').matches(':([^/@]*[^a-z0-9/@])?(%s)([^a-z0-9/@][^/@]*)?(@.*)?$'))`, containers, tagWords(generation))
-}
-
 // togetherOnANode is the rule that a node runs all images of a pod.
 func togetherOnANode() admissionv1.Validation {
 	var both []string
@@ -233,24 +209,26 @@ func togetherOnANode() admissionv1.Validation {
 
 // placed are the rules with which a pod gets to a Windows node and does no harm there.
 func placed() []admissionv1.Validation {
-	tolerates := func(values string) string {
-		return "variables.spec.?tolerations.orValue([]).exists(t, (t.?key.orValue('') == 'os' || !t.?key.hasValue() && t.?operator.orValue('') == 'Exists') && " +
-			"t.?effect.orValue('') in ['', 'NoSchedule'] && (t.?operator.orValue('') == 'Exists' || t.?value.orValue('') in " + values + "))"
-	}
+	tolerates := func(values ...string) string { return toleratesTaint("variables.spec", values...) }
 	const hasClass = "variables.spec.?runtimeClassName.hasValue() || "
 	return []admissionv1.Validation{
 		{
-			Expression: hasClass + tolerates("['Windows', 'windows']"),
+			Expression: hasClass + tolerates(api.TaintValue, api.TaintValueLowerCase),
 			Message:    "tolerations of a pod for Windows: without a RuntimeClass or a toleration of the taint os=Windows:NoSchedule, the pod stays Pending. Set runtimeClassName, for example windows2022.",
 		},
 		{
-			Expression: hasClass + "!(" + tolerates("['windows']") + ") || " + tolerates("['Windows']"),
+			Expression: hasClass + "!(" + tolerates(api.TaintValueLowerCase) + ") || " + tolerates(api.TaintValue),
 			Message: "tolerations of a pod for Windows: the taint of Windows nodes is os=Windows:NoSchedule, unless spec.taint of WindowsConfig says os=windows:NoSchedule. " +
 				"Tolerate key os with value Windows, or set runtimeClassName.",
 		},
 		{
-			Expression: hasClass + "variables.spec.?nodeSelector[?'kubernetes.io/os'].orValue('') == 'windows' || variables.spec.?nodeName.hasValue() || variables.spec.?affinity.hasValue()",
+			Expression: hasClass + "variables.spec.?nodeName.orValue('') != '' || " + selectsNodesExpression("variables.spec") + " || " + selectsAnotherExpression("variables.spec"),
 			Message:    "nodeSelector of a pod for Windows: nothing keeps the pod off Linux nodes. Set runtimeClassName, or select kubernetes.io/os: windows.",
+		},
+		{
+			Expression: "!" + selectsAnotherExpression("variables.spec"),
+			Message: "nodeSelector of a pod for Windows: it selects nodes of another system, and stays Pending; with a RuntimeClass for Windows, the API server refuses it. " +
+				"Select kubernetes.io/os: windows.",
 		},
 		{
 			Expression: "variables.spec.?os.name.hasValue()",

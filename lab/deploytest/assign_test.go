@@ -54,10 +54,23 @@ func (c *cluster) testPodsGetAClass(t *testing.T) {
 		"2019 by its number": {"a:windowsservercore-1809@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", nil, "windows2019"},
 		"without a class":    {"a:ltsc2025", nil, ""},
 		"no version":         {"ltsc2022/a:1.0", nil, "fallback"},
+		"in capitals":        {"a:LTSC2022", nil, "windows2022"},
+		"selects Windows by the older label": {"a:ltsc2022", func(p *corev1.Pod) {
+			p.Spec.OS, p.Spec.NodeSelector = nil, map[string]string{"beta.kubernetes.io/os": "windows"}
+		}, "windows2022"},
+		"an image that is for Windows only": {"mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2022", func(p *corev1.Pod) {
+			p.Spec.OS, p.Spec.NodeSelector = nil, map[string]string{"agentpool": "win22"}
+		}, "windows2022"},
+		"a pod of a DaemonSet, for its node": {"gcr.io/datadoghq/agent:7.46.0", func(p *corev1.Pod) {
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"win-2019"}}},
+			}}}}}
+		}, ""},
+		"selects Linux": {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelOSStable: "linux"} }, ""},
 		"selects Windows": {"a:ltsc2022", func(p *corev1.Pod) {
 			p.Spec.OS, p.Spec.NodeSelector = nil, map[string]string{corev1.LabelOSStable: "windows"}
 		}, "windows2022"},
-		"Linux":                       {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.OS = nil }, ""},
+		"Linux":                       {"a:20348", func(p *corev1.Pod) { p.Spec.OS = nil }, ""},
 		"its own class":               {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("windows2019") }, "windows2019"},
 		"its own build":               {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelWindowsBuild: "10.0.26100"} }, ""},
 		"its own node":                {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.NodeName = "win-1" }, ""},
@@ -70,6 +83,7 @@ func (c *cluster) testPodsGetAClass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { c.expectClass(t, test.image, test.change, test.want) })
 	}
+	t.Run("pods by chance", c.testPodsByChance)
 }
 
 func hostProcess(p *corev1.Pod) {

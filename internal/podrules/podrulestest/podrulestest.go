@@ -1,4 +1,4 @@
-// Package podrulestest writes pods that break rules, for tests.
+// Package podrulestest writes pods that break rules, and pods by chance, and evaluates the policies as an API server does, for tests.
 package podrulestest
 
 import (
