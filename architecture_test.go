@@ -84,7 +84,7 @@ func mayImport() map[string][]string {
 		"internal/platform":              {"api/v1alpha1"},
 		"internal/platform/metadata":     {"internal/platform", "internal/shorten"},
 		"internal/agent":                 {"api", "api/v1alpha1", "internal/desired", "internal/shorten"},
-		"internal/remote":                {},
+		"internal/remote":                {"internal/shorten"},
 		"internal/join":                  {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/hns", "internal/nodestate", "internal/platform", "internal/shorten", "internal/windowsbuild", "payload", "payload/compress"},
 		"internal/cluster":               {"api", "api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/platform", "internal/proxy", "internal/tlsprofile", "internal/trust"},
 
