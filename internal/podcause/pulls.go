@@ -23,16 +23,11 @@ func (s sign) isIn(message string) bool {
 // classify finds causes in what the kubelet and containerd say. What says nothing that is known keeps the reason of the kubelet.
 func classify(reason, message string) string {
 	signs := ofStarts()
-	isPull := slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", kubeletNoRegistry, kubeletNoSignature}, reason)
-	if isPull {
+	if slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", kubeletNoRegistry, kubeletNoSignature}, reason) {
 		signs = append(signs, ofPulls()...)
 	}
-	for _, s := range signs {
-		if s.isIn(message) && s.reason != "" {
-			return s.reason
-		} else if s.isIn(message) {
-			break
-		}
+	if i := slices.IndexFunc(signs, func(s sign) bool { return s.isIn(message) }); i >= 0 && signs[i].reason != "" {
+		return signs[i].reason
 	}
 	switch reason {
 	case kubeletNoRegistry: // it is the name of one of this operator's for something else

@@ -2,6 +2,7 @@ package podcause
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -32,8 +33,13 @@ func Waiting(pod *corev1.Pod) Cause {
 // maxMasked is how much of a message is searched for secrets; mask leaves out what is beyond 16 KiB of a line.
 const maxMasked = 12 << 10
 
-// Shown is what may be shown of a message: without secrets, as mask finds them, and bounded. They are masked first: what is cut off from
-// the beginning of a secret would hide that it is one.
+// Shown is what may be shown of a message: without secrets, as mask finds them, and bounded. They are masked first, and what is too long for
+// that loses whole words: a part of a secret would not look like one.
 func Shown(message string, mask func(string) string) string {
-	return shorten.Middle(mask(shorten.Middle(message, maxMasked)), shorten.Reported)
+	if len(message) > maxMasked {
+		begin, end := message[:maxMasked/3], message[len(message)-maxMasked/3:]
+		_, end, _ = strings.Cut(end, " ")
+		message = begin[:strings.LastIndexByte(begin, ' ')+1] + "... " + end
+	}
+	return shorten.Middle(mask(message), shorten.Reported)
 }
