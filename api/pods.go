@@ -44,6 +44,36 @@ const (
 	// EventProxyUnreachable is reported on a pod whose node does not reach the registry, because its proxy does not
 	// answer.
 	EventProxyUnreachable = "ProxyUnreachable"
+	// EventProxyDenied is reported on a pod whose node does not reach the registry, because its proxy wants credentials
+	// or forbids it.
+	EventProxyDenied = "ProxyDenied"
+	// EventRegistryBlocked is reported on a pod with an image of a registry that the cluster's settings block or do not
+	// allow, where no mirror may be asked instead.
+	EventRegistryBlocked = "RegistryBlocked"
+	// EventRegistryUntrusted is reported on a pod whose registry has a certificate of an authority that its node does
+	// not trust.
+	EventRegistryUntrusted = "RegistryUntrusted"
+	// EventRegistryCertificateInvalid is reported on a pod whose registry has a certificate that its node does not accept
+	// for another cause: by the clock of the node it has expired or is not valid yet, or it is for another name.
+	EventRegistryCertificateInvalid = "RegistryCertificateInvalid"
+	// EventRegistryWithoutTLS is reported on a pod whose registry does not speak TLS, which nodes ask for.
+	EventRegistryWithoutTLS = "RegistryWithoutTLS"
+	// EventRegistryRateLimited is reported on a pod whose registry has had too many requests (status 429).
+	EventRegistryRateLimited = "RegistryRateLimited"
+	// EventRegistryFailed is reported on a pod whose registry answers with an error of its own (status 5xx).
+	EventRegistryFailed = "RegistryFailed"
+	// EventImageNotFound is reported on a pod with an image, or a tag, that its registry does not have.
+	EventImageNotFound = "ImageNotFound"
+	// EventImageInvalid is reported on a pod with an image in a format that containerd does not know, or whose content is
+	// not what its digest says.
+	EventImageInvalid = "ImageInvalid"
+	// EventImageForbidden is reported on a pod with an image that a policy of the registry or the node refuses.
+	EventImageForbidden = "ImageForbidden"
+	// EventLayerBlocked is reported on a pod whose node cannot write a layer of the image, because another program,
+	// usually a virus scanner, keeps containerd away from a file.
+	EventLayerBlocked = "LayerBlocked"
+	// EventNodeDiskFull is reported on a pod whose node has no space left for the image or the container.
+	EventNodeDiskFull = "NodeDiskFull"
 )
 
 // PodReasons are all reasons for which pods do not start.
@@ -51,5 +81,7 @@ func PodReasons() []string {
 	return []string{
 		EventImageForAnotherBuild, EventNoNodeForBuild, EventNoNodeFits, EventNodesUnavailable, EventTaintNotTolerated, EventMemoryLimitMissing,
 		EventRuntimeClassMissing, EventCredentialSpecMissing, EventNodeNotInDomain, EventNoNodeWithHyperV, EventMirrorUnavailable, EventRegistryDenied, EventRegistryUnreachable, EventProxyUnreachable, EventPodTooLarge,
+		EventProxyDenied, EventRegistryBlocked, EventRegistryUntrusted, EventRegistryCertificateInvalid, EventRegistryWithoutTLS, EventRegistryRateLimited,
+		EventRegistryFailed, EventImageNotFound, EventImageInvalid, EventImageForbidden, EventLayerBlocked, EventNodeDiskFull,
 	}
 }

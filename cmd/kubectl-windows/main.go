@@ -10,8 +10,10 @@ import (
 	"syscall"
 	_ "time/tzdata" // for maintenance windows, where the machine has no time zones
 
+	"github.com/go-logr/logr"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // how kubeconfigs log in: OIDC, and programs
+	"k8s.io/klog/v2"
 
 	"github.com/windows-machine-config/wmco/internal/cli"
 )
@@ -28,5 +30,6 @@ func version() string {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	klog.SetLogger(logr.Discard()) // what fails is said once, by the command
 	os.Exit(cli.Run(ctx, os.Args[1:], genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, version()))
 }

@@ -84,9 +84,13 @@ func readForMigration(ctx context.Context, kubeconfig, namespace, payloadDir str
 	if err != nil {
 		return is, err
 	}
-	server, err := asking.Discovery().ServerVersion()
+	said, err := asking.Discovery().ServerVersion()
 	if err != nil {
 		return is, err
 	}
-	return migration.Read(ctx, reader, namespace, release.Of(version(), content.Manifest), server.GitVersion)
+	server, err := release.Server(said.GitVersion, said.EmulationMajor, said.EmulationMinor)
+	if err != nil {
+		return is, err
+	}
+	return migration.Read(ctx, reader, namespace, release.Of(version(), content.Manifest), server)
 }

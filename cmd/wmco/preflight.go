@@ -63,8 +63,9 @@ func check(ctx context.Context, clients kubernetes.Interface, namespace string) 
 	if err != nil {
 		return nil
 	}
-	if v, err := utilversion.ParseGeneric(is.GitVersion); err == nil && v.LessThan(utilversion.MustParseGeneric(release.MinKubernetes)) {
-		return fmt.Errorf("the API server is Kubernetes %s; this operator needs %s or later: upgrade the cluster", is.GitVersion, release.MinKubernetes)
+	server, err := release.Server(is.GitVersion, is.EmulationMajor, is.EmulationMinor)
+	if err == nil && utilversion.MustParseGeneric(server).LessThan(utilversion.MustParseGeneric(release.MinKubernetes)) {
+		return fmt.Errorf("the API server is Kubernetes %s; this operator needs %s or later: upgrade the cluster", server, release.MinKubernetes)
 	}
 	if err := checkKinds(clients); err != nil {
 		return err

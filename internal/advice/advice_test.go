@@ -89,8 +89,12 @@ func TestAddressesOfPages(t *testing.T) {
 func reasons(t *testing.T) map[string]string {
 	t.Helper()
 	found, aliases := map[string]string{}, map[string]string{}
-	for _, name := range []string{"conditions.go", "conditions_node.go", "events.go"} {
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "api", name), nil, 0)
+	files, err := filepath.Glob(filepath.Join("..", "..", "api", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

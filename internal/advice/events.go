@@ -67,39 +67,3 @@ func operators() Table {
 		OperatorNotReady: {Error, "Run kubectl describe pod and kubectl logs for the operator's pod: the last state of container manager has the reason.", page},
 	}
 }
-
-// pods are the reasons of containers that wait (k8s.io/kubernetes, pkg/kubelet/images/types.go and
-// pkg/kubelet/kuberuntime).
-func pods() Table {
-	const page, start = "troubleshooting#images-are-not-pulled", "workloads#why-a-pod-does-not-start"
-	const accounts = "workloads#group-managed-service-accounts"
-	return Table{
-		api.EventImageForAnotherBuild: {Error, "Use an image that is built for the node's Windows build (for example tag ltsc2022 for Windows Server 2022), or select nodes of the " +
-			"image's build with label node.kubernetes.io/windows-build.", page},
-		api.EventMirrorUnavailable:   {Error, "Check whether the mirrors in the message answer and have the image.", page},
-		api.EventRegistryDenied:      {Error, "Add an entry for the registry to the pull secret of the nodes, or imagePullSecrets to the pod.", page},
-		api.EventRegistryUnreachable: {Error, "Check whether the node reaches the registry: DNS, proxy and firewalls.", page},
-		api.EventProxyUnreachable:    {Error, "Check whether the proxy answers the node, and spec.proxy of WindowsConfig (on OpenShift, Proxy cluster).", "settings#proxy"},
-		api.EventNoNodeForBuild:      {Error, "Add a Windows node of that build, or use an image and a RuntimeClass for a build that there is.", start},
-		api.EventNoNodeFits:          {Error, "Correct the node selector or the affinity of the pod, or label a node with: kubectl label node <node> <key>=<value>.", start},
-		api.EventNodesUnavailable:    {Warning, "Wait until a node is Ready and not cordoned any more; kubectl windows status says what keeps it.", start},
-		api.EventTaintNotTolerated:   {Error, "Use a RuntimeClass such as windows2022, which adds the toleration of the taint of Windows nodes, or tolerate the taint in the message.", start},
-		api.EventMemoryLimitMissing:  {Error, "Set resources.limits.memory of the containers, and free memory on the nodes.", start},
-		api.EventRuntimeClassMissing: {Error, "Create the RuntimeClass again, or use another one; kubectl get runtimeclass lists them.", start},
-		api.EventNodeNotInDomain: {Error, "Join a Windows host to the domain, or register a plugin of Container Credential Guard on it, and let the pod select " +
-			api.LabelGMSA + "=true.", accounts},
-		api.EventNoNodeWithHyperV: {Error, "Follow the message of condition WindowsHyperVCapable of the Nodes, or use a RuntimeClass without Hyper-V isolation.",
-			"workloads#hyper-v-isolation"},
-		api.EventPodTooLarge:           {Warning, "See what the scheduler says: kubectl describe pod <pod>; give the pod fewer selectors, tolerations and terms of affinity.", start},
-		api.EventCredentialSpecMissing: {Error, "Install the webhook of windows-gmsa with its CustomResourceDefinition, and create the pod again.", accounts},
-		"ErrImagePull":                 {Warning, "See the registry's answer in the message.", page},
-		"ImagePullBackOff": {Warning, "See the registry's answer in the message.",
-			page},
-		"InvalidImageName":           {Error, "Correct the name of the image.", page},
-		"CreateContainerError":       {Warning, "See the message; on the host, see C:\\var\\log\\containerd.", page},
-		"CreateContainerConfigError": {Error, "Create the ConfigMap or Secret that the message names.", page},
-		"RunContainerError":          {Warning, "See the message; on the host, see C:\\var\\log\\containerd.", page},
-		"CrashLoopBackOff":           {Warning, "See the container's log: kubectl logs --previous.", page},
-		"ContainerCreating":          {Info, "Wait; events of the pod say what it waits for.", page},
-	}
-}

@@ -9,8 +9,10 @@ import (
 	"io"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
 
 	"github.com/windows-machine-config/wmco/internal/cli/collect"
 	"github.com/windows-machine-config/wmco/internal/cli/exec"
@@ -82,7 +84,7 @@ func groups() []group {
 func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams, version string) int {
 	root := Root(streams, version)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	err := root.ExecuteContext(klog.NewContext(ctx, logr.Discard())) // client-go would log what this prints
 	if err == nil {
 		return session.CodeOK
 	}

@@ -67,6 +67,9 @@ func serverVersion(config *rest.Config) (string, error) {
 	if err != nil {
 		return "", session.Explain(err, "reading the version of the API server")
 	}
+	if emulated, err := release.Server(version.GitVersion, version.EmulationMajor, version.EmulationMinor); err == nil {
+		return emulated, nil
+	}
 	return version.GitVersion, nil
 }
 

@@ -2,11 +2,19 @@ package cli_test
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/klog/v2"
 
 	"github.com/windows-machine-config/wmco/internal/cli"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
@@ -24,6 +32,53 @@ func TestABrokenPipeEndsTheProgramQuietly(t *testing.T) {
 		code := cli.Run(t.Context(), append(args, "--kubeconfig", upgrading(t).Kubeconfig), streams, "v1.0.0")
 		if code != session.CodeFailed || errs.Len() > 0 {
 			t.Errorf("%v: exit code %d, %q", args, code, errs.String())
+		}
+	}
+}
+
+// TestWhatFailsIsSaidOnce has the API server's answer break off, which client-go logs as well.
+func TestWhatFailsIsSaidOnce(t *testing.T) {
+	state := klog.CaptureState()
+	defer state.Restore()
+	var logged bytes.Buffer
+	klog.SetLogger(funcr.New(func(_, text string) { logged.WriteString(text) }, funcr.Options{}))
+	c := fleet(t)
+	c.Handle("/apis/windowsmachineconfig.openshift.io/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write([]byte("{"))
+	}))
+	r := c.Run(t, "", "status")
+	if r.Code == session.CodeOK || strings.Count(r.Err, "\n") != 1 || logged.Len() > 0 {
+		t.Errorf("exit code %d, %q; logged is %q", r.Code, r.Err, logged.String())
+	}
+}
+
+// TestAProgramThatDoesNotLogInIsRunOnce has a kubeconfig with a program for credentials, which fails.
+func TestAProgramThatDoesNotLogInIsRunOnce(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler()) // over HTTP, nobody logs in
+	defer server.Close()
+	for _, args := range [][]string{{"status"}, {"describe", "win-1"}, {"check"}, {"events"}} {
+		folder := t.TempDir()
+		program, runs := filepath.Join(folder, "login"), filepath.Join(folder, "runs")
+		if err := os.WriteFile(program, []byte("#!/bin/sh\necho run >> "+runs+"\nexit 1\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		kubeconfig := fleet(t).Kubeconfig
+		config, err := clientcmd.LoadFromFile(kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Clusters["test"] = &clientcmdapi.Cluster{Server: server.URL, InsecureSkipTLSVerify: true}
+		config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{Command: program, APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}}
+		if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+			t.Fatal(err)
+		}
+		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &bytes.Buffer{}, ErrOut: &bytes.Buffer{}}
+		if code := cli.Run(t.Context(), append(args, "--kubeconfig", kubeconfig), streams, "v1.0.0"); code == session.CodeOK {
+			t.Errorf("%v: exit code %d", args, code)
+		}
+		if times, err := os.ReadFile(runs); err != nil || strings.Count(string(times), "run") != 1 {
+			t.Errorf("%v: the program was run %d times (%v)", args, strings.Count(string(times), "run"), err)
 		}
 	}
 }

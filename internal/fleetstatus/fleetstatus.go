@@ -17,6 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/advice"
+	"github.com/windows-machine-config/wmco/internal/mask"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
@@ -164,6 +165,7 @@ type reader struct {
 	nodes  map[string]*corev1.Node
 	pods   map[string][]*corev1.Pod   // by name of their node
 	events map[object][]*corev1.Event // by what they are about
+	masker *mask.Masker               // nil until a pod does not run
 }
 
 // object is what an event is about.

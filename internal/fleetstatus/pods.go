@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/advice"
+	"github.com/windows-machine-config/wmco/internal/mask"
 	"github.com/windows-machine-config/wmco/internal/podcause"
 )
 
@@ -33,8 +34,11 @@ func (r *reader) podsOf(h Host) (pods []Pod, found []Problem) {
 		if cause.Reason == "" {
 			continue
 		}
+		if r.masker == nil { // it takes its time, and most of the time all pods run
+			r.masker = mask.New()
+		}
 		name := label(p.Namespace + "/" + p.Name)
-		problem := r.problem(cause.Reason, "Pod "+name, cause.Message, time.Time{})
+		problem := r.problem(cause.Reason, "Pod "+name, podcause.Shown(cause.Message, r.masker.Text), time.Time{})
 		problem.Hosts = []string{h.Name}
 		pods = append(pods, Pod{Name: name, Reason: problem.Reason, Message: problem.Message, Remedy: problem.Remedy})
 		known := slices.ContainsFunc(found, func(o Problem) bool { return o.Reason == problem.Reason })

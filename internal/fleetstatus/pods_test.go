@@ -1,6 +1,7 @@
 package fleetstatus_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ func TestCausesOfPodsThatDoNotRun(t *testing.T) {
 		"DNS":                 {"ErrImagePull", get + `example.com/v2/": dial tcp: lookup example.com: no such host`, api.EventRegistryUnreachable},
 		"something else":      {"CreateContainerConfigError", `secret "a" not found`, "CreateContainerConfigError"},
 		"nothing is known":    {"ErrImagePull", "strange", "ErrImagePull"},
+		"a password":          {"ErrImagePull", get + `example.com/v2/": proxyconnect tcp: dial http://user:hunter2@proxy.test:3128: refused`, api.EventProxyUnreachable},
 		"it is being created": {"ContainerCreating", "", "ContainerCreating"},
 		"an init container":   {"PodInitializing", "", ""},
 	} {
@@ -39,6 +41,8 @@ func TestCausesOfPodsThatDoNotRun(t *testing.T) {
 			case test.want == "" && len(pods) == 0:
 			case len(pods) != 1 || pods[0].Reason != test.want || pods[0].Remedy == "":
 				t.Errorf("the pods are %+v, want reason %s", pods, test.want)
+			case strings.Contains(pods[0].Message, "hunter2"):
+				t.Errorf("a password is told: %s", pods[0].Message)
 			case f.Hosts[0].State != fleetstatus.Ready:
 				t.Errorf("the host is %s because of a pod", f.Hosts[0].State)
 			}

@@ -85,6 +85,8 @@ func TestCheck(t *testing.T) {
 		"an overlay's own port for Windows Server 2019": {facts: build(17763), around: port(9898), reason: api.ReasonVXLANPortUnsupported,
 			says: []string{"UDP port 9898", "17763 (Windows Server 2019)", "4789"}},
 		"an underscore":              {facts: hostname("win_1"), reason: api.ReasonHostnameInvalid, says: []string{`"win_1"`, "RFC 1123"}},
+		"a Kelvin sign":              {facts: hostname("WIN-\u212a"), reason: api.ReasonHostnameInvalid, says: []string{"WIN-\u212a", "RFC 1123"}},
+		"a Turkish letter":           {facts: hostname("W\u0130N-1"), reason: api.ReasonHostnameInvalid, says: []string{"W\u0130N-1"}},
 		"64 characters":              {facts: hostname(strings.Repeat("a", 64)), reason: api.ReasonHostnameInvalid},
 		"a dot":                      {facts: hostname("win.example"), reason: api.ReasonHostnameInvalid},
 		"localhost":                  {facts: hostname("LOCALHOST"), reason: api.ReasonHostnameInvalid, says: []string{"LOCALHOST"}},

@@ -25,9 +25,20 @@ func NodeName(f agent.Facts) string {
 	case platform.Of(f.Platform).NamesNodes:
 		return f.CloudName
 	case platform.Of(f.Platform).NamesHosts && f.Host.Domain != "":
-		return strings.ToLower(f.Host.Hostname + "." + f.Host.Domain)
+		return lower(f.Host.Hostname + "." + f.Host.Domain)
 	}
-	return strings.ToLower(f.Host.Hostname)
+	return lower(f.Host.Hostname)
+}
+
+// lower folds the letters of ASCII only, as DNS does. Others stay, and the name is refused: strings.ToLower makes a "k" of the Kelvin sign and an
+// "i" of the Turkish one, and so another host's name.
+func lower(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, name)
 }
 
 // unnamed says why the host has not got the name that it needs; nil when it has. It may have another time: the service was not there
@@ -75,7 +86,7 @@ func checkHostname(f agent.Facts, _ CheckInput) *Unsupported {
 		return unsupported(api.ReasonHostnameInvalid,
 			"the host's name %q means something else in every cluster, and certificates would be made for it; rename the host", spelled(f))
 	}
-	if name == strings.ToLower(f.Host.Hostname) {
+	if name == lower(f.Host.Hostname) {
 		return checkLabel(f)
 	}
 	if len(name) <= platform.MaxNodeName && len(validation.IsDNS1123Subdomain(name)) == 0 {
@@ -113,7 +124,7 @@ func checkLabel(f agent.Facts) *Unsupported {
 
 // spelled is the name as it was told.
 func spelled(f agent.Facts) string {
-	if name := NodeName(f); name != strings.ToLower(f.Host.Hostname) {
+	if name := NodeName(f); name != lower(f.Host.Hostname) {
 		return name
 	}
 	return f.Host.Hostname

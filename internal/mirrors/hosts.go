@@ -17,11 +17,13 @@ type Endpoint struct {
 	Client string
 }
 
-// What WICD's answer to containerd says of a registry that wants credentials that the node does not have, and of an image that no
-// registry has that may be asked, where another one may not.
+// What WICD's answer to containerd says of a registry that wants credentials that the node does not have, of an image that no registry has
+// that may be asked, where another one may not, of one for which none may be asked, and of content that is not what its digest says.
 const (
 	RefusesCredentials = "it refuses the credentials that the node has for it, or wants some"
 	NobodyHasIt        = "no registry that may be asked has it"
+	NobodyMayBeAsked   = "no registry may be asked for"
+	Damaged            = "what it has is not what the digest says"
 )
 
 // maxFolders is how many registries have folders of their own; with more, all are asked for at WICD.

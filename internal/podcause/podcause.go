@@ -44,7 +44,7 @@ func Of(pod *corev1.Pod, known Cluster) Cause {
 	}
 	for _, find := range []func(*corev1.Pod, Cluster) Cause{classMissing, containersWait, unscheduled, credentialSpecMissing, nodeNotInDomain} {
 		if c := find(pod, known); c.Reason != "" {
-			c.Message = shorten.Printable(c.Message, maxMessage)
+			c.Message = shorten.Printable(shorten.Middle(c.Message, maxMessage), maxMessage)
 			return c
 		}
 	}
@@ -135,13 +135,6 @@ func containersWait(pod *corev1.Pod, known Cluster) Cause {
 		c.Message += "; with Hyper-V isolation, containerd pulls images for the build of the node, too"
 	}
 	return c
-}
-
-// ofImages says whether a reason is one why an image is not pulled.
-func ofImages(reason string) bool {
-	return slices.Contains([]string{
-		api.EventImageForAnotherBuild, api.EventMirrorUnavailable, api.EventRegistryDenied, api.EventRegistryUnreachable, api.EventProxyUnreachable,
-	}, reason)
 }
 
 // For adds for which builds the image is, as its registry says.

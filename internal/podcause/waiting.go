@@ -6,8 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // Waiting says why a container of a pod does not run, as the kubelet and containerd say it: a reason of this operator where they say
@@ -31,24 +30,16 @@ func Waiting(pod *corev1.Pod) Cause {
 	return Cause{Reason: reason}
 }
 
-// classify finds causes in what the kubelet and containerd say.
-func classify(reason, message string) string {
-	has := func(parts ...string) bool {
-		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(message, part) })
+// maxMasked is how much of a message is searched for secrets; mask leaves out what is beyond 16 KiB of a line.
+const maxMasked = 12 << 10
+
+// Shown is what may be shown of a message: without secrets, as mask finds them, and bounded. They are masked first, and what is too long for
+// that loses whole words: a part of a secret would not look like one.
+func Shown(message string, mask func(string) string) string {
+	if len(message) > maxMasked {
+		begin, end := message[:maxMasked/3], message[len(message)-maxMasked/3:]
+		_, end, _ = strings.Cut(end, " ")
+		message = begin[:strings.LastIndexByte(begin, ' ')+1] + "... " + end
 	}
-	switch {
-	case has("no match for platform", // images.Manifest of containerd
-		"does not match the host operating system", // error 0xc0370101 of Windows
-		"0xc0370101"):
-		return api.EventImageForAnotherBuild
-	case has("proxyconnect"): // net/http
-		return api.EventProxyUnreachable
-	case has(mirrors.RefusesCredentials, "401 Unauthorized", "pull access denied"):
-		return api.EventRegistryDenied
-	case has("must not be contacted", "is in none of the allowed registries", mirrors.NobodyHasIt, "127.0.0.1:10280"): // WICD's registry
-		return api.EventMirrorUnavailable
-	case has("no such host", "connection refused", "i/o timeout", "connectex:"):
-		return api.EventRegistryUnreachable
-	}
-	return reason
+	return shorten.Middle(mask(message), shorten.Reported)
 }

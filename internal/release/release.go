@@ -5,9 +5,12 @@
 package release
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
 
@@ -101,6 +104,33 @@ func Choose(all []Release, servers []string) (Release, error) {
 			"install an operator with a later kubelet", newest.Kubelet, olderMinors, oldest)
 	}
 	return newest, nil
+}
+
+// maxNumber is the largest that a part of a server's version may be.
+const maxNumber = 1023
+
+// Server is the version of an API server that counts, of what it answers to GET /version. Of a server that emulates an earlier version, it is
+// that one: its APIs are what kubelets get.
+func Server(git, emulationMajor, emulationMinor string) (string, error) {
+	v, err := version.ParseGeneric(git)
+	if err != nil {
+		return "", fmt.Errorf("reading gitVersion: %w", err)
+	}
+	if v.Major() > maxNumber || v.Minor() > maxNumber || v.Patch() > maxNumber {
+		return "", fmt.Errorf("gitVersion %.64q has a number above %d", git, maxNumber)
+	}
+	major, err1 := number(emulationMajor)
+	minor, err2 := number(emulationMinor)
+	if cmp.Or(err1, err2) == nil && version.MajorMinor(major, minor).LessThan(version.MajorMinor(v.Major(), v.Minor())) {
+		v = version.MajorMinor(major, minor)
+	}
+	return fmt.Sprintf("v%d.%d.%d", v.Major(), v.Minor(), v.Patch()), nil
+}
+
+// number reads a part of a version, as in 36 or 36+.
+func number(text string) (uint, error) {
+	n, err := strconv.ParseUint(strings.TrimSuffix(text, "+"), 10, 10) // up to maxNumber
+	return uint(n), err
 }
 
 // oldestOf returns the oldest of versions, as in v1.36.3 or v1.36.3+f1a2b3c.

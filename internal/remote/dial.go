@@ -113,7 +113,7 @@ func dialError(ctx context.Context, t Target, k Kind, err error) error {
 	if errors.As(err, &told) {
 		return told
 	}
-	return &Error{Kind: k, Host: hostPort(t), Err: err}
+	return &Error{Kind: k, Host: hostPort(t), Err: bounded(err)}
 }
 
 // attempt is one handshake, and how far it came.
@@ -216,11 +216,11 @@ func (a *attempt) beforeLogin(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) 
 	var err error
 	switch {
 	case slices.Contains(c.PartialSuccessMethods, method):
-		err = fmt.Errorf("it accepts %s but wants more (%s)", offered, strings.Join(c.AllowedMethods, ", "))
+		err = bounded(fmt.Errorf("it accepts %s but wants more (%s)", offered, strings.Join(c.AllowedMethods, ", ")))
 	case slices.Contains(c.TriedMethods, method):
 		err = fmt.Errorf("it refuses %s", offered)
 	case !slices.Contains(c.AllowedMethods, method):
-		err = fmt.Errorf("it takes no keys, only %s; tried was %s", strings.Join(c.AllowedMethods, ", "), offered)
+		err = bounded(fmt.Errorf("it takes no keys, only %s; tried was %s", strings.Join(c.AllowedMethods, ", "), offered))
 	default:
 		a.asked = true
 		return nil, nil

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // Kind is why a host could not be reached, or not any longer.
@@ -112,3 +114,26 @@ func (e *ExitError) Error() string {
 	}
 	return s.String()
 }
+
+// told is an error with words of a host, which may be of any length and hold what terminals interpret.
+type told struct {
+	text string
+	err  error
+}
+
+// bounded makes an error that is safe to log of one that may have words of a host.
+func bounded(err error) error {
+	if err == nil {
+		return nil
+	}
+	if text := shorten.Printable(err.Error(), shorten.Note); text != err.Error() {
+		return &told{text, err}
+	}
+	return err
+}
+
+// Error is the text, cut.
+func (t *told) Error() string { return t.text }
+
+// Unwrap returns the error itself.
+func (t *told) Unwrap() error { return t.err }

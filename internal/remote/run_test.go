@@ -91,7 +91,7 @@ func TestCommandWithoutStatusIsAnExitErrorAndNotALostConnection(t *testing.T) {
 
 func TestRefusedChannelIsNotALostConnection(t *testing.T) {
 	target := rawHost(&ssh.ServerConfig{NoClientAuth: true}, func(offered ssh.NewChannel) {
-		_ = offered.Reject(ssh.Prohibited, "open failed")
+		_ = offered.Reject(ssh.Prohibited, "open failed \x1b[2J"+strings.Repeat("x", 200<<10))
 	})(t)
 	h, err := Dial(t.Context(), target, Options{})
 	if err != nil {
@@ -102,6 +102,9 @@ func TestRefusedChannelIsNotALostConnection(t *testing.T) {
 	var refused *ssh.OpenChannelError
 	if !errors.As(err, &refused) {
 		t.Errorf("got %v, want the refusal", err)
+	}
+	if text := err.Error(); len(text) > 1100 || strings.Contains(text, "\x1b") || !strings.Contains(text, "open failed") {
+		t.Errorf("the host's words are %d bytes: %.100q", len(text), text)
 	}
 }
 

@@ -26,7 +26,7 @@ func (h *Host) watch() {
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the host closed it")
 	}
-	h.end(err)
+	h.end(bounded(err))
 }
 
 // keepAlive asks every interval whether the host is still there, and gives the connection up after too many questions
@@ -145,10 +145,13 @@ func (h *Host) outcome(ctx context.Context, err error) error {
 	}
 	var exited *ExitError
 	var refused *ssh.OpenChannelError
-	if err == nil || errors.As(err, &refused) || errors.As(err, &exited) && exited.Status >= 0 {
+	if err == nil || errors.As(err, &exited) && exited.Status >= 0 {
 		return err
 	}
-	return h.explain(err)
+	if errors.As(err, &refused) {
+		return bounded(err)
+	}
+	return h.explain(bounded(err))
 }
 
 // within waits for a call to end, but not for longer than limit.

@@ -32,6 +32,15 @@ func Text(text string, limit int) string {
 	return strings.ToValidUTF8(text, "")
 }
 
+// Middle cuts a text to some bytes as Text does, and leaves out what is in its middle: errors of programs have their cause at the end.
+func Middle(text string, limit int) string {
+	if len(text) > limit {
+		begin := (limit - len(mark)) / 3
+		text = text[:begin] + mark + text[len(text)-(limit-len(mark)-begin):]
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
 // List joins the first of some items, and says how many more there are.
 func List(items []string, limit int, separator string) string {
 	text := strings.Join(items[:min(len(items), limit)], separator)

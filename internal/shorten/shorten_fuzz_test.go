@@ -28,3 +28,20 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+// FuzzMiddle: a text that is kept is short and valid, and begins and ends as it did.
+func FuzzMiddle(f *testing.F) {
+	f.Add(strings.Repeat("ä", 2047)+"b", 4096)
+	f.Add("a\xff\xfeb", 4)
+	f.Fuzz(func(t *testing.T, text string, limit int) {
+		limit = min(max(limit, len("...")), 4096)
+		kept := shorten.Middle(text, limit)
+		if len(kept) > limit || !utf8.ValidString(kept) {
+			t.Errorf("%d bytes are kept (valid %t)", len(kept), utf8.ValidString(kept))
+		}
+		begin, end, isCut := strings.Cut(kept, "...")
+		if utf8.ValidString(text) && (len(text) <= limit && kept != text || isCut && (!strings.HasPrefix(text, begin) || !strings.HasSuffix(text, end))) {
+			t.Errorf("%.50q became %.50q", text, kept)
+		}
+	})
+}

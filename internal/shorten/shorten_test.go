@@ -15,6 +15,14 @@ func TestTextsAreCutBetweenCharacters(t *testing.T) {
 	}
 }
 
+func TestTheMiddleIsLeftOut(t *testing.T) {
+	for text, want := range map[string]string{"": "", "short": "short", "ten  chars": "te...hars", "öööööö": "ö...öö", "pulling x: refused": "pu...used"} {
+		if got := shorten.Middle(text, 9); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestListsSayHowManyMoreThereAre(t *testing.T) {
 	for list, want := range map[string]string{"": "", "a": "a", "a b": "a, b", "a b c": "a, b and 1 more", "a b c d": "a, b and 2 more"} {
 		if got := shorten.List(strings.Fields(list), 2, ", "); got != want {

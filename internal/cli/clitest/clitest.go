@@ -47,6 +47,7 @@ type Cluster struct {
 // New is a cluster with the resources that the lists name, such as /api/v1/nodes.
 func New(t *testing.T, lists ...string) *Cluster {
 	t.Helper()
+	t.Setenv("LC_ALL", "C.UTF-8") // what is printed does not depend on who runs the test
 	c := &Cluster{objects: map[string]client.Object{}, lists: map[string]bool{}}
 	for _, l := range lists {
 		c.lists[l] = true

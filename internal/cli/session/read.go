@@ -28,14 +28,14 @@ func (s *Session) Read(ctx context.Context) (fleetstatus.Input, error) {
 		return fleetstatus.Input{}, err
 	}
 	r := reading{Client: c, ctx: ctx, in: fleetstatus.Input{Now: s.Now()}}
-	r.Go(r.config)
-	r.Go(r.nodes)
 	var limited bool
+	// The first request is alone: a program of the kubeconfig that fails to log in would be run for each one that waits for it.
 	r.in.Instances, r.in.Namespace, limited, err = s.instances(ctx, c)
 	if err != nil {
-		r.Wait()
 		return r.in, err
 	}
+	r.Go(r.config)
+	r.Go(r.nodes)
 	r.Go(r.operator)
 	r.Go(func() { r.events(r.in.Namespace, fields.Set{"type": corev1.EventTypeWarning}) })
 	if limited {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
@@ -40,13 +41,14 @@ type Printer struct {
 	out   io.Writer
 	width int // 0: any
 	color bool
+	ascii bool // the locale has no other characters
 	err   error
 }
 
 // New prints to a stream. It uses width and colors of the terminal if the stream is one. Environment variable NO_COLOR
-// turns colors off (https://no-color.org), COLUMNS sets another width.
+// turns colors off (https://no-color.org), COLUMNS sets another width. In a locale that has only ASCII (LANG=C), it prints no other characters.
 func New(out io.Writer) *Printer {
-	p := &Printer{out: out}
+	p := &Printer{out: out, ascii: isASCII(os.Getenv)}
 	file, is := out.(*os.File)
 	if !is || !term.IsTerminal(int(file.Fd())) {
 		return p
@@ -68,6 +70,26 @@ func Fixed(out io.Writer, width int, color bool) *Printer {
 	return &Printer{out: out, width: width, color: color}
 }
 
+// isASCII says whether the locale is one without Unicode, by the variables of POSIX in their order. Where none is set, nothing is known.
+func isASCII(getenv func(string) string) bool {
+	locale := strings.ToLower(cmp.Or(getenv("LC_ALL"), getenv("LC_CTYPE"), getenv("LANG")))
+	return locale != "" && !strings.Contains(locale, "utf-8") && !strings.Contains(locale, "utf8")
+}
+
+// plain is a text in the characters of the locale.
+func (p *Printer) plain(text string) string {
+	if !p.ascii {
+		return text
+	}
+	signs := strings.NewReplacer("→", "->", "…", "...", "✗", "x", "✓", "+", "·", "-")
+	return strings.Map(func(r rune) rune {
+		if r > unicode.MaxASCII {
+			return '?'
+		}
+		return r
+	}, signs.Replace(text))
+}
+
 // IsTerminal says whether a stream is one.
 func IsTerminal(stream any) bool {
 	file, is := stream.(*os.File)
@@ -82,8 +104,9 @@ func (p *Printer) Color() bool { return p.color }
 
 // Line prints one line, cut to the width.
 func (p *Printer) Line(text string) {
+	text = p.plain(text)
 	if p.width > 0 {
-		text = ansi.Truncate(text, p.width, "…")
+		text = ansi.Truncate(text, p.width, p.plain("…"))
 	}
 	p.write(text + "\n")
 }
@@ -110,10 +133,12 @@ func (p *Printer) Text(indent int, s Style, text string) {
 }
 
 func (p *Printer) wrapped(line string, indent int) []string {
+	line = p.plain(line)
 	if p.width == 0 {
 		return []string{line}
 	}
-	return strings.Split(ansi.Wrap(line, max(p.width-indent, minWidth/2), ""), "\n")
+	width := max(p.width-indent, minWidth/2)
+	return strings.Split(ansi.Hardwrap(ansi.Wrap(line, width, ""), width, true), "\n") // Wrap does not break all that is too long
 }
 
 // fieldWidth is the width of the names of fields.
@@ -161,7 +186,7 @@ func (p *Printer) Table(columns []Column, rows [][]string) {
 	for c := range columns {
 		shown[c], widths[c] = c, ansi.StringWidth(columns[c].Name)
 		for _, row := range rows {
-			row[c] = oneLine(row[c])
+			row[c] = p.plain(oneLine(row[c]))
 			widths[c] = max(widths[c], ansi.StringWidth(row[c]))
 		}
 	}

@@ -2,6 +2,7 @@ package terminal_test
 
 import (
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -33,6 +34,43 @@ func TestEverythingFitsTheTerminal(t *testing.T) {
 			if !strings.Contains(b.String(), "win-1") || color != strings.Contains(b.String(), "\x1b[") {
 				t.Fatalf("at width %d: %q", width, b.String())
 			}
+		}
+	}
+}
+
+// TestAnyTextFitsTheTerminal wraps words with the characters at which lines are broken.
+func TestAnyTextFitsTheTerminal(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	parts := []string{"a", "-", "/", ":", " ", "win", "→", "日", "kubectl", ".", "https://github.com/x-y/", "windowsinstances.windowsmachineconfig", "\u00a0", "é"}
+	for range 20000 {
+		width := 20 + r.IntN(30)
+		var text, out strings.Builder
+		for range r.IntN(40) {
+			text.WriteString(parts[r.IntN(len(parts))])
+		}
+		p := terminal.Fixed(&out, width, false)
+		p.Text(r.IntN(7), terminal.Plain, text.String())
+		p.Field("Operator", text.String())
+		for line := range strings.Lines(out.String()) {
+			if w := ansi.StringWidth(strings.TrimSuffix(line, "\n")); w > width {
+				t.Fatalf("at width %d, %q becomes a line of %d columns: %q", width, text.String(), w, line)
+			}
+		}
+	}
+}
+
+// TestALocaleWithoutUnicodeGetsNone: what is printed is the same otherwise.
+func TestALocaleWithoutUnicodeGetsNone(t *testing.T) {
+	for locale, want := range map[string]string{"C": "x a -> b ... ?\nNAME\n??\n", "POSIX": "x a -> b ... ?\nNAME\n??\n", "de_DE.UTF-8": "✗ a → b … é\nNAME\n日本\n", "C.utf8": "✗ a → b … é\nNAME\n日本\n", "": "✗ a → b … é\nNAME\n日本\n"} {
+		t.Setenv("LC_ALL", locale)
+		t.Setenv("LC_CTYPE", "")
+		t.Setenv("LANG", "")
+		var b strings.Builder
+		p := terminal.New(&b)
+		p.Text(0, terminal.Plain, "✗ a → b … é")
+		p.Table([]terminal.Column{{Name: "NAME"}}, [][]string{{"日本"}})
+		if b.String() != want {
+			t.Errorf("in locale %q it prints %q, want %q", locale, b.String(), want)
 		}
 	}
 }

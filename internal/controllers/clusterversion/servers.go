@@ -1,7 +1,6 @@
 package clusterversion
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,13 +10,10 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -25,6 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/httpclient"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/release"
 )
 
 const (
@@ -37,8 +34,6 @@ const (
 	answersCount = 10 * time.Minute
 	// maxAnswer is the size of an answer, in bytes: ten times as much as there is in one.
 	maxAnswer = 8 << 10
-	// maxNumber is the largest that a part of a version may be.
-	maxNumber = 1023
 	// serverName is in the certificate of every API server, as the name of its Service.
 	serverName = "kubernetes.default.svc"
 )
@@ -148,8 +143,7 @@ func get(ctx context.Context, config *rest.Config) (answer []byte, err error) {
 	return io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 }
 
-// versionOf reads an answer to GET /version. What counts of a server that emulates an earlier version is that one: its APIs are what kubelets
-// get.
+// versionOf reads an answer to GET /version.
 func versionOf(answer []byte) (string, error) {
 	var said struct {
 		GitVersion     string `json:"gitVersion"`
@@ -159,23 +153,5 @@ func versionOf(answer []byte) (string, error) {
 	if err := json.Unmarshal(answer, &said); err != nil {
 		return "", fmt.Errorf("reading the version: %w", err)
 	}
-	v, err := version.ParseGeneric(said.GitVersion)
-	if err != nil {
-		return "", fmt.Errorf("reading gitVersion: %w", err)
-	}
-	if v.Major() > maxNumber || v.Minor() > maxNumber || v.Patch() > maxNumber {
-		return "", fmt.Errorf("gitVersion %.64q has a number above %d", said.GitVersion, maxNumber)
-	}
-	major, err1 := number(said.EmulationMajor)
-	minor, err2 := number(said.EmulationMinor)
-	if cmp.Or(err1, err2) == nil && version.MajorMinor(major, minor).LessThan(version.MajorMinor(v.Major(), v.Minor())) {
-		v = version.MajorMinor(major, minor)
-	}
-	return fmt.Sprintf("v%d.%d.%d", v.Major(), v.Minor(), v.Patch()), nil
-}
-
-// number reads a part of a version, as in 36 or 36+.
-func number(text string) (uint, error) {
-	n, err := strconv.ParseUint(strings.TrimSuffix(text, "+"), 10, 10) // up to maxNumber
-	return uint(n), err
+	return release.Server(said.GitVersion, said.EmulationMajor, said.EmulationMinor)
 }

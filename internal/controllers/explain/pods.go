@@ -14,6 +14,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/mask"
 	"github.com/windows-machine-config/wmco/internal/podcause"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
@@ -38,14 +39,17 @@ const (
 // Pending is what the manager's cache keeps of pods: those that have not started, and may be for Windows, and of them what causes are found
 // in. Of others it keeps which they are.
 func Pending() kube.Informer {
+	k := kept{mask.New()}
 	return kube.Informer{
-		Object: &corev1.Pod{}, Field: fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)), Keep: kube.Of(keepPod), Bytes: maxPod,
+		Object: &corev1.Pod{}, Field: fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)), Keep: kube.Of(k.pod), Bytes: maxPod,
 		Share: &kube.Share{Total: allPods, PerOwner: podsOfNamespace, Owner: client.Object.GetNamespace},
 	}
 }
 
-// keepPod keeps what podcause reads.
-func keepPod(pod *corev1.Pod) (client.Object, bool) {
+// kept makes what is kept of pods: what podcause reads, without the secrets in messages of kubelets.
+type kept struct{ masker *mask.Masker }
+
+func (k kept) pod(pod *corev1.Pod) (client.Object, bool) {
 	kept := &corev1.Pod{
 		TypeMeta: pod.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
@@ -58,7 +62,7 @@ func keepPod(pod *corev1.Pod) (client.Object, bool) {
 	if !podcause.MayBeForWindows(pod) {
 		return kept, false
 	}
-	kept.Status = corev1.PodStatus{InitContainerStatuses: statuses(pod.Status.InitContainerStatuses), ContainerStatuses: statuses(pod.Status.ContainerStatuses)}
+	kept.Status = corev1.PodStatus{InitContainerStatuses: k.statuses(pod.Status.InitContainerStatuses), ContainerStatuses: k.statuses(pod.Status.ContainerStatuses)}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled {
 			kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: shorten.Text(c.Reason, shorten.Quoted)}}
@@ -105,18 +109,18 @@ func account(o *corev1.WindowsSecurityContextOptions) *corev1.WindowsSecurityCon
 }
 
 // statuses keeps what the kubelet says of containers that wait.
-func statuses(all []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
+func (k kept) statuses(all []corev1.ContainerStatus) (list []corev1.ContainerStatus) {
 	for _, s := range all {
 		w := s.State.Waiting
-		if w == nil || len(kept) == maxWaiting {
+		if w == nil || len(list) == maxWaiting {
 			continue
 		}
-		kept = append(kept, corev1.ContainerStatus{
+		list = append(list, corev1.ContainerStatus{
 			Name: s.Name, Image: shorten.Text(s.Image, shorten.Note),
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: shorten.Text(w.Reason, shorten.Quoted), Message: shorten.Text(w.Message, shorten.Reported)}},
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: shorten.Text(w.Reason, shorten.Quoted), Message: podcause.Shown(w.Message, k.masker.Text)}},
 		})
 	}
-	return kept
+	return list
 }
 
 // sweep removes annotations of pods that started while no operator watched them.

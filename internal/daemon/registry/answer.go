@@ -26,7 +26,7 @@ const (
 )
 
 // errDamaged is what a registry does that has something else.
-var errDamaged = errors.New("what it has is not what the digest says")
+var errDamaged = errors.New(mirrors.Damaged)
 
 // answer asks one after the other, and hands on what the first has.
 func (s *serving) answer(ctx context.Context, w http.ResponseWriter, q request) {
@@ -39,7 +39,7 @@ func (s *serving) answer(ctx context.Context, w http.ResponseWriter, q request) 
 	route, kind := s.route(q)
 	if len(route.Attempts) == 0 {
 		s.request(Denied)
-		s.deny(w, key, q, "no registry may be asked for "+q.name.String()+": "+strings.Join(route.Left, "; "))
+		s.deny(w, key, q, mirrors.NobodyMayBeAsked+" "+q.name.String()+": "+strings.Join(route.Left, "; "))
 		return
 	}
 	end := time.Now().Add(s.limits.patience)

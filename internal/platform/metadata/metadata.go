@@ -79,13 +79,13 @@ func (c Client) gcpName(ctx context.Context) (string, error) {
 
 // checked is a name as nodes are named, or an error that quotes what came instead.
 func checked(what, name string) (string, error) {
-	lower := strings.ToLower(name)
-	for label := range strings.SplitSeq(lower, ".") {
-		if label == "" || strings.Trim(label, "-") != label || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+	const letters = "abcdefghijklmnopqrstuvwxyz"
+	for label := range strings.SplitSeq(name, ".") { // before it is folded: letters beyond ASCII may become others
+		if label == "" || strings.Trim(label, "-") != label || strings.Trim(label, letters+"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "" {
 			return "", fmt.Errorf("asking %s: the answer %q is no DNS name", address(what), shorten.Text(name, shorten.Quoted))
 		}
 	}
-	return lower, nil
+	return strings.ToLower(name), nil
 }
 
 func (c Client) ask(ctx context.Context, header http.Header, path string) (string, error) {

@@ -93,6 +93,7 @@ func TestANameThatCannotBeHadSaysWhatWasAskedAndWhatCame(t *testing.T) {
 		"an empty name":      {servers.MetadataOptions{Platform: platform.GCP, Name: " \n"}, []string{"the answer is empty"}, 3},
 		"a page of a portal": {servers.MetadataOptions{Platform: platform.GCP, Name: "<html>Please log in</html>"}, []string{"is no DNS name", "<html>"}, 1},
 		"a label too few":    {servers.MetadataOptions{Platform: platform.GCP, Name: "win..internal"}, []string{"is no DNS name"}, 1},
+		"a Kelvin sign":      {servers.MetadataOptions{Platform: platform.GCP, Name: "win-\u212a.internal"}, []string{"is no DNS name"}, 1},
 		"an underscore":      {servers.MetadataOptions{Platform: platform.GCP, Name: "win_1.internal"}, []string{"is no DNS name"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

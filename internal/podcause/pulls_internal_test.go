@@ -1,0 +1,30 @@
+package podcause
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/api"
+)
+
+// TestNamesOfImagesAreNoCauses: messages quote the name of the image, which a user chooses.
+func TestNamesOfImagesAreNoCauses(t *testing.T) {
+	const inNames = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@"
+	for _, s := range append(ofStarts(), ofPulls()...) {
+		for _, text := range s.says {
+			if strings.Trim(text, inNames) == "" && !strings.Contains(text, "//") {
+				t.Errorf("%q of %s may be a part of an image's name", text, s.reason)
+			}
+		}
+	}
+}
+
+// TestCausesOfPullsAreReasonsOfPods: a reason that is not among them is told by nobody.
+func TestCausesOfPullsAreReasonsOfPods(t *testing.T) {
+	for _, s := range append(ofStarts(), ofPulls()...) {
+		if s.reason != "" && !slices.Contains(api.PodReasons(), s.reason) {
+			t.Errorf("%s is no reason of a pod", s.reason)
+		}
+	}
+}
