@@ -306,7 +306,9 @@ e2e-lab:
 	$(E2E) $@ 1200 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 3h -parallel 1 -run "$(or $(ONLY),.)" .'
 
 e2e-whole:
-	$(E2E) $@ 2400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 3h -parallel 2 -run "$(or $(ONLY),.)" ./e2e'
+	$(E2E) $@ 2400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 3h -parallel 2 -run "$(or $(ONLY),.)" -skip "OfAcceptance$$" ./e2e'
 
+# The program on Wine alone, then on a host of the lab, which it makes a node.
 e2e-acceptance:
-	$(E2E) $@ 300 bash -c 'hack/acceptance.sh _acceptance && $(ACCEPTANCE) -v -timeout 30m -run "$(or $(ONLY),.)" ./cmd/wmco-acceptance'
+	$(E2E) $@ 800 bash -c 'hack/acceptance.sh _acceptance && $(ACCEPTANCE) -v -timeout 30m -run "$(or $(ONLY),.)" ./cmd/wmco-acceptance && \
+	  cd lab && $(TEST) -v -count=1 -timeout 40m -run "$(or $(ONLY),OfAcceptance$$)" ./e2e'

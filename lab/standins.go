@@ -36,8 +36,8 @@ func standIns() []standIn {
 	logs := iis
 	logs.Entrypoint = []string{`C:\LogMonitor\LogMonitor.exe`, "/CONFIG", `C:\config\logs.json`, WebserverProgram}
 	return []standIn{
-		{microsoft + "servercore/iis:windowsservercore-ltsc2019", windowsbuild.Server2019, iis, []string{own}},
-		{microsoft + "servercore/iis:windowsservercore-ltsc2022", windowsbuild.Server2022, iis, []string{own}},
+		{microsoft + "servercore/iis:windowsservercore-ltsc2019", windowsbuild.Server2019, iis, []string{own, "curl.exe"}},
+		{microsoft + "servercore/iis:windowsservercore-ltsc2022", windowsbuild.Server2022, iis, []string{own, "curl.exe"}},
 		{microsoft + "servercore:ltsc2019", windowsbuild.Server2019, shell, []string{own, "powershell.exe"}},
 		{microsoft + "nanoserver:ltsc2022", windowsbuild.Server2022, shell, []string{own}},
 		{hostProcessImage, 0, v1.ImageConfig{}, nil},

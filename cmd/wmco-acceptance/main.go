@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -65,6 +66,7 @@ func exit(err error, code int) {
 type flags struct {
 	plan, restore, onWine, join, restartAllowed, networkCutAllowed, loginAllowed, asService, inService bool
 	only, out, files, user, home, image, mirror, network                                               string
+	imagePort                                                                                          uint
 }
 
 func parse(args []string, out io.Writer) (f flags, err error) {
@@ -78,6 +80,7 @@ func parse(args []string, out io.Writer) (f flags, err error) {
 	set.StringVar(&f.files, "files", "", "`folder` of what --join needs, as make acceptance JOIN=1 builds it; by default folder join beside this program")
 	set.StringVar(&f.user, "user", os.Getenv("USERNAME"), "`administrator` of this machine whom the operator logs in as with --join")
 	set.StringVar(&f.image, "image", "", "`image` of the pod of --join, with its registry; by default the sandbox image")
+	set.UintVar(&f.imagePort, "image-port", 0, "`port` at which --image answers HTTP requests, to try the traffic of pods with it")
 	set.StringVar(&f.mirror, "mirror", "", "`host:port` of a registry without TLS that has the images of --join; by default their own registries")
 	set.StringVar(&f.network, "network", acceptance.Flannel, "`network` of the pods of --join: flannel or ovn")
 	set.BoolVar(&f.restartAllowed, "restart-allowed", false, "let --join restart Windows: to enable feature Containers, and once as a node")
@@ -95,6 +98,9 @@ func parse(args []string, out io.Writer) (f flags, err error) {
 	}
 	if err == nil && f.network != acceptance.Flannel && f.network != acceptance.OVN {
 		err = fmt.Errorf("--network is %q, want %s or %s", f.network, acceptance.Flannel, acceptance.OVN)
+	}
+	if err == nil && (f.imagePort > math.MaxUint16 || f.imagePort > 0 && f.image == "") {
+		err = fmt.Errorf("--image-port is %d, want a port of the image that --image names", f.imagePort)
 	}
 	if err == nil && f.restartAllowed && !f.join {
 		err = errors.New("--restart-allowed is for --join: nothing else restarts Windows")
@@ -196,7 +202,7 @@ func tryOrJoin(ctx context.Context, m acceptance.Machine, o acceptance.Options, 
 	}
 	files := cmp.Or(f.files, filepath.Join(filepath.Dir(m.Program), "join"))
 	return acceptance.Join(ctx, m, acceptance.JoinOptions{
-		Options: o, Files: files, User: f.user, Image: f.image, Mirror: f.mirror, Network: f.network,
+		Options: o, Files: files, User: f.user, Image: f.image, ImagePort: uint16(f.imagePort), Mirror: f.mirror, Network: f.network,
 	})
 }
 
@@ -214,7 +220,7 @@ func machine() (acceptance.Machine, error) {
 		return acceptance.Machine{}, err
 	}
 	e := win.ThisEdition()
-	m := acceptance.Machine{Host: h, Wine: e.Wine, Desktop: e.Desktop, Elevated: e.Elevated, Program: program, Programs: map[string][]byte{}}
+	m := acceptance.Machine{Host: h, Wine: e.Wine, Desktop: e.Desktop, Elevated: e.Elevated, Program: program, Programs: map[string][]byte{}, Kill: killProcess}
 	programs, err := fs.Glob(embedded(), "programs/*.gz")
 	for _, name := range programs {
 		content, readErr := fs.ReadFile(embedded(), name)
@@ -222,6 +228,14 @@ func machine() (acceptance.Machine, error) {
 		m.Programs[strings.TrimSuffix(filepath.Base(name), ".exe.gz")] = content
 	}
 	return m, err
+}
+
+func killProcess(pid uint32) error {
+	p, err := os.FindProcess(int(pid))
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.Kill(), p.Release())
 }
 
 // write writes the report. A file that is there already is replaced.

@@ -337,6 +337,9 @@ func TestThePlanAndBadFlags(t *testing.T) {
 	if said := mustEnd(t, misused, "--join", "--only", "hns"); !strings.Contains(said, "--only is not for --join") {
 		t.Errorf("--join with --only says %s", said)
 	}
+	if said := mustEnd(t, misused, "--join", "--image-port", "80"); !strings.Contains(said, "--image-port is 80") {
+		t.Errorf("--image-port without an image says %s", said)
+	}
 	if said := mustEnd(t, failed, "--join"); !strings.Contains(said, "refused, nothing was changed: ") {
 		t.Errorf("--join without what it needs says %s", said)
 	}

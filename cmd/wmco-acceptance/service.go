@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/windows-machine-config/wmco/internal/acceptance"
 	"github.com/windows-machine-config/wmco/internal/win/scm"
@@ -31,6 +32,9 @@ func (f flags) forService(program string) ([]string, error) {
 		if option.value != "" {
 			args = append(args, option.name, option.value)
 		}
+	}
+	if f.imagePort > 0 {
+		args = append(args, "--image-port", strconv.FormatUint(uint64(f.imagePort), 10))
 	}
 	for name, is := range map[string]bool{
 		"--join": f.join, "--on-wine": f.onWine, "--restart-allowed": f.restartAllowed, "--network-cut-allowed": f.networkCutAllowed,

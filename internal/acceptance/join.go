@@ -22,6 +22,8 @@ type JoinOptions struct {
 	User string
 	// Image is that of the pod, with its registry; the sandbox image if empty.
 	Image string
+	// ImagePort is the port at which that image answers HTTP requests; 0 if it answers none.
+	ImagePort uint16
 	// Mirror is host and port of a registry without TLS that has the images, for machines that do not reach their registries.
 	Mirror string
 	// Network is that of the pods: Flannel or OVN.
@@ -54,6 +56,8 @@ type joining struct {
 	imagesAt string
 	// report is that of the run, for what follows a restart.
 	report *Report
+	// had are the parts of the node before its restart.
+	had []string
 	// failed is the ID of the first step that did not succeed.
 	failed string
 }
@@ -83,6 +87,10 @@ func joinSteps(j *joining) []Line {
 			Changes: "starts a pod", Try: j.runPod,
 		},
 		{
+			ID: "traffic", Title: "Traffic of pods", Claim: "this machine and a pod reach two pods, and the Service in front of them",
+			Changes: "with --image-port: starts two more pods and a Service of type NodePort", Try: j.tryTraffic,
+		},
+		{
 			ID: "restarted", Title: "Restart of a node", Claim: "a node that restarts with a pod is Ready again, with its services, its network and the pod",
 			Changes: "with --restart-allowed: restarts Windows", Try: j.restartNode,
 		},
@@ -91,20 +99,21 @@ func joinSteps(j *joining) []Line {
 			Changes: "removes the node", Try: j.leave,
 		},
 	}
+	steps = slices.Insert(steps, slices.IndexFunc(steps, func(l Line) bool { return l.ID == "restarted" }), j.serviceSteps()...)
 	for i := range steps {
 		steps[i].Try = j.inOrder(steps[i])
 	}
 	return steps
 }
 
-// inOrder is a step that is not tried when one before it did not succeed. A pod, or a sandbox image, is no reason: a host without images can leave.
+// inOrder is a step that is not tried when one of the first did not succeed. A sandbox image, or what happens to a node, is no reason: it can leave.
 func (j *joining) inOrder(l Line) func(context.Context, *session) (string, error) {
 	return func(ctx context.Context, s *session) (string, error) {
 		if j.failed != "" {
 			return "", untriedf("it needs %s, which did not succeed", j.failed)
 		}
 		seen, err := l.Try(ctx, s)
-		if err != nil && l.ID != "pod" && l.ID != "restarted" && !errors.Is(err, errNoSandboxImage) && !errors.Is(err, ErrRestarting) {
+		if err != nil && slices.Contains([]string{"control-plane", "operator", "ssh", "node-ready"}, l.ID) && !errors.Is(err, errNoSandboxImage) {
 			j.failed = l.ID
 		}
 		return seen, err
@@ -273,7 +282,7 @@ func newJoining(s *session, o JoinOptions, address string) *joining {
 func joinPlan(lines []Line) string {
 	var b strings.Builder
 	b.WriteString("This program makes this machine a node of a control plane that it starts here, and puts back what it changes. It needs about\n" +
-		"ten minutes. The network of the machine can fail for some seconds.\n")
+		"fifteen minutes. The network of the machine can fail for some seconds.\n")
 	for _, l := range lines {
 		fmt.Fprintf(&b, "  %s: %s\n", l.ID, l.Changes)
 	}

@@ -111,6 +111,7 @@ func (now remains) since(before remains) (ours, others []string) {
 
 // leave is a step of the join.
 func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
+	ended := errors.Join(j.removePod(ctx), j.removeWebPods(ctx))
 	began := time.Now()
 	if err := j.api.remove(ctx, ofOperator+"/configmaps/"+api.InstancesConfigMap); err != nil {
 		return "", untriedf("%w", err)
@@ -155,9 +156,9 @@ func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
 		firewall += "; changed meanwhile by others: " + strings.Join(others, ", ")
 	}
 	if len(left) > 0 {
-		return "", fmt.Errorf("the host left, and these are still there: %s%s", strings.Join(left, ", "), firewall)
+		return "", errors.Join(ended, fmt.Errorf("the host left, and these are still there: %s%s", strings.Join(left, ", "), firewall))
 	}
-	return fmt.Sprintf("the host left within %.0f s, and nothing is left but journal and logs%s", took.Seconds(), firewall), nil
+	return fmt.Sprintf("the host left within %.0f s, and nothing is left but journal and logs%s", took.Seconds(), firewall), ended
 }
 
 // authorize adds the operator's key to those of administrators. What was there is kept beside the journal.

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -22,7 +23,10 @@ import (
 // triedPod is the name of the pod.
 const triedPod = "wmco-acceptance"
 
-const ofPods = "/api/v1/namespaces/default/pods"
+const (
+	ofPods     = "/api/v1/namespaces/default/pods"
+	ofServices = "/api/v1/namespaces/default/services"
+)
 
 // image is that of the pod. That of sandboxes runs until it is stopped, and every node has it.
 func (j *joining) image() string { return cmp.Or(j.options.Image, desired.DefaultSandboxImage) }
@@ -47,15 +51,9 @@ func (j *joining) runPod(ctx context.Context, _ *session) (string, error) {
 	if err := j.canGetImages(ctx, node); err != nil {
 		return "", err
 	}
-	mountToken, grace := false, int64(5)
-	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: triedPod}, Spec: corev1.PodSpec{
-		OS: &corev1.PodOS{Name: corev1.Windows}, NodeSelector: map[string]string{corev1.LabelOSStable: "windows"},
-		Tolerations:                  []corev1.Toleration{{Key: api.TaintKey, Value: api.TaintValue, Effect: corev1.TaintEffectNoSchedule}},
-		Containers:                   []corev1.Container{{Name: "tried", Image: j.image(), ImagePullPolicy: corev1.PullIfNotPresent}},
-		AutomountServiceAccountToken: &mountToken, TerminationGracePeriodSeconds: &grace,
-	}}
+	pod := j.windowsPod(triedPod)
 	began := time.Now()
-	if err := j.api.create(ctx, ofPods, pod, nil); err != nil {
+	if err := errors.Join(j.api.create(ctx, ofPods, pod, nil), j.api.create(ctx, ofServices, serviceOf(triedPod, 80), nil)); err != nil {
 		return "", err
 	}
 	failure := j.await(ctx, "the pod does not run", func(ctx context.Context) (string, error) {
@@ -65,17 +63,55 @@ func (j *joining) runPod(ctx context.Context, _ *session) (string, error) {
 		return j.whyNotReady(ctx, pod), nil
 	})
 	ran := time.Since(began)
-	var ended error
-	if failure != nil || !j.restarts() {
-		ended = j.removePod(ctx) // else it stays for the restart
-	}
 	if failure != nil {
-		return "", failure
+		return "", errors.Join(failure, j.removePod(ctx)) // else it stays for the steps that restart what is below it
 	}
 	if ip, err := netip.ParseAddr(pod.Status.PodIP); err != nil || !inRange(podRange(node), ip) {
-		return "", errors.Join(ended, fmt.Errorf("its address is %q, and the node's range %s", pod.Status.PodIP, podRange(node)))
+		return "", fmt.Errorf("its address is %q, and the node's range %s", pod.Status.PodIP, podRange(node))
 	}
-	return fmt.Sprintf("%s ran after %.0f s, at %s", j.image(), ran.Seconds(), pod.Status.PodIP), ended
+	return fmt.Sprintf("%s ran after %.0f s, at %s; %s", j.image(), ran.Seconds(), pod.Status.PodIP, j.awaitBalancer(ctx)), nil
+}
+
+// windowsPod is a pod of the image.
+func (j *joining) windowsPod(name string) corev1.Pod {
+	mountToken, grace := false, int64(5)
+	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{podLabel: name}}, Spec: corev1.PodSpec{
+		OS: &corev1.PodOS{Name: corev1.Windows}, NodeSelector: map[string]string{corev1.LabelOSStable: "windows"},
+		Tolerations:                  []corev1.Toleration{{Key: api.TaintKey, Value: api.TaintValue, Effect: corev1.TaintEffectNoSchedule}},
+		Containers:                   []corev1.Container{{Name: "tried", Image: j.image(), ImagePullPolicy: corev1.PullIfNotPresent}},
+		AutomountServiceAccountToken: &mountToken, TerminationGracePeriodSeconds: &grace,
+	}}
+}
+
+// podLabel is the label by which Services select pods.
+const podLabel = "app"
+
+// serviceOf is a Service of the pods with that label.
+func serviceOf(label string, port uint16) corev1.Service {
+	return corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: label}, Spec: corev1.ServiceSpec{
+		Selector: map[string]string{podLabel: label}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(int32(port))}},
+	}}
+}
+
+// balancerPatience is how long kube-proxy gets for the load balancer of a Service.
+const balancerPatience = time.Minute
+
+// awaitBalancer waits for the first load balancer. A cluster whose pods have no Services has none.
+func (j *joining) awaitBalancer(ctx context.Context) string {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, balancerPatience)
+	defer cancel()
+	err := j.await(ctx, "kube-proxy made no load balancer for its Service", func(ctx context.Context) (string, error) {
+		state, err := j.Host.Networks.Look(ctx)
+		if err == nil && len(state.LoadBalancers) > 0 {
+			return "", nil
+		}
+		return fmt.Sprintf("%d load balancers, %v", len(state.LoadBalancers), err), nil
+	})
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("kube-proxy made the load balancer of its Service %.0f s later", time.Since(began).Seconds())
 }
 
 func inRange(cidr string, ip netip.Addr) bool {
@@ -127,7 +163,7 @@ func (j *joining) whyNotReady(ctx context.Context, pod corev1.Pod) string {
 			said = append(said, fmt.Sprintf("ended with %d: %s", t.ExitCode, t.Message))
 		}
 	}
-	return strings.Join(append(said, j.warnings(ctx, metav1.NamespaceDefault, triedPod)...), "; ")
+	return strings.Join(append(said, j.warnings(ctx, metav1.NamespaceDefault, pod.Name)...), "; ")
 }
 
 // warnings are what events of type Warning say of an object.
@@ -143,14 +179,19 @@ func (j *joining) warnings(ctx context.Context, namespace, name string) (said []
 	return said
 }
 
+// removePod removes the pod with its Service. Absent ones are no error.
 func (j *joining) removePod(ctx context.Context) error {
+	return errors.Join(j.api.remove(ctx, ofServices+"/"+triedPod), j.removeNamedPod(ctx, triedPod))
+}
+
+func (j *joining) removeNamedPod(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	if err := j.api.remove(ctx, ofPods+"/"+triedPod); err != nil {
+	if err := j.api.remove(ctx, ofPods+"/"+name); err != nil {
 		return err
 	}
-	return j.await(ctx, "the pod does not end", func(ctx context.Context) (string, error) {
-		err := j.api.get(ctx, ofPods+"/"+triedPod, nil)
+	return j.await(ctx, "pod "+name+" does not end", func(ctx context.Context) (string, error) {
+		err := j.api.get(ctx, ofPods+"/"+name, nil)
 		switch {
 		case errors.Is(err, errAbsent):
 			return "", nil

@@ -27,12 +27,18 @@ func (j *joining) restartNode(ctx context.Context, s *session) (string, error) {
 	switch {
 	case !j.restarts():
 		return "", untriedf("it needs --%s-allowed", RestartAllowed)
+	case !j.report.wasConfirmed("node-ready"):
+		return "", untriedf("it takes a Ready node")
 	case j.asked.IsZero():
 		j.asked = time.Now()
 		s.record(ctx, question{"node-hns-before", documentsOfHNS})
+		boot, err := s.Host.NextStart.Boot(ctx)
+		if err != nil {
+			return "", untriedf("%w", err)
+		}
 		return "", s.restart(ctx, resumption{
 			Moment: asNode, Report: *j.report, Address: j.address, Port: j.config.Port, EtcdPort: j.config.EtcdPort, OwnSSH: j.ownSSH,
-			ImagesAt: j.imagesAt, Before: j.before,
+			ImagesAt: j.imagesAt, Before: j.before, Had: j.present(ctx, boot),
 		})
 	}
 	return j.watchReturn(ctx, s)
@@ -43,7 +49,7 @@ func (s *session) resumeNode(ctx context.Context, o JoinOptions, r *Report, afte
 	s.facts, s.factsFailure = s.Host.System.Facts(ctx)
 	j := newJoining(s, o, after.Address)
 	j.report, j.before, j.ownSSH, j.asked = r, after.Before, after.OwnSSH, after.Asked
-	j.config.Port, j.config.EtcdPort = after.Port, after.EtcdPort
+	j.had, j.config.Port, j.config.EtcdPort = after.Had, after.Port, after.EtcdPort
 	files := map[string][]byte{}
 	for _, name := range []string{"ca.crt", "admin.crt", "admin.key"} {
 		content, err := os.ReadFile(j.path(name))
@@ -104,7 +110,7 @@ func (j *joining) watchReturn(ctx context.Context, s *session) (string, error) {
 	back := map[string]bool{}
 	err = j.await(ctx, "the node is not back", func(ctx context.Context) (string, error) {
 		missing := j.notBack(ctx, boot)
-		for _, what := range parts() {
+		for _, what := range j.had {
 			if _, waits := missing[what]; waits == back[what] {
 				back[what] = !waits
 				state := "back"
@@ -115,18 +121,9 @@ func (j *joining) watchReturn(ctx context.Context, s *session) (string, error) {
 				s.say("  %s", history[len(history)-1])
 			}
 		}
-		var texts []string
-		for _, what := range parts() {
-			if why, waits := missing[what]; waits {
-				texts = append(texts, what+": "+why)
-			}
-		}
-		return strings.Join(texts, "; "), nil
+		return listed(missing, j.had), nil
 	})
 	s.record(context.WithoutCancel(ctx), question{"node-hns-after", documentsOfHNS})
-	if ended := j.removePod(context.WithoutCancel(ctx)); err == nil {
-		err = ended
-	}
 	seen := "after the restart was asked for: " + strings.Join(history, ", ")
 	if err != nil {
 		return "", fmt.Errorf("%w; %s", err, seen)

@@ -50,7 +50,7 @@ func (j *joining) startOperator(ctx context.Context, _ *session) (string, error)
 	kubectl := exec.CommandContext(ctx, j.path(controlPlaneProgram), "kubectl", "--kubeconfig="+j.path("admin.conf"), "--cache-dir="+j.path("cache"),
 		"apply", "--server-side", "-k", j.path("deploy"))
 	kubectl.Dir = j.path("")
-	if output, err := kubectl.CombinedOutput(); err != nil {
+	if output, err := outputOf(kubectl); err != nil {
 		return "", fmt.Errorf("kubectl apply -k deploy: %w: %s", err, tail(output))
 	}
 	seconds := int64((24 * time.Hour).Seconds())
@@ -159,7 +159,7 @@ func (j *joining) networkSpec() v1alpha1.NetworkSpec {
 // publishNetwork creates what the network of pods has in a cluster.
 func (j *joining) publishNetwork(ctx context.Context) error {
 	if j.options.Network == OVN {
-		return j.makeLinuxNodes(ctx)
+		return errors.Join(j.allowOverlay(ctx), j.makeLinuxNodes(ctx))
 	}
 	flannel := metav1.ObjectMeta{Name: v1alpha1.FlannelNamespace}
 	return errors.Join(
@@ -226,7 +226,7 @@ func (j *joining) awaitNode(ctx context.Context, _ *session) (string, error) {
 	began := time.Now()
 	err := j.await(ctx, "the machine does not become a Ready node", func(ctx context.Context) (string, error) {
 		if j.options.Network == OVN {
-			if err := j.assignSubnet(ctx); err != nil {
+			if err := errors.Join(j.assignSubnet(ctx), j.approveOverlay(ctx)); err != nil {
 				return err.Error(), nil
 			}
 		}

@@ -43,7 +43,7 @@ func networkLines() []Line {
 				"(reported for Windows Server 2019), can only be tested on Windows. On hosts of the lab, pods " +
 				"reach Services as kube-proxy wrote them, by Linux' kernel, and resolve names by glibc, with the " +
 				"DNS settings of their endpoints. kube-proxy is configured for direct server return.",
-			Reason: "it takes a cluster and pods",
+			Reason: "it takes a cluster and pods; step traffic of --join tries a Service of two pods",
 		},
 		{
 			ID: "hybrid-overlay", Title: "Hybrid overlay",
@@ -55,7 +55,7 @@ func networkLines() []Line {
 				"is an assumption, which was not tested, that `netsh interface ipv4 show route store=persistent` " +
 				"lists these, with the same columns in all languages, that `route delete` removes them there, and " +
 				"that a route of `route -p` is listed there or in the registry. A persistent route without a gateway is not added: the log names it.",
-			Reason: "it takes a cluster, and creating its networks cuts the connections of the machine",
+			Reason: "it takes a cluster; --join --network ovn makes its networks",
 		},
 	}
 }

@@ -27,7 +27,7 @@ func podLines() []Line {
 				"reboots and power cuts. The container and network services of Windows below them are stand-ins: containers are " +
 				"ordinary processes in namespaces and cgroups of Linux without a Windows image, no packet is " +
 				"encapsulated, and Linux balances what kube-proxy wrote for Windows (see lab/README.md).",
-			Reason: "it takes a cluster; step pod of --join tries a pod of one image",
+			Reason: "it takes a cluster; --join tries three pods of one image, and restarts what is below them",
 		},
 		{
 			ID: "hyper-v", Title: "Hyper-V isolation",

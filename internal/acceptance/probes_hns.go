@@ -254,7 +254,7 @@ func (n *networkTrial) restartService(ctx context.Context) {
 		return
 	}
 	began := time.Now()
-	for _, after := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, time.Minute} {
+	for _, after := range n.moments() {
 		select {
 		case <-ctx.Done():
 			return

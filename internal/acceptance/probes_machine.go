@@ -121,7 +121,7 @@ func tryAntivirus(ctx context.Context, s *session) (string, error) {
 	began := time.Now()
 	command := exec.CommandContext(ctx, file, arguments...)
 	command.Dir = home
-	_, err = command.CombinedOutput()
+	_, err = outputOf(command)
 	ran := time.Since(began)
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		err = nil // it was started

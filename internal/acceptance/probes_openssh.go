@@ -199,7 +199,7 @@ func (s *session) setShell(ctx context.Context, path string) error {
 		}
 		arguments = []string{"delete", openSSHKey, "/v", shellValue, "/f"}
 	}
-	output, err := exec.CommandContext(ctx, s.Host.Disk.Local(system32+"reg.exe"), arguments...).CombinedOutput() // the path may have spaces
+	output, err := outputOf(exec.CommandContext(ctx, s.Host.Disk.Local(system32+"reg.exe"), arguments...)) // the path may have spaces
 	if err != nil {
 		return fmt.Errorf("setting the default shell of OpenSSH: %w: %s", err, tail(output))
 	}

@@ -111,7 +111,7 @@ func tryShells(ctx context.Context, s *session) (string, error) {
 		}
 		command := exec.CommandContext(ctx, s.Host.Disk.Local(sh.path), sh.option, `.\\`+name+" "+EchoCommand+" one --two=3")
 		command.Dir = s.Host.Disk.Local(folder)
-		output, err := command.CombinedOutput()
+		output, err := outputOf(command)
 		if s.Wine && len(output) == 0 {
 			continue // Wine has a PowerShell that does nothing
 		}

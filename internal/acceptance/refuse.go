@@ -28,6 +28,8 @@ type Machine struct {
 	Home string
 	// Addresses are those of the interfaces; nil for those of this machine.
 	Addresses func() ([]net.Addr, error)
+	// Kill kills a process of this machine; nil where that is not possible.
+	Kill func(pid uint32) error
 }
 
 // refuseEdition says why this kind of Windows, or this process, is not for trying things; nil if it is.

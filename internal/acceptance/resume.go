@@ -49,6 +49,8 @@ type resumption struct {
 	OwnSSH   bool    `json:"ownSSH,omitempty"`
 	ImagesAt string  `json:"imagesAt,omitempty"`
 	Before   remains `json:"before,omitempty"`
+	// Had are the parts of the node that were there.
+	Had []string `json:"had,omitempty"`
 }
 
 // restart remembers where a join is, and restarts Windows. It returns ErrRestarting when Windows ends this process, or at once in tests.

@@ -39,7 +39,7 @@ func TestAJoinEnablesContainersAndGoesOnAfterTheRestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(r.Lines) != 8 || r.Lines[0].ID != "containers" || r.Lines[0].Verdict != Confirmed || r.Lines[1].Verdict != Refuted {
+		if len(r.Lines) != 1+len(joinSteps(&joining{})) || r.Lines[0].ID != "containers" || r.Lines[0].Verdict != Confirmed || r.Lines[1].Verdict != Refuted {
 			t.Errorf("the lines are %+v", r.Lines) // the programs are empty
 		}
 		if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "needs a restart: true") || len(r.Facts) < len(questions()) || r.Finished.IsZero() {
@@ -109,6 +109,26 @@ func TestNothingRestartsWithoutPermission(t *testing.T) {
 	r, err := Join(t.Context(), c.machine(), o)
 	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--restart-allowed") || len(r.Facts) == 0 || !strings.Contains(r.Refused, "Install-WindowsFeature") {
 		t.Errorf("it ends with %v, %q", err, r.Refused)
+	}
+}
+
+// TestAMachineThatIsNoNodeIsNotRestartedAsOne: without the sandbox image, it is not Ready, and nothing could be back.
+func TestAMachineThatIsNoNodeIsNotRestartedAsOne(t *testing.T) {
+	c := newComputer(t)
+	asked := 0
+	m := c.machine()
+	m.Host.System = pending{m.Host.System, agent.FeatureEnabled, &asked}
+	s, release, err := open(t.Context(), m, Options{Out: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	s.recorded = func(Fact) {}
+	j := &joining{session: s, options: bareOptions(t), report: &Report{Lines: []Answer{{ID: "node-ready", Verdict: Untried}}}}
+	for _, step := range []func(context.Context, *session) (string, error){j.restartNode, j.serviceSteps()[0].Try} {
+		if _, err := step(t.Context(), s); !errors.Is(err, errUntried) || asked > 0 || s.Host.Disk.Exists(resumeFile) {
+			t.Errorf("it restarts %d times, and ends with %v", asked, err)
+		}
 	}
 }
 

@@ -8,9 +8,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // ServiceName is the name of the temporary service in which a run survives what cuts the session of its user. It is not marked as the
@@ -123,6 +126,9 @@ func (s *session) follow(ctx context.Context) (code int, err error) {
 			_, err := io.Copy(s.out, output)
 			return code, err
 		}
+		if s.wasKilled(ctx) {
+			return 0, errKilled
+		}
 		select {
 		case <-ends:
 			ends = nil
@@ -134,6 +140,20 @@ func (s *session) follow(ctx context.Context) (code int, err error) {
 		case <-time.After(pollInterval):
 		}
 	}
+}
+
+// errKilled is the error of a run whose service ended without a result.
+var errKilled = errors.New("service " + ServiceName + " ended in the middle of its run, and what it changed was put back: start this program again")
+
+// wasKilled tells whether the service has ended without a result, and not because Windows restarts.
+func (s *session) wasKilled(ctx context.Context) bool {
+	services, err := s.Host.Services.List(context.WithoutCancel(ctx), []string{ServiceName})
+	ended := err == nil && !slices.ContainsFunc(services, func(v host.Service) bool { return v.Name == ServiceName && v.State != host.Stopped })
+	if !ended || s.Host.Disk.Exists(resumeFile) {
+		return false
+	}
+	_, wrote := s.result() // it writes that before it ends
+	return !wrote
 }
 
 // result is the exit code of the run in the service, once it has ended.
@@ -160,7 +180,7 @@ func (s *session) cleanUpService() error {
 }
 
 func (s *session) restore(ctx context.Context) error {
-	_, err := Restore(ctx, s.Machine, Options{OnWine: s.Wine, Out: io.Discard})
+	_, err := Restore(ctx, s.Machine, Options{OnWine: s.Wine, Out: s.out})
 	return err
 }
 

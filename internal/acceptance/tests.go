@@ -3,6 +3,7 @@ package acceptance
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -95,12 +96,15 @@ func (s *session) runTestsOf(ctx context.Context, name, folder string, arguments
 	if slices.Contains(arguments, cleanUpArgument) {
 		command.Env = append(command.Env, cleanUpOnly+"=1")
 	}
-	command.WaitDelay = 10 * time.Second
 	return outputOf(command)
 }
 
+// releasedWithin is how long other programs may hold the output of one that has ended or was killed.
+const releasedWithin = 10 * time.Second
+
 // outputOf runs a program to its end. What it started may have its output longer: a killed process that has not gone yet is no failure.
 func outputOf(command *exec.Cmd) ([]byte, error) {
+	command.WaitDelay = cmp.Or(command.WaitDelay, releasedWithin)
 	output, err := command.CombinedOutput()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // the program itself succeeded

@@ -23,6 +23,7 @@ func (s *system) Reboot(ctx context.Context, reason string, after time.Duration)
 	// p:4:1 is a planned restart for the maintenance of an application.
 	cmd := exec.CommandContext(ctx, s.shutdown, "/r", "/t", strconv.Itoa(seconds), "/c", reason, "/d", "p:4:1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{HideWindow: true, CreationFlags: windows.CREATE_NO_WINDOW}
+	cmd.WaitDelay = killedAfter
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

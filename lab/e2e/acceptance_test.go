@@ -16,59 +16,248 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/windows-machine-config/wmco/internal/acceptance"
 	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/guestapi"
+	"github.com/windows-machine-config/wmco/lab/hns"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// acceptanceFolder is where the acceptance program is on the host.
-const acceptanceFolder = `C:\acceptance`
+const (
+	// acceptanceFolder is where the acceptance program is on the host.
+	acceptanceFolder = `C:\acceptance`
+	// featuresKey has the states of the lab's features of Windows.
+	featuresKey = `HKLM\Software\WMCOLab\Features`
+)
 
 // TestJoinOfAcceptance runs the acceptance program with --join on a Wine host: control plane, operator and node are programs for Windows
 // on one machine. The environment's own control plane has no part in it.
 func TestJoinOfAcceptance(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, testenv.Options{
-		WineHosts: 1, Network: testenv.NetworkFlannel, Components: []string{"containerd-shim-runhcs-v1", "win-overlay"},
+		WineHosts: 1, Network: testenv.NetworkFlannel, Components: []string{"containerd-shim-runhcs-v1", "win-overlay", "hybrid-overlay-node"},
 	})
 	host := p.Lab.Hosts()[0]
-	p.bringAcceptance(host)
-	fresh := takeSnapshot(t, host)
-	join := acceptanceFolder + `\wmco-acceptance.exe --on-wine --join --mirror ` + p.PodImages().Host + ` --out ` + acceptanceFolder
-	said, err := p.runAsUser(host, join, "pod: Pod")
-	if !errors.Is(err, errCut) {
-		t.Fatalf("it was to be cut: %v\n%s", err, said)
-	}
-	said, err = p.runAsUser(host, join, "") // it puts back what the one before left
-	t.Logf("%s", said)
-	if err != nil {
-		t.Error(err)
-	}
-	content, err := host.ReadFile(acceptanceFolder + `\report.json`)
-	if err != nil {
+	if err := p.Lab.AddStandIns(t.Context(), p.PodImages()); err != nil {
 		t.Fatal(err)
+	}
+	p.bringAcceptance(host)
+	for _, test := range []struct {
+		name string
+		run  func(acceptanceTest)
+	}{
+		{"a run without its session is put back by the next, which succeeds", acceptanceTest.cutSession},
+		{"a service that loses all connections at each step, and restarts Windows twice", acceptanceTest.restartInService},
+		{"networks of the overlay, killed and whole", acceptanceTest.makeNetworks},
+		{"a service that is killed before the machine is a node", acceptanceTest.killService},
+	} {
+		if !t.Run(test.name, func(t *testing.T) { test.run(acceptanceTest{p.in(t), host, takeSnapshot(t, host)}) }) {
+			return
+		}
+	}
+}
+
+// acceptanceTest is a host with the acceptance program, as it was before that ran.
+type acceptanceTest struct {
+	place
+	host  *lab.Host
+	fresh snapshot
+}
+
+// programCommand is the command line of the program, joinCommand that of a join, with more options.
+func programCommand(more string) string {
+	return acceptanceFolder + `\wmco-acceptance.exe --on-wine --out ` + acceptanceFolder + more
+}
+
+func (a acceptanceTest) joinCommand(more string) string {
+	return programCommand(" --join --mirror " + a.PodImages().Host + more)
+}
+
+// webImage has step traffic tried.
+const webImage = " --image mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2022 --image-port 80"
+
+// stepsOfJoin are the IDs of the steps that work on Wine, in their order. It has no service vmcompute.
+func stepsOfJoin() []string {
+	return []string{"control-plane", "operator", "ssh", "node-ready", "pod", "traffic", "hns-restarted", "containerd-restarted", "wicd-restarted", "leave"}
+}
+
+// cutSession closes the connection at a step; the server ends the program with it.
+func (a acceptanceTest) cutSession() {
+	said, err := a.runAsUser(a.host, a.joinCommand(webImage), func(line string) error {
+		if strings.HasPrefix(line, "pod: ") {
+			return errCut
+		}
+		return nil
+	})
+	if !errors.Is(err, errCut) {
+		a.t.Fatalf("it was to be cut: %v\n%s", err, said)
+	}
+	said, err = a.runAsUser(a.host, a.joinCommand(webImage), nil) // it puts back what the one before left
+	a.t.Logf("%s", said)
+	if err != nil {
+		a.t.Error(err)
+	}
+	a.expectReport(stepsOfJoin(), "vmcompute-restarted", "restarted")
+	a.expectAsBefore("at the end")
+}
+
+// restartInService joins a host without feature Containers to a cluster with OVN-Kubernetes' hybrid overlay.
+func (a acceptanceTest) restartInService() {
+	disabled := guestapi.RegistryValue{Type: "REG_DWORD"} // 0
+	if err := a.host.WriteRegistry(a.t.Context(), featuresKey, "Containers", disabled); err != nil {
+		a.t.Fatal(err)
+	}
+	said, err := a.runAsUser(a.host, a.joinCommand(webImage+" --as-service --restart-allowed --network ovn"), func(line string) error {
+		if strings.HasPrefix(line, "this runs as service ") {
+			return errCut
+		}
+		return nil
+	})
+	if !errors.Is(err, errCut) {
+		a.t.Fatalf("it was to be cut: %v\n%s", err, said)
+	}
+	cutAt := map[string]bool{}
+	testenv.Eventually(a.t, 3*patience, "the run ends", func(context.Context) string {
+		output, err := a.host.ReadFile(acceptance.Root + `\service\output.log`)
+		if err != nil {
+			return err.Error() // Windows restarts
+		}
+		said = string(output)
+		for line := range strings.Lines(said) {
+			id, _, isStep := strings.Cut(line, ": ")
+			if isStep && !cutAt[id] && !strings.ContainsAny(id, " #") {
+				cutAt[id] = true
+				if err := a.host.CutConnections(); err != nil {
+					a.t.Log(err) // it restarts
+				}
+			}
+		}
+		if _, err := a.host.ReadFile(acceptance.Root + `\service\result`); err != nil {
+			return "it says:\n" + said
+		}
+		return ""
+	})
+	a.t.Logf("%s", said)
+	a.expectReport(append([]string{"containers", "restarted"}, stepsOfJoin()...), "vmcompute-restarted")
+	for _, step := range stepsOfJoin() {
+		if !cutAt[step] {
+			a.t.Errorf("step %s was over before its connections were cut", step)
+		}
+	}
+	a.eventually("the rest goes", func(context.Context) string {
+		if said, err := a.runAsUser(a.host, programCommand(" --restore"), nil); err != nil {
+			return said + err.Error() // the service may not have ended
+		}
+		return ""
+	})
+	a.expectAsBefore("at the end")
+}
+
+// killService kills the process of the service at each step before the machine is a node. The program of the session says so, and puts back what
+// the service changed.
+func (a acceptanceTest) killService() {
+	for _, step := range []string{"control-plane", "operator", "ssh"} {
+		killed := false
+		said, err := a.runAsUser(a.host, a.joinCommand(" --as-service"), func(line string) error {
+			if killed || !strings.HasPrefix(line, step+": ") {
+				return nil
+			}
+			killed = true
+			return a.host.KillService(a.t.Context(), acceptance.ServiceName)
+		})
+		if !killed || err == nil || !strings.Contains(said, "ended in the middle of its run") {
+			a.t.Errorf("killed at %s (%v), it ends with %v and says:\n%s", step, killed, err, said)
+		}
+		a.expectAsBefore("killed at " + step)
+	}
+}
+
+// makeNetworks runs line hns with the lab's Host Network Service, which has no other overlay then.
+func (a acceptanceTest) makeNetworks() {
+	service := a.host.HNS()
+	others, err := service.List(hns.Network)
+	if err == nil {
+		err = service.Lose(hns.Network)
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer func() {
+		for _, network := range others {
+			if _, err := service.Create(hns.Network, network); err != nil {
+				a.t.Error(err)
+			}
+		}
+	}()
+	expectNone := func(when string) {
+		a.t.Helper()
+		for _, kind := range []hns.Kind{hns.Network, hns.Endpoint, hns.LoadBalancer} {
+			if found, err := service.List(kind); err != nil || len(found) > 0 {
+				a.t.Errorf("%s, it left of kind %s: %v, %v", when, kind, found, err)
+			}
+		}
+	}
+	command := programCommand(" --only hns --network-cut-allowed")
+	said, err := a.runAsUser(a.host, command, func(line string) error {
+		if strings.Contains(line, "300 remote subnets") {
+			return errCut
+		}
+		return nil
+	})
+	if !errors.Is(err, errCut) {
+		a.t.Fatalf("it was to be cut: %v\n%s", err, said)
+	}
+	if said, err := a.runAsUser(a.host, programCommand(" --restore"), nil); err != nil {
+		a.t.Errorf("%s%v", said, err)
+	}
+	expectNone("killed")
+	said, err = a.runAsUser(a.host, command, nil)
+	a.t.Logf("%s", said)
+	if err != nil {
+		a.t.Error(err)
+	}
+	a.expectReport([]string{"hns"})
+	expectNone("at the end")
+}
+
+// expectReport checks that the steps of a finished report are confirmed, but for those that could not be tried.
+func (a acceptanceTest) expectReport(confirmed []string, untried ...string) {
+	a.t.Helper()
+	content, err := a.host.ReadFile(acceptanceFolder + `\report.json`)
+	if err != nil {
+		a.t.Fatal(err)
 	}
 	var report acceptance.Report
 	if err := json.Unmarshal(content, &report); err != nil {
-		t.Fatal(err)
+		a.t.Fatal(err)
 	}
-	if len(report.Lines) != 7 || len(report.Facts) == 0 || len(report.Left) > 0 || report.Finished.IsZero() {
-		t.Errorf("the report has %d lines, and what is left is %q", len(report.Lines), report.Left)
+	if len(report.Facts) == 0 || len(report.Left) > 0 || report.Finished.IsZero() {
+		a.t.Errorf("the report has %d facts, and what is left is %q", len(report.Facts), report.Left)
 	}
+	got, want := map[string]acceptance.Verdict{}, map[string]acceptance.Verdict{}
 	for _, l := range report.Lines {
-		want := acceptance.Confirmed
-		if l.ID == "restarted" {
-			want = acceptance.Untried // nothing allows it
-		}
-		if l.Verdict != want {
-			t.Errorf("%s: %s: %s", l.ID, l.Verdict, l.Seen)
-		}
+		got[l.ID] = l.Verdict
 	}
-	for _, difference := range fresh.compare(takeSnapshot(t, host), "") {
-		if !strings.HasPrefix(difference, "file "+acceptanceFolder) {
-			t.Error(difference)
+	for _, id := range confirmed {
+		want[id] = acceptance.Confirmed
+	}
+	for _, id := range untried {
+		want[id] = acceptance.Untried
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		a.t.Errorf("the verdicts are (-want +got):\n%s", diff)
+	}
+}
+
+// expectAsBefore checks that the program left nothing. Feature Containers stays, and each start of Windows has a number.
+func (a acceptanceTest) expectAsBefore(when string) {
+	a.t.Helper()
+	for _, difference := range a.fresh.compare(takeSnapshot(a.t, a.host), "") {
+		if !strings.HasPrefix(difference, "file "+acceptanceFolder) && !strings.Contains(difference, `WMCOLab\Features`) && !strings.Contains(difference, "BootId") {
+			a.t.Errorf("%s: %s", when, difference)
 		}
 	}
 }
@@ -100,12 +289,12 @@ func (p place) bringAcceptance(host *lab.Host) {
 	}
 }
 
-// errCut is the error of runAsUser when it closed the connection.
+// errCut is the error of a watcher who has the connection closed.
 var errCut = errors.New("the connection was closed")
 
-// runAsUser runs a command on a host over SSH, and returns what it says. It closes the connection when a line begins with cutAt, unless that
-// is empty; the server ends the command then.
-func (p place) runAsUser(host *lab.Host, command, cutAt string) (said string, err error) {
+// runAsUser runs a command on a host over SSH, and returns what it says. watch sees each line, unless it is nil; with an error of its, the
+// connection is closed, and the server ends the command.
+func (p place) runAsUser(host *lab.Host, command string, watch func(line string) error) (said string, err error) {
 	signer, err := ssh.ParsePrivateKey(p.Key)
 	if err != nil {
 		return "", err
@@ -136,8 +325,11 @@ func (p place) runAsUser(host *lab.Host, command, cutAt string) (said string, er
 	var all strings.Builder
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		all.WriteString(lines.Text() + "\n")
-		if cutAt != "" && strings.HasPrefix(lines.Text(), cutAt) {
-			return all.String(), errors.Join(errCut, client.Close())
+		if watch == nil {
+			continue
+		}
+		if err := watch(lines.Text()); err != nil {
+			return all.String(), errors.Join(err, client.Close())
 		}
 	}
 	return all.String(), session.Wait()

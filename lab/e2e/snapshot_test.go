@@ -125,9 +125,11 @@ func mayDiffer(what string) bool {
 		`file C:\var\log\`, `file C:\k\state\journal`, // what stays
 		`file C:\users\Public\containerd`, // services on Wine use this folder instead of C:\ProgramData
 		`registry HKEY_LOCAL_MACHINE\Software\Microsoft\SystemCertificates\`,
-		`registry HKEY_LOCAL_MACHINE\Software\Wow6432Node\Microsoft\SystemCertificates\`, // Wine fills the stores at their first use
-		`registry HKEY_LOCAL_MACHINE\System\CurrentControlSet\Control\ServiceCurrent `,   // the number of started services
-		`registry HKEY_LOCAL_MACHINE\System\CurrentControlSet\Control\Video\`,            // Wine searches for a screen
+		`registry HKEY_LOCAL_MACHINE\Software\Wow6432Node\Microsoft\SystemCertificates\`,                             // Wine fills the stores at their first use
+		`registry HKEY_LOCAL_MACHINE\System\CurrentControlSet\Control\ServiceCurrent `,                               // the number of started services
+		`registry HKEY_LOCAL_MACHINE\System\CurrentControlSet\Control\Video\`,                                        // Wine searches for a screen
+		`registry HKEY_LOCAL_MACHINE\System\CurrentControlSet\Control\Class\{4D36E968-E325-11CE-BFC1-08002BE10318}\`, // and at its start again
+		`registry HKEY_LOCAL_MACHINE\Software\Microsoft\Windows NT\CurrentVersion\Fonts `,                            // and for fonts
 	} {
 		if strings.HasPrefix(what, part) {
 			return true

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -24,11 +23,11 @@ func Ports(ctx context.Context) (dynamic PortRange, excluded []PortRange, err er
 		return PortRange{}, nil, err
 	}
 	netsh := func(what string) (string, error) {
-		text, err := exec.CommandContext(ctx, filepath.Join(system, "netsh.exe"), "interface", "ipv4", "show", what, "tcp").Output()
+		text, err := said(ctx, filepath.Join(system, "netsh.exe"), "interface", "ipv4", "show", what, "tcp")
 		if err != nil {
 			return "", fmt.Errorf("netsh interface ipv4 show %s tcp: %w", what, err)
 		}
-		return string(text), nil
+		return text, nil
 	}
 	text, err := netsh("dynamicport")
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -81,9 +80,9 @@ func readPersistentRoutes(ctx context.Context) (all []StaticRoute, err error) {
 	defer cancel()
 	system, failed := windows.GetSystemDirectory()
 	if failed == nil {
-		var table []byte
-		table, failed = exec.CommandContext(ctx, filepath.Join(system, "netsh.exe"), "interface", "ipv4", "show", "route", "store=persistent").Output()
-		all = append(all, parseNetshRoutes(string(table))...)
+		var table string
+		table, failed = said(ctx, filepath.Join(system, "netsh.exe"), "interface", "ipv4", "show", "route", "store=persistent")
+		all = append(all, parseNetshRoutes(table)...)
 	}
 	if failed != nil {
 		err = errors.Join(err, fmt.Errorf("listing persistent routes with netsh: %w", failed))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,6 +22,16 @@ func getAll(urls []string) error {
 		fmt.Println(strings.TrimSpace(text))
 	}
 	return nil
+}
+
+// runCurl prints the answer to a request for the last argument, whatever the options are.
+func runCurl(args []string) error {
+	if len(args) == 0 {
+		return errors.New("it needs a URL")
+	}
+	text, err := get(args[len(args)-1])
+	fmt.Print(text)
+	return err
 }
 
 // timeAll prints a line for each round: how long the answer to a request for each URL took to begin. Each request has a connection of its own,

@@ -13,7 +13,8 @@
 //	webserver fill N     takes N MB of memory
 //	webserver spin N     computes for N seconds, and prints the share of a processor that it had, in percent
 //
-// As powershell.exe or LogMonitor.exe, it takes the place of these in images that need them.
+// As powershell.exe, LogMonitor.exe or curl.exe, it takes the place of these in images that need them. curl.exe prints the answer to a request
+// for its last argument.
 //
 // Environment variables configure it. PORT has the ports, with commas, 8080 by default, of TCP and UDP; packets are answered with the name,
 // too. POD_NAME is the name, by default the container's host name.
@@ -43,6 +44,8 @@ func main() {
 		do = runScript
 	case "logmonitor":
 		do = monitorLogs
+	case "curl":
+		do = runCurl
 	}
 	if err := do(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "webserver:", err)

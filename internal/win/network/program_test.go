@@ -1,0 +1,22 @@
+//go:build !windows
+
+package network
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestAProgramIsNotWaitedForBecauseAnotherHasItsOutput: it ended, and what it started runs on.
+func TestAProgramIsNotWaitedForBecauseAnotherHasItsOutput(t *testing.T) {
+	ended := filepath.Join(t.TempDir(), "ended")
+	t.Setenv("ENDED", ended)
+	output, err := said(t.Context(), "sh", "-c", `echo here; (sleep 20; touch "$ENDED") &`)
+	if output != "here\n" || err != nil {
+		t.Errorf("it says %q, %v", output, err)
+	}
+	if _, err := os.Stat(ended); err == nil {
+		t.Error("it was waited for what the program started")
+	}
+}
