@@ -89,6 +89,9 @@ type storyHost struct {
 	awaits func() string
 	late   time.Duration
 
+	// isolated is why it does not reach the API server; empty where it does.
+	isolated string
+
 	// hangs has commands other than facts end with their context only.
 	hangs bool
 	// loses breaks the connection at the n-th command from now on; zero for never.
@@ -106,6 +109,8 @@ func newStoryHost(s *story, n int) *storyHost {
 		story: s, name: fmt.Sprintf("win-%d", n), address: fmt.Sprintf("10.0.%d.%d", n/250, n%250+1), key: key, bootID: 1,
 	}
 }
+
+func (h *storyHost) reaches() agent.ReachResult { return agent.ReachResult{Failure: h.isolated} }
 
 // alive says whether the host runs.
 func (h *storyHost) alive() bool { return !h.off && !time.Now().Before(h.backAt) }
@@ -184,6 +189,14 @@ type commanded interface {
 	leave(agent.LeaveRequest) (agent.LeaveResult, error)
 }
 
+// reached says whether a host reaches the API server: all do, but those that say otherwise.
+func reached(h commanded) agent.ReachResult {
+	if isolated, ok := h.(interface{ reaches() agent.ReachResult }); ok {
+		return isolated.reaches()
+	}
+	return agent.ReachResult{}
+}
+
 // doCommand has a host do what a command says.
 func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) error {
 	s := agent.NewSession(stdin, stdout)
@@ -191,6 +204,11 @@ func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) e
 	switch verb {
 	case agent.CommandFacts:
 		s.End(h.facts(), nil)
+	case agent.CommandReach:
+		if err := s.Request(&agent.ReachRequest{}); err != nil {
+			return err
+		}
+		s.End(reached(h), nil)
 	case agent.CommandRestart:
 		var request agent.RestartRequest
 		if err := s.Request(&request); err != nil {
