@@ -18,6 +18,7 @@ type report struct {
 func reports() []report {
 	return slices.Concat(
 		podReports(),
+		clusterReports(),
 	)
 }
 
