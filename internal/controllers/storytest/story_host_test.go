@@ -92,7 +92,7 @@ type storyHost struct {
 	// isolated is why it does not reach the API server; empty where it does.
 	isolated string
 
-	// hangs has commands other than facts end with their context only.
+	// hangs has commands other than facts and reach end with their context only.
 	hangs bool
 	// loses breaks the connection at the n-th command from now on; zero for never.
 	loses int
@@ -158,7 +158,7 @@ func (c storyConnection) Put(context.Context, string, io.Reader, int64) error {
 
 // Run does what the command says, and loses the answer where the story wants it so.
 func (c storyConnection) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
-	if c.hangs && !strings.HasSuffix(command, agent.CommandFacts) {
+	if c.hangs && !strings.HasSuffix(command, agent.CommandFacts) && !strings.HasSuffix(command, agent.CommandReach) {
 		<-ctx.Done()
 		return &remote.Error{Kind: remote.Lost, Host: c.address, Err: ctx.Err()}
 	}
