@@ -1,4 +1,4 @@
-// Package addresses says which IPv4 addresses and DNS names cannot be a Windows host's, whoever says that there is one: those that mean
+// Package addresses says which IP addresses and DNS names cannot be a Windows host's, whoever says that there is one: those that mean
 // something else everywhere, and those that the cluster has for something else. Pure: the cluster is a value.
 package addresses
 
@@ -30,12 +30,30 @@ type Cluster struct {
 // howToKnow is where users write down the keys of hosts.
 const howToKnow = "spec.hostKey or in ConfigMap windows-known-hosts"
 
-// Refuse says why no Windows host can have an address, in words that go behind it; "" when one can.
+// Refuse says why no Windows host can be reached at an address, in words that go behind it; "" when one can.
 func (c Cluster) Refuse(ip netip.Addr) string {
-	ip = ip.Unmap()
-	if !ip.Is4() {
+	if ip = ip.Unmap(); !ip.Is4() {
 		return "is no IPv4 address, at which Windows nodes are reached"
 	}
+	if why := c.refuseOwn(ip); why != "" {
+		return why
+	}
+	return c.RefuseClaimed(ip)
+}
+
+// RefuseFurther says why an address of IPv4 or IPv6 cannot be one that a Windows host has besides the one at which it is reached, where its key
+// proves nothing; in words that go behind it, "" when it can.
+func (c Cluster) RefuseFurther(ip netip.Addr) string {
+	ip = ip.Unmap()
+	if why := c.refuseOwn(ip); why != "" {
+		return why
+	}
+	why, _ := c.claimOf(ip)
+	return why
+}
+
+// refuseOwn says what an address is of all but Services.
+func (c Cluster) refuseOwn(ip netip.Addr) string {
 	if says := Special(ip); says != "" {
 		return says
 	}
@@ -53,21 +71,30 @@ func (c Cluster) Refuse(ip netip.Addr) string {
 	if p, in := within(c.Pods, ip); in {
 		return fmt.Sprintf("is in the cluster's range of addresses for pods, %s", p)
 	}
-	return c.RefuseClaimed(ip)
+	return ""
 }
 
 // RefuseClaimed says which Service has connections to an address sent to its pods, in words that go behind it; "" for none.
 func (c Cluster) RefuseClaimed(ip netip.Addr) string {
-	if by := c.Claimed[ip.Unmap()]; by != "" {
-		return fmt.Sprintf("is in %s, whose pods would answer for the host; take it out there if it is the host's, or write down the host's key, as %s", by, howToKnow)
+	why, isNow := c.claimOf(ip.Unmap())
+	if isNow {
+		why += ", or write down the host's key, as " + howToKnow
 	}
-	if by := c.Released[ip.Unmap()]; by != "" {
-		return fmt.Sprintf("was in %s a moment ago, whose pods may still answer for the host; wait for some minutes", by)
+	return why
+}
+
+// claimOf says which Service claims an address, or did, and what to do; whether it does now.
+func (c Cluster) claimOf(ip netip.Addr) (why string, isNow bool) {
+	if by := c.Claimed[ip]; by != "" {
+		return fmt.Sprintf("is in %s, whose pods would answer for the host; take it out there if it is the host's", by), true
+	}
+	if by := c.Released[ip]; by != "" {
+		return fmt.Sprintf("was in %s a moment ago, whose pods may still answer for the host; wait for some minutes", by), false
 	}
 	if c.Uncounted != "" {
-		return fmt.Sprintf("may be one of those that Service %s claims, which are too many to compare; delete the Service, or take addresses out of it", c.Uncounted)
+		return fmt.Sprintf("may be one of those that Service %s claims, which are too many to compare; delete the Service, or take addresses out of it", c.Uncounted), false
 	}
-	return ""
+	return "", false
 }
 
 // WithoutClaims is the cluster without what kubelets and those who have Services say: enough for a host that proves who it is.

@@ -18,6 +18,8 @@ type report struct {
 func reports() []report {
 	return slices.Concat(
 		podReports(),
+		joinReports(),
+		certificateReports(),
 		clusterReports(),
 	)
 }

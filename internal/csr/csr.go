@@ -41,6 +41,8 @@ type Host struct {
 	Registered bool
 	// Serves says that the host was seen to have a Node: it is not about to become one.
 	Serves bool
+	// KeyKnown says that the user wrote down the host's SSH key, so that nobody else can have been reached at its addresses.
+	KeyKnown bool
 }
 
 // Node is what the operator knows of one Node, of any operating system.

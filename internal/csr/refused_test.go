@@ -181,7 +181,8 @@ func servingCases() []testCase {
 		{"empty DNS name where the instance has none", change(kubeletServing(), func(r *request) {
 			r.dns, r.known.Hosts[1].DNSName = []string{""}, ""
 		}), "DNSNameNotOfInstance"},
-		{"DNS name in capitals", dns("WIN-2"), "DNSNameNotOfInstance"},
+		{"DNS name in capitals", dns("WIN-2"), "approve"},
+		{"DNS name of another host in capitals", dns("WIN-1"), "DNSNameNotOfInstance"},
 		{"address of another host", ip(cluster(), "10.0.0.11"), "AddressNotOfInstance"},
 		{"address of nobody", ip(cluster(), "10.0.0.77"), "AddressNotOfInstance"},
 		{"IPv6 address", ip(cluster(), "fd00::1"), "AddressNotOfInstance"},
@@ -230,11 +231,6 @@ func encodingCases() []testCase {
 		r.after = func(req *certificatesv1.CertificateSigningRequest) { req.Spec.Request = with(req.Spec.Request) }
 		return r
 	}
-	flip := func(data []byte) []byte {
-		block, _ := pem.Decode(data)
-		block.Bytes[len(block.Bytes)-1] ^= 1
-		return pem.EncodeToMemory(block)
-	}
 	foreign := rewrite(func(p []byte) []byte { return append(p, "trailing"...) })
 	foreign.user = anyoneElse
 	return []testCase{
@@ -257,9 +253,16 @@ func encodingCases() []testCase {
 		{"no request in the block", rewrite(func([]byte) []byte {
 			return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: []byte("nonsense")})
 		}), "RequestMalformed"},
-		{"signature that is not the key's", rewrite(flip), "SignatureInvalid"},
+		{"signature that is not the key's", rewrite(flipLast), "SignatureInvalid"},
 		{"newlines after the block are no fault", rewrite(func(p []byte) []byte { return append(p, "\n\n"...) }), "approve"},
 	}
+}
+
+// flipLast changes the last bit of a request, which is one of its signature.
+func flipLast(data []byte) []byte {
+	block, _ := pem.Decode(data)
+	block.Bytes[len(block.Bytes)-1] ^= 1
+	return pem.EncodeToMemory(block)
 }
 
 func TestEveryRuleHasACaseThatBreaksIt(t *testing.T) {

@@ -44,7 +44,7 @@ func (n Node) checkCounts() error {
 		what    string
 		is, may int
 	}{
-		{"services", len(n.Services), maxServices}, {"files", len(n.Files), maxFiles}, {"bytes in files and certificates", content, maxContent},
+		{"services", len(n.Services), maxServices}, {"files", len(n.Files), maxFiles},
 		{"folders", len(n.Directories), maxServices}, {"files of the payload", len(n.Payload), maxPayload},
 		{"SSH keys", len(n.AuthorizedKeys), maxKeys}, {"retired SSH keys", len(n.RetiredKeys), maxKeys},
 		{"rules of the firewall", len(n.Firewall), maxRules}, {"routes", len(n.Routes), maxRules},
@@ -53,6 +53,9 @@ func (n Node) checkCounts() error {
 		if c.is > c.may {
 			return fmt.Errorf("it has %d %s; at most %d are allowed", c.is, c.what, c.may)
 		}
+	}
+	if content > maxContent {
+		return fmt.Errorf("%w: it has %d bytes in files and certificates; at most %d are allowed", ErrTooLarge, content, maxContent)
 	}
 	return nil
 }

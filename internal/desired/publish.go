@@ -16,13 +16,15 @@ const (
 	keyWatched     = "watchedEnvironmentVars"
 	keyCertificate = "certificates"
 	keyNode        = "node"
-	// keyRegistries is there when there is something to say. What is large is compressed, with another key.
+	// keyRegistries is there when there is something to say. What is large is compressed, with another key, and so are certificates.
 	keyRegistries           = "registries"
 	keyCompressedRegistries = "registries.gz.base64"
+	// keyCompressedCertificates takes the place of keyCertificate.
+	keyCompressedCertificates = "certificates.gz.base64"
 )
 
 // Data is a Node as the data of a ConfigMap, in which people find what they look for. The same Node gives the same
-// bytes.
+// bytes. What is more than a ConfigMap holds is ErrTooLarge.
 func (n Node) Data() (map[string]string, error) {
 	data := map[string]string{}
 	for key, part := range n.parts() {
@@ -44,6 +46,15 @@ func (n Node) Data() (map[string]string, error) {
 		return nil, fmt.Errorf("writing key %s: %w", keyNode, err)
 	}
 	data[keyNode] = string(rest)
+	if fits(data) {
+		return data, nil
+	}
+	if err := compressCertificates(data); err != nil {
+		return nil, err
+	}
+	if err := checkSize(data); err != nil {
+		return nil, err
+	}
 	return data, nil
 }
 
@@ -68,8 +79,10 @@ func FromData(data map[string]string) (Node, error) {
 			return Node{}, fmt.Errorf("reading key %s: %w", key, err)
 		}
 	}
-	n.Certificates = data[keyCertificate]
 	var err error
+	if n.Certificates, err = readCertificates(data); err != nil {
+		return Node{}, err
+	}
 	n.Registries, err = readRegistries(data)
 	return n, err
 }

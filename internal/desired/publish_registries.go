@@ -2,12 +2,8 @@ package desired
 
 import (
 	"bytes"
-	"compress/gzip"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
@@ -33,13 +29,9 @@ func putRegistries(data map[string]string, t *mirrors.Table) error {
 		data[keyRegistries] = b.String()
 		return nil
 	}
-	var b bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // which there is
-	_, err = z.Write(text)
-	if err := errors.Join(err, z.Close()); err != nil {
+	if data[keyCompressedRegistries], err = compress(text); err != nil {
 		return fmt.Errorf("writing key %s: %w", keyCompressedRegistries, err)
 	}
-	data[keyCompressedRegistries] = base64.StdEncoding.EncodeToString(b.Bytes())
 	return nil
 }
 
@@ -47,13 +39,8 @@ func readRegistries(data map[string]string) (*mirrors.Table, error) {
 	key, text := keyRegistries, []byte(data[keyRegistries])
 	if compressed, there := data[keyCompressedRegistries]; there {
 		key = keyCompressedRegistries
-		z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader([]byte(compressed))))
-		if err == nil {
-			text, err = io.ReadAll(io.LimitReader(z, maxRegistries+1))
-		}
-		if err == nil && len(text) > maxRegistries {
-			err = fmt.Errorf("it has more than %d bytes", maxRegistries)
-		}
+		var err error
+		text, err = decompress(compressed, maxRegistries)
 		if err != nil {
 			return nil, fmt.Errorf("reading key %s: %w", key, err)
 		}

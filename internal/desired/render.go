@@ -17,6 +17,7 @@ type Rendered struct {
 	Problems []Problem
 	// Missing are services that nodes do not have because the payload does not.
 	Missing []v1alpha1.MissingService `json:",omitempty"`
+	bundles bundleSizes
 }
 
 // Render says what nodes with these inputs must have. It fails where the inputs cannot make a working node; the error
@@ -51,10 +52,13 @@ func Render(in Inputs) (Rendered, error) {
 	node := renderNode(in, kubeletConf, logs, machine)
 	node.Environment, node.Certificates = settings.environment, settings.certificates
 	node.Registries = settings.registries
+	bundles := sizesOf(in.Settings.Bundles)
 	if err := node.CheckBounds(); err != nil {
-		return Rendered{}, fmt.Errorf("%w: nodes cannot have this: %w", ErrSettings, err)
+		return Rendered{}, fmt.Errorf("%w: nodes cannot have this: %w", ErrSettings, bundles.explain(err))
 	}
-	return Rendered{Node: node, Secrets: settings.secrets, Problems: append(networkProblems(in), settings.problems...), Missing: missing(in)}, nil
+	return Rendered{
+		Node: node, Secrets: settings.secrets, Problems: append(networkProblems(in), settings.problems...), Missing: missing(in), bundles: bundles,
+	}, nil
 }
 
 // Features of Windows, as DISM names them.

@@ -82,11 +82,7 @@ func Verify(data map[string]string, key string) (Statement, error) {
 	if !there {
 		return Statement{}, fmt.Errorf("they are not signed (no key %s)", keySignature)
 	}
-	size := 0
-	for key, value := range data {
-		size += len(key) + len(value)
-	}
-	if size > maxPublished {
+	if size := publishedSize(data); size > maxPublished {
 		return Statement{}, fmt.Errorf("they have %d bytes, more than the %d that can be published", size, maxPublished)
 	}
 	var s signature

@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func (v *Visit) inspect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = v.call(ctx, wicd.program(v.factsCommand()), &v.facts)
+	err = v.call(ctx, v.program(wicd, v.factsCommand()), &v.facts)
 	if noAnswer := (*agent.NoAnswerError)(nil); errors.As(err, &noAnswer) || err == nil && v.facts.Program != wicd.sha256 {
 		err = v.deliver(ctx, wicd)
 	}
@@ -68,7 +69,7 @@ func (v *Visit) deliver(ctx context.Context, w wicd) error {
 	if err := v.sendProgram(ctx, w); err != nil {
 		return err
 	}
-	err = v.call(ctx, w.program(v.factsCommand()), &v.facts)
+	err = v.ask(ctx, w.programName())
 	if again := v.isBlocked(ctx, w.programName(), w.sha256, err); again != nil {
 		return again
 	}
@@ -82,7 +83,7 @@ func (v *Visit) deliverSetup(ctx context.Context, w wicd) error {
 	if err != nil {
 		return err
 	}
-	err = v.call(ctx, w.setup(v.factsCommand()), &v.facts)
+	err = v.ask(ctx, w.setupName())
 	if sent || !isDamagedSetup(err) {
 		return err
 	}
@@ -94,7 +95,7 @@ func (v *Visit) deliverSetup(ctx context.Context, w wicd) error {
 	if _, err := v.sendSetup(ctx, w); err != nil {
 		return err
 	}
-	return v.call(ctx, w.setup(v.factsCommand()), &v.facts)
+	return v.ask(ctx, w.setupName())
 }
 
 // sendSetup sends wicd-setup unless a file of its name and size is there; then sent is false.
@@ -142,14 +143,21 @@ func (v *Visit) wicd() (wicd, error) {
 	return wicd{}, fmt.Errorf("the payload has no %s; run make payload", payload.WICD)
 }
 
-// program and setup are command lines. Doubled backslashes mean the same to cmd.exe, PowerShell and bash,
-// whichever is the host's default shell.
-func (w wicd) program(command string) string {
-	return `.\\` + w.programName() + ` ` + command
+// programName and setupName are files in the home folder.
+func (w wicd) programName() string { return fmt.Sprintf("wicd-%.16s.exe", w.sha256) }
+func (w wicd) setupName() string   { return fmt.Sprintf("wicd-%.16s-setup.exe", w.sha256) }
+
+// program is a command line of WICD.
+func (v *Visit) program(w wicd, command string) string {
+	return v.commandLine(w.programName(), command)
 }
-func (w wicd) programName() string         { return fmt.Sprintf("wicd-%.16s.exe", w.sha256) }
-func (w wicd) setup(command string) string { return `.\\` + w.setupName() + ` ` + command }
-func (w wicd) setupName() string           { return fmt.Sprintf("wicd-%.16s-setup.exe", w.sha256) }
+
+// commandLine runs a program in the home folder, in which shells begin. Doubled backslashes mean the same to cmd.exe, PowerShell and bash,
+// whichever is the host's default shell.
+func (v *Visit) commandLine(name, command string) string {
+	folder := cmp.Or(v.home, `.\`)
+	return strings.ReplaceAll(folder, `\`, `\\`) + name + ` ` + command
+}
 
 func (v *Visit) call(ctx context.Context, command string, result any) error {
 	return v.callWith(ctx, command, nil, result, StepInspect)

@@ -18,7 +18,7 @@ func (j *Job) reach(ctx context.Context) error {
 	}
 	request := agent.ReachRequest{Server: j.known.Server, CA: j.known.CA}
 	var result agent.ReachResult
-	if err := j.callWith(ctx, wicd.program(agent.CommandReach), request, &result, StepCheck); err != nil {
+	if err := j.callWith(ctx, j.program(wicd, agent.CommandReach), request, &result, StepCheck); err != nil {
 		return err
 	}
 	if result.Failure == "" {

@@ -63,7 +63,7 @@ func (j *Job) configure(ctx context.Context) error {
 		MayReboot: j.unregistered, // without a Node, nothing runs on the host that a restart could hurt
 	}
 	var result agent.JoinResult
-	if err := j.callWith(ctx, wicd.program(agent.CommandJoin), request, &result, StepConfigure); err != nil {
+	if err := j.callWith(ctx, j.program(wicd, agent.CommandJoin), request, &result, StepConfigure); err != nil {
 		return err
 	}
 	if result.Rebooting != "" {

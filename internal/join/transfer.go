@@ -56,7 +56,7 @@ func (v *Visit) transfer(ctx context.Context, t Transfer) error {
 		return &paced{ReadCloser: blob, ctx: ctx, pace: t.Pace}, nil
 	}
 	return v.converse(StepTransfer, func(r agent.Runner) error {
-		result, err := agent.Send(ctx, r, wicd.program(agent.CommandReceive), content, open, v.onStep(StepTransfer))
+		result, err := agent.Send(ctx, r, v.program(wicd, agent.CommandReceive), content, open, v.onStep(StepTransfer))
 		if len(result.Altered) > 0 {
 			v.Observer.Altered(paths(files, result.Altered))
 		}

@@ -30,7 +30,8 @@ type Visit struct {
 
 	platform string // of the cluster, where the host's name depends on it
 	host     Host
-	byFiles  bool // requests and content go as files
+	home     string // the full name of the home folder, with a backslash at its end, where the shell begins elsewhere
+	byFiles  bool   // requests and content go as files
 	facts    agent.Facts
 	reached  netip.Addr
 	slot     io.Closer
@@ -116,7 +117,7 @@ func (v *Visit) Restart(ctx context.Context, bootID string) error {
 		return err
 	}
 	request := agent.RestartRequest{BootID: bootID, Comment: "Windows Machine Config Operator: node maintenance"}
-	if err := v.callWith(ctx, wicd.program(agent.CommandRestart), request, &agent.RestartResult{}, StepInspect); err != nil {
+	if err := v.callWith(ctx, v.program(wicd, agent.CommandRestart), request, &agent.RestartResult{}, StepInspect); err != nil {
 		return fmt.Errorf("restarting the host: %w", err)
 	}
 	return nil
@@ -136,7 +137,7 @@ func (v *Visit) Leave(ctx context.Context, cluster string) (agent.LeaveResult, e
 	if err != nil {
 		return result, err
 	}
-	err = v.callWith(ctx, wicd.program(agent.CommandLeave), agent.LeaveRequest{Cluster: cluster}, &result, StepLeave)
+	err = v.callWith(ctx, v.program(wicd, agent.CommandLeave), agent.LeaveRequest{Cluster: cluster}, &result, StepLeave)
 	if err != nil {
 		return result, fmt.Errorf("taking the host's services and files off: %w", err)
 	}

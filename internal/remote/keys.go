@@ -22,6 +22,9 @@ const minRSABits = 2048
 // ParsePrivateKey reads an unencrypted private key in any of the usual PEM forms. Errors say what was found instead and
 // how to make a key; they never contain a part of it.
 func ParsePrivateKey(text []byte) (ssh.Signer, error) {
+	if encoding := encodingOf(text); encoding != "" {
+		return nil, keyError(encoding)
+	}
 	block, found := findPrivateKey(text)
 	if block == nil {
 		return nil, keyError(found)
@@ -71,6 +74,19 @@ func findPrivateKey(text []byte) (key *pem.Block, found string) {
 	}
 }
 
+// encodingOf names what Windows' programs make of plain text; empty for plain text.
+func encodingOf(text []byte) string {
+	const ascii = "; save it as plain ASCII, as Set-Content -Encoding ascii does"
+	switch {
+	case bytes.HasPrefix(text, []byte("\ufeff")):
+		return "a byte order mark before the text, as some editors of Windows write it" + ascii
+	case bytes.HasPrefix(text, []byte{0xff, 0xfe}), bytes.HasPrefix(text, []byte{0xfe, 0xff}), bytes.Contains(text[:min(len(text), 64)], []byte{'-', 0, '-', 0}),
+		bytes.Contains(text[:min(len(text), 64)], []byte{'s', 0, 's', 0, 'h', 0}):
+		return "text in UTF-16, as PowerShell's > writes it" + ascii
+	}
+	return ""
+}
+
 // withoutPEM names what is often mistaken for a private key.
 func withoutPEM(text string) string {
 	if text == "" {
@@ -113,6 +129,9 @@ func unsuitable(key crypto.PrivateKey) string {
 
 // ParseHostKey reads a host key in the form of a .pub file: the type, the key in base64, and maybe a comment.
 func ParseHostKey(text string) (ssh.PublicKey, error) {
+	if encoding := encodingOf([]byte(text)); encoding != "" {
+		return nil, hostKeyError(encoding)
+	}
 	text = strings.TrimSpace(text)
 	key, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(text))
 	switch {

@@ -11,10 +11,12 @@ import (
 	"crypto/x509"
 	"encoding/asn1"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/pem"
 	"math/big"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -82,6 +84,10 @@ func unusableKeys() map[string]string {
 		encodePEM("PUBLIC KEY", must(x509.MarshalPKIXPublicKey(ed.Public()))):  "found a public key",
 		"---- BEGIN SSH2 PUBLIC KEY ----\nAAAA\n---- END SSH2 PUBLIC KEY ----": "found a public key",
 		encodePEM("CERTIFICATE", []byte{1}):                                    "found a certificate",
+		"\ufeff" + openSSH(ed):                                                 "found a byte order mark",
+		utf16Of("\ufeff" + openSSH(ed)):                                        "found text in UTF-16",
+		utf16Of(openSSH(ed)):                                                   "found text in UTF-16",
+		"\xfe\xff\x00-":                                                        "found text in UTF-16",
 		encodePEM("MESSAGE", []byte{1}):                                        "found PEM without a private key",
 		"PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\n":               "found a PuTTY key",
 		base64.StdEncoding.EncodeToString([]byte(openSSH(ed))):                 "encoded once more in base64",
@@ -111,6 +117,15 @@ func dsaKey() string {
 		Version            int
 		P, Q, G, Pub, Priv *big.Int
 	}{0, n(23), n(11), n(4), n(18), n(7)})))
+}
+
+// utf16Of is a text as PowerShell 5.1 redirects it into a file, where it begins with a byte order mark.
+func utf16Of(text string) string {
+	var b []byte
+	for _, unit := range utf16.Encode([]rune(text)) {
+		b = binary.LittleEndian.AppendUint16(b, unit)
+	}
+	return string(b)
 }
 
 func TestUnusablePrivateKeysAreToldApart(t *testing.T) {
@@ -179,6 +194,9 @@ func TestUnusableHostKeysAreToldApart(t *testing.T) {
 		"ssh-ed25519 AAAA":                 "found no public key",
 		strings.TrimSuffix(key, key[60:]):  "found no public key",
 		"SHA256:uNiVztksCsDhcc0u9e8BrqGiN": "found a fingerprint",
+		"\ufeff" + key:                     "found a byte order mark",
+		utf16Of("\ufeff" + key):            "found text in UTF-16",
+		utf16Of(key):                       "found text in UTF-16",
 		openSSH(ed):                        "found a private key",
 		"restrict " + key:                  "found other words before the key",
 		key + "\n" + key:                   "found more than one line",

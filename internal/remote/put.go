@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -9,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -97,12 +100,30 @@ func startSFTP(s *ssh.Session) (*sftpSession, error) {
 	if err := s.RequestSubsystem("sftp"); err != nil {
 		return nil, fmt.Errorf("starting SFTP, which the host's sshd_config has to name as a subsystem: %w", err)
 	}
-	a := &answers{from: out}
+	b := bufio.NewReader(out)
+	a := &answers{from: b, waiting: b}
 	c, err := sftp.NewClientPipe(a, in, sftp.UseConcurrentWrites(true))
 	if err != nil {
-		return nil, fmt.Errorf("starting SFTP: %w", err)
+		return nil, a.explain(err)
 	}
 	return &sftpSession{c, a}, nil
+}
+
+// maxHead is how much of what a host writes first is told, in bytes.
+const maxHead = 80
+
+// explain says what speaks in the place of SFTP. sshd of Windows starts SFTP by the shell, and what its profile writes comes first.
+func (a *answers) explain(err error) error {
+	const versionPacket = 2 // draft-ietf-secsh-filexfer-02, section 4
+
+	rest, _ := a.waiting.Peek(min(a.waiting.Buffered(), maxHead-len(a.head))) // which is there
+	head := slices.Concat(a.head, rest)
+	if len(head) == 0 || len(head) > 4 && head[0] == 0 && head[4] == versionPacket {
+		return fmt.Errorf("starting SFTP: %w", err)
+	}
+	return fmt.Errorf(`starting SFTP: the host writes %s before SFTP begins (%w); let no profile of the shell write anything `+
+		`(of PowerShell, $PSHOME\profile.ps1 and those in the user's Documents), or remove the value DefaultShell of registry key HKLM\SOFTWARE\OpenSSH`,
+		strconv.QuoteToASCII(string(head)), err)
 }
 
 // What a host may answer in one session, in bytes. It acknowledges each 32 KiB with some 30, and lists a file with some 150.
@@ -114,6 +135,8 @@ const (
 // answers are what the host writes. A listing that is longer than it may be is ended, a session with more answers, too.
 type answers struct {
 	from    io.Reader
+	waiting *bufio.Reader // from, where there is more than was read
+	head    []byte        // the first of them, for whoever starts the session
 	read    atomic.Int64
 	listing atomic.Pointer[listing]
 }
@@ -128,6 +151,9 @@ func (a *answers) exhausted() bool { return a.read.Load() > maxAnswers }
 
 func (a *answers) Read(p []byte) (int, error) {
 	n, err := a.from.Read(p)
+	if missing := maxHead - len(a.head); missing > 0 {
+		a.head = append(a.head, p[:min(n, missing)]...)
+	}
 	read := a.read.Add(int64(n))
 	if l := a.listing.Load(); l != nil && read > l.upTo {
 		l.end()

@@ -31,6 +31,7 @@ func TestWhatACloudTellsIsCertifiedWhereAMachineOrTheUserTellsItToo(t *testing.T
 	}{
 		"nobody":                    {name, nil, nil, false},
 		"the Machine":               {name, published{"win-a": {"10.0.0.1", name}}, nil, true},
+		"the Machine, in capitals":  {"IP-10-0-0-1.internal", published{"win-a": {"ip-10-0-0-1.INTERNAL"}}, nil, true},
 		"the Machine of another":    {name, published{"win-b": {name}}, nil, false},
 		"the user":                  {name, nil, []string{"203.0.113.7", name}, true},
 		"something that is no name": {name, published{"win-a": {"*." + name, "", "a b"}}, nil, false},

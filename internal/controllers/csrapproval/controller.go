@@ -238,6 +238,7 @@ func hostOf(i *v1alpha1.WindowsInstance, published []string) csr.Host {
 		Node:         i.Status.Hostname,
 		CredentialID: i.Status.BootstrapCredentialID,
 		Leaving:      i.DeletionTimestamp != nil,
+		KeyKnown:     i.Spec.HostKey != "",
 	}
 	if i.Status.NodeIP != "" {
 		h.Addresses = append(h.Addresses, i.Status.NodeIP)
@@ -250,8 +251,8 @@ func hostOf(i *v1alpha1.WindowsInstance, published []string) csr.Host {
 	for _, text := range append(published, i.Spec.AdditionalAddresses...) {
 		if _, err := netip.ParseAddr(text); err == nil {
 			h.CloudAddresses = append(h.CloudAddresses, text)
-		} else if len(validation.IsDNS1123Subdomain(text)) == 0 {
-			h.CloudNames = append(h.CloudNames, text)
+		} else if name := strings.ToLower(text); len(validation.IsDNS1123Subdomain(name)) == 0 {
+			h.CloudNames = append(h.CloudNames, name)
 		}
 	}
 	return h

@@ -228,8 +228,11 @@ func TestAServiceKeepsNoNodeFromItsCertificate(t *testing.T) {
 		stale  bool
 		want   int
 	}{
-		"a node":                    {func(*v1alpha1.WindowsInstance) {}, false, 1},
-		"a host that joins":         {func(i *v1alpha1.WindowsInstance) { i.Status.NodeRef, i.Status.BootstrapCredentialID = nil, "x" }, false, 0},
+		"a node":            {func(*v1alpha1.WindowsInstance) {}, false, 1},
+		"a host that joins": {func(i *v1alpha1.WindowsInstance) { i.Status.NodeRef, i.Status.BootstrapCredentialID = nil, "x" }, false, 0},
+		"one whose key is written down": {func(i *v1alpha1.WindowsInstance) {
+			i.Status.NodeRef, i.Status.BootstrapCredentialID, i.Spec.HostKey = nil, "x", "ssh-ed25519 AAAA"
+		}, false, 1},
 		"with a cache that is late": {func(i *v1alpha1.WindowsInstance) { i.Status.NodeRef, i.Status.BootstrapCredentialID = nil, "x" }, true, 0},
 		"an address of the cloud only": {func(i *v1alpha1.WindowsInstance) {
 			i.Spec.Address, i.Spec.AdditionalAddresses = "10.0.0.2", []string{"10.0.0.1"}

@@ -203,7 +203,7 @@ func (c *Controller) renew(ctx context.Context, config *v1alpha1.WindowsConfig) 
 	if err := c.addKeys(ctx, &rendered.Node, s); err != nil {
 		return known, rendered, "", err
 	}
-	hash, err := c.publish(ctx, rendered.Node, rendered.Secrets, s)
+	hash, err := c.publish(ctx, rendered, s)
 	return known, rendered, hash, err
 }
 

@@ -24,54 +24,62 @@ import (
 )
 
 // publish makes what nodes must have readable for them: however many there are, it is the same few writes. Secrets come
-// first, since the rest names their version. Nothing is written that is there already.
-func (c *Controller) publish(ctx context.Context, node desired.Node, secrets desired.Secrets, s signer) (hash string, err error) {
-	if node.SecretsVersion, err = c.publishSecrets(ctx, secrets); err != nil {
+// first, since the rest names their version. Nothing is written that is there already, and nothing at all of what is too large or refused.
+func (c *Controller) publish(ctx context.Context, r desired.Rendered, s signer) (hash string, err error) {
+	if err := r.CheckSize(); err != nil {
 		return "", err
 	}
+	node := r.Node
+	version, writeSecrets, err := c.prepareSecrets(ctx, r.Secrets)
+	if err != nil {
+		return "", err
+	}
+	node.SecretsVersion = version
 	if hash, err = node.Hash(); err != nil {
 		return "", err
 	}
-	if err := c.publishNode(ctx, node, hash, s); err != nil {
+	if err := c.publishNode(ctx, node, hash, s, writeSecrets); err != nil {
 		return "", err
 	}
 	return hash, c.allow(ctx, node.Version)
 }
 
-// publishSecrets writes Secret windows-node-secrets and returns its version; without secrets there is none.
-func (c *Controller) publishSecrets(ctx context.Context, s desired.Secrets) (version string, err error) {
+// prepareSecrets returns the version of what Secret windows-node-secrets is to hold, and what writes it; without secrets there is none.
+func (c *Controller) prepareSecrets(ctx context.Context, s desired.Secrets) (version string, write func(context.Context) error, err error) {
 	have := corev1.Secret{}
 	err = c.Live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: api.NodeSecrets}, &have)
 	if client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("reading Secret %s: %w", api.NodeSecrets, err)
+		return "", nil, fmt.Errorf("reading Secret %s: %w", api.NodeSecrets, err)
 	}
 	absent := err != nil
 	content, err := salted(s, have.Data[api.NodeSecretsKey])
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	want := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: api.NodeSecrets},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: api.NodeSecrets, ResourceVersion: have.ResourceVersion},
 		Data:       map[string][]byte{api.NodeSecretsKey: content},
 	}
 	empty := len(s.Files) == 0 && len(s.Environment) == 0
-	switch {
-	case empty && absent:
-		return "", nil
-	case empty:
-		err = client.IgnoreNotFound(c.Client.Delete(ctx, want))
-	case absent:
-		err = c.Client.Create(ctx, want)
-	case equality.Semantic.DeepEqual(have.Data, want.Data):
-		return desired.SecretsVersion(content), nil
-	default:
-		want.ResourceVersion = have.ResourceVersion
-		err = c.Client.Update(ctx, want)
+	if !empty {
+		version = desired.SecretsVersion(content)
 	}
-	if err != nil {
-		return "", fmt.Errorf("writing Secret %s: %w", api.NodeSecrets, err)
-	}
-	return desired.SecretsVersion(content), nil
+	return version, func(ctx context.Context) (err error) {
+		switch {
+		case empty && absent:
+		case empty:
+			err = client.IgnoreNotFound(c.Client.Delete(ctx, want))
+		case absent:
+			err = c.Client.Create(ctx, want)
+		case equality.Semantic.DeepEqual(have.Data, want.Data):
+		default:
+			err = c.Client.Update(ctx, want)
+		}
+		if err != nil {
+			return fmt.Errorf("writing Secret %s: %w", api.NodeSecrets, err)
+		}
+		return nil
+	}, nil
 }
 
 // salted is what the Secret is to hold: what it has, where that says the same, or the secrets with a new salt.
@@ -87,8 +95,8 @@ func salted(s desired.Secrets, have []byte) ([]byte, error) {
 }
 
 // publishNode writes ConfigMap windows-services-<version>, with our signature. It is immutable, so that nobody changes nodes by an edit;
-// one that is not as it should be is deleted, and made again.
-func (c *Controller) publishNode(ctx context.Context, node desired.Node, hash string, s signer) error {
+// one that is not as it should be is replaced. The secrets are written when nothing speaks against that.
+func (c *Controller) publishNode(ctx context.Context, node desired.Node, hash string, s signer, writeSecrets func(context.Context) error) error {
 	data, err := node.Data()
 	if err != nil {
 		return err
@@ -100,36 +108,50 @@ func (c *Controller) publishNode(ctx context.Context, node desired.Node, hash st
 		},
 		Immutable: new(true),
 	}
-	var have corev1.ConfigMap
-	err = c.Live.Get(ctx, client.ObjectKeyFromObject(want), &have)
+	have := &corev1.ConfigMap{}
+	err = c.Live.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading ConfigMap %s: %w", want.Name, err)
 	}
 	absent := err != nil
-	serial, foreign := s.verify(&have)
-	asPublished := foreign == nil && c.isLast(want.Name, serial) && have.Immutable != nil && *have.Immutable &&
+	serial, foreign := s.verify(have)
+	isOurs := foreign == nil && c.isLast(want.Name, serial)
+	asPublished := isOurs && have.Immutable != nil && *have.Immutable &&
 		maps.Equal(desired.Unsigned(have.Data), data) && len(have.BinaryData) == 0 && have.Annotations[api.AnnotationSettings] == hash
 	if !absent && asPublished {
-		return nil
+		return writeSecrets(ctx)
 	}
-	if want.Data, c.serials[want.Name], err = s.sign(data, want.Name, c.serials[want.Name]); err != nil {
+	if want.Data, serial, err = s.sign(data, want.Name, c.serials[want.Name]); err != nil {
 		return err
 	}
 	if !absent {
-		if err := c.Client.Delete(ctx, &have, client.Preconditions{UID: &have.UID}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting ConfigMap %s: %w", want.Name, err)
-		}
+		err = c.try(ctx, want)
 	}
-	if err := c.Client.Create(ctx, want); err != nil {
+	if err == nil {
+		err = writeSecrets(ctx)
+	}
+	switch {
+	case err != nil:
+	case absent:
+		err = c.Client.Create(ctx, want)
+	default:
+		err = c.replace(ctx, have, want, isOurs)
+	}
+	if err != nil {
 		return fmt.Errorf("writing ConfigMap %s: %w", want.Name, err)
 	}
-	e := kube.Event{Object: want, Type: corev1.EventTypeNormal, Reason: api.EventSettingsPublished, Action: "Publish-" + hash}
-	if c.published == hash {
-		e = kube.Event{Object: want, Type: corev1.EventTypeWarning, Reason: api.EventSettingsRestored, Action: "Restore-" + string(want.UID)}
-	}
-	c.Events.Emit(e, "nodes of version %s can read settings %s", node.Version, hash)
-	c.published = hash
+	c.serials[want.Name] = serial
+	c.tellPublished(want, node.Version, hash)
 	return nil
+}
+
+func (c *Controller) tellPublished(cm *corev1.ConfigMap, version, hash string) {
+	e := kube.Event{Object: cm, Type: corev1.EventTypeNormal, Reason: api.EventSettingsPublished, Action: "Publish-" + hash}
+	if c.published == hash {
+		e = kube.Event{Object: cm, Type: corev1.EventTypeWarning, Reason: api.EventSettingsRestored, Action: "Restore-" + string(cm.UID)}
+	}
+	c.Events.Emit(e, "nodes of version %s can read settings %s", version, hash)
+	c.published = hash
 }
 
 // isLast tells whether a serial is that of the last signature of a ConfigMap, as far as this process knows: one that is lower was put

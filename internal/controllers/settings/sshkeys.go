@@ -2,6 +2,7 @@ package settings
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
 // A new SSH key comes to hosts as other settings do: it is published, and WICD authorizes it. Then the operator logs in with it, and
@@ -34,7 +36,7 @@ func (c *Controller) addKeys(ctx context.Context, node *desired.Node, s signer) 
 		return err
 	}
 	var own []string
-	var others []desired.Node
+	others := map[*corev1.ConfigMap]desired.Node{}
 	var known []string
 	for _, cm := range configMaps {
 		was, ok := c.publishedIn(cm, s)
@@ -44,7 +46,7 @@ func (c *Controller) addKeys(ctx context.Context, node *desired.Node, s signer) 
 		case was.Version == node.Version:
 			own = was.AuthorizedKeys
 		default:
-			others = append(others, was)
+			others[cm] = was
 		}
 		known = append(append(known, was.AuthorizedKeys...), was.RetiredKeys...)
 	}
@@ -58,8 +60,8 @@ func (c *Controller) addKeys(ctx context.Context, node *desired.Node, s signer) 
 	if !usable {
 		return nil
 	}
-	for _, other := range others {
-		if err := c.publishKeys(ctx, other, current, retired, s); err != nil {
+	for cm, other := range others {
+		if err := c.publishKeys(ctx, cm, other, current, retired, s); err != nil {
 			return err
 		}
 	}
@@ -119,15 +121,24 @@ func (c *Controller) publishedIn(cm *corev1.ConfigMap, s signer) (desired.Node, 
 	return node, err == nil && maps.Equal(again, desired.Unsigned(cm.Data))
 }
 
-// publishKeys gives nodes of another version the key.
-func (c *Controller) publishKeys(ctx context.Context, node desired.Node, current, retired []string, s signer) error {
+// publishKeys gives nodes of another version the key, in the form that they read: what does not fit in that form, they do not get.
+func (c *Controller) publishKeys(ctx context.Context, cm *corev1.ConfigMap, node desired.Node, current, retired []string, s signer) error {
 	if slices.Equal(node.AuthorizedKeys, current) {
 		return nil
 	}
 	node.AuthorizedKeys, node.RetiredKeys = current, retired
+	data, err := node.Data()
+	if errors.Is(err, desired.ErrTooLarge) || err == nil && !maps.EqualFunc(data, desired.Unsigned(cm.Data), func(string, string) bool { return true }) {
+		c.Events.Emit(kube.Event{Object: cm, Type: corev1.EventTypeWarning, Reason: api.EventSettingsIgnored, Action: "Keys-" + node.Version},
+			"nodes of version %s do not get the SSH key: their settings would be too large with it; upgrade them", node.Version)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	hash, err := node.Hash()
 	if err != nil {
 		return err
 	}
-	return c.publishNode(ctx, node, hash, s)
+	return c.publishNode(ctx, node, hash, s, func(context.Context) error { return nil })
 }

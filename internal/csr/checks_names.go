@@ -1,0 +1,185 @@
+package csr
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// addIt is what to do where a cloud gives a host names and addresses that nobody has told.
+const addIt = "if the host has it in its cloud, add it to spec.additionalAddresses of the WindowsInstance"
+
+func dnsNameOfOther(c candidate) string {
+	for _, name := range c.dnsNames() {
+		if name != "" && slices.Contains(c.ownNames(), name) {
+			continue
+		}
+		remedy := addIt
+		if owner := c.known.ownerOfName(name, c.host); owner != "" {
+			remedy = "it is " + owner
+		} else if len(validation.IsDNS1123Subdomain(name)) > 0 {
+			remedy = "it is no name of a host"
+		}
+		return fmt.Sprintf("the DNS names in spec.request contain %s; allowed are %s; %s", quote(name), list(c.ownNames()), remedy)
+	}
+	return ""
+}
+
+// dnsNames are those to be certified, in lower case: they mean the same in any.
+func (c candidate) dnsNames() []string {
+	var all []string
+	for _, name := range c.cert.DNSNames {
+		all = append(all, strings.ToLower(name))
+	}
+	return all
+}
+
+func (c candidate) ownNames() []string {
+	names := []string{c.node}
+	if c.host.DNSName != "" {
+		names = append(names, c.host.DNSName)
+	}
+	return append(names, c.host.CloudNames...)
+}
+
+func addressNotReported(c candidate) string {
+	for _, address := range c.certAddresses() {
+		if c.isReported(address) || slices.Contains(parsed(c.host.CloudAddresses), address) {
+			continue
+		}
+		remedy := addIt
+		if owner := c.known.ownerOf(address, c.host); owner != "" {
+			remedy = "it " + owner
+		}
+		return fmt.Sprintf("the IP addresses in spec.request contain %s; allowed are the addresses of instance %s: %s; %s",
+			address, c.host.Instance, list(slices.Concat(c.host.Addresses, c.host.CloudAddresses)), remedy)
+	}
+	return ""
+}
+
+// dnsNameOfAnother is for an instance that was announced by a name which is not its host's alone.
+func dnsNameOfAnother(c candidate) string {
+	for _, name := range c.dnsNames() {
+		if owner := c.known.ownerOfName(name, c.host); owner != "" {
+			return fmt.Sprintf("the DNS names in spec.request contain %s, which is %s; allowed are names that are the node's alone", quote(name), owner)
+		}
+	}
+	return ""
+}
+
+// ownerOfName says who has a DNS name, other than the host; "" when nobody is known.
+func (k Known) ownerOfName(name string, host *Host) string {
+	if k.Cluster.HasName(name) {
+		return "a name of the cluster"
+	}
+	if _, isNode := k.Nodes[name]; isNode && name != host.Node {
+		return "the name of Node " + name
+	}
+	for node, is := range k.Nodes {
+		if node != host.Node && name != host.Node && name != host.DNSName && slices.Contains(is.Names, name) {
+			return "a name of Node " + node
+		}
+	}
+	for _, h := range k.Hosts {
+		isHis := name == h.Node || name == h.DNSName || name != host.Node && slices.Contains(h.CloudNames, name)
+		if h.Instance != host.Instance && h.claims() && isHis {
+			return "a name of instance " + h.Instance
+		}
+	}
+	return ""
+}
+
+// addressOfAnother is for addresses at which a host was reached, and which are nevertheless not its own.
+func addressOfAnother(c candidate) string {
+	for _, address := range c.certAddresses() {
+		if owner := c.known.ownerOf(address, c.host); owner != "" {
+			return fmt.Sprintf("the IP addresses in spec.request contain %s, which %s; allowed are addresses that are the node's alone", address, owner)
+		}
+	}
+	return ""
+}
+
+// ownerOf says who has an address, other than the host; "" when nobody is known. At an address that is proven to be the host's, what other Nodes
+// say of themselves counts for nothing: any of them could keep its neighbors from their certificates. Of an address that only a cloud or a user
+// tells, they may be right.
+func (k Known) ownerOf(address netip.Addr, host *Host) string {
+	isProven := slices.Contains(parsed(host.Addresses), address)
+	refuse := k.Cluster.RefuseFurther
+	switch {
+	case isProven && (host.Serves || host.KeyKnown): // whoever has Services could keep nodes from their certificates
+		refuse = k.Cluster.WithoutClaims().Refuse
+	case isProven:
+		refuse = k.Cluster.Refuse
+	}
+	if why := refuse(address); why != "" {
+		return why
+	}
+	for name, node := range k.Nodes {
+		for _, text := range node.PodCIDRs {
+			if r, err := netip.ParsePrefix(text); err == nil && r.Contains(address) {
+				return fmt.Sprintf("is in the range %s of the pods of Node %s", r, name)
+			}
+		}
+	}
+	for name, node := range k.Nodes {
+		if !isProven && name != host.Node && slices.Contains(parsed(node.Addresses), address) {
+			return "is an address of Node " + name
+		}
+	}
+	for _, h := range k.Hosts {
+		isHis := slices.Contains(parsed(h.Addresses), address) || !isProven && slices.Contains(parsed(h.CloudAddresses), address)
+		if h.Instance != host.Instance && k.lives(h) && isHis {
+			return "is an address of instance " + h.Instance
+		}
+	}
+	return ""
+}
+
+// lives says whether a host joins, or has a Node that is Ready.
+func (k Known) lives(h Host) bool {
+	return h.CredentialID != "" || h.Registered && k.Nodes[h.Node].Ready
+}
+
+// disputes are the Nodes that say that they have one of the addresses, which are another host's.
+func (c candidate) disputes() (names []string) {
+	wanted := c.certAddresses()
+	if len(wanted) == 0 {
+		return nil // a client certificate, for which no Node need be looked at
+	}
+	for name, node := range c.known.Nodes {
+		isWanted := func(a netip.Addr) bool { return slices.Contains(wanted, a) }
+		if name != c.node && slices.ContainsFunc(parsed(node.Addresses), isWanted) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (c candidate) isReported(address netip.Addr) bool {
+	return slices.Contains(parsed(c.host.Addresses), address)
+}
+
+// certAddresses are the IP addresses to be certified.
+func (c candidate) certAddresses() []netip.Addr {
+	var all []netip.Addr
+	for _, ip := range c.cert.IPAddresses {
+		address, _ := netip.AddrFromSlice(ip) // crypto/x509 takes 4 and 16 bytes only
+		all = append(all, address.Unmap())
+	}
+	return all
+}
+
+// parsed reads addresses; what is none is nobody's.
+func parsed(texts []string) []netip.Addr {
+	var all []netip.Addr
+	for _, text := range texts {
+		if address, err := netip.ParseAddr(text); err == nil {
+			all = append(all, address.Unmap())
+		}
+	}
+	return all
+}

@@ -1,0 +1,104 @@
+package join_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/remote"
+	"github.com/windows-machine-config/wmco/payload"
+	payloads "github.com/windows-machine-config/wmco/payload/build"
+)
+
+// awayHost is one whose shell does not begin in the home folder, where SFTP puts files.
+type awayHost struct {
+	noFiles
+	home  string // with a backslash at its end; empty where SFTP does not tell
+	files map[string]bool
+	ran   []string
+}
+
+func (h *awayHost) Put(_ context.Context, name string, r io.Reader, _ int64) error {
+	_, err := io.Copy(io.Discard, r)
+	h.files[name] = true
+	return err
+}
+
+func (h *awayHost) Close() error { return nil }
+
+func (h *awayHost) Files(_ context.Context, use func(agent.Files) error) error {
+	if h.home == "" {
+		return errors.New("no SFTP")
+	}
+	return use(h)
+}
+
+func (h *awayHost) Write(string, []byte) error                { return errors.New("nobody writes") }
+func (h *awayHost) Exists(name string) (bool, error)          { return h.files[name], nil }
+func (h *awayHost) Path(name string) (path string, err error) { return h.home + name, nil }
+
+func (h *awayHost) Run(_ context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+	h.ran = append(h.ran, command)
+	if h.home == "" || !strings.HasPrefix(strings.ReplaceAll(command, `\\`, `\`), h.home) {
+		return &remote.ExitError{Status: 1, Stderr: "is not recognized as the name of a cmdlet, function, script file, or operable program."}
+	}
+	s := agent.NewSession(stdin, stdout)
+	if strings.HasSuffix(command, " "+agent.CommandRestart) {
+		var r agent.RestartRequest
+		if err := s.Request(&r); err != nil {
+			return err
+		}
+		s.End(agent.RestartResult{BootID: "7", Restarting: true}, nil)
+		return nil
+	}
+	s.End(agent.Facts{Program: hashOf("WICD"), Host: agent.HostFacts{Hostname: "win-1", BootID: "7"}}, nil)
+	return nil
+}
+
+// TestAShellThatBeginsElsewhereDoesNoHarm: PowerShell with Set-Location in a profile, cmd.exe with AutoRun "cd /d D:\".
+func TestAShellThatBeginsElsewhereDoesNoHarm(t *testing.T) {
+	folder := t.TempDir()
+	manifest, err := payloads.Write(t.Context(), folder, payloads.Set{
+		Files: []payloads.Content{{Path: payload.WICD, Component: "wicd", Version: "devel", Group: payload.Base, Open: payloads.Bytes([]byte("WICD"))}},
+		Stub:  payloads.Bytes([]byte("stub")),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := payload.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ home, says string }{
+		"a folder that needs no quotes":   {`C:\Users\Administrator\`, ""},
+		"a folder with a space":           {`C:\Users\Jane Doe\`, `it is at C:\Users\Jane Doe\wicd-`},
+		"a folder that is a command":      {`C:\Users\a&calc\`, "let no profile of PowerShell (Set-Location) and no AutoRun of cmd.exe change the folder"},
+		"a folder that is something else": {`..\`, "change the folder"},
+		"a host that does not tell":       {"", "is not recognized"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			host := &awayHost{home: test.home, files: map[string]bool{}}
+			visit := &join.Visit{Host: reached{host}, Payload: p, Content: manifest, Observer: unobserved{}, Now: time.Now}
+			err := visit.Restart(t.Context(), "7")
+			if test.says == "" {
+				last := host.ran[len(host.ran)-1]
+				if err != nil || !strings.HasPrefix(last, `C:\\Users\\Administrator\\wicd-`) || !strings.HasSuffix(last, ".exe "+agent.CommandRestart) {
+					t.Errorf("commands %q (%v)", host.ran, err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%v does not say %q", err, test.says)
+			}
+			if slices.ContainsFunc(host.ran, func(c string) bool { return !strings.HasPrefix(c, `.\\wicd-`) }) {
+				t.Errorf("commands %q", host.ran)
+			}
+		})
+	}
+}
