@@ -86,7 +86,7 @@ func mayImport() map[string][]string {
 		"internal/agent":                 {"api", "api/v1alpha1", "internal/desired", "internal/shorten"},
 		"internal/remote":                {"internal/shorten"},
 		"internal/join":                  {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/hns", "internal/nodestate", "internal/platform", "internal/shorten", "internal/windowsbuild", "payload"},
-		"internal/cluster":               {"api", "api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/platform", "internal/proxy", "internal/tlsprofile", "internal/trust"},
+		"internal/cluster":               {"api", "api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/platform", "internal/proxy", "internal/shorten", "internal/tlsprofile", "internal/trust"},
 
 		"internal/migration":     {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/source", "internal/desired", "internal/machines", "internal/nodestate", "internal/release", "internal/remote"},
 		"cmd/kubectl-windows":    {"internal/cli"},
@@ -102,7 +102,7 @@ func mayImport() map[string][]string {
 
 		"internal/claim":                        {"api", "api/v1alpha1"},
 		"internal/kube":                         {"api", "api/v1alpha1", "internal/mask", "internal/metrics", "internal/nodestate", "internal/shorten"},
-		"internal/controllers":                  {"api", "api/v1alpha1", "deploy", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/csrapproval", "internal/controllers/explain", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/overlayleftovers", "internal/controllers/runtimeclass", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/upgradeable", "internal/controllers/userdata", "internal/desired", "internal/kube", "internal/release", "internal/remote", "internal/shorten", "payload"},
+		"internal/controllers":                  {"api", "api/v1alpha1", "deploy", "internal/cluster", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/csrapproval", "internal/controllers/explain", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/overlayleftovers", "internal/controllers/runtimeclass", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/upgradeable", "internal/controllers/userdata", "internal/desired", "internal/kube", "internal/release", "internal/remote", "internal/shorten", "payload"},
 		"internal/controllers/admission":        {"api", "api/v1alpha1", "deploy", "internal/kube", "internal/shorten"},
 		"internal/controllers/clusterversion":   {"internal/cluster", "internal/httpclient", "internal/kube", "internal/release"},
 		"internal/controllers/controllertest":   {"api", "api/v1alpha1", "deploy", "internal/controllers/clusterversion", "internal/desired", "internal/release", "payload"},

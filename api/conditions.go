@@ -205,6 +205,10 @@ const (
 	// ReasonVXLANPortUnsupported means that the overlay uses another VXLAN port than 4789, the only one that the host's
 	// Windows (build 17763) supports.
 	ReasonVXLANPortUnsupported = "VXLANPortUnsupported"
+	// ReasonAPIServerUnreachable means that the host does not reach the cluster's API server at the address that nodes
+	// get, or that another server answers there. The message has the address, what it resolves to on the host, what
+	// failed, and where the address was read. Nothing was installed on the host.
+	ReasonAPIServerUnreachable = "APIServerUnreachable"
 )
 
 // Reasons of condition Configured.
@@ -270,6 +274,9 @@ const (
 	ReasonFlannelNotFound = "FlannelNotFound"
 	// ReasonFlannelUnsuitable means that Flannel's configuration does not support Windows nodes.
 	ReasonFlannelUnsuitable = "FlannelUnsuitable"
+	// ReasonClusterDNSUnknown means that nothing in the cluster tells at which address pods reach its DNS. The message
+	// names what was looked at; spec.network.dns.servers of WindowsConfig says it.
+	ReasonClusterDNSUnknown = "ClusterDNSUnknown"
 	// ReasonClusterUnknown means that the cluster's own addresses or certificates could not be read.
 	ReasonClusterUnknown = "ClusterUnknown"
 )

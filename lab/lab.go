@@ -21,9 +21,12 @@ import (
 
 // Options are the options of a Lab.
 type Options struct {
-	// Hosts are the names of the Windows hosts to boot. A lab without hosts is a control plane on 127.0.0.1 and does not need
+	// Hosts are the names of the Windows hosts to boot. A lab without hosts is a control plane on Address and does not need
 	// root.
 	Hosts []string
+	// Address is the address of this machine on which the API server listens in a lab without hosts; 127.0.0.1 if empty, at
+	// which the operator sends no hosts.
+	Address string
 	// User is the user who can log in to the hosts; Administrator if empty.
 	User string
 	// AuthorizedKeys are the keys that can log in, in the format of an authorized_keys file.
@@ -192,10 +195,10 @@ func (l *Lab) openNetwork(ctx context.Context) (err error) {
 // MachineName is the name by which hosts know Lab's Address.
 const MachineName = "machine.test"
 
-// Address is the address at which hosts reach this machine and the API server; 127.0.0.1 without hosts.
+// Address is the address at which hosts reach this machine and the API server; without hosts, that of Options.
 func (l *Lab) Address() string {
 	if l.network == nil {
-		return "127.0.0.1"
+		return cmp.Or(l.options.Address, "127.0.0.1")
 	}
 	return l.network.address(1)
 }

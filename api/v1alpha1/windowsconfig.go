@@ -123,6 +123,10 @@ type WindowsConfigSpec struct {
 	// manages the logs of pods.
 	// +optional
 	Logs LogsSpec `json:"logs,omitempty"`
+
+	// cluster says of the cluster what cannot be read from it.
+	// +optional
+	Cluster ClusterSpec `json:"cluster,omitempty"`
 }
 
 // NodeTaint is the taint of Windows nodes, as kubectl taint takes it.
@@ -272,6 +276,10 @@ type NetworkSpec struct {
 	// custom holds the settings of provider Custom.
 	// +optional
 	Custom *CustomNetwork `json:"custom,omitempty"`
+
+	// dns says how pods on Windows nodes reach the cluster's DNS, where that cannot be read from the cluster.
+	// +optional
+	DNS DNSSpec `json:"dns,omitempty"`
 }
 
 // NetworkRepair says what a node does about what Windows has lost of the pod network.

@@ -6,7 +6,7 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="(has(self.kubeProxy) && self.kubeProxy == 'Managed') == has(self.networkName)",message="network.custom.networkName must be set when network.custom.kubeProxy is Managed, and only then"
 type CustomNetwork struct {
 	// cniConfig is a CNI configuration (JSON) as a Go template. Each node replaces .PodCIDR, .ServiceCIDR, .ClusterDNS
-	// and .NodeIP with its own values. WICD writes the result to a folder of its own. Leave it out when an installer
+	// and .NodeIP with its own values; .ServiceCIDRs is the list of all ranges of Services. WICD writes the result to a folder of its own. Leave it out when an installer
 	// writes the configuration, and set configDir.
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=65536

@@ -52,6 +52,8 @@ type flags struct {
 	debug        bool
 	// applyPolicies says whether the operator installs admission policies.
 	applyPolicies bool
+	// oneMachine says that the API server runs on the only host.
+	oneMachine bool
 	// operatorCondition is the name of OLM's object for this version of the operator; empty without OLM.
 	operatorCondition string
 }
@@ -117,6 +119,7 @@ func parse(args []string, env func(string) string) (flags, error) {
 	set.StringVar(&f.probeAddress, "health-probe-bind-address", "127.0.0.1:8081", "address of /healthz and /readyz; 0 turns them off")
 	set.BoolVar(&f.leaderElect, "leader-elect", true, "work only while holding the Lease windows-machine-config-operator, so that two replicas never work at once")
 	set.BoolVar(&f.applyPolicies, "apply-policies", false, "install the admission policies that limit hosts, and repair them; for installations with OLM, which cannot")
+	set.BoolVar(&f.oneMachine, "one-machine", false, "hosts may reach the API server at a loopback address: the only host is the machine that the API server runs on, as with wmco-acceptance")
 	set.BoolVar(&f.debug, "debugLogging", false, "log more")
 	if err := set.Parse(slices.Concat(args, strings.Fields(env("ARGS")))); err != nil {
 		return f, err
@@ -164,7 +167,7 @@ func run(ctx context.Context, f flags, logger logr.Logger) error {
 		return fmt.Errorf("making the manager: %w", err)
 	}
 	options := controllers.Options{Namespace: f.namespace, Version: version(), Payload: content, Informers: informers, Registry: metrics.Registry,
-		ApplyPolicies: f.applyPolicies, OperatorCondition: f.operatorCondition}
+		ApplyPolicies: f.applyPolicies, OperatorCondition: f.operatorCondition, OneMachine: f.oneMachine}
 	all, err := controllers.All(m, options)
 	if err != nil {
 		return err

@@ -84,7 +84,10 @@ func (j *joining) startOperator(ctx context.Context, _ *session) (string, error)
 	return fmt.Sprintf("it published the settings of nodes after %.0f s", time.Since(began).Seconds()), err
 }
 
-// publish writes ConfigMap cluster-info, as kubeadm does, and an administrator's kubeconfig.
+// kubeletConfig is what kubeadm keeps for kubelets of new nodes, as far as nodes of the operator get it. No DNS server runs there.
+const kubeletConfig = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n"
+
+// publish writes ConfigMaps cluster-info and kubelet-config, as kubeadm does, and an administrator's kubeconfig.
 func (j *joining) publish(ctx context.Context) error {
 	admin := j.credentials.Admin
 	if err := j.writeKubeconfig("admin.conf", controlplane.User{Certificate: admin.Cert, Key: admin.Key}); err != nil {
@@ -94,9 +97,13 @@ func (j *joining) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return j.api.create(ctx, "/api/v1/namespaces/"+metav1.NamespacePublic+"/configmaps", corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "cluster-info"}, Data: map[string]string{"kubeconfig": string(public)},
-	}, nil)
+	return errors.Join(
+		j.api.create(ctx, "/api/v1/namespaces/"+metav1.NamespacePublic+"/configmaps", corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "cluster-info"}, Data: map[string]string{"kubeconfig": string(public)},
+		}, nil),
+		j.api.create(ctx, "/api/v1/namespaces/"+metav1.NamespaceSystem+"/configmaps", corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "kubelet-config"}, Data: map[string]string{"kubelet": kubeletConfig},
+		}, nil))
 }
 
 func (j *joining) writeKubeconfig(name string, u controlplane.User) error {
@@ -215,7 +222,7 @@ func (j *joining) startSSH() error {
 // startTheOperator starts its process.
 func (j *joining) startTheOperator() error {
 	return j.start("operator", operatorProgram, "--kubeconfig="+j.path("operator.conf"), "--payload-dir="+j.path("payload"),
-		"--namespace="+api.DefaultNamespace, "--metrics-bind-address=0", "--health-probe-bind-address=0")
+		"--namespace="+api.DefaultNamespace, "--one-machine", "--metrics-bind-address=0", "--health-probe-bind-address=0")
 }
 
 // errNoSandboxImage is the error of a node that lacks only the image, on a network without its registry.

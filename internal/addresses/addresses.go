@@ -17,6 +17,8 @@ type Cluster struct {
 	// stands for all names that end with it.
 	Servers []netip.Addr
 	Names   []string
+	// Domain is that of the cluster's DNS, where it is known.
+	Domain string
 	// Nodes have the names of Nodes that are not Windows, by their addresses. Each kubelet chooses its own.
 	Nodes map[netip.Addr]string
 	// Claimed have what of which Service claims an address, Released the same of a moment ago. Uncounted is a Service that claims more addresses
@@ -139,7 +141,7 @@ func (c Cluster) RefuseName(name string) string {
 	switch {
 	case !strings.Contains(name, "."):
 		return "has no dot, and the operator completes no names; write the whole name, for example " + name + ".example.com"
-	case isBelow("svc"), isBelow("cluster.local"):
+	case isBelow("svc"), isBelow("cluster.local"), c.Domain != "" && isBelow(c.Domain):
 		return "is a name inside of the cluster, which no Windows host has"
 	case SpecialName(name) != "":
 		return SpecialName(name)

@@ -70,3 +70,17 @@ func TestNamesOfTheClusterAreNoHosts(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesInTheClustersDomainAreNoHosts(t *testing.T) {
+	c := Cluster{Domain: "cluster.development"}
+	for name, isRefused := range map[string]bool{
+		"web.shop.svc.cluster.development": true, "x.cluster.development": true, "x.cluster.local": true, "win-1.development": false, "win-1.mycluster.development": false,
+	} {
+		if says := c.RefuseName(name); (says != "") != isRefused {
+			t.Errorf("%q is refused with %q, want refused: %t", name, says, isRefused)
+		}
+	}
+	if says := (Cluster{}).RefuseName("win-1.example.com"); says != "" {
+		t.Errorf("without a domain, a host is refused with %q", says)
+	}
+}

@@ -42,6 +42,8 @@ func hostNames() Table {
 		api.ReasonAddressNotProven: {Error, "Let the host's SSH server answer the operator at the address in the message, or select another interface with spec.network.", notReady},
 		api.ReasonAddressMissing: {Error, "Give the host an IPv4 address and a default route, or select an interface with spec.network.",
 			"network#selecting-the-interface"},
+		api.ReasonAPIServerUnreachable: {Error, "Let the host resolve and reach the address in the message without a proxy, or set spec.cluster.apiServer of WindowsConfig to one that hosts reach.",
+			"network#what-hosts-must-reach"},
 		api.ReasonTrunkPortUnsupported: {Error, "Connect the host to an access port of the switch, or select another interface with spec.network.", "network#selecting-the-interface"},
 		api.ReasonAdapterUnsupported:   {Error, "Remove the virtual switch or the team from the adapter, or select another interface with spec.network.", "network#selecting-the-interface"},
 	}
@@ -102,6 +104,7 @@ func clusterNetworks() Table {
 		api.ReasonVXLANPortRequired:          {Error, "Run the commands in the message: they give the overlay another VXLAN port.", page},
 		api.ReasonFlannelNotFound:            {Error, "Install Flannel, or set spec.network.flannel of WindowsConfig.", page},
 		api.ReasonFlannelUnsuitable:          {Error, "Run the command in the message, and restart Flannel.", page},
+		api.ReasonClusterDNSUnknown:          {Error, "Set spec.network.dns.servers of WindowsConfig to the address of the cluster's DNS Service.", page},
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package agent is the conversation between the operator and WICD, the program on a Windows host.
 //
-// Each command of WICD (facts, receive, join, leave, restart, status) reads one JSON request on stdin and writes JSON lines on
+// Each command of WICD (facts, reach, receive, join, leave, restart, status) reads one JSON request on stdin and writes JSON lines on
 // stdout: any number of steps, then one result or one error with a stable code. This package holds the
 // requests and results, their limits, and both ends of the conversation: Call and Send for the operator, Serve and Receive's
 // messages for WICD.
@@ -19,6 +19,8 @@ const (
 	// CommandFacts reports what the host is (no request, result Facts). It changes nothing. Told of a platform (flag --platform), it
 	// also asks that for the host's name.
 	CommandFacts = "facts"
+	// CommandReach tries whether the host reaches the API server (request ReachRequest, result ReachResult). It changes nothing.
+	CommandReach = "reach"
 	// CommandReceive takes content into the host's store (request ReceiveRequest, then bytes; result ReceiveResult).
 	CommandReceive = "receive"
 	// CommandJoin makes the host what the request says (request JoinRequest, result JoinResult). It may be repeated.
@@ -211,6 +213,21 @@ type Joined struct {
 	Version string `json:"version"`
 	// HasCertificate says whether WICD holds a certificate of its own that is still valid.
 	HasCertificate bool `json:"hasCertificate"`
+}
+
+// ReachRequest asks whether the host reaches the cluster's API server.
+type ReachRequest struct {
+	// Server is the URL of the API server, CA the PEM bundle that its certificate is checked with.
+	Server string `json:"server"`
+	CA     string `json:"ca"`
+}
+
+// ReachResult says whether it does.
+type ReachResult struct {
+	// Resolved are the addresses that the server's name has on the host; empty where Server has an address.
+	Resolved []netip.Addr `json:"resolved,omitempty" max:"16"`
+	// Failure is what failed; empty where the cluster's API server answered.
+	Failure string `json:"failure,omitempty"`
 }
 
 // Content is one file of the payload as it travels.

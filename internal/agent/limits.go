@@ -27,7 +27,7 @@ const (
 
 // Answers are all results that a host may answer with. Each list in one has the tag max, which says how many items it may have.
 func Answers() []any {
-	return []any{&Facts{}, &ReceiveResult{}, &JoinResult{}, &LeaveResult{}, &RestartResult{}, &Status{}}
+	return []any{&Facts{}, &ReachResult{}, &ReceiveResult{}, &JoinResult{}, &LeaveResult{}, &RestartResult{}, &Status{}}
 }
 
 // hasTooManyValues counts the values of a line of JSON without decoding it.

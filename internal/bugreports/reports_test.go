@@ -22,6 +22,7 @@ func reports() []report {
 		certificateReports(),
 		workloadReports(),
 		registryReports(),
+		clusterReports(),
 	)
 }
 

@@ -1,17 +1,11 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"net/netip"
-	"net/url"
 	"slices"
-	"strings"
 
-	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -19,45 +13,48 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// ReadAddresses reads which addresses and names the cluster has for something else than its Windows hosts, Nodes aside, and the name under
-// which hosts reach its API server; empty where that is an address. With an error comes what could be read.
-func ReadAddresses(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec) (is addresses.Cluster, server string, err error) {
-	is.Services, err = serviceCIDRs(ctx, r)
+// ReadAddresses reads which addresses and names the cluster has for something else than its Windows hosts, Nodes aside, and the names under
+// which hosts reach its API server; none where it is reached by its address. With an error comes what could be read.
+func ReadAddresses(ctx context.Context, r client.Reader, config v1alpha1.WindowsConfigSpec) (known addresses.Cluster, names []string, err error) {
+	known.Services, err = serviceCIDRs(ctx, r)
 	failure := err
-	pods, err := podCIDRs(ctx, r, config)
-	is.Pods = prefixes(pods)
+	pods, err := podCIDRs(ctx, r, config.Network)
+	known.Pods = prefixes(pods)
 	failure = errors.Join(failure, err)
 	servers, err := APIServers(ctx, r)
 	failure = errors.Join(failure, err)
 	for _, s := range servers {
-		is.Servers = append(is.Servers, s.Addr())
+		known.Servers = append(known.Servers, s.Addr())
 	}
-	var c desired.Cluster
-	if err := readServer(ctx, r, &c); err != nil {
-		return is, "", errors.Join(failure, err)
+	known.Domain, err = domainOf(ctx, r, config.Network.DNS)
+	if !errors.Is(err, desired.ErrNetwork) { // what is written wrongly keeps hosts from joining, and nothing else
+		failure = errors.Join(failure, err)
 	}
-	u, err := url.Parse(c.Server) // readServer has done so once
-	if err != nil {
-		return is, "", errors.Join(failure, err)
+	urls, err := served(ctx, r, config.Cluster)
+	failure = errors.Join(failure, err)
+	for _, url := range urls {
+		host := hostOf(url)
+		known.AddServer(host)
+		if _, err := netip.ParseAddr(host); err != nil {
+			names = append(names, host)
+		}
 	}
-	is.AddServer(u.Hostname())
-	if len(is.Names) == 0 {
-		return is, "", failure
-	}
-	return is, u.Hostname(), failure
+	return known, names, failure
 }
 
 // ServedAt lists where the cluster's API is served, as host:port in lower case: as hosts are told, and at the API servers' own endpoints.
-func ServedAt(ctx context.Context, r client.Reader) (all []string, err error) {
-	var c desired.Cluster
-	if err := readServer(ctx, r, &c); err != nil {
-		return nil, err
-	}
-	u, err := url.Parse(c.Server) // readServer has done so once
+func ServedAt(ctx context.Context, r client.Reader, config v1alpha1.ClusterSpec) (all []string, err error) {
+	urls, err := served(ctx, r, config)
 	if err != nil {
 		return nil, err
 	}
-	all = append(all, strings.ToLower(net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))))
+	for _, url := range urls {
+		at, err := address(url)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, at)
+	}
 	servers, err := APIServers(ctx, r)
 	for _, s := range servers {
 		if text := s.String(); !slices.Contains(all, text) {
@@ -65,21 +62,6 @@ func ServedAt(ctx context.Context, r client.Reader) (all []string, err error) {
 		}
 	}
 	return all, err
-}
-
-// serviceCIDRs are the ranges of Services: of the cluster's own ServiceCIDR, and of those that were added to it.
-func serviceCIDRs(ctx context.Context, r client.Reader) (all []netip.Prefix, err error) {
-	var list networkingv1.ServiceCIDRList
-	if err := r.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("listing ServiceCIDRs: %w", err)
-	}
-	if len(list.Items) == 0 {
-		return nil, errors.New("there is no ServiceCIDR; kube-apiserver makes ServiceCIDR kubernetes")
-	}
-	for i := range list.Items {
-		all = append(all, prefixes(list.Items[i].Spec.CIDRs)...)
-	}
-	return all, nil
 }
 
 // podCIDRs are the ranges of pods, as far as something of the cluster's own says: not the Nodes, which kubelets write.
@@ -100,8 +82,8 @@ func podCIDRs(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec)
 		return all, nil
 	}
 	if !n.OpenShift {
-		kubeadm, err := kubeadmPodCIDRs(ctx, r)
-		return append(all, kubeadm...), err
+		kubeadm, err := readKubeadm(ctx, r)
+		return append(all, listed(kubeadm.PodSubnet)...), err
 	}
 	network, err := openshiftNetwork(ctx, r)
 	if network != nil {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -16,6 +17,7 @@ func TestReadAddresses(t *testing.T) {
 	kubeadm := configMap("kube-system", "kubeadm-config", "ClusterConfiguration", "networking: {podSubnet: '10.244.0.0/16,fd01::/48'}")
 	tests := map[string]struct {
 		network v1alpha1.NetworkSpec
+		cluster v1alpha1.ClusterSpec
 		objects []client.Object
 		want    []string
 		server  string
@@ -34,6 +36,11 @@ func TestReadAddresses(t *testing.T) {
 		"an address that API servers have in common": {
 			objects: []client.Object{clusterInfo("https://10.0.0.100:6443")},
 			want:    []string{"10.96.0.0/12", "10.0.0.5", "10.0.0.6", "10.0.0.100"},
+		},
+		"an address that the administrator says, beside that of cluster-info": {
+			cluster: v1alpha1.ClusterSpec{APIServer: "api.example:6443"},
+			objects: []client.Object{clusterInfo("https://lb.internal:6443")},
+			want:    []string{"10.96.0.0/12", "10.0.0.5", "10.0.0.6"}, server: "api.example lb.internal",
 		},
 		"Flannel": {
 			network: v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel},
@@ -61,9 +68,9 @@ func TestReadAddresses(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			is, server, err := ReadAddresses(t.Context(), reader(append(plain(), test.objects...)...), test.network)
-			if err != nil || server != test.server {
-				t.Errorf("server %q, %v; want %q", server, err, test.server)
+			is, names, err := ReadAddresses(t.Context(), reader(append(plain(), test.objects...)...), v1alpha1.WindowsConfigSpec{Network: test.network, Cluster: test.cluster})
+			if err != nil || strings.Join(names, " ") != test.server {
+				t.Errorf("names %q, %v; want %q", names, err, test.server)
 			}
 			var got []string
 			for _, p := range append(is.Services, is.Pods...) {
@@ -77,7 +84,13 @@ func TestReadAddresses(t *testing.T) {
 			}
 		})
 	}
-	is, _, err := ReadAddresses(t.Context(), reader(plain()[:4]...), v1alpha1.NetworkSpec{})
+	is, _, err := ReadAddresses(t.Context(), reader(plain()[:4]...), v1alpha1.WindowsConfigSpec{})
+	if broken, _, err := ReadAddresses(t.Context(), reader(append(plain(), kubelets("[x]"))...), v1alpha1.WindowsConfigSpec{}); err != nil || len(broken.Servers) == 0 {
+		t.Errorf("with a configuration of kubelets that is none: %+v, %v", broken, err)
+	}
+	if named, _, err := ReadAddresses(t.Context(), reader(append(plain(), kubelets("clusterDomain: k8s.example"))...), v1alpha1.WindowsConfigSpec{}); err != nil || named.Domain != "k8s.example" {
+		t.Errorf("the domain is %q, %v", named.Domain, err)
+	}
 	if err == nil || fmt.Sprint(is.Servers) != "[10.0.0.5 10.0.0.6 10.0.0.5]" {
 		t.Errorf("without a ServiceCIDR: %+v, %v; want an error and what could be read", is, err)
 	}

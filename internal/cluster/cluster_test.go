@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
 
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
@@ -61,7 +62,7 @@ func openshift(group, kind, name, says string) *unstructured.Unstructured {
 	return o
 }
 
-// plain is what every cluster has.
+// plain is what every cluster has, and a DNS Service.
 func plain() []client.Object {
 	return []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "the-cluster"}},
@@ -69,6 +70,7 @@ func plain() []client.Object {
 		configMap("kube-system", "extension-apiserver-authentication", "client-ca-file", "clients"),
 		endpoints("10.0.0.5", "10.0.0.6"),
 		serviceCIDR("10.96.0.0/12"),
+		service("kube-system", "kube-dns", "10.96.0.10"),
 	}
 }
 
@@ -85,11 +87,19 @@ func reader(objects ...client.Object) client.WithWatch {
 	return b.Build()
 }
 
+// read reads a cluster with these objects.
+func read(t *testing.T, config v1alpha1.WindowsConfigSpec, objects ...client.Object) (desired.Cluster, error) {
+	t.Helper()
+	return Read(t.Context(), reader(append(plain(), objects...)...), namespace, config)
+}
+
 func TestReadFindsTheMostExplicitAnswer(t *testing.T) {
 	want := desired.Cluster{
-		ID: "the-cluster", Domain: "cluster.local", CA: "root", KubeletClientCA: "clients",
-		Server: "https://10.0.0.5:6443", ServiceCIDR: "10.96.0.0/12", ClusterDNS: "10.96.0.10",
+		ID: "the-cluster", Domain: "cluster.local", DomainAssumed: true, CA: "root", KubeletClientCA: "clients",
+		Server: "https://10.0.0.5:6443", ServerFrom: "EndpointSlice default/kubernetes",
+		ServiceCIDRs: []string{"10.96.0.0/12"}, DNSServers: []string{"10.96.0.10"},
 	}
+	const clusterInfoFrom = "ConfigMap kube-public/cluster-info"
 	tests := []struct {
 		name   string
 		more   []client.Object
@@ -97,20 +107,25 @@ func TestReadFindsTheMostExplicitAnswer(t *testing.T) {
 	}{
 		{"plain", nil, func(*desired.Cluster) {}},
 		{"kubeadm", []client.Object{clusterInfo("https://api.example:6443"), service("kube-system", "kube-dns", "10.96.0.53")},
-			func(c *desired.Cluster) { c.Server, c.ClusterDNS = "https://api.example:6443", "10.96.0.53" }},
+			func(c *desired.Cluster) {
+				c.Server, c.ServerFrom, c.DNSServers = "https://api.example:6443", clusterInfoFrom, []string{"10.96.0.53"}
+			}},
 		{"OpenShift", []client.Object{clusterInfo("https://other:6443"), infrastructure("https://api-int.example:6443"),
 			service("kube-system", "kube-dns", "10.96.0.53"), service("openshift-dns", "dns-default", "10.96.0.11")},
-			func(c *desired.Cluster) { c.Server, c.ClusterDNS = "https://api-int.example:6443", "10.96.0.11" }},
+			func(c *desired.Cluster) {
+				c.Server, c.ServerFrom = "https://api-int.example:6443", "Infrastructure cluster, status.apiServerInternalURI"
+				c.DNSServers, c.DomainAssumed = []string{"10.96.0.11"}, false
+			}},
 		{"both address families", []client.Object{endpoints("fd00::5", "10.0.0.7"), serviceCIDR("fd01::/112", "10.97.0.0/16")},
 			func(c *desired.Cluster) {
-				c.Server, c.ServiceCIDR, c.ClusterDNS = "https://10.0.0.7:6443", "10.97.0.0/16", "10.97.0.10"
+				c.Server, c.ServiceCIDRs = "https://10.0.0.7:6443", []string{"10.97.0.0/16"}
 			}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			want := want
 			test.change(&want)
-			got, err := Read(t.Context(), reader(append(plain(), test.more...)...), namespace)
+			got, err := read(t, v1alpha1.WindowsConfigSpec{}, test.more...)
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
@@ -127,17 +142,17 @@ func TestReadNamesWhatIsMissingOrWrong(t *testing.T) {
 		{"no namespace", plain()[1:], "Namespace kube-system"},
 		{"no root certificate", []client.Object{plain()[0]}, "ConfigMap operator/kube-root-ca.crt"},
 		{"an empty root certificate", append(plain(), configMap(namespace, "kube-root-ca.crt", "ca.crt", "")), "operator/kube-root-ca.crt has no key ca.crt"},
-		{"no API server", append(plain(), endpoints()), "finding the API server's address"},
+		{"no API server", append(plain(), endpoints()), "finding the API server's address: neither"},
 		{"an API server without TLS", append(plain(), clusterInfo("http://api:80")), `"http://api:80"; an https URL is needed`},
 		{"cluster-info that is no kubeconfig", append(plain(), configMap("kube-public", "cluster-info", "kubeconfig", "{")), "kube-public/cluster-info"},
-		{"no service range", plain()[:4], "ServiceCIDR kubernetes"},
+		{"no service range", plain()[:4], "there is no ServiceCIDR"},
 		{"an Infrastructure of another form", append(plain(), openshift("config.openshift.io", "Infrastructure", "cluster", "status: {apiServerInternalURI: [x]}")),
 			"reading Infrastructure cluster: json: cannot unmarshal array into Go struct field .status.apiServerInternalURI"},
-		{"services with IPv6 only", append(plain(), serviceCIDR("fd01::/112")), "no IPv4 range in spec.cidrs ([fd01::/112])"},
+		{"services with IPv6 only", append(plain(), serviceCIDR("fd01::/112")), "no ServiceCIDR has an IPv4 range in spec.cidrs (kubernetes [fd01::/112])"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := Read(t.Context(), reader(test.objects...), namespace); err == nil || !strings.Contains(err.Error(), test.says) {
+			if _, err := Read(t.Context(), reader(test.objects...), namespace, v1alpha1.WindowsConfigSpec{}); err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("error %v does not say %q", err, test.says)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -22,15 +23,56 @@ func FuzzServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kubeconfig string) {
 		r := reader(configMap("kube-public", "cluster-info", "kubeconfig", kubeconfig))
 		var c desired.Cluster
-		if err := readServer(t.Context(), r, &c); err != nil {
+		if err := readServer(t.Context(), r, v1alpha1.ClusterSpec{}, &c); err != nil {
 			if c.Server != "" {
 				t.Errorf("both %q and %v", c.Server, err)
 			}
 			return
 		}
 		u, err := url.Parse(c.Server)
-		if err != nil || u.Scheme != "https" || u.Hostname() == "" || strings.ContainsAny(c.Server, " \t\r\n\"'`$%^&|<>;") {
+		if err != nil || u.Scheme != "https" || u.Hostname() == "" || strings.ContainsAny(c.Server, " \t\r\n\"'`$%^&|<>;") || isLoopback(u.Hostname()) {
 			t.Errorf("the server is %q (%v)", c.Server, err)
+		}
+	})
+}
+
+// FuzzParseServer: what an administrator writes becomes the same kind of text, and is read again as it is.
+func FuzzParseServer(f *testing.F) {
+	f.Add("api.example.com:6443")
+	f.Add("https://[fd00::5]:6443/")
+	f.Add("127.0.0.1:6443")
+	f.Fuzz(func(t *testing.T, text string) {
+		server, err := ParseServer(text)
+		if err != nil {
+			if len(err.Error()) > 4000 {
+				t.Errorf("a message of %d bytes", len(err.Error()))
+			}
+			return
+		}
+		again, err := ParseServer(server)
+		if err != nil || again != server || !isServer(server) || isLoopback(hostOf(server)) || strings.ContainsAny(server, " \t\r\n\"'`$%^&|<>;") {
+			t.Errorf("%q is read as %q, and that as %q (%v)", text, server, again, err)
+		}
+	})
+}
+
+// FuzzKubeletConfig: whatever a configuration of kubelets says, pods get at most three addresses of IPv4, and a domain that is one.
+func FuzzKubeletConfig(f *testing.F) {
+	f.Add("clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local")
+	f.Add("clusterDNS: [169.254.25.10, '::ffff:10.0.0.1', 10.0.0.1]\nclusterDomain: Corp.Example.")
+	f.Add("clusterDNS: {a: b}\nclusterDomain: [x]")
+	f.Fuzz(func(t *testing.T, text string) {
+		var c desired.Cluster
+		if err := readDNS(t.Context(), reader(configMap("kube-system", "kubelet-config", "kubelet", text)), v1alpha1.DNSSpec{}, &c); err != nil {
+			return
+		}
+		if len(c.DNSServers) == 0 || len(c.DNSServers) > maxDNSServers || len(validation.IsDNS1123Subdomain(c.Domain)) > 0 {
+			t.Errorf("%q is read as %q, %q", text, c.DNSServers, c.Domain)
+		}
+		for _, s := range c.DNSServers {
+			if ip, err := netip.ParseAddr(s); err != nil || !ip.Is4() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
+				t.Errorf("%q gives pods the DNS server %q", text, s)
+			}
 		}
 	})
 }

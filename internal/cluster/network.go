@@ -76,24 +76,27 @@ func openshiftNetwork(ctx context.Context, r client.Reader) (*clusterNetwork, er
 	return n, nil
 }
 
-// kubeadmPodCIDRs are the ranges of pods where kubeadm has made the cluster; none elsewhere.
-func kubeadmPodCIDRs(ctx context.Context, r client.Reader) ([]string, error) {
+// kubeadmNetwork is what kubeadm was told of the cluster's network. It is empty where kubeadm has not made the cluster.
+type kubeadmNetwork struct {
+	PodSubnet string `json:"podSubnet"`
+	DNSDomain string `json:"dnsDomain"`
+}
+
+func readKubeadm(ctx context.Context, r client.Reader) (kubeadmNetwork, error) {
 	text, err := configMapValue(ctx, r, "kube-system", "kubeadm-config", "ClusterConfiguration")
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		return kubeadmNetwork{}, nil
 	}
 	if err != nil {
-		return nil, err
+		return kubeadmNetwork{}, err
 	}
 	var kubeadm struct {
-		Networking struct {
-			PodSubnet string `json:"podSubnet"`
-		} `json:"networking"`
+		Networking kubeadmNetwork `json:"networking"`
 	}
 	if err := yaml.Unmarshal([]byte(text), &kubeadm); err != nil {
-		return nil, fmt.Errorf("reading ConfigMap kube-system/kubeadm-config: %w", err)
+		return kubeadmNetwork{}, fmt.Errorf("reading ConfigMap kube-system/kubeadm-config: %w", err)
 	}
-	return listed(kubeadm.Networking.PodSubnet), nil
+	return kubeadm.Networking, nil
 }
 
 // listed are the ranges in a text with commas in between.
@@ -131,7 +134,8 @@ func readOVNKubernetes(ctx context.Context, r client.Reader, config v1alpha1.Net
 	if n.HybridCIDRs, err = setSubnets("hybridClusterSubnets", set.HybridClusterSubnets, n); err != nil || n.PodCIDRs != nil {
 		return err
 	}
-	n.PodCIDRs, err = kubeadmPodCIDRs(ctx, r)
+	kubeadm, err := readKubeadm(ctx, r)
+	n.PodCIDRs = listed(kubeadm.PodSubnet)
 	return err
 }
 

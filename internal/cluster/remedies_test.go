@@ -144,7 +144,7 @@ func (s *networkOperatorState) check(t *testing.T, platform string) error {
 	for _, service := range s.ServiceNetwork {
 		services = append(services, service)
 		if p, err := netip.ParsePrefix(service); err == nil && p.Addr().Is4() {
-			in.Cluster.ServiceCIDR = service
+			in.Cluster.ServiceCIDRs = []string{service}
 		}
 	}
 	status := map[string]any{"networkType": "OVNKubernetes", "clusterNetwork": entries, "serviceNetwork": services}

@@ -104,7 +104,8 @@ func readPodNetworks(ctx context.Context, r client.Reader, s *desired.Settings) 
 		s.Networks = network.podCIDRs
 		return nil
 	}
-	s.Networks, err = kubeadmPodCIDRs(ctx, r)
+	kubeadm, err := readKubeadm(ctx, r)
+	s.Networks = listed(kubeadm.PodSubnet)
 	return err
 }
 

@@ -12,11 +12,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/deploy"
+	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/controllers/admission"
 	"github.com/windows-machine-config/wmco/internal/controllers/clusterversion"
 	"github.com/windows-machine-config/wmco/internal/controllers/csrapproval"
@@ -47,6 +49,8 @@ type Options struct {
 	ApplyPolicies bool
 	// OperatorCondition is the name of the OperatorCondition that OLM created for this version of the operator; empty without OLM.
 	OperatorCondition string
+	// OneMachine says that the API server runs on the only host.
+	OneMachine bool
 	// Informers are what the manager's cache keeps.
 	Informers kube.Informers
 	// Registry takes the metrics.
@@ -63,6 +67,14 @@ type Controller interface {
 	Register(ctx context.Context, m manager.Manager) error
 }
 
+// live reads from the API server itself.
+func (o Options) live(m manager.Manager) client.Reader {
+	if o.OneMachine {
+		return cluster.OneMachine{Reader: m.GetAPIReader()}
+	}
+	return m.GetAPIReader()
+}
+
 // All lists the controllers.
 func All(m manager.Manager, o Options) ([]Controller, error) {
 	o.Registry.MustRegister(buildInfo(o))
@@ -74,7 +86,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		return nil, err
 	}
 	var (
-		client, live = m.GetClient(), m.GetAPIReader()
+		client, live = m.GetClient(), o.live(m)
 		events       = kube.NewEvents(m.GetEventRecorder(api.ManagedBy))
 		servers      = clusterversion.NewServers(live, m.GetConfig())
 		releases     = clusterversion.New(release.Of(o.Version, o.Payload.Manifest), servers.Versions, servers.Kubelets)
@@ -83,7 +95,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		reserved     = source.NewReservedAddresses(client, live, resolver)
 		hosts        = source.NewOwnership(resolver)
 		published    = settings.NewStore(client, live, o.Namespace)
-		renderer     = &settings.Renderer{Live: live, Nodes: client, Namespace: o.Namespace, Releases: releases, Network: settings.NewNetworkCache()}
+		renderer     = &settings.Renderer{Live: live, Nodes: client, Namespace: o.Namespace, Releases: releases, Cluster: settings.NewClusterCache()}
 		sources      = source.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace, Hosts: hosts, Reserved: reserved}
 	)
 	if o.ApplyPolicies {

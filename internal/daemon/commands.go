@@ -45,6 +45,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{agent.CommandFacts, "says what this host is; changes nothing", facts},
+		{agent.CommandReach, "tries whether this host reaches the API server: the request as one line of JSON on standard input; changes nothing", reach},
 		{agent.CommandReceive, "takes content into the store: a list as one line of JSON on standard input, then the missing bytes", receive},
 		{agent.CommandJoin, "makes this host a node: the request as one line of JSON on standard input", join},
 		{agent.CommandLeave, "takes everything of ours off this host: the request as one line of JSON on standard input", leave},
@@ -170,6 +171,16 @@ func facts(ctx context.Context, call Call, flags *flag.FlagSet) int {
 			return nil, fmt.Errorf("hashing the program: %w", err)
 		}
 		return Facts(ctx, h, sum, *cloud)
+	})
+}
+
+func reach(ctx context.Context, call Call, flags *flag.FlagSet) int {
+	return converse(ctx, call, flags, func(s *agent.Session, h host.Host) (any, error) {
+		var request agent.ReachRequest
+		if err := s.Request(&request); err != nil {
+			return nil, err
+		}
+		return Reach(ctx, h, request)
 	})
 }
 

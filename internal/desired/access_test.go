@@ -13,7 +13,7 @@ func TestAccessOfRegistriesIsThatOfNodes(t *testing.T) {
 	s := desired.Settings{Proxy: proxy.Config{Object: "Proxy", Path: "status", HTTPSProxy: "http://u:p@proxy.test:3128", NoProxy: ".inside.test"}}
 	s.Registries.PullSecret = mirrors.PullSecret{Name: "a/b", DockerConfigJSON: []byte(`{"auths": {"r.test": {"username": "u", "password": "p"}}}`)}
 	s.Registries.Sets = []mirrors.Set{{Kind: "WindowsConfig", Entries: []mirrors.Entry{{Source: "r.test", Mirrors: []mirrors.Mirror{{Location: "m.test"}}}}}}
-	a, err := desired.AccessOf(desired.Cluster{Server: "https://api.test:6443", ServiceCIDR: "10.96.0.0/12"}, s)
+	a, err := desired.AccessOf(desired.Cluster{Server: "https://api.test:6443", ServiceCIDRs: []string{"10.96.0.0/12"}}, s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,11 @@ import (
 
 // Pod is what a CNI configuration template can use.
 type Pod struct {
-	// PodCIDR is the node's range of pod addresses, ServiceCIDR the cluster's range of services, ClusterDNS the
-	// address of its DNS service, NodeIP the node's own address.
+	// PodCIDR is the node's range of pod addresses, ServiceCIDR the cluster's first range of services, ClusterDNS the
+	// first address of its DNS, NodeIP the node's own address.
 	PodCIDR, ServiceCIDR, ClusterDNS, NodeIP string
+	// ServiceCIDRs are all ranges of services.
+	ServiceCIDRs []string
 }
 
 // IsCNIConfig tells whether a file is the configuration of the pod network.
@@ -28,7 +30,10 @@ func (c CNI) Fill(podCIDR, nodeIP string) (string, error) {
 		return "", fmt.Errorf("parsing the template: %w", err)
 	}
 	var out bytes.Buffer
-	pod := Pod{PodCIDR: podCIDR, ServiceCIDR: c.ServiceCIDR, ClusterDNS: c.ClusterDNS, NodeIP: nodeIP}
+	pod := Pod{
+		PodCIDR: podCIDR, ServiceCIDR: c.ServiceCIDR, ClusterDNS: c.ClusterDNS, NodeIP: nodeIP,
+		ServiceCIDRs: append([]string{c.ServiceCIDR}, c.MoreServiceCIDRs...),
+	}
 	if err := t.Execute(&out, pod); err != nil {
 		return "", fmt.Errorf("filling the template: %w", err)
 	}

@@ -76,7 +76,16 @@ func customCNI(in Inputs) *CNI {
 	if custom == nil || custom.CNIConfig == "" {
 		return nil
 	}
-	return &CNI{Path: cniConfig, Template: custom.CNIConfig, ServiceCIDR: in.Cluster.ServiceCIDR, ClusterDNS: in.Cluster.ClusterDNS}
+	c := cniOf(in)
+	return &c
+}
+
+// cniOf is that configuration, as a template.
+func cniOf(in Inputs) CNI {
+	c := CNI{Path: cniConfig, Template: in.Config.Network.Custom.CNIConfig}
+	c.ServiceCIDR, c.MoreServiceCIDRs = firstAndMore(in.Cluster.ServiceCIDRs)
+	c.ClusterDNS, _ = firstAndMore(in.Cluster.DNSServers)
+	return c
 }
 
 // customServices are those of a network of the user's.
@@ -121,8 +130,7 @@ func checkCustom(in Inputs) error {
 	if custom.CNIConfig == "" {
 		return nil
 	}
-	sample := CNI{Template: custom.CNIConfig, ServiceCIDR: in.Cluster.ServiceCIDR, ClusterDNS: in.Cluster.ClusterDNS}
-	text, err := sample.Fill("10.0.0.0/24", "192.0.2.1")
+	text, err := cniOf(in).Fill("10.0.0.0/24", "192.0.2.1")
 	if err == nil {
 		err = checkProxied(custom, text)
 	}

@@ -143,9 +143,10 @@ type LogLimits struct {
 type CNI struct {
 	Path     string `json:"path"`
 	Template string `json:"template"`
-	// ServiceCIDR and ClusterDNS are the same for all nodes.
-	ServiceCIDR string `json:"serviceCIDR"`
-	ClusterDNS  string `json:"clusterDNS"`
+	// ServiceCIDR, MoreServiceCIDRs and ClusterDNS are the same for all nodes.
+	ServiceCIDR      string   `json:"serviceCIDR"`
+	MoreServiceCIDRs []string `json:"moreServiceCIDRs,omitempty"`
+	ClusterDNS       string   `json:"clusterDNS"`
 }
 
 // Inputs are what Render needs to know of the cluster, the payload and the host.
@@ -164,17 +165,19 @@ type Inputs struct {
 type Cluster struct {
 	// ID is the UID of namespace kube-system.
 	ID string
-	// Server is the URL under which hosts reach the API server.
-	Server string
+	// Server is the URL under which hosts reach the API server, and ServerFrom the object and field that say so.
+	Server, ServerFrom string
 	// CA is the PEM bundle that the API server's certificate is checked with.
 	CA string
 	// KubeletClientCA is the PEM bundle that clients of the kubelet are checked with.
 	KubeletClientCA string
-	// ServiceCIDR is the first IPv4 range of services; ClusterDNS the address of the cluster's DNS service.
-	ServiceCIDR string
-	ClusterDNS  string
-	// Domain of the cluster, cluster.local.
-	Domain string
+	// ServiceCIDRs are all IPv4 ranges of Services, none of them within another; the cluster's first one comes first.
+	ServiceCIDRs []string
+	// DNSServers are the IPv4 addresses at which pods reach the cluster's DNS.
+	DNSServers []string
+	// Domain of the cluster, as cluster.local. DomainAssumed says that nothing in the cluster tells it, so that it is Kubernetes' default.
+	Domain        string
+	DomainAssumed bool
 	// Network is what nodes must know of the pod network.
 	Network ClusterNetwork
 	// CloudProvider says who initializes nodes.

@@ -42,7 +42,7 @@ func inputs() desired.Inputs {
 		Payload: payload.New([]payload.File{file("kubelet.exe"), file("containerd/containerd.exe"), file(payload.WICD)}, nil, payload.File{}),
 		Cluster: desired.Cluster{
 			ID: "0f0e", Server: "https://api.example:6443", CA: "CA\n", KubeletClientCA: "CLIENT CA\n",
-			ServiceCIDR: "10.96.0.0/16", ClusterDNS: "10.96.0.10", Domain: "cluster.local",
+			ServiceCIDRs: []string{"10.96.0.0/16"}, DNSServers: []string{"10.96.0.10"}, Domain: "cluster.local",
 		},
 		Config: config,
 	}

@@ -58,7 +58,7 @@ func renderKubeletConfig(in Inputs) (string, error) {
 		RotateCertificates:       true,
 		ServerTLSBootstrap:       true,
 		ClusterDomain:            in.Cluster.Domain,
-		ClusterDNS:               []string{in.Cluster.ClusterDNS},
+		ClusterDNS:               in.Cluster.DNSServers,
 		EnforceNodeAllocatable:   []string{"none"}, // Windows cannot enforce it
 		RuntimeRequestTimeout:    "10m0s",
 		ContainerRuntimeEndpoint: runtimeEndpoint,

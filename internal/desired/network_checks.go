@@ -209,7 +209,7 @@ func addressRanges(in Inputs) []addressRange {
 	for _, known := range []struct {
 		name  string
 		cidrs []string
-	}{{hybridPods, n.HybridCIDRs}, {pods, podCIDRs}, {serviceNetwork, []string{in.Cluster.ServiceCIDR}}} {
+	}{{hybridPods, n.HybridCIDRs}, {pods, podCIDRs}, {serviceNetwork, in.Cluster.ServiceCIDRs}} {
 		for _, cidr := range known.cidrs {
 			if prefix, err := netip.ParsePrefix(cidr); err == nil {
 				all = append(all, addressRange{known.name, prefix.Masked()})

@@ -97,6 +97,8 @@ const (
 	ReasonMaxPods = "MaxPods"
 	// ReasonRange is for ranges that are not used.
 	ReasonRange = "Range"
+	// ReasonDomain is for a domain that nothing tells.
+	ReasonDomain = "Domain"
 )
 
 // networkProblems are what does not work of a network with which nodes work.
@@ -119,6 +121,11 @@ func networkProblems(in Inputs) []Problem {
 		all = append(all, Problem{Kind: "WindowsConfig", Name: api.WindowsConfigName, Reason: ReasonRange, Message: fmt.Sprintf(
 			"no Windows node has a subnet of the hybrid cluster network %s (Node %s has %s), so that nodes are not told it: OVN-Kubernetes has another range%s",
 			strings.Join(n.HybridCIDRs, ", "), name, n.Nodes.Subnets[name], whyUnapplied(n))})
+	}
+	if in.Cluster.DomainAssumed {
+		all = append(all, Problem{Kind: "WindowsConfig", Name: api.WindowsConfigName, Reason: ReasonDomain, Message: fmt.Sprintf(
+			"nothing in the cluster tells the domain of its DNS (ConfigMap kube-system/kubelet-config, clusterDomain; kube-system/kubeadm-config, networking.dnsDomain), "+
+				`so that nodes get %s, Kubernetes' default; set spec.network.dns.domain of WindowsConfig "cluster" to the domain`, in.Cluster.Domain)})
 	}
 	if hostPrefix, whose := smallestSubnet(in); hostPrefix > 0 && int(maxPods(in)) > podAddresses(hostPrefix) {
 		all = append(all, Problem{Kind: "WindowsConfig", Name: api.WindowsConfigName, Reason: ReasonMaxPods, Message: fmt.Sprintf(

@@ -15,7 +15,7 @@ import (
 func onOpenShift() desired.Inputs {
 	in := inputs()
 	in.Config.Network = v1alpha1.NetworkSpec{}
-	in.Cluster.ServiceCIDR = "172.30.0.0/16"
+	in.Cluster.ServiceCIDRs = []string{"172.30.0.0/16"}
 	in.Cluster.Network = desired.ClusterNetwork{
 		OpenShift: true, Platform: "AWS", Type: "OVNKubernetes", PodCIDRs: []string{"10.128.0.0/14"}, HybridCIDRs: []string{"10.132.0.0/14"},
 		HybridOverlay: `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":23}]}`,
@@ -73,7 +73,7 @@ func TestRenderRefusesOVNNetworksThatCannotWork(t *testing.T) {
 		"on vSphere":           {change: func(n *network, _ *desired.Inputs) { n.Platform, n.VXLANPort = "VSphere", 9898 }},
 		"ranges side by side":  {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"10.136.0.0/14", "10.130.0.0/15"} }},
 		"the last before E":    {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"239.255.0.0/16"} }},
-		"class E for Services": {change: func(_ *network, in *desired.Inputs) { in.Cluster.ServiceCIDR = "240.0.0.0/16" }}, // we know of no harm
+		"class E for Services": {change: func(_ *network, in *desired.Inputs) { in.Cluster.ServiceCIDRs = []string{"240.0.0.0/16"} }}, // we know of no harm
 		"OpenShift's former network": {change: func(n *network, _ *desired.Inputs) { n.Type = "OpenShiftSDN" }, reason: api.ReasonNetworkTypeUnsupported,
 			says: []string{`"OpenShiftSDN"`, "OVNKubernetes", "status.networkType", "spec.network.provider"}},
 		"no network yet": {change: func(n *network, _ *desired.Inputs) { n.Type = "" }, reason: api.ReasonNetworkTypeUnsupported, says: []string{`""`}},
@@ -85,7 +85,7 @@ func TestRenderRefusesOVNNetworksThatCannotWork(t *testing.T) {
 		"no hybrid overlay, its usual range taken": {
 			change: func(n *network, in *desired.Inputs) {
 				never(n, in)
-				n.PodCIDRs, in.Cluster.ServiceCIDR = []string{"10.128.0.0/12"}, "10.192.0.0/16"
+				n.PodCIDRs, in.Cluster.ServiceCIDRs = []string{"10.128.0.0/12"}, []string{"10.192.0.0/16"}
 			},
 			reason: api.ReasonHybridOverlayNotConfigured, says: []string{`"cidr":"172.24.0.0/14"`}},
 		"a hybrid overlay without range": {change: func(n *network, _ *desired.Inputs) {
@@ -130,7 +130,7 @@ func TestRenderRefusesOVNNetworksThatCannotWork(t *testing.T) {
 		}, reason: api.ReasonNetworksOverlap, says: []string{"own join subnet 10.132.0.0/16 (ipv4.internalJoinSubnet)", `"cidr":"10.136.0.0/14"`}},
 		"Windows pods and Services": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"172.30.128.0/17"} },
 			reason: api.ReasonNetworksOverlap, says: []string{"172.30.128.0/17 and the service network 172.30.0.0/16", takeAway}},
-		"pods and Services": {change: func(_ *network, in *desired.Inputs) { in.Cluster.ServiceCIDR = "10.128.0.0/16" },
+		"pods and Services": {change: func(_ *network, in *desired.Inputs) { in.Cluster.ServiceCIDRs = []string{"10.128.0.0/16"} },
 			reason: api.ReasonNetworksOverlap, says: []string{"cluster network 10.128.0.0/14 and the service network 10.128.0.0/16"}},
 		"bits beyond the prefix": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.131.255.255/14"} },
 			reason: api.ReasonNetworksOverlap, says: []string{"hybrid cluster network 10.128.0.0/14 and"}},

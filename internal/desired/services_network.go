@@ -41,8 +41,9 @@ type Network struct {
 	Proxy string `json:"proxy"`
 	// Files are templates over Joint, written when the network is there: the configuration of the network plugin first.
 	Files []File `json:"files"`
-	// ServiceCIDR is the range of Services.
-	ServiceCIDR string `json:"serviceCIDR"`
+	// ServiceCIDR is the first range of Services, MoreServiceCIDRs are the others.
+	ServiceCIDR      string   `json:"serviceCIDR"`
+	MoreServiceCIDRs []string `json:"moreServiceCIDRs,omitempty"`
 	// StatusFile is where the service says why its network does not work (package overlaystatus); empty if it does not.
 	StatusFile string `json:"statusFile,omitempty"`
 	// Repair says whether WICD makes good for what Windows has lost. Empty means Full.
@@ -58,6 +59,27 @@ func (n Network) Names() []string {
 		return []string{n.Name}
 	}
 	return []string{n.Name, n.Base}
+}
+
+// ServiceRanges are the ranges of Services. What is no range is left out.
+func (n Network) ServiceRanges() (ranges []netip.Prefix) {
+	for _, text := range append([]string{n.ServiceCIDR}, n.MoreServiceCIDRs...) {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			ranges = append(ranges, prefix)
+		}
+	}
+	return ranges
+}
+
+// firstAndMore divides a list.
+func firstAndMore(list []string) (first string, more []string) {
+	switch len(list) {
+	case 0:
+		return "", nil
+	case 1:
+		return list[0], nil
+	}
+	return list[0], list[1:]
 }
 
 // networkServices are the services of the provider: one that makes the network, and one for the cluster's Services.
@@ -87,9 +109,10 @@ func networkFiles(in Inputs) []File {
 
 // network is the network that the provider makes; nil where the user's own plugins make one.
 func network(in Inputs) *Network {
-	n := &Network{Endpoint: hostEndpoint, Proxy: KubeProxyService, ServiceCIDR: in.Cluster.ServiceCIDR, Repair: in.Config.Network.Repair}
-	services := in.Cluster.ServiceCIDR
-	inside := []string{services}
+	n := &Network{Endpoint: hostEndpoint, Proxy: KubeProxyService, Repair: in.Config.Network.Repair}
+	services := in.Cluster.ServiceCIDRs
+	n.ServiceCIDR, n.MoreServiceCIDRs = firstAndMore(services)
+	inside := services
 	switch in.Config.Network.Provider {
 	case v1alpha1.NetworkOVNHybridOverlay:
 		n.Name, n.Base, n.MadeBy, n.StatusFile = overlayNetwork, overlayBase, OverlayService, overlayStatus
@@ -97,7 +120,7 @@ func network(in Inputs) *Network {
 		flannel := *in.Cluster.Network.Flannel
 		n.Name, n.MadeBy, n.Once = flannelNetwork(flannel), FlannelService, true
 		pods, _ := netip.ParsePrefix(flannel.Network) // checkFlannelRange saw to it
-		inside = []string{pods.Masked().String(), services}
+		inside = append([]string{pods.Masked().String()}, services...)
 	default:
 		return nil
 	}
@@ -171,19 +194,20 @@ func kubeProxy(in Inputs, folder string, logs LogLimits, after string) Service {
 // address, and what they send elsewhere gets the host's. Only what they send to Services has a route of the endpoint: the network's own ones
 // (RemoteSubnetRoute) lead to pods of other hosts, and a route for all pods would take those of this host, too. Fields are those of the HCN
 // schema (hcn/hcnpolicy.go of hcsshim): the original's exceptionList is of version 1. The last address of the range is the host's.
-func overlayCNI(inside []string, services string) string {
+func overlayCNI(inside, services []string) string {
 	policy := func(settings object) object {
 		return object{"name": "EndpointPolicy", "value": settings}
 	}
+	policies := []object{policy(object{"Type": "OutBoundNAT", "Settings": object{"Exceptions": inside}})}
+	for _, prefix := range services {
+		policies = append(policies, policy(object{"Type": "SDNRoute", "Settings": object{"DestinationPrefix": prefix, "NeedEncap": true}}))
+	}
+	policies = append(policies, policy(object{"Type": "ProviderAddress", "Settings": object{"ProviderAddress": "{{.ManagementIP}}"}}))
 	return pretty(object{
 		"cniVersion": "0.2.0", "name": "{{.Network}}", "type": "win-overlay", "apiVersion": 2,
 		"capabilities": object{"portMappings": true, "dns": true},
 		"ipam":         object{"type": "host-local", "subnet": "{{.PodCIDR}}", "rangeEnd": "{{.LastPodIP}}"},
-		"policies": []object{
-			policy(object{"Type": "OutBoundNAT", "Settings": object{"Exceptions": inside}}),
-			policy(object{"Type": "SDNRoute", "Settings": object{"DestinationPrefix": services, "NeedEncap": true}}),
-			policy(object{"Type": "ProviderAddress", "Settings": object{"ProviderAddress": "{{.ManagementIP}}"}}),
-		},
+		"policies":     policies,
 	})
 }
 

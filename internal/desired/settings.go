@@ -69,7 +69,7 @@ func (a *applied) useProxy(in Inputs) error {
 		return fmt.Errorf("the API server's address is %q: %w", in.Cluster.Server, err)
 	}
 	inside := proxy.Inside{
-		Networks:  append([]string{in.Cluster.ServiceCIDR}, in.Settings.Networks...),
+		Networks:  slices.Concat(in.Cluster.ServiceCIDRs, in.Settings.Networks),
 		APIServer: server.Hostname(), Domain: in.Cluster.Domain,
 	}
 	plain, secret, err := proxy.Render(in.Settings.Proxy, inside)

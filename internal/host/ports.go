@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -248,6 +249,8 @@ type Host struct {
 	Disk         Disk
 	// Dial makes connections to the API server, to the metadata service of a cloud and to registries; nil takes this machine's network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Resolve is the addresses of a DNS name; nil asks this machine's resolver.
+	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Listen opens ports on loopback; nil takes this machine's network.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 }

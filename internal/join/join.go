@@ -50,20 +50,19 @@ type Job struct {
 	// Interface chooses one of the host's interfaces; nil leaves it to the default route.
 	Interface *v1alpha1.InstanceNetwork
 
-	podNetwork   desired.ClusterNetwork
+	known        desired.Cluster
 	unregistered bool // the cluster has no Node of the host
 }
 
 // Cluster is what a join asks of the cluster, in the order in which it does.
 type Cluster interface {
-	// PodNetwork tells the cluster's network before the host is looked at. Its error means that the cluster can take no host now.
-	PodNetwork(ctx context.Context) (desired.ClusterNetwork, error)
+	// Known is what every node must know of the cluster, before the host is looked at. Its error means that the cluster can take no host now.
+	Known(ctx context.Context) (desired.Cluster, error)
 	// Identify says what the cluster knows of a host with these facts. It returns *Unsupported where the host cannot be reached at the
-	// address that it names for its node.
+	// address that it names for its node, and *Rebooting while a host that was told to restart has not done so.
 	Identify(ctx context.Context, f agent.Facts) (Identity, error)
-	// Accept keeps what the host is, once it was inspected and found supported, before anything on it is changed. It returns *Rebooting
-	// while a host that was told to restart has not done so, and ErrOccupied for a node that somebody else configured, or that has
-	// another version, and that was not drained.
+	// Accept keeps what the host is, once it was inspected and found supported, before anything on it is changed. It returns ErrOccupied
+	// for a node that somebody else configured, or that has another version, and that was not drained.
 	Accept(ctx context.Context, f agent.Facts) error
 	// Desired renders what the host must have.
 	Desired(ctx context.Context) (Want, error)
@@ -118,8 +117,8 @@ type step struct {
 // steps is how a Windows host becomes a node. Deadlines are for the slowest link and machine we want to serve.
 func (j *Job) steps() []step {
 	return append(j.arrival(), []step{
-		// The host can become a node. Nothing of it was changed so far.
-		{StepCheck, 30 * time.Second, j.check},
+		// The host can become a node, and reaches the API server. Nothing of it was changed so far.
+		{StepCheck, time.Minute, j.check},
 		// The host has all content, each file verified by its hash. Only what is missing is sent.
 		{StepTransfer, 60 * time.Minute, func(ctx context.Context) error { return j.transfer(ctx, j.Transfer) }},
 		// WICD makes the host what it must be and starts its services. It may have to restart the host first.
@@ -142,10 +141,10 @@ func StepNames() []string {
 // *StepError of the step that failed.
 func (j *Job) Run(ctx context.Context) (err error) {
 	defer j.end()
-	if j.podNetwork, err = j.Cluster.PodNetwork(ctx); err != nil {
+	if j.known, err = j.Cluster.Known(ctx); err != nil {
 		return &Unready{Err: err}
 	}
-	j.platform = j.podNetwork.Platform
+	j.platform = j.known.Network.Platform
 	j.Content = desired.OnPlatform(j.Content, j.platform)
 	for _, s := range j.steps() {
 		if err := j.runStep(ctx, s); err != nil {

@@ -72,6 +72,9 @@ type cloudHost struct {
 	facts    agent.Facts
 	commands []string
 	request  agent.JoinRequest
+	// asked is whether it reaches the API server, and reach its answer.
+	asked agent.ReachRequest
+	reach agent.ReachResult
 }
 
 func (h *cloudHost) Close() error { return nil }
@@ -88,6 +91,11 @@ func (h *cloudHost) Run(_ context.Context, command string, stdin io.Reader, stdo
 	switch verb {
 	case agent.CommandFacts:
 		s.End(h.facts, nil)
+	case agent.CommandReach:
+		if err := s.Request(&h.asked); err != nil {
+			return err
+		}
+		s.End(h.reach, nil)
 	case agent.CommandReceive:
 		if err := errors.Join(s.Request(&agent.ReceiveRequest{}), s.Missing(nil)); err != nil {
 			return err
@@ -121,8 +129,10 @@ func joinOn(h *cloudHost, where, server string) *join.Job {
 // emptyCluster takes every host.
 type emptyCluster struct{ platform, server string }
 
-func (c emptyCluster) PodNetwork(context.Context) (desired.ClusterNetwork, error) {
-	return desired.ClusterNetwork{Platform: c.platform}, nil
+func (c emptyCluster) Known(context.Context) (desired.Cluster, error) {
+	known := desired.Cluster{ID: "1", Server: c.server, ServerFrom: "ConfigMap kube-public/cluster-info", CA: "the CA"}
+	known.Network.Platform = c.platform
+	return known, nil
 }
 
 func (c emptyCluster) Identify(context.Context, agent.Facts) (join.Identity, error) {

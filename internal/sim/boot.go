@@ -56,7 +56,7 @@ func (b *boot) host() host.Host {
 		System: b, Rights: rights{b}, Services: b, Changes: b, Programs: b, Probes: b, Runtime: images{b}, Images: images{b}, Environment: environment{b}, Certificates: certificates{b},
 		Containers: containers{b}, NextStart: nextStart{b}, Firewall: firewall{b}, Defender: defender{b}, Memory: memory{b}, Accounts: accounts{b}, Routes: routes{b}, Networks: networks{b}, HNSState: hnsState{b},
 		EventLogs: eventLogs{b}, Inventory: inventory{b}, HostNetwork: hostNetwork{b},
-		Dial: b.w.options.Dial, Listen: b.w.loopback.listen,
+		Dial: b.w.options.Dial, Resolve: b.w.options.Resolve, Listen: b.w.loopback.listen,
 		Disk: host.Disk{Root: b.w.options.Root, Before: b.changeFile},
 	}
 }

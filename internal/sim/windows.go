@@ -53,6 +53,8 @@ type WindowsOptions struct {
 	Startup map[string]time.Duration
 	// Dial connects programs to the API server and to metadata services; nil means the network of this machine.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Resolve is the addresses of a DNS name; nil asks the resolver of this machine.
+	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
 	// BootTime is how long a restart takes from the end of the last service to the start of the first.
 	BootTime time.Duration
 	// Quirks is what this Windows does that an idle, finished and unguarded one would not. Where there is none, they are those of Seed that

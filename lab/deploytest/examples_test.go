@@ -183,6 +183,7 @@ func (c *cluster) testExamplesOfFields(t *testing.T) {
 		"WindowsConfig.spec.logs.age":                                `{logs: {age: %}}`,
 		"WindowsConfig.spec.logs.size":                               `{logs: {size: %}}`,
 		"WindowsConfig.spec.network.allowFrom":                       `{network: {allowFrom: [%]}}`,
+		"WindowsConfig.spec.network.dns.servers":                     `{network: {dns: {servers: [%]}}}`,
 		"WindowsConfig.spec.network.ovn.clusterSubnets":              `{network: {provider: OVNHybridOverlay, ovn: {clusterSubnets: %}}}`,
 		"WindowsConfig.spec.rollout.canary.soak":                     `{rollout: {canary: {count: 1, soak: %}}}`,
 		"WindowsConfig.spec.rollout.drain.settle":                    `{rollout: {drain: {settle: %}}}`,

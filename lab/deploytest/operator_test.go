@@ -142,6 +142,12 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 		{"reads cluster-info", "", func(ctx context.Context) error {
 			return found(core.ConfigMaps("kube-public").Get(ctx, "cluster-info", metav1.GetOptions{}))
 		}},
+		{"reads what kubelets get of DNS", "", func(ctx context.Context) error {
+			return found(core.ConfigMaps("kube-system").Get(ctx, "kubelet-config", metav1.GetOptions{}))
+		}},
+		{"finds the cluster's DNS service by its label", "", func(ctx context.Context) error {
+			return drop(core.Services("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "k8s-app in (kube-dns, coredns)"}))
+		}},
 		{"reads the cluster's DNS service", "", func(ctx context.Context) error {
 			return found(core.Services("kube-system").Get(ctx, "kube-dns", metav1.GetOptions{}))
 		}},

@@ -163,8 +163,12 @@ func (env *Env) open(ctx context.Context, o Options) (err error) {
 	if env.Payload, err = env.payload(ctx, o); err != nil {
 		return fmt.Errorf("building the payload: %w", err)
 	}
+	address := ""
+	if env.addresses != nil {
+		address = env.addresses.Next().String()
+	}
 	env.Lab, err = lab.Open(ctx, lab.Options{
-		Hosts: names(o.WineHosts), User: User, AuthorizedKeys: ssh.MarshalAuthorizedKey(env.authorized), Kubernetes: o.Kubernetes,
+		Hosts: names(o.WineHosts), Address: address, User: User, AuthorizedKeys: ssh.MarshalAuthorizedKey(env.authorized), Kubernetes: o.Kubernetes,
 		OpenSSH: o.OpenSSH, LinuxNode: o.Pod, NoPodCIDRs: o.Network == NetworkHybridOverlay, Progress: o.Log,
 	})
 	if err != nil {
@@ -267,8 +271,10 @@ func (env *Env) install(ctx context.Context, o Options) error {
 	return env.Operator.Start()
 }
 
-// publish creates ConfigMap cluster-info with the address of the API server, as kubeadm does. An API server on 127.0.0.1,
-// as simulated hosts have it, does not publish its address.
+// kubeletConfig is what kubeadm keeps for kubelets of new nodes, as far as nodes of the operator get it. Of DNS, it is there before any Service.
+const kubeletConfig = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n"
+
+// publish creates ConfigMaps cluster-info, with the address of the API server, and kubelet-config, as kubeadm does.
 func (env *Env) publish(ctx context.Context) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[""] = &clientcmdapi.Cluster{Server: env.Lab.ControlPlane.RESTConfig().Host, CertificateAuthorityData: env.Lab.ControlPlane.CA()}
@@ -276,10 +282,15 @@ func (env *Env) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return env.Client.Create(ctx, &corev1.ConfigMap{
+	info := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"},
 		Data:       map[string]string{"kubeconfig": string(text)},
-	})
+	}
+	kubelets := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kubelet-config"},
+		Data:       map[string]string{"kubelet": kubeletConfig},
+	}
+	return errors.Join(env.Client.Create(ctx, info), env.Client.Create(ctx, kubelets))
 }
 
 // Hosts are all hosts.

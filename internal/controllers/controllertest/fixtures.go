@@ -72,6 +72,7 @@ func PlainCluster() []client.Object {
 		&corev1.Namespace{ObjectMeta: object("", "kube-system")},
 		&corev1.ConfigMap{ObjectMeta: object("ns", "kube-root-ca.crt"), Data: map[string]string{"ca.crt": "root"}},
 		&corev1.ConfigMap{ObjectMeta: object("kube-system", "extension-apiserver-authentication"), Data: map[string]string{"client-ca-file": "clients"}},
+		&corev1.ConfigMap{ObjectMeta: object("kube-system", "kubelet-config"), Data: map[string]string{"kubelet": "clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local"}},
 		&networkingv1.ServiceCIDR{ObjectMeta: object("", "kubernetes"), Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/12"}}},
 		&discoveryv1.EndpointSlice{
 			ObjectMeta: object("default", "kubernetes"), Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.3.0.5"}}},

@@ -197,7 +197,7 @@ func (c *Controller) Known(ctx context.Context, node string) (csr.Known, error) 
 	if err != nil {
 		return csr.Known{}, err
 	}
-	taken, err := c.Reserved.Read(ctx, config.Network)
+	taken, err := c.Reserved.Read(ctx, config)
 	if err != nil && (len(taken.Servers) == 0 || len(taken.Services) == 0) {
 		return csr.Known{}, err // what only the network of pods does not tell must not keep nodes from renewing
 	}

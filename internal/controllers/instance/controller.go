@@ -144,7 +144,7 @@ func (c *Controller) Register(ctx context.Context, m manager.Manager) error {
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, statusWritten()))).
 		WatchesRawSource(ctrlsource.Channel(c.Fleet.Plans, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(ctrlsource.Channel(c.Releases.Changed(), handler.EnqueueRequestsFromMapFunc(c.EnqueueAll))).
-		WatchesRawSource(ctrlsource.Channel(c.Renderer.Network.Changed, handler.EnqueueRequestsFromMapFunc(c.EnqueueAll))).
+		WatchesRawSource(ctrlsource.Channel(c.Renderer.Cluster.Changed, handler.EnqueueRequestsFromMapFunc(c.EnqueueAll))).
 		Watches(&corev1.Node{}, c.NodeEvents(), builder.WithPredicates(
 			predicate.Or(fleet.NodeChanged(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.EnqueueAll)).

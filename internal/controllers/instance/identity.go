@@ -35,8 +35,11 @@ func (a *attempt) sharesKeyWith(ctx context.Context, key string) (name string) {
 	return name
 }
 
-// Identify says what the cluster knows of a host by its name, once its address is proven.
+// Identify says what the cluster knows of a host by its name, once its address is proven. It waits for a host that was told to restart.
 func (a *attempt) Identify(ctx context.Context, f agent.Facts) (join.Identity, error) {
+	if from := join.RebootedFrom(a.view.Instance, time.Now()); from != "" && from == f.Host.BootID {
+		return join.Identity{}, &join.Rebooting{Reason: "it has not restarted yet", BootID: from, Awaited: true}
+	}
 	if ip := join.NodeIP(f, a.view.Instance.Spec.Network); ip != "" { // join.Check refuses a host without
 		if err := a.proveAddress(ctx, ip); err != nil {
 			return join.Identity{}, err

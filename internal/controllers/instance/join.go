@@ -140,9 +140,6 @@ func (a *attempt) Accept(ctx context.Context, f agent.Facts) error {
 		return err
 	}
 	st := a.status.desired()
-	if from := join.RebootedFrom(a.view.Instance, time.Now()); from != "" && from == f.Host.BootID {
-		return &join.Rebooting{Reason: "it has not restarted yet", BootID: from, Awaited: true}
-	}
 	name := join.NodeName(f)
 	if u := join.CheckRenamed(a.view.Instance, name); u != nil {
 		return u
@@ -207,16 +204,17 @@ func (a *attempt) Take() (io.Closer, error) {
 	return slot, nil
 }
 
-// PodNetwork is the cluster's network, which must be one that hosts can join. Where it is wrong, or not known, no host is looked at.
-func (a *attempt) PodNetwork(ctx context.Context) (desired.ClusterNetwork, error) {
-	if n, known := a.Renderer.Network.Get(a.view.config); known {
-		return n, nil
+// Known is what every node must know of the cluster. Its network must be one that hosts can join: where it is wrong, or not known, no host is
+// looked at.
+func (a *attempt) Known(ctx context.Context) (desired.Cluster, error) {
+	if known, isKnown := a.Renderer.Cluster.Get(a.view.config); isKnown {
+		return known, nil
 	}
 	known, _, err := a.Renderer.Render(ctx, a.view.config)
 	if err != nil && !errors.Is(err, desired.ErrNetwork) {
 		err = fmt.Errorf("%w: %w", join.ErrCluster, err)
 	}
-	return known.Network, err
+	return known, err
 }
 
 // Desired is what is published for all nodes. So a host that joins and one that has joined are made the same.

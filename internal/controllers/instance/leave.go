@@ -76,11 +76,11 @@ func (m *maintenance) clean(ctx context.Context) (remains []string, err error) {
 	if m.view.KeyFault != nil {
 		return nil, m.view.KeyFault
 	}
-	known, err := cluster.Read(ctx, m.Live, m.Namespace)
+	id, err := cluster.ID(ctx, m.Live)
 	if err != nil {
 		return nil, err
 	}
-	result, err := m.visit("leaving").Leave(ctx, known.ID)
+	result, err := m.visit("leaving").Leave(ctx, id)
 	if failed := agent.Failed(err); failed != nil && failed.Code == agent.CodeOtherCluster {
 		return []string{"everything: the host is another cluster's now"}, nil
 	}

@@ -66,8 +66,8 @@ func (s stagingSlots) Take() (io.Closer, error) {
 func (m *maintenance) visit(doing string) *join.Visit {
 	a := &attempt{Controller: m.Controller, view: m.view, status: m.status}
 	content := desired.Content(m.view.release.Content, m.view.config.Network.Provider)
-	if n, known := m.Renderer.Network.Get(m.view.config); known { // else what hosts on every platform get is sent
-		content = desired.OnPlatform(content, n.Platform)
+	if known, isKnown := m.Renderer.Cluster.Get(m.view.config); isKnown { // else what hosts on every platform get is sent
+		content = desired.OnPlatform(content, known.Network.Platform)
 	}
 	return &join.Visit{
 		Host: a, Payload: m.Payload, Content: content,

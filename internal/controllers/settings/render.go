@@ -26,19 +26,19 @@ type Renderer struct {
 	Nodes client.Reader
 	// Releases say what nodes get.
 	Releases *clusterversion.Releases
-	// Network is the cluster's, as it was read last.
-	Network *NetworkCache
+	// Cluster is the cluster as it was read last.
+	Cluster *ClusterCache
 }
 
 // Render reads the cluster and says what nodes must have.
 func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec) (known desired.Cluster, r desired.Rendered, err error) {
-	defer func() { c.Network.record(config, known.Network, err) }()
+	defer func() { c.Cluster.record(config, known, err) }()
 	if config.RuntimeClasses.HyperV == nil {
 		if config.RuntimeClasses.HyperV, err = c.remainingHyperV(ctx); err != nil {
 			return known, r, err
 		}
 	}
-	if known, err = cluster.Read(ctx, c.Live, c.Namespace); err != nil {
+	if known, err = cluster.Read(ctx, c.Live, c.Namespace, config); err != nil {
 		return known, r, err
 	}
 	platform, err := cluster.ReadPlatform(ctx, c.Live)
@@ -88,7 +88,7 @@ func (c *Renderer) Access(ctx context.Context) (desired.RegistryAccess, error) {
 	if err != nil {
 		return desired.RegistryAccess{}, err
 	}
-	known, err := cluster.Read(ctx, c.Live, c.Namespace)
+	known, err := cluster.Read(ctx, c.Live, c.Namespace, config)
 	if err != nil {
 		return desired.RegistryAccess{}, err
 	}

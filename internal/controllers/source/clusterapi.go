@@ -51,7 +51,7 @@ func (s *machineSource) clusterAPIKind(ctx context.Context) (k kube.OptionalKind
 	if config.ClusterAPI == nil {
 		return k, s.unconfigured(ctx)
 	}
-	if err := s.proveCluster(ctx, *config.ClusterAPI); err != nil {
+	if err := s.proveCluster(ctx, *config.ClusterAPI, config.Cluster); err != nil {
 		return k, err
 	}
 	of.Name = config.ClusterAPI.ClusterName
@@ -77,7 +77,7 @@ func (s *machineSource) unconfigured(ctx context.Context) error {
 
 // proveCluster returns *kube.Unwanted where a Cluster is not shown to be this cluster: by its endpoint, which must be where this cluster's own API
 // is served.
-func (s *machineSource) proveCluster(ctx context.Context, spec v1alpha1.ClusterAPISpec) error {
+func (s *machineSource) proveCluster(ctx context.Context, spec v1alpha1.ClusterAPISpec, known v1alpha1.ClusterSpec) error {
 	name := types.NamespacedName{Namespace: spec.Namespace, Name: spec.ClusterName}
 	object, err := s.readCluster(ctx, name)
 	switch {
@@ -88,7 +88,7 @@ func (s *machineSource) proveCluster(ctx context.Context, spec v1alpha1.ClusterA
 	case err != nil:
 		return fmt.Errorf("reading Cluster %s: %w", name, err)
 	}
-	own, err := cluster.ServedAt(ctx, s.Live)
+	own, err := cluster.ServedAt(ctx, s.Live, known)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ type ReservedAddresses struct {
 
 	mu     sync.Mutex
 	readAt time.Time
-	config v1alpha1.NetworkSpec
+	config v1alpha1.WindowsConfigSpec
 	known  addresses.Cluster
 	err    error
 }
@@ -80,7 +80,7 @@ func (r *ReservedAddresses) withNodes(ctx context.Context, self string) (address
 	if err != nil {
 		return addresses.Cluster{}, err
 	}
-	known, err := r.Read(ctx, config.Network)
+	known, err := r.Read(ctx, config)
 	var nodes corev1.NodeList
 	if failure := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); failure != nil {
 		err = errors.Join(err, fmt.Errorf("listing Nodes: %w", failure))
@@ -116,7 +116,7 @@ func addressesOfNode(node *corev1.Node) (all []netip.Addr) {
 }
 
 // Read returns those without Nodes, no older than ten seconds. With an error comes what is known.
-func (r *ReservedAddresses) Read(ctx context.Context, config v1alpha1.NetworkSpec) (addresses.Cluster, error) {
+func (r *ReservedAddresses) Read(ctx context.Context, config v1alpha1.WindowsConfigSpec) (addresses.Cluster, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	isFresh := time.Since(r.readAt) < reservedFor && (r.err == nil || time.Since(r.readAt) < reservedAgain)
@@ -125,9 +125,9 @@ func (r *ReservedAddresses) Read(ctx context.Context, config v1alpha1.NetworkSpe
 	}
 	ctx, cancel := context.WithTimeout(ctx, reservedWithin)
 	defer cancel()
-	known, server, err := cluster.ReadAddresses(ctx, r.live, config)
-	if server != "" {
-		ips, failure := r.resolver.Lookup(ctx, server) // where it does not resolve here, its Endpoints are known all the same
+	known, names, err := cluster.ReadAddresses(ctx, r.live, config)
+	for _, name := range names {
+		ips, failure := r.resolver.Lookup(ctx, name) // where it does not resolve here, its Endpoints are known all the same
 		if failure == nil {
 			known.Servers = append(known.Servers, ips...)
 		}

@@ -175,7 +175,7 @@ func (q *quirky) render() join.Want {
 	q.Helper()
 	cluster := desired.Cluster{
 		ID: "0f0e", Server: q.cluster.URL, CA: q.cluster.CA, KubeletClientCA: q.cluster.CA,
-		ServiceCIDR: "172.30.0.0/16", ClusterDNS: "172.30.0.10", Domain: "cluster.local",
+		ServiceCIDRs: []string{"172.30.0.0/16"}, DNSServers: []string{"172.30.0.10"}, Domain: "cluster.local",
 		Network: q.podNetwork(),
 	}
 	rendered, err := desired.Render(desired.Inputs{
@@ -289,13 +289,14 @@ func (q *quirky) Connect(ctx context.Context) (join.Host, error) {
 // Take implements join.Slots.
 func (q *quirky) Take() (io.Closer, error) { return io.NopCloser(nil), nil }
 
-// PodNetwork implements join.Cluster.
-func (q *quirky) PodNetwork(context.Context) (desired.ClusterNetwork, error) {
-	return q.podNetwork(), nil
-}
+// Known implements join.Cluster.
+func (q *quirky) Known(context.Context) (desired.Cluster, error) { return q.want.Cluster, nil }
 
 // Identify implements join.Cluster.
 func (q *quirky) Identify(_ context.Context, f agent.Facts) (join.Identity, error) {
+	if q.rebootedFrom != "" && q.rebootedFrom == f.Host.BootID {
+		return join.Identity{}, &join.Rebooting{Reason: "it has not restarted yet", BootID: q.rebootedFrom, Awaited: true}
+	}
 	var node corev1.Node
 	q.cluster.Get("/api/v1/nodes/"+join.NodeName(f), &node)
 	return join.Identity{Unregistered: node.Name == ""}, nil
@@ -303,9 +304,6 @@ func (q *quirky) Identify(_ context.Context, f agent.Facts) (join.Identity, erro
 
 // Accept implements join.Cluster.
 func (q *quirky) Accept(_ context.Context, f agent.Facts) error {
-	if q.rebootedFrom != "" && q.rebootedFrom == f.Host.BootID {
-		return &join.Rebooting{Reason: "it has not restarted yet", BootID: q.rebootedFrom, Awaited: true}
-	}
 	q.node = join.NodeName(f)
 	return nil
 }

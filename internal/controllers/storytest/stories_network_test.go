@@ -48,3 +48,20 @@ func TestStoryWrongNetwork(t *testing.T) {
 		s.until("the host is a node", 5*time.Minute, func() bool { return s.ready() == 1 })
 	})
 }
+
+// TestStoryAPIServerOutOfReach: nothing is installed on a host that does not reach the API server, and the join goes on when it does.
+func TestStoryAPIServerOutOfReach(t *testing.T) {
+	tell(t, "api-server-out-of-reach", 1, atMost(1), func(s *story) {
+		host := s.hosts[0]
+		host.isolated = "resolving lb-apiserver.kubernetes.local: no such host"
+		s.announce(host)
+		s.pass(10 * time.Minute)
+		c := kube.Condition(s.instance("win-1"), api.ConditionReady)
+		if c.Reason != api.ReasonAPIServerUnreachable || !strings.Contains(c.Message, host.isolated) || !strings.Contains(c.Message, "https://10.3.0.5:6443") ||
+			!strings.Contains(c.Message, "EndpointSlice default/kubernetes") || host.token != "" || host.version != "" {
+			s.t.Errorf("the host has version %q and token %q, and its instance says %+v", host.version, host.token, c)
+		}
+		host.isolated = ""
+		s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
+	})
+}

@@ -91,7 +91,10 @@ type storyHost struct {
 	// windows is what its Windows does by itself.
 	windows storyWindows
 
-	// hangs has commands other than facts end with their context only.
+	// isolated is why it does not reach the API server; empty where it does.
+	isolated string
+
+	// hangs has commands other than facts and reach end with their context only.
 	hangs bool
 	// loses breaks the connection at the n-th command from now on; zero for never.
 	loses int
@@ -109,6 +112,8 @@ func newStoryHost(s *story, n int) *storyHost {
 		windows: newStoryWindows(1000*s.quirks + uint64(n)),
 	}
 }
+
+func (h *storyHost) reaches() agent.ReachResult { return agent.ReachResult{Failure: h.isolated} }
 
 // alive says whether the host runs.
 func (h *storyHost) alive() bool { return !h.off && !time.Now().Before(h.backAt) }
@@ -156,7 +161,7 @@ func (c storyConnection) Put(context.Context, string, io.Reader, int64) error {
 
 // Run does what the command says, and loses the answer where the story wants it so.
 func (c storyConnection) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
-	if c.hangs && !strings.HasSuffix(command, agent.CommandFacts) {
+	if c.hangs && !strings.HasSuffix(command, agent.CommandFacts) && !strings.HasSuffix(command, agent.CommandReach) {
 		<-ctx.Done()
 		return &remote.Error{Kind: remote.Lost, Host: c.address, Err: ctx.Err()}
 	}
@@ -189,6 +194,14 @@ type commanded interface {
 	leave(agent.LeaveRequest) (agent.LeaveResult, error)
 }
 
+// reached says whether a host reaches the API server: all do, but those that say otherwise.
+func reached(h commanded) agent.ReachResult {
+	if isolated, ok := h.(interface{ reaches() agent.ReachResult }); ok {
+		return isolated.reaches()
+	}
+	return agent.ReachResult{}
+}
+
 // doCommand has a host do what a command says.
 func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) error {
 	s := agent.NewSession(stdin, stdout)
@@ -196,6 +209,11 @@ func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) e
 	switch verb {
 	case agent.CommandFacts:
 		s.End(h.facts(), nil)
+	case agent.CommandReach:
+		if err := s.Request(&agent.ReachRequest{}); err != nil {
+			return err
+		}
+		s.End(reached(h), nil)
 	case agent.CommandRestart:
 		var request agent.RestartRequest
 		if err := s.Request(&request); err != nil {

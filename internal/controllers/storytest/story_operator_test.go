@@ -50,9 +50,9 @@ func (s *story) startOperator() {
 		reserved = source.NewReservedAddresses(cached, s.live, resolver)
 		guards   = admission.New(s.live, log, nil)
 		hosts    = source.NewOwnership(resolver, s.announcers...)
-		network  = settings.NewNetworkCache()
+		known    = settings.NewClusterCache()
 		renders  = func(live client.Reader) *settings.Renderer {
-			return &settings.Renderer{Live: live, Nodes: live, Namespace: "ns", Releases: s.releases, Network: network}
+			return &settings.Renderer{Live: live, Nodes: live, Namespace: "ns", Releases: s.releases, Cluster: known}
 		}
 	)
 	s.store = settings.NewStore(cached, s.client, "ns")

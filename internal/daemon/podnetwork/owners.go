@@ -27,8 +27,10 @@ type owners struct {
 // and ports from those that come. Only what is kube-proxy's own is removed, and only after the API server has confirmed that no object
 // has its address.
 func (o *owners) judge(j *judgement, network string) {
-	services, err := netip.ParsePrefix(j.want.ServiceCIDR)
-	wasService := func(a netip.Addr) bool { return j.told.wasService(a, j.now) || err == nil && services.Contains(a) }
+	services := j.want.ServiceRanges()
+	wasService := func(a netip.Addr) bool {
+		return j.told.wasService(a, j.now) || slices.ContainsFunc(services, func(p netip.Prefix) bool { return p.Contains(a) })
+	}
 	without, candidates := map[string]presence{}, hns.State{}
 	isOverdue := func(id string) bool {
 		p, wasWithout := o.without[id]

@@ -19,7 +19,7 @@ import (
 )
 
 func overlayWanted() desired.Network {
-	return desired.Network{Name: "overlay", MadeBy: "maker", Endpoint: "VIPEndpoint", Proxy: "proxy", ServiceCIDR: "10.96.0.0/16"}
+	return desired.Network{Name: "overlay", MadeBy: "maker", Endpoint: "VIPEndpoint", Proxy: "proxy", ServiceCIDR: "10.96.0.0/16", MoreServiceCIDRs: []string{"10.200.0.0/16"}}
 }
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
@@ -126,6 +126,7 @@ func TestNetworkIsJudged(t *testing.T) {
 		v.state.LoadBalancers = append(v.state.LoadBalancers,
 			hns.LoadBalancer{ID: "orphan", VIPs: []netip.Addr{addr("10.96.9.9")}, Protocol: hns.TCP, External: 80, Endpoints: []string{"used"}},
 			hns.LoadBalancer{ID: "node-port", Protocol: hns.TCP, External: 30080},
+			hns.LoadBalancer{ID: "added", VIPs: []netip.Addr{addr("10.200.9.9")}, Protocol: hns.TCP, External: 80}, // of a range that was added
 			hns.LoadBalancer{ID: "external", VIPs: []netip.Addr{addr("203.0.113.7")}, Protocol: hns.TCP, External: 80})
 		v.state.Endpoints = append(v.state.Endpoints,
 			remoteEndpoint("stale", "10.132.7.9"), remoteEndpoint("used", "10.132.7.8"),
@@ -227,8 +228,8 @@ func TestNetworkIsJudged(t *testing.T) {
 			{}, {after: minute, change: all(lose("pod"), bare)}, {after: 2 * time.Second, change: restore}, {after: minute},
 		},
 		"what belongs to nobody goes": {
-			{}, {after: minute, change: withOrphans}, {after: 2 * minute}, {after: 2 * minute, remove: "orphan stale"},
-			{after: 2 * time.Second, change: lose("orphan", "stale")}, {after: 2 * minute}, {after: 2 * minute, remove: "used"},
+			{}, {after: minute, change: withOrphans}, {after: 2 * minute}, {after: 2 * minute, remove: "orphan added stale"},
+			{after: 2 * time.Second, change: lose("orphan", "added", "stale")}, {after: 2 * minute}, {after: 2 * minute, remove: "used"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

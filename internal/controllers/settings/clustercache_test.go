@@ -74,9 +74,9 @@ func TestAWrongNetworkIsToldAndNothingIsPublished(t *testing.T) {
 				t.Errorf("the condition is %+v", is)
 			}
 			isGood := test.reason == api.ReasonPublished
-			n, known := c.Renderer.Network.Get(config.Spec)
-			if known != isGood || isGood && n.Type != "OVNKubernetes" {
-				t.Errorf("joins find %+v, %t", n, known)
+			found, known := c.Renderer.Cluster.Get(config.Spec)
+			if known != isGood || isGood && found.Network.Type != "OVNKubernetes" {
+				t.Errorf("joins find %+v, %t", found, known)
 			}
 			key := client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + controllertest.Version(c.Renderer.Releases)}
 			if err := c.Live.Get(t.Context(), key, &corev1.ConfigMap{}); apierrors.IsNotFound(err) == isGood {
@@ -87,7 +87,7 @@ func TestAWrongNetworkIsToldAndNothingIsPublished(t *testing.T) {
 }
 
 func TestHostsThatWaitHearOfTheNetwork(t *testing.T) {
-	o := NewNetworkCache()
+	o := NewClusterCache()
 	heard := func() bool {
 		select {
 		case <-o.Changed:
@@ -111,7 +111,7 @@ func TestHostsThatWaitHearOfTheNetwork(t *testing.T) {
 		{errors.New("the API server does not answer"), false, false},
 		{nil, false, true},
 	} {
-		o.record(ovn, desired.ClusterNetwork{VXLANPort: 9898}, step.err)
+		o.record(ovn, desired.Cluster{Network: desired.ClusterNetwork{VXLANPort: 9898}}, step.err)
 		if got := heard(); got != step.heard {
 			t.Errorf("step %d: heard is %t", n+1, got)
 		}
@@ -119,10 +119,12 @@ func TestHostsThatWaitHearOfTheNetwork(t *testing.T) {
 			t.Errorf("step %d: known is %t", n+1, known)
 		}
 	}
-	o.record(ovn, desired.ClusterNetwork{}, overlap)
-	o.record(ovn, desired.ClusterNetwork{}, nil) // while nobody listens
+	o.record(ovn, desired.Cluster{}, overlap)
+	o.record(ovn, desired.Cluster{}, nil) // while nobody listens
 	for what, change := range map[string]func(*v1alpha1.WindowsConfigSpec){
 		"network provider": func(c *v1alpha1.WindowsConfigSpec) { c.Network.Provider = v1alpha1.NetworkFlannel },
+		"API server":       func(c *v1alpha1.WindowsConfigSpec) { c.Cluster.APIServer = "api.example.com:6443" },
+		"DNS server":       func(c *v1alpha1.WindowsConfigSpec) { c.Network.DNS.Servers = []string{"10.0.0.10"} },
 		"cloud provider":   func(c *v1alpha1.WindowsConfigSpec) { c.CloudProvider = v1alpha1.CloudProviderNone }, // of which the platform may come
 	} {
 		other := *ovn.DeepCopy()

@@ -1,0 +1,205 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+const (
+	// defaultDomain is Kubernetes' own default, and the only domain that OpenShift has.
+	defaultDomain = "cluster.local"
+	// maxDNSServers is how many servers a pod gets (MaxDNSNameservers of Kubernetes' validation).
+	maxDNSServers = 3
+	// dnsServices is how many Services with a label of DNS are looked at.
+	dnsServices = 16
+)
+
+// kubeletConfig is what kubeadm, and what is built on it, keep for the kubelets of new nodes.
+func kubeletConfig() types.NamespacedName {
+	return types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "kubelet-config"}
+}
+
+// readDNS finds the domain and the servers of the cluster's DNS, from the most to the least explicit: WindowsConfig, the configuration that Linux
+// nodes get, the Services. Their address is never guessed: pods with a wrong one resolve no name, and nothing tells why.
+func readDNS(ctx context.Context, r client.Reader, config v1alpha1.DNSSpec, c *desired.Cluster) error {
+	var kubelets dnsOfKubelets
+	if config.Domain == "" || len(config.Servers) == 0 {
+		var err error
+		if kubelets, err = readKubeletConfig(ctx, r); err != nil {
+			return err
+		}
+	}
+	if err := readDomain(ctx, r, config, kubelets, c); err != nil {
+		return err
+	}
+	return readDNSServers(ctx, r, config, kubelets, c)
+}
+
+// domainOf is the domain of the cluster's DNS.
+func domainOf(ctx context.Context, r client.Reader, config v1alpha1.DNSSpec) (string, error) {
+	var kubelets dnsOfKubelets
+	if config.Domain == "" {
+		var err error
+		if kubelets, err = readKubeletConfig(ctx, r); err != nil {
+			return "", err
+		}
+	}
+	var c desired.Cluster
+	err := readDomain(ctx, r, config, kubelets, &c)
+	return c.Domain, err
+}
+
+// dnsOfKubelets is what a kubelet's configuration says of DNS.
+type dnsOfKubelets struct {
+	found   bool
+	Domain  string   `json:"clusterDomain"`
+	Servers []string `json:"clusterDNS"`
+}
+
+func readKubeletConfig(ctx context.Context, r client.Reader) (d dnsOfKubelets, err error) {
+	var cm corev1.ConfigMap
+	if err := r.Get(ctx, kubeletConfig(), &cm); err != nil {
+		if apierrors.IsNotFound(err) {
+			return d, nil
+		}
+		return d, fmt.Errorf("reading ConfigMap %s: %w", kubeletConfig(), err)
+	}
+	if err := yaml.Unmarshal([]byte(cm.Data["kubelet"]), &d); err != nil {
+		return d, fmt.Errorf("%w: ConfigMap %s, key kubelet, is no configuration of kubelets (%w); correct it, or set domain and servers of spec.network.dns in WindowsConfig %s",
+			desired.ErrNetwork, kubeletConfig(), err, api.WindowsConfigName)
+	}
+	d.found = true
+	return d, nil
+}
+
+func readDomain(ctx context.Context, r client.Reader, config v1alpha1.DNSSpec, kubelets dnsOfKubelets, c *desired.Cluster) error {
+	sources := []struct {
+		from string
+		read func() (string, error)
+	}{
+		{`WindowsConfig "cluster", spec.network.dns.domain`, func() (string, error) { return config.Domain, nil }},
+		{"ConfigMap " + kubeletConfig().String() + ", clusterDomain", func() (string, error) { return kubelets.Domain, nil }},
+		{"ConfigMap kube-system/kubeadm-config, networking.dnsDomain", func() (string, error) {
+			kubeadm, err := readKubeadm(ctx, r)
+			return kubeadm.DNSDomain, err
+		}},
+	}
+	for _, s := range sources {
+		domain, err := s.read()
+		if err != nil {
+			return err
+		}
+		if domain = strings.ToLower(strings.TrimSuffix(domain, ".")); domain == "" {
+			continue
+		}
+		if faults := validation.IsDNS1123Subdomain(domain); len(faults) > 0 {
+			return fmt.Errorf("%w: %s is %.100q, and must be a DNS domain such as %s; correct it, or set spec.network.dns.domain of WindowsConfig %s",
+				desired.ErrNetwork, s.from, domain, defaultDomain, api.WindowsConfigName)
+		}
+		c.Domain = domain
+		return nil
+	}
+	platform, err := ReadPlatform(ctx, r)
+	c.Domain, c.DomainAssumed = defaultDomain, !platform.OpenShift
+	return err
+}
+
+func readDNSServers(ctx context.Context, r client.Reader, config v1alpha1.DNSSpec, kubelets dnsOfKubelets, c *desired.Cluster) error {
+	for _, text := range config.Servers {
+		if !isDNSServer(text) {
+			return fmt.Errorf(`%w: WindowsConfig "cluster", spec.network.dns.servers: %.100q must be an IPv4 address such as 10.96.0.10, neither a loopback `+
+				"nor a link-local one", desired.ErrNetwork, text)
+		}
+	}
+	servers := config.Servers
+	if len(servers) == 0 {
+		servers = slices.DeleteFunc(slices.Clone(kubelets.Servers), func(text string) bool { return !isDNSServer(text) })
+	}
+	if len(servers) > 0 {
+		c.DNSServers = servers[:min(len(servers), maxDNSServers)]
+		return nil
+	}
+	seen := []string{"ConfigMap " + kubeletConfig().String() + " does not exist"}
+	if kubelets.found {
+		seen[0] = fmt.Sprintf("clusterDNS in ConfigMap %s is %.200q", kubeletConfig(), kubelets.Servers)
+	}
+	services, err := listDNSServices(ctx, r)
+	if err != nil {
+		return err
+	}
+	for _, s := range services {
+		if ip := ipv4Of(s); ip != "" {
+			c.DNSServers = []string{ip}
+			return nil
+		}
+		seen = append(seen, fmt.Sprintf("Service %s/%s has no IPv4 address (%v)", s.Namespace, s.Name, s.Spec.ClusterIPs))
+	}
+	if len(services) == 0 {
+		seen = append(seen, "there is no Service openshift-dns/dns-default, kube-system/kube-dns, or in kube-system with label k8s-app=kube-dns or k8s-app=coredns and port 53")
+	}
+	return &desired.NetworkError{Reason: api.ReasonClusterDNSUnknown, Message: "nothing in the cluster tells at which IPv4 address pods reach its DNS: " +
+		shorten.Text(strings.Join(seen, "; "), shorten.Reported) + "; set spec.network.dns.servers of WindowsConfig " + api.WindowsConfigName + " to it"}
+}
+
+// isDNSServer tells whether a pod on a Windows node can ask a server at an address. Caches on nodes, as NodeLocal DNSCache, have link-local addresses,
+// at which only Linux nodes answer; kubespray writes them into kubelet-config.
+func isDNSServer(text string) bool {
+	ip, err := netip.ParseAddr(text)
+	return err == nil && ip.Is4() && ip.IsGlobalUnicast()
+}
+
+// listDNSServices are the Services that can be the cluster's DNS, the likeliest first.
+func listDNSServices(ctx context.Context, r client.Reader) (all []corev1.Service, err error) {
+	for _, name := range []types.NamespacedName{{Namespace: "openshift-dns", Name: "dns-default"}, {Namespace: metav1.NamespaceSystem, Name: "kube-dns"}} {
+		var service corev1.Service
+		err := r.Get(ctx, name, &service)
+		if err == nil {
+			all = append(all, service)
+		} else if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("reading Service %s: %w", name, err)
+		}
+	}
+	const label = "k8s-app"
+	selector, err := labels.Parse(label + " in (kube-dns, coredns)")
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.ServiceList
+	if err := r.List(ctx, &list, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabelsSelector{Selector: selector}, client.Limit(dnsServices)); err != nil {
+		return nil, fmt.Errorf("listing the Services in %s with label %s: %w", metav1.NamespaceSystem, selector, err)
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Service) int { return strings.Compare(a.Name, b.Name) })
+	for _, s := range list.Items {
+		if slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == 53 }) {
+			all = append(all, s)
+		}
+	}
+	return all, nil
+}
+
+// ipv4Of is the IPv4 address of a Service, whichever of its families comes first; empty where it has none.
+func ipv4Of(s corev1.Service) string {
+	for _, text := range append(slices.Clone(s.Spec.ClusterIPs), s.Spec.ClusterIP) {
+		if isDNSServer(text) {
+			return text
+		}
+	}
+	return ""
+}
