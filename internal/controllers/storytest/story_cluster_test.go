@@ -297,7 +297,6 @@ func (s *story) at(version string) int {
 	return n
 }
 
-// rules is the WindowsConfig.
 // put creates or changes an object that only others write: it is in the cache, and nowhere else.
 func (s *story) put(o client.Object) {
 	s.puts++
@@ -319,6 +318,7 @@ func (s *story) drop(kind string, key client.ObjectKey) {
 	s.cache.changes++
 }
 
+// rules is the WindowsConfig.
 func (s *story) rules() *v1alpha1.WindowsConfig {
 	s.t.Helper()
 	var config v1alpha1.WindowsConfig
