@@ -35,7 +35,7 @@ func TestFilesThatAPowerCutDestroyedAreNoObstacle(t *testing.T) {
 		t.Run(file[strings.LastIndexByte(file, '\\')+1:], func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := newIsolated(t, func(*servers.Cluster) {})
+				m := newIsolatedOn(t, func(*servers.Cluster) {}, soon)
 				m.request.Desired.Certificates = otherAuthority(t)
 				for name, content := range left {
 					m.publish(t, m.request.Desired)

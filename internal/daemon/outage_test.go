@@ -168,7 +168,7 @@ func TestAClockThatIsWrongHarmsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := newIsolated(t, func(c *servers.Cluster) { c.SetClock(-test.joined) })
+				m := newIsolatedOn(t, func(c *servers.Cluster) { c.SetClock(-test.joined) }, soon)
 				before := m.cluster.Count(http.MethodPost, requestsPath)
 				m.cluster.SetClock(-test.then)
 				time.Sleep(test.long)

@@ -109,7 +109,7 @@ func TestATooSmallMTUIsToldWithTheJoin(t *testing.T) {
 		"a network of the user's own": {adapter: "Ethernet", mtu: 1460, noNet: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWindows(t, sim.WindowsOptions{Interfaces: []agent.Interface{
+			w := newWindows(t, sim.WindowsOptions{Kind: "what is found at the join decides", Interfaces: []agent.Interface{
 				{Name: "Management", Index: 3, MTU: 1300, Addresses: []netip.Prefix{netip.MustParsePrefix("198.51.100.1/24")}},
 				{Name: test.adapter, Index: 4, DefaultRoute: true, DHCP: true, MTU: test.mtu, Addresses: []netip.Prefix{address}},
 			}})
