@@ -22,8 +22,8 @@ func kubelets(says string) client.Object {
 // noDNS takes the place of Service kube-dns: a headless one.
 func noDNS() client.Object { return service("kube-system", "kube-dns", corev1.ClusterIPNone) }
 
-// labelled is a Service of kube-system with label k8s-app, a port and these addresses.
-func labelled(name, label string, port int32, ips ...string) client.Object {
+// labeled is a Service of kube-system with label k8s-app, a port and these addresses.
+func labeled(name, label string, port int32, ips ...string) client.Object {
 	s := service("kube-system", name, ips[0])
 	s.Labels, s.Spec.ClusterIPs = map[string]string{"k8s-app": label}, ips
 	s.Spec.Ports = []corev1.ServicePort{{Port: port, Protocol: corev1.ProtocolUDP}}
@@ -46,17 +46,17 @@ func TestDNSIsReadFromWhereTheClusterHasIt(t *testing.T) {
 			objects: []client.Object{kubelets("clusterDNS: ['fd01::a', 10.96.0.1, 10.96.0.2, 10.96.0.3, 10.96.0.4]\nclusterDomain: Cluster.Development."), noDNS()},
 			domain:  "cluster.development", servers: []string{"10.96.0.1", "10.96.0.2", "10.96.0.3"}},
 		"a cache on each Linux node": {
-			objects: []client.Object{kubelets("clusterDNS: [169.254.25.10]\nclusterDomain: cluster.local"), noDNS(), labelled("coredns", "kube-dns", 53, "10.233.0.3")},
+			objects: []client.Object{kubelets("clusterDNS: [169.254.25.10]\nclusterDomain: cluster.local"), noDNS(), labeled("coredns", "kube-dns", 53, "10.233.0.3")},
 			domain:  "cluster.local", servers: []string{"10.233.0.3"}},
 		"kubelets without either": {
 			objects: []client.Object{kubelets("maxPods: 10"), kubeadm}, domain: "k8s.example", servers: []string{"10.96.0.10"}},
 		"a ConfigMap of another form": {
 			objects: []client.Object{configMap("kube-system", "kubelet-config", "other", "x"), kubeadm}, domain: "k8s.example", servers: []string{"10.96.0.10"}},
 		"a Service whose first address is IPv6": {
-			objects: []client.Object{labelled("kube-dns", "kube-dns", 53, "fd01::a", "10.97.0.53")},
+			objects: []client.Object{labeled("kube-dns", "kube-dns", 53, "fd01::a", "10.97.0.53")},
 			domain:  "cluster.local", servers: []string{"10.97.0.53"}, assumed: true},
 		"a Service with the label alone": {
-			objects: []client.Object{noDNS(), labelled("coredns", "coredns", 53, "10.233.0.3"), labelled("metrics", "coredns", 9153, "10.233.0.9")},
+			objects: []client.Object{noDNS(), labeled("coredns", "coredns", 53, "10.233.0.3"), labeled("metrics", "coredns", 9153, "10.233.0.9")},
 			domain:  "cluster.local", servers: []string{"10.233.0.3"}, assumed: true},
 		"what the administrator says": {
 			config:  v1alpha1.DNSSpec{Domain: "corp.example", Servers: []string{"10.1.2.3", "10.1.2.4"}},
@@ -86,7 +86,7 @@ func TestDNSIsNeverGuessed(t *testing.T) {
 			objects: []client.Object{kubelets("clusterDNS: ['fd01::a']"), service("kube-system", "kube-dns", "fd01::a")},
 			says:    []string{`clusterDNS in ConfigMap kube-system/kubelet-config is ["fd01::a"]`, "spec.network.dns.servers"}},
 		"a cache on each Linux node alone": {
-			objects: []client.Object{kubelets("clusterDNS: [169.254.20.10]"), noDNS(), labelled("node-local-dns", "node-local-dns", 53, "10.96.0.99")},
+			objects: []client.Object{kubelets("clusterDNS: [169.254.20.10]"), noDNS(), labeled("node-local-dns", "node-local-dns", 53, "10.96.0.99")},
 			says:    []string{"169.254.20.10"}},
 		"a link-local server of the administrator": {config: v1alpha1.DNSSpec{Servers: []string{"169.254.20.10"}}, says: []string{"spec.network.dns.servers", "169.254.20.10"}},
 		"a domain that is none":                    {objects: []client.Object{kubelets("clusterDomain: 'a b'")}, says: []string{"clusterDomain", `"a b"`, "spec.network.dns.domain"}},

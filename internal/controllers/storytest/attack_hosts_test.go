@@ -189,6 +189,8 @@ func (c *liarConnection) facts() agent.Facts {
 
 func (c *liarConnection) receive(agent.ReceiveRequest) {}
 
+func (c *liarConnection) reach(agent.ReachRequest) agent.ReachResult { return agent.ReachResult{} }
+
 // join takes the token, and says it again where it may.
 func (c *liarConnection) join(r agent.JoinRequest) (agent.JoinResult, error) {
 	c.l.w.checkHanded(c.target, c.name, r.Bootstrap.Token)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -48,6 +49,18 @@ func firstMistakes() map[string]mistake {
 			func(s *story) { s.hosts[0].says = nil }},
 		"a wrong clock": {func(s *story) { s.hosts[0].says = func(f *agent.HostFacts) { f.Clock = f.Clock.Add(-time.Hour) } }, api.ReasonClockSkewed, "w32tm /resync",
 			func(s *story) { s.hosts[0].says = nil }},
+		"an API server that only Linux nodes know": {func(s *story) {
+			s.hosts[0].isolated, s.hosts[0].reachable = "resolving lb-apiserver.kubernetes.local: no such host", "10.3.0.99"
+		}, api.ReasonAPIServerUnreachable, "set spec.cluster.apiServer of WindowsConfig",
+			func(s *story) {
+				s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Cluster.APIServer = "https://10.3.0.99:6443" })
+			}},
+		"a DNS that nothing tells": {func(s *story) {
+			s.must(s.client.Delete(s.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kubelet-config"}}))
+		}, api.ReasonClusterDNSUnknown, "Set spec.network.dns.servers of WindowsConfig",
+			func(s *story) {
+				s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Network.DNS.Servers = []string{"10.96.0.53"} })
+			}},
 	}
 }
 

@@ -91,8 +91,8 @@ type storyHost struct {
 	// windows is what its Windows does by itself.
 	windows storyWindows
 
-	// isolated is why it does not reach the API server; empty where it does.
-	isolated string
+	// isolated is why it does not reach the API server; empty where it does. It always reaches the one at reachable.
+	isolated, reachable string
 
 	// hangs has commands other than facts and reach end with their context only.
 	hangs bool
@@ -113,7 +113,12 @@ func newStoryHost(s *story, n int) *storyHost {
 	}
 }
 
-func (h *storyHost) reaches() agent.ReachResult { return agent.ReachResult{Failure: h.isolated} }
+func (h *storyHost) reach(r agent.ReachRequest) agent.ReachResult {
+	if h.reachable != "" && strings.HasPrefix(r.Server, "https://"+h.reachable+":") {
+		return agent.ReachResult{}
+	}
+	return agent.ReachResult{Failure: h.isolated}
+}
 
 // alive says whether the host runs.
 func (h *storyHost) alive() bool { return !h.off && !time.Now().Before(h.backAt) }
@@ -189,17 +194,10 @@ func (c storyConnection) Run(ctx context.Context, command string, stdin io.Reade
 type commanded interface {
 	restart()
 	facts() agent.Facts
+	reach(agent.ReachRequest) agent.ReachResult
 	receive(agent.ReceiveRequest)
 	join(agent.JoinRequest) (agent.JoinResult, error)
 	leave(agent.LeaveRequest) (agent.LeaveResult, error)
-}
-
-// reached says whether a host reaches the API server: all do, but those that say otherwise.
-func reached(h commanded) agent.ReachResult {
-	if isolated, ok := h.(interface{ reaches() agent.ReachResult }); ok {
-		return isolated.reaches()
-	}
-	return agent.ReachResult{}
 }
 
 // doCommand has a host do what a command says.
@@ -210,10 +208,11 @@ func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) e
 	case agent.CommandFacts:
 		s.End(h.facts(), nil)
 	case agent.CommandReach:
-		if err := s.Request(&agent.ReachRequest{}); err != nil {
+		var request agent.ReachRequest
+		if err := s.Request(&request); err != nil {
 			return err
 		}
-		s.End(reached(h), nil)
+		s.End(h.reach(request), nil)
 	case agent.CommandRestart:
 		var request agent.RestartRequest
 		if err := s.Request(&request); err != nil {
