@@ -374,3 +374,24 @@ func TestStepsOfOneJoinAreTimed(t *testing.T) {
 		t.Errorf("a Ready node moved %v", moved)
 	}
 }
+
+// TestAHostThatNobodyAwaitsIsNotSaidToRestart: its restart was waited for when it became clear that it cannot be joined.
+func TestAHostThatNobodyAwaitsIsNotSaidToRestart(t *testing.T) {
+	restarting := &join.Rebooting{Reason: "feature Containers is enabled by a restart", BootID: "1"}
+	for name, test := range map[string]struct {
+		then error
+		want string
+	}{
+		"another machine has its name": {&join.Unsupported{Reason: api.ReasonHostnameConflict, Message: "Node win-1 is another machine's"}, api.ReasonHostnameConflict},
+		"it waits for a place":         {join.ErrNoSlot, api.ReasonRebooting},
+	} {
+		var st v1alpha1.WindowsInstanceStatus
+		join.Report(&st, 1, true, restarting)
+		join.Report(&st, 1, true, join.Restarting(&join.Unreachable{Reason: api.ReasonConnectionTimeout, Err: errors.New("i/o timeout")}, "1"))
+		join.Report(&st, 1, false, test.then)
+		join.Observe(&st, 1, nil, "", time.Now())
+		if got := meta.FindStatusCondition(st.Conditions, api.ConditionReady); got == nil || got.Reason != test.want {
+			t.Errorf("%s: Ready is %+v, want reason %s", name, got, test.want)
+		}
+	}
+}

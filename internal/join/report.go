@@ -134,12 +134,24 @@ func Report(st *v1alpha1.WindowsInstanceStatus, generation int64, attempted bool
 		set.reached(err)
 		set.supported(err)
 	}
+	if u := (*Unsupported)(nil); !attempted && errors.As(err, &u) {
+		set.awaitsNoRestart()
+	}
 	switch {
 	case reason == api.ReasonRepairFailed: // the host has everything, or it would not be a repair
 	case err != nil:
 		set.not(api.ConditionConfigured, reason, err.Error())
 	case attempted:
 		set.is(api.ConditionConfigured, reason, "the host has everything it needs and its services are installed")
+	}
+}
+
+// awaitsNoRestart removes what was said of a restart: nobody looks any more whether the host is back.
+func (c conditions) awaitsNoRestart() {
+	for _, kind := range []string{api.ConditionRebootRequired, api.ConditionReachable} {
+		if was := meta.FindStatusCondition(c.status.Conditions, kind); was != nil && was.Reason == api.ReasonRebooting {
+			meta.RemoveStatusCondition(&c.status.Conditions, kind)
+		}
 	}
 }
 

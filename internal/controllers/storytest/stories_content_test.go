@@ -35,7 +35,7 @@ func TestHostsAreSentWhatTheirNetworkNeeds(t *testing.T) {
 				s.must(s.client.Update(s.ctx, config))
 			}
 			s.announce(s.hosts...)
-			s.until("the host is a node", 5*time.Minute, func() bool { return s.ready() == 1 })
+			s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
 			offered := s.hosts[0].offered
 			if has := slices.ContainsFunc(offered, func(c agent.Content) bool { return c.SHA256 == flanneld.SHA256 }); has != want || len(offered) < 2 {
 				t.Errorf("provider %s: the host was offered %v; flanneld is among it: %v, want %v", provider, offered, has, want)

@@ -216,6 +216,7 @@ func TestWhatAHostSaysIsKeptShort(t *testing.T) {
 // A host restarts in each join, for as long as it likes: it is not handed a token every few seconds.
 func TestAHostThatRestartsAgainAndAgainWaitsLonger(t *testing.T) {
 	hostile(t, 1, func(s *story, liar *storyHost) {
+		s.kind("how often it is joined is counted")
 		liar.restarts = true
 		s.announce(liar)
 		s.pass(time.Minute)
