@@ -23,6 +23,9 @@ func reports() []report {
 		workloadReports(),
 		registryReports(),
 		clusterReports(),
+		serviceReports(),
+		drainReports(),
+		restartReports(),
 	)
 }
 
