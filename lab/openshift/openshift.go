@@ -101,7 +101,7 @@ func readDefinitions(ctx context.Context, pins string) ([]*unstructured.Unstruct
 
 func readObjects() ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
-	for _, name := range []string{"namespaces.yaml", "cluster.yaml", "network.yaml", "machineconfig.yaml"} {
+	for _, name := range []string{"namespaces.yaml", "cluster.yaml", "network.yaml", "dns.yaml", "machineconfig.yaml"} {
 		f, err := objects.Open("objects/" + name)
 		if err != nil {
 			return nil, err
