@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,8 +22,9 @@ import (
 
 // cluster answers as the API server of a node with a pod.
 type cluster struct {
-	boot, container string
-	events          []corev1.Event
+	boot      string
+	container atomic.Value // string
+	events    []corev1.Event
 }
 
 func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -31,7 +33,7 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	node.Status.Conditions, node.Status.NodeInfo.BootID = []corev1.NodeCondition{ready}, c.boot
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: triedPod}}
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{ContainerID: c.container}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{ContainerID: c.container.Load().(string)}}
 	answers := map[string]any{"/api/v1/nodes": corev1.NodeList{Items: []corev1.Node{node}}, ofPods + "/" + triedPod: pod, "/api/v1/events": corev1.EventList{Items: c.events}}
 	response := &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: r}
 	if object, known := answers[r.URL.Path]; known {
@@ -65,7 +67,7 @@ func TestWhatARestartedServiceTakesAlongIsTold(t *testing.T) {
 				j, api := c.joined(t)
 				time.AfterFunc(500*time.Millisecond, func() {
 					c.lose(t, test.lost)
-					api.container += test.container
+					api.container.Store(api.container.Load().(string) + test.container)
 				})
 				if test.back {
 					time.AfterFunc(2*time.Minute+500*time.Millisecond, func() { c.makeNetwork() })
@@ -108,9 +110,10 @@ func (c *computer) joined(t *testing.T) (*joining, *cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := &cluster{boot: boot, container: "containerd://1", events: []corev1.Event{{
+	api := &cluster{boot: boot, events: []corev1.Event{{
 		Reason: "NetworkLost", Message: "it was lost", LastTimestamp: metav1.NewTime(time.Now().Add(time.Second)),
 	}}}
+	api.container.Store("containerd://1")
 	s := &session{Machine: m, out: io.Discard, recorded: func(Fact) {}, hide: newHider(nil)}
 	return &joining{
 		session: s, running: running{ended: map[string]error{}}, api: apiServer{url: "http://api.test", http: &http.Client{Transport: api}},
