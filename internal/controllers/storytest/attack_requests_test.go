@@ -137,7 +137,7 @@ func (w *attackWorld) checkApproved(request *certificatesv1.CertificateSigningRe
 		w.breach(attackIdentity, "%s gets a certificate for %s; its own name is %s", who, cert.Subject.CommonName, own)
 	}
 	for _, name := range cert.DNSNames {
-		if name != own && name != place {
+		if !strings.EqualFold(name, own) && !strings.EqualFold(name, place) {
 			w.breach(attackIdentity, "%s, which is %s, gets a certificate for the name %s", who, place, name)
 		}
 	}
