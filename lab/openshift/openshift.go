@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -99,10 +100,15 @@ func readDefinitions(ctx context.Context, pins string) ([]*unstructured.Unstruct
 	return all, nil
 }
 
+// readObjects reads all files of the folder, by name: what the others need comes first.
 func readObjects() ([]*unstructured.Unstructured, error) {
+	names, err := fs.Glob(objects, "objects/*.yaml")
+	if err != nil {
+		return nil, err
+	}
 	var all []*unstructured.Unstructured
-	for _, name := range []string{"namespaces.yaml", "cluster.yaml", "network.yaml", "dns.yaml", "machineconfig.yaml"} {
-		f, err := objects.Open("objects/" + name)
+	for _, name := range names {
+		f, err := objects.Open(name)
 		if err != nil {
 			return nil, err
 		}
