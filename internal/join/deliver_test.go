@@ -73,7 +73,9 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func TestADamagedSetupIsSentAgain(t *testing.T) {
+// payloadOfWICD has WICD alone, and the manifest of it.
+func payloadOfWICD(t *testing.T) (*payload.Payload, payload.Manifest) {
+	t.Helper()
 	folder := t.TempDir()
 	manifest, err := payloads.Write(t.Context(), folder, payloads.Set{
 		Files: []payloads.Content{{Path: payload.WICD, Component: "wicd", Version: "devel", Group: payload.Base, Open: payloads.Bytes([]byte("WICD"))}},
@@ -86,6 +88,11 @@ func TestADamagedSetupIsSentAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return p, manifest
+}
+
+func TestADamagedSetupIsSentAgain(t *testing.T) {
+	p, manifest := payloadOfWICD(t)
 	setup, err := p.Setup()
 	if err != nil {
 		t.Fatal(err)

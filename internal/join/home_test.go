@@ -12,8 +12,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/remote"
-	"github.com/windows-machine-config/wmco/payload"
-	payloads "github.com/windows-machine-config/wmco/payload/build"
 )
 
 // awayHost is one whose shell does not begin in the home folder, where SFTP puts files.
@@ -63,18 +61,7 @@ func (h *awayHost) Run(_ context.Context, command string, stdin io.Reader, stdou
 
 // TestAShellThatBeginsElsewhereDoesNoHarm: PowerShell with Set-Location in a profile, cmd.exe with AutoRun "cd /d D:\".
 func TestAShellThatBeginsElsewhereDoesNoHarm(t *testing.T) {
-	folder := t.TempDir()
-	manifest, err := payloads.Write(t.Context(), folder, payloads.Set{
-		Files: []payloads.Content{{Path: payload.WICD, Component: "wicd", Version: "devel", Group: payload.Base, Open: payloads.Bytes([]byte("WICD"))}},
-		Stub:  payloads.Bytes([]byte("stub")),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := payload.Open(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, manifest := payloadOfWICD(t)
 	for name, test := range map[string]struct{ home, says string }{
 		"a folder that needs no quotes":   {`C:\Users\Administrator\`, ""},
 		"a folder with a space":           {`C:\Users\Jane Doe\`, `it is at C:\Users\Jane Doe\wicd-`},
