@@ -39,17 +39,17 @@ const (
 // Pending is what the manager's cache keeps of pods: those that have not started, and may be for Windows, and of them what causes are found
 // in. Of others it keeps which they are.
 func Pending() kube.Informer {
-	k := kept{mask.New()}
+	t := trimmer{mask.New()}
 	return kube.Informer{
-		Object: &corev1.Pod{}, Field: fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)), Keep: kube.Of(k.pod), Bytes: maxPod,
+		Object: &corev1.Pod{}, Field: fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)), Keep: kube.Of(t.pod), Bytes: maxPod,
 		Share: &kube.Share{Total: allPods, PerOwner: podsOfNamespace, Owner: client.Object.GetNamespace},
 	}
 }
 
-// kept makes what is kept of pods: what podcause reads, without the secrets in messages of kubelets.
-type kept struct{ masker *mask.Masker }
+// trimmer cuts pods to what is kept of them: what podcause reads, without the secrets in messages of kubelets.
+type trimmer struct{ masker *mask.Masker }
 
-func (k kept) pod(pod *corev1.Pod) (client.Object, bool) {
+func (t trimmer) pod(pod *corev1.Pod) (client.Object, bool) {
 	kept := &corev1.Pod{
 		TypeMeta: pod.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
@@ -62,7 +62,7 @@ func (k kept) pod(pod *corev1.Pod) (client.Object, bool) {
 	if !podcause.MayBeForWindows(pod) {
 		return kept, false
 	}
-	kept.Status = corev1.PodStatus{InitContainerStatuses: k.statuses(pod.Status.InitContainerStatuses), ContainerStatuses: k.statuses(pod.Status.ContainerStatuses)}
+	kept.Status = corev1.PodStatus{InitContainerStatuses: t.statuses(pod.Status.InitContainerStatuses), ContainerStatuses: t.statuses(pod.Status.ContainerStatuses)}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled {
 			kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: shorten.Text(c.Reason, shorten.Quoted)}}
@@ -109,7 +109,7 @@ func account(o *corev1.WindowsSecurityContextOptions) *corev1.WindowsSecurityCon
 }
 
 // statuses keeps what the kubelet says of containers that wait.
-func (k kept) statuses(all []corev1.ContainerStatus) (list []corev1.ContainerStatus) {
+func (t trimmer) statuses(all []corev1.ContainerStatus) (list []corev1.ContainerStatus) {
 	for _, s := range all {
 		w := s.State.Waiting
 		if w == nil || len(list) == maxWaiting {
@@ -117,7 +117,7 @@ func (k kept) statuses(all []corev1.ContainerStatus) (list []corev1.ContainerSta
 		}
 		list = append(list, corev1.ContainerStatus{
 			Name: s.Name, Image: shorten.Text(s.Image, shorten.Note),
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: shorten.Text(w.Reason, shorten.Quoted), Message: podcause.Shown(w.Message, k.masker.Text)}},
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: shorten.Text(w.Reason, shorten.Quoted), Message: podcause.Shown(w.Message, t.masker.Text)}},
 		})
 	}
 	return list
