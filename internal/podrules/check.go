@@ -1,6 +1,7 @@
 package podrules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ func Check(spec map[string]any) ([]Finding, error) {
 		return nil, fmt.Errorf("it is not the spec of a pod: %w", err)
 	}
 	hostProcess := hostProcessOf(&pod)
-	found := slices.Concat(placement(&pod), hostProcess.findings(&pod), images(&pod))
+	found := slices.Concat(placement(&pod), hostProcess.findings(&pod), images(&pod), administrator(&pod))
 	for _, rule := range Rules() {
 		found = append(found, rule.broken(spec, hostProcess.all())...)
 	}
@@ -128,6 +129,38 @@ func images(pod *corev1.PodSpec) []Finding {
 		}
 	}
 	return nil
+}
+
+// What the kubelet takes for root: pkg/kubelet/kuberuntime/security_context_windows.go.
+const (
+	containerAdministrator = "ContainerAdministrator"
+	whyAdministrator       = "With runAsNonRoot, the kubelet does not start containers of ContainerAdministrator."
+	useUserOrRoot          = "Use another user, such as ContainerUser, or remove runAsNonRoot."
+)
+
+// administrator says which containers run as the user that runAsNonRoot excludes.
+func administrator(pod *corev1.PodSpec) (found []Finding) {
+	of := cmp.Or(pod.SecurityContext, &corev1.PodSecurityContext{})
+	check := func(at string, c *corev1.SecurityContext) {
+		c = cmp.Or(c, &corev1.SecurityContext{})
+		user := func(o *corev1.WindowsSecurityContextOptions) *string {
+			return cmp.Or(o, &corev1.WindowsSecurityContextOptions{}).RunAsUserName
+		}
+		nonRoot, name := cmp.Or(c.RunAsNonRoot, of.RunAsNonRoot, new(false)), cmp.Or(user(c.WindowsOptions), user(of.WindowsOptions), new(""))
+		if *nonRoot && strings.EqualFold(*name, containerAdministrator) {
+			found = append(found, Finding{Error, at + ".securityContext.windowsOptions.runAsUserName", whyAdministrator, useUserOrRoot})
+		}
+	}
+	for i, c := range pod.InitContainers {
+		check(fmt.Sprintf("initContainers[%d]", i), c.SecurityContext)
+	}
+	for i, c := range pod.Containers {
+		check(fmt.Sprintf("containers[%d]", i), c.SecurityContext)
+	}
+	for i, c := range pod.EphemeralContainers {
+		check(fmt.Sprintf("ephemeralContainers[%d]", i), c.SecurityContext)
+	}
+	return found
 }
 
 // memory says which containers have no limit.

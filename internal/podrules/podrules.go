@@ -3,19 +3,22 @@
 // docs/workloads.md has its table.
 //
 // Fields that the API server refuses in a pod with os.name "windows" are those of validateWindows in
-// k8s.io/kubernetes/pkg/apis/core/validation; a test compares them with an API server. The others are from Kubernetes'
-// page "Windows containers in Kubernetes".
+// k8s.io/kubernetes/pkg/apis/core/validation; a test compares them with an API server. Another test reads what Kubernetes of each minor version
+// in the payload refuses on Windows, and fails where no rule tells of it. What Kubernetes passes over in silence is from its page "Windows
+// containers in Kubernetes".
 package podrules
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
 
 // Rule is a field that pods on Windows nodes should not have.
 type Rule struct {
-	// Path is the field below the pod's spec. containers[*] stands for containers of all kinds, and [*] for each item of a list.
+	// Path is the field below the pod's spec. containers[*] stands for containers of all kinds, [*] for each item of a list, and a * at the end
+	// for the rest of a key.
 	Path string
 	// Values are those that the rule is about, as YAML writes them; all values if empty.
 	Values []string
@@ -59,6 +62,10 @@ func podFields() []Rule {
 			Instead: "Remove the field, or make the containers HostProcess containers.", Example: "true"},
 		{Path: "dnsPolicy", Values: []string{"ClusterFirstWithHostNet"}, Stops: true, HostProcess: true, Why: "Windows does not support it.", Instead: "Use ClusterFirst.",
 			Example: `"ClusterFirstWithHostNet"`},
+		{Path: "resources", Refused: true, Why: "Windows has no limits for whole pods.", Instead: "Set resources of the containers.", Example: `{"limits":{"memory":"8Gi"}}`},
+		// Without an error: pkg/kubelet/cm/container_manager_windows.go prepares no devices, and there is no driver for Windows.
+		{Path: "resourceClaims", Stops: true, Why: "Windows nodes have no devices for resource claims.", Instead: "Remove the field; device plugins do run on Windows.",
+			Example: `[{"name":"gpu","resourceClaimName":"gpu"}]`},
 	}
 }
 
@@ -106,6 +113,8 @@ func volumes() []Rule {
 	return []Rule{
 		{Path: "volumes[*].emptyDir.medium", Values: []string{"Memory"}, Stops: true, Why: "Windows has no file system in memory.", Instead: remove, Example: `"Memory"`},
 		{Path: "volumes[*].emptyDir.medium", Values: []string{"HugePages"}, Stops: true, Why: "Windows has no huge pages for containers.", Instead: remove, Example: `"HugePages"`},
+		{Path: "volumes[*].image", Stops: true, Why: "containerd on Windows does not mount images as volumes.", Instead: "Copy the files in an init container.",
+			Example: `{"reference":"example.com/data:1"}`}, // https://github.com/containerd/containerd/issues/11903
 		modes("configMap"), modes("secret"), modes("projected"), modes("downwardAPI"),
 	}
 }
@@ -115,6 +124,7 @@ func containerFields() []Rule {
 		{Path: "containers[*].volumeDevices", Stops: true, Why: "Windows nodes have no raw block volumes.", Instead: "Use volumeMounts.", Example: `[{"name":"data","devicePath":"/dev/x"}]`},
 		{Path: "containers[*].volumeMounts[*].mountPropagation", Except: []string{"None"}, Stops: true, Why: "Windows does not propagate mounts.", Instead: remove,
 			Example: `"HostToContainer"`},
+		{Path: "containers[*].resources.limits.hugepages-*", Stops: true, Why: "Windows has no huge pages for containers.", Instead: remove, Example: `"2Mi"`},
 		{Path: "containers[*].lifecycle.stopSignal", Except: []string{"SIGTERM", "SIGKILL"}, Why: "Windows knows SIGTERM and SIGKILL only.", Instead: remove,
 			Example: `"SIGUSR1"`}, // refused where the feature gate ContainerStopSignals is on
 	}
@@ -182,6 +192,14 @@ func fieldsOf(spec map[string]any, path string) (found []field) {
 
 func walk(at string, object map[string]any, path []string) (found []field) {
 	name, isList := strings.CutSuffix(path[0], "[*]")
+	if prefix, isPrefix := strings.CutSuffix(name, "*"); isPrefix && !isList {
+		for _, key := range slices.Sorted(maps.Keys(object)) {
+			if strings.HasPrefix(key, prefix) {
+				found = append(found, field{at + "." + key, object[key]})
+			}
+		}
+		return found
+	}
 	value, is := object[name]
 	if !is || value == nil {
 		return nil

@@ -39,7 +39,7 @@ func Policies() []any {
 			advice = append(advice, v)
 		}
 	}
-	stops = append(stops, togetherOnANode())
+	stops = append(stops, togetherOnANode(), noAdministrator())
 	advice = append(placed(), advice...)
 	const warn, audit, deny = admissionv1.Warn, admissionv1.Audit, admissionv1.Deny
 	return []any{
@@ -161,6 +161,9 @@ func (r Rule) holds(object string, path []string) string {
 	field := object
 	for i, name := range path {
 		name, isList := strings.CutSuffix(name, "[*]")
+		if prefix, isPrefix := strings.CutSuffix(name, "*"); isPrefix && !isList {
+			return "!" + field + ".orValue({}).exists(key, key.startsWith('" + prefix + "'))"
+		}
 		if i == 0 {
 			field += ".?"
 		} else {
@@ -204,6 +207,19 @@ func togetherOnANode() admissionv1.Validation {
 	return admissionv1.Validation{
 		Expression: strings.Join(both, " && "),
 		Message:    "containers[*].image of a pod for Windows: no node runs images for Windows Server 2019 and for a later one. Use images for the same build.",
+	}
+}
+
+// noAdministrator is the rule of administrator.
+func noAdministrator() admissionv1.Validation {
+	of := func(object, field, otherwise string) string {
+		return object + ".?securityContext." + field + ".orValue(" + otherwise + ")"
+	}
+	nonRoot := of("c", "runAsNonRoot", of("variables.spec", "runAsNonRoot", "false"))
+	user := of("c", "windowsOptions.runAsUserName", of("variables.spec", "windowsOptions.runAsUserName", "''"))
+	return admissionv1.Validation{
+		Expression: "variables.containers.all(c, !(" + nonRoot + " && string(" + user + ").matches('(?i)^" + containerAdministrator + "$')))",
+		Message:    "containers[*].securityContext.windowsOptions.runAsUserName of a pod for Windows: " + whyAdministrator + " " + useUserOrRoot,
 	}
 }
 

@@ -63,6 +63,9 @@ func addVolumes(spec map[string]any) {
 	claim := map[string]any{"name": "data", "persistentVolumeClaim": map[string]any{"claimName": "data"}}
 	spec["volumes"] = []any{volume, claim}
 	container, _ := spec["containers"].([]any)[0].(map[string]any)
+	if resources, _ := container["resources"].(map[string]any); resources != nil { // huge pages come with memory only
+		resources["limits"].(map[string]any)["memory"] = "1Gi"
+	}
 	if mounts, _ := container["volumeMounts"].([]any); len(mounts) > 0 {
 		mounts[0].(map[string]any)["mountPath"] = `C:\example`
 	}

@@ -134,7 +134,7 @@ func (c chance) tolerate(pod *corev1.Pod) {
 // breakRule gives the pod something that Windows does not know, or treats otherwise.
 func (c chance) breakRule(pod *corev1.Pod) {
 	first := &pod.Spec.Containers[0]
-	switch c.IntN(6) {
+	switch c.IntN(9) {
 	case 0:
 		first.SecurityContext = &corev1.SecurityContext{Privileged: new(c.rarely())}
 	case 1:
@@ -148,5 +148,14 @@ func (c chance) breakRule(pod *corev1.Pod) {
 	case 5:
 		pod.Spec.HostNetwork = true
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: new(true), RunAsUserName: new(`NT AUTHORITY\SYSTEM`)}}
+	case 6:
+		pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), WindowsOptions: &corev1.WindowsSecurityContextOptions{RunAsUserName: new("ContainerAdministrator")}}
+		if c.rarely() {
+			first.SecurityContext = &corev1.SecurityContext{RunAsNonRoot: new(c.rarely()), WindowsOptions: &corev1.WindowsSecurityContextOptions{RunAsUserName: new(c.one("ContainerUser", "CONTAINERADMINISTRATOR"))}}
+		}
+	case 7:
+		first.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi"), "hugepages-2Mi": resource.MustParse("2Mi")}
+	case 8:
+		pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "example.com/data:1"}}}}
 	}
 }

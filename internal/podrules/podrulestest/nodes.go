@@ -105,6 +105,9 @@ func Lint(t testing.TB, pod *corev1.Pod) map[string]podrules.Severity {
 			}
 			field = list + "[*]" + rest
 		}
+		if before, _, isPage := strings.Cut(field, "hugepages-"); isPage {
+			field = before + "hugepages-*"
+		}
 		fields[field] = f.Severity
 	}
 	return fields

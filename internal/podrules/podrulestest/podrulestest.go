@@ -13,7 +13,7 @@ import (
 // the field.
 func Break(t *testing.T, spec map[string]any, r podrules.Rule, list string) (at string) {
 	t.Helper()
-	path := r.Path
+	path := strings.Replace(r.Path, "hugepages-*", "hugepages-2Mi", 1)
 	if list != "" {
 		path = list + strings.TrimPrefix(path, "containers")
 	}
