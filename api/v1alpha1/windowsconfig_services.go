@@ -52,8 +52,8 @@ type KubeletSpec struct {
 	// +optional
 	SystemReserved map[string]string `json:"systemReserved,omitempty"`
 
-	// evictionHard is the kubelet's set of hard eviction thresholds. The default is nodefs.available 10%,
-	// imagefs.available 15%.
+	// evictionHard is the kubelet's set of hard eviction thresholds. A threshold that it does not name keeps the
+	// kubelet's default on Windows: memory.available 500Mi, nodefs.available 10%, imagefs.available 15%. 0% turns one off.
 	// +kubebuilder:validation:MaxProperties=3
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['memory.available', 'nodefs.available', 'imagefs.available'])",message="keys must be memory.available, nodefs.available or imagefs.available"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, self[k].matches('^[0-9]+(.[0-9]+)?%$') || isQuantity(self[k]))",message="values must be a quantity or a percentage, for example 500Mi or 10%"

@@ -39,12 +39,14 @@ type kubeletConfiguration struct {
 	EnableSystemLogQuery     bool              `json:"enableSystemLogQuery"`
 	FeatureGates             map[string]bool   `json:"featureGates"`
 	ContainerLogMaxSize      string            `json:"containerLogMaxSize"`
-	EvictionHard             map[string]string `json:"evictionHard"`
-	SystemReserved           map[string]string `json:"systemReserved"`
-	RegisterNode             bool              `json:"registerNode"`
-	RegisterWithTaints       string            `json:"registerWithTaints"` // a marker, until the host is known
-	StaticPodPath            string            `json:"staticPodPath"`
-	VolumePluginDir          string            `json:"volumePluginDir"`
+	EvictionHard             map[string]string `json:"evictionHard,omitempty"`
+	// Thresholds that evictionHard does not name keep the kubelet's own default of its version; without this they are off.
+	MergeDefaultEvictionSettings bool              `json:"mergeDefaultEvictionSettings"`
+	SystemReserved               map[string]string `json:"systemReserved"`
+	RegisterNode                 bool              `json:"registerNode"`
+	RegisterWithTaints           string            `json:"registerWithTaints"` // a marker, until the host is known
+	StaticPodPath                string            `json:"staticPodPath"`
+	VolumePluginDir              string            `json:"volumePluginDir"`
 	// Kubelets act on these from 1.34 on, where WindowsGracefulNodeShutdown is on (pkg/features/kube_features.go); older ones take them and do
 	// nothing.
 	ShutdownGracePeriod             string `json:"shutdownGracePeriod,omitempty"`
@@ -67,15 +69,16 @@ func renderKubeletConfig(in Inputs) (string, error) {
 		KubeAPIBurst:             100,
 		// oc adm node-logs, and kubectl get --raw /api/v1/nodes/<node>/proxy/logs/, read logs and events of a host with these three. That
 		// takes the right to nodes/proxy, whose owner may run commands in every pod of the node, too: they give nobody more.
-		EnableSystemLogHandler: true,
-		EnableSystemLogQuery:   true,
-		FeatureGates:           map[string]bool{"NodeLogQuery": true},
-		ContainerLogMaxSize:    "50Mi",
-		EvictionHard:           map[string]string{"nodefs.available": "10%", "imagefs.available": "15%"},
-		SystemReserved:         map[string]string{"cpu": "500m", "memory": "2Gi", "ephemeral-storage": "1Gi"},
-		RegisterNode:           true,
-		RegisterWithTaints:     strings.Trim(markTaints, `"`),
-		StaticPodPath:          staticPods,
+		EnableSystemLogHandler:       true,
+		EnableSystemLogQuery:         true,
+		FeatureGates:                 map[string]bool{"NodeLogQuery": true},
+		ContainerLogMaxSize:          "50Mi",
+		EvictionHard:                 in.Config.Kubelet.EvictionHard,
+		MergeDefaultEvictionSettings: true,
+		SystemReserved:               map[string]string{"cpu": "500m", "memory": "2Gi", "ephemeral-storage": "1Gi"},
+		RegisterNode:                 true,
+		RegisterWithTaints:           strings.Trim(markTaints, `"`),
+		StaticPodPath:                staticPods,
 		// The kubelet runs the FlexVolume drivers that it finds there, as SYSTEM. Its default is on Windows C:\usr\libexec\kubernetes\..., which
 		// every user of the host may make and fill; the original leaves it at that.
 		VolumePluginDir:     volumePlugins,
@@ -85,7 +88,6 @@ func renderKubeletConfig(in Inputs) (string, error) {
 	if server := in.Settings.TLS; server != nil {
 		c.TLSMinVersion, c.TLSCipherSuites = server.MinVersion, server.CipherSuites
 	}
-	maps.Copy(c.EvictionHard, in.Config.Kubelet.EvictionHard)
 	maps.Copy(c.SystemReserved, in.Config.Kubelet.SystemReserved)
 	b, err := json.MarshalIndent(c, "", "  ")
 	return string(b) + "\n", err

@@ -176,7 +176,7 @@ func nodeAlerts() Group {
 			"WindowsMemoryPressure", warning, "15m",
 			`max by (instance) (` + available + `) / max by (instance) ` + memoryTotal + ` < 0.1`,
 			"A Windows node has little memory left.",
-			"Node {{ $labels.instance }} has {{ $value | humanizePercentage }} of its memory left. On Windows, the kubelet does not evict pods for memory: processes fail to allocate instead.",
+			"Node {{ $labels.instance }} has {{ $value | humanizePercentage }} of its memory left. Windows has no OOM killer: when the commit limit is reached, processes fail to allocate.",
 		},
 	})
 }

@@ -41,7 +41,7 @@ func hostBoard() Dashboard {
 		number("Uptime", "s", "", `time() - node_boot_time_seconds{`+node+`}`),
 		number("Restart pending", "short", "1 while Windows waits for a restart.", `max(`+api.MetricNodeRebootPending+`{`+node+`})`),
 		graph("CPU", "percentunit", "", expression{`instance:node_cpu_utilisation:rate1m{` + node + `}`, "used"}),
-		graph("Memory", "bytes", "On Windows, the kubelet does not evict pods for memory.",
+		graph("Memory", "bytes", "Windows has no OOM killer: when the commit limit is reached, processes fail to allocate.",
 			expression{`node_memory_MemTotal_bytes{` + node + `} - node_memory_MemAvailable_bytes{` + node + `}`, "used"}, expression{`node_memory_MemTotal_bytes{` + node + `}`, "total"}),
 		graph("Disks", "bytes", "", expression{`node_filesystem_avail_bytes{` + node + `}`, "{{volume}} free"}, expression{`node_filesystem_size_bytes{` + node + `}`, "{{volume}} size"}),
 		graph("Network", "Bps", "", expression{`sum by (nic) (rate(windows_net_bytes_received_total` + on + `[5m]))`, "{{nic}} received"},
