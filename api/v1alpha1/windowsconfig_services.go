@@ -33,55 +33,6 @@ const (
 	DefenderExclusionsNone DefenderExclusions = "None"
 )
 
-// KubeletSpec changes single values of the kubelet's configuration. Absent values keep their defaults.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.shutdownGracePeriodCriticalPods) || has(self.shutdownGracePeriod) && duration(self.shutdownGracePeriodCriticalPods) <= duration(self.shutdownGracePeriod)",message="shutdownGracePeriodCriticalPods is a part of shutdownGracePeriod and must not be longer"
-type KubeletSpec struct {
-	// maxPods is the maximum number of pods on a node. The default is 250. Pods need an address each, and a node's subnet
-	// may have fewer: 252 where OVN-Kubernetes gives nodes a /24, as on OpenShift.
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=1000
-	// +optional
-	MaxPods int32 `json:"maxPods,omitempty"`
-
-	// systemReserved is the amount of each resource reserved for the system. The default is cpu 500m, memory 2Gi,
-	// ephemeral-storage 1Gi.
-	// +kubebuilder:validation:MaxProperties=3
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",message="keys must be cpu, memory or ephemeral-storage"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, isQuantity(self[k]))",message="values must be quantities, for example 500m or 2Gi"
-	// +optional
-	SystemReserved map[string]string `json:"systemReserved,omitempty"`
-
-	// evictionHard is the kubelet's set of hard eviction thresholds. A threshold that it does not name keeps the
-	// kubelet's default on Windows: memory.available 500Mi, nodefs.available 10%, imagefs.available 15%. 0% turns one off.
-	// +kubebuilder:validation:MaxProperties=3
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['memory.available', 'nodefs.available', 'imagefs.available'])",message="keys must be memory.available, nodefs.available or imagefs.available"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, self[k].matches('^[0-9]+(.[0-9]+)?%$') || isQuantity(self[k]))",message="values must be a quantity or a percentage, for example 500Mi or 10%"
-	// +optional
-	EvictionHard map[string]string `json:"evictionHard,omitempty"`
-
-	// priorityClass is the priority class of the kubelet's process in Windows. A higher one than that of pods keeps the
-	// node responsive when pods use all processors. The default is ABOVE_NORMAL_PRIORITY_CLASS.
-	// +kubebuilder:validation:Enum=IDLE_PRIORITY_CLASS;BELOW_NORMAL_PRIORITY_CLASS;NORMAL_PRIORITY_CLASS;ABOVE_NORMAL_PRIORITY_CLASS;HIGH_PRIORITY_CLASS;REALTIME_PRIORITY_CLASS
-	// +optional
-	PriorityClass string `json:"priorityClass,omitempty"`
-
-	// shutdownGracePeriod is how long the kubelet may delay a shutdown or restart of Windows, to end pods within their
-	// grace periods: hours, minutes and seconds, from 1s to 1h. Kubelets before 1.34 ignore it. By default, pods end
-	// with Windows. Restarts by the operator do not need it: it drains the node first.
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="shutdownGracePeriod must be hours, minutes and seconds, from 1s to 1h, for example 90s"
-	// +optional
-	ShutdownGracePeriod string `json:"shutdownGracePeriod,omitempty"`
-
-	// shutdownGracePeriodCriticalPods is the part of shutdownGracePeriod, at its end, that is for critical pods: those
-	// of priority class system-cluster-critical or system-node-critical.
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="shutdownGracePeriodCriticalPods must be hours, minutes and seconds, from 1s to 1h, for example 30s"
-	// +optional
-	ShutdownGracePeriodCriticalPods string `json:"shutdownGracePeriodCriticalPods,omitempty"`
-}
-
 // LogsSpec limits the logs of each service. A full log is rotated: it stays beside the current one, with the time in
 // its name.
 type LogsSpec struct {

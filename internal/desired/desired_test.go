@@ -57,7 +57,11 @@ func TestRender(t *testing.T) {
 				MaxPods:        64,
 				SystemReserved: map[string]string{"memory": "4Gi"},
 				EvictionHard:   map[string]string{"memory.available": "500Mi", "nodefs.available": "5%"},
-				PriorityClass:  "HIGH_PRIORITY_CLASS", ShutdownGracePeriod: "90s", ShutdownGracePeriodCriticalPods: "30s",
+				KubeReserved:   map[string]string{"cpu": "200m"},
+				EvictionSoft:   map[string]string{"memory.available": "1Gi"}, EvictionSoftGracePeriod: map[string]string{"memory.available": "90s"},
+				EvictionMaxPodGracePeriod: 60, EvictionMinimumReclaim: map[string]string{"imagefs.available": "2Gi"},
+				ImageGCHighThresholdPercent: 75, ImageGCLowThresholdPercent: 70, MaxParallelImagePulls: 4, ContainerLogMaxSize: "10Mi", ContainerLogMaxFiles: 3,
+				PriorityClass: "HIGH_PRIORITY_CLASS", ShutdownGracePeriod: "90s", ShutdownGracePeriodCriticalPods: "30s",
 			}
 		},
 		"overlay": func(in *desired.Inputs) {

@@ -65,14 +65,17 @@ func TestDiffOfSettings(t *testing.T) {
 		"count of logs":           {func(in *desired.Inputs) { in.Config.Logs.Count = 9 }, "none"},
 		"size of logs":            {func(in *desired.Inputs) { in.Config.Logs.Size = "5Mi" }, "restart of kubelet, csi-proxy"},
 		"max pods":                {func(in *desired.Inputs) { in.Config.Kubelet.MaxPods = 7 }, "restart of kubelet"},
-		"proxy":                   {func(in *desired.Inputs) { in.Settings.Proxy = settings(t).Proxy }, "restart of containerd, kubelet"},
-		"password of the proxy":   {func(in *desired.Inputs) { in.Settings.Proxy = proxy.Config{HTTPProxy: "http://a:b@c:1"} }, "restart of containerd, kubelet"},
-		"exporter":                {func(in *desired.Inputs) { replace(in, "windows_exporter.exe") }, "restart of " + strings.Join(all(), ", ")},
-		"WICD":                    {func(in *desired.Inputs) { replace(in, payload.WICD) }, "restart of " + strings.Join(all(), ", ")},
-		"CNI plugin":              {func(in *desired.Inputs) { replace(in, "cni/host-local.exe") }, "restart of " + strings.Join(all(), ", ")},
-		"kubelet":                 {func(in *desired.Inputs) { replace(in, "kubelet.exe") }, "drain"},
-		"containerd":              {func(in *desired.Inputs) { replace(in, "containerd/containerd.exe") }, "drain"},
-		"containerd's shim":       {func(in *desired.Inputs) { replace(in, "containerd/containerd-shim-runhcs-v1.exe") }, "drain"},
+		"eviction and images": {func(in *desired.Inputs) {
+			in.Config.Kubelet.ImageGCLowThresholdPercent, in.Config.Kubelet.EvictionHard = 70, map[string]string{"memory.available": "1Gi"}
+		}, "restart of kubelet"},
+		"proxy":                 {func(in *desired.Inputs) { in.Settings.Proxy = settings(t).Proxy }, "restart of containerd, kubelet"},
+		"password of the proxy": {func(in *desired.Inputs) { in.Settings.Proxy = proxy.Config{HTTPProxy: "http://a:b@c:1"} }, "restart of containerd, kubelet"},
+		"exporter":              {func(in *desired.Inputs) { replace(in, "windows_exporter.exe") }, "restart of " + strings.Join(all(), ", ")},
+		"WICD":                  {func(in *desired.Inputs) { replace(in, payload.WICD) }, "restart of " + strings.Join(all(), ", ")},
+		"CNI plugin":            {func(in *desired.Inputs) { replace(in, "cni/host-local.exe") }, "restart of " + strings.Join(all(), ", ")},
+		"kubelet":               {func(in *desired.Inputs) { replace(in, "kubelet.exe") }, "drain"},
+		"containerd":            {func(in *desired.Inputs) { replace(in, "containerd/containerd.exe") }, "drain"},
+		"containerd's shim":     {func(in *desired.Inputs) { replace(in, "containerd/containerd-shim-runhcs-v1.exe") }, "drain"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			old := nodeOf(t, func(*desired.Inputs) {})

@@ -42,7 +42,16 @@ type kubeletConfiguration struct {
 	EvictionHard             map[string]string `json:"evictionHard,omitempty"`
 	// Thresholds that evictionHard does not name keep the kubelet's own default of its version; without this they are off.
 	MergeDefaultEvictionSettings bool              `json:"mergeDefaultEvictionSettings"`
+	EvictionSoft                 map[string]string `json:"evictionSoft,omitempty"`
+	EvictionSoftGracePeriod      map[string]string `json:"evictionSoftGracePeriod,omitempty"`
+	EvictionMaxPodGracePeriod    int32             `json:"evictionMaxPodGracePeriod,omitempty"`
+	EvictionMinimumReclaim       map[string]string `json:"evictionMinimumReclaim,omitempty"`
 	SystemReserved               map[string]string `json:"systemReserved"`
+	KubeReserved                 map[string]string `json:"kubeReserved,omitempty"`
+	ImageGCHighThresholdPercent  int32             `json:"imageGCHighThresholdPercent,omitempty"`
+	ImageGCLowThresholdPercent   int32             `json:"imageGCLowThresholdPercent,omitempty"`
+	MaxParallelImagePulls        int32             `json:"maxParallelImagePulls,omitempty"`
+	ContainerLogMaxFiles         int32             `json:"containerLogMaxFiles,omitempty"`
 	RegisterNode                 bool              `json:"registerNode"`
 	RegisterWithTaints           string            `json:"registerWithTaints"` // a marker, until the host is known
 	StaticPodPath                string            `json:"staticPodPath"`
@@ -54,6 +63,7 @@ type kubeletConfiguration struct {
 }
 
 func renderKubeletConfig(in Inputs) (string, error) {
+	k := in.Config.Kubelet
 	c := kubeletConfiguration{
 		Kind:                     "KubeletConfiguration",
 		APIVersion:               "kubelet.config.k8s.io/v1beta1",
@@ -72,9 +82,18 @@ func renderKubeletConfig(in Inputs) (string, error) {
 		EnableSystemLogHandler:       true,
 		EnableSystemLogQuery:         true,
 		FeatureGates:                 map[string]bool{"NodeLogQuery": true},
-		ContainerLogMaxSize:          "50Mi",
-		EvictionHard:                 in.Config.Kubelet.EvictionHard,
+		ContainerLogMaxSize:          cmp.Or(k.ContainerLogMaxSize, "50Mi"),
+		ContainerLogMaxFiles:         k.ContainerLogMaxFiles,
+		EvictionHard:                 k.EvictionHard,
 		MergeDefaultEvictionSettings: true,
+		EvictionSoft:                 k.EvictionSoft,
+		EvictionSoftGracePeriod:      k.EvictionSoftGracePeriod,
+		EvictionMaxPodGracePeriod:    k.EvictionMaxPodGracePeriod,
+		EvictionMinimumReclaim:       k.EvictionMinimumReclaim,
+		KubeReserved:                 k.KubeReserved,
+		ImageGCHighThresholdPercent:  k.ImageGCHighThresholdPercent,
+		ImageGCLowThresholdPercent:   k.ImageGCLowThresholdPercent,
+		MaxParallelImagePulls:        k.MaxParallelImagePulls,
 		SystemReserved:               map[string]string{"cpu": "500m", "memory": "2Gi", "ephemeral-storage": "1Gi"},
 		RegisterNode:                 true,
 		RegisterWithTaints:           strings.Trim(markTaints, `"`),
@@ -82,13 +101,13 @@ func renderKubeletConfig(in Inputs) (string, error) {
 		// The kubelet runs the FlexVolume drivers that it finds there, as SYSTEM. Its default is on Windows C:\usr\libexec\kubernetes\..., which
 		// every user of the host may make and fill; the original leaves it at that.
 		VolumePluginDir:     volumePlugins,
-		ShutdownGracePeriod: in.Config.Kubelet.ShutdownGracePeriod, ShutdownGracePeriodCriticalPods: in.Config.Kubelet.ShutdownGracePeriodCriticalPods,
+		ShutdownGracePeriod: k.ShutdownGracePeriod, ShutdownGracePeriodCriticalPods: k.ShutdownGracePeriodCriticalPods,
 	}
 	c.Authentication.X509.ClientCAFile = kubeletClientCA
 	if server := in.Settings.TLS; server != nil {
 		c.TLSMinVersion, c.TLSCipherSuites = server.MinVersion, server.CipherSuites
 	}
-	maps.Copy(c.SystemReserved, in.Config.Kubelet.SystemReserved)
+	maps.Copy(c.SystemReserved, k.SystemReserved)
 	b, err := json.MarshalIndent(c, "", "  ")
 	return string(b) + "\n", err
 }

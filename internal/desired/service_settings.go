@@ -2,7 +2,6 @@ package desired
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
@@ -25,14 +24,7 @@ func checkServiceSettings(spec v1alpha1.WindowsConfigSpec) error {
 		return fmt.Errorf(`%w: WindowsConfig "cluster": spec.taint is %.64q; set %s or %s`,
 			ErrSettings, spec.Taint, v1alpha1.TaintWindows, v1alpha1.TaintLowerCase)
 	}
-	for name, value := range map[string]string{
-		"shutdownGracePeriod": spec.Kubelet.ShutdownGracePeriod, "shutdownGracePeriodCriticalPods": spec.Kubelet.ShutdownGracePeriodCriticalPods,
-	} {
-		if d, err := time.ParseDuration(value); value != "" && (err != nil || d <= 0) {
-			return fmt.Errorf(`%w: WindowsConfig "cluster": spec.kubelet.%s is %.64q; set a duration such as 90s`, ErrSettings, name, value)
-		}
-	}
-	return nil
+	return checkKubelet(spec.Kubelet)
 }
 
 // level picks what a service calls a level of detail. What is unknown is Normal.

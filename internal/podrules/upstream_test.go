@@ -2,15 +2,12 @@ package podrules_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"go/ast"
 	"go/parser"
 	"go/printer"
 	"go/token"
 	"io/fs"
 	"os"
-	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/windows-machine-config/wmco/internal/podrules"
+	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
 // upstreamTable has a line for each refusal of Windows that Kubernetes has: where it is, a bar, what it says, a bar, and either the paths of
@@ -29,15 +27,10 @@ const upstreamTable = "testdata/upstream.txt"
 // Kubernetes refuses something on Windows that upstreamTable does not have, and where no version has a line of the table any more.
 func TestRulesKnowWhatKubernetesRefuses(t *testing.T) {
 	known, used := readUpstreamTable(t), map[string]bool{}
-	minors, err := filepath.Glob("../../payload/kubernetes/*/go.mod")
-	if err != nil || len(minors) == 0 {
-		t.Fatalf("minor versions of the payload: %v, %v", minors, err)
-	}
-	for _, mod := range minors {
-		dir := sourceOf(t, filepath.Dir(mod))
+	for minor, dir := range payloadtest.Kubernetes(t, "../..") {
 		for _, refusal := range slices.Concat(validation(t, dir), kubelet(t, dir)) {
 			if used[refusal] = true; !slices.Contains(known, refusal) {
-				t.Errorf("%s of %s: Kubernetes refuses on Windows: %s\nAdd a line to %s, and a rule if it is about a field of pods", path.Base(dir), mod, refusal, upstreamTable)
+				t.Errorf("Kubernetes %s refuses on Windows: %s\nAdd a line to %s, and a rule if it is about a field of pods", minor, refusal, upstreamTable)
 			}
 		}
 	}
@@ -75,19 +68,6 @@ func readUpstreamTable(t *testing.T) (refusals []string) {
 		}
 	}
 	return refusals
-}
-
-// sourceOf is the folder of Kubernetes' module, in the version that the module in dir pins.
-func sourceOf(t *testing.T, dir string) string {
-	t.Helper()
-	download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "k8s.io/kubernetes")
-	download.Dir = dir
-	output, err := download.Output()
-	var module struct{ Dir, Error string }
-	if failed := json.Unmarshal(output, &module); err != nil || failed != nil {
-		t.Fatalf("%s: %v, %v: %s", dir, err, failed, module.Error)
-	}
-	return module.Dir
 }
 
 // validation are the errors about fields that the API server has for pods of Windows only: in functions with Windows in their name, and below

@@ -176,7 +176,12 @@ func (c *cluster) testExamplesOfFields(t *testing.T) {
 	place := map[string]string{
 		"WindowsInstance.spec.network.cidr":                          `{address: 10.1.42.1, username: a, network: {cidr: %}}`,
 		"WindowsConfig.spec":                                         `{pods: {defaultRuntimeClass: %}}`,
+		"WindowsConfig.spec.kubelet.containerLogMaxSize":             `{kubelet: {containerLogMaxSize: %}}`,
 		"WindowsConfig.spec.kubelet.evictionHard":                    `{kubelet: {evictionHard: {memory.available: %}}}`,
+		"WindowsConfig.spec.kubelet.evictionMinimumReclaim":          `{kubelet: {evictionMinimumReclaim: {memory.available: %}}}`,
+		"WindowsConfig.spec.kubelet.evictionSoft":                    `{kubelet: {evictionSoft: {nodefs.available: %}, evictionSoftGracePeriod: {nodefs.available: 90s}}}`,
+		"WindowsConfig.spec.kubelet.evictionSoftGracePeriod":         `{kubelet: {evictionSoft: {memory.available: 1Gi}, evictionSoftGracePeriod: {memory.available: %}}}`,
+		"WindowsConfig.spec.kubelet.kubeReserved":                    `{kubelet: {kubeReserved: {memory: %}}}`,
 		"WindowsConfig.spec.kubelet.shutdownGracePeriod":             `{kubelet: {shutdownGracePeriod: %}}`,
 		"WindowsConfig.spec.kubelet.shutdownGracePeriodCriticalPods": `{kubelet: {shutdownGracePeriod: 1h, shutdownGracePeriodCriticalPods: %}}`,
 		"WindowsConfig.spec.kubelet.systemReserved":                  `{kubelet: {systemReserved: {memory: %}}}`,

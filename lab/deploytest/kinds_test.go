@@ -243,6 +243,22 @@ func serviceSettings(set func(path string, value any) func(context.Context) erro
 		{"shutdown with a part for critical pods", "", set("kubelet", map[string]any{"shutdownGracePeriod": "1m30s", "shutdownGracePeriodCriticalPods": "30s"})},
 		{"shutdown with more for critical pods", "must not be longer", set("kubelet", map[string]any{"shutdownGracePeriod": "10s", "shutdownGracePeriodCriticalPods": "30s"})},
 		{"shutdown of critical pods only", "is a part of shutdownGracePeriod", set("kubelet.shutdownGracePeriodCriticalPods", "30s")},
+		{"kubelet: soft eviction", "", set("kubelet", map[string]any{
+			"evictionSoft": map[string]any{"memory.available": "1Gi"}, "evictionSoftGracePeriod": map[string]any{"memory.available": "90s"}, "evictionMaxPodGracePeriod": int64(60),
+			"evictionMinimumReclaim": map[string]any{"imagefs.available": "5%"}, "kubeReserved": map[string]any{"memory": "1Gi"},
+		})},
+		{"kubelet: soft eviction without time", "must have the same keys", set("kubelet.evictionSoft", map[string]any{"memory.available": "1Gi"})},
+		{"kubelet: soft eviction without end", "from 1s to 24h", set("kubelet", map[string]any{
+			"evictionSoft": map[string]any{"memory.available": "1Gi"}, "evictionSoftGracePeriod": map[string]any{"memory.available": "25h"},
+		})},
+		{"kubelet: images and logs", "", set("kubelet", map[string]any{
+			"imageGCHighThresholdPercent": int64(75), "imageGCLowThresholdPercent": int64(70), "maxParallelImagePulls": int64(4),
+			"containerLogMaxSize": "20Mi", "containerLogMaxFiles": int64(3),
+		})},
+		{"kubelet: images removed until more than the high threshold", "must be less than imageGCHighThresholdPercent", set("kubelet.imageGCLowThresholdPercent", int64(90))},
+		{"kubelet: one log", "spec.kubelet.containerLogMaxFiles", set("kubelet.containerLogMaxFiles", int64(1))},
+		{"kubelet: small logs", "from 1Mi to 10Gi", set("kubelet.containerLogMaxSize", "1Ki")},
+		{"kubelet: reserved pods", "keys must be cpu, memory or ephemeral-storage", set("kubelet.kubeReserved", map[string]any{"pods": "1"})},
 		{"shutdown without end", "from 1s to 1h", set("kubelet.shutdownGracePeriod", "2h")},
 		{"logs: verbosity of a service", "", verbosity("containerd", "Debug")},
 		{"logs: verbosity of a service that there is not", "keys must be containerd, kubelet, kube-proxy", verbosity("sshd", "Debug")},

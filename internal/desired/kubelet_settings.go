@@ -1,0 +1,108 @@
+package desired
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// DefaultEvictionHard are the kubelet's own hard eviction thresholds on Windows (DefaultEvictionHard in k8s.io/kubernetes,
+// pkg/kubelet/eviction/defaults_windows.go). Nodes have them where spec.kubelet.evictionHard has no other; they are not written to nodes.
+func DefaultEvictionHard() map[string]string {
+	return map[string]string{"memory.available": "500Mi", "nodefs.available": "10%", "imagefs.available": "15%"}
+}
+
+// checkKubelet refuses values with which the kubelet would not start, or would evict pods that should stay.
+func checkKubelet(spec v1alpha1.KubeletSpec) error {
+	refuse := func(field, value, instead string) error {
+		return fmt.Errorf(`%w: WindowsConfig "cluster": spec.kubelet.%s is %.64q; %s`, ErrSettings, field, value, instead)
+	}
+	for field, value := range map[string]string{
+		"shutdownGracePeriod": spec.ShutdownGracePeriod, "shutdownGracePeriodCriticalPods": spec.ShutdownGracePeriodCriticalPods,
+	} {
+		if d, err := time.ParseDuration(value); value != "" && (err != nil || d <= 0) {
+			return refuse(field, value, "set a duration such as 90s")
+		}
+	}
+	for field, all := range map[string]map[string]string{
+		"evictionHard": spec.EvictionHard, "evictionSoft": spec.EvictionSoft, "evictionMinimumReclaim": spec.EvictionMinimumReclaim,
+	} {
+		for _, signal := range slices.Sorted(maps.Keys(all)) {
+			if _, known := DefaultEvictionHard()[signal]; !known {
+				return refuse(field, signal, "set memory.available, nodefs.available or imagefs.available")
+			}
+			if _, err := parseThreshold(all[signal]); err != nil {
+				return refuse(field+"["+signal+"]", all[signal], "set a quantity above 0 or a percentage up to 100%, such as 500Mi or 10%")
+			}
+		}
+	}
+	for field, all := range map[string]map[string]string{"systemReserved": spec.SystemReserved, "kubeReserved": spec.KubeReserved} {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			if q, err := resource.ParseQuantity(all[name]); err != nil || q.Sign() < 0 {
+				return refuse(field+"["+name+"]", all[name], "set a quantity such as 500m or 2Gi")
+			}
+		}
+	}
+	if q, err := resource.ParseQuantity(spec.ContainerLogMaxSize); spec.ContainerLogMaxSize != "" && (err != nil || q.Sign() <= 0) {
+		return refuse("containerLogMaxSize", spec.ContainerLogMaxSize, "set a quantity of bytes such as 50Mi")
+	}
+	return checkSoftEviction(spec, refuse)
+}
+
+// checkSoftEviction refuses soft thresholds that the kubelet does not take, and those that the hard ones forestall.
+func checkSoftEviction(spec v1alpha1.KubeletSpec, refuse func(field, value, instead string) error) error {
+	hard := DefaultEvictionHard()
+	maps.Copy(hard, spec.EvictionHard)
+	for _, signal := range slices.Sorted(maps.Keys(spec.EvictionSoft)) {
+		soft := spec.EvictionSoft[signal]
+		if spec.EvictionSoftGracePeriod[signal] == "" {
+			return refuse("evictionSoft["+signal+"]", soft, "set evictionSoftGracePeriod["+signal+"] as well")
+		}
+		above, _ := parseThreshold(soft) // checked
+		below, _ := parseThreshold(hard[signal])
+		if above.isShare == below.isShare && !above.isOff() && !below.isOff() && above.amount <= below.amount {
+			return refuse("evictionSoft["+signal+"]", soft, "set more than the hard threshold, which is "+hard[signal])
+		}
+	}
+	for _, signal := range slices.Sorted(maps.Keys(spec.EvictionSoftGracePeriod)) {
+		grace := spec.EvictionSoftGracePeriod[signal]
+		if d, err := time.ParseDuration(grace); err != nil || d <= 0 {
+			return refuse("evictionSoftGracePeriod["+signal+"]", grace, "set a duration such as 90s")
+		}
+		if spec.EvictionSoft[signal] == "" {
+			return refuse("evictionSoftGracePeriod["+signal+"]", grace, "set evictionSoft["+signal+"] as well")
+		}
+	}
+	return nil
+}
+
+// threshold is what must be free: bytes, or a share of the whole, in percent.
+type threshold struct {
+	amount  float64
+	isShare bool
+}
+
+// isOff says whether it is one that the kubelet passes over.
+func (t threshold) isOff() bool { return t.isShare && (t.amount == 0 || t.amount == 100) }
+
+func parseThreshold(text string) (threshold, error) {
+	if share, isShare := strings.CutSuffix(text, "%"); isShare {
+		amount, err := strconv.ParseFloat(share, 64)
+		if err == nil && !(amount >= 0 && amount <= 100) {
+			err = strconv.ErrRange
+		}
+		return threshold{amount: amount, isShare: true}, err
+	}
+	q, err := resource.ParseQuantity(text)
+	if err == nil && q.Sign() <= 0 {
+		err = strconv.ErrRange
+	}
+	return threshold{amount: q.AsApproximateFloat64()}, err
+}

@@ -1,0 +1,88 @@
+package desired_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/payload/payloadtest"
+)
+
+// TestKubeletSettingsThatContradict has values that the schema of WindowsConfig cannot judge, and those of its rules that a kubelet would not
+// start with, for clusters whose schema is older.
+func TestKubeletSettingsThatContradict(t *testing.T) {
+	type quantities = map[string]string
+	const memory, node = "memory.available", "nodefs.available"
+	for name, test := range map[string]struct {
+		spec v1alpha1.KubeletSpec
+		says []string // of the error; none where the spec is right
+	}{
+		"nothing": {},
+		"all": {spec: v1alpha1.KubeletSpec{
+			KubeReserved: quantities{"memory": "1Gi"}, EvictionHard: quantities{memory: "1Gi", node: "0%"}, EvictionSoft: quantities{memory: "2Gi", node: "15%"},
+			EvictionSoftGracePeriod: quantities{memory: "90s", node: "5m"}, EvictionMinimumReclaim: quantities{memory: "500Mi"}, ContainerLogMaxSize: "10Mi",
+		}},
+		"a threshold in bytes beside one in percent": {spec: v1alpha1.KubeletSpec{EvictionSoft: quantities{node: "1Gi"}, EvictionSoftGracePeriod: quantities{node: "5m"}}},
+		"soft below hard": {v1alpha1.KubeletSpec{EvictionHard: quantities{memory: "1Gi"}, EvictionSoft: quantities{memory: "900Mi"}, EvictionSoftGracePeriod: quantities{memory: "90s"}},
+			[]string{`evictionSoft[memory.available] is "900Mi"`, "1Gi"}},
+		"soft below the kubelet's own hard": {v1alpha1.KubeletSpec{EvictionSoft: quantities{memory: "500Mi"}, EvictionSoftGracePeriod: quantities{memory: "90s"}},
+			[]string{`evictionSoft[memory.available] is "500Mi"`, "which is 500Mi"}},
+		"soft below the kubelet's own hard, in percent": {v1alpha1.KubeletSpec{EvictionSoft: quantities{node: "9%"}, EvictionSoftGracePeriod: quantities{node: "90s"}},
+			[]string{`"9%"`, "which is 10%"}},
+		"soft without time":      {v1alpha1.KubeletSpec{EvictionSoft: quantities{memory: "1Gi"}}, []string{"set evictionSoftGracePeriod[memory.available]"}},
+		"time without soft":      {v1alpha1.KubeletSpec{EvictionSoftGracePeriod: quantities{memory: "1m"}}, []string{"set evictionSoft[memory.available]"}},
+		"no time":                {v1alpha1.KubeletSpec{EvictionSoft: quantities{memory: "1Gi"}, EvictionSoftGracePeriod: quantities{memory: "soon"}}, []string{`"soon"`, "90s"}},
+		"hard of nothing":        {v1alpha1.KubeletSpec{EvictionHard: quantities{memory: "0"}}, []string{`evictionHard[memory.available] is "0"`, "above 0"}},
+		"hard below nothing":     {v1alpha1.KubeletSpec{EvictionHard: quantities{memory: "-1Gi"}}, []string{`"-1Gi"`}},
+		"hard of too much":       {v1alpha1.KubeletSpec{EvictionHard: quantities{node: "120%"}}, []string{`"120%"`, "up to 100%"}},
+		"hard that is no number": {v1alpha1.KubeletSpec{EvictionHard: quantities{node: "NaN%"}}, []string{`"NaN%"`}},
+		"an unknown signal":      {v1alpha1.KubeletSpec{EvictionMinimumReclaim: quantities{"pid.available": "1"}}, []string{"evictionMinimumReclaim", "pid.available"}},
+		"reserved below nothing": {v1alpha1.KubeletSpec{KubeReserved: quantities{"cpu": "-1"}}, []string{`kubeReserved[cpu] is "-1"`}},
+		"a log of no size":       {v1alpha1.KubeletSpec{ContainerLogMaxSize: "much"}, []string{`containerLogMaxSize is "much"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := inputs()
+			in.Config.Kubelet = test.spec
+			_, err := desired.Render(in)
+			if len(test.says) == 0 && err != nil || len(test.says) > 0 && !errors.Is(err, desired.ErrSettings) {
+				t.Fatalf("Render() = %v", err)
+			}
+			for _, want := range test.says {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("Render() = %v, want %s", err, want)
+				}
+			}
+		})
+	}
+}
+
+// TestTheKubeletsOwnThresholds compares what documents and checks say of the kubelet's defaults with its source.
+func TestTheKubeletsOwnThresholds(t *testing.T) {
+	for minor, dir := range payloadtest.Kubernetes(t, "../..") {
+		source, err := os.ReadFile(filepath.Join(dir, "pkg/kubelet/eviction/defaults_windows.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, table, _ := strings.Cut(string(source), "DefaultEvictionHard = map[string]string{")
+		table, _, _ = strings.Cut(table, "}")
+		got := map[string]string{}
+		for line := range strings.Lines(table) {
+			if name, value, isEntry := strings.Cut(strings.TrimSpace(line), ":"); isEntry {
+				got[strings.Trim(name, `"`)] = strings.Trim(strings.TrimSpace(value), `",`)
+			}
+		}
+		want := desired.DefaultEvictionHard()
+		if len(got) != len(want) {
+			t.Errorf("the kubelet of %s has the thresholds %v, want %v", minor, got, want)
+		}
+		for signal, value := range want {
+			if got[signal] != value {
+				t.Errorf("%s of the kubelet of %s is %q, want %q", signal, minor, got[signal], value)
+			}
+		}
+	}
+}
