@@ -178,14 +178,16 @@ func mayImport() map[string][]string {
 		"hack/record":             {},
 		"hack/speed":              {},
 		"hack/podrules":           {"internal/podrules"},
-		"hack/support":            {"internal/release", "internal/windowsbuild", "payload", "payload/build"},
+		"internal/lifecycle":      {},
+		"hack/outdated":           {"internal/httpclient", "internal/lifecycle", "payload/build"},
+		"hack/support":            {"internal/lifecycle", "internal/release", "internal/windowsbuild", "payload", "payload/build"},
 	}
 }
 
 // purePackages decide and render. They touch neither files nor network nor clock nor cluster.
 func purePackages() []string {
 	return []string{"internal/desired", "internal/release", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/tlsprofile", "internal/trust", "internal/rollout", "internal/drain", "internal/hns", "internal/hostnetwork",
-		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "internal/mask", "internal/advice", "internal/fleetstatus", "internal/podcause", "internal/podrules", "internal/windowsbuild", "internal/metrics", "internal/monitoring", "deploy", "internal/supportbundle", "internal/overlaystatus"}
+		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "internal/mask", "internal/advice", "internal/fleetstatus", "internal/podcause", "internal/podrules", "internal/windowsbuild", "internal/lifecycle", "internal/metrics", "internal/monitoring", "deploy", "internal/supportbundle", "internal/overlaystatus"}
 }
 
 // source is one package of the tree: its files without tests, parsed.
