@@ -62,7 +62,7 @@ func writeClusters(page *bytes.Buffer, programs []program) error {
 	}
 	releases := release.Of("", payload.New(files, nil, payload.File{}))
 	page.WriteString("## Clusters\n\nNodes get the newest kubelet that is not newer than the oldest API server, and at most three minor versions older.\n" +
-		"After the last day of its fixes, a line of Kubernetes is frozen: its kubelet is the last that could be had, and is kept\nfor OpenShift, which goes on to fix its own. Other clusters should be upgraded before.\n\n" +
+		"After the last day of its fixes, a line of Kubernetes is frozen: its kubelet is the last that could be had, and is kept\nfor OpenShift, which goes on to fix its own. Other clusters should be upgraded before;\ncondition `KubernetesUnsupported` of WindowsConfig says when that day is over.\n\n" +
 		"| API server | OpenShift and OKD | kubelet of Windows nodes | Kubernetes fixes it until | OpenShift until |\n| --- | --- | --- | --- | --- |\n")
 	var major, minor int
 	if _, err := fmt.Sscanf(release.MinKubernetes, "%d.%d", &major, &minor); err != nil {
