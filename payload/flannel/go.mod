@@ -93,4 +93,5 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
+// The Go module proxy refuses 1.3.188. flanneld speaks to this cloud only with its backend tencent-vpc, which nodes do not have.
 replace github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/vpc v1.3.188 => github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/vpc v1.3.128
