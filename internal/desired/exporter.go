@@ -10,6 +10,10 @@ import (
 // them with those that the exporter has.
 const collectors = "cpu,logical_disk,net,os,service,system,container,memory,cpu_info,textfile"
 
+// netOptions leaves out what the collector of the network tells by default besides counters: series for the hardware address, the addresses and
+// the state of each adapter, of which a node has one or more for each pod (nic_info, which the exporter calls experimental).
+const netOptions = " --collector.net.enabled metrics"
+
 // exporter serves metrics on port 9182. Like containerd it is a service only as a child of the service manager, and writes
 // its log by itself. It ends at once where its certificate is missing, and reads it anew for each connection
 // (web/tls_config.go of exporter-toolkit v0.17.1): nobody needs to tell it of a new one.
@@ -19,7 +23,7 @@ func exporter(in Inputs, folder string) Service {
 	return Service{
 		Name:        name,
 		Description: ServiceDescription(name),
-		Command: folder + `\` + exporterProgram + ` --collectors.enabled ` + collectors +
+		Command: folder + `\` + exporterProgram + ` --collectors.enabled ` + collectors + netOptions +
 			` --collector.textfile.directories ` + Metrics + ` --web.config.file ` + exporterConfig + ` --log.level ` + level(in, name, "info", "debug", "debug") + ` --log.file ` + log.Path,
 		Needs: []string{KubeletServing},
 		Log:   log,

@@ -87,6 +87,7 @@ func TestTheExporterHasTheseFlagsAndCollectors(t *testing.T) {
 	folder := moduleFolder(t, "github.com/prometheus-community/windows_exporter")
 	sources := map[string]string{
 		"--collectors.enabled":             folder + "/cmd/windows_exporter/main.go",
+		"--collector.net.enabled":          folder + "/internal/collector/net/net.go",
 		"--collector.textfile.directories": folder + "/internal/collector/textfile/textfile.go",
 		"--web.config.file":                moduleFolder(t, "github.com/prometheus/exporter-toolkit") + "/web/kingpinflag/flag.go",
 		"--log.level":                      moduleFolder(t, "github.com/prometheus/common") + "/promslog/flag/flag.go",
