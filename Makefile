@@ -48,7 +48,7 @@ SIGN ?=
 BUILDER ?=
 SIGNED = $(if $(SIGN),--sign-key '$(abspath $(SIGN))' $(if $(BUILDER),--builder '$(BUILDER)'))
 
-.PHONY: demo recording screenshots docs build plugin payload image chart bundle catalog release sign verify-release acceptance conformance bench mutants stories bench-compare cover vulncheck fuzz generate clean
+.PHONY: demo recording screenshots docs build plugin payload image chart bundle catalog release sign verify-release acceptance conformance bench mutants stories bench-compare cover vulncheck outdated fuzz generate clean
 demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
@@ -154,6 +154,9 @@ cover: ## Prints the test coverage of each package in internal, and of all.
 vulncheck: ## Looks for known vulnerabilities in what the programs call; needs https://vuln.go.dev.
 	$(TOOL) govulncheck ./...
 	GOOS=windows "$$($(TOOL) -n govulncheck)" $(ON_WINDOWS)
+
+outdated: ## Compares the programs on hosts with the newest patches and minor versions. Exits with 3 if one has to be raised.
+	@go run ./hack/outdated .
 
 fuzz: ## Runs all fuzzers, FUZZTIME=10m each. ONLY=FuzzFacts selects one.
 	@hack/fuzz.sh $(FUZZTIME) '$(ONLY)'

@@ -110,7 +110,7 @@ func mayImport() map[string][]string {
 		"internal/controllers/csrapproval":      {"api", "api/v1alpha1", "internal/controllers/admission", "internal/controllers/source", "internal/csr", "internal/desired", "internal/kube", "internal/nodestate"},
 		"internal/controllers/fleet":            {"api", "api/v1alpha1", "internal/controllers/clusterversion", "internal/controllers/settings", "internal/desired", "internal/join", "internal/kube", "internal/nodestate", "internal/rollout"},
 		"internal/controllers/instance":         {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/cluster", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/fleet", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/sshkey", "internal/desired", "internal/drain", "internal/join", "internal/kube", "internal/machines", "internal/nodestate", "internal/release", "internal/remote", "internal/rollout", "internal/shorten", "internal/supportbundle", "internal/windowsbuild", "payload"},
-		"internal/controllers/settings":         {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/sshkey", "internal/desired", "internal/join", "internal/kube", "internal/platform", "internal/shorten"},
+		"internal/controllers/settings":         {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/sshkey", "internal/desired", "internal/join", "internal/kube", "internal/lifecycle", "internal/platform", "internal/release", "internal/shorten"},
 		"internal/controllers/source":           {"api", "api/v1alpha1", "internal/addresses", "internal/cluster", "internal/kube", "internal/machines", "internal/nodestate", "internal/remote", "internal/shorten"},
 		"internal/controllers/sshkey":           {"api", "internal/join", "internal/remote"},
 		"internal/controllers/explain":          {"api", "internal/advice", "internal/desired", "internal/kube", "internal/mask", "internal/mirrors", "internal/podcause", "internal/proxy", "internal/registryclient", "internal/shorten", "internal/windowsbuild", "internal/windowsimage"},
@@ -179,14 +179,16 @@ func mayImport() map[string][]string {
 		"hack/record":             {},
 		"hack/speed":              {},
 		"hack/podrules":           {"internal/podrules"},
-		"hack/support":            {"internal/release", "internal/windowsbuild", "payload", "payload/build"},
+		"internal/lifecycle":      {},
+		"hack/outdated":           {"internal/httpclient", "internal/lifecycle", "payload/build"},
+		"hack/support":            {"internal/lifecycle", "internal/release", "internal/windowsbuild", "payload", "payload/build"},
 	}
 }
 
 // purePackages decide and render. They touch neither files nor network nor clock nor cluster.
 func purePackages() []string {
 	return []string{"internal/desired", "internal/release", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/tlsprofile", "internal/trust", "internal/rollout", "internal/drain", "internal/hns", "internal/hostnetwork",
-		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "internal/mask", "internal/advice", "internal/fleetstatus", "internal/podcause", "internal/podrules", "internal/windowsbuild", "internal/metrics", "internal/monitoring", "deploy", "internal/supportbundle", "internal/overlaystatus"}
+		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "internal/mask", "internal/advice", "internal/fleetstatus", "internal/podcause", "internal/podrules", "internal/windowsbuild", "internal/lifecycle", "internal/metrics", "internal/monitoring", "deploy", "internal/supportbundle", "internal/overlaystatus"}
 }
 
 // source is one package of the tree: its files without tests, parsed.

@@ -54,6 +54,9 @@ const (
 	// False says what is missing; nodes that exist stay. Absent on OpenShift, and where nothing of Cluster API is asked
 	// for. Good when True.
 	ConditionClusterAPI = "ClusterAPIReady"
+	// ConditionKubernetesUnsupported is True while nodes have a line of Kubernetes that gets no fixes any more. The message
+	// says since when. Absent otherwise, and on OpenShift, which goes on to fix its own. Bad when True.
+	ConditionKubernetesUnsupported = "KubernetesUnsupported"
 )
 
 // Reasons of condition SandboxImage.
@@ -78,6 +81,13 @@ const (
 	// ReasonLimitsMissing means that deploy/limits of the operator's version was not applied. A compromised operator
 	// could approve certificates of others, and change Linux nodes.
 	ReasonLimitsMissing = "LimitsMissing"
+)
+
+// Reasons of condition KubernetesUnsupported.
+const (
+	// ReasonEndOfSupport means that the last day with fixes for the cluster's minor version of Kubernetes is over. Faults
+	// that are found in the kubelets of its nodes are not fixed.
+	ReasonEndOfSupport = "EndOfSupport"
 )
 
 // Reasons of condition AnotherOperator.

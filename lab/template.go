@@ -154,7 +154,7 @@ func makeTemplate(ctx context.Context, path, reaperProgram string, files map[str
 		return fmt.Errorf("creating a work folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	for _, source := range []string{"pdh.c", "bcryptprimitives.c", "dismapi.c", "bindfltapi.c", "computenetwork.def"} {
+	for _, source := range []string{"pdh.c", "mi.c", "bcryptprimitives.c", "dismapi.c", "bindfltapi.c", "computecore.c", "computenetwork.def"} {
 		name := strings.TrimSuffix(source, filepath.Ext(source)) + ".dll"
 		dll := filepath.Join(dir, name)
 		if err := compileShim(ctx, source, dll); err != nil {
@@ -189,7 +189,7 @@ func compileShim(ctx context.Context, source, target string) error {
 	if err != nil {
 		return err
 	}
-	return compile(ctx, compiler, "-O2", "-s", "-shared", "-o", target, filepath.Join(module, "shims", source), "-ladvapi32")
+	return compile(ctx, compiler, "-O2", "-s", "-shared", "-o", target, filepath.Join(module, "shims", source), "-ladvapi32", "-lole32")
 }
 
 func compile(ctx context.Context, compiler string, args ...string) error {

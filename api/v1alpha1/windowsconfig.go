@@ -207,8 +207,9 @@ type WindowsConfigStatus struct {
 	// conditions are Published (the settings are valid as a whole and nodes can read them; good when True), Degraded
 	// (part of the settings cannot be applied; the message names each; bad when True), PoliciesInForce (the admission
 	// policies are installed; good when True), LimitsMissing (those that limit the operator itself are not; bad when
-	// True), AnotherOperator (a second operator is installed, and stands by; bad when True) and ClusterAPIReady
-	// (Machines of Cluster API become nodes; good when True, absent where there is nothing to say).
+	// True), AnotherOperator (a second operator is installed, and stands by; bad when True), ClusterAPIReady
+	// (Machines of Cluster API become nodes; good when True, absent where there is nothing to say) and
+	// KubernetesUnsupported (nodes have a line of Kubernetes that gets no fixes any more; bad when True).
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -6,10 +6,10 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
+	"time"
 
+	"github.com/windows-machine-config/wmco/internal/lifecycle"
 	"github.com/windows-machine-config/wmco/internal/release"
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 	"github.com/windows-machine-config/wmco/payload"
@@ -29,11 +29,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "support:", err)
 		os.Exit(1)
 	}
-}
-
-// openShift is the version of OpenShift and OKD that is based on a minor version of Kubernetes, by their release notes.
-func openShift() map[string]string {
-	return map[string]string{"1.33": "4.20", "1.34": "4.21", "1.35": "4.22", "1.36": "5.0"}
 }
 
 // program is a component with its version.
@@ -66,8 +61,9 @@ func writeClusters(page *bytes.Buffer, programs []program) error {
 		}
 	}
 	releases := release.Of("", payload.New(files, nil, payload.File{}))
-	page.WriteString("## Clusters\n\nNodes get the newest kubelet that is not newer than the oldest API server, and at most three minor versions older.\n\n" +
-		"| API server | OpenShift and OKD | kubelet of Windows nodes |\n| --- | --- | --- |\n")
+	page.WriteString("## Clusters\n\nNodes get the newest kubelet that is not newer than the oldest API server, and at most three minor versions older.\n" +
+		"After the last day of its fixes, a line of Kubernetes is frozen: its kubelet is the last that could be had, and is kept\nfor OpenShift, which goes on to fix its own. Other clusters should be upgraded before;\ncondition `KubernetesUnsupported` of WindowsConfig says when that day is over.\n\n" +
+		"| API server | OpenShift and OKD | kubelet of Windows nodes | Kubernetes fixes it until | OpenShift until |\n| --- | --- | --- | --- | --- |\n")
 	var major, minor int
 	if _, err := fmt.Sscanf(release.MinKubernetes, "%d.%d", &major, &minor); err != nil {
 		return fmt.Errorf("reading the oldest version of Kubernetes: %w", err)
@@ -81,8 +77,19 @@ func writeClusters(page *bytes.Buffer, programs []program) error {
 			}
 			return nil // later ones have none either
 		}
-		fmt.Fprintf(page, "| %s | %s | %s |\n", server, openShift()[server], chosen.Kubelet)
+		openShift := lifecycle.OpenShiftOf(server)
+		fmt.Fprintf(page, "| %s | %s | %s | %s | %s |\n", server, openShift, chosen.Kubelet,
+			lastDay(lifecycle.Kubernetes, chosen.Minor), lastDay(lifecycle.OpenShift, openShift))
 	}
+}
+
+// lastDay is the last day with fixes of a release line, with the page that says so; empty if it is not known.
+func lastDay(product, line string) string {
+	l, known := lifecycle.Of(product, line)
+	if !known {
+		return ""
+	}
+	return fmt.Sprintf("[%s](%s)", l.Ends.Format(time.DateOnly), l.Source)
 }
 
 func writeWindows(page *bytes.Buffer) {
@@ -131,40 +138,15 @@ func writePrograms(page *bytes.Buffer, programs []program) {
 	}
 }
 
-// read are all components of the payload, with the versions that the go.mod files of the repository pin.
+// read are all components of the payload, with the versions that the repository pins.
 func read(root string) ([]program, error) {
 	var programs []program
 	for _, c := range build.Components() {
-		p := program{Component: c}
-		if !c.External && c.Module != "." {
-			text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(c.Module), "go.mod"))
-			if err != nil {
-				return nil, err
-			}
-			if p.version, err = pinned(string(text), c.Package); err != nil {
-				return nil, fmt.Errorf("reading %s/go.mod: %w", c.Module, err)
-			}
+		pin, err := build.PinOf(root, c)
+		if err != nil {
+			return nil, err
 		}
-		programs = append(programs, p)
+		programs = append(programs, program{Component: c, version: pin.Version})
 	}
 	return programs, nil
-}
-
-// pinned is the version of the module that a package belongs to: of those that go.mod requires, the one with the longest path, or what
-// replaces that.
-func pinned(mod, pkg string) (version string, err error) {
-	module := ""
-	for _, required := range regexp.MustCompile(`(?m)^(?:require)?[ \t]+(\S+) (v\S+)`).FindAllStringSubmatch(mod, -1) {
-		if path := required[1]; len(path) > len(module) && (pkg == path || strings.HasPrefix(pkg, path+"/")) {
-			module, version = path, required[2]
-		}
-	}
-	if module == "" {
-		return "", fmt.Errorf("no module of package %s is required", pkg)
-	}
-	replaced := regexp.MustCompile(`(?m)^(?:replace)?[ \t]+` + regexp.QuoteMeta(module) + `(?: v\S+)? => \S+ (v\S+)`)
-	if by := replaced.FindStringSubmatch(mod); by != nil {
-		version = by[1]
-	}
-	return version, nil
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/windows-machine-config/wmco/internal/lifecycle"
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 
@@ -20,20 +21,8 @@ func TestPageIsThatOfTheCode(t *testing.T) {
 
 func TestEachKubeletHasItsOpenShift(t *testing.T) {
 	for _, minor := range build.Minors() {
-		if openShift()[minor] == "" {
+		if lifecycle.OpenShiftOf(minor) == "" {
 			t.Errorf("there is no version of OpenShift for Kubernetes %s", minor)
-		}
-	}
-}
-
-func TestVersionIsThatOfTheModuleOfThePackage(t *testing.T) {
-	const mod = "module m\n\nrequire k8s.io/kubernetes v1.36.3\n\nrequire (\n\tk8s.io/component-base v0.36.3 // indirect\n\tk8s.io/kube v0.1.0\n\tk8s.io/api v0.37.0\n)\n\nreplace k8s.io/other => ./other\n" +
-		"\nreplace (\n\tk8s.io/api v0.37.0 => k8s.io/api v0.36.1\n\tk8s.io/kube => k8s.io/kube v0.2.0\n)\n"
-	for pkg, want := range map[string]string{
-		"k8s.io/kubernetes/cmd/kubelet": "v1.36.3", "k8s.io/component-base/logs": "v0.36.3", "k8s.io/kube": "v0.2.0", "k8s.io/api/core/v1": "v0.36.1", "k8s.io/other": "", "example.com/x": "",
-	} {
-		if got, err := pinned(mod, pkg); got != want || (err == nil) != (want != "") {
-			t.Errorf("package %s has version %q (%v), want %q", pkg, got, err, want)
 		}
 	}
 }

@@ -136,6 +136,7 @@ func settings() Table {
 		api.ReasonSettingsIgnored: {Warning, "Change the setting as the message says; the rest is applied.", page},
 		api.ReasonPoliciesAltered: {Error, "Apply the manifests of the operator's version again: kubectl apply -k deploy.", notReady},
 		api.ReasonLimitsMissing:   {Warning, "Apply the limits of the operator's version: kubectl apply -k deploy/limits.", "install-olm#limits-of-the-operator"},
+		api.ReasonEndOfSupport:    {Warning, "Upgrade the cluster to a minor version of Kubernetes that gets fixes.", "support#clusters"},
 		api.ReasonNodesOutOfService: {Info, "Wait until the operator has finished with the nodes.",
 			"fleet"},
 		api.ReasonMachinesWatched:          good(),

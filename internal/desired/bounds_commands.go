@@ -119,7 +119,7 @@ func (n Node) flags() map[string]map[string]value {
 			"--hybrid-overlay-vxlan-port": number, "--cluster-subnets": areRanges, "--hybrid-overlay-cluster-subnets": areRanges,
 		},
 		exporterProgram: {
-			"--collectors.enabled": word, "--collector.service.use-api": nil, "--collector.textfile.directories": one(Metrics), "--web.config.file": one(exporterConfig),
+			"--collectors.enabled": word, "--collector.net.enabled": word, "--collector.textfile.directories": one(Metrics), "--web.config.file": one(exporterConfig),
 			"--log.level": word, "--log.file": logs,
 		},
 	}

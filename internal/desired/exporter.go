@@ -10,20 +10,20 @@ import (
 // them with those that the exporter has.
 const collectors = "cpu,logical_disk,net,os,service,system,container,memory,cpu_info,textfile"
 
-// serviceOptions has the collector of services ask the service manager, as later versions of the exporter do. By default version 0.27 asks WMI, and
-// has 26 series for each service instead of 13 (pkg/collector/service/service.go).
-const serviceOptions = " --collector.service.use-api"
+// netOptions leaves out what the collector of the network tells by default besides counters: series for the hardware address, the addresses and
+// the state of each adapter, of which a node has one or more for each pod (nic_info, which the exporter calls experimental).
+const netOptions = " --collector.net.enabled metrics"
 
 // exporter serves metrics on port 9182. Like containerd it is a service only as a child of the service manager, and writes
 // its log by itself. It ends at once where its certificate is missing, and reads it anew for each connection
-// (web/tls_config.go of exporter-toolkit v0.11.0): nobody needs to tell it of a new one.
+// (web/tls_config.go of exporter-toolkit v0.17.1): nobody needs to tell it of a new one.
 func exporter(in Inputs, folder string) Service {
 	const name = ExporterService
 	log := Log{Path: logPath(name)}
 	return Service{
 		Name:        name,
 		Description: ServiceDescription(name),
-		Command: folder + `\` + exporterProgram + ` --collectors.enabled ` + collectors + serviceOptions +
+		Command: folder + `\` + exporterProgram + ` --collectors.enabled ` + collectors + netOptions +
 			` --collector.textfile.directories ` + Metrics + ` --web.config.file ` + exporterConfig + ` --log.level ` + level(in, name, "info", "debug", "debug") + ` --log.file ` + log.Path,
 		Needs: []string{KubeletServing},
 		Log:   log,

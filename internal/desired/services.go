@@ -67,7 +67,7 @@ func missing(in Inputs) (services []v1alpha1.MissingService) {
 
 // containerd writes its log by itself: it asks whether the service manager is its parent (IsWindowsService of
 // golang.org/x/sys), and as a child of kube-log-runner would neither be a service nor write to standard error
-// (cmd/containerd/command/service_windows.go of containerd 2.4). At level debug it logs the headers of its requests but for
+// (cmd/containerd/command/service_windows.go of containerd 2.3). At level debug it logs the headers of its requests but for
 // Authorization (requestFields of core/remotes/docker/resolver.go), and what containers are made of, with their environment
 // (CreateContainer of internal/cri/server): only SYSTEM and Administrators may read its log.
 func containerd(in Inputs, folder string) Service {

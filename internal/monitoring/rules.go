@@ -16,8 +16,8 @@ type Group struct {
 	Rules []Rule `json:"rules"`
 }
 
-// The metrics of windows_exporter with other names in other versions: those of 0.31 come first, those of 0.27, which this operator installs,
-// later. docs/monitoring.md has the list.
+// The metrics of windows_exporter with other names in other versions: those of 0.31, which this operator installs, come first, those of
+// 0.27, which hosts have until they are upgraded, later. docs/monitoring.md has the list.
 const (
 	of          = `{job="windows-exporter"}`
 	memoryTotal = `(windows_memory_physical_total_bytes` + of + ` or windows_os_visible_memory_bytes` + of + ` or windows_cs_physical_memory_bytes` + of + `)`

@@ -55,7 +55,7 @@ func probeHTTP(ctx context.Context, address string) error {
 }
 
 // probeRuntime calls Version. To connect is not enough: containerd listens, and tells the SCM that it runs, before it can answer
-// (checkInitialized in internal/cri/instrument of containerd 2.4).
+// (checkInitialized in internal/cri/instrument of containerd 2.3).
 func probeRuntime(ctx context.Context, pipe string) error {
 	runtime, end := dialRuntime(pipe)
 	defer end()

@@ -90,7 +90,7 @@ func Parse(version string) (Build, error) {
 // Runs says whether a host runs containers of an image, as containerd decides: hosts before Windows Server 2022 run only
 // images of their own build, later ones all from 20348 up to their own build. Every host tries an image that does not tell
 // its build. With Hyper-V isolation it is the same, although Windows could run images of all older builds then: containerd
-// pulls what is for the host (WithPlatforms in internal/cri/server/images/image_pull.go of containerd 2.4), and the virtual
+// pulls what is for the host (WithPlatforms in internal/cri/server/images/image_pull.go of containerd 2.3), and the virtual
 // machine starts from the layers of the sandbox image.
 func Runs(host, image Build) bool {
 	switch {

@@ -21,7 +21,7 @@ import (
 )
 
 // oldest and next are the releases of the kubelet in the payload for the two oldest minor versions.
-const oldest, next = "v1.33.13", "v1.34.4"
+const oldest, next = "v1.33.13", "v1.34.12"
 
 // TestOldestKubernetes joins a host to a cluster of the oldest Kubernetes, with that version's kubelet and kube-proxy. The control plane is
 // that of the newest one, which has the version, APIs and feature gates of the oldest.

@@ -65,7 +65,7 @@ func (p place) checkNode(host *lab.Host) {
 		p.t.Errorf("taints are %v, want os=Windows:NoSchedule", node.Spec.Taints)
 	}
 	info := node.Status.NodeInfo
-	if info.KubeletVersion != "v1.36.3" || !strings.Contains(info.ContainerRuntimeVersion, "2.4.2") {
+	if info.KubeletVersion != "v1.37.2" || !strings.Contains(info.ContainerRuntimeVersion, "2.3.7") {
 		p.t.Errorf("the node runs kubelet %s and %s", info.KubeletVersion, info.ContainerRuntimeVersion)
 	}
 	if got := node.Status.Addresses; len(got) == 0 || got[0].Address != host.Address() {

@@ -25,7 +25,7 @@ func main() {
 	tests := flag.Bool("conformance", false, "also build what make conformance needs")
 	flag.Parse()
 	o := testenv.Options{
-		Network: testenv.NetworkLab, Components: append(testenv.NetworkHybridOverlay.Components(), "windows_exporter"), Minors: []string{"1.33", "1.36"}, Log: os.Stderr,
+		Network: testenv.NetworkLab, Components: append(testenv.NetworkHybridOverlay.Components(), "windows_exporter"), Minors: []string{"1.33", "1.37"}, Log: os.Stderr,
 	}
 	if !*core {
 		o.Components = append(o.Components, testenv.NetworkFlannel.Components()...)

@@ -1,5 +1,5 @@
 // pdh.dll: the performance counters that kubelet reads, with the steady values of a quiet server. Wine's own file knows
-// neither their paths nor the calls for arrays of values.
+// neither their paths nor the calls for arrays of values. windows_exporter asks for raw values, of which there are none.
 #include <windows.h>
 #include <wchar.h>
 
@@ -66,5 +66,22 @@ EXPORT PdhGetFormattedCounterArrayW(HANDLE counter, DWORD format, LPDWORD size, 
     wcscpy(item->name, name);
     item->value.status = 0;
     item->value.number = number(counter);
+    return 0;
+}
+
+// What is known of a counter: that its values are numbers (PERF_COUNTER_RAWCOUNT). The texts that follow on Windows are left out.
+EXPORT PdhGetCounterInfoW(HANDLE counter, BOOLEAN explain, LPDWORD size, DWORD *info) {
+    const DWORD need = 256;
+    DWORD has = *size;
+    *size = need;
+    if (has < need) return PDH_MORE_DATA;
+    memset(info, 0, need);
+    info[0] = need;
+    info[1] = 0x10000;
+    return 0;
+}
+
+EXPORT PdhGetRawCounterArrayW(HANDLE counter, LPDWORD size, LPDWORD count, void *items) {
+    *count = 0;
     return 0;
 }

@@ -12,8 +12,8 @@ import (
 
 // components are the modules whose programs run in the lab's hosts.
 var components = []string{
-	"../../payload/kubernetes/1.33", "../../payload/kubernetes/1.34", "../../payload/kubernetes/1.35", "../../payload/kubernetes/1.36", "../../payload/containerd",
-	"../../payload/hcsshim",
+	"../../payload/kubernetes/1.33", "../../payload/kubernetes/1.34", "../../payload/kubernetes/1.35", "../../payload/kubernetes/1.36", "../../payload/kubernetes/1.37",
+	"../../payload/containerd", "../../payload/hcsshim", "../../payload/windows-exporter",
 }
 
 func TestEveryComponentCanBePatched(t *testing.T) {

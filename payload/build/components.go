@@ -87,7 +87,7 @@ func ownComponents() []Component {
 }
 
 // Minors are the minor versions of Kubernetes whose programs the payload has, oldest first: a folder below payload/kubernetes for each.
-func Minors() []string { return []string{"1.33", "1.34", "1.35", "1.36"} }
+func Minors() []string { return []string{"1.33", "1.34", "1.35", "1.36", "1.37"} }
 
 func kubernetesComponents() []Component {
 	stamp := []string{
@@ -144,7 +144,7 @@ func containerComponents() []Component {
 func nodeComponents() []Component {
 	return []Component{{
 		Name: "windows_exporter", Path: "windows_exporter.exe", Group: payload.Base, Dictionary: containerdPath, License: "MIT",
-		Module: "payload/windows-exporter", Package: "github.com/prometheus-community/windows_exporter",
+		Module: "payload/windows-exporter", Package: "github.com/prometheus-community/windows_exporter/cmd/windows_exporter",
 		Stamp: []string{"github.com/prometheus/common/version.Version=${number}"},
 	}, {
 		Name: "csi-proxy", Path: "csi-proxy.exe", Group: payload.Base, Dictionary: containerdPath, License: "Apache-2.0",

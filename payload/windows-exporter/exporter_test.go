@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -22,7 +23,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-kit/log"
 	"github.com/prometheus/exporter-toolkit/web"
 	"gopkg.in/yaml.v3"
 )
@@ -86,12 +86,12 @@ func TestTheExporterHasTheseFlagsAndCollectors(t *testing.T) {
 	command, _ := declared(t)
 	folder := moduleFolder(t, "github.com/prometheus-community/windows_exporter")
 	sources := map[string]string{
-		"--collectors.enabled":             folder + "/exporter.go",
-		"--collector.textfile.directories": folder + "/pkg/collector/textfile/textfile.go",
+		"--collectors.enabled":             folder + "/cmd/windows_exporter/main.go",
+		"--collector.net.enabled":          folder + "/internal/collector/net/net.go",
+		"--collector.textfile.directories": folder + "/internal/collector/textfile/textfile.go",
 		"--web.config.file":                moduleFolder(t, "github.com/prometheus/exporter-toolkit") + "/web/kingpinflag/flag.go",
-		"--log.level":                      moduleFolder(t, "github.com/prometheus/common") + "/promlog/flag/flag.go",
-		"--log.file":                       folder + "/pkg/log/flag/flag.go",
-		"--collector.service.use-api":      folder + "/pkg/collector/service/service.go",
+		"--log.level":                      moduleFolder(t, "github.com/prometheus/common") + "/promslog/flag/flag.go",
+		"--log.file":                       folder + "/internal/log/flag/flag.go",
 	}
 	words := strings.Fields(command)
 	for i, word := range words {
@@ -106,10 +106,49 @@ func TestTheExporterHasTheseFlagsAndCollectors(t *testing.T) {
 			continue
 		}
 		for collector := range strings.SplitSeq(words[i+1], ",") {
-			source, err := os.ReadFile(filepath.Join(folder, "pkg/collector", collector, collector+".go"))
+			source, err := os.ReadFile(filepath.Join(folder, "internal/collector", collector, collector+".go"))
 			if err != nil || !regexp.MustCompile(`\bName\s+= "`+collector+`"`).Match(source) {
 				t.Errorf("the exporter does not have the collector %s: %v", collector, err)
 			}
+		}
+	}
+}
+
+// TestTheExporterHasTheMetricsOfRulesAndDashboards looks into the sources of the enabled collectors for the names that the list of
+// internal/monitoring, which a test there compares with all rules and dashboards, has for this version.
+func TestTheExporterHasTheMetricsOfRulesAndDashboards(t *testing.T) {
+	command, _ := declared(t)
+	_, enabled, _ := strings.Cut(command, "--collectors.enabled ")
+	enabled, _, _ = strings.Cut(enabled, " ")
+	folder := moduleFolder(t, "github.com/prometheus-community/windows_exporter")
+	made := regexp.MustCompile(`BuildFQName\(types\.Namespace, ("\w*"|Name), ("\w*"|Name)\)`)
+	has := map[string]bool{}
+	for collector := range strings.SplitSeq(enabled, ",") {
+		source, err := os.ReadFile(filepath.Join(folder, "internal/collector", collector, collector+".go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range made.FindAllStringSubmatch(string(source), -1) {
+			name := "windows"
+			for _, part := range m[1:] {
+				if part = strings.Trim(strings.ReplaceAll(part, "Name", collector), `"`); part != "" {
+					name += "_" + part
+				}
+			}
+			has[name] = true
+		}
+	}
+	list, err := os.ReadFile("../../internal/monitoring/testdata/metrics.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := regexp.MustCompile(`(?m)^(windows_\w+) .* and later$`).FindAllStringSubmatch(string(list), -1)
+	if len(wanted) < 20 {
+		t.Fatalf("the list has %d metrics of this version only", len(wanted))
+	}
+	for _, m := range wanted {
+		if !has[m[1]] {
+			t.Errorf("the exporter does not have %s", m[1])
 		}
 	}
 }
@@ -195,7 +234,7 @@ func newNode(t *testing.T, certificate, clients []byte) *node {
 	n.address = listener.Addr().String()
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })}
 	go func() {
-		n.ended <- web.Serve(listener, server, &web.FlagConfig{WebConfigFile: &file}, log.NewNopLogger())
+		n.ended <- web.Serve(listener, server, &web.FlagConfig{WebConfigFile: &file}, slog.New(slog.DiscardHandler))
 	}()
 	t.Cleanup(func() { _ = server.Close() })
 	return n

@@ -162,7 +162,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		action := fmt.Sprintf("%s-%x", p.Reason, sha256.Sum256([]byte(p.Message)))[:len(p.Reason)+9]
 		c.Events.Emit(kube.Event{Object: c.objectOf(config, p), Type: corev1.EventTypeWarning, Reason: api.EventSettingsIgnored, Action: action}, "%s", p.Message)
 	}
-	report := c.report(ctx, config, published{known.CloudProvider, rendered, hash, err})
+	report := c.report(ctx, config, published{known.CloudProvider, known.Network.OpenShift, rendered, hash, err})
 	if errors.Is(err, desired.ErrNetwork) || errors.Is(err, desired.ErrSettings) {
 		err = nil // an edit comes as an event
 	}
@@ -209,7 +209,8 @@ func (c *Controller) renew(ctx context.Context, config *v1alpha1.WindowsConfig) 
 
 // published is what came of making settings, for the status.
 type published struct {
-	provider platform.Provider
+	provider  platform.Provider
+	openShift bool
 	desired.Rendered
 	hash   string
 	failed error
@@ -239,6 +240,8 @@ func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig,
 	} else {
 		st.Settings, st.MissingServices = is.hash, is.Missing
 		set(api.ConditionPublished, metav1.ConditionTrue, api.ReasonPublished, "nodes can read the settings")
+		current, _ := c.Renderer.Releases.Current()
+		setEndOfSupport(&st.Conditions, current, is.openShift, time.Now(), config.Generation)
 	}
 	if len(is.Problems) > 0 {
 		var list []string

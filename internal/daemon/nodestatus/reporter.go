@@ -22,9 +22,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// Services tells how the services of the node are.
+// Services tells how the services of the node are, some of which end when the Node changes.
 type Services interface {
 	AllRun(ctx context.Context) (bool, error)
+	// Follow takes notice of the Node, and with nil, that there is none.
+	Follow(node *corev1.Node)
 }
 
 // Updates takes the version that the Node is to have.
@@ -164,6 +166,7 @@ func (r *Reporter) reconcile(ctx context.Context, client *apiclient.Client, node
 	if err := r.removeBootstrap(); err != nil {
 		r.Log.Warn("Removing the bootstrap kubeconfig failed", "error", err.Error())
 	}
+	r.Services.Follow(node)
 	if node == nil {
 		return nil
 	}

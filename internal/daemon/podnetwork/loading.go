@@ -19,7 +19,7 @@ const reloadFile = `\wicd.reload`
 
 // Loading makes sure that the container runtime has read the configuration of the pod network. containerd reads it when Windows tells of a
 // change in its folder, and not again where a file could not be opened in that moment, as when it is still open to be renamed, or a virus
-// scanner has it (syncLoop in internal/cri/server/cni_conf_syncer.go of containerd 2.4). Its node would not be Ready until somebody
+// scanner has it (syncLoop in internal/cri/server/cni_conf_syncer.go of containerd 2.3). Its node would not be Ready until somebody
 // restarts containerd.
 //
 // The folder may be the user's: it is the only one that containerd watches, and so the file is made there, too. That happens only while

@@ -35,7 +35,7 @@ type Supervisor struct {
 	// wake is sent when services were looked at.
 	wake  state.Signal
 	began time.Time
-	// restartAsked is sent when services are to be restarted.
+	// restartAsked is sent when services are to be restarted, or one was expected to end.
 	restartAsked state.Signal
 
 	mu     sync.Mutex
@@ -44,11 +44,15 @@ type Supervisor struct {
 	restarts map[string]string
 	// ends counts, by service, how often it ended, or had to be repaired.
 	ends map[string]int64
+	// addresses are those of the Node when it was seen last, if follows is true. expected is when services end because of it.
+	addresses []string
+	follows   bool
+	expected  map[string]time.Time
 }
 
 // New makes a supervisor, which sends wake whenever it has looked at the services.
 func New(s state.Session, wake state.Signal) *Supervisor {
-	v := &Supervisor{Session: s, wake: wake, began: time.Now(), restartAsked: state.NewSignal(), restarts: map[string]string{}, ends: map[string]int64{}}
+	v := &Supervisor{Session: s, wake: wake, began: time.Now(), restartAsked: state.NewSignal(), restarts: map[string]string{}, ends: map[string]int64{}, expected: map[string]time.Time{}}
 	for _, service := range WithoutOwn(s.Wanted.Services) {
 		v.ends[service.Name] = 0
 	}
@@ -155,6 +159,7 @@ func (v *supervision) look(ctx context.Context) error {
 	v.looked = now
 	for name, c := range v.histories {
 		c.observe(now, found[name])
+		c.excuse(v.supervisor.expectedEnd(name))
 	}
 	v.stopEdited(ctx, now, found)
 	v.declareAll(ctx, now)

@@ -1,0 +1,144 @@
+// Command outdated compares the programs on hosts with what the Go module proxy has: the next patches and the next minor version of each,
+// asked for by name, since its lists leave many out. It exits with code 3 if a program has to be raised.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/lifecycle"
+	"github.com/windows-machine-config/wmco/payload/build"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: outdated <folder of the repository>")
+		os.Exit(2)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	programs, err := read(os.Args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "outdated:", err)
+		os.Exit(1)
+	}
+	now := time.Now()
+	fmt.Fprintf(os.Stderr, "asking for newer versions of %d programs...\n", len(programs))
+	rows := compare(ctx, newProxy(os.Getenv("GOPROXY")), programs)
+	if write(os.Stdout, rows, now) > 0 {
+		os.Exit(3)
+	}
+}
+
+// program is what shares one pin: all programs of one module in one folder.
+type program struct {
+	names  []string
+	pin    build.Pin
+	newest bool // no other folder has a later minor version of the module
+}
+
+// read are the programs of others in the payload.
+func read(root string) ([]program, error) {
+	var programs []program
+	for _, c := range build.Components() {
+		pin, err := build.PinOf(root, c)
+		if err != nil {
+			return nil, err
+		}
+		last := len(programs) - 1
+		switch {
+		case pin == build.Pin{}:
+		case last >= 0 && programs[last].pin == pin:
+			programs[last].names = append(programs[last].names, c.FullName())
+		default:
+			if last >= 0 && programs[last].pin.Module == pin.Module {
+				programs[last].newest = false // components are declared oldest first
+			}
+			programs = append(programs, program{names: []string{c.FullName()}, pin: pin, newest: true})
+		}
+	}
+	return programs, nil
+}
+
+// write prints the table, and counts the rows that are red.
+func write(to io.Writer, rows []row, now time.Time) (red int) {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "PROGRAM\tPINNED\tPATCH\tDAYS BEHIND\tMINOR\tFIXES UNTIL\tSTATE")
+	for _, r := range rows {
+		state := "current"
+		if kept, of := r.kept(now); of {
+			state = "kept for " + kept.Product + " " + kept.Name + " until " + kept.Ends.Format(time.DateOnly)
+		}
+		if problem := r.problem(now); problem != "" {
+			red++
+			state = "RED: " + problem
+		} else if r.err != nil {
+			state = "not known: " + r.err.Error()
+		}
+		behind, until := "-", "-"
+		if r.patch != "" {
+			behind = fmt.Sprint(r.daysBehind(now))
+		}
+		if line, known := r.line(); known {
+			until = line.Ends.Format(time.DateOnly)
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", strings.Join(r.names, ", "), r.pin.Version, orDash(r.patch), behind, orDash(r.minor), until, state)
+	}
+	_ = w.Flush()
+	return red
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// row is what the proxy has beside a pin.
+type row struct {
+	program
+	patch      string    // the newest patch after the pinned one; empty if there is none
+	patchSince time.Time // when the first patch after the pinned one was released
+	minor      string    // the newest version of the next minor versions
+	err        error
+}
+
+// patience is for how long a patch may wait until it is taken.
+const patience = 60 * 24 * time.Hour
+
+func (r row) daysBehind(now time.Time) int { return int(now.Sub(r.patchSince).Hours() / 24) }
+
+// line is the release line that is pinned, for products whose ends are known.
+func (r row) line() (lifecycle.Line, bool) {
+	product := map[string]string{"k8s.io/kubernetes": lifecycle.Kubernetes, "github.com/containerd/containerd/v2": lifecycle.Containerd}[r.pin.Module]
+	v, _ := parse(r.pin.Version)
+	return lifecycle.Of(product, fmt.Sprintf("%d.%d", v.major, v.minor))
+}
+
+// kept is what a line that has ended is kept for.
+func (r row) kept(now time.Time) (lifecycle.Line, bool) {
+	line, known := r.line()
+	if !known || !line.Ended(now) {
+		return lifecycle.Line{}, false
+	}
+	return lifecycle.KeptFor(line)
+}
+
+// problem says why the pin has to be raised.
+func (r row) problem(now time.Time) string {
+	if line, known := r.line(); known && line.Ended(now) {
+		if kept, of := r.kept(now); !of || kept.Ended(now) {
+			return fmt.Sprintf("%s %s has had no fixes since %s", line.Product, line.Name, line.Ends.Format(time.DateOnly))
+		}
+	}
+	if r.patch != "" && now.Sub(r.patchSince) > patience {
+		return fmt.Sprintf("a patch has been there for %d days, allowed are %d", r.daysBehind(now), int(patience.Hours()/24))
+	}
+	return ""
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/payload/build"
+)
+
+// has serves versions with the day of their release, and refuses all others as a proxy does that serves a part only.
+func has(t *testing.T, released map[string]string) proxy {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		day, there := released[strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/"), ".info")]
+		switch {
+		case !there:
+			http.Error(w, "This module version is not available.", http.StatusForbidden)
+		case day == "":
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+		default:
+			_, _ = fmt.Fprintf(w, `{"Version":"","Time":%q}`, day+"T00:00:00Z")
+		}
+	}))
+	t.Cleanup(server.Close)
+	return newProxy("off," + server.URL + ",direct")
+}
+
+func TestTableSaysWhatIsBehind(t *testing.T) {
+	now := time.Date(2026, time.November, 26, 12, 0, 0, 0, time.UTC)
+	p := has(t, map[string]string{
+		"k8s.io/kubernetes/@v/v1.36.5": "2026-09-15", "k8s.io/kubernetes/@v/v1.36.8": "2026-11-10", // later ones leave numbers out
+		"k8s.io/kubernetes/@v/v1.37.0":                       "2026-08-26",
+		"github.com/!microsoft/hcsshim/@v/v0.15.0":           "2026-10-15",
+		"github.com/containernetworking/plugins/@v/v1.10.1":  "",
+		"github.com/containerd/containerd/v2/@v/v2.3.7":      "2026-10-20",
+		"github.com/containerd/containerd/v2/@v/v2.4.2":      "2026-10-13",
+		"github.com/containerd/containerd/v2/@v/v2.1.99":     "2026-10-13",
+		"example.com/ended/without/anything/later/@v/v1.0.0": "2026-01-01",
+	})
+	var out bytes.Buffer
+	red := write(&out, compare(t.Context(), p, []program{
+		{names: []string{"kubelet-1.36", "kube-proxy-1.36"}, pin: build.Pin{Module: "k8s.io/kubernetes", Version: "v1.36.3"}, newest: true},
+		{names: []string{"kubelet-1.33"}, pin: build.Pin{Module: "k8s.io/kubernetes", Version: "v1.33.13"}},
+		{names: []string{"shim"}, pin: build.Pin{Module: "github.com/Microsoft/hcsshim", Version: "v0.14.1"}, newest: true},
+		{names: []string{"containerd"}, pin: build.Pin{Module: "github.com/containerd/containerd/v2", Version: "v2.3.6"}, newest: true},
+		{names: []string{"win-overlay"}, pin: build.Pin{Module: "github.com/containernetworking/plugins", Version: "v1.10.0"}, newest: true},
+		{names: []string{"candidate"}, pin: build.Pin{Module: "example.com/x", Version: "v1.0.0-rc.1"}, newest: true},
+	}), now)
+	const want = `PROGRAM                        PINNED       PATCH    DAYS BEHIND  MINOR    FIXES UNTIL  STATE
+kubelet-1.36, kube-proxy-1.36  v1.36.3      v1.36.8  72           v1.37.0  2027-06-28   RED: a patch has been there for 72 days, allowed are 60
+kubelet-1.33                   v1.33.13     -        -            -        2026-06-28   kept for OpenShift 4.20 until 2027-04-21
+shim                           v0.14.1      -        -            v0.15.0  -            current
+containerd                     v2.3.6       v2.3.7   37           v2.4.2   2028-04-30   current
+win-overlay                    v1.10.0      -        -            -        -            not known: the module proxy does not answer: status 503 Service Unavailable
+candidate                      v1.0.0-rc.1  -        -            -        -            not known: version "v1.0.0-rc.1" is not a release, such as v1.2.3
+`
+	if got := out.String(); got != want || red != 1 {
+		t.Errorf("%d red rows in\n%s\nwant 1 in\n%s", red, got, want)
+	}
+}
+
+func TestALineThatNobodyFixesIsRed(t *testing.T) {
+	p := has(t, nil)
+	kubelet := []program{{names: []string{"kubelet"}, pin: build.Pin{Module: "k8s.io/kubernetes", Version: "v1.33.13"}}}
+	for day, want := range map[time.Time]int{
+		time.Date(2027, time.April, 21, 0, 0, 0, 0, time.UTC): 0, // OpenShift 4.20 is built on it
+		time.Date(2027, time.April, 22, 0, 0, 0, 0, time.UTC): 1,
+	} {
+		if got := write(&bytes.Buffer{}, compare(t.Context(), p, kubelet), day); got != want {
+			t.Errorf("on %s, %d rows are red, want %d", day.Format(time.DateOnly), got, want)
+		}
+	}
+}
+
+func TestEachPinHasARow(t *testing.T) {
+	programs, err := read("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := 0
+	for _, p := range programs {
+		if _, err := parse(p.pin.Version); err != nil {
+			t.Errorf("%v: %v", p.names, err)
+		}
+		if p.pin.Module == "k8s.io/kubernetes" && p.newest {
+			newest++
+		}
+	}
+	if newest != 1 {
+		t.Errorf("%d folders of Kubernetes count as the newest, want 1", newest)
+	}
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/windows-machine-config/wmco/internal/httpclient"
+	"github.com/windows-machine-config/wmco/payload/build"
+)
+
+// proxy is a module proxy (https://go.dev/ref/mod#goproxy-protocol).
+type proxy struct {
+	url    string
+	client *http.Client
+}
+
+// newProxy is the first proxy of a value of GOPROXY.
+func newProxy(value string) proxy {
+	client := httpclient.New(httpclient.Transport(nil), 20*time.Second)
+	for url := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == ',' || r == '|' }) {
+		if strings.HasPrefix(url, "https://") || strings.HasPrefix(url, "http://") {
+			return proxy{strings.TrimSuffix(url, "/"), client}
+		}
+	}
+	return proxy{"https://proxy.golang.org", client}
+}
+
+var errNoAnswer = errors.New("the module proxy does not answer")
+
+// released says when a version was released, and whether the proxy has it. A proxy that serves a part only answers 403 for the rest.
+func (p proxy) released(ctx context.Context, module, version string) (at time.Time, has bool, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/"+escape(module)+"/@v/"+version+".info", nil)
+	if err != nil {
+		return time.Time{}, false, err
+	}
+	response, err := p.client.Do(request)
+	if err != nil {
+		return time.Time{}, false, fmt.Errorf("%w: %w", errNoAnswer, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	switch response.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound, http.StatusGone, http.StatusForbidden:
+		return time.Time{}, false, nil
+	default:
+		return time.Time{}, false, fmt.Errorf("%w: status %s", errNoAnswer, response.Status)
+	}
+	var info struct{ Time time.Time }
+	if err := json.NewDecoder(io.LimitReader(response.Body, 1<<16)).Decode(&info); err != nil {
+		return time.Time{}, false, fmt.Errorf("reading %s of %s: %w", version, module, err)
+	}
+	return info.Time, true, nil
+}
+
+// escape writes capitals as the proxy wants them: "github.com/Microsoft" as "github.com/!microsoft".
+func escape(module string) string {
+	var b strings.Builder
+	for _, r := range module {
+		if unicode.IsUpper(r) {
+			b.WriteByte('!')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// version is a release, without those before it.
+type version struct{ major, minor, patch int }
+
+func (v version) String() string { return fmt.Sprintf("v%d.%d.%d", v.major, v.minor, v.patch) }
+
+func parse(s string) (version, error) {
+	var v version
+	if _, err := fmt.Sscanf(s, "v%d.%d.%d", &v.major, &v.minor, &v.patch); err != nil || v.String() != s {
+		return version{}, fmt.Errorf("version %q is not a release, such as v1.2.3", s)
+	}
+	return v, nil
+}
+
+// How far to look for a version after one that is not there: projects leave numbers out, and proxies, too.
+const (
+	gap    = 6
+	minors = 2
+)
+
+// compare asks for newer versions of all programs at once.
+func compare(ctx context.Context, p proxy, programs []program) []row {
+	rows := make([]row, len(programs))
+	var all sync.WaitGroup
+	for i, program := range programs {
+		all.Go(func() {
+			rows[i] = row{program: program}
+			rows[i].err = p.look(ctx, &rows[i])
+		})
+	}
+	all.Wait()
+	return rows
+}
+
+func (p proxy) look(ctx context.Context, r *row) error {
+	v, err := parse(r.pin.Version)
+	if err != nil {
+		return err
+	}
+	if r.patch, r.patchSince, err = p.newest(ctx, r.pin, v); err != nil || !r.newest {
+		return err
+	}
+	for i := range minors {
+		minor, _, err := p.newest(ctx, r.pin, version{v.major, v.minor + 1 + i, -1})
+		if err != nil {
+			return err
+		}
+		if minor != "" {
+			r.minor = minor
+		}
+	}
+	return nil
+}
+
+// newest is the newest patch after a version, and when the first one after it was released.
+func (p proxy) newest(ctx context.Context, pin build.Pin, after version) (newest string, since time.Time, err error) {
+	for v, missed := after, 0; missed < gap; {
+		v.patch++
+		at, has, err := p.released(ctx, pin.Module, v.String())
+		switch {
+		case err != nil:
+			return "", time.Time{}, err
+		case !has:
+			missed++
+			continue
+		case newest == "":
+			since = at
+		}
+		newest, missed = v.String(), 0
+	}
+	return newest, since, nil
+}

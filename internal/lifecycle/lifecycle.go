@@ -1,0 +1,73 @@
+// Package lifecycle says until when others fix what Windows nodes are built of, and what they run on.
+package lifecycle
+
+import "time"
+
+// Products of the table.
+const (
+	Kubernetes    = "Kubernetes"
+	OpenShift     = "OpenShift"
+	Containerd    = "containerd"
+	WindowsServer = "Windows Server"
+)
+
+// Line is a release line of a product: what gets fixes together.
+type Line struct {
+	Product string
+	Name    string    // "1.36", or "2022"
+	Ends    time.Time // the last day on which it gets fixes of security, at midnight UTC
+	Source  string    // the page that says so
+}
+
+// Ended says whether the last day is over.
+func (l Line) Ended(now time.Time) bool { return !now.Before(l.Ends.AddDate(0, 0, 1)) }
+
+// Lines are the release lines that are known, by product and then oldest first.
+func Lines() []Line {
+	const (
+		openShift = "https://access.redhat.com/support/policy/updates/openshift"
+		runtime   = "https://github.com/containerd/containerd/blob/v2.4.2/RELEASES.md"
+	)
+	return []Line{
+		{Kubernetes, "1.33", day(2026, time.June, 28), "https://kubernetes.io/releases/1.33/"},
+		{Kubernetes, "1.34", day(2026, time.October, 27), "https://kubernetes.io/releases/1.34/"},
+		{Kubernetes, "1.35", day(2027, time.February, 28), "https://kubernetes.io/releases/1.35/"},
+		{Kubernetes, "1.36", day(2027, time.June, 28), "https://kubernetes.io/releases/1.36/"},
+		{Kubernetes, "1.37", day(2027, time.October, 28), "https://kubernetes.io/releases/1.37/"},
+		{OpenShift, "4.20", day(2027, time.April, 21), openShift},
+		{OpenShift, "4.21", day(2027, time.August, 3), openShift},
+		{Containerd, "2.3", day(2028, time.April, 30), runtime},
+		{Containerd, "2.4", day(2027, time.May, 16), runtime},
+		{WindowsServer, "2019", day(2029, time.January, 9), "https://learn.microsoft.com/lifecycle/products/windows-server-2019"},
+		{WindowsServer, "2022", day(2031, time.October, 14), "https://learn.microsoft.com/lifecycle/products/windows-server-2022"},
+		{WindowsServer, "2025", day(2034, time.November, 14), "https://learn.microsoft.com/lifecycle/products/windows-server-2025"},
+	}
+}
+
+func day(year int, month time.Month, d int) time.Time {
+	return time.Date(year, month, d, 0, 0, 0, 0, time.UTC)
+}
+
+// Of is a release line by its name.
+func Of(product, name string) (Line, bool) {
+	for _, l := range Lines() {
+		if l.Product == product && l.Name == name {
+			return l, true
+		}
+	}
+	return Line{}, false
+}
+
+// OpenShiftOf is the version of OpenShift and OKD that is based on a minor version of Kubernetes, by their release notes, and of 5.1 by their
+// plans (github.com/openshift/enhancements); empty if none is known.
+func OpenShiftOf(minor string) string {
+	return map[string]string{"1.33": "4.20", "1.34": "4.21", "1.35": "4.22", "1.36": "5.0", "1.37": "5.1"}[minor]
+}
+
+// KeptFor is the line of OpenShift for whose sake nodes of a line of Kubernetes are still offered after its end.
+func KeptFor(l Line) (Line, bool) {
+	if l.Product != Kubernetes {
+		return Line{}, false
+	}
+	return Of(OpenShift, OpenShiftOf(l.Name))
+}

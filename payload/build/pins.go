@@ -1,0 +1,51 @@
+package build
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Pin is the module that a program comes from, and the version of it that the repository names.
+type Pin struct {
+	Module  string // "k8s.io/kubernetes"
+	Version string // "v1.36.5"
+}
+
+// PinOf reads the pin of a component from the go.mod of its folder below root. It is empty for external files and for programs of this
+// repository.
+func PinOf(root string, c Component) (Pin, error) {
+	if c.External || c.Module == "." {
+		return Pin{}, nil
+	}
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(c.Module), "go.mod"))
+	if err != nil {
+		return Pin{}, err
+	}
+	pin, err := pinned(string(text), c.Package)
+	if err != nil {
+		return Pin{}, fmt.Errorf("reading %s/go.mod: %w", c.Module, err)
+	}
+	return pin, nil
+}
+
+// pinned is the module that a package belongs to: of those that go.mod requires, the one with the longest path, in the version that
+// replaces it if one does.
+func pinned(mod, pkg string) (Pin, error) {
+	var pin Pin
+	for _, required := range regexp.MustCompile(`(?m)^(?:require)?[ \t]+(\S+) (v\S+)`).FindAllStringSubmatch(mod, -1) {
+		if path := required[1]; len(path) > len(pin.Module) && (pkg == path || strings.HasPrefix(pkg, path+"/")) {
+			pin = Pin{Module: path, Version: required[2]}
+		}
+	}
+	if pin.Module == "" {
+		return Pin{}, fmt.Errorf("no module of package %s is required", pkg)
+	}
+	replaced := regexp.MustCompile(`(?m)^(?:replace)?[ \t]+` + regexp.QuoteMeta(pin.Module) + `(?: v\S+)? => \S+ (v\S+)`)
+	if by := replaced.FindStringSubmatch(mod); by != nil {
+		pin.Version = by[1]
+	}
+	return pin, nil
+}
