@@ -59,7 +59,7 @@ func mustLoad(t *testing.T, path string) *rest.Config {
 func TestControlPlaneReportsTheVersionOfKubernetes(t *testing.T) {
 	cp := mustStartControlPlane(t)
 	v, err := mustClient(t, cp.RESTConfig()).Discovery().ServerVersion()
-	if err != nil || v.GitVersion != "v1.36.3" {
+	if err != nil || v.GitVersion != "v1.37.2" {
 		t.Errorf("version %v, error %v", v, err)
 	}
 }

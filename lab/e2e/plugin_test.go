@@ -40,7 +40,7 @@ func TestPlugin(t *testing.T) {
 	run(t, 0, []string{"plan", "--remove", one.Address}, "Leave", "Drain")
 	// No Linux node runs the Deployment here: the operator is a process beside the API server.
 	run(t, 3, []string{"check"}, "leader: the operator works", "SSH key: Secret cloud-private-key has one", "hosts: all 2 are Ready", "OperatorNotReady")
-	run(t, 0, []string{"check", "--pre", "--host", one.Address}, "Kubernetes: v1.36", "pod network: it supports Windows nodes", "rights: you may install",
+	run(t, 0, []string{"check", "--pre", "--host", one.Address}, "Kubernetes: v1.37", "pod network: it supports Windows nodes", "rights: you may install",
 		"its SSH server answers this machine")
 	run(t, 0, []string{"migrate", "--check"})
 	run(t, 7, []string{"describe", "nowhere"}, `no host "nowhere"`)
