@@ -219,6 +219,12 @@ const (
 	// get, or that another server answers there. The message has the address, what it resolves to on the host, what
 	// failed, and where the address was read. Nothing was installed on the host.
 	ReasonAPIServerUnreachable = "APIServerUnreachable"
+	// ReasonPortInUse means that another program listens on a port that a service of the node needs. The message names
+	// the service, the port and the program. Only hosts that are not nodes yet are refused for it.
+	ReasonPortInUse = "PortInUse"
+	// ReasonContainerRuntimeConflict means that another program, such as the containerd of Docker, listens on the named
+	// pipe of the node's containerd. Docker itself is no reason: where it keeps away from the pipe, the join only warns.
+	ReasonContainerRuntimeConflict = "ContainerRuntimeConflict"
 )
 
 // Reasons of condition Configured.

@@ -19,7 +19,8 @@ type ClusterSpec struct {
 type DNSSpec struct {
 	// domain is the cluster's DNS domain. By default, the operator reads it from clusterDomain in ConfigMap
 	// kube-system/kubelet-config, or from networking.dnsDomain in kube-system/kubeadm-config; on OpenShift it is
-	// cluster.local. Where nothing tells it, nodes get cluster.local, and condition Degraded says so. After a change
+	// cluster.local. On other clusters it is that of the one name kubernetes.default.svc.<domain> in the certificate of
+	// the API server. Where nothing tells it, nodes get cluster.local, and condition Degraded says so. After a change
 	// kubelets restart; pods that exist keep the former domain.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`

@@ -30,6 +30,16 @@ func serviceLines() []Line {
 			},
 		},
 		{
+			ID: "listeners", Title: "Who listens on ports of the node",
+			Text: "the tables of TCP and UDP were read on Wine, which does not always say whose process a socket is. " +
+				"That Windows says it, also of services, is from its documentation.",
+			Claim: "a program that listens on a port of the node, or on a named pipe, is found",
+			Tests: []string{
+				"TestWhoListensOnPortsOfTheNodeIsKnown",
+				"TestANamedPipeIsSeenWithoutAConnection",
+			},
+		},
+		{
 			ID: "service-environment", Title: "Environment of a service",
 			Text: "Wine's service manager ignores it; the containerd and the kubelet of the tests read it by " +
 				"themselves when they start. That Windows reads it at each start of a service is from its " +

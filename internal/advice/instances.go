@@ -59,9 +59,12 @@ func hosts() Table {
 		api.ReasonDriveUnsupported:        {Error, "Install Windows on drive C: of the host.", notReady},
 		api.ReasonEditionUnsupported:      {Error, "Use Windows Server, with or without desktop.", notReady},
 		api.ReasonServiceConflict:         {Error, "Remove the service in the message from the host: it does not belong to the operator.", notReady},
-		api.ReasonDiskTooSmall:            {Error, "Free disk space on drive C: of the host; at least 5 GB are required.", notReady},
-		api.ReasonClockSkewed:             {Error, "Synchronize the host's clock: w32tm /resync.", notReady},
-		api.ReasonVXLANPortUnsupported:    {Error, "Use a host with Windows Server 2022 or later; or, except on vSphere, VXLAN port 4789.", "network#checks"},
+		api.ReasonPortInUse:               {Error, "Stop the program in the message, or let it listen on another port; the operator tries again by itself.", "prerequisites#programs-of-others"},
+		api.ReasonContainerRuntimeConflict: {Error, "Remove the other container runtime, or let its containerd listen on another pipe; the operator tries again by itself.",
+			"prerequisites#programs-of-others"},
+		api.ReasonDiskTooSmall:         {Error, "Free disk space on drive C: of the host; at least 5 GB are required.", notReady},
+		api.ReasonClockSkewed:          {Error, "Synchronize the host's clock: w32tm /resync.", notReady},
+		api.ReasonVXLANPortUnsupported: {Error, "Use a host with Windows Server 2022 or later; or, except on vSphere, VXLAN port 4789.", "network#checks"},
 	}
 }
 

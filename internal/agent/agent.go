@@ -42,6 +42,8 @@ type Facts struct {
 	Host HostFacts `json:"host"`
 	// Services are those on the host that bear a name of ours; Ours says whether WICD, or the original operator, made them.
 	Services []ServiceFacts `json:"services,omitempty" max:"64"`
+	// Engines are the services on the host that are container engines of others, such as Docker.
+	Engines []ServiceFacts `json:"engines,omitempty" max:"8"`
 	// Joined is what the last join left; nil on a fresh host, while a join or a leave that was cut waits to be repeated, and on a host
 	// that left.
 	Joined *Joined `json:"joined,omitempty"`
@@ -91,6 +93,10 @@ type HostFacts struct {
 	// Adapters are the adapters that are hardware, or look like it in a virtual machine. One below a virtual switch has no addresses, so
 	// that it is none of Interfaces. Empty where Windows does not tell.
 	Adapters []Adapter `json:"adapters,omitempty" max:"128"`
+	// Listeners are the programs that listen on ports that a node needs, whoever they belong to.
+	Listeners []Listener `json:"listeners,omitempty" max:"64"`
+	// RuntimePipe says that some program listens on the named pipe of containerd, ours or another.
+	RuntimePipe bool `json:"runtimePipe,omitempty"`
 	// Unread maps each fact that could not be read, by one of the constants below, to the cause. Who needs it stops; the others go on.
 	Unread map[string]string `json:"unread,omitempty" max:"16"`
 }
@@ -105,6 +111,8 @@ const (
 	FactFreeBytes   = "freeBytes"
 	FactMemory      = "memoryBytes"
 	FactServices    = "services"
+	FactListeners   = "listeners"
+	FactRuntimePipe = "runtimePipe"
 )
 
 // Must returns an error for the first of these facts that could not be read.

@@ -201,7 +201,7 @@ func readCluster(t *testing.T, config v1alpha1.WindowsConfigSpec, objects ...cli
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
 			Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.5"}}}, Ports: []discoveryv1.EndpointPort{{Port: &port}},
 		})
-	return cluster.Read(t.Context(), b.Build(), "operator", config)
+	return cluster.Read(t.Context(), b.Build(), cluster.Connection{}, "operator", config)
 }
 
 func configMap(namespace, name, key, value string) *corev1.ConfigMap {

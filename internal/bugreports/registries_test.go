@@ -11,7 +11,7 @@ import (
 
 // registryReports are of mirrors, blocked registries, pull secrets and proxies.
 func registryReports() []report {
-	return slices.Concat(mirrorReports(), accessReports(), pullSecretReports(), noProxyReports())
+	return slices.Concat(mirrorReports(), accessReports(), pullSecretReports(), noProxyReports(), proxyReports())
 }
 
 const (
@@ -93,6 +93,36 @@ func noProxyReports() []report {
 		{bug, "noProxy: semicolons", "refused", noProxy("a.example.com;b.example.com")},
 		{bug, "noProxy: nothing but spaces between names", "refused", noProxy("a.example.com b.example.com")},
 		{bug, "noProxy: quotes", "refused", noProxy(`"a.example.com"`)},
+	}
+}
+
+func proxyReports() []report {
+	const docs = "https://docs.redhat.com/en/documentation/openshift_container_platform/4.14/html/networking/enable-cluster-wide-proxy"
+	return []report{
+		{docs, "proxy: a user of a domain, with a backslash", "refused", proxyURL(`http://CORP\svc-user:pa%24s@proxy.example.com:8080`)},
+		{docs, "proxy: a user of a domain, as URLs spell it", "taken with a secret", proxyURL(`http://CORP%5Csvc-user:pa%24s@proxy.example.com:8080`)},
+		{docs, "proxy: @ in the password", "taken with a secret", proxyURL("http://user:p@ss@proxy.example.com:8080")},
+		{docs, "proxy: no scheme", "refused", proxyURL("proxy.example.com:8080")},
+		{docs, "proxy: no port", "taken", proxyURL("http://proxy.example.com")},
+		{docs, "proxy: a slash at the end", "taken", proxyURL("http://proxy.example.com:8080/")},
+		{docs, "proxy: a file for automatic configuration", "refused", proxyURL("http://proxy.example.com:8080/proxy.pac")},
+		{docs, "proxy: a scheme in capitals", "taken", proxyURL("HTTP://proxy.example.com:8080")},
+	}
+}
+
+// proxyURL says whether the URL of a proxy is taken, and its password kept apart; a refusal that repeats the password is said as it is.
+func proxyURL(text string) func(*testing.T) string {
+	return func(*testing.T) string {
+		_, secret, err := proxy.Render(proxy.Config{Object: "Proxy cluster", Path: "status", HTTPProxy: text}, proxy.Inside{})
+		switch {
+		case err != nil && (strings.Contains(err.Error(), "pa%24s") || strings.Contains(err.Error(), "p@ss")):
+			return err.Error()
+		case err != nil:
+			return "refused"
+		case len(secret) > 0:
+			return "taken with a secret"
+		}
+		return "taken"
 	}
 }
 

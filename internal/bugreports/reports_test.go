@@ -19,6 +19,8 @@ func reports() []report {
 	return slices.Concat(
 		podReports(),
 		joinReports(),
+		hostReports(),
+		sshReports(),
 		certificateReports(),
 		workloadReports(),
 		registryReports(),

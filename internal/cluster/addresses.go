@@ -15,7 +15,7 @@ import (
 
 // ReadAddresses reads which addresses and names the cluster has for something else than its Windows hosts, Nodes aside, and the names under
 // which hosts reach its API server; none where it is reached by its address. With an error comes what could be read.
-func ReadAddresses(ctx context.Context, r client.Reader, config v1alpha1.WindowsConfigSpec) (known addresses.Cluster, names []string, err error) {
+func ReadAddresses(ctx context.Context, r client.Reader, via Connection, config v1alpha1.WindowsConfigSpec) (known addresses.Cluster, names []string, err error) {
 	known.Services, err = serviceCIDRs(ctx, r)
 	failure := err
 	pods, err := podCIDRs(ctx, r, config.Network)
@@ -26,11 +26,11 @@ func ReadAddresses(ctx context.Context, r client.Reader, config v1alpha1.Windows
 	for _, s := range servers {
 		known.Servers = append(known.Servers, s.Addr())
 	}
-	known.Domain, err = domainOf(ctx, r, config.Network.DNS)
+	known.Domain, err = domainOf(ctx, r, via, config.Network.DNS)
 	if !errors.Is(err, desired.ErrNetwork) { // what is written wrongly keeps hosts from joining, and nothing else
 		failure = errors.Join(failure, err)
 	}
-	urls, err := served(ctx, r, config.Cluster)
+	urls, err := served(ctx, r, via, config.Cluster)
 	failure = errors.Join(failure, err)
 	for _, url := range urls {
 		host := hostOf(url)
@@ -43,8 +43,8 @@ func ReadAddresses(ctx context.Context, r client.Reader, config v1alpha1.Windows
 }
 
 // ServedAt lists where the cluster's API is served, as host:port in lower case: as hosts are told, and at the API servers' own endpoints.
-func ServedAt(ctx context.Context, r client.Reader, config v1alpha1.ClusterSpec) (all []string, err error) {
-	urls, err := served(ctx, r, config)
+func ServedAt(ctx context.Context, r client.Reader, via Connection, config v1alpha1.ClusterSpec) (all []string, err error) {
+	urls, err := served(ctx, r, via, config)
 	if err != nil {
 		return nil, err
 	}

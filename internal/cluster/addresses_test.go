@@ -68,7 +68,7 @@ func TestReadAddresses(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			is, names, err := ReadAddresses(t.Context(), reader(append(plain(), test.objects...)...), v1alpha1.WindowsConfigSpec{Network: test.network, Cluster: test.cluster})
+			is, names, err := ReadAddresses(t.Context(), reader(append(plain(), test.objects...)...), Connection{}, v1alpha1.WindowsConfigSpec{Network: test.network, Cluster: test.cluster})
 			if err != nil || strings.Join(names, " ") != test.server {
 				t.Errorf("names %q, %v; want %q", names, err, test.server)
 			}
@@ -84,11 +84,11 @@ func TestReadAddresses(t *testing.T) {
 			}
 		})
 	}
-	is, _, err := ReadAddresses(t.Context(), reader(plain()[:4]...), v1alpha1.WindowsConfigSpec{})
-	if broken, _, err := ReadAddresses(t.Context(), reader(append(plain(), kubelets("[x]"))...), v1alpha1.WindowsConfigSpec{}); err != nil || len(broken.Servers) == 0 {
+	is, _, err := ReadAddresses(t.Context(), reader(plain()[:4]...), Connection{}, v1alpha1.WindowsConfigSpec{})
+	if broken, _, err := ReadAddresses(t.Context(), reader(append(plain(), kubelets("[x]"))...), Connection{}, v1alpha1.WindowsConfigSpec{}); err != nil || len(broken.Servers) == 0 {
 		t.Errorf("with a configuration of kubelets that is none: %+v, %v", broken, err)
 	}
-	if named, _, err := ReadAddresses(t.Context(), reader(append(plain(), kubelets("clusterDomain: k8s.example"))...), v1alpha1.WindowsConfigSpec{}); err != nil || named.Domain != "k8s.example" {
+	if named, _, err := ReadAddresses(t.Context(), reader(append(plain(), kubelets("clusterDomain: k8s.example"))...), Connection{}, v1alpha1.WindowsConfigSpec{}); err != nil || named.Domain != "k8s.example" {
 		t.Errorf("the domain is %q, %v", named.Domain, err)
 	}
 	if err == nil || fmt.Sprint(is.Servers) != "[10.0.0.5 10.0.0.6 10.0.0.5]" {

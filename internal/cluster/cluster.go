@@ -17,7 +17,7 @@ import (
 
 // Read reads the cluster. namespace is the operator's own, whose kube-root-ca.crt is read. The error names the
 // object that is missing or wrong and what to do.
-func Read(ctx context.Context, r client.Reader, namespace string, config v1alpha1.WindowsConfigSpec) (desired.Cluster, error) {
+func Read(ctx context.Context, r client.Reader, via Connection, namespace string, config v1alpha1.WindowsConfigSpec) (desired.Cluster, error) {
 	var c desired.Cluster
 	parts := []func() error{
 		func() (err error) { c.ID, err = ID(ctx, r); return err },
@@ -26,9 +26,9 @@ func Read(ctx context.Context, r client.Reader, namespace string, config v1alpha
 			return err
 		},
 		func() error { return readKubeletClientCA(ctx, r, &c) },
-		func() error { return readServer(ctx, r, config.Cluster, &c) },
+		func() error { return readServer(ctx, r, via, config.Cluster, &c) },
 		func() error { return readServiceCIDRs(ctx, r, &c) },
-		func() error { return readDNS(ctx, r, config.Network.DNS, &c) },
+		func() error { return readDNS(ctx, r, via, config.Network.DNS, &c) },
 	}
 	for _, part := range parts {
 		if err := part(); err != nil {

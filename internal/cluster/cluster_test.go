@@ -90,7 +90,7 @@ func reader(objects ...client.Object) client.WithWatch {
 // read reads a cluster with these objects.
 func read(t *testing.T, config v1alpha1.WindowsConfigSpec, objects ...client.Object) (desired.Cluster, error) {
 	t.Helper()
-	return Read(t.Context(), reader(append(plain(), objects...)...), namespace, config)
+	return Read(t.Context(), reader(append(plain(), objects...)...), Connection{}, namespace, config)
 }
 
 func TestReadFindsTheMostExplicitAnswer(t *testing.T) {
@@ -152,7 +152,7 @@ func TestReadNamesWhatIsMissingOrWrong(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := Read(t.Context(), reader(test.objects...), namespace, v1alpha1.WindowsConfigSpec{}); err == nil || !strings.Contains(err.Error(), test.says) {
+			if _, err := Read(t.Context(), reader(test.objects...), Connection{}, namespace, v1alpha1.WindowsConfigSpec{}); err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("error %v does not say %q", err, test.says)
 			}
 		})

@@ -38,7 +38,7 @@ func kubeletConfig() types.NamespacedName {
 
 // readDNS finds the domain and the servers of the cluster's DNS, from the most to the least explicit: WindowsConfig, the configuration that Linux
 // nodes get, the Services. Their address is never guessed: pods with a wrong one resolve no name, and nothing tells why.
-func readDNS(ctx context.Context, r client.Reader, config v1alpha1.DNSSpec, c *desired.Cluster) error {
+func readDNS(ctx context.Context, r client.Reader, via Connection, config v1alpha1.DNSSpec, c *desired.Cluster) error {
 	var kubelets dnsOfKubelets
 	if config.Domain == "" || len(config.Servers) == 0 {
 		var err error
@@ -46,14 +46,14 @@ func readDNS(ctx context.Context, r client.Reader, config v1alpha1.DNSSpec, c *d
 			return err
 		}
 	}
-	if err := readDomain(ctx, r, config, kubelets, c); err != nil {
+	if err := readDomain(ctx, r, via, config, kubelets, c); err != nil {
 		return err
 	}
 	return readDNSServers(ctx, r, config, kubelets, c)
 }
 
 // domainOf is the domain of the cluster's DNS.
-func domainOf(ctx context.Context, r client.Reader, config v1alpha1.DNSSpec) (string, error) {
+func domainOf(ctx context.Context, r client.Reader, via Connection, config v1alpha1.DNSSpec) (string, error) {
 	var kubelets dnsOfKubelets
 	if config.Domain == "" {
 		var err error
@@ -62,7 +62,7 @@ func domainOf(ctx context.Context, r client.Reader, config v1alpha1.DNSSpec) (st
 		}
 	}
 	var c desired.Cluster
-	err := readDomain(ctx, r, config, kubelets, &c)
+	err := readDomain(ctx, r, via, config, kubelets, &c)
 	return c.Domain, err
 }
 
@@ -89,7 +89,7 @@ func readKubeletConfig(ctx context.Context, r client.Reader) (d dnsOfKubelets, e
 	return d, nil
 }
 
-func readDomain(ctx context.Context, r client.Reader, config v1alpha1.DNSSpec, kubelets dnsOfKubelets, c *desired.Cluster) error {
+func readDomain(ctx context.Context, r client.Reader, via Connection, config v1alpha1.DNSSpec, kubelets dnsOfKubelets, c *desired.Cluster) error {
 	sources := []struct {
 		from string
 		read func() (string, error)
@@ -117,8 +117,33 @@ func readDomain(ctx context.Context, r client.Reader, config v1alpha1.DNSSpec, k
 		return nil
 	}
 	platform, err := ReadPlatform(ctx, r)
+	if err == nil && !platform.OpenShift && via.ServerNames != nil {
+		var names []string
+		if names, err = via.ServerNames(ctx); err != nil {
+			return fmt.Errorf("reading the names in the API server's certificate: %w", err)
+		}
+		if c.Domain = domainOfServer(names); c.Domain != "" {
+			return nil
+		}
+	}
 	c.Domain, c.DomainAssumed = defaultDomain, !platform.OpenShift
 	return err
+}
+
+// domainOfServer is the domain of the cluster's DNS as the names in the API server's certificate tell it: who installs a cluster has its Service
+// valid by its whole name. Empty where they tell none, or several: templates by hand have parts of cluster.local, too, whatever the domain.
+func domainOfServer(names []string) (domain string) {
+	for _, name := range names {
+		of, isWhole := strings.CutPrefix(strings.ToLower(strings.TrimSuffix(name, ".")), "kubernetes.default.svc.")
+		switch {
+		case !isWhole || of == domain:
+		case domain != "" || len(validation.IsDNS1123Subdomain(of)) > 0:
+			return ""
+		default:
+			domain = of
+		}
+	}
+	return domain
 }
 
 func readDNSServers(ctx context.Context, r client.Reader, config v1alpha1.DNSSpec, kubelets dnsOfKubelets, c *desired.Cluster) error {

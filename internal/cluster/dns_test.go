@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -72,6 +73,45 @@ func TestDNSIsReadFromWhereTheClusterHasIt(t *testing.T) {
 				t.Errorf("%v: domain %q (assumed: %t), servers %q; want %q (%t), %q", err, got.Domain, got.DomainAssumed, got.DNSServers, test.domain, test.assumed, test.servers)
 			}
 		})
+	}
+}
+
+// TestTheDomainIsInTheCertificateOfTheAPIServer where no object tells it, as with RKE2, k3s and kops.
+func TestTheDomainIsInTheCertificateOfTheAPIServer(t *testing.T) {
+	usual := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
+	tests := map[string]struct {
+		names   []string
+		objects []client.Object
+		domain  string
+		assumed bool
+	}{
+		"one":                    {names: append(usual, "kubernetes.default.svc.corp.example"), domain: "corp.example"},
+		"Kubernetes' default":    {names: append(usual, "kubernetes.default.svc.cluster.local"), domain: "cluster.local"},
+		"twice, in capitals":     {names: append(usual, "kubernetes.default.svc.corp.example", "Kubernetes.Default.SVC.Corp.Example."), domain: "corp.example"},
+		"two":                    {names: append(usual, "kubernetes.default.svc.cluster.local", "kubernetes.default.svc.corp.example"), domain: "cluster.local", assumed: true},
+		"parts of one, by hand":  {names: append(usual, "kubernetes.default.svc.cluster", "kubernetes.default.svc.cluster.local"), domain: "cluster.local", assumed: true},
+		"none":                   {names: usual, domain: "cluster.local", assumed: true},
+		"no domain":              {names: append(usual, "kubernetes.default.svc.*", "kubernetes.default.svc."), domain: "cluster.local", assumed: true},
+		"a wildcard":             {names: []string{"*.default.svc.corp.example"}, domain: "cluster.local", assumed: true},
+		"what kubelets get wins": {names: append(usual, "kubernetes.default.svc.corp.example"), objects: []client.Object{kubelets("clusterDomain: k8s.example")}, domain: "k8s.example"},
+		"OpenShift has one only": {names: append(usual, "kubernetes.default.svc.corp.example"), objects: []client.Object{infrastructure("https://api-int.example:6443")}, domain: "cluster.local"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			via := Connection{ServerNames: func(context.Context) ([]string, error) { return test.names, nil }}
+			got, err := Read(t.Context(), reader(append(plain(), test.objects...)...), via, namespace, v1alpha1.WindowsConfigSpec{})
+			if err != nil || got.Domain != test.domain || got.DomainAssumed != test.assumed {
+				t.Errorf("%v: domain %q (assumed: %t), want %q (%t)", err, got.Domain, got.DomainAssumed, test.domain, test.assumed)
+			}
+			known, _, err := ReadAddresses(t.Context(), reader(append(plain(), test.objects...)...), via, v1alpha1.WindowsConfigSpec{})
+			if err != nil || known.Domain != test.domain {
+				t.Errorf("%v: names of the domain %q, want %q", err, known.Domain, test.domain)
+			}
+		})
+	}
+	silent := Connection{ServerNames: func(context.Context) ([]string, error) { return nil, errors.New("no route to host") }}
+	if got, err := Read(t.Context(), reader(plain()...), silent, namespace, v1alpha1.WindowsConfigSpec{}); err == nil || !strings.Contains(err.Error(), "no route to host") {
+		t.Errorf("without an answer: domain %q, error %v", got.Domain, err)
 	}
 }
 

@@ -23,7 +23,7 @@ func FuzzServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kubeconfig string) {
 		r := reader(configMap("kube-public", "cluster-info", "kubeconfig", kubeconfig))
 		var c desired.Cluster
-		if err := readServer(t.Context(), r, v1alpha1.ClusterSpec{}, &c); err != nil {
+		if err := readServer(t.Context(), r, Connection{}, v1alpha1.ClusterSpec{}, &c); err != nil {
 			if c.Server != "" {
 				t.Errorf("both %q and %v", c.Server, err)
 			}
@@ -63,7 +63,7 @@ func FuzzKubeletConfig(f *testing.F) {
 	f.Add("clusterDNS: {a: b}\nclusterDomain: [x]")
 	f.Fuzz(func(t *testing.T, text string) {
 		var c desired.Cluster
-		if err := readDNS(t.Context(), reader(configMap("kube-system", "kubelet-config", "kubelet", text)), v1alpha1.DNSSpec{}, &c); err != nil {
+		if err := readDNS(t.Context(), reader(configMap("kube-system", "kubelet-config", "kubelet", text)), Connection{}, v1alpha1.DNSSpec{}, &c); err != nil {
 			return
 		}
 		if len(c.DNSServers) == 0 || len(c.DNSServers) > maxDNSServers || len(validation.IsDNS1123Subdomain(c.Domain)) > 0 {

@@ -38,12 +38,17 @@ func serverSources() []serverSource {
 	}
 }
 
-// OneMachine reads a cluster whose API server runs on its only host, which may reach it at a loopback address.
-type OneMachine struct{ client.Reader }
+// Connection is what is known of the API server by how it is reached, and by no object. The zero value is that of a cluster of several machines.
+type Connection struct {
+	// OneMachine says that the API server runs on the only host, which may reach it at a loopback address.
+	OneMachine bool
+	// ServerNames returns the DNS names in the API server's certificate; nil where nobody asks.
+	ServerNames func(context.Context) ([]string, error)
+}
 
 // readServer finds the URL that hosts outside the pod network can use: what WindowsConfig says, or else what the cluster does. A loopback address,
 // as cluster-info has where a proxy on each Linux node leads to the API servers, would mean the host itself, and is passed over.
-func readServer(ctx context.Context, r client.Reader, config v1alpha1.ClusterSpec, c *desired.Cluster) error {
+func readServer(ctx context.Context, r client.Reader, via Connection, config v1alpha1.ClusterSpec, c *desired.Cluster) error {
 	if config.APIServer != "" {
 		server, err := ParseServer(config.APIServer)
 		if err != nil {
@@ -52,7 +57,6 @@ func readServer(ctx context.Context, r client.Reader, config v1alpha1.ClusterSpe
 		c.Server, c.ServerFrom = server, `WindowsConfig "cluster", spec.cluster.apiServer`
 		return nil
 	}
-	_, isOneMachine := r.(OneMachine)
 	var passed []string
 	for _, source := range serverSources() {
 		server, err := source.read(ctx, r)
@@ -64,7 +68,7 @@ func readServer(ctx context.Context, r client.Reader, config v1alpha1.ClusterSpe
 			continue
 		case !isServer(server):
 			return fmt.Errorf("%s says that the API server is at %.200q; an https URL is needed, without user, query and fragment", source.from, server)
-		case isLoopback(hostOf(server)) && !isOneMachine:
+		case isLoopback(hostOf(server)) && !via.OneMachine:
 			passed = append(passed, fmt.Sprintf("%s has %.200q, which means each host itself", source.from, server))
 			continue
 		}
@@ -129,7 +133,7 @@ func isLoopback(host string) bool {
 }
 
 // served lists the URLs at which the cluster's API is served, each once: as WindowsConfig says, and as the cluster does, which hosts may not reach.
-func served(ctx context.Context, r client.Reader, config v1alpha1.ClusterSpec) (all []string, err error) {
+func served(ctx context.Context, r client.Reader, via Connection, config v1alpha1.ClusterSpec) (all []string, err error) {
 	specs := []v1alpha1.ClusterSpec{config}
 	if config.APIServer != "" {
 		specs = append(specs, v1alpha1.ClusterSpec{})
@@ -137,7 +141,7 @@ func served(ctx context.Context, r client.Reader, config v1alpha1.ClusterSpec) (
 	var failures error
 	for _, spec := range specs {
 		var c desired.Cluster
-		if err := readServer(ctx, r, spec, &c); err != nil {
+		if err := readServer(ctx, r, via, spec, &c); err != nil {
 			failures = errors.Join(failures, err)
 		} else if !slices.Contains(all, c.Server) {
 			all = append(all, c.Server)

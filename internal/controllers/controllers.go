@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -67,14 +66,6 @@ type Controller interface {
 	Register(ctx context.Context, m manager.Manager) error
 }
 
-// live reads from the API server itself.
-func (o Options) live(m manager.Manager) client.Reader {
-	if o.OneMachine {
-		return cluster.OneMachine{Reader: m.GetAPIReader()}
-	}
-	return m.GetAPIReader()
-}
-
 // All lists the controllers.
 func All(m manager.Manager, o Options) ([]Controller, error) {
 	o.Registry.MustRegister(buildInfo(o))
@@ -86,17 +77,18 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		return nil, err
 	}
 	var (
-		client, live = m.GetClient(), o.live(m)
+		client, live = m.GetClient(), m.GetAPIReader()
 		events       = kube.NewEvents(m.GetEventRecorder(api.ManagedBy))
 		servers      = clusterversion.NewServers(live, m.GetConfig())
+		connection   = cluster.Connection{OneMachine: o.OneMachine, ServerNames: servers.Names}
 		releases     = clusterversion.New(release.Of(o.Version, o.Payload.Manifest), servers.Versions, servers.Kubelets)
 		policies     = admission.New(live, events, guards)
 		resolver     = source.NewResolver(o.SSH.Lookup)
-		reserved     = source.NewReservedAddresses(client, live, resolver)
+		reserved     = source.NewReservedAddresses(client, live, connection, resolver)
 		hosts        = source.NewOwnership(resolver)
 		published    = settings.NewStore(client, live, o.Namespace)
-		renderer     = &settings.Renderer{Live: live, Nodes: client, Namespace: o.Namespace, Releases: releases, Cluster: settings.NewClusterCache()}
-		sources      = source.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace, Hosts: hosts, Reserved: reserved}
+		renderer     = &settings.Renderer{Live: live, Connection: connection, Nodes: client, Namespace: o.Namespace, Releases: releases, Cluster: settings.NewClusterCache()}
+		sources      = source.Options{Client: client, Live: live, Connection: connection, Events: events, Namespace: o.Namespace, Hosts: hosts, Reserved: reserved}
 	)
 	if o.ApplyPolicies {
 		policies = admission.NewApplying(client, live, events, guards)

@@ -21,22 +21,23 @@ func Facts(ctx context.Context, h host.Host, program, cloud string) (agent.Facts
 	if err != nil {
 		return agent.Facts{}, fmt.Errorf("reading the facts of the host: %w", err)
 	}
-	services, err := serviceFacts(ctx, h.Services)
+	services, err := serviceFacts(ctx, h.Services, desired.Services())
+	engines, _ := serviceFacts(ctx, h.Services, desired.Engines()) // they only explain what else is in the way
 	if err != nil {
 		if host.Unread == nil {
 			host.Unread = map[string]string{}
 		}
 		host.Unread[agent.FactServices] = err.Error()
 	}
-	f := agent.Facts{Program: program, Host: host, Services: services, Joined: joined(h.Disk)}
+	f := agent.Facts{Program: program, Host: host, Services: services, Engines: engines, Joined: joined(h.Disk)}
 	if f.CloudName, err = (metadata.Client{Dial: h.Dial}).NodeName(ctx, cloud); err != nil {
 		f.NoCloudName = err.Error() // the rest is worth knowing
 	}
 	return f, nil
 }
 
-func serviceFacts(ctx context.Context, s host.Services) ([]agent.ServiceFacts, error) {
-	list, err := s.List(ctx, desired.Services())
+func serviceFacts(ctx context.Context, s host.Services, names []string) ([]agent.ServiceFacts, error) {
+	list, err := s.List(ctx, names)
 	if err != nil {
 		return nil, fmt.Errorf("listing the services of the host: %w", err)
 	}

@@ -128,6 +128,35 @@ func TestATooSmallMTUIsToldWithTheJoin(t *testing.T) {
 	}
 }
 
+// TestWhatIsInTheWayOfANodeIsToldWithTheJoin: Docker that keeps to itself, and programs on ports of the node.
+func TestWhatIsInTheWayOfANodeIsToldWithTheJoin(t *testing.T) {
+	at := netip.IPv4Unspecified()
+	w := newWindows(t, sim.WindowsOptions{Quirks: sim.Quirks{
+		Setup: sim.SetupQuirks{Docker: true},
+		Adapter: sim.AdapterQuirks{Listeners: []agent.Listener{
+			{Port: 10250, Address: at, PID: 812, Program: `C:\x\agent.exe`}, {Port: 10256, Address: at, PID: 813, Program: `C:\k\kube-proxy.exe`},
+			{Port: 4789, Address: at, PID: 814, Program: `C:\x\tunnel.exe`, UDP: true}, {Port: 10250, Address: at, PID: 815, Program: `C:\x\game.exe`, UDP: true},
+		}},
+	}})
+	var facts agent.Facts
+	if err := agent.Call(t.Context(), newWire(w), agent.CommandFacts, nil, &facts, nil); err != nil || len(facts.Engines) != 1 || len(facts.Host.Listeners) != 4 {
+		t.Errorf("%v: engines %+v, listeners %+v", err, facts.Engines, facts.Host.Listeners)
+	}
+	c := newCargo("1")
+	r := newRequest(c)
+	r.Desired.Firewall = []desired.FirewallRule{{Name: "services", Protocol: desired.TCP, Ports: []uint16{10250, 10256}}, {Name: "VXLAN", Protocol: desired.UDP, Ports: []uint16{4789}}}
+	mustSend(t, w, c)
+	mustJoin(t, w, r)
+	journal := journalOf(t, w)
+	for text, isTold := range map[string]bool{
+		"none: service docker runs": true, "agent.exe (process 812) at 0.0.0.0:10250": true, "tunnel.exe (process 814)": true, "kube-proxy.exe (process": false, "game.exe": false,
+	} {
+		if strings.Contains(journal, text) != isTold {
+			t.Errorf("the journal has %q: %v, want %v: %s", text, !isTold, isTold, journal)
+		}
+	}
+}
+
 // TestExcludedPortsAreToldWithTheJoin: Windows may exclude other ones with its next start, so that the host joins all the same.
 func TestExcludedPortsAreToldWithTheJoin(t *testing.T) {
 	w := newWindows(t, sim.WindowsOptions{Quirks: sim.Quirks{Adapter: sim.AdapterQuirks{Excluded: []host.PortRange{{First: 10200, Last: 10299}, {First: 50000, Last: 50099}}}}})

@@ -8,6 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
@@ -16,7 +17,7 @@ const statusNotes = 20
 
 // Status says how services and certificates are, and what happened last. It changes nothing.
 func Status(ctx context.Context, h host.Host) (agent.Status, error) {
-	services, err := serviceFacts(ctx, h.Services)
+	services, err := serviceFacts(ctx, h.Services, desired.Services())
 	if err != nil {
 		return agent.Status{}, err
 	}

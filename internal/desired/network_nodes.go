@@ -124,8 +124,8 @@ func networkProblems(in Inputs) []Problem {
 	}
 	if in.Cluster.DomainAssumed {
 		all = append(all, Problem{Kind: "WindowsConfig", Name: api.WindowsConfigName, Reason: ReasonDomain, Message: fmt.Sprintf(
-			"nothing in the cluster tells the domain of its DNS (ConfigMap kube-system/kubelet-config, clusterDomain; kube-system/kubeadm-config, networking.dnsDomain), "+
-				`so that nodes get %s, Kubernetes' default; set spec.network.dns.domain of WindowsConfig "cluster" to the domain`, in.Cluster.Domain)})
+			"nothing in the cluster tells the domain of its DNS (ConfigMap kube-system/kubelet-config, clusterDomain; kube-system/kubeadm-config, networking.dnsDomain; "+
+				`one name kubernetes.default.svc.<domain> in the API server's certificate), so that nodes get %s, Kubernetes' default; set spec.network.dns.domain of WindowsConfig "cluster" to the domain`, in.Cluster.Domain)})
 	}
 	if hostPrefix, whose := smallestSubnet(in); hostPrefix > 0 && int(maxPods(in)) > podAddresses(hostPrefix) {
 		all = append(all, Problem{Kind: "WindowsConfig", Name: api.WindowsConfigName, Reason: ReasonMaxPods, Message: fmt.Sprintf(

@@ -34,6 +34,8 @@ type CheckInput struct {
 	VXLANPort uint16
 	// Interface chooses one of the host's interfaces; nil leaves it to the default route.
 	Interface *v1alpha1.InstanceNetwork
+	// Ports are those that services of the node need.
+	Ports []desired.Port
 }
 
 // Unsupported says why a host cannot become a node.
@@ -62,6 +64,8 @@ func Check(f agent.Facts, s CheckInput) *Unsupported {
 		checkTrunk,
 		checkAdapter,
 		checkServices,
+		checkRuntime,
+		checkPorts,
 		checkDisk,
 		checkClock,
 	}
@@ -114,12 +118,15 @@ func endedBuilds() map[int]string { return map[int]string{19041: "2004", 19042: 
 // tells of all revisions with known faults.
 func checkRevision(f agent.Facts, _ CheckInput) *Unsupported {
 	missing, isMissing := windowsbuild.Missing(windowsbuild.Build(f.Host.Build), f.Host.UBR)
-	// Of a host whose join was cut, or which is a node of the original operator, only services tell.
-	isNode := f.Joined != nil || slices.ContainsFunc(f.Services, func(s agent.ServiceFacts) bool { return s.Ours })
-	if !isMissing || isNode {
+	if !isMissing || isNode(f) {
 		return nil
 	}
 	return unsupported(api.ReasonWindowsUpdateNeeded, "%s", missing.Without(f.Host.UBR))
+}
+
+// isNode tells whether the host is, or was to become, a node of this operator or the original one. Where a join was cut, only services tell.
+func isNode(f agent.Facts) bool {
+	return f.Joined != nil || slices.ContainsFunc(f.Services, func(s agent.ServiceFacts) bool { return s.Ours })
 }
 
 // checkVXLANPort refuses Windows Server 2019 where the overlay has another port than VXLAN's own: its overlays know no other.

@@ -1,13 +1,16 @@
 package join_test
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/payload"
 )
 
 func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
@@ -99,15 +102,36 @@ func TestCheck(t *testing.T) {
 		"no default route":           {facts: func(f *agent.Facts) { f.Host.Interfaces = f.Host.Interfaces[:1] }, reason: api.ReasonAddressMissing},
 		"a foreign containerd": {facts: service("containerd", false), reason: api.ReasonServiceConflict,
 			says: []string{`"containerd"`, `C:\Program Files\x.exe`}},
-		"a full disk":             {facts: func(f *agent.Facts) { f.Host.FreeBytes = 5<<30 - 1 }, reason: api.ReasonDiskTooSmall, says: []string{"5.0 GB free", "at least 5 GB"}},
-		"a clock that is ahead":   {facts: func(f *agent.Facts) { f.Host.Clock = noon().Add(121 * time.Second) }, reason: api.ReasonClockSkewed, says: []string{"2m1s ahead of", "2m0s"}},
-		"a clock that is behind":  {facts: func(f *agent.Facts) { f.Host.Clock = noon().Add(-time.Hour) }, reason: api.ReasonClockSkewed, says: []string{"1h0m0s behind"}},
-		"the worst comes first":   {facts: func(f *agent.Facts) { f.Host.Build = 1; f.Host.FreeBytes = 0 }, reason: api.ReasonBuildUnsupported},
-		"a foreign kubelet joins": {facts: func(f *agent.Facts) { service("kubelet", false)(f); f.Joined = &agent.Joined{} }, reason: api.ReasonServiceConflict},
+		"Docker that keeps away from containerd's pipe": {facts: docker},
+		"a containerd of Docker": {facts: func(f *agent.Facts) { docker(f); f.Host.RuntimePipe = true }, reason: api.ReasonContainerRuntimeConflict,
+			says: []string{`\\.\pipe\containerd-containerd`, "docker (Running)", "remove that container runtime"}},
+		"a containerd without a service": {facts: func(f *agent.Facts) { f.Host.RuntimePipe = true }, reason: api.ReasonContainerRuntimeConflict},
+		"a containerd of ours":           {facts: func(f *agent.Facts) { service("containerd", true)(f); docker(f); f.Host.RuntimePipe = true }},
+		"a pipe that cannot be read":     {facts: unread(agent.FactRuntimePipe)},
+		"another exporter": {facts: listens(9182, "0.0.0.0", `C:\Program Files\windows_exporter\windows_exporter.exe`), reason: api.ReasonPortInUse,
+			says: []string{`C:\Program Files\windows_exporter\windows_exporter.exe (process 812) at 0.0.0.0:9182, the port of windows_exporter`, "let it listen on another port"}},
+		"an exporter at all addresses of both families": {facts: listens(9182, "::", `C:\x.exe`), reason: api.ReasonPortInUse},
+		"Windows' own HTTP server at the kubelet's port": {facts: func(f *agent.Facts) {
+			f.Host.Listeners = []agent.Listener{{Port: 10250, Address: netip.IPv6Unspecified(), PID: 4}}
+		}, reason: api.ReasonPortInUse, says: []string{"Windows itself (process 4) at [::]:10250", "kubelet"}},
+		"a program without a name":                {facts: listens(10256, "10.0.0.7", ""), reason: api.ReasonPortInUse, says: []string{"a program that Windows does not name (process 812)"}},
+		"a server on loopback at the health port": {facts: listens(10248, "127.0.0.1", `C:\x.exe`), reason: api.ReasonPortInUse},
+		"a server on loopback only":               {facts: listens(10250, "127.0.0.1", `C:\x.exe`)},
+		"a server beside loopback":                {facts: listens(10280, "10.0.0.7", `C:\x.exe`)},
+		"another port":                            {facts: listens(8080, "0.0.0.0", `C:\x.exe`)},
+		"a port of UDP":                           {facts: func(f *agent.Facts) { listens(10250, "0.0.0.0", `C:\x.exe`)(f); f.Host.Listeners[0].UDP = true }},
+		"a kubelet of ours that still runs":       {facts: listens(10250, "0.0.0.0", `c:\K\kubelet.exe`)},
+		"a pod of a node has the port":            {facts: func(f *agent.Facts) { listens(9182, "::", `C:\hpc\x.exe`)(f); f.Joined = &agent.Joined{} }},
+		"listeners that cannot be read":           {facts: unread(agent.FactListeners)},
+		"a full disk":                             {facts: func(f *agent.Facts) { f.Host.FreeBytes = 5<<30 - 1 }, reason: api.ReasonDiskTooSmall, says: []string{"5.0 GB free", "at least 5 GB"}},
+		"a clock that is ahead":                   {facts: func(f *agent.Facts) { f.Host.Clock = noon().Add(121 * time.Second) }, reason: api.ReasonClockSkewed, says: []string{"2m1s ahead of", "2m0s"}},
+		"a clock that is behind":                  {facts: func(f *agent.Facts) { f.Host.Clock = noon().Add(-time.Hour) }, reason: api.ReasonClockSkewed, says: []string{"1h0m0s behind"}},
+		"the worst comes first":                   {facts: func(f *agent.Facts) { f.Host.Build = 1; f.Host.FreeBytes = 0 }, reason: api.ReasonBuildUnsupported},
+		"a foreign kubelet joins":                 {facts: func(f *agent.Facts) { service("kubelet", false)(f); f.Joined = &agent.Joined{} }, reason: api.ReasonServiceConflict},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			facts, around := goodHost(), join.CheckInput{Now: noon()}
+			facts, around := goodHost(), join.CheckInput{Now: noon(), Ports: desired.Ports(payload.Manifest{Files: []payload.File{{Path: "windows_exporter.exe"}}})}
 			if test.facts != nil {
 				test.facts(&facts)
 			}
@@ -142,6 +166,23 @@ func port(n uint16) func(*join.CheckInput) {
 
 func hostname(name string) func(*agent.Facts) {
 	return func(f *agent.Facts) { f.Host.Hostname = name }
+}
+
+// docker has Docker run on the host.
+func docker(f *agent.Facts) {
+	f.Engines = []agent.ServiceFacts{{Name: "docker", Command: `"C:\Program Files\Docker\dockerd.exe" --run-service`, State: "Running"}}
+}
+
+// listens has a program listen on a port.
+func listens(port uint16, at, program string) func(*agent.Facts) {
+	return func(f *agent.Facts) {
+		f.Host.Listeners = []agent.Listener{{Port: port, Address: netip.MustParseAddr(at), PID: 812, Program: program}}
+	}
+}
+
+// unread has Windows not tell a fact.
+func unread(name string) func(*agent.Facts) {
+	return func(f *agent.Facts) { f.Host.Unread = map[string]string{name: "access is denied"} }
 }
 
 func service(name string, ours bool) func(*agent.Facts) {

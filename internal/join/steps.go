@@ -24,7 +24,8 @@ func (j *Job) check(ctx context.Context) error {
 		return err
 	}
 	j.unregistered = known.Unregistered
-	if u := Check(j.facts, CheckInput{Now: j.Now(), NameTakenBy: known.TakenBy, NamePattern: known.NamePattern, Interface: j.Interface, VXLANPort: j.known.Network.VXLANPort}); u != nil {
+	if u := Check(j.facts, CheckInput{Now: j.Now(), NameTakenBy: known.TakenBy, NamePattern: known.NamePattern, Interface: j.Interface, VXLANPort: j.known.Network.VXLANPort,
+		Ports: desired.Ports(j.Content)}); u != nil {
 		return u
 	}
 	if err := j.reach(ctx); err != nil {

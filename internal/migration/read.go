@@ -125,7 +125,7 @@ func (r reader) checkNetwork(ctx context.Context) error {
 	if err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 		return err
 	}
-	is, err := cluster.Read(ctx, r, r.is.Namespace, config.Spec)
+	is, err := cluster.Read(ctx, r, cluster.Connection{}, r.is.Namespace, config.Spec)
 	if err != nil {
 		return err
 	}

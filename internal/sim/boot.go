@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
@@ -135,7 +136,8 @@ func (b *boot) Facts(context.Context) (agent.HostFacts, error) {
 		Installation: o.Installation, Architecture: o.Architecture, BootID: b.id, Clock: time.Now().Add(o.Skew).UTC(),
 		Interfaces: o.Quirks.Adapter.Interfaces(o.Interfaces, w.hns.hasOverlay()), SystemDrive: cmp.Or(o.SystemDrive, "C:"),
 		FreeBytes: o.FreeBytes, MemoryBytes: o.MemoryBytes, PendingReboot: b.waitsLocked().Told(),
-		Virtualization: b.virtualization,
+		Virtualization: b.virtualization, Listeners: o.Quirks.Adapter.Listeners,
+		RuntimePipe: o.Quirks.Setup.DockerHasPipe || b.running[desired.ContainerdService] != nil,
 	}
 	b.hideLocked(&f)
 	return f, nil
@@ -157,6 +159,10 @@ func (b *boot) hideLocked(f *agent.HostFacts) {
 			f.FreeBytes = 0
 		case agent.FactMemory:
 			f.MemoryBytes = 0
+		case agent.FactListeners:
+			f.Listeners = nil
+		case agent.FactRuntimePipe:
+			f.RuntimePipe = false
 		}
 		if f.Unread == nil {
 			f.Unread = map[string]string{}

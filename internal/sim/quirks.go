@@ -47,7 +47,8 @@ func PassingQuirksByChance(seed uint64) Quirks {
 	}
 	q.Network.Ports = 0
 	a := &q.Adapter
-	a.Instead, a.Away, a.Excluded = netip.Prefix{}, min(a.Away, time.Minute), nil
+	a.Instead, a.Away, a.Excluded, a.Listeners = netip.Prefix{}, min(a.Away, time.Minute), nil, nil
+	q.Setup.DockerHasPipe = false
 	q.Files.Distrusted, q.Files.Refusal = "", 0
 	return q
 }

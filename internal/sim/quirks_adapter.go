@@ -35,6 +35,8 @@ type AdapterQuirks struct {
 	// 100 at a start of Windows, also among our ports. Dynamic is the range of ports for programs that ask for any; 49152-65535 if empty.
 	Excluded []host.PortRange
 	Dynamic  host.PortRange
+	// Listeners are other programs that listen on ports of nodes, such as an exporter that an installer put on the host.
+	Listeners []agent.Listener
 	// More are addresses that the interface with the default route has before the host's own: of a failover cluster, not for connections of
 	// Windows itself (SkipAsSource), or in another state than Preferred.
 	More []agent.AddressState
@@ -74,6 +76,11 @@ func adapterByChance(r *rand.Rand) AdapterQuirks {
 	}
 	if r.IntN(4) == 0 {
 		q.Instead = netip.MustParsePrefix([]string{"169.254.3.4/16", "192.0.2.77/24"}[r.IntN(2)])
+	}
+	if r.IntN(8) == 0 {
+		q.Listeners = []agent.Listener{{
+			Port: []uint16{9182, 10248, 10250, 10256}[r.IntN(4)], Address: netip.IPv4Unspecified(), PID: 812, Program: `C:\Program Files\agent\agent.exe`,
+		}}
 	}
 	return q
 }

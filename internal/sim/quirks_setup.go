@@ -16,6 +16,8 @@ type SetupQuirks struct {
 	SlowServices SlowServices
 	// Revision is how new the updates of Windows are.
 	Revision Revision
+	// Docker says that Docker Engine was installed before, as service docker. Its containerd may have the pipe of that of nodes.
+	Docker, DockerHasPipe bool
 }
 
 func setupByChance(r *rand.Rand) SetupQuirks {
@@ -27,5 +29,7 @@ func setupByChance(r *rand.Rand) SetupQuirks {
 		q.Name = "WIN-CLOUD"
 	}
 	q.SlowServices, q.Revision = slowServicesByChance(r), revisionByChance(r)
+	q.Docker = r.IntN(8) == 0
+	q.DockerHasPipe = q.Docker && r.IntN(2) == 0
 	return q
 }

@@ -74,9 +74,16 @@ func (b *boot) List(_ context.Context, names []string) ([]host.Service, error) {
 			list = append(list, host.Service{Service: desired.Service{Name: name}, State: host.Running})
 		}
 	}
+	if b.w.options.Quirks.Setup.Docker && slices.Contains(names, dockerService) {
+		docker := desired.Service{Name: dockerService, Description: "Docker Engine", Command: `"C:\Program Files\Docker\dockerd.exe" --run-service`}
+		list = append(list, host.Service{Service: docker, State: host.Running})
+	}
 	slices.SortFunc(list, func(x, y host.Service) int { return strings.Compare(x.Name, y.Name) })
 	return list, nil
 }
+
+// dockerService is that of Docker Engine.
+const dockerService = "docker"
 
 // Put implements daemon.Services.
 func (b *boot) Put(_ context.Context, s desired.Service) (changed bool, err error) {

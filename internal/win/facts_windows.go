@@ -71,6 +71,10 @@ func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 	unread(agent.FactFreeBytes, err)
 	f.MemoryBytes, err = memoryBytes()
 	unread(agent.FactMemory, err)
+	f.Listeners, err = listeners()
+	unread(agent.FactListeners, err)
+	f.RuntimePipe, err = hasPipe(runtimePipe)
+	unread(agent.FactRuntimePipe, err)
 	return f, ctx.Err()
 }
 

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	clusterfacts "github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/controllers/source"
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 	"github.com/windows-machine-config/wmco/internal/registryclient"
@@ -80,7 +81,7 @@ func (c *cluster) reserved(t *testing.T) *source.ReservedAddresses {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return source.NewReservedAddresses(operator, operator, source.NewResolver(nil))
+	return source.NewReservedAddresses(operator, operator, clusterfacts.Connection{}, source.NewResolver(nil))
 }
 
 // kube-proxy sends the operator's connections to a host to the pod of a tenant whose Service has the host's address. The operator knows before it

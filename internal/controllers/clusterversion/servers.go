@@ -98,7 +98,7 @@ func (s *Servers) askServer(ctx context.Context, address netip.AddrPort) string 
 
 // ask returns the version of the API server at which config points; empty where it does not answer.
 func ask(ctx context.Context, config *rest.Config) string {
-	answer, err := get(ctx, config)
+	answer, _, err := get(ctx, config)
 	var v string
 	if err == nil {
 		v, err = versionOf(answer)
@@ -109,11 +109,21 @@ func ask(ctx context.Context, config *rest.Config) string {
 	return v
 }
 
-// get asks over a connection of its own. One that is kept leads to the same server each time, whichever others are behind the address.
-func get(ctx context.Context, config *rest.Config) (answer []byte, err error) {
+// Names are the DNS names in the certificate of the API server at which requests of the operator arrive.
+func (s *Servers) Names(ctx context.Context) ([]string, error) {
+	_, names, err := get(ctx, s.config)
+	if len(names) > 0 {
+		return names, nil // whatever it answered
+	}
+	return nil, err
+}
+
+// get asks over a connection of its own. One that is kept leads to the same server each time, whichever others are behind the address. names are
+// those in the server's certificate.
+func get(ctx context.Context, config *rest.Config) (answer []byte, names []string, err error) {
 	config = rest.CopyConfig(config)
 	if err := rest.LoadTLSFiles(config); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	config.CertFile, config.KeyFile, config.CAFile = "", "", "" // read now: client-go watches files for as long as the process lives
 	if config.Proxy == nil {
@@ -121,26 +131,30 @@ func get(ctx context.Context, config *rest.Config) (answer []byte, err error) {
 	}
 	transport, err := rest.TransportFor(config)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer utilnet.CloseIdleConnectionsFor(transport)
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	response, err := httpclient.New(transport, askWithin).Do(request)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, errors.New(response.Status)
+	if response.TLS != nil && len(response.TLS.PeerCertificates) > 0 {
+		names = response.TLS.PeerCertificates[0].DNSNames
 	}
-	return io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if response.StatusCode != http.StatusOK {
+		return nil, names, errors.New(response.Status)
+	}
+	answer, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	return answer, names, err
 }
 
 // versionOf reads an answer to GET /version.

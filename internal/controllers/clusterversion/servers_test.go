@@ -198,3 +198,20 @@ func TestKubeletsOfWindowsNodes(t *testing.T) {
 		t.Errorf("the kubelets are %q, error %v", got, err)
 	}
 }
+
+// TestTheNamesOfTheServerAreInItsCertificate, also where it refuses the request; of one that does not prove itself, there are none.
+func TestTheNamesOfTheServerAreInItsCertificate(t *testing.T) {
+	certificate, authority := selfSigned(t)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	config := &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: authority, ServerName: "kubernetes.default.svc"}}
+	if names, err := clusterversion.NewServers(nil, config).Names(t.Context()); err != nil || !slices.Equal(names, []string{"kubernetes.default.svc"}) {
+		t.Errorf("names %q, error %v", names, err)
+	}
+	_, config.CAData = selfSigned(t)
+	if names, err := clusterversion.NewServers(nil, config).Names(t.Context()); err == nil || names != nil {
+		t.Errorf("of a stranger: names %q, error %v", names, err)
+	}
+}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/controllers/admission"
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/controllers/source"
@@ -77,7 +78,7 @@ func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, 
 		},
 	}).Build()
 	recorder := &controllertest.Recorder{}
-	return New(Options{Namespace: "ns", Client: c, Live: c, Events: kube.NewEvents(recorder), Registry: prometheus.NewRegistry(), Policies: admission.New(c, kube.NewEvents(recorder), nil), Reserved: source.NewReservedAddresses(c, c, source.NewResolver(nil))}), c, recorder
+	return New(Options{Namespace: "ns", Client: c, Live: c, Events: kube.NewEvents(recorder), Registry: prometheus.NewRegistry(), Policies: admission.New(c, kube.NewEvents(recorder), nil), Reserved: source.NewReservedAddresses(c, c, cluster.Connection{}, source.NewResolver(nil))}), c, recorder
 }
 
 // On OpenShift the cluster's own approver looks at the requests of Machines' kubelets as well.

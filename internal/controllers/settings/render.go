@@ -20,8 +20,9 @@ import (
 
 // Renderer reads the cluster and renders what its nodes must have.
 type Renderer struct {
-	Live      client.Reader
-	Namespace string
+	Live       client.Reader
+	Connection cluster.Connection
+	Namespace  string
 	// Nodes lists Nodes and RuntimeClasses: a cache, for there may be thousands.
 	Nodes client.Reader
 	// Releases say what nodes get.
@@ -38,7 +39,7 @@ func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec
 			return known, r, err
 		}
 	}
-	if known, err = cluster.Read(ctx, c.Live, c.Namespace, config); err != nil {
+	if known, err = cluster.Read(ctx, c.Live, c.Connection, c.Namespace, config); err != nil {
 		return known, r, err
 	}
 	platform, err := cluster.ReadPlatform(ctx, c.Live)
@@ -88,7 +89,7 @@ func (c *Renderer) Access(ctx context.Context) (desired.RegistryAccess, error) {
 	if err != nil {
 		return desired.RegistryAccess{}, err
 	}
-	known, err := cluster.Read(ctx, c.Live, c.Namespace, config)
+	known, err := cluster.Read(ctx, c.Live, c.Connection, c.Namespace, config)
 	if err != nil {
 		return desired.RegistryAccess{}, err
 	}

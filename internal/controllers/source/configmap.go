@@ -26,6 +26,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
@@ -41,12 +42,13 @@ type configMaps struct {
 
 // Options are what the sources of instances need.
 type Options struct {
-	Client    client.Client
-	Live      client.Reader
-	Events    kube.Events
-	Namespace string
-	Hosts     *Ownership
-	Reserved  *ReservedAddresses
+	Client     client.Client
+	Live       client.Reader
+	Connection cluster.Connection
+	Events     kube.Events
+	Namespace  string
+	Hosts      *Ownership
+	Reserved   *ReservedAddresses
 }
 
 // NewConfigMap makes the controller of the entries of ConfigMap windows-instances.

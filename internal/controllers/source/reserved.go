@@ -24,6 +24,7 @@ import (
 // hundreds of hosts may join at once.
 type ReservedAddresses struct {
 	client, live client.Reader
+	connection   cluster.Connection
 	resolver     *Resolver
 	services     *services
 
@@ -35,8 +36,8 @@ type ReservedAddresses struct {
 }
 
 // NewReservedAddresses reads Nodes and WindowsConfig from the cache, all else from the API server.
-func NewReservedAddresses(client, live client.Reader, r *Resolver) *ReservedAddresses {
-	return &ReservedAddresses{client: client, live: live, resolver: r, services: newServices(client, live)}
+func NewReservedAddresses(client, live client.Reader, connection cluster.Connection, r *Resolver) *ReservedAddresses {
+	return &ReservedAddresses{client: client, live: live, connection: connection, resolver: r, services: newServices(client, live)}
 }
 
 // Register has the manager keep the addresses of Services.
@@ -125,7 +126,7 @@ func (r *ReservedAddresses) Read(ctx context.Context, config v1alpha1.WindowsCon
 	}
 	ctx, cancel := context.WithTimeout(ctx, reservedWithin)
 	defer cancel()
-	known, names, err := cluster.ReadAddresses(ctx, r.live, config)
+	known, names, err := cluster.ReadAddresses(ctx, r.live, r.connection, config)
 	for _, name := range names {
 		ips, failure := r.resolver.Lookup(ctx, name) // where it does not resolve here, its Endpoints are known all the same
 		if failure == nil {

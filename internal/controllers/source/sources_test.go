@@ -25,6 +25,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/machines"
@@ -82,7 +83,7 @@ func newSources(t *testing.T, objects ...client.Object) *sources {
 	h := NewOwnership(resolver)
 	c := Options{
 		Client: w.WithWatch, Live: liveReader{w}, Events: kube.NewEvents(w.Recorder), Namespace: "ns", Hosts: h,
-		Reserved: NewReservedAddresses(w.WithWatch, liveReader{w}, resolver),
+		Reserved: NewReservedAddresses(w.WithWatch, liveReader{w}, cluster.Connection{}, resolver),
 	}
 	w.machineAPI, w.clusterAPI = NewMachines(c, api.SourceMachine), NewMachines(c, api.SourceClusterAPI)
 	h.Announcers = []Announcer{w.machineAPI, w.clusterAPI}

@@ -77,6 +77,10 @@ func needsPerson(q sim.Quirks) string {
 		return "Windows lacks an update"
 	case s.Hangs, s.BrokenStore, s.RolledBack != 0, s.Refuses != 0 && (s.RefusesIn < 0 || s.Refuses == 0x800f081f || s.Refuses == 0x800f0906):
 		return "feature Containers cannot be enabled"
+	case len(q.Adapter.Listeners) > 0:
+		return "another program has a port of the node"
+	case q.Setup.DockerHasPipe:
+		return "Docker has the pipe of containerd"
 	case losesAddress(q):
 		return "the host loses its address with the first network"
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -49,6 +50,13 @@ func firstMistakes() map[string]mistake {
 			func(s *story) { s.hosts[0].says = nil }},
 		"a wrong clock": {func(s *story) { s.hosts[0].says = func(f *agent.HostFacts) { f.Clock = f.Clock.Add(-time.Hour) } }, api.ReasonClockSkewed, "w32tm /resync",
 			func(s *story) { s.hosts[0].says = nil }},
+		"an agent on the kubelet's port": {func(s *story) {
+			s.hosts[0].says = func(f *agent.HostFacts) {
+				f.Listeners = []agent.Listener{{Port: 10250, Address: netip.IPv6Unspecified(), PID: 812, Program: `C:\Program Files\agent\agent.exe`}}
+			}
+		}, api.ReasonPortInUse, "let it listen on another port", func(s *story) { s.hosts[0].says = nil }},
+		"a containerd of Docker": {func(s *story) { s.hosts[0].says = func(f *agent.HostFacts) { f.RuntimePipe = true } }, api.ReasonContainerRuntimeConflict,
+			"Remove the other container runtime", func(s *story) { s.hosts[0].says = nil }},
 		"an API server that only Linux nodes know": {func(s *story) {
 			s.hosts[0].isolated, s.hosts[0].reachable = "resolving lb-apiserver.kubernetes.local: no such host", "10.3.0.99"
 		}, api.ReasonAPIServerUnreachable, "set spec.cluster.apiServer of WindowsConfig",

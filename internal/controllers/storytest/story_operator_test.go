@@ -19,6 +19,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/controllers/admission"
 	"github.com/windows-machine-config/wmco/internal/controllers/clusterversion"
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
@@ -47,7 +48,7 @@ func (s *story) startOperator() {
 		resolver = source.NewResolver(func(ctx context.Context, network, name string) ([]netip.Addr, error) {
 			return s.lookup(ctx, network, name)
 		})
-		reserved = source.NewReservedAddresses(cached, s.live, resolver)
+		reserved = source.NewReservedAddresses(cached, s.live, cluster.Connection{}, resolver)
 		guards   = admission.New(s.live, log, nil)
 		hosts    = source.NewOwnership(resolver, s.announcers...)
 		known    = settings.NewClusterCache()

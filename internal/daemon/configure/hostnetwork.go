@@ -11,6 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/hostnetwork"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 const (
@@ -26,8 +27,9 @@ type hostNetwork struct {
 	facts  agent.HostFacts
 	nodeIP string
 	wanted *desired.Network
-	// ports are those of TCP on which programs of the node listen.
-	ports []uint16
+	// ports are those of TCP on which programs of the node listen; firewall is what the host lets in.
+	ports    []uint16
+	firewall []desired.FirewallRule
 }
 
 // prepare sets the values by which the Host Network Service is told to do something differently. It reads the one for static addresses when
@@ -68,10 +70,46 @@ func (n hostNetwork) checkPorts(ctx context.Context) error {
 	case err != nil:
 		n.recordNone("Windows does not say which ports it excludes: %v", err)
 	case message != "":
-		n.recordNone("%s", message)
-		n.tell(agent.Step{Name: n.step + ": " + message})
+		n.warn("%s", message)
 	}
 	return nil
+}
+
+// checkListeners tells of other programs that have ports of the node: of TCP on a host that is a node already, which the operator does not refuse,
+// and of UDP, which the virtual switch takes for the overlay before any program sees it.
+func (n hostNetwork) checkListeners(context.Context) error {
+	for _, l := range n.facts.Listeners {
+		isNeeded := slices.ContainsFunc(n.firewall, func(r desired.FirewallRule) bool {
+			return (r.Protocol == desired.UDP) == l.UDP && slices.Contains(r.Ports, l.Port)
+		})
+		if isNeeded && !l.Ours() {
+			n.warn("another program has a port that the node needs: %s; stop it, or let it listen on another port", l)
+		}
+	}
+	return nil
+}
+
+// checkEngines tells of Docker, which makes networks in the Host Network Service, too. The host joins all the same: where Docker has what the node
+// needs, the operator refused the host before.
+func (n hostNetwork) checkEngines(ctx context.Context) error {
+	list, err := n.Services.List(ctx, desired.Engines())
+	if err != nil {
+		n.recordNone("Windows does not say whether it has other container engines: %v", err)
+		return ctx.Err()
+	}
+	for _, s := range list {
+		if s.State == host.Running {
+			n.warn("service %s runs (%s): another container engine makes networks of its own; remove it, or disable its service, unless it is needed", s.Name, s.Command)
+		}
+	}
+	return nil
+}
+
+// warn tells something that the join goes on in spite of.
+func (n hostNetwork) warn(format string, args ...any) {
+	message := shorten.Text(fmt.Sprintf(format, args...), shorten.Reported)
+	n.recordNone("%s", message)
+	n.tell(agent.Step{Name: n.step + ": " + message})
 }
 
 // checkMTU tells of an adapter whose network is too small for the packets of pods, before the first network hides it below a virtual one. The
@@ -91,8 +129,7 @@ func (n hostNetwork) checkMTU(context.Context) error {
 		return nil
 	}
 	if message := hostnetwork.TooSmall(i.Name, i.MTU); message != "" {
-		n.recordNone("%s", message)
-		n.tell(agent.Step{Name: n.step + ": " + message})
+		n.warn("%s", message)
 	}
 	return nil
 }

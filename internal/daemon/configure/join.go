@@ -42,6 +42,8 @@ func (j joining) joinSteps() []step {
 		{"setting exclusions of Microsoft Defender", j.exclusions.try},
 		{"setting values of the Host Network Service", j.hostNetwork.prepare},
 		{"looking for excluded ports", j.hostNetwork.checkPorts},
+		{"looking for programs on ports of the node", j.hostNetwork.checkListeners},
+		{"looking for other container engines", j.hostNetwork.checkEngines},
 		{"looking at the MTU", j.hostNetwork.checkMTU},
 		{"handing over the bootstrap token", j.membership.writeBootstrap},
 		{"remembering the request", j.record.remember},
@@ -117,7 +119,7 @@ func newJoining(w work, t target, restarting *windows) joining {
 	return joining{
 		parts: p, windows: restarting,
 		original:    originalOperator{work: w, certificates: p.certificates, exclusions: p.exclusions, isOurs: t.former.Cluster != "", declared: t.wanted},
-		hostNetwork: hostNetwork{work: w, facts: restarting.facts, nodeIP: t.request.NodeIP, wanted: t.wanted.Network, ports: t.wanted.Listened()},
+		hostNetwork: hostNetwork{work: w, facts: restarting.facts, nodeIP: t.request.NodeIP, wanted: t.wanted.Network, ports: t.wanted.Listened(), firewall: t.wanted.Firewall},
 		membership:  membership{work: w, restarts: t.restarts, wanted: t.wanted, request: t.request, former: t.former},
 	}
 }

@@ -1,0 +1,47 @@
+package join
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/agent"
+)
+
+// checkRuntime refuses a host on which another containerd has the named pipe of ours: neither the node's containerd nor its kubelet would work. The
+// pipe of a node is that of its own services.
+func checkRuntime(f agent.Facts, _ CheckInput) *Unsupported {
+	if !f.Host.RuntimePipe || isNode(f) {
+		return nil
+	}
+	const pipe = `\\.\pipe\containerd-containerd`
+	var engines []string
+	for _, e := range f.Engines {
+		engines = append(engines, fmt.Sprintf("%s (%s)", e.Name, e.State))
+	}
+	others := ""
+	if len(engines) > 0 {
+		others = "; the host has the services " + strings.Join(engines, ", ")
+	}
+	return unsupported(api.ReasonContainerRuntimeConflict, "another program of the host listens on the named pipe %s, which the node's containerd needs%s: "+
+		"remove that container runtime, or have its containerd listen on another pipe, and restart the host if the pipe stays", pipe, others)
+}
+
+// checkPorts refuses a host on which other programs have ports that services of the node need. A node stays: what runs in its pods may have one.
+func checkPorts(f agent.Facts, s CheckInput) *Unsupported {
+	if isNode(f) {
+		return nil
+	}
+	var taken []string
+	for _, l := range f.Host.Listeners {
+		for _, p := range s.Ports {
+			if !l.UDP && l.Port == p.Number && p.IsTakenAt(l.Address) && !l.Ours() {
+				taken = append(taken, fmt.Sprintf("%s, the port of %s", l, p.Service))
+			}
+		}
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	return unsupported(api.ReasonPortInUse, "other programs of the host listen on ports that the node needs: %s; stop each, or let it listen on another port", strings.Join(taken, "; "))
+}
