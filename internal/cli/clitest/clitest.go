@@ -172,7 +172,7 @@ func (c *Cluster) serveObjects(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case object != nil && r.Method == http.MethodDelete:
 		delete(c.objects, r.URL.Path)
-		_ = json.NewEncoder(w).Encode(object)
+		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
 	case object != nil && r.Method != http.MethodGet:
 		c.change(w, r, object)
 	case object != nil:
