@@ -48,7 +48,7 @@ SIGN ?=
 BUILDER ?=
 SIGNED = $(if $(SIGN),--sign-key '$(abspath $(SIGN))' $(if $(BUILDER),--builder '$(BUILDER)'))
 
-.PHONY: demo recording screenshots docs build plugin payload image chart bundle catalog release sign verify-release acceptance conformance bench mutants bench-compare cover vulncheck fuzz generate clean
+.PHONY: demo recording screenshots docs build plugin payload image chart bundle catalog release sign verify-release acceptance conformance bench mutants stories bench-compare cover vulncheck fuzz generate clean
 demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
@@ -138,6 +138,12 @@ bench: ## Measures; prints lines "name value unit". ONLY=join selects one group.
 mutants: ## Takes one safeguard out after the other, in a copy of the last commit, and says whether a test notices. ONLY=names-host selects some.
 	@hack/prepare.sh
 	@go run ./hack/mutate -only '$(ONLY)'
+
+SEEDS ?= 200
+FROM ?= 1
+
+stories: ## Tells the stories of simulated hosts with the quirks of many seeds. SEEDS=200 is how many, FROM=1 the first; ONLY=TestStoryUpgrade selects some.
+	@hack/stories.sh $(SEEDS) $(FROM) '$(or $(ONLY),.)'
 
 bench-compare: ## Compares results of make bench, or of go test -bench: OLD=old.txt NEW=new.txt.
 	@hack/benchstat.sh $(OLD) $(NEW)

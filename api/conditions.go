@@ -232,6 +232,9 @@ const (
 	// ReasonWindowsServicing means that Windows is installing features or updates, at most for 15 minutes after its start: a
 	// restart would interrupt that. The operator continues the join by itself.
 	ReasonWindowsServicing = "WindowsServicing"
+	// ReasonDISMNotAnswering means that DISM, by which Windows tells and enables features, has not answered for minutes: Windows
+	// Update can have the component store meanwhile, or DISM hangs. The operator retries the join.
+	ReasonDISMNotAnswering = "DISMNotAnswering"
 	// ReasonWaitingForSlot means that rollout.maxConcurrentJoins hosts are already joining.
 	ReasonWaitingForSlot = "WaitingForSlot"
 	// ReasonPaused means that spec.paused, or rollout.paused in WindowsConfig, pauses the host.

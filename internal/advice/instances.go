@@ -89,6 +89,7 @@ func joins() Table {
 
 		api.ReasonWaitingForWindowsSetup: {Info, "Wait: Windows sets itself up; if it lasts, look at the host's console, or at the agent of the cloud on it.", notReady},
 		api.ReasonWindowsServicing:       {Info, "Wait: Windows installs features or updates, and the join continues after that.", notReady},
+		api.ReasonDISMNotAnswering:       {Warning, "Wait until Windows Update has ended on the host; if it lasts, see C:\\Windows\\Logs\\DISM\\dism.log there, and restart the host.", notReady},
 	}
 }
 

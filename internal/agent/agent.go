@@ -27,7 +27,8 @@ const (
 	CommandJoin = "join"
 	// CommandLeave takes everything of ours off the host (request LeaveRequest, result LeaveResult). It may be repeated.
 	CommandLeave = "leave"
-	// CommandRestart restarts the host, unless it has restarted since (request RestartRequest, result RestartResult). It may be repeated.
+	// CommandRestart restarts the host, unless it has restarted since (request RestartRequest, result RestartResult). While Windows sets itself
+	// up, or installs features or updates after its start, it is an error. It may be repeated.
 	CommandRestart = "restart"
 	// CommandStatus reports how the services, certificates and last steps are (no request, result Status).
 	CommandStatus = "status"

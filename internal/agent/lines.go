@@ -58,6 +58,8 @@ const (
 	CodeWaitingForSetup Code = "WaitingForWindowsSetup"
 	// CodeServicing means that Windows is installing features or updates.
 	CodeServicing Code = "WindowsServicing"
+	// CodeDISMSilent means that DISM, by which Windows tells and enables features, did not answer in time.
+	CodeDISMSilent Code = "DISMNotAnswering"
 	// CodeOtherCluster means that a host that is to leave belongs to another cluster.
 	CodeOtherCluster Code = "OtherCluster"
 	// CodeBusy means that another join, receive or leave runs on the host.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/configure"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -13,7 +14,8 @@ import (
 // restartDelay leaves time for the answer, and for its way.
 const restartDelay = 10 * time.Second
 
-// Restart restarts the host, unless it has restarted since that was decided. It needs nothing of the host but the number of its boot.
+// Restart restarts the host, unless it has restarted since that was decided. While Windows sets itself up, or completes features and updates
+// after its start, it is an error that says so.
 func Restart(ctx context.Context, s *agent.Session, h host.Host) (agent.RestartResult, error) {
 	var r agent.RestartRequest
 	if err := s.Request(&r); err != nil {
@@ -28,6 +30,13 @@ func Restart(ctx context.Context, s *agent.Session, h host.Host) (agent.RestartR
 	}
 	if boot != r.BootID {
 		return agent.RestartResult{BootID: boot}, nil
+	}
+	unfinished, err := h.NextStart.Unfinished(ctx)
+	if err != nil {
+		return agent.RestartResult{}, fmt.Errorf("asking Windows what it has not finished: %w", err)
+	}
+	if err := configure.AwaitWindows(unfinished, "it is restarted"); err != nil {
+		return agent.RestartResult{}, err
 	}
 	if err := h.System.Reboot(ctx, r.Comment, restartDelay); err != nil {
 		return agent.RestartResult{}, fmt.Errorf("restarting the host: %w", err)

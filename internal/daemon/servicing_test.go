@@ -98,7 +98,9 @@ func TestRestartsOfAJoinHaveAMemoryAndALimit(t *testing.T) {
 		"the component store is damaged": {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{BrokenStore: true}}, told: []agent.Code{agent.CodeFailed}, says: "0x80073712"},
 		"DISM hangs": {
-			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Hangs: true}}, told: []agent.Code{agent.CodeFailed}, says: "has not answered after 3m0s"},
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Hangs: true}}, told: []agent.Code{agent.CodeDISMSilent}, says: "has not answered after 3m0s"},
+		"DISM is busy for long": {
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{BusyFor: 8 * time.Minute}}, restarts: 1, told: []agent.Code{agent.CodeDISMSilent}, joins: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -256,6 +258,47 @@ func TestAHostThatHasRestartedSinceIsNotRestarted(t *testing.T) {
 			t.Error("a restart without a boot ID is granted")
 		}
 	})
+}
+
+// TestARestartDoesNotInterruptWindows: what Windows has not finished long after its start is stuck, and keeps no restart back.
+func TestARestartDoesNotInterruptWindows(t *testing.T) {
+	for name, test := range map[string]struct {
+		quirks  sim.Quirks
+		refused agent.Code
+		within  time.Duration
+		stuck   bool
+	}{
+		"Windows sets itself up":   {quirks: sim.Quirks{Setup: sim.SetupQuirks{For: 9 * time.Minute}}, refused: agent.CodeWaitingForSetup, within: 9 * time.Minute},
+		"setup is stuck":           {quirks: sim.Quirks{Setup: sim.SetupQuirks{For: 24 * time.Hour}}, refused: agent.CodeWaitingForSetup, within: 30 * time.Minute, stuck: true},
+		"servicing is under way":   {quirks: sim.Quirks{Servicing: sim.ServicingQuirks{ServicingFor: 10 * time.Minute}}, refused: agent.CodeServicing, within: 10 * time.Minute},
+		"servicing is stuck":       {quirks: sim.Quirks{Servicing: sim.ServicingQuirks{ServicingFor: 24 * time.Hour}}, refused: agent.CodeServicing, within: 15 * time.Minute, stuck: true},
+		"DISM answers nothing":     {quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Hangs: true}}},
+		"nothing is to be awaited": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWindows(t, sim.WindowsOptions{Quirks: test.quirks, Kind: "the test says what Windows does"})
+				began := time.Now()
+				ask := func() error {
+					request := agent.RestartRequest{BootID: w.BootID(), Comment: "maintenance"}
+					return agent.Call(t.Context(), newWire(w), agent.CommandRestart, request, &agent.RestartResult{}, nil)
+				}
+				if test.refused != "" {
+					expectCode(t, ask(), test.refused)
+					time.Sleep(time.Until(began.Add(test.within - time.Minute)))
+					expectCode(t, ask(), test.refused)
+					expectRestarts(t, w, 0)
+				}
+				time.Sleep(time.Until(began.Add(test.within + time.Second)))
+				if err := ask(); err != nil {
+					t.Error(err)
+				}
+				if all, disturbed := w.RestartsAsked(); all != 1 || disturbed > 0 != test.stuck {
+					t.Errorf("the host was told to restart %d times, %d of them in the middle of setup or servicing", all, disturbed)
+				}
+			})
+		})
+	}
 }
 
 // TestAFactThatCannotBeReadKeepsNoOthersBack has a computer that tells nothing of its memory and its boot.

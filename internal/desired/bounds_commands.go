@@ -91,7 +91,7 @@ func (n Node) checkFlags(program string, arguments []string) (rest []string, err
 // flags are those of all programs that are rendered, by the path of the program below the version's folder.
 func (n Node) flags() map[string]map[string]value {
 	logs := value(func(text string) bool { return isBelow(Logs, text) && strings.HasSuffix(text, ".log") })
-	number, duration, word := matches(`[0-9]{1,18}`), matches(`[0-9a-z.]{1,32}`), matches(`[A-Za-z0-9_,.-]{1,1000}`)
+	number, duration, word := matches(`[0-9]{1,18}`), matches(`[0-9a-z.]{1,32}`), upTo(1000, matches(`[A-Za-z0-9_,.-]+`))
 	node, address := or(markNode, word), or(markNodeIP, isAddress)
 	isTrueOrFalse := one("true", "false")
 	return map[string]map[string]value{
@@ -131,6 +131,11 @@ func one(values ...string) value {
 
 func matches(pattern string) value {
 	return func(text string) bool { return regexp.MustCompile(`^(?:` + pattern + `)$`).MatchString(text) } // compiled for the few that are used
+}
+
+// upTo limits the length: an expression with so many repetitions would take a hundred times as long to compile.
+func upTo(most int, may value) value {
+	return func(text string) bool { return len(text) <= most && may(text) }
 }
 
 // or also takes what stands for a value until the host is known.

@@ -92,6 +92,7 @@ func TestNothingBeyondTheBoundsIsTaken(t *testing.T) {
 		"a variable in a command":            command(`<folder>\containerd\containerd.exe --config %TEMP%\evil.toml`),
 		"a line end in a command":            command("<folder>\\kubelet.exe\ncalc.exe"),
 		"a command without end":              command(`<folder>\kubelet.exe ` + strings.Repeat("x", 9000)),
+		"a flag without end":                 command(`<folder>\kubelet.exe --windows-priorityclass ` + strings.Repeat("x", 1001)),
 		"a service of Windows":               func(n *desired.Node) { n.Services[0].Name = "Spooler" },
 		"a service in another case":          func(n *desired.Node) { n.Services[0].Name = "Kubelet" },
 		"a service that waits for another's": func(n *desired.Node) { n.Services[0].DependsOn = []string{"WinDefend"} },

@@ -107,6 +107,7 @@ func reasonsOfWICD() map[agent.Code]string {
 	return map[agent.Code]string{
 		agent.CodeContentAltered: api.ReasonContentAltered, agent.CodeRebootDidNotHelp: api.ReasonRebootDidNotHelp,
 		agent.CodeWaitingForSetup: api.ReasonWaitingForWindowsSetup, agent.CodeServicing: api.ReasonWindowsServicing,
+		agent.CodeDISMSilent: api.ReasonDISMNotAnswering,
 	}
 }
 

@@ -24,6 +24,7 @@ func TestWindowsThatIsBusyIsNoFailure(t *testing.T) {
 		agent.CodeWaitingForSetup:  {api.ReasonWaitingForWindowsSetup, true, false},
 		agent.CodeServicing:        {api.ReasonWindowsServicing, true, false},
 		agent.CodeRebootDidNotHelp: {api.ReasonRebootDidNotHelp, true, true},
+		agent.CodeDISMSilent:       {api.ReasonDISMNotAnswering, false, false},
 		agent.CodeContentAltered:   {api.ReasonContentAltered, false, false},
 		agent.CodeFailed:           {api.ReasonJoinFailed, false, false},
 	} {

@@ -28,6 +28,7 @@ const (
 	asClient     = "WICD_TEST_CLIENT"
 	asEcho       = "WICD_TEST_ECHO"
 	asContained  = "WICD_TEST_CONTAINED"
+	asWatcher    = "WICD_TEST_WATCH"
 )
 
 // TestMain makes the test program the service that tests create, the shutdown.exe that they call, and other processes.
@@ -69,6 +70,9 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Print("!")
 		time.Sleep(time.Minute)
+	}
+	if how := os.Getenv(asWatcher); how != "" {
+		os.Exit(holdService(how))
 	}
 	if file := os.Getenv(asClient); file != "" {
 		if err := verify(file); err != nil {

@@ -2,8 +2,15 @@ package win
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/windows"
 
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
@@ -29,7 +36,7 @@ func TestWatchReleasesADeletedServiceAndSeesTheNext(t *testing.T) {
 func TestWatchUsesNotifications(t *testing.T) {
 	s, d := mustServe(t, "runs")
 	watch := scm.NewChanges()
-	watch.LookAgain, watch.Reopen = time.Hour, time.Hour // so that only a notification can cause a message
+	watch.LookAgain, watch.Reopen, watch.Polls = time.Hour, time.Hour, false // so that only a notification can cause a message
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	changes, err := watch.Watch(ctx, []string{testName})
@@ -63,6 +70,62 @@ func TestWatchUsesNotifications(t *testing.T) {
 		drain(changes)
 	}
 }
+
+// TestAKilledProgramKeepsNoService: Windows closes what it had open.
+func TestAKilledProgramKeepsNoService(t *testing.T) {
+	for _, how := range []string{"has it open", "watches it"} {
+		t.Run(how, func(t *testing.T) {
+			s, d := mustServe(t, "runs")
+			mustStart(t, s)
+			other := d
+			other.Name = otherName
+			removeAfter(t, s, otherName)
+			mustPut(t, s, other) // which stays as it is
+			program := exec.Command(os.Args[0])
+			program.Env = append(os.Environ(), asWatcher+"="+how)
+			output, err := program.StdoutPipe()
+			if err == nil {
+				err = program.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = io.ReadFull(output, make([]byte, 1))
+			err = errors.Join(err, program.Process.Kill())
+			_ = program.Wait()
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustRemove(t, s, testName)
+			mustPut(t, s, d)
+		})
+	}
+}
+
+// otherName is the name of a second service.
+const otherName = testName + "-other"
+
+// holdService is a program that has the service of the tests open until it is killed.
+func holdService(how string) int {
+	m, err := scm.Connect(0)
+	if err == nil {
+		_, err = m.Open(testName, windows.SERVICE_QUERY_STATUS)
+	}
+	if err == nil && how == "watches it" {
+		_, err = scm.NewChanges().Watch(context.Background(), []string{testName, otherName})
+		time.Sleep(heldFor)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Print("!")
+	time.Sleep(time.Minute)
+	return 0
+}
+
+// heldFor is longer than the time after which a watch opens services again.
+const heldFor = 5 * time.Second
 
 // await waits for a message of a watch.
 func await(t *testing.T, changes <-chan struct{}, what string) {

@@ -52,7 +52,7 @@ func TestJoinOfAcceptance(t *testing.T) {
 		{"a run without its session is put back by the next, which succeeds", acceptanceTest.cutSession},
 		{"a service that loses all connections at each step, and restarts Windows twice", acceptanceTest.restartInService},
 		{"networks of the overlay, killed and whole", acceptanceTest.makeNetworks},
-		{"a service that is killed before the machine is a node", acceptanceTest.killService},
+		{"a service that is killed", acceptanceTest.killService},
 	} {
 		if !t.Run(test.name, func(t *testing.T) { test.run(acceptanceTest{p.in(t), host, takeSnapshot(t, host)}) }) {
 			return
@@ -82,6 +82,18 @@ const webImage = " --image mcr.microsoft.com/windows/servercore/iis:windowsserve
 // stepsOfJoin are the IDs of the steps that work on Wine, in their order. It has no service vmcompute.
 func stepsOfJoin() []string {
 	return []string{"control-plane", "operator", "ssh", "node-ready", "pod", "traffic", "hns-restarted", "containerd-restarted", "wicd-restarted", "leave"}
+}
+
+// cutsOfJoin are the steps at which the process of the service is killed. Each takes a minute or more, and all of them more than a run of all
+// tests has for it. These are one before the machine is a node, one while it becomes one, and one before WICD is killed as well.
+// WMCO_ACCEPTANCE_CUTS names others, separated by commas, or "all".
+func cutsOfJoin() []string {
+	if steps := os.Getenv("WMCO_ACCEPTANCE_CUTS"); steps == "all" {
+		return stepsOfJoin()
+	} else if steps != "" {
+		return strings.Split(steps, ",")
+	}
+	return []string{"control-plane", "node-ready", "wicd-restarted"}
 }
 
 // cutSession closes the connection at a step; the server ends the program with it.
@@ -156,12 +168,15 @@ func (a acceptanceTest) restartInService() {
 	a.expectAsBefore("at the end")
 }
 
-// killService kills the process of the service at each step before the machine is a node. The program of the session says so, and puts back what
-// the service changed.
+// killService kills the process of the service at steps of a join. The program of the session says so, and puts back what the service changed.
 func (a acceptanceTest) killService() {
-	for _, step := range []string{"control-plane", "operator", "ssh"} {
-		killed := false
-		said, err := a.runAsUser(a.host, a.joinCommand(" --as-service"), func(line string) error {
+	for _, step := range cutsOfJoin() {
+		options := " --as-service"
+		if step == "traffic" {
+			options += webImage
+		}
+		began, killed := time.Now(), false
+		said, err := a.runAsUser(a.host, a.joinCommand(options), func(line string) error {
 			if killed || !strings.HasPrefix(line, step+": ") {
 				return nil
 			}
@@ -172,6 +187,7 @@ func (a acceptanceTest) killService() {
 			a.t.Errorf("killed at %s (%v), it ends with %v and says:\n%s", step, killed, err, said)
 		}
 		a.expectAsBefore("killed at " + step)
+		a.t.Logf("%s: %.0f s", step, time.Since(began).Seconds())
 	}
 }
 

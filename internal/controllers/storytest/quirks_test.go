@@ -3,12 +3,14 @@ package storytest
 import (
 	"fmt"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
+	"github.com/windows-machine-config/wmco/payload"
 )
 
 // quirksSeeds is how many hosts are tried by default, quirksSoon within which a host with quirks should be a Ready node, quirksWithin within which it must be: Windows may set itself up, and
@@ -25,29 +27,35 @@ const (
 func TestHostsJoinWhateverWindowsDoes(t *testing.T) {
 	content := quirksPayload(t)
 	var sum joinedSum
-	for seed := range seedsOf(t, "WMCO_QUIRKS", quirksSeeds) {
-		t.Run("seed/"+strconv.Itoa(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				quirks := sim.QuirksByChance(uint64(seed))
-				build := windowsbuild.Releases()[seed%len(windowsbuild.Releases())].Build
-				o := joinWithQuirks(t, content, build, quirks)
-				if losesAddress(quirks) {
-					o.deleted = 0 // so that the host has its address again
-				}
-				sum.add(o)
-				if o.restarts > 2 || o.disturbed > 0 || !o.hasAddress || o.deleted > 0 {
-					t.Errorf("it breaks a rule: %+v", o)
-				}
-				if why := needsPerson(quirks); !o.ready && why == "" || !o.ready && o.reason == "" {
-					t.Errorf("it is no Ready node, and needs no person: %+v", o)
-				}
-				if t.Failed() {
-					t.Logf("quirks: %+v", quirks)
-				}
+	t.Run("seed", func(t *testing.T) {
+		for _, seed := range seedsOf(t, "WMCO_QUIRKS", quirksSeeds) {
+			t.Run(strconv.Itoa(seed), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { sum.add(mustJoin(t, content, seed)) })
 			})
-		})
+		}
+	})
+	fmt.Println(sum.String())
+}
+
+// mustJoin lets the host of a seed join, and looks at the rules.
+func mustJoin(t *testing.T, content *payload.Payload, seed int) joined {
+	quirks := sim.QuirksByChance(uint64(seed))
+	build := windowsbuild.Releases()[seed%len(windowsbuild.Releases())].Build
+	o := joinWithQuirks(t, content, build, quirks)
+	if losesAddress(quirks) {
+		o.deleted = 0 // so that the host has its address again
 	}
-	fmt.Println(sum)
+	if o.restarts > 2 || o.disturbed > 0 || !o.hasAddress || o.deleted > 0 {
+		t.Errorf("it breaks a rule: %+v", o)
+	}
+	if why := needsPerson(quirks); !o.ready && why == "" || !o.ready && o.reason == "" {
+		t.Errorf("it is no Ready node, and needs no person: %+v", o)
+	}
+	if t.Failed() {
+		t.Logf("quirks: %+v", quirks)
+	}
+	return o
 }
 
 // TestQuirksThatPassNeedNoPerson: those that each simulated Windows has by default.
@@ -95,9 +103,14 @@ type joined struct {
 }
 
 // joinedSum is what became of all.
-type joinedSum struct{ all, soon, ready, restarts, deleted, lost int }
+type joinedSum struct {
+	mu                                        sync.Mutex
+	all, soon, ready, restarts, deleted, lost int
+}
 
 func (s *joinedSum) add(o joined) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.all++
 	if o.ready {
 		s.ready++
@@ -112,7 +125,7 @@ func (s *joinedSum) add(o joined) {
 }
 
 // String is read by the bench.
-func (s joinedSum) String() string {
+func (s *joinedSum) String() string {
 	return fmt.Sprintf("quirks: %d of %d hosts are Ready within %s, %d later, %d need a person; restarts at most %d, networks deleted %d, addresses lost %d",
 		s.soon, s.all, quirksSoon, s.ready-s.soon, s.all-s.ready, s.restarts, s.deleted, s.lost)
 }

@@ -51,7 +51,7 @@ func TestStoryNodeDeletedWhileItDrains(t *testing.T) {
 		s.until("win-1 has registered", time.Hour, func() bool { return s.hasNode("win-1") })
 		s.pass(10 * time.Minute)
 		if s.hosts[0].version != was {
-			t.Error("it went to the version with a pod on it that may not be evicted")
+			s.t.Error("it went to the version with a pod on it that may not be evicted")
 		}
 		s.say("the budget allows one after the other")
 		s.budgets["web"] = 1

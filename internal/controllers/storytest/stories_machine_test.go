@@ -52,7 +52,7 @@ func TestStoryMachineLosesItsAddresses(t *testing.T) {
 			s.pass(time.Hour)
 		}
 		if i := s.instance(h.name); s.ready() != 1 || h.joins != joins || i.Spec.Address != h.address || i.Status.Failure != nil {
-			t.Errorf("%d nodes are ready, the host was joined %d times, before that %d, at %s, failure %+v", s.ready(), h.joins, joins, i.Spec.Address, i.Status.Failure)
+			s.t.Errorf("%d nodes are ready, the host was joined %d times, before that %d, at %s, failure %+v", s.ready(), h.joins, joins, i.Spec.Address, i.Status.Failure)
 		}
 		s.askForReboot(h.name)
 		s.until("the host has restarted", time.Hour, func() bool { return s.ready() == 1 && h.bootID == 2 })

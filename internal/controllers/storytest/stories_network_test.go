@@ -45,7 +45,7 @@ func TestStoryWrongNetwork(t *testing.T) {
 		config = s.rules()
 		config.Spec.Network = good
 		s.must(s.client.Update(s.ctx, config))
-		s.until("the host is a node", 5*time.Minute, func() bool { return s.ready() == 1 })
+		s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
 	})
 }
 

@@ -129,7 +129,6 @@ func TestStoryAKeyIsProvenBeforeTheFormerOneGoes(t *testing.T) {
 func TestStoryWICDLooksLaterThanTheKubelet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, atMost(1))
-		s.kind("its boots are told by their numbers")
 		h := s.hosts[0]
 		h.late = 30 * time.Second
 		h.awaits = func() string {
@@ -143,13 +142,14 @@ func TestStoryWICDLooksLaterThanTheKubelet(t *testing.T) {
 		s.until("Windows waits for a restart", time.Hour, func() bool {
 			return s.ready() == 1 && rollout.NodeOf(s.node("win-1")).RebootPending != ""
 		})
+		before := h.boot()
 		s.askForReboot("win-1")
-		s.until("the kubelet works after the restart", time.Hour, func() bool { return rollout.NodeOf(s.node("win-1")).BootID == "2" })
-		if n := rollout.NodeOf(s.node("win-1")); n.ReportedBoot != "1" || n.RebootPending == "" {
+		s.until("the kubelet works after the restart", time.Hour, func() bool { return rollout.NodeOf(s.node("win-1")).BootID != before })
+		if n := rollout.NodeOf(s.node("win-1")); n.ReportedBoot != before || n.RebootPending == "" {
 			t.Errorf("before WICD looks, the Node tells of boot %q, and waits for %q", n.ReportedBoot, n.RebootPending)
 		}
-		s.pass(h.late)
-		if n := rollout.NodeOf(s.node("win-1")); n.ReportedBoot != "2" || n.RebootPending != "" {
+		s.until("WICD has looked", time.Hour, func() bool { return rollout.NodeOf(s.node("win-1")).ReportedBoot != before })
+		if n := rollout.NodeOf(s.node("win-1")); n.ReportedBoot != h.boot() || n.RebootPending != "" {
 			t.Errorf("when WICD has looked, the Node tells of boot %q, and waits for %q", n.ReportedBoot, n.RebootPending)
 		}
 	})

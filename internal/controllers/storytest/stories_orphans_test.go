@@ -31,15 +31,15 @@ func TestStoryNodeWithoutAnInstanceHoldsNobodyUp(t *testing.T) {
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })
 		s.pass(time.Hour)
 		if is := s.rules().Status.Rollout; is.Orphans != 1 || is.Nodes != 2 || is.OutOfService != 0 || !strings.Contains(is.Message, "no WindowsInstance for Node former-name") {
-			t.Errorf("the rollout's status is %+v", is)
+			s.t.Errorf("the rollout's status is %+v", is)
 		}
 		if n := s.orphansMetric(); n != 1 {
-			t.Errorf("metric %s is %v", api.MetricOrphanNodes, n)
+			s.t.Errorf("metric %s is %v", api.MetricOrphanNodes, n)
 		}
 		s.must(s.client.Delete(s.ctx, s.node("former-name")))
 		s.pass(time.Minute)
 		if n := s.orphansMetric(); n != 0 {
-			t.Errorf("without the Node, metric %s is %v", api.MetricOrphanNodes, n)
+			s.t.Errorf("without the Node, metric %s is %v", api.MetricOrphanNodes, n)
 		}
 	})
 }

@@ -26,10 +26,10 @@ func TestStoryRejoinHasALimit(t *testing.T) {
 		s.say("its kubelet does not come back")
 		s.pass(6 * time.Hour)
 		if n := 99 - s.hosts[0].deaf; n != join.MaxRepairs {
-			t.Errorf("it was joined again %d times, want %d", n, join.MaxRepairs)
+			s.t.Errorf("it was joined again %d times, want %d", n, join.MaxRepairs)
 		}
 		if s.instance("win-1").Status.Failure == nil {
-			t.Error("nobody says that the restart failed")
+			s.t.Error("nobody says that the restart failed")
 		}
 		s.hosts[0].deaf = 0
 		s.say("somebody mends it")
@@ -47,7 +47,7 @@ func TestStoryLostAnswerIsForgotten(t *testing.T) {
 		s.until("win-1 has restarted", time.Hour, func() bool { return s.hosts[0].bootID == 2 && s.ready() == 1 })
 		s.pass(time.Hour)
 		if reason := kube.Condition(s.instance("win-1"), api.ConditionReady).Reason; reason != api.ReasonReady {
-			t.Errorf("an hour later Ready has reason %s", reason)
+			s.t.Errorf("an hour later Ready has reason %s", reason)
 		}
 	})
 }
@@ -59,7 +59,7 @@ func TestStoryRepairKeepsAwayFromAVersionThatFailed(t *testing.T) {
 		s.hosts[1].deaf = 1
 		s.pass(time.Hour)
 		if s.hosts[1].version != was || s.instance("win-1").Status.Failure == nil {
-			t.Error("the version that failed went on")
+			s.t.Error("the version that failed went on")
 		}
 		s.say("and works again")
 		s.hosts[1].deaf = 0
@@ -80,7 +80,7 @@ func TestStoryStuckPodIsWrittenOnce(t *testing.T) {
 		before := s.writes
 		s.pass(10 * time.Minute)
 		if n := s.writes - before; n > 0 {
-			t.Errorf("%d writes in ten minutes in which nothing happened", n)
+			s.t.Errorf("%d writes in ten minutes in which nothing happened", n)
 		}
 	})
 }
@@ -99,7 +99,7 @@ func TestStoryKeyRotationDuringAStoppedRollout(t *testing.T) {
 			return true
 		})
 		if s.at(was) != 3 {
-			t.Error("nodes have not kept their version")
+			s.t.Error("nodes have not kept their version")
 		}
 	})
 }
@@ -130,9 +130,9 @@ func TestStorySigningKeyIsLost(t *testing.T) {
 func TestStoryJoinEndsAfterTheNodeRegistered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, atMost(1))
-		s.kind("the join takes no longer than without a loss of power")
 		s.hosts[0].losesPower = true
 		s.announce(s.hosts[0])
+		s.until("it loses its power", time.Hour, func() bool { return !s.hosts[0].losesPower })
 		s.until("the host has joined", 5*time.Minute, func() bool { return s.ready() == 1 })
 		if h := s.hosts[0]; h.unfinished || h.joins != 1 {
 			t.Errorf("%d joins, unfinished %v; this shows nothing", h.joins, h.unfinished)

@@ -144,6 +144,11 @@ func (s *story) operate() {
 		s.operated = -1
 	}
 	s.version = controllertest.Version(s.releases)
+	s.reported = "" // the settings' controller looks once at what nodes report within a while, and this is what it looks at
+	for _, node := range s.nodes() {
+		has := node.Annotations
+		s.reported += strings.Join([]string{" ", has[api.AnnotationVersion], has[api.AnnotationDesiredVersion], has[api.AnnotationSettings], node.Spec.ProviderID}, " ")
+	}
 	for range 10 {
 		isDue := func(at time.Time) bool { return !at.IsZero() && !time.Now().Before(at) }
 		if s.operated == s.cache.changes && !isDue(s.fleetDue) && !slices.ContainsFunc(slices.Collect(maps.Values(s.due)), isDue) {
@@ -214,13 +219,14 @@ func (s *story) instanceView(i *v1alpha1.WindowsInstance) string {
 
 // settingsView is what the watches of the settings' controller would see.
 func (s *story) settingsView() string {
-	view := fmt.Sprint(s.rules().Spec, s.cache.version("WindowsConfig", api.WindowsConfigName), s.version)
+	rules := s.rules()
+	view := fmt.Sprint(rules.Generation, rules.Annotations, rules.Spec, s.version)
 	for _, name := range []string{api.PrivateKeySecret, api.SigningKeySecret} {
 		if secret, there := s.cache.objects["Secret"][client.ObjectKey{Namespace: "ns", Name: name}]; there {
 			view += " " + secret.GetResourceVersion()
 		}
 	}
-	return view
+	return view + s.reported
 }
 
 // fleetView is what the watches of the fleet's controller would see.

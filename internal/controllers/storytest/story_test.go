@@ -85,6 +85,7 @@ type story struct {
 	due          map[types.NamespacedName]time.Time // when an instance asked to be looked at again
 	fleetSeen    string
 	settingsSeen string
+	reported     string // by nodes
 	fleetDue     time.Time
 	// former are the instances as they were when this tick began; with lags set, they are what the controllers' cache has.
 	former map[client.ObjectKey]client.Object
@@ -103,42 +104,41 @@ type story struct {
 	reasons map[string]bool
 }
 
-// tell runs a story in simulated time and compares what it told with its golden file, which is that of hosts with a kind Windows. With a seed of
-// quirks (sim.SeedVariable), it tells something else, and only what it looks at itself must hold.
+// tell runs a story in simulated time, twice: with hosts whose Windows is kind, to compare what it told with its golden file, and with unkind ones,
+// with which only what it looks at itself must hold. With a seed of quirks (sim.SeedVariable), it runs with these only.
 func tell(t *testing.T, name string, hosts int, rolloutSpec v1alpha1.RolloutSpec, run func(*story)) {
 	t.Parallel()
-	isPlain := os.Getenv(sim.SeedVariable) == ""
-	synctest.Test(t, func(t *testing.T) {
-		s := newStory(t, hosts, rolloutSpec)
-		defer func() {
-			if t.Failed() {
-				t.Logf("the quirks of its hosts are those of %s=%d", sim.SeedVariable, s.quirks)
-			}
-		}()
-		if isPlain {
+	if os.Getenv(sim.SeedVariable) == "" {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStory(t, hosts, rolloutSpec)
 			s.kind("its golden file is that of a kind one")
-		}
-		run(s)
-		s.mustBeQuiet()
-		s.mustBeDocumented()
-		if !isPlain {
-			return
-		}
-		got := strings.Join(s.lines, "\n") + "\n"
-		file := filepath.Join("testdata", "stories", name+".golden")
-		if *writeStories {
-			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != string(want) {
-			t.Errorf("the story is another one than in %s (write it with -update-stories):\n%s", file, firstDifference(string(want), got))
-		}
-	})
+			s.mustEnd(run)
+			s.compare(filepath.Join("testdata", "stories", name+".golden"))
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { newStory(t, hosts, rolloutSpec).mustEnd(run) })
+}
+
+// mustEnd runs a story, after which nothing is written any more.
+func (s *story) mustEnd(run func(*story)) {
+	s.t.Helper()
+	run(s)
+	s.mustBeQuiet()
+	s.mustBeDocumented()
+}
+
+// compare compares what the story told with its golden file.
+func (s *story) compare(file string) {
+	s.t.Helper()
+	got := strings.Join(s.lines, "\n") + "\n"
+	if *writeStories {
+		s.must(os.WriteFile(file, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	s.must(err)
+	if got != string(want) {
+		s.t.Errorf("the story is another one than in %s (write it with -update-stories):\n%s", file, firstDifference(string(want), got))
+	}
 }
 
 func firstDifference(want, got string) string {
@@ -162,6 +162,11 @@ func newStory(t *testing.T, hosts int, r v1alpha1.RolloutSpec) *story {
 		seen:    map[types.NamespacedName]string{}, due: map[types.NamespacedName]time.Time{},
 		budgets: map[string]int{}, reasons: documentedReasons(t), quirks: sim.SeedOf(t.Name()), apiServers: []string{"v1.36.3"},
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the quirks of its hosts' Windows are those of %s=%d", sim.SeedVariable, s.quirks)
+		}
+	})
 	s.cache = newStoryCache(t)
 	s.client = s.newClient(r)
 	s.live, s.dialer, s.lookup = s.client, s.dial, net.DefaultResolver.LookupNetIP

@@ -81,7 +81,7 @@ func (w *windows) outlived(key, what string) error {
 		return nil
 	}
 	if w.unfinished.Up < servicingWithin {
-		return w.unready(agent.CodeServicing, "%s after the restart of %s, and may be completed by Windows", what, before.At.Format("15:04:05Z"))
+		return unready(agent.CodeServicing, w.unfinished.Up, joinGoesOn, "%s after the restart of %s, and may be completed by Windows", what, before.At.Format("15:04:05Z"))
 	}
 	if errors := dismErrors(w.Disk); errors != "" {
 		what += "; " + errors
@@ -90,15 +90,18 @@ func (w *windows) outlived(key, what string) error {
 }
 
 func (w *windows) enable(ctx context.Context, name string) (reboot bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, enabledWithin, fmt.Errorf("Windows has not enabled it after %s", enabledWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, enabledWithin, fmt.Errorf("%w after %s", errDISMSilent, enabledWithin))
 	defer cancel()
 	reboot, err = w.System.EnableFeature(ctx, name)
 	return reboot, withCause(ctx, err)
 }
 
+// errDISMSilent is the error of a DISM that takes too long.
+var errDISMSilent = errors.New("DISM has not answered")
+
 // stateOf asks Windows for a feature.
 func stateOf(ctx context.Context, s host.System, name string) (agent.FeatureState, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, featureWithin, fmt.Errorf("Windows has not answered after %s", featureWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, featureWithin, fmt.Errorf("%w after %s", errDISMSilent, featureWithin))
 	defer cancel()
 	is, err := s.Feature(ctx, name)
 	return is, withCause(ctx, err)

@@ -16,10 +16,6 @@ import (
 )
 
 const (
-	// servicingWithin is how long after a start Windows may take to complete features and updates, and setupWithin to set itself up. What
-	// takes longer is stuck, or says nothing about this host.
-	servicingWithin = 15 * time.Minute
-	setupWithin     = 30 * time.Minute
 	// mostRestarts is how often a join restarts a host, unless the user asks for more.
 	mostRestarts = 2
 	// featureWithin and enabledWithin are how long Windows may take to tell the state of a feature, and to enable it.
@@ -77,24 +73,11 @@ func (w *windows) await(ctx context.Context) (err error) {
 	if w.unfinished, err = w.NextStart.Unfinished(ctx); err != nil {
 		return fmt.Errorf("asking Windows what it has not finished: %w", err)
 	}
-	if setup := w.unfinished.Setup; len(setup) > 0 && w.unfinished.Up < setupWithin {
-		return w.unready(agent.CodeWaitingForSetup, "Windows still sets itself up (%s)", strings.Join(setup, ", "))
+	awaited := w.unfinished
+	if !changes {
+		awaited.Servicing = nil // it may go on beside the rest of the join
 	}
-	if servicing := w.unfinished.Servicing; changes && len(servicing) > 0 && w.unfinished.Up < servicingWithin {
-		return w.unready(agent.CodeServicing, "Windows is installing features or updates (%s)", strings.Join(servicing, ", "))
-	}
-	return nil
-}
-
-// unready says what Windows is waited for, and since when.
-func (w *windows) unready(code agent.Code, format string, args ...any) error {
-	within := servicingWithin
-	if code == agent.CodeWaitingForSetup {
-		within = setupWithin
-	}
-	since := time.Now().Add(-w.unfinished.Up).UTC().Truncate(time.Minute)
-	return &agent.Error{Code: code, Message: fmt.Sprintf(format, args...) + fmt.Sprintf(
-		" since its start at %s; the join goes on when that has ended, or by itself %.0f minutes after the start", since.Format(time.RFC3339), within.Minutes())}
+	return AwaitWindows(awaited, joinGoesOn)
 }
 
 // lacking are the features of which it is not known that the host has them. Only they need DISM, which is slow, and does not work on each
@@ -213,6 +196,10 @@ func (w *windows) forgetRestarts(context.Context) error { return state.ForgetRes
 
 // explained adds to what Windows says of a feature what its log has, and what to do.
 func (w *windows) explained(err error) error {
+	if errors.Is(err, errDISMSilent) {
+		return &agent.Error{Code: agent.CodeDISMSilent, Message: fmt.Sprintf(
+			"%v: Windows Update may have the component store, or DISM hangs; the join is retried; if that lasts, see %s, and restart the host", err, dismLog)}
+	}
 	failed := (*host.FeatureError)(nil)
 	if !errors.As(err, &failed) {
 		return err

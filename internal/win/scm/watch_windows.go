@@ -29,6 +29,9 @@ type Changes struct {
 	// Reopen is how often all of them are opened again, in case that a notification was lost. On Wine it is as often as LookAgain: there are
 	// none for services that are being deleted, which an open handle delays.
 	Reopen time.Duration
+	// Polls reads services as often as they are opened again, without notifications. On Wine, a program that is killed while it waits for one
+	// keeps all services open that it had open: those that are deleted do not go.
+	Polls bool
 	// kept are all services that were ever watched. Windows' threads may write notifications into them after their handles were closed.
 	mu   sync.Mutex
 	kept []*watched
@@ -41,7 +44,7 @@ func NewChanges() *Changes {
 	const soon, seldom = 2 * time.Second, 30 * time.Second
 	c := &Changes{LookAgain: soon, Reopen: seldom, wake: windows.NewCallback(func(uintptr) uintptr { return 0 })}
 	if windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil {
-		c.Reopen = soon
+		c.Reopen, c.Polls = soon, true
 	}
 	return c
 }
@@ -72,7 +75,7 @@ func (c *Changes) Watch(ctx context.Context, names []string) (<-chan struct{}, e
 			w.free()
 			return nil, err
 		}
-		w.services = append(w.services, &watched{name: name, edited: edited})
+		w.services = append(w.services, &watched{name: name, edited: edited, polled: c.Polls})
 	}
 	c.mu.Lock()
 	c.kept = append(c.kept, w.services...)

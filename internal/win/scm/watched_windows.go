@@ -9,6 +9,8 @@ import (
 type watched struct {
 	name   string
 	handle windows.Handle // 0 if the service does not exist
+	// polled is true if Windows is not to write to notice.
+	polled bool
 	// subscribed is true while Windows writes to notice when the service changes. A notification can arrive after its handle was
 	// closed: Changes keeps the memory.
 	subscribed bool
@@ -50,7 +52,7 @@ func (s *watched) look(m Manager, wake uintptr) (changed bool) {
 	}
 	s.subscribe(wake)
 	status, err := Service{s.handle}.Status()
-	if !s.subscribed || err != nil {
+	if !s.subscribed && !s.polled || err != nil {
 		s.close()
 	}
 	if err != nil {
@@ -77,7 +79,7 @@ func (s *watched) subscribe(wake uintptr) {
 	const mask = windows.SERVICE_NOTIFY_STOPPED | windows.SERVICE_NOTIFY_START_PENDING | windows.SERVICE_NOTIFY_STOP_PENDING |
 		windows.SERVICE_NOTIFY_RUNNING | windows.SERVICE_NOTIFY_CONTINUE_PENDING | windows.SERVICE_NOTIFY_PAUSE_PENDING |
 		windows.SERVICE_NOTIFY_PAUSED | windows.SERVICE_NOTIFY_DELETE_PENDING
-	if !s.subscribed {
+	if !s.subscribed && !s.polled {
 		s.notice = windows.SERVICE_NOTIFY{
 			Version:            windows.SERVICE_NOTIFY_STATUS_CHANGE,
 			NotifyCallback:     wake,

@@ -1,0 +1,43 @@
+package configure
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+const (
+	// servicingWithin is how long after a start Windows may take to complete features and updates, and setupWithin to set itself up. What
+	// takes longer is stuck, or says nothing about this host.
+	servicingWithin = 15 * time.Minute
+	setupWithin     = 30 * time.Minute
+)
+
+// joinGoesOn is what a join does when Windows has finished.
+const joinGoesOn = "the join goes on"
+
+// AwaitWindows is an error while Windows sets itself up, or completes features and updates: a restart in the middle of that damages it. then is
+// what follows.
+func AwaitWindows(u host.Unfinished, then string) error {
+	if len(u.Setup) > 0 && u.Up < setupWithin {
+		return unready(agent.CodeWaitingForSetup, u.Up, then, "Windows still sets itself up (%s)", strings.Join(u.Setup, ", "))
+	}
+	if len(u.Servicing) > 0 && u.Up < servicingWithin {
+		return unready(agent.CodeServicing, u.Up, then, "Windows is installing features or updates (%s)", strings.Join(u.Servicing, ", "))
+	}
+	return nil
+}
+
+// unready says what Windows is waited for, and since when.
+func unready(code agent.Code, up time.Duration, then, format string, args ...any) error {
+	within := servicingWithin
+	if code == agent.CodeWaitingForSetup {
+		within = setupWithin
+	}
+	since := time.Now().Add(-up).UTC().Truncate(time.Minute)
+	return &agent.Error{Code: code, Message: fmt.Sprintf(format, args...) + fmt.Sprintf(
+		" since its start at %s; %s when that has ended, or by itself %.0f minutes after the start", since.Format(time.RFC3339), then, within.Minutes())}
+}
