@@ -116,7 +116,7 @@ func TestACatalogThatStrandsNodesIsRefused(t *testing.T) {
 			"entry " + operator + ".v1.2.0 strands nodes of " + operator + ".v1.0.0: it upgrades nodes from version \"1.1.0\" on"},
 		"a range that nodes follow": {func(c *catalog.Catalog) { entries(c)[2].SkipRange = ">=1.1.0 <1.2.0" }, ""},
 		"a range that is none":      {func(c *catalog.Catalog) { entries(c)[2].SkipRange = "<1.2.0" }, "it must be written"},
-		"no kubelet of both": {compatibility(2, []string{"1.37", "1.38"}, "1.1.0"),
+		"no kubelet of both": {compatibility(2, []string{"1.98", "1.99"}, "1.1.0"),
 			"entry " + operator + ".v1.2.0 strands nodes of " + operator + ".v1.1.0: that has kubelets for Kubernetes 1.33"},
 		"downwards": {func(c *catalog.Catalog) {
 			entries(c)[0].Replaces, entries(c)[1].Replaces = operator+".v1.2.0", ""
