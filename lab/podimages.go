@@ -24,7 +24,7 @@ const (
 	// WebserverCtrlBreakImage is the same with the stop signal SIGHUP, which hcsshim sends as Ctrl-Break.
 	WebserverCtrlBreakImage = "lab.test/win-webserver:ctrl-break"
 	// AgnhostImage is Kubernetes' own test program; see AddAgnhost.
-	AgnhostImage = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
+	AgnhostImage = "registry.k8s.io/e2e-test-images/agnhost:2.66.1"
 )
 
 // WebserverProgram is the program of WebserverImage; see the command containers/webserver.

@@ -79,10 +79,10 @@ func testImages() []testImage {
 	server := []string{"/agnhost", "test-webserver"}
 	return []testImage{
 		{names: []string{AgnhostImage, testRegistry + "agnhost:2.55"}, config: v1.ImageConfig{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, User: admin}, agnhost: true},
-		{names: []string{testRegistry + "glibc-dns-testing:2.0.0"}, config: v1.ImageConfig{Entrypoint: []string{"cmd.exe"}, User: admin}},
-		{names: []string{testRegistry + "busybox:1.37.0-1"}, config: v1.ImageConfig{Entrypoint: command, User: admin}},
+		{names: []string{testRegistry + "glibc-dns-testing:2.1.1"}, config: v1.ImageConfig{Entrypoint: []string{"cmd.exe"}, User: admin}},
+		{names: []string{testRegistry + "busybox:1.37.0-2"}, config: v1.ImageConfig{Entrypoint: command, User: admin}},
 		{names: []string{testRegistry + "nonroot:1.5"}, config: v1.ImageConfig{Entrypoint: command, User: "ContainerUser"}},
-		{names: []string{testRegistry + "nginx:1.15-4", testRegistry + "nginx:1.27-0"}, config: v1.ImageConfig{Entrypoint: server, User: admin}, agnhost: true},
+		{names: []string{testRegistry + "nginx:1.27.0-2", testRegistry + "nginx:1.28.0-2"}, config: v1.ImageConfig{Entrypoint: server, User: admin}, agnhost: true},
 		{names: []string{testRegistry + "nautilus:1.8"}, config: v1.ImageConfig{Entrypoint: server, User: admin}, agnhost: true, files: map[string]string{"data.json": `{"image": "nautilus.jpg"}`}},
 	}
 }
