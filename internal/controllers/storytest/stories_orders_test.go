@@ -57,17 +57,16 @@ func holdups() map[string]holdup {
 // TestStoryANodeWithoutAVersionKeepsItsOwn: a Node that does not say which version it is to have was told to have the operator's: at
 // once, with its pods on it, whatever the rollout waited for.
 func TestStoryANodeWithoutAVersionKeepsItsOwn(t *testing.T) {
-	ways := map[string]func(*story){
-		"somebody removes the annotation": func(s *story) {
-			node := s.node("win-3")
+	ways := map[string]func(*story, *storyHost){
+		"somebody removes the annotation": func(s *story, h *storyHost) {
+			node := s.node(h.name)
 			was := node.DeepCopy()
 			delete(node.Annotations, api.AnnotationDesiredVersion)
 			s.must(s.client.Patch(s.ctx, node, client.MergeFrom(was)))
 		},
-		"the Node is made anew": func(s *story) {
-			h := s.hosts[2]
+		"the Node is made anew": func(s *story, h *storyHost) {
 			h.off = true
-			s.must(s.client.Delete(s.ctx, s.node("win-3")))
+			s.must(s.client.Delete(s.ctx, s.node(h.name)))
 			s.pass(2 * time.Minute)
 			h.off, h.bootID = false, h.bootID+1
 			s.tick()
@@ -80,18 +79,21 @@ func TestStoryANodeWithoutAVersionKeepsItsOwn(t *testing.T) {
 					t.Parallel()
 					synctest.Test(t, func(t *testing.T) {
 						s := newStory(t, 3, hold.rollout)
-						for _, h := range s.hosts {
-							h.obeysAnybody = older
+						for _, host := range s.hosts {
+							host.obeysAnybody = older
 						}
 						hold.begin(s)
-						lose(s)
-						for began := time.Now(); time.Since(began) < time.Hour; s.tick() {
-							node := s.node("win-3")
-							if wants := node.Annotations[api.AnnotationDesiredVersion]; s.hosts[2].version != was || wants != was && wants != "" || node.Spec.Unschedulable {
-								t.Fatalf("after %s, it has version %s and is to have %q; cordoned: %v", time.Since(began), s.hosts[2].version, wants, node.Spec.Unschedulable)
+						h := s.lastWaiting(was)
+						joins := h.joins
+						lose(s, h)
+						// A host whose Node does not come back is joined anew, with the operator's version: it has no pods.
+						for began := time.Now(); time.Since(began) < time.Hour && h.joins == joins; s.tick() {
+							node := s.node(h.name)
+							if wants := node.Annotations[api.AnnotationDesiredVersion]; h.version != was || wants != was && wants != "" || node.Spec.Unschedulable {
+								t.Fatalf("after %s, it has version %s and is to have %q; cordoned: %v", time.Since(began), h.version, wants, node.Spec.Unschedulable)
 							}
 						}
-						if wants := s.node("win-3").Annotations[api.AnnotationDesiredVersion]; wants != was {
+						if wants := s.node(h.name).Annotations[api.AnnotationDesiredVersion]; wants != was && h.joins == joins {
 							t.Errorf("it is to have version %q, want the one that it reports", wants)
 						}
 						hold.end(s)
@@ -102,6 +104,18 @@ func TestStoryANodeWithoutAVersionKeepsItsOwn(t *testing.T) {
 			}
 		}
 	}
+}
+
+// lastWaiting is the last host with a version that no rollout is about to change.
+func (s *story) lastWaiting(version string) *storyHost {
+	s.t.Helper()
+	for _, h := range slices.Backward(s.hosts) {
+		if h.version == version && !s.node(h.name).Spec.Unschedulable {
+			return h
+		}
+	}
+	s.t.Fatalf("no host waits with version %s", version)
+	return nil
 }
 
 // TestStoryAKeyIsProvenBeforeTheFormerOneGoes: a Node that does not say which SSH key its host lets in was told that it is the present

@@ -61,7 +61,8 @@ func TestStoryCacheLags(t *testing.T) {
 			return s.ready() == 4
 		})
 		for _, h := range s.hosts {
-			if h.joins != 1 {
+			// A Node that does not come in minutes has its host joined again, whatever the cache says.
+			if s.isKind && h.joins != 1 {
 				s.t.Errorf("%s was joined %d times, want once", h.name, h.joins)
 			}
 		}

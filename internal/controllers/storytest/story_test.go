@@ -90,6 +90,8 @@ type story struct {
 	// former are the instances as they were when this tick began; with lags set, they are what the controllers' cache has.
 	former map[client.ObjectKey]client.Object
 	lags   bool
+	// isKind is true where the hosts' Windows has no quirks.
+	isKind bool
 	// budgets maps a label "app" of pods to how many may be evicted.
 	budgets map[string]int
 	// announcers know Machines.

@@ -49,6 +49,7 @@ func (s *story) kind(why string) {
 	if why == "" {
 		s.t.Error("a story has a kind Windows without a reason")
 	}
+	s.isKind = true
 	for _, h := range s.hosts {
 		h.windows = storyWindows{}
 	}
