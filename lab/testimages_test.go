@@ -3,26 +3,20 @@
 package lab
 
 import (
-	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
 // TestImagesAreThoseOfTheSuite compares the tags of the images with those that the suite of lab/upstream asks for.
 func TestImagesAreThoseOfTheSuite(t *testing.T) {
-	download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "k8s.io/kubernetes")
-	download.Dir = "upstream"
-	output, err := download.Output()
-	var module struct{ Dir, Error string }
-	if failed := json.Unmarshal(output, &module); err != nil || failed != nil {
-		t.Fatalf("%v, %v: %s", err, failed, module.Error)
-	}
-	manifest, err := os.ReadFile(filepath.Join(module.Dir, "test/utils/image/manifest.go"))
+	source := payloadtest.Source(t, "upstream", "k8s.io/kubernetes")
+	manifest, err := os.ReadFile(filepath.Join(source, "test/utils/image/manifest.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

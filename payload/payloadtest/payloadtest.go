@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Kubernetes are the folders of Kubernetes' source, by minor version, in the versions that the payload pins. It downloads what the module cache
-// does not have. Root is the folder of the repository.
+// Kubernetes are the folders of Kubernetes' source, by minor version, in the versions that the payload pins. Root is the folder of the
+// repository.
 func Kubernetes(t *testing.T, root string) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "payload", "kubernetes", "*", "go.mod"))
@@ -18,14 +18,22 @@ func Kubernetes(t *testing.T, root string) map[string]string {
 	}
 	dirs := map[string]string{}
 	for _, file := range files {
-		download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "k8s.io/kubernetes")
-		download.Dir = filepath.Dir(file)
-		output, err := download.Output()
-		var module struct{ Dir, Error string }
-		if failed := json.Unmarshal(output, &module); err != nil || failed != nil {
-			t.Fatalf("%s: %v, %v: %s", file, err, failed, module.Error)
-		}
-		dirs[filepath.Base(download.Dir)] = module.Dir
+		dir := filepath.Dir(file)
+		dirs[filepath.Base(dir)] = Source(t, dir, "k8s.io/kubernetes")
 	}
 	return dirs
+}
+
+// Source is the folder of a module's source, in the version that the module in dir requires. It is downloaded if the module cache does not
+// have it.
+func Source(t *testing.T, dir, module string) string {
+	t.Helper()
+	download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)
+	download.Dir = dir
+	output, err := download.Output()
+	var downloaded struct{ Dir, Error string }
+	if failed := json.Unmarshal(output, &downloaded); err != nil || failed != nil {
+		t.Fatalf("%s in %s: %v, %v: %s", module, dir, err, failed, downloaded.Error)
+	}
+	return downloaded.Dir
 }
