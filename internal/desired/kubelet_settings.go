@@ -13,22 +13,29 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
+// defaultPriorityClass is that of the original's kubelet.
+const defaultPriorityClass = "ABOVE_NORMAL_PRIORITY_CLASS"
+
 // DefaultEvictionHard are the kubelet's own hard eviction thresholds on Windows (DefaultEvictionHard in k8s.io/kubernetes,
 // pkg/kubelet/eviction/defaults_windows.go). Nodes have them where spec.kubelet.evictionHard has no other; they are not written to nodes.
 func DefaultEvictionHard() map[string]string {
 	return map[string]string{"memory.available": "500Mi", "nodefs.available": "10%", "imagefs.available": "15%"}
 }
 
-// checkKubelet refuses values with which the kubelet would not start, or would evict pods that should stay.
+// checkKubelet refuses what would become a part of a command line and is no value of the schema of WindowsConfig, and values with which the kubelet
+// would not start, or would evict pods that should stay.
 func checkKubelet(spec v1alpha1.KubeletSpec) error {
-	refuse := func(field, value, instead string) error {
-		return fmt.Errorf(`%w: WindowsConfig "cluster": spec.kubelet.%s is %.64q; %s`, ErrSettings, field, value, instead)
+	switch spec.PriorityClass {
+	case "", "IDLE_PRIORITY_CLASS", "BELOW_NORMAL_PRIORITY_CLASS", "NORMAL_PRIORITY_CLASS", defaultPriorityClass, "HIGH_PRIORITY_CLASS",
+		"REALTIME_PRIORITY_CLASS":
+	default:
+		return refuseKubelet("priorityClass", spec.PriorityClass, "set a priority class of Windows such as "+defaultPriorityClass)
 	}
 	for field, value := range map[string]string{
 		"shutdownGracePeriod": spec.ShutdownGracePeriod, "shutdownGracePeriodCriticalPods": spec.ShutdownGracePeriodCriticalPods,
 	} {
 		if d, err := time.ParseDuration(value); value != "" && (err != nil || d <= 0) {
-			return refuse(field, value, "set a duration such as 90s")
+			return refuseKubelet(field, value, "set a duration such as 90s")
 		}
 	}
 	for field, all := range map[string]map[string]string{
@@ -36,48 +43,53 @@ func checkKubelet(spec v1alpha1.KubeletSpec) error {
 	} {
 		for _, signal := range slices.Sorted(maps.Keys(all)) {
 			if _, known := DefaultEvictionHard()[signal]; !known {
-				return refuse(field, signal, "set memory.available, nodefs.available or imagefs.available")
+				return refuseKubelet(field, signal, "set memory.available, nodefs.available or imagefs.available")
 			}
 			if _, err := parseThreshold(all[signal]); err != nil {
-				return refuse(field+"["+signal+"]", all[signal], "set a quantity above 0 or a percentage up to 100%, such as 500Mi or 10%")
+				return refuseKubelet(field+"["+signal+"]", all[signal], "set a quantity above 0 or a percentage up to 100%, such as 500Mi or 10%")
 			}
 		}
 	}
 	for field, all := range map[string]map[string]string{"systemReserved": spec.SystemReserved, "kubeReserved": spec.KubeReserved} {
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			if q, err := resource.ParseQuantity(all[name]); err != nil || q.Sign() < 0 {
-				return refuse(field+"["+name+"]", all[name], "set a quantity such as 500m or 2Gi")
+				return refuseKubelet(field+"["+name+"]", all[name], "set a quantity such as 500m or 2Gi")
 			}
 		}
 	}
 	if q, err := resource.ParseQuantity(spec.ContainerLogMaxSize); spec.ContainerLogMaxSize != "" && (err != nil || q.Sign() <= 0) {
-		return refuse("containerLogMaxSize", spec.ContainerLogMaxSize, "set a quantity of bytes such as 50Mi")
+		return refuseKubelet("containerLogMaxSize", spec.ContainerLogMaxSize, "set a quantity of bytes such as 50Mi")
 	}
-	return checkSoftEviction(spec, refuse)
+	return checkSoftEviction(spec)
+}
+
+// refuseKubelet is the error for a value below spec.kubelet.
+func refuseKubelet(field, value, instead string) error {
+	return fmt.Errorf(`%w: WindowsConfig "cluster": spec.kubelet.%s is %.64q; %s`, ErrSettings, field, value, instead)
 }
 
 // checkSoftEviction refuses soft thresholds that the kubelet does not take, and those that the hard ones forestall.
-func checkSoftEviction(spec v1alpha1.KubeletSpec, refuse func(field, value, instead string) error) error {
+func checkSoftEviction(spec v1alpha1.KubeletSpec) error {
 	hard := DefaultEvictionHard()
 	maps.Copy(hard, spec.EvictionHard)
 	for _, signal := range slices.Sorted(maps.Keys(spec.EvictionSoft)) {
 		soft := spec.EvictionSoft[signal]
 		if spec.EvictionSoftGracePeriod[signal] == "" {
-			return refuse("evictionSoft["+signal+"]", soft, "set evictionSoftGracePeriod["+signal+"] as well")
+			return refuseKubelet("evictionSoft["+signal+"]", soft, "set evictionSoftGracePeriod["+signal+"] as well")
 		}
 		above, _ := parseThreshold(soft) // checked
 		below, _ := parseThreshold(hard[signal])
 		if above.isShare == below.isShare && !above.isOff() && !below.isOff() && above.amount <= below.amount {
-			return refuse("evictionSoft["+signal+"]", soft, "set more than the hard threshold, which is "+hard[signal])
+			return refuseKubelet("evictionSoft["+signal+"]", soft, "set more than the hard threshold, which is "+hard[signal])
 		}
 	}
 	for _, signal := range slices.Sorted(maps.Keys(spec.EvictionSoftGracePeriod)) {
 		grace := spec.EvictionSoftGracePeriod[signal]
 		if d, err := time.ParseDuration(grace); err != nil || d <= 0 {
-			return refuse("evictionSoftGracePeriod["+signal+"]", grace, "set a duration such as 90s")
+			return refuseKubelet("evictionSoftGracePeriod["+signal+"]", grace, "set a duration such as 90s")
 		}
 		if spec.EvictionSoft[signal] == "" {
-			return refuse("evictionSoftGracePeriod["+signal+"]", grace, "set evictionSoft["+signal+"] as well")
+			return refuseKubelet("evictionSoftGracePeriod["+signal+"]", grace, "set evictionSoft["+signal+"] as well")
 		}
 	}
 	return nil

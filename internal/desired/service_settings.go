@@ -6,18 +6,8 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// defaultPriorityClass is that of the original's kubelet.
-const defaultPriorityClass = "ABOVE_NORMAL_PRIORITY_CLASS"
-
 // checkServiceSettings refuses what would become a part of a command line and is not one of the values that the schema of WindowsConfig has.
 func checkServiceSettings(spec v1alpha1.WindowsConfigSpec) error {
-	switch spec.Kubelet.PriorityClass {
-	case "", "IDLE_PRIORITY_CLASS", "BELOW_NORMAL_PRIORITY_CLASS", "NORMAL_PRIORITY_CLASS", defaultPriorityClass, "HIGH_PRIORITY_CLASS",
-		"REALTIME_PRIORITY_CLASS":
-	default:
-		return fmt.Errorf(`%w: WindowsConfig "cluster": spec.kubelet.priorityClass is %.64q; set a priority class of Windows such as %s`,
-			ErrSettings, spec.Kubelet.PriorityClass, defaultPriorityClass)
-	}
 	switch spec.Taint {
 	case "", v1alpha1.TaintWindows, v1alpha1.TaintLowerCase:
 	default:
