@@ -12,6 +12,9 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
+// RuntimePipe is the named pipe on which containerd listens.
+const RuntimePipe = `\\.\pipe\containerd-containerd`
+
 // runtimeEndpoint is where containerd answers, as the kubelet writes it.
 const runtimeEndpoint = "npipe://./pipe/containerd-containerd"
 

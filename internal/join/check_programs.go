@@ -6,6 +6,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 // checkRuntime refuses a host on which another containerd has the named pipe of ours: neither the node's containerd nor its kubelet would work. The
@@ -14,7 +15,6 @@ func checkRuntime(f agent.Facts, _ CheckInput) *Unsupported {
 	if !f.Host.RuntimePipe || isNode(f) {
 		return nil
 	}
-	const pipe = `\\.\pipe\containerd-containerd`
 	var engines []string
 	for _, e := range f.Engines {
 		engines = append(engines, fmt.Sprintf("%s (%s)", e.Name, e.State))
@@ -24,7 +24,7 @@ func checkRuntime(f agent.Facts, _ CheckInput) *Unsupported {
 		others = "; the host has the services " + strings.Join(engines, ", ")
 	}
 	return unsupported(api.ReasonContainerRuntimeConflict, "another program of the host listens on the named pipe %s, which the node's containerd needs%s: "+
-		"remove that container runtime, or have its containerd listen on another pipe, and restart the host if the pipe stays", pipe, others)
+		"remove that container runtime, or have its containerd listen on another pipe, and restart the host if the pipe stays", desired.RuntimePipe, others)
 }
 
 // checkPorts refuses a host on which other programs have ports that services of the node need. A node stays: what runs in its pods may have one.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/windows/registry"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
@@ -73,7 +74,7 @@ func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 	unread(agent.FactMemory, err)
 	f.Listeners, err = listeners()
 	unread(agent.FactListeners, err)
-	f.RuntimePipe, err = hasPipe(runtimePipe)
+	f.RuntimePipe, err = hasPipe(desired.RuntimePipe)
 	unread(agent.FactRuntimePipe, err)
 	return f, ctx.Err()
 }

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/win/network"
 	"github.com/windows-machine-config/wmco/internal/win/scm"
@@ -27,8 +28,8 @@ func Host() (host.Host, error) {
 		Changes:      changes,
 		Programs:     programs{},
 		Probes:       probes{},
-		Runtime:      images{pipe: runtimePipe},
-		Images:       images{pipe: runtimePipe},
+		Runtime:      images{pipe: desired.RuntimePipe},
+		Images:       images{pipe: desired.RuntimePipe},
 		Environment:  environment{patience: 5 * time.Second},
 		Certificates: certificates{},
 		Containers:   newContainers(networks),

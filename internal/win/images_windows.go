@@ -6,9 +6,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cri"
 )
 
-// runtimePipe is where containerd listens; see internal/desired.
-const runtimePipe = `\\.\pipe\containerd-containerd`
-
 // images are those of the container runtime on a pipe.
 type images struct{ pipe string }
 
