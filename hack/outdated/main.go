@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -87,17 +88,10 @@ func write(to io.Writer, rows []row, now time.Time) (red int) {
 		if line, known := r.line(); known {
 			until = line.Ends.Format(time.DateOnly)
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", strings.Join(r.names, ", "), r.pin.Version, orDash(r.patch), behind, orDash(r.minor), until, state)
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", strings.Join(r.names, ", "), r.pin.Version, cmp.Or(r.patch, "-"), behind, cmp.Or(r.minor, "-"), until, state)
 	}
 	_ = w.Flush()
 	return red
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 // row is what the proxy has beside a pin.
