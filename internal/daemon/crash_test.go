@@ -2,10 +2,13 @@ package daemon_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -124,4 +127,33 @@ func TestTheVersionIsReportedAlthoughHealthCannotBeTold(t *testing.T) {
 	if m.condition().Type != "" {
 		t.Error("the refused condition is there")
 	}
+}
+
+// TestAKubeProxyThatEndsForItsNodeIsNoCrash: that of Kubernetes 1.37 ends with an error whenever its Node has other addresses.
+func TestAKubeProxyThatEndsForItsNodeIsNoCrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOverlaidWith(t, 1, func(o *overlaid) { o.follows = true })
+		o.awaitVersion(t)
+		time.Sleep(5 * time.Minute)
+		for i := range int64(4) { // three crashes within five minutes are a loop
+			o.cluster.Patch(nodePath, map[string]any{"status": map[string]any{"addresses": []any{
+				map[string]any{"type": "InternalIP", "address": fmt.Sprintf("192.0.2.%d", 20+i)},
+			}}})
+			time.Sleep(time.Minute)
+			if got := o.ends.Load(); got != i+1 {
+				t.Fatalf("after change %d of the addresses, kube-proxy has ended %d times", i+1, got)
+			}
+			if s := o.stateOf(t, "kube-proxy"); s != api.ServiceRunning {
+				t.Errorf("after change %d, kube-proxy is %s", i+1, s)
+			}
+			if c := o.member.condition(); c.Status != corev1.ConditionTrue {
+				t.Errorf("after change %d, the condition is %+v", i+1, c)
+			}
+		}
+		for _, e := range o.events() {
+			if e.Reason == api.EventServiceCrashLoop {
+				t.Errorf("there is the event %s", e.Note)
+			}
+		}
+	})
 }

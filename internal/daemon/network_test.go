@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +26,9 @@ type overlaid struct {
 	*member
 	hns      *sim.HNS
 	services int
+	// ends counts how often kube-proxy ended because its Node has other addresses; follows says that it does so.
+	ends    atomic.Int64
+	follows bool
 }
 
 const (
@@ -125,7 +130,8 @@ func (o *overlaid) makeNetwork(ctx context.Context, _ sim.Process) uint32 {
 	return 0
 }
 
-// serve is a kube-proxy: it makes load balancers when it has started, and notices nothing more.
+// serve is a kube-proxy: it makes load balancers when it has started, and notices nothing more; that of 1.37 ends when its Node has other
+// addresses.
 func (o *overlaid) serve(ctx context.Context, _ sim.Process) uint32 {
 	_ = o.hns.Remove(ctx, hns.State{LoadBalancers: o.hns.State().LoadBalancers})
 	select {
@@ -138,7 +144,16 @@ func (o *overlaid) serve(ctx context.Context, _ sim.Process) uint32 {
 		all.LoadBalancers = append(all.LoadBalancers, hns.LoadBalancer{VIPs: []netip.Addr{vip(i)}, Protocol: hns.TCP, External: 80, Internal: 8080})
 	}
 	o.hns.Add(all)
-	<-ctx.Done()
+	for addresses := o.node().Status.Addresses; ctx.Err() == nil; {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+		if o.follows && !slices.Equal(o.node().Status.Addresses, addresses) {
+			o.ends.Add(1)
+			return 1
+		}
+	}
 	return 0
 }
 
