@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,25 +19,53 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
+	"github.com/windows-machine-config/wmco/payload/build"
 )
 
-// oldest and next are the releases of the kubelet in the payload for the two oldest minor versions.
-const oldest, next = "v1.33.13", "v1.34.12"
+// kubeletOf is the release of the kubelet that the payload has for a minor version.
+func kubeletOf(t *testing.T, minor string) string {
+	t.Helper()
+	repository, err := testenv.Repository(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range build.Components() {
+		if c.Name == "kubelet" && c.Minor == minor {
+			pin, err := build.PinOf(repository, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pin.Version
+		}
+	}
+	t.Fatalf("the payload has no kubelet of %s", minor)
+	return ""
+}
 
-// TestOldestKubernetes joins a host to a cluster of the oldest Kubernetes, with that version's kubelet and kube-proxy. The control plane is
-// that of the newest one, which has the version, APIs and feature gates of the oldest.
-func TestOldestKubernetes(t *testing.T) {
+// TestEachKubernetes joins a host to a cluster of each minor version of Kubernetes that the payload has, with its kubelet and kube-proxy; with
+// the oldest alone unless WMCO_KUBERNETES is "all", since other tests have the newest. The control plane is that of the newest one, which has
+// the version, APIs and feature gates of the other.
+func TestEachKubernetes(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, testenv.Options{WineHosts: 1, OpenShift: "None", Kubernetes: oldest, Minors: []string{"1.33"}})
-	p.joinAll()
-	p.expectKubeletVersion(oldest)
+	minors := build.Minors()
+	if os.Getenv("WMCO_KUBERNETES") != "all" {
+		minors = minors[:1]
+	}
+	for _, minor := range minors {
+		t.Run(minor, func(t *testing.T) {
+			want := kubeletOf(t, minor)
+			p := newPlace(t, testenv.Options{WineHosts: 1, OpenShift: "None", Kubernetes: want, Minors: []string{minor}})
+			p.joinAll()
+			p.expectKubeletVersion(want)
+		})
+	}
 }
 
 // TestClusterMoves joins two hosts to a cluster of Kubernetes 1.33, upgrades the control plane to 1.34, and expects that the nodes follow
 // one after the other, without a lost request. The kubelets are real ones of both versions.
 func TestClusterMoves(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, moving(""))
+	p := newPlace(t, moving(t, ""))
 	p.joinAll()
 	p.moveCluster(func() {})
 }
@@ -45,7 +74,7 @@ func TestClusterMoves(t *testing.T) {
 // it to initialize their nodes.
 func TestOpenShiftMoves(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, moving("VSphere"))
+	p := newPlace(t, moving(t, "VSphere"))
 	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
 	cloud := p.startCloud()
 	for _, h := range p.Hosts() {
@@ -58,9 +87,12 @@ func TestOpenShiftMoves(t *testing.T) {
 	}
 }
 
-func moving(platform string) testenv.Options {
+// moving is a cluster of the oldest Kubernetes, with programs for the next.
+func moving(t *testing.T, platform string) testenv.Options {
+	t.Helper()
+	minors := build.Minors()[:2]
 	return testenv.Options{
-		WineHosts: 2, Network: testenv.NetworkLab, OpenShift: platform, Kubernetes: oldest, Minors: []string{"1.33", "1.34"},
+		WineHosts: 2, Network: testenv.NetworkLab, OpenShift: platform, Kubernetes: kubeletOf(t, minors[0]), Minors: minors,
 	}
 }
 
@@ -68,10 +100,12 @@ func moving(platform string) testenv.Options {
 // minutes, unless the operator is restarted after the upgrade.
 func (p place) moveCluster(upgraded func()) {
 	p.t.Helper()
+	minors := build.Minors()
+	oldest, next := kubeletOf(p.t, minors[0]), kubeletOf(p.t, minors[1])
 	one := intstr.FromInt32(1)
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxUnavailable = &one })
 	p.expectKubeletVersion(oldest)
-	if is := p.reported("win-1"); !strings.Contains(is, "-k1.33-") {
+	if is := p.reported("win-1"); !strings.Contains(is, "-k"+minors[0]+"-") {
 		p.t.Errorf("the node's version is %q, and must name the minor version", is)
 	}
 
