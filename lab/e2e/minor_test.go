@@ -18,25 +18,31 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
+	"github.com/windows-machine-config/wmco/payload/build"
+	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
-// oldest and next are the releases of the kubelet in the payload for the two oldest minor versions.
-const oldest, next = "v1.33.13", "v1.34.12"
+// releaseOf is the release of the kubelet in the payload for a minor version.
+func releaseOf(t *testing.T, minor string) string {
+	t.Helper()
+	return payloadtest.Version(t, "../..", "kubelet-"+minor)
+}
 
 // TestOldestKubernetes joins a host to a cluster of the oldest Kubernetes, with that version's kubelet and kube-proxy. The control plane is
 // that of the newest one, which has the version, APIs and feature gates of the oldest.
 func TestOldestKubernetes(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, testenv.Options{WineHosts: 1, OpenShift: "None", Kubernetes: oldest, Minors: []string{"1.33"}})
+	oldest := releaseOf(t, build.Minors()[0])
+	p := newPlace(t, testenv.Options{WineHosts: 1, OpenShift: "None", Kubernetes: oldest, Minors: build.Minors()[:1]})
 	p.joinAll()
 	p.expectKubeletVersion(oldest)
 }
 
-// TestClusterMoves joins two hosts to a cluster of Kubernetes 1.33, upgrades the control plane to 1.34, and expects that the nodes follow
-// one after the other, without a lost request. The kubelets are real ones of both versions.
+// TestClusterMoves joins two hosts to a cluster of the oldest Kubernetes, upgrades the control plane to the next one, and expects that the
+// nodes follow one after the other, without a lost request. The kubelets are real ones of both versions.
 func TestClusterMoves(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, moving(""))
+	p := newPlace(t, moving(t, ""))
 	p.joinAll()
 	p.moveCluster(func() {})
 }
@@ -45,7 +51,7 @@ func TestClusterMoves(t *testing.T) {
 // it to initialize their nodes.
 func TestOpenShiftMoves(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, moving("VSphere"))
+	p := newPlace(t, moving(t, "VSphere"))
 	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
 	cloud := p.startCloud()
 	for _, h := range p.Hosts() {
@@ -58,9 +64,9 @@ func TestOpenShiftMoves(t *testing.T) {
 	}
 }
 
-func moving(platform string) testenv.Options {
+func moving(t *testing.T, platform string) testenv.Options {
 	return testenv.Options{
-		WineHosts: 2, Network: testenv.NetworkLab, OpenShift: platform, Kubernetes: oldest, Minors: []string{"1.33", "1.34"},
+		WineHosts: 2, Network: testenv.NetworkLab, OpenShift: platform, Kubernetes: releaseOf(t, build.Minors()[0]), Minors: build.Minors()[:2],
 	}
 }
 
@@ -70,8 +76,10 @@ func (p place) moveCluster(upgraded func()) {
 	p.t.Helper()
 	one := intstr.FromInt32(1)
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxUnavailable = &one })
-	p.expectKubeletVersion(oldest)
-	if is := p.reported("win-1"); !strings.Contains(is, "-k1.33-") {
+	minors := build.Minors()
+	next := releaseOf(p.t, minors[1])
+	p.expectKubeletVersion(releaseOf(p.t, minors[0]))
+	if is := p.reported("win-1"); !strings.Contains(is, "-k"+minors[0]+"-") {
 		p.t.Errorf("the node's version is %q, and must name the minor version", is)
 	}
 
