@@ -29,7 +29,7 @@ func mayImport() map[string][]string {
 		"deploy":                         {},
 		"payload":                        {"payload/compress"},
 		"payload/compress":               {},
-		"payload/payloadtest":            {},
+		"payload/payloadtest":            {"payload/build"},
 		"payload/selfextract":            {},
 		"payload/build":                  {"payload", "payload/compress", "payload/selfextract"},
 		"release/image/cmd":              {"release/image", "release/signature"},

@@ -14,13 +14,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// TestRecipesNameWhatExists reads the six recipes of docs/development.md: numbered steps, each of which begins with a
+// TestRecipesNameWhatExists reads the recipes of docs/development.md: numbered steps, each of which begins with a
 // path. It checks these paths, and all others in the document.
 func TestRecipesNameWhatExists(t *testing.T) {
 	text := read(t, "docs/development.md")
 	recipes := strings.Split(text, "\n## Recipe: ")[1:]
-	if len(recipes) != 6 {
-		t.Errorf("docs/development.md has %d recipes, want 6", len(recipes))
+	if len(recipes) == 0 {
+		t.Error("docs/development.md has no recipe")
 	}
 	step := regexp.MustCompile("(?m)^([0-9]+)\\. (`[^`]+`: )?")
 	for _, recipe := range recipes {

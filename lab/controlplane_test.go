@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/windows-machine-config/wmco/internal/controlplane"
+	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
 func mustStartControlPlane(t *testing.T) *ControlPlane {
@@ -59,8 +60,8 @@ func mustLoad(t *testing.T, path string) *rest.Config {
 func TestControlPlaneReportsTheVersionOfKubernetes(t *testing.T) {
 	cp := mustStartControlPlane(t)
 	v, err := mustClient(t, cp.RESTConfig()).Discovery().ServerVersion()
-	if err != nil || v.GitVersion != "v1.37.2" {
-		t.Errorf("version %v, error %v", v, err)
+	if want := payloadtest.Required(t, ".", "k8s.io/kubernetes"); err != nil || v.GitVersion != want {
+		t.Errorf("version %v, want %s, error %v", v, want, err)
 	}
 }
 

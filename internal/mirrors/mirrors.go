@@ -7,7 +7,7 @@
 // Source is chosen, that with the longest prefix. Its mirrors for the kind of reference, a digest or a tag, are tried in
 // order, each with what stands behind the prefix. The source comes last, unless it is blocked.
 //
-// What is said here of containerd is from core/remotes/docker of its source (2.3.7), and is tried with containerd's own
+// What is said here of containerd is from core/remotes/docker of its source, and is tried with containerd's own
 // code in payload/containerd.
 package mirrors
 

@@ -20,11 +20,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
+// What simulated nodes report, as nodes with the newest programs of the payload do.
+const (
+	KubeletVersion   = "v1.37.2"
+	ContainerRuntime = "containerd://2.3.7"
+)
+
 // KubeletOptions are the options of a simulated kubelet.
 type KubeletOptions struct {
 	// Heartbeat is how often it renews the Lease and checks the host; 10 s, like the real one, if 0.
 	Heartbeat time.Duration
-	// Version is what the node reports; v1.36.3 when empty.
+	// Version is what the node reports; KubeletVersion when empty.
 	Version string
 	// CNIConfig is the file without which the node is not ready; C:\k\cni\config\cni.conf when empty.
 	CNIConfig string
@@ -34,7 +40,7 @@ type KubeletOptions struct {
 // with its labels and taints, and keeps it Ready while there is a pod network. The node has no pods.
 func (o KubeletOptions) Program() Program {
 	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
-	o.Version = cmp.Or(o.Version, "v1.36.3")
+	o.Version = cmp.Or(o.Version, KubeletVersion)
 	o.CNIConfig = cmp.Or(o.CNIConfig, `C:\k\cni\config\cni.conf`)
 	return func(ctx context.Context, p Process) uint32 {
 		k := &kubelet{options: o, host: p.Host, flags: flagsOf(p.Command)}

@@ -30,7 +30,7 @@ func (k *kubelet) status() corev1.NodeStatus {
 		NodeInfo: corev1.NodeSystemInfo{
 			MachineID: k.facts.Hostname, SystemUUID: k.facts.Hostname, BootID: k.facts.BootID,
 			KernelVersion: version, OSImage: k.facts.Product, OperatingSystem: "windows", Architecture: k.facts.Architecture,
-			ContainerRuntimeVersion: "containerd://2.3.7", KubeletVersion: k.options.Version,
+			ContainerRuntimeVersion: ContainerRuntime, KubeletVersion: k.options.Version,
 		},
 	}
 }

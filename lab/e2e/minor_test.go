@@ -20,26 +20,13 @@ import (
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 	"github.com/windows-machine-config/wmco/payload/build"
+	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
-// kubeletOf is the release of the kubelet that the payload has for a minor version.
-func kubeletOf(t *testing.T, minor string) string {
+// releaseOf is the release of the kubelet in the payload for a minor version.
+func releaseOf(t *testing.T, minor string) string {
 	t.Helper()
-	repository, err := testenv.Repository(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range build.Components() {
-		if c.Name == "kubelet" && c.Minor == minor {
-			pin, err := build.PinOf(repository, c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return pin.Version
-		}
-	}
-	t.Fatalf("the payload has no kubelet of %s", minor)
-	return ""
+	return payloadtest.Version(t, "../..", "kubelet-"+minor)
 }
 
 // TestEachKubernetes joins a host to a cluster of each minor version of Kubernetes that the payload has, with its kubelet and kube-proxy; with
@@ -53,7 +40,7 @@ func TestEachKubernetes(t *testing.T) {
 	}
 	for _, minor := range minors {
 		t.Run(minor, func(t *testing.T) {
-			want := kubeletOf(t, minor)
+			want := releaseOf(t, minor)
 			p := newPlace(t, testenv.Options{WineHosts: 1, OpenShift: "None", Kubernetes: want, Minors: []string{minor}})
 			p.joinAll()
 			p.expectKubeletVersion(want)
@@ -61,8 +48,8 @@ func TestEachKubernetes(t *testing.T) {
 	}
 }
 
-// TestClusterMoves joins two hosts to a cluster of Kubernetes 1.33, upgrades the control plane to 1.34, and expects that the nodes follow
-// one after the other, without a lost request. The kubelets are real ones of both versions.
+// TestClusterMoves joins two hosts to a cluster of the oldest Kubernetes, upgrades the control plane to the next one, and expects that the
+// nodes follow one after the other, without a lost request. The kubelets are real ones of both versions.
 func TestClusterMoves(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, moving(t, ""))
@@ -92,7 +79,7 @@ func moving(t *testing.T, platform string) testenv.Options {
 	t.Helper()
 	minors := build.Minors()[:2]
 	return testenv.Options{
-		WineHosts: 2, Network: testenv.NetworkLab, OpenShift: platform, Kubernetes: kubeletOf(t, minors[0]), Minors: minors,
+		WineHosts: 2, Network: testenv.NetworkLab, OpenShift: platform, Kubernetes: releaseOf(t, minors[0]), Minors: minors,
 	}
 }
 
@@ -101,7 +88,7 @@ func moving(t *testing.T, platform string) testenv.Options {
 func (p place) moveCluster(upgraded func()) {
 	p.t.Helper()
 	minors := build.Minors()
-	oldest, next := kubeletOf(p.t, minors[0]), kubeletOf(p.t, minors[1])
+	oldest, next := releaseOf(p.t, minors[0]), releaseOf(p.t, minors[1])
 	one := intstr.FromInt32(1)
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxUnavailable = &one })
 	p.expectKubeletVersion(oldest)

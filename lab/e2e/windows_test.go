@@ -16,6 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 	"github.com/windows-machine-config/wmco/lab/testenv"
@@ -65,8 +66,8 @@ func (p place) checkNode(host *lab.Host) {
 		p.t.Errorf("taints are %v, want os=Windows:NoSchedule", node.Spec.Taints)
 	}
 	info := node.Status.NodeInfo
-	if info.KubeletVersion != "v1.37.2" || !strings.Contains(info.ContainerRuntimeVersion, "2.3.7") {
-		p.t.Errorf("the node runs kubelet %s and %s", info.KubeletVersion, info.ContainerRuntimeVersion)
+	if info.KubeletVersion != sim.KubeletVersion || info.ContainerRuntimeVersion != sim.ContainerRuntime {
+		p.t.Errorf("the node runs kubelet %s and %s, want %s and %s", info.KubeletVersion, info.ContainerRuntimeVersion, sim.KubeletVersion, sim.ContainerRuntime)
 	}
 	if got := node.Status.Addresses; len(got) == 0 || got[0].Address != host.Address() {
 		p.t.Errorf("the node's addresses are %v, want %s first", got, host.Address())

@@ -19,6 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
 const (
@@ -236,7 +237,7 @@ func fillNode(ctx context.Context, c client.Client, i int, s situation) error {
 	}
 	n.Status.NodeInfo = corev1.NodeSystemInfo{
 		MachineID: "m", SystemUUID: "u", BootID: "b", KernelVersion: "10.0.20348.2402", OSImage: "Windows Server 2022 Datacenter", OperatingSystem: "windows",
-		Architecture: "amd64", ContainerRuntimeVersion: "containerd://2.3.7", KubeletVersion: "v1.37.2",
+		Architecture: "amd64", ContainerRuntimeVersion: sim.ContainerRuntime, KubeletVersion: sim.KubeletVersion,
 	}
 	for image := range 20 {
 		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{fmt.Sprintf("registry.example.com/shop/web-%d:ltsc2022", image)}, SizeBytes: 1 << 30})

@@ -18,18 +18,21 @@ import (
 	"github.com/windows-machine-config/wmco/lab/helm"
 	"github.com/windows-machine-config/wmco/lab/prometheusoperator"
 	"github.com/windows-machine-config/wmco/lab/testenv"
+	"github.com/windows-machine-config/wmco/payload/build"
 )
 
 func main() {
 	core := flag.Bool("core", false, "leave out what only make e2e needs")
 	tests := flag.Bool("conformance", false, "also build what make conformance needs")
 	flag.Parse()
+	minors := build.Minors() // TestEachKubernetes needs the oldest, clusters that move the next one, all others the newest
 	o := testenv.Options{
-		Network: testenv.NetworkLab, Components: append(testenv.NetworkHybridOverlay.Components(), "windows_exporter"), Minors: []string{"1.33", "1.37"}, Log: os.Stderr,
+		Network: testenv.NetworkLab, Components: append(testenv.NetworkHybridOverlay.Components(), "windows_exporter"),
+		Minors: []string{minors[0], minors[len(minors)-1]}, Log: os.Stderr,
 	}
 	if !*core {
 		o.Components = append(o.Components, testenv.NetworkFlannel.Components()...)
-		o.Minors = append(o.Minors, "1.34")
+		o.Minors = append(o.Minors, minors[1])
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

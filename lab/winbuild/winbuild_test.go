@@ -8,16 +8,21 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/payload/build"
 )
 
 // components are the modules whose programs run in the lab's hosts.
-var components = []string{
-	"../../payload/kubernetes/1.33", "../../payload/kubernetes/1.34", "../../payload/kubernetes/1.35", "../../payload/kubernetes/1.36", "../../payload/kubernetes/1.37",
-	"../../payload/containerd", "../../payload/hcsshim", "../../payload/windows-exporter",
+func components() []string {
+	modules := []string{"../../payload/containerd", "../../payload/hcsshim", "../../payload/windows-exporter"}
+	for _, minor := range build.Minors() {
+		modules = append(modules, "../../payload/kubernetes/"+minor)
+	}
+	return modules
 }
 
 func TestEveryComponentCanBePatched(t *testing.T) {
-	for _, dir := range components {
+	for _, dir := range components() {
 		if _, err := os.Stat(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +65,7 @@ func TestFlagsAreTheSameEachTimeAndAtTheSameTime(t *testing.T) {
 	for i := range results {
 		all.Go(func() {
 			var err error
-			if results[i], err = Flags(t.Context(), components[0], work); err != nil {
+			if results[i], err = Flags(t.Context(), components()[0], work); err != nil {
 				t.Error(err)
 			}
 		})

@@ -20,13 +20,19 @@ func PinOf(root string, c Component) (Pin, error) {
 	if c.External || c.Module == "." {
 		return Pin{}, nil
 	}
-	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(c.Module), "go.mod"))
+	return PinIn(filepath.Join(root, filepath.FromSlash(c.Module)), c.Package)
+}
+
+// PinIn reads the pin of a package from the go.mod of a folder.
+func PinIn(folder, pkg string) (Pin, error) {
+	name := filepath.Join(folder, "go.mod")
+	text, err := os.ReadFile(name)
 	if err != nil {
 		return Pin{}, err
 	}
-	pin, err := pinned(string(text), c.Package)
+	pin, err := pinned(string(text), pkg)
 	if err != nil {
-		return Pin{}, fmt.Errorf("reading %s/go.mod: %w", c.Module, err)
+		return Pin{}, fmt.Errorf("reading %s: %w", name, err)
 	}
 	return pin, nil
 }

@@ -1,4 +1,4 @@
-// Package payloadtest finds the source of programs in the payload, for tests that compare what we know of them with it.
+// Package payloadtest finds the versions and the source of programs in the payload, for tests that compare what we know of them with it.
 package payloadtest
 
 import (
@@ -6,7 +6,34 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/windows-machine-config/wmco/payload/build"
 )
+
+// Version is the one that the payload pins of a program, such as "containerd"; of "kubelet", it is the newest. Root is the folder of the
+// repository.
+func Version(t testing.TB, root, program string) string {
+	t.Helper()
+	components, err := build.Named(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pin, err := build.PinOf(root, components[len(components)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pin.Version
+}
+
+// Required is the version of a package's module that the go.mod of a folder requires.
+func Required(t testing.TB, folder, pkg string) string {
+	t.Helper()
+	pin, err := build.PinIn(folder, pkg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pin.Version
+}
 
 // Kubernetes are the folders of Kubernetes' source, by minor version, in the versions that the payload pins. Root is the folder of the
 // repository.
