@@ -54,7 +54,7 @@ func Hosts() Story {
 		{upgrade, ""},
 	}
 	for _, alert := range []string{
-		"WindowsCertificateRequestsRefused", "WindowsDrainBlocked", "WindowsExporterDown", "WindowsFleetSilent", "WindowsHostKeyChanged", "WindowsInstanceNotReady",
+		"WindowsCertificateRequestsRefused", "WindowsDrainBlocked", "WindowsEndOfSupport", "WindowsExporterDown", "WindowsFleetSilent", "WindowsHostKeyChanged", "WindowsInstanceNotReady",
 		"WindowsInstanceStalled", "WindowsInstanceUnreachable", "WindowsMemoryPressure", "WindowsNodeCertificateExpired", "WindowsNodeCertificateExpiring",
 		"WindowsNodeDiskFilling", "WindowsNodeNetworkUnavailable", "WindowsNodeProblem", "WindowsNodeRebootPending", "WindowsNodeServiceCrashLooping",
 		"WindowsRolloutStopped", "WindowsSettingsNotArrived", "WindowsTrustedCertificateExpiring", "WindowsUpdateFailed",
