@@ -103,7 +103,7 @@ func mayImport() map[string][]string {
 
 		"internal/claim":                        {"api", "api/v1alpha1"},
 		"internal/kube":                         {"api", "api/v1alpha1", "internal/mask", "internal/metrics", "internal/nodestate", "internal/shorten"},
-		"internal/controllers":                  {"api", "api/v1alpha1", "deploy", "internal/cluster", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/csrapproval", "internal/controllers/explain", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/overlayleftovers", "internal/controllers/runtimeclass", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/upgradeable", "internal/controllers/userdata", "internal/desired", "internal/kube", "internal/release", "internal/remote", "internal/shorten", "payload"},
+		"internal/controllers":                  {"api", "api/v1alpha1", "deploy", "internal/cluster", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/csrapproval", "internal/controllers/explain", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/networkpolicies", "internal/controllers/overlayleftovers", "internal/controllers/runtimeclass", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/upgradeable", "internal/controllers/userdata", "internal/desired", "internal/kube", "internal/release", "internal/remote", "internal/shorten", "payload"},
 		"internal/controllers/admission":        {"api", "api/v1alpha1", "deploy", "internal/kube", "internal/shorten"},
 		"internal/controllers/clusterversion":   {"internal/cluster", "internal/httpclient", "internal/kube", "internal/release"},
 		"internal/controllers/controllertest":   {"api", "api/v1alpha1", "deploy", "internal/controllers/clusterversion", "internal/desired", "internal/release", "payload"},
@@ -114,6 +114,7 @@ func mayImport() map[string][]string {
 		"internal/controllers/source":           {"api", "api/v1alpha1", "internal/addresses", "internal/cluster", "internal/kube", "internal/machines", "internal/nodestate", "internal/remote", "internal/shorten"},
 		"internal/controllers/sshkey":           {"api", "internal/join", "internal/remote"},
 		"internal/controllers/explain":          {"api", "internal/advice", "internal/desired", "internal/kube", "internal/mask", "internal/mirrors", "internal/podcause", "internal/proxy", "internal/registryclient", "internal/shorten", "internal/windowsbuild", "internal/windowsimage"},
+		"internal/controllers/networkpolicies":  {"api", "api/v1alpha1", "internal/advice", "internal/cluster", "internal/desired", "internal/kube"},
 		"internal/controllers/overlayleftovers": {"api", "api/v1alpha1", "internal/cluster", "internal/desired", "internal/kube", "internal/nodestate"},
 		"internal/controllers/runtimeclass":     {"api", "api/v1alpha1", "internal/kube", "internal/nodestate", "internal/windowsbuild"},
 		"internal/controllers/upgradeable":      {"api", "api/v1alpha1", "internal/kube", "internal/shorten"},
