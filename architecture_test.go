@@ -91,7 +91,7 @@ func mayImport() map[string][]string {
 
 		"internal/migration":     {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/source", "internal/desired", "internal/machines", "internal/nodestate", "internal/release", "internal/remote"},
 		"cmd/kubectl-windows":    {"internal/cli"},
-		"internal/cli":           {"api", "api/v1alpha1", "internal/advice", "internal/cli/collect", "internal/cli/dashboard", "internal/cli/exec", "internal/cli/logs", "internal/cli/session", "internal/cli/terminal", "internal/desired", "internal/drain", "internal/fleetstatus", "internal/migration", "internal/mirrors", "internal/podrules", "internal/proxy", "internal/registryclient", "internal/release", "internal/rollout", "internal/shorten", "internal/windowsbuild", "internal/windowsimage", "payload"},
+		"internal/cli":           {"api", "api/v1alpha1", "internal/advice", "internal/cli/collect", "internal/cli/dashboard", "internal/cli/exec", "internal/cli/logs", "internal/cli/session", "internal/cli/terminal", "internal/desired", "internal/drain", "internal/fleetstatus", "internal/migration", "internal/mirrors", "internal/podrules", "internal/proxy", "internal/registryclient", "internal/release", "internal/rollout", "internal/shorten", "internal/userdata", "internal/windowsbuild", "internal/windowsimage", "payload"},
 		"internal/cli/clitest":   {"internal/cli"},
 		"internal/cli/session":   {"api", "api/v1alpha1", "internal/fleetstatus", "internal/httpclient", "internal/shorten"},
 		"internal/cli/terminal":  {},
