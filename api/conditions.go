@@ -29,6 +29,9 @@ const (
 	// ConditionDraining is True while the node is being drained. Its message names the pods that do not leave and the
 	// PodDisruptionBudgets that block them. Absent otherwise. Bad when True.
 	ConditionDraining = "Draining"
+	// ConditionWindowsUnsupported is True once Microsoft makes no security updates any more for the host's version of
+	// Windows. The node goes on working. The message says since when. Absent otherwise. Bad when True.
+	ConditionWindowsUnsupported = "WindowsUnsupported"
 )
 
 // Conditions of WindowsConfig. All are written by the operator.
@@ -57,6 +60,9 @@ const (
 	// ConditionKubernetesUnsupported is True while nodes have a line of Kubernetes that gets no fixes any more. The message
 	// says since when. Absent otherwise, and on OpenShift, which goes on to fix its own. Bad when True.
 	ConditionKubernetesUnsupported = "KubernetesUnsupported"
+	// ConditionContainerdUnsupported is True while nodes get a containerd of a line that gets no fixes any more. The message
+	// says since when. Absent otherwise. Bad when True.
+	ConditionContainerdUnsupported = "ContainerdUnsupported"
 )
 
 // Reasons of condition SandboxImage.
@@ -88,6 +94,20 @@ const (
 	// ReasonEndOfSupport means that the last day with fixes for the cluster's minor version of Kubernetes is over. Faults
 	// that are found in the kubelets of its nodes are not fixed.
 	ReasonEndOfSupport = "EndOfSupport"
+)
+
+// Reasons of condition ContainerdUnsupported.
+const (
+	// ReasonContainerdEndOfSupport means that the last day with fixes for the line of containerd that this version of the
+	// operator has for nodes is over.
+	ReasonContainerdEndOfSupport = "ContainerdEndOfSupport"
+)
+
+// Reasons of condition WindowsUnsupported.
+const (
+	// ReasonWindowsEndOfSupport means that extended support of the host's version of Windows Server has ended. The operator
+	// does not replace the host: add one with a later version, then remove this one.
+	ReasonWindowsEndOfSupport = "WindowsEndOfSupport"
 )
 
 // Reasons of condition AnotherOperator.

@@ -107,6 +107,9 @@ const (
 	// EventNodeTakenForLinux is reported on a Windows Node that OVN-Kubernetes keeps treating as a Linux node, because its
 	// no-hostsubnet-nodes does not select Windows nodes.
 	EventNodeTakenForLinux = "NodeTakenForLinux"
+	// EventNetworkPolicyNotEnforced is reported on a NetworkPolicy that selects a pod on a Windows node, where the network
+	// enforces no NetworkPolicy: once for each generation of the policy.
+	EventNetworkPolicyNotEnforced = "NetworkPolicyNotEnforced"
 	// EventNodeReady is reported on a WindowsInstance when it became a Ready node.
 	EventNodeReady = "NodeReady"
 )

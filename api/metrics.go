@@ -29,6 +29,8 @@ const (
 	MetricOrphanNodes = "wmco_orphan_nodes"
 	// MetricSettingsLag is for how many seconds newer settings have been published than a node has applied.
 	MetricSettingsLag = "wmco_settings_lag_seconds"
+	// MetricSupportEnd is when the support of something that a node runs ends, in seconds since 1970, by node and product.
+	MetricSupportEnd = "wmco_node_support_end_timestamp_seconds"
 	// MetricCertificateDecisions counts decisions about certificate requests of hosts, by signer, result and rule.
 	MetricCertificateDecisions = "wmco_csr_decisions_total"
 	// MetricObjectsCut is the number of objects that were too many, or too large, to be kept in memory, by kind.

@@ -208,8 +208,9 @@ type WindowsConfigStatus struct {
 	// (part of the settings cannot be applied; the message names each; bad when True), PoliciesInForce (the admission
 	// policies are installed; good when True), LimitsMissing (those that limit the operator itself are not; bad when
 	// True), AnotherOperator (a second operator is installed, and stands by; bad when True), ClusterAPIReady
-	// (Machines of Cluster API become nodes; good when True, absent where there is nothing to say) and
-	// KubernetesUnsupported (nodes have a line of Kubernetes that gets no fixes any more; bad when True).
+	// (Machines of Cluster API become nodes; good when True, absent where there is nothing to say), and
+	// KubernetesUnsupported and ContainerdUnsupported (nodes have a line of Kubernetes, or get one of containerd, that gets
+	// no fixes any more; bad when True).
 	// +listType=map
 	// +listMapKey=type
 	// +optional

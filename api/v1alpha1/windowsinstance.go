@@ -219,8 +219,8 @@ type WindowsInstanceStatus struct {
 	// +optional
 	Failure *Failure `json:"failure,omitempty"`
 
-	// conditions are Reachable, Supported, Configured, NodeReady and Ready (good when True), and Stalled, Draining and
-	// RebootRequired (bad when True; absent otherwise).
+	// conditions are Reachable, Supported, Configured, NodeReady and Ready (good when True), and Stalled, Draining,
+	// RebootRequired and WindowsUnsupported (bad when True; absent otherwise).
 	// +listType=map
 	// +listMapKey=type
 	// +optional

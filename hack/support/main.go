@@ -62,7 +62,7 @@ func writeClusters(page *bytes.Buffer, programs []program) error {
 	}
 	releases := release.Of("", payload.New(files, nil, payload.File{}))
 	page.WriteString("## Clusters\n\nNodes get the newest kubelet that is not newer than the oldest API server, and at most three minor versions older.\n" +
-		"After the last day of its fixes, a line of Kubernetes is frozen: its kubelet is the last that could be had, and is kept\nfor OpenShift, which goes on to fix its own. Other clusters should be upgraded before;\ncondition `KubernetesUnsupported` of WindowsConfig says when that day is over.\n\n" +
+		"After the last day of its fixes, a line of Kubernetes is frozen: its kubelet is the last that could be had, and is kept\nfor OpenShift, which goes on to fix its own. Other clusters should be upgraded before;\ncondition `KubernetesUnsupported` of WindowsConfig and alert\n[WindowsEndOfSupport](runbooks/WindowsEndOfSupport.md) say when that day is over.\n\n" +
 		"| API server | OpenShift and OKD | kubelet of Windows nodes | Kubernetes fixes it until | OpenShift until |\n| --- | --- | --- | --- | --- |\n")
 	var major, minor int
 	if _, err := fmt.Sscanf(release.MinKubernetes, "%d.%d", &major, &minor); err != nil {
@@ -93,9 +93,10 @@ func lastDay(product, line string) string {
 }
 
 func writeWindows(page *bytes.Buffer) {
-	page.WriteString("\n## Windows\n\nProcessor: x64 (amd64). Images of containers must match the build: pods run with process isolation.\n\n| build | name |\n| --- | --- |\n")
+	page.WriteString("\n## Windows\n\nProcessor: x64 (amd64). Windows Server 2019 runs images of its own build only, later ones all from 2022 up to their own\nbuild ([workloads.md](workloads.md#runtimeclasses)).\n\n" +
+		"After the last day of its security updates, condition `WindowsUnsupported` of each `WindowsInstance` says so, and the\nnode goes on working. Mainstream support ends earlier, and does not count.\n\n| build | name | security updates until |\n| --- | --- | --- |\n")
 	for _, r := range windowsbuild.Releases() {
-		fmt.Fprintf(page, "| %s | %s |\n", r.Build.Label(), r.Name)
+		fmt.Fprintf(page, "| %s | %s | %s |\n", r.Build.Label(), r.Name, lastDay(lifecycle.WindowsServer, r.Version))
 	}
 	writeUpdates(page)
 }

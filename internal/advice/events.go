@@ -44,6 +44,8 @@ func nodeEvents() Table {
 			"settings#registries-and-mirrors"},
 		api.EventDefenderExclusions: {Warning, "Add the exclusions to the policy of Microsoft Defender, or set spec.runtime.defenderExclusions of WindowsConfig to None.",
 			"troubleshooting#exclusions-in-microsoft-defender"},
+		api.EventNetworkPolicyNotEnforced: {Warning, "Restrict connections in the application, or at the Linux pods that it talks to; separate tenants by clusters.",
+			"network#networkpolicies"},
 		api.ReasonNetworkRepaired:        good(),
 		api.EventOverlayLeftoversRemoved: good(),
 		api.EventNodeTakenForLinux: {Error, "Set no-hostsubnet-nodes to kubernetes.io/os=windows in OVN-Kubernetes' configuration, and restart its control plane.",

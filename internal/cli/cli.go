@@ -71,7 +71,7 @@ func groups() []group {
 		}},
 		{"change", "Commands that change:", func(s *session.Session) []*cobra.Command {
 			return []*cobra.Command{
-				add(s), machineSet(s), remove(s), pause(s, true), pause(s, false), retry(s), reboot(s), releaseHosts(s), cordonAndDrain(s),
+				add(s), machineSet(s), userData(s), remove(s), pause(s, true), pause(s, false), retry(s), reboot(s), releaseHosts(s), cordonAndDrain(s),
 			}
 		}},
 		{"support", "Commands for logs and support:", func(s *session.Session) []*cobra.Command {

@@ -48,7 +48,8 @@ func lint(s *session.Session) *cobra.Command {
 		Use:   "lint -f FILE",
 		Short: "Checks manifests for what pods on Windows nodes cannot have",
 		Long: "Checks Pods and everything with a template of pods: fields that Windows does not know, and what keeps a pod from a Windows node. It\n" +
-			"reads files, and no cluster. Pods that do not ask for Windows are left out. The exit code is 3 if there is an error: a pod that is\n" +
+			"says which NetworkPolicies select such pods, since most networks of Windows nodes enforce none.\n\n" +
+			"It reads files, and no cluster. Pods that do not ask for Windows are left out. The exit code is 3 if there is an error: a pod that is\n" +
 			"refused or does not run.\n\n" +
 			"With --images it asks registries for which builds of Windows the images are, and says which do not run on the nodes that their pods\n" +
 			"ask for. It uses the credentials of docker login or podman login, unless these are kept by a credential helper, and the variables\n" +
@@ -103,15 +104,20 @@ const maxManifest = 16 << 20
 
 // linter reads files.
 type linter struct {
-	all     bool
-	pods    []lintPod
-	skipped int
+	all  bool
+	pods []lintPod
+	// policies are the NetworkPolicies.
+	policies []lintPolicy
+	skipped  int
 }
 
 // lintPod is the spec of a pod in an object of a file; path is where.
 type lintPod struct {
 	file, object, path string
 	spec               map[string]any
+	// namespace and labels are those of the pod.
+	namespace string
+	labels    map[string]any
 }
 
 // path reads a file, or the files of a folder.
@@ -191,19 +197,23 @@ func (l *linter) object(file string, object map[string]any) {
 // template takes the spec of a pod from an object that has one; there is nothing to check in others.
 func (l *linter) template(file string, object map[string]any) {
 	kind, _ := object["kind"].(string)
+	if kind == "NetworkPolicy" {
+		l.policies = append(l.policies, lintPolicy{file, nameOf(kind, object), namespaceOf(object), object})
+	}
 	path := podSpecs()[kind]
 	if path == "" {
 		return
 	}
-	spec := object
+	spec, outer := object, object
 	for part := range strings.SplitSeq(path, ".") {
+		outer = spec
 		spec, _ = spec[part].(map[string]any)
 	}
 	if !l.all && !podrules.ForWindows(spec) {
 		l.skipped++
 		return
 	}
-	l.pods = append(l.pods, lintPod{file, nameOf(kind, object), path, spec})
+	l.pods = append(l.pods, lintPod{file, nameOf(kind, object), path, spec, namespaceOf(object), labelsOf(outer)})
 }
 
 // check finds what is wrong with the pods.
@@ -219,6 +229,13 @@ func (l *linter) check(builds map[string]podrules.ImageBuilds) (lintResult, erro
 			r.Findings = append(r.Findings, lintFinding{p.file, p.object, f})
 		}
 	}
+	for _, p := range l.policies {
+		found, err := p.check(l.pods)
+		if err != nil {
+			return r, session.Failf(session.CodeUsage, "%s: %s: %w", p.file, p.object, err)
+		}
+		r.Findings = append(r.Findings, found...)
+	}
 	return r, nil
 }
 
@@ -229,10 +246,17 @@ func nameOf(kind string, object map[string]any) string {
 	if name == "" {
 		name, _ = metadata["generateName"].(string)
 	}
-	if namespace, _ := metadata["namespace"].(string); namespace != "" {
+	if namespace := namespaceOf(object); namespace != "" {
 		name = namespace + "/" + name
 	}
 	return printable(kind + " " + name)
+}
+
+// namespaceOf is the namespace that an object names; empty where it leaves that to whoever applies it.
+func namespaceOf(object map[string]any) string {
+	metadata, _ := object["metadata"].(map[string]any)
+	namespace, _ := metadata["namespace"].(string)
+	return namespace
 }
 
 func printLint(s *session.Session, o *output, r lintResult) error {

@@ -89,3 +89,44 @@ func TestLintOfWhatIsNoManifest(t *testing.T) {
 		}
 	}
 }
+
+// TestLintOfNetworkPolicies has policies that select the pods of a Deployment for Windows, or others.
+func TestLintOfNetworkPolicies(t *testing.T) {
+	const pods = `kind: Deployment
+metadata: {namespace: shop, name: web, labels: {app: another}}
+spec: {template: {metadata: {labels: {app: web}}, spec: {os: {name: windows}, runtimeClassName: windows2022, containers: [{name: c, image: c, resources: {limits: {memory: 1Gi}}}]}}}
+---
+kind: Deployment
+metadata: {namespace: shop, name: api}
+spec: {template: {metadata: {labels: {app: api}}, spec: {containers: [{name: c, image: c}]}}}
+---
+kind: DaemonSet
+metadata: {namespace: shop, name: agent}
+spec: {template: {metadata: {labels: {app: agent}}, spec: {os: {name: windows}, hostNetwork: true, runtimeClassName: windows2022,
+  securityContext: {windowsOptions: {hostProcess: true}}, containers: [{name: c, image: c, resources: {limits: {memory: 1Gi}}}]}}}
+---
+`
+	const told = "spec.podSelector: The policy selects pods for Windows (Deployment shop/web)."
+	for name, test := range map[string]struct {
+		policy, want string
+		code         int
+	}{
+		"all pods":             {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}", told, session.CodeOK},
+		"these":                {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: web}}}", told, session.CodeOK},
+		"by expression":        {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [api]}]}}", told, session.CodeOK},
+		"the Deployment's own": {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: another}}}", "", session.CodeOK},
+		"those for Linux":      {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: api}}}", "", session.CodeOK},
+		"the host's network":   {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: agent}}}", "", session.CodeOK},
+		"another namespace":    {"metadata: {namespace: other, name: p}\nspec: {podSelector: {}}", "", session.CodeOK},
+		"no namespace":         {"metadata: {name: p}\nspec: {podSelector: {}}", "", session.CodeOK},
+		"no selector":          {"metadata: {namespace: shop, name: p}\nspec: {podSelector: x}", "it is not a NetworkPolicy", session.CodeUsage},
+		"no operator":          {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchExpressions: [{key: app, operator: \"\\e[2J\"}]}}", "reading spec.podSelector", session.CodeUsage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := clitest.New(t).Run(t, pods+"kind: NetworkPolicy\n"+test.policy, "lint", "-f", "-")
+			if r.Code != test.code || !strings.Contains(r.Out+r.Err, test.want) || test.want == "" && strings.Contains(r.Out, "NetworkPolicy") || strings.Contains(r.Err, "\x1b") {
+				t.Errorf("exit code %d: %s%s", r.Code, r.Out, r.Err)
+			}
+		})
+	}
+}

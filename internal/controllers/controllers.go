@@ -24,6 +24,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/explain"
 	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
 	"github.com/windows-machine-config/wmco/internal/controllers/instance"
+	"github.com/windows-machine-config/wmco/internal/controllers/networkpolicies"
 	"github.com/windows-machine-config/wmco/internal/controllers/overlayleftovers"
 	"github.com/windows-machine-config/wmco/internal/controllers/runtimeclass"
 	"github.com/windows-machine-config/wmco/internal/controllers/settings"
@@ -119,6 +120,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 			Registry: o.Registry,
 		}),
 		runtimeclass.New(runtimeclass.Options{Client: client, Live: live, Events: events}),
+		networkpolicies.New(networkpolicies.Options{Client: client, Live: live, Events: events}),
 		overlayleftovers.New(overlayleftovers.Options{Client: client, Live: live, Events: events}),
 		explain.New(explain.Options{
 			Client: client, Live: live, Events: events, Access: renderer.Access, Ranges: ranges(reserved), Limited: policies.Limited, Registry: o.Registry,

@@ -12,6 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/controllers/csrapproval"
 	"github.com/windows-machine-config/wmco/internal/controllers/explain"
+	"github.com/windows-machine-config/wmco/internal/controllers/networkpolicies"
 	"github.com/windows-machine-config/wmco/internal/controllers/source"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/shorten"
@@ -34,6 +35,7 @@ func Informers(namespace string) kube.Informers {
 		explain.Pending(),
 		csrapproval.Requests(),
 		source.Services(),
+		networkpolicies.Policies(),
 		{Object: &corev1.Node{}, Keep: kube.Of(keepNode), Bytes: maxNode},
 		{Object: &corev1.ConfigMap{}, Namespace: namespace, Keep: kube.Of(keepConfigMap), Bytes: whole},
 		{Object: &corev1.Secret{}, Namespace: namespace, Name: api.PrivateKeySecret, Keep: kube.Of(keepPrivateKey), Bytes: maxPrivate},

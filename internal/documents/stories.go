@@ -54,7 +54,7 @@ func Hosts() Story {
 		{upgrade, ""},
 	}
 	for _, alert := range []string{
-		"WindowsCertificateRequestsRefused", "WindowsDrainBlocked", "WindowsExporterDown", "WindowsFleetSilent", "WindowsHostKeyChanged", "WindowsInstanceNotReady",
+		"WindowsCertificateRequestsRefused", "WindowsDrainBlocked", "WindowsEndOfSupport", "WindowsExporterDown", "WindowsFleetSilent", "WindowsHostKeyChanged", "WindowsInstanceNotReady",
 		"WindowsInstanceStalled", "WindowsInstanceUnreachable", "WindowsMemoryPressure", "WindowsNodeCertificateExpired", "WindowsNodeCertificateExpiring",
 		"WindowsNodeDiskFilling", "WindowsNodeNetworkUnavailable", "WindowsNodeProblem", "WindowsNodeRebootPending", "WindowsNodeServiceCrashLooping",
 		"WindowsRolloutStopped", "WindowsSettingsNotArrived", "WindowsTrustedCertificateExpiring", "WindowsUpdateFailed",
@@ -121,6 +121,7 @@ func Elsewhere() map[string]string {
 		"docs/network.md":           objects,
 		"docs/settings.md":          objects,
 		"docs/storage.md":           objects,
+		"docs/tenancy.md":           objects,
 		"docs/verify-a-release.md":  "release/verify verifies a release with the libraries of cosign and syft; its commands are not run",
 		"docs/workloads.md":         objects,
 		"payload/README.md":         none,

@@ -348,7 +348,7 @@ func conditionsOf(i *v1alpha1.WindowsInstance, node *corev1.Node) (all []Conditi
 
 // badInstance are the conditions of instances that are bad when True; badNode those of Nodes.
 func badInstance() []string {
-	return []string{api.ConditionStalled, api.ConditionRebootRequired, api.ConditionDraining}
+	return []string{api.ConditionStalled, api.ConditionRebootRequired, api.ConditionDraining, api.ConditionWindowsUnsupported}
 }
 
 func badNode() []string {

@@ -82,7 +82,7 @@ func (r *reader) config(f *Fleet) (found []Problem) {
 	}
 	status := r.Config.Status
 	f.Settings = Settings{Published: label(status.Settings), Nodes: int(status.Nodes), Updated: int(status.UpdatedNodes)}
-	bad := []string{api.ConditionDegraded, api.ConditionAnotherOperator, api.ConditionLimitsMissing, api.ConditionKubernetesUnsupported}
+	bad := []string{api.ConditionDegraded, api.ConditionAnotherOperator, api.ConditionLimitsMissing, api.ConditionKubernetesUnsupported, api.ConditionContainerdUnsupported}
 	for _, c := range status.Conditions {
 		if c.Status == "Unknown" || isGood(c.Type, string(c.Status), bad) {
 			continue

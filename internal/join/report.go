@@ -14,8 +14,10 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/lifecycle"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
 // Unreachable means that no connection came about, or that it did not last.
@@ -186,6 +188,7 @@ func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.
 		again = set.observe(node, version, now)
 	}
 	set.observeSandboxImage(node)
+	set.observeSupport(node, now)
 	set.sumUp()
 	return again
 }
@@ -266,6 +269,20 @@ func (c conditions) observeSandboxImage(node *corev1.Node) {
 		}
 	}
 	meta.RemoveStatusCondition(&c.status.Conditions, api.ConditionSandboxImage)
+}
+
+// observeSupport tells of a Windows that gets no security updates any more. The node stays in service: only the user can replace its host.
+func (c conditions) observeSupport(node *corev1.Node, now time.Time) {
+	if node != nil {
+		r, _ := windowsbuild.ReleaseOf(nodestate.WindowsBuild(node))
+		if line, known := lifecycle.Of(lifecycle.WindowsServer, r.Version); known && line.Ended(now) {
+			c.is(api.ConditionWindowsUnsupported, api.ReasonWindowsEndOfSupport, fmt.Sprintf(
+				"%s of node %s has had no security updates since %s (%s); add a host with a later Windows Server, then drain and remove this one",
+				r.Name, node.Name, line.Ends.Format(time.DateOnly), line.Source))
+			return
+		}
+	}
+	meta.RemoveStatusCondition(&c.status.Conditions, api.ConditionWindowsUnsupported)
 }
 
 // conditions writes the conditions of one status.

@@ -15,12 +15,12 @@ const (
 type Line struct {
 	Product string
 	Name    string    // "1.36", or "2022"
-	Ends    time.Time // the last day on which it gets fixes of security, at midnight UTC
+	Ends    time.Time // the last day on which it gets security fixes, at midnight UTC
 	Source  string    // the page that says so
 }
 
 // Ended says whether the last day is over.
-func (l Line) Ended(now time.Time) bool { return !now.Before(l.Ends.AddDate(0, 0, 1)) }
+func (l Line) Ended(now time.Time) bool { return !now.Before(l.Over()) }
 
 // Lines are the release lines that are known, by product and then oldest first.
 func Lines() []Line {
@@ -47,6 +47,9 @@ func Lines() []Line {
 func day(year int, month time.Month, d int) time.Time {
 	return time.Date(year, month, d, 0, 0, 0, 0, time.UTC)
 }
+
+// Over is when the last day is over.
+func (l Line) Over() time.Time { return l.Ends.AddDate(0, 0, 1) }
 
 // Of is a release line by its name.
 func Of(product, name string) (Line, bool) {

@@ -70,7 +70,7 @@ func Operator() []Metric {
 			api.MetricInstanceProblem, Gauge, "1 for each condition of a WindowsInstance that says that something is wrong or not done yet; absent otherwise.",
 			[]Label{
 				{"windowsinstance", instance}, {"node", "name of its Node; empty before the host has joined"},
-				{"condition", "`Ready`, `Reachable`, `Stalled`, `Draining`, `RebootRequired`, `SandboxImage`"}, {"reason", reasons},
+				{"condition", "`Ready`, `Reachable`, `Stalled`, `Draining`, `RebootRequired`, `WindowsUnsupported`, `SandboxImage`"}, {"reason", reasons},
 			},
 		},
 		{
@@ -86,9 +86,10 @@ func Operator() []Metric {
 			[]Label{{"action", action}, {"reason", "a reason of `status.plan.waitsFor`"}},
 		},
 		{api.MetricOrphanNodes, Gauge, "Number of Windows nodes without a WindowsInstance.", nil},
+		{api.MetricSettingsLag, Gauge, "Seconds since newer settings were published than the node has applied; absent for nodes that are up to date.", []Label{{"node", "name of the Node"}}},
 		{
-			api.MetricSettingsLag, Gauge, "Seconds since newer settings were published than the node has applied; absent for nodes that are up to date.",
-			[]Label{{"node", "name of the Node"}},
+			api.MetricSupportEnd, Gauge, "When the last day with security fixes is over for what a node runs, in seconds since 1970. On OpenShift, which fixes its own kubelets, without Kubernetes.",
+			[]Label{{"node", "name of the Node"}, {"product", "`Kubernetes`, `containerd`, `Windows Server`"}, {"line", "the release line, as in `1.36` or `2022`"}},
 		},
 		{
 			api.MetricJoins, Counter, "Completed join attempts.",

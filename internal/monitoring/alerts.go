@@ -114,6 +114,11 @@ func rolloutAlerts() Group {
 			"Node {{ $labels.node }} has not applied the settings that were published {{ $value | humanizeDuration }} ago.",
 		},
 		{
+			"WindowsEndOfSupport", warning, "1h", `max by (job, product, line, node) (` + api.MetricSupportEnd + `) < time()`,
+			"A Windows node runs software that gets no security fixes any more.",
+			"{{ $labels.product }} {{ $labels.line }} of node {{ $labels.node }} gets no security fixes any more. The node goes on working.",
+		},
+		{
 			"WindowsCertificateRequestsRefused", warning, "15m", `sum by (job, signer, rule) (increase(` + api.MetricCertificateDecisions + `{result="refused"}[15m])) > 0`,
 			"The operator refuses certificate requests of Windows hosts.",
 			"Requests for signer {{ $labels.signer }} break rule {{ $labels.rule }}. A node without a certificate cannot join, or drops out when its certificate expires.",

@@ -223,6 +223,7 @@ func TestAlertsFire(t *testing.T) {
 		"WindowsUpdateFailed":              {[]any{series(api.MetricActionFailed+`{windowsinstance="a",node="win-1",action="Upgrade"}`, "1x200")}, 0},
 		"WindowsPodImageMismatch":          {[]any{series(api.MetricPodsNotStarted+`{reason="ImageForAnotherBuild"}`, "2x200")}, 15},
 		"WindowsSettingsNotArrived":        {[]any{series(api.MetricSettingsLag+`{node="win-1"}`, "1000x200")}, 1},
+		"WindowsEndOfSupport":              {[]any{series(api.MetricSupportEnd+`{node="win-1",product="Windows Server",line="2019"}`, "-1x200")}, 60},
 		"WindowsExporterDown":              {[]any{series(`up`+on+`}`, "0x200")}, 15},
 		"WindowsNodeNetworkUnavailable":    {[]any{series(api.MetricNodeNetworkUnavailable+on+`}`, "1x200")}, 5},
 		"WindowsNodeProblem":               {[]any{series(api.MetricNodeProblem+on+`,condition="WindowsClockSkewed"}`, "1x200")}, 10},

@@ -29,6 +29,8 @@ type Release struct {
 	Minor string
 	// Kubelet is the version of the kubelet, as in v1.36.3; empty in a payload without one.
 	Kubelet string
+	// Containerd is the version of containerd, as in v2.3.7; empty in a payload without one.
+	Containerd string
 	// Content is every file that a host can get, on any network.
 	Content payload.Manifest
 }
@@ -47,7 +49,7 @@ func Of(operator string, m payload.Manifest) []Release {
 }
 
 func of(operator, minor string, content payload.Manifest) Release {
-	return Release{Version: name(operator, minor, content.Digest), Minor: minor, Kubelet: kubeletOf(content), Content: content}
+	return Release{Version: name(operator, minor, content.Digest), Minor: minor, Kubelet: versionOf("kubelet", content), Containerd: versionOf("containerd", content), Content: content}
 }
 
 // name is short, says the minor version, and is the same for operators with the same content and version.
@@ -58,8 +60,8 @@ func name(operator, minor, digest string) string {
 	return operator + "-" + digest[:min(7, len(digest))]
 }
 
-func kubeletOf(content payload.Manifest) string {
-	i := slices.IndexFunc(content.Files, func(f payload.File) bool { return f.Component == "kubelet" })
+func versionOf(component string, content payload.Manifest) string {
+	i := slices.IndexFunc(content.Files, func(f payload.File) bool { return f.Component == component })
 	if i < 0 {
 		return ""
 	}

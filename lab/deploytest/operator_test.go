@@ -63,6 +63,12 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 			}})
 		}},
 		{"lists nodes", "", func(ctx context.Context) error { return drop(core.Nodes().List(ctx, metav1.ListOptions{})) }},
+		{"lists NetworkPolicies of all namespaces", "", func(ctx context.Context) error {
+			return drop(o.NetworkingV1().NetworkPolicies("").List(ctx, metav1.ListOptions{}))
+		}},
+		{"lists the pods of a node", "", func(ctx context.Context) error {
+			return drop(core.Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=win-1", Limit: 25}))
+		}},
 		{"lists certificate requests", "", func(ctx context.Context) error {
 			return drop(o.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{}))
 		}},

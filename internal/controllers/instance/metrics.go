@@ -121,7 +121,7 @@ func isProblem(c metav1.Condition) bool {
 	switch c.Type {
 	case api.ConditionReady, api.ConditionReachable, api.ConditionSandboxImage:
 		return c.Status != metav1.ConditionTrue
-	case api.ConditionStalled, api.ConditionDraining, api.ConditionRebootRequired:
+	case api.ConditionStalled, api.ConditionDraining, api.ConditionRebootRequired, api.ConditionWindowsUnsupported:
 		return c.Status == metav1.ConditionTrue
 	}
 	return false

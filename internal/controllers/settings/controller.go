@@ -50,6 +50,8 @@ type Controller struct {
 	Options
 	// published is the hash of what was published last by this process. One worker uses it.
 	published string
+	// ends are the ends of support of what nodes run.
+	ends *supportEnds
 	// serials are those that were signed or seen last, by the name of the ConfigMap. The same worker uses them.
 	serials map[string]int64
 }
@@ -69,8 +71,9 @@ type Options struct {
 
 // New makes the controller, and registers its metrics.
 func New(o Options) *Controller {
-	o.Registry.MustRegister(newLag(o.Client, o.Store))
-	return &Controller{Options: o, serials: map[string]int64{}}
+	ends := newSupportEnds(o.Client)
+	o.Registry.MustRegister(newLag(o.Client, o.Store), ends)
+	return &Controller{Options: o, ends: ends, serials: map[string]int64{}}
 }
 
 // Register adds the controller to the manager.
@@ -161,6 +164,9 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		// Events of the same action are one, which keeps the first note: each problem has an action of its own.
 		action := fmt.Sprintf("%s-%x", p.Reason, sha256.Sum256([]byte(p.Message)))[:len(p.Reason)+9]
 		c.Events.Emit(kube.Event{Object: c.objectOf(config, p), Type: corev1.EventTypeWarning, Reason: api.EventSettingsIgnored, Action: action}, "%s", p.Message)
+	}
+	if err == nil {
+		c.ends.ofKubernetes.Store(!known.Network.OpenShift)
 	}
 	report := c.report(ctx, config, published{known.CloudProvider, known.Network.OpenShift, rendered, hash, err})
 	if errors.Is(err, desired.ErrNetwork) || errors.Is(err, desired.ErrSettings) {

@@ -1,32 +1,108 @@
 package settings
 
 import (
+	"context"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/lifecycle"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/release"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// setEndOfSupport tells of a line of Kubernetes that nobody fixes any more. Clusters of OpenShift hear nothing: theirs is fixed for longer.
+// setEndOfSupport tells of lines of Kubernetes and containerd that nobody fixes any more. Clusters of OpenShift hear nothing of Kubernetes: theirs
+// is fixed for longer.
 func setEndOfSupport(conditions *[]metav1.Condition, current release.Release, openShift bool, now time.Time, generation int64) {
-	kubelet, err := version.ParseGeneric(current.Kubelet)
-	if err != nil {
-		return // the payload has no kubelet
+	for _, is := range []struct {
+		product, version, condition, reason, remedy string
+		isFixedElsewhere                            bool
+	}{
+		{lifecycle.Kubernetes, current.Kubelet, api.ConditionKubernetesUnsupported, api.ReasonEndOfSupport, "nodes have kubelet %s; upgrade the cluster", openShift},
+		{lifecycle.Containerd, current.Containerd, api.ConditionContainerdUnsupported, api.ReasonContainerdEndOfSupport, "nodes get containerd %s; upgrade the operator", false},
+	} {
+		line, known, err := lineOf(is.product, is.version)
+		if err != nil {
+			continue // the payload has no such program
+		}
+		if !known || is.isFixedElsewhere || !line.Ended(now) {
+			meta.RemoveStatusCondition(conditions, is.condition)
+			continue
+		}
+		meta.SetStatusCondition(conditions, metav1.Condition{
+			Type: is.condition, Status: metav1.ConditionTrue, Reason: is.reason, ObservedGeneration: generation,
+			Message: fmt.Sprintf("%s %s has had no fixes since %s (%s); "+is.remedy, is.product, line.Name, line.Ends.Format(time.DateOnly), line.Source, is.version),
+		})
 	}
-	line, known := lifecycle.Of(lifecycle.Kubernetes, fmt.Sprintf("%d.%d", kubelet.Major(), kubelet.Minor()))
-	if !known || openShift || !line.Ended(now) {
-		meta.RemoveStatusCondition(conditions, api.ConditionKubernetesUnsupported)
+}
+
+// lineOf is the release line of a version.
+func lineOf(product, text string) (line lifecycle.Line, known bool, err error) {
+	v, err := version.ParseGeneric(text)
+	if err != nil {
+		return line, false, err
+	}
+	line, known = lifecycle.Of(product, fmt.Sprintf("%d.%d", v.Major(), v.Minor()))
+	return line, known, nil
+}
+
+// supportEnds tells, whenever it is asked, when the support ends of what nodes run, by what they say of themselves. It reads the cache.
+type supportEnds struct {
+	client client.Reader
+	desc   *prometheus.Desc
+	// ofKubernetes says that the cluster is known to be none of OpenShift, which fixes Kubernetes for longer.
+	ofKubernetes atomic.Bool
+}
+
+func newSupportEnds(c client.Reader) *supportEnds {
+	return &supportEnds{client: c, desc: kube.Desc(api.MetricSupportEnd)}
+}
+
+// Describe tells the registry what is collected.
+func (e *supportEnds) Describe(ch chan<- *prometheus.Desc) { ch <- e.desc }
+
+// Collect looks up the lines of all nodes.
+func (e *supportEnds) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	nodes, err := kube.WindowsNodes(ctx, e.client)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(e.desc, err)
 		return
 	}
-	meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: api.ConditionKubernetesUnsupported, Status: metav1.ConditionTrue, Reason: api.ReasonEndOfSupport, ObservedGeneration: generation,
-		Message: fmt.Sprintf("Kubernetes %s has had no fixes since %s (%s); nodes have kubelet %s; upgrade the cluster",
-			line.Name, line.Ends.Format(time.DateOnly), line.Source, current.Kubelet),
-	})
+	for i := range nodes {
+		for _, line := range e.linesOf(&nodes[i]) {
+			ch <- prometheus.MustNewConstMetric(e.desc, prometheus.GaugeValue, float64(line.Over().Unix()), nodes[i].Name, line.Product, line.Name)
+		}
+	}
+}
+
+// linesOf are the lines of what a node runs whose ends are known.
+func (e *supportEnds) linesOf(node *corev1.Node) (lines []lifecycle.Line) {
+	add := func(line lifecycle.Line, known bool) {
+		if known {
+			lines = append(lines, line)
+		}
+	}
+	info := node.Status.NodeInfo
+	if e.ofKubernetes.Load() {
+		line, known, _ := lineOf(lifecycle.Kubernetes, info.KubeletVersion)
+		add(line, known)
+	}
+	line, known, _ := lineOf(lifecycle.Containerd, strings.TrimPrefix(info.ContainerRuntimeVersion, "containerd://"))
+	add(line, known)
+	r, _ := windowsbuild.ReleaseOf(nodestate.WindowsBuild(node))
+	add(lifecycle.Of(lifecycle.WindowsServer, r.Version))
+	return lines
 }

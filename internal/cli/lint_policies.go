@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"fmt"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/windows-machine-config/wmco/internal/podrules"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+// lintPolicy is a NetworkPolicy in a file.
+type lintPolicy struct {
+	file, object, namespace string
+	policy                  map[string]any
+}
+
+// check says which of the pods it selects: its connections are not restricted where the network enforces no policies on Windows nodes. Pods on
+// the network of their node are selected by no policy.
+func (p lintPolicy) check(pods []lintPod) (found []lintFinding, err error) {
+	var policy networkingv1.NetworkPolicy
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(p.policy, &policy); err != nil {
+		return nil, fmt.Errorf("it is not a NetworkPolicy: %w", err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+	if err != nil {
+		return nil, fmt.Errorf("reading spec.podSelector: %w", err)
+	}
+	var selected []string
+	for _, pod := range pods {
+		if pod.namespace == p.namespace && pod.spec["hostNetwork"] != true && selector.Matches(pod.set()) {
+			selected = append(selected, pod.object)
+		}
+	}
+	if len(selected) == 0 {
+		return nil, nil
+	}
+	return []lintFinding{{p.file, p.object, podrules.Finding{
+		Severity: podrules.Warning, Field: "spec.podSelector",
+		Message: fmt.Sprintf("The policy selects pods for Windows (%s). OVN-Kubernetes' hybrid overlay and Flannel enforce no NetworkPolicy on Windows nodes: connections of these pods are not restricted.",
+			shorten.List(selected, 3, ", ")),
+		Remedy: "Restrict connections in the application, or at the Linux pods that it talks to; or use a network that enforces policies on Windows nodes.",
+	}}}, nil
+}
+
+// set are the labels of a pod, for a selector.
+func (p lintPod) set() labels.Set {
+	all := labels.Set{}
+	for key, value := range p.labels {
+		if text, is := value.(string); is {
+			all[key] = text
+		}
+	}
+	return all
+}
+
+// labelsOf are the labels of an object, or of a template.
+func labelsOf(object map[string]any) map[string]any {
+	metadata, _ := object["metadata"].(map[string]any)
+	all, _ := metadata["labels"].(map[string]any)
+	return all
+}

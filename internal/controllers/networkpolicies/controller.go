@@ -1,0 +1,227 @@
+// Package networkpolicies tells of NetworkPolicies that select pods on Windows nodes whose network enforces none.
+package networkpolicies
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/advice"
+	"github.com/windows-machine-config/wmco/internal/cluster"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/kube"
+)
+
+const (
+	// lookEvery is how often new policies are looked for, againEvery how often pods of those that selected none.
+	lookEvery  = 5 * time.Minute
+	againEvery = time.Hour
+	// lookWithin is how long one look may take, and eventsAtOnce how many events it makes at most. The next one goes on.
+	lookWithin   = 4 * time.Minute
+	eventsAtOnce = 50
+	// podsAtOnce is how many pods are read at a time: each may have more than a megabyte.
+	podsAtOnce = 25
+	// Limits of what is kept: of one policy, of those in one namespace, and of all. One with a few labels takes half a kilobyte.
+	maxPolicy           = 16 << 10
+	policiesOfNamespace = 256 << 10
+	allPolicies         = 16 << 20
+)
+
+// Controller tells of policies, of each generation once.
+type Controller struct {
+	Options
+	advice advice.Table
+	// policies are those that were looked at. One goroutine uses them.
+	policies map[types.UID]state
+	again    time.Time
+}
+
+// state is what is known of a policy.
+type state struct {
+	generation int64
+	told       bool
+}
+
+// Options are what the controller needs.
+type Options struct {
+	Client client.Client
+	// Live reads the pods of Windows nodes and OpenShift's objects, which are not kept in memory.
+	Live   client.Reader
+	Events kube.Events
+}
+
+// New makes the controller.
+func New(o Options) *Controller {
+	return &Controller{Options: o, advice: advice.All(), policies: map[types.UID]state{}}
+}
+
+// Policies is what the manager's cache keeps of NetworkPolicies: which pods they select.
+func Policies() kube.Informer {
+	return kube.Informer{
+		Object: &networkingv1.NetworkPolicy{}, Keep: kube.Of(keep), Bytes: maxPolicy,
+		Share: &kube.Share{Total: allPolicies, PerOwner: policiesOfNamespace, Owner: client.Object.GetNamespace},
+	}
+}
+
+func keep(p *networkingv1.NetworkPolicy) (client.Object, bool) {
+	kept := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Generation: p.Generation,
+	}}
+	kept.Spec.PodSelector = p.Spec.PodSelector
+	return kept, true
+}
+
+// Register adds the controller to the manager.
+func (c *Controller) Register(_ context.Context, m manager.Manager) error {
+	return kube.RunEvery(m, lookEvery, func(ctx context.Context) {
+		if err := c.look(ctx); err != nil {
+			log.FromContext(ctx).Info("NetworkPolicies that select pods on Windows nodes are looked for again", "after", lookEvery.String(), "error", err.Error())
+		}
+	})
+}
+
+// look tells of the policies that select pods on Windows nodes.
+func (c *Controller) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	network, err := c.network(ctx)
+	if err != nil || network == "" {
+		return err
+	}
+	nodes, err := kube.WindowsNodes(ctx, c.Client)
+	if err != nil || len(nodes) == 0 {
+		return err
+	}
+	due, err := c.due(ctx)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < len(nodes) && due.count > 0; i++ {
+		if err := c.lookOn(ctx, nodes[i].Name, network, due); err != nil {
+			return err
+		}
+		if due.told >= eventsAtOnce {
+			return nil // those that are left are due the next time, too
+		}
+	}
+	due.each(func(p policy) { c.policies[p.UID] = state{p.Generation, false} })
+	return nil
+}
+
+// network is the name of the network of Windows nodes if it enforces no policies; empty if it may.
+func (c *Controller) network(ctx context.Context) (string, error) {
+	config, err := kube.ReadConfig(ctx, c.Client)
+	if err != nil {
+		return "", err
+	}
+	platform, err := cluster.ReadPlatform(ctx, c.Live)
+	if err != nil {
+		return "", err
+	}
+	switch desired.Provider(config.Network, platform.OpenShift) {
+	case v1alpha1.NetworkOVNHybridOverlay:
+		return "the hybrid overlay of OVN-Kubernetes", nil
+	case v1alpha1.NetworkFlannel:
+		return "Flannel", nil
+	}
+	return "", nil
+}
+
+// policy is one, with the pods that it selects.
+type policy struct {
+	*networkingv1.NetworkPolicy
+	selects labels.Selector
+}
+
+// policies are some, by namespace. told counts those that are not among them any more.
+type policies struct {
+	of          map[string][]policy
+	count, told int
+}
+
+func (p *policies) each(do func(policy)) {
+	for _, all := range p.of {
+		for _, one := range all {
+			do(one)
+		}
+	}
+}
+
+// due are the policies that were not told of: those that are new or have changed, and once in a while all.
+func (c *Controller) due(ctx context.Context) (*policies, error) {
+	var list networkingv1.NetworkPolicyList
+	if err := c.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing NetworkPolicies: %w", err)
+	}
+	now := time.Now()
+	all := now.Sub(c.again) >= againEvery
+	if all {
+		c.again = now
+	}
+	known, due := map[types.UID]state{}, &policies{of: map[string][]policy{}}
+	for i := range list.Items {
+		p := &list.Items[i]
+		was, seen := c.policies[p.UID]
+		if seen = seen && was.generation == p.Generation; seen && (was.told || !all) {
+			known[p.UID] = was
+			continue
+		}
+		selects, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
+		if err != nil || kube.IsCut(p) {
+			continue // nobody knows what it selects
+		}
+		due.of[p.Namespace] = append(due.of[p.Namespace], policy{p, selects})
+		due.count++
+	}
+	c.policies = known
+	return due, nil
+}
+
+// lookOn tells of the policies that select a pod on a node, and removes them from those that are due.
+func (c *Controller) lookOn(ctx context.Context, node, network string, due *policies) error {
+	for next := ""; ; {
+		var page corev1.PodList
+		err := c.Live.List(ctx, &page, client.MatchingFields{"spec.nodeName": node}, client.Limit(podsAtOnce), client.Continue(next))
+		if err != nil {
+			return fmt.Errorf("listing the pods of node %s: %w", node, err)
+		}
+		for i := range page.Items {
+			c.tell(&page.Items[i], network, due)
+		}
+		if next = page.Continue; next == "" || due.count == 0 || due.told >= eventsAtOnce {
+			return nil
+		}
+	}
+}
+
+// tell tells of the policies that select a pod. None is for pods on the network of their node, as those of HostProcess containers are.
+func (c *Controller) tell(pod *corev1.Pod, network string, due *policies) {
+	if pod.Spec.HostNetwork || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return
+	}
+	var rest []policy
+	for _, p := range due.of[pod.Namespace] {
+		if due.told >= eventsAtOnce || !p.selects.Matches(labels.Set(pod.Labels)) {
+			rest = append(rest, p)
+			continue
+		}
+		c.Events.Emit(kube.Event{Object: p.NetworkPolicy, Type: corev1.EventTypeWarning, Reason: api.EventNetworkPolicyNotEnforced, Action: fmt.Sprintf("Enforce-%d", p.Generation)},
+			"The policy selects pod %s on Windows node %s, where %s enforces no NetworkPolicy: connections of the pod are not restricted. %s",
+			pod.Name, pod.Spec.NodeName, network, c.advice.For(api.EventNetworkPolicyNotEnforced).Remedy)
+		c.policies[p.UID] = state{p.Generation, true}
+		due.count--
+		due.told++
+	}
+	due.of[pod.Namespace] = rest
+}
