@@ -25,6 +25,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/tlsprofile"
 	"github.com/windows-machine-config/wmco/internal/trust"
 	"github.com/windows-machine-config/wmco/payload"
+	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
 const bridge = `{"cniVersion": "0.3.1", "name": "l2", "type": "win-bridge", "ipam": {"type": "host-local", "subnet": "{{.PodCIDR}}"},
@@ -84,6 +85,7 @@ func TestRender(t *testing.T) {
 		"cloud":    func(in *desired.Inputs) { in.Cluster.CloudProvider.External = true },
 		"settings": func(in *desired.Inputs) { in.Settings = settings(t) },
 		"logs":     func(in *desired.Inputs) { in.Config.Logs = v1alpha1.LogsSpec{Size: "1Gi", Age: "36h30m", Count: 12} },
+		"layers":   func(in *desired.Inputs) { in.Config.Runtime.CompressedLayers = v1alpha1.CompressedLayersDiscard },
 		"hyperv": func(in *desired.Inputs) {
 			in.Config.RuntimeClasses.HyperV = &v1alpha1.HyperVSpec{Memory: "3Gi", Processors: 4}
 		},
@@ -110,6 +112,18 @@ func TestRender(t *testing.T) {
 		})
 	}
 	expectNoStrayGolden(t, len(cases)+1) // that of TestOn
+}
+
+// TestContainerdKnowsWhatIsSaidOfLayers is for containerd, which passes over a setting that it does not know.
+func TestContainerdKnowsWhatIsSaidOfLayers(t *testing.T) {
+	module := payloadtest.Source(t, "../../payload/containerd", "github.com/containerd/containerd/v2")
+	source, err := os.ReadFile(filepath.Join(module, "internal/cri/config/config.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(source), `toml:"discard_unpacked_layers"`) {
+		t.Error("the configuration of containerd has no discard_unpacked_layers any more")
+	}
 }
 
 func settings(t *testing.T) desired.Settings {
