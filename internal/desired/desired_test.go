@@ -65,6 +65,12 @@ func TestRender(t *testing.T) {
 				PriorityClass: "HIGH_PRIORITY_CLASS", ShutdownGracePeriod: "90s", ShutdownGracePeriodCriticalPods: "30s",
 			}
 		},
+		"kubelet-managers": func(in *desired.Inputs) {
+			in.Config.Kubelet = v1alpha1.KubeletSpec{
+				CPUManagerPolicy: v1alpha1.CPUManagerStatic, MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort, KubeReserved: map[string]string{"memory": "1.5Gi"},
+				TopologyManagerPolicy: v1alpha1.TopologyManagerBestEffort, TopologyManagerScope: v1alpha1.TopologyManagerPod,
+			}
+		},
 		"overlay": func(in *desired.Inputs) {
 			in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
 			in.Cluster.Network = desired.ClusterNetwork{PodCIDRs: []string{"10.128.0.0/14"}, HybridCIDRs: []string{"10.132.0.0/14"}, VXLANPort: 9898,
