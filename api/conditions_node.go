@@ -40,6 +40,10 @@ const (
 	// since the network of pods exists: the Machine loses its address. Only Nodes with a provider ID of vSphere have it.
 	// Absent until the first time. Bad when True.
 	ConditionAddressesHidden = "WindowsAddressesHidden"
+	// ConditionKubeletSettingsHeld is True while the kubelet goes on with former reservations and policies, because the
+	// machine cannot have those of spec.kubelet, or because they take effect with a restart of the host. The message says
+	// which. Absent until the first time. Bad when True.
+	ConditionKubeletSettingsHeld = "WindowsKubeletSettingsHeld"
 	// ConditionGMSACapable is True when containers on the node can get the identity of a group Managed Service Account,
 	// as far as the host can tell: it is joined to a domain, or has a plugin of Container Credential Guard. It is False
 	// when the host has neither any more, and absent when it never had one. Whether the domain answers is not checked.
@@ -49,6 +53,18 @@ const (
 	// is False, the message says what is missing and what to do. It is Unknown when WindowsConfig no longer asks for
 	// Hyper-V isolation, and absent when it never did. Good when True.
 	ConditionHyperVCapable = "WindowsHyperVCapable"
+)
+
+// Reasons of condition WindowsKubeletSettingsHeld.
+const (
+	// ReasonKubeletSettingsUnsuitable means that the machine does not have what spec.kubelet of WindowsConfig needs: more
+	// is reserved than there is of memory or processors, or a NUMA node is missing. The message has both values.
+	ReasonKubeletSettingsUnsuitable = "KubeletSettingsUnsuitable"
+	// ReasonKubeletSettingsAwaitRestart means that policies of spec.kubelet for processors, memory or topology, or what is
+	// reserved for them, take effect with the next restart of the host.
+	ReasonKubeletSettingsAwaitRestart = "KubeletSettingsAwaitRestart"
+	// ReasonKubeletSettingsInForce means that the kubelet has all of spec.kubelet again.
+	ReasonKubeletSettingsInForce = "KubeletSettingsInForce"
 )
 
 // Reasons of condition WindowsHyperVCapable.

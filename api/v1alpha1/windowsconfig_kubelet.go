@@ -5,6 +5,8 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="!has(self.shutdownGracePeriodCriticalPods) || has(self.shutdownGracePeriod) && duration(self.shutdownGracePeriodCriticalPods) <= duration(self.shutdownGracePeriod)",message="shutdownGracePeriodCriticalPods is a part of shutdownGracePeriod and must not be longer"
 // +kubebuilder:validation:XValidation:rule="(has(self.imageGCLowThresholdPercent) ? self.imageGCLowThresholdPercent : 80) < (has(self.imageGCHighThresholdPercent) ? self.imageGCHighThresholdPercent : 85)",message="imageGCLowThresholdPercent (default 80) must be less than imageGCHighThresholdPercent (default 85)"
 // +kubebuilder:validation:XValidation:rule="(has(self.evictionSoft) ? self.evictionSoft.all(k, has(self.evictionSoftGracePeriod) && k in self.evictionSoftGracePeriod) : true) && (has(self.evictionSoftGracePeriod) ? self.evictionSoftGracePeriod.all(k, has(self.evictionSoft) && k in self.evictionSoft) : true)",message="evictionSoft and evictionSoftGracePeriod must have the same keys"
+// +kubebuilder:validation:XValidation:rule="!has(self.reservedMemory) || has(self.memoryManagerPolicy) && self.memoryManagerPolicy == 'BestEffort'",message="reservedMemory needs memoryManagerPolicy BestEffort"
+// +kubebuilder:validation:XValidation:rule="!has(self.topologyManagerScope) || has(self.topologyManagerPolicy) && self.topologyManagerPolicy != 'none'",message="topologyManagerScope needs a topologyManagerPolicy other than none"
 type KubeletSpec struct {
 	// maxPods is the maximum number of pods on a node. The default is 250. Pods need an address each, and a node's subnet
 	// may have fewer: 252 where OVN-Kubernetes gives nodes a /24, as on OpenShift.
@@ -87,6 +89,45 @@ type KubeletSpec struct {
 	// +optional
 	MaxParallelImagePulls int32 `json:"maxParallelImagePulls,omitempty"`
 
+	// cpuManagerPolicy says whether containers get processors of their own. static gives them to containers of Guaranteed
+	// pods that ask for whole processors, and needs a reservation of cpu above 0. The default is none: all containers share
+	// all processors. The kubelet does so by feature gate WindowsCPUAndMemoryAffinity, alpha in Kubernetes 1.33 to 1.37,
+	// which is on where this, memoryManagerPolicy or topologyManagerPolicy is in use. Nodes take these three, and while they
+	// are in use also other reservations, with the next restart of Windows, or an upgrade that drains them: condition
+	// WindowsRebootRequired says so, and rollout.reboots allows the operator to drain and restart them. What turns all three
+	// off takes effect at once: the kubelet restarts, and containers keep their processors until they end.
+	// +optional
+	CPUManagerPolicy CPUManagerPolicy `json:"cpuManagerPolicy,omitempty"`
+
+	// memoryManagerPolicy says whether containers are kept near their memory. With BestEffort, containers of Guaranteed pods
+	// get the processors of the NUMA nodes that have room for their memory. It needs Windows Server 2022 or later, and a hard
+	// eviction threshold of memory in bytes. The default is None. For its feature gate, and when it takes effect, see
+	// cpuManagerPolicy.
+	// +optional
+	MemoryManagerPolicy MemoryManagerPolicy `json:"memoryManagerPolicy,omitempty"`
+
+	// reservedMemory is how much of each NUMA node is reserved, for memoryManagerPolicy BestEffort. Together, it must be
+	// what systemReserved, kubeReserved and the hard eviction threshold reserve of memory. The default is all of it on NUMA
+	// node 0, which every host has.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=numaNode
+	// +optional
+	ReservedMemory []MemoryReservation `json:"reservedMemory,omitempty"`
+
+	// topologyManagerPolicy says how processors, memory and devices of a pod are brought together on NUMA nodes: where that
+	// is possible (best-effort), or the node refuses the pod (restricted, or single-numa-node for one NUMA node). Hosts with
+	// more than 8 NUMA nodes cannot have it. The default is none. For its feature gate, and when it takes effect, see
+	// cpuManagerPolicy.
+	// +optional
+	TopologyManagerPolicy TopologyManagerPolicy `json:"topologyManagerPolicy,omitempty"`
+
+	// topologyManagerScope says whether topologyManagerPolicy is for each container, or for all containers of a pod
+	// together. The default is container.
+	// +optional
+	TopologyManagerScope TopologyManagerScope `json:"topologyManagerScope,omitempty"`
+
 	// containerLogMaxSize is the size at which the kubelet rotates the log of a container: a quantity of bytes from 1Mi to
 	// 10Gi. The default is 50Mi.
 	// +kubebuilder:validation:MaxLength=32
@@ -121,3 +162,72 @@ type KubeletSpec struct {
 	// +optional
 	ShutdownGracePeriodCriticalPods string `json:"shutdownGracePeriodCriticalPods,omitempty"`
 }
+
+// CPUManagerPolicy says whether containers get processors of their own.
+//
+// +kubebuilder:validation:Enum=none;static
+type CPUManagerPolicy string
+
+// The policies for processors.
+const (
+	// CPUManagerNone gives all containers all processors.
+	CPUManagerNone CPUManagerPolicy = "none"
+	// CPUManagerStatic gives whole processors to containers of Guaranteed pods that ask for them.
+	CPUManagerStatic CPUManagerPolicy = "static"
+)
+
+// MemoryManagerPolicy says whether containers are kept near their memory.
+//
+// +kubebuilder:validation:Enum=None;BestEffort
+type MemoryManagerPolicy string
+
+// The policies for memory.
+const (
+	// MemoryManagerNone keeps no container near its memory.
+	MemoryManagerNone MemoryManagerPolicy = "None"
+	// MemoryManagerBestEffort gives containers of Guaranteed pods the processors of the NUMA nodes of their memory.
+	MemoryManagerBestEffort MemoryManagerPolicy = "BestEffort"
+)
+
+// MemoryReservation is how much of a NUMA node is reserved.
+type MemoryReservation struct {
+	// numaNode is the number of the NUMA node; the first is 0.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=63
+	NUMANode int32 `json:"numaNode"`
+
+	// memory is the reserved amount: a quantity of bytes such as 1Gi.
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",message="memory must be a quantity of bytes above 0, for example 1Gi"
+	Memory string `json:"memory"`
+}
+
+// TopologyManagerPolicy says how strictly resources of a pod are brought together.
+//
+// +kubebuilder:validation:Enum=none;best-effort;restricted;single-numa-node
+type TopologyManagerPolicy string
+
+// The policies for topology.
+const (
+	// TopologyManagerNone brings nothing together.
+	TopologyManagerNone TopologyManagerPolicy = "none"
+	// TopologyManagerBestEffort prefers NUMA nodes that have all of it.
+	TopologyManagerBestEffort TopologyManagerPolicy = "best-effort"
+	// TopologyManagerRestricted refuses pods that do not fit on the fewest NUMA nodes.
+	TopologyManagerRestricted TopologyManagerPolicy = "restricted"
+	// TopologyManagerSingleNUMANode refuses pods that do not fit on one NUMA node.
+	TopologyManagerSingleNUMANode TopologyManagerPolicy = "single-numa-node"
+)
+
+// TopologyManagerScope says what is brought together.
+//
+// +kubebuilder:validation:Enum=container;pod
+type TopologyManagerScope string
+
+// The scopes of topology.
+const (
+	// TopologyManagerContainer looks at each container.
+	TopologyManagerContainer TopologyManagerScope = "container"
+	// TopologyManagerPod looks at all containers of a pod together.
+	TopologyManagerPod TopologyManagerScope = "pod"
+)

@@ -20,7 +20,27 @@ type RuntimeSpec struct {
 	// +kubebuilder:default=Managed
 	// +optional
 	DefenderExclusions DefenderExclusions `json:"defenderExclusions,omitempty"`
+
+	// compressedLayers says what containerd does with the compressed layers of an image that it has unpacked. Keep leaves
+	// them on the disk beside the unpacked ones: images can be exported, converted, pushed, and shared with other nodes.
+	// Discard deletes them, which frees about as much of the disk as a pull loads; images that a node has already keep
+	// theirs. Discard was never tried on Windows. After a change containerd and the kubelet restart; pods keep running.
+	// +kubebuilder:validation:Enum=Keep;Discard
+	// +kubebuilder:default=Keep
+	// +optional
+	CompressedLayers CompressedLayers `json:"compressedLayers,omitempty"`
 }
+
+// CompressedLayers says what becomes of the compressed layers of images.
+type CompressedLayers string
+
+// What becomes of compressed layers.
+const (
+	// CompressedLayersKeep leaves them on the disk.
+	CompressedLayersKeep CompressedLayers = "Keep"
+	// CompressedLayersDiscard deletes them once they are unpacked.
+	CompressedLayersDiscard CompressedLayers = "Discard"
+)
 
 // DefenderExclusions says whose the exclusions of containerd in Microsoft Defender Antivirus are.
 type DefenderExclusions string

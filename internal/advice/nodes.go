@@ -63,6 +63,10 @@ func ofWindows() Table {
 		api.ReasonDefenderExclusionsInForce: good(),
 		api.ReasonWindowsUpToDate:           good(),
 		api.ReasonAddressesReported:         good(),
+		api.ReasonKubeletSettingsInForce:    good(),
+		api.ReasonKubeletSettingsUnsuitable: {Warning, "Set spec.kubelet of WindowsConfig to what the smallest host has, as the message says.", "settings#kubelet"},
+		api.ReasonKubeletSettingsAwaitRestart: {Warning, "Run kubectl windows reboot <host>, or set spec.rollout.reboots of WindowsConfig to Allowed.",
+			"settings#processors-and-memory-of-their-own"},
 		api.ReasonVMwareToolsHideVirtualAdapters: {Warning, "On the host, write exclude-nics= with nothing behind it into section [guestinfo] of " +
 			"C:\\ProgramData\\VMware\\VMware Tools\\tools.conf; do the same in the image of new Machines.", "prerequisites#vmware-tools"},
 		api.ReasonDomainJoined:     good(),

@@ -86,6 +86,9 @@ type HostFacts struct {
 	// FreeBytes on drive C:, MemoryBytes of the machine.
 	FreeBytes   uint64 `json:"freeBytes"`
 	MemoryBytes uint64 `json:"memoryBytes"`
+	// Processors and NUMANodes are how many the machine has; 0 where Windows does not tell, or a WICD of an earlier version.
+	Processors int `json:"processors,omitempty"`
+	NUMANodes  int `json:"numaNodes,omitempty"`
 	// Virtualization is what the host has for virtual machines of its own.
 	Virtualization Virtualization `json:"virtualization,omitzero"`
 	// PendingReboot lists why Windows itself waits for a restart; empty when it does not.

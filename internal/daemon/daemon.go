@@ -116,6 +116,7 @@ type parts struct {
 	registry   registry.Part
 	exclusions *configure.Exclusions
 	hyperV     *configure.HyperV
+	kubelet    *configure.Kubelet
 	collector  *collect.Collector
 	reporter   *nodestatus.Reporter
 }
@@ -137,11 +138,12 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	p.registry = registry.Part{Session: s, Server: pulls, Metrics: p.metrics, Wake: wake}
 	p.exclusions = configure.NewExclusions(s, wake, p.metrics)
 	p.hyperV = configure.NewHyperV(s, wake, p.reboot)
+	p.kubelet = configure.NewKubelet(s, p.follower)
 	p.collector = collect.New(s, wake)
 	p.reporter = &nodestatus.Reporter{
 		Session: s, Wake: wake,
 		Sources: []nodestatus.Source{
-			p.supervisor, p.updates, p.reboot, p.problems, p.accounts, p.network, p.users, p.verifier, p.sandbox, p.registry, p.exclusions, p.hyperV, p.collector,
+			p.supervisor, p.updates, p.reboot, p.problems, p.accounts, p.network, p.users, p.verifier, p.sandbox, p.registry, p.exclusions, p.hyperV, p.kubelet, p.collector,
 		},
 		Services: p.supervisor, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: p.cni(),
 	}
@@ -174,6 +176,7 @@ func (p *parts) run(ctx context.Context) {
 		p.registry.Run,
 		p.exclusions.Run,
 		p.hyperV.Run,
+		p.kubelet.Run,
 		p.collector.Run,
 	} {
 		work.Go(func() { run(ctx) })

@@ -47,20 +47,21 @@ func isExactly(want string) func(string) error {
 	}
 }
 
-// checkContainerdConfig wants the configuration that is rendered, with its own virtual machines and sandbox image. Without tables, it may be
+// checkContainerdConfig wants the configuration that is rendered, with its own virtual machines, sandbox image and way with layers. Without tables, it may be
 // a part of that.
 func (n Node) checkContainerdConfig(content string) error {
 	isPart := !strings.Contains(content, "[")
 	for _, machine := range []*virtualMachine{nil, {}} {
-		want := regexp.QuoteMeta(renderContainerdConfig(VersionFolder(n.Digest), machine, n.UserNetwork))
+		want := regexp.QuoteMeta(renderContainerdConfig(VersionFolder(n.Digest), machine, n.UserNetwork, ""))
 		want = strings.NewReplacer(
 			regexp.QuoteMeta(markSandboxImage), `[^'\n\\]*`, `VmMemorySizeInMb = 0`, `VmMemorySizeInMb = [0-9]+`, `VmProcessorCount = 0`, `VmProcessorCount = [0-9]+`,
+			`discard_unpacked_layers = false`, `discard_unpacked_layers = (false|true)`,
 		).Replace(want)
 		if regexp.MustCompile(`^`+want+`$`).MatchString(content) || isPart && hasLines(content, want) {
 			return nil
 		}
 	}
-	return errors.New("it has something else than the configuration of containerd that WICD knows; allowed are other virtual machines and another sandbox image")
+	return errors.New("it has something else than the configuration of containerd that WICD knows; allowed are other virtual machines, another sandbox image, and layers that are discarded")
 }
 
 // hasLines says whether each line of a text matches a line of a pattern.

@@ -39,6 +39,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri']
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = 'windows'
   image_pull_progress_timeout = '30m0s'
+  discard_unpacked_layers = @discard@
 
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = '` + markSandboxImage + `'
@@ -78,7 +79,7 @@ const hyperVTemplate = `
 `
 
 // renderContainerdConfig has containerd look for network plugins among ours first: it takes the first of a name that it finds.
-func renderContainerdConfig(folder string, machine *virtualMachine, users *UserNetwork) string {
+func renderContainerdConfig(folder string, machine *virtualMachine, users *UserNetwork, layers v1alpha1.CompressedLayers) string {
 	config := strings.Replace(containerdTemplate, "@hyperv@", machine.runtime(), 1)
 	binDir := ""
 	if users != nil && users.BinDir != "" {
@@ -91,6 +92,7 @@ func renderContainerdConfig(folder string, machine *virtualMachine, users *UserN
 		"@folder@", folder,
 		"@binDir@", binDir,
 		"@cni@", users.CNIFolder(),
+		"@discard@", strconv.FormatBool(layers == v1alpha1.CompressedLayersDiscard),
 	).Replace(config)
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/tlsprofile"
 	"github.com/windows-machine-config/wmco/internal/trust"
 	"github.com/windows-machine-config/wmco/payload"
+	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
 const bridge = `{"cniVersion": "0.3.1", "name": "l2", "type": "win-bridge", "ipam": {"type": "host-local", "subnet": "{{.PodCIDR}}"},
@@ -64,6 +65,12 @@ func TestRender(t *testing.T) {
 				PriorityClass: "HIGH_PRIORITY_CLASS", ShutdownGracePeriod: "90s", ShutdownGracePeriodCriticalPods: "30s",
 			}
 		},
+		"kubelet-managers": func(in *desired.Inputs) {
+			in.Config.Kubelet = v1alpha1.KubeletSpec{
+				CPUManagerPolicy: v1alpha1.CPUManagerStatic, MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort, KubeReserved: map[string]string{"memory": "1.5Gi"},
+				TopologyManagerPolicy: v1alpha1.TopologyManagerBestEffort, TopologyManagerScope: v1alpha1.TopologyManagerPod,
+			}
+		},
 		"overlay": func(in *desired.Inputs) {
 			in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
 			in.Cluster.Network = desired.ClusterNetwork{PodCIDRs: []string{"10.128.0.0/14"}, HybridCIDRs: []string{"10.132.0.0/14"}, VXLANPort: 9898,
@@ -84,6 +91,7 @@ func TestRender(t *testing.T) {
 		"cloud":    func(in *desired.Inputs) { in.Cluster.CloudProvider.External = true },
 		"settings": func(in *desired.Inputs) { in.Settings = settings(t) },
 		"logs":     func(in *desired.Inputs) { in.Config.Logs = v1alpha1.LogsSpec{Size: "1Gi", Age: "36h30m", Count: 12} },
+		"layers":   func(in *desired.Inputs) { in.Config.Runtime.CompressedLayers = v1alpha1.CompressedLayersDiscard },
 		"hyperv": func(in *desired.Inputs) {
 			in.Config.RuntimeClasses.HyperV = &v1alpha1.HyperVSpec{Memory: "3Gi", Processors: 4}
 		},
@@ -110,6 +118,18 @@ func TestRender(t *testing.T) {
 		})
 	}
 	expectNoStrayGolden(t, len(cases)+1) // that of TestOn
+}
+
+// TestContainerdKnowsWhatIsSaidOfLayers is for containerd, which passes over a setting that it does not know.
+func TestContainerdKnowsWhatIsSaidOfLayers(t *testing.T) {
+	module := payloadtest.Source(t, "../../payload/containerd", "github.com/containerd/containerd/v2")
+	source, err := os.ReadFile(filepath.Join(module, "internal/cri/config/config.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(source), `toml:"discard_unpacked_layers"`) {
+		t.Error("the configuration of containerd has no discard_unpacked_layers any more")
+	}
 }
 
 func settings(t *testing.T) desired.Settings {

@@ -3,7 +3,6 @@ package desired
 import (
 	"cmp"
 	"encoding/json"
-	"maps"
 	"strings"
 )
 
@@ -60,6 +59,28 @@ type kubeletConfiguration struct {
 	// nothing.
 	ShutdownGracePeriod             string `json:"shutdownGracePeriod,omitempty"`
 	ShutdownGracePeriodCriticalPods string `json:"shutdownGracePeriodCriticalPods,omitempty"`
+	// Kubelets act on these where the feature gate is on.
+	CPUManagerPolicy      string              `json:"cpuManagerPolicy,omitempty"`
+	MemoryManagerPolicy   string              `json:"memoryManagerPolicy,omitempty"`
+	ReservedMemory        []memoryReservation `json:"reservedMemory,omitempty"`
+	TopologyManagerPolicy string              `json:"topologyManagerPolicy,omitempty"`
+	TopologyManagerScope  string              `json:"topologyManagerScope,omitempty"`
+}
+
+// use has the kubelet divide the machine so.
+func (c *kubeletConfiguration) use(r KubeletResources) {
+	c.SystemReserved, c.KubeReserved, c.EvictionHard = r.SystemReserved, r.KubeReserved, r.EvictionHard
+	c.CPUManagerPolicy, c.MemoryManagerPolicy, c.ReservedMemory = r.CPUManagerPolicy, r.MemoryManagerPolicy, r.ReservedMemory
+	c.TopologyManagerPolicy, c.TopologyManagerScope = r.TopologyManagerPolicy, r.TopologyManagerScope
+	c.FeatureGates = map[string]bool{"NodeLogQuery": true}
+	if r.isManaged() {
+		c.FeatureGates[affinityGate] = true
+	}
+}
+
+func (c *kubeletConfiguration) render() (string, error) {
+	b, err := json.MarshalIndent(c, "", "  ")
+	return string(b) + "\n", err
 }
 
 func renderKubeletConfig(in Inputs) (string, error) {
@@ -81,20 +102,16 @@ func renderKubeletConfig(in Inputs) (string, error) {
 		// takes the right to nodes/proxy, whose owner may run commands in every pod of the node, too: they give nobody more.
 		EnableSystemLogHandler:       true,
 		EnableSystemLogQuery:         true,
-		FeatureGates:                 map[string]bool{"NodeLogQuery": true},
 		ContainerLogMaxSize:          cmp.Or(k.ContainerLogMaxSize, "50Mi"),
 		ContainerLogMaxFiles:         k.ContainerLogMaxFiles,
-		EvictionHard:                 k.EvictionHard,
 		MergeDefaultEvictionSettings: true,
 		EvictionSoft:                 k.EvictionSoft,
 		EvictionSoftGracePeriod:      k.EvictionSoftGracePeriod,
 		EvictionMaxPodGracePeriod:    k.EvictionMaxPodGracePeriod,
 		EvictionMinimumReclaim:       k.EvictionMinimumReclaim,
-		KubeReserved:                 k.KubeReserved,
 		ImageGCHighThresholdPercent:  k.ImageGCHighThresholdPercent,
 		ImageGCLowThresholdPercent:   k.ImageGCLowThresholdPercent,
 		MaxParallelImagePulls:        k.MaxParallelImagePulls,
-		SystemReserved:               map[string]string{"cpu": "500m", "memory": "2Gi", "ephemeral-storage": "1Gi"},
 		RegisterNode:                 true,
 		RegisterWithTaints:           strings.Trim(markTaints, `"`),
 		StaticPodPath:                staticPods,
@@ -107,9 +124,8 @@ func renderKubeletConfig(in Inputs) (string, error) {
 	if server := in.Settings.TLS; server != nil {
 		c.TLSMinVersion, c.TLSCipherSuites = server.MinVersion, server.CipherSuites
 	}
-	maps.Copy(c.SystemReserved, k.SystemReserved)
-	b, err := json.MarshalIndent(c, "", "  ")
-	return string(b) + "\n", err
+	c.use(resourcesOf(k))
+	return c.render()
 }
 
 // maxPods is how many pods a node may run.

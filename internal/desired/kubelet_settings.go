@@ -16,10 +16,13 @@ import (
 // defaultPriorityClass is that of the original's kubelet.
 const defaultPriorityClass = "ABOVE_NORMAL_PRIORITY_CLASS"
 
+// memoryAvailable is the signal of memory.
+const memoryAvailable = "memory.available"
+
 // DefaultEvictionHard are the kubelet's own hard eviction thresholds on Windows (DefaultEvictionHard in k8s.io/kubernetes,
 // pkg/kubelet/eviction/defaults_windows.go). Nodes have them where spec.kubelet.evictionHard has no other; they are not written to nodes.
 func DefaultEvictionHard() map[string]string {
-	return map[string]string{"memory.available": "500Mi", "nodefs.available": "10%", "imagefs.available": "15%"}
+	return map[string]string{memoryAvailable: "500Mi", "nodefs.available": "10%", "imagefs.available": "15%"}
 }
 
 // checkKubelet refuses what would become a part of a command line and is no value of the schema of WindowsConfig, and values with which the kubelet
@@ -60,7 +63,59 @@ func checkKubelet(spec v1alpha1.KubeletSpec) error {
 	if q, err := resource.ParseQuantity(spec.ContainerLogMaxSize); spec.ContainerLogMaxSize != "" && (err != nil || q.Sign() <= 0) {
 		return refuseKubelet("containerLogMaxSize", spec.ContainerLogMaxSize, "set a quantity of bytes such as 50Mi")
 	}
+	if err := checkManagers(spec); err != nil {
+		return err
+	}
 	return checkSoftEviction(spec)
+}
+
+// checkManagers refuses managers of processors and memory with which no kubelet would start. Whether a machine can have them is WICD's to see.
+func checkManagers(spec v1alpha1.KubeletSpec) error {
+	r := resourcesOf(spec)
+	if reserved := sum(r.SystemReserved["cpu"], r.KubeReserved["cpu"]); spec.CPUManagerPolicy == v1alpha1.CPUManagerStatic && reserved.Sign() <= 0 {
+		return refuseKubelet("cpuManagerPolicy", "static", fmt.Sprintf("it needs reserved processors, and systemReserved[cpu] is %.32q and kubeReserved[cpu] is %.32q; reserve some, such as 500m",
+			r.SystemReserved["cpu"], r.KubeReserved["cpu"]))
+	}
+	if len(spec.ReservedMemory) > 0 && !r.hasMemoryManager() {
+		return refuseKubelet("reservedMemory", spec.ReservedMemory[0].Memory, fmt.Sprintf("it is for memoryManagerPolicy BestEffort, which is %.32q; set that, or remove it", spec.MemoryManagerPolicy))
+	}
+	if spec.TopologyManagerScope != "" && (spec.TopologyManagerPolicy == "" || spec.TopologyManagerPolicy == v1alpha1.TopologyManagerNone) {
+		return refuseKubelet("topologyManagerScope", string(spec.TopologyManagerScope), fmt.Sprintf("topologyManagerPolicy is %.32q; set that as well", spec.TopologyManagerPolicy))
+	}
+	if !r.hasMemoryManager() {
+		return nil
+	}
+	if t, err := parseThreshold(r.hardMemory()); err == nil && t.isShare && !t.isOff() {
+		return refuseKubelet("memoryManagerPolicy", "BestEffort", fmt.Sprintf("it needs the reserved memory in bytes, and evictionHard[%s] is %s; set it in bytes, such as 500Mi", memoryAvailable, r.hardMemory()))
+	}
+	return checkReservedMemory(spec.ReservedMemory, r)
+}
+
+// checkReservedMemory wants of each NUMA node one amount, which are together what is reserved.
+func checkReservedMemory(all []v1alpha1.MemoryReservation, r KubeletResources) error {
+	seen := map[int32]bool{}
+	var of resource.Quantity
+	for _, one := range all {
+		q, err := resource.ParseQuantity(one.Memory)
+		field := fmt.Sprintf("reservedMemory[numaNode=%d]", one.NUMANode)
+		switch {
+		case err != nil || q.Sign() <= 0:
+			return refuseKubelet(field, one.Memory, "set a quantity of bytes above 0, such as 1Gi")
+		case one.NUMANode < 0 || seen[one.NUMANode]:
+			return refuseKubelet(field, one.Memory, "name each NUMA node once, by a number from 0")
+		}
+		seen[one.NUMANode] = true
+		of.Add(q)
+	}
+	want := r.memory()
+	if len(all) > 0 && of.Cmp(want) != 0 {
+		return refuseKubelet("reservedMemory", of.String(), fmt.Sprintf("it must be together what is reserved: %s (systemReserved[memory] %.32q, kubeReserved[memory] %.32q and evictionHard[%s] %.32q)",
+			want.String(), r.SystemReserved["memory"], r.KubeReserved["memory"], memoryAvailable, r.hardMemory()))
+	}
+	if want.Sign() <= 0 {
+		return refuseKubelet("memoryManagerPolicy", "BestEffort", "it needs reserved memory, and there is none; set systemReserved[memory], such as 2Gi")
+	}
+	return nil
 }
 
 // refuseKubelet is the error for a value below spec.kubelet.

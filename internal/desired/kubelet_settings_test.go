@@ -42,7 +42,34 @@ func TestKubeletSettingsThatContradict(t *testing.T) {
 		"hard that is no number": {v1alpha1.KubeletSpec{EvictionHard: quantities{node: "NaN%"}}, []string{`"NaN%"`}},
 		"an unknown signal":      {v1alpha1.KubeletSpec{EvictionMinimumReclaim: quantities{"pid.available": "1"}}, []string{"evictionMinimumReclaim", "pid.available"}},
 		"reserved below nothing": {v1alpha1.KubeletSpec{KubeReserved: quantities{"cpu": "-1"}}, []string{`kubeReserved[cpu] is "-1"`}},
-		"a log of no size":       {v1alpha1.KubeletSpec{ContainerLogMaxSize: "much"}, []string{`containerLogMaxSize is "much"`}},
+		"managers of everything": {spec: v1alpha1.KubeletSpec{
+			CPUManagerPolicy: v1alpha1.CPUManagerStatic, MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort,
+			ReservedMemory:        []v1alpha1.MemoryReservation{{NUMANode: 0, Memory: "1.5Gi"}, {NUMANode: 1, Memory: "1012Mi"}},
+			TopologyManagerPolicy: v1alpha1.TopologyManagerRestricted, TopologyManagerScope: v1alpha1.TopologyManagerPod,
+		}},
+		"managers that are off": {spec: v1alpha1.KubeletSpec{
+			CPUManagerPolicy: v1alpha1.CPUManagerNone, SystemReserved: quantities{"cpu": "0"}, MemoryManagerPolicy: v1alpha1.MemoryManagerNone, EvictionHard: quantities{memory: "5%"},
+		}},
+		"the threshold is off": {spec: v1alpha1.KubeletSpec{
+			MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort, EvictionHard: quantities{memory: "0%"}, ReservedMemory: []v1alpha1.MemoryReservation{{Memory: "2Gi"}},
+		}},
+		"static without reserved processors": {v1alpha1.KubeletSpec{CPUManagerPolicy: v1alpha1.CPUManagerStatic, SystemReserved: quantities{"cpu": "0"}},
+			[]string{`cpuManagerPolicy is "static"`, `systemReserved[cpu] is "0"`}},
+		"reserved memory without a manager": {v1alpha1.KubeletSpec{ReservedMemory: []v1alpha1.MemoryReservation{{Memory: "1Gi"}}}, []string{`reservedMemory is "1Gi"`, "BestEffort"}},
+		"a scope without a policy":          {v1alpha1.KubeletSpec{TopologyManagerScope: v1alpha1.TopologyManagerPod}, []string{`topologyManagerScope is "pod"`, "topologyManagerPolicy"}},
+		"a manager of memory and a share": {v1alpha1.KubeletSpec{MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort, EvictionHard: quantities{memory: "5%"}},
+			[]string{`memoryManagerPolicy is "BestEffort"`, "is 5%", "500Mi"}},
+		"nothing reserved for a manager of memory": {v1alpha1.KubeletSpec{
+			MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort, EvictionHard: quantities{memory: "0%"}, SystemReserved: quantities{"memory": "0"},
+		}, []string{"needs reserved memory"}},
+		"other reserved memory": {v1alpha1.KubeletSpec{MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort, ReservedMemory: []v1alpha1.MemoryReservation{{Memory: "2Gi"}}},
+			[]string{`reservedMemory is "2Gi"`, "2548Mi", `systemReserved[memory] "2Gi"`}},
+		"reserved memory of nothing": {v1alpha1.KubeletSpec{MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort, ReservedMemory: []v1alpha1.MemoryReservation{{Memory: "0"}}},
+			[]string{`reservedMemory[numaNode=0] is "0"`}},
+		"a NUMA node twice": {v1alpha1.KubeletSpec{
+			MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort, ReservedMemory: []v1alpha1.MemoryReservation{{Memory: "2Gi"}, {Memory: "500Mi"}},
+		}, []string{`reservedMemory[numaNode=0] is "500Mi"`, "once"}},
+		"a log of no size": {v1alpha1.KubeletSpec{ContainerLogMaxSize: "much"}, []string{`containerLogMaxSize is "much"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := inputs()

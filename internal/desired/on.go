@@ -26,6 +26,8 @@ type Local struct {
 	// SandboxImage is the image with which the host goes on as long as it could not pull that of the declaration; empty where it has that,
 	// or has none. WICD fills it in.
 	SandboxImage string `json:"sandboxImage,omitempty"`
+	// Kubelet is how the kubelet goes on as long as it does not have the resources of the declaration; nil where it has them. WICD fills it in.
+	Kubelet *HeldKubelet `json:"kubelet,omitempty"`
 	// Build is the build of Windows; 0 until a join of this version has filled it in.
 	Build int `json:"build,omitempty"`
 }
@@ -69,6 +71,9 @@ func (n Node) On(l Local, s Secrets) (Node, error) {
 	n.Files = slices.Concat(n.Files, s.Files)
 	for i := range n.Files {
 		n.Files[i].Secret = i >= plain
+		if l.Kubelet != nil && n.Files[i].Path == kubeletConfig {
+			n.Files[i].Content = l.Kubelet.with(n.Files[i].Content)
+		}
 		n.Files[i].Content = contents.Replace(n.Files[i].Content)
 	}
 	all := map[string]string{}

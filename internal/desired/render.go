@@ -88,7 +88,7 @@ func renderNode(in Inputs, kubeletConf string, logs LogLimits, machine *virtualM
 		Files: append([]File{
 			{Path: kubeletConfig, Content: kubeletConf},
 			{Path: kubeletClientCA, Content: in.Cluster.KubeletClientCA},
-			{Path: containerdConfig, Content: renderContainerdConfig(VersionFolder(in.Payload.Digest), machine, userNetwork(in))},
+			{Path: containerdConfig, Content: renderContainerdConfig(VersionFolder(in.Payload.Digest), machine, userNetwork(in), in.Config.Runtime.CompressedLayers)},
 		}, files...),
 		Services:           services,
 		SandboxImage:       in.sandboxImage(),

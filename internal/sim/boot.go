@@ -135,7 +135,7 @@ func (b *boot) Facts(context.Context) (agent.HostFacts, error) {
 		Hostname: o.Hostname, Domain: o.Domain, Build: o.Build, UBR: o.UBR, Product: "Simulated Windows Server",
 		Installation: o.Installation, Architecture: o.Architecture, BootID: b.id, Clock: time.Now().Add(o.Skew).UTC(),
 		Interfaces: o.Quirks.Adapter.Interfaces(o.Interfaces, w.hns.hasOverlay()), SystemDrive: cmp.Or(o.SystemDrive, "C:"),
-		FreeBytes: o.FreeBytes, MemoryBytes: o.MemoryBytes, PendingReboot: b.waitsLocked().Told(),
+		FreeBytes: o.FreeBytes, MemoryBytes: o.MemoryBytes, Processors: o.Processors, NUMANodes: 1, PendingReboot: b.waitsLocked().Told(),
 		Virtualization: b.virtualization, Listeners: o.Quirks.Adapter.Listeners,
 		RuntimePipe: o.Quirks.Setup.DockerHasPipe || b.running[desired.ContainerdService] != nil,
 	}

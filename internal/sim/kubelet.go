@@ -108,7 +108,7 @@ func (k *kubelet) run(ctx context.Context) (err error) {
 	return ctx.Err()
 }
 
-// readConfig reads the taints from kubelet.conf.
+// readConfig reads the taints from kubelet.conf, and starts the managers that it names.
 func (k *kubelet) readConfig() error {
 	name := k.flags["config"]
 	b, err := k.host.Disk.Read(name)
@@ -117,12 +117,13 @@ func (k *kubelet) readConfig() error {
 	}
 	var config struct {
 		RegisterWithTaints []corev1.Taint `json:"registerWithTaints"`
+		kubeletManagers
 	}
 	if err := json.Unmarshal(b, &config); err != nil {
 		return fmt.Errorf("reading %s: %w", name, err)
 	}
 	k.taints = config.RegisterWithTaints
-	return nil
+	return k.startManagers(config.kubeletManagers)
 }
 
 // retry repeats until success or until ctx is done. After a permanent error the kubelet exits, and Windows starts it again.

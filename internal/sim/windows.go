@@ -37,6 +37,8 @@ type WindowsOptions struct {
 	Interfaces []agent.Interface
 	// FreeBytes on drive C:, 100 GB when 0, and MemoryBytes, 16 GB when 0.
 	FreeBytes, MemoryBytes uint64
+	// Processors are 4 when 0.
+	Processors int
 	// Skew is how far the clock is ahead.
 	Skew time.Duration
 	// Features are the initial features; if nil, Containers is enabled, and Hyper-V is not.
@@ -149,6 +151,7 @@ func NewWindows(o WindowsOptions) *Windows {
 		o.Interfaces = []agent.Interface{ethernet(o.Address)}
 	}
 	o.FreeBytes, o.MemoryBytes = cmp.Or(o.FreeBytes, 100<<30), cmp.Or(o.MemoryBytes, 16<<30)
+	o.Processors = cmp.Or(o.Processors, 4)
 	o.RestartDelay = cmp.Or(o.RestartDelay, 5*time.Second)
 	w := &Windows{
 		options: o, declared: map[string]*declaration{}, features: maps.Clone(o.Features),

@@ -72,6 +72,7 @@ func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 	unread(agent.FactFreeBytes, err)
 	f.MemoryBytes, err = memoryBytes()
 	unread(agent.FactMemory, err)
+	f.Processors, f.NUMANodes = processors(), numaNodes()
 	f.Listeners, err = listeners()
 	unread(agent.FactListeners, err)
 	f.RuntimePipe, err = hasPipe(desired.RuntimePipe)
@@ -149,6 +150,22 @@ func memoryBytes() (uint64, error) {
 		return 0, err
 	}
 	return status.total, nil
+}
+
+// processors counts those of all groups, as the kubelet does (pkg/kubelet/winstats).
+func processors() int {
+	const allGroups = 0xffff // ALL_PROCESSOR_GROUPS
+	return int(windows.GetActiveProcessorCount(allGroups))
+}
+
+// numaNodes is how many NUMA nodes there are, or 0 where Windows does not tell.
+func numaNodes() int {
+	var highest uint32
+	call := windows.NewLazySystemDLL("kernel32.dll").NewProc("GetNumaHighestNodeNumber")
+	if ok, _, _ := call.Call(uintptr(unsafe.Pointer(&highest))); ok == 0 {
+		return 0
+	}
+	return int(highest) + 1
 }
 
 // waits is why Windows needs a restart.

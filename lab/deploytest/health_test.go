@@ -91,7 +91,7 @@ func (c *cluster) testWICDOnItsCondition(t *testing.T) {
 	var problems []corev1.NodeCondition
 	for _, kind := range []corev1.NodeConditionType{
 		"WindowsHostComputeUnavailable", "WindowsCommitPressure", "WindowsClockSkewed", "WindowsDefenderInterference",
-		"WindowsUpdateNeeded", "WindowsAddressesHidden", "WindowsGMSACapable", "WindowsHyperVCapable",
+		"WindowsUpdateNeeded", "WindowsAddressesHidden", "WindowsKubeletSettingsHeld", "WindowsGMSACapable", "WindowsHyperVCapable",
 	} {
 		problems = append(problems, corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue, Reason: "x"})
 	}

@@ -26,7 +26,8 @@ type runtimes struct {
 			Options              map[string]any `toml:"options"`
 		} `toml:"runtimes"`
 	} `toml:"containerd"`
-	CNI struct {
+	DiscardUnpackedLayers bool `toml:"discard_unpacked_layers"` // of images
+	CNI                   struct {
 		BinDirs []string `toml:"bin_dirs"`
 		ConfDir string   `toml:"conf_dir"`
 	} `toml:"cni"`
@@ -64,10 +65,20 @@ func mustLoad(t *testing.T, golden string) (is runtimes) {
 	if err := config.LoadConfig(t.Context(), f.Name(), &all); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := all.Decode(t.Context(), "io.containerd.cri.v1.runtime", &is); err != nil {
-		t.Fatal(err)
+	for _, plugin := range []string{"io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime"} {
+		if _, err := all.Decode(t.Context(), plugin, &is); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return is
+}
+
+func TestLayersAreDiscardedWhereThatIsWanted(t *testing.T) {
+	for golden, want := range map[string]bool{"default": false, "layers": true} {
+		if got := mustLoad(t, golden).DiscardUnpackedLayers; got != want {
+			t.Errorf("%s: containerd discards layers: %v, want %v", golden, got, want)
+		}
+	}
 }
 
 // TestPodsHaveTheirRuntimes reads options as containerd does, into what the shim gets. containerd passes over a name that the shim does not

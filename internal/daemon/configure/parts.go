@@ -1,6 +1,7 @@
 package configure
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
@@ -33,22 +34,26 @@ func newTarget(request agent.JoinRequest) (target, error) {
 	return target{request: request, wanted: wanted, restarts: restarts{}}, nil
 }
 
-// succeeding is the target of a host that has been something before: it goes on with the sandbox image that it has until it has the next one.
-func (t target) succeeding(d host.Disk) (target, error) {
-	former, err := readFormer(d)
+// succeeding is the target of a host that has been something before: it goes on with the sandbox image that it has until it has the next one,
+// and with the resources of its kubelet while it cannot have the next ones.
+func (t target) succeeding(ctx context.Context, h host.Host) (target, error) {
+	last, err := readFormer(h.Disk)
 	if err != nil {
 		return target{}, err
 	}
-	if former.Cluster == t.request.Cluster && !former.Leaving {
-		request := t.request
-		request.Local.SandboxImage = former.Local.Succeeding(former.Desired, request.Desired).SandboxImage
-		renewed, err := newTarget(request)
-		if err != nil {
-			return target{}, err
-		}
-		t.request, t.wanted = renewed.request, renewed.wanted
+	request, same := t.request, former{}
+	if last.Cluster == request.Cluster && !last.Leaving {
+		same = last
+		request.Local.SandboxImage = same.Local.Succeeding(same.Desired, request.Desired).SandboxImage
 	}
-	t.former = former
+	if request.Local.Kubelet, err = same.heldKubelet(ctx, h, request.Desired); err != nil {
+		return target{}, err
+	}
+	renewed, err := newTarget(request)
+	if err != nil {
+		return target{}, err
+	}
+	t.request, t.wanted, t.former = renewed.request, renewed.wanted, last
 	return t, nil
 }
 
@@ -112,6 +117,7 @@ func newParts(w work, t target) parts {
 			work: w, restarts: t.restarts, wanted: t.wanted.Services,
 			launches: launches{disk: w.Disk, restarts: t.restarts, node: t.request.Node, mayRead: t.wanted.Files},
 			networks: networks{work: w, wanted: t.wanted.Network, former: t.former.wanted.Network},
+			kubelet:  kubeletState{work: w, wanted: t.wanted.KubeletResources().State()},
 		},
 	}
 }

@@ -19,6 +19,7 @@ type services struct {
 	work
 	launches launches
 	networks networks
+	kubelet  kubeletState
 	restarts restarts
 	wanted   []desired.Service
 }
@@ -67,6 +68,13 @@ func (s services) start(ctx context.Context, wanted []desired.Service) error {
 	if err != nil {
 		return err
 	}
+	stale, err := s.kubelet.isOutdated()
+	if err != nil {
+		return err
+	}
+	if stale {
+		s.restarts.mark(desired.KubeletService, "its managers have other resources")
+	}
 	commit, err := s.launches.prepare(launches)
 	if err != nil {
 		return err
@@ -79,6 +87,11 @@ func (s services) start(ctx context.Context, wanted []desired.Service) error {
 	}
 	if err := errors.Join(s.launches.drop(outdated), s.networks.removeFormer(ctx)); err != nil {
 		return err
+	}
+	if stale {
+		if err := s.kubelet.drop(); err != nil {
+			return err
+		}
 	}
 	if err := commit(); err != nil {
 		return fmt.Errorf("writing %s: %w", launchesFile, err)

@@ -155,6 +155,9 @@ func (f *Follower) become(ctx context.Context, client *apiclient.Client, node de
 	request.Desired, request.Serial = node, serial
 	request.Local = request.Succeeding(f.Record.Desired, node)
 	var err error
+	if request.Local.Kubelet, err = configure.HeldKubelet(ctx, f.Host, f.Record, node); err != nil {
+		return err
+	}
 	if request.Secrets, err = SecretsOf(ctx, client, f.Record, node); err != nil {
 		return err
 	}

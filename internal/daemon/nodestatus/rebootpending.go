@@ -90,7 +90,11 @@ func (r *RebootPending) look(ctx context.Context, boot string) (why []string, kn
 	if err != nil { // then a restart may be told of that does not help
 		r.Log.Warn("Remembering which files wait for their replacement failed", "error", err.Error())
 	}
-	return waits.Told(), true, nil
+	why = waits.Told()
+	if r.Record.Local.Kubelet.WaitsFor(boot) {
+		why = append(why, "managers of processors, memory or topology of the kubelet take effect (spec.kubelet of WindowsConfig)")
+	}
+	return why, true, nil
 }
 
 // boot names the start of Windows.

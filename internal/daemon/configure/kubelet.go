@@ -1,0 +1,155 @@
+package configure
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+// HeldKubelet says how the kubelet of a host, which is what a record says, goes on when it is to be next; nil where it takes what is declared.
+// It goes on with its former resources where the machine cannot have those that are declared, and where running containers have been given
+// processors or memory: until the next start of Windows, or a change of programs, before which pods leave.
+func HeldKubelet(ctx context.Context, h host.Host, is state.Record, next desired.Node) (*desired.HeldKubelet, error) {
+	effective, err := is.Wanted()
+	if err != nil {
+		return nil, err
+	}
+	return former{Record: is, wanted: effective}.heldKubelet(ctx, h, next)
+}
+
+func (f former) heldKubelet(ctx context.Context, h host.Host, next desired.Node) (*desired.HeldKubelet, error) {
+	has, wants := f.wanted.KubeletResources(), next.KubeletResources()
+	if reflect.DeepEqual(has, wants) {
+		return nil, nil
+	}
+	facts, err := h.System.Facts(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the facts of the host: %w", err)
+	}
+	held := &desired.HeldKubelet{KubeletResources: has, Boot: facts.BootID}
+	machine := desired.Machine{Memory: facts.MemoryBytes, Processors: facts.Processors, NUMANodes: facts.NUMANodes, Build: facts.Build}
+	if err := wants.Check(machine); err != nil {
+		if f.Node == "" {
+			return nil, &agent.Error{Code: agent.CodeRequestInvalid, Message: err.Error()}
+		}
+		held.Unsuitable = err.Error()
+		return held, nil
+	}
+	if wants.State() == "" || wants.State() == has.State() || f.Node == "" || isDrainedFor(f.Desired, next) {
+		return nil, nil
+	}
+	if was := f.Local.Kubelet; was != nil && reflect.DeepEqual(f.Desired.KubeletResources(), wants) && was.Boot != facts.BootID {
+		return nil, nil // Windows has started since
+	}
+	return held, nil
+}
+
+// isDrainedFor tells whether programs change before which the operator drains the node.
+func isDrainedFor(is, next desired.Node) bool {
+	return desired.Diff(is, next).Disruption >= desired.Drain
+}
+
+// kubeletStateOf has the resources that the kubelet's state files belong to (desired.KubeletResources.State).
+const kubeletStateOf = desired.State + `\kubelet-resources.json`
+
+// kubeletState are the files in which the kubelet keeps who has which processors and memory. It does not start with those of other resources.
+type kubeletState struct {
+	work
+	wanted string
+}
+
+// isOutdated tells whether the kubelet would not start with them.
+func (k kubeletState) isOutdated() (bool, error) {
+	b, err := k.Disk.Read(kubeletStateOf)
+	if state.IgnoreAbsent(err) != nil {
+		return false, err
+	}
+	return string(b) != k.wanted, nil
+}
+
+// drop removes them while the kubelet is stopped.
+func (k kubeletState) drop() error {
+	if k.wanted != "" { // otherwise the kubelet does not read them
+		for _, name := range []string{"cpu_manager_state", "memory_manager_state"} {
+			path := desired.KubeletData + `\` + name
+			if !k.Disk.Exists(path) {
+				continue
+			}
+			if err := k.Disk.Remove(path); err != nil {
+				return fmt.Errorf("removing %s: %w", path, err)
+			}
+			k.recordChange("%s removed: it was of other resources", path)
+		}
+	}
+	if _, err := k.Disk.WriteFile(kubeletStateOf, k.wanted); err != nil {
+		return fmt.Errorf("writing %s: %w", kubeletStateOf, err)
+	}
+	return nil
+}
+
+// Applier makes the host what a request says, and ends the session.
+type Applier interface {
+	Apply(ctx context.Context, request agent.JoinRequest) error
+}
+
+// Kubelet gives the kubelet the resources that were held back once the host can have them, and tells the Node while it does not.
+type Kubelet struct {
+	state.Session
+	applier Applier
+	began   time.Time
+}
+
+// NewKubelet makes the part.
+func NewKubelet(s state.Session, a Applier) *Kubelet { return &Kubelet{s, a, time.Now()} }
+
+// Run looks once: what is held back waits for a start of Windows, or for other settings, with each of which a session begins.
+func (k *Kubelet) Run(ctx context.Context) {
+	for retry := backoff.New(); k.Record.Local.Kubelet != nil && ctx.Err() == nil; {
+		err := k.look(ctx)
+		if err == nil {
+			return
+		}
+		k.Log.Warn("Giving the kubelet its resources failed", "error", err.Error())
+		_ = backoff.Sleep(ctx, retry.Next())
+	}
+}
+
+func (k *Kubelet) look(ctx context.Context) error {
+	if !k.Record.Complete && !k.Record.Pulled {
+		return nil // a join is at work, which ends this session
+	}
+	held, err := HeldKubelet(ctx, k.Host, k.Record, k.Record.Desired)
+	if err != nil || reflect.DeepEqual(held, k.Record.Local.Kubelet) {
+		return err
+	}
+	request := k.Record.JoinRequest
+	request.Local.Kubelet = held
+	return k.applier.Apply(ctx, request)
+}
+
+// ReportTo reports to the node that the kubelet goes on with former resources, and why.
+func (k *Kubelet) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+	c := nodestatus.Condition{Type: api.ConditionKubeletSettingsHeld, Works: api.ReasonKubeletSettingsInForce, Message: "the kubelet has the resources of WindowsConfig"}
+	var p nodestatus.Problem
+	if held := k.Record.Local.Kubelet; held != nil {
+		p = nodestatus.Problem{Service: desired.KubeletService, Reason: api.ReasonKubeletSettingsUnsuitable, Message: held.Unsuitable, Since: k.began}
+		if held.Unsuitable == "" {
+			p.Reason, p.Message = api.ReasonKubeletSettingsAwaitRestart, "managers of processors, memory or topology in spec.kubelet of WindowsConfig, and what is reserved for them, "+
+				"take effect with a restart of the host; set spec.rollout.reboots to Allowed, or request it with kubectl windows reboot"
+		}
+		p.Message = shorten.Text(p.Message+"; until then, the kubelet goes on with its former resources", shorten.Note)
+	}
+	return w.ReportProblem(ctx, node, c, p)
+}

@@ -1,0 +1,51 @@
+package sim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// kubeletManagers are fields of the kubelet's configuration that its managers of processors and memory read.
+type kubeletManagers struct {
+	FeatureGates        map[string]bool   `json:"featureGates"`
+	CPUManagerPolicy    string            `json:"cpuManagerPolicy"`
+	MemoryManagerPolicy string            `json:"memoryManagerPolicy"`
+	ReservedMemory      []json.RawMessage `json:"reservedMemory"`
+	SystemReserved      map[string]string `json:"systemReserved"`
+}
+
+// managerState is a state file: of which policy it is, and for which part of the machine.
+type managerState struct {
+	PolicyName string `json:"policyName"`
+	Reserved   string `json:"reserved"`
+}
+
+// startManagers is what the real managers do at the start: each ends the kubelet where its state file is of another policy, or of other
+// reservations (NewCheckpointState and validateState in pkg/kubelet/cm), and writes one where there is none.
+func (k *kubelet) startManagers(config kubeletManagers) error {
+	if !config.FeatureGates["WindowsCPUAndMemoryAffinity"] {
+		return nil
+	}
+	for name, want := range map[string]managerState{
+		"cpu_manager_state":    {config.CPUManagerPolicy, config.SystemReserved["cpu"]},
+		"memory_manager_state": {config.MemoryManagerPolicy, fmt.Sprintf("%s", config.ReservedMemory)},
+	} {
+		path := `C:\var\lib\kubelet\` + name
+		b, err := k.host.Disk.Read(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			if b, err = json.Marshal(want); err == nil {
+				_, err = k.host.Disk.WriteFile(path, string(b))
+			}
+		}
+		if err != nil {
+			return err
+		}
+		var is managerState
+		if err := json.Unmarshal(b, &is); err != nil || is != want {
+			return fmt.Errorf("%s is of %+v, configured is %+v; please drain the node and remove the file: %w", path, is, want, errPermanent)
+		}
+	}
+	return nil
+}
