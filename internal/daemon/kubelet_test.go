@@ -12,6 +12,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/sim"
@@ -99,8 +100,8 @@ func (m *member) expectKubelet(t *testing.T, when string, want map[string]any, r
 		}
 	}
 	node, c := m.node(), m.conditionOf(api.ConditionKubeletSettingsHeld)
-	if !nodestate.IsReady(&node) {
-		t.Errorf("%s: the node is not Ready", when)
+	if healthy := m.condition(); !nodestate.IsReady(&node) || healthy.Status == corev1.ConditionFalse {
+		t.Errorf("%s: the node is Ready: %v, and its services are %+v", when, nodestate.IsReady(&node), healthy)
 	}
 	if held := reason == api.ReasonKubeletSettingsUnsuitable || reason == api.ReasonKubeletSettingsAwaitRestart; c.Reason != reason || held != (c.Status == corev1.ConditionTrue) {
 		t.Errorf("%s: the condition is %+v, want reason %q", when, c, reason)
@@ -188,16 +189,26 @@ func TestManagersOfTheKubeletTakeEffectWithARestart(t *testing.T) {
 		m.restart(t)
 		m.expectKubelet(t, "another reservation, after a restart", map[string]any{"kubeReserved": "2Gi"}, api.ReasonKubeletSettingsInForce)
 
+		if b, err := m.windows.Disk().Read(memoryState); err != nil || !strings.Contains(string(b), "4819255296") { // 4Gi and 500Mi
+			t.Errorf("the kubelet's state of memory is %s, %v", b, err)
+		}
 		mustWrite(t, m.windows.Disk(), cpuState, "of no use")
 		m.settle(t, v1alpha1.KubeletSpec{})
 		m.expectKubelet(t, "turned off", map[string]any{"cpuManagerPolicy": nil, "memoryManagerPolicy": nil, "kubeReserved": nil}, api.ReasonKubeletSettingsInForce)
 		m.settle(t, both)
 		m.restart(t)
 		m.expectKubelet(t, "turned on again", map[string]any{"cpuManagerPolicy": "static"}, api.ReasonKubeletSettingsInForce)
-		for _, path := range []string{cpuState, memoryState} {
-			if !m.windows.Disk().Exists(path) {
-				t.Errorf("the kubelet has no %s", path)
-			}
-		}
+		expectContent(t, m.windows.Disk(), cpuState, `{"policyName":"static","reserved":"500m"}`)
+	})
+}
+
+// TestManagersAwaitAStartThatIsSure has a Windows that does not tell of which start it is.
+func TestManagersAwaitAStartThatIsSure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unread := sim.Quirks{Servicing: sim.ServicingQuirks{Unread: []string{agent.FactBootID}}}
+		m := newKubeletHost(t, sim.WindowsOptions{Quirks: unread}, v1alpha1.KubeletSpec{})
+		m.settle(t, v1alpha1.KubeletSpec{CPUManagerPolicy: v1alpha1.CPUManagerStatic})
+		m.restart(t)
+		m.expectKubelet(t, "after a restart", map[string]any{"cpuManagerPolicy": nil}, api.ReasonKubeletSettingsAwaitRestart)
 	})
 }

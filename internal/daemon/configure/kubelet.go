@@ -50,11 +50,14 @@ func (f former) heldKubelet(ctx context.Context, h host.Host, next desired.Node)
 	if wants.State() == "" || wants.State() == has.State() || f.Node == "" || isDrainedFor(f.Desired, next) {
 		return nil, nil
 	}
-	if was := f.Local.Kubelet; was != nil && reflect.DeepEqual(f.Desired.KubeletResources(), wants) && was.Boot != facts.BootID {
-		return nil, nil // Windows has started since
+	if was := f.Local.Kubelet; was != nil && reflect.DeepEqual(f.Desired.KubeletResources(), wants) && hasStarted(was.Boot, facts.BootID) {
+		return nil, nil
 	}
 	return held, nil
 }
+
+// hasStarted tells whether Windows has surely started since.
+func hasStarted(since, boot string) bool { return since != "" && boot != "" && since != boot }
 
 // isDrainedFor tells whether programs change before which the operator drains the node.
 func isDrainedFor(is, next desired.Node) bool {
