@@ -121,6 +121,7 @@ func Elsewhere() map[string]string {
 		"docs/network.md":           objects,
 		"docs/settings.md":          objects,
 		"docs/storage.md":           objects,
+		"docs/tenancy.md":           objects,
 		"docs/verify-a-release.md":  "release/verify verifies a release with the libraries of cosign and syft; its commands are not run",
 		"docs/workloads.md":         objects,
 		"payload/README.md":         none,
