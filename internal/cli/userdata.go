@@ -17,8 +17,8 @@ import (
 
 // How Cluster API reads bootstrap data (sigs.k8s.io/cluster-api, api/core/v1beta2).
 const (
-	bootstrapSecretType corev1.SecretType = "cluster.x-k8s.io/secret"
-	bootstrapKey                          = "value"
+	bootstrapSecretType = corev1.SecretType("cluster.x-k8s.io/secret")
+	bootstrapKey        = "value"
 )
 
 // maxPublicKeys is the size of the largest file with public keys that is read, in bytes.
