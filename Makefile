@@ -16,7 +16,8 @@ TOOL := go tool -modfile=hack/tools/go.mod
 export GOLANGCI_LINT_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wmco/golangci-lint
 LINT := run --allow-parallel-runners
 # check-vet has checked the tests: go test would vet them, and all that they import, once more.
-TEST := go test -vet=off
+# Twice the time of Go: machines are shared, and the tests of WICD took 6 minutes on one of two slow processors.
+TEST := go test -vet=off -timeout 20m
 # The library of skopeo verifies signatures without a library of C.
 OPENPGP := -tags containers_image_openpgp
 # The race detector takes up to ten times the time.
@@ -292,7 +293,7 @@ e2e-more-tests:
 	$(E2E) $@ 300 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -short -parallel 2 -run "$(MORE)" ./e2e'
 
 e2e-rights:
-	$(E2E) $@ 60 bash -c 'cd lab && $(TEST) -count=1 -timeout 10m -run "$(or $(ONLY),.)" ./deploytest ./ovntest'
+	$(E2E) $@ 60 bash -c 'cd lab && $(TEST) -count=1 -run "$(or $(ONLY),.)" ./deploytest ./ovntest'
 
 e2e-ovn-tests:
 	$(E2E) $@ 400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -run "($(or $(ONLY),AsRecorded$$|^TestHybridOverlay$$))/programs" ./ovntest ./e2e'
