@@ -132,8 +132,8 @@ func (c *cluster) testExamples(t *testing.T) {
 			t.Errorf("%s: %v", o.document, err)
 			continue
 		}
-		isKubernetes := isOfKubernetes(o)
-		if isKubernetes {
+		isKubernetes, isMachines := isOfKubernetes(o), o.GroupVersionKind().Group == "cluster.x-k8s.io"
+		if isKubernetes || isMachines { // the namespace of Machines is the reader's
 			o.SetNamespace(metav1.NamespaceDefault)
 		}
 		if mapping.Scope.Name() == meta.RESTScopeNameNamespace && o.GetNamespace() == "" {
@@ -148,7 +148,7 @@ func (c *cluster) testExamples(t *testing.T) {
 		if err != nil && !apierrors.IsAlreadyExists(err) { // validation comes before that
 			t.Errorf("%s: %s %s: %v", o.document, o.GetKind(), o.GetName(), err)
 		}
-		if template, there, _ := unstructured.NestedMap(o.Object, "spec", "template"); there && !isKubernetes {
+		if template, there, _ := unstructured.NestedMap(o.Object, "spec", "template"); there && !isKubernetes && !isMachines {
 			if err := runsOnWindows(template); err != nil {
 				t.Errorf("%s: %s %s: %v", o.document, o.GetKind(), o.GetName(), err)
 			}
@@ -182,6 +182,7 @@ func (c *cluster) testExamplesOfFields(t *testing.T) {
 		"WindowsConfig.spec.kubelet.evictionSoft":                    `{kubelet: {evictionSoft: {nodefs.available: %}, evictionSoftGracePeriod: {nodefs.available: 90s}}}`,
 		"WindowsConfig.spec.kubelet.evictionSoftGracePeriod":         `{kubelet: {evictionSoft: {memory.available: 1Gi}, evictionSoftGracePeriod: {memory.available: %}}}`,
 		"WindowsConfig.spec.kubelet.kubeReserved":                    `{kubelet: {kubeReserved: {memory: %}}}`,
+		"WindowsConfig.spec.kubelet.reservedMemory.memory":           `{kubelet: {memoryManagerPolicy: BestEffort, reservedMemory: [{numaNode: 0, memory: %}]}}`,
 		"WindowsConfig.spec.kubelet.shutdownGracePeriod":             `{kubelet: {shutdownGracePeriod: %}}`,
 		"WindowsConfig.spec.kubelet.shutdownGracePeriodCriticalPods": `{kubelet: {shutdownGracePeriod: 1h, shutdownGracePeriodCriticalPods: %}}`,
 		"WindowsConfig.spec.kubelet.systemReserved":                  `{kubelet: {systemReserved: {memory: %}}}`,

@@ -41,6 +41,7 @@ func definitions() map[string][]string {
 			"operator/v1/zz_generated.crd-manifests/0000_70_network_01_networks-Default.crd.yaml",
 		},
 		"sigs.k8s.io/cluster-api": {
+			"core/config/crd/bases/cluster.x-k8s.io_machinedeployments.yaml",
 			"core/config/crd/bases/cluster.x-k8s.io_machines.yaml",
 			"core/config/crd/bases/cluster.x-k8s.io_machinesets.yaml",
 		},
