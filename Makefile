@@ -25,7 +25,7 @@ RACED := $(CURDIR)/hack/race-test.sh
 ON_WINDOWS := ./internal/acceptance/... ./internal/daemon/... ./internal/overlay/... ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/... ./cmd/wmco-acceptance/...
 ACCEPTANCE := WMCO_ACCEPTANCE=$(CURDIR)/_acceptance/wmco-acceptance.exe hack/wine-test.sh . -vet=off -count=1
 CORE := ^Test(WindowsHostBecomesReadyNode|OperatorPod|Images|OpenShift|Network|HybridOverlay|BadInput|Hostile)$$
-MORE := ^Test(WindowsFleet|Disconnected|OldestKubernetes)$$
+MORE := ^Test(WindowsFleet|Disconnected|EachKubernetes)$$
 HOSTS ?= 1
 # JOIN=1 makes acceptance build what the option --join of its program needs.
 JOIN ?=
