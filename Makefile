@@ -16,7 +16,7 @@ TOOL := go tool -modfile=hack/tools/go.mod
 export GOLANGCI_LINT_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wmco/golangci-lint
 LINT := run --allow-parallel-runners
 # check-vet has checked the tests: go test would vet them, and all that they import, once more.
-# Twice the time of Go: machines are shared, and the tests of WICD took 6 minutes on one of two slow processors.
+# Twice the time of Go: machines are shared, and the tests of WICD took 6 minutes on a busy one with two slow processors.
 TEST := go test -vet=off -timeout 20m
 # The library of skopeo verifies signatures without a library of C.
 OPENPGP := -tags containers_image_openpgp

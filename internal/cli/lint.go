@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/windows-machine-config/wmco/internal/cli/session"
@@ -117,7 +118,7 @@ type lintPod struct {
 	spec               map[string]any
 	// namespace and labels are those of the pod.
 	namespace string
-	labels    map[string]any
+	labels    labels.Set
 }
 
 // path reads a file, or the files of a folder.

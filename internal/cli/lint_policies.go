@@ -31,7 +31,7 @@ func (p lintPolicy) check(pods []lintPod) (found []lintFinding, err error) {
 	}
 	var selected []string
 	for _, pod := range pods {
-		if pod.namespace == p.namespace && pod.spec["hostNetwork"] != true && selector.Matches(pod.set()) {
+		if pod.namespace == p.namespace && pod.spec["hostNetwork"] != true && selector.Matches(pod.labels) {
 			selected = append(selected, pod.object)
 		}
 	}
@@ -46,20 +46,15 @@ func (p lintPolicy) check(pods []lintPod) (found []lintFinding, err error) {
 	}}}, nil
 }
 
-// set are the labels of a pod, for a selector.
-func (p lintPod) set() labels.Set {
+// labelsOf are the labels of an object, or of a template.
+func labelsOf(object map[string]any) labels.Set {
+	metadata, _ := object["metadata"].(map[string]any)
+	written, _ := metadata["labels"].(map[string]any)
 	all := labels.Set{}
-	for key, value := range p.labels {
+	for key, value := range written {
 		if text, is := value.(string); is {
 			all[key] = text
 		}
 	}
-	return all
-}
-
-// labelsOf are the labels of an object, or of a template.
-func labelsOf(object map[string]any) map[string]any {
-	metadata, _ := object["metadata"].(map[string]any)
-	all, _ := metadata["labels"].(map[string]any)
 	return all
 }

@@ -47,8 +47,8 @@ func isExactly(want string) func(string) error {
 	}
 }
 
-// checkContainerdConfig wants the configuration that is rendered, with its own virtual machines, sandbox image and way with layers. Without tables, it may be
-// a part of that.
+// checkContainerdConfig wants the configuration that is rendered, with its own virtual machines, sandbox image and choice about compressed
+// layers. Without tables, it may be a part of that.
 func (n Node) checkContainerdConfig(content string) error {
 	isPart := !strings.Contains(content, "[")
 	for _, machine := range []*virtualMachine{nil, {}} {

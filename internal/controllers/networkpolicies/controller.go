@@ -30,8 +30,6 @@ const (
 	// lookWithin is how long one look may take, and eventsAtOnce how many events it makes at most. The next one goes on.
 	lookWithin   = 4 * time.Minute
 	eventsAtOnce = 50
-	// podsAtOnce is how many pods are read at a time: each may have more than a megabyte.
-	podsAtOnce = 25
 	// Limits of what is kept: of one policy, of those in one namespace, and of all. One with a few labels takes half a kilobyte.
 	maxPolicy           = 16 << 10
 	policiesOfNamespace = 256 << 10
@@ -115,7 +113,11 @@ func (c *Controller) look(ctx context.Context) error {
 			return nil // those that are left are due the next time, too
 		}
 	}
-	due.each(func(p policy) { c.policies[p.UID] = state{p.Generation, false} })
+	for _, untold := range due.of {
+		for _, p := range untold {
+			c.policies[p.UID] = state{p.Generation, false}
+		}
+	}
 	return nil
 }
 
@@ -150,14 +152,6 @@ type policies struct {
 	count, told int
 }
 
-func (p *policies) each(do func(policy)) {
-	for _, all := range p.of {
-		for _, one := range all {
-			do(one)
-		}
-	}
-}
-
 // due are the policies that were not told of: those that are new or have changed, and once in a while all.
 func (c *Controller) due(ctx context.Context) (*policies, error) {
 	var list networkingv1.NetworkPolicyList
@@ -190,19 +184,14 @@ func (c *Controller) due(ctx context.Context) (*policies, error) {
 
 // lookOn tells of the policies that select a pod on a node, and removes them from those that are due.
 func (c *Controller) lookOn(ctx context.Context, node, network string, due *policies) error {
-	for next := ""; ; {
-		var page corev1.PodList
-		err := c.Live.List(ctx, &page, client.MatchingFields{"spec.nodeName": node}, client.Limit(podsAtOnce), client.Continue(next))
-		if err != nil {
-			return fmt.Errorf("listing the pods of node %s: %w", node, err)
-		}
-		for i := range page.Items {
-			c.tell(&page.Items[i], network, due)
-		}
-		if next = page.Continue; next == "" || due.count == 0 || due.told >= eventsAtOnce {
-			return nil
-		}
+	visit := func(pod *corev1.Pod) bool {
+		c.tell(pod, network, due)
+		return due.count > 0 && due.told < eventsAtOnce
 	}
+	if err := kube.EachPod(ctx, c.Live, visit, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return fmt.Errorf("node %s: %w", node, err)
+	}
+	return nil
 }
 
 // tell tells of the policies that select a pod. None is for pods on the network of their node, as those of HostProcess containers are.

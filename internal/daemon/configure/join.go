@@ -99,7 +99,7 @@ func Apply(ctx context.Context, h host.Host, request agent.JoinRequest, tell fun
 	}
 	defer release()
 	result := agent.JoinResult{BootID: facts.BootID}
-	if t, err = t.succeeding(ctx, h); err != nil {
+	if t, err = t.succeeding(h.Disk, facts); err != nil {
 		return result, err
 	}
 	restarting := &windows{

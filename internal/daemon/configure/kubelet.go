@@ -23,20 +23,20 @@ import (
 // processors or memory: until the next start of Windows, or a change of programs, before which pods leave.
 func HeldKubelet(ctx context.Context, h host.Host, is state.Record, next desired.Node) (*desired.HeldKubelet, error) {
 	effective, err := is.Wanted()
-	if err != nil {
+	if err != nil || reflect.DeepEqual(effective.KubeletResources(), next.KubeletResources()) {
 		return nil, err
-	}
-	return former{Record: is, wanted: effective}.heldKubelet(ctx, h, next)
-}
-
-func (f former) heldKubelet(ctx context.Context, h host.Host, next desired.Node) (*desired.HeldKubelet, error) {
-	has, wants := f.wanted.KubeletResources(), next.KubeletResources()
-	if reflect.DeepEqual(has, wants) {
-		return nil, nil
 	}
 	facts, err := h.System.Facts(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the facts of the host: %w", err)
+	}
+	return former{Record: is, wanted: effective}.heldKubelet(facts, next)
+}
+
+func (f former) heldKubelet(facts agent.HostFacts, next desired.Node) (*desired.HeldKubelet, error) {
+	has, wants := f.wanted.KubeletResources(), next.KubeletResources()
+	if reflect.DeepEqual(has, wants) {
+		return nil, nil
 	}
 	held := &desired.HeldKubelet{KubeletResources: has, Boot: facts.BootID}
 	machine := desired.Machine{Memory: facts.MemoryBytes, Processors: facts.Processors, NUMANodes: facts.NUMANodes, Build: facts.Build}

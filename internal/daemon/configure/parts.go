@@ -1,7 +1,6 @@
 package configure
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
@@ -36,8 +35,8 @@ func newTarget(request agent.JoinRequest) (target, error) {
 
 // succeeding is the target of a host that has been something before: it goes on with the sandbox image that it has until it has the next one,
 // and with the resources of its kubelet while it cannot have the next ones.
-func (t target) succeeding(ctx context.Context, h host.Host) (target, error) {
-	last, err := readFormer(h.Disk)
+func (t target) succeeding(d host.Disk, facts agent.HostFacts) (target, error) {
+	last, err := readFormer(d)
 	if err != nil {
 		return target{}, err
 	}
@@ -46,7 +45,7 @@ func (t target) succeeding(ctx context.Context, h host.Host) (target, error) {
 		same = last
 		request.Local.SandboxImage = same.Local.Succeeding(same.Desired, request.Desired).SandboxImage
 	}
-	if request.Local.Kubelet, err = same.heldKubelet(ctx, h, request.Desired); err != nil {
+	if request.Local.Kubelet, err = same.heldKubelet(facts, request.Desired); err != nil {
 		return target{}, err
 	}
 	renewed, err := newTarget(request)
