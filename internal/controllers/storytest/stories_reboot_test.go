@@ -142,6 +142,58 @@ func TestStoryWICDIsLateAfterARestart(t *testing.T) {
 	})
 }
 
+// Managers of the kubelet take effect with a restart of Windows, which nodes wait for until restarts are allowed; then each has one, drained and by
+// the budget. What turns them off again needs none.
+func TestStoryManagersOfTheKubelet(t *testing.T) {
+	tell(t, "managers-of-the-kubelet", 6, atMost(2), func(s *story) {
+		s.announce(s.hosts...)
+		s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
+		for _, h := range s.hosts {
+			s.addPod(h.name, "web")
+			has, boot := "", h.bootID
+			h.awaits = func() string {
+				node, _ := s.published(h.version)
+				wants := node.KubeletResources().State()
+				if wants == "" || h.bootID != boot {
+					has, boot = wants, h.bootID
+				}
+				if wants == has {
+					return ""
+				}
+				return api.RebootPendingPrefix + "the kubelet has other managers"
+			}
+		}
+		restarts := func(want int) {
+			s.t.Helper()
+			for _, h := range s.hosts {
+				if h.bootID != 1+want {
+					s.t.Errorf("%s was restarted %d times, want %d", h.name, h.bootID-1, want)
+				}
+			}
+		}
+		change := func(what string, do func(*v1alpha1.WindowsConfigSpec)) {
+			s.t.Helper()
+			s.say("%s", what)
+			rules := s.rules()
+			do(&rules.Spec)
+			s.must(s.client.Update(s.ctx, rules))
+		}
+		change("containers get processors of their own", func(spec *v1alpha1.WindowsConfigSpec) { spec.Kubelet.CPUManagerPolicy = v1alpha1.CPUManagerStatic })
+		s.pass(3 * time.Hour)
+		restarts(0)
+		change("restarts are allowed", func(spec *v1alpha1.WindowsConfigSpec) { spec.Rollout.Reboots = v1alpha1.RebootsAllowed })
+		s.until("all have restarted", 12*time.Hour, func() bool {
+			return s.ready() == 6 && !slices.ContainsFunc(s.hosts, func(h *storyHost) bool { return h.bootID == 1 })
+		})
+		change("another setting of the kubelet", func(spec *v1alpha1.WindowsConfigSpec) { spec.Kubelet.MaxPods = 100 })
+		s.pass(3 * time.Hour)
+		restarts(1)
+		change("they share processors again", func(spec *v1alpha1.WindowsConfigSpec) { spec.Kubelet.CPUManagerPolicy = v1alpha1.CPUManagerNone })
+		s.pass(3 * time.Hour)
+		restarts(1)
+	})
+}
+
 func rebootsAllowed() v1alpha1.RolloutSpec {
 	r := atMost(1)
 	r.Reboots = v1alpha1.RebootsAllowed

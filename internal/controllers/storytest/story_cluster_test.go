@@ -179,13 +179,19 @@ func (s *story) publishFormer() {
 
 // publishedKeys are the SSH keys that nodes of a version are to let in, and settings what they come to.
 func (s *story) publishedKeys(version string) (keys []string, settings string) {
+	node, settings := s.published(version)
+	return node.AuthorizedKeys, settings
+}
+
+// published is what nodes of a version are to have, and settings its name; empty where nothing is published.
+func (s *story) published(version string) (node desired.Node, settings string) {
 	var cm corev1.ConfigMap
 	if s.client.Get(s.ctx, types.NamespacedName{Namespace: "ns", Name: api.ServicesConfigMapPrefix + version}, &cm) != nil {
-		return nil, ""
+		return desired.Node{}, ""
 	}
 	node, err := desired.FromData(cm.Data)
 	s.must(err)
-	return node.AuthorizedKeys, cm.Annotations[api.AnnotationSettings]
+	return node, cm.Annotations[api.AnnotationSettings]
 }
 
 // announce makes instances of hosts.
