@@ -1,14 +1,20 @@
 package wmco_test
 
 import (
+	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// claim is a number, a time or a default in a document, and where the repository has it. Both expressions have one group; what one finds
-// must be what the other finds. An expression of the source without a group counts what it finds.
+// everyDocument is for a claim that any document may make, such as the number of a port.
+const everyDocument = ""
+
+// claim is a number, a time or a default in a document, and where the repository has it. The expression of the document has one group, in
+// which a space stands for any space or line break. That of the source has one group, or counts what it finds, or is the name of a constant.
 type claim struct {
 	document, says string
 	file, has      string
@@ -16,73 +22,7 @@ type claim struct {
 
 // claims are those that would mislead a reader who acts on them. What need not be known has no place in a document.
 func claims() []claim {
-	const (
-		later     = `Kubernetes (1\.[0-9]+) or\s+later`
-		oldest    = `MinKubernetes = "([0-9.]+)"`
-		openShift = `OpenShift (4\.[0-9]+) (?:or|and)\s+(?:later|newer)`
-		first     = `map\[string\]string{"[0-9.]+": "([0-9.]+)"`
-		rollout   = "api/v1alpha1/windowsconfig_rollout.go"
-	)
-	return []claim{
-		{"README.md", later, "internal/release/release.go", oldest},
-		{"README.md", `the kubelets of ([0-9.]+) to`, "internal/release/release.go", oldest},
-		{"README.md", `the kubelets of [0-9.]+ to\s+([0-9]\.[0-9]+)`, "payload/build/components.go", `func Minors\(\).*"([0-9.]+)"} }`},
-		{"README.md", `API servers up to ([0-9]\.[0-9]+)`, "docs/support.md", `(?s).*\| (1\.[0-9]+) \|`},
-		{"README.md", `get kubelet ([0-9]\.[0-9]+)`, "payload/build/components.go", `func Minors\(\).*"([0-9.]+)"} }`},
-		{"README.md", `([0-9]+) GB free on drive C:`, "internal/join/check.go", `MinFreeBytes = ([0-9]+) << 30`},
-		{"deploy/README.md", `needs ` + later, "internal/release/release.go", oldest},
-		{"docs/quickstart.md", later, "internal/release/release.go", oldest},
-		{"docs/tasks/install.md", later, "internal/release/release.go", oldest},
-		{"docs/install-olm.md", later, "internal/release/release.go", oldest},
-		{"docs/install-olm.md", openShift, "internal/lifecycle/lifecycle.go", first},
-		{"docs/monitoring.md", openShift, "internal/lifecycle/lifecycle.go", first},
-		{"docs/monitoring.md", `Prometheus operator ([0-9.]+) or newer`, "lab/prometheusoperator/prometheusoperator.go", `Oldest Version = "([0-9.]+)"`},
-		{"docs/troubleshooting.md", `Upgrade the cluster to ([0-9]\.[0-9]+) or later`, "internal/release/release.go", oldest},
-		{"docs/acceptance.md", `([0-9]+) GB free on drive C:`, "internal/acceptance/join_refuse.go", `neededBytes = ([0-9]+) << 30`},
-
-		{"CONTRIBUTING.md", `Functions have at most ([0-9]+) lines`, "limits_test.go", `maxFunctionLines = ([0-9]+)`},
-		{"CONTRIBUTING.md", `files at most ([0-9]+)`, "limits_test.go", `maxFileLines +=\s+([0-9]+)`},
-		{"CONTRIBUTING.md", `have\s+at most (\w+) methods`, "limits_test.go", `maxPortMethods +=\s+([0-9]+)`},
-		{"CONTRIBUTING.md", `the quirks of ([0-9]+) seeds`, "Makefile", `SEEDS \?= ([0-9]+)`},
-		{"CONTRIBUTING.md", `runs each fuzzer for (\w+ minutes)`, "Makefile", `FUZZTIME \?= (\w+)`},
-		{"CONTRIBUTING.md", `stops after ([0-9]+) minutes`, ".ci/run", `WMCO_LIMIT:-([0-9]+)`},
-		{"CONTRIBUTING.md", `than the ([0-9]+) of ` + "`make unit`, and with `-run", "internal/controllers/storytest/chaos_test.go", `chaosSeeds += ([0-9]+)`},
-		{"CONTRIBUTING.md", `than the ([0-9]+) of ` + "`make unit`. A workflow", "lab/mirrordiff/mirrordiff_test.go", `"WMCO_MIRROR_CLUSTERS", ([0-9]+)`},
-		{"CONTRIBUTING.md", `the (\w+) of ` + "`make e2e`, and", "lab/differential_test.go", `differentialSeeds += ([0-9]+)`},
-		{"docs/development.md", `about (\w+) quick ones`, "lab/conformance/core.txt", `(?m)^\[`},
-		{"docs/limitations.md", `the (\w+) cases of ` + "`make conformance ONLY=core`", "lab/conformance/core.txt", `(?m)^\[`},
-		{"docs/monitoring.md", `each and (\w+) dashboards`, "internal/monitoring/dashboards.go", `Board\(\) Dashboard {`},
-
-		{"docs/fleet.md", `or a number; ([0-9]+) by default`, rollout, defaultOf("MaxUnavailable")},
-		{"docs/fleet.md", `drain.timeout.*?\(([0-9a-z]+) by default\)`, rollout, defaultOf("Timeout")},
-		{"docs/fleet.md", `stagingBandwidth.*?\(([0-9A-Za-z]+) per second by default\)`, rollout, defaultOf("StagingBandwidth")},
-		{"docs/fleet.md", "- `([A-Za-z]+)`, the default: the operator keeps evicting", rollout, defaultOf("OnTimeout")},
-		{"docs/fleet.md", "`([A-Za-z]+)` \\(default\\)", rollout, defaultOf("Machines")},
-		{"docs/settings.md", `defenderExclusions: None # ([A-Za-z]+) is the default`, "api/v1alpha1/windowsconfig_services.go", defaultOf("DefenderExclusions")},
-		{"docs/security.md", "`spec.trust: ([A-Za-z]+)`, the default", "api/v1alpha1/windowsconfig.go", defaultOf("Trust")},
-		{"docs/cloud.md", "`([A-Za-z]+)`, the default, decides", "api/v1alpha1/windowsconfig.go", defaultOf("CloudProvider")},
-		{"docs/network.md", `flannel: {namespace: ([a-z-]+), .*these are the defaults`, "api/v1alpha1/windowsconfig.go", defaultOf("Namespace")},
-		{"docs/network.md", `configMap: ([a-z-]+)} .*these are the defaults`, "api/v1alpha1/windowsconfig.go", defaultOf("ConfigMap")},
-		{"docs/network.md", "`([A-Za-z]+)`, the default \\| Your network", "api/v1alpha1/windowsconfig_custom.go", defaultOf("KubeProxy")},
-
-		{"docs/fleet.md", `when it has not been Ready for (\w+ minutes)`, "internal/nodestate/nodestate.go", `BrokenAfter = (.+)`},
-		{"docs/fleet.md", `does not work within (\w+ minutes)`, "internal/daemon/update/updater.go", `updateWithin += (.+)`},
-		{"docs/fleet.md", `does not pass within (\w+ minutes)`, "internal/controllers/instance/maintenance.go", `verifyWithin = (.+)`},
-		{"docs/fleet.md", `a restart or an upgrade (\w+ minutes)`, "internal/controllers/instance/maintenance.go", `verifyWithin = (.+)`},
-		{"docs/fleet.md", `been an orphan for (\w+ minutes)`, "internal/controllers/fleet/orphans.go", `orphanAfter = (.+)`},
-		{"docs/fleet.md", `must have allowed for (\w+ minutes)`, "internal/controllers/clusterversion/releases.go", `settled = (.+)`},
-		{"docs/cloud.md", `After (\w+ minutes) the reason is`, "internal/join/cloud.go", `CloudTimeout = (.+)`},
-		{"docs/dashboard.md", `not open for (\w+ hours)`, "internal/cli/dashboard/dashboard.go", `idleStop = (.+)`},
-		{"docs/limitations.md", `the setup of Windows\s+for (\w+ minutes)`, "internal/daemon/configure/unfinished.go", `setupWithin += (.+)`},
-		{"docs/limitations.md", `servicing for ([0-9]+);`, "internal/daemon/configure/unfinished.go", `servicingWithin = ([0-9]+) \* time.Minute`},
-		{"docs/limitations.md", `loses within (\w+ minutes) after its Service`, "internal/daemon/podnetwork/losses.go", `unchangedFor = (.+)`},
-		{"docs/defects.md", `belong to no Service are removed after (\w+ minutes)`, "internal/daemon/podnetwork/losses.go", `orphanedAfter = (.+)`},
-		{"docs/defects.md", `It checks every (\w+ seconds)`, "internal/overlay/reconcile.go", `resyncInterval = (.+)`},
-		{"docs/defects.md", `restarts the host (\w+ seconds) later`, "internal/daemon/reboot.go", `restartDelay = (.+)`},
-		{"docs/logs-and-support.md", `every (\w+ seconds) and from the last`, "internal/daemon/eventlog/copy.go", `every += ([^/]+?) //`},
-		{"docs/troubleshooting.md", `WICD tries again every (\w+ seconds)`, "internal/daemon/registry/server.go", `listenEvery += (.+)`},
-		{"docs/workloads.md", `WICD looks every (\w+ minutes)`, "internal/daemon/nodestatus/accounts.go", `accountsEvery = (.+)`},
-	}
+	return slices.Concat(claimsOfProject(), claimsOfFleet(), claimsOfNetwork(), claimsOfLimits())
 }
 
 // defaultOf finds the default of a field of our kinds.
@@ -92,43 +32,97 @@ func defaultOf(field string) string {
 
 // TestDocumentsSayWhatTheRepositoryHas compares claims with their source.
 func TestDocumentsSayWhatTheRepositoryHas(t *testing.T) {
+	texts := map[string]string{}
+	for _, document := range userDocuments(t) {
+		texts[document] = read(t, document)
+	}
 	for _, c := range claims() {
-		if fault := c.fault(read(t, c.document), read(t, c.file)); fault != "" {
-			t.Errorf("%s: %s", c.document, fault)
+		if fault := c.fault(texts, read(t, c.file)); fault != "" {
+			t.Error(fault)
 		}
 	}
 }
 
+// said are the places at which a document makes the claim.
+func (c claim) said(document, text string) (found [][2]int) {
+	if c.document != everyDocument && c.document != document {
+		return nil
+	}
+	says := regexp.MustCompile(strings.ReplaceAll(c.says, " ", `\s+`))
+	for _, m := range says.FindAllStringSubmatchIndex(text, -1) {
+		found = append(found, [2]int{m[2], m[3]})
+	}
+	return found
+}
+
 // fault is what is wrong with a claim; empty if nothing is.
-func (c claim) fault(document, source string) string {
-	said := regexp.MustCompile(c.says).FindAllStringSubmatch(document, -1)
-	has := regexp.MustCompile(c.has).FindAllStringSubmatch(source, -1)
-	if len(said) == 0 || len(has) == 0 || len(has[0]) > 1 && len(has) > 1 {
-		return "nothing says " + c.says + ", or not one place of " + c.file + " has " + c.has + ": correct or remove the claim"
+func (c claim) fault(documents map[string]string, source string) string {
+	want, known := c.want(source)
+	if !known {
+		return fmt.Sprintf("not one place of %s has %s, with which %q of %q is compared: correct or remove the claim", c.file, c.has, c.says, c.document)
 	}
-	want := strconv.Itoa(len(has))
-	if len(has[0]) > 1 {
-		want = measure(has[0][1])
-	}
-	for _, s := range said {
-		if got := measure(s[1]); got != want {
-			return "it says " + strings.TrimSpace(s[0]) + ", and " + c.file + " has " + want
+	isSaid := false
+	for _, document := range slices.Sorted(maps.Keys(documents)) {
+		for _, at := range c.said(document, documents[document]) {
+			isSaid = true
+			if got := documents[document][at[0]:at[1]]; measure(got) != measure(want) {
+				return fmt.Sprintf("%s says %s in the form %s, and %s has %s", document, got, c.says, c.file, want)
+			}
 		}
+	}
+	if !isSaid {
+		return fmt.Sprintf("%q says nothing of the form %s: correct or remove the claim", c.document, c.says)
 	}
 	return ""
 }
 
-// measure writes a number or a time in one way: "ten minutes", "10m" and "10 * time.Minute" are the same.
+// want is what the source has, if it has one.
+func (c claim) want(source string) (value string, known bool) {
+	has := c.has
+	if regexp.MustCompile(`^\w+$`).MatchString(has) {
+		has = `(?m)\b` + has + `(?: \w+)? += ([^/\n]+?)(?: //.*)?$`
+	}
+	found := regexp.MustCompile(has).FindAllStringSubmatch(source, -1)
+	switch {
+	case len(found) == 0 || len(found[0]) > 1 && len(found) > 1:
+		return "", false
+	case len(found[0]) > 1:
+		return found[0][1], true
+	}
+	return strconv.Itoa(len(found)), true
+}
+
+// measure writes a number, a time, a size or a share in one way, times in seconds: "ten minutes", "10m" and "10 * time.Minute" are the same.
 func measure(text string) string {
-	for i, word := range []string{"one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"} {
-		text = strings.Replace(text, word, strconv.Itoa(i+1), 1)
+	text = strings.NewReplacer("half an hour", "30m", "a quarter of an hour", "15m", "half a minute", "30s", "time.", "", ",", "").Replace(text)
+	text = regexp.MustCompile(`(?i)\b[a-z]+\b`).ReplaceAllStringFunc(text, func(word string) string {
+		if n, isNumber := numberWords()[strings.ToLower(word)]; isNumber {
+			return strconv.Itoa(n)
+		}
+		return word
+	})
+	text = strings.Join(strings.Fields(text), "")
+	if m := regexp.MustCompile(`^([0-9*]*)(?i:(s|m|h|second|minute|hour|day|year)s?)?$`).FindStringSubmatch(text); m != nil && text != "" {
+		product := map[string]int{"": 1, "s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "y": 365 * 24 * 3600}[strings.ToLower(m[2][:min(1, len(m[2]))])]
+		for _, factor := range strings.FieldsFunc(m[1], func(r rune) bool { return r == '*' }) {
+			n, _ := strconv.Atoi(factor)
+			product *= n
+		}
+		return strconv.Itoa(product)
 	}
-	text = strings.Replace(text, "forty", "40", 1)
-	if strings.HasPrefix(text, "time.") {
-		text = "1" + text
+	if m := regexp.MustCompile(`^([0-9]+)(<<10|<<20|<<30|KiB|MiB|GiB)$`).FindStringSubmatch(text); m != nil {
+		n, _ := strconv.Atoi(m[1])
+		return strconv.Itoa(n << map[string]int{"<<10": 10, "KiB": 10, "<<20": 20, "MiB": 20, "<<30": 30, "GiB": 30}[m[2]])
 	}
-	units := strings.NewReplacer("minutes", "m", "Minute", "m", "seconds", "s", "Second", "s", "hours", "h", "Hour", "h")
-	return units.Replace(strings.NewReplacer(" ", "", "*", "", "time.", "").Replace(text))
+	if share, err := strconv.ParseFloat(text, 64); err == nil && share > 0 && share < 1 {
+		return strconv.FormatFloat(100*share, 'g', 3, 64)
+	}
+	return text
+}
+
+func numberWords() map[string]int {
+	return map[string]int{"a": 1, "an": 1, "one": 1, "two": 2, "twice": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
+		"ten": 10, "fifteen": 15, "twenty": 20, "forty": 40}
 }
 
 func TestWrongClaimsAreFound(t *testing.T) {
@@ -146,10 +140,15 @@ func TestWrongClaimsAreFound(t *testing.T) {
 		"no such sentence any more": {waits, "It waits.", "const patience = 10 * time.Minute\n", true},
 		"no such constant any more": {waits, "It waits ten minutes.", "", true},
 		"two constants":             {waits, "It waits ten minutes.", "patience = 10 * time.Minute\npatience = time.Minute\n", true},
+		"the same with a product":   {claim{says: `waits (a quarter of an hour)`, has: "patience"}, "It waits a quarter of an hour.", "\tpatience = 15 * time.Minute // long\n", false},
+		"the same in seconds":       {claim{says: `waits (a day)`, has: `> ([0-9 *]+)`}, "It waits\na day.", "age > 24 * 3600", false},
+		"the same size":             {claim{says: `at most ([0-9]+ KiB)`, has: "most"}, "It has at most 64 KiB.", "const most = 64 << 10\n", false},
+		"another unit of size":      {claim{says: `at most ([0-9]+ KiB)`, has: "most"}, "It has at most 64 KiB.", "const most = 64 << 20\n", true},
+		"the same share":            {claim{says: `below ([0-9]+) %`, has: `< (0\.[0-9]+)`}, "It is below 4 %.", "left < 0.04", false},
 		"the same count":            {counts, "It has two cases.", "case a\ncase b\n", false},
 		"another count":             {counts, "It has two cases.", "case a\ncase b\ncase c\n", true},
 	} {
-		if fault := test.claim.fault(test.document, test.source); (fault != "") != test.isWrong {
+		if fault := test.claim.fault(map[string]string{"document": test.document}, test.source); (fault != "") != test.isWrong {
 			t.Errorf("%s: the fault is %q", name, fault)
 		}
 	}

@@ -59,9 +59,9 @@ func histories() []history {
 }
 
 // ranges are the places of the entries of a document, each of which must be there.
-func ranges(t *testing.T, document, flat string) (found [][2]int) {
+func ranges(t *testing.T, entries []history, document, flat string) (found [][2]int) {
 	t.Helper()
-	for _, h := range histories() {
+	for _, h := range entries {
 		if h.document != document {
 			continue
 		}
@@ -75,7 +75,7 @@ func ranges(t *testing.T, document, flat string) (found [][2]int) {
 			at += i + len(h.text)
 		}
 		if len(found) == before {
-			t.Errorf("%s has no text %q any more: remove it from documents_history_test.go", document, h.text)
+			t.Errorf("%s has no text %q any more: remove its entry", document, h.text)
 		}
 	}
 	return found

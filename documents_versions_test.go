@@ -42,7 +42,7 @@ func TestDocumentsNameVersionsThatAreThere(t *testing.T) {
 	for _, document := range documents {
 		text := read(t, document)
 		flat := strings.ReplaceAll(text, "\n", " ")
-		kept := ranges(t, document, flat)
+		kept := ranges(t, histories(), document, flat)
 		for _, m := range versionsIn(flat, programs) {
 			if fault := m.fault(programs); fault != "" && !slices.ContainsFunc(kept, m.isIn) {
 				t.Errorf("%s:%d: %s: %q", document, 1+strings.Count(text[:m.start], "\n"), fault, strings.TrimSpace(flat[max(0, m.start-50):m.end]))

@@ -75,7 +75,7 @@ const portsPerService = 63
 // ShortFor says, for people, that the load balancers of so many Services take most of the dynamic ports; empty if they do not.
 func (p Ports) ShortFor(services int) string {
 	all := int(p.Dynamic.Last) - int(p.Dynamic.First) + 1
-	if needed := services * portsPerService; p.Dynamic.First > 0 && needed*10 > all*8 {
+	if needed := services * portsPerService; p.Dynamic.First > 0 && needed*100 > all*80 {
 		return fmt.Sprintf("the load balancers of %d Services take about %d of the %d dynamic ports of Windows (%d-%d), and load balancers beyond are refused; "+
 			"widen the range on the host: netsh interface ipv4 set dynamicport tcp start=33000 num=32536", services, needed, all, p.Dynamic.First, p.Dynamic.Last)
 	}
