@@ -262,7 +262,7 @@ unit-race: ## Ring 2: tests of the packages where goroutines meet, with the race
 	$(STEP) $@ 120 $(RACED) -parallel 10 $$(go list ./internal/... ./cmd/... | grep -vE '/internal/(csr|daemon|controllers/storytest)$$')
 
 unit-lab: | unit-root
-	$(STEP) $@ 30 bash -c 'cd lab && $(if $(RACE),$(RACED),$(TEST)) ./balancer ./bench ./conformance/... ./hcs ./hns ./image ./openshift ./ovn/... ./proxy ./reaper ./winbuild && for m in tools mirrordiff; do (cd $$m && go vet ./... && $(TEST) ./...) || exit 1; done'
+	$(STEP) $@ 30 bash -c 'cd lab && $(if $(RACE),$(RACED),$(TEST)) ./balancer ./bench ./conformance/... ./hcs ./hns ./image ./manifest ./openshift ./ovn/... ./proxy ./reaper ./sshd ./winbuild && for m in tools mirrordiff; do (cd $$m && go vet ./... && $(TEST) ./...) || exit 1; done'
 
 unit-wine:
 	$(STEP) $@ 120 hack/wine-test.sh . ./internal/win/...

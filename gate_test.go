@@ -131,6 +131,29 @@ func TestTheCoreHasItsTests(t *testing.T) {
 	}
 }
 
+// TestEachTestOfTheLabIsRun: go test runs the packages that a step names, and not one that was forgotten.
+func TestEachTestOfTheLabIsRun(t *testing.T) {
+	makefile := read(t, "Makefile")
+	seen := map[string]bool{}
+	err := filepath.WalkDir("lab", func(file string, _ os.DirEntry, err error) error {
+		dir, isTest := filepath.Dir(file), strings.HasSuffix(file, "_test.go")
+		if err != nil || !isTest || seen[dir] {
+			return err
+		}
+		seen[dir] = true
+		name := strings.TrimPrefix(dir, "lab/")
+		first, _, _ := strings.Cut(name, "/")
+		named := regexp.MustCompile(`(?m) \./(?:` + name + `|` + first + `/\.\.\.)(?:[ ';]|$)|for m in [^;]*\b` + first + `\b`)
+		if dir != "lab" && !named.MatchString(makefile) {
+			t.Errorf("no step of the Makefile runs the tests of %s", dir)
+		}
+		return nil
+	})
+	if err != nil || len(seen) < 20 {
+		t.Errorf("%d packages of the lab have tests (%v)", len(seen), err)
+	}
+}
+
 // outcomes are the first and the last column of the table, as in "quick passed".
 func outcomes(output string) (lines string) {
 	for line := range strings.Lines(output) {

@@ -196,8 +196,8 @@ func TestCommandDiesWithItsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	fifo := filepath.Join(f.home, "fifo")
-	// The shell's child holds the pipe open for writing; the pipe ends with the last of them.
-	if err := s.Start("mkfifo fifo && (sleep 1000 >fifo; true) & sleep 0.1; echo started; wait"); err != nil {
+	// The shell's child holds the pipe open for writing; the pipe ends with the last of them. Opening it for reading waits for that child.
+	if err := s.Start("mkfifo fifo && { (sleep 1000 >fifo; true) & echo started; wait; }"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadFull(out, make([]byte, len("started"))); err != nil {
