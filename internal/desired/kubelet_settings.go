@@ -48,7 +48,8 @@ func checkKubelet(spec v1alpha1.KubeletSpec) error {
 			if _, known := DefaultEvictionHard()[signal]; !known {
 				return refuseKubelet(field, signal, "set memory.available, nodefs.available or imagefs.available")
 			}
-			if _, err := parseThreshold(all[signal]); err != nil {
+			t, err := parseThreshold(all[signal])
+			if err != nil || field == "evictionMinimumReclaim" && t.isShare && t.amount == 0 {
 				return refuseKubelet(field+"["+signal+"]", all[signal], "set a quantity above 0 or a percentage up to 100%, such as 500Mi or 10%")
 			}
 		}
@@ -156,13 +157,14 @@ type threshold struct {
 	isShare bool
 }
 
-// isOff says whether it is one that the kubelet passes over.
+// isOff says whether it is one that the kubelet passes over, which it does where it is written as 0% or 100%.
 func (t threshold) isOff() bool { return t.isShare && (t.amount == 0 || t.amount == 100) }
 
 func parseThreshold(text string) (threshold, error) {
 	if share, isShare := strings.CutSuffix(text, "%"); isShare {
 		amount, err := strconv.ParseFloat(share, 64)
-		if err == nil && !(amount >= 0 && amount <= 100) {
+		isWritten := text == "0%" || text == "100%"
+		if err == nil && !(amount > 0 && amount < 100) && !isWritten {
 			err = strconv.ErrRange
 		}
 		return threshold{amount: amount, isShare: true}, err

@@ -65,6 +65,7 @@ func TestManifests(t *testing.T) {
 	t.Run("annotations of pods", c.testAnnotationsOfPods)
 	t.Run("policies about pods", c.testPodPolicies)
 	t.Run("WindowsConfig", c.testWindowsConfig)
+	t.Run("kubelet settings by chance", c.testKubeletByChance)
 	t.Run("server-side apply after another one", c.testServerSideApply)
 	t.Run("operator applies policies", c.testOperatorAppliesPolicies)
 	t.Run("pods get a RuntimeClass", c.testPodsGetAClass) // from here on, all

@@ -1,0 +1,174 @@
+//go:build linux
+
+package deploytest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
+	"k8s.io/kubernetes/pkg/kubelet/eviction"
+	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig/util/codec"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// testKubeletByChance holds spec.kubelet against the newest kubelet's own code: what the API server and the operator both take, the kubelet
+// reads without a field that it does not know, and starts with.
+func (c *cluster) testKubeletByChance(t *testing.T) {
+	defer klog.CaptureState().Restore()
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard) // each warning of a gate, for each configuration
+	all := configs(c.admin)
+	seen := map[string]int{}
+	for seed := range uint64(600) {
+		spec := kubeletByChance(rand.New(rand.NewPCG(seed, 42)))
+		var k v1alpha1.KubeletSpec
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &k); err != nil {
+			t.Fatal(err)
+		}
+		content, err := renderKubelet(k)
+		if err != nil && !errors.Is(err, desired.ErrSettings) {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		o := object("WindowsConfig", "cluster", map[string]any{"kubelet": spec})
+		_, refused := all.Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		switch {
+		case refused != nil:
+			seen["refused by the API server"]++
+			continue
+		case err != nil:
+			seen["refused by the operator"]++
+			continue
+		}
+		seen["taken"]++
+		if err := startsWith(t, content); err != nil {
+			t.Errorf("seed %d: the kubelet does not start: %v\n%v", seed, err, spec)
+		}
+	}
+	if seen["taken"] < 200 || seen["refused by the operator"] < 30 || seen["refused by the API server"] < 100 {
+		t.Errorf("too few specs tell anything: %v", seen)
+	}
+}
+
+// startsWith says why the kubelet would not start with a configuration.
+func startsWith(t *testing.T, content string) error {
+	t.Helper()
+	_, codecs, err := scheme.NewSchemeAndCodecs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := codecs.UniversalDecoder().Decode([]byte(content), nil, nil); err != nil {
+		return fmt.Errorf("reading it strictly: %w", err)
+	}
+	kc, err := codec.DecodeKubeletConfiguration(t.Context(), codecs, []byte(content))
+	if err != nil {
+		return err
+	}
+	kc.FailCgroupV1 = false // of the machine of this test
+	if err := validation.ValidateKubeletConfiguration(kc, utilfeature.DefaultFeatureGate); err != nil {
+		return err
+	}
+	_, err = eviction.ParseThresholdConfig(kc.EnforceNodeAllocatable, kc.EvictionHard, kc.EvictionSoft, kc.EvictionSoftGracePeriod, kc.EvictionMinimumReclaim)
+	return err
+}
+
+// renderKubelet is the kubelet's configuration as nodes get it, without what each host fills in.
+func renderKubelet(spec v1alpha1.KubeletSpec) (string, error) {
+	rendered, err := desired.Render(desired.Inputs{
+		Cluster: desired.Cluster{Server: "https://api.example:6443", ServiceCIDRs: []string{"10.96.0.0/16"}, DNSServers: []string{"10.96.0.10"}, Domain: "cluster.local"},
+		Config: v1alpha1.WindowsConfigSpec{Kubelet: spec, Network: v1alpha1.NetworkSpec{
+			Provider: v1alpha1.NetworkCustom, Custom: &v1alpha1.CustomNetwork{CNIConfig: `{"name": "l2", "type": "win-bridge"}`},
+		}},
+	})
+	if err != nil {
+		return "", err
+	}
+	for _, f := range rendered.Node.Files {
+		if !strings.HasSuffix(f.Path, `\kubelet.conf`) {
+			continue
+		}
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(f.Content), &fields); err != nil {
+			return "", err
+		}
+		delete(fields, "registerWithTaints")
+		b, err := json.Marshal(fields)
+		return string(b), err
+	}
+	return "", errors.New("nodes get no kubelet.conf")
+}
+
+// kubeletByChance has few fields, with values at their bounds and beyond.
+func kubeletByChance(r *rand.Rand) map[string]any {
+	one := func(of ...any) any { return of[r.IntN(len(of))] }
+	texts := func(keys []any, values ...any) any {
+		all := map[string]any{}
+		for range 1 + r.IntN(2) {
+			all[one(keys...).(string)] = one(values...)
+		}
+		return all
+	}
+	signals := []any{"memory.available", "nodefs.available", "imagefs.available"}
+	resources := []any{"cpu", "memory", "ephemeral-storage"}
+	thresholds := []any{"500Mi", "1Gi", "1.5Gi", "10%", "12.5%", "0%", "0.0%", "100%", "100.0%", "0", "1", "101%", "-1%", "1e3", "400m", "5x%"}
+	amounts := []any{"500m", "1", "2Gi", "0", "1.5Gi", "100Mi", "1e3", "-1", "0.5"}
+	soft := texts(signals, thresholds...)
+	grace := map[string]any{}
+	for signal := range soft.(map[string]any) {
+		grace[signal] = one("90s", "1s", "24h", "1h1m1s", "0s", "90")
+	}
+	fields := []func(spec map[string]any){
+		func(spec map[string]any) { spec["maxPods"] = one(int64(1), int64(250), int64(1000), int64(1001)) },
+		func(spec map[string]any) { spec["systemReserved"] = texts(resources, amounts...) },
+		func(spec map[string]any) { spec["kubeReserved"] = texts(resources, amounts...) },
+		func(spec map[string]any) { spec["evictionHard"] = texts(signals, thresholds...) },
+		func(spec map[string]any) { spec["evictionSoft"], spec["evictionSoftGracePeriod"] = soft, grace },
+		func(spec map[string]any) { spec["evictionMaxPodGracePeriod"] = one(int64(0), int64(3600), int64(-1)) },
+		func(spec map[string]any) { spec["evictionMinimumReclaim"] = texts(signals, thresholds...) },
+		func(spec map[string]any) {
+			spec["imageGCHighThresholdPercent"] = one(int64(1), int64(80), int64(81), int64(100))
+		},
+		func(spec map[string]any) {
+			spec["imageGCLowThresholdPercent"] = one(int64(1), int64(84), int64(85), int64(99))
+		},
+		func(spec map[string]any) { spec["maxParallelImagePulls"] = one(int64(1), int64(100), int64(101)) },
+		func(spec map[string]any) { spec["cpuManagerPolicy"] = one("none", "static", "Static") },
+		func(spec map[string]any) {
+			spec["memoryManagerPolicy"] = one("None", "BestEffort", "BestEffort", "Static")
+		},
+		func(spec map[string]any) {
+			spec["memoryManagerPolicy"], spec["reservedMemory"] = "BestEffort", []any{map[string]any{"numaNode": int64(0), "memory": one("2548Mi", "2Gi", "500Mi", "0", "2671771648", "2671771648000m")}}
+		},
+		func(spec map[string]any) {
+			spec["topologyManagerPolicy"] = one("none", "best-effort", "restricted", "single-numa-node")
+		},
+		func(spec map[string]any) {
+			spec["topologyManagerPolicy"], spec["topologyManagerScope"] = one("none", "restricted"), one("container", "pod")
+		},
+		func(spec map[string]any) {
+			spec["containerLogMaxSize"] = one("1Mi", "10Gi", "50M", "1048576", "1Ki", "1e7", "1048576500m")
+		},
+		func(spec map[string]any) { spec["containerLogMaxFiles"] = one(int64(1), int64(2), int64(100)) },
+		func(spec map[string]any) { spec["shutdownGracePeriod"] = one("1s", "1h", "90s", "0s") },
+		func(spec map[string]any) {
+			spec["shutdownGracePeriod"], spec["shutdownGracePeriodCriticalPods"] = "30s", one("1s", "30s", "31s")
+		},
+	}
+	spec := map[string]any{}
+	for range 1 + r.IntN(3) {
+		fields[r.IntN(len(fields))](spec)
+	}
+	return spec
+}
