@@ -32,7 +32,7 @@ func exceptions() []history {
 		{"deploy/README.md", "within two minutes after the Secret changes", "the kubelet's period and cache for volumes"},
 		{"deploy/README.md", "(status 429)", status},
 
-		{"docs/acceptance.md", "about ten\nminutes", "measured on Wine"},
+		{"docs/acceptance.md", "about ten minutes", "measured on Wine"},
 		{"docs/acceptance.md", "at port 80", example},
 		{"docs/defects.md", "a line of 64 KiB", "bufio.Scanner of Go"},
 		{"docs/defects.md", "version 1 of its metadata service", "the name of an interface of AWS"},

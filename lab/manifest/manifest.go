@@ -24,8 +24,8 @@ import (
 // fieldManager owns the fields that Apply sets.
 const fieldManager = "wmco-lab"
 
-// callTimeout limits one request to the API server, establishTimeout the wait until all new kinds are served, addressTimeout that for the address
-// of a Service, which is asked for again after each addressInterval.
+// callTimeout limits one request to the API server, establishTimeout the wait until all new kinds are served, addressTimeout the wait for the
+// address of a Service, which is tried again after each addressInterval.
 const (
 	callTimeout      = 30 * time.Second
 	establishTimeout = time.Minute
