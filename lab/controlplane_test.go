@@ -12,16 +12,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/windows-machine-config/wmco/internal/controlplane"
-	"github.com/windows-machine-config/wmco/lab/manifest"
 	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
@@ -65,28 +62,6 @@ func TestControlPlaneReportsTheVersionOfKubernetes(t *testing.T) {
 	v, err := mustClient(t, cp.RESTConfig()).Discovery().ServerVersion()
 	if want := payloadtest.Required(t, ".", "k8s.io/kubernetes"); err != nil || v.GitVersion != want {
 		t.Errorf("version %v, want %s, error %v", v, want, err)
-	}
-}
-
-// TestAServiceGetsTheAddressThatTheServerKept: on a slow machine, an API server may give up creating a Service, and keep its address for a minute.
-func TestAServiceGetsTheAddressThatTheServerKept(t *testing.T) {
-	cp := mustStartControlPlane(t)
-	const address = "10.96.0.77"
-	_, err := mustClient(t, cp.RESTConfig()).NetworkingV1().IPAddresses().Create(t.Context(), &networkingv1.IPAddress{
-		ObjectMeta: metav1.ObjectMeta{Name: address, Labels: map[string]string{
-			networkingv1.LabelIPAddressFamily: "IPv4", networkingv1.LabelManagedBy: "ipallocator.k8s.io",
-		}},
-		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: "given-up"}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	service := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"namespace": "default", "name": "given-up"},
-		"spec": map[string]any{"clusterIP": address, "ports": []any{map[string]any{"port": int64(80)}}},
-	}}
-	if err := manifest.ApplyObjects(t.Context(), cp.RESTConfig(), []*unstructured.Unstructured{service}); err != nil {
-		t.Error(err)
 	}
 }
 

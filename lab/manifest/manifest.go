@@ -4,7 +4,6 @@ package manifest
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,13 +23,10 @@ import (
 // fieldManager owns the fields that Apply sets.
 const fieldManager = "wmco-lab"
 
-// callTimeout limits one request to the API server, establishTimeout the wait until all new kinds are served, addressTimeout the wait for the
-// address of a Service, which is tried again after each addressInterval.
+// callTimeout limits one request to the API server, establishTimeout the wait until all new kinds are served.
 const (
 	callTimeout      = 30 * time.Second
 	establishTimeout = time.Minute
-	addressTimeout   = 3 * time.Minute
-	addressInterval  = 2 * time.Second
 )
 
 // Render returns the objects of a kustomize folder in their order.
@@ -72,7 +68,7 @@ func ApplyObjects(ctx context.Context, config *rest.Config, objects []*unstructu
 		return err
 	}
 	for _, o := range objects {
-		if err := a.applyPatiently(ctx, o); err != nil {
+		if err := a.apply(ctx, o); err != nil {
 			return fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
@@ -104,22 +100,6 @@ func newApplier(config *rest.Config) (*applier, error) {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	return &applier{client, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds))}, nil
-}
-
-// applyPatiently waits while an API server on a slow machine keeps the address of a Service whose creation it gave up. It takes such an address
-// back after a minute (pkg/registry/core/service/ipallocator/controller/repairip.go in k8s.io/kubernetes).
-func (a *applier) applyPatiently(ctx context.Context, o *unstructured.Unstructured) error {
-	for deadline := time.Now().Add(addressTimeout); ; {
-		err := a.apply(ctx, o)
-		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "provided IP is already allocated") || time.Now().After(deadline) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(addressInterval):
-		}
-	}
 }
 
 func (a *applier) apply(ctx context.Context, o *unstructured.Unstructured) error {
