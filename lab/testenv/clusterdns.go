@@ -10,6 +10,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -38,18 +40,26 @@ func (env *Env) StartDNS(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), filepath.Join(root, "lab", "coredns", "deploy")); err != nil {
+	dir, namespace := "deploy", metav1.NamespaceSystem
+	const ofOpenShift = "openshift-dns"
+	switch err := env.Client.Get(ctx, types.NamespacedName{Name: ofOpenShift}, &corev1.Namespace{}); {
+	case err == nil:
+		dir, namespace = "openshift", ofOpenShift
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("looking whether the cluster is an OpenShift cluster: %w", err)
+	}
+	if err := manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), filepath.Join(root, "lab", "coredns", dir)); err != nil {
 		return fmt.Errorf("installing CoreDNS: %w", err)
 	}
-	return env.waitForDNS(ctx)
+	return env.waitForDNS(ctx, namespace)
 }
 
-func (env *Env) waitForDNS(ctx context.Context) error {
+func (env *Env) waitForDNS(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, lab.Patience(2*time.Minute))
 	defer cancel()
 	for {
 		var d appsv1.Deployment
-		err := env.Client.Get(ctx, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "coredns"}, &d)
+		err := env.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: "coredns"}, &d)
 		if err == nil && d.Status.ReadyReplicas > 0 {
 			return nil
 		}
