@@ -5,7 +5,6 @@ package deploytest
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -13,12 +12,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
 	"k8s.io/kubernetes/pkg/kubelet/eviction"
-	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig/util/codec"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -30,6 +30,10 @@ func (c *cluster) testKubeletByChance(t *testing.T) {
 	defer klog.CaptureState().Restore()
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard) // each warning of a gate, for each configuration
+	_, codecs, err := scheme.NewSchemeAndCodecs(serializer.EnableStrict)
+	if err != nil {
+		t.Fatal(err)
+	}
 	all := configs(c.admin)
 	seen := map[string]int{}
 	for seed := range uint64(600) {
@@ -53,7 +57,7 @@ func (c *cluster) testKubeletByChance(t *testing.T) {
 			continue
 		}
 		seen["taken"]++
-		if err := startsWith(t, content); err != nil {
+		if err := startsWith(codecs.UniversalDecoder(), content); err != nil {
 			t.Errorf("seed %d: the kubelet does not start: %v\n%v", seed, err, spec)
 		}
 	}
@@ -62,25 +66,17 @@ func (c *cluster) testKubeletByChance(t *testing.T) {
 	}
 }
 
-// startsWith says why the kubelet would not start with a configuration.
-func startsWith(t *testing.T, content string) error {
-	t.Helper()
-	_, codecs, err := scheme.NewSchemeAndCodecs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := codecs.UniversalDecoder().Decode([]byte(content), nil, nil); err != nil {
-		return fmt.Errorf("reading it strictly: %w", err)
-	}
-	kc, err := codec.DecodeKubeletConfiguration(t.Context(), codecs, []byte(content))
-	if err != nil {
+// startsWith says why the kubelet would not start with a configuration that is read strictly.
+func startsWith(strict runtime.Decoder, content string) error {
+	kc := &kubeletconfig.KubeletConfiguration{}
+	if err := runtime.DecodeInto(strict, []byte(content), kc); err != nil {
 		return err
 	}
 	kc.FailCgroupV1 = false // of the machine of this test
 	if err := validation.ValidateKubeletConfiguration(kc, utilfeature.DefaultFeatureGate); err != nil {
 		return err
 	}
-	_, err = eviction.ParseThresholdConfig(kc.EnforceNodeAllocatable, kc.EvictionHard, kc.EvictionSoft, kc.EvictionSoftGracePeriod, kc.EvictionMinimumReclaim)
+	_, err := eviction.ParseThresholdConfig(kc.EnforceNodeAllocatable, kc.EvictionHard, kc.EvictionSoft, kc.EvictionSoftGracePeriod, kc.EvictionMinimumReclaim)
 	return err
 }
 
@@ -113,7 +109,7 @@ func renderKubelet(spec v1alpha1.KubeletSpec) (string, error) {
 // kubeletByChance has few fields, with values at their bounds and beyond.
 func kubeletByChance(r *rand.Rand) map[string]any {
 	one := func(of ...any) any { return of[r.IntN(len(of))] }
-	texts := func(keys []any, values ...any) any {
+	texts := func(keys []any, values ...any) map[string]any {
 		all := map[string]any{}
 		for range 1 + r.IntN(2) {
 			all[one(keys...).(string)] = one(values...)
@@ -126,7 +122,7 @@ func kubeletByChance(r *rand.Rand) map[string]any {
 	amounts := []any{"500m", "1", "2Gi", "0", "1.5Gi", "100Mi", "1e3", "-1", "0.5"}
 	soft := texts(signals, thresholds...)
 	grace := map[string]any{}
-	for signal := range soft.(map[string]any) {
+	for signal := range soft {
 		grace[signal] = one("90s", "1s", "24h", "1h1m1s", "0s", "90")
 	}
 	fields := []func(spec map[string]any){
