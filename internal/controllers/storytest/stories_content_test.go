@@ -30,9 +30,7 @@ func TestHostsAreSentWhatTheirNetworkNeeds(t *testing.T) {
 					ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.FlannelNamespace, Name: v1alpha1.FlannelConfigMap},
 					Data:       map[string]string{desired.FlannelConfigKey: `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`},
 				}))
-				config := s.rules()
-				config.Spec.Network = v1alpha1.NetworkSpec{Provider: provider}
-				s.must(s.client.Update(s.ctx, config))
+				s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Network = v1alpha1.NetworkSpec{Provider: provider} })
 			}
 			s.announce(s.hosts...)
 			s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })

@@ -78,13 +78,6 @@ func ofBlocked(want join.Want) string {
 		" r.test/shop/web: " + strings.Join(route.Left, "; ")
 }
 
-// configure changes what a user says in WindowsConfig.
-func (s *story) configure(change func(*v1alpha1.WindowsConfigSpec)) {
-	config := s.rules()
-	change(&config.Spec)
-	s.must(s.client.Update(s.ctx, config))
-}
-
 // TestFirstPullsAreMendedAsAdvised: a pod is told why it does not get its image, and gets it once what is advised was done.
 func TestFirstPullsAreMendedAsAdvised(t *testing.T) {
 	ca := authority(t)

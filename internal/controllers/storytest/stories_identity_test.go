@@ -194,9 +194,7 @@ func TestAHostWhoseNameIsNotAllowedDoesNotJoin(t *testing.T) {
 		honest := s.hosts[1]
 		s.announce(honest)
 		s.until("a host is a node", time.Hour, func() bool { return s.ready() == 1 })
-		rules := s.rules()
-		rules.Spec.Hosts = v1alpha1.HostsSpec{NamePattern: "windows-[0-9]+"}
-		s.must(s.client.Update(s.ctx, rules))
+		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Hosts = v1alpha1.HostsSpec{NamePattern: "windows-[0-9]+"} })
 		liar.claims("cp-3", liar.address)
 		s.announce(liar)
 		s.must(s.client.Delete(s.ctx, s.node(honest.name)))

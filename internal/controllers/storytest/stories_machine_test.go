@@ -16,9 +16,9 @@ import (
 
 // withMachines has hosts come from Machines of Cluster API. It returns what looks at one.
 func (s *story) withMachines() (look func(name string)) {
-	config := s.rules()
-	config.Spec.ClusterAPI = &v1alpha1.ClusterAPISpec{Namespace: machinesNamespace, ClusterName: ownCluster}
-	s.must(s.client.Update(s.ctx, config))
+	s.configure(func(c *v1alpha1.WindowsConfigSpec) {
+		c.ClusterAPI = &v1alpha1.ClusterAPISpec{Namespace: machinesNamespace, ClusterName: ownCluster}
+	})
 	s.put(clusterOf(machinesNamespace, ownCluster, "10.3.0.5"))
 	machines := source.NewMachines(s.sources, api.SourceClusterAPI)
 	kind, err := machines.Kind(s.ctx)

@@ -30,10 +30,10 @@ func TestStoryWrongNetwork(t *testing.T) {
 			Data:       map[string]string{"ClusterConfiguration": "networking: {podSubnet: 240.0.0.0/8}"},
 		}
 		s.must(s.client.Create(s.ctx, kubeadm))
-		config := s.rules()
-		good := config.Spec.Network
-		config.Spec.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
-		s.must(s.client.Update(s.ctx, config))
+		good := s.rules().Spec.Network
+		s.configure(func(c *v1alpha1.WindowsConfigSpec) {
+			c.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
+		})
 		s.announce(s.hosts...)
 		s.pass(10 * time.Minute)
 		i := s.instance("win-1")
@@ -42,9 +42,7 @@ func TestStoryWrongNetwork(t *testing.T) {
 			kube.Condition(i, api.ConditionReady).Reason != api.ReasonClusterNetworkReserved || meta.FindStatusCondition(i.Status.Conditions, api.ConditionReachable) != nil {
 			s.t.Errorf("after %d connections: %+v", dials, i.Status.Conditions)
 		}
-		config = s.rules()
-		config.Spec.Network = good
-		s.must(s.client.Update(s.ctx, config))
+		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Network = good })
 		s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
 	})
 }

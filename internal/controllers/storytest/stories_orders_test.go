@@ -25,11 +25,7 @@ func holdups() map[string]holdup {
 	soaking := withCanary(1)
 	soaking.Canary.Soak = "2h"
 	pause := func(paused bool) func(*story) {
-		return func(s *story) {
-			rules := s.rules()
-			rules.Spec.Rollout.Paused = paused
-			s.must(s.client.Update(s.ctx, rules))
-		}
+		return func(s *story) { s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Rollout.Paused = paused }) }
 	}
 	cordon := func(unschedulable bool) func(*story) {
 		return func(s *story) {

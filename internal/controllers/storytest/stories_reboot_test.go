@@ -171,24 +171,21 @@ func TestStoryManagersOfTheKubelet(t *testing.T) {
 				}
 			}
 		}
-		change := func(what string, do func(*v1alpha1.WindowsConfigSpec)) {
-			s.t.Helper()
-			s.say("%s", what)
-			rules := s.rules()
-			do(&rules.Spec)
-			s.must(s.client.Update(s.ctx, rules))
-		}
-		change("containers get processors of their own", func(spec *v1alpha1.WindowsConfigSpec) { spec.Kubelet.CPUManagerPolicy = v1alpha1.CPUManagerStatic })
+		s.say("containers get processors of their own")
+		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Kubelet.CPUManagerPolicy = v1alpha1.CPUManagerStatic })
 		s.pass(3 * time.Hour)
 		restarts(0)
-		change("restarts are allowed", func(spec *v1alpha1.WindowsConfigSpec) { spec.Rollout.Reboots = v1alpha1.RebootsAllowed })
+		s.say("restarts are allowed")
+		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Rollout.Reboots = v1alpha1.RebootsAllowed })
 		s.until("all have restarted", 12*time.Hour, func() bool {
 			return s.ready() == 6 && !slices.ContainsFunc(s.hosts, func(h *storyHost) bool { return h.bootID == 1 })
 		})
-		change("another setting of the kubelet", func(spec *v1alpha1.WindowsConfigSpec) { spec.Kubelet.MaxPods = 100 })
+		s.say("another setting of the kubelet")
+		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Kubelet.MaxPods = 100 })
 		s.pass(3 * time.Hour)
 		restarts(1)
-		change("they share processors again", func(spec *v1alpha1.WindowsConfigSpec) { spec.Kubelet.CPUManagerPolicy = v1alpha1.CPUManagerNone })
+		s.say("they share processors again")
+		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Kubelet.CPUManagerPolicy = v1alpha1.CPUManagerNone })
 		s.pass(3 * time.Hour)
 		restarts(1)
 	})

@@ -331,3 +331,11 @@ func (s *story) rules() *v1alpha1.WindowsConfig {
 	s.must(s.client.Get(s.ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config))
 	return &config
 }
+
+// configure changes what a user says in WindowsConfig.
+func (s *story) configure(change func(*v1alpha1.WindowsConfigSpec)) {
+	s.t.Helper()
+	config := s.rules()
+	change(&config.Spec)
+	s.must(s.client.Update(s.ctx, config))
+}
