@@ -1,6 +1,7 @@
 package wmco_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -55,6 +56,16 @@ func histories() []history {
 		{"docs/storage.md", "From version 3.5", "of the driver of vSphere"},
 		{"lab/README.md", "It reports version 15.4", "of Windows' network service, as lab/hns answers"},
 		{"lab/README.md", "`CurrentVersion` in the registry is 10.0 here (Wine takes its version from it) and 6.3 on Windows", "of Windows"},
+	}
+}
+
+// mustBeOf wants entries to be of documents that are read.
+func mustBeOf(t *testing.T, documents []string, entries []history) {
+	t.Helper()
+	for _, h := range entries {
+		if !slices.Contains(documents, h.document) {
+			t.Errorf("the entry %q is of %s, which is not read: remove it", h.text, h.document)
+		}
 	}
 }
 

@@ -34,11 +34,7 @@ type mentioned struct {
 // says why it is another.
 func TestDocumentsNameVersionsThatAreThere(t *testing.T) {
 	programs, documents := pinnedPrograms(t), writtenDocuments(t)
-	for _, h := range histories() {
-		if !slices.Contains(documents, h.document) {
-			t.Errorf("documents_history_test.go has an entry of %s, in which no versions are looked for", h.document)
-		}
-	}
+	mustBeOf(t, documents, histories())
 	for _, document := range documents {
 		text := read(t, document)
 		flat := strings.ReplaceAll(text, "\n", " ")

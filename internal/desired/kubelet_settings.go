@@ -163,8 +163,8 @@ func (t threshold) isOff() bool { return t.isShare && (t.amount == 0 || t.amount
 func parseThreshold(text string) (threshold, error) {
 	if share, isShare := strings.CutSuffix(text, "%"); isShare {
 		amount, err := strconv.ParseFloat(share, 64)
-		isWritten := text == "0%" || text == "100%"
-		if err == nil && !(amount > 0 && amount < 100) && !isWritten {
+		isOff := text == "0%" || text == "100%"
+		if err == nil && !(amount > 0 && amount < 100) && !isOff {
 			err = strconv.ErrRange
 		}
 		return threshold{amount: amount, isShare: true}, err
