@@ -10,4 +10,4 @@ fi
 wine="$PWD/internal/win/testdata/wine"
 cd "$1"
 shift
-GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go test -exec "$wine" "$@"
+GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go test -timeout 25m -exec "$wine" "$@"

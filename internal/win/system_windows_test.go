@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
@@ -20,6 +21,26 @@ func mustBeWine(t *testing.T) {
 	t.Helper()
 	if !onWine() {
 		t.Skip("changes the registry of Windows itself: only for Wine")
+	}
+}
+
+// A test that is killed does not restore what it set.
+func TestNothingIsLeftOfAnEarlierRun(t *testing.T) {
+	mustBeWine(t)
+	var started, unused windows.Filetime
+	if err := windows.GetProcessTimes(windows.CurrentProcess(), &started, &unused, &unused, &unused); err != nil {
+		t.Fatal(err)
+	}
+	key, _, err := registry.CreateKey(registry.LOCAL_MACHINE, `Software\WMCOLab\Run`, registry.ALL_ACCESS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer key.Close()
+	if run, _, err := key.GetIntegerValue("Started"); err == nil && run != uint64(started.Nanoseconds()) {
+		t.Errorf("the registry is that of a run of %s", time.Unix(0, int64(run)))
+	}
+	if err := key.SetQWordValue("Started", uint64(started.Nanoseconds())); err != nil {
+		t.Fatal(err)
 	}
 }
 
