@@ -49,8 +49,12 @@ func checkKubelet(spec v1alpha1.KubeletSpec) error {
 				return refuseKubelet(field, signal, "set memory.available, nodefs.available or imagefs.available")
 			}
 			t, err := parseThreshold(all[signal])
-			if err != nil || field == "evictionMinimumReclaim" && t.isShare && t.amount == 0 {
-				return refuseKubelet(field+"["+signal+"]", all[signal], "set a quantity above 0 or a percentage up to 100%, such as 500Mi or 10%")
+			isAmount, remedy := field == "evictionMinimumReclaim", "set a quantity above 0 or a percentage up to 100%, such as 500Mi or 10%; exactly 0% or 100% is no threshold"
+			if isAmount {
+				remedy = "set a quantity above 0 or a percentage above 0% and up to 100%, such as 500Mi or 10%"
+			}
+			if err != nil || isAmount && t.isShare && t.amount == 0 {
+				return refuseKubelet(field+"["+signal+"]", all[signal], remedy)
 			}
 		}
 	}
