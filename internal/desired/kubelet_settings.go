@@ -49,7 +49,7 @@ func checkKubelet(spec v1alpha1.KubeletSpec) error {
 				return refuseKubelet(field, signal, "set memory.available, nodefs.available or imagefs.available")
 			}
 			t, err := parseThreshold(all[signal])
-			isAmount, remedy := field == "evictionMinimumReclaim", "set a quantity above 0 or a percentage up to 100%, such as 500Mi or 10%; exactly 0% or 100% is no threshold"
+			isAmount, remedy := field == "evictionMinimumReclaim", "set a quantity above 0 or a percentage up to 100%, such as 500Mi or 10%; write 0% or 100% to switch the threshold off"
 			if isAmount {
 				remedy = "set a quantity above 0 or a percentage above 0% and up to 100%, such as 500Mi or 10%"
 			}
