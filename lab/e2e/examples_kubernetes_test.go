@@ -129,7 +129,9 @@ func (x examplesTest) generations() {
 	x.configure(func(s *v1alpha1.WindowsConfigSpec) { s.RuntimeClasses.NewerHosts = true })
 	newest := x.Lab.Hosts()[2].Name()
 	newer := func() *corev1.Pod {
-		return generationPod("gen-newer", repository+":ltsc2022", map[string]string{corev1.LabelHostname: newest})
+		pod := generationPod("gen-newer", repository+":ltsc2022", map[string]string{corev1.LabelHostname: newest})
+		pod.Spec.RuntimeClassName = new("windows2022") // no class is assigned to a pod that has chosen its node
+		return pod
 	}
 	// The API server gives pods what its cache has of the class.
 	x.eventually("class windows2022 is for newer hosts, too", func(ctx context.Context) string {
