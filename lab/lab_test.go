@@ -277,6 +277,20 @@ func TestRegistryValuesCanBeReadAndRemoved(t *testing.T) {
 	}
 }
 
+// TestServicesHaveTimeToStart starts a program that is no service and ends after 13 s. Wine's own patience is 10 s.
+func TestServicesHaveTimeToStart(t *testing.T) {
+	h, _ := mustStart(t, Options{})
+	err := h.must(t.Context(), `sc.exe create slow binPath= "C:\windows\system32\ping.exe -n 14 127.0.0.1"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	err = h.StartService(t.Context(), "slow")
+	if took := time.Since(began); err == nil || took < 12*time.Second {
+		t.Errorf("starting it failed after %v with %v; the service manager does not wait for it", took, err)
+	}
+}
+
 func TestNetworkCanFail(t *testing.T) {
 	h, key := mustStart(t, Options{})
 	c := mustDial(t, h, "Administrator", key)
