@@ -16,9 +16,13 @@ import (
 
 // fakeProxy makes load balancers as kube-proxy does: it programs a changed Service once, tries again every 30 seconds what it could not
 // program, and never looks at what it has made. What it makes is what the real one was seen to make (lab's differential test); when is this.
+// When it starts, it waits until the API server tells it its Node, and only then removes all that is there (newProxierInternal).
 type fakeProxy struct {
-	process  uint32
-	startsAt time.Time
+	process            uint32
+	clearsAt, startsAt time.Time
+	// pending are the Services that it programs now, speed how many in a second: Windows may take its time.
+	pending  []string
+	speed    int
 	services map[string]*corev1.Service
 	slices   map[string]*discoveryv1.EndpointSlice
 	// dirty are Services to program, retryAt the time of the next attempt unless something changes before.
@@ -31,18 +35,21 @@ type fakeProxy struct {
 	numbers int
 }
 
-// startProxy starts another process, which removes all load balancers and makes them again after ten seconds.
+// startProxy starts another process, which some time later removes all load balancers, and makes them again ten seconds after that.
 func (w *world) startProxy() {
 	k := &w.kube
 	k.process++
-	k.startsAt, k.retryAt = w.now.Add(10*time.Second), time.Time{}
+	k.clearsAt = w.now
+	if w.one(2) {
+		k.clearsAt = w.now.Add(time.Duration(w.random.Int64N(int64(3 * time.Minute))))
+	}
+	k.startsAt, k.retryAt, k.pending, k.speed = k.clearsAt.Add(10*time.Second), time.Time{}, nil, 1<<w.random.IntN(8)
 	k.services, k.slices = maps.Clone(w.services), maps.Clone(w.slices)
 	k.dirty, k.made = map[string]bool{}, map[string][]string{}
 	for name := range k.services {
 		k.dirty[name] = true
 	}
 	w.proxy = watch{} // it has listed everything
-	w.state.LoadBalancers = nil
 	clear(w.lost)
 }
 
@@ -58,13 +65,20 @@ func (k *fakeProxy) tell(t told, _ time.Time) {
 // programs lets kube-proxy program what has changed, at most once a second, and with it all that it could not program before.
 func (w *world) programs() {
 	k := &w.kube
-	if w.now.Before(k.startsAt) || !k.isChanged && w.now.Before(k.retryAt) {
+	if !k.clearsAt.IsZero() && !w.now.Before(k.clearsAt) {
+		w.state.LoadBalancers, k.clearsAt = nil, time.Time{}
+	}
+	if w.now.Before(k.startsAt) {
 		return
 	}
-	k.isChanged, k.retryAt = false, w.now.Add(30*time.Second)
-	for _, name := range slices.Sorted(maps.Keys(k.dirty)) {
+	if len(k.pending) == 0 && (k.isChanged || !w.now.Before(k.retryAt)) {
+		k.isChanged, k.retryAt, k.pending = false, w.now.Add(30*time.Second), slices.Sorted(maps.Keys(k.dirty))
+	}
+	now := min(k.speed, len(k.pending))
+	for _, name := range k.pending[:now] {
 		w.program(name)
 	}
+	k.pending = k.pending[now:]
 }
 
 // program programs one Service. It stays dirty if it has no endpoints, or Windows refuses a load balancer.

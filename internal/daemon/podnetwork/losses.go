@@ -195,7 +195,7 @@ type balancerLosses struct {
 
 // judge compares load balancers with Services.
 func (b *balancers) judge(j *judgement, proxy *kubeProxy) balancerLosses {
-	have := backendsIn(j.state)
+	have, made := backendsIn(j.state), backendsIn(hns.State{Endpoints: j.state.Endpoints, LoadBalancers: proxy.made(j)})
 	patience := b.patience(j)
 	expected := j.told.expected(j.now, lostAfter, j.onHost)
 	for front, p := range b.made {
@@ -211,15 +211,17 @@ func (b *balancers) judge(j *judgement, proxy *kubeProxy) balancerLosses {
 		if !remembered {
 			p.phase = unseen
 		}
-		backends, exists := have[front]
+		_, exists := have[front]
+		backends, isMade := made[front]
 		switch {
-		case exists && proxy.clears(j.now):
-			p.show(j, undecided)
-		case exists:
+		case isMade:
 			p.show(j, there)
 			if b.isWrong(j, front, !slices.Equal(backends, want.backends)) {
 				l.stale = append(l.stale, fmt.Sprintf("%s has %s instead of %s", nameOf(front, want.service), addressList(backends), addressList(want.backends)))
 			}
+		case exists:
+			p.show(j, undecided)
+			l.missing++
 		default:
 			limit := patience[p.phase]
 			isOverdue := p.miss(j, limit)

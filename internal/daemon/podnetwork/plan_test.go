@@ -113,6 +113,13 @@ func TestNetworkIsJudged(t *testing.T) {
 		}
 	}
 	restore := func(v *networkView) { v.state, v.err = healthy(5), nil }
+	// remake is what kube-proxy does some time after it has started.
+	remake := func(v *networkView) {
+		v.state = healthy(5)
+		for i := range v.state.LoadBalancers {
+			v.state.LoadBalancers[i].ID = fmt.Sprint("new-", i)
+		}
+	}
 	away := func(v *networkView) { v.state, v.err = hns.State{}, fmt.Errorf("asking: %w", hns.ErrUnavailable) }
 	newProxy := func(v *networkView) { v.proxy++ }
 	all := func(changes ...func(*networkView)) func(*networkView) {
@@ -142,7 +149,7 @@ func TestNetworkIsJudged(t *testing.T) {
 		"one load balancer is lost": {
 			{}, {after: minute, change: lose("lb-1")}, {after: 2 * time.Second}, {after: 4 * time.Second, told: "LoadBalancersLost"},
 			{after: 10 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
-			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"}, {after: 12 * time.Second, change: restore}, {after: minute},
+			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"}, {after: 12 * time.Second, change: remake}, {after: minute},
 		},
 		"most are lost": {
 			{}, {after: minute, change: lose("lb-1", "lb-2", "lb-3", "lb-4")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
@@ -152,8 +159,23 @@ func TestNetworkIsJudged(t *testing.T) {
 		},
 		"they are lost again as soon as they are back": {
 			{}, {after: minute, change: lose("lb-1")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
-			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"}, {after: 12 * time.Second, change: restore},
-			{after: 2 * time.Second, change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4"), restart: "proxy", told: "LoadBalancersLost"},
+			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"}, {after: 12 * time.Second, change: remake},
+			{after: 2 * time.Second, change: lose("new-0", "new-1", "new-2", "new-3", "new-4"), restart: "proxy", told: "LoadBalancersLost"},
+		},
+		"kube-proxy waits for the API server before it removes what was there": {
+			{}, {after: minute, change: lose("lb-1")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"}, {after: 10 * minute, told: "LoadBalancersLost"},
+			{after: time.Second, change: lose("lb-0", "lb-2", "lb-3", "lb-4"), told: "LoadBalancersLost"}, {after: 16 * time.Second, told: "LoadBalancersLost"},
+			{after: time.Second, change: remake}, {after: minute},
+		},
+		"it makes them again one by one": {
+			{}, {after: minute, change: newProxy}, {after: minute, change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4")},
+			{after: minute, change: all(remake, lose("new-1", "new-2", "new-3", "new-4"))}, {after: 30 * time.Second, change: all(remake, lose("new-4"))},
+			{after: time.Second, change: remake}, {after: minute, change: lose("new-4")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+		},
+		"it ran before us": {
+			{change: newProxy}, {after: minute}, {after: 30 * time.Second, change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4")}, {after: minute, change: remake},
+			{after: minute}, {after: minute, change: lose("new-4")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
 		},
 		"one that was never there is waited for, and no reason for a restart": {
 			{change: lose("lb-1")}, {after: minute}, {after: 70 * time.Second}, {after: time.Hour},

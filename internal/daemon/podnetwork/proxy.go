@@ -9,13 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/kubeproxy"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 const (
-	// proxyClears is more than kube-proxy takes to remove, when it starts, what the one before it made.
-	proxyClears = 5 * time.Second
+	// proxyClears is more than kube-proxy usually takes to remove, when it starts, what the one before it made. It counts where nobody saw it
+	// start. It may take longer: kube-proxy first waits until the API server tells it the addresses of its Node.
+	proxyClears = 2 * time.Minute
 	// proxyStarts is how long kube-proxy is given when it starts.
 	proxyStarts = 30 * time.Second
 	// restartsPerHour and restartsPerDay limit the restarts for lost load balancers: each interrupts all Services of the node.
@@ -30,18 +32,38 @@ type kubeProxy struct {
 	// process is 0 when none runs, since when it runs as far as we know.
 	process uint32
 	since   time.Time
+	// present are the load balancers of the last look, former the IDs of those that were there before this process, which it removes; nil if it
+	// ran at the first look.
+	present []hns.LoadBalancer
+	former  map[string]bool
 	// restarts are the times of restarts for lost load balancers, of a day at most.
 	restarts []time.Time
 }
 
 // see tells whether another process runs than before, or none.
 func (k *kubeProxy) see(j *judgement) (replaced bool) {
-	if j.proxy == k.process {
-		return false
+	if replaced = j.proxy != k.process; replaced {
+		k.process, k.since, k.former = j.proxy, j.now, nil
+		if k.present != nil {
+			k.former = map[string]bool{}
+		}
+		for _, b := range k.present {
+			k.former[b.ID] = true
+		}
+		j.move(&k.phase, proxyReplaced)
 	}
-	k.process, k.since = j.proxy, j.now
-	j.move(&k.phase, proxyReplaced)
-	return true
+	if j.err == nil {
+		k.present = append([]hns.LoadBalancer{}, j.state.LoadBalancers...)
+	}
+	return replaced
+}
+
+// made are the load balancers that this process has made. Others will be removed.
+func (k *kubeProxy) made(j *judgement) []hns.LoadBalancer {
+	if k.former == nil && j.now.Sub(k.since) < proxyClears {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(j.state.LoadBalancers), func(b hns.LoadBalancer) bool { return k.former[b.ID] })
 }
 
 // restart restarts kube-proxy, which then makes everything again. Until all is there, the Node is told of what is not.
@@ -55,11 +77,10 @@ func (k *kubeProxy) restart(j *judgement, why string) {
 // judge tells of load balancers that are missing or wrong, and restarts kube-proxy for those that were lost.
 func (k *kubeProxy) judge(j *judgement, b *balancers) {
 	l := b.judge(j, k)
-	runs := j.now.Sub(k.since)
-	if l.missing == 0 && runs >= proxyClears {
+	if l.missing == 0 {
 		j.move(&k.phase, proxyComplete)
 	}
-	starts := runs < proxyStarts && !k.hasMadeAll()
+	starts := j.now.Sub(k.since) < proxyStarts && !k.hasMadeAll()
 	if starts && !k.isRepair() {
 		return
 	}
@@ -147,9 +168,6 @@ func (k *kubeProxy) nextRestart(now time.Time) time.Time {
 	}
 	return slices.MaxFunc([]time.Time{after(restartsPerHour, time.Hour), after(restartsPerDay, 24*time.Hour)}, time.Time.Compare)
 }
-
-// clears tells whether load balancers may still be those of the process before.
-func (k *kubeProxy) clears(now time.Time) bool { return now.Sub(k.since) < proxyClears }
 
 // hasMadeAll tells whether the process that runs has made all load balancers once.
 func (k *kubeProxy) hasMadeAll() bool { return k.phase == proxyServing || k.phase == proxyRestarting }

@@ -58,7 +58,7 @@ const (
 
 	// proxyReplaced says that another process runs than before, or none.
 	proxyReplaced event = "proxy replaced"
-	// proxyComplete says that no load balancer is missing, for so long after the start that none of the process before is meant.
+	// proxyComplete says that no load balancer is missing, and none is of the process before.
 	proxyComplete event = "proxy complete"
 	// proxyRestartAsked says that kube-proxy is restarted for what was lost.
 	proxyRestartAsked event = "proxy restart asked"
@@ -67,7 +67,7 @@ const (
 	missing event = "missing"
 	// overdue says that something was missing for as long as its phase allows.
 	overdue event = "overdue"
-	// undecided says that what is there may be the former process's. unneeded says that it need not be there, or has changed: what was seen
+	// undecided says that what is there is, or may be, of the process before. unneeded says that it need not be there, or has changed: what was seen
 	// before tells nothing about what is missing afterwards.
 	undecided event = "undecided"
 	unneeded  event = "unneeded"
