@@ -118,7 +118,7 @@ func withoutResult() map[string]string {
 	const wine, network = "Wine has no performance counters and no WMI", "the lab's network service does not say which containers share an endpoint"
 	missing := withoutFault()
 	maps.Copy(missing, map[string]string{
-		"windows_cpu_time_total": wine, "windows_memory_": wine, "windows_os_": wine, "windows_logical_disk_": wine, "windows_net_": wine,
+		"windows_cpu_time_total": wine, "windows_cpu_info": wine, "windows_memory_": wine, "windows_os_": wine, "windows_logical_disk_": wine, "windows_net_": wine,
 		"windows_system_": wine, "windows_service_state": wine, "windows_node_": wine, "node_memory_": wine, "node_filesystem_": wine,
 		"node_boot_time": wine, "node_cpu_utilisation": wine,
 		"windows_container_network_": network, "pod_interface_network:": network,
