@@ -24,7 +24,7 @@ import (
 // TestPlugin runs the program kubectl-windows: it adds hosts and waits for them, shows them, pauses, restarts and removes them,
 // tells the cause where a host does not join, and names the missing right.
 func TestPlugin(t *testing.T) {
-	p := newTeller(newPlace(t, testenv.Options{SimulatedHosts: 2}))
+	p := newTeller(newPlace(t, testenv.Options{SimulatedHosts: 2, Kind: "what it says of healthy hosts is compared"}))
 	run := func(t *testing.T, code int, args []string, says ...string) testenv.PluginResult {
 		t.Helper()
 		return p.in(t).run(code, args, says...)
