@@ -248,8 +248,8 @@ func registryEntries() []guestapi.RegistryEntry {
 		number(`HKLM\Software\WMCOLab\Features`, "Containers", 1), // enabled; see shims/dismapi.c
 		text(`HKLM\SYSTEM\HardwareConfig`, "LastConfig", "{00000000-0000-0000-0000-000000000000}"),
 		number(`HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`, "BootId", 0),
-		// Numbers of milliseconds, which Wine 8 reads from texts only. On Wine, the process of a service sometimes hangs at its end; on
-		// Windows it does not. Here Wine kills it after the first.
+		// Both are milliseconds. Wine 8 ignores them unless they are texts. On Wine, the process of a service sometimes hangs at its end;
+		// on Windows it does not. Here Wine kills it after this time.
 		text(`HKLM\SYSTEM\CurrentControlSet\Control`, "WaitToKillServiceTimeout", "10000"),
 		// For the start of a service and its answers to controls, Wine has 10 s and Windows 30 s. On a busy machine of the lab, Wine
 		// needs longer than that for a program as large as the kubelet.

@@ -74,11 +74,11 @@ func (w *world) programs() {
 	if len(k.pending) == 0 && (k.isChanged || !w.now.Before(k.retryAt)) {
 		k.isChanged, k.retryAt, k.pending = false, w.now.Add(30*time.Second), slices.Sorted(maps.Keys(k.dirty))
 	}
-	now := min(k.speed, len(k.pending))
-	for _, name := range k.pending[:now] {
+	count := min(k.speed, len(k.pending))
+	for _, name := range k.pending[:count] {
 		w.program(name)
 	}
-	k.pending = k.pending[now:]
+	k.pending = k.pending[count:]
 }
 
 // program programs one Service. It stays dirty if it has no endpoints, or Windows refuses a load balancer.

@@ -195,7 +195,15 @@ type balancerLosses struct {
 
 // judge compares load balancers with Services.
 func (b *balancers) judge(j *judgement, proxy *kubeProxy) balancerLosses {
-	have, made := backendsIn(j.state), backendsIn(hns.State{Endpoints: j.state.Endpoints, LoadBalancers: proxy.made(j)})
+	own, former := hns.State{Endpoints: j.state.Endpoints}, hns.State{}
+	for _, lb := range j.state.LoadBalancers {
+		of := &own
+		if proxy.isFormer(lb, j.now) {
+			of = &former
+		}
+		of.LoadBalancers = append(of.LoadBalancers, lb)
+	}
+	made, mayGo := backendsIn(own), backendsIn(former)
 	patience := b.patience(j)
 	expected := j.told.expected(j.now, lostAfter, j.onHost)
 	for front, p := range b.made {
@@ -211,15 +219,15 @@ func (b *balancers) judge(j *judgement, proxy *kubeProxy) balancerLosses {
 		if !remembered {
 			p.phase = unseen
 		}
-		_, exists := have[front]
 		backends, isMade := made[front]
+		_, isFormer := mayGo[front]
 		switch {
 		case isMade:
 			p.show(j, there)
 			if b.isWrong(j, front, !slices.Equal(backends, want.backends)) {
 				l.stale = append(l.stale, fmt.Sprintf("%s has %s instead of %s", nameOf(front, want.service), addressList(backends), addressList(want.backends)))
 			}
-		case exists:
+		case isFormer:
 			p.show(j, undecided)
 			l.missing++
 		default:
@@ -296,11 +304,7 @@ func backendsIn(s hns.State) map[kubeproxy.Frontend][]netip.Addr {
 			}
 		}
 		backends = slices.Compact(slices.SortedFunc(slices.Values(backends), netip.Addr.Compare))
-		vips := lb.VIPs
-		if len(vips) == 0 {
-			vips = []netip.Addr{{}}
-		}
-		for _, vip := range vips {
+		for _, vip := range vipsOf(lb) {
 			have[kubeproxy.Frontend{VIP: vip, Port: lb.External, Protocol: lb.Protocol}] = backends
 		}
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// proxyClears is more than kube-proxy usually takes to remove, when it starts, what the one before it made. It counts where nobody saw it
-	// start. It may take longer: kube-proxy first waits until the API server tells it the addresses of its Node.
+	// proxyClears is for how long load balancers may be those of another process when kube-proxy ran at our first look. It removes them when it
+	// starts, as soon as the API server has told it the addresses of its Node.
 	proxyClears = 2 * time.Minute
 	// proxyStarts is how long kube-proxy is given when it starts.
 	proxyStarts = 30 * time.Second
@@ -32,10 +32,9 @@ type kubeProxy struct {
 	// process is 0 when none runs, since when it runs as far as we know.
 	process uint32
 	since   time.Time
-	// present are the load balancers of the last look, former the IDs of those that were there before this process, which it removes; nil if it
-	// ran at the first look.
-	present []hns.LoadBalancer
-	former  map[string]bool
+	// present are the IDs of the load balancers at the last look, former those at the last look before this process, which removes them; nil if
+	// it ran at the first look.
+	present, former map[string]bool
 	// restarts are the times of restarts for lost load balancers, of a day at most.
 	restarts []time.Time
 }
@@ -43,27 +42,21 @@ type kubeProxy struct {
 // see tells whether another process runs than before, or none.
 func (k *kubeProxy) see(j *judgement) (replaced bool) {
 	if replaced = j.proxy != k.process; replaced {
-		k.process, k.since, k.former = j.proxy, j.now, nil
-		if k.present != nil {
-			k.former = map[string]bool{}
-		}
-		for _, b := range k.present {
-			k.former[b.ID] = true
-		}
+		k.process, k.since, k.former = j.proxy, j.now, k.present
 		j.move(&k.phase, proxyReplaced)
 	}
 	if j.err == nil {
-		k.present = append([]hns.LoadBalancer{}, j.state.LoadBalancers...)
+		k.present = map[string]bool{}
+		for _, b := range j.state.LoadBalancers {
+			k.present[b.ID] = true
+		}
 	}
 	return replaced
 }
 
-// made are the load balancers that this process has made. Others will be removed.
-func (k *kubeProxy) made(j *judgement) []hns.LoadBalancer {
-	if k.former == nil && j.now.Sub(k.since) < proxyClears {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(j.state.LoadBalancers), func(b hns.LoadBalancer) bool { return k.former[b.ID] })
+// isFormer tells whether a load balancer is, or may be, one of the process before, which kube-proxy will remove.
+func (k *kubeProxy) isFormer(b hns.LoadBalancer, now time.Time) bool {
+	return k.former[b.ID] || k.former == nil && now.Sub(k.since) < proxyClears
 }
 
 // restart restarts kube-proxy, which then makes everything again. Until all is there, the Node is told of what is not.
