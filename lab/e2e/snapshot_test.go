@@ -130,6 +130,7 @@ func mayDiffer(what string) bool {
 		`registry HKEY_LOCAL_MACHINE\System\CurrentControlSet\Control\Video\`,                                        // Wine searches for a screen
 		`registry HKEY_LOCAL_MACHINE\System\CurrentControlSet\Control\Class\{4D36E968-E325-11CE-BFC1-08002BE10318}\`, // and at its start again
 		`registry HKEY_LOCAL_MACHINE\Software\Microsoft\Windows NT\CurrentVersion\Fonts `,                            // and for fonts
+		`registry HKEY_LOCAL_MACHINE\Software\Microsoft\Windows\CurrentVersion\Fonts `,
 	} {
 		if strings.HasPrefix(what, part) {
 			return true
