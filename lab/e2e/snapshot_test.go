@@ -129,12 +129,13 @@ func mayDiffer(what string) bool {
 		`registry HKEY_LOCAL_MACHINE\System\CurrentControlSet\Control\ServiceCurrent `,                               // the number of started services
 		`registry HKEY_LOCAL_MACHINE\System\CurrentControlSet\Control\Video\`,                                        // Wine searches for a screen
 		`registry HKEY_LOCAL_MACHINE\System\CurrentControlSet\Control\Class\{4D36E968-E325-11CE-BFC1-08002BE10318}\`, // and at its start again
-		`registry HKEY_LOCAL_MACHINE\Software\Microsoft\Windows NT\CurrentVersion\Fonts `,                            // and for fonts
-		`registry HKEY_LOCAL_MACHINE\Software\Microsoft\Windows\CurrentVersion\Fonts `,
 	} {
 		if strings.HasPrefix(what, part) {
 			return true
 		}
+	}
+	if strings.HasPrefix(what, `registry `) && strings.Contains(what, `\CurrentVersion\Fonts `) {
+		return true // Wine lists the machine's fonts under four keys when it starts
 	}
 	return slices.Contains([]string{`file C:\var`, `file C:\var\log`, `file C:\k`, `file C:\k\state`}, what) // the folders above
 }
