@@ -34,7 +34,6 @@ ONLY ?=
 # RACE=1 runs unit tests with the race detector, and builds the operator of e2e tests with it.
 RACE ?=
 export WMCO_RACE := $(RACE)
-export WMCO_EXTERNAL := $(or $(abspath $(EXTERNAL)),$(WMCO_EXTERNAL))
 # The programs of OVN-Kubernetes, for make e2e-ovn.
 export WMCO_OVNKUBE := $(or $(abspath $(OVNKUBE)),$(WMCO_OVNKUBE))
 export WMCO_OVNKUBE_IDENTITY := $(or $(abspath $(OVNKUBE_IDENTITY)),$(WMCO_OVNKUBE_IDENTITY))
@@ -69,8 +68,8 @@ build: ## Builds the operator and its programs for Windows hosts into bin/, with
 	go build -buildvcs=auto -ldflags '-s -w' -o bin/ ./cmd/wmco
 	GOOS=windows GOARCH=amd64 go build -ldflags '-s -w' -o bin/ ./cmd/wicd ./cmd/wicd-setup ./cmd/hybrid-overlay-node
 
-payload: ## Builds the payload for Windows hosts into _payload/. EXTERNAL=folder adds files that cannot be built here (payload/README.md).
-	go run ./payload/build/cmd --out _payload --external '$(EXTERNAL)' --version "$$(git describe --tags --always --dirty)"
+payload: ## Builds the payload for Windows hosts into _payload/.
+	go run ./payload/build/cmd --out _payload --version "$$(git describe --tags --always --dirty)"
 
 image: payload ## Builds the operator's image for amd64 and arm64 into _image/, its software bill of materials into _image.cdx.json. PUSH=registry/repository:tag pushes it instead, and writes what installs it into _install/ and _chart/. SIGN=key.pem signs it.
 	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -buildvcs=auto -ldflags '-s -w' -o bin/linux-amd64/ ./cmd/wmco

@@ -21,7 +21,7 @@ import (
 func TestTheKubeletTakesTheConfigurationOfItsCredentialProvider(t *testing.T) {
 	const program = "ecr-credential-provider.exe"
 	in := desired.Inputs{
-		Payload: payload.New([]payload.File{{Path: program, Group: payload.AWS}}, nil, payload.File{}),
+		Payload: payload.New([]payload.File{{Path: program, Group: payload.AWS}}, payload.File{}),
 		Cluster: desired.Cluster{Server: "https://api.example:6443", ServiceCIDRs: []string{"10.96.0.0/16"}, Network: desired.ClusterNetwork{Platform: platform.AWS}},
 		Config: v1alpha1.WindowsConfigSpec{Network: v1alpha1.NetworkSpec{
 			Provider: v1alpha1.NetworkCustom, Custom: &v1alpha1.CustomNetwork{CNIConfig: `{"name": "l2", "type": "win-bridge"}`},

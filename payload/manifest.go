@@ -31,8 +31,6 @@ type Manifest struct {
 	Digest string `json:"digest"`
 	// Files are sorted by path, and those of one path by group: each minor version of Kubernetes has a kubelet.exe.
 	Files []File `json:"files"`
-	// Left are the declared components that are not in this payload.
-	Left []Left `json:"left,omitempty"`
 	// Setup is wicd-setup, the self-extracting executable with WICD. It is not part of Files and Digest; zero without WICD.
 	Setup File `json:"setup,omitzero"`
 }
@@ -65,19 +63,11 @@ type Blob struct {
 	Size   int64  `json:"size"`
 }
 
-// Left is a declared component that is not in the payload, and why.
-type Left struct {
-	Component string `json:"component"`
-	Group     string `json:"group"`
-	Reason    string `json:"reason"`
-}
-
 // New returns the manifest of files, sorted and with its digest.
-func New(files []File, left []Left, setup File) Manifest {
-	files, left = slices.Clone(files), slices.Clone(left)
+func New(files []File, setup File) Manifest {
+	files = slices.Clone(files)
 	slices.SortFunc(files, File.compare)
-	slices.SortFunc(left, func(a, b Left) int { return strings.Compare(a.Component, b.Component) })
-	return Manifest{Digest: digest(files), Files: files, Left: left, Setup: setup}
+	return Manifest{Digest: digest(files), Files: files, Setup: setup}
 }
 
 // Select returns the manifest of the given groups, with its own digest.
@@ -88,13 +78,7 @@ func (m Manifest) Select(groups ...string) Manifest {
 			files = append(files, f)
 		}
 	}
-	var left []Left
-	for _, l := range m.Left {
-		if slices.Contains(groups, l.Group) {
-			left = append(left, l)
-		}
-	}
-	return New(files, left, m.Setup)
+	return New(files, m.Setup)
 }
 
 // Minors returns the minor versions of Kubernetes that the manifest has programs of, oldest first, as in 1.9, 1.36.

@@ -24,9 +24,6 @@ func sample() payload.Manifest {
 		sampleFile("flanneld.exe", payload.Flannel),
 		sampleFile("containerd/containerd.exe", payload.Base),
 		sampleFile(payload.WICD, payload.Base),
-	}, []payload.Left{
-		{Component: "csi-proxy", Group: payload.Base, Reason: "payload/external/csi-proxy.exe was not there"},
-		{Component: "ecr-credential-provider", Group: payload.AWS, Reason: "payload/external/ecr-credential-provider.exe was not there"},
 	}, sampleFile(payload.SetupName, payload.Base))
 }
 
@@ -67,7 +64,7 @@ func TestManifestIsWrittenInAStableForm(t *testing.T) {
 }
 
 func TestDigestIsTheHashOfWhatSha256sumPrints(t *testing.T) {
-	m := payload.New([]payload.File{{Path: "b.exe", SHA256: "22"}, {Path: "a/c.exe", SHA256: "11"}}, nil, payload.File{})
+	m := payload.New([]payload.File{{Path: "b.exe", SHA256: "22"}, {Path: "a/c.exe", SHA256: "11"}}, payload.File{})
 	if want := hashOf("11  a/c.exe\n22  b.exe\n"); m.Digest != want {
 		t.Errorf("digest is %s, want %s", m.Digest, want)
 	}
@@ -78,11 +75,11 @@ func TestDigestDependsOnPathsAndContentsOnly(t *testing.T) {
 	for i := range m.Files {
 		m.Files[i].Version, m.Files[i].Compressed = "v2", payload.Blob{}
 	}
-	if got := payload.New(m.Files, nil, payload.File{}).Digest; got != m.Digest {
+	if got := payload.New(m.Files, payload.File{}).Digest; got != m.Digest {
 		t.Error("another version name and other compressed bytes gave another digest")
 	}
 	m.Files[0].Path = "other.exe"
-	if got := payload.New(m.Files, nil, payload.File{}).Digest; got == m.Digest {
+	if got := payload.New(m.Files, payload.File{}).Digest; got == m.Digest {
 		t.Error("another path gave the same digest")
 	}
 }
@@ -96,9 +93,6 @@ func TestSelectTakesTheGroupsAndHasADigestOfItsOwn(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"containerd/containerd.exe", "kubelet.exe", payload.WICD}, paths); diff != "" {
 		t.Errorf("files of group base (-want +got):\n%s", diff)
-	}
-	if len(base.Left) != 1 || base.Left[0].Component != "csi-proxy" {
-		t.Errorf("left out of group base: %v, want csi-proxy only", base.Left)
 	}
 	if base.Digest == all.Digest || base.Setup != all.Setup {
 		t.Errorf("selection has digest %s and setup %v", base.Digest, base.Setup)
@@ -138,7 +132,7 @@ func TestParseNamesTheFieldThatIsWrong(t *testing.T) {
 		}, "files[0] (containerd/containerd.exe): dictionary is "},
 		{"one content in two forms", func(m *payload.Manifest) {
 			m.Files[2].SHA256 = m.Files[1].SHA256
-			*m = payload.New(m.Files, m.Left, m.Setup)
+			*m = payload.New(m.Files, m.Setup)
 		}, "files[2] (kubelet.exe): compressed or dictionary differs from that of flanneld.exe"},
 		{"no wicd-setup", func(m *payload.Manifest) { m.Setup = payload.File{} }, `setup.path is "", must be "wicd-setup.exe"`},
 		{"wicd-setup without hash", func(m *payload.Manifest) { m.Setup.SHA256 = "" }, "setup: (wicd-setup.exe): sha256"},
@@ -171,7 +165,7 @@ func TestOrderSendsDictionariesAndWhatIsNeededFirst(t *testing.T) {
 		files = append(files, f)
 	}
 	var paths []string
-	for _, f := range payload.New(files, nil, sampleFile(payload.SetupName, payload.Base)).Order() {
+	for _, f := range payload.New(files, sampleFile(payload.SetupName, payload.Base)).Order() {
 		paths = append(paths, f.Path)
 	}
 	want := []string{
@@ -210,7 +204,7 @@ func FuzzParseGivesOnlyConsistentManifests(f *testing.F) {
 		if len(m.Order()) != len(m.Files) {
 			t.Errorf("%d of %d files are sent", len(m.Order()), len(m.Files))
 		}
-		if again := payload.New(m.Files, m.Left, m.Setup); again.Digest != m.Digest {
+		if again := payload.New(m.Files, m.Setup); again.Digest != m.Digest {
 			t.Errorf("digest %s was accepted, the files have %s", m.Digest, again.Digest)
 		}
 	})

@@ -110,6 +110,16 @@ type WindowsConfigSpec struct {
 	// +optional
 	Runtime RuntimeSpec `json:"runtime,omitempty"`
 
+	// csiProxy says whether nodes run csi-proxy, by which CSI drivers in ordinary containers mount volumes. Drivers in
+	// HostProcess containers do not need it, and its named pipes let a pod that mounts them change the disks and shares
+	// of its node. Run runs it on every node, Off on none. Auto is Run on OpenShift. Elsewhere it is Off, because
+	// csi-proxy comes there as a DaemonSet, and a node cannot run two. Other services and pods keep running when it
+	// changes.
+	// +kubebuilder:validation:Enum=Auto;Run;Off
+	// +kubebuilder:default=Auto
+	// +optional
+	CSIProxy CSIProxy `json:"csiProxy,omitempty"`
+
 	// runtimeClasses says which RuntimeClasses the operator keeps for pods on Windows nodes.
 	// +optional
 	RuntimeClasses RuntimeClassesSpec `json:"runtimeClasses,omitempty"`

@@ -53,6 +53,19 @@ const (
 	DefenderExclusionsNone DefenderExclusions = "None"
 )
 
+// CSIProxy says whether nodes run csi-proxy.
+type CSIProxy string
+
+// Whether nodes run csi-proxy.
+const (
+	// CSIProxyAuto runs it on OpenShift only.
+	CSIProxyAuto CSIProxy = "Auto"
+	// CSIProxyRun runs it on every node.
+	CSIProxyRun CSIProxy = "Run"
+	// CSIProxyOff runs it on no node.
+	CSIProxyOff CSIProxy = "Off"
+)
+
 // LogsSpec limits the logs of each service. A full log is rotated: it stays beside the current one, with the time in
 // its name.
 type LogsSpec struct {

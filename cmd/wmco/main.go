@@ -151,9 +151,6 @@ func run(ctx context.Context, f flags, logger logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	for _, left := range content.Manifest.Left {
-		logger.Info("Component is not in the payload", "component", left.Component, "reason", left.Reason)
-	}
 	config, err := restConfig(f.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w", err)

@@ -60,7 +60,7 @@ func writeClusters(page *bytes.Buffer, programs []program) error {
 			files = append(files, payload.File{Path: p.Path, Component: p.Name, Version: p.version, Group: p.Group, SHA256: strings.Repeat("0", 64), Size: 1})
 		}
 	}
-	releases := release.Of("", payload.New(files, nil, payload.File{}))
+	releases := release.Of("", payload.New(files, payload.File{}))
 	page.WriteString("## Clusters\n\nNodes get the newest kubelet that is not newer than the oldest API server, and at most three minor versions older.\n" +
 		"After the last day of its fixes, a line of Kubernetes is frozen: its kubelet is the last that could be had, and is kept\nfor OpenShift, which goes on to fix its own. Other clusters should be upgraded before;\ncondition `KubernetesUnsupported` of WindowsConfig and alert\n[WindowsEndOfSupport](runbooks/WindowsEndOfSupport.md) say when that day is over.\n\n" +
 		"| API server | OpenShift and OKD | kubelet of Windows nodes | Kubernetes fixes it until | OpenShift until |\n| --- | --- | --- | --- | --- |\n")
@@ -129,10 +129,7 @@ func writePrograms(page *bytes.Buffer, programs []program) {
 	page.WriteString("\n## Programs on hosts\n\nThe operator itself runs on Linux nodes of amd64 and arm64.\n\n| program | version | license |\n| --- | --- | --- |\n")
 	for _, p := range programs {
 		version := p.version
-		switch {
-		case p.External:
-			version = "yours ([payload/README.md](../payload/README.md#files-that-cannot-be-built-here))"
-		case version == "":
+		if version == "" {
 			version = "that of the operator"
 		}
 		fmt.Fprintf(page, "| %s | %s | %s |\n", p.FullName(), version, p.License)

@@ -50,7 +50,7 @@ func content(versions map[string]string) payload.Manifest {
 			Path: f.path, Component: component, Version: version, Group: f.group, SHA256: sum, Size: 1, Compressed: payload.Blob{SHA256: sum, Size: 1},
 		})
 	}
-	return payload.New(files, nil, payload.File{})
+	return payload.New(files, payload.File{})
 }
 
 // operatorRegistry has the operator's image, as an index, with a label.

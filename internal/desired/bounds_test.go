@@ -14,7 +14,7 @@ import (
 func bounded(t *testing.T, provider v1alpha1.NetworkProvider) desired.Node {
 	t.Helper()
 	in := inputs()
-	in.Payload = declared()
+	in.Payload, in.Config.CSIProxy = declared(), v1alpha1.CSIProxyRun
 	in.Settings = settings(t)
 	switch provider {
 	case v1alpha1.NetworkOVNHybridOverlay:

@@ -31,11 +31,11 @@ func TestOnlyHostsOnAWSGetTheCredentialsOfECR(t *testing.T) {
 	}
 }
 
-// TestOnlyNodesOnAzureRunTheCloudNodeManager renders what the operator's own releases have, if the file of the program was given.
+// TestOnlyNodesOnAzureRunTheCloudNodeManager renders what the operator's own releases have.
 func TestOnlyNodesOnAzureRunTheCloudNodeManager(t *testing.T) {
 	const program, kubeconfig = "azure-cloud-node-manager.exe", `C:\k\cloud-node-manager-kubeconfig`
 	with := release.Of("1.2.0", declared())[0].Content
-	without := payload.New(slices.DeleteFunc(slices.Clone(with.Files), func(f payload.File) bool { return f.Path == program }), nil, payload.File{})
+	without := payload.New(slices.DeleteFunc(slices.Clone(with.Files), func(f payload.File) bool { return f.Path == program }), payload.File{})
 	for _, test := range []struct {
 		platform string
 		external bool
@@ -90,7 +90,8 @@ func TestTheCloudNodeManagerHasItsOwnIdentity(t *testing.T) {
 
 // TestAMissingCloudNodeManagerIsNamedOnAzure: what it means depends on whether nodes wait for it.
 func TestAMissingCloudNodeManagerIsNamedOnAzure(t *testing.T) {
-	without := payload.New(nil, []payload.Left{{Component: "azure-cloud-node-manager", Group: payload.Azure, Reason: "not given"}}, payload.File{})
+	with := declared()
+	without := payload.New(slices.DeleteFunc(slices.Clone(with.Files), func(f payload.File) bool { return f.Group == payload.Azure }), payload.File{})
 	for name, test := range map[string]struct {
 		provider platform.Provider
 		content  payload.Manifest
@@ -99,13 +100,12 @@ func TestAMissingCloudNodeManagerIsNamedOnAzure(t *testing.T) {
 		"nodes wait":         {platform.Provider{External: true, NodeManager: true}, without, "get no pods"},
 		"nodes take pods":    {platform.Provider{NodeManager: true}, without, "they take pods"},
 		"on another cloud":   {platform.Provider{External: true}, without, ""},
-		"the payload has it": {platform.Provider{External: true, NodeManager: true}, declared(), ""},
+		"the payload has it": {platform.Provider{External: true, NodeManager: true}, with, ""},
 		"nobody initializes": {platform.Provider{}, without, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := inputs()
-			in.Cluster.CloudProvider, in.Payload.Left = test.provider, test.content.Left
-			in.Payload.Files = slices.Concat(in.Payload.Files, slices.DeleteFunc(slices.Clone(test.content.Files), func(f payload.File) bool { return f.Group != payload.Azure }))
+			in.Cluster.CloudProvider, in.Payload = test.provider, test.content
 			rendered, err := desired.Render(in)
 			if err != nil {
 				t.Fatal(err)

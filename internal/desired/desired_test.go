@@ -40,7 +40,7 @@ func inputs() desired.Inputs {
 	}
 	return desired.Inputs{
 		Version: "0.1.0-k1.36-3f9a2c1",
-		Payload: payload.New([]payload.File{file("kubelet.exe"), file("containerd/containerd.exe"), file(payload.WICD)}, nil, payload.File{}),
+		Payload: payload.New([]payload.File{file("kubelet.exe"), file("containerd/containerd.exe"), file(payload.WICD)}, payload.File{}),
 		Cluster: desired.Cluster{
 			ID: "0f0e", Server: "https://api.example:6443", CA: "CA\n", KubeletClientCA: "CLIENT CA\n",
 			ServiceCIDRs: []string{"10.96.0.0/16"}, DNSServers: []string{"10.96.0.10"}, Domain: "cluster.local",
@@ -80,7 +80,7 @@ func TestRender(t *testing.T) {
 			with := withFlannel(goodNetConf)
 			in.Config.Network, in.Cluster.Network = with.Config.Network, with.Cluster.Network
 			flanneld := payload.File{Path: "flanneld.exe", Component: "flanneld", Version: "v1", Group: payload.Flannel, SHA256: strings.Repeat("a", 64), Size: 3}
-			in.Payload = payload.New(append(in.Payload.Files, flanneld), nil, payload.File{})
+			in.Payload = payload.New(append(in.Payload.Files, flanneld), payload.File{})
 		},
 		"custom-installer": func(in *desired.Inputs) {
 			in.Config.Network.Custom = &v1alpha1.CustomNetwork{ConfigDir: `C:\etc\cni\net.d`, BinDir: `C:\opt\cni\bin`, KubeProxy: v1alpha1.KubeProxyNone}
@@ -98,6 +98,7 @@ func TestRender(t *testing.T) {
 		// What hosts get on each platform, from a payload in which everything that is declared is there.
 		"platform-none": func(in *desired.Inputs) {
 			in.Payload, in.Settings.TLS = declared(), new(tlsprofile.Profile{}.Server())
+			in.Config.CSIProxy = v1alpha1.CSIProxyRun
 		},
 		"platform-aws": func(in *desired.Inputs) {
 			in.Payload, in.Cluster.Network.Platform, in.Cluster.CloudProvider.External = declared(), platform.AWS, true

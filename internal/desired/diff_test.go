@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/proxy"
 	"github.com/windows-machine-config/wmco/payload"
@@ -26,7 +27,7 @@ func all() []string {
 func nodeOf(t *testing.T, change func(*desired.Inputs)) desired.Node {
 	t.Helper()
 	in := inputs()
-	in.Payload = declared()
+	in.Payload, in.Config.CSIProxy = declared(), v1alpha1.CSIProxyRun
 	change(&in)
 	rendered, err := desired.Render(in)
 	if err != nil {
@@ -47,7 +48,7 @@ func replace(in *desired.Inputs, path string) {
 			files[i].SHA256 = strings.Repeat("b", 64)
 		}
 	}
-	in.Payload = payload.New(files, nil, in.Payload.Setup)
+	in.Payload = payload.New(files, in.Payload.Setup)
 }
 
 // TestDiffOfSettings says of each setting what it costs a host to follow.
@@ -64,6 +65,7 @@ func TestDiffOfSettings(t *testing.T) {
 		"pod network":             {func(in *desired.Inputs) { in.Config.Network = custom(`{"name": "x", "type": "y"}`) }, "none"},
 		"count of logs":           {func(in *desired.Inputs) { in.Config.Logs.Count = 9 }, "none"},
 		"size of logs":            {func(in *desired.Inputs) { in.Config.Logs.Size = "5Mi" }, "restart of kubelet, csi-proxy"},
+		"csi-proxy":               {func(in *desired.Inputs) { in.Config.CSIProxy = v1alpha1.CSIProxyOff }, "none"},
 		"max pods":                {func(in *desired.Inputs) { in.Config.Kubelet.MaxPods = 7 }, "restart of kubelet"},
 		"eviction and images": {func(in *desired.Inputs) {
 			in.Config.Kubelet.ImageGCLowThresholdPercent, in.Config.Kubelet.EvictionHard = 70, map[string]string{"memory.available": "1Gi"}

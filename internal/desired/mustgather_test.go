@@ -22,11 +22,12 @@ func mustGatherPaths() []string {
 
 func TestLogsHaveTheNamesThatMustGatherTakes(t *testing.T) {
 	in := inputs()
+	in.Config.CSIProxy = v1alpha1.CSIProxyRun
 	in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
 	in.Cluster.Network = desired.ClusterNetwork{PodCIDRs: []string{"10.128.0.0/14"}, HybridCIDRs: []string{"10.132.0.0/14"},
 		HostPrefixes: map[string]int{"10.132.0.0/14": 23}}
-	external := payload.File{Path: "csi-proxy.exe", Component: "csi-proxy", Version: "v1", Group: payload.Base, SHA256: strings.Repeat("b", 64), Size: 3}
-	in.Payload = payload.New(append(in.Payload.Files, external), nil, payload.File{})
+	csiProxy := payload.File{Path: "csi-proxy.exe", Component: "csi-proxy", Version: "v1", Group: payload.Base, SHA256: strings.Repeat("b", 64), Size: 3}
+	in.Payload = payload.New(append(in.Payload.Files, csiProxy), payload.File{})
 	rendered, err := desired.Render(in)
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func TestVerbosityIsInTheTermsOfEachService(t *testing.T) {
 			set := func(v v1alpha1.LogVerbosity) desired.Node {
 				return mustRender(t, func(in *desired.Inputs) {
 					test.network(in)
-					in.Payload = declared()
+					in.Payload, in.Config.CSIProxy = declared(), v1alpha1.CSIProxyRun
 					in.Config.Logs.Verbosity = map[string]v1alpha1.LogVerbosity{service: v, "another": v1alpha1.LogTrace}
 				})
 			}

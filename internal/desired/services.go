@@ -25,7 +25,7 @@ func services(in Inputs, logs LogLimits) ([]Service, []File) {
 	list := []Service{containerd(in, folder), kubelet(in, folder, logs)}
 	list = append(list, networkServices(in, folder, logs)...)
 	files := append(networkFiles(in), cloudFiles(in)...)
-	if has(in.Payload, csiProxyProgram) {
+	if wantsCSIProxy(in) && has(in.Payload, csiProxyProgram) {
 		list = append(list, csiProxy(in, folder, logs))
 	}
 	if has(in.Payload, exporterProgram) {
@@ -45,14 +45,13 @@ func has(m payload.Manifest, path string) bool {
 	return slices.ContainsFunc(m.Files, func(f payload.File) bool { return f.Path == path })
 }
 
-// missing are the services that nodes of the cluster should have, and whose programs were not given to the payload's builder.
+// missing are the services that nodes of the cluster should have, and whose programs are not in the payload: it was built of some
+// components.
 func missing(in Inputs) (services []v1alpha1.MissingService) {
-	const getIt = "Use an operator whose payload was built with the file (payload/README.md)"
-	for _, l := range in.Payload.Left {
-		if l.Component == CSIProxyService {
-			services = append(services, v1alpha1.MissingService{Name: CSIProxyService, Effect: "CSI drivers that need it mount no volumes on Windows nodes; " +
-				"those that run in HostProcess containers do. " + getIt})
-		}
+	const getIt = "Use an operator whose payload has all components (make payload)"
+	if wantsCSIProxy(in) && !has(in.Payload, csiProxyProgram) {
+		services = append(services, v1alpha1.MissingService{Name: CSIProxyService, Effect: "CSI drivers that need it mount no volumes on Windows nodes; " +
+			"those that run in HostProcess containers do. " + getIt})
 	}
 	if !in.Cluster.CloudProvider.NodeManager || HasNodeManager(in.Payload) {
 		return services
@@ -101,6 +100,18 @@ func kubelet(in Inputs, folder string, logs LogLimits) Service {
 		Reads: proxyVariables(), // its credential providers ask registries for tokens
 		Log:   log,
 	}
+}
+
+// wantsCSIProxy is false by default where csi-proxy comes as a DaemonSet, whose pods could not start beside the service: both listen on the
+// same named pipes (createListeners of pkg/server in csi-proxy 1.3).
+func wantsCSIProxy(in Inputs) bool {
+	switch in.Config.CSIProxy {
+	case v1alpha1.CSIProxyRun:
+		return true
+	case v1alpha1.CSIProxyOff:
+		return false
+	}
+	return in.Cluster.Network.OpenShift
 }
 
 // csiProxy gives CSI drivers in containers access to the host's disks. The original has it write its log by itself.

@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 
-// declared is a payload with every component that is declared, external ones included, for one minor version of Kubernetes.
+// declared is a payload with every component that is declared, for one minor version of Kubernetes.
 func declared() payload.Manifest {
 	var files []payload.File
 	for _, c := range build.Components() {
@@ -26,7 +26,7 @@ func declared() payload.Manifest {
 			Path: c.Path, Component: c.Name, Version: "v1", Group: c.Group, SHA256: strings.Repeat("a", 64), Size: 3,
 		})
 	}
-	return payload.New(files, nil, payload.File{})
+	return payload.New(files, payload.File{})
 }
 
 func mustRender(t *testing.T, change func(*desired.Inputs)) desired.Node {
@@ -54,7 +54,7 @@ func TestAServiceIsThereWhereItsProgramIsInThePayload(t *testing.T) {
 		want    []string
 	}{
 		"all": {nil, []string{"containerd", "kubelet", "csi-proxy", "windows_exporter", api.WICDService}},
-		"no external file": {
+		"no csi-proxy": {
 			[]string{"csi-proxy.exe"},
 			[]string{"containerd", "kubelet", "windows_exporter", api.WICDService},
 		},
@@ -66,7 +66,9 @@ func TestAServiceIsThereWhereItsProgramIsInThePayload(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := declared()
 			m.Files = slices.DeleteFunc(slices.Clone(m.Files), func(f payload.File) bool { return slices.Contains(test.without, f.Path) })
-			node := mustRender(t, func(in *desired.Inputs) { in.Payload = payload.New(m.Files, nil, m.Setup) })
+			node := mustRender(t, func(in *desired.Inputs) {
+				in.Payload, in.Config.CSIProxy = payload.New(m.Files, m.Setup), v1alpha1.CSIProxyRun
+			})
 			if diff := cmp.Diff(test.want, names(node.Services)); diff != "" {
 				t.Errorf("services (-want +got):\n%s", diff)
 			}
@@ -74,15 +76,38 @@ func TestAServiceIsThereWhereItsProgramIsInThePayload(t *testing.T) {
 	}
 }
 
+// TestCSIProxyRunsByDefaultOnOpenShiftOnly: elsewhere it comes as a DaemonSet, and a node cannot run two.
+func TestCSIProxyRunsByDefaultOnOpenShiftOnly(t *testing.T) {
+	for _, test := range []struct {
+		mode      v1alpha1.CSIProxy
+		openShift bool
+		runs      bool
+	}{
+		{v1alpha1.CSIProxyAuto, true, true}, {v1alpha1.CSIProxyAuto, false, false}, {"", true, true}, {"", false, false},
+		{v1alpha1.CSIProxyRun, true, true}, {v1alpha1.CSIProxyRun, false, true}, {v1alpha1.CSIProxyOff, true, false}, {v1alpha1.CSIProxyOff, false, false},
+	} {
+		in := inputs()
+		in.Payload, in.Config.CSIProxy, in.Cluster.Network.OpenShift = declared(), test.mode, test.openShift
+		rendered, err := desired.Render(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if runs := slices.Contains(names(rendered.Node.Services), desired.CSIProxyService); runs != test.runs || len(rendered.Missing) > 0 {
+			t.Errorf("%q, OpenShift %v: it runs: %v, missing are %v", test.mode, test.openShift, runs, rendered.Missing)
+		}
+	}
+}
+
 // TestAMissingServiceIsNamed: a user must not search a node for a service that the payload does not have.
 func TestAMissingServiceIsNamed(t *testing.T) {
 	in := inputs()
-	in.Payload = payload.New(in.Payload.Files, []payload.Left{{Component: "csi-proxy", Group: payload.Base, Reason: "not given"}}, payload.File{})
+	in.Config.CSIProxy = v1alpha1.CSIProxyRun
 	rendered, err := desired.Render(in)
 	if err != nil || len(rendered.Missing) != 1 || rendered.Missing[0].Name != "csi-proxy" || !strings.Contains(rendered.Missing[0].Effect, "CSI drivers") {
 		t.Errorf("missing are %v (%v)", rendered.Missing, err)
 	}
-	if rendered, err = desired.Render(inputs()); err != nil || len(rendered.Missing) > 0 {
+	in.Payload = declared()
+	if rendered, err = desired.Render(in); err != nil || len(rendered.Missing) > 0 {
 		t.Errorf("of a payload with everything, missing are %v (%v)", rendered.Missing, err)
 	}
 }

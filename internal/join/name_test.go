@@ -115,7 +115,7 @@ func (h *cloudHost) Run(_ context.Context, command string, stdin io.Reader, stdo
 // joinOn is a Job that joins a host to a cluster on a platform, whose API server has a name.
 func joinOn(h *cloudHost, where, server string) *join.Job {
 	wicd := payload.File{Path: payload.WICD, Component: "wicd", Group: payload.Base, SHA256: program(), Size: 1}
-	content := payload.New([]payload.File{wicd}, nil, payload.File{})
+	content := payload.New([]payload.File{wicd}, payload.File{})
 	return &join.Job{
 		Visit: join.Visit{
 			Host: reached{h}, Payload: &payload.Payload{Manifest: content}, Content: content, Observer: unobserved{},

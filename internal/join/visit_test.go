@@ -150,7 +150,7 @@ func (p *places) Close() error {
 // visit is one to the host.
 func visit(h *visitedHost) *join.Visit {
 	wicd := payload.File{Path: payload.WICD, Component: "wicd", Group: payload.Base, SHA256: program(), Size: 1}
-	content := payload.New([]payload.File{wicd}, nil, payload.File{})
+	content := payload.New([]payload.File{wicd}, payload.File{})
 	return &join.Visit{Host: reached{h}, Payload: &payload.Payload{Manifest: content}, Content: content, Observer: unobserved{}, Now: time.Now}
 }
 

@@ -22,7 +22,7 @@ func carried(kubelets ...string) payload.Manifest {
 			Path: "kubelet.exe", Component: "kubelet", Version: kubelet, Group: payload.Kubernetes(minor), SHA256: strings.Repeat(string(rune('a'+n)), 64), Size: 1,
 		})
 	}
-	return payload.New(files, nil, payload.File{})
+	return payload.New(files, payload.File{})
 }
 
 func TestEachMinorIsARelease(t *testing.T) {
@@ -71,7 +71,7 @@ func TestNodesGetTheNewestKubeletThatIsNotNewerThanTheOldestAPIServer(t *testing
 
 func TestContentWithoutAVersionGoesWithEveryCluster(t *testing.T) {
 	file := payload.File{Path: "kubelet.exe", Component: "kubelet", Version: "simulated", Group: payload.Base, SHA256: strings.Repeat("a", 64), Size: 1}
-	all := release.Of("1.2.0", payload.New([]payload.File{file}, nil, payload.File{}))
+	all := release.Of("1.2.0", payload.New([]payload.File{file}, payload.File{}))
 	got, err := release.Choose(all, []string{"v1.36.3"})
 	if err != nil || got.Version == "" || got.Minor != "" {
 		t.Errorf("release is %+v, error %v", got, err)
@@ -86,7 +86,7 @@ func TestVersionFollowsTheContentAndNotTheBuild(t *testing.T) {
 	was := versionOf(carried("v1.36.3"))
 	altered := carried("v1.36.3")
 	altered.Files[len(altered.Files)-1].SHA256 = strings.Repeat("e", 64) // WICD
-	altered = payload.New(altered.Files, nil, payload.File{})
+	altered = payload.New(altered.Files, payload.File{})
 	if is := versionOf(altered); is == was {
 		t.Errorf("different content has the same version %s", is)
 	}

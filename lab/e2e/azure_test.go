@@ -4,8 +4,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -45,23 +43,14 @@ func TestAzure(t *testing.T) {
 	p.expectDeniedElsewhere(manager)
 }
 
-// errNoNodeManager is why the real program is not tried: the Go proxy does not serve its module, so the file must be given.
-var errNoNodeManager = errors.New("no folder with azure-cloud-node-manager.exe was given: make e2e EXTERNAL=<folder> (payload/README.md)")
-
-func canRunNodeManager() error {
-	if os.Getenv("WMCO_EXTERNAL") == "" {
-		return errNoNodeManager
-	}
-	return nil
-}
-
-// TestAzureOnWindows has the real cloud-node-manager initialize the Node of a real kubelet, on Wine. The metadata service of its host is the
-// test's.
+// TestAzureOnWindows has the real cloud-node-manager initialize the Node of a real kubelet, on Wine, beside the real csi-proxy. The metadata
+// service of its host is the test's.
 func TestAzureOnWindows(t *testing.T) {
-	needs(t, lab.CanRunWindows(), canRunNodeManager())
-	p := newPlace(t, testenv.Options{WineHosts: 1, Components: []string{"azure-cloud-node-manager"}, External: os.Getenv("WMCO_EXTERNAL")})
+	needs(t, lab.CanRunWindows())
+	p := newPlace(t, testenv.Options{WineHosts: 1, Components: []string{"azure-cloud-node-manager", "csi-proxy"}})
 	host := p.Lab.Hosts()[0]
 	machine := testenv.AzureMachine{Name: "vm-1", Address: host.Address(), PublicAddress: "203.0.113.7"}
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.CSIProxy = v1alpha1.CSIProxyRun })
 	p.becomeAzure()
 	began, name := time.Now(), ours(host.Address())
 	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
@@ -85,6 +74,7 @@ func TestAzureOnWindows(t *testing.T) {
 	if s, found, err := host.Service(t.Context(), desired.NodeManagerService); err != nil || !found || s.State != "running" {
 		t.Errorf("the service is %+v (%v)", s, err)
 	}
+	p.expectCSIProxy(host)
 }
 
 // becomeAzure gives the cluster a Linux node on Azure: nodes are then initialized by the cloud-node-manager, which the payload has.

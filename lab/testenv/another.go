@@ -45,7 +45,7 @@ func (env *Env) AnotherPayload(name string, changed ...string) (dir string, err 
 			}
 		}
 	}
-	manifest, err := payload.New(files, was.Manifest.Left, was.Manifest.Setup).Encode()
+	manifest, err := payload.New(files, was.Manifest.Setup).Encode()
 	if err != nil {
 		return "", err
 	}

@@ -64,8 +64,6 @@ type Options struct {
 	Pods bool
 	// Components are the names of additional components for Wine hosts.
 	Components []string
-	// External is the folder of files that cannot be built here, as make payload EXTERNAL takes it.
-	External string
 	// ProgramBytes is the size of each program, except WICD, that simulated hosts get; 64 KiB if 0.
 	ProgramBytes int
 	// OpenShift is the platform of an OpenShift cluster, as in None or AWS; the cluster is plain Kubernetes if empty.

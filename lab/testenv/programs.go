@@ -74,7 +74,6 @@ func buildPayload(ctx context.Context, dir string, o Options, components []build
 		Components: components,
 		Root:       root,
 		Out:        dir,
-		External:   o.External,
 		Fast:       !o.WholePayload,
 		Log:        o.Log,
 		Flags: func(ctx context.Context, moduleDir string) ([]string, error) {

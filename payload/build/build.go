@@ -1,6 +1,5 @@
 // Package build builds the payload: it builds the declared components for windows/amd64 from the modules that pin them
-// (payload/kubernetes and the other module folders), adds external files, which cannot be built here, compresses
-// everything, and writes payload.json. Read Build from top to bottom.
+// (payload/kubernetes and the other module folders), compresses them, and writes payload.json. Read Build from top to bottom.
 //
 // The same sources and the same Go give the same bytes, on every machine.
 package build
@@ -22,9 +21,6 @@ type Options struct {
 	Components []Component
 	// Root is the folder of this repository.
 	Root string
-	// External is a folder with files that cannot be built here, and ExternalManifest, which says what they are. Empty means that there are
-	// none.
-	External string
 	// Out is the folder for the payload; it is created if missing.
 	Out string
 	// Cache is the folder for programs and compressed files between builds. Empty means DefaultCache. Concurrent builds can share
@@ -74,14 +70,10 @@ func Build(ctx context.Context, o Options) (payload.Manifest, error) {
 	if err != nil {
 		return payload.Manifest{}, err
 	}
-	externals, left, err := o.externals()
-	if err != nil {
-		return payload.Manifest{}, err
-	}
 	if err := c.compile(ctx, programs); err != nil {
 		return payload.Manifest{}, err
 	}
-	set := Set{Files: externals, Left: left, Blobs: blobsDir, Fast: o.Fast, Log: o.Log}
+	set := Set{Blobs: blobsDir, Fast: o.Fast, Log: o.Log}
 	for _, p := range programs {
 		if p.Path == payload.SetupName {
 			set.Stub = file(p.exe)

@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// Component declares one file of the payload: its path, and the program to build, or that it is given.
+// Component declares one file of the payload: its path, and the program to build.
 type Component struct {
 	// Name is the common name, such as "kubelet".
 	Name string
@@ -24,16 +24,13 @@ type Component struct {
 	// License is an SPDX identifier.
 	License string
 
-	// Module is the folder, relative to the repository, of the Go module that pins the program's version. Empty for an external file.
+	// Module is the folder, relative to the repository, of the Go module that pins the program's version.
 	Module string
 	// Package is the import path of the program.
 	Package string
 	// Stamp sets string variables of the program, as in "main.version=${version}". Supported are ${version} (v1.36.3), ${number}
 	// (1.36.3), ${major} and ${minor}, but no date and no commit: a build must give the same bytes whenever and wherever it runs.
 	Stamp []string
-
-	// External is true for a file that cannot be built here: who builds the payload gives it (Options.External).
-	External bool
 }
 
 // Components returns all declared components, in the order in which they are built.
@@ -148,7 +145,8 @@ func nodeComponents() []Component {
 		Stamp: []string{"github.com/prometheus/common/version.Version=${number}"},
 	}, {
 		Name: "csi-proxy", Path: "csi-proxy.exe", Group: payload.Base, Dictionary: containerdPath, License: "Apache-2.0",
-		External: true,
+		Module: "payload/csi-proxy", Package: "github.com/kubernetes-csi/csi-proxy/cmd/csi-proxy",
+		Stamp: []string{"main.version=${version}"},
 	}}
 }
 
@@ -159,6 +157,7 @@ func cloudComponents() []Component {
 		Stamp: []string{"main.gitVersion=${version}", "k8s.io/component-base/version.gitVersion=${version}"},
 	}, {
 		Name: "azure-cloud-node-manager", Path: "azure-cloud-node-manager.exe", Group: payload.Azure, Dictionary: containerdPath, License: "Apache-2.0",
-		External: true,
+		Module: "payload/azure", Package: "sigs.k8s.io/cloud-provider-azure/cmd/cloud-node-manager",
+		Stamp: []string{"sigs.k8s.io/cloud-provider-azure/pkg/version.gitVersion=${version}"},
 	}}
 }

@@ -14,10 +14,9 @@ type Pin struct {
 	Version string // "v1.36.5"
 }
 
-// PinOf reads the pin of a component from the go.mod of its folder below root. It is empty for external files and for programs of this
-// repository.
+// PinOf reads the pin of a component from the go.mod of its folder below root. It is empty for programs of this repository.
 func PinOf(root string, c Component) (Pin, error) {
-	if c.External || c.Module == "." {
+	if c.Module == "." {
 		return Pin{}, nil
 	}
 	return PinIn(filepath.Join(root, filepath.FromSlash(c.Module)), c.Package)

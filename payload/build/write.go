@@ -22,8 +22,6 @@ import (
 type Set struct {
 	// Files are the files, in any order, each with a unique path.
 	Files []Content
-	// Left are the declared components that are missing.
-	Left []payload.Left
 	// Stub opens wicd-setup without WICD at its end. Required where Files has WICD.
 	Stub func() (io.ReadCloser, error)
 	// Blobs is a folder that keeps compressed contents for later calls with the same Fast. Empty means none.
@@ -75,7 +73,7 @@ func Write(ctx context.Context, dir string, set Set) (payload.Manifest, error) {
 	if err != nil {
 		return payload.Manifest{}, fmt.Errorf("assembling %s: %w", payload.SetupName, err)
 	}
-	m := payload.New(w.files, set.Left, setup)
+	m := payload.New(w.files, setup)
 	if err := w.finish(m); err != nil {
 		return payload.Manifest{}, fmt.Errorf("writing the payload: %w", err)
 	}

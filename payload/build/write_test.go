@@ -29,7 +29,6 @@ func sampleSet() build.Set {
 			sampleContent("kubelet.exe", "a program"),
 			sampleContent("copy-of-kubelet.exe", "a program"),
 		},
-		Left: []payload.Left{{Component: "csi-proxy", Group: payload.Base, Reason: "not there"}},
 		Stub: build.Bytes([]byte("stub")),
 	}
 }

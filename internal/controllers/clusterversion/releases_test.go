@@ -36,7 +36,7 @@ func TestNodesFollowTheCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				said := ""
-				r := clusterversion.New(release.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), nil, payload.File{})), func(context.Context) []string { return strings.Fields(said) }, kubelets())
+				r := clusterversion.New(release.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), payload.File{})), func(context.Context) []string { return strings.Fields(said) }, kubelets())
 				changed := r.Changed()
 				was := "1.33!"
 				for i := range test.said {
@@ -86,7 +86,7 @@ func TestAnOperatorThatStartsWhileTheClusterIsUpgraded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				said := ""
-				r := clusterversion.New(release.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), nil, payload.File{})),
+				r := clusterversion.New(release.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), payload.File{})),
 					func(context.Context) []string { return strings.Fields(said) }, kubelets(test.nodes...))
 				for i := range test.said {
 					said = test.said[i]
@@ -103,7 +103,7 @@ func TestAnOperatorThatStartsWhileTheClusterIsUpgraded(t *testing.T) {
 }
 
 func TestNodesThatCannotBeReadAreNotForgotten(t *testing.T) {
-	r := clusterversion.New(release.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), nil, payload.File{})),
+	r := clusterversion.New(release.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), payload.File{})),
 		func(context.Context) []string { return []string{"v1.34.1"} }, func(context.Context) ([]string, error) { return nil, errors.New("timeout") })
 	r.Update(t.Context())
 	if current, finding := r.Current(); current.Minor != "1.33" || !strings.Contains(finding, "timeout") {

@@ -190,7 +190,7 @@ func TestNoNodeGoesToAVersionThatIsNotPublished(t *testing.T) {
 	if err := errors.Join(c.Create(t.Context(), instance), c.Create(t.Context(), node)); err != nil {
 		t.Fatal(err)
 	}
-	content := payload.New(nil, nil, payload.File{})
+	content := payload.New(nil, payload.File{})
 	f := New(Options{
 		Client: c, Namespace: "ns", Registry: prometheus.NewRegistry(), Releases: controllertest.Releases(t, "1.0.0", content, "v1.36.3"),
 		Store: settings.NewStore(c, c, "ns"),

@@ -79,7 +79,7 @@ func TestOnAzureThePayloadDecidesWhoInitializesNodes(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "linux-1", Labels: map[string]string{corev1.LabelOSStable: "linux"}},
 				Spec:       corev1.NodeSpec{ProviderID: "azure:///subscriptions/s"},
 			})
-			c.Renderer.Releases = controllertest.Releases(t, "1.0.0", payload.New(test.files, nil, payload.File{}), "v1.36.3")
+			c.Renderer.Releases = controllertest.Releases(t, "1.0.0", payload.New(test.files, payload.File{}), "v1.36.3")
 			if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
 				t.Fatal(err)
 			}

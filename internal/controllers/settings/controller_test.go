@@ -38,7 +38,7 @@ func newTestSettings(t *testing.T, more ...client.Object) (*Controller, *control
 	recorder := &controllertest.Recorder{}
 	return New(Options{
 		Client: c, Live: c, Events: kube.NewEvents(recorder), Namespace: "ns", Store: NewStore(c, c, "ns"), Policies: admission.New(c, kube.NewEvents(recorder), nil), Registry: prometheus.NewRegistry(),
-		Renderer: &Renderer{Live: c, Nodes: c, Namespace: "ns", Releases: controllertest.Releases(t, "1.0.0", payload.New(nil, nil, payload.File{}), "v1.36.3"), Cluster: NewClusterCache()},
+		Renderer: &Renderer{Live: c, Nodes: c, Namespace: "ns", Releases: controllertest.Releases(t, "1.0.0", payload.New(nil, payload.File{}), "v1.36.3"), Cluster: NewClusterCache()},
 	}), recorder
 }
 

@@ -44,7 +44,7 @@ func chaosContent(n int) payload.Manifest {
 	file := func(path, sum string) payload.File {
 		return payload.File{Path: path, Component: path, Version: "v1", Group: payload.Base, SHA256: sum, Size: 1}
 	}
-	return payload.New([]payload.File{file(payload.WICD, storyWICD), file("kubelet.exe", strings.Repeat(string("bcd"[n]), 64))}, nil, payload.File{})
+	return payload.New([]payload.File{file(payload.WICD, storyWICD), file("kubelet.exe", strings.Repeat(string("bcd"[n]), 64))}, payload.File{})
 }
 
 // policyByChance is what the users of a seed allow.

@@ -23,7 +23,7 @@ func TestHostsAreSentWhatTheirNetworkNeeds(t *testing.T) {
 	for provider, want := range map[v1alpha1.NetworkProvider]bool{v1alpha1.NetworkCustom: false, v1alpha1.NetworkFlannel: true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStory(t, 1, atMost(1))
-			s.content = payload.New(append(s.content.Files, flanneld), nil, payload.File{})
+			s.content = payload.New(append(s.content.Files, flanneld), payload.File{})
 			s.startOperator()
 			if provider == v1alpha1.NetworkFlannel {
 				s.must(s.client.Create(s.ctx, &corev1.ConfigMap{

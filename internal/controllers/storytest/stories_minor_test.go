@@ -22,7 +22,7 @@ func (h *storyHost) kubelet() string {
 // carries gives the operator kubelets of several minor versions.
 func (s *story) carries(kubelets ...string) {
 	wicd := payload.File{Path: payload.WICD, Component: "wicd", Version: "v1", Group: payload.Base, SHA256: storyWICD, Size: 1}
-	s.content = payload.New(append(controllertest.Kubelets(kubelets...), wicd), nil, payload.File{})
+	s.content = payload.New(append(controllertest.Kubelets(kubelets...), wicd), payload.File{})
 	s.startOperator()
 }
 

@@ -160,7 +160,7 @@ func newStory(t *testing.T, hosts int, r v1alpha1.RolloutSpec) *story {
 	}
 	s := &story{
 		t: t, ctx: t.Context(), random: rand.New(rand.NewPCG(1, 2)), began: time.Now(), every: 5 * time.Second,
-		content: payload.New([]payload.File{file(payload.WICD, storyWICD), file("kubelet.exe", strings.Repeat("b", 64))}, nil, payload.File{}),
+		content: payload.New([]payload.File{file(payload.WICD, storyWICD), file("kubelet.exe", strings.Repeat("b", 64))}, payload.File{}),
 		seen:    map[types.NamespacedName]string{}, due: map[types.NamespacedName]time.Time{},
 		budgets: map[string]int{}, reasons: documentedReasons(t), quirks: sim.SeedOf(t.Name()), apiServers: []string{"v1.36.3"},
 	}

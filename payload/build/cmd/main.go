@@ -20,7 +20,6 @@ import (
 
 func main() {
 	out := flag.String("out", "_payload", "`folder` to write the payload to")
-	external := flag.String("external", "", "`folder` with "+build.ExternalManifest+" and the files that cannot be built here (default: none)")
 	only := flag.String("only", "", "comma-separated `names` of the components to build (default: all)")
 	version := flag.String("version", "devel", "`version` to record for this repository's own programs")
 	flag.Usage = usage
@@ -28,7 +27,7 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, build.Options{Root: ".", Out: *out, External: *external, Version: *version, Log: os.Stdout}, *only); err != nil {
+	if err := run(ctx, build.Options{Root: ".", Out: *out, Version: *version, Log: os.Stdout}, *only); err != nil {
 		fmt.Fprintf(os.Stderr, "building the payload: %v\n", err)
 		os.Exit(1)
 	}
@@ -72,9 +71,6 @@ func report(w io.Writer, m payload.Manifest, headline string) error {
 	fmt.Fprintf(table, "total\t\t\t%d\t%d\n", size, compressed)
 	if m.Setup.Path != "" {
 		fmt.Fprintf(table, "%s\t%s\t\t%d\t\t%s\n", m.Setup.Path, m.Setup.Version, m.Setup.Size, m.Setup.SHA256)
-	}
-	for _, l := range m.Left {
-		fmt.Fprintf(table, "left out: %s\n", l.Reason)
 	}
 	fmt.Fprintf(table, "%s: version %s\n", headline, m.Digest)
 	return table.Flush()

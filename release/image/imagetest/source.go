@@ -34,7 +34,7 @@ func NewSource(t *testing.T) image.Source {
 			Compressed: payload.Blob{SHA256: hash("compressed " + name), Size: int64(len("compressed " + name))},
 		})
 	}
-	text, err := payload.New(files, nil, payload.File{}).Encode()
+	text, err := payload.New(files, payload.File{}).Encode()
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, payload.ManifestName), text, 0o644)
 	}
