@@ -15,16 +15,11 @@ import (
 // lookTwice judges a look with a close look that has another state than the lists, as a first generation of the API that is wrong would have it.
 func lookTwice(m *networkMemory, v *networkView, second hns.State) networkPlan {
 	v.evidence, v.close = nil, nil
-	p := m.judge(overlayWanted(), *v)
-	if p.ask.isAny() {
-		v.evidence = confirmed(p.ask)
-		p = m.judge(overlayWanted(), *v)
-	}
-	if p.ask.closely {
-		v.close = &closeView{second: second, after: v.state}
-		p = m.judge(overlayWanted(), *v)
-	}
-	return p
+	return m.decide(overlayWanted(), v, answers{
+		ask:     confirmed,
+		closely: func([]string) *closeView { return &closeView{second: second, after: v.state} },
+		now:     func() time.Time { return v.now },
+	})
 }
 
 // TestNothingIsRepairedWhileWindowsDisagrees: what the lists lack is there when each object is asked for. Nothing is ended, removed or

@@ -307,15 +307,11 @@ func (w *world) tellDaemon(t told, now time.Time) {
 func (w *world) look() {
 	w.looks++
 	v := networkView{now: w.now, state: w.state, told: w.front, proxy: w.kube.process}
-	p := w.memory.judge(overlayWanted(), v)
-	if p.ask.isAny() {
-		v.evidence = w.answer(p.ask)
-		p = w.memory.judge(overlayWanted(), v)
-	}
-	if p.ask.closely {
-		v.close = &closeView{second: w.state, after: w.state}
-		p = w.memory.judge(overlayWanted(), v)
-	}
+	p := w.memory.decide(overlayWanted(), &v, answers{
+		ask:     w.answer,
+		closely: func([]string) *closeView { return &closeView{second: w.state, after: w.state} },
+		now:     func() time.Time { return w.now },
+	})
 	w.restarted(p)
 	w.removed(p)
 	w.nextLook = w.now.Add(waitAfter(&p, 0))

@@ -3,6 +3,7 @@ package podnetwork
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -49,6 +50,39 @@ func newNetworkMemory() *networkMemory {
 		table: networkTransitions(), hns: hnsAnswers, network: networkAwaited, proxy: kubeProxy{phase: proxyStarting},
 		balancers: balancers{made: map[kubeproxy.Frontend]presence{}, stale: map[kubeproxy.Frontend]time.Time{}}, pods: podEndpoints{known: map[netip.Addr]string{}},
 	}
+}
+
+// answers are asked for where a look itself does not show enough.
+type answers struct {
+	// ask asks the API server, closely Windows, about these endpoints by their IDs as well. They return nil if they cannot now.
+	ask     func(questions) *evidence
+	closely func(endpoints []string) *closeView
+	now     func() time.Time
+}
+
+// decide judges a look, and again with the answers to its questions: what is done follows at once. What an earlier judgement restarts stays so:
+// the memory has it as done, and a later one does not decide it again.
+func (m *networkMemory) decide(want desired.Network, v *networkView, a answers) networkPlan {
+	plan := m.judge(want, *v)
+	again := func() {
+		v.now, v.restarted = a.now(), false
+		decided := plan.restart
+		plan = m.judge(want, *v)
+		maps.Copy(plan.restart, decided)
+	}
+	if plan.ask.isAny() {
+		if v.evidence = a.ask(plan.ask); v.evidence == nil {
+			return plan
+		}
+		again()
+	}
+	if plan.ask.closely {
+		if v.close = a.closely(plan.ask.endpoints); v.close == nil {
+			return plan
+		}
+		again()
+	}
+	return plan
 }
 
 // judge says what is to be done. It only looks, and remembers.

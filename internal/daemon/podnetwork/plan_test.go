@@ -284,16 +284,14 @@ func TestNetworkIsJudged(t *testing.T) {
 // generation of the API has what the first lists.
 func judgeAnswered(m *networkMemory, want desired.Network, v *networkView, answer func(questions) *evidence) networkPlan {
 	v.evidence, v.close = nil, nil
-	p := m.judge(want, *v)
-	if p.ask.isAny() {
-		v.now, v.evidence = v.now.Add(time.Second), answer(p.ask)
-		p = m.judge(want, *v)
-	}
-	if p.ask.closely {
-		v.close = &closeView{second: v.state, after: v.state}
-		p = m.judge(want, *v)
-	}
-	return p
+	return m.decide(want, v, answers{
+		ask: func(q questions) *evidence {
+			v.now = v.now.Add(time.Second)
+			return answer(q)
+		},
+		closely: func([]string) *closeView { return &closeView{second: v.state, after: v.state} },
+		now:     func() time.Time { return v.now },
+	})
 }
 
 // confirmed is the answer of an API server that says what we believe: what seems lost must be there, and what seems nobody's is nobody's.

@@ -99,7 +99,11 @@ func (r *Reconciler) Run(ctx context.Context) {
 		view := n.see(ctx)
 		view.restarted, restarted = restarted, false
 		took := time.Since(began)
-		plan := n.judge(ctx, memory, view)
+		plan := memory.decide(n.want, &view, answers{
+			ask:     func(q questions) *evidence { return n.ask(ctx, q) },
+			closely: func(endpoints []string) *closeView { return n.lookClosely(ctx, endpoints, memory.agreement.pause()) },
+			now:     time.Now,
+		})
 		plan.judgePorts(view, n.Wanted.Listened())
 		for _, err := range plan.unlisted {
 			r.Log.Error("Judging the network failed", "error", err.Error())
@@ -120,27 +124,6 @@ func (r *Reconciler) Run(ctx context.Context) {
 			}
 		}
 	}
-}
-
-// judge judges what a look has shown, and again with the answers of the API server and of Windows where it has questions: what is done follows
-// at once.
-func (n *reconciliation) judge(ctx context.Context, memory *networkMemory, view networkView) networkPlan {
-	plan := memory.judge(n.want, view)
-	if plan.ask.isAny() {
-		if view.evidence = n.ask(ctx, plan.ask); view.evidence == nil {
-			return plan
-		}
-		view.now, view.restarted = time.Now(), false
-		plan = memory.judge(n.want, view)
-	}
-	if plan.ask.closely {
-		if view.close = n.lookClosely(ctx, plan.ask.endpoints, memory.agreement.pause()); view.close == nil {
-			return plan
-		}
-		view.now, view.restarted = time.Now(), false
-		plan = memory.judge(n.want, view)
-	}
-	return plan
 }
 
 // publish tells of what is new.
