@@ -1,12 +1,17 @@
 package podnetwork
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // TestARestartIsNotForgottenForAQuestion: the look that decides to restart kube-proxy also has to ask, because more is lost.
@@ -50,4 +55,34 @@ func TestARestartIsNotForgottenForAQuestion(t *testing.T) {
 			}
 		})
 	}
+}
+
+// listed are services that may not be listed.
+type listed struct {
+	host.Services
+	services []host.Service
+	err      error
+}
+
+func (l *listed) List(context.Context, []string) ([]host.Service, error) { return l.services, l.err }
+
+// TestAnUnknownKubeProxyIsTheSame: were it taken for another, what it has made would not count as its own.
+func TestAnUnknownKubeProxyIsTheSame(t *testing.T) {
+	services := &listed{services: []host.Service{
+		{Service: desired.Service{Name: "proxy"}, State: host.Running, PID: 7}, {Service: desired.Service{Name: "HNS"}, State: host.Running, PID: 8},
+	}}
+	n := &reconciliation{want: overlayWanted(), Reconciler: &Reconciler{Session: state.Session{
+		Host: host.Host{Services: services}, Log: slog.New(slog.DiscardHandler),
+	}}}
+	expect := func(what string, wantProxy, wantService uint32) {
+		t.Helper()
+		if proxy, service := n.processes(t.Context()); proxy != wantProxy || service != wantService {
+			t.Errorf("%s: the processes are %d and %d, want %d and %d", what, proxy, service, wantProxy, wantService)
+		}
+	}
+	expect("both run", 7, 8)
+	services.err = context.DeadlineExceeded
+	expect("they cannot be listed", 7, 8)
+	services.err, services.services = nil, services.services[1:]
+	expect("kube-proxy has stopped", 0, 8)
 }

@@ -159,6 +159,8 @@ type reconciliation struct {
 	statusError string
 	// closeError is the last error of a close look.
 	closeError string
+	// proxy and service are the processes of kube-proxy and of the Host Network Service when they could be listed last.
+	proxy, service uint32
 	// written are the restarts of kube-proxy that are on the disk.
 	written []time.Time
 	// ports are those of Windows, as read at portsAt.
@@ -175,15 +177,25 @@ func (n *reconciliation) see(ctx context.Context) networkView {
 	if n.frontends.known() {
 		v.told = n.frontends
 	}
-	if found, err := n.Host.Services.List(ctx, []string{n.want.Proxy, hnsService}); err == nil {
-		v.proxy, v.service = processOf(found, n.want.Proxy), processOf(found, hnsService)
-	}
+	v.proxy, v.service = n.processes(ctx)
 	if v.err == nil {
 		v.pods, v.err = n.pods(ctx, v.state)
 	}
 	n.readPorts(ctx)
 	v.ports, v.now = n.ports, time.Now()
 	return v
+}
+
+// processes are those of kube-proxy and of the Host Network Service. Where they cannot be listed, they are taken to be the same as before: another
+// kube-proxy would not have made the load balancers that are there.
+func (n *reconciliation) processes(ctx context.Context) (proxy, service uint32) {
+	found, err := n.Host.Services.List(ctx, []string{n.want.Proxy, hnsService})
+	if err != nil {
+		n.Log.Warn("Listing services failed; kube-proxy is taken to run as before", "error", err.Error())
+		return n.proxy, n.service
+	}
+	n.proxy, n.service = processOf(found, n.want.Proxy), processOf(found, hnsService)
+	return n.proxy, n.service
 }
 
 // hnsService is the name of Windows' service.
