@@ -128,6 +128,8 @@ func pinnedPrograms(t *testing.T) []pinned {
 		{`Flannel|flanneld`, program("flanneld")},
 		{`windows_exporter`, program("windows_exporter")},
 		{`ecr-credential-provider`, program("ecr-credential-provider")},
+		{`csi-proxy`, program("csi-proxy")},
+		{`cloud-node-manager`, program("azure-cloud-node-manager")},
 		{`Go|golang`, one(goVersion(t))},
 		{`controller-runtime`, module("lab", "sigs.k8s.io/controller-runtime")},
 		{`etcd`, module("lab", "go.etcd.io/etcd/server/v3")},
