@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"strconv"
 	"strings"
 )
-
-// criOnHost is the path of the program cri on a host.
-const criOnHost = `C:\lab\cri.exe`
 
 func criProgram() program {
 	return program{pkg: "cri", about: "building the program that pulls images", env: []string{"GOOS=windows", "GOARCH=amd64"}}
@@ -48,22 +46,32 @@ func (h *Host) StartContainer(ctx context.Context, image, command string) (secon
 }
 
 func (h *Host) cri(ctx context.Context, verb, image string) (string, error) {
-	if err := h.placeProgram(ctx, criProgram(), criOnHost); err != nil {
-		return "", fmt.Errorf("copying the program that pulls images: %w", err)
+	said, err := h.runProgram(ctx, criProgram(), verb+" "+image)
+	if err != nil {
+		return "", fmt.Errorf("%s image %s on %s: %w", verb, image, h.name, err)
 	}
-	result, err := h.Exec(ctx, criOnHost+" "+verb+" "+image)
+	return said, nil
+}
+
+// runProgram runs a program of the lab on the host, where it is copied at its first run, and returns what it prints.
+func (h *Host) runProgram(ctx context.Context, p program, arguments string) (string, error) {
+	onHost := `C:\lab\` + path.Base(p.pkg) + ".exe"
+	if err := h.placeProgram(ctx, p, onHost); err != nil {
+		return "", fmt.Errorf("copying program %s: %w", p.pkg, err)
+	}
+	result, err := h.Exec(ctx, onHost+" "+arguments)
 	if err == nil && result.ExitCode != 0 {
 		err = errors.New(strings.TrimSpace(string(result.Stderr)))
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s image %s on %s: %w", verb, image, h.name, err)
+		return "", err
 	}
 	return strings.TrimSpace(string(result.Stdout)), nil
 }
 
 // placeProgram copies a program of the lab to the host unless it is there.
-func (h *Host) placeProgram(ctx context.Context, p program, path string) error {
-	if _, err := h.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+func (h *Host) placeProgram(ctx context.Context, p program, onHost string) error {
+	if _, err := h.Stat(onHost); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	c, err := openCache(h.lab.options.Progress)
@@ -78,5 +86,5 @@ func (h *Host) placeProgram(ctx context.Context, p program, path string) error {
 	if err != nil {
 		return err
 	}
-	return h.WriteFile(path, content)
+	return h.WriteFile(onHost, content)
 }

@@ -5,7 +5,6 @@ package lab
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -94,9 +93,6 @@ func (h *Host) Usage() (memory, disk int64, err error) {
 	return memory, disk, err
 }
 
-// computeOnHost is the path of the program compute on a host.
-const computeOnHost = `C:\lab\compute.exe`
-
 func computeProgram() program {
 	return program{
 		pkg: "containers/compute", about: "building the program that lists containers", env: []string{"GOOS=windows", "GOARCH=amd64"},
@@ -116,17 +112,11 @@ func (h *Host) EndContainer(ctx context.Context, id string) error {
 }
 
 func (h *Host) compute(ctx context.Context, arguments string) (string, error) {
-	if err := h.placeProgram(ctx, computeProgram(), computeOnHost); err != nil {
-		return "", fmt.Errorf("copying the program that lists containers: %w", err)
-	}
-	result, err := h.Exec(ctx, computeOnHost+" "+arguments)
-	if err == nil && result.ExitCode != 0 {
-		err = errors.New(strings.TrimSpace(string(result.Stderr)))
-	}
+	said, err := h.runProgram(ctx, computeProgram(), arguments)
 	if err != nil {
 		return "", fmt.Errorf("listing the containers of %s: %w", h.name, err)
 	}
-	return string(result.Stdout), nil
+	return said, nil
 }
 
 // PodAddresses returns the addresses of the host's endpoints: those of pods behind their links, others on the loopback link.

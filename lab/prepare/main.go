@@ -31,7 +31,8 @@ func main() {
 		Minors: []string{minors[0], minors[len(minors)-1]}, Log: os.Stderr,
 	}
 	if !*core {
-		o.Components = append(append(o.Components, testenv.NetworkFlannel.Components()...), "csi-proxy", "azure-cloud-node-manager")
+		o.Components = append(o.Components, testenv.NetworkFlannel.Components()...)
+		o.Components = append(o.Components, "csi-proxy", "azure-cloud-node-manager")
 		o.Minors = append(o.Minors, minors[1])
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
