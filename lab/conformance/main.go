@@ -108,7 +108,11 @@ func openTests(ctx context.Context, program string, o options) (*tests, error) {
 	}
 	s := suite.Selection{Only: t.only, Rows: readiness.Names(rows), Core: strings.Split(strings.TrimSpace(string(core)), "\n"), Done: suite.Untried(t.expected)}
 	if t.resume && t.kubeconfig == "" {
-		s.Done = append(s.Done, t.before.Done()...)
+		version, err := suiteVersion(ctx, program)
+		if err != nil {
+			return nil, err
+		}
+		s.Done = append(s.Done, t.before.Done(version)...)
 	}
 	t.selected, err = suite.Select(t.all, s)
 	return t, err

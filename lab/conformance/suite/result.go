@@ -97,8 +97,11 @@ func (r Result) Update(run Result, applying []string) Result {
 	return run
 }
 
-// Done are the cases with a verdict.
-func (r Result) Done() []string {
+// Done are the cases on which this version of the suite has a verdict.
+func (r Result) Done(version string) []string {
+	if r.Suite != version {
+		return nil
+	}
 	var names []string
 	for _, v := range r.Cases {
 		if v.State != NotRun {

@@ -192,7 +192,7 @@ func TestResultsOfSeveralRuns(t *testing.T) {
 	}
 	applying := []string{services, podIP, dns}
 	first := none.Update(run("2026-11-24", Verdict{Case: podIP, State: Passed}, Verdict{Case: services, State: Failed}), applying)
-	if diff := cmp.Diff([]string{services, podIP}, first.Done()); diff != "" {
+	if diff := cmp.Diff([]string{services, podIP}, first.Done(first.Suite)); diff != "" {
 		t.Errorf("after the first run the verdicts are %s", diff)
 	}
 	if err := first.Write(path); err != nil {
@@ -209,8 +209,11 @@ func TestResultsOfSeveralRuns(t *testing.T) {
 	}
 	other := run("2026-11-26", Verdict{Case: dns, State: Passed})
 	other.Suite = "v1.37.0"
-	if diff := cmp.Diff([]string{dns}, second.Update(other, applying).Done()); diff != "" {
+	if diff := cmp.Diff([]string{dns}, second.Update(other, applying).Done(other.Suite)); diff != "" {
 		t.Errorf("another version of the suite keeps verdicts: %s", diff)
+	}
+	if done := second.Done(other.Suite); done != nil {
+		t.Errorf("before the first run of another version of the suite, it has verdicts on %q", done)
 	}
 }
 
