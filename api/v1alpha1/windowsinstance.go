@@ -80,8 +80,8 @@ type WindowsInstanceSpec struct {
 	// +optional
 	HostKey string `json:"hostKey,omitempty"`
 
-	// hostname is the desired name of the host. A host with another name is renamed and restarted when it joins. When
-	// it is empty, the host keeps its name.
+	// hostname is the desired name of the host. A host with another name, or with capitals in it, is renamed and
+	// restarted when it joins; for capitals alone, only before it has a Node. When it is empty, the host keeps its name.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')",message="hostname must be one label of lower-case letters, digits and hyphens"
 	// +optional

@@ -49,6 +49,43 @@ func TestAHostTakesTheNameItShallHave(t *testing.T) {
 	})
 }
 
+// TestAHostTakesItsNameInLowerCase: vSphere's controller finds no machine whose name differs from the Node's by capitals. For these alone, a host
+// that has a Node is not restarted, none twice, and none fails.
+func TestAHostTakesItsNameInLowerCase(t *testing.T) {
+	for name, test := range map[string]struct {
+		register, mayReboot bool
+		kind                string
+		quirks              sim.Quirks
+		want                string
+	}{
+		"before it has a Node":  {true, true, "each restart is expected", sim.Quirks{}, "wanted"},
+		"that has a Node":       {false, true, "each restart is expected", sim.Quirks{}, "WANTED"},
+		"that may not restart":  {true, false, "each restart is expected", sim.Quirks{}, "WANTED"},
+		"whose cloud resets it": {true, true, "", sim.Quirks{Setup: sim.SetupQuirks{Name: "WANTED"}}, "WANTED"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, c := newWindows(t, sim.WindowsOptions{Hostname: "WANTED", Kind: test.kind, Quirks: test.quirks}), newCargo("1")
+				mustSend(t, w, c)
+				r, boot := newRequest(c), w.BootID()
+				r.Hostname, r.Register, r.MayReboot = "wanted", test.register, test.mayReboot
+				renames := test.register && test.mayReboot
+				if first := mustJoin(t, w, r); (first.Rebooting != "") != renames {
+					t.Errorf("result %+v, a restart is wanted: %t", first, renames)
+				}
+				time.Sleep(10 * time.Second)
+				if last := mustJoin(t, w, r); last.Rebooting != "" {
+					t.Errorf("result of the last join %+v", last)
+				}
+				if facts := mustFacts(t, w); facts.Hostname != test.want || (w.BootID() != boot) != renames {
+					t.Errorf("in boot %s, the name is %s, want %s", facts.BootID, facts.Hostname, test.want)
+				}
+				expectJoined(t, w, r)
+			})
+		})
+	}
+}
+
 func TestAHostIsNotRenamedWhereItMayNotRestart(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	mustSend(t, w, c)

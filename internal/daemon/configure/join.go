@@ -103,7 +103,7 @@ func Apply(ctx context.Context, h host.Host, request agent.JoinRequest, tell fun
 		return result, err
 	}
 	restarting := &windows{
-		work: w, facts: facts, hostname: request.Hostname, features: t.wanted.Features, mayReboot: request.MayReboot,
+		work: w, facts: facts, hostname: request.Hostname, features: t.wanted.Features, registers: request.Register, mayReboot: request.MayReboot,
 		former: t.former, made: state.Restarts{Retried: request.Retried},
 	}
 	err = w.run(ctx, newJoining(w, t, restarting).joinSteps())

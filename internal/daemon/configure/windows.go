@@ -30,8 +30,9 @@ type windows struct {
 	work
 	facts agent.HostFacts
 	// hostname is the name that Windows is given; empty keeps what it has.
-	hostname  string
-	mayReboot bool
+	hostname string
+	// registers says that the cluster has no Node of this host.
+	registers, mayReboot bool
 	// features are those that are wanted, former what the host was made before.
 	features []string
 	former   former
@@ -120,8 +121,16 @@ func (w *windows) hasContainers(ctx context.Context) (bool, error) {
 	return found == len(services), nil
 }
 
+// isRenamed says that Windows gets another name. Capitals count, since the controllers of some clouds compare names exactly; but for these alone,
+// only a host without a Node is restarted, once.
 func (w *windows) isRenamed() bool {
-	return w.hostname != "" && !strings.EqualFold(w.hostname, w.facts.Hostname)
+	if w.hostname == "" || w.hostname == w.facts.Hostname {
+		return false
+	}
+	if !strings.EqualFold(w.hostname, w.facts.Hostname) {
+		return true
+	}
+	return w.registers && w.mayReboot && w.made.Since(hostnameCause(w.hostname), w.facts.BootID) == nil
 }
 
 // rename gives Windows the name that was asked for. It is asked for once: who renames the host later is not worked against.
