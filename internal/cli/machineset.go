@@ -4,9 +4,11 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +27,17 @@ const (
 	labelMachineSet = "machine.openshift.io/cluster-api-machineset"
 )
 
+// Annotations of a MachineSet by which the cluster autoscaler knows the nodes that a MachineSet without Machines will have
+// (cluster-autoscaler/cloudprovider/clusterapi/README.md in github.com/kubernetes/autoscaler). Without labelsOfNodes it takes them for Linux nodes.
+const (
+	ofNodes           = "capacity.cluster-autoscaler.kubernetes.io/"
+	labelsOfNodes     = ofNodes + "labels"
+	taintsOfNodes     = ofNodes + "taints"
+	processorsOfNodes = ofNodes + "cpu"
+	memoryOfNodes     = ofNodes + "memory"
+	diskOfNodes       = ofNodes + "ephemeral-disk"
+)
+
 // machineSetOptions say what MachineSet to write.
 type machineSetOptions struct {
 	platform, name, like, image string
@@ -38,7 +51,8 @@ func machineSet(s *session.Session) *cobra.Command {
 		Use:   "machineset",
 		Short: "Prints a MachineSet for Windows nodes of this OpenShift cluster",
 		Long: "Prints a MachineSet for Windows nodes: a copy of one of the cluster's for Linux, with the image, the disk, the user data, the label and\n" +
-			"the taint that Windows nodes need. It changes nothing: review it, and apply it with kubectl apply -f -.\n\n" +
+			"the taint that Windows nodes need, and the annotations with which the cluster autoscaler scales it from zero. It changes nothing:\n" +
+			"review it, and apply it with kubectl apply -f -.\n\n" +
 			"On Azure and GCP, the image is Windows Server 2022 by default; elsewhere --image names it.",
 		Example: "  kubectl windows machineset --image ami-0abc > windows.yaml\n  kubectl windows machineset --platform azure --name winworker --replicas 2",
 		Args:    noArguments,
@@ -69,18 +83,23 @@ type machinePlatform struct {
 	infrastructure, image string
 	shortNames            bool
 	set                   func(spec map[string]any, image string) error
+	// size reads the size of the machines where the provider specification has it; elsewhere it has the name of a size that the cloud knows.
+	size func(spec map[string]any) machineSize
 }
+
+// machineSize is the size of a machine, as quantities of Kubernetes; empty where it is not known.
+type machineSize struct{ processors, memory, disk string }
 
 func machinePlatforms() map[string]machinePlatform {
 	return map[string]machinePlatform{
 		"aws": {"AWS", "", false, func(spec map[string]any, image string) error {
 			spec["ami"] = map[string]any{"id": image}
 			return nil
-		}},
+		}, nil},
 		"azure": {"Azure", "2022-datacenter", true, func(spec map[string]any, image string) error {
 			spec["image"] = map[string]any{"publisher": "MicrosoftWindowsServer", "offer": "WindowsServer", "sku": image, "version": "latest", "resourceID": ""}
 			return setNested(spec, "Windows", "osDisk", "osType")
-		}},
+		}, nil},
 		"gcp": {"GCP", "projects/windows-cloud/global/images/family/windows-2022-core", false, func(spec map[string]any, image string) error {
 			disks, _ := spec["disks"].([]any)
 			if len(disks) == 0 {
@@ -92,16 +111,41 @@ func machinePlatforms() map[string]machinePlatform {
 			}
 			disk["image"] = image
 			return nil
-		}},
+		}, nil},
 		"vsphere": {"VSphere", "", true, func(spec map[string]any, image string) error {
 			spec["template"] = image
 			return nil
-		}},
+		}, vSphereSize},
 		"nutanix": {"Nutanix", "", true, func(spec map[string]any, image string) error {
 			spec["image"] = map[string]any{"type": "name", "name": image}
 			return nil
-		}},
+		}, nutanixSize},
 	}
+}
+
+func vSphereSize(spec map[string]any) machineSize {
+	return machineSize{processors: number(spec, "numCPUs", ""), memory: number(spec, "memoryMiB", "Mi"), disk: number(spec, "diskGiB", "Gi")}
+}
+
+func nutanixSize(spec map[string]any) machineSize {
+	sockets, _, _ := unstructured.NestedInt64(spec, "vcpuSockets")
+	each, _, _ := unstructured.NestedInt64(spec, "vcpusPerSocket")
+	memory, _, _ := unstructured.NestedString(spec, "memorySize")
+	disk, _, _ := unstructured.NestedString(spec, "systemDiskSize")
+	size := machineSize{memory: memory, disk: disk}
+	if sockets > 0 && each > 0 {
+		size.processors = strconv.FormatInt(sockets*each, 10)
+	}
+	return size
+}
+
+// number is a positive number of a provider specification with its unit, else "".
+func number(spec map[string]any, field, unit string) string {
+	n, _, _ := unstructured.NestedInt64(spec, field)
+	if n <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10) + unit
 }
 
 func setNested(object map[string]any, value any, fields ...string) error {
@@ -199,9 +243,15 @@ func (m machineSetOptions) windows(like *unstructured.Unstructured, cluster stri
 		labelCluster: cluster, labelMachineSet: m.name, api.LabelMachineOS: "Windows",
 		"machine.openshift.io/cluster-api-machine-role": "worker", "machine.openshift.io/cluster-api-machine-type": "worker",
 	}
+	var size machineSize
+	if p.size != nil {
+		size = p.size(value)
+	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": like.GetAPIVersion(), "kind": "MachineSet",
-		"metadata": map[string]any{"name": m.name, "namespace": machineNamespace, "labels": map[string]any{labelCluster: cluster}},
+		"metadata": map[string]any{
+			"name": m.name, "namespace": machineNamespace, "labels": map[string]any{labelCluster: cluster}, "annotations": forAutoscaler(size),
+		},
 		"spec": map[string]any{
 			"replicas": m.replicas,
 			"selector": map[string]any{"matchLabels": selector},
@@ -215,4 +265,18 @@ func (m machineSetOptions) windows(like *unstructured.Unstructured, cluster stri
 			},
 		},
 	}}, nil
+}
+
+// forAutoscaler are the annotations for the cluster autoscaler. OpenShift's controllers of Machines write the size where the cloud knows it.
+func forAutoscaler(size machineSize) map[string]any {
+	annotations := map[string]any{
+		labelsOfNodes: corev1.LabelOSStable + "=windows," + corev1.LabelArchStable + "=amd64," + api.LabelWorker + "=",
+		taintsOfNodes: api.TaintKey + "=" + api.TaintValue + ":" + string(corev1.TaintEffectNoSchedule),
+	}
+	for name, value := range map[string]string{processorsOfNodes: size.processors, memoryOfNodes: size.memory, diskOfNodes: size.disk} {
+		if value != "" {
+			annotations[name] = value
+		}
+	}
+	return annotations
 }

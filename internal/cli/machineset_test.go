@@ -37,8 +37,8 @@ func TestMachineSets(t *testing.T) {
 		"AWS":     {`{kind: AWSMachineProviderConfig, ami: {id: ami-linux}, instanceType: m5.large, subnet: {id: subnet-1}, userDataSecret: {name: worker-user-data}}`, []string{"--image", "ami-windows"}},
 		"Azure":   {`{kind: AzureMachineProviderSpec, image: {resourceID: /linux}, osDisk: {osType: Linux, diskSizeGB: 128}, vmSize: Standard_D2s_v3}`, []string{"--replicas", "2"}},
 		"GCP":     {`{kind: GCPMachineProviderSpec, disks: [{image: linux, sizeGb: 128}], machineType: n1-standard-4}`, nil},
-		"VSphere": {`{kind: VSphereMachineProviderSpec, template: linux, numCPUs: 4}`, []string{"--platform", "vsphere", "--image", "windows-2022"}},
-		"Nutanix": {`{kind: NutanixMachineProviderConfig, image: {type: name, name: linux}, vcpusPerSocket: 1}`, []string{"--image", "windows-2022"}},
+		"VSphere": {`{kind: VSphereMachineProviderSpec, template: linux, numCPUs: 4, memoryMiB: 16384, diskGiB: 128}`, []string{"--platform", "vsphere", "--image", "windows-2022"}},
+		"Nutanix": {`{kind: NutanixMachineProviderConfig, image: {type: name, name: linux}, vcpusPerSocket: 2, vcpuSockets: 4, memorySize: 16Gi, systemDiskSize: 120Gi}`, []string{"--image", "windows-2022"}},
 	} {
 		t.Run(platform, func(t *testing.T) {
 			r := openShift(t, platform, test.provider).Run(t, "", append([]string{"machineset"}, test.args...)...)
