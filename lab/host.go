@@ -33,6 +33,8 @@ type Host struct {
 	name   string
 	number int    // last byte of the address
 	dir    string // its layer over the template; kept while the host is off
+	// authorized are the public keys of who may log in, as in authorized_keys.
+	authorized []byte
 	// openssh answers in place of the lab's SSH server; nil if that answers itself.
 	openssh *openssh
 
@@ -73,11 +75,11 @@ func (h *Host) turnOn() error {
 		PodNetwork: h.lab.network.pods(), NFT: findNFT(), Cgroup: filepath.Join(filepath.Base(h.lab.dir), h.name),
 		Files: map[string][]byte{
 			below(guestapi.UserFile):           []byte(h.lab.user()),
-			below(guestapi.AuthorizedKeysFile): h.lab.options.AuthorizedKeys,
+			below(guestapi.AuthorizedKeysFile): h.authorized,
 		},
 	}
 	if h.openssh != nil {
-		maps.Copy(spec.Files, h.openssh.files(h.lab.options.AuthorizedKeys))
+		maps.Copy(spec.Files, h.openssh.files(h.authorized))
 	}
 	if err := hostspec.Write(h.dir, spec); err != nil {
 		return err

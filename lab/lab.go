@@ -135,7 +135,7 @@ func (l *Lab) open(ctx context.Context) error {
 		})
 	}
 	for _, name := range l.options.Hosts {
-		h, err := l.newHost(name)
+		h, err := l.newHost(name, l.options.AuthorizedKeys)
 		if err != nil {
 			return err
 		}
@@ -221,17 +221,22 @@ func (l *Lab) Hosts() []*Host {
 
 // AddHost boots another host in a lab that has hosts.
 func (l *Lab) AddHost(ctx context.Context, name string) (*Host, error) {
+	return l.AddHostFor(ctx, name, l.options.AuthorizedKeys)
+}
+
+// AddHostFor is AddHost with other keys that can log in, in the format of an authorized_keys file.
+func (l *Lab) AddHostFor(ctx context.Context, name string, keys []byte) (*Host, error) {
 	if l.template == "" {
 		return nil, errors.New("adding a host: the lab was opened without hosts")
 	}
-	h, err := l.newHost(name)
+	h, err := l.newHost(name, keys)
 	if err != nil {
 		return nil, err
 	}
 	return h, h.Boot(ctx)
 }
 
-func (l *Lab) newHost(name string) (*Host, error) {
+func (l *Lab) newHost(name string, keys []byte) (*Host, error) {
 	var front *openssh
 	if l.options.OpenSSH {
 		var err error
@@ -241,7 +246,7 @@ func (l *Lab) newHost(name string) (*Host, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := &Host{openssh: front, lab: l, name: name, number: firstHost + len(l.hosts), dir: filepath.Join(l.dir, name)}
+	h := &Host{openssh: front, lab: l, name: name, number: firstHost + len(l.hosts), dir: filepath.Join(l.dir, name), authorized: keys}
 	if err := os.Mkdir(h.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("creating host %s: %w", name, err)
 	}

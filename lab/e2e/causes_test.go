@@ -53,7 +53,7 @@ func TestAMissingCloudIsTold(t *testing.T) {
 	p.expectWaitsForCloud(name, "cloud")
 	time.Sleep(join.CloudTimeout)
 	p.expectTold(h.Address, "CloudNotInitialized", api.TaintUninitialized, "See the log of the cloud-controller-manager")
-	p.startCloud().Set("cloud", testenv.Machine("lab:///lab-a/i-1", h.Address))
+	p.startCloud().Set("cloud", testenv.CloudMachine("lab:///lab-a/i-1", h.Address))
 	p.expectReady(name)
 	p.expectNotTold("CloudNotInitialized")
 }

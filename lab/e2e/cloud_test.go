@@ -40,7 +40,7 @@ func TestCloud(t *testing.T) {
 	p.startPod("early")
 
 	cloud := p.startCloud()
-	cloud.Set("win-1", testenv.Machine("lab:///lab-a/i-1", host.Address()))
+	cloud.Set("win-1", testenv.CloudMachine("lab:///lab-a/i-1", host.Address()))
 	p.expectInitialized("win-1", "lab:///lab-a/i-1")
 	p.expectReady(name)
 	p.expectScheduled("early")
@@ -57,7 +57,7 @@ func TestCloud(t *testing.T) {
 	})
 	t.Run("ANodeThatReturnsIsInitializedAgain", func(t *testing.T) {
 		p := p.in(t)
-		cloud.Set("win-1", testenv.Machine("lab:///lab-a/i-2", host.Address())) // another machine with this host's name and address
+		cloud.Set("win-1", testenv.CloudMachine("lab:///lab-a/i-2", host.Address())) // another machine with this host's name and address
 		p.checkRejoin(host, name)
 		p.expectInitialized("win-1", "lab:///lab-a/i-2")
 	})
@@ -79,7 +79,7 @@ func TestCloudOfTheCluster(t *testing.T) {
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "win-1"}})
 	name := p.announce(h, nil)
 	p.expectWaitsForCloud(name, "win-1")
-	cloud.Set("win-1", testenv.Machine("vsphere://1", h.Address))
+	cloud.Set("win-1", testenv.CloudMachine("vsphere://1", h.Address))
 	p.expectInitialized("win-1", "vsphere://1")
 	p.expectReady(name)
 }
@@ -88,7 +88,7 @@ func TestCloudOfTheCluster(t *testing.T) {
 // user has said that they are the host's.
 func (p place) checkCloudNames(cloud *testenv.Cloud, host *lab.Host, name types.NamespacedName) {
 	const internal, external = "win-1.lab.internal", "203.0.113.7"
-	cloud.Set("win-1", testenv.Machine("lab:///lab-a/i-1", host.Address(),
+	cloud.Set("win-1", testenv.CloudMachine("lab:///lab-a/i-1", host.Address(),
 		corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: external},
 		corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: internal}, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "win-1"}))
 	var request string

@@ -133,7 +133,7 @@ func (p place) expectNodeOfMachine(cloud *testenv.Cloud, machine *unstructured.U
 	name, node, id := ours(machine.GetName()), machine.GetName()+awsDomain, providerID(machine.GetName())
 	p.expect(name, api.ConditionReady, api.ReasonWaitingForCloud, node)
 	instance := p.instance(name)
-	cloud.Set(node, testenv.Machine(id, instance.Spec.Address, corev1.NodeAddress{Type: corev1.NodeHostName, Address: node}))
+	cloud.Set(node, testenv.CloudMachine(id, instance.Spec.Address, corev1.NodeAddress{Type: corev1.NodeHostName, Address: node}))
 	p.expectInitialized(node, id)
 	var nodes corev1.NodeList
 	if err := p.Client.List(p.t.Context(), &nodes); err != nil {
@@ -159,7 +159,7 @@ func (p place) initializeLater(cloud *testenv.Cloud, name types.NamespacedName, 
 	if nodestate.WaitsForCloud(node) || node.Spec.ProviderID != "" {
 		p.t.Errorf("node %s has taints %v and provider ID %q", h.Name, node.Spec.Taints, node.Spec.ProviderID)
 	}
-	cloud.Set(h.Name, testenv.Machine(providerID(h.Name), h.Address))
+	cloud.Set(h.Name, testenv.CloudMachine(providerID(h.Name), h.Address))
 	was := node.DeepCopy()
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: api.TaintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule})
 	if err := p.Client.Patch(p.t.Context(), node, client.MergeFrom(was)); err != nil {

@@ -65,7 +65,7 @@ func TestOpenShiftMoves(t *testing.T) {
 	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
 	cloud := p.startCloud()
 	for _, h := range p.Hosts() {
-		cloud.Set(h.Name, testenv.Machine("vsphere://"+h.Name, h.Address))
+		cloud.Set(h.Name, testenv.CloudMachine("vsphere://"+h.Name, h.Address))
 	}
 	p.joinAll()
 	p.moveCluster(p.restartOperator)

@@ -60,6 +60,13 @@ func (c *Cloud) Set(node string, machine cloudprovider.InstanceMetadata) {
 	c.machines[node] = machine
 }
 
+// Remove takes the machine of a node away.
+func (c *Cloud) Remove(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.machines, node)
+}
+
 func (c *Cloud) machineOf(_ context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,8 +77,8 @@ func (c *Cloud) machineOf(_ context.Context, node *corev1.Node) (*cloudprovider.
 	return &machine, nil
 }
 
-// Machine is a machine of the cloud in zone lab-a, with the addresses that clouds tell.
-func Machine(providerID, address string, more ...corev1.NodeAddress) cloudprovider.InstanceMetadata {
+// CloudMachine is a machine of the cloud in zone lab-a, with the addresses that clouds tell.
+func CloudMachine(providerID, address string, more ...corev1.NodeAddress) cloudprovider.InstanceMetadata {
 	return cloudprovider.InstanceMetadata{
 		ProviderID: providerID, InstanceType: "lab.large", Zone: "lab-a", Region: "lab",
 		NodeAddresses: append([]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}, more...),

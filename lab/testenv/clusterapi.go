@@ -1,0 +1,149 @@
+//go:build linux
+
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"regexp"
+	"strings"
+	"sync"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/clusterapi"
+)
+
+// StartClusterAPI installs Cluster API in the cluster, with machines that are hosts of the kind that the Env has, and starts its controllers and
+// those of a cloud that initializes nodes, also those of the hosts that are there already. They work until Close.
+func (env *Env) StartClusterAPI(ctx context.Context) (*Machines, error) {
+	root, err := Repository(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cloud, err := StartCloud(env.Clients)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(env.running, cloud.Stop)
+	m := &Machines{env: env, cloud: cloud, machines: map[string]Machine{}}
+	for _, h := range env.Hosts() {
+		m.tell(h.Name, h.Address)
+	}
+	if m.controllers, err = (clusterapi.Programs{Root: root, Dir: env.folder.Path}).Start(ctx, env.Lab, env.Kubeconfig); err != nil {
+		return nil, err
+	}
+	go clusterapi.NewProvider(env.Client, m, func(err error) { log.Printf("the provider of machines: %v", err) }).Run(env.running)
+	return m, nil
+}
+
+// A Machine is a host that a cloud has made.
+type Machine struct {
+	// Node is the name that its node gets.
+	Node string
+	// PowerOff is a power failure.
+	PowerOff func()
+
+	address string
+}
+
+// Machines are hosts as a cloud has them.
+type Machines struct {
+	env         *Env
+	cloud       *Cloud
+	controllers *lab.Program
+
+	mu       sync.Mutex
+	count    int
+	machines map[string]Machine // by the names of their LabMachines
+}
+
+// Create implements clusterapi.Cloud. No host of the lab has a PowerShell that could run user data. What is done of it here is what matters:
+// those with its public keys may log in.
+func (m *Machines) Create(ctx context.Context, name string, userData []byte) (address, providerID string, err error) {
+	const prefix = "<powershell>"
+	keys, err := authorizedBy(userData)
+	if !strings.HasPrefix(string(userData), prefix) || err != nil || len(keys) == 0 {
+		return "", "", fmt.Errorf("these user data do not begin with %s, or have no public key (%w):\n%s", prefix, err, userData)
+	}
+	m.mu.Lock()
+	m.count++
+	host := fmt.Sprintf("vm-%d", m.count)
+	m.mu.Unlock()
+	machine, err := m.start(ctx, host, keys)
+	if err != nil {
+		return "", "", err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.machines[name] = machine
+	return machine.address, m.tell(host, machine.address), nil
+}
+
+// tell tells the cloud that a machine is the one of a node.
+func (m *Machines) tell(node, address string) (providerID string) {
+	providerID = "lab:///lab-a/" + node
+	m.cloud.Set(node, CloudMachine(providerID, address, corev1.NodeAddress{Type: corev1.NodeHostName, Address: node}))
+	return providerID
+}
+
+// authorizedBy are the public keys in a script.
+func authorizedBy(userData []byte) (keys []ssh.PublicKey, err error) {
+	for _, found := range regexp.MustCompile(`(?m)^ *'(ssh-[^']+)',?\r?$`).FindAllSubmatch(userData, -1) {
+		key, _, _, _, err := ssh.ParseAuthorizedKey(found[1])
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// start starts a host that has not been there before.
+func (m *Machines) start(ctx context.Context, name string, keys []ssh.PublicKey) (Machine, error) {
+	if m.env.addresses != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		host, at, err := m.env.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: name}, AuthorizedKeys: keys})
+		if err != nil {
+			return Machine{}, err
+		}
+		return Machine{Node: name, PowerOff: host.Close, address: at.Address}, nil
+	}
+	var authorized []byte
+	for _, key := range keys {
+		authorized = append(authorized, ssh.MarshalAuthorizedKey(key)...)
+	}
+	host, err := m.env.Lab.AddHostFor(ctx, name, authorized)
+	if err != nil {
+		return Machine{}, err
+	}
+	return Machine{Node: name, PowerOff: host.PowerOff, address: host.Address()}, nil
+}
+
+// Delete implements clusterapi.Cloud.
+func (m *Machines) Delete(_ context.Context, name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if machine, found := m.machines[name]; found {
+		machine.PowerOff()
+		m.cloud.Remove(machine.Node)
+		delete(m.machines, name)
+	}
+	return nil
+}
+
+// Get is the machine of a LabMachine.
+func (m *Machines) Get(name string) (machine Machine, found bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	machine, found = m.machines[name]
+	return machine, found
+}
+
+// Log is the end of the log of Cluster API's controllers.
+func (m *Machines) Log() string { return m.controllers.Log(20_000) }
