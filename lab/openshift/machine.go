@@ -10,11 +10,14 @@ const (
 	ClusterAPI = "cluster.x-k8s.io/v1beta2"
 )
 
+// InfrastructureName is what Infrastructure says of the cluster.
+const InfrastructureName = "lab-7xq2p"
+
 // NewMachine returns a Machine of one of the APIs as a MachineSet creates it on AWS, with the labels of its template.
 func NewMachine(apiVersion, namespace, name string, labels map[string]string) *unstructured.Unstructured {
 	const secret = "windows-user-data"
 	spec := map[string]any{
-		"clusterName": "lab-7xq2p",
+		"clusterName": InfrastructureName,
 		"bootstrap":   map[string]any{"dataSecretName": secret},
 		"infrastructureRef": map[string]any{
 			"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSMachine", "name": name,

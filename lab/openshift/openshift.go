@@ -30,6 +30,7 @@ func definitions() map[string][]string {
 			"config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml",
 			"payload-manifests/crds/0000_03_config-operator_01_proxies.crd.yaml",
 			"payload-manifests/crds/0000_10_config-operator_01_apiservers-Default.crd.yaml",
+			"payload-manifests/crds/0000_10_config-operator_01_dnses-Default.crd.yaml",
 			"payload-manifests/crds/0000_10_config-operator_01_imagedigestmirrorsets.crd.yaml",
 			"payload-manifests/crds/0000_10_config-operator_01_images.crd.yaml",
 			"payload-manifests/crds/0000_10_config-operator_01_imagetagmirrorsets.crd.yaml",
@@ -44,6 +45,8 @@ func definitions() map[string][]string {
 			"core/config/crd/bases/cluster.x-k8s.io_machinedeployments.yaml",
 			"core/config/crd/bases/cluster.x-k8s.io_machines.yaml",
 			"core/config/crd/bases/cluster.x-k8s.io_machinesets.yaml",
+			"core/config/crd/bases/ipam.cluster.x-k8s.io_ipaddressclaims.yaml",
+			"core/config/crd/bases/ipam.cluster.x-k8s.io_ipaddresses.yaml",
 		},
 	}
 }

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command prepare builds the programs for the tests of the lab and stores them in the cache: the control plane, the template of
-// Windows hosts, the payload, the operator, CoreDNS, the Operator Lifecycle Manager, Helm and the Prometheus operators. Otherwise the first
-// test that needs one builds it.
+// Command prepare builds the programs for the tests of the lab and stores them in the cache: the control plane, the template of Windows hosts, the
+// payload, the operator, CoreDNS, the Operator Lifecycle Manager, Helm, Cluster API, the controllers of vSphere and the Prometheus operators.
+// Otherwise the first test that needs one builds it.
 package main
 
 import (
@@ -15,9 +15,11 @@ import (
 	"syscall"
 
 	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/clusterapi"
 	"github.com/windows-machine-config/wmco/lab/helm"
 	"github.com/windows-machine-config/wmco/lab/prometheusoperator"
 	"github.com/windows-machine-config/wmco/lab/testenv"
+	"github.com/windows-machine-config/wmco/lab/vsphere"
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 
@@ -62,5 +64,6 @@ func buildOthers(ctx context.Context) error {
 	defer os.RemoveAll(dir)
 	_, err = helm.New(ctx, root, dir, os.Stderr)
 	_, err3 := helm.New3(ctx, root, dir, os.Stderr)
-	return errors.Join(err, err3, prometheusoperator.Programs{Root: root, Dir: dir, Progress: os.Stderr}.Build(ctx))
+	return errors.Join(err, err3, prometheusoperator.Programs{Root: root, Dir: dir, Progress: os.Stderr}.Build(ctx),
+		clusterapi.Programs{Root: root, Dir: dir, Progress: os.Stderr}.Build(ctx), vsphere.Programs{Root: root, Dir: dir, Progress: os.Stderr}.Build(ctx))
 }

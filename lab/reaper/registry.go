@@ -8,7 +8,6 @@ import (
 	"os"
 	"regexp"
 	"strconv"
-	"strings"
 )
 
 // Wine has HKEY_LOCAL_MACHINE in this text file. While Wine does not run, nothing else writes it.
@@ -60,7 +59,7 @@ func (h host) prepareRegistry() (name string, err error) {
 	if err := h.folder.WriteFile(bootedMarker, nil, 0o600); err != nil {
 		return "", fmt.Errorf("writing the boot marker: %w", err)
 	}
-	return strings.ToLower(name), nil
+	return name, nil
 }
 
 const bootedMarker = "booted"

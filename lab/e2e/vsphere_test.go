@@ -1,0 +1,294 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/platform"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/openshift"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+	"github.com/windows-machine-config/wmco/lab/vsphere"
+	"github.com/windows-machine-config/wmco/lab/vsphere/vcenter"
+)
+
+// machineSetName is short: the names of the Machines are those of hosts.
+const machineSetName = "win"
+
+// onVSphere is a place in a vCenter.
+type onVSphere struct {
+	place
+	vcenter *vcenter.Server
+}
+
+// TestVSphere has OpenShift's own controllers for vSphere, and vSphere's own cloud-controller-manager, make nodes of virtual machines of a simulated
+// vCenter: those of a MachineSet that kubectl windows has written, and one that an administrator has made.
+func TestVSphere(t *testing.T) {
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
+	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, OpenShift: platform.VSphere})
+	v := p.startVSphere()
+	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
+
+	own := p.Hosts()[0]
+	p.joinAll()
+	v.expectInitialized(own.Name)
+
+	_ = t.Run("a MachineSet becomes a node", func(t *testing.T) {
+		v := v.in(t)
+		v.createMachineSet()
+		v.expectMachines(1)
+	}) && t.Run("it grows", func(t *testing.T) {
+		v := v.in(t)
+		v.scale(2)
+		v.expectMachines(2)
+	}) && t.Run("it shrinks", func(t *testing.T) {
+		v := v.in(t)
+		v.scale(0)
+		v.expectMachines(0)
+		v.expectAllReady()
+	}) && t.Run("the cluster autoscaler scales it from zero", func(t *testing.T) { v.in(t).isScaledByLoad() })
+	t.Run("an administrator's virtual machine has a name in upper case", func(t *testing.T) { v.in(t).ownMachine() })
+}
+
+func (v onVSphere) in(t *testing.T) onVSphere { return onVSphere{v.place.in(t), v.vcenter} }
+
+// startVSphere makes a vCenter, in which the host that is there already is a virtual machine, and starts the controllers.
+func (p place) startVSphere() onVSphere {
+	p.t.Helper()
+	ctx := p.t.Context()
+	root, err := testenv.Repository(ctx)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cloud, err := vcenter.Start(ctx, openshift.InfrastructureName)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(cloud.Close)
+	err = vsphere.Install(ctx, p.Client, p.Lab.ControlPlane.RESTConfig(), cloud.Address(), root, openshift.InfrastructureName)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, h := range p.Hosts() {
+		if err := cloud.Clone(ctx, h.Name); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		vcenter.NewGuests(cloud, p.Lab, func(err error) { p.t.Log(err) }).Run(working)
+	}()
+	p.t.Cleanup(func() { stop(); <-done })
+	programs := vsphere.Programs{Root: root, Dir: p.t.TempDir(), Progress: p.t.Output()}
+	started, err := programs.Start(ctx, p.Lab.ControlPlane, p.Kubeconfig, cloud.Address())
+	p.t.Cleanup(func() {
+		if p.t.Failed() {
+			p.t.Log("the ends of the logs of the controllers:\n" + started.Log())
+		}
+		started.Stop()
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return onVSphere{p, cloud}
+}
+
+// expectInitialized waits until the cloud-controller-manager has initialized the node of a virtual machine.
+func (v onVSphere) expectInitialized(node string) {
+	v.t.Helper()
+	v.eventually("node "+node+" is initialized", func(ctx context.Context) string {
+		var n corev1.Node
+		if err := v.Client.Get(ctx, types.NamespacedName{Name: node}, &n); err != nil {
+			return err.Error()
+		}
+		return v.uninitialized(&n)
+	})
+}
+
+// uninitialized says what a node lacks of what the cloud knows.
+func (v onVSphere) uninitialized(n *corev1.Node) (missing string) {
+	waits := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == api.TaintUninitialized })
+	is := fmt.Sprintf("taints %v, provider ID %s, labels %v, addresses %v", n.Spec.Taints, n.Spec.ProviderID, n.Labels, n.Status.Addresses)
+	switch {
+	case waits, !strings.HasPrefix(n.Spec.ProviderID, "vsphere://"):
+		return "it waits: " + is
+	case n.Labels[corev1.LabelTopologyZone] != vsphere.Zone, n.Labels[corev1.LabelTopologyRegion] != vsphere.Region:
+		return "it is not in its zone: " + is
+	case !strings.HasPrefix(n.Labels[corev1.LabelInstanceTypeStable], "vsphere-vm.cpu-"):
+		return "it has no instance type: " + is
+	}
+	return ""
+}
+
+// createMachineSet creates the MachineSet that kubectl windows machineset prints.
+func (v onVSphere) createMachineSet() {
+	v.t.Helper()
+	plugin, err := v.Plugin(v.t.Context())
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	result, err := plugin.Run(v.t.Context(), "machineset", "--image", vsphere.Template, "--name", machineSetName)
+	if err != nil || result.Code != 0 {
+		v.t.Fatalf("kubectl windows machineset: exit code %d, %v:\n%s", result.Code, err, result.All())
+	}
+	made := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict([]byte(result.Out), &made.Object); err != nil {
+		v.t.Fatal(err)
+	}
+	v.create(made)
+}
+
+// machineSet is the MachineSet, without what it says.
+func (v onVSphere) machineSet() *unstructured.Unstructured {
+	set := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": vsphere.Namespace, "name": machineSetName}}}
+	set.SetAPIVersion(openshift.MachineAPI)
+	set.SetKind("MachineSet")
+	return set
+}
+
+func (v onVSphere) scale(replicas int64) {
+	v.t.Helper()
+	set := v.machineSet()
+	now := set.DeepCopy()
+	now.Object["spec"] = map[string]any{"replicas": replicas}
+	if err := v.Client.Patch(v.t.Context(), now, client.MergeFrom(set)); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// expectMachines waits until there are as many Machines as wanted, each Running with its own virtual machine, instance and Ready node, and nothing
+// is left of others.
+func (v onVSphere) expectMachines(want int) {
+	v.t.Helper()
+	v.eventually(fmt.Sprintf("there are %d Machines with Ready nodes", want), func(ctx context.Context) string {
+		var machines unstructured.UnstructuredList
+		machines.SetAPIVersion(openshift.MachineAPI)
+		machines.SetKind("MachineList")
+		if err := v.Client.List(ctx, &machines, client.InNamespace(vsphere.Namespace)); err != nil {
+			return err.Error()
+		}
+		names := []string{v.Hosts()[0].Name}
+		for i := range machines.Items {
+			m := &machines.Items[i]
+			if missing := v.notRunning(ctx, m); missing != "" {
+				return fmt.Sprintf("Machine %s: %s; its status is %v", m.GetName(), missing, m.Object["status"])
+			}
+			names = append(names, m.GetName())
+		}
+		if len(machines.Items) != want {
+			return fmt.Sprintf("there are %d", len(machines.Items))
+		}
+		return v.differs(ctx, names)
+	})
+}
+
+// notRunning says what a Machine lacks.
+func (v onVSphere) notRunning(ctx context.Context, m *unstructured.Unstructured) (missing string) {
+	phase, _, _ := unstructured.NestedString(m.Object, "status", "phase")
+	node, _, _ := unstructured.NestedString(m.Object, "status", "nodeRef", "name")
+	id, _, _ := unstructured.NestedString(m.Object, "spec", "providerID")
+	var n corev1.Node
+	switch {
+	case phase != "Running":
+		return "it is " + phase
+	case node != m.GetName():
+		return "its node is " + node
+	}
+	if err := v.Client.Get(ctx, types.NamespacedName{Name: node}, &n); err != nil {
+		return err.Error()
+	}
+	if n.Spec.ProviderID != id {
+		return fmt.Sprintf("its node has provider ID %s", n.Spec.ProviderID)
+	}
+	if missing := v.uninitialized(&n); missing != "" {
+		return missing
+	}
+	var i v1alpha1.WindowsInstance
+	if err := v.Client.Get(ctx, ours(m.GetName()), &i); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// differs says which virtual machines, nodes of instances and nodes are there beside those with these names, or missing.
+func (v onVSphere) differs(ctx context.Context, names []string) string {
+	slices.Sort(names)
+	virtual, err := v.vcenter.Names(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	var instances v1alpha1.WindowsInstanceList
+	var nodes corev1.NodeList
+	if err := v.Client.List(ctx, &instances); err != nil {
+		return err.Error()
+	}
+	if err := v.Client.List(ctx, &nodes, client.MatchingLabels{corev1.LabelOSStable: "windows"}); err != nil {
+		return err.Error()
+	}
+	var inCluster, asNodes []string
+	for _, i := range instances.Items {
+		if i.Status.NodeRef == nil {
+			return fmt.Sprintf("instance %s has no node", i.Name)
+		}
+		inCluster = append(inCluster, i.Status.NodeRef.Name)
+	}
+	for _, n := range nodes.Items {
+		asNodes = append(asNodes, n.Name)
+	}
+	for what, found := range map[string][]string{"virtual machines": virtual, "nodes of instances": inCluster, "nodes": asNodes} {
+		if slices.Sort(found); !slices.Equal(found, names) {
+			return fmt.Sprintf("the %s are %v, want %v", what, found, names)
+		}
+	}
+	return ""
+}
+
+// ownMachine makes a virtual machine as an administrator does. The setup of Windows has given it a name in upper case, by which vSphere's controller
+// does not find it.
+func (v onVSphere) ownMachine() {
+	const name = "byo"
+	if err := v.vcenter.Clone(v.t.Context(), name); err != nil {
+		v.t.Fatal(err)
+	}
+	var hostName, address string
+	v.eventually("VMware Tools report the virtual machine", func(ctx context.Context) (missing string) {
+		var err error
+		if hostName, address, err = v.vcenter.Guest(ctx, name); err != nil {
+			return err.Error()
+		}
+		if hostName == "" || address == "" {
+			return "they have not"
+		}
+		return ""
+	})
+	if hostName == strings.ToLower(hostName) {
+		v.t.Fatalf("the host's name is %s, want one in upper case", hostName)
+	}
+	node := strings.ToLower(hostName)
+	instance := v.announce(testenv.Host{Name: node, Address: address}, nil)
+	v.expect(instance, api.ConditionReady, api.ReasonWaitingForCloud, node)
+	var i v1alpha1.WindowsInstance // and now what docs/cloud.md says
+	v.get(instance, &i)
+	i.Spec.Hostname = node
+	if err := v.Client.Update(v.t.Context(), &i); err != nil {
+		v.t.Fatal(err)
+	}
+	v.remove(v.node(node))
+	v.expectInitialized(node)
+	v.expectReady(instance)
+}
