@@ -16,8 +16,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// strangers are Nodes with the name of an instance's host that were not proven to be the host's when they were created. A kubelet of ours tells
-// its address with its Node; what is written into the Node later may be by the host, which has an identity of that name, too.
+// strangers are Nodes with the name of an instance's host that were not proven to be the host's when they were created: what is written into them
+// later may be by the host, which has an identity of that name, too. A kubelet of ours tells its address with its Node, or its label where Windows
+// had none yet, as after a start; no other machine has a kubelet of ours by that name.
 type strangers struct {
 	mu   sync.Mutex
 	uids map[types.UID]bool
@@ -84,7 +85,8 @@ func (c *Controller) meet(ctx context.Context, node *corev1.Node) {
 	}
 	isOwn := false
 	for i := range list.Items {
-		isOwn = isOwn || nodestate.ClaimOf(&list.Items[i], node) == nodestate.Own
+		claim := nodestate.ClaimOf(&list.Items[i], node)
+		isOwn = isOwn || claim == nodestate.Own || claim == nodestate.Unproven && node.Labels[api.LabelOSID] == "Windows"
 	}
 	if len(list.Items) > 0 && !isOwn {
 		c.strangers.add(node.UID)

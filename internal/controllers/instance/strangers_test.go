@@ -11,6 +11,7 @@ import (
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/kube"
@@ -26,18 +27,25 @@ func TestANodeIsJudgedAsItIsWhenItIsCreated(t *testing.T) {
 		}
 		return n
 	}
+	ours := func(address string) *corev1.Node {
+		n := node(address)
+		n.Labels[api.LabelOSID] = "Windows"
+		return n
+	}
 	for what, test := range map[string]struct {
 		created    ctrlevent.CreateEvent
 		remembered types.UID
 		deleted    bool
 		want       nodestate.Claim
 	}{
-		"by the host":                       {ctrlevent.CreateEvent{Object: node("10.0.0.1")}, "", false, nodestate.Own},
-		"by another machine":                {ctrlevent.CreateEvent{Object: node("10.99.99.99")}, "", false, nodestate.Foreign},
-		"without an address":                {ctrlevent.CreateEvent{Object: node("")}, "", false, nodestate.Foreign},
-		"before the operator started":       {ctrlevent.CreateEvent{Object: node(""), IsInInitialList: true}, "", false, nodestate.Own},
-		"by the host, which was remembered": {ctrlevent.CreateEvent{Object: node("10.99.99.99")}, "u1", false, nodestate.Own},
-		"and gone":                          {ctrlevent.CreateEvent{Object: node("10.99.99.99")}, "", true, nodestate.Own},
+		"by the host":        {ctrlevent.CreateEvent{Object: node("10.0.0.1")}, "", false, nodestate.Own},
+		"by another machine": {ctrlevent.CreateEvent{Object: node("10.99.99.99")}, "", false, nodestate.Foreign},
+		"without an address": {ctrlevent.CreateEvent{Object: node("")}, "", false, nodestate.Foreign},
+		"by a kubelet of ours that knew no address yet": {ctrlevent.CreateEvent{Object: ours("")}, "", false, nodestate.Own},
+		"by a kubelet of ours, of another machine":      {ctrlevent.CreateEvent{Object: ours("10.99.99.99")}, "", false, nodestate.Foreign},
+		"before the operator started":                   {ctrlevent.CreateEvent{Object: node(""), IsInInitialList: true}, "", false, nodestate.Own},
+		"by the host, which was remembered":             {ctrlevent.CreateEvent{Object: node("10.99.99.99")}, "u1", false, nodestate.Own},
+		"and gone":                                      {ctrlevent.CreateEvent{Object: node("10.99.99.99")}, "", true, nodestate.Own},
 	} {
 		t.Run(what, func(t *testing.T) {
 			i := controllertest.Instance("win-1", "User", "", "10.0.0.1")
