@@ -116,7 +116,8 @@ func Install(ctx context.Context, c client.Client, restConfig *rest.Config, vcen
 	return nil
 }
 
-// linuxMachineSet is a MachineSet as the installer writes it.
+// linuxMachineSet is a MachineSet as the installer writes it, with linked clones: the simulator gives full ones the disk of the template, and
+// deletes it with them.
 func linuxMachineSet(cluster, host string) *unstructured.Unstructured {
 	name := cluster + "-worker-0"
 	selector := map[string]any{clusterLabel: cluster, machineSetLabel: name}
@@ -133,7 +134,7 @@ func linuxMachineSet(cluster, host string) *unstructured.Unstructured {
 				"spec": map[string]any{"providerSpec": map[string]any{"value": map[string]any{
 					"apiVersion": apiVersion, "kind": "VSphereMachineProviderSpec",
 					"credentialsSecret": map[string]any{"name": credentials}, "userDataSecret": map[string]any{"name": linuxUserData},
-					"diskGiB": int64(120), "memoryMiB": int64(16384), "numCPUs": int64(4), "numCoresPerSocket": int64(4), "snapshot": "",
+					"cloneMode": "linkedClone", "diskGiB": int64(120), "memoryMiB": int64(16384), "numCPUs": int64(4), "numCoresPerSocket": int64(4), "snapshot": "",
 					"network": map[string]any{"devices": []any{map[string]any{"networkName": network}}}, "template": templateOfLinux,
 					"workspace": map[string]any{
 						"datacenter": Datacenter, "datastore": "/" + Datacenter + "/datastore/" + datastore, "folder": "/" + Datacenter + "/vm",

@@ -23,7 +23,6 @@ import (
 	"github.com/windows-machine-config/wmco/lab/vsphere"
 )
 
-
 // A Server is a simulated vCenter with one datacenter, and a client of it.
 type Server struct {
 	model  *simulator.Model
@@ -87,6 +86,12 @@ func (v *Server) prepare(ctx context.Context, tagOfCluster string) (err error) {
 	}
 	if err == nil {
 		task, err = template.UpgradeVM(ctx, hardware)
+	}
+	if err == nil {
+		err = task.Wait(ctx)
+	}
+	if err == nil { // for linked clones
+		task, err = template.CreateSnapshot(ctx, "prepared", "", false, false)
 	}
 	if err == nil {
 		err = task.Wait(ctx)
