@@ -316,7 +316,7 @@ e2e-docs:
 	$(E2E) $@ 240 bash -c 'hack/docs.sh && cd lab && $(TEST) -v -count=1 -timeout 60m -parallel 2 -run "$(or $(ONLY),.)" ./doctest'
 
 e2e-lab:
-	$(E2E) $@ 1200 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 3h -parallel 1 -run "$(or $(ONLY),.)" .'
+	$(E2E) $@ 1200 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 3h -parallel 1 -run "$(or $(ONLY),.)" . ./vsphere/...'
 
 e2e-whole:
 	$(E2E) $@ 2400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 3h -parallel 2 -run "$(or $(ONLY),.)" -skip "OfAcceptance$$" ./e2e'
