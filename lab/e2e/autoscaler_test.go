@@ -31,7 +31,7 @@ func (v onVSphere) isScaledByLoad() {
 	running, err := v.Lab.ControlPlane.Start(log, "/usr/bin/env", "CAPI_GROUP=machine.openshift.io", "CAPI_VERSION=v1beta1", program,
 		"--cloud-provider=clusterapi", "--kubeconfig="+v.Kubeconfig, "--leader-elect=false", "--address=127.0.0.1:0", "--v=4", "--scan-interval=5s",
 		"--node-group-auto-discovery=clusterapi:namespace="+vsphere.Namespace, "--scale-down-unneeded-time=10s", "--scale-down-delay-after-add=10s",
-		"--scale-down-unready-time=1h")
+		"--scale-down-unready-time=1h", "--unremovable-node-recheck-timeout=5s")
 	if err != nil {
 		v.t.Fatal(err)
 	}
