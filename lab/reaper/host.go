@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -101,6 +102,9 @@ func (h host) boot() (again bool, err error) {
 	if err := syscall.Sethostname([]byte(name)); err != nil {
 		return false, fmt.Errorf("setting the host name: %w", err)
 	}
+	if err := h.resolveOwn(name); err != nil {
+		return false, err
+	}
 	if err := h.forgetPods(); err != nil {
 		return false, err
 	}
@@ -124,6 +128,17 @@ func (h host) boot() (again bool, err error) {
 		}
 		return false, fmt.Errorf("%w with status %d; console.log of the host ends with: %s", errGuestEnded, status.ExitStatus(), h.consoleEnd())
 	}
+}
+
+// resolveOwn makes the host resolve the name that it has now. Wine takes the capitals of the name from there.
+func (h host) resolveOwn(name string) error {
+	names := maps.Clone(h.spec.Names)
+	delete(names, h.spec.Name)
+	names[name] = h.spec.Names[h.spec.Name]
+	if err := h.folder.WriteFile("etc/hosts", []byte(hostsText(names)), 0o644); err != nil {
+		return fmt.Errorf("writing the names that the host resolves: %w", err)
+	}
+	return nil
 }
 
 // consoleEnd returns the last kilobyte of what the programs of the host wrote.

@@ -73,13 +73,9 @@ func mountTemplate(template, dir string) error {
 // isolate gives a host its own temporary folder (for the socket of Wine's server), its own /proc, and the few files of /etc that
 // Wine reads: the user is Administrator, only the given names exist, and there is no name server to wait for.
 func isolate(dir, hostname string, names map[string]string) error {
-	hosts := "127.0.0.1 localhost\n"
-	for name, address := range names {
-		hosts += address + " " + name + "\n"
-	}
 	files := map[string]string{
 		"passwd":      "Administrator:x:0:0::/tmp:/bin/sh\n",
-		"hosts":       hosts,
+		"hosts":       hostsText(names),
 		"resolv.conf": "",
 		"hostname":    hostname + "\n",
 	}
@@ -102,6 +98,15 @@ func isolate(dir, hostname string, names map[string]string) error {
 		return fmt.Errorf("mounting /proc: %w", err)
 	}
 	return bind(filepath.Join(dir, "tmp"), "/tmp") // last: it may hide dir itself
+}
+
+// hostsText is the text of a file /etc/hosts with names and their addresses.
+func hostsText(names map[string]string) string {
+	hosts := "127.0.0.1 localhost\n"
+	for name, address := range names {
+		hosts += address + " " + name + "\n"
+	}
+	return hosts
 }
 
 func bind(source, target string) error {
