@@ -36,9 +36,9 @@ RACE ?=
 export WMCO_RACE := $(RACE)
 # The programs of OVN-Kubernetes, for make e2e-ovn.
 export WMCO_OVNKUBE := $(or $(abspath $(OVNKUBE)),$(WMCO_OVNKUBE))
+export WMCO_OVNKUBE_IDENTITY := $(or $(abspath $(OVNKUBE_IDENTITY)),$(WMCO_OVNKUBE_IDENTITY))
 # The cluster autoscaler, for TestVSphere (lab/README.md).
 export WMCO_CLUSTER_AUTOSCALER := $(or $(abspath $(AUTOSCALER)),$(WMCO_CLUSTER_AUTOSCALER))
-export WMCO_OVNKUBE_IDENTITY := $(or $(abspath $(OVNKUBE_IDENTITY)),$(WMCO_OVNKUBE_IDENTITY))
 
 .PHONY: help
 help: ## Lists the targets.

@@ -2,7 +2,15 @@
 
 package lab
 
-import "context"
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
 
 // A Program of this machine runs beside the control plane, and ends with it.
 type Program struct {
@@ -24,6 +32,28 @@ func (p *Program) Failure() error { return p.failure() }
 
 // Log is the end of its log.
 func (p *Program) Log(bytes int64) string { return tail(p.log, bytes) }
+
+// WaitHealthy waits until a URL of the program answers 200. A certificate is not verified: programs make their own.
+func (p *Program) WaitHealthy(ctx context.Context, url string, timeout time.Duration) error {
+	own := &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // on the loopback network
+	}}
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, Patience(timeout), true, func(ctx context.Context) (bool, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return false, err
+		}
+		answer, err := own.Do(request)
+		if err != nil {
+			return false, p.Failure() // it does not listen yet
+		}
+		return answer.StatusCode == http.StatusOK, answer.Body.Close()
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w; the log of the program ends with:\n%s", url, err, p.Log(3000))
+	}
+	return nil
+}
 
 // StartProxy starts kube-proxy, as it runs on a Linux node, in the network of this process.
 func (cp *ControlPlane) StartProxy(log string, flags ...string) (*Program, error) {

@@ -9,14 +9,12 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/manifest"
@@ -75,29 +73,14 @@ func (p Programs) Start(ctx context.Context, l *lab.Lab, kubeconfig string) (*la
 	if err != nil {
 		return nil, fmt.Errorf("starting the controllers of Cluster API: %w", err)
 	}
-	if err := waitReady(ctx, running, health); err != nil {
-		return nil, fmt.Errorf("waiting for the controllers of Cluster API: %w; their log ends with:\n%s", err, running.Log(3000))
+	if err := running.WaitHealthy(ctx, "http://"+loopback+":"+strconv.Itoa(health)+"/readyz", startTimeout); err != nil {
+		return nil, err
 	}
 	admission, err := hooks.configurations(ctx, p.pins())
 	if err != nil {
 		return nil, err
 	}
 	return running, manifest.ApplyObjects(ctx, config, admission)
-}
-
-func waitReady(ctx context.Context, running *lab.Program, port int) error {
-	address := "http://" + loopback + ":" + strconv.Itoa(port) + "/readyz"
-	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, lab.Patience(startTimeout), true, func(ctx context.Context) (bool, error) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-		if err != nil {
-			return false, err
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return false, running.Failure() // it does not listen yet
-		}
-		return answer.StatusCode == http.StatusOK, answer.Body.Close()
-	})
 }
 
 // The files of the webhooks' certificate.

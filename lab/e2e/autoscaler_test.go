@@ -43,13 +43,7 @@ func (v onVSphere) isScaledByLoad() {
 	})
 	began := time.Now()
 	d, err := v.WinWebserver(v.t.Context(), appWeb, 1, func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec.Affinity = &corev1.Affinity{
-			NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{
-					Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpNotIn, Values: []string{v.Hosts()[0].Name},
-				}},
-			}}}},
-		}
+		d.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: byHostname(corev1.NodeSelectorOpNotIn, v.Hosts()[0].Name)}
 	})
 	if err != nil {
 		v.t.Fatal(err)
@@ -77,4 +71,11 @@ func (v onVSphere) limit(least, most int) {
 	if err := v.Client.Patch(v.t.Context(), now, client.MergeFrom(set)); err != nil {
 		v.t.Fatal(err)
 	}
+}
+
+// byHostname lets pods run on nodes with, or without, certain names only.
+func byHostname(operator corev1.NodeSelectorOperator, names ...string) *corev1.NodeAffinity {
+	return &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: operator, Values: names}},
+	}}}}
 }

@@ -78,8 +78,7 @@ func (p place) startVSphere() onVSphere {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(cloud.Close)
-	err = vsphere.Install(ctx, p.Client, p.Lab.ControlPlane.RESTConfig(), cloud.Address(), root, openshift.InfrastructureName)
-	if err != nil {
+	if err := vsphere.Install(ctx, p.Client, cloud.Address()); err != nil {
 		p.t.Fatal(err)
 	}
 	for _, h := range p.Hosts() {

@@ -37,6 +37,7 @@ func definitions() map[string][]string {
 			"payload-manifests/crds/0000_10_config-operator_01_infrastructures-Default.crd.yaml",
 			"payload-manifests/crds/0000_10_config-operator_01_networks-Default.crd.yaml",
 			"payload-manifests/crds/0000_80_machine-config_01_controllerconfigs-Default.crd.yaml",
+			"machine/v1beta1/zz_generated.crd-manifests/0000_10_machine-api_01_machinehealthchecks.crd.yaml",
 			"machine/v1beta1/zz_generated.crd-manifests/0000_10_machine-api_01_machines-Default.crd.yaml",
 			"machine/v1beta1/zz_generated.crd-manifests/0000_10_machine-api_01_machinesets-Default.crd.yaml",
 			"operator/v1/zz_generated.crd-manifests/0000_70_network_01_networks-Default.crd.yaml",

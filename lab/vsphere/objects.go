@@ -6,15 +6,13 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/openshift"
 )
 
 // Namespace is the one of the Machine API.
@@ -22,17 +20,15 @@ const Namespace = "openshift-machine-api"
 
 // Objects of the Machine API. Infrastructure says the name of the ConfigMap with the configuration of the cloud.
 const (
-	group            = "machine.openshift.io"
-	apiVersion       = group + "/v1beta1"
-	clusterLabel     = group + "/cluster-api-cluster"
-	machineSetLabel  = group + "/cluster-api-machineset"
-	configNamespace  = "openshift-config"
-	configMap        = "cloud-provider-config"
-	configKey        = "config"
-	credentials      = "vsphere-cloud-credentials"
-	linuxUserData    = "worker-user-data"
-	templateOfLinux  = "rhcos"
-	healthCheckKinds = "machine/v1beta1/zz_generated.crd-manifests/0000_10_machine-api_01_machinehealthchecks.crd.yaml"
+	group           = "machine.openshift.io"
+	clusterLabel    = group + "/cluster-api-cluster"
+	machineSetLabel = group + "/cluster-api-machineset"
+	configNamespace = "openshift-config"
+	configMap       = "cloud-provider-config"
+	configKey       = "config"
+	credentials     = "vsphere-cloud-credentials"
+	linuxUserData   = "worker-user-data"
+	templateOfLinux = "rhcos"
 )
 
 // What the vCenter has: the names that its simulator gives, and the categories of tags that OpenShift's installer uses for regions and zones.
@@ -76,22 +72,14 @@ labels:
 }
 
 // Install installs what OpenShift's installer installs on vSphere for the Machine API in a cluster that is one of OpenShift: the configuration and
-// the credentials of the cloud, the kind MachineHealthCheck, and a MachineSet for Linux, without Machines. vcenter is the address of the vCenter,
-// root the folder of the repository, cluster the name that Infrastructure says.
-func Install(ctx context.Context, c client.Client, restConfig *rest.Config, vcenter, root, cluster string) error {
+// the credentials of the cloud, and a MachineSet for Linux, without Machines. vcenter is the address of the vCenter.
+func Install(ctx context.Context, c client.Client, vcenter string) error {
 	config, err := cloudConfig(vcenter)
 	if err != nil {
 		return err
 	}
 	host, _, err := net.SplitHostPort(vcenter)
 	if err != nil {
-		return err
-	}
-	kinds, err := manifest.ReadModule(ctx, filepath.Join(root, "lab", "openshift", "kinds"), "github.com/openshift/api", healthCheckKinds)
-	if err != nil {
-		return err
-	}
-	if err := manifest.ApplyObjects(ctx, restConfig, kinds); err != nil {
 		return err
 	}
 	infrastructure := &unstructured.Unstructured{Object: map[string]any{
@@ -107,7 +95,7 @@ func Install(ctx context.Context, c client.Client, restConfig *rest.Config, vcen
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: credentials}, StringData: map[string]string{
 			host + ".username": User, host + ".password": Password,
 		}},
-		linuxMachineSet(cluster, host),
+		linuxMachineSet(host),
 	} {
 		if err := c.Create(ctx, o); err != nil {
 			return err
@@ -118,11 +106,12 @@ func Install(ctx context.Context, c client.Client, restConfig *rest.Config, vcen
 
 // linuxMachineSet is a MachineSet as the installer writes it, with linked clones: the simulator gives full ones the disk of the template, and
 // deletes it with them.
-func linuxMachineSet(cluster, host string) *unstructured.Unstructured {
-	name := cluster + "-worker-0"
+func linuxMachineSet(host string) *unstructured.Unstructured {
+	const cluster = openshift.InfrastructureName
+	const name = cluster + "-worker-0"
 	selector := map[string]any{clusterLabel: cluster, machineSetLabel: name}
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": apiVersion, "kind": "MachineSet",
+		"apiVersion": openshift.MachineAPI, "kind": "MachineSet",
 		"metadata": map[string]any{"namespace": Namespace, "name": name, "labels": map[string]any{clusterLabel: cluster}},
 		"spec": map[string]any{
 			"replicas": int64(0), "selector": map[string]any{"matchLabels": selector},
@@ -132,7 +121,7 @@ func linuxMachineSet(cluster, host string) *unstructured.Unstructured {
 					group + "/cluster-api-machine-role": "worker", group + "/cluster-api-machine-type": "worker",
 				}},
 				"spec": map[string]any{"providerSpec": map[string]any{"value": map[string]any{
-					"apiVersion": apiVersion, "kind": "VSphereMachineProviderSpec",
+					"apiVersion": openshift.MachineAPI, "kind": "VSphereMachineProviderSpec",
 					"credentialsSecret": map[string]any{"name": credentials}, "userDataSecret": map[string]any{"name": linuxUserData},
 					"cloneMode": "linkedClone", "diskGiB": int64(120), "memoryMiB": int64(16384), "numCPUs": int64(4), "numCoresPerSocket": int64(4), "snapshot": "",
 					"network": map[string]any{"devices": []any{map[string]any{"networkName": network}}}, "template": templateOfLinux,

@@ -9,14 +9,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/windows-machine-config/wmco/lab"
 )
@@ -97,49 +94,42 @@ func (p Programs) Start(ctx context.Context, cp *lab.ControlPlane, kubeconfig, v
 	}
 	var all Started
 	for _, one := range programs() {
-		health, err := lab.FreePort(Loopback)
+		port, err := lab.FreePort(Loopback)
 		if err != nil {
 			return all, err
 		}
-		at := net.JoinHostPort(Loopback, strconv.Itoa(health))
-		flags := map[string][]string{
-			"vsphere":             {"--namespace=" + Namespace, "--metrics-bind-address=0", "--health-addr=" + at},
-			"machineset":          {"--namespace=" + Namespace, "--metrics-bind-address=0", "--health-addr=" + at, "--webhook-enabled=false"},
-			"machine-healthcheck": {"--namespace=" + Namespace, "--metrics-bind-address=0", "--health-addr=" + at},
-			"nodelink-controller": {"--namespace=" + Namespace},
-			"vsphere-cloud-controller-manager": {
-				"--cloud-provider=vsphere", "--cloud-config=" + config, "--kubeconfig=" + kubeconfig, "--leader-elect=false", "--v=4",
-				"--bind-address=" + Loopback, "--secure-port=" + strconv.Itoa(health), "--controllers=cloud-node,cloud-node-lifecycle",
-			},
-		}
-		command := append([]string{"/usr/bin/env", "KUBECONFIG=" + kubeconfig, p.path(one)}, flags[one.name()]...)
-		running, err := cp.Start(p.path(one)+".log", command...)
+		flags, health := one.flags(port, config, kubeconfig)
+		running, err := cp.Start(p.path(one)+".log", append([]string{"/usr/bin/env", "KUBECONFIG=" + kubeconfig, p.path(one)}, flags...)...)
 		if err != nil {
 			return all, fmt.Errorf("starting %s: %w", one.name(), err)
 		}
 		all = append(all, running)
-		if one.name() == "nodelink-controller" { // which has no health
+		if health == "" {
 			continue
 		}
-		if err := waitHealthy(ctx, running, at); err != nil {
-			return all, fmt.Errorf("waiting for %s: %w; its log ends with:\n%s", one.name(), err, running.Log(3000))
+		if err := running.WaitHealthy(ctx, health, startTimeout); err != nil {
+			return all, err
 		}
 	}
 	return all, nil
 }
 
-// waitHealthy waits until a program answers, by HTTP or HTTPS.
-func waitHealthy(ctx context.Context, running *lab.Program, at string) error {
-	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, lab.Patience(startTimeout), true, func(ctx context.Context) (bool, error) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/healthz", nil)
-		if err != nil {
-			return false, err
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return false, running.Failure() // it does not listen yet
-		}
-		// A server of HTTPS answers a request of HTTP with "400 Bad Request".
-		return answer.StatusCode < http.StatusInternalServerError, answer.Body.Close()
-	})
+// flags are those of a program, and the URL of its health at a port of the loopback network; "" for the one that has none.
+func (p program) flags(port int, config, kubeconfig string) (flags []string, health string) {
+	at := net.JoinHostPort(Loopback, strconv.Itoa(port))
+	if p.pkg == cloudProvider {
+		return []string{
+			"--cloud-provider=vsphere", "--cloud-config=" + config, "--kubeconfig=" + kubeconfig, "--leader-elect=false", "--v=4",
+			"--bind-address=" + Loopback, "--secure-port=" + strconv.Itoa(port), "--controllers=cloud-node,cloud-node-lifecycle",
+		}, "https://" + at + "/healthz"
+	}
+	flags = []string{"--namespace=" + Namespace}
+	if p.name() == "nodelink-controller" {
+		return flags, ""
+	}
+	flags = append(flags, "--metrics-bind-address=0", "--health-addr="+at)
+	if p.name() == "machineset" {
+		flags = append(flags, "--webhook-enabled=false")
+	}
+	return flags, "http://" + at + "/healthz"
 }

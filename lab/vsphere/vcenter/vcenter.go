@@ -80,26 +80,25 @@ func (v *Server) prepare(ctx context.Context, tagOfCluster string) (err error) {
 		return err
 	}
 	windows := types.VirtualMachineConfigSpec{GuestId: string(types.VirtualMachineGuestOsIdentifierWindows2019srvNext_64Guest)}
-	task, err := template.Reconfigure(ctx, windows)
-	if err == nil {
-		err = task.Wait(ctx)
+	for _, begin := range []func() (*object.Task, error){
+		func() (*object.Task, error) { return template.Reconfigure(ctx, windows) },
+		func() (*object.Task, error) { return template.UpgradeVM(ctx, hardware) },
+		func() (*object.Task, error) { return template.CreateSnapshot(ctx, "prepared", "", false, false) }, // for linked clones
+	} {
+		if err := finish(ctx, begin); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		task, err = template.UpgradeVM(ctx, hardware)
-	}
-	if err == nil {
-		err = task.Wait(ctx)
-	}
-	if err == nil { // for linked clones
-		task, err = template.CreateSnapshot(ctx, "prepared", "", false, false)
-	}
-	if err == nil {
-		err = task.Wait(ctx)
-	}
+	return v.tag(ctx, map[string]mo.Reference{vsphere.Region: dc, vsphere.Zone: hypervisors}, tagOfCluster)
+}
+
+// finish begins a task of the vCenter, and waits for its end.
+func finish(ctx context.Context, begin func() (*object.Task, error)) error {
+	task, err := begin()
 	if err != nil {
 		return err
 	}
-	return v.tag(ctx, map[string]mo.Reference{vsphere.Region: dc, vsphere.Zone: hypervisors}, tagOfCluster)
+	return task.Wait(ctx)
 }
 
 // tag creates tags as OpenShift's installer does: those of region and zone, and one by which it finds what belongs to a cluster.
@@ -162,13 +161,10 @@ func (v *Server) machines(ctx context.Context) ([]machine, error) {
 
 // report says what VMware Tools say of the guest of a virtual machine.
 func (m machine) report(ctx context.Context, hostName, address string) error {
-	task, err := m.vm.Reconfigure(ctx, types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{
+	told := types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{
 		&types.OptionValue{Key: "SET.guest.hostName", Value: hostName}, &types.OptionValue{Key: "SET.guest.ipAddress", Value: address},
-	}})
-	if err != nil {
-		return err
-	}
-	return task.Wait(ctx)
+	}}
+	return finish(ctx, func() (*object.Task, error) { return m.vm.Reconfigure(ctx, told) })
 }
 
 // Clone makes a virtual machine as an administrator does, without a Machine, and turns it on.
@@ -186,21 +182,14 @@ func (v *Server) Clone(ctx context.Context, name string) error {
 		return err
 	}
 	spec := types.VirtualMachineCloneSpec{Location: types.VirtualMachineRelocateSpec{Pool: types.NewReference(pool.Reference())}}
-	task, err := template.Clone(ctx, folder, name, spec)
-	if err == nil {
-		err = task.Wait(ctx)
-	}
-	if err != nil {
+	if err := finish(ctx, func() (*object.Task, error) { return template.Clone(ctx, folder, name, spec) }); err != nil {
 		return err
 	}
 	made, err := v.finder.VirtualMachine(ctx, name)
-	if err == nil {
-		task, err = made.PowerOn(ctx)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = task.Wait(ctx)
-	}
-	return err
+	return finish(ctx, func() (*object.Task, error) { return made.PowerOn(ctx) })
 }
 
 // Names are the names of all virtual machines but the template's.
