@@ -43,7 +43,7 @@ type Informers []Informer
 
 // Cache makes the options of the cache.
 func (all Informers) Cache() cache.Options {
-	o := cache.Options{ByObject: map[client.Object]cache.ByObject{}, DefaultTransform: Identities}
+	o := cache.Options{ByObject: map[client.Object]cache.ByObject{}, DefaultTransform: Identities, NewInformer: all.newInformer}
 	for _, i := range all {
 		only := cache.ByObject{Transform: i.Transform, Field: i.Field}
 		if i.Namespace != "" {
