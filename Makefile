@@ -25,7 +25,7 @@ RACED := $(CURDIR)/hack/race-test.sh
 ON_WINDOWS := ./internal/acceptance/... ./internal/daemon/... ./internal/overlay/... ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/... ./cmd/wmco-acceptance/...
 ACCEPTANCE := WMCO_ACCEPTANCE=$(CURDIR)/_acceptance/wmco-acceptance.exe hack/wine-test.sh . -vet=off -count=1
 CORE := ^Test(WindowsHostBecomesReadyNode|OperatorPod|Images|OpenShift|Network|HybridOverlay|BadInput|Hostile)$$
-MORE := ^Test(WindowsFleet|Disconnected|EachKubernetes)$$
+MORE := ^Test(WindowsFleet|Disconnected)$$
 HOSTS ?= 1
 # JOIN=1 makes acceptance build what the option --join of its program needs.
 JOIN ?=
@@ -201,7 +201,7 @@ e2e-core: ## Ring 3: each capability once, with a real API server and real Windo
 	$(RUN) prepare -- e2e-build-core -- e2e-core-tests e2e-rights e2e-page -- e2e-more-tests -- e2e-conformance
 
 e2e: ## Ring 4: the whole lab. ONLY=TestNetwork selects one test.
-	$(RUN) prepare -- e2e-build -- e2e-docs e2e-page e2e-lab e2e-whole e2e-rights e2e-conformance e2e-acceptance e2e-olm
+	$(RUN) prepare -- e2e-build -- e2e-docs e2e-page e2e-lab e2e-whole e2e-rights e2e-rights-oldest e2e-conformance e2e-acceptance e2e-olm
 
 e2e-ovn: ## The tests of the hybrid overlay with OVN-Kubernetes' own programs: OVNKUBE=path OVNKUBE_IDENTITY=path (lab/README.md). A test without them is skipped.
 	$(RUN) prepare -- e2e-build -- e2e-ovn-tests
@@ -211,7 +211,7 @@ gate: ## What CI runs: rings 1 to 3. With WMCO_LIMIT, steps at its end are left 
 		--if-time e2e-more-tests --if-time e2e-conformance --if-time unit-race
 
 # The steps: hack/step.sh <name> <budget in seconds with warm caches, at speed factor 1> <command>.
-.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-more-tests e2e-rights e2e-ovn-tests e2e-lab e2e-whole e2e-acceptance e2e-olm e2e-docs e2e-page e2e-conformance
+.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-more-tests e2e-rights e2e-rights-oldest e2e-ovn-tests e2e-lab e2e-whole e2e-acceptance e2e-olm e2e-docs e2e-page e2e-conformance
 prepare:
 	$(STEP) prepare 60 hack/prepare.sh
 
@@ -297,6 +297,10 @@ e2e-more-tests:
 
 e2e-rights:
 	$(E2E) $@ 60 bash -c 'cd lab && $(TEST) -count=1 -run "$(or $(ONLY),.)" ./deploytest ./ovntest'
+
+# The manifests on the oldest control plane; with WMCO_KUBERNETES=all, on each one.
+e2e-rights-oldest:
+	$(E2E) $@ 90 bash -c 'cd lab && WMCO_KUBERNETES=$${WMCO_KUBERNETES:-oldest} $(TEST) -v -count=1 -run "$(or $(ONLY),EarlierKubernetes$$)" ./deploytest'
 
 e2e-ovn-tests:
 	$(E2E) $@ 400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -run "($(or $(ONLY),AsRecorded$$|^TestHybridOverlay$$))/programs" ./ovntest ./e2e'

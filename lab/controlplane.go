@@ -42,8 +42,8 @@ type ControlPlaneOptions struct {
 	PodNetwork string
 	// NoPodCIDRs leaves spec.podCIDRs of Nodes empty, as OpenShift does: the network has ranges of its own.
 	NoPodCIDRs bool
-	// Kubernetes is the version that it reports, as in v1.33.13, with the APIs and feature gates of that version; that of its code if
-	// empty.
+	// Kubernetes is the version, as in v1.33.13; the newest one if empty. API server, controller manager and scheduler are that version's own if
+	// a module below kubernetes pins it. Otherwise those of the newest one run with the name, APIs and feature gates of that version.
 	Kubernetes string
 	// DualStack gives Services addresses of both families if they ask for them.
 	DualStack bool
@@ -55,8 +55,10 @@ type ControlPlaneOptions struct {
 // all are verified. Node and RBAC authorize requests, NodeRestriction is enabled, and certificate requests are signed once
 // approved; nothing approves them. It ends with the process that started it, even if that is killed.
 type ControlPlane struct {
-	folder      *Folder // state, certificates and logs
-	program     string
+	folder  *Folder // state, certificates and logs
+	program string
+	// kubernetes is the folder with the programs of another version of Kubernetes; "" where program has its own.
+	kubernetes  string
 	reaper      string
 	config      controlplane.Config
 	credentials controlplane.Credentials
@@ -86,7 +88,7 @@ func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlan
 	if o.NoPodCIDRs {
 		cp.config.PodNetwork = ""
 	}
-	if cp.program, err = c.build(ctx, controlPlaneProgram(o.Kubernetes)); err != nil {
+	if err := cp.build(ctx, c, o.Kubernetes); err != nil {
 		return nil, err
 	}
 	if cp.reaper, err = c.build(ctx, reaperProgram()); err != nil {
@@ -99,6 +101,18 @@ func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlan
 	}
 	done()
 	return cp, nil
+}
+
+// build builds the programs of a version of Kubernetes.
+func (cp *ControlPlane) build(ctx context.Context, c cache, version string) (err error) {
+	if cp.kubernetes, err = c.kubernetes(ctx, version); err != nil {
+		return err
+	}
+	if cp.kubernetes != "" {
+		version = "" // for what is not built of it: etcd, and kubectl
+	}
+	cp.program, err = c.build(ctx, controlPlaneProgram(version))
+	return err
 }
 
 func (cp *ControlPlane) start(ctx context.Context) error {
@@ -155,7 +169,11 @@ func (cp *ControlPlane) path(name string) string { return filepath.Join(cp.folde
 
 // run starts one of the programs.
 func (cp *ControlPlane) run(name string) error {
-	r, err := startReaper(cp.reaper, 0, append([]string{"run", cp.path(name + ".log"), cp.program, name}, cp.config.Flags(name)...)...)
+	command := []string{"run", cp.path(name + ".log"), cp.program, name}
+	if cp.kubernetes != "" && name != controlplane.Etcd {
+		command = []string{"run", cp.path(name + ".log"), filepath.Join(cp.kubernetes, name)}
+	}
+	r, err := startReaper(cp.reaper, 0, append(command, cp.config.Flags(name)...)...)
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", name, err)
 	}
@@ -211,14 +229,14 @@ func (cp *ControlPlane) Upgrade(ctx context.Context, kubernetes string) error {
 	if err != nil {
 		return err
 	}
-	program, err := c.build(ctx, controlPlaneProgram(kubernetes))
-	if err != nil {
+	next := &ControlPlane{}
+	if err := next.build(ctx, c, kubernetes); err != nil {
 		return err
 	}
 	for _, name := range []string{controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler} {
 		cp.stop(name)
 	}
-	cp.program = program
+	cp.program, cp.kubernetes = next.program, next.kubernetes
 	return cp.startKubernetes(ctx)
 }
 

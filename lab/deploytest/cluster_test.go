@@ -19,6 +19,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
 const (
@@ -32,6 +33,7 @@ const forbidden = "is forbidden: User"
 
 // cluster is a control plane with the manifests applied, the user's objects, and the nodes win-1, win-2 and linux-1.
 type cluster struct {
+	minor   string // of an earlier version of Kubernetes than the newest one
 	control *lab.ControlPlane
 	config  *rest.Config
 	admin   clients
@@ -58,12 +60,22 @@ func newClients(t *testing.T, config *rest.Config) clients {
 
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	cp, err := lab.StartControlPlane(t.Context(), lab.ControlPlaneOptions{})
+	return startClusterOf(t, "")
+}
+
+// startClusterOf starts a cluster of a minor version; "" is the newest one.
+func startClusterOf(t *testing.T, minor string) *cluster {
+	t.Helper()
+	var o lab.ControlPlaneOptions
+	if minor != "" {
+		o.Kubernetes = payloadtest.Version(t, "../..", "kubelet-"+minor)
+	}
+	cp, err := lab.StartControlPlane(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cp.Stop)
-	c := &cluster{control: cp, config: cp.RESTConfig(), admin: newClients(t, cp.RESTConfig())}
+	c := &cluster{minor: minor, control: cp, config: cp.RESTConfig(), admin: newClients(t, cp.RESTConfig())}
 	for range 2 { // the second time, like an upgrade
 		if err := manifest.Apply(t.Context(), c.config, deployDir); err != nil {
 			t.Fatal(err)

@@ -23,6 +23,14 @@ import (
 // TestManifests starts one control plane for all subtests.
 func TestManifests(t *testing.T) {
 	c := startCluster(t)
+	c.testManifests(t)
+	t.Run("pods get a RuntimeClass", c.testPodsGetAClass) // from here on, all
+	t.Run("policies that cannot be evaluated", c.testBrokenPolicies)
+	t.Run("namespace can be deleted", c.testNamespaceCanBeDeleted)
+}
+
+// testManifests are the tests that do not need deploy/workloads.
+func (c *cluster) testManifests(t *testing.T) {
 	t.Run("operator does its work", c.testOperatorWorks) // it permits WICD to read what nodes must have
 	t.Run("WICD and its own node", c.testWICDOnItsNode)
 	t.Run("WICD and the condition of its node", c.testWICDOnItsCondition)
@@ -68,9 +76,6 @@ func TestManifests(t *testing.T) {
 	t.Run("kubelet settings by chance", c.testKubeletByChance)
 	t.Run("server-side apply after another one", c.testServerSideApply)
 	t.Run("operator applies policies", c.testOperatorAppliesPolicies)
-	t.Run("pods get a RuntimeClass", c.testPodsGetAClass) // from here on, all
-	t.Run("policies that cannot be evaluated", c.testBrokenPolicies)
-	t.Run("namespace can be deleted", c.testNamespaceCanBeDeleted)
 }
 
 func (c *cluster) testWICDOnItsNode(t *testing.T) {

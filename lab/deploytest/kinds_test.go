@@ -115,11 +115,11 @@ func (c *cluster) testWindowsConfig(t *testing.T) {
 		return network("Custom", "custom", settings)
 	}
 	size := func(name, value string) attempt {
-		want := fmt.Sprintf("spec.logs.size: Invalid value: %q: size must be a quantity of bytes from 1Mi to 10Gi, for example 100Mi", value)
+		want := "spec.logs.size: " + c.invalid(value) + ": size must be a quantity of bytes from 1Mi to 10Gi, for example 100Mi"
 		return attempt{"logs: " + name, want, set("logs.size", value)}
 	}
 	age := func(name, value string) attempt {
-		want := fmt.Sprintf("spec.logs.age: Invalid value: %q: age must be at least 1h, in hours, minutes and seconds, for example 168h or 36h30m", value)
+		want := "spec.logs.age: " + c.invalid(value) + ": age must be at least 1h, in hours, minutes and seconds, for example 168h or 36h30m"
 		return attempt{"logs: " + name, want, set("logs.age", value)}
 	}
 	try(t, []attempt{

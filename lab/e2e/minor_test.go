@@ -30,8 +30,7 @@ func releaseOf(t *testing.T, minor string) string {
 }
 
 // TestEachKubernetes joins a host to a cluster of each minor version of Kubernetes that the payload has, with its kubelet and kube-proxy; with
-// the oldest alone unless WMCO_KUBERNETES is "all", since other tests have the newest. The control plane is that of the newest one, which has
-// the version, APIs and feature gates of the other.
+// the oldest alone unless WMCO_KUBERNETES is "all", since other tests have the newest. The control plane is that version's own.
 func TestEachKubernetes(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	minors := build.Minors()

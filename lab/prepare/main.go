@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command prepare builds the programs for the tests of the lab and stores them in the cache: the control plane, the template of Windows hosts, the
+// Command prepare builds the programs for the tests of the lab and stores them in the cache: control planes, the template of Windows hosts, the
 // payload, the operator, CoreDNS, the Operator Lifecycle Manager, Helm, Cluster API, the controllers of vSphere and the Prometheus operators.
 // Otherwise the first test that needs one builds it.
 package main
@@ -27,21 +27,23 @@ func main() {
 	core := flag.Bool("core", false, "leave out what only make e2e needs")
 	tests := flag.Bool("conformance", false, "also build what make conformance needs")
 	flag.Parse()
-	minors := build.Minors() // TestEachKubernetes needs the oldest, clusters that move the next one, all others the newest
+	minors := build.Minors()
+	oldest := minors[:2] // for TestEachKubernetes, and clusters that move; all others have the newest
 	o := testenv.Options{
 		Network: testenv.NetworkLab, Components: append(testenv.NetworkHybridOverlay.Components(), "windows_exporter"),
-		Minors: []string{minors[0], minors[len(minors)-1]}, Log: os.Stderr,
+		Minors: minors[len(minors)-1:], Log: os.Stderr,
 	}
 	if !*core {
 		o.Components = append(o.Components, testenv.NetworkFlannel.Components()...)
 		o.Components = append(o.Components, "csi-proxy", "azure-cloud-node-manager")
-		o.Minors = append(o.Minors, minors[1])
+		o.Minors = append(o.Minors, oldest...)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := testenv.Prepare(ctx, o)
 	if err == nil && !*core {
-		err = errors.Join(lab.PrepareDNS(ctx, os.Stderr), lab.PrepareOLM(ctx, os.Stderr), buildOthers(ctx))
+		err = errors.Join(lab.PrepareKubernetes(ctx, os.Stderr, oldest...), lab.PrepareDNS(ctx, os.Stderr),
+			lab.PrepareOLM(ctx, os.Stderr), buildOthers(ctx))
 	}
 	if err == nil && *tests {
 		err = lab.PrepareTests(ctx, os.Stderr)

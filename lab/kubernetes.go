@@ -1,0 +1,89 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/controlplane"
+)
+
+// kubernetesModule is what the modules below kubernetes pin.
+const kubernetesModule = "k8s.io/kubernetes"
+
+// kubernetes returns the folder with API server, controller manager and scheduler of a version, as in v1.33.13; "" where no module pins
+// that version.
+func (c cache) kubernetes(ctx context.Context, version string) (dir string, err error) {
+	lab, err := moduleDir(ctx)
+	if err != nil || version == "" {
+		return "", err
+	}
+	numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(numbers) != 3 {
+		return "", fmt.Errorf("parsing version %q of Kubernetes: it is not of the form v1.2.3", version)
+	}
+	minor := numbers[0] + "." + numbers[1]
+	module := filepath.Join(lab, "kubernetes", minor)
+	if _, err := os.Stat(filepath.Join(module, "go.mod")); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if pinned, err := pinnedKubernetes(ctx, module); err != nil || pinned != version {
+		return "", err
+	}
+	p := program{stamp: kubernetesModule}
+	ldflags, err := p.ldflags(ctx, module)
+	if err != nil {
+		return "", err
+	}
+	key, err := contentKey([]string{ldflags}, module, []string{"go.mod", "go.sum"})
+	if err != nil {
+		return "", err
+	}
+	about := "building the control plane of Kubernetes " + version + " (about ten minutes the first time)"
+	return c.get(ctx, item{name: "kubernetes-" + minor, about: about, key: key, make: func(ctx context.Context, path string) error {
+		command := []string{"build", "-ldflags=" + ldflags}
+		for _, name := range []string{controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler} {
+			command = append(command, kubernetesModule+"/cmd/"+name)
+		}
+		return goBuild(ctx, module, path+string(filepath.Separator), nil, command...)
+	}})
+}
+
+// pinnedKubernetes is the version of Kubernetes that a module pins.
+func pinnedKubernetes(ctx context.Context, module string) (string, error) {
+	version, err := exec.CommandContext(ctx, "go", "-C", module, "list", "-m", "-f", "{{.Version}}", kubernetesModule).Output()
+	if err != nil {
+		return "", fmt.Errorf("reading the version of %s in %s: %w", kubernetesModule, module, err)
+	}
+	return strings.TrimSpace(string(version)), nil
+}
+
+// PrepareKubernetes builds the control planes of minor versions of Kubernetes, as in 1.33.
+func PrepareKubernetes(ctx context.Context, progress io.Writer, minors ...string) error {
+	c, err := openCache(progress)
+	if err != nil {
+		return err
+	}
+	lab, err := moduleDir(ctx)
+	if err != nil {
+		return err
+	}
+	for _, minor := range minors {
+		version, err := pinnedKubernetes(ctx, filepath.Join(lab, "kubernetes", minor))
+		if err != nil {
+			return err
+		}
+		if _, err := c.kubernetes(ctx, version); err != nil {
+			return err
+		}
+	}
+	return nil
+}

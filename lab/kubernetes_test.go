@@ -1,0 +1,25 @@
+//go:build linux
+
+package lab
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/payload/build"
+	"github.com/windows-machine-config/wmco/payload/payloadtest"
+)
+
+// The newest minor version is that of the lab's own module.
+func TestControlPlanesHaveTheVersionsOfTheKubelets(t *testing.T) {
+	minors := build.Minors()
+	for _, minor := range minors[:len(minors)-1] {
+		got, err := pinnedKubernetes(t.Context(), filepath.Join("kubernetes", minor))
+		if err != nil {
+			t.Error(err)
+		}
+		if want := payloadtest.Version(t, "..", "kubelet-"+minor); got != want {
+			t.Errorf("the control plane of %s is %s, and its kubelet %s", minor, got, want)
+		}
+	}
+}
