@@ -7,6 +7,7 @@ command -v x86_64-w64-mingw32-gcc >/dev/null || hosts+=(gcc-mingw-w64-x86-64)
 [ -x /usr/bin/docker-registry ] || services+=(docker-registry)
 [ -x /usr/sbin/squid ] || services+=(squid)
 [ -x /usr/bin/prometheus ] || services+=(prometheus)
+[ -x /usr/sbin/smbd ] || services+=(samba)
 [ -x /usr/sbin/sshd ] || services+=(openssh-server)
 [ -x /usr/sbin/runc ] || hosts+=(runc)
 [ -x /usr/sbin/nft ] || hosts+=(nftables)
@@ -17,7 +18,7 @@ command -v npm >/dev/null || checks+=(npm)
 echo '#include <pthread.h>' | gcc -E - >/dev/null 2>&1 || checks+=(gcc libc6-dev)
 [ $((${#hosts[@]} + ${#services[@]} + ${#checks[@]})) -eq 0 ] && exit 0
 without="Windows hosts are simulated without Wine and mingw; tests that need a registry, a proxy or Prometheus are skipped without them, and so are those of the
-operator's pod without runc, those of OpenSSH without openssh-server, those of Services without nftables, the check of PowerShell without node and npm, the test of the page without Chromium, the commands of documents about mirrors without skopeo, and tests with the race detector without gcc."
+operator's pod without runc, those of OpenSSH without openssh-server, that of a CSI driver without samba, those of Services without nftables, the check of PowerShell without node and npm, the test of the page without Chromium, the commands of documents about mirrors without skopeo, and tests with the race detector without gcc."
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
   echo "Not root, or no apt-get: cannot install ${hosts[*]} ${services[*]} ${checks[*]}. $without" >&2
   exit 0
@@ -28,7 +29,7 @@ log=$(mktemp)
 policy=/usr/sbin/policy-rc.d
 own_policy=
 trap 'rm -f "$log" $own_policy' EXIT
-# The lab and tests run registry, proxy, Prometheus and OpenSSH themselves: Debian is to start none of them, now or at the next boot.
+# The lab and tests run registry, proxy, Prometheus, Samba and OpenSSH themselves: Debian is to start none of them, now or at the next boot.
 if [ ${#services[@]} -gt 0 ] && [ ! -e $policy ]; then
   own_policy=$policy
   printf '#!/bin/sh\nexit 101\n' >$policy
@@ -39,6 +40,7 @@ for package in "${hosts[@]}" "${services[@]}" "${checks[@]}"; do
   apt-get install -qy --no-install-recommends "$package" >"$log" 2>&1 ||
     { tail -5 "$log" >&2; echo "apt-get could not install $package. $without" >&2; }
 done
-for service in "${services[@]/openssh-server/ssh}"; do
+started=("${services[@]/openssh-server/ssh}")
+for service in ${started[*]/samba/smbd nmbd samba-ad-dc}; do
   if command -v systemctl >/dev/null; then systemctl disable --quiet "$service" >"$log" 2>&1 || true; fi
 done

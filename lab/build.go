@@ -159,6 +159,8 @@ type program struct {
 	library bool
 	// image is true for a program in an image of Windows pods.
 	image bool
+	// hostProcess is true for a program in an image of HostProcess containers.
+	hostProcess bool
 	// tests is true for the tests of the package as a program.
 	tests bool
 	// stamp is a module whose version the program reports as its own.
@@ -189,8 +191,12 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 		return "", err
 	}
 	var patched []string
-	if p.image {
-		overlay, err := winbuild.ImageFlag(ctx, module, filepath.Join(c.dir, "..", "winbuild"))
+	if p.image || p.hostProcess {
+		flag := winbuild.ImageFlag
+		if p.hostProcess {
+			flag = winbuild.HostProcessFlag
+		}
+		overlay, err := flag(ctx, module, filepath.Join(c.dir, "..", "winbuild"))
 		if err != nil {
 			return "", err
 		}
@@ -210,6 +216,30 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 		}
 		return goBuild(ctx, module, path, p.env, slices.Concat(command, patched, []string{"-ldflags=" + ldflags, p.target()})...)
 	}})
+}
+
+// content builds a program, and reads it.
+func (c cache) content(ctx context.Context, p program) (string, error) {
+	path, err := c.build(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	content, err := os.ReadFile(path)
+	return string(content), err
+}
+
+// prepare builds programs unless they are in the cache.
+func prepare(ctx context.Context, progress io.Writer, programs ...program) error {
+	c, err := openCache(progress)
+	if err != nil {
+		return err
+	}
+	for _, p := range programs {
+		if _, err := c.build(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // goBuild runs go build, or another command of Go that builds, in a module's folder. All programs get the same flags, so that packages are

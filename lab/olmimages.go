@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -48,18 +50,7 @@ func olmPrograms() map[string][]program {
 
 // PrepareOLM builds OLM unless it is in the cache.
 func PrepareOLM(ctx context.Context, progress io.Writer) error {
-	c, err := openCache(progress)
-	if err != nil {
-		return err
-	}
-	for _, programs := range olmPrograms() {
-		for _, p := range programs {
-			if _, err := c.build(ctx, p); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return prepare(ctx, progress, slices.Concat(slices.Collect(maps.Values(olmPrograms()))...)...)
 }
 
 // AddOLM adds OLMImage and OPMImage to a registry, for a Linux node.

@@ -94,12 +94,7 @@ func coreDNSProgram() program {
 
 // PrepareDNS builds the cluster's DNS unless it is in the cache.
 func PrepareDNS(ctx context.Context, progress io.Writer) error {
-	c, err := openCache(progress)
-	if err != nil {
-		return err
-	}
-	_, err = c.build(ctx, coreDNSProgram())
-	return err
+	return prepare(ctx, progress, coreDNSProgram())
 }
 
 // AddCoreDNS adds the image of the cluster's DNS to a registry, for a Linux node.

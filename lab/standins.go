@@ -5,7 +5,6 @@ package lab
 import (
 	"context"
 	"fmt"
-	"os"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -99,10 +98,5 @@ func (l *Lab) webserver(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path, err := c.build(ctx, webserverProgram())
-	if err != nil {
-		return "", err
-	}
-	content, err := os.ReadFile(path)
-	return string(content), err
+	return c.content(ctx, webserverProgram())
 }

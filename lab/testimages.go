@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -40,16 +39,7 @@ func UpstreamTests(ctx context.Context, progress io.Writer) (string, error) {
 
 // PrepareTests builds Kubernetes' own tests, the programs of their images and the DNS that they need, unless they are in the cache.
 func PrepareTests(ctx context.Context, progress io.Writer) error {
-	c, err := openCache(progress)
-	if err != nil {
-		return err
-	}
-	for _, p := range []program{upstreamProgram(), agnhostProgram(), toolsProgram(), coreDNSProgram()} {
-		if _, err := c.build(ctx, p); err != nil {
-			return err
-		}
-	}
-	return nil
+	return prepare(ctx, progress, upstreamProgram(), agnhostProgram(), toolsProgram(), coreDNSProgram())
 }
 
 // toolNames are the names under which images have the shell and its programs. Scripts find more of them, in the shell itself.
@@ -99,15 +89,9 @@ func (l *Lab) AddTestImages(ctx context.Context, r *Registry) error {
 		return err
 	}
 	for name, p := range map[string]program{"agnhost": agnhostProgram(), "tools": toolsProgram()} {
-		path, err := c.build(ctx, p)
-		if err != nil {
+		if programs[name], err = c.content(ctx, p); err != nil {
 			return err
 		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		programs[name] = string(content)
 	}
 	for _, i := range testImages() {
 		if err := r.pushTestImage(ctx, i, programs, serving); err != nil {

@@ -50,7 +50,7 @@ func (c *cluster) drops(t *testing.T, spec map[string]any, rule podrules.Rule) b
 	if err != nil {
 		return false
 	}
-	var at any = taken.Object["spec"]
+	at := taken.Object["spec"]
 	for part := range strings.SplitSeq(rule.Path, ".") {
 		name, isList := strings.CutSuffix(part, "[*]")
 		object, _ := at.(map[string]any)

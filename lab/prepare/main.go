@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command prepare builds the programs for the tests of the lab and stores them in the cache: control planes, the template of Windows hosts, the
-// payload, the operator, CoreDNS, the Operator Lifecycle Manager, Helm, Cluster API, the controllers of vSphere and the Prometheus operators.
+// payload, the operator, CoreDNS, a CSI driver, the Operator Lifecycle Manager, Helm, Cluster API, the controllers of vSphere and the Prometheus operators.
 // Otherwise the first test that needs one builds it.
 package main
 
@@ -42,7 +42,7 @@ func main() {
 	defer stop()
 	err := testenv.Prepare(ctx, o)
 	if err == nil && !*core {
-		err = errors.Join(lab.PrepareKubernetes(ctx, os.Stderr, oldest...), lab.PrepareDNS(ctx, os.Stderr),
+		err = errors.Join(lab.PrepareKubernetes(ctx, os.Stderr, oldest...), lab.PrepareDNS(ctx, os.Stderr), lab.PrepareCSI(ctx, os.Stderr),
 			lab.PrepareOLM(ctx, os.Stderr), buildOthers(ctx))
 	}
 	if err == nil && *tests {

@@ -46,6 +46,14 @@ func ImageFlag(ctx context.Context, moduleDir, workDir string) (string, error) {
 	return "-overlay=" + overlay, err
 }
 
+// HostProcessFlag is a flag of "go build" in moduleDir for programs of HostProcess containers, which share Unix sockets with the host's.
+func HostProcessFlag(ctx context.Context, moduleDir, workDir string) (string, error) {
+	p := gorootPatch()
+	p.edits = append(p.edits, imagePatch().edits...)
+	overlay, err := overlayFile(ctx, p, moduleDir, workDir)
+	return "-overlay=" + overlay, err
+}
+
 // overlayFile patches Go's own sources and returns the overlay description for the Go command.
 func overlayFile(ctx context.Context, p patch, moduleDir, workDir string) (string, error) {
 	out, err := goCommand(ctx, moduleDir, "env", "GOROOT")
