@@ -69,7 +69,7 @@ func (c *cluster) drops(t *testing.T, spec map[string]any, rule podrules.Rule) b
 	return dropped
 }
 
-// TestManifestsOnEarlierKubernetes does so on the control planes of earlier minor versions: of the oldest one, or of all.
+// TestManifestsOnEarlierKubernetes runs the tests of TestManifests on the control planes of earlier minor versions: of the oldest one, or of all.
 func TestManifestsOnEarlierKubernetes(t *testing.T) {
 	all := build.Minors()
 	minors := all[:len(all)-1]
