@@ -326,6 +326,15 @@ func (p program) folders() []string {
 	return append(p.sources, p.pkg)
 }
 
+// pinnedVersion is the version of a module that go.mod in a folder requires.
+func pinnedVersion(ctx context.Context, folder, module string) (string, error) {
+	version, err := exec.CommandContext(ctx, "go", "-C", folder, "list", "-m", "-f", "{{.Version}}", module).Output()
+	if err != nil {
+		return "", fmt.Errorf("reading the version of %s in %s: %w", module, folder, err)
+	}
+	return strings.TrimSpace(string(version)), nil
+}
+
 // ldflags strips the program and sets the version of Kubernetes, as Kubernetes' own build scripts do.
 func (p program) ldflags(ctx context.Context, module string) (string, error) {
 	const strip = "-s -w"
@@ -334,11 +343,10 @@ func (p program) ldflags(ctx context.Context, module string) (string, error) {
 	}
 	version := p.version
 	if version == "" {
-		out, err := exec.CommandContext(ctx, "go", "-C", module, "list", "-m", "-f", "{{.Version}}", p.stamp).Output()
-		if err != nil {
-			return "", fmt.Errorf("reading the version of %s: %w", p.stamp, err)
+		var err error
+		if version, err = pinnedVersion(ctx, module, p.stamp); err != nil {
+			return "", err
 		}
-		version = strings.TrimSpace(string(out))
 	}
 	numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	if len(numbers) != 3 {

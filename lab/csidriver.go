@@ -67,8 +67,7 @@ func (l *Lab) AddAzureFile(ctx context.Context, r *Registry) error {
 		if err != nil {
 			return fmt.Errorf("building image %s: %w", name, err)
 		}
-		repository, tag := inMirror(name)
-		if err := r.Push(ctx, repository, tag, i); err != nil {
+		if err := r.pushAs(ctx, name, i); err != nil {
 			return err
 		}
 	}

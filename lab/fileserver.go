@@ -41,14 +41,7 @@ func (l *Lab) StartFileServer(ctx context.Context, user, password string) (*File
 		return nil, err
 	}
 	s.command = []string{"--foreground", "--no-process-group", "--configfile=" + hostspec.ServiceFolder + "/smb.conf"}
-	s.answers = func(ctx context.Context) error {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(l.Address(), "445"))
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	}
+	s.answers = listens(net.JoinHostPort(l.Address(), "445"))
 	for _, folder := range []string{"private", "state", SharedFolder} {
 		if err := os.Mkdir(s.path(folder), 0o700); err != nil {
 			return nil, err

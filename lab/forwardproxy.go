@@ -58,7 +58,7 @@ func (l *Lab) newForwardProxy(names map[string]string) (*ForwardProxy, error) {
 	if p.service, err = l.newService(squidProgram); err != nil {
 		return nil, err
 	}
-	p.command, p.answers = []string{"-N", "-f", hostspec.ServiceFolder + "/squid.conf"}, p.ping
+	p.command, p.answers = []string{"-N", "-f", hostspec.ServiceFolder + "/squid.conf"}, listens(p.address)
 	password, err := bcrypt.GenerateFromPassword([]byte(p.password), bcrypt.MinCost)
 	if err != nil {
 		return nil, fmt.Errorf("hashing the password: %w", err)
@@ -95,15 +95,6 @@ pid_filename none
 coredump_dir none
 `
 
-func (p *ForwardProxy) ping(ctx context.Context) error {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", p.address)
-	if err != nil {
-		return err
-	}
-	return conn.Close()
-}
-
 // URL is the proxy's URL with user and password.
 func (p *ForwardProxy) URL() string {
 	return (&url.URL{Scheme: "http", User: url.UserPassword(p.user, p.password), Host: p.address}).String()
@@ -124,7 +115,7 @@ type Passage struct {
 	Status         int
 }
 
-// noMethod marks a connection without a request, as ping makes.
+// noMethod marks a connection without a request, as listens makes.
 const noMethod = "-"
 
 // Passages returns all requests so far, and tunnels that were closed.

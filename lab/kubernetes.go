@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -35,10 +34,10 @@ func (c cache) kubernetes(ctx context.Context, version string) (dir string, err 
 	if _, err := os.Stat(filepath.Join(module, "go.mod")); errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	if pinned, err := pinnedKubernetes(ctx, module); err != nil || pinned != version {
+	if pinned, err := pinnedVersion(ctx, module, kubernetesModule); err != nil || pinned != version {
 		return "", err
 	}
-	p := program{stamp: kubernetesModule}
+	p := program{stamp: kubernetesModule, version: version}
 	ldflags, err := p.ldflags(ctx, module)
 	if err != nil {
 		return "", err
@@ -57,15 +56,6 @@ func (c cache) kubernetes(ctx context.Context, version string) (dir string, err 
 	}})
 }
 
-// pinnedKubernetes is the version of Kubernetes that a module pins.
-func pinnedKubernetes(ctx context.Context, module string) (string, error) {
-	version, err := exec.CommandContext(ctx, "go", "-C", module, "list", "-m", "-f", "{{.Version}}", kubernetesModule).Output()
-	if err != nil {
-		return "", fmt.Errorf("reading the version of %s in %s: %w", kubernetesModule, module, err)
-	}
-	return strings.TrimSpace(string(version)), nil
-}
-
 // PrepareKubernetes builds the control planes of minor versions of Kubernetes, as in 1.33.
 func PrepareKubernetes(ctx context.Context, progress io.Writer, minors ...string) error {
 	c, err := openCache(progress)
@@ -77,7 +67,7 @@ func PrepareKubernetes(ctx context.Context, progress io.Writer, minors ...string
 		return err
 	}
 	for _, minor := range minors {
-		version, err := pinnedKubernetes(ctx, filepath.Join(lab, "kubernetes", minor))
+		version, err := pinnedVersion(ctx, filepath.Join(lab, "kubernetes", minor), kubernetesModule)
 		if err != nil {
 			return err
 		}

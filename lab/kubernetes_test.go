@@ -14,7 +14,7 @@ import (
 func TestControlPlanesHaveTheVersionsOfTheKubelets(t *testing.T) {
 	minors := build.Minors()
 	for _, minor := range minors[:len(minors)-1] {
-		got, err := pinnedKubernetes(t.Context(), filepath.Join("kubernetes", minor))
+		got, err := pinnedVersion(t.Context(), filepath.Join("kubernetes", minor), kubernetesModule)
 		if err != nil {
 			t.Error(err)
 		}

@@ -156,14 +156,19 @@ func inMirror(name string) (repository, tag string) {
 	return repository, tag
 }
 
+// pushAs pushes an image to where a mirror has the one of that name.
+func (r *Registry) pushAs(ctx context.Context, name string, i image.Image) error {
+	repository, tag := inMirror(name)
+	return r.Push(ctx, repository, tag, i)
+}
+
 // pushProgram builds an image of a program, with others beside it, and pushes it to where a mirror has it.
 func (r *Registry) pushProgram(ctx context.Context, name, stopSignal string, programs ...string) error {
 	i, err := imageOf(name, stopSignal, programs...)
 	if err != nil {
 		return err
 	}
-	repository, tag := inMirror(name)
-	return r.Push(ctx, repository, tag, i)
+	return r.pushAs(ctx, name, i)
 }
 
 // imageOf builds an image of a program, with others beside it.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -34,6 +35,18 @@ type service struct {
 
 // serviceTimeout is how long a service may take to serve; on two busy cores it takes 2 s.
 const serviceTimeout = 30 * time.Second
+
+// listens returns a check whether a service listens at a TCP address.
+func listens(address string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+}
 
 // findService checks that a program of a Debian package is installed.
 func findService(path, debianPackage string) error {

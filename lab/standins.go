@@ -63,8 +63,7 @@ func (l *Lab) AddStandIns(ctx context.Context, r *Registry) error {
 		if err != nil {
 			return fmt.Errorf("building image %s: %w", s.name, err)
 		}
-		repository, tag := inMirror(s.name)
-		if err := r.Push(ctx, repository, tag, i); err != nil {
+		if err := r.pushAs(ctx, s.name, i); err != nil {
 			return err
 		}
 	}

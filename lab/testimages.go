@@ -123,8 +123,7 @@ func (r *Registry) pushTestImage(ctx context.Context, i testImage, programs map[
 		return fmt.Errorf("building image %s: %w", i.names[0], err)
 	}
 	for _, name := range i.names {
-		repository, tag := inMirror(name)
-		if err := r.Push(ctx, repository, tag, built); err != nil {
+		if err := r.pushAs(ctx, name, built); err != nil {
 			return err
 		}
 	}

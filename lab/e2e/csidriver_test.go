@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -47,8 +46,8 @@ func TestCSIDriver(t *testing.T) {
 	p.joinAll()
 	p.installAzureFile()
 
-	p.useShare(p.Lab.Address(), "wrong")
-	p.expectPodEvent("reader", "FailedMount", "The user name or password is incorrect")
+	reader := p.useShare(p.Lab.Address(), "wrong")
+	p.expectPodEvent(reader, "FailedMount", "The user name or password is incorrect")
 	var secret corev1.Secret
 	p.get(types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: shareAccount}, &secret)
 	secret.Data["azurestorageaccountkey"] = []byte(password)
@@ -66,7 +65,7 @@ func TestCSIDriver(t *testing.T) {
 		t.Errorf("%d logons at the file server (%v)", n, err)
 	}
 
-	p.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "reader"}})
+	p.remove(reader)
 	for _, left := range []string{
 		`dev`, `hpc`, `var\run`, `var\run\secrets`, `var\run\secrets\kubernetes.io`, `var\run\secrets\kubernetes.io\serviceaccount`,
 	} {
@@ -132,7 +131,7 @@ func (p place) pluginState(ctx context.Context) string {
 }
 
 // useShare creates a pod that wants the share as a volume.
-func (p place) useShare(server, password string) {
+func (p place) useShare(server, password string) *corev1.Pod {
 	p.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: shareAccount}
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
@@ -155,23 +154,5 @@ func (p place) useShare(server, password string) {
 	}})
 	pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: `C:\data`})
 	p.create(pod)
-}
-
-// expectPodEvent waits for an event about a pod of namespace default.
-func (p place) expectPodEvent(pod, reason, part string) {
-	p.t.Helper()
-	p.eventually(fmt.Sprintf("pod %s has event %s: %s", pod, reason, part), func(ctx context.Context) string {
-		var all corev1.EventList
-		if err := p.Client.List(ctx, &all, client.InNamespace(metav1.NamespaceDefault)); err != nil {
-			return err.Error()
-		}
-		var said []string
-		for _, e := range all.Items {
-			if e.InvolvedObject.Name == pod && e.Reason == reason && strings.Contains(e.Message, part) {
-				return ""
-			}
-			said = append(said, e.Reason+": "+e.Message)
-		}
-		return strings.Join(said, "\n")
-	})
+	return pod
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -160,21 +159,7 @@ func TestHyperVOnWindows(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "tenant"}, Spec: testenv.WebserverPod()}
 	pod.Spec.RuntimeClassName = &class.Name
 	p.create(pod)
-	p.eventually("an event of the pod says that Windows made no virtual machine", func(ctx context.Context) string {
-		var events corev1.EventList
-		if err := p.Client.List(ctx, &events, client.InNamespace(pod.Namespace)); err != nil {
-			return err.Error()
-		}
-		var said []string
-		for _, e := range events.Items {
-			if e.InvolvedObject.UID == pod.UID && e.Reason == "FailedCreatePodSandBox" && strings.Contains(e.Message, "hcs::CreateComputeSystem") {
-				t.Log(e.Message)
-				return ""
-			}
-			said = append(said, e.InvolvedObject.Name+": "+e.Reason+": "+e.Message)
-		}
-		return fmt.Sprintf("the events are %q", said)
-	})
+	p.expectPodEvent(pod, "FailedCreatePodSandBox", "hcs::CreateComputeSystem") // Windows made no virtual machine
 	if err := p.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 		t.Fatal(err)
 	}

@@ -276,3 +276,23 @@ func (p place) noted(pod *corev1.Pod, parts ...string) bool {
 	}
 	return false
 }
+
+// expectPodEvent waits for an event of a pod.
+func (p place) expectPodEvent(pod *corev1.Pod, reason, part string) {
+	p.t.Helper()
+	p.eventually(fmt.Sprintf("pod %s has event %s: %s", pod.Name, reason, part), func(ctx context.Context) string {
+		var events corev1.EventList
+		if err := p.Client.List(ctx, &events, client.InNamespace(pod.Namespace)); err != nil {
+			return err.Error()
+		}
+		var said []string
+		for _, e := range events.Items {
+			if e.InvolvedObject.UID == pod.UID && e.Reason == reason && strings.Contains(e.Message, part) {
+				p.t.Log(e.Message)
+				return ""
+			}
+			said = append(said, e.InvolvedObject.Name+": "+e.Reason+": "+e.Message)
+		}
+		return fmt.Sprintf("the events are %q", said)
+	})
+}
