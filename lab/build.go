@@ -165,14 +165,11 @@ type program struct {
 	tests bool
 	// stamp is a module whose version the program reports as its own.
 	stamp string
-	// version is reported instead, as in v1.33.13; empty for that of the module.
-	version string
 }
 
-// controlPlaneProgram is the control plane. With another version of Kubernetes it reports that one, and has its APIs and feature gates
-// (compatibility versions, KEP-4330); the code is always that of go.mod.
-func controlPlaneProgram(version string) program {
-	return program{pkg: "controlplane", about: "building the control plane (about five minutes the first time)", stamp: "k8s.io/kubernetes", version: version}
+// controlPlaneProgram is the control plane of the newest version of Kubernetes.
+func controlPlaneProgram() program {
+	return program{pkg: "controlplane", about: "building the control plane (about five minutes the first time)", stamp: kubernetesModule}
 }
 
 // build returns the path of a program. It builds it again if sources, requirements or the version of Go have changed.
@@ -182,9 +179,9 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 		return "", err
 	}
 	module = filepath.Join(module, p.module)
-	version, err := exec.CommandContext(ctx, "go", "-C", module, "env", "GOVERSION").Output()
+	compiler, err := goVersion(ctx, module)
 	if err != nil {
-		return "", fmt.Errorf("reading Go's version: %w", err)
+		return "", err
 	}
 	ldflags, err := p.ldflags(ctx, module)
 	if err != nil {
@@ -202,7 +199,7 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 		}
 		patched = []string{overlay}
 	}
-	key, err := contentKey(slices.Concat([]string{string(version), p.pkg, ldflags}, p.env, patched), module, append(p.folders(), "go.mod", "go.sum"))
+	key, err := contentKey(slices.Concat([]string{compiler, p.pkg, ldflags}, p.env, patched), module, append(p.folders(), "go.mod", "go.sum"))
 	if err != nil {
 		return "", err
 	}
@@ -216,6 +213,15 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 		}
 		return goBuild(ctx, module, path, p.env, slices.Concat(command, patched, []string{"-ldflags=" + ldflags, p.target()})...)
 	}})
+}
+
+// goVersion is the version of Go that builds a module.
+func goVersion(ctx context.Context, module string) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "-C", module, "env", "GOVERSION").Output()
+	if err != nil {
+		return "", fmt.Errorf("reading Go's version: %w", err)
+	}
+	return string(out), nil
 }
 
 // content builds a program, and reads it.
@@ -341,12 +347,9 @@ func (p program) ldflags(ctx context.Context, module string) (string, error) {
 	if p.stamp == "" {
 		return strip, nil
 	}
-	version := p.version
-	if version == "" {
-		var err error
-		if version, err = pinnedVersion(ctx, module, p.stamp); err != nil {
-			return "", err
-		}
+	version, err := pinnedVersion(ctx, module, p.stamp)
+	if err != nil {
+		return "", err
 	}
 	numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	if len(numbers) != 3 {
@@ -390,7 +393,7 @@ func moduleDir(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("finding the module: %w", err)
 	}
 	dir := filepath.Dir(strings.TrimSpace(string(out)))
-	if _, err := os.Stat(filepath.Join(dir, controlPlaneProgram("").pkg)); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, controlPlaneProgram().pkg)); err != nil {
 		return "", fmt.Errorf("finding the lab's sources: %w; run this in the folder lab of the repository", err)
 	}
 	return dir, nil

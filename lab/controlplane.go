@@ -42,8 +42,8 @@ type ControlPlaneOptions struct {
 	PodNetwork string
 	// NoPodCIDRs leaves spec.podCIDRs of Nodes empty, as OpenShift does: the network has ranges of its own.
 	NoPodCIDRs bool
-	// Kubernetes is the version, as in v1.33.13; the newest one if empty. API server, controller manager and scheduler are that version's own if
-	// a module below kubernetes pins it. Otherwise those of the newest one run with the name, APIs and feature gates of that version.
+	// Kubernetes is the version of API server, controller manager and scheduler, as in v1.33.13; the newest one if empty. A module below
+	// kubernetes must pin it.
 	Kubernetes string
 	// DualStack gives Services addresses of both families if they ask for them.
 	DualStack bool
@@ -88,7 +88,10 @@ func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlan
 	if o.NoPodCIDRs {
 		cp.config.PodNetwork = ""
 	}
-	if err := cp.build(ctx, c, o.Kubernetes); err != nil {
+	if cp.kubernetes, err = c.kubernetes(ctx, o.Kubernetes); err != nil {
+		return nil, err
+	}
+	if cp.program, err = c.build(ctx, controlPlaneProgram()); err != nil {
 		return nil, err
 	}
 	if cp.reaper, err = c.build(ctx, reaperProgram()); err != nil {
@@ -101,18 +104,6 @@ func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlan
 	}
 	done()
 	return cp, nil
-}
-
-// build builds the programs of a version of Kubernetes.
-func (cp *ControlPlane) build(ctx context.Context, c cache, version string) (err error) {
-	if cp.kubernetes, err = c.kubernetes(ctx, version); err != nil {
-		return err
-	}
-	if cp.kubernetes != "" {
-		version = "" // for what is not built of it: etcd, and kubectl
-	}
-	cp.program, err = c.build(ctx, controlPlaneProgram(version))
-	return err
 }
 
 func (cp *ControlPlane) start(ctx context.Context) error {
@@ -229,14 +220,14 @@ func (cp *ControlPlane) Upgrade(ctx context.Context, kubernetes string) error {
 	if err != nil {
 		return err
 	}
-	next := &ControlPlane{}
-	if err := next.build(ctx, c, kubernetes); err != nil {
+	next, err := c.kubernetes(ctx, kubernetes)
+	if err != nil {
 		return err
 	}
 	for _, name := range []string{controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler} {
 		cp.stop(name)
 	}
-	cp.program, cp.kubernetes = next.program, next.kubernetes
+	cp.kubernetes = next
 	return cp.startKubernetes(ctx)
 }
 

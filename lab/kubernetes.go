@@ -18,10 +18,10 @@ import (
 // kubernetesModule is what the modules below kubernetes pin.
 const kubernetesModule = "k8s.io/kubernetes"
 
-// kubernetes returns the folder with API server, controller manager and scheduler of a version, as in v1.33.13; "" where no module pins
-// that version.
+// kubernetes returns the folder with API server, controller manager and scheduler of a version that a module below kubernetes pins, as in
+// v1.33.13; "" for the newest one, which the control plane itself has.
 func (c cache) kubernetes(ctx context.Context, version string) (dir string, err error) {
-	lab, err := moduleDir(ctx)
+	newest, err := moduleDir(ctx)
 	if err != nil || version == "" {
 		return "", err
 	}
@@ -30,19 +30,28 @@ func (c cache) kubernetes(ctx context.Context, version string) (dir string, err 
 		return "", fmt.Errorf("parsing version %q of Kubernetes: it is not of the form v1.2.3", version)
 	}
 	minor := numbers[0] + "." + numbers[1]
-	module := filepath.Join(lab, "kubernetes", minor)
+	module := filepath.Join(newest, "kubernetes", minor)
 	if _, err := os.Stat(filepath.Join(module, "go.mod")); errors.Is(err, fs.ErrNotExist) {
+		module = newest
+	}
+	pinned, err := pinnedVersion(ctx, module, kubernetesModule)
+	switch {
+	case err != nil:
+		return "", err
+	case pinned != version:
+		return "", fmt.Errorf("finding the control plane of Kubernetes %s: %s pins %s", version, module, pinned)
+	case module == newest:
 		return "", nil
 	}
-	if pinned, err := pinnedVersion(ctx, module, kubernetesModule); err != nil || pinned != version {
-		return "", err
-	}
-	p := program{stamp: kubernetesModule, version: version}
-	ldflags, err := p.ldflags(ctx, module)
+	compiler, err := goVersion(ctx, module)
 	if err != nil {
 		return "", err
 	}
-	key, err := contentKey([]string{ldflags}, module, []string{"go.mod", "go.sum"})
+	ldflags, err := program{stamp: kubernetesModule}.ldflags(ctx, module)
+	if err != nil {
+		return "", err
+	}
+	key, err := contentKey([]string{compiler, ldflags}, module, []string{"go.mod", "go.sum"})
 	if err != nil {
 		return "", err
 	}

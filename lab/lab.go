@@ -74,7 +74,7 @@ func Prepare(ctx context.Context, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	programs := []program{controlPlaneProgram("")}
+	programs := []program{controlPlaneProgram()}
 	if CanRunLinuxNodes() == nil {
 		programs = append(append(programs, linuxPauseProgram()), linuxNodePrograms()...)
 	}
