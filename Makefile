@@ -200,8 +200,13 @@ test: ## All of ring 2: tests that need no Windows host.
 e2e-core: ## Ring 3: each capability once, with a real API server and real Windows programs on Wine hosts. RACE=1 looks for data races in the operator.
 	$(RUN) prepare -- e2e-build-core -- e2e-core-tests e2e-rights e2e-page -- e2e-more-tests -- e2e-conformance
 
-e2e: ## Ring 4: the whole lab. ONLY=TestNetwork selects one test.
-	$(RUN) prepare -- e2e-build -- e2e-docs e2e-page e2e-lab e2e-whole e2e-rights e2e-rights-oldest e2e-conformance e2e-acceptance e2e-olm
+# The shards of ring 4.
+E2E_1 := e2e-whole
+E2E_2 := e2e-lab e2e-acceptance e2e-olm e2e-conformance e2e-docs e2e-rights e2e-rights-oldest e2e-page
+SHARD ?=
+
+e2e: ## Ring 4: the whole lab. ONLY=TestNetwork selects one test; SHARD=1 and SHARD=2 each run a half of it, for two machines.
+	$(RUN) prepare -- e2e-build -- $(if $(SHARD),$(or $(E2E_$(SHARD)),$(error SHARD=$(SHARD) is no shard of make e2e: it is 1 or 2)),$(E2E_1) $(E2E_2))
 
 e2e-ovn: ## The tests of the hybrid overlay with OVN-Kubernetes' own programs: OVNKUBE=path OVNKUBE_IDENTITY=path (lab/README.md). A test without them is skipped.
 	$(RUN) prepare -- e2e-build -- e2e-ovn-tests

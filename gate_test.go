@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,29 @@ func TestTheCoreHasItsTests(t *testing.T) {
 		if !hasFunction(t, "lab/e2e", "Test"+name) {
 			t.Errorf("there is no Test%s in lab/e2e", name)
 		}
+	}
+}
+
+// TestEachStepOfTheLabIsInAShard: a step of make e2e that no shard has would not be run by the two machines that share it.
+func TestEachStepOfTheLabIsInAShard(t *testing.T) {
+	makefile := read(t, "Makefile")
+	var shards []string
+	for _, line := range regexp.MustCompile(`(?m)^E2E_\d := (.*)$`).FindAllStringSubmatch(makefile, -1) {
+		shards = append(shards, strings.Fields(line[1])...)
+	}
+	elsewhere := []string{"e2e-build", "e2e-build-core", "e2e-core", "e2e-core-tests", "e2e-more-tests", "e2e-ovn", "e2e-ovn-tests"}
+	for _, target := range regexp.MustCompile(`(?m)^(e2e-[a-z-]+):`).FindAllStringSubmatch(makefile, -1) {
+		if !slices.Contains(elsewhere, target[1]) && !slices.Contains(shards, target[1]) {
+			t.Errorf("%s is in no shard", target[1])
+		}
+	}
+	for i, step := range shards {
+		if slices.Contains(shards[:i], step) {
+			t.Errorf("%s is in a shard twice", step)
+		}
+	}
+	if len(shards) == 0 {
+		t.Error("the Makefile has no shards")
 	}
 }
 
