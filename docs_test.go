@@ -1,6 +1,7 @@
 package wmco_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -175,6 +176,21 @@ func read(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// TestEachDecisionIsListed expects each record in docs/decisions/README.md, with its title.
+func TestEachDecisionIsListed(t *testing.T) {
+	records, err := filepath.Glob("docs/decisions/0*.md")
+	if err != nil || len(records) == 0 {
+		t.Fatalf("docs/decisions has %d records (%v)", len(records), err)
+	}
+	list := read(t, "docs/decisions/README.md")
+	for _, name := range records {
+		title, _, _ := strings.Cut(strings.TrimPrefix(read(t, name), "# "), "\n")
+		if want := fmt.Sprintf("- [%s](%s)", title, filepath.Base(name)); !strings.Contains(list, want) {
+			t.Errorf("docs/decisions/README.md does not have %q", want)
+		}
+	}
 }
 
 // TestDocumentsLinkToWhatExists follows every relative link of the documents.
