@@ -21,12 +21,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/supportbundle"
 )
 
-// Bounds of an archive, in bytes before it is compressed.
+// Limits of an archive, in bytes before compression.
 const (
 	maxTotal = 128 << 20
 	maxJSON  = 8 << 20
 	maxTail  = 2 << 20
-	// minFree is what must be free on drive C:, so that an archive does not fill it.
+	// minFree is the space that must be free on drive C:, so that an archive does not fill it.
 	minFree = 512 << 20
 )
 
@@ -39,7 +39,7 @@ type archive struct {
 	items  []supportbundle.Item
 }
 
-// write writes the archive beside, and gives it its name when it is whole.
+// write writes the archive to a temporary file, and renames it when it is complete.
 func (c *Collector) write(ctx context.Context, id, file string) (size int64, sum string, err error) {
 	if _, _, err := state.ClaimFolder(c.Host, desired.Collections, host.Private); err != nil {
 		return 0, "", err
@@ -96,7 +96,7 @@ func (c *Collector) fill(ctx context.Context, w io.Writer, id string, parts part
 	return a.zip.Close()
 }
 
-// addJSON adds a value, or the error why there is none.
+// addJSON adds a value, or the error in its place.
 func (a *archive) addJSON(name string, value any, failure error) error {
 	item := supportbundle.Item{Name: name}
 	if failure != nil {
@@ -113,7 +113,7 @@ func (a *archive) addJSON(name string, value any, failure error) error {
 	return a.add(item, text)
 }
 
-// encode writes a value as JSON whose texts are masked.
+// encode encodes a value as JSON with masked texts.
 func (a *archive) encode(value any) ([]byte, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -171,7 +171,7 @@ func (a *archive) add(item supportbundle.Item, content []byte) error {
 	return nil
 }
 
-// leftOut says what is never taken, for those who are asked for an archive.
+// leftOut lists what is never collected, for users who are asked for an archive.
 func leftOut() []string {
 	return []string{
 		"private keys, tokens and credentials of registries and proxies; what looks like one in a log is " + mask.Mark,

@@ -18,7 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/supportbundle"
 )
 
-// timeout bounds a collection, patience each of its parts.
+// timeout limits a collection, patience each of its parts.
 const (
 	timeout  = time.Minute
 	patience = 10 * time.Second
@@ -31,18 +31,18 @@ type Collector struct {
 	changed state.Signal
 
 	mu sync.Mutex
-	// asked is the collection that the Node asks for; empty if it asks for none.
+	// asked is the collection that the Node requests; empty if there is none.
 	asked  string
 	status supportbundle.Status
 }
 
-// New makes the part, which sends wake when there is something to tell.
+// New returns a Collector, which sends wake when there is something to report.
 func New(s state.Session, wake state.Signal) *Collector {
 	return &Collector{Session: s, wake: wake, changed: state.NewSignal()}
 }
 
-// Run writes what is asked for, and removes it when it is not asked for any more or too old, until ctx is done. What an earlier process left
-// is removed.
+// Run writes the requested archive, and removes it when it is no longer requested or too old, until ctx is done. Archives of an earlier process
+// are removed.
 func (c *Collector) Run(ctx context.Context) {
 	c.remove()
 	for ctx.Err() == nil {
@@ -119,7 +119,7 @@ func (c *Collector) remove() {
 	}
 }
 
-// ReportTo takes notice of what the Node asks for, and says on the Node how far it is.
+// ReportTo reads the Node's request, and reports its status on the Node.
 func (c *Collector) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	said := node.Annotations[api.AnnotationCollected]
 	want := c.ask(node.Annotations[api.AnnotationCollect], said)
@@ -132,11 +132,11 @@ func (c *Collector) ReportTo(ctx context.Context, w *nodestatus.Writer, node *co
 	return nil
 }
 
-// ask says what the Node asks for, and returns what it is to be told. said is what it was told last, also by an earlier process: what failed or
-// expired is not collected again.
+// ask stores the Node's request, and returns the annotation that the Node should have. said is its current one, also from an earlier process:
+// a failed or expired collection is not repeated.
 func (c *Collector) ask(id, said string) (tell string) {
 	if id != "" && supportbundle.CheckID(id) != nil {
-		id = "" // the operator hands over no such name
+		id = "" // the operator refuses such an ID
 	}
 	before, err := supportbundle.ParseStatus(said)
 	c.mu.Lock()
@@ -158,7 +158,7 @@ func (c *Collector) ask(id, said string) (tell string) {
 	return c.status.Annotation()
 }
 
-// adopted is the status of a collection of an earlier process; nothing where it is to be made again, because its archive was removed.
+// adopted returns the status of an earlier process's collection; empty if it has to be repeated, because its archive was removed.
 func adopted(before supportbundle.Status, now time.Time) supportbundle.Status {
 	switch {
 	case before.State == supportbundle.Failed || before.State == supportbundle.Expired:

@@ -30,7 +30,7 @@ type parts []part
 // hostFile is the part with the facts of the host.
 const hostFile = "host.json"
 
-// free is how much is free on drive C:; 0 where that is not known.
+// free returns the free space of drive C:; 0 if unknown.
 func (p parts) free() uint64 {
 	for _, part := range p {
 		if facts, ok := part.value.(hostReport); ok && part.err == nil {
@@ -40,7 +40,7 @@ func (p parts) free() uint64 {
 	return 0
 }
 
-// gather asks for everything at once. What does not answer in time is an error of its part.
+// gather queries everything at once. A part that does not answer in time gets an error.
 func (c *Collector) gather(ctx context.Context) parts {
 	asks := []struct {
 		name string
@@ -69,7 +69,7 @@ func (c *Collector) gather(ctx context.Context) parts {
 	return found
 }
 
-// answer is what comes before ctx ends. Windows has calls that nothing ends.
+// answer returns the result, or an error when ctx ends first. Some Windows calls cannot be canceled.
 func answer(ctx context.Context, name string, ask func(context.Context) (any, error)) part {
 	done := make(chan part, 1)
 	go func() {
@@ -84,10 +84,10 @@ func answer(ctx context.Context, name string, ask func(context.Context) (any, er
 	}
 }
 
-// maxNotes is how many lines of the journal are taken.
+// maxNotes is how many lines of the journal are collected.
 const maxNotes = 2000
 
-// hostReport is what Windows says of itself.
+// hostReport has facts of the host.
 type hostReport struct {
 	agent.HostFacts
 	// Zone is the time zone, in which the kubelet and containerd write their logs.
@@ -99,7 +99,7 @@ func (c *Collector) host(ctx context.Context) (any, error) {
 	return hostReport{HostFacts: facts, Zone: time.Now().Format("-07:00")}, err
 }
 
-// node is what the last join asked for, without what is secret.
+// node returns what the last join requested, without secrets.
 func (c *Collector) node(context.Context) (any, error) {
 	r := c.Record
 	settings, err := r.Desired.Hash()
@@ -110,22 +110,22 @@ func (c *Collector) node(context.Context) (any, error) {
 	}, err
 }
 
-// serviceReport is a service.
+// serviceReport describes a service.
 type serviceReport struct {
 	Name     string `json:"name"`
 	State    string `json:"state"`
 	PID      uint32 `json:"pid,omitempty"`
 	ExitCode uint32 `json:"exitCode,omitempty"`
 	Ours     bool   `json:"ours"`
-	// Declared is the command line that the operator declares, AsDeclared whether the service has it. Program is that of another service, whose
-	// arguments may hold secrets.
+	// Declared is the command line that the operator declares, AsDeclared whether the service has it. Program is the program of any other
+	// service, whose arguments may contain secrets.
 	Declared   string   `json:"declared,omitempty"`
 	AsDeclared bool     `json:"asDeclared,omitempty"`
 	Program    string   `json:"program,omitempty"`
 	DependsOn  []string `json:"dependsOn,omitempty"`
 }
 
-// windowsServices are services of Windows on which a node depends.
+// windowsServices are the services of Windows on which a node depends.
 func windowsServices() []string {
 	return []string{
 		"hns", "vmcompute", "vfpext", "nvagent", "vmms", "SharedAccess", "NetSetupSvc", "nsi", "iphlpsvc", "Dnscache", "Dhcp", "BFE", "mpssvc",
@@ -155,7 +155,7 @@ func (c *Collector) services(ctx context.Context) (any, error) {
 	return reports, nil
 }
 
-// programOf is the program of a command line, without its arguments.
+// programOf returns the program of a command line, without its arguments.
 func programOf(command string) string {
 	if quoted, ok := strings.CutPrefix(command, `"`); ok {
 		program, _, _ := strings.Cut(quoted, `"`)
@@ -196,7 +196,7 @@ func (c *Collector) containerd(ctx context.Context) (any, error) {
 	return report, nil
 }
 
-// certificateReport is a certificate.
+// certificateReport describes a certificate.
 type certificateReport struct {
 	File      string    `json:"file"`
 	Subject   string    `json:"subject,omitempty"`
@@ -227,7 +227,7 @@ func (c *Collector) certificates(ctx context.Context) (any, error) {
 	return map[string]any{"files": files, "rootsSHA256": roots}, err
 }
 
-// fileReport is a file without its content.
+// fileReport describes a file without its content.
 type fileReport struct {
 	Path       string    `json:"path"`
 	Bytes      int64     `json:"bytes"`
@@ -264,7 +264,7 @@ func (c *Collector) stat(path string) fileReport {
 	return fileReport{Path: path, Bytes: info.Size(), Changed: info.ModTime().UTC()}
 }
 
-// logFiles lists the folders of logs, without those of pods.
+// logFiles lists the log folders, except those of pods.
 func (c *Collector) logFiles(context.Context) (any, error) {
 	folders, err := c.Host.Disk.List(desired.Logs)
 	if err != nil {
@@ -277,7 +277,7 @@ func (c *Collector) logFiles(context.Context) (any, error) {
 		}
 		names, err := c.Host.Disk.List(desired.Logs + `\` + folder)
 		if err != nil {
-			files = append(files, c.stat(desired.Logs+`\`+folder)) // it is no folder
+			files = append(files, c.stat(desired.Logs+`\`+folder)) // it is not a folder
 			continue
 		}
 		for _, name := range names[:min(len(names), maxListed)] {
@@ -287,13 +287,13 @@ func (c *Collector) logFiles(context.Context) (any, error) {
 	return files, nil
 }
 
-// maxListed is how many files of a folder are listed.
+// maxListed is the maximum number of files that are listed of a folder.
 const maxListed = 200
 
-// logFile is a log, and its name in the archive.
+// logFile is a log with its name in the archive.
 type logFile struct{ path, name string }
 
-// logs are the logs that are taken.
+// logs returns the logs that are collected.
 func (c *Collector) logs() []logFile {
 	paths := []string{desired.Logs + `\wicd\update.log`}
 	for _, s := range c.Wanted.Services {

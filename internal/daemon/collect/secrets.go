@@ -10,11 +10,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// minKnown is how long a text in a file of secrets must be to count as one.
+// minKnown is the minimum length of a text in a secret file to count as a secret.
 const minKnown = 8
 
-// secrets are those that WICD knows, so that they are masked wherever a program wrote them: variables and files of the record, the token of the
-// bootstrap kubeconfig, and the keys of the registry on loopback.
+// secrets returns the secrets that WICD knows, so that they are masked wherever a program wrote them: variables and files of the record, the token
+// of the bootstrap kubeconfig, and the keys of the registry on loopback.
 func (c *Collector) secrets() []string {
 	var known []string
 	for _, value := range c.Record.Secrets.Environment {
@@ -41,7 +41,7 @@ func (c *Collector) secrets() []string {
 	return known
 }
 
-// textsOf are the texts in a file that holds secrets: the values of JSON, or else those of each line. What is credentials in base64 is there in
+// textsOf returns the texts in a file with secrets: the values of JSON, or else those of each line. Base64-encoded credentials are returned in
 // both forms.
 func textsOf(content string) []string {
 	var found []string
@@ -69,7 +69,7 @@ func textsOf(content string) []string {
 	return texts
 }
 
-// leaves are the texts of a JSON value.
+// leaves returns the texts in a JSON value.
 func leaves(value any) (texts []string) {
 	switch v := value.(type) {
 	case string:

@@ -1,3 +1,3 @@
-// Package nodesettings follows the settings that the operator publishes for nodes of a version, and lets the host become what they
-// say. Only what the operator signed is followed.
+// Package nodesettings watches the settings that the operator publishes for nodes of a version, and applies them to the host. Only settings that
+// the operator signed are followed.
 package nodesettings

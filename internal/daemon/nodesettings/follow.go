@@ -20,36 +20,36 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// errRenewed ends a session whose host was made something else.
+// errRenewed ends a session whose host was changed.
 var errRenewed = errors.New("the host is what the cluster wants now")
 
-// Follower follows the settings that the operator publishes for nodes of a version.
+// Follower watches the settings that the operator publishes for nodes of a version.
 type Follower struct {
 	state.Session
 	verifier *Verifier
-	// applying is true while the host is made something else, and that is written into the record.
+	// applying is true while the host is being changed, and the record with it.
 	applying atomic.Bool
-	// renewed is closed when the host was made something else than the record says.
+	// renewed is closed when the host was changed and the record is no longer valid.
 	renewed   chan struct{}
 	renewOnce sync.Once
 }
 
-// NewFollower makes a follower of what the verifier lets through.
+// NewFollower returns a Follower of the settings that the verifier accepts.
 func NewFollower(s state.Session, v *Verifier) *Follower {
 	return &Follower{Session: s, verifier: v, renewed: make(chan struct{})}
 }
 
-// Renewed is closed when the host was made something else than the record of the session says.
+// Renewed is closed when the host was changed and the record of the session is no longer valid.
 func (f *Follower) Renewed() <-chan struct{} { return f.renewed }
 
-// IsApplying tells whether the follower itself is about to write another record.
+// IsApplying reports whether the follower itself is about to write another record.
 func (f *Follower) IsApplying() bool { return f.applying.Load() }
 
-// Run follows what the cluster wants of the nodes of this version, until ctx is done or the host was made so.
+// Run applies the settings of this version's nodes, until ctx is done or the host was changed.
 // Without the API server, or without the ConfigMap, the node stays as it is.
 func (f *Follower) Run(ctx context.Context, client *apiclient.Client) {
 	if !f.Record.Complete && !f.Record.Pulled {
-		return // a join was cut: the operator repeats it
+		return // a join was interrupted: the operator repeats it
 	}
 	retry := backoff.New()
 	for ctx.Err() == nil {
@@ -69,8 +69,8 @@ func (f *Follower) Run(ctx context.Context, client *apiclient.Client) {
 	}
 }
 
-// runOnce watches the ConfigMap, which begins with what there is, and acts on what it says. What cannot be done is tried
-// again after a while, and at once when the ConfigMap says something else.
+// runOnce watches the ConfigMap, beginning with its current content, and acts on it. What fails is retried with back-off, and at once when the
+// ConfigMap changes.
 func (f *Follower) runOnce(ctx context.Context, client *apiclient.Client) error {
 	began := time.Now()
 	w, err := client.WatchSettings(ctx, f.Record.Namespace, f.Record.Desired.Version)
@@ -110,8 +110,8 @@ func (f *Follower) runOnce(ctx context.Context, client *apiclient.Client) error 
 	}
 }
 
-// see makes the host what an event of the ConfigMap says, if it is the operator's. A ConfigMap that is deleted says nothing: it comes
-// again. So does one that is somebody else's.
+// see applies the ConfigMap of an event, if it is the operator's. A deleted ConfigMap is ignored, because the operator re-creates it. One that the
+// operator did not sign is refused.
 func (f *Follower) see(ctx context.Context, client *apiclient.Client, event watch.Event) error {
 	cm, ok := event.Object.(*corev1.ConfigMap)
 	if !ok || event.Type != watch.Added && event.Type != watch.Modified {
@@ -149,7 +149,7 @@ func (f *Follower) see(ctx context.Context, client *apiclient.Client, event watc
 	return errRenewed
 }
 
-// become makes the host what is wanted now.
+// become applies the new settings to the host.
 func (f *Follower) become(ctx context.Context, client *apiclient.Client, node desired.Node, serial int64) error {
 	request := f.Record.JoinRequest
 	request.Desired, request.Serial = node, serial
@@ -164,7 +164,7 @@ func (f *Follower) become(ctx context.Context, client *apiclient.Client, node de
 	return f.apply(ctx, request)
 }
 
-// Apply makes the host what a request says, and ends the session.
+// Apply applies a request to the host, and ends the session.
 func (f *Follower) Apply(ctx context.Context, request agent.JoinRequest) error {
 	if err := f.apply(ctx, request); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (f *Follower) Apply(ctx context.Context, request agent.JoinRequest) error {
 	return nil
 }
 
-// renew ends the session. The term of another certificate may find the same.
+// renew ends the session. It may be called again by a run with another certificate.
 func (f *Follower) renew() { f.renewOnce.Do(func() { close(f.renewed) }) }
 
 func (f *Follower) apply(ctx context.Context, request agent.JoinRequest) error {
@@ -188,7 +188,7 @@ func (f *Follower) apply(ctx context.Context, request agent.JoinRequest) error {
 	})
 }
 
-// SecretsOf are the secrets that belong to a Node; they are asked for only when they are not those we have.
+// SecretsOf returns the secrets for a Node's settings; they are read only if the version is not the current one.
 func SecretsOf(ctx context.Context, client *apiclient.Client, is state.Record, node desired.Node) (desired.Secrets, error) {
 	switch node.SecretsVersion {
 	case "":

@@ -14,25 +14,25 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// Whoever may write ConfigMaps in the operator's namespace does not say what runs here: only what is signed with the key that the last
-// join handed over, or the last settings named, is followed.
+// Permission to write ConfigMaps in the operator's namespace is not enough to decide what runs here: only what is signed with the key that the last
+// join transferred, or that the last settings named, is followed.
 
 var (
 	errNoKey = errors.New("no key of the operator is known here; the operator joins the host again, and hands it over")
 	errOlder = errors.New("it is older than what the host has")
 )
 
-// Verifier tells what the operator published from what others wrote.
+// Verifier distinguishes what the operator published from what others wrote.
 type Verifier struct {
 	state.Session
 	refusal *nodestatus.Refusal
 
 	mu sync.Mutex
-	// newest is the highest serial that was seen of what the host has.
+	// newest is the highest serial seen with the host's current settings.
 	newest int64
 }
 
-// NewVerifier makes a verifier, which sends wake when there is something to tell.
+// NewVerifier returns a Verifier, which sends wake when there is something to report.
 func NewVerifier(s state.Session, wake state.Signal) *Verifier {
 	return &Verifier{Session: s, refusal: nodestatus.NewRefusal(api.EventSettingsRefused, wake)}
 }
@@ -54,28 +54,28 @@ func (v *Verifier) Verify(name string, data map[string]string) (serial int64, er
 	return is.Serial, nil
 }
 
-// isOutdated tells whether a serial is lower than one that the host knows of its version.
+// isOutdated reports whether a serial is lower than one that the host knows for its version.
 func (v *Verifier) isOutdated(serial int64) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return serial < max(v.Record.Serial, v.newest)
 }
 
-// remember takes notice of a serial of what the host has.
+// remember stores a serial seen with the host's current settings.
 func (v *Verifier) remember(serial int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.newest = max(serial, v.newest)
 }
 
-// Refuse tells that a ConfigMap is not followed. The node stays as it is.
+// Refuse reports that a ConfigMap is not followed. The node stays as it is.
 func (v *Verifier) Refuse(name string, why error) {
 	if v.refusal.Tell(fmt.Sprintf("ConfigMap %s is not followed: %v", name, why)) {
 		v.Log.Warn("Published settings refused: the ConfigMap is not followed", "ConfigMap", name, "error", why.Error())
 	}
 }
 
-// ReportTo reports to the node of it.
+// ReportTo reports refusals to the Node.
 func (v *Verifier) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	return v.refusal.ReportTo(ctx, w, node)
 }

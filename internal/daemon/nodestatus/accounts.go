@@ -16,10 +16,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// accountsEvery is how often it is looked whether the host can have group Managed Service Accounts. Nobody tells.
+// accountsEvery is how often the support for group Managed Service Accounts is checked. Windows has no notification for it.
 const accountsEvery = 10 * time.Minute
 
-// Accounts looks whether the host has what containers need for group Managed Service Accounts, and has the node told.
+// Accounts checks whether the host has what containers need for group Managed Service Accounts, and reports it to the Node.
 type Accounts struct {
 	state.Session
 	wake state.Signal
@@ -28,15 +28,15 @@ type Accounts struct {
 	is accounts
 }
 
-// accounts is what a look has shown; reason is empty until there was one.
+// accounts is the result of a check; reason is empty before the first.
 type accounts struct{ reason, message string }
 
-// NewAccounts makes the part, which sends wake when there is something to tell.
+// NewAccounts returns an Accounts, which sends wake when there is something to report.
 func NewAccounts(s state.Session, wake state.Signal) *Accounts {
 	return &Accounts{Session: s, wake: wake}
 }
 
-// Run looks until ctx is done.
+// Run checks until ctx is done.
 func (a *Accounts) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		is, err := a.look(ctx)
@@ -62,7 +62,7 @@ func (a *Accounts) look(ctx context.Context) (accounts, error) {
 	return capability(domain, plugins), nil
 }
 
-// capability says of a domain and plugins what the node is told.
+// capability returns what the Node reports for a domain and plugins.
 func capability(domain string, plugins []string) accounts {
 	var parts []string
 	is := accounts{reason: api.ReasonNotInDomain}
@@ -81,7 +81,7 @@ func capability(domain string, plugins []string) accounts {
 	return is
 }
 
-// set tells whether that is new.
+// set stores the result and reports whether it is new.
 func (a *Accounts) set(is accounts) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -90,7 +90,7 @@ func (a *Accounts) set(is accounts) (changed bool) {
 	return changed
 }
 
-// ReportTo reports to the node by a condition what there is for group Managed Service Accounts. A node that never had anything has none.
+// ReportTo reports the support for group Managed Service Accounts by a condition. A Node that never had any gets no condition.
 func (a *Accounts) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
 	a.mu.Lock()
 	told := a.is

@@ -1,3 +1,3 @@
-// Package nodestatus follows the Node of this host and tells it how the host is: by conditions, events, annotations and metrics. What
-// there is to tell comes from other parts of the daemon; this package knows how it is written, and how often.
+// Package nodestatus watches the Node of this host and reports the host's state to it: by conditions, events, annotations and metrics. Other
+// parts of the daemon provide the content; this package decides how and how often it is written.
 package nodestatus

@@ -20,47 +20,47 @@ import (
 	"github.com/windows-machine-config/wmco/internal/metrics"
 )
 
-// metricsFile is what windows_exporter adds to its own metrics, with its collector textfile. So WICD needs no port.
+// metricsFile is added by windows_exporter's textfile collector to its own metrics, so that WICD needs no port.
 const metricsFile = desired.Metrics + `\wicd.prom`
 
-// countsEvery is how often it is looked whether something was counted since the metrics were written.
+// countsEvery is how often counters are compared with those in the file.
 const countsEvery = 15 * time.Second
 
-// Metrics writes what WICD has to tell to the metrics of its node.
+// Metrics writes WICD's metrics for its node.
 type Metrics struct {
 	state.Session
-	// Registry counts the requests of the registry on loopback by their result; nil: there is none.
+	// Registry counts the requests of the registry on loopback by their result; nil if there is none.
 	Registry interface{ Counts() map[string]int64 }
-	// Services counts how often each service ended, or had to be repaired; nil: there are none.
+	// Services counts how often each service ended or was repaired; nil if there are none.
 	Services interface{ Restarts() map[string]int64 }
-	// Reboot knows whether Windows waits for a restart; nil: nobody does.
+	// Reboot reports whether Windows waits for a restart; nil if that is not checked.
 	Reboot interface{ IsPending() (pending, known bool) }
 
 	mu sync.Mutex
-	// isWriting says that somebody writes the file, isStale that somebody else has something to tell since that began.
+	// isWriting means that a caller is writing the file, isStale that another one has called Write since.
 	isWriting, isStale bool
-	// isNetworkKnown is true once the network of pods was looked at.
+	// isNetworkKnown is true once the pod network was checked.
 	isNetworkKnown, isNetworkUnavailable bool
 	repairs                              int
-	// problems are the kinds of problems that were looked for, and whether there is one.
+	// problems are the kinds of problems that were checked, and whether there is one.
 	problems map[string]bool
 }
 
-// SetNetwork takes notice of how the network of pods is.
+// SetNetwork records the state of the pod network.
 func (m *Metrics) SetNetwork(isUnavailable bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.isNetworkKnown, m.isNetworkUnavailable = true, isUnavailable
 }
 
-// CountRepair takes notice of a repair of the network of pods.
+// CountRepair records a repair of the pod network.
 func (m *Metrics) CountRepair() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.repairs++
 }
 
-// SetProblem takes notice of whether a problem lasts that is a condition of the node.
+// SetProblem records whether a problem that is a condition of the Node persists.
 func (m *Metrics) SetProblem(condition string, is bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -70,7 +70,8 @@ func (m *Metrics) SetProblem(condition string, is bool) {
 	m.problems[condition] = is
 }
 
-// Run writes the metrics when services ended, Windows waits for a restart, or a problem begins or ends, until ctx is done. Who else has something to tell writes them.
+// Run writes the metrics when a service ended, Windows waits for a restart, or a problem begins or ends, until ctx is done. Other parts write
+// their own changes.
 func (m *Metrics) Run(ctx context.Context) {
 	for was := ""; ctx.Err() == nil; _ = backoff.Sleep(ctx, countsEvery) {
 		var b exposition
@@ -79,7 +80,7 @@ func (m *Metrics) Run(ctx context.Context) {
 		if is == was {
 			continue
 		}
-		err := m.IfIdle(m.Write) // a host that leaves gets no file any more
+		err := m.IfIdle(m.Write) // not on a host that is leaving
 		if err == nil {
 			was = is
 		} else if !errors.Is(err, state.ErrBusy) {
@@ -88,8 +89,8 @@ func (m *Metrics) Run(ctx context.Context) {
 	}
 }
 
-// Write writes when each certificate of the node expires, how its services and its network are, and what it runs. It writes nothing when that is
-// there already. The file is written by one at a time, who does it again for those that came meanwhile.
+// Write writes the expiry of the node's certificates, the state of its services and network, and its version. An unchanged file is not rewritten.
+// One caller writes at a time, and writes again if others have called Write meanwhile.
 func (m *Metrics) Write() error {
 	if !m.begin() {
 		return nil
@@ -101,7 +102,7 @@ func (m *Metrics) Write() error {
 	}
 }
 
-// begin tells whether nobody else writes the file.
+// begin reports whether no other caller is writing the file.
 func (m *Metrics) begin() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -113,7 +114,7 @@ func (m *Metrics) begin() bool {
 	return true
 }
 
-// end tells whether nothing new is to be told since it was written.
+// end reports whether Write was not called since begin.
 func (m *Metrics) end() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,7 +122,6 @@ func (m *Metrics) end() bool {
 	return !m.isWriting
 }
 
-// write writes the file.
 func (m *Metrics) write() error {
 	var b exposition
 	b.metric(api.MetricNodeBuildInfo)
@@ -181,7 +181,7 @@ func (m *Metrics) writeNetwork(b *exposition) {
 func (m *Metrics) writeCertificates(b *exposition) {
 	own := map[string]string{}
 	for _, name := range credentials.CertificateFiles() {
-		if content, err := m.Host.Disk.Read(name); err == nil { // one that is not there yet is left out
+		if content, err := m.Host.Disk.Read(name); err == nil { // missing ones are left out
 			own[name] = string(content)
 		}
 	}
@@ -208,7 +208,7 @@ func numberOf(is bool) int64 {
 	return 0
 }
 
-// exposition is text in the format of Prometheus.
+// exposition is text in the Prometheus format.
 type exposition struct{ strings.Builder }
 
 // metric begins a metric.
@@ -217,7 +217,7 @@ func (b *exposition) metric(name string) {
 	fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s %s\n", name, d.Help, name, d.Kind)
 }
 
-// sample adds a value with the values of the labels.
+// sample adds a value with its label values.
 func (b *exposition) sample(name string, value int64, labels ...string) {
 	b.WriteString(line(name, value, labels...))
 }
@@ -230,7 +230,7 @@ func (b *exposition) counts(name string, counts map[string]int64) {
 	}
 }
 
-// lines adds a line for each certificate in the files, sorted, and each once.
+// lines adds a line for each certificate in the files, sorted and without duplicates.
 func (b *exposition) lines(files map[string]string, line func(file string, c *x509.Certificate) string) {
 	lines := map[string]bool{}
 	for name, content := range files {
@@ -255,7 +255,7 @@ func line(name string, value int64, labels ...string) string {
 	return fmt.Sprintf("%s %d\n", name, value)
 }
 
-// labelValue writes a text as the value of a label (Prometheus' text format).
+// labelValue escapes a label value (Prometheus' text format).
 func labelValue(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(text, "?"))
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// certificate is one with a subject and a serial number, as PEM, that expires so many seconds after 1970.
+// certificate returns a PEM certificate with a subject and a serial number that expires this many seconds after 1970.
 func certificate(t *testing.T, subject string, serial, expires int64) string {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -136,7 +136,7 @@ func TestTheLifetimeOfOwnCertificatesIsTold(t *testing.T) {
 	}
 }
 
-// TestMetricsAreWrittenByOneAtATime has a scanner that reads the first file for a moment, in which something else is told, too.
+// TestMetricsAreWrittenByOneAtATime has a scanner that briefly holds the first file, during which Write is called again.
 func TestMetricsAreWrittenByOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

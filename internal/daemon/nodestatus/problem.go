@@ -2,11 +2,11 @@ package nodestatus
 
 import "time"
 
-// Problem is what a Node is told of by an event.
+// Problem is what an event of the Node reports.
 type Problem struct {
-	// Service is the one to blame, or another name that tells problems apart.
+	// Service is the cause, or another name that distinguishes problems.
 	Service string
-	// Reason is that of the event, and of a condition where there is one.
+	// Reason is the reason of the event, and of the condition if there is one.
 	Reason, Message string
 	Since           time.Time
 }

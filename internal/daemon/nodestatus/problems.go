@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// problemsEvery is how often it is looked for problems of Windows, answerWithin how long Windows may take to answer.
+	// problemsEvery is how often Windows is checked for problems, answerWithin the timeout of each query.
 	problemsEvery = time.Minute
 	answerWithin  = 30 * time.Second
-	// Of the memory that Windows can commit, so many percent are too much, and so many still are while it is told.
+	// The problem begins when commitNear percent of Windows' commit limit are used, and ends below commitStillNear percent.
 	commitNear, commitStillNear = 90, 85
-	// maxSkew is how much clocks may differ: certificates of one look invalid to the other soon after.
+	// maxSkew is how far the clocks may differ: beyond that, certificates of one side soon look invalid to the other.
 	maxSkew = time.Minute
 )
 
-// Problems looks for problems of Windows itself, and has the node told of those that last.
+// Problems checks for problems of Windows itself, and reports those that last to the Node.
 type Problems struct {
 	state.Session
 	wake    state.Signal
 	metrics *Metrics
-	// clock compares the clock of the API server with ours: by how much it is ahead, once for each comparison.
+	// clock compares the API server's clock with the host's; isNew is true once for each comparison.
 	clock interface {
 		Ahead() (ahead time.Duration, isNew bool)
 	}
@@ -41,19 +41,19 @@ type Problems struct {
 // watched is one kind of problem.
 type watched struct {
 	Condition
-	// reason is that of the problem.
+	// reason is the reason of the problem.
 	reason string
-	// look says what is wrong, for people; nothing when nothing is. wasBad is true while the problem is told. isKnown is false when a
-	// look shows neither.
+	// look returns what is wrong, for people; empty if nothing is. wasBad is true while the problem is reported. isKnown is false if the
+	// check is inconclusive.
 	look func(ctx context.Context, wasBad bool) (wrong string, isKnown bool)
-	// concerns tells whether a Node suffers from it; nil: each does. What does not concern all is no metric.
+	// concerns reports whether a Node is affected; nil if all are. A problem that does not affect all Nodes has no metric.
 	concerns func(*corev1.Node) bool
-	// The rest is protected by Problems.mu.
+	// Protected by Problems.mu.
 	steady
 	told Problem
 }
 
-// NewProblems makes the part, which sends wake when there is something to tell.
+// NewProblems returns a Problems, which sends wake when there is something to report.
 func NewProblems(s state.Session, wake state.Signal, m *Metrics, clock interface{ Ahead() (time.Duration, bool) }) *Problems {
 	p := &Problems{Session: s, wake: wake, metrics: m, clock: clock}
 	p.all = []*watched{
@@ -81,7 +81,7 @@ func NewProblems(s state.Session, wake state.Signal, m *Metrics, clock interface
 	return p
 }
 
-// Run looks until ctx is done.
+// Run checks until ctx is done.
 func (p *Problems) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, w := range p.all {
@@ -114,7 +114,7 @@ func (p *Problems) see(ctx context.Context, w *watched) {
 	p.wake.Send()
 }
 
-// ReportTo reports to the node what lasts.
+// ReportTo reports persistent problems to the Node.
 func (p *Problems) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
 	for _, is := range p.known() {
 		if is.concerns != nil && !is.concerns(node) {
@@ -138,7 +138,7 @@ func (p *Problems) known() (all []watched) {
 	return all
 }
 
-// hostCompute asks for containers, which starts the service where it waits to be asked.
+// hostCompute lists containers, which also starts the service if it starts on demand.
 func (p *Problems) hostCompute(ctx context.Context, _ bool) (wrong string, isKnown bool) {
 	within, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -176,7 +176,7 @@ func (p *Problems) skew(ctx context.Context, _ bool) (wrong string, isKnown bool
 	return fmt.Sprintf("the clock is %v %s that of the API server; %s", ahead.Abs().Round(time.Second), direction, p.service(ctx, "W32Time")), true
 }
 
-// service says how a service of Windows is.
+// service describes the state of a Windows service.
 func (p *Problems) service(ctx context.Context, name string) string {
 	within, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()

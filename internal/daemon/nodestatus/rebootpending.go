@@ -15,27 +15,27 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// restartEvery is how often it is looked whether Windows waits for a restart. Nobody tells.
+// restartEvery is how often Windows is checked for a pending restart. Windows has no notification for it.
 const restartEvery = 10 * time.Minute
 
-// Windows completes its servicing after a start, and says until then that it waits for a restart: for so long it is not believed, and it is looked
-// again every minute.
+// Windows completes its servicing after a start, and reports a pending restart until then. For servicingWithin that is ignored, and checked
+// again every servicingLook.
 const (
 	servicingWithin = 15 * time.Minute
 	servicingLook   = time.Minute
 )
 
-// awaited is what Windows waits for a restart for.
+// awaited is why Windows waits for a restart.
 type awaited struct {
-	// known is false until it was looked for the first time.
+	// known is false before the first check.
 	known bool
-	// boot names the start of Windows at which it was looked; empty where nobody knows.
+	// boot is the ID of the Windows start that was checked; empty if unknown.
 	boot  string
 	why   []string
 	since time.Time
 }
 
-// RebootPending looks whether Windows waits for a restart, and has the node told when that changes.
+// RebootPending checks whether Windows waits for a restart, and reports changes to the Node.
 type RebootPending struct {
 	state.Session
 	wake, again state.Signal
@@ -44,15 +44,15 @@ type RebootPending struct {
 	wait awaited
 }
 
-// NewRebootPending makes the part, which sends wake when there is something to tell.
+// NewRebootPending returns a RebootPending, which sends wake when there is something to report.
 func NewRebootPending(s state.Session, wake state.Signal) *RebootPending {
 	return &RebootPending{Session: s, wake: wake, again: state.NewSignal()}
 }
 
-// LookAgain has it look at once: something was changed that takes effect with a restart.
+// LookAgain requests an immediate check, after a change that takes effect with a restart.
 func (r *RebootPending) LookAgain() { r.again.Send() }
 
-// Run looks until ctx is done.
+// Run checks until ctx is done.
 func (r *RebootPending) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		boot, wait := r.boot(ctx), restartEvery
@@ -73,8 +73,8 @@ func (r *RebootPending) Run(ctx context.Context) {
 	}
 }
 
-// look says what Windows waits for a restart for. Files that waited for their replacement before the last restart are none of it: programs put
-// them there again and again. known is false while Windows has not completed its servicing after the start.
+// look returns why Windows waits for a restart. Files that already waited for their replacement before the last restart do not count: programs
+// queue them again each time. known is false while Windows has not completed its servicing after the start.
 func (r *RebootPending) look(ctx context.Context, boot string) (why []string, known bool, err error) {
 	waits, err := r.Host.NextStart.Waits(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *RebootPending) look(ctx context.Context, boot string) (why []string, kn
 		}
 	}
 	waits.Replacements, err = state.NewReplacements(r.Host.Disk, boot, waits.Replacements)
-	if err != nil { // then a restart may be told of that does not help
+	if err != nil { // a restart may then be reported that does not help
 		r.Log.Warn("Remembering which files wait for their replacement failed", "error", err.Error())
 	}
 	why = waits.Told()
@@ -97,7 +97,7 @@ func (r *RebootPending) look(ctx context.Context, boot string) (why []string, kn
 	return why, true, nil
 }
 
-// boot names the start of Windows.
+// boot returns the boot ID of Windows; empty if it cannot be read.
 func (r *RebootPending) boot(ctx context.Context) string {
 	id, err := r.Host.NextStart.Boot(ctx)
 	if err == nil && !nodestate.IsBootID(id) {
@@ -112,7 +112,7 @@ func (r *RebootPending) boot(ctx context.Context) string {
 	return ""
 }
 
-// set tells whether that is new.
+// set stores the result and reports whether it is new.
 func (r *RebootPending) set(boot string, why []string) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +123,7 @@ func (r *RebootPending) set(boot string, why []string) (changed bool) {
 	return true
 }
 
-// IsPending tells whether Windows waits for a restart; known is false until it was looked for the first time.
+// IsPending reports whether Windows waits for a restart; known is false before the first check.
 func (r *RebootPending) IsPending() (pending, known bool) {
 	w := r.get()
 	return len(w.why) > 0, w.known
@@ -135,8 +135,8 @@ func (r *RebootPending) get() awaited {
 	return r.wait
 }
 
-// ReportTo reports to the node that Windows waits for a restart, by a condition and once, when it begins, by an event; and, after
-// that, of which start of Windows this is told.
+// ReportTo reports a pending restart to the Node by a condition and, when it begins, by one event. It then annotates the Node with the boot ID
+// to which the report applies.
 func (r *RebootPending) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
 	wait := r.get()
 	if !wait.known {

@@ -12,27 +12,26 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// refusedEvery is how often, at most, it is told that something is not followed: whoever writes it must not write events and lines of
-// the log without end.
+// refusedEvery is the minimum time between reports of a refusal, so that its author cannot cause endless events and log lines.
 const refusedEvery = 10 * time.Minute
 
-// Refusal tells the node that something of the cluster is not followed, by an event: no condition, by which the operator would go,
-// since anybody may be to blame.
+// Refusal reports by an event that something in the cluster is not followed. It sets no condition, on which the operator would act, because
+// any user may be the cause.
 type Refusal struct {
 	reason string
 	wake   state.Signal
 
 	mu sync.Mutex
-	// last is what was told last.
+	// last is the last report.
 	last Problem
 }
 
-// NewRefusal makes a refusal, whose events have a reason. It sends wake when there is something to tell.
+// NewRefusal returns a Refusal whose events have a reason. It sends wake when there is something to report.
 func NewRefusal(reason string, wake state.Signal) *Refusal {
 	return &Refusal{reason: reason, wake: wake}
 }
 
-// Tell tells it, and returns false where something was told a short while ago.
+// Tell reports a message, and returns false if the last report was less than refusedEvery ago.
 func (r *Refusal) Tell(message string) bool {
 	now := time.Now()
 	r.mu.Lock()

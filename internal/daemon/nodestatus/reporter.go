@@ -22,51 +22,50 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// Services tells how the services of the node are, some of which end when the Node changes.
+// Services reports the state of the node's services, and ends some of them when the Node changes.
 type Services interface {
 	AllRun(ctx context.Context) (bool, error)
-	// Follow takes notice of the Node, and with nil, that there is none.
+	// Follow receives the Node, or nil if there is none.
 	Follow(node *corev1.Node)
 }
 
-// Updates takes the version that the Node is to have.
+// Updates handles the version that the Node requests.
 type Updates interface {
 	Request(node *corev1.Node)
-	// Confirm tells whether the version that the host has is reported and the Node Ready.
+	// Confirm receives whether the host's version is reported and the Node is Ready.
 	Confirm(works bool) error
 }
 
-// Keys retires SSH keys that the operator does not need any more.
+// Keys removes SSH keys that the operator no longer needs.
 type Keys interface {
 	Retire(node *corev1.Node) error
 }
 
-// PodNetwork is configured with what the Node says.
+// PodNetwork is configured from the Node.
 type PodNetwork interface {
 	Configure(node *corev1.Node) error
 	IsConfigured() bool
 }
 
-// Reporter follows the Node, acts on what it says, and tells it how the host is.
+// Reporter watches the Node, acts on its content, and reports the host's state to it.
 type Reporter struct {
 	state.Session
-	// Wake is received from when there is something to tell.
+	// Wake signals that there is something to report.
 	Wake state.Signal
-	// Sources are told to the node in this order.
+	// Sources report to the Node in this order.
 	Sources    []Source
 	Services   Services
 	Updates    Updates
 	Keys       Keys
 	PodNetwork PodNetwork
 
-	// running is held by Run: one connection after the other goes on with what was written.
+	// running is held by Run: consecutive connections share what was written.
 	running sync.Mutex
 	written written
 	masker  *mask.Masker
 }
 
-// Run keeps up with the node: through failures, with pauses that grow. It ends when ctx is done, or with
-// identity.ErrRejected.
+// Run follows the Node, and retries after failures with back-off. It ends when ctx is done, or with identity.ErrRejected.
 func (r *Reporter) Run(ctx context.Context, client *apiclient.Client) error {
 	r.running.Lock()
 	defer r.running.Unlock()
@@ -93,7 +92,7 @@ func (r *Reporter) Run(ctx context.Context, client *apiclient.Client) error {
 	return ctx.Err()
 }
 
-// followOnce reads the node and watches it from there on. It acts on what it sees, and whenever the services changed.
+// followOnce reads the Node and watches it from there. It reconciles after each event, and when woken.
 func (r *Reporter) followOnce(ctx context.Context, client *apiclient.Client) error {
 	node, version, err := client.ListNode(ctx, r.Record.Node)
 	if err != nil {
@@ -119,7 +118,7 @@ func (r *Reporter) followOnce(ctx context.Context, client *apiclient.Client) err
 	}
 }
 
-// followWatch acts on each event of one watch, and returns the last node and version it saw.
+// followWatch reconciles after each event of one watch, and returns the last Node and version it received.
 func (r *Reporter) followWatch(ctx context.Context, client *apiclient.Client, w watch.Interface, node *corev1.Node, version string) (*corev1.Node, string, error) {
 	for {
 		select {
@@ -160,8 +159,8 @@ func nodeOf(event watch.Event) (*corev1.Node, error) {
 	return node, nil
 }
 
-// reconcile does what the node's state allows: the pod network's configuration once its range is known, the end of the
-// bootstrap token, and the report of the version, last of all.
+// reconcile does what the Node's state allows: it configures the pod network once its range is known, removes the bootstrap token, and reports
+// the version last of all.
 func (r *Reporter) reconcile(ctx context.Context, client *apiclient.Client, node *corev1.Node) error {
 	if err := r.removeBootstrap(); err != nil {
 		r.Log.Warn("Removing the bootstrap kubeconfig failed", "error", err.Error())
@@ -171,23 +170,23 @@ func (r *Reporter) reconcile(ctx context.Context, client *apiclient.Client, node
 		return nil
 	}
 	r.Updates.Request(node)
-	if isOlder(node, r.written.node) { // what we said is still on its way to us
+	if isOlder(node, r.written.node) { // WICD's last write has not reached the watch yet
 		node = r.written.node
 	}
 	if err := r.reportSources(ctx, client, node); err != nil {
-		r.Log.Warn("Updating Node conditions failed", "error", err.Error()) // the next event of the node tries again
+		r.Log.Warn("Updating Node conditions failed", "error", err.Error()) // the next event of the Node retries
 	}
 	if err := r.Keys.Retire(node); err != nil {
 		r.Log.Warn("Removing retired SSH keys failed", "error", err.Error())
 	}
 	if err := r.PodNetwork.Configure(node); err != nil {
 		r.Log.Error("Configuring the pod network failed", "error", err.Error())
-		return nil // the node's next change, or the next look at the services, tries again
+		return nil // the Node's next change, or the next check of the services, retries
 	}
 	return r.reportVersion(ctx, client, node)
 }
 
-// removeBootstrap removes the bootstrap token when the kubelet and WICD have certificates.
+// removeBootstrap removes the bootstrap token once the kubelet and WICD have certificates.
 func (r *Reporter) removeBootstrap() error {
 	disk, node := r.Host.Disk, r.Record.Node
 	_, missing := credentials.ReadIdentity(disk, node, time.Now())
@@ -201,7 +200,7 @@ func (r *Reporter) removeBootstrap() error {
 	return nil
 }
 
-// reportVersion annotates the node with version and settings when everything that makes them holds.
+// reportVersion annotates the Node with version and settings once everything they require works.
 func (r *Reporter) reportVersion(ctx context.Context, client *apiclient.Client, node *corev1.Node) error {
 	settings, err := r.Record.Desired.Hash()
 	if err != nil {
@@ -230,7 +229,7 @@ func (r *Reporter) reportVersion(ctx context.Context, client *apiclient.Client, 
 	return r.Updates.Confirm(true)
 }
 
-// reportSources reports to the node how the host is. A source that fails keeps no other from it.
+// reportSources reports the host's state to the Node. A failing source does not stop the others.
 func (r *Reporter) reportSources(ctx context.Context, client *apiclient.Client, node *corev1.Node) (err error) {
 	w := &Writer{Session: r.Session, client: client, memory: &r.written, masker: r.masker}
 	for _, source := range r.Sources {

@@ -6,9 +6,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// revision says which update Windows lacks, or which known fault an update fixes. A node without the update stays one: it joined before the
-// revision was checked, or somebody removed it. Windows is asked each time, because there are updates without a restart. A revision that
-// cannot be read says nothing.
+// revision returns which required update is missing, or which known fault an update fixes. A node without the update keeps running: it joined
+// before the revision was checked, or an administrator removed the update. Windows is queried each time, because some updates need no restart.
+// An unreadable revision is inconclusive.
 func (p *Problems) revision(ctx context.Context, _ bool) (wrong string, isKnown bool) {
 	number, revision, err := p.Host.Inventory.Version(ctx)
 	if err != nil || revision == 0 {

@@ -2,22 +2,22 @@ package nodestatus
 
 import "time"
 
-// A problem is told when looks have shown it for lasts, and is over when they have shown none for gone. So a node does not flap.
+// A problem is reported once checks have found it for lasts, and ends once they have found none for gone, so that a Node does not flap.
 const (
 	lasts = 2 * time.Minute
 	gone  = 5 * time.Minute
 )
 
-// steady is what many looks say together.
+// steady combines the results of many checks.
 type steady struct {
-	// isKnown is true when looks agreed for long enough, for the first time; isBad is what they agreed on.
+	// isKnown is true once checks have agreed for long enough; isBad is what they agreed on.
 	isKnown, isBad bool
-	// saw is what the last look has shown, and since when looks show that.
+	// saw is the result of the last check, since the time from which checks had it.
 	saw   bool
 	since time.Time
 }
 
-// see takes notice of a look, and tells whether what is told changes.
+// see records a check, and reports whether the reported result changes.
 func (s *steady) see(now time.Time, bad bool) (changed bool) {
 	if s.since.IsZero() || s.saw != bad {
 		s.saw, s.since = bad, now

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestAProblemIsToldWhenItLasts: each letter is a look, a minute after the one before; x shows a problem, a dot none, a dash nothing.
+// TestAProblemIsToldWhenItLasts: each character is a check, a minute after the previous one; x finds a problem, a dot none, a dash is inconclusive.
 func TestAProblemIsToldWhenItLasts(t *testing.T) {
 	for name, test := range map[string]struct{ looks, told string }{
 		"none":                  {"......", "?????f"},

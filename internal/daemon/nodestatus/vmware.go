@@ -14,22 +14,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The configuration of VMware Tools. Where the folder is not there, they are not installed.
+// The configuration of VMware Tools. They are not installed if the folder does not exist.
 const (
 	vmwareTools     = `C:\ProgramData\VMware\VMware Tools`
 	vmwareToolsConf = vmwareTools + `\tools.conf`
-	// maxToolsConf bounds the file, and maxExcluded the patterns in it, in bytes. The example of VMware, mostly comments, has some 20 KiB.
+	// maxToolsConf limits the file, maxExcluded the patterns in it, in bytes. VMware's example, mostly comments, has some 20 KiB.
 	maxToolsConf, maxExcluded = 256 << 10, 4 << 10
-	// defaultExcluded are the adapters of Windows that VMware Tools do not tell vSphere of where tools.conf says nothing else
+	// defaultExcluded are the adapters of Windows that VMware Tools do not report to vSphere by default
 	// (https://github.com/vmware/open-vm-tools/blob/master/open-vm-tools/tools.conf).
 	defaultExcluded = "vEthernet*"
 )
 
-// onVSphere tells whether a Node's machine is known to vSphere as one of the cluster: only then does anybody ask it for addresses.
+// onVSphere reports whether vSphere knows a Node's machine as part of the cluster: only then are its addresses queried.
 func onVSphere(node *corev1.Node) bool { return strings.HasPrefix(node.Spec.ProviderID, "vsphere://") }
 
-// hiddenAdapters says why VMware Tools do not tell vSphere of the address of the node, which the overlay moves to a virtual adapter of Windows.
-// A file that is not what VMware Tools read says nothing.
+// hiddenAdapters returns why VMware Tools do not report the node's address to vSphere: the overlay moves it to a virtual adapter of Windows. A file
+// that VMware Tools could not read is inconclusive.
 func (p *Problems) hiddenAdapters(context.Context, bool) (wrong string, isKnown bool) {
 	adapter := p.Record.Local.Adapter
 	if p.Wanted.Network == nil || adapter == "" || !p.Host.Disk.Exists(vmwareTools) {
@@ -55,7 +55,7 @@ func (p *Problems) hiddenAdapters(context.Context, bool) (wrong string, isKnown 
 		"write exclude-nics= with nothing behind it into section [guestinfo] there", because), true
 }
 
-// readToolsConf reads the file, nothing where it is not there.
+// readToolsConf returns the file's content; empty if it does not exist.
 func (p *Problems) readToolsConf() (string, error) {
 	info, err := p.Host.Disk.Stat(vmwareToolsConf)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +79,7 @@ func (p *Problems) readToolsConf() (string, error) {
 	return string(b), err
 }
 
-// excludedAdapters reads a tools.conf: groups in brackets, keys with values, and comments. Of several values the last one counts.
+// excludedAdapters parses a tools.conf: groups in brackets, keys with values, and comments. Of several values the last one counts.
 func excludedAdapters(text string) (excluded string, isSet, isValid bool) {
 	if !utf8.ValidString(text) {
 		return "", false, false
@@ -101,7 +101,7 @@ func excludedAdapters(text string) (excluded string, isSet, isValid bool) {
 	return excluded, isSet, true
 }
 
-// isExcluded tells whether one of the patterns, with commas between them, is for a name.
+// isExcluded reports whether one of the comma-separated patterns matches a name.
 func isExcluded(name, patterns string) bool {
 	return slices.ContainsFunc(strings.Split(patterns, ","), func(pattern string) bool {
 		quoted := regexp.QuoteMeta(strings.TrimSpace(pattern))

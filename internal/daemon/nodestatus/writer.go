@@ -17,9 +17,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// Source is a part of the daemon that has something to tell the Node.
+// Source is a part of the daemon that reports to the Node.
 type Source interface {
-	// ReportTo makes the conditions and events of the node what the part knows, where they are not so yet.
+	// ReportTo updates the Node's conditions and events to the state that the part knows, if they differ.
 	ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error
 }
 
@@ -31,21 +31,20 @@ type Writer struct {
 	masker *mask.Masker
 }
 
-// written is what was written to the Node before: the Node as it was when we wrote to it last, and the problems of which there is an
-// event.
+// written is what was written before: the Node after WICD's last write, and the problems that have an event.
 type written struct {
 	node   *corev1.Node
 	events map[Problem]bool
 }
 
-// masked is a text without secrets: everybody who may read Nodes sees what programs of the host said.
+// masked returns a text without secrets: it may contain the output of the host's programs, and everyone who may read Nodes can see it.
 func (w *Writer) masked(text string) string { return w.masker.Text(text) }
 
 // SetCondition sets a condition of the node.
 func (w *Writer) SetCondition(ctx context.Context, node *corev1.Node, c corev1.NodeCondition) error {
 	c.Message = w.masked(c.Message)
 	if is := nodestate.Condition(node, c.Type); is != nil && is.Status == c.Status && is.Reason == c.Reason && is.Message == c.Message {
-		return nil // it differs in what was masked
+		return nil // it differs only in what was masked
 	}
 	is, err := w.client.SetCondition(ctx, node.Name, c)
 	if err != nil {
@@ -56,7 +55,7 @@ func (w *Writer) SetCondition(ctx context.Context, node *corev1.Node, c corev1.N
 	return nil
 }
 
-// Annotate sets an annotation of the node, or removes it where the value is empty.
+// Annotate sets an annotation of the Node, or removes it if the value is empty.
 func (w *Writer) Annotate(ctx context.Context, node *corev1.Node, key, value string) error {
 	is, err := w.client.AnnotateNode(ctx, node.Name, map[string]string{key: value})
 	if err != nil {
@@ -66,7 +65,7 @@ func (w *Writer) Annotate(ctx context.Context, node *corev1.Node, key, value str
 	return nil
 }
 
-// CreateEvents makes an event of each problem, once.
+// CreateEvents creates one event for each problem.
 func (w *Writer) CreateEvents(ctx context.Context, node *corev1.Node, problems []Problem) error {
 	for _, p := range problems {
 		p.Message = w.masked(p.Message)
@@ -81,7 +80,7 @@ func (w *Writer) CreateEvents(ctx context.Context, node *corev1.Node, problems [
 	return nil
 }
 
-// isOlder tells whether a node is that of an earlier moment than another one, which may be nil.
+// isOlder reports whether a Node is an earlier version of another one, which may be nil.
 func isOlder(node, other *corev1.Node) bool {
 	if other == nil || node.UID != other.UID {
 		return false
@@ -90,8 +89,8 @@ func isOlder(node, other *corev1.Node) bool {
 	return err == nil && order < 0
 }
 
-// eventOf is the event that tells of a problem. Telling it twice is telling it once: its name is that of its time. Events of what has
-// no namespace are in namespace default.
+// eventOf returns the event for a problem. Its name includes the problem's time, so that it is created only once. Events of cluster-scoped
+// objects are in namespace default.
 func eventOf(node *corev1.Node, p Problem) *eventsv1.Event {
 	return &eventsv1.Event{
 		TypeMeta:            metav1.TypeMeta{APIVersion: eventsv1.SchemeGroupVersion.String(), Kind: "Event"},
@@ -103,7 +102,7 @@ func eventOf(node *corev1.Node, p Problem) *eventsv1.Event {
 	}
 }
 
-// eventName is the name of an event, in which Kubernetes allows fewer characters than Windows in the name of a service.
+// eventName returns the name of an event. Kubernetes allows fewer characters in it than Windows in the name of a service.
 func eventName(node string, p Problem) string {
 	service := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {

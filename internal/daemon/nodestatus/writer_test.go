@@ -19,8 +19,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mask"
 )
 
-// TestConditionsTellNoSecrets: what a program of the host wrote becomes a condition, which everybody may read who may read Nodes. A condition that
-// differs only in what is masked is not written again and again.
+// TestConditionsTellNoSecrets: output of the host's programs becomes a condition, which everyone who may read Nodes can see. A condition that
+// differs only in what is masked is not rewritten each time.
 func TestConditionsTellNoSecrets(t *testing.T) {
 	memory := &written{events: map[Problem]bool{}}
 	var bodies []string

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// closelyEvery is the pause between two close looks: each reads every object by itself. While the two generations disagree, it is
+	// closelyEvery is the pause between two close looks: each reads every object individually. While the two generations disagree, it is
 	// networkSeldom.
 	closelyEvery = 10 * time.Second
-	// closeAnswers is how long a close look may take.
+	// closeAnswers is the timeout of a close look.
 	closeAnswers = time.Minute
-	// disagreesAfter is how many close looks in a row must show that the two generations of the API disagree before the Node says so: while
-	// they are read, others make and remove objects.
+	// disagreesAfter is how many consecutive close looks must find that the two generations of the API disagree before the Node reports it: other
+	// programs create and remove objects during a read.
 	disagreesAfter = 2
-	// confirmedFor is how long a close look counts for a restart of kube-proxy, which waits for the API server meanwhile.
+	// confirmedFor is how long a close look is valid for a restart of kube-proxy, which meanwhile waits for the API server.
 	confirmedFor = 30 * time.Second
 )
 
@@ -32,17 +32,17 @@ type closeView struct {
 	err           error
 }
 
-// agreement remembers whether the two generations of Windows' API agreed. What only one of them misses may not be lost.
+// agreement remembers whether the two generations of Windows' API agreed. What only one of them lacks may not be lost.
 type agreement struct {
-	// refuted is for how many close looks in a row they did not, differences is what the last showed.
+	// refuted is the number of consecutive close looks in which they did not, differences is what the last one found.
 	refuted     int
 	differences []string
-	// at is when they were compared last, and confirmed are the losses that were told then.
+	// at is when they were last compared, confirmed are the losses reported then.
 	at        time.Time
 	confirmed string
 }
 
-// see is for a close look.
+// see handles a close look.
 func (a *agreement) see(j *judgement, network string) {
 	if j.close == nil || j.close.err != nil {
 		return
@@ -53,8 +53,8 @@ func (a *agreement) see(j *judgement, network string) {
 	}
 }
 
-// unlisted are endpoints of this host, and load balancers, that the second generation of the API has and the first does not list with the same
-// addresses, neither before nor after.
+// unlisted returns endpoints of this host, and load balancers, that the second generation of the API has and the first does not list with the
+// same addresses, neither before nor after.
 func unlisted(before, after, second hns.State, network string) (names []string) {
 	for _, e := range second.Endpoints {
 		isListed := func(o hns.Endpoint) bool { return o.ID == e.ID && o.Address == e.Address && !o.Remote }
@@ -81,7 +81,7 @@ func unlisted(before, after, second hns.State, network string) (names []string) 
 	return slices.Compact(names)
 }
 
-// vipsOf are the addresses of a load balancer; one that is not valid stands for all addresses of the host.
+// vipsOf returns the addresses of a load balancer; an invalid one means all addresses of the host.
 func vipsOf(b hns.LoadBalancer) []netip.Addr {
 	if len(b.VIPs) == 0 {
 		return []netip.Addr{{}}
@@ -89,8 +89,8 @@ func vipsOf(b hns.LoadBalancer) []netip.Addr {
 	return b.VIPs
 }
 
-// agrees tells whether what one generation of the API lacks may be repaired: the service has answered for a while, and the other generation
-// lacks it, too. It asks for a close look where there was none. endpoints are asked for by their IDs.
+// agrees reports whether to repair what one generation of the API lacks: the service has answered for a while, and the other generation lacks it
+// too. Without a close look, it requests one; endpoints are then read by ID.
 func (j *judgement) agrees(endpoints ...string) bool {
 	if !j.isSteady {
 		j.plan.soon()
@@ -104,13 +104,13 @@ func (j *judgement) agrees(endpoints ...string) bool {
 	return j.close.err == nil && j.agreement.refuted == 0
 }
 
-// isFresh tells whether the generations agreed a moment ago.
+// isFresh reports whether the generations agreed a moment ago.
 func (a *agreement) isFresh(now time.Time) bool {
 	return a.refuted == 0 && a.confirmed != "" && now.Sub(a.at) < confirmedFor
 }
 
-// tell has each loss confirmed by a close look before the Node is told of it. Where the generations disagree, the Node is told that nothing is
-// repaired, in place of losses that may be none. problems and notices are how many there were before.
+// tell requires that a close look confirms each loss before the Node reports it. If the generations disagree, the Node reports that nothing is
+// repaired, instead of losses that may not exist. problems and notices are the counts before this judgment.
 func (a *agreement) tell(j *judgement, problems, notices int) {
 	losses := j.plan.problems[problems:]
 	if len(losses) == 0 {
@@ -140,7 +140,7 @@ func (a *agreement) tell(j *judgement, problems, notices int) {
 	}
 }
 
-// pause is how long to wait after a close look until the next.
+// pause returns the minimum time between two close looks.
 func (a *agreement) pause() time.Duration {
 	if a.refuted >= disagreesAfter {
 		return networkSeldom
@@ -148,7 +148,7 @@ func (a *agreement) pause() time.Duration {
 	return closelyEvery
 }
 
-// lookClosely looks at each object; nil if that was done a moment ago.
+// lookClosely reads each object; it returns nil if the last close look was less than pause ago.
 func (n *reconciliation) lookClosely(ctx context.Context, endpoints []string, pause time.Duration) *closeView {
 	if time.Since(n.lookedClosely) < pause {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// lookTwice judges a look with a close look that has another state than the lists, as a first generation of the API that is wrong would have it.
+// lookTwice judges a view with a close look that has a different state than the lists, as if the first generation of the API were wrong.
 func lookTwice(m *networkMemory, v *networkView, second hns.State) networkPlan {
 	v.evidence, v.close = nil, nil
 	return m.decide(overlayWanted(), v, answers{
@@ -22,8 +22,8 @@ func lookTwice(m *networkMemory, v *networkView, second hns.State) networkPlan {
 	})
 }
 
-// TestNothingIsRepairedWhileWindowsDisagrees: what the lists lack is there when each object is asked for. Nothing is ended, removed or
-// restarted, and the Node says why. When the lists are right again, nothing is told.
+// TestNothingIsRepairedWhileWindowsDisagrees: what the lists lack exists when each object is read. Nothing is ended, removed or restarted, and
+// the Node reports why. When the lists are correct again, the Node reports nothing.
 func TestNothingIsRepairedWhileWindowsDisagrees(t *testing.T) {
 	without := func(ids ...string) func(hns.State) hns.State {
 		return func(s hns.State) hns.State {
@@ -86,7 +86,7 @@ func TestNothingIsRepairedWhileWindowsDisagrees(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatBothGenerationsHaveIsRemoved: an object that only the lists have may be another one by now.
+// TestOnlyWhatBothGenerationsHaveIsRemoved: an object that only the lists have may have been replaced.
 func TestOnlyWhatBothGenerationsHaveIsRemoved(t *testing.T) {
 	m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(2), told: cluster(2), proxy: 100}
 	m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
@@ -113,7 +113,7 @@ func TestOnlyWhatBothGenerationsHaveIsRemoved(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostSoonAfterTheServiceHasStarted: its lists may be short. What comes back by itself proves that it still reads.
+// TestNothingIsLostSoonAfterTheServiceHasStarted: its lists may be incomplete. An object that comes back proves that it is still reading.
 func TestNothingIsLostSoonAfterTheServiceHasStarted(t *testing.T) {
 	for name, start := range map[string]func(*networkView){
 		"another process": func(v *networkView) { v.service++ },
@@ -138,7 +138,7 @@ func TestNothingIsLostSoonAfterTheServiceHasStarted(t *testing.T) {
 			v.pods = []podNetwork{{"one", addr("10.132.1.5")}, {"two", addr("10.132.1.6")}}
 			began, ended := v.now, time.Duration(0)
 			for ; v.now.Sub(began) < 5*time.Minute && ended == 0; v.now = v.now.Add(2 * time.Second) {
-				if v.now.Sub(began) == 40*time.Second { // one of the endpoints is listed by now
+				if v.now.Sub(began) == 40*time.Second { // one of the endpoints is now listed
 					v.state.Endpoints, v.pods = append(v.state.Endpoints, other), v.pods[:1]
 				}
 				if p := lookTwice(m, &v, v.state); len(p.end) > 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// BenchmarkLook judges a look of a node in a cluster of 10,000 Services with five endpoints each: after nothing has changed, after one Service
-// has, and after an endpoint of this host has.
+// BenchmarkLook judges a pass of a node in a cluster of 10,000 Services with five endpoints each: after no change, after a change of one Service,
+// and after a change of an endpoint of this host.
 func BenchmarkLook(b *testing.B) {
 	const services, each = 10_000, 5
 	f, s := newFrontends("win-1"), healthy(0)

@@ -10,9 +10,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// Sandbox is the image from which pods start.
+// Sandbox is the sandbox image of pods.
 type Sandbox interface {
-	// IsPresent tells whether the host has it.
+	// IsPresent reports whether the host has it.
 	IsPresent() bool
 }
 
@@ -22,8 +22,8 @@ type CNI struct {
 	Sandbox Sandbox
 }
 
-// withholds tells whether a file must wait for the sandbox image: with the configuration of the pod network, the node becomes Ready. A node that
-// has it keeps it.
+// withholds reports whether a file must wait for the sandbox image: the configuration of the pod network makes the node Ready. An existing
+// file is kept.
 func withholds(s state.Session, image Sandbox, path string) bool {
 	return desired.IsCNIConfig(path) && !image.IsPresent() && !s.Host.Disk.Exists(path)
 }
@@ -48,7 +48,7 @@ func (c CNI) Configure(node *corev1.Node) error {
 	return nil
 }
 
-// IsConfigured tells whether the files are there that wait for the network of pods.
+// IsConfigured reports whether the files that depend on the pod network exist.
 func (c CNI) IsConfigured() bool {
 	var paths []string
 	if cni := c.Record.Desired.CNI; cni != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// TestARestartIsNotForgottenForAQuestion: the look that decides to restart kube-proxy also has to ask, because more is lost.
+// TestARestartIsNotForgottenForAQuestion: the pass that decides to restart kube-proxy also has questions, because more is lost.
 func TestARestartIsNotForgottenForAQuestion(t *testing.T) {
 	away := func(v *networkView) { v.err = fmt.Errorf("asking: %w", hns.ErrUnavailable) }
 	for name, test := range map[string]struct {
@@ -57,7 +57,7 @@ func TestARestartIsNotForgottenForAQuestion(t *testing.T) {
 	}
 }
 
-// listed are services that may not be listed.
+// listed has services, or an error in place of their list.
 type listed struct {
 	host.Services
 	services []host.Service
@@ -66,7 +66,7 @@ type listed struct {
 
 func (l *listed) List(context.Context, []string) ([]host.Service, error) { return l.services, l.err }
 
-// TestAnUnknownKubeProxyIsTheSame: were it taken for another, what it has made would not count as its own.
+// TestAnUnknownKubeProxyIsTheSame: if it counted as a new process, what it has created would not count as its own.
 func TestAnUnknownKubeProxyIsTheSame(t *testing.T) {
 	services := &listed{services: []host.Service{
 		{Service: desired.Service{Name: "proxy"}, State: host.Running, PID: 7}, {Service: desired.Service{Name: "HNS"}, State: host.Running, PID: 8},

@@ -1,3 +1,2 @@
-// Package podnetwork keeps the network of pods: what must be there is compared with what Windows' Host Network Service has, and what was
-// lost is repaired.
+// Package podnetwork maintains the pod network: it compares the expected state with that of Windows' Host Network Service and repairs what was lost.
 package podnetwork

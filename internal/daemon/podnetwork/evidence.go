@@ -26,50 +26,50 @@ import (
 )
 
 const (
-	// evidenceTimeout bounds all questions of one look, askedEvery is the pause between questions.
+	// evidenceTimeout limits all queries of one pass, askedEvery is the pause between queries.
 	evidenceTimeout = 15 * time.Second
 	askedEvery      = 5 * time.Second
-	// mostAsked is the number of Services that are asked for when more have lost their load balancers.
+	// mostAsked is the maximum number of Services that are queried when more have lost their load balancers.
 	mostAsked = 20
-	// pageSize is the number of objects in one answer, mostPages the number of answers that are read.
+	// pageSize is the number of objects in one page, mostPages the maximum number of pages.
 	pageSize  = 500
 	mostPages = 200
 )
 
-// questions are what the API server and Windows have to be asked before something is repaired: the watches may lag behind those of kube-proxy,
-// and Windows may not list all that it has.
+// questions are queries to the API server and Windows before a repair: WICD's watches may lag behind those of kube-proxy, and Windows may not
+// list all of its objects.
 type questions struct {
-	// lost are load balancers that seem lost, with their Services; onHost are the endpoints with which they were expected.
+	// lost are load balancers that seem lost, with their Services; onHost are the endpoints from which they were computed.
 	lost   map[kubeproxy.Frontend]types.NamespacedName
 	onHost kubeproxy.Presence
-	// owners asks for all addresses that Services and EndpointSlices have.
+	// owners requests all addresses of Services and EndpointSlices.
 	owners bool
-	// closely asks Windows for each object by itself, and for these endpoints by their IDs.
+	// closely reads each of Windows' objects individually, and these endpoints by ID.
 	closely   bool
 	endpoints []string
 }
 
 func (q questions) isAny() bool { return len(q.lost) > 0 || q.owners }
 
-// evidence are the answers.
+// evidence has the answers.
 type evidence struct {
-	// lost are the load balancers that kube-proxy must have made; nil if that was not asked.
+	// lost are the load balancers that kube-proxy must have created; nil if that was not queried.
 	lost map[kubeproxy.Frontend]bool
-	// first is another Node with the same loss, which was found before or has the lower name; empty if there is none.
+	// first is another Node that has the same loss since an earlier time, or since the same time and has the lower name; empty if there is none.
 	first string
-	// owned are the addresses that Services and EndpointSlices have; nil if that was not asked.
+	// owned are the addresses of Services and EndpointSlices; nil if that was not queried.
 	owned *frontends
 	err   error
 }
 
-// errNotTold means that this Node does not show its own loss yet, so that other nodes cannot see it.
+// errNotTold means that this Node does not report its own loss yet, so that other nodes cannot see it.
 var errNotTold = errors.New("the Node does not show the loss yet")
 
-// asker asks the API server.
+// asker queries the API server.
 type asker struct {
 	client *apiclient.Client
 	node   string
-	// known is what the watches have told.
+	// known is what the watches have delivered.
 	known *frontends
 }
 
@@ -89,8 +89,8 @@ func (a asker) ask(ctx context.Context, q questions) *evidence {
 	return e
 }
 
-// confirm reads the Services again, a sample if there are many, and leaves the load balancers that must be there. One whose Service or
-// EndpointSlices are other versions than the watches have told is none of them: kube-proxy may know more than we do.
+// confirm re-reads the Services, a sample if there are many, and returns which load balancers are required. One whose Service or EndpointSlices
+// have other versions than WICD's watches have delivered is not confirmed, because kube-proxy may be ahead of WICD.
 func (a asker) confirm(ctx context.Context, lost map[kubeproxy.Frontend]types.NamespacedName, onHost kubeproxy.Presence) (map[kubeproxy.Frontend]bool, error) {
 	names := slices.SortedFunc(maps.Values(lost), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
 	names = slices.Compact(names)
@@ -137,8 +137,8 @@ func (a asker) balancersOf(ctx context.Context, name types.NamespacedName, onHos
 	return kubeproxy.ReadService(&services.Items[0]).Balancers(read, onHost), a.known.isCurrent(name, versions), nil
 }
 
-// findFirst looks for another Windows Node that tells the same loss and goes first, so that one node at a time tries a restart; where that
-// does not help, the cause is shared, and no other tries.
+// findFirst returns another Windows Node that reports the same loss and has precedence, so that one node at a time tries a restart. If that does
+// not help, the cause is shared, and no other node tries.
 func (a asker) findFirst(ctx context.Context, lost map[kubeproxy.Frontend]types.NamespacedName) (string, error) {
 	var own *corev1.NodeCondition
 	others := map[string]corev1.NodeCondition{}
@@ -167,7 +167,7 @@ func (a asker) findFirst(ctx context.Context, lost map[kubeproxy.Frontend]types.
 	return firstOf(a.node, *own, others, lost), nil
 }
 
-// firstOf is the first other Node that has lost load balancers of one of the Services before this one.
+// firstOf returns the first other Node that lost load balancers of one of the Services before this one.
 func firstOf(node string, own corev1.NodeCondition, others map[string]corev1.NodeCondition, lost map[kubeproxy.Frontend]types.NamespacedName) string {
 	for _, name := range slices.Sorted(maps.Keys(others)) {
 		c := others[name]
@@ -179,7 +179,7 @@ func firstOf(node string, own corev1.NodeCondition, others map[string]corev1.Nod
 	return ""
 }
 
-// tellsOneOf tells whether a message names one of the Services. One that names only some of its losses may mean any.
+// tellsOneOf reports whether a message names one of the load balancers. A message that names only some of its losses may mean any.
 func tellsOneOf(message string, lost map[kubeproxy.Frontend]types.NamespacedName) bool {
 	if strings.Contains(message, " more") {
 		return true
@@ -235,7 +235,7 @@ func list(ctx context.Context, c rest.Interface, resource, namespace string, opt
 	return c.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(into)
 }
 
-// ask asks the API server; nil if it was asked a moment ago.
+// ask queries the API server; it returns nil if the last query was less than askedEvery ago.
 func (n *reconciliation) ask(ctx context.Context, q questions) *evidence {
 	if time.Since(n.asked) < askedEvery {
 		return nil
@@ -253,5 +253,5 @@ func (n *reconciliation) ask(ctx context.Context, q questions) *evidence {
 	return e
 }
 
-// errNoClient means that there is no certificate for the API server yet.
+// errNoClient means that WICD has no certificate for the API server yet.
 var errNoClient = errors.New("there is no connection to the API server")

@@ -16,14 +16,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// hours is what a story of two hours has shown.
+// hours has the results of two simulated hours.
 type hours struct {
 	restarts, told int
 	removed        []string
 	last           string
 }
 
-// play judges two hours in looks of 30 seconds. A new kube-proxy comes two seconds after a restart.
+// play judges two hours in passes of 30 seconds. A new kube-proxy starts two seconds after a restart.
 func play(f *frontends, s hns.State) (h hours) {
 	m := newNetworkMemory()
 	v := networkView{now: time.Now(), state: s, told: f, proxy: 100}
@@ -63,8 +63,8 @@ func (h hours) wantNothing(t *testing.T) {
 	}
 }
 
-// TestNothingIsRepairedForAFalseAlarm has a story for each cluster from which false alarms were reported. kube-proxy of Kubernetes 1.36 was
-// given each of them.
+// TestNothingIsRepairedForAFalseAlarm has a case for each cluster from which false alarms were reported. Each was also run with kube-proxy of
+// Kubernetes 1.36.
 func TestNothingIsRepairedForAFalseAlarm(t *testing.T) {
 	no, yes, node := false, true, "win-1"
 	udp, tcp, web, number := corev1.ProtocolUDP, corev1.ProtocolTCP, "web", int32(8080)
@@ -129,7 +129,7 @@ func TestNothingIsRepairedForAFalseAlarm(t *testing.T) {
 	}
 }
 
-// TestALossNeedsProof: what one watch says is no reason to interrupt all Services of a node.
+// TestALossNeedsProof: one watch is not enough evidence to interrupt all Services of a node.
 func TestALossNeedsProof(t *testing.T) {
 	lose := func(v *networkView) { v.state.LoadBalancers = v.state.LoadBalancers[1:] }
 	for name, test := range map[string]struct {
@@ -162,7 +162,7 @@ func TestALossNeedsProof(t *testing.T) {
 	}
 }
 
-// TestRestartsAreLimited: Windows may lose load balancers again and again.
+// TestRestartsAreLimited: Windows may lose load balancers repeatedly.
 func TestRestartsAreLimited(t *testing.T) {
 	m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), told: cluster(5), proxy: 100}
 	m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
@@ -188,7 +188,7 @@ func TestRestartsAreLimited(t *testing.T) {
 	}
 }
 
-// TestRepairsCanBeSwitchedOff: everything is told, or nothing is looked for, and nothing is done.
+// TestRepairsCanBeSwitchedOff: Report reports everything, Off checks nothing, and neither repairs anything.
 func TestRepairsCanBeSwitchedOff(t *testing.T) {
 	for repair, wantTold := range map[string]bool{"Report": true, "Off": false} {
 		t.Run(repair, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestRepairsCanBeSwitchedOff(t *testing.T) {
 	}
 }
 
-// TestWrongBackendsAreTold: connections to them fail, and a restart of kube-proxy would interrupt all others.
+// TestWrongBackendsAreTold: connections to them fail, but a restart of kube-proxy would interrupt all others.
 func TestWrongBackendsAreTold(t *testing.T) {
 	s := healthy(3)
 	s.Endpoints = append(s.Endpoints, remoteEndpoint("former", "10.132.2.99"))
@@ -265,7 +265,7 @@ func TestManyPodsAreEndedInTurn(t *testing.T) {
 	if ended[0] != mostEnds || slices.Max(ended[1:60]) > 0 || ended[60] != mostEnds {
 		t.Errorf("pods are ended at these looks, one in a second: %v; want %d in a minute", ended, mostEnds)
 	}
-	// Where most pods have their endpoints, those that do not are few enough to be ended faster.
+	// If most pods have their endpoints, those without are few enough to be ended faster.
 	for i := range 30 {
 		v.state.Endpoints = append(v.state.Endpoints, hns.Endpoint{ID: fmt.Sprint("well-", i), Network: "n1", Address: addr(fmt.Sprintf("10.132.1.%d", i+100))})
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kubeproxy"
 )
 
-// frontends are what the cluster says of Services: no more than is needed to tell which load balancers must be there, and which
-// belong to nobody. It is filled by two watches and may be read at any time.
+// frontends is WICD's view of the cluster's Services: just enough to determine which load balancers are required, and which are orphaned.
+// Two watches fill it. It is safe for concurrent use.
 type frontends struct {
 	node string
 
@@ -28,13 +28,13 @@ type frontends struct {
 	services map[types.NamespacedName]*clusterService
 	// owners are the Services of EndpointSlices.
 	owners map[types.NamespacedName]types.NamespacedName
-	// told says which of the two kinds were told completely.
+	// told has the kinds that were listed completely.
 	told map[string]bool
-	// former are addresses that Services had, with the time at which they were given up.
+	// former are addresses that Services had, and when they gave them up.
 	former map[netip.Addr]time.Time
 	// owned is the number of Services and EndpointSlices that have an address.
 	owned map[netip.Addr]int
-	// onHost is what the load balancers of services were computed with.
+	// onHost is the presence from which the load balancers of services were computed.
 	onHost kubeproxy.Presence
 }
 
@@ -42,21 +42,21 @@ type frontends struct {
 type clusterService struct {
 	service *kubeproxy.Service
 	slices  map[string]kubeproxy.EndpointSlice
-	// versions are the resource versions of both: kube-proxy programs a Service anew for every change of its EndpointSlices, also for one that
-	// changes nothing for it. The Service has the empty name.
+	// versions are the resource versions of both: kube-proxy re-programs a Service at every change of its EndpointSlices, even at one without
+	// effect. The Service has the empty name.
 	versions map[string]string
-	// since is when one of them changed last.
+	// since is when one of them last changed.
 	since time.Time
-	// balancers are its load balancers; they are computed anew if isStale.
+	// balancers are its load balancers; they are recomputed if isStale.
 	balancers []kubeproxy.Balancer
 	isStale   bool
 }
 
-// balancer is a load balancer that must be there.
+// balancer is a required load balancer.
 type balancer struct {
 	service  types.NamespacedName
 	backends []netip.Addr
-	// since is when the Service or its EndpointSlices changed last.
+	// since is when the Service or its EndpointSlices last changed.
 	since time.Time
 }
 
@@ -68,7 +68,7 @@ func newFrontends(node string) *frontends {
 	}
 }
 
-// follow keeps up with the cluster until ctx is done.
+// follow watches the cluster until ctx is done.
 func (f *frontends) follow(ctx context.Context, client *apiclient.Client) {
 	services := cache.NewListWatchFromClient(client.Core, "services", corev1.NamespaceAll, fields.Everything())
 	endpoints := cache.NewListWatchFromClient(client.Discovery, "endpointslices", corev1.NamespaceAll, fields.Everything())
@@ -82,15 +82,15 @@ func (f *frontends) follow(ctx context.Context, client *apiclient.Client) {
 	work.Wait()
 }
 
-// known tells whether the cluster has told everything once.
+// known reports whether both kinds were listed once.
 func (f *frontends) known() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.told["services"] && f.told["endpointslices"]
 }
 
-// expected are the load balancers that kube-proxy must have made: those of Services and EndpointSlices that did not change within settled.
-// An uncertain one is left out, and one of two Services: Windows gives it to one of them only.
+// expected returns the load balancers that kube-proxy must have created: those of Services and EndpointSlices that did not change within settled.
+// One that is uncertain, or expected by two Services, is left out: Windows gives it to only one of them.
 func (f *frontends) expected(now time.Time, settled time.Duration, onHost kubeproxy.Presence) map[kubeproxy.Frontend]balancer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -122,13 +122,13 @@ func (s *clusterService) compute(onHost kubeproxy.Presence) {
 	}
 }
 
-// busyChanges is how many changes within busyFor give kube-proxy more to do than it does in a moment.
+// More than busyChanges changes within busyFor keep kube-proxy busy for a while.
 const (
 	busyChanges = 20
 	busyFor     = 30 * time.Second
 )
 
-// busy tells whether much has changed just now.
+// busy reports whether much has changed recently.
 func (f *frontends) busy(now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -141,20 +141,20 @@ func (f *frontends) busy(now time.Time) bool {
 	return changes > busyChanges
 }
 
-// formerFor is how long addresses are remembered that Services had, mostFormer a number beyond which those of longer ago are removed.
+// formerFor is how long former addresses of Services are remembered. Above mostFormer addresses, older ones are removed.
 const (
 	formerFor  = 24 * time.Hour
 	mostFormer = 10_000
 )
 
-// owns tells whether a Service or one of its endpoints has an address.
+// owns reports whether a Service or one of its endpoints has an address.
 func (f *frontends) owns(a netip.Addr) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.owned[a] > 0
 }
 
-// wasService tells whether a Service had an address within a day.
+// wasService reports whether a Service had an address within formerFor.
 func (f *frontends) wasService(a netip.Addr, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,7 +162,7 @@ func (f *frontends) wasService(a netip.Addr, now time.Time) bool {
 	return wasOwned && now.Sub(since) <= formerFor
 }
 
-// isCurrent tells whether what is known of a Service and its EndpointSlices is what the API server has, by the resource versions of both.
+// isCurrent reports whether the resource versions known for a Service and its EndpointSlices are the given ones.
 func (f *frontends) isCurrent(name types.NamespacedName, versions map[string]string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,7 +187,7 @@ func addressesOf(s kubeproxy.EndpointSlice) []netip.Addr {
 	return all
 }
 
-// mirror takes what a watch tells into the frontends. It implements cache.ReflectorStore.
+// mirror stores what a watch delivers in the frontends. It implements cache.ReflectorStore.
 type mirror struct {
 	of   *frontends
 	kind string
@@ -217,7 +217,7 @@ func (m mirror) Delete(o any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore. What has not changed since keeps its age.
+// Replace implements cache.ReflectorStore. Unchanged objects keep their age.
 func (m mirror) Replace(list []any, _ string) error {
 	m.of.mu.Lock()
 	defer m.of.mu.Unlock()
@@ -233,7 +233,7 @@ func (m mirror) Replace(list []any, _ string) error {
 	return nil
 }
 
-// retain removes what was not listed of a kind.
+// retain removes the objects of a kind that were not listed.
 func (f *frontends) retain(kind string, listed map[types.NamespacedName]bool, now time.Time) {
 	if kind == "services" {
 		for _, name := range slices.Collect(maps.Keys(f.services)) {
@@ -253,7 +253,7 @@ func (f *frontends) retain(kind string, listed map[types.NamespacedName]bool, no
 // Resync implements cache.ReflectorStore.
 func (m mirror) Resync() error { return nil }
 
-// put keeps what matters of an object. One that has not changed keeps its age.
+// put stores the relevant part of an object. An unchanged object keeps its age.
 func (f *frontends) put(o any, now time.Time) {
 	switch o := o.(type) {
 	case *corev1.Service:
@@ -284,7 +284,7 @@ func (f *frontends) putService(name types.NamespacedName, s *kubeproxy.Service, 
 	f.drop(name)
 }
 
-// giveUp remembers addresses that a Service had. Those of long ago are forgotten when there are many.
+// giveUp remembers addresses that a Service had. If there are many, those older than formerFor are removed.
 func (f *frontends) giveUp(addresses []netip.Addr, now time.Time) {
 	if len(f.former) > mostFormer {
 		maps.DeleteFunc(f.former, func(_ netip.Addr, since time.Time) bool { return now.Sub(since) > formerFor })
@@ -327,7 +327,7 @@ func (f *frontends) removeSlice(slice types.NamespacedName, now time.Time) {
 	f.drop(owner)
 }
 
-// at returns what is known under the name of a Service.
+// at returns the entry of a Service, and creates it if necessary.
 func (f *frontends) at(name types.NamespacedName) *clusterService {
 	c, exists := f.services[name]
 	if !exists {
@@ -337,7 +337,7 @@ func (f *frontends) at(name types.NamespacedName) *clusterService {
 	return c
 }
 
-// drop forgets a name under which nothing is known any more.
+// drop removes an entry that has become empty.
 func (f *frontends) drop(name types.NamespacedName) {
 	if c := f.services[name]; c.service == nil && len(c.slices) == 0 {
 		delete(f.services, name)

@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// FuzzFrontends: whoever may make Services and EndpointSlices, in any namespace, writes them. What is expected of them are IPv4
-// frontends of protocols that Windows' load balancers have, the same again is no change, and nothing stays of what is deleted.
+// FuzzFrontends: users write Services and EndpointSlices in any namespace. Only IPv4 frontends of protocols that Windows' load balancers
+// support are expected, identical objects are not a change, and nothing remains of deleted ones.
 func FuzzFrontends(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"a","namespace":"b"},"spec":{"clusterIP":"10.96.0.1","ports":[{"name":"x","port":443},{"port":53,"protocol":"UDP"},{"port":1,"protocol":"SCTP"}]}}`),
 		[]byte(`{"metadata":{"name":"a-1","namespace":"b","labels":{"kubernetes.io/service-name":"a"}},"addressType":"IPv4","endpoints":[{"addresses":["10.132.1.2"]}],"ports":[{"name":"x"},{}]}`))

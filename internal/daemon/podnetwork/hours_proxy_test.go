@@ -14,13 +14,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kubeproxy"
 )
 
-// fakeProxy makes load balancers as kube-proxy does: it programs a changed Service once, tries again every 30 seconds what it could not
-// program, and never looks at what it has made. What it makes is what the real one was seen to make (lab's differential test); when is this.
-// When it starts, it waits until the API server tells it its Node, and only then removes all that is there (newProxierInternal).
+// fakeProxy creates load balancers as kube-proxy does: it programs a changed Service once, retries every 30 seconds what it could not program,
+// and never checks what it has created. What it creates matches the real one (the lab's differential test); its timing is simulated. When it
+// starts, it waits until it has its Node from the API server, and only then removes everything (newProxierInternal).
 type fakeProxy struct {
 	process            uint32
 	clearsAt, startsAt time.Time
-	// pending are the Services that it programs now, speed how many in a second: Windows may take its time.
+	// pending are the Services that it is programming, speed how many per second: Windows may be slow.
 	pending  []string
 	speed    int
 	services map[string]*corev1.Service
@@ -30,12 +30,12 @@ type fakeProxy struct {
 	isChanged bool
 	retryAt   time.Time
 	made      map[string][]string
-	// refused are Services for which Windows makes no load balancer before a time.
+	// refused are Services for which Windows creates no load balancer until a time.
 	refused map[string]time.Time
 	numbers int
 }
 
-// startProxy starts another process, which some time later removes all load balancers, and makes them again ten seconds after that.
+// startProxy starts a new process, which some time later removes all load balancers and re-creates them ten seconds after that.
 func (w *world) startProxy() {
 	k := &w.kube
 	k.process++
@@ -62,7 +62,7 @@ func (k *fakeProxy) tell(t told, _ time.Time) {
 	k.dirty[t.name], k.isChanged = true, true
 }
 
-// programs lets kube-proxy program what has changed, at most once a second, and with it all that it could not program before.
+// programs lets kube-proxy program what has changed, at most once a second, and with it everything that it could not program before.
 func (w *world) programs() {
 	k := &w.kube
 	if !k.clearsAt.IsZero() && !w.now.Before(k.clearsAt) {
@@ -81,7 +81,7 @@ func (w *world) programs() {
 	k.pending = k.pending[count:]
 }
 
-// program programs one Service. It stays dirty if it has no endpoints, or Windows refuses a load balancer.
+// program programs one Service, which stays dirty if it has no endpoints or Windows refuses a load balancer.
 func (w *world) program(name string) {
 	k := &w.kube
 	gone := k.made[name]
@@ -117,7 +117,7 @@ func (w *world) program(name string) {
 	}
 }
 
-// endpoint is the ID of the endpoint with an address, which is made unless it is there.
+// endpoint returns the ID of the endpoint with an address, and creates it if necessary.
 func (w *world) endpoint(a netip.Addr) string {
 	for _, e := range w.state.Endpoints {
 		if e.Address == a && e.Network == "n1" {

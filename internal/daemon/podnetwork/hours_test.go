@@ -23,9 +23,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kubeproxy"
 )
 
-// TestHoursOfServices plays hours of a node in a cluster whose users create, change and delete Services at random, whose API server, watches
-// and kube-proxy lag and stall, and whose Windows refuses load balancers. As long as Windows loses nothing, nothing may be repaired. What it
-// does lose is restored, as far as the number of restarts allows. WMCO_HOURS sets the number of hours; make bench plays 1,000.
+// TestHoursOfServices simulates hours of a node in a cluster whose users create, change and delete Services at random, whose API server, watches
+// and kube-proxy lag and stall, and whose Windows refuses load balancers. As long as Windows loses nothing, nothing may be repaired. Losses are
+// repaired, as far as the number of restarts allows. WMCO_HOURS sets the number of hours; make bench simulates 1,000.
 func TestHoursOfServices(t *testing.T) {
 	hours := 8
 	if text := os.Getenv("WMCO_HOURS"); text != "" {
@@ -73,32 +73,32 @@ func (t *tally) add(o tally) {
 	t.changes += o.changes
 }
 
-// world is a cluster and a node of it, in simulated time.
+// world is a cluster and one of its nodes, in simulated time.
 type world struct {
 	tally
 	random     *rand.Rand
 	loses      bool
 	began, now time.Time
-	// services and slices are what the API server has.
+	// services and slices are those in the API server.
 	services map[string]*corev1.Service
 	slices   map[string]*discoveryv1.EndpointSlice
 	numbers  int
 	versions int
-	// daemon and proxy read them, each by a watch of its own.
+	// daemon and proxy deliver them, each with its own watch.
 	daemon, proxy watch
 	front         *frontends
 	memory        *networkMemory
 	state         hns.State
 	nextLook      time.Time
 	kube          fakeProxy
-	// apiAwayUntil is when the API server answers questions again.
+	// apiAwayUntil is when the API server answers again.
 	apiAwayUntil time.Time
 	// lost are frontends whose load balancers Windows has lost.
 	lost  map[kubeproxy.Frontend]time.Time
 	wrong []string
 }
 
-// watch has what it will tell, with the time.
+// watch has the queued notifications, with their times.
 type watch struct {
 	queue        []told
 	stalledUntil time.Time
@@ -107,7 +107,7 @@ type watch struct {
 type told struct {
 	at   time.Time
 	name string
-	// what is nil when it was deleted.
+	// Both are nil after a deletion.
 	service *corev1.Service
 	slice   *discoveryv1.EndpointSlice
 	isSlice bool
@@ -131,7 +131,7 @@ func newWorld(seed uint64, loses bool) *world {
 
 func (w *world) one(in int) bool { return w.random.IntN(in) == 0 }
 
-// step is one second.
+// step simulates one second.
 func (w *world) step() {
 	w.now = w.now.Add(time.Second)
 	w.users()
@@ -144,7 +144,7 @@ func (w *world) step() {
 	}
 }
 
-// users change something about every twenty seconds, and at times much at once.
+// users change something about every twenty seconds, and sometimes much at once.
 func (w *world) users() {
 	if !w.one(20) {
 		return
@@ -168,7 +168,7 @@ func (w *world) users() {
 	}
 }
 
-// troubles are what happens to watches, the API server, kube-proxy and Windows.
+// troubles simulates disruptions of watches, the API server, kube-proxy and Windows.
 func (w *world) troubles() {
 	stall := func(in int, longest time.Duration, until *time.Time) {
 		if w.one(in) {
@@ -176,12 +176,12 @@ func (w *world) troubles() {
 		}
 	}
 	stall(3600, 4*time.Minute, &w.daemon.stalledUntil)
-	stall(3600, 4*time.Minute, &w.proxy.stalledUntil) // a connection that does not answer is given up within a minute
+	stall(3600, 4*time.Minute, &w.proxy.stalledUntil) // an unresponsive connection is dropped within a minute
 	stall(7200, 5*time.Minute, &w.apiAwayUntil)
 	if w.one(1800) {
 		w.kube.refused[w.any()] = w.now.Add(time.Duration(w.random.Int64N(int64(time.Hour))))
 	}
-	if w.one(4 * 3600) { // the service manager starts it again
+	if w.one(4 * 3600) { // the service manager restarts it
 		w.startProxy()
 	}
 	if w.one(4 * 3600) { // the endpoint of a pod of this host comes or goes with the pod
@@ -267,7 +267,7 @@ func (w *world) changeEndpoints(name string) {
 	w.tell(told{name: name, slice: e, isSlice: true})
 }
 
-// tell lets both watches tell of a change, some time later.
+// tell makes both watches deliver a change, some time later.
 func (w *world) tell(t told) {
 	w.versions++
 	version := strconv.Itoa(w.versions)
@@ -317,7 +317,7 @@ func (w *world) look() {
 	w.nextLook = w.now.Add(waitAfter(&p, 0))
 }
 
-// restarted checks a restart: something must have been lost.
+// restarted checks that a restart follows a loss.
 func (w *world) restarted(p networkPlan) {
 	why := p.restart["proxy"]
 	if why == "" {
@@ -331,7 +331,7 @@ func (w *world) restarted(p networkPlan) {
 	w.startProxy()
 }
 
-// removed checks what is removed: no Service may have it.
+// removed checks that no Service owns what is removed.
 func (w *world) removed(p networkPlan) {
 	owned := newFrontends("win-1")
 	w.each(func(o metav1.Object) { owned.put(o, w.now) })
@@ -365,7 +365,7 @@ func (w *world) each(do func(metav1.Object)) {
 	}
 }
 
-// answer is what the API server says now.
+// answer returns what the API server has now.
 func (w *world) answer(q questions) *evidence {
 	if w.now.Before(w.apiAwayUntil) {
 		return &evidence{err: errNoClient}

@@ -8,22 +8,22 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// How often it is checked whether the container runtime has a network, and how soon while it has none.
+// Intervals at which the container runtime's network is checked: loadedSoon applies while it has none.
 const (
 	loadedEvery = time.Minute
 	loadedSoon  = 2 * time.Second
 )
 
-// reloadFile is made and removed to have the runtime read the folder again. It is no configuration: those end with conf, conflist or json.
+// reloadFile is created and removed to make the runtime reload the folder. It is not a configuration: those end in conf, conflist or json.
 const reloadFile = `\wicd.reload`
 
-// Loading makes sure that the container runtime has read the configuration of the pod network. containerd reads it when Windows tells of a
-// change in its folder, and not again where a file could not be opened in that moment, as when it is still open to be renamed, or a virus
-// scanner has it (syncLoop in internal/cri/server/cni_conf_syncer.go of containerd 2.3). Its node would not be Ready until somebody
-// restarts containerd.
+// Loading makes sure that the container runtime has loaded the configuration of the pod network. containerd loads it when Windows notifies it of
+// a change in its folder, and does not retry if it could not open a file at that moment, for example because the file was still open for a rename
+// or a virus scanner had it open (syncLoop in internal/cri/server/cni_conf_syncer.go of containerd 2.3). The node would then not be Ready until
+// containerd is restarted.
 //
-// The folder may be the user's: it is the only one that containerd watches, and so the file is made there, too. That happens only while
-// there is a configuration that containerd can load and has not; the other remedy would be to restart containerd and the kubelet.
+// The folder may be the user's. It is the only one that containerd watches, so the file is created there, too, but only while there is a
+// configuration that containerd can load and has not. The alternative would be to restart containerd and the kubelet.
 type Loading struct{ CNI }
 
 // Run keeps the configuration loaded until ctx is done.
@@ -39,7 +39,7 @@ func (l Loading) Run(ctx context.Context) {
 			continue
 		}
 		isReady, err := l.Host.Runtime.NetworkReady(ctx)
-		if err != nil || isReady { // the supervisor cares for a runtime that does not answer
+		if err != nil || isReady { // the supervisor handles a runtime that does not answer
 			pauses, wait = backoff.Between(loadedSoon, loadedEvery), loadedEvery
 			continue
 		}
@@ -51,7 +51,7 @@ func (l Loading) Run(ctx context.Context) {
 	}
 }
 
-// reload changes the folder twice, by a file that appears and one that disappears.
+// reload changes the folder twice, by creating and removing a file.
 func (l Loading) reload(folder string) error {
 	if _, err := l.Host.Disk.WriteFile(folder+reloadFile, ""); err != nil {
 		return err

@@ -15,40 +15,40 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// How long something of the network may be missing, or left over, before something is done about it. kube-proxy programs a changed
-// Service within a second or two, and waits for ten when it starts (pkg/proxy/winkernel/proxier.go).
+// How long a part of the network may be missing, or be left over, before something is done about it. kube-proxy programs a changed
+// Service within a second or two, and waits ten seconds when it starts (pkg/proxy/winkernel/proxier.go).
 const (
-	// lostAfter is for a load balancer or an endpoint that was there.
+	// lostAfter applies to a load balancer or an endpoint that existed.
 	lostAfter = 5 * time.Second
-	// restartAfter is how long one must be missing before kube-proxy is restarted for it: kube-proxy removes load balancers of a changed
-	// Service, and makes them again a while later when it has much to do.
+	// restartAfter is how long one must be missing before kube-proxy is restarted for it: kube-proxy removes the load balancers of a changed
+	// Service, and re-creates them some time later when it is busy.
 	restartAfter = 15 * time.Second
-	// unchangedFor is how long the Service must not have changed before: kube-proxy may hear of a change that long after us, and then fail
-	// to make again what it has removed.
+	// unchangedFor is the minimum time between the Service's last change and the loss: kube-proxy may receive a change that much later than WICD,
+	// and then fail to re-create what it has removed.
 	unchangedFor = 5 * time.Minute
-	// lostWhenBusy is for a load balancer that was there while kube-proxy has much to do, lateAfter for one that was never seen, or has
-	// other back ends.
+	// lostWhenBusy applies to a load balancer that existed while kube-proxy is busy, lateAfter to one that was never seen or has other
+	// back ends.
 	lostWhenBusy = 30 * time.Second
 	lateAfter    = 2 * time.Minute
-	// orphanedAfter is for what belongs to no Service any more: longer than a watch of ours can lag behind that of kube-proxy.
+	// orphanedAfter applies to objects without a Service: longer than WICD's watches can lag behind those of kube-proxy.
 	orphanedAfter = 3 * time.Minute
-	// massLoss is how many load balancers there must have been to know without waiting, when there is none at all, that they were lost.
+	// massLoss is how many load balancers must have existed for their complete absence to count as a loss without waiting.
 	massLoss = 3
-	// steadyAfter is how long the Host Network Service must have answered, with the same network, before what it does not list counts as lost:
+	// steadyAfter is how long the Host Network Service must have answered, with the same network, before an unlisted object counts as lost:
 	// a service that has just started may not have read everything.
 	steadyAfter = time.Minute
-	// mostEnds is how many pods are ended at one look, and in endsWithin if it is more than half of all.
+	// mostEnds is how many pods are ended in one pass, or within endsWithin if more than half of all have lost their endpoints.
 	mostEnds   = 10
 	endsWithin = time.Minute
 )
 
-// presence is whether something is there, and since when it is missing.
+// presence is the phase of something, and since when it is missing.
 type presence struct {
 	phase phase
 	since time.Time
 }
 
-// miss is for a look that does not show it. isOverdue tells whether that was so for too long.
+// miss handles a pass in which it is missing. isOverdue reports whether it was missing for too long.
 func (p *presence) miss(j *judgement, patience time.Duration) (isOverdue bool) {
 	if p.since.IsZero() {
 		p.since = j.now
@@ -61,22 +61,22 @@ func (p *presence) miss(j *judgement, patience time.Duration) (isOverdue bool) {
 	return e == overdue
 }
 
-// show is for a look that shows it, or to which it does not matter.
+// show handles a pass in which it is present, or in which it does not matter.
 func (p *presence) show(j *judgement, e event) {
 	p.since = time.Time{}
 	j.move(&p.phase, e)
 }
 
-// podEndpoints remembers endpoints of pods: known are the addresses that endpoints of this host had, with their IDs, bare are pods without
-// theirs. ended is when pods were ended last.
+// podEndpoints remembers pods' endpoints: known are the addresses that endpoints of this host had, with their IDs, bare are pods without
+// their endpoint. ended is when pods were ended.
 type podEndpoints struct {
 	known map[netip.Addr]string
 	bare  map[podNetwork]presence
 	ended []time.Time
 }
 
-// judge finds pods that lost their endpoints: nothing but a new sandbox gives them a network again. A pod whose endpoint was never
-// seen is left alone, whatever the reason: to end it would be worse. It tells whether an endpoint that was missing came back by itself.
+// judge finds pods that lost their endpoints: only a new sandbox gives them a network again. A pod whose endpoint was never seen is left
+// alone, because ending it would be worse. cameBack reports whether a missing endpoint came back on its own.
 func (e *podEndpoints) judge(j *judgement) (cameBack bool) {
 	has := ownAddresses(j.state)
 	maps.Copy(e.known, has)
@@ -106,7 +106,7 @@ func (e *podEndpoints) judge(j *judgement) (cameBack bool) {
 	return cameBack
 }
 
-// end plans the end of pods that lost their endpoints, when Windows agrees by their IDs. Where most of them did, a few at a time are ended.
+// end plans to end pods that lost their endpoints, if Windows confirms that by ID. If most pods did, a few at a time are ended.
 func (e *podEndpoints) end(j *judgement, lost []podNetwork, others int) {
 	if len(lost) == 0 {
 		return
@@ -135,7 +135,7 @@ func (e *podEndpoints) end(j *judgement, lost []podNetwork, others int) {
 	j.plan.soon()
 }
 
-// ownAddresses are those of endpoints of this host, with their IDs.
+// ownAddresses returns the addresses of this host's endpoints, with their IDs.
 func ownAddresses(s hns.State) map[netip.Addr]string {
 	own := map[netip.Addr]string{}
 	for _, e := range s.Endpoints {
@@ -146,7 +146,7 @@ func ownAddresses(s hns.State) map[netip.Addr]string {
 	return own
 }
 
-// presenceIn is what a network has for kube-proxy to use. Of two endpoints with one address, that of the host counts.
+// presenceIn returns a network's endpoints as kube-proxy uses them. Of two endpoints with one address, that of the host counts.
 func presenceIn(s hns.State, network string) kubeproxy.Presence {
 	onHost := kubeproxy.Presence{}
 	for _, e := range s.Endpoints {
@@ -157,14 +157,14 @@ func presenceIn(s hns.State, network string) kubeproxy.Presence {
 	return onHost
 }
 
-// balancers remembers which load balancers this process of kube-proxy has made.
+// balancers remembers which load balancers this process of kube-proxy has created.
 type balancers struct {
 	made map[kubeproxy.Frontend]presence
-	// stale are load balancers with other back ends than their Services, with the time since when.
+	// stale are load balancers with other back ends than their Services, and since when.
 	stale map[kubeproxy.Frontend]time.Time
 }
 
-// forget is for another process of kube-proxy, which makes all of them again.
+// forget handles a new process of kube-proxy, which re-creates all of them.
 func (b *balancers) forget(j *judgement) {
 	for front, p := range b.made {
 		if p.show(j, forgotten); p.phase == abandoned {
@@ -175,21 +175,21 @@ func (b *balancers) forget(j *judgement) {
 	clear(b.stale)
 }
 
-// put keeps what there is to remember.
+// put stores p unless it is unseen.
 func (b *balancers) put(front kubeproxy.Frontend, p presence) {
 	if b.made[front] = p; p.phase == unseen {
 		delete(b.made, front)
 	}
 }
 
-// balancerLosses is what a look shows about load balancers.
+// balancerLosses is what a pass finds about load balancers.
 type balancerLosses struct {
-	// expected is how many there must be, missing how many of these may still come.
+	// expected is how many are required, missing how many of these may still appear.
 	expected, missing int
-	// lost are those for which kube-proxy is to be restarted, with their Services.
+	// lost are those that need a restart of kube-proxy, with their Services.
 	lost map[kubeproxy.Frontend]types.NamespacedName
-	// told are for the Node's condition: all that is lost, and during a repair all that is missing. late and stale were never made, and have
-	// other back ends than their Services.
+	// told are for the Node's condition: everything lost, and during a repair everything missing. late were never created, and stale have other back
+	// ends than their Services.
 	told, late, stale []string
 }
 
@@ -247,11 +247,11 @@ func (b *balancers) judge(j *judgement, proxy *kubeProxy) balancerLosses {
 	return l
 }
 
-// add counts a load balancer that is missing.
+// add counts a missing load balancer.
 func (l *balancerLosses) add(front kubeproxy.Frontend, service types.NamespacedName, p phase, isOverdue, isRepair bool) {
 	name := nameOf(front, service)
 	if p != abandoned && (p == lost || !isOverdue) {
-		l.missing++ // it may still come
+		l.missing++ // it may still appear
 	}
 	switch {
 	case p == abandoned || p == lost && isOverdue || isRepair && !isOverdue:
@@ -265,8 +265,8 @@ func nameOf(front kubeproxy.Frontend, service types.NamespacedName) string {
 	return fmt.Sprintf("%s (%s)", service, front)
 }
 
-// isWrong tells whether a load balancer has had other back ends than its Service for too long: connections to it fail, or reach what is no
-// longer a part of the Service.
+// isWrong reports whether a load balancer has had other back ends than its Service for too long: connections to it fail, or reach an address
+// that is no longer part of the Service.
 func (b *balancers) isWrong(j *judgement, front kubeproxy.Frontend, isDifferent bool) bool {
 	if !isDifferent {
 		delete(b.stale, front)
@@ -289,7 +289,7 @@ func addressList(all []netip.Addr) string {
 	return shorten.List(texts, namedLosses, ", ")
 }
 
-// backendsIn are the addresses behind each load balancer, sorted. An endpoint that is gone is left out.
+// backendsIn returns the addresses behind each load balancer, sorted. Endpoints that are gone are left out.
 func backendsIn(s hns.State) map[kubeproxy.Frontend][]netip.Addr {
 	addresses := map[string]netip.Addr{}
 	for _, e := range s.Endpoints {
@@ -311,7 +311,7 @@ func backendsIn(s hns.State) map[kubeproxy.Frontend][]netip.Addr {
 	return have
 }
 
-// patience is how long a load balancer may be missing in each phase. That there is none at all is a loss without waiting.
+// patience returns how long a load balancer may be missing in each phase. If there is none at all, that is a loss without waiting.
 func (b *balancers) patience(j *judgement) map[phase]time.Duration {
 	had := 0
 	for _, p := range b.made {

@@ -16,32 +16,32 @@ import (
 )
 
 const (
-	// makerStarts is how long the service that makes the network is given before it is restarted.
+	// makerStarts is how long the service that creates the network has before it is restarted.
 	makerStarts = 3 * time.Minute
-	// awaitedEvery is how often the network is looked at while it is being made: a host that joins waits for nothing else.
+	// awaitedEvery is the check interval while the network is being created: a joining host waits for nothing else.
 	awaitedEvery = 500 * time.Millisecond
 )
 
-// networkMemory is what is remembered from look to look. All its phases go by one table.
+// networkMemory is what is remembered between passes. All its phases use one table.
 type networkMemory struct {
 	table   transitions
 	hns     phase
 	network phase
-	// id is that of the network when it was seen last.
+	// id is that of the last network seen.
 	id string
-	// since is when the network was missed first, or when the service that makes it was restarted for that.
+	// since is when the network was first missed, or when the service that creates it was restarted for that.
 	since     time.Time
 	proxy     kubeProxy
 	balancers balancers
 	pods      podEndpoints
 	owners    owners
-	// unsteadySince is when the Host Network Service last started or failed to answer, the network was missing or another one, or what was
-	// missing came back by itself.
+	// unsteadySince is when the Host Network Service last started or failed to answer, the network was last missing or replaced, or a missing
+	// object last came back on its own.
 	unsteadySince time.Time
 	// service is the process of the Host Network Service.
 	service   uint32
 	agreement agreement
-	// endpoint is the host's own endpoint when it was seen last.
+	// endpoint is the host's own endpoint, as last seen.
 	endpoint hns.Endpoint
 }
 
@@ -52,16 +52,17 @@ func newNetworkMemory() *networkMemory {
 	}
 }
 
-// answers are asked for where a look itself does not show enough.
+// answers provides queries for what a view does not show.
 type answers struct {
-	// ask asks the API server, closely Windows, about these endpoints by their IDs as well. They return nil if they cannot now.
+	// ask queries the API server, closely reads each of Windows' objects, and these endpoints by ID. Both return nil if it is too early to query
+	// again.
 	ask     func(questions) *evidence
 	closely func(endpoints []string) *closeView
 	now     func() time.Time
 }
 
-// decide judges a look, and again with the answers to its questions: what is done follows at once. What an earlier judgement restarts stays so:
-// the memory has it as done, and a later one does not decide it again.
+// decide judges a view, and judges it again with the answers to its questions, so that the plan acts on them at once. Restarts from an earlier
+// judgment are kept: the memory records them as done, so a later judgment does not decide them again.
 func (m *networkMemory) decide(want desired.Network, v *networkView, a answers) networkPlan {
 	plan := m.judge(want, *v)
 	again := func() {
@@ -85,7 +86,7 @@ func (m *networkMemory) decide(want desired.Network, v *networkView, a answers) 
 	return plan
 }
 
-// judge says what is to be done. It only looks, and remembers.
+// judge returns what has to be done. It only updates the memory.
 func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
 	j := &judgement{networkView: v, want: want, table: m.table, plan: networkPlan{restart: map[string]string{}}, agreement: &m.agreement}
 	m.seeService(j)
@@ -110,7 +111,7 @@ func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
 	return j.plan
 }
 
-// judgeParts says what is to be done about the parts of a network that is there.
+// judgeParts plans for the parts of an existing network.
 func (m *networkMemory) judgeParts(j *judgement) {
 	if j.want.Repair == v1alpha1.RepairOff {
 		return
@@ -122,7 +123,7 @@ func (m *networkMemory) judgeParts(j *judgement) {
 		m.unsteadySince = j.now
 	}
 	if j.told != nil {
-		if j.proxy != 0 { // it makes them when it starts
+		if j.proxy != 0 { // a kube-proxy that is not running creates them when it starts
 			m.proxy.judge(j, &m.balancers)
 		}
 		m.owners.judge(j, m.id)
@@ -130,8 +131,8 @@ func (m *networkMemory) judgeParts(j *judgement) {
 	m.agreement.tell(j, problems, notices)
 }
 
-// seeService notices that the Host Network Service has started: its lists may be short for a while. Where its process is not known, a message
-// of a change counts.
+// seeService detects a start of the Host Network Service, whose lists may then be incomplete for a while. If its process is unknown, a change
+// notification counts as a start.
 func (m *networkMemory) seeService(j *judgement) {
 	if m.unsteadySince.IsZero() || j.service != m.service || j.service == 0 && j.restarted {
 		m.unsteadySince, m.agreement = j.now, agreement{}
@@ -139,7 +140,7 @@ func (m *networkMemory) seeService(j *judgement) {
 	m.service = j.service
 }
 
-// find returns the network when it can be used.
+// find returns the network if it is usable.
 func (m *networkMemory) find(j *judgement) *hns.Network {
 	i := slices.IndexFunc(j.state.Networks, func(n hns.Network) bool { return n.Name == j.want.Name })
 	if i < 0 {
@@ -165,7 +166,7 @@ func (m *networkMemory) find(j *judgement) *hns.Network {
 	return network
 }
 
-// miss is for a look without a network that can be used. When that is so for too long, the service that makes it is restarted.
+// miss handles a pass without a usable network. If there was none for too long, the service that creates it is restarted.
 func (m *networkMemory) miss(j *judgement, what string) {
 	m.unsteadySince = j.now
 	if m.since.IsZero() {
@@ -176,24 +177,24 @@ func (m *networkMemory) miss(j *judgement, what string) {
 		e = networkOverdue
 	}
 	if m.network == networkAwaited && away < makerStarts {
-		j.plan.again = awaitedEvery // it never was: there is no loss that the Node has to show for a while
+		j.plan.again = awaitedEvery // there never was one, so the Node has no loss to show for a while
 	}
 	t := j.move(&m.network, e)
-	if len(j.maker) == 0 { // else it says why, which is what a reader has to know first
+	if len(j.maker) == 0 { // otherwise its own status gives the cause and must come first
 		j.plan.problem(t.reason, "network %s %s; service %s makes it, see its log", j.want.Name, what, j.want.MadeBy)
 	}
-	isFirst := m.id == "" // to make the first one is no repair
+	isFirst := m.id == "" // creating the first one is not a repair
 	if t.do == restartMaker && (isFirst || j.repairs()) {
 		j.plan.restart[j.want.MadeBy] = "network " + j.want.Name + " " + what
 		m.since = j.now
 	}
 }
 
-// patience is how long the service that makes the network is given. As long as there was none, it may be waiting for something; unless it
-// makes none later than at its start, as flanneld does.
+// patience returns how long the service that creates the network has, and whether that is limited. Before the first network the service may be
+// waiting for something, unless it creates the network only at start, as flanneld does.
 func (m *networkMemory) patience(j *judgement) (patience time.Duration, limited bool) {
 	switch {
-	case len(j.maker) > 0: // it works, and says what it waits for: another start would only hide that for a while
+	case len(j.maker) > 0: // it runs and reports what it waits for; a restart would only hide that for a while
 		return 0, false
 	case j.want.Once && (m.network == networkPresent || m.network == networkGone):
 		j.plan.soon()
@@ -204,13 +205,13 @@ func (m *networkMemory) patience(j *judgement) (patience time.Duration, limited 
 	return makerStarts, true
 }
 
-// join plans what the host knows of the network. It tells whether the host's own endpoint is there: without it, there is nothing else to be
-// done. One that was there is made again only if both generations of the API lack it.
+// join plans the joint and reports whether the host's own endpoint exists; without it, nothing else can be done. An endpoint that existed is
+// re-created only if both generations of the API lack it.
 func (m *networkMemory) join(j *judgement, network *hns.Network) bool {
 	subnet := network.Subnets[0].Prefix
 	endpoint := m.hostEndpoint(j, network.ID)
 	if endpoint == nil && j.close != nil && j.close.err == nil {
-		m.endpoint = hns.Endpoint{} // it is lost for certain
+		m.endpoint = hns.Endpoint{} // it is certainly lost
 	}
 	wasThere := m.endpoint.Network == network.ID
 	isUnknown := endpoint == nil && wasThere || endpoint != nil && !endpoint.Address.IsValid()
@@ -239,8 +240,8 @@ func (m *networkMemory) join(j *judgement, network *hns.Network) bool {
 	return j.plan.create == nil
 }
 
-// hostEndpoint is the host's own endpoint, as the lists or a close look have it; nil if there is none. An address that is not listed is that
-// which it had before.
+// hostEndpoint returns the host's own endpoint, from the lists or a close look; nil if there is none. If its address is not listed, the endpoint
+// last seen is returned.
 func (m *networkMemory) hostEndpoint(j *judgement, network string) *hns.Endpoint {
 	found := hostEndpointOf(j.state, network, j.want.Endpoint)
 	if (found == nil || !found.Address.IsValid()) && j.close != nil && j.close.err == nil {
@@ -260,8 +261,8 @@ func hostEndpointOf(s hns.State, network, name string) *hns.Endpoint {
 	return &s.Endpoints[i]
 }
 
-// othersWith are endpoints that have the address of the host's own: after a restart of Windows, kube-proxy knows the address from its
-// configuration and may make an endpoint for it first, which the host is not in.
+// othersWith returns endpoints with the address of the host's own: after a restart of Windows, kube-proxy knows the address from its
+// configuration and may first create an endpoint for it that is not attached to the host.
 func othersWith(s hns.State, own hns.Endpoint) (others []hns.Endpoint) {
 	for _, e := range s.Endpoints {
 		if e.Network == own.Network && e.Address == own.Address {
@@ -271,7 +272,7 @@ func othersWith(s hns.State, own hns.Endpoint) (others []hns.Endpoint) {
 	return others
 }
 
-// lastOf is the last address of a range before that of broadcasts.
+// lastOf returns the last address of a range before its broadcast address.
 func lastOf(p netip.Prefix) netip.Addr {
 	b := p.Masked().Addr().As4()
 	for bit := p.Bits(); bit < 32; bit++ {

@@ -7,7 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// TestAMakerThatMakesItsNetworkOnceIsRestarted: flanneld makes its network when it starts, and never looks after it.
+// TestAMakerThatMakesItsNetworkOnceIsRestarted: flanneld creates its network at start, and never checks it afterwards.
 func TestAMakerThatMakesItsNetworkOnceIsRestarted(t *testing.T) {
 	gone := func(v *networkView) { v.state = hns.State{} }
 	bare := func(v *networkView) { v.state.Networks[0].RouterMAC = "" }

@@ -11,21 +11,20 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// provedEvery is the pause between two questions to the API server whether anything owns what seems to belong to nobody.
+// provedEvery is the pause between two queries to the API server for the owners of objects that seem orphaned.
 const provedEvery = 10 * time.Minute
 
-// owners remembers objects that seem to belong to nobody, by ID.
+// owners remembers objects that seem orphaned, by ID.
 type owners struct {
 	without map[string]presence
-	// proved is when the API server was asked last.
+	// proved is when the API server was last queried.
 	proved time.Time
-	// withheld is what would be removed if repairs were not only reported; empty if nothing.
+	// withheld describes what would be removed if repairs were not only reported; empty if nothing.
 	withheld string
 }
 
-// judge finds load balancers of Services, and stand-ins for endpoints of other hosts, that belong to nobody any more: they keep addresses
-// and ports from those that come. Only what is kube-proxy's own is removed, and only after the API server has confirmed that no object
-// has its address.
+// judge finds orphaned load balancers of Services and remote endpoints: they block addresses and ports for new ones. Only kube-proxy's objects
+// are removed, and only after the API server has confirmed that no object has their address.
 func (o *owners) judge(j *judgement, network string) {
 	services := j.want.ServiceRanges()
 	wasService := func(a netip.Addr) bool {
@@ -62,7 +61,7 @@ func (o *owners) judge(j *judgement, network string) {
 	o.remove(j, candidates)
 }
 
-// remove plans the removal of what the API server has confirmed to be nobody's.
+// remove plans the removal of objects that the API server has confirmed as orphaned.
 func (o *owners) remove(j *judgement, candidates hns.State) {
 	isNone := len(candidates.LoadBalancers)+len(candidates.Endpoints) == 0
 	if isNone && j.isSteady {
@@ -96,11 +95,11 @@ func (o *owners) remove(j *judgement, candidates hns.State) {
 		}
 	}
 	if j.repairs() {
-		o.proved = time.Time{} // what it confirmed goes at once; the next is asked for anew
+		o.proved = time.Time{} // the confirmed objects are removed now; the next need a new query
 	}
 }
 
-// withhold tells what would be removed, where repairs are only reported.
+// withhold reports what would be removed, if repairs are only reported.
 func (o *owners) withhold(j *judgement) {
 	if j.repairs() {
 		return
@@ -115,8 +114,8 @@ func (o *owners) withhold(j *judgement) {
 	}
 }
 
-// isKubeProxys tells whether a load balancer can be kube-proxy's: it gives each the address of the host's endpoint, or that of the node, as
-// source.
+// isKubeProxys reports whether a load balancer may be kube-proxy's: kube-proxy sets the source to the address of the host's endpoint or of
+// the node.
 func (j *judgement) isKubeProxys(b hns.LoadBalancer) bool {
 	if !b.SourceVIP.IsValid() {
 		return true
@@ -126,7 +125,7 @@ func (j *judgement) isKubeProxys(b hns.LoadBalancer) bool {
 	return isNode || isEndpoint
 }
 
-// hasConjuredMAC tells whether an endpoint has the MAC address that kube-proxy gives to endpoints of other hosts: 02-11 and the IPv4 address.
+// hasConjuredMAC reports whether an endpoint has the MAC address that kube-proxy gives to endpoints of other hosts: 02-11 and the IPv4 address.
 func hasConjuredMAC(e hns.Endpoint) bool {
 	if !e.Address.Is4() {
 		return false

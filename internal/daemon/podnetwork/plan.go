@@ -15,64 +15,64 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// networkView is what one look at the network has shown.
+// networkView is what one pass has read.
 type networkView struct {
 	now time.Time
-	// state is empty when the look failed with err.
+	// state is empty if the read failed with err.
 	state hns.State
 	err   error
-	// told tells what the cluster says of Services; nil as long as it has not.
+	// told is the view of the cluster's Services; nil until they were listed.
 	told *frontends
-	// pods are the networks of pods that plugins made, as they remember them.
+	// pods are running pods whose address no endpoint has, as libcni cached them.
 	pods []podNetwork
-	// proxy is the process of kube-proxy; 0 when it does not run.
+	// proxy is the process of kube-proxy; 0 if it does not run.
 	proxy uint32
-	// maker is why the service that makes the network says that it does not work.
+	// maker is why the service that creates the network does not work, by its own report.
 	maker []overlaystatus.Problem
-	// ports are those of Windows; empty as long as it has not told them.
+	// ports are Windows' port ranges; empty until they were read.
 	ports host.Ports
-	// evidence are the API server's answers to the questions of the same look; nil if it was not asked.
+	// evidence has the API server's answers to the questions of the same pass; nil if it was not queried.
 	evidence *evidence
 	// close is a close look at Windows' objects; nil if there was none.
 	close *closeView
-	// service is the process of the Host Network Service; 0 when that is not known. restarted says that it was told to have stopped or started.
+	// service is the process of the Host Network Service; 0 if unknown. restarted means that a notification reported its stop or start.
 	service   uint32
 	restarted bool
 }
 
-// podNetwork is the network of a pod: that of its sandbox.
+// podNetwork is the network of a pod's sandbox.
 type podNetwork struct {
 	sandbox string
 	address netip.Addr
 }
 
-// networkPlan is what is to be done about the network, and what the Node is told of it.
+// networkPlan is what has to be done about the network, and what the Node reports.
 type networkPlan struct {
-	// joint is what the host knows of the network; nil as long as it cannot be used.
+	// joint has the values for the network's files; nil until the network is usable.
 	joint *desired.Joint
-	// create is the host's own endpoint, when it is not there; joint holds when it could be made.
+	// create is the host's own endpoint, if it is missing; joint is valid once it was created.
 	create *hns.Endpoint
-	// remove is what belongs to nobody.
+	// remove has the orphaned objects.
 	remove hns.State
-	// restart are services, with the reason.
+	// restart has services, with the reason.
 	restart map[string]string
-	// end are pods without a network, whose sandboxes are ended so that the kubelet makes them again.
+	// end has pods without a network. Their sandboxes are ended so that the kubelet re-creates them.
 	end []podNetwork
 	// problems are for condition WindowsNetworkUnavailable.
 	problems []networkProblem
-	// notices are for the reason and the message of the condition while the network itself works, the most important first.
+	// notices are for the condition's reason and message while the network itself works, the most important first.
 	notices []networkProblem
-	// limits are told before them.
+	// limits come before the notices.
 	limits []networkProblem
-	// ask are questions to the API server whose answers decide about a repair.
+	// ask has questions whose answers decide about a repair.
 	ask questions
-	// again is when to look again; zero for the usual time.
+	// again is the time until the next pass; zero means the default.
 	again time.Duration
-	// unlisted are events that the table of transitions does not know: mistakes of ours.
+	// unlisted are events that the transition table does not list: programming errors.
 	unlisted []error
 }
 
-// networkSoon is how soon the network is looked at again when something seems wrong.
+// networkSoon is the time until the next pass if something seems wrong.
 const networkSoon = 2 * time.Second
 
 // namedLosses is how many losses a message names.
@@ -84,15 +84,15 @@ func (p *networkPlan) problem(reason, format string, args ...any) {
 	p.problems = append(p.problems, networkProblem{reason, fmt.Sprintf(format, args...)})
 }
 
-// soon has the network looked at again before long: something seems to be wrong.
+// soon schedules the next pass early, because something seems wrong.
 func (p *networkPlan) soon() { p.again = networkSoon }
 
-// notice tells of something that is no fault of this node's network.
+// notice adds something that is not a fault of this node's network.
 func (p *networkPlan) notice(reason, format string, args ...any) {
 	p.notices = append(p.notices, networkProblem{reason, fmt.Sprintf(format, args...)})
 }
 
-// message is what a Node is told; isFault is false if the network itself works.
+// message returns the condition's reason and message; isFault is false if the network itself works.
 func (p networkPlan) message() (reason, message string, isFault bool) {
 	told := p.problems
 	if len(told) == 0 {
@@ -108,7 +108,7 @@ func (p networkPlan) message() (reason, message string, isFault bool) {
 	return told[0].reason, shorten.Text(strings.Join(all, "; "), shorten.Note), len(p.problems) > 0
 }
 
-// judgement is one look on its way to a plan.
+// judgement is a view and the plan made from it.
 type judgement struct {
 	networkView
 	want  desired.Network
@@ -116,15 +116,15 @@ type judgement struct {
 	plan  networkPlan
 	// onHost are the endpoints of the network.
 	onHost kubeproxy.Presence
-	// isSteady is true when the Host Network Service has answered for a while, with the same network.
+	// isSteady is true once the Host Network Service has answered for a while, with the same network.
 	isSteady  bool
 	agreement *agreement
 }
 
-// repairs tells whether what was lost is to be made good.
+// repairs reports whether losses have to be repaired.
 func (j *judgement) repairs() bool { return j.want.Repairs() }
 
-// move takes something to its next phase. An event that is not listed leaves it where it is.
+// move changes a phase. An unlisted event leaves it as it is.
 func (j *judgement) move(is *phase, e event) transition {
 	t, err := j.table.after(*is, e)
 	if err != nil {

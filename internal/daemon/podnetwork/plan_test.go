@@ -24,7 +24,7 @@ func overlayWanted() desired.Network {
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// healthy is a host with its network, the host's endpoint, a pod, and load balancers for some Services of cluster.
+// healthy returns a host with its network, the host's endpoint, a pod, and load balancers for some Services of cluster.
 func healthy(services int) hns.State {
 	s := hns.State{
 		Networks: []hns.Network{{
@@ -46,7 +46,7 @@ func healthy(services int) hns.State {
 	return s
 }
 
-// remoteEndpoint is one that kube-proxy makes for a pod of another host.
+// remoteEndpoint returns an endpoint as kube-proxy creates it for a pod of another host.
 func remoteEndpoint(id, ip string) hns.Endpoint {
 	a := addr(ip).As4()
 	return hns.Endpoint{
@@ -56,7 +56,7 @@ func remoteEndpoint(id, ip string) hns.Endpoint {
 
 func vipOf(i int) netip.Addr { return addr(fmt.Sprintf("10.96.1.%d", i+1)) }
 
-// cluster has Services with an endpoint each, since long.
+// cluster has old Services with one endpoint each.
 func cluster(services int) *frontends {
 	f := newFrontends("win-1")
 	var all, endpoints []any
@@ -71,7 +71,7 @@ func cluster(services int) *frontends {
 	return f
 }
 
-// age makes all that is known known since long.
+// age makes all Services old.
 func age(f *frontends) {
 	for _, s := range f.services {
 		s.since = time.Time{}
@@ -94,11 +94,11 @@ func endpointsOf(service, ip string, ready bool) *discoveryv1.EndpointSlice {
 	}
 }
 
-// look is one look of a story: what changed since the one before, after which time, and what is to come of it.
+// look is one pass of a test case: the time since the previous one, the change, and the expected plan.
 type look struct {
 	after  time.Duration
 	change func(*networkView)
-	// restart, remove, end and told are what the plan is to have, in few words; told are the reasons of the troubles.
+	// restart, remove, end and told are the expected plan in short; told has the reasons of the problems.
 	restart, remove, end, told string
 	create                     bool
 }
@@ -113,7 +113,7 @@ func TestNetworkIsJudged(t *testing.T) {
 		}
 	}
 	restore := func(v *networkView) { v.state, v.err = healthy(5), nil }
-	// remake is what kube-proxy does some time after it has started.
+	// remake is what kube-proxy does some time after its start.
 	remake := func(v *networkView) {
 		v.state = healthy(5)
 		for i := range v.state.LoadBalancers {
@@ -280,7 +280,7 @@ func TestNetworkIsJudged(t *testing.T) {
 	}
 }
 
-// judgeAnswered judges a look, and once more when it has questions for the API server: with their answers, a second later. Windows' second
+// judgeAnswered judges a view, and again if it has questions for the API server, with their answers a second later. Windows' second
 // generation of the API has what the first lists.
 func judgeAnswered(m *networkMemory, want desired.Network, v *networkView, answer func(questions) *evidence) networkPlan {
 	v.evidence, v.close = nil, nil
@@ -294,7 +294,7 @@ func judgeAnswered(m *networkMemory, want desired.Network, v *networkView, answe
 	})
 }
 
-// confirmed is the answer of an API server that says what we believe: what seems lost must be there, and what seems nobody's is nobody's.
+// confirmed is the answer of an API server that agrees: what seems lost is required, and what seems orphaned is orphaned.
 func confirmed(q questions) *evidence {
 	e := &evidence{lost: map[kubeproxy.Frontend]bool{}, owned: newFrontends("win-1")}
 	for front := range q.lost {
@@ -343,7 +343,7 @@ func TestTheJointOfANetwork(t *testing.T) {
 	}
 }
 
-// TestWhatStaysTheSameKeepsItsAge: a list that is read again is no change. kube-proxy programs a Service anew for each version.
+// TestWhatStaysTheSameKeepsItsAge: a repeated list is not a change. kube-proxy re-programs a Service for each version.
 func TestWhatStaysTheSameKeepsItsAge(t *testing.T) {
 	f := newFrontends("win-1")
 	_ = mirror{f, "services"}.Add(serviceNamed("s", "10.96.0.1"))

@@ -7,10 +7,10 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// portsEvery is how often Windows is asked for its ports: ranges change with a start of Windows, or by hand.
+// portsEvery is how often Windows' port ranges are read: they change when Windows starts, or manually.
 const portsEvery = time.Hour
 
-// readPorts asks Windows for its ports, unless that was a short time ago. Without an answer, nothing is told of them.
+// readPorts reads Windows' port ranges, at most every portsEvery. If that fails, it keeps the previous ones.
 func (n *reconciliation) readPorts(ctx context.Context) {
 	if !n.portsAt.IsZero() && time.Since(n.portsAt) < portsEvery {
 		return
@@ -24,7 +24,7 @@ func (n *reconciliation) readPorts(ctx context.Context) {
 	n.ports = is
 }
 
-// judgePorts tells of ports that programs of the node cannot have, and of ports that become too few. Neither is a fault of the network.
+// judgePorts reports ports that the node's programs cannot have, and ports that become scarce. Neither is a fault of the network.
 func (p *networkPlan) judgePorts(v networkView, ours []uint16) {
 	if message := v.ports.ExcludedOf(ours); message != "" {
 		p.limits = append(p.limits, networkProblem{api.ReasonPortsExcluded, message})
@@ -37,7 +37,7 @@ func (p *networkPlan) judgePorts(v networkView, ours []uint16) {
 	}
 }
 
-// withAddress is the number of Services that have an address of their own, and so load balancers.
+// withAddress returns the number of Services that have an address, and therefore load balancers.
 func (f *frontends) withAddress() (count int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kubeproxy"
 )
 
-// TestPortsThatWindowsLacksAreNoFaultOfTheNetwork, and are told beside one.
+// TestPortsThatWindowsLacksAreNoFaultOfTheNetwork: they are reported before notices, and only while the network works.
 func TestPortsThatWindowsLacksAreNoFaultOfTheNetwork(t *testing.T) {
 	services := func(count int) *frontends {
 		f := newFrontends("win-1")

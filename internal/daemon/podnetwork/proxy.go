@@ -15,31 +15,31 @@ import (
 )
 
 const (
-	// proxyClears is for how long load balancers may be those of another process when kube-proxy ran at our first look. It removes them when it
-	// starts, as soon as the API server has told it the addresses of its Node.
+	// proxyClears is how long load balancers may belong to a previous process if kube-proxy already ran at WICD's first pass. kube-proxy removes
+	// them at start, as soon as it has received its Node's addresses from the API server.
 	proxyClears = 2 * time.Minute
-	// proxyStarts is how long kube-proxy is given when it starts.
+	// proxyStarts is how long kube-proxy has to start.
 	proxyStarts = 30 * time.Second
 	// restartsPerHour and restartsPerDay limit the restarts for lost load balancers: each interrupts all Services of the node.
 	restartsPerHour = 2
 	restartsPerDay  = 4
 )
 
-// kubeProxy is what is remembered of kube-proxy. It makes all load balancers when it starts, and does not notice later that Windows
-// has lost one; then it is restarted, and the Node is told of what is missing until all is there.
+// kubeProxy is what is remembered of kube-proxy. It creates all load balancers at start, and does not notice when Windows loses one later. It is
+// then restarted, and the Node reports what is missing until everything is back.
 type kubeProxy struct {
 	phase phase
-	// process is 0 when none runs, since when it runs as far as we know.
+	// process is 0 if none runs. since is when it was first seen.
 	process uint32
 	since   time.Time
-	// present are the IDs of the load balancers at the last look, former those at the last look before this process, which removes them; nil if
-	// it ran at the first look.
+	// present are the IDs of the load balancers in the last pass, former those in the last pass before this process, which removes them; nil if
+	// it already ran in the first pass.
 	present, former map[string]bool
-	// restarts are the times of restarts for lost load balancers, of a day at most.
+	// restarts are the times of restarts for lost load balancers, within a day.
 	restarts []time.Time
 }
 
-// see tells whether another process runs than before, or none.
+// see records kube-proxy's process and load balancers, and reports whether the process is not the same as before, or none runs.
 func (k *kubeProxy) see(j *judgement) (replaced bool) {
 	if replaced = j.proxy != k.process; replaced {
 		k.process, k.since, k.former = j.proxy, j.now, k.present
@@ -54,12 +54,12 @@ func (k *kubeProxy) see(j *judgement) (replaced bool) {
 	return replaced
 }
 
-// isFormer tells whether a load balancer is, or may be, one of the process before, which kube-proxy will remove.
+// isFormer reports whether a load balancer belongs, or may belong, to the previous process. kube-proxy will remove it.
 func (k *kubeProxy) isFormer(b hns.LoadBalancer, now time.Time) bool {
 	return k.former[b.ID] || k.former == nil && now.Sub(k.since) < proxyClears
 }
 
-// restart restarts kube-proxy, which then makes everything again. Until all is there, the Node is told of what is not.
+// restart requests a restart of kube-proxy, which then re-creates everything. Until everything is back, the Node reports what is missing.
 func (k *kubeProxy) restart(j *judgement, why string) {
 	if j.repairs() && j.proxy != 0 && j.plan.restart[j.want.Proxy] == "" {
 		j.plan.restart[j.want.Proxy] = why
@@ -67,7 +67,7 @@ func (k *kubeProxy) restart(j *judgement, why string) {
 	}
 }
 
-// judge tells of load balancers that are missing or wrong, and restarts kube-proxy for those that were lost.
+// judge reports missing or wrong load balancers, and restarts kube-proxy for lost ones.
 func (k *kubeProxy) judge(j *judgement, b *balancers) {
 	l := b.judge(j, k)
 	if l.missing == 0 {
@@ -84,7 +84,7 @@ func (k *kubeProxy) judge(j *judgement, b *balancers) {
 	l.tell(j, note)
 }
 
-// tell tells the Node. What kube-proxy never made is no fault of the network of this node, unless it is everything.
+// tell adds the losses to the plan. A load balancer that kube-proxy never created is not a fault of this node's network, unless all are missing.
 func (l balancerLosses) tell(j *judgement, note string) {
 	for _, names := range [][]string{l.told, l.late, l.stale} {
 		slices.Sort(names)
@@ -105,8 +105,8 @@ func (l balancerLosses) tell(j *judgement, note string) {
 	}
 }
 
-// repair restarts kube-proxy for load balancers that were there and are lost, once for each loss: when the API server has confirmed that they
-// must be there, no other node has the same loss, and the node has restarts left. Otherwise it returns why not.
+// repair restarts kube-proxy once for each loss of load balancers, if the API server has confirmed that they are required, no other node has the
+// same loss, and the node has restarts left. Otherwise it returns the reason.
 func (k *kubeProxy) repair(j *judgement, b *balancers, lost map[kubeproxy.Frontend]types.NamespacedName) (note string) {
 	if !j.repairs() {
 		return "; repairs are switched off (spec.network.repair)"
@@ -150,7 +150,7 @@ func (k *kubeProxy) repair(j *judgement, b *balancers, lost map[kubeproxy.Fronte
 	return ""
 }
 
-// nextRestart is the earliest time of a restart for lost load balancers.
+// nextRestart returns the earliest time of the next restart for lost load balancers.
 func (k *kubeProxy) nextRestart(now time.Time) time.Time {
 	k.restarts = slices.DeleteFunc(k.restarts, func(t time.Time) bool { return now.Sub(t) >= 24*time.Hour })
 	after := func(limit int, period time.Duration) time.Time {
@@ -162,8 +162,8 @@ func (k *kubeProxy) nextRestart(now time.Time) time.Time {
 	return slices.MaxFunc([]time.Time{after(restartsPerHour, time.Hour), after(restartsPerDay, 24*time.Hour)}, time.Time.Compare)
 }
 
-// hasMadeAll tells whether the process that runs has made all load balancers once.
+// hasMadeAll reports whether the running process has created all load balancers once.
 func (k *kubeProxy) hasMadeAll() bool { return k.phase == proxyServing || k.phase == proxyRestarting }
 
-// isRepair tells whether something was lost, and not all is there again: the Node is told of all that is missing.
+// isRepair reports whether something was lost and not everything is back: the Node then reports everything missing.
 func (k *kubeProxy) isRepair() bool { return k.phase == proxyRestarting || k.phase == proxyRepairing }

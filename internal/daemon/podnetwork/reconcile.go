@@ -23,24 +23,24 @@ import (
 )
 
 const (
-	// networkEvery is how often the network is looked at without being told.
+	// networkEvery is how often the network is checked without a notification.
 	networkEvery = 5 * time.Second
-	// A look asks Windows for each endpoint and load balancer, which is work where there are thousands: at most one part in so many of
-	// the time is spent on it, unless it were more seldom than networkSeldom.
+	// A pass queries each endpoint and load balancer, which is slow if there are thousands: it takes at most one part in lookShare of the time,
+	// unless the interval would exceed networkSeldom.
 	lookShare     = 5
 	networkSeldom = time.Minute
-	// networkAnswers is how long one look, or one change, may take.
+	// networkAnswers is the timeout of one read, or of one change.
 	networkAnswers = 30 * time.Second
 )
 
 // Restarter restarts services.
 type Restarter interface {
-	// Restart has a service restarted, for a reason. It does not wait for it.
+	// Restart requests a restart of a service, for a reason, without waiting for it.
 	Restart(name, why string)
 }
 
-// Reconciler waits for the network of pods, which a service makes, writes what others must know of it, and restores what Windows has lost.
-// It needs the API server only to know which load balancers there must be.
+// Reconciler waits for the pod network, which another service creates, writes the files that depend on it, and restores what Windows has lost.
+// It needs the API server only to know the required load balancers.
 type Reconciler struct {
 	state.Session
 	wake      state.Signal
@@ -50,19 +50,19 @@ type Reconciler struct {
 	sandbox   Sandbox
 
 	mu sync.Mutex
-	// client is the API server; nil until there is a certificate.
+	// client is for the API server; nil until there is a certificate.
 	client *apiclient.Client
-	// network is how the network of pods is, repairs are those that the Node is to be told of.
+	// network is the state of the pod network, repairs are those that the Node has yet to report.
 	network networkState
 	repairs []nodestatus.Problem
 }
 
-// New makes a reconciler, which sends wake when there is something to tell.
+// New returns a Reconciler, which sends wake when there is something to report.
 func New(s state.Session, wake state.Signal, services Restarter, metrics *nodestatus.Metrics, image Sandbox) *Reconciler {
 	return &Reconciler{Session: s, wake: wake, services: services, metrics: metrics, frontends: newFrontends(s.Record.Node), sandbox: image}
 }
 
-// Follow keeps up with the Services of the cluster until ctx is done.
+// Follow watches the Services of the cluster until ctx is done.
 func (r *Reconciler) Follow(ctx context.Context, client *apiclient.Client) {
 	if r.Wanted.Network == nil {
 		return
@@ -126,7 +126,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 	}
 }
 
-// publish tells of what is new.
+// publish wakes the reporter and writes metrics if something is new.
 func (r *Reconciler) publish(plan networkPlan) {
 	if !r.setNetwork(plan) {
 		return
@@ -137,7 +137,7 @@ func (r *Reconciler) publish(plan networkPlan) {
 	}
 }
 
-// waitAfter is how long to wait until the next look, when one took so long.
+// waitAfter returns the time until the next pass; took is the duration of the last read.
 func waitAfter(plan *networkPlan, took time.Duration) time.Duration {
 	if plan.again == 0 && len(plan.problems) > 0 {
 		plan.soon()
@@ -148,27 +148,27 @@ func waitAfter(plan *networkPlan, took time.Duration) time.Duration {
 	return max(networkEvery, min(lookShare*took, networkSeldom))
 }
 
-// reconciliation is one run of a reconciler.
+// reconciliation is one run of a Reconciler.
 type reconciliation struct {
 	*Reconciler
 	want desired.Network
-	// asked is when the API server was asked last, lookedClosely when Windows was.
+	// asked is when the API server was last queried, lookedClosely when Windows was.
 	asked, lookedClosely time.Time
-	// announced are the reasons for which there is an event, with their messages; statusError is the last error of reading the status.
+	// announced are the reasons that have an event, with their messages; statusError is the last error of reading the status.
 	announced   map[string]string
 	statusError string
 	// closeError is the last error of a close look.
 	closeError string
-	// proxy and service are the processes of kube-proxy and of the Host Network Service when they could be listed last.
+	// proxy and service are the processes of kube-proxy and of the Host Network Service when last listed.
 	proxy, service uint32
-	// written are the restarts of kube-proxy that are on the disk.
+	// written are the restarts of kube-proxy in the file.
 	written []time.Time
-	// ports are those of Windows, as read at portsAt.
+	// ports are Windows' port ranges, read at portsAt.
 	ports   host.Ports
 	portsAt time.Time
 }
 
-// see looks at the network once.
+// see reads the network's current state.
 func (n *reconciliation) see(ctx context.Context) networkView {
 	ctx, cancel := context.WithTimeout(ctx, networkAnswers)
 	defer cancel()
@@ -186,8 +186,8 @@ func (n *reconciliation) see(ctx context.Context) networkView {
 	return v
 }
 
-// processes are those of kube-proxy and of the Host Network Service. Where they cannot be listed, they are taken to be the same as before: another
-// kube-proxy would not have made the load balancers that are there.
+// processes returns the processes of kube-proxy and of the Host Network Service. If they cannot be listed, it returns the previous ones: a new
+// kube-proxy would count as not having created the existing load balancers.
 func (n *reconciliation) processes(ctx context.Context) (proxy, service uint32) {
 	found, err := n.Host.Services.List(ctx, []string{n.want.Proxy, hnsService})
 	if err != nil {
@@ -198,10 +198,10 @@ func (n *reconciliation) processes(ctx context.Context) (proxy, service uint32) 
 	return n.proxy, n.service
 }
 
-// hnsService is the name of Windows' service.
+// hnsService is the name of the Host Network Service.
 const hnsService = "hns"
 
-// processOf is the process of a service; 0 if it does not run.
+// processOf returns the process of a service; 0 if it does not run.
 func processOf(found []host.Service, name string) uint32 {
 	i := slices.IndexFunc(found, func(s host.Service) bool { return strings.EqualFold(s.Name, name) && s.State == host.Running })
 	if i < 0 {
@@ -210,7 +210,7 @@ func processOf(found []host.Service, name string) uint32 {
 	return found[i].PID
 }
 
-// act does what the look has shown to be needed. What fails is tried again with the next look.
+// act carries out the plan. What fails is retried in the next pass.
 func (n *reconciliation) act(ctx context.Context, p *networkPlan) {
 	ctx, cancel := context.WithTimeout(ctx, networkAnswers)
 	defer cancel()
@@ -237,9 +237,9 @@ func (n *reconciliation) act(ctx context.Context, p *networkPlan) {
 	}
 }
 
-// create makes the host's own endpoint. Without it, nothing is written of the network: what would come of that has no source address.
+// create creates the host's own endpoint. If that fails, the network's files are not written, because they would have no source address.
 func (n *reconciliation) create(ctx context.Context, p *networkPlan) {
-	p.soon() // not at once: the Node is to be told of the loss
+	p.soon() // not at once, so that the Node reports the loss
 	e, err := n.Host.Networks.CreateEndpoint(ctx, *p.create)
 	if err != nil {
 		p.problem(api.ReasonHNSEndpointLost, "making endpoint %s: %v", p.create.Name, err)
@@ -270,7 +270,7 @@ func (n *reconciliation) removeOthers(ctx context.Context, orphans hns.State) {
 		len(orphans.LoadBalancers), len(orphans.Endpoints), shorten.List(named, namedLosses, ", "))
 }
 
-// write writes the files of the network. kube-proxy reads its own when it starts.
+// write writes the network's files. kube-proxy reads its configuration only at start.
 func (n *reconciliation) write(j desired.Joint, p *networkPlan) error {
 	j.Node = n.Record.Node
 	for _, f := range n.want.Files {
@@ -307,8 +307,7 @@ func (n *reconciliation) commandOf(service string) string {
 	return n.Wanted.Services[i].Command
 }
 
-// pods are the networks of pods that run and whose address no endpoint has, as libcni remembers them. Those that have one are left
-// out: nothing is to be done about them.
+// pods returns the running pods whose address no endpoint has, as libcni cached them. Pods with an endpoint are left out: they need no action.
 func (n *reconciliation) pods(ctx context.Context, s hns.State) ([]podNetwork, error) {
 	names, err := n.Host.Disk.List(desired.CNIResults)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(names) == 0 {
@@ -335,7 +334,7 @@ func (n *reconciliation) pods(ctx context.Context, s hns.State) ([]podNetwork, e
 	return slices.DeleteFunc(bare, func(p podNetwork) bool { return !slices.Contains(run, p.sandbox) }), nil
 }
 
-// podNetworkOf reads what libcni remembers of a pod's network, in the forms of results before and since version 0.3 of CNI.
+// podNetworkOf decodes libcni's cached result of a pod, in the formats before and since CNI version 0.3.
 func podNetworkOf(b []byte) (p podNetwork, ok bool) {
 	var cached struct {
 		Container string `json:"containerId"`

@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/overlaystatus"
 )
 
-// repaired tells of a repair: in the log and the journal, by a metric, and by an event of the Node.
+// repaired reports a repair in the log, the journal, a metric and an event of the Node.
 func (n *reconciliation) repaired(format string, args ...any) {
 	n.RecordChange(format, args...)
 	n.metrics.CountRepair()
@@ -29,7 +29,7 @@ func (n *reconciliation) repaired(format string, args ...any) {
 	n.repairs = n.repairs[max(0, len(n.repairs)-maxRepairs):]
 }
 
-// readStatus reads why the service that makes the network says that it does not work. A file that is not as it should be says nothing.
+// readStatus reads why the service that creates the network does not work. An unreadable file yields no problems.
 func (n *reconciliation) readStatus() []overlaystatus.Problem {
 	if n.want.StatusFile == "" {
 		return nil
@@ -49,8 +49,7 @@ func (n *reconciliation) readStatus() []overlaystatus.Problem {
 	return status.Problems
 }
 
-// announce has an event created for each problem that the service which makes the network tells anew, and for Services without load
-// balancers.
+// announce queues an event for each new problem that the service that creates the network reports, and for each new limit or notice.
 func (n *reconciliation) announce(p networkPlan, maker []overlaystatus.Problem) {
 	told := map[string]string{}
 	for _, problem := range maker {
@@ -70,18 +69,18 @@ func (n *reconciliation) announce(p networkPlan, maker []overlaystatus.Problem) 
 	n.repairs = n.repairs[max(0, len(n.repairs)-maxRepairs):]
 }
 
-// maxRepairs is how many repairs are kept to be told to the Node, when the API server does not answer.
+// maxRepairs is how many repairs are kept for the Node while the API server does not answer.
 const maxRepairs = 10
 
-// networkState is what is known of the network.
+// networkState is the last known state of the network.
 type networkState struct {
 	known           bool
 	reason, message string
-	// isFault is false if the network works in spite of the reason.
+	// isFault is false if the network works despite the reason.
 	isFault bool
 }
 
-// setNetwork tells whether that is new.
+// setNetwork stores the state and reports whether there is something new for the Node.
 func (r *Reconciler) setNetwork(p networkPlan) (changed bool) {
 	reason, message, isFault := p.message()
 	current := networkState{known: true, reason: reason, message: message, isFault: isFault}
@@ -93,7 +92,7 @@ func (r *Reconciler) setNetwork(p networkPlan) (changed bool) {
 	return changed
 }
 
-// ReportTo reports to the node whether its network works, and what was repaired.
+// ReportTo reports to the Node whether its network works, and what was repaired.
 func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	r.mu.Lock()
 	current, repairs := r.network, slices.Clone(r.repairs)
@@ -112,8 +111,8 @@ func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *c
 	return nil
 }
 
-// networkOf is what condition WindowsNetworkUnavailable should become; found is nil when the node has none. It is set when the network
-// was looked at for the first time.
+// networkOf returns condition WindowsNetworkUnavailable and whether to write it; found is nil if the Node has none. It is not written before the
+// network was first checked.
 func networkOf(now time.Time, s networkState, found *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
 	c = corev1.NodeCondition{
 		Type: api.ConditionWindowsNetworkUnavailable, Status: corev1.ConditionFalse, Reason: api.ReasonNetworkWorks,

@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/overlaystatus"
 )
 
-// TestTheMakerSaysWhyThereIsNoNetwork: of a network that is missing, the reader has to know first what its service waits for.
+// TestTheMakerSaysWhyThereIsNoNetwork: if the network is missing, the message begins with what its service waits for.
 func TestTheMakerSaysWhyThereIsNoNetwork(t *testing.T) {
 	treated := overlaystatus.Problem{Reason: api.ReasonOverlayNodeTreatedAsLinux, Message: "OVN-Kubernetes treats this Windows node as Linux"}
 	v := networkView{now: time.Now(), state: hns.State{}, maker: []overlaystatus.Problem{treated}}
@@ -31,7 +31,7 @@ func TestTheMakerSaysWhyThereIsNoNetwork(t *testing.T) {
 			t.Fatalf("a service that says what it waits for is restarted: %v", p.restart)
 		}
 	}
-	// With a network, it is told beside what else is missing.
+	// With a network, it is reported in addition to other problems.
 	v = networkView{now: time.Now(), state: healthy(0), maker: []overlaystatus.Problem{{Reason: api.ReasonOverlayNeighborRefused, Message: "win-2"}}}
 	v.state.Endpoints = nil
 	reason, message, _ = newNetworkMemory().judge(overlayWanted(), v).message()
@@ -40,7 +40,7 @@ func TestTheMakerSaysWhyThereIsNoNetwork(t *testing.T) {
 	}
 }
 
-// TestTheStatusOfTheMakerIsRead, and a file that is not as it should be says nothing.
+// TestTheStatusOfTheMakerIsRead, and a damaged file is ignored.
 func TestTheStatusOfTheMakerIsRead(t *testing.T) {
 	r := &Reconciler{Session: state.Session{Host: host.Host{Disk: host.Disk{Root: t.TempDir()}}, Log: slog.New(slog.DiscardHandler)}}
 	n := &reconciliation{Reconciler: r, want: desired.Network{StatusFile: `C:\k\hybrid-overlay.status`}}

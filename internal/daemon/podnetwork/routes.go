@@ -13,14 +13,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// routesEvery is how often routes are looked at without being told.
+// routesEvery is how often routes are checked without a notification.
 const routesEvery = 5 * time.Minute
 
-// Routes keeps the routes that the host must have on the interface with the node's address. Windows forgets them with each start,
-// and when networks come and go; it tells of both.
+// Routes maintains the routes that the host must have on the interface with the node's address. Windows drops them at each start, and when
+// networks are added or removed; it notifies of both.
 type Routes struct{ state.Session }
 
-// Run keeps the routes until ctx is done.
+// Run maintains the routes until ctx is done.
 func (r Routes) Run(ctx context.Context) {
 	if len(r.Wanted.Routes) == 0 {
 		return
@@ -46,7 +46,7 @@ func (r Routes) Run(ctx context.Context) {
 			r.Log.Warn("Adding a route failed", "error", err.Error())
 		}
 		told = messageOf(err)
-		if added { // where somebody removes it each time, they shall not wear each other out
+		if added { // back off, because another program may remove it each time
 			last = time.Now()
 			_ = backoff.Sleep(ctx, retry.Next())
 		}
@@ -68,7 +68,7 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
-// ensureRoutes adds what is missing, and tells whether that was anything.
+// ensureRoutes adds missing routes, and reports whether there were any.
 func (r Routes) ensureRoutes(ctx context.Context) (added bool, err error) {
 	from, err := netip.ParseAddr(r.Record.NodeIP)
 	if err != nil {

@@ -7,104 +7,104 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// phase is how far something of the network is.
+// phase is the state of one part of the network.
 type phase string
 
 const (
-	// hnsAnswers says that the Host Network Service answers, hnsAway that it did not and no network was found since.
+	// hnsAnswers means that the Host Network Service answers, hnsAway that it did not and that no network was found since.
 	hnsAnswers phase = "the service answers"
 	hnsAway    phase = "the service was away"
 
-	// networkAwaited is not there since we look. It may be that the service that makes it waits for something.
+	// networkAwaited has not been seen yet. The service that creates it may be waiting for something.
 	networkAwaited phase = "network awaited"
 	networkPresent phase = "network present"
-	// networkGone was there, and is not any more.
+	// networkGone existed and is now missing.
 	networkGone phase = "network gone"
-	// networkRestoring is not there, and the service that makes it was restarted for that.
+	// networkRestoring is missing, and the service that creates it was restarted for that.
 	networkRestoring phase = "network restoring"
 
-	// proxyStarting has not made all load balancers yet: for proxyStarts, what is missing is no loss.
+	// proxyStarting has not created all load balancers yet: for proxyStarts, a missing one is not a loss.
 	proxyStarting phase = "proxy starting"
-	// proxyServing has made all of them once: what is missing was lost.
+	// proxyServing has created all of them once: a missing one was lost.
 	proxyServing phase = "proxy serving"
-	// proxyRestarting was asked to restart for what was lost; the process that had made all of them still runs.
+	// proxyRestarting was requested to restart for a loss; the process that had created all of them still runs.
 	proxyRestarting phase = "proxy restarting"
-	// proxyRepairing was restarted for what was lost, and has not made all of them yet.
+	// proxyRepairing was restarted for a loss and has not re-created all of them yet.
 	proxyRepairing phase = "proxy repairing"
 
-	// A load balancer, the endpoint of a pod or the owner of an object is unseen until it was there. It is awaited when it is missing and
-	// was not there before, as far as that counts, and lost when it was.
+	// A load balancer, a pod's endpoint or an object's owner is unseen until it was present. When it is missing, it is lost if it was present
+	// before, and awaited otherwise or if its earlier presence no longer counts.
 	unseen  phase = "unseen"
 	seen    phase = "seen"
 	awaited phase = "awaited"
 	lost    phase = "lost"
-	// abandoned is a load balancer for which kube-proxy was restarted. It is not restarted for the same loss again.
+	// abandoned is a load balancer for which kube-proxy was restarted. The same loss does not cause another restart.
 	abandoned phase = "abandoned"
 )
 
-// event is what a look shows, or what is done about it.
+// event is what a pass finds, or what is done about it.
 type event string
 
 const (
-	// lookFails and lookUnavailable are looks that show nothing; with the latter, the Host Network Service is not there.
+	// lookFails and lookUnavailable are failed reads; with the latter, the Host Network Service is unavailable.
 	lookFails       event = "the look fails"
 	lookUnavailable event = "the service is unavailable"
-	// networkFound is the network that was there before, or the first one; networkReplaced is another one.
+	// networkFound is the network that existed before, or the first one; networkReplaced is a different one.
 	networkFound    event = "network found"
 	networkReplaced event = "network replaced"
-	// networkMissing says that it is not there, networkOverdue that it was not for as long as its phase allows.
+	// networkMissing means that there is no network, networkOverdue that this lasted longer than its phase allows.
 	networkMissing event = "network missing"
 	networkOverdue event = "network overdue"
 
-	// proxyReplaced says that another process runs than before, or none.
+	// proxyReplaced means that the process is not the same as before, or that none runs.
 	proxyReplaced event = "proxy replaced"
-	// proxyComplete says that no load balancer is missing, and none is of the process before.
+	// proxyComplete means that no load balancer is missing, and none belongs to the previous process.
 	proxyComplete event = "proxy complete"
-	// proxyRestartAsked says that kube-proxy is restarted for what was lost.
+	// proxyRestartAsked means that kube-proxy is restarted for a loss.
 	proxyRestartAsked event = "proxy restart asked"
 
 	there   event = "there"
 	missing event = "missing"
-	// overdue says that something was missing for as long as its phase allows.
+	// overdue means that something was missing for longer than its phase allows.
 	overdue event = "overdue"
-	// undecided says that what is there is, or may be, of the process before. unneeded says that it need not be there, or has changed: what was seen
-	// before tells nothing about what is missing afterwards.
+	// undecided means that the existing object belongs, or may belong, to the previous process. unneeded means that it is not required or has
+	// changed: earlier observations say nothing about a later absence.
 	undecided event = "undecided"
 	unneeded  event = "unneeded"
-	// forgotten says that it does not count any more that it was there.
+	// forgotten means that its earlier presence no longer counts.
 	forgotten event = "forgotten"
-	// retried says that kube-proxy is restarted for it, doubted that the API server does not confirm that it must be there.
+	// retried means that kube-proxy is restarted for it, doubted that the API server does not confirm that it is required.
 	retried event = "retried"
 	doubted event = "doubted"
 )
 
-// action is what a transition has done.
+// action is what a transition does.
 type action string
 
 const (
 	none         action = ""
 	restartMaker action = "restart the service that makes the network"
-	// restartProxy restarts kube-proxy, which then makes everything again.
+	// restartProxy restarts kube-proxy, which then re-creates everything.
 	restartProxy action = "restart kube-proxy"
 )
 
-// at is where a transition begins, and what happens there.
+// at is the phase and the event at which a transition begins.
 type at struct {
 	phase phase
 	event event
 }
 
-// transition is what follows: the next phase, what is done, and the reason for which the Node's condition becomes True.
+// transition is the next phase, the action, and the reason for which the Node's condition becomes True.
 type transition struct {
 	next   phase
 	do     action
 	reason string
 }
 
-// transitions is a table. What it does not list cannot happen.
+// transitions is the table. What it does not list cannot happen.
 type transitions map[at]transition
 
-// networkTransitions are all that is remembered of the network from look to look, but for times and counts.
+// networkTransitions returns the table for everything that is remembered between passes, except times and counts.
 func networkTransitions() transitions {
 	const down, absent = api.ReasonHNSUnavailable, api.ReasonHNSNetworkMissing
 	all := transitions{
@@ -113,7 +113,7 @@ func networkTransitions() transitions {
 		{hnsAnswers, networkFound}:    {hnsAnswers, none, ""},
 		{hnsAway, lookFails}:          {hnsAway, none, down},
 		{hnsAway, lookUnavailable}:    {hnsAway, none, down},
-		{hnsAway, networkFound}:       {hnsAnswers, restartProxy, ""}, // it takes objects that it could not ask for to be gone (kubernetes#139519)
+		{hnsAway, networkFound}:       {hnsAnswers, restartProxy, ""}, // kube-proxy treats objects that it could not query as gone (kubernetes#139519)
 
 		{networkAwaited, networkMissing}:    {networkAwaited, none, absent},
 		{networkAwaited, networkOverdue}:    {networkRestoring, restartMaker, absent},
@@ -147,7 +147,7 @@ func networkTransitions() transitions {
 	return all
 }
 
-// balancerTransitions are those of load balancers, endpoints of pods and owners of objects.
+// balancerTransitions returns the rows for load balancers, pods' endpoints and owners of objects.
 func balancerTransitions() transitions {
 	return transitions{
 		{unseen, there}:     {seen, none, ""},
@@ -156,7 +156,7 @@ func balancerTransitions() transitions {
 
 		{seen, there}:     {seen, none, ""},
 		{seen, missing}:   {lost, none, ""},
-		{seen, overdue}:   {lost, none, ""}, // where a loss needs no time to be sure of
+		{seen, overdue}:   {lost, none, ""}, // where a loss is certain without waiting
 		{seen, undecided}: {seen, none, ""},
 		{seen, unneeded}:  {unseen, none, ""},
 		{seen, forgotten}: {unseen, none, ""},
@@ -186,7 +186,7 @@ func balancerTransitions() transitions {
 	}
 }
 
-// after is what follows an event.
+// after returns the transition for an event.
 func (t transitions) after(p phase, e event) (transition, error) {
 	next, listed := t[at{p, e}]
 	if !listed {

@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// way is a way through the table: events from a phase on, what is done at the last of them, and the phase after it.
+// way is a path through the table: the first phase, the events, the action of the last event, and the phase after it.
 type way struct {
 	from   phase
 	events []event
@@ -37,8 +37,7 @@ func (w way) walk(t *testing.T, taken map[at]bool) {
 	}
 }
 
-// TestTransitions walks the ways that the Host Network Service, the network, kube-proxy and what is missing go. Each row of the table is on
-// one of them.
+// TestTransitions walks paths of the Host Network Service, the network, kube-proxy and missing objects. They cover each row of the table.
 func TestTransitions(t *testing.T) {
 	taken := map[at]bool{}
 	for name, w := range map[string]way{
@@ -115,7 +114,7 @@ func TestUnlistedTransitionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestNoLookIsUnlisted judges looks at random: whatever Windows shows, the table has a row for it.
+// TestNoLookIsUnlisted judges random views: the table has a row for anything that Windows returns.
 func TestNoLookIsUnlisted(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))

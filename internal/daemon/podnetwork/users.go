@@ -20,26 +20,26 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// UsersNetwork tells what a network of the user's lacks, and configures kube-proxy for it where WICD runs one. It changes nothing of the
-// network itself.
+// UsersNetwork reports what the user's own network is missing, and configures kube-proxy for it where WICD runs kube-proxy. It does not change
+// the network.
 type UsersNetwork struct {
 	state.Session
 	wake     state.Signal
 	services Restarter
 
 	mu sync.Mutex
-	// known says that the network was looked at.
+	// known is true once the network was checked.
 	known bool
-	// lacks is what the Node is told of; without a Reason, nothing.
+	// lacks is the problem that the Node reports; none if its Reason is empty.
 	lacks nodestatus.Problem
 }
 
-// NewUsersNetwork makes one, which sends wake when there is something to tell.
+// NewUsersNetwork returns a UsersNetwork, which sends wake when there is something to report.
 func NewUsersNetwork(s state.Session, wake state.Signal, services Restarter) *UsersNetwork {
 	return &UsersNetwork{Session: s, wake: wake, services: services}
 }
 
-// Run looks at the network until ctx is done.
+// Run checks the network until ctx is done.
 func (u *UsersNetwork) Run(ctx context.Context) {
 	if u.Wanted.UserNetwork == nil {
 		return
@@ -56,7 +56,7 @@ func (u *UsersNetwork) Run(ctx context.Context) {
 	}
 }
 
-// look is one look at the folder and the network; it configures kube-proxy where all is there.
+// look checks the folder and the network once, and configures kube-proxy if both are ready.
 func (u *UsersNetwork) look(ctx context.Context) (reason, message string) {
 	n := *u.Wanted.UserNetwork
 	if n.ConfigDir != "" {
@@ -96,7 +96,7 @@ func missingConfiguration(folder string, err error) string {
 	return fmt.Sprintf("%s has no CNI configuration: the installer of your network must put one there (*.conflist, *.conf or *.json), and has not yet", folder)
 }
 
-// configureProxy writes kube-proxy's configuration, which it reads when it starts.
+// configureProxy writes kube-proxy's configuration, which kube-proxy reads only at start.
 func (u *UsersNetwork) configureProxy(n desired.UserNetwork) error {
 	content, err := desired.Joint{Node: u.Record.Node, Network: n.Name}.Fill(*n.Proxy)
 	if err != nil {
@@ -118,11 +118,11 @@ func (u *UsersNetwork) configureProxy(n desired.UserNetwork) error {
 	return nil
 }
 
-// maxCNIFile is how large a CNI configuration may be.
+// maxCNIFile is the maximum size of a CNI configuration.
 const maxCNIFile = 1 << 20
 
-// firstCNIFile is the configuration in a folder that containerd takes, which is the first by name; empty where there is none. err says why it
-// could not be loaded.
+// firstCNIFile returns the CNI configuration in a folder that containerd uses, the first by name; empty if there is none. err is why it could
+// not be loaded.
 func firstCNIFile(s state.Session, folder string) (name string, err error) {
 	names, err := s.Host.Disk.List(folder)
 	if err != nil {
@@ -148,7 +148,7 @@ func firstCNIFile(s state.Session, folder string) (name string, err error) {
 	return name, err
 }
 
-// set remembers what the Node is to be told.
+// set records what the Node has to report.
 func (u *UsersNetwork) set(reason, message string) {
 	u.mu.Lock()
 	changed := u.lacks.Reason != reason || u.lacks.Message != message
@@ -166,7 +166,7 @@ func (u *UsersNetwork) set(reason, message string) {
 	u.wake.Send()
 }
 
-// ReportTo reports to the node what the network lacks. What was said of a network that is wanted no more ends.
+// ReportTo reports to the Node what the network is missing. It clears the report of a network that is no longer wanted.
 func (u *UsersNetwork) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	u.mu.Lock()
 	known, lacks := u.known, u.lacks

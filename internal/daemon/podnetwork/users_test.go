@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// TestNothingIsSaidOfANetworkBeforeALook: each session begins with a Node on which the one before may have said what is missing. The writer
-// has no client: to write anything would panic.
+// TestNothingIsSaidOfANetworkBeforeALook: each session begins with a Node on which the previous one may have reported a problem. The writer
+// has no client, so that any write would panic.
 func TestNothingIsSaidOfANetworkBeforeALook(t *testing.T) {
 	node := &corev1.Node{}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: api.ConditionWindowsNetworkUnavailable, Status: corev1.ConditionTrue}}

@@ -19,16 +19,16 @@ import (
 	"github.com/windows-machine-config/wmco/internal/registryclient"
 )
 
-// maxManifest bounds a manifest, as containers/image does; maxMessage is for people.
+// maxManifest limits a manifest, as in containers/image; maxMessage limits a message for people.
 const (
 	maxManifest = 4 << 20
 	maxMessage  = 2000
 )
 
-// errDamaged is what a registry does that has something else.
+// errDamaged means that a registry sent content that does not match its digest.
 var errDamaged = errors.New(mirrors.Damaged)
 
-// answer asks one after the other, and hands on what the first has.
+// answer tries the registries in order, and forwards the first one's content.
 func (s *serving) answer(ctx context.Context, w http.ResponseWriter, q request) {
 	key := failedRequest{q.name, q.part, q.reference}
 	if message, ok := s.failed.Get(key); ok && !q.head {
@@ -59,7 +59,7 @@ func (s *serving) answer(ctx context.Context, w http.ResponseWriter, q request) 
 	s.fail(w, key, q, route, causes)
 }
 
-// fail answers that nobody has it. What nobody has is not found; all else has a message.
+// fail answers that no registry has the content: with status 404 if all were queried and lack it, otherwise with a message.
 func (s *serving) fail(w http.ResponseWriter, key failedRequest, q request, route mirrors.Route, causes []error) {
 	isMissing := true
 	for i, err := range causes {
@@ -97,8 +97,8 @@ func (s *serving) deny(w http.ResponseWriter, key failedRequest, q request, mess
 	refuse(w, http.StatusForbidden, "DENIED", message)
 }
 
-// attempt asks the first of the places, which must answer within a time. Once a part of a layer was handed on, the others
-// may give the rest of it.
+// attempt queries the first of the places, which must answer within a time. After a part of a layer was forwarded, the others may provide the
+// rest.
 func (s *serving) attempt(ctx context.Context, w http.ResponseWriter, q request, kind mirrors.Kind, places []mirrors.Attempt, within time.Duration) error {
 	o := origin{kind, places[0].Name}
 	if q.part == blobs && !q.head {
@@ -115,7 +115,7 @@ func (s *serving) attempt(ctx context.Context, w http.ResponseWriter, q request,
 	return s.whole(ctx, w, q, o, places[0])
 }
 
-// head answers with headers only; ok is false when they do not say enough.
+// head answers with headers only; ok is false if the registry's headers are insufficient.
 func (s *serving) head(ctx context.Context, w http.ResponseWriter, q request, o origin, a mirrors.Attempt) (ok bool, err error) {
 	answer, err := s.client.Do(ctx, q.ask(http.MethodHead, 0), a)
 	if errors.Is(err, registryclient.ErrNoHead) {
@@ -147,7 +147,7 @@ func (s *serving) head(ctx context.Context, w http.ResponseWriter, q request, o 
 	return true, nil
 }
 
-// whole reads a manifest, verifies it, and hands it on.
+// whole reads a manifest, verifies it, and forwards it.
 func (s *serving) whole(ctx context.Context, w http.ResponseWriter, q request, o origin, a mirrors.Attempt) error {
 	answer, err := s.client.Do(ctx, q.ask(http.MethodGet, 0), a)
 	if err != nil {
@@ -183,7 +183,7 @@ func (s *serving) whole(ctx context.Context, w http.ResponseWriter, q request, o
 	return nil
 }
 
-// hasher is that of a digest; SHA-256 for all else.
+// hasher returns the hash of a digest's algorithm; SHA-256 by default.
 func hasher(digest string) (algorithm string, h hash.Hash) {
 	if strings.HasPrefix(digest, "sha512:") {
 		return "sha512:", sha512.New()
@@ -191,17 +191,17 @@ func hasher(digest string) (algorithm string, h hash.Hash) {
 	return "sha256:", sha256.New()
 }
 
-// digestOf is the digest of a text, with the algorithm of another one.
+// digestOf returns the digest of a text, with the algorithm of another digest.
 func digestOf(like string, text []byte) string {
 	algorithm, h := hasher(like)
 	h.Write(text)
 	return algorithm + hex.EncodeToString(h.Sum(nil))
 }
 
-// maxChildren bounds what is remembered of one manifest.
+// maxChildren limits what is remembered of one manifest.
 const maxChildren = 1024
 
-// childrenOf are the digests that a manifest or index names (OCI image specification).
+// childrenOf returns the digests in a manifest or index (OCI image specification).
 func childrenOf(text []byte) []string {
 	type descriptor struct {
 		Digest string `json:"digest"`
@@ -223,7 +223,7 @@ func childrenOf(text []byte) []string {
 	return all
 }
 
-// ask is the request of a registry, for the bytes from one on.
+// ask returns the request to a registry for the bytes starting at from.
 func (q request) ask(method string, from int64) registryclient.Request {
 	return registryclient.Request{
 		Method: method, Part: q.part, Reference: q.reference, Query: q.query, Accept: q.accept, From: from, To: q.end, User: q.user, Password: q.password,

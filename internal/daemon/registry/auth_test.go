@@ -21,7 +21,7 @@ func auth(key, pair string) string {
 	return fmt.Sprintf(`%q: {"auth": %q}`, key, base64.StdEncoding.EncodeToString([]byte(pair)))
 }
 
-// withPassword wants a user's password.
+// withPassword requires a user's password.
 func withPassword(pair string, next http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != basic(pair) {
@@ -33,7 +33,7 @@ func withPassword(pair string, next http.Handler) http.HandlerFunc {
 	}
 }
 
-// withToken wants a token of an authority, which gives it for a password.
+// withToken requires a token of an authority, which issues it for a password.
 func withToken(realm string, next http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer granted" {
@@ -45,7 +45,7 @@ func withToken(realm string, next http.Handler) http.HandlerFunc {
 	}
 }
 
-// tokens gives a token for what is asked, where the account is as wanted.
+// tokens issues a token for the requested scope if the account is want.
 func tokens(t *testing.T, want, scope string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if got := r.FormValue("scope"); got != scope || r.FormValue("service") != `a "service"` {
@@ -67,7 +67,7 @@ func TestEachPlaceGetsItsOwnCredentialsAndNobodyElseGetsThem(t *testing.T) {
 	blob := strings.Repeat("content", 100)
 	content := newShelf("copies/app", blob)
 	store := newShelf("", "")
-	store.repository = "store" // where layers are kept, at an address that is signed
+	store.repository = "store" // the layer store, to which the registry redirects with a signed address
 	store.blobs = content.blobs
 	redirects := func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "https://store.test/v2/store/blobs/"+digestOf("", []byte(blob)), http.StatusTemporaryRedirect)
@@ -77,7 +77,7 @@ func TestEachPlaceGetsItsOwnCredentialsAndNobodyElseGetsThem(t *testing.T) {
 	for name, test := range map[string]struct {
 		auths []string
 		first http.Handler
-		// sent are the hosts that got credentials, with these.
+		// sent are the hosts that received credentials, and which.
 		sent map[string]string
 	}{
 		"a password":              {[]string{auth("first.test", "u:p")}, withPassword("u:p", content), map[string]string{"first.test": basic("u:p")}},
@@ -119,7 +119,7 @@ func TestEachPlaceGetsItsOwnCredentialsAndNobodyElseGetsThem(t *testing.T) {
 	}
 }
 
-// TestAPodsCredentialsAreForTheSource: containerd has what the kubelet found for the image, and gives it to who asks.
+// TestAPodsCredentialsAreForTheSource: containerd sends the credentials that the kubelet found for the image to any server that requests them.
 func TestAPodsCredentialsAreForTheSource(t *testing.T) {
 	content := newShelf("app").tag("1", manifest)
 	w := newWorld(t, entries("", "", "first.test"), auth("first.test", "m:m"), map[string]http.Handler{
@@ -137,7 +137,7 @@ func TestAPodsCredentialsAreForTheSource(t *testing.T) {
 	}
 }
 
-// TestATokenIsForOneAccount: what one pod may pull, another one may not.
+// TestATokenIsForOneAccount: what one pod may pull, another may not.
 func TestATokenIsForOneAccount(t *testing.T) {
 	content := newShelf("app").tag("1", manifest)
 	w := newWorld(t, entries("", "", "first.test"), "", map[string]http.Handler{
@@ -148,7 +148,7 @@ func TestATokenIsForOneAccount(t *testing.T) {
 	w.expect(http.MethodGet, "app/manifests/1", http.StatusUnauthorized, "")
 }
 
-// TestAPasswordIsSentAtOnce after the host has accepted it once, for all repositories that it is for.
+// TestAPasswordIsSentAtOnce after the host has accepted it once, for all repositories that it applies to.
 func TestAPasswordIsSentAtOnce(t *testing.T) {
 	both := http.NewServeMux()
 	both.Handle("/v2/app/", withPassword("u:p", newShelf("app").tag("1", manifest)))
@@ -169,7 +169,7 @@ func TestAPasswordIsSentAtOnce(t *testing.T) {
 	}
 }
 
-// TestOnlyContainerdIsServed counts who has not the certificate of the host's containerd.
+// TestOnlyContainerdIsServed counts clients without the certificate of the host's containerd.
 func TestOnlyContainerdIsServed(t *testing.T) {
 	w := newWorld(t, entries("", "", "first.test"), "", map[string]http.Handler{"first.test": newShelf("app").tag("1", manifest)})
 	ours := certificateOf(t, w.config.Endpoint.Client)

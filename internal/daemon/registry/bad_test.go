@@ -14,14 +14,14 @@ import (
 
 const manifest = `{"config": {"digest": "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}}`
 
-// bad are registries that give nothing good.
+// bad returns faulty registries.
 func bad() map[string]http.HandlerFunc {
 	status := func(code int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 	}
 	abort := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	other := newShelf("app", strings.Repeat("other", 100)).tag("1", "other")
-	lie := func(w http.ResponseWriter, r *http.Request) { // the right headers, and something else
+	lie := func(w http.ResponseWriter, r *http.Request) { // the right headers, but different content
 		w.Header().Set("Docker-Content-Digest", r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])
 		r.URL.Path = r.URL.Path[:strings.LastIndexByte(r.URL.Path, '/')+1] + digestOf("", []byte(strings.Repeat("other", 100)))
 		recorder := httptest.NewRecorder()
@@ -83,7 +83,7 @@ func bad() map[string]http.HandlerFunc {
 	return all
 }
 
-// TestABadMirrorLeadsToTheNext: whatever it does, as long as nothing was handed on.
+// TestABadMirrorLeadsToTheNext, whatever the mirror does, as long as nothing was forwarded.
 func TestABadMirrorLeadsToTheNext(t *testing.T) {
 	blob := strings.Repeat("content ", 20000)
 	good := newShelf("app", blob).tag("1", manifest)
@@ -92,7 +92,7 @@ func TestABadMirrorLeadsToTheNext(t *testing.T) {
 			w := newWorld(t, entries(mirrors.NeverContactSource, "", "first.test", "second.test"), "", map[string]http.Handler{"first.test": handler, "second.test": good})
 			w.expect(http.MethodGet, "app/manifests/"+digestOf("", []byte(manifest)), http.StatusOK, manifest)
 			if name == "is another one" || name == "lies" || name == "sends an endless manifest" {
-				return // who is asked by tag says what the tag is; and a layer is bad only at its end
+				return // a registry queried by tag defines the tag; and a damaged layer is detected only at its end
 			}
 			w.expect(http.MethodHead, "app/manifests/"+digestOf("", []byte(manifest)), http.StatusOK, "")
 			w.expect(http.MethodHead, "app/manifests/1", http.StatusOK, "")
@@ -102,7 +102,7 @@ func TestABadMirrorLeadsToTheNext(t *testing.T) {
 	}
 }
 
-// TestAnEndlessManifestIsNotRead counts how much of one a mirror can send: a little more than is read, which is on its way.
+// TestAnEndlessManifestIsNotRead counts how much of it a mirror can send: a little more than is read, because of buffers.
 func TestAnEndlessManifestIsNotRead(t *testing.T) {
 	const most = 8 * maxManifest
 	sent := make(chan int, 10)
@@ -122,7 +122,7 @@ func TestAnEndlessManifestIsNotRead(t *testing.T) {
 	}
 }
 
-// TestABadMirrorAloneHasAMessage: containerd shows what GET says of a HEAD that was refused.
+// TestABadMirrorAloneHasAMessage: for a refused HEAD, containerd shows the message of the GET.
 func TestABadMirrorAloneHasAMessage(t *testing.T) {
 	for name, handler := range bad() {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestABadMirrorAloneHasAMessage(t *testing.T) {
 			path := "app/manifests/" + digestOf("", []byte(manifest))
 			began := time.Now()
 			head, get := w.ask(http.MethodHead, path), w.ask(http.MethodGet, path)
-			if name == "lies" && head.status == http.StatusOK { // it said that it has it
+			if name == "lies" && head.status == http.StatusOK { // it claimed to have it
 				head.status = http.StatusForbidden
 			}
 			if head.err != nil || get.err != nil || head.status != http.StatusForbidden || get.status != http.StatusForbidden ||
@@ -144,7 +144,7 @@ func TestABadMirrorAloneHasAMessage(t *testing.T) {
 	}
 }
 
-// cutting breaks off what a registry sends behind a number of bytes, a number of times.
+// cutting interrupts a registry's response after a number of bytes, a number of times.
 func cutting(next http.Handler, after, times int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if times == 0 || r.Method != http.MethodGet {
@@ -167,7 +167,7 @@ func cutting(next http.Handler, after, times int) http.HandlerFunc {
 	}
 }
 
-// TestALayerThatIsCutAtAnyByteIsCompleted: by the same mirror, or by the next.
+// TestALayerThatIsCutAtAnyByteIsCompleted, by the same mirror or by the next.
 func TestALayerThatIsCutAtAnyByteIsCompleted(t *testing.T) {
 	small, large := strings.Repeat("0123456789", 12), strings.Repeat("0123456789abcdef", 3*bufferSize/16)
 	good := newShelf("app", small, large)
@@ -193,7 +193,7 @@ func TestALayerThatIsCutAtAnyByteIsCompleted(t *testing.T) {
 
 type handlerVariable struct{ http.Handler }
 
-// TestALayerThatIsDamagedIsNotHandedOnWhole, and comes from the next mirror when containerd asks again.
+// TestALayerThatIsDamagedIsNotHandedOnWhole, and comes from the next mirror when containerd retries.
 func TestALayerThatIsDamagedIsNotHandedOnWhole(t *testing.T) {
 	blob := strings.Repeat("content ", 20000)
 	damaged := func(w http.ResponseWriter, _ *http.Request) {
@@ -211,7 +211,7 @@ func TestALayerThatIsDamagedIsNotHandedOnWhole(t *testing.T) {
 	}
 }
 
-// TestALayerThatStopsComing goes on at the next mirror.
+// TestALayerThatStopsComing continues at the next mirror.
 func TestALayerThatStopsComing(t *testing.T) {
 	blob := strings.Repeat("content ", 3*bufferSize/8)
 	stops := func(w http.ResponseWriter, r *http.Request) {
@@ -224,7 +224,7 @@ func TestALayerThatStopsComing(t *testing.T) {
 	w.expect(http.MethodGet, "app/blobs/"+digestOf("", []byte(blob)), http.StatusOK, blob)
 }
 
-// TestRanges: what ignores them serves a part nevertheless.
+// TestRanges: a registry that ignores ranges serves a part nevertheless.
 func TestRanges(t *testing.T) {
 	blob := strings.Repeat("0123456789", 20000)
 	whole := func(w http.ResponseWriter, _ *http.Request) {

@@ -13,15 +13,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/registryclient"
 )
 
-// TLS reads and writes record by record (16 KB), and each such call of the system costs about as much as the encryption of
-// a record, on Wine several times that. So connections are read and written in larger pieces.
+// TLS reads and writes record by record (16 KB), and each such system call costs about as much as the encryption of a record, on Wine several
+// times that. So connections are read and written in larger pieces.
 const (
 	bufferSize = 64 << 10
 	// gatheredPieces are the pieces of a layer that are sent at once, gatheredMost how many layers may do so at the same time:
-	// the others send each piece by itself, which costs less memory.
+	// the others send each piece separately, which needs less memory.
 	gatheredPieces = 4
 	gatheredMost   = 8
-	// recordsOverhead is at least what TLS adds to a piece: 22 bytes to each of its records, and its headers.
+	// recordsOverhead is at least what TLS adds to a piece: 22 bytes for each of its records, and its headers.
 	recordsOverhead = 1 << 10
 )
 
@@ -34,7 +34,7 @@ type wideReader struct {
 // Read implements io.Reader.
 func (c *wideReader) Read(p []byte) (int, error) { return c.in.Read(p) }
 
-// dialWide makes connections that are read in large pieces.
+// dialWide returns a Dial whose connections are read in large pieces.
 func dialWide(dial registryclient.Dial) registryclient.Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		connection, err := dial(ctx, network, address)
@@ -45,7 +45,7 @@ func dialWide(dial registryclient.Dial) registryclient.Dial {
 	}
 }
 
-// gatherer is a connection that can gather what TLS writes to it, and send it at once.
+// gatherer is a connection that can buffer what TLS writes to it and send it at once.
 type gatherer struct {
 	net.Conn
 
@@ -54,8 +54,8 @@ type gatherer struct {
 	gathered               []byte
 }
 
-// errSending refuses what TLS has to say while something is sent: at the end of a connection it waits for that otherwise, and a client
-// need not read.
+// errSending rejects TLS's own messages while data is being sent: when a connection is closed, TLS would otherwise wait until they are sent, and a
+// client need not read.
 var errSending = errors.New("something is being sent")
 
 // Write implements io.Writer.
@@ -69,7 +69,7 @@ func (c *gatherer) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// keep gathers what is written, where that is to be done.
+// keep buffers p if the connection is gathering.
 func (c *gatherer) keep(p []byte) (done bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *gatherer) keep(p []byte) (done bool, err error) {
 	return false, nil
 }
 
-// gather has what is written from now on gathered until send; capacity is how many bytes that will be.
+// gather buffers all writes until send; capacity is their expected size in bytes.
 func (c *gatherer) gather(capacity int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *gatherer) gather(capacity int) {
 	}
 }
 
-// send sends what was gathered.
+// send sends what was buffered.
 func (c *gatherer) send() error {
 	gathered := c.begin()
 	if len(gathered) == 0 {
@@ -106,7 +106,7 @@ func (c *gatherer) send() error {
 	return err
 }
 
-// begin takes what was gathered, to be sent.
+// begin takes the buffer in order to send it.
 func (c *gatherer) begin() (gathered []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,14 +115,14 @@ func (c *gatherer) begin() (gathered []byte) {
 	return gathered
 }
 
-// free gives the memory of what was gathered back.
+// free releases the buffer.
 func (c *gatherer) free() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gathered = nil
 }
 
-// gatheringListener has connections that can gather.
+// gatheringListener accepts connections that can gather.
 type gatheringListener struct{ net.Listener }
 
 // Accept implements net.Listener.
@@ -136,7 +136,7 @@ func (l gatheringListener) Accept() (net.Conn, error) {
 
 type connectionOf struct{}
 
-// withConnection has the context of requests tell their connection.
+// withConnection stores the connection in the context of its requests.
 func withConnection(ctx context.Context, c net.Conn) context.Context {
 	if over, ok := c.(*tls.Conn); ok {
 		c = over.NetConn()
@@ -148,11 +148,11 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 type outlet struct {
 	w  http.ResponseWriter
 	to *gatherer
-	// most is how many pieces are sent at once, pieces how many are gathered, since the time of the first.
+	// most is how many pieces are sent at once, pieces how many are buffered; since is the time of the first.
 	most, pieces int
 	since        time.Time
 	patience     time.Duration
-	// release gives the place among those who gather back.
+	// release frees the slot among the gathering layers.
 	release func()
 }
 
@@ -167,7 +167,7 @@ func (s *serving) newOutlet(ctx context.Context, w http.ResponseWriter) *outlet 
 	return o
 }
 
-// write sends a piece, or keeps it until there are more; the last one goes at once.
+// write sends a piece, or buffers it until there are more; the last one is sent at once.
 func (o *outlet) write(piece []byte, isLast bool) error {
 	if err := http.NewResponseController(o.w).SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
@@ -191,7 +191,7 @@ func (o *outlet) write(piece []byte, isLast bool) error {
 	return o.to.send()
 }
 
-// close sends what is left: of a layer that broke off, containerd keeps what it has.
+// close sends the rest: containerd keeps what it received of an interrupted layer.
 func (o *outlet) close() {
 	if o.to != nil {
 		_ = o.to.send()

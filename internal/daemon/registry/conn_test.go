@@ -38,7 +38,7 @@ func (c countingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestLayersAreSentInLargePieces, of which each holds many records of TLS; more layers at once than gather work as well.
+// TestLayersAreSentInLargePieces, each of which has many TLS records; more than gatheredMost layers at once work as well.
 func TestLayersAreSentInLargePieces(t *testing.T) {
 	const pieces = 40
 	blob := strings.Repeat("content ", pieces*bufferSize/8) + "end"
@@ -48,7 +48,7 @@ func TestLayersAreSentInLargePieces(t *testing.T) {
 	if n, most := w.writes.Load(), int64(pieces/gatheredPieces+8); n > most { // 8 for the handshake, headers and the end
 		t.Errorf("%d pieces are sent by %d calls, want at most %d", pieces, n, most)
 	}
-	w.server.limits = defaultLimits() // so many at once take their time on a busy machine
+	w.server.limits = defaultLimits() // so many at once take some time on a busy machine
 	again := w.config
 	again.Certificates += "\n"
 	if err := w.server.Use(again); err != nil {
@@ -59,7 +59,7 @@ func TestLayersAreSentInLargePieces(t *testing.T) {
 		work.Go(func() { w.expect(http.MethodGet, path, http.StatusOK, blob) })
 	}
 	work.Wait()
-	for range gatheredMost { // who reads a layer to its end may be faster than who sends it
+	for range gatheredMost { // the client may finish reading a layer before the server's handler returns
 		select {
 		case w.server.gathering <- struct{}{}:
 		case <-time.After(10 * time.Second):
@@ -68,7 +68,7 @@ func TestLayersAreSentInLargePieces(t *testing.T) {
 	}
 }
 
-// TestASlowLayerIsHandedOnWhileItComes, and what came of one that breaks off.
+// TestASlowLayerIsHandedOnWhileItComes, and so is the beginning of one that is interrupted.
 func TestASlowLayerIsHandedOnWhileItComes(t *testing.T) {
 	blob := strings.Repeat("content ", 4*bufferSize/8)
 	var w *world
@@ -119,7 +119,7 @@ func TestAClientThatDoesNotReadDelaysNoEnd(t *testing.T) {
 	if err := w.server.Use(Config{}); err != nil {
 		t.Fatal(err)
 	}
-	for time.Since(began) < 4*time.Second { // TLS waits for 5 s to tell the client that it ends
+	for time.Since(began) < 4*time.Second { // TLS waits up to 5 s to send its close notification
 		c, err := net.Dial("tcp", w.address)
 		if err != nil && len(w.server.gathering) == 0 {
 			return

@@ -8,10 +8,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/registryclient"
 )
 
-// remembered is how long what is remembered counts.
+// remembered is how long remembered facts are valid.
 const remembered = 10 * time.Minute
 
-// recent is a bounded memory.
+// recent is a memory of limited size.
 type recent[K comparable, V any] = registryclient.Recent[K, V]
 
 func newRecent[K comparable, V any](lasts time.Duration) *recent[K, V] {
@@ -19,27 +19,27 @@ func newRecent[K comparable, V any](lasts time.Duration) *recent[K, V] {
 	return registryclient.NewRecent[K, V](most, lasts)
 }
 
-// content is a digest in a repository, as the image's name has it.
+// content is a digest in a repository, as in the image's name.
 type content struct {
 	name   mirrors.Name
 	digest string
 }
 
-// origin is how containerd came to ask for a content: by which kind of reference of an image, and who answered. What
-// belongs to an image is asked for where the image came from, as Linux nodes do.
+// origin is how containerd requested a content: by which kind of image reference, and which place answered. The parts of an image are requested
+// from where the image came from, as on Linux nodes.
 type origin struct {
 	kind mirrors.Kind
 	from mirrors.Name
 }
 
-// memory remembers where contents come from, and who had something else in their place.
+// memory remembers where contents come from, and which places had other content instead.
 type memory struct {
 	origins  *recent[content, origin]
 	children *recent[content, []string]
 	damaged  *recent[damage, bool]
 }
 
-// damage is a content that a place has damaged.
+// damage is a content that is damaged at a place.
 type damage struct {
 	content content
 	from    mirrors.Name
@@ -53,10 +53,10 @@ func newMemory() *memory {
 	}
 }
 
-// maxDepth is how deep images are nested: an index, the manifest of a platform, its layers.
+// maxDepth is the maximum nesting of images: an index, the manifest of a platform, its layers.
 const maxDepth = 4
 
-// came remembers where a content came from, and so where what belongs to it does.
+// came remembers where a content and its parts came from.
 func (m *memory) came(c content, o origin) { m.cameAt(c, o, 0) }
 
 func (m *memory) cameAt(c content, o origin, depth int) {
@@ -70,18 +70,18 @@ func (m *memory) cameAt(c content, o origin, depth int) {
 	}
 }
 
-// knows remembers what belongs to a content.
+// knows remembers the parts of a content.
 func (m *memory) knows(c content, children []string, o origin) {
 	m.children.Put(c, children)
 	m.came(c, o)
 }
 
-// route is whom to ask, in order: first who answered before, then those behind it, then those before it, and at last who
-// had something else in place of the content.
+// route returns the places to query, in order: first the one that answered before, then those after it, then those before it, and finally those
+// that had other content instead.
 func (s *serving) route(q request) (mirrors.Route, mirrors.Kind) {
 	kind, c := q.kind(), content{q.name, q.reference}
 	o, known := s.memory.origins.Get(c)
-	isNew := q.part == manifests && q.head // the first request of a pull says by what the image is pulled
+	isNew := q.part == manifests && q.head // the first request of a pull determines the kind of reference
 	if known && q.isDigest && !isNew {
 		kind = o.kind
 	}
@@ -104,16 +104,16 @@ func (s *serving) route(q request) (mirrors.Route, mirrors.Kind) {
 	return route, kind
 }
 
-// failures are the messages of failed requests, which containerd asks for again with GET: HEAD has no room for them.
+// failures are the messages of failed HEAD requests, which have no room for them; containerd repeats such a request with GET.
 type failures struct{ *recent[failedRequest, string] }
 
-// failedRequest is what was asked for.
+// failedRequest identifies a request.
 type failedRequest struct {
 	name            mirrors.Name
 	part, reference string
 }
 
-// failureLasts is how long an answer without room may wait for the request with room.
+// failureLasts is how long the message of a HEAD request is kept for the GET.
 const failureLasts = 5 * time.Second
 
 func newFailures() *failures {

@@ -5,13 +5,13 @@ type Result int
 
 // The results.
 const (
-	// Served: content was handed on, or it was said that it is there.
+	// Served: content was forwarded, or reported as present.
 	Served Result = iota
-	// NotFound: nobody has it.
+	// NotFound: no registry has it.
 	NotFound
-	// Denied: nobody may be asked.
+	// Denied: no registry may be queried.
 	Denied
-	// Failed: nobody answered as a registry does.
+	// Failed: no registry gave a valid answer.
 	Failed
 	// Unauthorized: the request came without the certificate of the host's containerd.
 	Unauthorized
@@ -23,7 +23,7 @@ func (r Result) String() string {
 	return [results]string{"served", "not_found", "denied", "failed", "unauthorized"}[r]
 }
 
-// Counts are how often requests ended with each result since the daemon started.
+// Counts returns how many requests ended with each result since the daemon started.
 func (s *Server) Counts() map[string]int64 {
 	counts := map[string]int64{}
 	for r := range results {

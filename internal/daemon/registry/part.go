@@ -15,7 +15,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// How often the part looks whether there is something to tell or the certificates were made again, and whether they are there.
+// lookEvery is how often the part checks for something to report and for re-created certificates, keyEvery how often it checks whether they
+// exist.
 const (
 	lookEvery = 15 * time.Second
 	keyEvery  = time.Second
@@ -26,16 +27,16 @@ type MetricsWriter interface {
 	Write() error
 }
 
-// Part has the server work as a session wants it, and tells the Node how it is.
+// Part makes the server work as a session requires, and reports its state to the Node.
 type Part struct {
 	state.Session
 	Server  *Server
 	Metrics MetricsWriter
-	// Wake has the reporter look.
+	// Wake wakes the reporter.
 	Wake state.Signal
 }
 
-// Run hands the session's settings to the server, and tells of changes until ctx is done. The server goes on after it.
+// Run passes the session's settings to the server, and reports changes until ctx is done. The server continues afterwards.
 func (p Part) Run(ctx context.Context) {
 	if !p.configure(ctx) {
 		return
@@ -58,7 +59,7 @@ func (p Part) Run(ctx context.Context) {
 	}
 }
 
-// configure hands over the settings once the certificates are there; a join makes them.
+// configure passes the settings on once the certificates exist; a join creates them.
 func (p Part) configure(ctx context.Context) bool {
 	for told := false; ctx.Err() == nil; told = true {
 		err := p.useConfig()
@@ -73,7 +74,7 @@ func (p Part) configure(ctx context.Context) bool {
 	return false
 }
 
-// useConfig hands over the settings, and the certificates as they are now.
+// useConfig passes on the settings, and the current certificates.
 func (p Part) useConfig() error {
 	c, err := p.config()
 	if err != nil {
@@ -92,14 +93,14 @@ func (p Part) config() (Config, error) {
 	}
 	c := Config{Table: p.Wanted.Registries, Keyring: p.Wanted.PullSecret(), Certificates: p.Wanted.Certificates, Endpoint: endpoint}
 	for _, s := range p.Wanted.Services {
-		if s.Name == desired.ContainerdService { // what it reaches through a proxy, we do
+		if s.Name == desired.ContainerdService { // the registry uses containerd's proxy
 			c.Proxy = s.Environment
 		}
 	}
 	return c, nil
 }
 
-// ReportTo tells the node by an event that nothing is served.
+// ReportTo reports by an event of the Node that nothing is served.
 func (p Part) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	problem := p.Server.Problem()
 	if problem.Err == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// TestCertificatesThatAreMadeAgainCount without another session: the correction of drift makes them where they are gone.
+// TestCertificatesThatAreMadeAgainCount without a new session: drift correction re-creates missing ones.
 func TestCertificatesThatAreMadeAgainCount(t *testing.T) {
 	w := newWorld(t, entries("", "", "first.test"), "", map[string]http.Handler{"first.test": newShelf("app").tag("1", manifest)})
 	h := host.Host{Disk: host.Disk{Root: t.TempDir()}, Rights: openRights{}}

@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/registryclient"
 )
 
-// TestAnImageByTagComesWholeFromWhoSaidWhatTheTagIs, as on Linux nodes: mirrors for digests are not asked for its parts.
+// TestAnImageByTagComesWholeFromWhoSaidWhatTheTagIs, as on Linux nodes: mirrors for digests are not queried for its parts.
 func TestAnImageByTagComesWholeFromWhoSaidWhatTheTagIs(t *testing.T) {
 	layer := strings.Repeat("layer", 50)
 	image := `{"layers": [{"digest": "` + digestOf("", []byte(layer)) + `"}]}`
@@ -38,7 +38,7 @@ func TestAnImageByTagComesWholeFromWhoSaidWhatTheTagIs(t *testing.T) {
 	pull("1", "empty.test tags.test")
 	pull(digestOf("", []byte(index)), "digests.test")
 	pull("1", "empty.test tags.test")
-	// A mirror that loses a layer: the next that is for tags has it.
+	// A mirror loses a layer: the next one for tags has it.
 	w.hosts["tags.test"].(*shelf).blobs = map[string]string{}
 	w.expect(http.MethodGet, "app/blobs/"+digestOf("", []byte(layer)), http.StatusOK, layer)
 	if got := w.whom(); got != "tags.test src.test" {
@@ -81,7 +81,7 @@ func TestWhatIsBlockedIsNotPulledAndSaysWhy(t *testing.T) {
 	}
 }
 
-// TestInsecureRegistries answer without TLS, or with a certificate that nobody knows.
+// TestInsecureRegistries answer without TLS, or with an untrusted certificate.
 func TestInsecureRegistries(t *testing.T) {
 	in := entries(mirrors.NeverContactSource, "", "plain.test", "first.test")
 	w := newWorld(t, in, "", map[string]http.Handler{"plain.test": newShelf("app").tag("1", manifest), "first.test": newShelf("app").tag("2", manifest)})
@@ -113,7 +113,7 @@ func TestTheProxyIsThatOfContainerd(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.expect(http.MethodGet, "app/manifests/1", http.StatusOK, manifest)
-	if whom := w.whom(); whom != "first.test direct.test" { // CONNECT names whom the proxy is to reach
+	if whom := w.whom(); whom != "first.test direct.test" { // CONNECT names the host that the proxy has to reach
 		t.Errorf("%s was asked", whom)
 	}
 	if strings.Contains(w.log.String(), "user:pw") {
@@ -121,7 +121,7 @@ func TestTheProxyIsThatOfContainerd(t *testing.T) {
 	}
 }
 
-// TestAChangeOfSettingsCutsNoPull: what is under way goes on.
+// TestAChangeOfSettingsCutsNoPull: a pull in progress continues.
 func TestAChangeOfSettingsCutsNoPull(t *testing.T) {
 	blob := strings.Repeat("content ", 3*bufferSize/8)
 	half, rest := make(chan struct{}), make(chan struct{})
@@ -146,7 +146,7 @@ func TestAChangeOfSettingsCutsNoPull(t *testing.T) {
 	work.Wait()
 }
 
-// TestAPortThatIsTakenIsTold, and tried again.
+// TestAPortThatIsTakenIsTold, and retried.
 func TestAPortThatIsTakenIsTold(t *testing.T) {
 	w := newWorld(t, entries("", "", "first.test"), "", nil)
 	w.server.setProblem(errors.New("taken"))

@@ -20,23 +20,23 @@ const (
 	referrers = "referrers"
 )
 
-// request is what containerd asks for.
+// request is a request of containerd.
 type request struct {
 	name mirrors.Name
 	// part is one of the above; reference is a tag or a digest, of which only manifests may have a tag.
 	part, reference string
 	isDigest        bool
-	// query goes on to registries; start and end bound the bytes that are wanted, end -1 is all the rest.
+	// query is forwarded to registries; start and end are the requested bytes, end -1 means up to the last one.
 	query      url.Values
 	isRange    bool
 	start, end int64
 	head       bool
 	accept     []string
-	// user and password are those that containerd has for the image, for its source.
+	// user and password are containerd's credentials for the image, for its source.
 	user, password string
 }
 
-// errNoRequest is what is no request of the distribution API that is served.
+// errNoRequest means that a request is not one of those served.
 var errNoRequest = errors.New("only manifests, blobs and referrers are served, with ?ns=<registry>")
 
 // parseRequest reads a request.
@@ -72,8 +72,7 @@ func parseRequest(r *http.Request) (request, error) {
 	return q, nil
 }
 
-// parseRange reads a range with a beginning, which is what asks for the rest of a layer. Others count for nothing, as
-// HTTP lets a server ignore them.
+// parseRange parses a range with a first byte, which requests the rest of a layer. Other ranges are ignored, as HTTP allows.
 func parseRange(header string) (ok bool, start, end int64) {
 	from, to, found := strings.Cut(strings.TrimPrefix(header, "bytes="), "-")
 	start, err := strconv.ParseInt(from, 10, 64)
@@ -89,7 +88,7 @@ func parseRange(header string) (ok bool, start, end int64) {
 	return true, start, end
 }
 
-// kind is the kind of reference that decides whom to ask.
+// kind is the kind of reference that determines which places to query.
 func (q request) kind() mirrors.Kind {
 	if q.isDigest {
 		return mirrors.Digests
@@ -128,20 +127,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	state.answer(r.Context(), w, q)
 }
 
-// isFromContainerd tells whether a request came over a connection whose client has the key of containerd's certificate, which
-// TLS verifies.
+// isFromContainerd reports whether the request's client certificate is that of containerd. TLS verifies that the client has its key.
 func (s *serving) isFromContainerd(r *http.Request) bool {
 	return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && bytes.Equal(r.TLS.PeerCertificates[0].Raw, s.containerd)
 }
 
-// refuse answers with an error in the form of the distribution API, which containerd puts into its own message.
+// refuse answers with an error in the format of the distribution API, which containerd includes in its own message.
 func refuse(w http.ResponseWriter, status int, code, message string) {
 	type one struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
 	}
 	text, err := json.Marshal(map[string][]one{"errors": {{code, message}}})
-	if err != nil { // of strings: never
+	if err != nil { // cannot happen with strings
 		text = nil
 	}
 	w.Header().Set("Content-Type", "application/json")

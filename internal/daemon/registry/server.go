@@ -21,7 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/registryclient"
 )
 
-// Limits of the server. containerd reads a layer when it likes, but not for ever.
+// Limits of the server. containerd may read a layer slowly, but not forever.
 const (
 	maxRequests   = 64
 	headerTimeout = 10 * time.Second
@@ -32,23 +32,23 @@ const (
 	maxHeader     = 64 << 10
 )
 
-// Config is what the registry works with.
+// Config is the registry's configuration.
 type Config struct {
-	// Table says whom to ask; nil: nothing is to be served.
+	// Table determines which registries to query; if nil, nothing is served.
 	Table *mirrors.Table
 	// Keyring holds the node's credentials.
 	Keyring []byte
-	// Proxy are the variables of the environment that say how to reach registries.
+	// Proxy are the environment variables for the proxy to registries.
 	Proxy map[string]string
-	// Certificates are trusted besides those of the host, as PEM.
+	// Certificates are trusted in addition to those of the host, as PEM.
 	Certificates string
-	// Endpoint is how containerd knows the registry.
+	// Endpoint has the certificates of the registry and of containerd.
 	Endpoint credentials.RegistryEndpoint
 }
 
-// Server is the registry. It lives as long as the daemon: a change of settings cuts no pull.
+// Server is the registry. It exists as long as the daemon: a change of settings interrupts no pull.
 type Server struct {
-	// Listen opens the address; Dial makes connections to registries.
+	// Listen opens the address; Dial connects to registries.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	Log    *slog.Logger
@@ -61,18 +61,18 @@ type Server struct {
 	changed chan struct{}
 	counts  [results]atomic.Int64
 	slots   chan struct{}
-	// gathering has those layers whose pieces are sent several at once.
+	// gathering has the layers that send several pieces at once.
 	gathering chan struct{}
 }
 
 // Problem is why nothing is served.
 type Problem struct {
-	// Err is nil while all is well.
+	// Err is nil if there is no problem.
 	Err   error
 	Since time.Time
 }
 
-// NewServer makes a server that serves nothing yet. What is nil is that of this machine.
+// NewServer returns a server that serves nothing yet. If listen or dial is nil, the network of this machine is used.
 func NewServer(listen func(context.Context, string, string) (net.Listener, error), dial func(context.Context, string, string) (net.Conn, error), log *slog.Logger) *Server {
 	if listen == nil {
 		listen = (&net.ListenConfig{}).Listen
@@ -83,7 +83,7 @@ func NewServer(listen func(context.Context, string, string) (net.Listener, error
 	return &Server{Listen: listen, Dial: dial, Log: log, limits: defaultLimits(), changed: make(chan struct{}), slots: make(chan struct{}, maxRequests), gathering: make(chan struct{}, gatheredMost)}
 }
 
-// serving is what requests of one configuration share. It is never changed, but for what it remembers.
+// serving is shared by the requests of one configuration. It is immutable, except for its memory.
 type serving struct {
 	config Config
 	router *mirrors.Router
@@ -97,7 +97,7 @@ type serving struct {
 	failed  *failures
 	request func(Result)
 	limits  limits
-	// gathering is that of the server.
+	// gathering is the server's.
 	gathering chan struct{}
 }
 
@@ -105,13 +105,13 @@ func newClient(c Config, dial registryclient.Dial) *registryclient.Client {
 	return registryclient.New(registryclient.Options{Agent: "wicd", Keyring: c.Keyring, Proxy: c.Proxy, Certificates: c.Certificates, Dial: dialWide(dial)})
 }
 
-// limits are those of time.
+// limits are timeouts.
 type limits struct {
-	// patience is how long all who are asked may take until one of them answers; containerd waits 30 s for us.
+	// patience is how long it may take until one of the registries answers; containerd waits 30 s for WICD.
 	patience time.Duration
-	// idle is how long a body may bring nothing.
+	// idle is how long a body may deliver no data.
 	idle time.Duration
-	// gather is how long what a slow registry sends may wait for more.
+	// gather is how long data from a slow registry may be buffered.
 	gather time.Duration
 }
 
@@ -119,7 +119,7 @@ func defaultLimits() limits {
 	return limits{patience: 26 * time.Second, idle: 60 * time.Second, gather: time.Second}
 }
 
-// Use has the server work with another configuration from the next request on. Requests under way go on with theirs.
+// Use makes the server use another configuration from the next request on. Requests in progress keep theirs.
 func (s *Server) Use(c Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *Server) current() (*serving, <-chan struct{}) {
 	return s.state, s.changed
 }
 
-// Problem says why nothing is served, though there is something to serve.
+// Problem returns why nothing is served although there is a configuration.
 func (s *Server) Problem() Problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +172,7 @@ func (s *Server) setProblem(err error) {
 	}
 }
 
-// Run serves while there is something to serve, until ctx is done. A port that is taken is tried again.
+// Run serves while there is something to serve, until ctx is done. If the port is in use, it retries.
 func (s *Server) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		state, changed := s.current()
@@ -195,7 +195,7 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
-// serve serves on a listener until ctx is done or nothing is to be served any more.
+// serve serves on a listener until ctx is done or there is nothing left to serve.
 func (s *Server) serve(ctx context.Context, listener net.Listener) {
 	server := &http.Server{
 		Handler: s, ConnContext: withConnection, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
@@ -203,9 +203,9 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) {
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12,
 			NextProtos: []string{"http/1.1"},
-			// Who has no certificate, or another one, is to be answered and counted: isFromContainerd compares it.
+			// A client without the right certificate gets an answer and is counted: isFromContainerd compares it.
 			ClientAuth: tls.RequestClientCert,
-			// Layers are large, and loopback loses nothing.
+			// Layers are large, and loopback loses no packets.
 			DynamicRecordSizingDisabled: true,
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 				state, _ := s.current()

@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// maxResumes is how often the rest of a layer is asked for.
+// maxResumes is how often the rest of a layer is requested.
 const maxResumes = 8
 
 // layer is a blob on its way to containerd.
@@ -24,16 +24,16 @@ type layer struct {
 	q      request
 	o      origin
 	places []mirrors.Attempt
-	// at is the place that is read from, and body what it sends; next is the first byte that is not handed on yet. end is
-	// the one behind the last; -1 when nobody has said how long the blob is.
+	// at is the place that is read, and body its response; next is the first byte not forwarded yet. end is the one after the last; -1 if no
+	// place has reported the length.
 	at        int
 	body      io.ReadCloser
 	next, end int64
-	// sum is of the whole blob; nil when only a part is asked for.
+	// sum is of the whole blob; nil if only a part is requested.
 	sum hash.Hash
 }
 
-// stream hands a blob on while it comes. It fails only before the first byte.
+// stream forwards a blob while it is received. It returns an error only before the first byte.
 func (s *serving) stream(ctx context.Context, w http.ResponseWriter, q request, o origin, places []mirrors.Attempt, within time.Duration) error {
 	l := &layer{serving: s, q: q, o: o, places: places, next: q.start, end: -1}
 	status, total, err := l.open(ctx, within)
@@ -45,7 +45,7 @@ func (s *serving) stream(ctx context.Context, w http.ResponseWriter, q request, 
 		_, l.sum = hasher(q.reference)
 	}
 	buffer := make([]byte, bufferSize)
-	n, err := l.fill(buffer) // so that who breaks off at once is not the one
+	n, err := l.fill(buffer) // so that a place that breaks off at once is not used
 	if n == 0 && err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("reading what it sends: %w", err)
 	}
@@ -57,13 +57,13 @@ func (s *serving) stream(ctx context.Context, w http.ResponseWriter, q request, 
 	if err := l.copy(ctx, w, buffer, n, err); err != nil {
 		s.request(Failed)
 		s.log.Warn("Handing on a layer failed", "image", q.name.String(), "digest", q.reference, "error", err.Error())
-		panic(http.ErrAbortHandler) // containerd must not take it for the whole
+		panic(http.ErrAbortHandler) // containerd must not mistake it for the whole layer
 	}
 	s.request(Served)
 	return nil
 }
 
-// open asks the current place for the bytes from next on.
+// open requests the bytes from next on from the current place.
 func (l *layer) open(ctx context.Context, within time.Duration) (status int, total int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	began := time.Now()
@@ -81,7 +81,7 @@ func (l *layer) open(ctx context.Context, within time.Duration) (status int, tot
 		}
 		return 0, 0, err
 	}
-	first := min(l.limits.idle, max(within-time.Since(began), time.Millisecond)) // containerd waits for the first byte, too
+	first := min(l.limits.idle, max(within-time.Since(began), time.Millisecond)) // containerd also waits for the first byte
 	l.body = &patientBody{ReadCloser: answer.Body, cancel: cancel, timer: time.AfterFunc(first, func() { cancel(errSlow) }), idle: l.limits.idle}
 	status, total, err = l.accept(answer)
 	if err != nil {
@@ -92,7 +92,7 @@ func (l *layer) open(ctx context.Context, within time.Duration) (status int, tot
 
 var errSlow = errors.New("it does not answer in time")
 
-// rest is the request for what is left.
+// rest is the request for the remaining bytes.
 func (q request) rest(end int64) request {
 	if end >= 0 {
 		q.end = end - 1
@@ -100,7 +100,7 @@ func (q request) rest(end int64) request {
 	return q
 }
 
-// accept looks at what comes: the part that was asked for, or all, of which the beginning is left out.
+// accept checks the response: either the requested part, or the whole blob, whose beginning is skipped.
 func (l *layer) accept(answer *http.Response) (status int, total int64, err error) {
 	if answer.StatusCode == http.StatusPartialContent {
 		first, last, all, err := parseContentRange(answer.Header.Get("Content-Range"))
@@ -130,7 +130,7 @@ func (l *layer) accept(answer *http.Response) (status int, total int64, err erro
 	return http.StatusOK, total, nil
 }
 
-// parseContentRange reads "bytes first-last/all", where all may be *, which is -1.
+// parseContentRange parses "bytes first-last/all", where all may be *, which is returned as -1.
 func parseContentRange(text string) (first, last, all int64, err error) {
 	rest, isBytes := strings.CutPrefix(text, "bytes ")
 	part, whole, hasWhole := strings.Cut(rest, "/")
@@ -167,7 +167,7 @@ func (l *layer) header(h http.Header, status int, total int64) {
 	}
 }
 
-// fill reads what there is, up to a buffer full, and not beyond the end.
+// fill reads the available bytes, up to a full buffer, and not beyond the end.
 func (l *layer) fill(buffer []byte) (int, error) {
 	if left := l.end - l.next; l.end >= 0 && int64(len(buffer)) > left {
 		buffer = buffer[:left]
@@ -180,7 +180,7 @@ func (l *layer) fill(buffer []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// fillWhole reads a buffer full where the end is known: few large pieces cost less than many small ones.
+// fillWhole reads a full buffer if the end is known: few large pieces cost less than many small ones.
 func (l *layer) fillWhole(buffer []byte) (int, error) {
 	if l.end < 0 {
 		return l.fill(buffer)
@@ -188,8 +188,8 @@ func (l *layer) fillWhole(buffer []byte) (int, error) {
 	return io.ReadFull(l.body, buffer[:min(int64(len(buffer)), l.end-l.next)])
 }
 
-// copy hands on what comes, n bytes of which are in the buffer already. What breaks off is asked for again: first of the
-// same place, then of the others. The last piece is handed on when the whole has its digest.
+// copy forwards the body, n bytes of which are already in the buffer. After an interruption it requests the rest: first from the same place, then
+// from the others. The last piece is forwarded only if the whole blob matches its digest.
 func (l *layer) copy(ctx context.Context, w http.ResponseWriter, buffer []byte, n int, err error) error {
 	out := l.newOutlet(ctx, w)
 	defer out.close()
@@ -217,7 +217,7 @@ func (l *layer) copy(ctx context.Context, w http.ResponseWriter, buffer []byte, 
 	}
 }
 
-// isDamaged tells whether the whole blob is something else, and remembers who had it so.
+// isDamaged reports whether the whole blob does not match its digest, and remembers the place.
 func (l *layer) isDamaged() bool {
 	if l.sum == nil {
 		return false
@@ -230,7 +230,7 @@ func (l *layer) isDamaged() bool {
 	return true
 }
 
-// resume goes on where it broke off.
+// resume continues after an interruption.
 func (l *layer) resume(ctx context.Context, resumes *int) error {
 	_ = l.body.Close()
 	for l.end >= 0 && *resumes < maxResumes && ctx.Err() == nil {
@@ -245,7 +245,7 @@ func (l *layer) resume(ctx context.Context, resumes *int) error {
 	return errors.New("it broke off, and no other one sends the rest")
 }
 
-// patientBody ends its request when nothing comes for a while.
+// patientBody cancels its request if nothing is received for a while.
 type patientBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc

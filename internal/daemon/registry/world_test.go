@@ -28,26 +28,25 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// world is a network of registries, and WICD's registry in it. Each host of the network answers with TLS at port 443 and
-// without at port 80.
+// world is a network of registries with WICD's registry. Each host of the network answers with TLS at port 443 and without TLS at port 80.
 type world struct {
 	t      *testing.T
 	server *Server
 	hosts  map[string]http.Handler
-	// address of WICD's registry.
+	// address is that of WICD's registry.
 	address string
 	config  Config
 	log     *bytes.Buffer
-	// writes are the calls by which WICD's registry sends.
+	// writes counts the write calls of WICD's registry.
 	writes atomic.Int64
 
 	mu    sync.Mutex
 	asked []string
-	// sent are the values of Authorization that hosts got.
+	// sent are the Authorization headers that hosts received.
 	sent map[string][]string
 }
 
-// newWorld starts it with a table made of a cluster's objects, and the pull secret's auths.
+// newWorld starts it with a table rendered from a cluster's objects, and the pull secret's auths.
 func newWorld(t *testing.T, in mirrors.Input, auths string, hosts map[string]http.Handler) *world {
 	t.Helper()
 	w := &world{t: t, hosts: hosts, sent: map[string][]string{}, log: &bytes.Buffer{}}
@@ -91,7 +90,7 @@ func newWorld(t *testing.T, in mirrors.Input, auths string, hosts map[string]htt
 	return w
 }
 
-// newEndpoint makes the certificates of a host.
+// newEndpoint creates the certificates of a host.
 func newEndpoint(t *testing.T) credentials.RegistryEndpoint {
 	t.Helper()
 	e, _, err := credentials.MakeRegistry(host.Host{Disk: host.Disk{Root: t.TempDir()}, Rights: openRights{}}, time.Now())
@@ -112,12 +111,12 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// openRights are those of a drive without rights.
+// openRights are those of a drive without access control.
 type openRights struct{ host.Rights }
 
 func (openRights) Look(string, host.Access) (bool, string, error) { return true, "", nil }
 
-// authority is a certificate for all hosts, which trusts itself.
+// authority returns a self-signed certificate for all hosts.
 func authority(t *testing.T) (tls.Certificate, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -152,7 +151,7 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	handler.ServeHTTP(rw, r)
 }
 
-// whom are the hosts that were asked since the last look, each once in a row.
+// whom returns the hosts that were queried since the last call, without consecutive duplicates.
 func (w *world) whom() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,13 +172,13 @@ type reply struct {
 	err    error
 }
 
-// ask asks WICD's registry for /v2/<path> as containerd would for an image of src.test.
+// ask requests /v2/<path> from WICD's registry, as containerd would for an image of src.test.
 func (w *world) ask(method, path string, header ...string) reply {
 	w.t.Helper()
 	return w.askAs(certificateOf(w.t, w.config.Endpoint.Client), method, path, header...)
 }
 
-// certificateOf is a pair as a TLS client has it.
+// certificateOf converts a pair for a TLS client.
 func certificateOf(t *testing.T, pair credentials.KeyPair) tls.Certificate {
 	t.Helper()
 	c, err := tls.X509KeyPair([]byte(pair.Certificate), []byte(pair.PrivateKey))
@@ -189,7 +188,7 @@ func certificateOf(t *testing.T, pair credentials.KeyPair) tls.Certificate {
 	return c
 }
 
-// askAs asks with a client certificate; without one, where it is empty.
+// askAs requests with a client certificate, or without one if it is empty.
 func (w *world) askAs(certificate tls.Certificate, method, path string, header ...string) reply {
 	w.t.Helper()
 	pool := x509.NewCertPool()
@@ -267,7 +266,7 @@ func (s *shelf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(text))
 }
 
-// entries make a set of mirrors for src.test.
+// entries returns a set of mirrors for src.test.
 func entries(policy mirrors.Policy, kind mirrors.Kind, locations ...string) mirrors.Input {
 	e := mirrors.Entry{Source: "src.test", Policy: policy, For: kind}
 	for _, l := range locations {

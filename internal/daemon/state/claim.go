@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// Claim makes a folder, and everything that is in it, belong to Administrators alone; changes is what it did with what was somebody
-// else's. The folder may be somebody's trap: a link instead of it is refused, links to folders below it go.
+// Claim makes a folder and everything in it belong to Administrators alone; changes lists what it did with objects of other owners. The folder
+// may be a trap: a link in its place is refused, links to folders below it are removed.
 func Claim(h host.Host, folder string) (changes []string, err error) {
 	wasOurs, aside, err := ClaimFolder(h, folder, host.Private)
 	if err != nil {
@@ -27,9 +27,9 @@ func Claim(h host.Host, folder string) (changes []string, err error) {
 			return nil
 		}
 		if host.IsAside(name) && h.Disk.RemoveUnused(name) == nil {
-			return nil // what was in use when it was replaced is so no more
+			return nil // no longer in use, as it was when it was replaced
 		}
-		if !wasOurs { // others could make something in it, and have it open
+		if !wasOurs { // others could create it and keep it open
 			aside, err := Displace(h, name)
 			if err != nil {
 				return err
@@ -50,9 +50,9 @@ func Claim(h host.Host, folder string) (changes []string, err error) {
 	return changes, nil
 }
 
-// ClaimFolder makes one folder belong to Administrators, with what is in it as it is. A folder of somebody else is put aside, and not
-// taken over: who had it open before may change its rights again, whosever it is then. wasOurs tells that nobody else could make
-// something in it until now.
+// ClaimFolder makes a folder belong to Administrators, without changing what is in it. A folder of another owner is renamed instead of taken
+// over: a process that opened it earlier could still change its rights. wasOurs reports that no one else could create anything in it until
+// now.
 func ClaimFolder(h host.Host, folder string, who host.Access) (wasOurs bool, aside string, err error) {
 	if err := CheckNoLink(h, folder); err != nil {
 		return false, "", err
@@ -83,7 +83,7 @@ func ClaimFolder(h host.Host, folder string, who host.Access) (wasOurs bool, asi
 	return ours, aside, nil
 }
 
-// CheckNoLink refuses what is there and no folder.
+// CheckNoLink refuses anything that exists and is not a folder.
 func CheckNoLink(h host.Host, folder string) error {
 	if info, err := h.Disk.Stat(folder); err == nil && !info.IsDir() {
 		return fmt.Errorf("claiming %s: it is a link or a file, and must be a folder; remove it", folder)
@@ -91,11 +91,11 @@ func CheckNoLink(h host.Host, folder string) error {
 	return nil
 }
 
-// Displace renames what belongs to neither administrators nor Windows, so that something of ours can take its place, and says so. Windows
-// renames no folder in which somebody has a file open.
+// Displace renames what belongs to neither Administrators nor Windows, so that WICD can put its own in that place, and returns a description of
+// the change. Windows does not rename a folder in which a file is open.
 func Displace(h host.Host, name string) (change string, err error) {
 	if host.IsAside(name) {
-		return "", nil // nobody looks there
+		return "", nil // renamed objects are not used
 	}
 	_, stranger, err := h.Rights.Look(name, host.Private)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,5 +115,5 @@ func Displace(h host.Host, name string) (change string, err error) {
 	return fmt.Sprintf("%s belonged to %s, and is %s now", name, stranger, aside), nil
 }
 
-// isLink knows symbolic links, and the junctions of Windows, which Go calls irregular.
+// isLink reports whether info is a symbolic link or a Windows junction, which Go calls irregular.
 func isLink(info fs.FileInfo) bool { return info.Mode()&(fs.ModeSymlink|fs.ModeIrregular) != 0 }

@@ -1,3 +1,3 @@
-// Package state is what WICD remembers on the host: the record of what the last join asked for, the journal of changes, and the
-// locks of those who change the host. Only Administrators can write there.
+// Package state stores WICD's state on the host: the record of the last join's request, the journal of changes, and the locks for changes to the
+// host. Only Administrators can write it.
 package state

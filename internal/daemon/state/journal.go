@@ -11,14 +11,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// The journal has a line for each change WICD made on the host, and one older file.
+// The journal has a line for each change that WICD made on the host. One older file is kept.
 const (
 	journalFile     = desired.State + `\journal.jsonl`
 	olderJournal    = desired.State + `\journal.1.jsonl`
 	MaxJournalBytes = 1 << 20
 )
 
-// Note adds a line to the journal. A journal that cannot be written stops no work: there may be no space for it.
+// Note adds a line to the journal. Errors are ignored, because the disk may be full.
 func Note(d host.Disk, e agent.JournalEntry) {
 	b, err := json.Marshal(e)
 	if err != nil {
@@ -35,7 +35,7 @@ func Note(d host.Disk, e agent.JournalEntry) {
 	}
 }
 
-// LastNotes returns the last lines of the journal, oldest first. A line that a cut left unfinished is passed over.
+// LastNotes returns the last lines of the journal, oldest first. A line that an interruption left incomplete is skipped.
 func LastNotes(d host.Disk, count int) ([]agent.JournalEntry, error) {
 	older, olderErr := d.Read(olderJournal)
 	newer, err := d.Read(journalFile)
@@ -57,5 +57,5 @@ func LastNotes(d host.Disk, count int) ([]agent.JournalEntry, error) {
 	return entries, nil
 }
 
-// IsJournal tells whether a file is the journal, or the older one.
+// IsJournal reports whether a file is the journal, or the older one.
 func IsJournal(name string) bool { return name == journalFile || name == olderJournal }

@@ -21,7 +21,7 @@ func WriteJSON(d host.Disk, name string, value any) error {
 	return nil
 }
 
-// ReadJSON tells whether there is such a file that makes sense.
+// ReadJSON reports whether the file exists and is valid JSON for into.
 func ReadJSON(d host.Disk, name string, into any) (there bool, err error) {
 	b, err := d.Read(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,21 +12,21 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// Locks of the host. Whoever holds the first runs a command that changes the host, whoever holds the second
-// changes services: a join, or the service at work.
+// Locks of the host. The holder of CommandLock runs a command that changes the host. The holder of ServicesLock changes services: a join, or
+// the running service.
 const (
 	CommandLock  = desired.State + `\command.lock`
 	ServicesLock = desired.State + `\services.lock`
 )
 
-// commandPatience is how long a command waits for the one before it: the one whose connection was just cut ends
-// within a moment. servicesPatience is more than starting a few services takes.
+// commandPatience is how long a command waits for the previous one: one whose connection was just lost ends within a moment.
+// servicesPatience is more than the start of a few services takes.
 const (
 	commandPatience  = 5 * time.Second
 	servicesPatience = 2 * time.Minute
 )
 
-// LockCommands takes the lock of commands that change the host, after it has made sure that the folder of the lock is ours.
+// LockCommands takes the lock for commands that change the host, after claiming the folder of the lock.
 func LockCommands(ctx context.Context, h host.Host) (release func(), err error) {
 	changes, err := Claim(h, desired.Root)
 	if err != nil {
@@ -45,8 +45,8 @@ func LockCommands(ctx context.Context, h host.Host) (release func(), err error) 
 	return release, err
 }
 
-// WhileCurrent makes a change under the lock of commands, unless the host has another record than the session: then a join was faster,
-// and the next session looks again.
+// WhileCurrent makes a change under the command lock, unless the record on the host is not that of the session: then a join was faster,
+// and the next session checks again.
 func (s Session) WhileCurrent(ctx context.Context, change func() error) error {
 	release, err := LockCommands(ctx, s.Host)
 	if err != nil {
@@ -59,10 +59,10 @@ func (s Session) WhileCurrent(ctx context.Context, change func() error) error {
 	return change()
 }
 
-// ErrBusy means that a command is at work on the host, or that the session is about to end.
+// ErrBusy means that a command is changing the host, or that the session is about to end.
 var ErrBusy = errors.New("the host is in other hands")
 
-// IfIdle makes a change as WhileCurrent does, but waits for nobody: it returns ErrBusy instead. It is for what is looked at again.
+// IfIdle makes a change as WhileCurrent does, but returns ErrBusy instead of waiting. It is for changes that are retried anyway.
 func (s Session) IfIdle(change func() error) error {
 	release, err := s.Host.System.Lock(CommandLock)
 	if IsHeld(err) {
@@ -78,16 +78,16 @@ func (s Session) IfIdle(change func() error) error {
 	return change()
 }
 
-// LockServices takes the lock of services, waiting for it if need be.
+// LockServices takes the services lock, waiting for it if necessary.
 func LockServices(ctx context.Context, s host.System) (release func(), err error) {
 	return lock(ctx, s, ServicesLock, servicesPatience)
 }
 
-// IsHeld tells whether a lock could not be taken because a command, or the service, has it; or because the folder of locks is gone with a
-// host that leaves. Whoever only keeps things as they are leaves them to it.
+// IsHeld reports whether a lock could not be taken because a command or the service holds it, or because the folder of locks was removed while
+// the host leaves. Callers that only maintain the host's state then do nothing.
 func IsHeld(err error) bool { return errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) }
 
-// lock takes a lock, waiting for it if need be.
+// lock takes a lock, waiting for it if necessary.
 func lock(ctx context.Context, s host.System, name string, patience time.Duration) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -13,9 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// RecordFile is what the last join asked for. A join writes it before it touches services and completes it at its
-// end; the service lives by it. RecordCopy is what the last completed one says: a disk may lose, with its power, what it
-// said it had written.
+// RecordFile is what the last join requested. A join writes it before it changes services and completes it at its end; the service works from it.
+// RecordCopy is a copy of the last complete one, because after a power failure a disk may have lost data that it reported as written.
 const (
 	RecordFile = desired.State + `\node.json`
 	RecordCopy = desired.State + `\node.copy.json`
@@ -24,18 +23,18 @@ const (
 // Record is the content of RecordFile. Its token is always empty.
 type Record struct {
 	agent.JoinRequest
-	// Complete is false while the join is under way, or after it was cut.
+	// Complete is false while the join is in progress, or after it was interrupted.
 	Complete bool `json:"complete"`
-	// Pulled is true while the service itself makes the host so, or was interrupted in it and is to go on; false in a join.
+	// Pulled is true while the service itself applies the record, or was interrupted and has to continue; false in a join.
 	Pulled bool `json:"pulled,omitempty"`
-	// Leaving is true from when the host is to leave its cluster: nothing of it is kept any more.
+	// Leaving is true once the host is leaving its cluster: nothing is maintained any more.
 	Leaving bool `json:"leaving,omitempty"`
 }
 
-// ErrUnreadable is the class of errors for which the content of a record is to blame.
+// ErrUnreadable is the class of errors that are caused by a record's content.
 var ErrUnreadable = errors.New("it is not what WICD wrote")
 
-// Read returns what the last join asked for. Before the first one, it is fs.ErrNotExist.
+// Read returns what the last join requested. Before the first join, the error is fs.ErrNotExist.
 func Read(d host.Disk) (Record, error) { return readFrom(d, RecordFile) }
 
 func readFrom(d host.Disk, name string) (Record, error) {
@@ -54,7 +53,7 @@ func readFrom(d host.Disk, name string) (Record, error) {
 	return r, nil
 }
 
-// Restore puts the copy in the place of a record that cannot be read. A join that is under way does better.
+// Restore replaces an unreadable record by its copy. It fails while a command holds the lock: a join writes a better record.
 func Restore(h host.Host) (Record, error) {
 	release, err := h.System.Lock(CommandLock)
 	if err != nil {
@@ -69,13 +68,13 @@ func Restore(h host.Host) (Record, error) {
 	if errCopy != nil {
 		return Record{}, errors.Join(err, errCopy)
 	}
-	if _, err := r.Write(h.Disk); err == nil { // otherwise the next start tries again
+	if _, err := r.Write(h.Disk); err == nil { // otherwise the next start retries
 		Note(h.Disk, agent.JournalEntry{Time: time.Now().UTC(), Step: "service", Change: RecordFile + " restored from its copy"})
 	}
 	return r, nil
 }
 
-// ReadFormer is the record, or an empty one when there is none or it is unreadable: then the join starts again.
+// ReadFormer returns the record, or an empty one if it does not exist or is unreadable: the join then starts from the beginning.
 func ReadFormer(d host.Disk) (Record, error) {
 	r, err := Read(d)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUnreadable) {
@@ -84,7 +83,7 @@ func ReadFormer(d host.Disk) (Record, error) {
 	return r, err
 }
 
-// Wanted is what was asked for of this host, with nothing left open, and with services in the order in which they start.
+// Wanted returns what is requested of this host, with names and secrets filled in, and services in the order in which they start.
 func (r Record) Wanted() (desired.Node, error) {
 	wanted, err := r.Desired.On(r.Local, r.Secrets)
 	if err != nil {
@@ -94,7 +93,8 @@ func (r Record) Wanted() (desired.Node, error) {
 	return wanted, err
 }
 
-// Write puts the record on disk, and one that is complete, or the last before the host leaves, into the copy. changed is false when it is there already.
+// Write writes the record, and also the copy if the record is complete or the host is leaving. changed is false if the record was already
+// there.
 func (r Record) Write(d host.Disk) (changed bool, err error) {
 	r.Bootstrap.Token = ""
 	b, err := json.MarshalIndent(r, "", "  ")
@@ -111,7 +111,7 @@ func (r Record) Write(d host.Disk) (changed bool, err error) {
 	return changed, nil
 }
 
-// ReadLast is what the last join asked for, an empty one when there was none. One that cannot be read is taken from its copy.
+// ReadLast returns what the last join requested, or an empty record if there was none. An unreadable or missing record is read from its copy.
 func ReadLast(d host.Disk) (Record, error) {
 	r, err := Read(d)
 	if err == nil {
@@ -133,7 +133,7 @@ func Equal(a, b Record) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// IsCurrent tells whether the record on disk is still this one. One that cannot be read counts as such.
+// IsCurrent reports whether the record on disk is still this one. An unreadable one counts as current.
 func (r Record) IsCurrent(d host.Disk) bool {
 	is, err := Read(d)
 	return err != nil || reflect.DeepEqual(is, r)

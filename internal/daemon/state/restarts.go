@@ -9,28 +9,28 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// restartsFile remembers the restarts of a join that is not complete, replacementsFile which files wait for their replacement.
+// restartsFile stores the restarts of an incomplete join, replacementsFile the files that wait for their replacement.
 const (
 	restartsFile     = desired.State + `\restarts.json`
 	replacementsFile = desired.State + `\replacements.json`
 )
 
-// Restart is one restart of the host that a join made.
+// Restart is a restart of the host by a join.
 type Restart struct {
-	// Causes are what it was made for, by their keys.
+	// Causes are the keys of its causes.
 	Causes []string `json:"causes"`
-	// Boot is the boot ID of the host before it, and At the time.
+	// Boot is the boot ID of the host before it, At its time.
 	Boot string    `json:"boot"`
 	At   time.Time `json:"at"`
 }
 
-// Restarts are those that a join made since the user last asked to try again.
+// Restarts are those by a join since the user's last retry request.
 type Restarts struct {
 	Retried string    `json:"retried,omitempty"`
 	Made    []Restart `json:"made,omitempty"`
 }
 
-// ReadRestarts returns what a join of the host remembers. What was remembered before the user last asked counts no more.
+// ReadRestarts returns the stored restarts. Those before the user's last retry request do not count.
 func ReadRestarts(d host.Disk, retried string) (Restarts, error) {
 	var r Restarts
 	_, err := ReadJSON(d, restartsFile, &r)
@@ -43,13 +43,13 @@ func ReadRestarts(d host.Disk, retried string) (Restarts, error) {
 	return r, nil
 }
 
-// Write remembers them.
+// Write stores the restarts.
 func (r Restarts) Write(d host.Disk) error { return WriteJSON(d, restartsFile, r) }
 
-// ForgetRestarts is for a join that is complete.
+// ForgetRestarts removes the file after a complete join.
 func ForgetRestarts(d host.Disk) error { return d.Remove(restartsFile) }
 
-// Since is the restart that was made for a cause before the present boot; nil when there was none.
+// Since returns the last restart for a cause before the current boot; nil if there was none.
 func (r Restarts) Since(cause, boot string) *Restart {
 	for _, made := range slices.Backward(r.Made) {
 		if made.Boot != boot && slices.Contains(made.Causes, cause) {
@@ -59,35 +59,35 @@ func (r Restarts) Since(cause, boot string) *Restart {
 	return nil
 }
 
-// IsUnderWay says that the host was told to restart in this boot.
+// IsUnderWay reports whether a restart was requested in this boot.
 func (r Restarts) IsUnderWay(boot string) bool {
 	return slices.ContainsFunc(r.Made, func(made Restart) bool { return made.Boot == boot })
 }
 
-// With are the restarts with one more.
+// With returns the restarts with next, which replaces one in the same boot.
 func (r Restarts) With(next Restart) Restarts {
 	r.Made = slices.DeleteFunc(slices.Clone(r.Made), func(made Restart) bool { return made.Boot == next.Boot })
 	r.Made = append(r.Made, next)
 	return r
 }
 
-// replacements are files that wait for their replacement, as far as they were seen in one boot, and in the one before it.
+// replacements are the files that wait for their replacement, as seen in one boot and in the previous one.
 type replacements struct {
 	Boot   string   `json:"boot"`
 	Seen   []string `json:"seen,omitempty"`
 	Before []string `json:"before,omitempty"`
 }
 
-// maxReplacements bounds what is remembered of one boot.
+// maxReplacements limits what is stored of one boot.
 const maxReplacements = 512
 
-// NewReplacements are those of the files that were not there in the boot before: a restart has not helped the others. It remembers them all.
+// NewReplacements returns the files that were not seen in the previous boot: a restart has not helped the others. It stores them all.
 func NewReplacements(d host.Disk, boot string, files []string) ([]string, error) {
 	var r replacements
 	if _, err := ReadJSON(d, replacementsFile, &r); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", replacementsFile, err)
 	}
-	if boot == "" { // nobody knows
+	if boot == "" { // unknown
 		boot = r.Boot
 	}
 	if len(files) == 0 && (r.Boot == "" || r.Boot == boot) {

@@ -14,9 +14,9 @@ import (
 	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
-// Receive takes content into the store: it reads the list of what the host must have, answers with what is missing,
-// and takes exactly that from the body. What has arrived when the connection is cut is not asked for again; nor is
-// the program that runs, which came before there was a store.
+// Receive receives content into the store: it reads the list of what the host must have, answers with what is missing, and reads exactly that
+// from the body. What arrived before a connection was lost is not requested again; nor is the running program, which arrived before there was a
+// store.
 func Receive(ctx context.Context, s *agent.Session, h host.Host, program func() (io.ReadCloser, error)) (agent.ReceiveResult, error) {
 	var request agent.ReceiveRequest
 	if err := s.Request(&request); err != nil {
@@ -51,7 +51,7 @@ func Receive(ctx context.Context, s *agent.Session, h host.Host, program func() 
 	return r.result, err
 }
 
-// distinct is the list without repetitions. It refuses what is no content, and what could not be decompressed.
+// distinct returns the list without duplicates. It rejects invalid entries, and those that could not be decompressed.
 func distinct(list []agent.Content) ([]agent.Content, error) {
 	seen := map[string]bool{}
 	var out []agent.Content
@@ -73,23 +73,23 @@ func distinct(list []agent.Content) ([]agent.Content, error) {
 	return out, nil
 }
 
-// receiving is one receive under way.
+// receiving is a receive in progress.
 type receiving struct {
 	session *agent.Session
 	store   Store
-	// wanted is what must come, missing the same as the operator hears it.
+	// wanted are the contents that must be received, missing the same as reported to the operator.
 	wanted  []agent.Content
 	missing []agent.Missing
-	// total is the number of bytes that must come.
+	// total is the number of bytes that must be received.
 	total    int64
 	reported time.Time
 	result   agent.ReceiveResult
 }
 
-// progressEvery is how often progress is reported at most.
+// progressEvery is the minimum time between progress reports.
 const progressEvery = 200 * time.Millisecond
 
-// plan finds out what is missing, and from which byte on.
+// plan determines what is missing, and from which byte on.
 func (r *receiving) plan(ctx context.Context, list []agent.Content) error {
 	_ = r.session.Step(agent.Step{Name: "verifying the store"})
 	have, altered, err := r.store.Verify(ctx, list)
@@ -99,7 +99,7 @@ func (r *receiving) plan(ctx context.Context, list []agent.Content) error {
 	r.result.Altered = altered
 	for _, c := range list {
 		if have[c.SHA256] {
-			if err := r.store.disk.Remove(r.store.part(c.SHA256)); err != nil { // left by a cut after the last step
+			if err := r.store.disk.Remove(r.store.part(c.SHA256)); err != nil { // left by an interruption after the last step
 				return fmt.Errorf("removing the part of content %.12s: %w", c.SHA256, err)
 			}
 			continue
@@ -118,7 +118,7 @@ func (r *receiving) plan(ctx context.Context, list []agent.Content) error {
 // spareBytes stay free on the drive, for Windows and for what the services write.
 const spareBytes = 512 << 20
 
-// checkSpace refuses what the drive has no room for.
+// checkSpace refuses content that does not fit on the drive.
 func (r *receiving) checkSpace(ctx context.Context, s host.System) error {
 	if len(r.wanted) == 0 {
 		return nil
@@ -138,8 +138,7 @@ func (r *receiving) checkSpace(ctx context.Context, s host.System) error {
 	return nil
 }
 
-// takeAll takes the contents in order. While one arrives, those before it are unpacked. A content that arrived
-// altered does not keep the others from arriving.
+// takeAll receives the contents in order, and unpacks previous ones meanwhile. An altered content does not stop the others.
 func (r *receiving) takeAll(ctx context.Context) error {
 	u := newUnpacker(r.store, r.wanted)
 	var cut error
@@ -156,7 +155,7 @@ func (r *receiving) takeAll(ctx context.Context) error {
 	return errors.Join(u.finish(), cut)
 }
 
-// take takes the rest of one content. Each piece goes to the file as it comes, so that it counts after a cut.
+// take receives the rest of one content. Each piece is written as it arrives, so that it counts after an interruption.
 func (r *receiving) take(ctx context.Context, c agent.Content, offset int64) (err error) {
 	part, size, err := r.store.disk.Append(r.store.part(c.SHA256))
 	if err != nil {

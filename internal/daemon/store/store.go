@@ -18,21 +18,21 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// partEnding marks what has arrived of a content: the beginning of its compressed bytes.
+// partEnding is the suffix of incomplete contents: the beginning of the compressed bytes.
 const partEnding = ".part"
 
-// Store is C:\k\store, where each content has its hash as name.
+// Store is C:\k\store, where each content is named by its hash.
 type Store struct{ disk host.Disk }
 
-// New is the store on a disk.
+// New returns the store on a disk.
 func New(d host.Disk) Store { return Store{disk: d} }
 
-// Path is the file of a content.
+// Path returns the file of a content.
 func (s Store) Path(sha256 string) string { return desired.Store + `\` + sha256 }
 
 func (s Store) part(sha256 string) string { return s.Path(sha256) + partEnding }
 
-// adopt copies the program that runs into the store, where the list has it and the store does not.
+// adopt copies the running program into the store, if it is in the list and not in the store.
 func (s Store) adopt(list []agent.Content, open func() (io.ReadCloser, error)) error {
 	if !slices.ContainsFunc(list, func(c agent.Content) bool { return !s.disk.Exists(s.Path(c.SHA256)) }) {
 		return nil
@@ -55,7 +55,7 @@ func (s Store) adopt(list []agent.Content, open func() (io.ReadCloser, error)) e
 	return err
 }
 
-// HashOf is the SHA-256, in hex, of what a reader gives.
+// HashOf returns the SHA-256 of a reader's data, in hex.
 func HashOf(r io.Reader) (string, error) {
 	hash := sha256.New()
 	if _, err := io.CopyBuffer(hash, r, make([]byte, 1<<20)); err != nil {
@@ -64,8 +64,8 @@ func HashOf(r io.Reader) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// Verify reads the contents in parallel and tells which are there as they should be. Those that are not what their
-// name says are removed and listed as altered.
+// Verify reads the contents in parallel and returns which are present and intact. Those that do not match their name are removed and
+// listed as altered.
 func (s Store) Verify(ctx context.Context, list []agent.Content) (have map[string]bool, altered []string, err error) {
 	have = map[string]bool{}
 	verdicts := make([]verdict, len(list))
@@ -103,7 +103,7 @@ func (s Store) Verify(ctx context.Context, list []agent.Content) (have map[strin
 	return have, altered, ctx.Err()
 }
 
-// verdict is what is known of a content in the store.
+// verdict is the state of a content in the store.
 type verdict struct {
 	there, altered bool
 	err            error
@@ -129,7 +129,7 @@ func (s Store) check(c agent.Content) verdict {
 	return verdict{there: true}
 }
 
-// arrived is how many compressed bytes of a content are there. More than it has cannot be right: they go.
+// arrived returns how many compressed bytes of a content have arrived. If there are more than the content has, they are removed.
 func (s Store) arrived(c agent.Content) (int64, error) {
 	info, err := s.disk.Stat(s.part(c.SHA256))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,7 +144,7 @@ func (s Store) arrived(c agent.Content) (int64, error) {
 	return 0, s.disk.Remove(s.part(c.SHA256))
 }
 
-// IsHash tells whether a string is a SHA-256 in lower-case hex, and so cannot leave the store as a name.
+// IsHash reports whether a string is a SHA-256 in lower-case hex, which as a name cannot leave the store.
 func IsHash(s string) bool {
 	return len(s) == 2*sha256.Size && strings.Trim(s, "0123456789abcdef") == ""
 }

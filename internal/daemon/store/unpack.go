@@ -15,27 +15,26 @@ import (
 	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
-// unpacker turns parts that are complete into contents, up to two at a time: each takes a processor, and the memory of a program and
-// its dictionary.
+// unpacker turns complete parts into contents, up to two at a time: each needs a processor, and the memory for a program and its dictionary.
 type unpacker struct {
 	Store
 	places  chan struct{}
 	running sync.WaitGroup
-	// started are the contents that are unpacked, by hash, and in the order in which they arrived.
+	// started are the contents that are being unpacked, by hash; order has them in the order of arrival.
 	started map[string]*unpacking
 	order   []*unpacking
-	// related are the contents that others are compressed with, by hash.
+	// related are the contents with which others are compressed, by hash.
 	related map[string]*related
 }
 
-// unpacking is one content on its way from its part to the disk.
+// unpacking is one content being unpacked.
 type unpacking struct {
-	// done is closed when the content is on the disk, or err says why not.
+	// done is closed when the content is on the disk, or failed with err.
 	done chan struct{}
 	err  error
 }
 
-// newUnpacker makes an unpacker for contents that arrive in this order.
+// newUnpacker returns an unpacker for contents that arrive in this order.
 func newUnpacker(s Store, list []agent.Content) *unpacker {
 	u := &unpacker{Store: s, places: make(chan struct{}, min(2, runtime.GOMAXPROCS(0))), started: map[string]*unpacking{}, related: map[string]*related{}}
 	for _, c := range list {
@@ -50,15 +49,15 @@ func newUnpacker(s Store, list []agent.Content) *unpacker {
 	return u
 }
 
-// start turns a part into the content. A part that does not give the content is thrown away. Finish tells the error.
+// start unpacks a part. An altered part is discarded. Errors are returned by finish.
 func (u *unpacker) start(c agent.Content) {
 	p := &unpacking{done: make(chan struct{})}
 	u.started[c.SHA256], u.order = p, append(u.order, p)
-	before := u.started[c.Dictionary] // nil when the host has it, or there is none
+	before := u.started[c.Dictionary] // nil if the host has it, or there is none
 	u.running.Go(func() {
 		defer close(p.done)
 		if before != nil {
-			<-before.done // before a place is taken: it needs one
+			<-before.done // before taking a slot, because the other one needs it
 		}
 		u.places <- struct{}{}
 		defer func() { <-u.places }()
@@ -68,7 +67,7 @@ func (u *unpacker) start(c agent.Content) {
 	})
 }
 
-// finish returns when everything is written, with what went wrong.
+// finish waits until everything is written, and returns the errors.
 func (u *unpacker) finish() error {
 	u.running.Wait()
 	var errs []error
@@ -92,7 +91,7 @@ func (u *unpacker) unpack(c agent.Content) error {
 	return nil
 }
 
-// failure is why a part did not become a content.
+// failure returns why a part did not become a content.
 func (u *unpacker) failure(c agent.Content, err error) error {
 	if !errors.Is(err, errAltered) {
 		return fmt.Errorf("unpacking content %.12s: %w", c.SHA256, err)
@@ -103,14 +102,14 @@ func (u *unpacker) failure(c agent.Content, err error) error {
 	}, u.disk.Remove(u.part(c.SHA256)))
 }
 
-// errAltered is the class of errors for which the bytes are to blame.
+// errAltered is the class of errors that are caused by the bytes.
 var errAltered = errors.New("altered")
 
-// largeBytes is the size from which on the memory of the contents before is given back first: a kubelet, its dictionary and what
-// was there before them would need twice as much.
+// largeBytes is the size from which the memory of previous contents is released first: a kubelet, its dictionary and what was in memory before
+// would need twice as much.
 const largeBytes = 1 << 20
 
-// content is what a part gives.
+// content decompresses and verifies a part.
 func (u *unpacker) content(c agent.Content) ([]byte, error) {
 	if c.Size >= largeBytes {
 		debug.FreeOSMemory()
@@ -137,7 +136,7 @@ func (u *unpacker) content(c agent.Content) ([]byte, error) {
 	return content, nil
 }
 
-// verified reads a dictionary from the store. It is verified, as the part would be to blame for what is wrong with it.
+// verified reads and verifies a dictionary from the store, because otherwise its errors would be attributed to the part.
 func (u *unpacker) verified(name string) ([]byte, error) {
 	program, err := u.read(u.Path(name), compress.MaxSize)
 	if err != nil {
@@ -149,7 +148,7 @@ func (u *unpacker) verified(name string) ([]byte, error) {
 	return program, nil
 }
 
-// related is a content that others are compressed with. It is in memory from its first use to its last.
+// related is a content with which others are compressed. It is in memory from its first use to its last.
 type related struct {
 	mu         sync.Mutex
 	users      int
@@ -157,14 +156,14 @@ type related struct {
 	dictionary compress.Dictionary
 }
 
-// is keeps the content, which was just written, for its users. Its bytes must not be used any more.
+// is stores the content, which was just written, for its users. The caller must not use its bytes afterwards.
 func (r *related) is(content []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dictionary, r.loaded = compress.NewDictionary(content), true
 }
 
-// use returns the dictionary, and loads it where it is not in memory. Release it after a use without an error.
+// use returns the dictionary, and loads it if necessary. Call release after a successful use.
 func (r *related) use(load func() ([]byte, error)) (compress.Dictionary, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -186,7 +185,7 @@ func (r *related) release() {
 	}
 }
 
-// read reads a file of at most so many bytes.
+// read reads a file of at most this many bytes.
 func (u *unpacker) read(name string, most int64) ([]byte, error) {
 	f, err := u.disk.Open(name)
 	if err != nil {
@@ -205,7 +204,7 @@ func (u *unpacker) read(name string, most int64) ([]byte, error) {
 	return b, err
 }
 
-// write writes a content beside its place, renames it, and removes the part.
+// write writes a content to a temporary file, renames it, and removes the part.
 func (u *unpacker) write(c agent.Content, content []byte) error {
 	beside := u.Path(c.SHA256) + host.TemporarySuffix
 	file, err := u.disk.Create(beside)

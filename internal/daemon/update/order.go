@@ -12,9 +12,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// Many may write annotations of a Node. The host leaves its version only for an order that the operator signed, and obeys each once.
+// Many clients can annotate a Node. The host leaves its version only for an order that the operator signed, and obeys each order once.
 
-// orderFile has the last order that was obeyed. A disk may lose, with its power, what it said it had written: orderCopy says the same.
+// orderFile has the last obeyed order, and orderCopy is its copy: after a power failure, a disk may have lost data that it reported as written.
 const (
 	orderFile = desired.State + `\version-order.json`
 	orderCopy = desired.State + `\version-order.copy.json`
@@ -25,14 +25,14 @@ var (
 	errOldOrder = errors.New("annotation " + api.AnnotationVersionOrder + " has an order that was obeyed before, or an older one")
 )
 
-// announcement is what the Node says about its version.
+// announcement is the version in the Node's annotations.
 type announcement struct{ version, order, uid string }
 
 func announcementOf(node *corev1.Node) announcement {
 	return announcement{node.Annotations[api.AnnotationDesiredVersion], node.Annotations[api.AnnotationVersionOrder], string(node.UID)}
 }
 
-// obeyed is the content of orderFile. The serials of each Node are its own: a Node that was deleted is never there again.
+// obeyed is the content of orderFile. Each Node has its own serials: a deleted Node does not come back.
 type obeyed struct {
 	UID    string `json:"uid"`
 	Serial int64  `json:"serial"`
@@ -40,7 +40,7 @@ type obeyed struct {
 
 func (o obeyed) exceeds(last obeyed) bool { return o.UID != last.UID || o.Serial > last.Serial }
 
-// readObeyed is the later one of file and copy. Of two Nodes, the file's is the one that came later.
+// readObeyed returns the later one of file and copy. If their Nodes differ, the file's is the later one.
 func readObeyed(d host.Disk) (last obeyed, err error) {
 	var copied obeyed
 	there, err := state.ReadJSON(d, orderFile, &last)
@@ -57,7 +57,7 @@ func readObeyed(d host.Disk) (last obeyed, err error) {
 	return last, nil
 }
 
-// remember keeps that an order was obeyed: it and older ones do not count any more.
+// remember stores an obeyed order: it and older ones no longer count.
 func (r *Requester) remember(o obeyed) error {
 	if o.Serial == 0 {
 		return nil
@@ -74,7 +74,7 @@ func (r *Requester) remember(o obeyed) error {
 	return nil
 }
 
-// ordered is the order that the Node has for the version, with the error that says why it is none.
+// ordered returns the Node's order for the version, or an error if it is not valid.
 func (r *Requester) ordered(said announcement) (obeyed, error) {
 	if said.order == "" {
 		return obeyed{}, errNoOrder
@@ -87,7 +87,7 @@ func (r *Requester) ordered(said announcement) (obeyed, error) {
 	return obeyed{UID: said.uid, Serial: serial}, nil
 }
 
-// checkOrder returns the order to go to another version, unless there is none. Then that is told: the node stays as it is.
+// checkOrder returns the order to go to another version. If there is none, that is reported and the node keeps its version.
 func (r *Requester) checkOrder(said announcement) (o obeyed, there bool, err error) {
 	last, err := readObeyed(r.Host.Disk)
 	if err != nil {
@@ -107,11 +107,11 @@ func (r *Requester) checkOrder(said announcement) (o obeyed, there bool, err err
 	return obeyed{}, false, nil
 }
 
-// noteOwn takes notice of an order for the version that the host has: it needs none, and older ones do not count any more.
+// noteOwn remembers an order for the host's own version: it needs no action, but older ones no longer count.
 func (r *Requester) noteOwn(said announcement) error {
 	o, err := r.ordered(said)
 	if err != nil {
-		return nil // nothing is to be done, whoever wrote it
+		return nil // an invalid one needs no action
 	}
 	return r.remember(o)
 }

@@ -28,38 +28,38 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// updaterEvery is how often we look whether the updater is still there.
+// updaterEvery is how often the presence of the updater is checked.
 const updaterEvery = 10 * time.Second
 
-// Requester hands over to the updater when the Node is to have another version.
+// Requester starts the updater when the Node requests another version.
 type Requester struct {
 	state.Session
 	verifier *nodesettings.Verifier
 	wake     state.Signal
 	limits   Limits
-	// refusal tells that a version is not gone to.
+	// refusal reports that a version is refused.
 	refusal *nodestatus.Refusal
-	// askedAgain is sent when the Node says something else than before.
+	// askedAgain is sent when the Node's announcement changes.
 	askedAgain state.Signal
 
 	mu sync.Mutex
-	// asked is what the Node says, with an empty version as long as it says nothing.
+	// asked is the Node's announcement; its version is empty if there is none.
 	asked announcement
 }
 
-// Limits bound an update. Within is how long another version may take until it works, before the host goes back; 10 minutes when 0.
-// Steady is how long it must go on working; a minute when 0.
+// Limits are the time limits of an update. Within is how long another version may take until it works, before the host rolls back; default 10 minutes.
+// Steady is how long it must keep working; default one minute.
 type Limits struct{ Within, Steady time.Duration }
 
-// NewRequester makes a requester, which sends wake when there is something to tell.
+// NewRequester returns a Requester, which sends wake when there is something to report.
 func NewRequester(s state.Session, v *nodesettings.Verifier, wake state.Signal, limits Limits) *Requester {
 	return &Requester{
 		Session: s, verifier: v, wake: wake, limits: limits, askedAgain: state.NewSignal(), refusal: nodestatus.NewRefusal(api.EventVersionRefused, wake),
 	}
 }
 
-// Run makes the host another version when its Node is to have one, until ctx is done. What cannot be begun yet is
-// tried again, more and more seldom: whoever brings the content changes the Node after it.
+// Run starts an update when the Node requests another version, until ctx is done. What cannot be started yet is retried with back-off: after the
+// operator has sent the content, it updates the Node, which triggers another attempt.
 func (r *Requester) Run(ctx context.Context, client *apiclient.Client) {
 	newRetry := func() *backoff.Backoff { return backoff.Between(2*time.Second, 15*time.Minute) }
 	retry := newRetry()
@@ -67,7 +67,7 @@ func (r *Requester) Run(ctx context.Context, client *apiclient.Client) {
 		err := r.beginUpdate(ctx, client, r.requested())
 		isUnderWay := errors.Is(err, errUnderWay)
 		if wasUnderWay && !isUnderWay {
-			r.wake.Send() // it came to nothing, or we would not be there any more: the Node is to be told
+			r.wake.Send() // the update failed, or this process would have been replaced: report it
 		}
 		wasUnderWay = isUnderWay
 		var again <-chan time.Time
@@ -88,11 +88,10 @@ func (r *Requester) Run(ctx context.Context, client *apiclient.Client) {
 	}
 }
 
-// errUnderWay means that the updater has the host.
+// errUnderWay means that the updater is changing the host.
 var errUnderWay = errors.New("an update is under way")
 
-// beginUpdate hands over to the updater if the host is to have another version. From there on, that is the updater's business:
-// we only see to it that it is there.
+// beginUpdate starts the updater if the Node requests another version. The updater then does the rest; WICD only makes sure that it runs.
 func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, said announcement) error {
 	var u attempt
 	there, err := state.ReadJSON(r.Host.Disk, updateFile, &u)
@@ -126,7 +125,7 @@ func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, s
 		if err := noteSerial(r.Host.Disk, own, r.Record.Serial); err != nil {
 			return err
 		}
-		if err := u.write(r.Host.Disk); err != nil { // first: an order that is remembered and not begun would never be obeyed
+		if err := u.write(r.Host.Disk); err != nil { // first: an order that is remembered but not started would never be obeyed
 			return err
 		}
 		r.RecordChange("update from version %s to %s begins", own, said.version)
@@ -134,16 +133,16 @@ func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, s
 	})
 }
 
-// clearFailedUpdate forgets a failed update: the Node is to have the version it has, and may be asked for the other one again.
+// clearFailedUpdate forgets a failed update: the Node wants the host's own version, and may request the other one again later.
 func (r *Requester) clearFailedUpdate(failed failedUpdate) error {
 	if failed.Version == "" {
 		return nil
 	}
-	defer r.wake.Send() // the Node is to be told
+	defer r.wake.Send() // to report it
 	return r.Host.Disk.Remove(failedFile)
 }
 
-// plan reads what the version consists of, and makes sure that all of it is there.
+// plan reads the version's settings, and makes sure that all of its content is present.
 func (r *Requester) plan(ctx context.Context, client *apiclient.Client, version string) (attempt, error) {
 	data, err := client.Settings(ctx, r.Record.Namespace, version)
 	if err != nil {
@@ -182,7 +181,7 @@ func (r *Requester) plan(ctx context.Context, client *apiclient.Client, version 
 	}, nil
 }
 
-// checkStore reads all contents of a version: each must be there and have its hash.
+// checkStore reads all contents of a version: each must be present and match its hash.
 func (r *Requester) checkStore(ctx context.Context, files []desired.PayloadFile) error {
 	var list []agent.Content
 	for _, f := range files {
@@ -204,7 +203,7 @@ func (r *Requester) checkStore(ctx context.Context, files []desired.PayloadFile)
 	return nil
 }
 
-// ensureUpdater sees to it that the updater is there, unless somebody else changes services, or the host leaves.
+// ensureUpdater makes sure that the updater runs, unless another process changes services, or the host is leaving.
 func (r *Requester) ensureUpdater(ctx context.Context, u attempt) error {
 	release, err := r.Host.System.Lock(state.ServicesLock)
 	if state.IsHeld(err) {
@@ -220,7 +219,7 @@ func (r *Requester) ensureUpdater(ctx context.Context, u attempt) error {
 	return r.startUpdater(ctx, u)
 }
 
-// startUpdater starts the service that does the update, which is of the version that the host goes back to.
+// startUpdater starts the update service, which is of the version that the host would go back to.
 func (r *Requester) startUpdater(ctx context.Context, u attempt) error {
 	if err := r.linkWICD(u); err != nil {
 		return err
@@ -236,7 +235,7 @@ func (r *Requester) startUpdater(ctx context.Context, u attempt) error {
 	return r.Host.Services.Start(ctx, api.WICDUpdateService)
 }
 
-// linkWICD gives the new WICD its name. All other files get theirs in the join.
+// linkWICD links the new WICD to its path. The join links all other files.
 func (r *Requester) linkWICD(a attempt) error {
 	name, files := wicdOf(a.Request.Desired.Digest), a.Request.Desired.Payload
 	i := slices.IndexFunc(files, func(f desired.PayloadFile) bool { return f.Path == payload.WICD })
@@ -250,7 +249,7 @@ func (r *Requester) linkWICD(a attempt) error {
 	return err
 }
 
-// Confirm tells the updater whether the version is reported and the Node Ready.
+// Confirm records for the updater whether the version is reported and the Node Ready.
 func (r *Requester) Confirm(works bool) error {
 	if !r.Host.Disk.Exists(updateFile) {
 		return nil
@@ -262,13 +261,13 @@ func (r *Requester) Confirm(works bool) error {
 	return err
 }
 
-// refused is the version that the host went back from, with an empty Version when there is none.
+// refused returns the version that the host went back from; its Version is empty if there is none.
 func (r *Requester) refused() (failed failedUpdate, err error) {
 	_, err = state.ReadJSON(r.Host.Disk, failedFile, &failed)
 	return failed, err
 }
 
-// Request remembers which version the Node is to have.
+// Request stores the version that the Node requests.
 func (r *Requester) Request(node *corev1.Node) {
 	said := announcementOf(node)
 	r.mu.Lock()
@@ -286,7 +285,7 @@ func (r *Requester) requested() announcement {
 	return r.asked
 }
 
-// ReportTo reports to the node that an update was undone, and when that is over; and that a version is not gone to.
+// ReportTo reports to the Node that an update was undone, and when that is over; and that a version is refused.
 func (r *Requester) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	if err := r.refusal.ReportTo(ctx, w, node); err != nil {
 		return err
@@ -307,13 +306,12 @@ func (r *Requester) ReportTo(ctx context.Context, w *nodestatus.Writer, node *co
 	return w.CreateEvents(ctx, node, []nodestatus.Problem{p})
 }
 
-// message is bounded as those of problems.
+// message is limited like those of problems.
 func (f failedUpdate) message(own string) string {
 	return shorten.Text(fmt.Sprintf("version %s does not work here, and the host went back to %s: %s", f.Version, own, f.Reason), shorten.Note)
 }
 
-// updatedOf is what condition WindowsUpdated of a node of version own should become. It is set when an update was undone,
-// and after that only.
+// updatedOf returns condition WindowsUpdated of a node with version own, and whether to write it. A Node first gets it when an update is undone.
 func updatedOf(now time.Time, failed failedUpdate, own string, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
 	c = corev1.NodeCondition{
 		Type: api.ConditionUpdated, Status: corev1.ConditionTrue, Reason: api.ReasonUpToDate, Message: "the node has version " + own,

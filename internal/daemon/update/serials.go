@@ -10,25 +10,25 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// The operator's order says to which version the host goes, and not with which settings: of each version that the host has had, it takes none that
-// are older than those that it had then.
+// The operator's order determines the version, but not its settings. For each version that it had before, the host refuses settings that are older
+// than those it had then.
 
-// serialsFile has the serials of the settings that the host had, by version.
+// serialsFile has the serials of the host's settings, by version.
 const serialsFile = desired.State + `\settings-serials.json`
 
-// maxSerials is of how many versions the host remembers them: those with the highest.
+// maxSerials is the number of versions that are remembered: those with the highest serials.
 const maxSerials = 16
 
 var errOlderSettings = errors.New("it is older than what the host had when it had this version")
 
-// isReplayed says whether settings of a version are older than what the host knows of it.
+// isReplayed reports whether settings of a version are older than those that the host had.
 func isReplayed(d host.Disk, version string, serial int64) (bool, error) {
 	had := map[string]int64{}
 	_, err := state.ReadJSON(d, serialsFile, &had)
 	return serial < had[version], err
 }
 
-// noteSerial remembers the settings that the host has of its version, before it leaves it.
+// noteSerial stores the serial of the host's current settings, before the host leaves its version.
 func noteSerial(d host.Disk, version string, serial int64) error {
 	had := map[string]int64{}
 	if _, err := state.ReadJSON(d, serialsFile, &had); err != nil {

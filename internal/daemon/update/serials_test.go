@@ -18,7 +18,7 @@ func TestSerialsOfFormerVersionsAreRemembered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := noteSerial(disk, "v5", 7); err != nil { // what is lower than what is known changes nothing
+	if err := noteSerial(disk, "v5", 7); err != nil { // a lower serial changes nothing
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -27,7 +27,7 @@ func TestSerialsOfFormerVersionsAreRemembered(t *testing.T) {
 		want    bool
 	}{
 		{"v5", 104, true}, {"v5", 105, false}, {"v5", 106, false}, {"v99", 1, false},
-		{"v0", 1, false}, // of a version so long ago nothing is known any more
+		{"v0", 1, false}, // such an old version is forgotten
 	} {
 		if got, err := isReplayed(disk, test.version, test.serial); err != nil || got != test.want {
 			t.Errorf("settings %d of %s are replayed: %v (%v), want %v", test.serial, test.version, got, err, test.want)

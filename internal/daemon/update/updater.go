@@ -22,38 +22,38 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// An update is done by three: WICD, when its Node is to have another version and the content is there, writes updateFile and
-// starts a service of the version that runs, the updater. The updater lets the new version's WICD join the host as the operator
-// would, over a pipe instead of SSH. The new WICD's service writes confirmFile once it has reported the version. Until
-// then the updater can still go back, whatever happens to the others; and it is there again after a restart of the host.
+// Three processes take part in an update. WICD writes updateFile when its Node requests another version and the content is present, and starts the
+// updater, a service of the running version. The updater lets the new version's WICD join the host as the operator would, over a pipe instead of
+// SSH. The new WICD's service writes confirmFile once it has reported the version. Until then the updater can still go back, whatever happens to
+// the others; and it starts again after a restart of the host.
 const (
 	updateFile  = desired.State + `\update.json`
 	confirmFile = desired.State + `\update-confirmed`
-	// failedFile has the version to which the host went and came back from, until it is to have another one, or is joined again.
+	// failedFile has the version that the host went back from, until the host gets another version or is joined again.
 	failedFile = desired.State + `\update-refused.json`
 	updateLog  = desired.Logs + `\wicd\update.log`
 )
 
-// How long a version may take until it works, and how long it must go on working to count as good.
+// How long a version may take until it works, and how long it must keep working to count as good.
 const (
 	updateWithin = 10 * time.Minute
-	updateSteady = time.Minute // longer than the cluster takes to see that a kubelet is silent
+	updateSteady = time.Minute // longer than the cluster takes to notice a silent kubelet
 	updateLook   = 2 * time.Second
-	// maxBeginnings is how often an update may begin: a host that goes down with it each time goes back.
+	// maxBeginnings is how often an update may start: if the host goes down each time, it goes back.
 	maxBeginnings = 3
 )
 
 // attempt is the content of updateFile.
 type attempt struct {
-	// Request is what the host is to become; Former is what it was.
+	// Request is what the host has to become; Former is what it was.
 	Request agent.JoinRequest `json:"request"`
 	Former  state.Record      `json:"former"`
-	// Order is the one that the host obeys.
+	// Order is the order that the host obeys.
 	Order obeyed `json:"order,omitzero"`
-	// Within and Steady bound the attempt.
+	// Within and Steady limit the attempt.
 	Within metav1.Duration `json:"within"`
 	Steady metav1.Duration `json:"steady"`
-	// Beginnings counts how often the updater began.
+	// Beginnings counts the starts of the updater.
 	Beginnings int `json:"beginnings,omitempty"`
 	// Failure is why the host goes back; empty while it goes forward.
 	Failure string `json:"failure,omitempty"`
@@ -70,11 +70,11 @@ type failedUpdate struct {
 	Time    time.Time `json:"time"`
 }
 
-// wicdOf is the WICD of a payload.
+// wicdOf returns the path of a payload's WICD.
 func wicdOf(digest string) string { return desired.VersionFolder(digest) + `\` + payload.WICD }
 
-// Update is the updater: it takes an update to its end, forward or back, and then removes its own service. ctx ends it
-// without harm: it goes on when it starts again.
+// Update is the updater: it completes an update, forward or back, and then removes its own service. It can be canceled without harm: it
+// continues at the next start.
 func Update(ctx context.Context, h host.Host, log *slog.Logger) error {
 	u := &updater{host: h, log: log}
 	there, err := state.ReadJSON(h.Disk, updateFile, &u.attempt)
@@ -89,7 +89,7 @@ func Update(ctx context.Context, h host.Host, log *slog.Logger) error {
 	return u.end(ctx)
 }
 
-// updater is one start of the updater.
+// updater is one run of the updater.
 type updater struct {
 	host host.Host
 	log  *slog.Logger
@@ -118,16 +118,15 @@ func (u *updater) run(ctx context.Context) error {
 	return u.goBack(ctx)
 }
 
-// errOvertaken means that somebody joined the host as something else meanwhile.
+// errOvertaken means that the host was meanwhile joined as something else.
 var errOvertaken = errors.New("the host was joined as something else")
 
-// overtakenBy tells whether a record is neither of the version that the host leaves nor of the one it goes to, or says that the
-// host leaves its cluster.
+// overtakenBy reports whether a record is of neither the old nor the new version, or the host is leaving its cluster.
 func (u *updater) overtakenBy(r state.Record) bool {
 	return r.Leaving || r.Desired.Version != u.version() && r.Desired.Version != u.Former.Desired.Version
 }
 
-// goForward makes the host the new version, and waits until it is sure that it works.
+// goForward takes the host to the new version, and waits until that has proved to work.
 func (u *updater) goForward(ctx context.Context) error {
 	if err := u.host.Disk.Remove(confirmFile); err != nil {
 		return err
@@ -140,7 +139,7 @@ func (u *updater) goForward(ctx context.Context) error {
 	return u.awaitSteady(ctx)
 }
 
-// joinNew lets the new WICD join the host. While another command is at work there, it waits.
+// joinNew lets the new WICD join the host. It waits while another command runs on the host.
 func (u *updater) joinNew(ctx context.Context) error {
 	u.log.Info("Joining", "version", u.version())
 	command := wicdOf(u.Request.Desired.Digest) + " " + agent.CommandJoin
@@ -157,11 +156,11 @@ func (u *updater) joinNew(ctx context.Context) error {
 	}
 }
 
-// awaitSteady returns when the version was confirmed and the services have run for long enough, each in one process.
+// awaitSteady returns once the version was confirmed and the services have run for long enough, each in one process.
 func (u *updater) awaitSteady(ctx context.Context) error {
 	var since time.Time
 	var before map[string]uint32
-	var last error // the last that was seen of a service
+	var last error // the last problem of a service
 	for {
 		pids, problem := u.look(ctx)
 		if errors.Is(problem, errOvertaken) {
@@ -191,7 +190,7 @@ func (u *updater) awaitSteady(ctx context.Context) error {
 // errUnreported means that the version has not been reported yet.
 var errUnreported = errors.New("its daemon has not reported the version: the Node is not Ready, or the API server cannot be reached")
 
-// look returns the processes of the services, or what is not as it should be yet.
+// look returns the processes of the services, or the first problem.
 func (u *updater) look(ctx context.Context) (pids map[string]uint32, problem error) {
 	r, err := state.Read(u.host.Disk)
 	if err != nil {
@@ -223,7 +222,7 @@ func (u *updater) look(ctx context.Context) (pids map[string]uint32, problem err
 	return pids, nil
 }
 
-// goBack makes the host again what it was, however long that takes.
+// goBack restores the former version, and retries until that succeeds.
 func (u *updater) goBack(ctx context.Context) error {
 	for retry := backoff.New(); ; {
 		if r, err := state.Read(u.host.Disk); err == nil && u.overtakenBy(r) {
