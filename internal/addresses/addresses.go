@@ -1,5 +1,5 @@
-// Package addresses says which IP addresses and DNS names cannot be a Windows host's, whoever says that there is one: those that mean
-// something else everywhere, and those that the cluster has for something else. Pure: the cluster is a value.
+// Package addresses determines which IP addresses and DNS names cannot belong to a Windows host, whatever their source: those with a special meaning
+// everywhere, and those that the cluster uses otherwise. The package has no side effects: the cluster is a value.
 package addresses
 
 import (
@@ -9,28 +9,28 @@ import (
 	"strings"
 )
 
-// Cluster is what has addresses in a cluster and is no Windows host. The zero value is a cluster of which nothing is known.
+// Cluster has the addresses in a cluster that belong to no Windows host. The zero value is a cluster about which nothing is known.
 type Cluster struct {
-	// Services and Pods are ranges of addresses.
+	// Services and Pods are address ranges.
 	Services, Pods []netip.Prefix
-	// Servers are the addresses at which the cluster's API is served, Names the DNS names, in lower case. A name that begins with a dot
-	// stands for all names that end with it.
+	// Servers are the addresses of the cluster's API, Names its DNS names in lower case. A name with a leading dot matches all names that end with
+	// it.
 	Servers []netip.Addr
 	Names   []string
-	// Domain is that of the cluster's DNS, where it is known.
+	// Domain is the cluster's DNS domain, if known.
 	Domain string
-	// Nodes have the names of Nodes that are not Windows, by their addresses. Each kubelet chooses its own.
+	// Nodes maps addresses to the names of Nodes that are not Windows. Each kubelet chooses its own addresses.
 	Nodes map[netip.Addr]string
-	// Claimed have what of which Service claims an address, Released the same of a moment ago. Uncounted is a Service that claims more addresses
-	// than are compared; empty for none. Who may create Services chooses their addresses.
+	// Claimed describes, by address, the Service that claims it; Released, one that did until a moment ago. Uncounted is a Service that claims too
+	// many addresses to compare; empty if there is none. Users who may create Services choose their addresses.
 	Claimed, Released map[netip.Addr]string
 	Uncounted         string
 }
 
-// howToKnow is where users write down the keys of hosts.
+// howToKnow is where users record the keys of hosts.
 const howToKnow = "spec.hostKey or in ConfigMap windows-known-hosts"
 
-// Refuse says why no Windows host can be reached at an address, in words that go behind it; "" when one can.
+// Refuse explains why no Windows host can be reached at an address, as text to follow the address; "" if one can.
 func (c Cluster) Refuse(ip netip.Addr) string {
 	if ip = ip.Unmap(); !ip.Is4() {
 		return "is no IPv4 address, at which Windows nodes are reached"
@@ -41,8 +41,8 @@ func (c Cluster) Refuse(ip netip.Addr) string {
 	return c.RefuseClaimed(ip)
 }
 
-// RefuseFurther says why an address of IPv4 or IPv6 cannot be one that a Windows host has besides the one at which it is reached, where its key
-// proves nothing; in words that go behind it, "" when it can.
+// RefuseFurther explains why an IPv4 or IPv6 address cannot be an additional address of a Windows host, which its key does not prove; as text to
+// follow the address, "" if it can.
 func (c Cluster) RefuseFurther(ip netip.Addr) string {
 	ip = ip.Unmap()
 	if why := c.refuseOwn(ip); why != "" {
@@ -52,7 +52,7 @@ func (c Cluster) RefuseFurther(ip netip.Addr) string {
 	return why
 }
 
-// refuseOwn says what an address is of all but Services.
+// refuseOwn checks an address against everything but Services.
 func (c Cluster) refuseOwn(ip netip.Addr) string {
 	if says := Special(ip); says != "" {
 		return says
@@ -74,7 +74,7 @@ func (c Cluster) refuseOwn(ip netip.Addr) string {
 	return ""
 }
 
-// RefuseClaimed says which Service has connections to an address sent to its pods, in words that go behind it; "" for none.
+// RefuseClaimed names the Service that diverts connections to an address to its pods, as text to follow the address; "" if there is none.
 func (c Cluster) RefuseClaimed(ip netip.Addr) string {
 	why, isNow := c.claimOf(ip.Unmap())
 	if isNow {
@@ -83,7 +83,7 @@ func (c Cluster) RefuseClaimed(ip netip.Addr) string {
 	return why
 }
 
-// claimOf says which Service claims an address, or did, and what to do; whether it does now.
+// claimOf names the Service that claims an address or recently did, with the remedy; isNow reports whether it still does.
 func (c Cluster) claimOf(ip netip.Addr) (why string, isNow bool) {
 	if by := c.Claimed[ip]; by != "" {
 		return fmt.Sprintf("is in %s, whose pods would answer for the host; take it out there if it is the host's", by), true
@@ -97,14 +97,14 @@ func (c Cluster) claimOf(ip netip.Addr) (why string, isNow bool) {
 	return "", false
 }
 
-// WithoutClaims is the cluster without what kubelets and those who have Services say: enough for a host that proves who it is.
+// WithoutClaims returns the cluster without claims by kubelets and Services, which suffices for a host that proves its identity.
 func (c Cluster) WithoutClaims() Cluster {
 	c.Nodes, c.Claimed, c.Released, c.Uncounted = nil, nil, nil, ""
 	return c
 }
 
-// AddServer adds the host of the API server's URL. OpenShift has three names below the cluster's domain: api-int for nodes, api for users,
-// and *.apps for its console, its logins and users' routes.
+// AddServer adds the host of the API server's URL. OpenShift has three names below the cluster's domain: api-int for nodes, api for users, and *.apps
+// for the console, logins and users' routes.
 func (c *Cluster) AddServer(host string) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		c.Servers = append(c.Servers, ip.Unmap())
@@ -117,7 +117,7 @@ func (c *Cluster) AddServer(host string) {
 	}
 }
 
-// HasName says whether a DNS name is one of the cluster's. Those of Services, "kubernetes" and "localhost" are in every cluster.
+// HasName reports whether a DNS name is one of the cluster's. Those of Services, "kubernetes" and "localhost" exist in every cluster.
 func (c Cluster) HasName(name string) bool {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	labels := strings.Split(name, ".")
@@ -127,14 +127,14 @@ func (c Cluster) HasName(name string) bool {
 	return c.isNamed(name)
 }
 
-// isNamed says whether a name, in lower case and without a dot at its end, is one of Names.
+// isNamed reports whether a name, in lower case and without a trailing dot, is one of Names.
 func (c Cluster) isNamed(name string) bool {
 	return slices.ContainsFunc(c.Names, func(is string) bool {
 		return name == is || strings.HasPrefix(is, ".") && strings.HasSuffix(name, is)
 	})
 }
 
-// RefuseName says why a DNS name can be no Windows host's, in words that go behind it; "" when it can.
+// RefuseName explains why a DNS name cannot belong to a Windows host, as text to follow the name; "" if it can.
 func (c Cluster) RefuseName(name string) string {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	isBelow := func(domain string) bool { return strings.HasSuffix("."+name, "."+domain) }
@@ -151,8 +151,8 @@ func (c Cluster) RefuseName(name string) string {
 	return ""
 }
 
-// Absolute is a name as it is looked up: with the dot at its end that keeps resolvers from completing it by a search list. Of a pod, that list may
-// have domains of the cluster, where users choose the names. Addresses stay as they are.
+// Absolute returns a name with a trailing dot, which prevents resolvers from applying a search list. A pod's search list may contain domains of the
+// cluster, in which users choose the names. Addresses are returned unchanged.
 func Absolute(name string) string {
 	if _, err := netip.ParseAddr(name); err == nil || name == "" || strings.HasSuffix(name, ".") {
 		return name

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// meaning is what a range of addresses is for.
+// meaning is the purpose of an address range.
 type meaning struct {
 	prefix netip.Prefix
 	says   string
 }
 
-// What ranges mean.
+// Purposes of ranges.
 const (
 	nobody     = "means no host in particular"
 	loopback   = "is a loopback address: it means the machine that connects to it"
@@ -24,9 +24,9 @@ const (
 	deprecated = "is of a range that is not used any more (IANA)"
 )
 
-// meanings are the ranges in which there is no machine of a user, from IANA's registries of special-purpose addresses
-// (https://www.iana.org/assignments/iana-ipv4-special-registry, and that of IPv6), and addresses of clouds' metadata services that are outside of
-// these. Private ranges are not special, and neither are those that networks use as such: 100.64.0.0/10, 198.18.0.0/15. The first that fits counts.
+// meanings returns the ranges in which users have no machines, from IANA's registries of special-purpose addresses
+// (https://www.iana.org/assignments/iana-ipv4-special-registry, and that of IPv6), and addresses of clouds' metadata services outside of these.
+// Private ranges are not special, and neither are those that networks use like private ones: 100.64.0.0/10, 198.18.0.0/15. The first match wins.
 func meanings() []meaning {
 	of := func(text, says string) meaning { return meaning{netip.MustParsePrefix(text), says} }
 	return []meaning{
@@ -37,7 +37,7 @@ func meanings() []meaning {
 		of("100.100.100.200/32", metadata), // Alibaba
 		of("192.0.0.192/32", metadata),     // Oracle
 		of("192.0.0.0/24", protocols),
-		of("192.88.99.0/24", deprecated), // relays of 6to4
+		of("192.88.99.0/24", deprecated), // 6to4 relays
 		of("224.0.0.0/4", multicast),
 		of("255.255.255.255/32", "is the broadcast address"),
 		of("240.0.0.0/4", "is of the reserved class E, which Windows does not speak to"),
@@ -62,7 +62,7 @@ func meanings() []meaning {
 	}
 }
 
-// Special says what an address means that no machine of a user has; empty for all others, private ones included.
+// Special returns the meaning of an address that cannot belong to a user's machine; empty for all others, including private ones.
 func Special(ip netip.Addr) string {
 	ip = Reached(ip)
 	if !ip.IsValid() {
@@ -76,8 +76,8 @@ func Special(ip netip.Addr) string {
 	return ""
 }
 
-// Reached is the address that packets to an address arrive at: an IPv4 address where an IPv6 address has one inside, and the network
-// translates it (RFC 4291, and NAT64 of RFC 6052).
+// Reached returns the address at which packets arrive: the embedded IPv4 address of an IPv6 address that the network translates (RFC 4291, and NAT64
+// of RFC 6052), or the address itself.
 func Reached(ip netip.Addr) netip.Addr {
 	ip = ip.WithZone("").Unmap()
 	if netip.MustParsePrefix("64:ff9b::/96").Contains(ip) {
@@ -87,7 +87,7 @@ func Reached(ip netip.Addr) netip.Addr {
 	return ip
 }
 
-// SpecialName says what a name means that no machine of a user has, whatever it resolves to; empty for all others.
+// SpecialName returns the meaning of a name that cannot belong to a user's machine, whatever it resolves to; empty for all others.
 func SpecialName(name string) string {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	labels := strings.Split(name, ".")
@@ -95,7 +95,7 @@ func SpecialName(name string) string {
 	switch {
 	case last == "":
 		return "is no name of a host"
-	case strings.Trim(last, "0123456789") == "", strings.HasPrefix(last, "0x"): // as 127.1, which some resolve
+	case strings.Trim(last, "0123456789") == "", strings.HasPrefix(last, "0x"): // for example 127.1, which some resolvers accept
 		return "is an address in another notation, or no name of a host"
 	case last == "localhost", last == "localdomain", name == "ip6-localhost", name == "ip6-loopback":
 		return loopback
@@ -108,7 +108,7 @@ func SpecialName(name string) string {
 	return ""
 }
 
-// InCluster says whether a name is one of the cluster's own DNS.
+// InCluster reports whether a name belongs to the cluster's own DNS.
 func InCluster(name string) bool {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	return slices.Contains(strings.Split(name, "."), "svc") || strings.HasSuffix(name, ".cluster.local")

@@ -50,7 +50,7 @@ func TestNamesThatNoMachineHas(t *testing.T) {
 	}
 }
 
-// FuzzSpecial: whatever carries an IPv4 address in a form that is translated means the same as that address.
+// FuzzSpecial: an IPv6 address with a translated IPv4 address inside has the meaning of that address.
 func FuzzSpecial(f *testing.F) {
 	f.Add(uint32(0x7f000001))
 	f.Add(uint32(0xa9fea9fe))

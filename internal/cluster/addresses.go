@@ -13,8 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// ReadAddresses reads which addresses and names the cluster has for something else than its Windows hosts, Nodes aside, and the names under
-// which hosts reach its API server; none where it is reached by its address. With an error comes what could be read.
+// ReadAddresses reads the addresses and names that the cluster uses for anything but its Windows hosts and Nodes, and the names under which hosts
+// reach its API server; none if they use its address. Partial results are returned along with an error.
 func ReadAddresses(ctx context.Context, r client.Reader, via Connection, config v1alpha1.WindowsConfigSpec) (known addresses.Cluster, names []string, err error) {
 	known.Services, err = serviceCIDRs(ctx, r)
 	failure := err
@@ -27,7 +27,7 @@ func ReadAddresses(ctx context.Context, r client.Reader, via Connection, config 
 		known.Servers = append(known.Servers, s.Addr())
 	}
 	known.Domain, err = domainOf(ctx, r, via, config.Network.DNS)
-	if !errors.Is(err, desired.ErrNetwork) { // what is written wrongly keeps hosts from joining, and nothing else
+	if !errors.Is(err, desired.ErrNetwork) { // an invalid value only prevents joins
 		failure = errors.Join(failure, err)
 	}
 	urls, err := served(ctx, r, via, config.Cluster)
@@ -42,7 +42,8 @@ func ReadAddresses(ctx context.Context, r client.Reader, via Connection, config 
 	return known, names, failure
 }
 
-// ServedAt lists where the cluster's API is served, as host:port in lower case: as hosts are told, and at the API servers' own endpoints.
+// ServedAt returns where the cluster's API is served, as host:port in lower case: the addresses published for hosts, and the API servers' own
+// endpoints.
 func ServedAt(ctx context.Context, r client.Reader, via Connection, config v1alpha1.ClusterSpec) (all []string, err error) {
 	urls, err := served(ctx, r, via, config)
 	if err != nil {
@@ -64,7 +65,7 @@ func ServedAt(ctx context.Context, r client.Reader, via Connection, config v1alp
 	return all, err
 }
 
-// podCIDRs are the ranges of pods, as far as something of the cluster's own says: not the Nodes, which kubelets write.
+// podCIDRs returns the pod ranges from the cluster's own objects. It ignores Nodes, which kubelets write.
 func podCIDRs(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec) ([]string, error) {
 	platform, err := ReadPlatform(ctx, r)
 	if err != nil {
@@ -92,7 +93,7 @@ func podCIDRs(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec)
 	return all, err
 }
 
-// prefixes leaves out what is no range.
+// prefixes parses ranges and skips invalid ones.
 func prefixes(texts []string) []netip.Prefix {
 	var all []netip.Prefix
 	for _, text := range texts {

@@ -1,6 +1,5 @@
-// Package cluster reads what every node must know of its cluster: where the API server is, which certificates
-// to trust, which addresses services have. It works on plain Kubernetes and on OpenShift, and asks only for
-// objects it names.
+// Package cluster reads what every node must know about its cluster: the API server's address, the certificates to trust, the addresses of services.
+// It works on plain Kubernetes and on OpenShift.
 package cluster
 
 import (
@@ -15,8 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// Read reads the cluster. namespace is the operator's own, whose kube-root-ca.crt is read. The error names the
-// object that is missing or wrong and what to do.
+// Read reads the cluster. namespace is the operator's namespace, whose kube-root-ca.crt is read. The error names the object that is missing or
+// invalid, and the remedy.
 func Read(ctx context.Context, r client.Reader, via Connection, namespace string, config v1alpha1.WindowsConfigSpec) (desired.Cluster, error) {
 	var c desired.Cluster
 	parts := []func() error{
@@ -38,7 +37,7 @@ func Read(ctx context.Context, r client.Reader, via Connection, namespace string
 	return c, nil
 }
 
-// ID identifies the cluster: it is the UID of namespace kube-system.
+// ID returns the cluster's ID: the UID of namespace kube-system.
 func ID(ctx context.Context, r client.Reader) (string, error) {
 	var ns corev1.Namespace
 	if err := r.Get(ctx, types.NamespacedName{Name: "kube-system"}, &ns); err != nil {
@@ -47,8 +46,8 @@ func ID(ctx context.Context, r client.Reader) (string, error) {
 	return string(ns.UID), nil
 }
 
-// readKubeletClientCA takes the bundle that the API server itself checks its clients with: the certificates with
-// which it speaks to kubelets come from the same authority.
+// readKubeletClientCA reads the bundle with which the API server authenticates its clients. The API server's client certificates for kubelets come
+// from the same authority.
 func readKubeletClientCA(ctx context.Context, r client.Reader, c *desired.Cluster) (err error) {
 	c.KubeletClientCA, err = configMapValue(ctx, r, "kube-system", "extension-apiserver-authentication", "client-ca-file")
 	return err

@@ -50,11 +50,11 @@ func infrastructure(server string) *unstructured.Unstructured {
 	return openshift("config.openshift.io", "Infrastructure", "cluster", "status: {apiServerInternalURI: '"+server+"'}")
 }
 
-// openshift makes one of OpenShift's objects; what it says is YAML.
+// openshift returns one of OpenShift's objects with content from YAML.
 func openshift(group, kind, name, says string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(says), &o.Object); err != nil {
-		panic(err) // a test is written wrongly
+		panic(err) // the test is invalid
 	}
 	o.SetAPIVersion(group + "/v1")
 	o.SetKind(kind)
@@ -62,7 +62,7 @@ func openshift(group, kind, name, says string) *unstructured.Unstructured {
 	return o
 }
 
-// plain is what every cluster has, and a DNS Service.
+// plain returns the objects that every cluster has, and a DNS Service.
 func plain() []client.Object {
 	return []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "the-cluster"}},
@@ -74,7 +74,7 @@ func plain() []client.Object {
 	}
 }
 
-// reader serves the objects; of two with the same kind and name, the later.
+// reader serves the objects; the last of several with the same kind and name wins.
 func reader(objects ...client.Object) client.WithWatch {
 	last := map[string]client.Object{}
 	for _, o := range objects {
@@ -87,7 +87,7 @@ func reader(objects ...client.Object) client.WithWatch {
 	return b.Build()
 }
 
-// read reads a cluster with these objects.
+// read reads a cluster with the given objects.
 func read(t *testing.T, config v1alpha1.WindowsConfigSpec, objects ...client.Object) (desired.Cluster, error) {
 	t.Helper()
 	return Read(t.Context(), reader(append(plain(), objects...)...), Connection{}, namespace, config)

@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	// defaultDomain is Kubernetes' own default, and the only domain that OpenShift has.
+	// defaultDomain is Kubernetes' default, and the only domain on OpenShift.
 	defaultDomain = "cluster.local"
-	// maxDNSServers is how many servers a pod gets (MaxDNSNameservers of Kubernetes' validation).
+	// maxDNSServers is the maximum number of servers of a pod (MaxDNSNameservers of Kubernetes' validation).
 	maxDNSServers = 3
-	// dnsServices is how many Services with a label of DNS are looked at.
+	// dnsServices limits how many Services with a DNS label are read.
 	dnsServices = 16
 )
 
-// kubeletConfig is what kubeadm, and what is built on it, keep for the kubelets of new nodes.
+// kubeletConfig returns the name of the ConfigMap in which kubeadm, and tools based on it, store the configuration of new kubelets.
 func kubeletConfig() types.NamespacedName {
 	return types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "kubelet-config"}
 }
 
-// readDNS finds the domain and the servers of the cluster's DNS, from the most to the least explicit: WindowsConfig, the configuration that Linux
-// nodes get, the Services. Their address is never guessed: pods with a wrong one resolve no name, and nothing tells why.
+// readDNS finds the domain and servers of the cluster's DNS, from the most to the least explicit source: WindowsConfig, the configuration of Linux
+// nodes, the Services. It never guesses a server's address: with a wrong one, pods could not resolve names, for no visible reason.
 func readDNS(ctx context.Context, r client.Reader, via Connection, config v1alpha1.DNSSpec, c *desired.Cluster) error {
 	var kubelets dnsOfKubelets
 	if config.Domain == "" || len(config.Servers) == 0 {
@@ -52,7 +52,7 @@ func readDNS(ctx context.Context, r client.Reader, via Connection, config v1alph
 	return readDNSServers(ctx, r, config, kubelets, c)
 }
 
-// domainOf is the domain of the cluster's DNS.
+// domainOf returns the domain of the cluster's DNS.
 func domainOf(ctx context.Context, r client.Reader, via Connection, config v1alpha1.DNSSpec) (string, error) {
 	var kubelets dnsOfKubelets
 	if config.Domain == "" {
@@ -66,7 +66,7 @@ func domainOf(ctx context.Context, r client.Reader, via Connection, config v1alp
 	return c.Domain, err
 }
 
-// dnsOfKubelets is what a kubelet's configuration says of DNS.
+// dnsOfKubelets is the DNS part of a kubelet configuration.
 type dnsOfKubelets struct {
 	found   bool
 	Domain  string   `json:"clusterDomain"`
@@ -130,8 +130,8 @@ func readDomain(ctx context.Context, r client.Reader, via Connection, config v1a
 	return err
 }
 
-// domainOfServer is the domain of the cluster's DNS as the names in the API server's certificate tell it: who installs a cluster has its Service
-// valid by its whole name. Empty where they tell none, or several: templates by hand have parts of cluster.local, too, whatever the domain.
+// domainOfServer derives the cluster's DNS domain from the names in the API server's certificate, because installers include the full name of its
+// Service. It is empty if there is no such name, or several: handwritten templates also contain parts of cluster.local, whatever the domain.
 func domainOfServer(names []string) (domain string) {
 	for _, name := range names {
 		of, isWhole := strings.CutPrefix(strings.ToLower(strings.TrimSuffix(name, ".")), "kubernetes.default.svc.")
@@ -183,14 +183,14 @@ func readDNSServers(ctx context.Context, r client.Reader, config v1alpha1.DNSSpe
 		shorten.Text(strings.Join(seen, "; "), shorten.Reported) + "; set spec.network.dns.servers of WindowsConfig " + api.WindowsConfigName + " to it"}
 }
 
-// isDNSServer tells whether a pod on a Windows node can ask a server at an address. Caches on nodes, as NodeLocal DNSCache, have link-local addresses,
-// at which only Linux nodes answer; kubespray writes them into kubelet-config.
+// isDNSServer reports whether pods on Windows nodes can use an address as their DNS server. Node-local caches, such as NodeLocal DNSCache, have
+// link-local addresses that only answer on Linux nodes; kubespray writes them into kubelet-config.
 func isDNSServer(text string) bool {
 	ip, err := netip.ParseAddr(text)
 	return err == nil && ip.Is4() && ip.IsGlobalUnicast()
 }
 
-// listDNSServices are the Services that can be the cluster's DNS, the likeliest first.
+// listDNSServices returns the Services that may be the cluster's DNS, the most likely first.
 func listDNSServices(ctx context.Context, r client.Reader) (all []corev1.Service, err error) {
 	for _, name := range []types.NamespacedName{{Namespace: "openshift-dns", Name: "dns-default"}, {Namespace: metav1.NamespaceSystem, Name: "kube-dns"}} {
 		var service corev1.Service
@@ -219,7 +219,7 @@ func listDNSServices(ctx context.Context, r client.Reader) (all []corev1.Service
 	return all, nil
 }
 
-// ipv4Of is the IPv4 address of a Service, whichever of its families comes first; empty where it has none.
+// ipv4Of returns a Service's IPv4 address, whichever family comes first; empty if there is none.
 func ipv4Of(s corev1.Service) string {
 	for _, text := range append(slices.Clone(s.Spec.ClusterIPs), s.Spec.ClusterIP) {
 		if isDNSServer(text) {

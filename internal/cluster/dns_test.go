@@ -15,15 +15,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// kubelets is ConfigMap kubelet-config, as kubeadm writes it.
+// kubelets returns ConfigMap kubelet-config as kubeadm writes it.
 func kubelets(says string) client.Object {
 	return configMap("kube-system", "kubelet-config", "kubelet", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+says)
 }
 
-// noDNS takes the place of Service kube-dns: a headless one.
+// noDNS replaces Service kube-dns with a headless one.
 func noDNS() client.Object { return service("kube-system", "kube-dns", corev1.ClusterIPNone) }
 
-// labeled is a Service of kube-system with label k8s-app, a port and these addresses.
+// labeled returns a Service in kube-system with label k8s-app, a port and addresses.
 func labeled(name, label string, port int32, ips ...string) client.Object {
 	s := service("kube-system", name, ips[0])
 	s.Labels, s.Spec.ClusterIPs = map[string]string{"k8s-app": label}, ips
@@ -76,7 +76,7 @@ func TestDNSIsReadFromWhereTheClusterHasIt(t *testing.T) {
 	}
 }
 
-// TestTheDomainIsInTheCertificateOfTheAPIServer where no object tells it, as with RKE2, k3s and kops.
+// TestTheDomainIsInTheCertificateOfTheAPIServer covers clusters without an object that has the domain, such as RKE2, k3s and kops.
 func TestTheDomainIsInTheCertificateOfTheAPIServer(t *testing.T) {
 	usual := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
 	tests := map[string]struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// FuzzServer: what the cluster says of its API server becomes part of a command line on hosts, where it is one word.
+// FuzzServer: the cluster's API server address must be a single word on the command lines of hosts.
 func FuzzServer(f *testing.F) {
 	f.Add("clusters: [{name: '', cluster: {server: 'https://api.example:6443'}}]")
 	f.Add("clusters: [{name: a, cluster: {server: 'https://api/ --cert-dir=C:\\x \"'}}]")
@@ -36,7 +36,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// FuzzParseServer: what an administrator writes becomes the same kind of text, and is read again as it is.
+// FuzzParseServer: an administrator's address must also be a single word, and parsing the result must not change it.
 func FuzzParseServer(f *testing.F) {
 	f.Add("api.example.com:6443")
 	f.Add("https://[fd00::5]:6443/")
@@ -56,7 +56,7 @@ func FuzzParseServer(f *testing.F) {
 	})
 }
 
-// FuzzKubeletConfig: whatever a configuration of kubelets says, pods get at most three addresses of IPv4, and a domain that is one.
+// FuzzKubeletConfig: from any kubelet configuration, pods get at most three IPv4 addresses and a valid domain.
 func FuzzKubeletConfig(f *testing.F) {
 	f.Add("clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local")
 	f.Add("clusterDNS: [169.254.25.10, '::ffff:10.0.0.1', 10.0.0.1]\nclusterDomain: Corp.Example.")
@@ -77,7 +77,7 @@ func FuzzKubeletConfig(f *testing.F) {
 	})
 }
 
-// FuzzHybridOverlay: what is accepted of OpenShift's hybrid overlay, OVN-Kubernetes starts with; and what a message proposes instead, too.
+// FuzzHybridOverlay: OVN-Kubernetes must start with each accepted hybrid overlay, and with the configuration that a message proposes instead.
 func FuzzHybridOverlay(f *testing.F) {
 	f.Add("10.132.0.0/14", "", "", uint32(0))
 	f.Add("10.132.0.0/14/23,fd03::/48", "10.132.0.0/16", "10.128.0.0/10", uint32(70000))
@@ -86,7 +86,7 @@ func FuzzHybridOverlay(f *testing.F) {
 	f.Fuzz(func(t *testing.T, hybrid, join, pods string, port uint32) {
 		for _, own := range []string{join, pods} {
 			if p, err := netip.ParsePrefix(own); own != "" && (err != nil || !p.Addr().Is4() || p.Bits() > 22) {
-				return // OpenShift's network operator refuses it
+				return // OpenShift's network operator rejects it
 			}
 		}
 		s := networkOperatorState{ClusterNetwork: []clusterEntry{{cmp.Or(pods, "10.128.0.0/14"), 23}}, ServiceNetwork: []string{"172.30.0.0/16"}}
@@ -127,7 +127,7 @@ func FuzzHybridOverlay(f *testing.F) {
 	})
 }
 
-// ownRangesOverlap says whether OVN-Kubernetes would not start even without a hybrid overlay.
+// ownRangesOverlap reports whether OVN-Kubernetes would fail to start even without a hybrid overlay.
 func ownRangesOverlap(t *testing.T, s networkOperatorState) bool {
 	t.Helper()
 	s.OVN = merged(s.OVN, map[string]any{"hybridOverlayConfig": nil})
@@ -136,11 +136,11 @@ func ownRangesOverlap(t *testing.T, s networkOperatorState) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.enabled, config.hybrid = true, "198.51.100.0/23" // a range that nothing has, or the others are no better
+	config.enabled, config.hybrid = true, "198.51.100.0/23" // an unused range; if it does not start with this one, the other ranges overlap
 	return config.start() != nil
 }
 
-// FuzzSubnetOf: what a Windows Node says of its subnet is a range of IPv4 in its one form, or nothing.
+// FuzzSubnetOf: the subnet of a Windows Node is a canonical IPv4 range, or ignored.
 func FuzzSubnetOf(f *testing.F) {
 	f.Add("10.132.0.0/24", "10.244.1.0/24")
 	f.Add("::ffff:10.0.0.0/120", "10.244.1.1/24")

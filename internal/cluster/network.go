@@ -18,11 +18,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// openshiftOperator is the group of what OpenShift's operators are told.
+// openshiftOperator is the API group that configures OpenShift's operators.
 const openshiftOperator = "operator.openshift.io"
 
-// ReadNetwork reads what the provider of the pod network needs: from OpenShift's own objects where they exist, or else from
-// WindowsConfig and from where the network's installer wrote it. Whether Windows nodes can work with it, desired.Render says.
+// ReadNetwork reads the input of the pod network's provider: from OpenShift's own objects if they exist, or else from WindowsConfig and from where
+// the network's installer stores it. desired.Render checks whether Windows nodes can use it.
 func ReadNetwork(ctx context.Context, r client.Reader, platform Platform, config v1alpha1.NetworkSpec) (n desired.ClusterNetwork, err error) {
 	n = desired.ClusterNetwork{OpenShift: platform.OpenShift, Platform: platform.Type}
 	switch desired.Provider(config, platform.OpenShift) {
@@ -37,17 +37,17 @@ func ReadNetwork(ctx context.Context, r client.Reader, platform Platform, config
 	return n, nil
 }
 
-// clusterNetwork is what OpenShift has made of its network's configuration.
+// clusterNetwork is OpenShift's network configuration as applied.
 type clusterNetwork struct {
 	kind     string
 	podCIDRs []string
-	// serviceCIDRs are those of both families.
+	// serviceCIDRs has both families.
 	serviceCIDRs []string
-	// hostPrefixes are the lengths of nodes' prefixes by range.
+	// hostPrefixes are the prefix lengths of nodes by pod range.
 	hostPrefixes map[string]int
 }
 
-// openshiftNetwork is OpenShift's network; nil on other clusters.
+// openshiftNetwork returns OpenShift's network; nil on other clusters.
 func openshiftNetwork(ctx context.Context, r client.Reader) (*clusterNetwork, error) {
 	object, err := readCluster(ctx, r, openshiftConfig, "Network", "cluster")
 	if object == nil || err != nil {
@@ -76,7 +76,7 @@ func openshiftNetwork(ctx context.Context, r client.Reader) (*clusterNetwork, er
 	return n, nil
 }
 
-// kubeadmNetwork is what kubeadm was told of the cluster's network. It is empty where kubeadm has not made the cluster.
+// kubeadmNetwork is kubeadm's network configuration. It is empty if kubeadm did not create the cluster.
 type kubeadmNetwork struct {
 	PodSubnet string `json:"podSubnet"`
 	DNSDomain string `json:"dnsDomain"`
@@ -99,7 +99,7 @@ func readKubeadm(ctx context.Context, r client.Reader) (kubeadmNetwork, error) {
 	return kubeadm.Networking, nil
 }
 
-// listed are the ranges in a text with commas in between.
+// listed splits a comma-separated list of ranges.
 func listed(text string) []string {
 	var all []string
 	for cidr := range strings.SplitSeq(text, ",") {
@@ -139,7 +139,7 @@ func readOVNKubernetes(ctx context.Context, r client.Reader, config v1alpha1.Net
 	return err
 }
 
-// setSubnets reads ranges of WindowsConfig; none where the field is empty.
+// setSubnets parses ranges from WindowsConfig; nil if the field is empty.
 func setSubnets(field, text string, n *desired.ClusterNetwork) ([]string, error) {
 	if text == "" {
 		return nil, nil
@@ -152,8 +152,8 @@ func setSubnets(field, text string, n *desired.ClusterNetwork) ([]string, error)
 	return cidrs, nil
 }
 
-// ovnKubernetesConfig is what the cluster's administrator asks of OVN-Kubernetes. Numbers are wider than what they may be: one that does not
-// fit must not keep the rest from being read.
+// ovnKubernetesConfig is the administrator's configuration of OVN-Kubernetes. Numbers are wider than their valid range, so that an invalid one does
+// not prevent decoding the rest.
 type ovnKubernetesConfig struct {
 	V4InternalSubnet string `json:"v4InternalSubnet"`
 	IPv4             struct {
@@ -173,7 +173,7 @@ type ovnKubernetesConfig struct {
 	} `json:"hybridOverlayConfig"`
 }
 
-// readHybridOverlay reads what OVN-Kubernetes gets of OpenShift's configuration. No status has it.
+// readHybridOverlay reads OpenShift's configuration for OVN-Kubernetes. It is not part of any status.
 func readHybridOverlay(ctx context.Context, r client.Reader, n *desired.ClusterNetwork) error {
 	object, err := readCluster(ctx, r, openshiftOperator, "Network", "cluster")
 	if object == nil || err != nil {
@@ -199,7 +199,7 @@ func readHybridOverlay(ctx context.Context, r client.Reader, n *desired.ClusterN
 			n.HybridUnused = append(n.HybridUnused, network.CIDR)
 			continue
 		}
-		// OVN-Kubernetes gets this text as the value of its flag. It does not get hostPrefix.
+		// OVN-Kubernetes gets this text as a flag's value. It does not get hostPrefix.
 		cidrs, hostPrefixes, err := desired.ParseSubnets(network.CIDR)
 		if err != nil {
 			n.HybridFault = fmt.Sprintf("%s.hybridClusterNetwork[0].cidr: %v", hybridOverlayField, err)
@@ -219,8 +219,8 @@ func readHybridOverlay(ctx context.Context, r client.Reader, n *desired.ClusterN
 
 const hybridOverlayField = "Network.operator.openshift.io cluster, spec.defaultNetwork.ovnKubernetesConfig.hybridOverlayConfig"
 
-// internalRanges are the ranges that OVN-Kubernetes has for itself: those set, or its defaults. Clusters have one of two default ranges for
-// masquerading, both of which are link-local, as is no range of pods.
+// internalRanges returns the ranges that OVN-Kubernetes reserves for itself: the configured ones, or the defaults. Clusters have one of two default
+// masquerade ranges; both are link-local and therefore never overlap with a pod range.
 func internalRanges(ovn ovnKubernetesConfig) []desired.InternalRange {
 	return []desired.InternalRange{
 		{Name: "join subnet", Field: "ipv4.internalJoinSubnet", CIDR: cmp.Or(ovn.IPv4.JoinSubnet, ovn.V4InternalSubnet, "100.64.0.0/16")},
@@ -229,7 +229,7 @@ func internalRanges(ovn ovnKubernetesConfig) []desired.InternalRange {
 	}
 }
 
-// hybridOverlayConfig is all of it, also what we do not know.
+// hybridOverlayConfig returns the complete configuration, including unknown fields.
 func hybridOverlayConfig(object map[string]any) (string, error) {
 	var at any = object
 	for _, field := range []string{"spec", "defaultNetwork", "ovnKubernetesConfig", "hybridOverlayConfig"} {

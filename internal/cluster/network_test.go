@@ -30,10 +30,10 @@ func flannelConfig(namespace, name, netConf string) *corev1.ConfigMap {
 	return configMap(namespace, name, desired.FlannelConfigKey, netConf)
 }
 
-// netConf is Flannel's configuration as Windows needs it.
+// netConf is a Flannel configuration that Windows supports.
 const netConf = `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`
 
-// readNetwork reads the network of a cluster, and where that runs before.
+// readNetwork reads the platform, then the network.
 func readNetwork(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec) (desired.ClusterNetwork, error) {
 	platform, err := ReadPlatform(ctx, r)
 	if err != nil {
@@ -171,8 +171,8 @@ func TestNetworksThatMakeNoSenseAreNamed(t *testing.T) {
 	}
 }
 
-// TestANetworkThatCannotBeReadIsNotTakenForNone fails each request in turn. Had it looked as if nothing were configured, users were
-// told to change what is right.
+// TestANetworkThatCannotBeReadIsNotTakenForNone fails each request in turn. If a failure looked like a missing configuration, users would be advised
+// to change a correct one.
 func TestANetworkThatCannotBeReadIsNotTakenForNone(t *testing.T) {
 	forbidden := apierrors.NewForbidden(corev1.Resource("x"), "x", errors.New("no such right"))
 	for name, test := range map[string]struct {

@@ -17,13 +17,14 @@ import (
 
 // Annotations that OVN-Kubernetes writes to Windows nodes.
 const (
-	// HybridSubnetAnnotation is the subnet that a Windows node has in the hybrid overlay.
+	// HybridSubnetAnnotation has a Windows node's subnet in the hybrid overlay.
 	HybridSubnetAnnotation = "k8s.ovn.org/hybrid-overlay-node-subnet"
-	// LinuxSubnetsAnnotation are the subnets that OVN-Kubernetes gives to nodes of its own; a Windows node has none, unless it was taken for one.
+	// LinuxSubnetsAnnotation has the subnets of OVN-Kubernetes' own nodes; a Windows node has none, unless OVN-Kubernetes mistook it for one.
 	LinuxSubnetsAnnotation = "k8s.ovn.org/node-subnets"
 )
 
-// networkAnnotations are what networks write to Nodes, by the beginning of the key. OVN-Kubernetes writes more to Nodes of others, too.
+// networkAnnotations maps prefixes of Node annotations to the networks that write them. OVN-Kubernetes also writes other annotations to foreign
+// Nodes.
 func networkAnnotations() []struct{ prefix, network string } {
 	return []struct{ prefix, network string }{
 		{LinuxSubnetsAnnotation, desired.OVNKubernetes},
@@ -35,8 +36,8 @@ func networkAnnotations() []struct{ prefix, network string } {
 	}
 }
 
-// ReadNodeNetworks reads what Nodes show of the cluster's network: whether the hybrid overlay runs, the subnets of Windows nodes, and, on clusters
-// other than OpenShift, which network Linux nodes have. Nodes are listed from nodes, which may be a cache.
+// ReadNodeNetworks reads the network's state from Nodes: whether the hybrid overlay runs, the subnets of Windows nodes, and, except on OpenShift, the
+// networks of Linux nodes. Nodes are listed from nodes, which may be a cache.
 func ReadNodeNetworks(ctx context.Context, nodes client.Reader, openshift bool, provider v1alpha1.NetworkProvider) (is desired.NodeNetworks, err error) {
 	if provider == v1alpha1.NetworkCustom {
 		return is, nil
@@ -72,7 +73,7 @@ func addFound(is *desired.NodeNetworks, node *corev1.Node) {
 			}
 			found := desired.FoundNetwork{Name: a.network, Node: node.Name, Annotation: key}
 			known := slices.IndexFunc(is.Found, func(f desired.FoundNetwork) bool { return f.Name == a.network })
-			switch { // the same Node each time, in whatever order a cache lists them: what is told must not change without cause
+			switch { // always the same Node, whatever the cache's order, so that reports do not change without cause
 			case known < 0:
 				is.Found = append(is.Found, found)
 			case node.Name < is.Found[known].Node:
@@ -82,7 +83,7 @@ func addFound(is *desired.NodeNetworks, node *corev1.Node) {
 	}
 }
 
-// SubnetOf is the subnet from which the pods of a Windows node get IPv4 addresses, where its network has given it one.
+// SubnetOf returns the subnet from which a Windows node's pods get IPv4 addresses, if its network has assigned one.
 func SubnetOf(node *corev1.Node, provider v1alpha1.NetworkProvider) (netip.Prefix, bool) {
 	text := node.Annotations[HybridSubnetAnnotation]
 	if provider != v1alpha1.NetworkOVNHybridOverlay {

@@ -20,7 +20,7 @@ func TestNodesShowTheirNetwork(t *testing.T) {
 		n.Spec.PodCIDR = "10.244.3.0/24"
 		return n
 	}
-	// As OVN-Kubernetes annotated Nodes (commit 8871cd9ce).
+	// Annotations that OVN-Kubernetes wrote (commit 8871cd9ce).
 	linux := map[string]string{"k8s.ovn.org/node-id": "2", "k8s.ovn.org/node-subnets": `{"default":["10.128.0.0/23"]}`}
 	hybrid := map[string]string{"k8s.ovn.org/node-subnets": `{"default":["10.128.0.0/23"]}`, "k8s.ovn.org/hybrid-overlay-distributed-router-gateway-mac": "0a:58:0a:80:00:03"}
 	windows := map[string]string{"k8s.ovn.org/hybrid-overlay-node-subnet": "10.132.0.0/24"}

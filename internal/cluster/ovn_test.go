@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// recordedStart is one start of OVN-Kubernetes' cluster manager (commit 8871cd9ce, 2026-11-25): what of its configuration differs, and whether it
+// recordedStart is one recorded start of OVN-Kubernetes' cluster manager (commit 8871cd9ce, 2026-11-25): the relevant configuration, and whether it
 // worked when Windows Nodes registered.
 type recordedStart struct {
 	Do                        string
@@ -45,7 +45,7 @@ type ovnConfig struct {
 	port                      string
 }
 
-// start says why OVN-Kubernetes does not work with a configuration, as it was recorded.
+// start returns why OVN-Kubernetes does not work with a configuration, according to the recorded starts.
 func (c ovnConfig) start() error {
 	port, err := strconv.ParseUint(cmp.Or(c.port, "0"), 10, 64)
 	if err != nil || port > 65535 {
@@ -109,7 +109,7 @@ func rangeOf(text string, ofNodes bool) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
-// TestTheStandInOfOVNKubernetesDoesAsRecorded compares the check above, which other tests rely on, with each start.
+// TestTheStandInOfOVNKubernetesDoesAsRecorded compares ovnConfig.start, on which other tests rely, with each recorded start.
 func TestTheStandInOfOVNKubernetesDoesAsRecorded(t *testing.T) {
 	for _, s := range recordedStarts(t) {
 		c := ovnConfig{s.Cluster, s.Services, s.Hybrid, s.Join, s.Transit, s.Masquerade, s.Enabled, s.Port}
@@ -119,13 +119,13 @@ func TestTheStandInOfOVNKubernetesDoesAsRecorded(t *testing.T) {
 	}
 }
 
-// networkOperatorState is OpenShift's network operator: what it is told, and what it applied last.
+// networkOperatorState simulates OpenShift's network operator: its configuration, and the one that it applied last.
 type networkOperatorState struct {
 	ClusterNetwork []clusterEntry
 	ServiceNetwork []string
 	OVN            map[string]any
 	Applied        map[string]any
-	// Refused is why it applies nothing any more.
+	// Refused is why it no longer applies changes.
 	Refused string
 }
 
@@ -134,7 +134,7 @@ type clusterEntry struct {
 	HostPrefix int    `json:"hostPrefix,omitempty"`
 }
 
-// reconcile applies what it is told, unless that changes a hybrid overlay that it applied.
+// reconcile applies the configuration unless that would change an applied hybrid overlay.
 func (s *networkOperatorState) reconcile() {
 	was, is := s.Applied["hybridOverlayConfig"], s.OVN["hybridOverlayConfig"]
 	if was != nil && is != nil && !reflect.DeepEqual(was, is) {
@@ -144,7 +144,7 @@ func (s *networkOperatorState) reconcile() {
 	s.Applied, s.Refused = s.OVN, ""
 }
 
-// rendered is what it passes on to OVN-Kubernetes.
+// rendered returns the configuration that it passes to OVN-Kubernetes.
 func (s *networkOperatorState) rendered() (c ovnConfig, err error) {
 	var clusters []string
 	for _, e := range s.ClusterNetwork {
@@ -187,7 +187,7 @@ func (s *networkOperatorState) rendered() (c ovnConfig, err error) {
 	return c, nil
 }
 
-// told is what an administrator tells OpenShift so that a recorded start comes of it; false where OpenShift cannot be told so.
+// told returns the OpenShift configuration that leads to a recorded start; false if there is none.
 func (s recordedStart) told() (state networkOperatorState, ok bool) {
 	for one := range strings.SplitSeq(s.Cluster, ",") {
 		entry := clusterEntry{CIDR: one}

@@ -11,17 +11,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
-// Platform is what a cluster says of where it runs.
+// Platform is the cluster's own information on where it runs.
 type Platform struct {
-	// OpenShift says that the cluster is one.
+	// OpenShift reports whether the cluster is an OpenShift cluster.
 	OpenShift bool
-	// Type is OpenShift's name of the platform (AWS, Azure, GCP, VSphere, Nutanix, BareMetal, None, ...); "" where it is not known.
+	// Type is OpenShift's name of the platform (AWS, Azure, GCP, VSphere, Nutanix, BareMetal, None, ...); "" if unknown.
 	Type string
 	// ControllerManager is status.platformStatus.external.cloudControllerManager.state, which clusters of type External have.
 	ControllerManager string
 }
 
-// ReadPlatform asks OpenShift's Infrastructure where the cluster runs. No other cluster says so.
+// ReadPlatform reads the platform from OpenShift's Infrastructure. Other clusters do not have this information.
 func ReadPlatform(ctx context.Context, r client.Reader) (Platform, error) {
 	infrastructure, err := readCluster(ctx, r, openshiftConfig, "Infrastructure", "cluster")
 	if infrastructure == nil || err != nil {
@@ -50,8 +50,8 @@ func ReadPlatform(ctx context.Context, r client.Reader) (Platform, error) {
 	return p, nil
 }
 
-// ReadCloudProvider says whether an external cloud provider initializes the cluster's nodes. Linux nodes are listed from nodes, which may
-// be a cache, and only outside of OpenShift. hasNodeManager is true if the payload has the cloud-node-manager of Azure.
+// ReadCloudProvider determines whether an external cloud provider initializes the cluster's nodes. Linux nodes are listed from nodes, which may be a
+// cache, and only outside of OpenShift. hasNodeManager is true if the payload has Azure's cloud-node-manager.
 func ReadCloudProvider(
 	ctx context.Context, nodes client.Reader, is Platform, setting v1alpha1.CloudProvider, hasNodeManager bool,
 ) (platform.Provider, error) {

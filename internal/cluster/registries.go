@@ -18,14 +18,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// OpenShift's kinds of mirror sets, and of what holds for all images.
+// OpenShift's kinds for image settings and mirror sets.
 const (
 	imageConfig = "Image"
 	digestSet   = "ImageDigestMirrorSet"
 	tagSet      = "ImageTagMirrorSet"
 )
 
-// readMirrors takes OpenShift's mirror sets, and those of WindowsConfig where there is not one of them.
+// readMirrors reads OpenShift's mirror sets, or those of WindowsConfig if OpenShift has none.
 func readMirrors(ctx context.Context, r client.Reader, config v1alpha1.WindowsConfigSpec, s *desired.Settings) error {
 	for _, kind := range []struct{ kind, field string }{{digestSet, "imageDigestMirrors"}, {tagSet, "imageTagMirrors"}} {
 		list := &unstructured.UnstructuredList{}
@@ -51,7 +51,7 @@ func readMirrors(ctx context.Context, r client.Reader, config v1alpha1.WindowsCo
 	return nil
 }
 
-// mirrorSet reads one object (config.openshift.io/v1).
+// mirrorSet converts one mirror set (config.openshift.io/v1).
 func mirrorSet(object *unstructured.Unstructured, kind, field string) (mirrors.Set, error) {
 	type entry struct {
 		Source  string         `json:"source"`
@@ -100,8 +100,8 @@ func configuredMirrors(list []v1alpha1.RegistryMirrors) mirrors.Set {
 	return out
 }
 
-// readRegistrySources takes which registries OpenShift allows, blocks and does not secure, and those of WindowsConfig where
-// the cluster has no such object. Authorities of its additionalTrustedCA come with ControllerConfig.
+// readRegistrySources reads OpenShift's allowed, blocked and insecure registries, or WindowsConfig's if the cluster has no such object. The
+// authorities of additionalTrustedCA come from ControllerConfig.
 func readRegistrySources(ctx context.Context, r client.Reader, config v1alpha1.WindowsConfigSpec, s *desired.Settings) error {
 	add := func(kind, name, field string, rule mirrors.Rule, scopes []string) {
 		if len(scopes) > 0 {
@@ -137,13 +137,14 @@ func readRegistrySources(ctx context.Context, r client.Reader, config v1alpha1.W
 	return nil
 }
 
-// OpenShiftPullSecret is where OpenShift has the cluster's pull secret. Elsewhere its namespace does not exist, or is somebody else's, and the
-// operator may not read there.
+// OpenShiftPullSecret returns the name of OpenShift's cluster pull secret. On other clusters, its namespace does not exist or belongs to another
+// owner, and the operator may not read it.
 func OpenShiftPullSecret() types.NamespacedName {
 	return types.NamespacedName{Namespace: "openshift-config", Name: api.PullSecret}
 }
 
-// readPullSecret takes the first that is there: OpenShift's, or the one that an administrator puts into the operator's namespace elsewhere.
+// readPullSecret reads the first existing pull secret: OpenShift's, or the one that an administrator creates in the operator's namespace on other
+// clusters.
 func readPullSecret(ctx context.Context, r client.Reader, namespace string, s *desired.Settings) error {
 	for _, name := range []types.NamespacedName{OpenShiftPullSecret(), {Namespace: namespace, Name: api.PullSecret}} {
 		var secret corev1.Secret

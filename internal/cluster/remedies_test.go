@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// stateFile is the environment variable with the file of a networkOperatorState; with it, this program is oc or sleep.
+// stateFile is the environment variable that names the file of a networkOperatorState; if it is set, the test program acts as oc or sleep.
 const stateFile = "NETWORK_OPERATOR_STATE"
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// actAs is oc, or sleep, while which the network operator works.
+// actAs acts as oc, or as sleep, during which the network operator reconciles.
 func actAs(program string, args []string, file string) error {
 	var s networkOperatorState
 	text, err := os.ReadFile(file)
@@ -97,7 +97,7 @@ func merged(is, patch map[string]any) map[string]any {
 	return result
 }
 
-// run executes commands with the stand-ins, and lets the network operator work once more afterwards.
+// run executes commands with the fake programs, then lets the network operator reconcile once more.
 func (s *networkOperatorState) run(t *testing.T, commands string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -133,7 +133,7 @@ func (s *networkOperatorState) run(t *testing.T, commands string) {
 	s.reconcile()
 }
 
-// check is what the operator says of such a cluster.
+// check returns the operator's finding on such a cluster.
 func (s *networkOperatorState) check(t *testing.T, platform string) error {
 	t.Helper()
 	entries, services := []any{}, []any{}
@@ -165,8 +165,9 @@ func (s *networkOperatorState) check(t *testing.T, platform string) error {
 	return desired.CheckNetwork(in)
 }
 
-// TestWhatOVNKubernetesRefusesIsRefusedWithARemedyThatWorks checks each recorded start as OpenShift would be told of it. What does not work must be
-// refused before a host joins; and the commands of the message, executed, must lead to what OpenShift applies and OVN-Kubernetes starts with.
+// TestWhatOVNKubernetesRefusesIsRefusedWithARemedyThatWorks checks each recorded start with the equivalent OpenShift configuration. A configuration
+// that does not work must be rejected before a host joins, and the commands in the message must lead to one that OpenShift applies and with which
+// OVN-Kubernetes starts.
 func TestWhatOVNKubernetesRefusesIsRefusedWithARemedyThatWorks(t *testing.T) {
 	stricter := map[string]string{
 		"hybrid range 10.132.0.0/24/30":             "no address for pods",
@@ -200,7 +201,7 @@ func TestWhatOVNKubernetesRefusesIsRefusedWithARemedyThatWorks(t *testing.T) {
 				if found {
 					t.Errorf("no hybrid overlay works there, and the message has a command: %v", err)
 				}
-			case !found && strings.Contains(stricter[start.Do], "address"): // the user wants something particular
+			case !found && strings.Contains(stricter[start.Do], "address"): // the remedy depends on the user's intention
 			default:
 				state.verify(t, "AWS", "oc patch"+commands)
 			}
@@ -211,7 +212,7 @@ func TestWhatOVNKubernetesRefusesIsRefusedWithARemedyThatWorks(t *testing.T) {
 	}
 }
 
-// verify executes commands, and expects a hybrid overlay that works.
+// verify executes commands, and expects a working hybrid overlay.
 func (s *networkOperatorState) verify(t *testing.T, platform, commands string) {
 	t.Helper()
 	s.run(t, commands)
@@ -224,7 +225,7 @@ func (s *networkOperatorState) verify(t *testing.T, platform, commands string) {
 	}
 }
 
-// TestRemediesWork executes commands of messages that no recorded start leads to.
+// TestRemediesWork executes the commands of messages that no recorded start triggers.
 func TestRemediesWork(t *testing.T) {
 	hybrid := func(text string) map[string]any {
 		var config map[string]any
@@ -263,7 +264,7 @@ func TestRemediesWork(t *testing.T) {
 	}
 }
 
-// TestTheStandInRefusesAChangeWithoutWait: otherwise the tests above said nothing about the wait.
+// TestTheStandInRefusesAChangeWithoutWait proves that the tests above depend on the wait.
 func TestTheStandInRefusesAChangeWithoutWait(t *testing.T) {
 	s := networkOperatorState{OVN: map[string]any{"hybridOverlayConfig": map[string]any{"hybridOverlayVXLANPort": 9898.0}}}
 	s.Applied = s.OVN
@@ -274,7 +275,7 @@ func TestTheStandInRefusesAChangeWithoutWait(t *testing.T) {
 	}
 }
 
-// TestTheDocumentsCommandsWork executes the commands of docs/network.md for OpenShift, one after the other, as an administrator may.
+// TestTheDocumentsCommandsWork executes the OpenShift commands of docs/network.md one after the other, as an administrator would.
 func TestTheDocumentsCommandsWork(t *testing.T) {
 	text, err := os.ReadFile("../../docs/network.md")
 	if err != nil {

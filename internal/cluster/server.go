@@ -22,13 +22,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// serverSource is where the API server's address may be said.
+// serverSource is a possible source of the API server's address.
 type serverSource struct {
 	from string
 	read func(context.Context, client.Reader) (string, error)
 }
 
-// serverSources are those that the cluster has, from the most to the least explicit: OpenShift's internal URL, the cluster-info that kubeadm
+// serverSources returns the cluster's sources, from the most to the least explicit: OpenShift's internal URL, the cluster-info that kubeadm
 // publishes, the API server's own endpoint.
 func serverSources() []serverSource {
 	return []serverSource{
@@ -38,16 +38,16 @@ func serverSources() []serverSource {
 	}
 }
 
-// Connection is what is known of the API server by how it is reached, and by no object. The zero value is that of a cluster of several machines.
+// Connection describes how the operator reaches the API server, which no object shows. The zero value suits clusters of several machines.
 type Connection struct {
-	// OneMachine says that the API server runs on the only host, which may reach it at a loopback address.
+	// OneMachine means that the API server runs on the only host, which may reach it at a loopback address.
 	OneMachine bool
-	// ServerNames returns the DNS names in the API server's certificate; nil where nobody asks.
+	// ServerNames returns the DNS names in the API server's certificate; nil disables this source.
 	ServerNames func(context.Context) ([]string, error)
 }
 
-// readServer finds the URL that hosts outside the pod network can use: what WindowsConfig says, or else what the cluster does. A loopback address,
-// as cluster-info has where a proxy on each Linux node leads to the API servers, would mean the host itself, and is passed over.
+// readServer finds the URL that hosts outside the pod network can use: the one in WindowsConfig, or else the cluster's own. It skips loopback
+// addresses, which cluster-info contains if each Linux node runs a proxy to the API servers, because they would mean the host itself.
 func readServer(ctx context.Context, r client.Reader, via Connection, config v1alpha1.ClusterSpec, c *desired.Cluster) error {
 	if config.APIServer != "" {
 		server, err := ParseServer(config.APIServer)
@@ -81,7 +81,7 @@ func readServer(ctx context.Context, r client.Reader, via Connection, config v1a
 	return errors.New("finding the API server's address: " + strings.Join(passed, "; ") + "; set spec.cluster.apiServer of WindowsConfig cluster")
 }
 
-// ParseServer reads the API server's address as users write it, host:port or an https URL, and returns the URL.
+// ParseServer parses the API server's address in the user's format, host:port or an https URL, and returns the URL.
 func ParseServer(text string) (string, error) {
 	server := text
 	if !strings.Contains(text, "://") {
@@ -106,14 +106,14 @@ func ParseServer(text string) (string, error) {
 	return server, nil
 }
 
-// isServer tells whether a text is the URL of an API server, and no more: it becomes an argument of commands on hosts.
+// isServer reports whether text is exactly an API server URL, because it becomes an argument of commands on hosts.
 func isServer(text string) bool {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:/[]"
 	u, err := url.Parse(text)
 	return err == nil && u.Scheme == "https" && u.Hostname() != "" && strings.Trim(text, plain) == ""
 }
 
-// hostOf is the host of a URL that isServer has seen.
+// hostOf returns the host of a URL that isServer accepts.
 func hostOf(server string) string {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -122,7 +122,7 @@ func hostOf(server string) string {
 	return u.Hostname()
 }
 
-// isLoopback tells whether a host's name or address means the machine that connects to it. Some resolvers take 127.1 for an address.
+// isLoopback reports whether a hostname or address means the connecting machine itself. Some resolvers treat 127.1 as an address.
 func isLoopback(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if ip, err := netip.ParseAddr(host); err == nil {
@@ -132,7 +132,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasPrefix(host, "127.") && strings.Trim(host, "0123456789.") == ""
 }
 
-// served lists the URLs at which the cluster's API is served, each once: as WindowsConfig says, and as the cluster does, which hosts may not reach.
+// served returns the distinct URLs at which the cluster's API is served: WindowsConfig's, and the cluster's own, which hosts may be unable to reach.
 func served(ctx context.Context, r client.Reader, via Connection, config v1alpha1.ClusterSpec) (all []string, err error) {
 	specs := []v1alpha1.ClusterSpec{config}
 	if config.APIServer != "" {
@@ -153,7 +153,7 @@ func served(ctx context.Context, r client.Reader, via Connection, config v1alpha
 	return nil, failures
 }
 
-// address is host:port of a URL, in lower case.
+// address returns a URL's host:port in lower case.
 func address(server string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -202,8 +202,7 @@ func serverOfEndpoints(ctx context.Context, r client.Reader) (string, error) {
 	return "https://" + servers[0].String(), nil
 }
 
-// APIServers are the IPv4 addresses and ports at which the API servers themselves answer. They keep them in one
-// EndpointSlice of a fixed name.
+// APIServers returns the IPv4 addresses and ports of the API servers themselves, which they store in one EndpointSlice with a fixed name.
 func APIServers(ctx context.Context, r client.Reader) ([]netip.AddrPort, error) {
 	name := types.NamespacedName{Namespace: "default", Name: "kubernetes"}
 	var slice discoveryv1.EndpointSlice

@@ -14,10 +14,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// ownServiceCIDR is the ServiceCIDR that kube-apiserver makes of its flag --service-cluster-ip-range (KEP-1880).
+// ownServiceCIDR is the ServiceCIDR that kube-apiserver creates for its flag --service-cluster-ip-range (KEP-1880).
 const ownServiceCIDR = "kubernetes"
 
-// listServiceCIDRs lists the ServiceCIDRs: the cluster's own first, then those that were added to it, by name.
+// listServiceCIDRs lists the ServiceCIDRs: the cluster's own first, then added ones by name.
 func listServiceCIDRs(ctx context.Context, r client.Reader) ([]networkingv1.ServiceCIDR, error) {
 	var list networkingv1.ServiceCIDRList
 	if err := r.List(ctx, &list); err != nil {
@@ -35,7 +35,7 @@ func listServiceCIDRs(ctx context.Context, r client.Reader) ([]networkingv1.Serv
 	return list.Items, nil
 }
 
-// serviceCIDRs are the ranges of Services, of both families.
+// serviceCIDRs returns the Service ranges of both families.
 func serviceCIDRs(ctx context.Context, r client.Reader) (all []netip.Prefix, err error) {
 	list, err := listServiceCIDRs(ctx, r)
 	for _, s := range list {
@@ -44,7 +44,7 @@ func serviceCIDRs(ctx context.Context, r client.Reader) (all []netip.Prefix, err
 	return all, err
 }
 
-// readServiceCIDRs takes all IPv4 ranges. Of ranges within others, which a cluster has while it changes to a wider one, the wider one is enough.
+// readServiceCIDRs reads all IPv4 ranges. It omits ranges within others, which exist while a cluster changes to a wider range.
 func readServiceCIDRs(ctx context.Context, r client.Reader, c *desired.Cluster) error {
 	list, err := listServiceCIDRs(ctx, r)
 	if err != nil {

@@ -22,14 +22,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/trust"
 )
 
-// OpenShift's objects that hold settings. On other clusters their kinds do not exist.
+// API groups of OpenShift's settings. On other clusters, their kinds do not exist.
 const (
 	openshiftConfig = "config.openshift.io"
 	machineConfig   = "machineconfiguration.openshift.io"
 )
 
-// Kinds are OpenShift's kinds that ReadSettings and ReadNetwork read, for whoever watches them. Infrastructure, which only its
-// installer writes, is not among them.
+// Kinds returns the OpenShift kinds that ReadSettings and ReadNetwork read, for watches. It omits Infrastructure, which only the installer writes.
 func Kinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
 		{Group: openshiftConfig, Version: "v1", Kind: "Proxy"},
@@ -43,8 +42,8 @@ func Kinds() []schema.GroupVersionKind {
 	}
 }
 
-// ReadSettings reads what concerns all nodes. OpenShift's own objects win where they exist, WindowsConfig is asked where
-// they do not. now is the time at which certificates are to be valid.
+// ReadSettings reads the settings of all nodes. OpenShift's own objects take precedence over WindowsConfig. now is the time at which certificates
+// must be valid.
 func ReadSettings(ctx context.Context, r client.Reader, namespace string, config v1alpha1.WindowsConfigSpec, now time.Time) (desired.Settings, error) {
 	s := desired.Settings{Now: now}
 	parts := []func() error{
@@ -64,7 +63,7 @@ func ReadSettings(ctx context.Context, r client.Reader, namespace string, config
 	return s, nil
 }
 
-// readProxy takes OpenShift's status, which the cluster has checked and completed, and not its spec.
+// readProxy reads OpenShift's status, which the cluster has validated and completed, rather than the spec.
 func readProxy(ctx context.Context, r client.Reader, config v1alpha1.WindowsConfigSpec, s *desired.Settings) error {
 	cluster, err := readCluster(ctx, r, openshiftConfig, "Proxy", "cluster")
 	if err != nil {
@@ -94,7 +93,7 @@ func readProxy(ctx context.Context, r client.Reader, config v1alpha1.WindowsConf
 	return nil
 }
 
-// readPodNetworks reads the ranges of pods. Where they are not known, whoever has a proxy lists them in noProxy.
+// readPodNetworks reads the pod ranges. If they are unknown, an administrator with a proxy must list them in noProxy.
 func readPodNetworks(ctx context.Context, r client.Reader, s *desired.Settings) error {
 	network, err := openshiftNetwork(ctx, r)
 	if err != nil {
@@ -109,14 +108,14 @@ func readPodNetworks(ctx context.Context, r client.Reader, s *desired.Settings) 
 	return err
 }
 
-// readBundles reads the certificates to trust. With a proxy or without: nodes pull images either way.
+// readBundles reads the certificates to trust, also without a proxy, because nodes pull images either way.
 func readBundles(ctx context.Context, r client.Reader, namespace string, s *desired.Settings) error {
 	var cm corev1.ConfigMap
 	err := r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: api.TrustedCAConfigMap}, &cm)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, api.TrustedCAConfigMap, err)
 	}
-	// What is not text, as a certificate in DER, kubectl puts into binaryData. It is looked at so that it is named as unusable.
+	// kubectl stores non-text content, such as a DER certificate, in binaryData. It is read, too, so that it is reported as unusable.
 	for _, text := range []string{cm.Data[api.TrustedCAKey], string(cm.BinaryData[api.TrustedCAKey])} {
 		if text != "" {
 			s.Bundles = append(s.Bundles, trust.Bundle{Name: "ConfigMap " + cm.Name + ", key " + api.TrustedCAKey, PEM: text})
@@ -129,14 +128,14 @@ func readBundles(ctx context.Context, r client.Reader, namespace string, s *desi
 	return readController(controller, s)
 }
 
-// registryBundle is a file with the authorities of an image registry.
+// registryBundle is a file with the certificate authorities of an image registry.
 type registryBundle struct {
 	File string `json:"file"`
 	Data string `json:"data"` // base64
 }
 
-// readController reads the authorities of image registries, those of the administrator and those of the cluster's own registry, and the image of
-// OpenShift's release.
+// readController reads the authorities of image registries (the administrator's, and those of the cluster's own registry) and OpenShift's release
+// image.
 func readController(controller *unstructured.Unstructured, s *desired.Settings) error {
 	var is struct {
 		Spec struct {
@@ -167,7 +166,7 @@ func readController(controller *unstructured.Unstructured, s *desired.Settings) 
 	return nil
 }
 
-// readCluster reads one of OpenShift's objects; nil where there is none, or not even its kind.
+// readCluster reads one of OpenShift's objects; nil if the object or its kind does not exist.
 func readCluster(ctx context.Context, r client.Reader, group, kind, name string) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
@@ -181,8 +180,8 @@ func readCluster(ctx context.Context, r client.Reader, group, kind, name string)
 	return object, nil
 }
 
-// decode reads those fields of an object that into has; null is as good as absent. The error names the field whose type
-// is another, and not its value, in which there may be a password.
+// decode decodes the fields of an object that into has; null counts as absent. The error names a field of the wrong type but omits its value, which
+// may contain a password.
 func decode(object *unstructured.Unstructured, into any) error {
 	text, err := json.Marshal(object.Object)
 	if err == nil {

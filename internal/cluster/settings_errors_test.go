@@ -73,7 +73,7 @@ func TestSettingsThatMakeNoSenseAreNamed(t *testing.T) {
 	}
 }
 
-// asked is a request for an object or, without a name, for all of a kind.
+// asked is a request for an object or, without a name, for a list.
 type asked struct {
 	kind schema.GroupVersionKind
 	name client.ObjectKey
@@ -83,12 +83,12 @@ func (a asked) String() string {
 	return strings.TrimSuffix(a.kind.Kind, "List") + " " + a.name.String()
 }
 
-// watched calls see with each request, and answers with its error where there is one.
+// watched calls see for each request, and fails the request with its error if there is one.
 func watched(r client.WithWatch, see func(asked) error) client.Reader {
 	kindOf := func(o runtime.Object) schema.GroupVersionKind {
 		kind, err := apiutil.GVKForObject(o, clientgoscheme.Scheme)
 		if err != nil {
-			panic(err) // a test is written wrongly
+			panic(err) // the test is invalid
 		}
 		return kind
 	}
@@ -108,8 +108,7 @@ func watched(r client.WithWatch, see func(asked) error) client.Reader {
 	})
 }
 
-// TestAnAPIThatDoesNotAnswerIsNotTakenForNothing fails each request in turn. Had it looked as if nothing were set, nodes
-// would lose what they have.
+// TestAnAPIThatDoesNotAnswerIsNotTakenForNothing fails each request in turn. If a failure looked like missing settings, nodes would lose theirs.
 func TestAnAPIThatDoesNotAnswerIsNotTakenForNothing(t *testing.T) {
 	var all []asked
 	expectSettings(t, watched(reader(plain()...), func(a asked) error { all = append(all, a); return nil }), onlyUsers())
@@ -125,7 +124,7 @@ func TestAnAPIThatDoesNotAnswerIsNotTakenForNothing(t *testing.T) {
 	} {
 		for _, failing := range all {
 			if name == "forbidden" && failing.name == OpenShiftPullSecret() {
-				continue // it is, where it is no OpenShift: TestPullSecretIsReadWhereTheOperatorMay
+				continue // forbidden except on OpenShift: TestPullSecretIsReadWhereTheOperatorMay
 			}
 			t.Run(name+" "+failing.String(), func(t *testing.T) {
 				r := watched(reader(plain()...), func(a asked) error {
@@ -147,7 +146,7 @@ func TestAnAPIThatDoesNotAnswerIsNotTakenForNothing(t *testing.T) {
 	}
 }
 
-// TestKindsThatDoNotExistAreNoSettings: other clusters have none of OpenShift's.
+// TestKindsThatDoNotExistAreNoSettings covers clusters without OpenShift's kinds.
 func TestKindsThatDoNotExistAreNoSettings(t *testing.T) {
 	for name, answer := range map[string]func(schema.GroupVersionKind) error{
 		"no such kind":     func(k schema.GroupVersionKind) error { return &meta.NoKindMatchError{GroupKind: k.GroupKind()} },

@@ -26,7 +26,7 @@ import (
 
 func now() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
-// Builders of OpenShift's objects. What they say is YAML.
+// Builders of OpenShift's objects, with content from YAML.
 
 func proxyOf(says string) client.Object {
 	return openshift(openshiftConfig, "Proxy", "cluster", says)
@@ -62,7 +62,7 @@ func pullSecret(namespace, key, value string) client.Object {
 	}
 }
 
-// users is a WindowsConfig with everything that OpenShift may have elsewhere.
+// users returns a WindowsConfig with all settings that OpenShift may have in other objects.
 func users() v1alpha1.WindowsConfigSpec {
 	return v1alpha1.WindowsConfigSpec{
 		Proxy: v1alpha1.ProxySpec{HTTPProxy: "http://users", HTTPSProxy: "https://users", NoProxy: "users"},
@@ -72,7 +72,7 @@ func users() v1alpha1.WindowsConfigSpec {
 	}
 }
 
-// users' settings, where nothing wins over them.
+// usersProxy and usersMirrors are the settings of users if no other object takes precedence.
 func usersProxy() proxy.Config {
 	return proxy.Config{
 		Object: `WindowsConfig "cluster"`, Path: "spec.proxy", HTTPProxy: "http://users", HTTPSProxy: "https://users", NoProxy: "users",
@@ -85,14 +85,14 @@ func usersMirrors() []mirrors.Set {
 	}}}
 }
 
-// onlyUsers are the settings of users in a cluster that has none.
+// onlyUsers returns the settings of a cluster that has only those of users.
 func onlyUsers() desired.Settings {
 	return desired.Settings{Now: now(), Proxy: usersProxy(), Registries: mirrors.Input{Sets: usersMirrors()}}
 }
 
 func bundle(name, pem string) trust.Bundle { return trust.Bundle{Name: name, PEM: pem} }
 
-// settingsCase is a cluster, and how its settings differ from those of users alone.
+// settingsCase is a cluster, and how its settings differ from onlyUsers.
 type settingsCase struct {
 	objects []client.Object
 	change  func(*desired.Settings)
@@ -271,7 +271,7 @@ func TestSettingsAreReadFromWhereTheClusterHasThem(t *testing.T) {
 	}
 }
 
-// The operator may read OpenShift's namespace for settings on OpenShift only.
+// TestPullSecretIsReadWhereTheOperatorMay: the operator may read OpenShift's namespace for settings only on OpenShift.
 func TestPullSecretIsReadWhereTheOperatorMay(t *testing.T) {
 	const key = corev1.DockerConfigJsonKey
 	forbid := func(objects ...client.Object) client.Reader {
@@ -298,7 +298,7 @@ func expectSettings(t *testing.T, r client.Reader, want desired.Settings) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// That a Secret is there says its name; its content may be absent or empty.
+	// An existing Secret sets the name; its content may be absent or empty.
 	equalBytes := cmp.Comparer(func(a, b []byte) bool { return string(a) == string(b) })
 	if diff := cmp.Diff(want, got, equalBytes); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -332,8 +332,8 @@ func TestEveryFieldOfUsersMirrorsIsRead(t *testing.T) {
 	}
 }
 
-// TestRegistriesAuthoritiesNeedNoProxy: the original looked at them only where the cluster had a proxy, so that a new
-// authority of a registry reached no node of a cluster without one.
+// TestRegistriesAuthoritiesNeedNoProxy covers a bug of the original operator: it read the authorities only if the cluster had a proxy, so that on
+// other clusters a registry's new authority reached no node.
 func TestRegistriesAuthoritiesNeedNoProxy(t *testing.T) {
 	for name, objects := range map[string][]client.Object{
 		"no proxy": plain(), "an empty proxy": append(plain(), proxyOf("status: {}")), "a proxy": append(plain(), proxyOf("status: {httpProxy: http://p}")),

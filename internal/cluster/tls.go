@@ -8,8 +8,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/tlsprofile"
 )
 
-// ReadTLS reads what OpenShift's TLS security profile, spec.tlsSecurityProfile of its APIServer, has servers offer; nil on other clusters.
-// The profile is followed whatever spec.tlsAdherence says: that field allows components to ignore it that always did.
+// ReadTLS reads the server settings of OpenShift's TLS security profile, spec.tlsSecurityProfile of its APIServer; nil on other clusters. It follows
+// the profile whatever the value of spec.tlsAdherence: that field only allows components to keep ignoring the profile that always did.
 func ReadTLS(ctx context.Context, r client.Reader) (*tlsprofile.Server, error) {
 	apiServer, err := readCluster(ctx, r, openshiftConfig, "APIServer", "cluster")
 	if apiServer == nil || err != nil {

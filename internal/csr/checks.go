@@ -21,7 +21,7 @@ func keyNotAllowed(c candidate) string {
 	return ""
 }
 
-// signatureInvalid asks for the proof that the requester has the private key.
+// signatureInvalid requires proof that the requester has the private key.
 func signatureInvalid(c candidate) string {
 	if err := c.cert.CheckSignature(); err != nil {
 		return fmt.Sprintf("the signature of spec.request is wrong (%s); allowed is one made with the key in the request", quote(err.Error()))
@@ -48,7 +48,7 @@ func organizationsOtherThan(group string) func(candidate) string {
 	}
 }
 
-// moreInSubject is for what else a subject can hold: a second common name, or an attribute that some API server reads.
+// moreInSubject rejects other parts of a subject: a second common name, or an attribute that some API server may read.
 func moreInSubject(c candidate) string {
 	if names := c.cert.Subject.Names; len(names) != 2 {
 		return fmt.Sprintf("the subject in spec.request has %d attributes (%s); allowed are one common name and one organization",
@@ -72,7 +72,7 @@ func usagesOtherThan(purpose certificatesv1.KeyUsage) func(candidate) string {
 	}
 }
 
-// anyExtension is for client certificates, which are for an identity and not for an address.
+// anyExtension is for client certificates, which certify an identity and no address.
 func anyExtension(c candidate) string {
 	if len(c.cert.Extensions) == 0 {
 		return ""
@@ -132,7 +132,7 @@ func instanceUnknown(c candidate) string {
 	return ""
 }
 
-// requesterOtherThanHost is for client certificates: the bootstrap token asks for the first, the identity itself for the next.
+// requesterOtherThanHost is for client certificates: the first is requested with the bootstrap token, the next with the identity itself.
 func requesterOtherThanHost(group string) func(candidate) string {
 	return func(c candidate) string {
 		if c.bootstraps() {
@@ -143,8 +143,8 @@ func requesterOtherThanHost(group string) func(candidate) string {
 	}
 }
 
-// requesterOtherThanDaemon is for our daemon, whose identity lives for a day: when it has expired, because the cluster was
-// away for that long, the kubelet's of the same node may ask for a new one. It may do more to its node than the daemon may.
+// requesterOtherThanDaemon is for WICD, whose certificate is valid for a day. If it has expired because the cluster was unreachable that long, the
+// kubelet of the same node may request a new one. The kubelet has more permissions on its node than WICD.
 func requesterOtherThanDaemon(c candidate) string {
 	if kubelet := NodeUserPrefix + c.node; c.req.Spec.Username == kubelet {
 		return groupsWithout(c, nodesGroup, authenticatedGroup)
@@ -156,7 +156,7 @@ func requesterOtherThanNode(c candidate) string {
 	return requesterWithout(c, c.commonName, nodesGroup, authenticatedGroup)
 }
 
-// requesterWithout asks that the requester is whom the certificate is for, and in the groups.
+// requesterWithout requires the requester to be the certificate's subject, and in the groups.
 func requesterWithout(c candidate, allowed string, groups ...string) string {
 	if c.req.Spec.Username != c.commonName {
 		return fmt.Sprintf("spec.username is %s; allowed for %s is %s", quote(c.req.Spec.Username), c.commonName, allowed)
@@ -173,7 +173,7 @@ func groupsWithout(c candidate, groups ...string) string {
 	return ""
 }
 
-// credentialOfOther ties a bootstrap token to the one host that it was handed to: a host cannot ask for another.
+// credentialOfOther binds a bootstrap token to the host that it was given to: that host cannot request an identity for another.
 func credentialOfOther(c candidate) string {
 	if !c.bootstraps() || c.host.holds(c.credential()) {
 		return ""
@@ -188,7 +188,8 @@ func credentialOfOther(c candidate) string {
 		credentialKey, list(c.req.Spec.Extra[credentialKey]), of, c.host.Instance, c.host.Node)
 }
 
-// nodeNameTaken keeps a second host from taking over the name of one that works, and a host from the name of another machine that has come later.
+// nodeNameTaken prevents a second host from taking over the name of a working host, and a host from using a name that another machine has taken
+// since.
 func nodeNameTaken(c candidate) string {
 	for _, h := range c.known.Hosts {
 		if !c.host.Registered && h.Node == c.node && h.claims() && h.Instance != c.host.Instance {
@@ -203,7 +204,7 @@ func nodeNameTaken(c candidate) string {
 	return ""
 }
 
-// instanceLeaving keeps a host that is to leave from coming back with a token that it still has. What it has it may renew until it has left.
+// instanceLeaving prevents a leaving host from joining again with a token that it still has. It may renew its current certificates until it has left.
 func instanceLeaving(c candidate) string {
 	if c.host.Leaving && c.bootstraps() {
 		return fmt.Sprintf("instance %s is being deleted; allowed are renewals until its host has left", c.host.Instance)
@@ -211,8 +212,8 @@ func instanceLeaving(c candidate) string {
 	return ""
 }
 
-// expirationBeyond bounds how long a certificate is valid. What the signer gives to those who ask for nothing is bounded by itself, and
-// too long for identities that live shorter than that.
+// expirationBeyond limits the validity of a certificate. A request without a duration gets the signer's default, which is too long for identities
+// with a shorter limit.
 func expirationBeyond(most time.Duration) func(candidate) string {
 	return func(c candidate) string {
 		seconds := c.req.Spec.ExpirationSeconds
@@ -226,7 +227,7 @@ func expirationBeyond(most time.Duration) func(candidate) string {
 	}
 }
 
-// renewalWithoutNode lets an identity end with its Node: a host that is to come back joins again.
+// renewalWithoutNode makes an identity end with its Node: a host that returns must join again.
 func renewalWithoutNode(c candidate) string {
 	if _, exists := c.known.Nodes[c.node]; !exists && !c.bootstraps() {
 		return fmt.Sprintf("spec.username is %s, but Node %s does not exist; allowed are renewals for nodes that exist", quote(c.req.Spec.Username), c.node)
@@ -234,8 +235,7 @@ func renewalWithoutNode(c candidate) string {
 	return ""
 }
 
-// unguarded is for the identities of WICD and the cloud-node-manager, which may change Nodes as far as RBAC goes: admission policies limit that
-// to their own.
+// unguarded is for the identities of WICD and the cloud-node-manager: RBAC lets them change Nodes, and admission policies restrict that to their own.
 func unguarded(c candidate) string {
 	if c.known.PoliciesFault == "" {
 		return ""

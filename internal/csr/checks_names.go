@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// addIt is what to do where a cloud gives a host names and addresses that nobody has told.
+// addIt is the remedy if the host's cloud name or address is not recorded.
 const addIt = "if the host has it in its cloud, add it to spec.additionalAddresses of the WindowsInstance"
 
 func dnsNameOfOther(c candidate) string {
@@ -28,7 +28,7 @@ func dnsNameOfOther(c candidate) string {
 	return ""
 }
 
-// dnsNames are those to be certified, in lower case: they mean the same in any.
+// dnsNames returns the requested DNS names in lower case, because DNS ignores case.
 func (c candidate) dnsNames() []string {
 	var all []string
 	for _, name := range c.cert.DNSNames {
@@ -60,7 +60,7 @@ func addressNotReported(c candidate) string {
 	return ""
 }
 
-// dnsNameOfAnother is for an instance that was announced by a name which is not its host's alone.
+// dnsNameOfAnother covers an instance that was announced with a name that also belongs to another host or to the cluster.
 func dnsNameOfAnother(c candidate) string {
 	for _, name := range c.dnsNames() {
 		if owner := c.known.ownerOfName(name, c.host); owner != "" {
@@ -70,7 +70,7 @@ func dnsNameOfAnother(c candidate) string {
 	return ""
 }
 
-// ownerOfName says who has a DNS name, other than the host; "" when nobody is known.
+// ownerOfName returns the owner of a DNS name other than the host; "" if none is known.
 func (k Known) ownerOfName(name string, host *Host) string {
 	if k.Cluster.HasName(name) {
 		return "a name of the cluster"
@@ -92,7 +92,7 @@ func (k Known) ownerOfName(name string, host *Host) string {
 	return ""
 }
 
-// addressOfAnother is for addresses at which a host was reached, and which are nevertheless not its own.
+// addressOfAnother covers addresses at which a host was reached but which also belong to others.
 func addressOfAnother(c candidate) string {
 	for _, address := range c.certAddresses() {
 		if owner := c.known.ownerOf(address, c.host); owner != "" {
@@ -102,14 +102,14 @@ func addressOfAnother(c candidate) string {
 	return ""
 }
 
-// ownerOf says who has an address, other than the host; "" when nobody is known. At an address that is proven to be the host's, what other Nodes
-// say of themselves counts for nothing: any of them could keep its neighbors from their certificates. Of an address that only a cloud or a user
-// tells, they may be right.
+// ownerOf returns the owner of an address other than the host; "" if none is known. For an address that is proven to be the host's, the status of
+// other Nodes is ignored, because any node could block its neighbors' certificates that way. For an address that only the cloud or a user reports,
+// other Nodes may be right.
 func (k Known) ownerOf(address netip.Addr, host *Host) string {
 	isProven := slices.Contains(parsed(host.Addresses), address)
 	refuse := k.Cluster.RefuseFurther
 	switch {
-	case isProven && (host.Serves || host.KeyKnown): // whoever has Services could keep nodes from their certificates
+	case isProven && (host.Serves || host.KeyKnown): // otherwise, users who create Services could block nodes' certificates
 		refuse = k.Cluster.WithoutClaims().Refuse
 	case isProven:
 		refuse = k.Cluster.Refuse
@@ -138,16 +138,16 @@ func (k Known) ownerOf(address netip.Addr, host *Host) string {
 	return ""
 }
 
-// lives says whether a host joins, or has a Node that is Ready.
+// lives reports whether a host joins or has a Ready Node.
 func (k Known) lives(h Host) bool {
 	return h.CredentialID != "" || h.Registered && k.Nodes[h.Node].Ready
 }
 
-// disputes are the Nodes that say that they have one of the addresses, which are another host's.
+// disputes returns the other Nodes whose status claims one of the requested addresses.
 func (c candidate) disputes() (names []string) {
 	wanted := c.certAddresses()
 	if len(wanted) == 0 {
-		return nil // a client certificate, for which no Node need be looked at
+		return nil // a client certificate; no Node needs to be checked
 	}
 	for name, node := range c.known.Nodes {
 		isWanted := func(a netip.Addr) bool { return slices.Contains(wanted, a) }
@@ -163,17 +163,17 @@ func (c candidate) isReported(address netip.Addr) bool {
 	return slices.Contains(parsed(c.host.Addresses), address)
 }
 
-// certAddresses are the IP addresses to be certified.
+// certAddresses returns the requested IP addresses.
 func (c candidate) certAddresses() []netip.Addr {
 	var all []netip.Addr
 	for _, ip := range c.cert.IPAddresses {
-		address, _ := netip.AddrFromSlice(ip) // crypto/x509 takes 4 and 16 bytes only
+		address, _ := netip.AddrFromSlice(ip) // crypto/x509 accepts only 4 and 16 bytes
 		all = append(all, address.Unmap())
 	}
 	return all
 }
 
-// parsed reads addresses; what is none is nobody's.
+// parsed parses addresses and skips invalid ones.
 func parsed(texts []string) []netip.Addr {
 	var all []netip.Addr
 	for _, text := range texts {

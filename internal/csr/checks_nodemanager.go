@@ -6,7 +6,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// requesterOtherThanWICD wants WICD of the node that the certificate is for.
+// requesterOtherThanWICD requires WICD of the node that the certificate is for.
 func requesterOtherThanWICD(c candidate) string {
 	if allowed := api.WICDUserPrefix + c.node; c.req.Spec.Username != allowed {
 		return fmt.Sprintf("spec.username is %s; allowed for %s is %s", quote(c.req.Spec.Username), c.commonName, allowed)
@@ -14,7 +14,7 @@ func requesterOtherThanWICD(c candidate) string {
 	return groupsWithout(c, api.WICDGroup, authenticatedGroup)
 }
 
-// serviceNotDeclared gives nobody the identity of a program that nodes of this cluster do not run.
+// serviceNotDeclared refuses the identity of a program that this cluster's nodes do not run.
 func serviceNotDeclared(c candidate) string {
 	if c.known.NodeManager {
 		return ""
@@ -23,7 +23,7 @@ func serviceNotDeclared(c candidate) string {
 		"has azure-cloud-node-manager.exe", quote(c.commonName))
 }
 
-// nodeMissing lets the identity end with its Node. A host that joins asks before its kubelet has created the Node.
+// nodeMissing makes the identity end with its Node. A joining host sends the request before its kubelet has created the Node.
 func nodeMissing(c candidate) string {
 	if _, exists := c.known.Nodes[c.node]; !exists && (c.host.CredentialID == "" || c.host.Leaving) {
 		return fmt.Sprintf("spec.username is %s, but Node %s does not exist; allowed are requests for nodes that exist or are joining",

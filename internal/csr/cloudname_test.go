@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestNodesThatTheirCloudNamesHaveTheirCertificates has a Windows host whose node has the name that AWS has for its machine: with it
-// the host is approved, and with its own name, which is nobody's, it is not.
+// TestNodesThatTheirCloudNamesHaveTheirCertificates has a Windows host whose node has AWS's name for its machine: the host gets a certificate for
+// that name, and none for its own hostname, which no one has confirmed.
 func TestNodesThatTheirCloudNamesHaveTheirCertificates(t *testing.T) {
 	const node, windows = "ip-10-0-0-12.us-east-2.compute.internal", "ec2amaz-1a2b3c4"
 	named := func(r *request) {
@@ -23,8 +23,8 @@ func TestNodesThatTheirCloudNamesHaveTheirCertificates(t *testing.T) {
 	})
 }
 
-// TestNamesAndAddressesOfACloudNeedAnotherWordThanTheHosts has a Windows host whose cloud writes more addresses into its Node than the
-// operator has reached it at. Its kubelet asks for all of them, and the Node alone, which a host can write, justifies none.
+// TestNamesAndAddressesOfACloudNeedAnotherWordThanTheHosts has a Windows host whose cloud writes more addresses into its Node than those at which the
+// operator reached it. Its kubelet requests all of them. The Node alone, which a host can write, justifies none.
 func TestNamesAndAddressesOfACloudNeedAnotherWordThanTheHosts(t *testing.T) {
 	const internal, external = "ip-10-0-0-12.internal", "ec2-203-0-113-7.example"
 	public, another := net.IPv4(203, 0, 113, 7), net.IPv4(203, 0, 113, 8)

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The values of which every combination is tried: those of a good request of each kind, and what somebody would rather have.
+// The values that are combined: those of a valid request of each kind, and those that an attacker would prefer.
 func commonNames() []string {
 	return []string{"system:node:win-1", "system:node:win-2", "system:wicd-node:win-1", "system:wicd-node:win-2", "system:node:linux-1",
 		"system:windows-cloud-node-manager:win-1", "system:windows-cloud-node-manager:win-2"}
@@ -34,7 +34,7 @@ func lifetimes() map[string]*int32 {
 	return map[string]*int32{"default": nil, "a day": new(int32((24 * time.Hour).Seconds())), "ten years": new(int32((10 * 365 * 24 * time.Hour).Seconds()))}
 }
 
-// worlds are what else may be known: the hosts that join and have joined leave, or the Node is gone.
+// worlds returns the cluster states: usual, with leaving hosts, without the Node, and on Azure.
 func worlds() map[string]Known {
 	leaving, gone, azure := cluster(), cluster(), cluster()
 	azure.NodeManager = true
@@ -43,8 +43,8 @@ func worlds() map[string]Known {
 	return map[string]Known{"usual": cluster(), "leaving": leaving, "gone": gone, "Azure": azure}
 }
 
-// approvedOf are the combinations that are approved, and no others are: who asks which signer for what, with what in the certificate and
-// for how long. A star stands for every value.
+// approvedOf returns the only combinations that are approved: requester, credential, signer, certificate content and duration. A star matches every
+// value.
 func approvedOf() map[string][]string {
 	renewals := []string{
 		"kubelet-2 * kube-apiserver-client-kubelet system:node:win-2 [system:nodes] client auth, default",
@@ -71,7 +71,7 @@ func approvedOf() map[string][]string {
 	}
 }
 
-// TestOfAllCombinationsOnlyThoseOfHostsAreApproved tries each value of each field with each of all others.
+// TestOfAllCombinationsOnlyThoseOfHostsAreApproved tries all combinations of the values of all fields.
 func TestOfAllCombinationsOnlyThoseOfHostsAreApproved(t *testing.T) {
 	certified := requests(t)
 	for world, known := range worlds() {
@@ -106,7 +106,7 @@ func TestOfAllCombinationsOnlyThoseOfHostsAreApproved(t *testing.T) {
 	}
 }
 
-// requests are the encoded requests: each common name with each group, and each with what else may be certified.
+// requests returns the encoded requests: each common name with each group, each with different alternative names.
 func requests(t *testing.T) map[string][]byte {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
@@ -133,7 +133,7 @@ func requests(t *testing.T) map[string][]byte {
 	return all
 }
 
-// combination is what a requester can choose beside what is certified.
+// combination is the part of a request that is outside of the encoded certificate request.
 type combination struct{ requester, proof, signer, usage, life string }
 
 func combinations() (all []combination) {
@@ -165,7 +165,7 @@ func (c combination) request(text []byte) *certificatesv1.CertificateSigningRequ
 	}
 }
 
-// told is the combination as approvedOf has it: whoever shows a certificate is known by it, whatever its digest.
+// told formats a combination like approvedOf: a certificate identifies its holder, whatever its digest.
 func (c combination) told(what string) string {
 	proof := c.proof
 	if c.requester != "bootstrap" {

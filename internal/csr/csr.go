@@ -1,10 +1,9 @@
-// Package csr decides which certificate requests of Windows hosts may be approved. A certificate makes its
-// holder a node of the cluster, so nothing is approved that is merely like what a host of ours would ask for:
-// every field must be exactly what it has to be, and the requester must be the host itself, known by the token
-// that was handed to it or by the certificate it already has.
+// Package csr decides which certificate requests of Windows hosts may be approved. A certificate makes its holder a node of the cluster, so a request
+// that merely resembles one of a managed host is not enough: every field must have exactly the required value, and the requester must be the host
+// itself, identified by its bootstrap token or its current certificate.
 //
-// Read rules.go from top to bottom to see what is asked of each of the four kinds of certificate. Everything here
-// is pure: what the cluster looks like is a value, Known.
+// Read rules.go from top to bottom for the requirements of the four kinds of certificate. The package has no side effects: the state of the cluster
+// is a value, Known.
 package csr
 
 import (
@@ -19,39 +18,38 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// Host is what the operator knows of one Windows host: one that is a node, joins, or was only looked at.
+// Host is what the operator knows about one Windows host that is a node, joins, or was only inspected.
 type Host struct {
 	// Instance is the WindowsInstance of the host: namespace/name.
 	Instance string
-	// Node is the name the host's node has or will have; "" as long as it is unknown.
+	// Node is the name that the host's node has or will have; "" if unknown.
 	Node string
-	// DNSName is the instance's address where that is a DNS name, in lower case; "" otherwise.
+	// DNSName is the instance's address in lower case if it is a DNS name; "" otherwise.
 	DNSName string
-	// Addresses are the IP addresses at which the host was reached, or has shown its SSH key: what it says of itself is none.
+	// Addresses are the IP addresses at which the host was reached or has presented its SSH key. Addresses that the host reports do not count.
 	Addresses []string
-	// CloudNames and CloudAddresses are DNS names, in lower case, and IP addresses that the host has in its cloud, by the word of somebody
-	// else: of its Machine's status, or of the user who announced it. What its Node says of itself is neither.
+	// CloudNames and CloudAddresses are the DNS names, in lower case, and IP addresses of the host in its cloud, from its Machine's status or from
+	// the user who announced it. The status of its Node does not count.
 	CloudNames, CloudAddresses []string
-	// CredentialID is the JTI of the bootstrap token the host joins with; "" while it does not join. A host whose name is
-	// taken is never handed one.
+	// CredentialID is the JTI of the host's bootstrap token; "" unless it joins. A host whose name is taken never gets a token.
 	CredentialID string
-	// Leaving says that the instance is being deleted: nothing that begins with a token is approved for it any more.
+	// Leaving means that the instance is being deleted: requests with a bootstrap token are no longer approved for it.
 	Leaving bool
-	// Registered says that the Node named Node is proven to be this host's. Among hosts that claim one name it is the rightful one.
+	// Registered means that the Node named Node is proven to be this host's. Among hosts that claim one name, it is the rightful owner.
 	Registered bool
-	// Serves says that the host was seen to have a Node: it is not about to become one.
+	// Serves means that the host was seen to have a Node already.
 	Serves bool
-	// KeyKnown says that the user wrote down the host's SSH key, so that nobody else can have been reached at its addresses.
+	// KeyKnown means that the user recorded the host's SSH key, so that no other host can have been reached at its addresses.
 	KeyKnown bool
 }
 
-// Node is what the operator knows of one Node, of any operating system.
+// Node is what the operator knows about one Node, of any operating system.
 type Node struct {
 	// OS is the value of label kubernetes.io/os.
 	OS string
-	// Ready says that the Node's condition Ready is True.
+	// Ready reports whether the Node's condition Ready is True.
 	Ready bool
-	// Addresses and Names are the IP addresses and DNS names in the Node's status. The Node writes them itself.
+	// Addresses and Names are the IP addresses and DNS names in the Node's status, which the node itself writes.
 	Addresses, Names []string
 	// PodCIDRs are the ranges of its pods.
 	PodCIDRs []string
@@ -60,55 +58,54 @@ type Node struct {
 // windowsOS is the OS of Windows nodes.
 const windowsOS = "windows"
 
-// Known is the cluster as a decision sees it.
+// Known is the cluster state on which decisions are based.
 type Known struct {
-	// Namespace is the operator's own; the ServiceAccount of the bootstrap tokens is in it.
+	// Namespace is the operator's namespace, which contains the ServiceAccount of the bootstrap tokens.
 	Namespace string
-	// PoliciesFault says what is wrong with the admission policies that limit what the identities of WICD and of the cloud-node-manager
-	// may do; "" when they are in force.
+	// PoliciesFault describes a problem with the admission policies that restrict the identities of WICD and the cloud-node-manager; "" if they are
+	// in force.
 	PoliciesFault string
-	// NodeManager says that what is published for nodes has the cloud-node-manager of Azure: elsewhere it gets no certificate.
+	// NodeManager means that the published settings include Azure's cloud-node-manager; otherwise it gets no certificate.
 	NodeManager bool
 	// Hosts are all Windows hosts that are nodes or may become nodes.
 	Hosts []Host
 	// Nodes are all Nodes of the cluster by name.
 	Nodes map[string]Node
-	// Cluster is what has addresses and names in the cluster and is no Windows host. No host is certified for any of them. Nodes are not
-	// among it.
+	// Cluster has the addresses and names of the cluster that belong to no Windows host; they are never certified for a host. It does not include
+	// Nodes.
 	Cluster addresses.Cluster
 }
 
 // Verdict is what to do with a request.
 type Verdict string
 
-// The three verdicts.
+// The verdicts.
 const (
-	// Leave means that the request is not about a Windows host of ours, or is settled: do and say nothing.
+	// Leave means that the request is not about a managed Windows host, or is settled: ignore it.
 	Leave Verdict = ""
 	// Approve means that every rule holds.
 	Approve Verdict = "Approve"
-	// Refuse means that the request claims to be of a host of ours and breaks a rule. It is told and left pending, never
-	// denied: what was missing may come (an instance, a Node), and then the same request may be approved.
+	// Refuse means that the request claims to be from a managed host and breaks a rule. An event reports it, and the request stays pending, never
+	// denied: the missing object (an instance, a Node) may still appear, and then the same request may be approved.
 	Refuse Verdict = "Refuse"
 )
 
-// Decision is a verdict and its grounds.
+// Decision is a verdict with its reason.
 type Decision struct {
 	Verdict Verdict
-	// Rule is the stable name of the rule that is broken; "" unless refused.
+	// Rule is the stable name of the broken rule; "" unless refused.
 	Rule string
-	// Message names the request, the field, its value and what is allowed; "" unless refused. It is at most shorten.Note bytes of ASCII; what
-	// the requester wrote is quoted and shortened in it.
+	// Message names the request, the field, its value and what is allowed; "" unless refused. It is at most shorten.Note bytes of ASCII; values from
+	// the requester are quoted and shortened.
 	Message string
-	// Instance is the WindowsInstance the request is about, namespace/name; "" when there is none.
+	// Instance is the WindowsInstance that the request is about, namespace/name; "" if there is none.
 	Instance string
-	// Disputed are the Nodes, by name, that say of themselves what a request that is approved has certified: addresses that are proven
-	// to be the host's.
+	// Disputed names the Nodes whose status claims an address of an approved request, although it is proven to be the host's.
 	Disputed []string
 }
 
-// Decide says what to do with a request. The same request gets another verdict when what is known changes, so a
-// refused one is to be decided again whenever an instance or Node does.
+// Decide returns the verdict on a request. The verdict depends on known, so a refused request must be decided again whenever an instance or Node
+// changes.
 func Decide(req *certificatesv1.CertificateSigningRequest, known Known) Decision {
 	if settled(req) {
 		return Decision{}
@@ -126,7 +123,7 @@ func Decide(req *certificatesv1.CertificateSigningRequest, known Known) Decision
 	return Decision{Verdict: Approve, Instance: c.instance(), Disputed: c.disputes()}
 }
 
-// settled says that somebody has decided already, or that there is a certificate.
+// settled reports whether the request is already decided or has a certificate.
 func settled(req *certificatesv1.CertificateSigningRequest) bool {
 	for _, c := range req.Status.Conditions {
 		switch c.Type {
@@ -137,8 +134,8 @@ func settled(req *certificatesv1.CertificateSigningRequest) bool {
 	return len(req.Status.Certificate) > 0
 }
 
-// isOurs says whether the request claims to be about a Windows host: by who makes it, or by the identity it asks
-// for. A Linux node that joins with kubeadm's or the cluster's own bootstrap token does not.
+// isOurs reports whether the request claims to be about a Windows host, by its requester or by the requested identity. A Linux node that joins with
+// kubeadm's or the cluster's own bootstrap token makes no such claim.
 func (c candidate) isOurs() bool {
 	if c.isOVNKubernetes() {
 		return false
@@ -160,32 +157,32 @@ func (c candidate) isOurs() bool {
 	return false
 }
 
-// isOfDaemon says whether a user name is that of WICD or of a cloud-node-manager.
+// isOfDaemon reports whether a user name is that of WICD or of a cloud-node-manager.
 func isOfDaemon(user string) bool {
 	return strings.HasPrefix(user, api.WICDUserPrefix) || strings.HasPrefix(user, api.NodeManagerUserPrefix)
 }
 
-// AsksForNodeManager says whether a request is for the identity of a cloud-node-manager, for which Known.NodeManager is needed.
+// AsksForNodeManager reports whether a request is for the identity of a cloud-node-manager, which requires Known.NodeManager.
 func AsksForNodeManager(req *certificatesv1.CertificateSigningRequest) bool {
 	cert, _ := decode(req.Spec.Request)
 	return strings.HasPrefix(cert.Subject.CommonName, api.NodeManagerUserPrefix)
 }
 
-// isOVNKubernetes says whether a kubelet asks for nothing but its host's identity in OVN-Kubernetes, as hybrid-overlay-node does.
-// OVN-Kubernetes has an approver of its own for that.
+// isOVNKubernetes reports whether a kubelet requests only its host's identity in OVN-Kubernetes, as hybrid-overlay-node does. OVN-Kubernetes has its
+// own approver for that.
 func (c candidate) isOVNKubernetes() bool {
 	node, isKubelet := strings.CutPrefix(c.req.Spec.Username, NodeUserPrefix)
 	return isKubelet && c.req.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName &&
 		slices.Equal(c.commonNames, []string{"system:ovn-node:" + node}) && slices.Equal(c.organizations, []string{"system:ovn-nodes"})
 }
 
-// bootstrapper is the user name of those who hold a bootstrap token.
+// bootstrapper returns the user name of bootstrap token holders.
 func (k Known) bootstrapper() string {
 	return "system:serviceaccount:" + k.Namespace + ":" + api.BootstrapServiceAccount
 }
 
-// isNodeOfHost says whether a user name is that of the kubelet of one of the hosts. A Linux node keeps its name, and its
-// requests are nobody's business here, even if a Windows host has the same name.
+// isNodeOfHost reports whether a user name is that of the kubelet of one of the hosts. A Linux node keeps its name, and this package ignores its
+// requests even if a Windows host has the same name.
 func (k Known) isNodeOfHost(user string) bool {
 	name, ok := strings.CutPrefix(user, NodeUserPrefix)
 	if node, exists := k.Nodes[name]; exists && node.OS != windowsOS {
@@ -194,9 +191,8 @@ func (k Known) isNodeOfHost(user string) bool {
 	return ok && k.host(name, "") != nil
 }
 
-// host finds the host that has, or will have, a node name. Where several claim it, the registered one is right, and one
-// that joins comes before one that does not. Of two that join, the holder of the credential is meant, and rule NodeNameTaken
-// refuses it.
+// host returns the host that has, or will have, a node name. If several hosts claim it, the registered one wins, and one that joins comes before one
+// that does not. Of two that join, the holder of the credential is meant, and rule NodeNameTaken refuses the request.
 func (k Known) host(node, credential string) *Host {
 	rank := func(h *Host) int {
 		switch {
@@ -219,10 +215,10 @@ func (k Known) host(node, credential string) *Host {
 	return found
 }
 
-// claims says whether the host's name is its own by now: the operator has let it join under that name.
+// claims reports whether the operator has let the host join under its name.
 func (h Host) claims() bool { return h.Registered || h.CredentialID != "" }
 
-// holds says whether a credential, as the API server writes it into requests, is the host's bootstrap token.
+// holds reports whether a credential, in the API server's format, is the host's bootstrap token.
 func (h Host) holds(credential string) bool {
 	return h.CredentialID != "" && credential == "JTI="+h.CredentialID
 }

@@ -31,8 +31,7 @@ const (
 	anyoneElse    = "alice"
 )
 
-// cluster is one Linux control plane node, one Windows host that joins, one that has joined, and a second host that
-// joins at the same time.
+// cluster has one Linux control plane node, one Windows host that is joining, one that has joined, and a second one that is joining.
 func cluster() Known {
 	return Known{
 		Namespace: "wmco",
@@ -50,7 +49,7 @@ func cluster() Known {
 	}
 }
 
-// taken is what the cluster has for itself.
+// taken returns the cluster's own addresses.
 func taken() addresses.Cluster {
 	c := addresses.Cluster{
 		Servers:  []netip.Addr{netip.MustParseAddr("10.0.0.100")},
@@ -61,7 +60,7 @@ func taken() addresses.Cluster {
 	return c
 }
 
-// request is what a test can change before the request is made of it.
+// request is the test's editable form of a request.
 type request struct {
 	subject pkix.Name
 	dns     []string
@@ -69,21 +68,21 @@ type request struct {
 	uris    []*url.URL
 	emails  []string
 	extra   []pkix.Extension
-	key     string // a kind newKey knows; P-256 when empty
+	key     string // a kind that newKey accepts; P-256 if empty
 
 	signer string
 	user   string
 	groups []string
 	proof  []string // credential-id
 	usages []certificatesv1.KeyUsage
-	// seconds are spec.expirationSeconds.
+	// seconds is spec.expirationSeconds.
 	seconds *int32
 
 	after func(*certificatesv1.CertificateSigningRequest)
 	known Known
 }
 
-// The requests that real hosts make. Tests change one thing of them.
+// The requests of real hosts. Each test changes one part of them.
 func kubeletBootstrap() *request {
 	return &request{
 		subject: pkix.Name{CommonName: "system:node:win-1", Organization: []string{"system:nodes"}},
@@ -120,7 +119,7 @@ func wicdBootstrap() *request {
 	return r
 }
 
-// lasting asks for a certificate that is valid for so long, forever for what the signer gives by itself.
+// lasting requests a certificate that is valid for a given time, forever one with the signer's default.
 func lasting(life time.Duration) func(*request) {
 	return func(r *request) { r.seconds = new(int32(life.Seconds())) }
 }
@@ -135,21 +134,21 @@ func wicdRenewal() *request {
 	return r
 }
 
-// wicdByKubelet is what a host asks for whose WICD has been without the cluster until its certificate expired.
+// wicdByKubelet is the request of a host whose WICD could not reach the cluster until its certificate expired.
 func wicdByKubelet() *request {
 	r := wicdRenewal()
 	r.user, r.groups = "system:node:win-2", []string{"system:nodes", "system:authenticated"}
 	return r
 }
 
-// overlayByKubelet is what hybrid-overlay-node asks for as the kubelet.
+// overlayByKubelet is the request of hybrid-overlay-node with the kubelet's identity.
 func overlayByKubelet() *request {
 	r := wicdByKubelet()
 	r.subject = pkix.Name{CommonName: "system:ovn-node:win-2", Organization: []string{"system:ovn-nodes"}}
 	return r
 }
 
-// newKey makes a key of a kind, also of kinds that are refused.
+// newKey generates a key of a kind, including kinds that are refused.
 func newKey(t testing.TB, kind string) (key crypto.Signer) {
 	t.Helper()
 	var err error
@@ -159,7 +158,7 @@ func newKey(t testing.TB, kind string) (key crypto.Signer) {
 	case "P-521":
 		key, err = ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
 	case "RSA-1024":
-		t.Setenv("GODEBUG", "rsa1024min=0") // lets this test make the weak key that the rules refuse
+		t.Setenv("GODEBUG", "rsa1024min=0") // allows this test to generate the weak key that the rules refuse
 		key, err = rsa.GenerateKey(rand.Reader, 1024)
 	case "RSA-2048":
 		key, err = rsa.GenerateKey(rand.Reader, 2048)

@@ -12,8 +12,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// FuzzDecide changes every part of a request. Whatever comes out must not crash, and what is approved must be
-// one of the few requests that the hosts of the cluster in the tests may make, seen with other eyes than the rules'.
+// FuzzDecide changes every part of a request. Decide must not panic, and every approved request must be one of the few that the test hosts may make,
+// according to checks that are independent of the rules.
 func FuzzDecide(f *testing.F) {
 	for _, r := range []*request{kubeletBootstrap(), kubeletRenewal(), kubeletServing(), wicdBootstrap(), wicdRenewal(), nodeManager()} {
 		req := r.build(f)
@@ -44,7 +44,7 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// shape is what identifies a request of a host: who asks for what.
+// shape identifies a request of a host: requester and requested identity.
 type shape struct{ signer, user, group, proof, commonName, organization, purpose string }
 
 func mayBeApproved(t *testing.T, req *certificatesv1.CertificateSigningRequest) bool {
@@ -67,7 +67,7 @@ func mayBeApproved(t *testing.T, req *certificatesv1.CertificateSigningRequest) 
 		cert.Subject.CommonName, cert.Subject.Organization[0], string(purpose[0]),
 	}
 	if s.user == bootstrapUser {
-		s.group = "" // the name says it all
+		s.group = "" // the name is sufficient
 	} else {
 		s.proof = "" // the API server has checked the certificate
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// nodeManager is what WICD of win-2 asks for, on Azure.
+// nodeManager returns the request of win-2's WICD on Azure.
 func nodeManager() *request {
 	r := wicdRenewal()
 	r.subject.CommonName, r.subject.Organization = "system:windows-cloud-node-manager:win-2", []string{"system:windows-cloud-node-managers"}
@@ -14,7 +14,7 @@ func nodeManager() *request {
 	return r
 }
 
-// joining is the same for win-1, whose kubelet has not created its Node.
+// joining changes it to a request of win-1, whose kubelet has not created its Node.
 func joining(r *request) {
 	r.subject.CommonName, r.user = "system:windows-cloud-node-manager:win-1", "system:wicd-node:win-1"
 }

@@ -258,7 +258,7 @@ func encodingCases() []testCase {
 	}
 }
 
-// flipLast changes the last bit of a request, which is one of its signature.
+// flipLast changes the last bit of a request, which belongs to its signature.
 func flipLast(data []byte) []byte {
 	block, _ := pem.Decode(data)
 	block.Bytes[len(block.Bytes)-1] ^= 1
@@ -290,7 +290,7 @@ func TestEveryRuleHasACaseThatBreaksIt(t *testing.T) {
 	}
 }
 
-// independentOfKind names the rules about encoding and keys, which are tried with one kind only.
+// independentOfKind returns the rules about encoding and keys, which are tested with one kind of certificate only.
 func independentOfKind() []string {
 	return []string{"RequestMalformed", "SignatureInvalid", "KeyNotAllowed", "SubjectNotExact"}
 }

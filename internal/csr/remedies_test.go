@@ -12,11 +12,11 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// remedy is a request that breaks a rule, and what its message says to do.
+// remedy is a request that breaks a rule, and the remedy that its message names.
 type remedy struct {
 	rule string
 	with func() *request
-	// says is the part of the message that names what is allowed, or what to do; apply does it.
+	// says is the part of the message that names what is allowed, or the remedy; apply carries it out.
 	says  string
 	apply func(*request)
 }
@@ -104,7 +104,7 @@ func breakSignature(req *certificatesv1.CertificateSigningRequest) {
 	req.Spec.Request = flipLast(req.Spec.Request)
 }
 
-// TestWhatARefusalSaysToDoHelps: for each rule, what the message names is done, and the same request is approved.
+// TestWhatARefusalSaysToDoHelps applies the remedy in each rule's message, and expects the request to be approved then.
 func TestWhatARefusalSaysToDoHelps(t *testing.T) {
 	tried := map[string]bool{}
 	for _, r := range remedies() {
@@ -134,7 +134,8 @@ func TestWhatARefusalSaysToDoHelps(t *testing.T) {
 	}
 }
 
-// TestWhatIsClaimedBesidesIsNotSaidToBeProvable: a key proves who is reached at an address, and nothing of an address that only a cloud tells.
+// TestWhatIsClaimedBesidesIsNotSaidToBeProvable: a key proves which host is reached at an address, and nothing about an address that only a cloud
+// reports.
 func TestWhatIsClaimedBesidesIsNotSaidToBeProvable(t *testing.T) {
 	public := netip.MustParseAddr("203.0.113.7")
 	r := change(kubeletServing(), claim(public, "Service a/b"))

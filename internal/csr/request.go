@@ -19,18 +19,18 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// The size of RSA keys, in bits. Fewer can be broken; more only cost time to verify.
+// Limits of RSA keys, in bits. Shorter keys are weak; longer ones only take time to verify.
 const (
 	minRSABits = 2048
 	maxRSABits = 8192
 )
 
-// MaxRequest is how long spec.request may be, in bytes of PEM. That of the longest key allowed has 3,000. A longer one is not looked at: anybody
-// with a node's identity may make requests, of as much as the API server takes.
+// MaxRequest is the maximum length of spec.request, in bytes of PEM. With the longest allowed key, a request has 3,000. Longer requests are not
+// parsed, because anyone with a node's identity may create requests as large as the API server accepts.
 const MaxRequest = 16384
 
-// credentialKey is the key in a request's spec.extra under which the API server says which token or certificate the
-// requester showed: "JTI=<id>" or "X509SHA256=<digest>" (k8s.io/apiserver/pkg/authentication/user, CredentialIDKey).
+// credentialKey is the key in spec.extra under which the API server records the requester's token or certificate: "JTI=<id>" or "X509SHA256=<digest>"
+// (k8s.io/apiserver/pkg/authentication/user, CredentialIDKey).
 const credentialKey = "authentication.kubernetes.io/credential-id"
 
 // Object identifiers of X.520 and RFC 5280.
@@ -44,21 +44,21 @@ const (
 	tagIPAddress = 7
 )
 
-// candidate is a request, taken apart for the rules.
+// candidate is a parsed request.
 type candidate struct {
 	req   *certificatesv1.CertificateSigningRequest
 	known Known
-	// cert is what is to be certified; never nil, empty when it cannot be read.
+	// cert is the decoded PKCS #10 request; never nil, empty if it cannot be parsed.
 	cert *x509.CertificateRequest
-	// malformed says what is wrong with the encoding; "" when nothing is.
+	// malformed describes an encoding error; "" if there is none.
 	malformed string
-	// commonName is the one a signer would take; commonNames and organizations are all there are.
+	// commonName is the common name that a signer would use; commonNames and organizations are all that the subject has.
 	commonName    string
 	commonNames   []string
 	organizations []string
-	// node is the name after the prefix in commonName; "" when it has none of the prefixes.
+	// node is the name after the prefix in commonName; "" without a known prefix.
 	node string
-	// host is the host that node names; nil when there is none.
+	// host is the host with that node name; nil if there is none.
 	host *Host
 }
 
@@ -85,8 +85,7 @@ func read(req *certificatesv1.CertificateSigningRequest, known Known) candidate 
 	return c
 }
 
-// decode reads the one PEM block a request must be. Where there is more, it still returns what a signer would
-// read, so that we know whom it is about.
+// decode parses a request, which must be exactly one PEM block. If there is more, it also returns what a signer would read, to identify the host.
 func decode(data []byte) (cert *x509.CertificateRequest, malformed string) {
 	if len(data) > MaxRequest {
 		return &x509.CertificateRequest{}, fmt.Sprintf("spec.request is longer than %d bytes", MaxRequest)
@@ -106,10 +105,10 @@ func decode(data []byte) (cert *x509.CertificateRequest, malformed string) {
 	return cert, malformed
 }
 
-// bootstraps says that the requester shows one of our bootstrap tokens; else it must show a certificate.
+// bootstraps reports whether the requester used one of the operator's bootstrap tokens; otherwise it must use a certificate.
 func (c candidate) bootstraps() bool { return c.req.Spec.Username == c.known.bootstrapper() }
 
-// credential is what the requester showed, or "" when the API server names none or several.
+// credential returns the requester's credential ID; "" unless the API server recorded exactly one.
 func (c candidate) credential() string {
 	if values := c.req.Spec.Extra[credentialKey]; len(values) == 1 {
 		return values[0]
@@ -124,7 +123,7 @@ func (c candidate) instance() string {
 	return c.host.Instance
 }
 
-// weakness says what is wrong with a public key; "" when it may be certified.
+// weakness describes why a public key is not allowed; "" if it is allowed.
 func weakness(key any) string {
 	switch k := key.(type) {
 	case *rsa.PublicKey:
@@ -145,7 +144,7 @@ func weakness(key any) string {
 	}
 }
 
-// altNameTags returns the kind of each alternative name, also of kinds that crypto/x509 passes over.
+// altNameTags returns the kind of each alternative name, including kinds that crypto/x509 ignores.
 func altNameTags(cert *x509.CertificateRequest) ([]int, error) {
 	var tags []int
 	for _, extension := range cert.Extensions {
@@ -163,13 +162,13 @@ func altNameTags(cert *x509.CertificateRequest) ([]int, error) {
 	return tags, nil
 }
 
-// The lengths to which what a requester wrote is cut in messages: bytes of a value, values of a list.
+// Limits for the requester's values in messages: bytes of a value, values of a list.
 const (
 	maxQuoted = 80
 	maxListed = 4
 )
 
-// quote makes a value of a requester fit for a message: plain ASCII on one line, short, with its ends visible.
+// quote makes a requester's value safe for a message: ASCII, one line, short, with visible ends.
 func quote(value string) string {
 	quoted := strconv.QuoteToASCII(value)
 	if len(quoted) > maxQuoted {

@@ -16,25 +16,24 @@ const (
 	nodesGroup     = "system:nodes"
 )
 
-// authenticatedGroup holds everybody whom the API server knows.
+// authenticatedGroup contains all authenticated users.
 const authenticatedGroup = "system:authenticated"
 
-// How long certificates may be valid. A kubelet asks for nothing, and gets what the signer gives by itself: a year, unless
-// kube-controller-manager has another --cluster-signing-duration. WICD asks for a day each time, so that a stolen identity is soon worth nothing;
-// so it does for the cloud-node-manager.
+// Maximum validity of certificates. A kubelet requests no duration and gets the signer's default: a year, unless kube-controller-manager has another
+// --cluster-signing-duration. WICD requests a day for itself and for the cloud-node-manager, so that a stolen identity soon expires.
 const (
 	kubeletLife = 366 * 24 * time.Hour
 	wicdLife    = 24 * time.Hour
 )
 
-// rule is one thing a request must fulfill. Its name is stable: users meet it in events and look it up.
+// rule is one requirement for requests. Its name is stable: events contain it, and users look it up.
 type rule struct {
 	name string
-	// broken says what is wrong (field, value, what is allowed), or "".
+	// broken describes the violation (field, value, what is allowed); "" if there is none.
 	broken func(candidate) string
 }
 
-// rules are those for the kind of certificate that a signer issues for a common name, in the order in which they are asked.
+// rules returns the rules for the kind of certificate that a signer issues for a common name, in the order of evaluation.
 func rules(signer, commonName string) []rule {
 	switch signer {
 	case certificatesv1.KubeAPIServerClientKubeletSignerName:
@@ -54,8 +53,7 @@ func rules(signer, commonName string) []rule {
 	}
 }
 
-// kubeletClientRules are for the certificate with which a kubelet talks to the API server: the first, asked for
-// with the bootstrap token, and its renewals.
+// kubeletClientRules are for a kubelet's client certificate for the API server: the first, requested with the bootstrap token, and its renewals.
 func kubeletClientRules() []rule {
 	return []rule{
 		{"RequestMalformed", malformed},
@@ -77,8 +75,8 @@ func kubeletClientRules() []rule {
 	}
 }
 
-// kubeletServingRules are for the certificate a kubelet shows to those who connect to it. Only the kubelet itself can
-// ask, so the token plays no part. Its Node may not be there yet: the kubelet asks as soon as it knows its addresses.
+// kubeletServingRules are for a kubelet's serving certificate. Only the kubelet itself can request it, so the token plays no part. Its Node may not
+// exist yet: the kubelet sends the request as soon as it knows its addresses.
 func kubeletServingRules() []rule {
 	return []rule{
 		{"RequestMalformed", malformed},
@@ -103,10 +101,9 @@ func kubeletServingRules() []rule {
 	}
 }
 
-// wicdClientRules are for the certificate with which our daemon on the host talks to the API server. The first is asked
-// for with the bootstrap token, often before the kubelet has made the Node. The Node would prove nothing then: the token
-// does, for it was handed to one host over SSH, and that host's name is the only one it is good for. A renewal does need
-// the Node, so that an identity ends with the Node it is for.
+// wicdClientRules are for WICD's client certificate for the API server. The first is requested with the bootstrap token, often before the kubelet has
+// created the Node. The Node would prove nothing then; the token does, because it was given to one host over SSH and is valid only for that host's
+// name. A renewal requires the Node, so that an identity ends with its Node.
 func wicdClientRules() []rule {
 	return []rule{
 		{"RequestMalformed", malformed},
@@ -129,8 +126,8 @@ func wicdClientRules() []rule {
 	}
 }
 
-// nodeManagerRules are for the certificate of the cloud-node-manager of Azure, which initializes its Node. WICD of the same node asks for
-// each of them: the program itself asks for nothing.
+// nodeManagerRules are for the certificate of Azure's cloud-node-manager, which initializes its Node. WICD of the same node requests each of them;
+// the program itself never does.
 func nodeManagerRules() []rule {
 	return []rule{
 		{"RequestMalformed", malformed},

@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// adapterOf is the adapter that carries an interface. The virtual one that the Host Network Service puts on an adapter has its MAC address,
-// and is named after it. A name that says so is believed only if there is such an adapter: a user can have given it to a virtual switch.
+// adapterOf returns the adapter below an interface. The virtual interface that the Host Network Service creates on an adapter has the adapter's MAC
+// address and is named after it. Because a user may give a virtual switch such a name, too, the name counts only if an adapter of that name exists.
 func adapterOf(h agent.HostFacts, i agent.Interface) string {
 	below, isVirtual := hns.AdapterBelow(i.Name)
 	if !isVirtual {
@@ -32,7 +32,7 @@ func adapterOf(h agent.HostFacts, i agent.Interface) string {
 	return ""
 }
 
-// onlyWith is the adapter with a MAC address; empty if there is none, or if there are several, such as the members of a team.
+// onlyWith returns the only adapter with a MAC address; empty if there is none or several, such as the members of a team.
 func onlyWith(adapters []agent.Adapter, mac string) (name string) {
 	for _, a := range adapters {
 		switch {
@@ -46,8 +46,8 @@ func onlyWith(adapters []agent.Adapter, mac string) (name string) {
 	return name
 }
 
-// checkAdapter refuses an interface on which the Host Network Service cannot put a network: it needs an adapter without a switch. What
-// Windows does not tell refuses nothing, and neither does a host that has joined.
+// checkAdapter rejects an interface on which the Host Network Service cannot create a network: it needs an adapter without a switch. It rejects
+// neither a host whose adapters Windows does not report nor a host that has joined.
 func checkAdapter(f agent.Facts, s CheckInput) *Unsupported {
 	place, _ := choose(f, s.Interface)
 	at := slices.IndexFunc(f.Host.Interfaces, func(i agent.Interface) bool { return i.Name == place.name })
@@ -71,7 +71,7 @@ func checkAdapter(f agent.Facts, s CheckInput) *Unsupported {
 	return nil
 }
 
-// checkTrunk refuses an adapter that tags packets by itself: a virtual switch on it, with which pods are connected, does not.
+// checkTrunk rejects an adapter whose driver tags packets: a virtual switch on it, which connects the pods, does not.
 func checkTrunk(f agent.Facts, s CheckInput) *Unsupported {
 	adapter := Adapter(f, s.Interface)
 	for _, i := range f.Host.Interfaces {

@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/join"
 )
 
-// on is a host whose node's address is on an interface, with adapters (name and MAC address).
+// on returns a host whose node address is on an interface, with adapters given as name=MAC.
 func on(i agent.Interface, adapters ...string) agent.Facts {
 	f := goodHost()
 	i.Addresses, i.DefaultRoute = addresses("10.0.0.7/24"), true

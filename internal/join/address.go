@@ -14,8 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// NodeIP is the IPv4 address of the host's node: that of the interface with the default route, or of the one that the instance
-// chooses. Of several, it is the one that suits best (suits). It is empty where Check refuses the host for its address.
+// NodeIP returns the IPv4 address of the host's node: an address of the interface with the default route, or of the one that the instance selects. Of
+// several addresses, it is the best one by suits. It is empty where Check rejects the host for its address.
 func NodeIP(f agent.Facts, n *v1alpha1.InstanceNetwork) string {
 	place, problem := choose(f, n)
 	if problem != "" {
@@ -24,8 +24,8 @@ func NodeIP(f agent.Facts, n *v1alpha1.InstanceNetwork) string {
 	return place.address.String()
 }
 
-// Adapter is the name of the adapter that NodeIP is of, as network providers take it: that of the hardware, also where a virtual switch on it
-// has its address by now. It is empty where that is not known, which leaves the choice to Windows.
+// Adapter returns the name of the adapter that has NodeIP, in the form that network providers take: the hardware adapter's name, even if a virtual
+// switch on it has the address by now. It is empty if the adapter is unknown, which leaves the choice to Windows.
 func Adapter(f agent.Facts, n *v1alpha1.InstanceNetwork) string {
 	place, _ := choose(f, n)
 	i := slices.IndexFunc(f.Host.Interfaces, func(i agent.Interface) bool { return i.Name == place.name })
@@ -48,7 +48,7 @@ type place struct {
 	address netip.Addr
 }
 
-// choose finds the address of the node, or says why there is none.
+// choose returns the address of the node, or describes why there is none.
 func choose(f agent.Facts, n *v1alpha1.InstanceNetwork) (found place, problem string) {
 	list, all := f.Host.Interfaces, places(f)
 	switch {
@@ -102,8 +102,8 @@ func chooseByRange(list []agent.Interface, all []place, cidr string) (place, str
 	return place{}, fmt.Sprintf("spec.network.cidr is %s, and no interface of the host has an address in it; %s", cidr, interfaces(list))
 }
 
-// places are the addresses that a node can have, those of each interface in the order in which they suit: IPv4, and neither the host's own
-// (loopback) nor one that Windows gave itself for want of another (169.254.0.0/16).
+// places returns the addresses that a node can have, grouped by interface, best first: IPv4 only, without loopback and link-local addresses
+// (169.254.0.0/16).
 func places(f agent.Facts) []place {
 	var all []place
 	for _, i := range f.Host.Interfaces {
@@ -119,9 +119,9 @@ func places(f agent.Facts) []place {
 	return all
 }
 
-// suits is how well an address of an interface suits the node: the more, the better. A node keeps the address that it has. A new one gets the
-// address at which the operator reached the host, which is proven to be reachable; then one that Windows uses by itself. The address of a
-// failover cluster comes last: it moves to another host.
+// suits ranks an address of an interface; higher is better. A node keeps its address. A new node gets the address at which the operator reached the
+// host, which is known to be reachable, or else one that Windows uses by default. The address of a failover cluster comes last, because it moves to
+// another host.
 func suits(f agent.Facts, i agent.Interface, a netip.Addr) int {
 	at := slices.IndexFunc(i.States, func(s agent.AddressState) bool { return s.Address == a })
 	state := agent.AddressState{State: preferred}
@@ -141,7 +141,7 @@ func suits(f agent.Facts, i agent.Interface, a netip.Addr) int {
 	return 1
 }
 
-// preferred is the state of an address with which Windows begins connections.
+// preferred is the state of an address that Windows uses as the source of new connections.
 const preferred = "Preferred"
 
 func hasIPv6(list []agent.Interface) bool {
@@ -150,13 +150,13 @@ func hasIPv6(list []agent.Interface) bool {
 	})
 }
 
-// What a message lists of interfaces.
+// Limits of what a message lists.
 const (
 	listedInterfaces = 16
 	listedAddresses  = 4
 )
 
-// interfaces lists what there is to choose from.
+// interfaces lists the available interfaces.
 func interfaces(list []agent.Interface) string {
 	var all []string
 	for _, i := range list[:min(len(list), listedInterfaces)] {

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/join"
 )
 
-// addresses are those of an interface, written with their prefixes.
+// addresses returns the addresses of an interface, from CIDR notation.
 func addresses(list ...string) []netip.Prefix {
 	prefixes := []netip.Prefix{}
 	for _, a := range list {
@@ -21,7 +21,7 @@ func addresses(list ...string) []netip.Prefix {
 	return prefixes
 }
 
-// several is a host with many interfaces.
+// several returns the interfaces of a host that has many.
 func several() []agent.Interface {
 	return []agent.Interface{
 		{Name: "Backup", Addresses: addresses("192.168.7.2/24", "192.168.9.2/24")},
@@ -66,7 +66,7 @@ func TestTheNodeHasTheAddressOfTheChosenInterface(t *testing.T) {
 	}
 }
 
-// TestAnAdapterOnATrunkPortIsRefused where the node would use it, and not where another interface has one.
+// TestAnAdapterOnATrunkPortIsRefused expects a refusal only if the node would use that adapter.
 func TestAnAdapterOnATrunkPortIsRefused(t *testing.T) {
 	tagged := func(at int) agent.Facts {
 		facts := goodHost()
@@ -139,7 +139,7 @@ func TestAHostWithoutAnAddressForItsNodeIsRefused(t *testing.T) {
 	}
 }
 
-// TestAMessageListsFewInterfaces has a host with as many interfaces as an answer may have, with long names and many addresses.
+// TestAMessageListsFewInterfaces has as many interfaces as an answer may contain, with long names and many addresses.
 func TestAMessageListsFewInterfaces(t *testing.T) {
 	f := goodHost()
 	f.Host.Interfaces = nil
@@ -156,8 +156,8 @@ func TestAMessageListsFewInterfaces(t *testing.T) {
 	}
 }
 
-// TestOfSeveralAddressesTheNodeHasTheOneThatSuits: an address of a failover cluster moves to another host, and Windows begins no connection
-// with some.
+// TestOfSeveralAddressesTheNodeHasTheOneThatSuits covers failover cluster addresses, which move to another host, and addresses that Windows does not
+// use as source.
 func TestOfSeveralAddressesTheNodeHasTheOneThatSuits(t *testing.T) {
 	state := func(address, state string, skip, cluster bool) agent.AddressState {
 		return agent.AddressState{Address: netip.MustParseAddr(address), State: state, SkipAsSource: skip, Cluster: cluster}

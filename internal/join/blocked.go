@@ -15,19 +15,19 @@ import (
 
 // Blocked means that security software, or a policy, does not let the operator's program run on the host.
 type Blocked struct {
-	// Path of the program on the host, and the hash of its content in hex.
+	// Path is the program's path on the host, and SHA256 the hex hash of its content.
 	Path, SHA256 string
-	// Why says what was seen.
+	// Why describes the evidence.
 	Why string
 }
 
-// Error makes Blocked an error.
+// Error implements error.
 func (b *Blocked) Error() string {
 	return fmt.Sprintf("security software on the host does not let %s run: %s; allow the program with SHA-256 %s, or programs wicd-*.exe in that folder and all "+
 		`of C:\k, in its antivirus software and its policies for applications (Defender's ASR rules, AppLocker, App Control)`, b.Path, b.Why, b.SHA256)
 }
 
-// isBlocked says whether a program that was just put on the host failed with err because something there is against it; else it is nil.
+// isBlocked returns the finding if the host blocks a program that was just sent and failed with err, and nil for other failures.
 func (v *Visit) isBlocked(ctx context.Context, name, sha256 string, err error) *Blocked {
 	noAnswer := (*agent.NoAnswerError)(nil)
 	failed := agent.Failed(err)
@@ -57,8 +57,8 @@ func (v *Visit) isBlocked(ctx context.Context, name, sha256 string, err error) *
 	return b
 }
 
-// refusal says with which error Windows refused to start a program; it is empty for other failures. A shell that is PowerShell does not pass
-// on the error's number, only its English text.
+// refusal returns the error with which Windows refused to start a program; empty for other failures. PowerShell as the shell passes on only the
+// English text, not the error number.
 func refusal(e *agent.NoAnswerError) string {
 	known := []struct {
 		code       int
@@ -82,7 +82,7 @@ func refusal(e *agent.NoAnswerError) string {
 	return ""
 }
 
-// sendProgram sends WICD itself.
+// sendProgram sends the plain WICD program.
 func (v *Visit) sendProgram(ctx context.Context, w wicd) error {
 	n := slices.IndexFunc(v.Content.Files, func(f payload.File) bool { return f.Path == payload.WICD })
 	program, err := v.Payload.Content(v.Content.Files[n])

@@ -14,41 +14,41 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// Limits a host must keep to become a node.
+// Limits for hosts.
 const (
-	// MinFreeBytes on drive C: two payloads, the pause image and room for logs.
+	// MinFreeBytes is the space needed on drive C: two payloads, the pause image and logs.
 	MinFreeBytes = 5 << 30
-	// MaxClockSkew beyond which certificates made here look expired or not yet valid there.
+	// MaxClockSkew is the limit beyond which certificates issued by the cluster look expired or not yet valid on the host.
 	MaxClockSkew = 2 * time.Minute
 )
 
-// CheckInput is what Check must know besides the host itself.
+// CheckInput is the input of Check in addition to the host's facts.
 type CheckInput struct {
 	// Now is the time at which the facts arrived.
 	Now time.Time
-	// NameTakenBy names the instance or node that has this host's name already, or is empty.
+	// NameTakenBy names the instance or node that already has this host's name; empty if there is none.
 	NameTakenBy string
-	// NamePattern is the regular expression that the host's name must match; empty where it may have any.
+	// NamePattern is the regular expression that the host's name must match; empty allows any name.
 	NamePattern string
-	// VXLANPort is the UDP port of the cluster's overlay; 0 is VXLAN's own.
+	// VXLANPort is the UDP port of the cluster's overlay; 0 means the standard VXLAN port.
 	VXLANPort uint16
-	// Interface chooses one of the host's interfaces; nil leaves it to the default route.
+	// Interface selects one of the host's interfaces; nil selects the one with the default route.
 	Interface *v1alpha1.InstanceNetwork
-	// Ports are those that services of the node need.
+	// Ports are the ports that the node's services need.
 	Ports []desired.Port
 }
 
-// Unsupported says why a host cannot become a node.
+// Unsupported explains why a host cannot become a node.
 type Unsupported struct {
 	// Reason is one of the reasons of condition Supported.
 	Reason  string
 	Message string
 }
 
-// Error makes Unsupported an error.
+// Error implements error.
 func (u *Unsupported) Error() string { return u.Message }
 
-// Check says whether the host can become a node; nil means that it can. The first check that objects speaks.
+// Check returns nil if the host can become a node, and otherwise the first finding.
 func Check(f agent.Facts, s CheckInput) *Unsupported {
 	checks := []func(agent.Facts, CheckInput) *Unsupported{
 		checkArchitecture,
@@ -85,7 +85,7 @@ func checkArchitecture(f agent.Facts, _ CheckInput) *Unsupported {
 		"the host's processor is %q; only x64 (amd64) is supported", f.Host.Architecture)
 }
 
-// checkDrive refuses a Windows that is not on drive C:, where containerd's and OpenSSH's folders, and everything of ours, is looked for.
+// checkDrive rejects a Windows that is not on drive C:, where the folders of containerd, OpenSSH and the operator are expected.
 func checkDrive(f agent.Facts, _ CheckInput) *Unsupported {
 	if drive := f.Host.SystemDrive; drive != "" && !strings.EqualFold(drive, "C:") {
 		return unsupported(api.ReasonDriveUnsupported,
@@ -110,12 +110,12 @@ func checkBuild(f agent.Facts, _ CheckInput) *Unsupported {
 		"the host runs Windows build %d; supported are %s", f.Host.Build, strings.Join(names, ", "))
 }
 
-// endedBuilds are those of the Semi-Annual Channel that older documents of OpenShift and OKD name. Microsoft ended support for 2004 on 14
-// December 2021 and for 20H2 on 9 August 2022 (Windows Server release information); Windows Server 2022 is their successor.
+// endedBuilds maps the builds of the Semi-Annual Channel that older OpenShift and OKD documents name to their versions. Microsoft ended support for
+// 2004 on 14 December 2021 and for 20H2 on 9 August 2022 (Windows Server release information); Windows Server 2022 is their successor.
 func endedBuilds() map[int]string { return map[int]string{19041: "2004", 19042: "20H2"} }
 
-// checkRevision refuses hosts on which the network of pods cannot work. One that is a node already stays: its WICD tells what it lacks, as it
-// tells of all revisions with known faults.
+// checkRevision rejects hosts on which the pod network cannot work. An existing node stays: its WICD reports the missing update, as it reports all
+// revisions with known bugs.
 func checkRevision(f agent.Facts, _ CheckInput) *Unsupported {
 	missing, isMissing := windowsbuild.Missing(windowsbuild.Build(f.Host.Build), f.Host.UBR)
 	if !isMissing || isNode(f) {
@@ -124,12 +124,13 @@ func checkRevision(f agent.Facts, _ CheckInput) *Unsupported {
 	return unsupported(api.ReasonWindowsUpdateNeeded, "%s", missing.Without(f.Host.UBR))
 }
 
-// isNode tells whether the host is, or was to become, a node of this operator or the original one. Where a join was cut, only services tell.
+// isNode reports whether the host is, or was about to become, a node of this operator or of the original one. After an interrupted join, only the
+// services show it.
 func isNode(f agent.Facts) bool {
 	return f.Joined != nil || slices.ContainsFunc(f.Services, func(s agent.ServiceFacts) bool { return s.Ours })
 }
 
-// checkVXLANPort refuses Windows Server 2019 where the overlay has another port than VXLAN's own: its overlays know no other.
+// checkVXLANPort rejects Windows Server 2019 if the overlay does not use the standard VXLAN port, the only one that its overlays support.
 func checkVXLANPort(f agent.Facts, s CheckInput) *Unsupported {
 	if windowsbuild.Build(f.Host.Build) != windowsbuild.Server2019 || s.VXLANPort == 0 || s.VXLANPort == desired.VXLANPort {
 		return nil
@@ -167,7 +168,7 @@ func checkServices(f agent.Facts, _ CheckInput) *Unsupported {
 
 func checkDisk(f agent.Facts, _ CheckInput) *Unsupported {
 	if f.Joined != nil || f.Host.FreeBytes >= MinFreeBytes {
-		return nil // a host that joined has its content already
+		return nil // a host that has joined already has its content
 	}
 	return unsupported(api.ReasonDiskTooSmall,
 		"drive C: of the host has %.1f GB free; at least %d GB are needed", float64(f.Host.FreeBytes)/(1<<30), MinFreeBytes>>30)

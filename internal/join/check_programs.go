@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// checkRuntime refuses a host on which another containerd has the named pipe of ours: neither the node's containerd nor its kubelet would work. The
-// pipe of a node is that of its own services.
+// checkRuntime rejects a host on which another containerd listens on the named pipe that the node's containerd needs: neither that containerd nor the
+// kubelet would work. On a node, the pipe belongs to its own services.
 func checkRuntime(f agent.Facts, _ CheckInput) *Unsupported {
 	if !f.Host.RuntimePipe || isNode(f) {
 		return nil
@@ -27,7 +27,8 @@ func checkRuntime(f agent.Facts, _ CheckInput) *Unsupported {
 		"remove that container runtime, or have its containerd listen on another pipe, and restart the host if the pipe stays", desired.RuntimePipe, others)
 }
 
-// checkPorts refuses a host on which other programs have ports that services of the node need. A node stays: what runs in its pods may have one.
+// checkPorts rejects a host on which other programs listen on ports that the node's services need. It never rejects a node, where a pod may use such
+// a port.
 func checkPorts(f agent.Facts, s CheckInput) *Unsupported {
 	if isNode(f) {
 		return nil

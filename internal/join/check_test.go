@@ -15,7 +15,7 @@ import (
 
 func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
-// goodHost is a host that can become a node.
+// goodHost returns the facts of a supported host.
 func goodHost() agent.Facts {
 	return agent.Facts{
 		Program: strings.Repeat("a", 64),
@@ -34,7 +34,7 @@ func pattern(text string) func(*join.CheckInput) {
 	return func(s *join.CheckInput) { s.NamePattern = text }
 }
 
-// TestCheck has a row for each way in which a host cannot become a node, with the facts its message must name.
+// TestCheck has a case for each reason for which a host is rejected, with the facts that the message must name.
 func TestCheck(t *testing.T) {
 	tests := map[string]struct {
 		facts  func(*agent.Facts)
@@ -168,19 +168,19 @@ func hostname(name string) func(*agent.Facts) {
 	return func(f *agent.Facts) { f.Host.Hostname = name }
 }
 
-// docker has Docker run on the host.
+// docker adds a running Docker service.
 func docker(f *agent.Facts) {
 	f.Engines = []agent.ServiceFacts{{Name: "docker", Command: `"C:\Program Files\Docker\dockerd.exe" --run-service`, State: "Running"}}
 }
 
-// listens has a program listen on a port.
+// listens adds a program that listens on a port.
 func listens(port uint16, at, program string) func(*agent.Facts) {
 	return func(f *agent.Facts) {
 		f.Host.Listeners = []agent.Listener{{Port: port, Address: netip.MustParseAddr(at), PID: 812, Program: program}}
 	}
 }
 
-// unread has Windows not tell a fact.
+// unread marks a fact that Windows did not report.
 func unread(name string) func(*agent.Facts) {
 	return func(f *agent.Facts) { f.Host.Unread = map[string]string{name: "access is denied"} }
 }

@@ -11,11 +11,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// CloudTimeout is how long the controller of a cloud may take to initialize a node before that is told as a fault. Those that work take
-// seconds.
+// CloudTimeout is how long a cloud's controller may take to initialize a node before this is reported as a problem. Working controllers take seconds.
 const CloudTimeout = 5 * time.Minute
 
-// waitForCloud says that a node waits for its cloud, and after CloudTimeout that something is wrong. It returns when to look again.
+// waitForCloud reports that a node waits for its cloud, and a problem after CloudTimeout. It returns when to check again.
 func (c conditions) waitForCloud(node *corev1.Node, now time.Time) (again time.Duration) {
 	since := c.waitsForCloudSince(node, now)
 	left := since.Add(CloudTimeout).Sub(now)
@@ -43,7 +42,7 @@ func providerID(node *corev1.Node) string {
 	return fmt.Sprintf("%q", node.Spec.ProviderID)
 }
 
-// waitsForCloudSince is since when the node has waited: since it is there or, where somebody gave a node in service the taint, since then.
+// waitsForCloudSince returns the start of the wait: the node's creation, or the time at which a node in service was given the taint.
 func (c conditions) waitsForCloudSince(node *corev1.Node, now time.Time) time.Time {
 	was := meta.FindStatusCondition(c.status.Conditions, api.ConditionNodeReady)
 	switch {

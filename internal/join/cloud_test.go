@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/join"
 )
 
-// uninitialized is a node that was registered so long ago and works, but for its cloud.
+// uninitialized returns a working node, registered the given time ago, that its cloud has not initialized.
 func uninitialized(since time.Duration) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -71,7 +71,7 @@ func kubeletIs(status corev1.ConditionStatus, message string) func(*corev1.Node)
 	return func(n *corev1.Node) { n.Status.Conditions[0].Status, n.Status.Conditions[0].Message = status, message }
 }
 
-// TestANodeInServiceThatGetsTheTaintWaitsFromThenOn is for nodes that an administrator has initialized later.
+// TestANodeInServiceThatGetsTheTaintWaitsFromThenOn covers an administrator who adds the taint to a node in service.
 func TestANodeInServiceThatGetsTheTaintWaitsFromThenOn(t *testing.T) {
 	node, st := uninitialized(24*time.Hour), configured()
 	tainted := node.Spec.Taints
@@ -92,7 +92,7 @@ func TestANodeInServiceThatGetsTheTaintWaitsFromThenOn(t *testing.T) {
 	}
 }
 
-// TestANodeThatWaitsForItsCloudIsNotRepaired: its network may need what the cloud tells. One that nobody hears from is.
+// TestANodeThatWaitsForItsCloudIsNotRepaired: its network may need what the cloud sets on the Node. A silent one is repaired.
 func TestANodeThatWaitsForItsCloudIsNotRepaired(t *testing.T) {
 	for status, want := range map[corev1.ConditionStatus]bool{corev1.ConditionFalse: false, corev1.ConditionUnknown: true} {
 		node := uninitialized(time.Hour)

@@ -24,7 +24,7 @@ import (
 	payloads "github.com/windows-machine-config/wmco/payload/build"
 )
 
-// contactWorld is a simulated host that no WICD was on yet, and a payload for it.
+// contactWorld is a simulated host that never had WICD, and a payload for it.
 type contactWorld struct {
 	host    *sim.Host
 	address netip.AddrPort
@@ -72,7 +72,7 @@ func newContactWorld(t *testing.T, q sim.Quirks) *contactWorld {
 	return w
 }
 
-// sshHost is a connection with the files that the join knows.
+// sshHost adapts a remote.Host to join.Host.
 type sshHost struct{ *remote.Host }
 
 func (h sshHost) Files(ctx context.Context, use func(agent.Files) error) error {
@@ -91,7 +91,7 @@ func (w *contactWorld) visit() *join.Visit {
 	return &join.Visit{Host: w, Payload: w.payload, Content: w.payload.Manifest, Observer: unobserved{}, Now: time.Now}
 }
 
-// stageAndLeave takes all content to the host, and everything off it again.
+// stageAndLeave sends all content to the host, then removes everything from it.
 func (w *contactWorld) stageAndLeave(t *testing.T) error {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -111,7 +111,7 @@ func (w *contactWorld) stageAndLeave(t *testing.T) error {
 	return nil
 }
 
-// expectNoInput fails when files of an input stay, in which there may be secrets.
+// expectNoInput fails if input files, which may contain secrets, remain.
 func (w *contactWorld) expectNoInput(t *testing.T) {
 	t.Helper()
 	for _, folder := range []string{`C:\Users\Administrator`, `C:\Windows`} {
@@ -285,7 +285,7 @@ func TestNoSecretIsOnACommandLine(t *testing.T) {
 	}
 }
 
-// grep fails when a file in the home folder has the text.
+// grep fails if a file in the home folder contains the text.
 func grep(w *contactWorld, text []byte) error {
 	disk := w.host.Windows().Disk()
 	names, err := disk.List(`C:\Users\Administrator`)

@@ -6,15 +6,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 )
 
-// handsOnPoorly tells of an SSH server that it may not hand on to a program all that it is sent. OpenSSH 7.7, which Windows Server 2019 comes
-// with, is said to lose what does not fit into a pipe of 4 KiB; Ansible supports 7.9 and later for that
+// handsOnPoorly reports whether an SSH server may not pass all of its input on to a program. OpenSSH 7.7, which ships with Windows Server 2019,
+// reportedly loses input beyond a 4 KiB pipe; Ansible requires 7.9 or later for this reason
 // (https://docs.ansible.com/ansible/latest/os_guide/windows_ssh.html).
 func handsOnPoorly(version string) bool {
 	return strings.HasPrefix(version, "SSH-2.0-OpenSSH_for_Windows_7.")
 }
 
-// converse has a conversation with WICD. Where its input does not arrive as it was sent, the conversation is repeated, and goes by files from
-// then on.
+// converse runs a conversation with WICD. If WICD's input arrives incomplete or altered, it repeats the conversation with files as input, and uses
+// files from then on.
 func (v *Visit) converse(step string, talk func(agent.Runner) error) error {
 	if !v.byFiles {
 		err := talk(v.host)
@@ -27,7 +27,7 @@ func (v *Visit) converse(step string, talk func(agent.Runner) error) error {
 	return talk(agent.ByFiles{Host: v.host})
 }
 
-// isTruncated tells that WICD did not get what was sent.
+// isTruncated reports whether WICD did not receive its input as it was sent.
 func isTruncated(err error) bool {
 	failed := agent.Failed(err)
 	return failed != nil && (failed.Code == agent.CodeInputEnded || failed.Code == agent.CodeContentAltered)

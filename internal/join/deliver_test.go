@@ -20,14 +20,14 @@ import (
 type freshHost struct {
 	noFiles
 	good     string // wicd-setup
-	content  string // what the host has in its place; empty when nothing
-	refuses  bool   // nothing runs on it
-	unpacked bool   // WICD is there
+	content  string // existing file in its place; empty if there is none
+	refuses  bool   // no program runs on it
+	unpacked bool   // WICD is on the host
 	answers  agent.Error
 	sent     int
 }
 
-// Put does what remote.Host does: what has the size is left as it is.
+// Put behaves like remote.Host: a file of the right size is kept.
 func (h *freshHost) Put(_ context.Context, _ string, r io.Reader, size int64) error {
 	if h.content != "" && int64(len(h.content)) == size {
 		return nil
@@ -73,7 +73,7 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// payloadOfWICD has WICD alone, and the manifest of it.
+// payloadOfWICD returns a payload with WICD only, and its manifest.
 func payloadOfWICD(t *testing.T) (*payload.Payload, payload.Manifest) {
 	t.Helper()
 	folder := t.TempDir()
@@ -122,7 +122,7 @@ func TestADamagedSetupIsSentAgain(t *testing.T) {
 			host := test.host
 			host.good = good
 			visit := &join.Visit{Host: reached{&host}, Payload: p, Content: manifest, Observer: unobserved{}, Now: time.Now}
-			// The host has restarted since: to be told so takes a visit and no more.
+			// The host has restarted since, so Restart visits it without restarting it.
 			if err := visit.Restart(t.Context(), "6"); (err == nil) != test.works {
 				t.Errorf("the visit ends with %v, want success: %v", err, test.works)
 			}
@@ -132,5 +132,3 @@ func TestADamagedSetupIsSentAgain(t *testing.T) {
 		})
 	}
 }
-
-// Address implements join.Host.

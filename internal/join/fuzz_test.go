@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 )
 
-// FuzzFacts: whatever a host says of itself, one that passes the checks has a name and an address that a Node can have.
+// FuzzFacts: whatever facts a host reports, one that passes the checks has a valid name and address for a Node.
 func FuzzFacts(f *testing.F) {
 	f.Add([]byte(`{"host":{"hostname":"WIN-1","domain":"example.com","build":20348,"installation":"Server Core","architecture":"amd64","clock":"2026-01-01T00:00:00Z",
 		"freeBytes":9999999999999,"interfaces":[{"name":"vEthernet (Ethernet)","addresses":["192.0.2.1/24","fe80::1/64"],"defaultRoute":true}]}}`), "AWS", "")

@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// ask has a program that is in the home folder tell the facts. A shell that begins elsewhere, by Set-Location in a profile of PowerShell or by
-// AutoRun of cmd.exe, does not find it: then it is run by its full name, as SFTP tells it, and so is all that follows.
+// ask runs a program in the home folder to get the facts. If the shell starts in another folder (Set-Location in a PowerShell profile, AutoRun of
+// cmd.exe) and does not find the program, ask runs it by the full path that SFTP reports, and all later commands use that path, too.
 func (v *Visit) ask(ctx context.Context, name string) error {
 	err := v.call(ctx, v.commandLine(name, v.factsCommand()), &v.facts)
 	noAnswer := (*agent.NoAnswerError)(nil)
@@ -31,13 +31,13 @@ func (v *Visit) ask(ctx context.Context, name string) error {
 	v.home = home
 	again := v.call(ctx, v.commandLine(name, v.factsCommand()), &v.facts)
 	if errors.As(again, &noAnswer) {
-		v.home = "" // that was not the reason
+		v.home = "" // the folder was not the cause
 		return err
 	}
 	return again
 }
 
-// find is the full name of a file in the home folder; empty where there is none, or where SFTP does not tell.
+// find returns the full path of a file in the home folder; empty if the file does not exist or SFTP does not report it.
 func (v *Visit) find(ctx context.Context, name string) (path string) {
 	err := v.host.Files(ctx, func(f agent.Files) error {
 		there, err := f.Exists(name)
@@ -53,7 +53,7 @@ func (v *Visit) find(ctx context.Context, name string) (path string) {
 	return path
 }
 
-// isPlainFolder tells whether a folder, with a backslash at its end, means the same to each shell without quotes.
+// isPlainFolder reports whether a folder name, with a trailing backslash, needs no quotes in any of the shells.
 func isPlainFolder(folder string) bool {
 	return len(folder) <= shorten.Reported && regexp.MustCompile(`^[A-Za-z]:\\([A-Za-z0-9._-]+\\)+$`).MatchString(folder)
 }

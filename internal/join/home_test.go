@@ -14,10 +14,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// awayHost is one whose shell does not begin in the home folder, where SFTP puts files.
+// awayHost is a host whose shell does not start in the home folder, where SFTP puts files.
 type awayHost struct {
 	noFiles
-	home  string // with a backslash at its end; empty where SFTP does not tell
+	home  string // with a trailing backslash; empty if SFTP does not report it
 	files map[string]bool
 	ran   []string
 }
@@ -59,7 +59,7 @@ func (h *awayHost) Run(_ context.Context, command string, stdin io.Reader, stdou
 	return nil
 }
 
-// TestAShellThatBeginsElsewhereDoesNoHarm: PowerShell with Set-Location in a profile, cmd.exe with AutoRun "cd /d D:\".
+// TestAShellThatBeginsElsewhereDoesNoHarm covers PowerShell with Set-Location in a profile, and cmd.exe with AutoRun "cd /d D:\".
 func TestAShellThatBeginsElsewhereDoesNoHarm(t *testing.T) {
 	p, manifest := payloadOfWICD(t)
 	for name, test := range map[string]struct{ home, says string }{

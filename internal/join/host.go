@@ -43,13 +43,13 @@ func (v *Visit) inspect(ctx context.Context) error {
 			"something on the host changes programs", v.facts.Program, wicd.sha256)
 	}
 	if v.Hostname != "" {
-		v.facts.Host.Hostname = v.Hostname // it will be, before it is a node
+		v.facts.Host.Hostname = v.Hostname // WICD sets it before the host becomes a node
 	}
 	v.facts.Platform, v.facts.Reached = v.platform, v.reached
 	return nil
 }
 
-// factsCommand asks for the name that the host has on platforms where its node needs that.
+// factsCommand returns the facts command, with the platform if the node's name depends on it.
 func (v *Visit) factsCommand() string {
 	if p := v.platform; platform.Of(p).NamesNodes {
 		return agent.CommandFacts + " --" + agent.FlagPlatform + "=" + p
@@ -57,8 +57,8 @@ func (v *Visit) factsCommand() string {
 	return agent.CommandFacts
 }
 
-// deliver sends wicd-setup, which unpacks WICD and runs it. If a wicd-setup that was on the host before does not work, it is
-// damaged and is sent again, once. Some security software takes each program that unpacks another for malware: then WICD itself is sent.
+// deliver sends wicd-setup, which unpacks and runs WICD. If an existing wicd-setup does not work, it is damaged and is sent again, once. Some
+// security software treats programs that unpack others as malware; then deliver sends WICD itself.
 func (v *Visit) deliver(ctx context.Context, w wicd) error {
 	err := v.deliverSetup(ctx, w)
 	blocked := v.isBlocked(ctx, w.setupName(), v.Payload.Manifest.Setup.SHA256, err)
@@ -98,7 +98,7 @@ func (v *Visit) deliverSetup(ctx context.Context, w wicd) error {
 	return v.ask(ctx, w.setupName())
 }
 
-// sendSetup sends wicd-setup unless a file of its name and size is there; then sent is false.
+// sendSetup sends wicd-setup unless a file of its name and size exists; then sent is false.
 func (v *Visit) sendSetup(ctx context.Context, w wicd) (sent bool, err error) {
 	setup, err := v.Payload.Setup()
 	if err != nil {
@@ -112,7 +112,7 @@ func (v *Visit) sendSetup(ctx context.Context, w wicd) (sent bool, err error) {
 	return content.read, nil
 }
 
-// noticed is a reader that knows whether anybody read it.
+// noticed is a reader that records whether it was read.
 type noticed struct {
 	io.Reader
 	read bool
@@ -124,14 +124,14 @@ func (n *noticed) Read(p []byte) (int, error) {
 	return n.Reader.Read(p)
 }
 
-// isDamagedSetup reports whether the host has a damaged wicd-setup: Windows does not run it, or it cannot unpack WICD.
+// isDamagedSetup reports whether wicd-setup on the host is damaged: Windows does not run it, or it cannot unpack WICD.
 func isDamagedSetup(err error) bool {
 	noAnswer, failed := (*agent.NoAnswerError)(nil), agent.Failed(err)
 	return errors.As(err, &noAnswer) || failed != nil && failed.Code == agent.CodeSetupFailed
 }
 
-// wicd names the program on the host. It lies in the home folder of the user we log in as, which Windows lets
-// only that user and administrators write; C:\k could have been made by anybody before the first join.
+// wicd names the program on the host. It lies in the home folder of the login user, where Windows lets only that user and administrators write; any
+// user could have created C:\k before the first join.
 type wicd struct{ sha256 string }
 
 func (v *Visit) wicd() (wicd, error) {
@@ -143,17 +143,17 @@ func (v *Visit) wicd() (wicd, error) {
 	return wicd{}, fmt.Errorf("the payload has no %s; run make payload", payload.WICD)
 }
 
-// programName and setupName are files in the home folder.
+// programName and setupName return file names in the home folder.
 func (w wicd) programName() string { return fmt.Sprintf("wicd-%.16s.exe", w.sha256) }
 func (w wicd) setupName() string   { return fmt.Sprintf("wicd-%.16s-setup.exe", w.sha256) }
 
-// program is a command line of WICD.
+// program returns a command line of WICD.
 func (v *Visit) program(w wicd, command string) string {
 	return v.commandLine(w.programName(), command)
 }
 
-// commandLine runs a program in the home folder, in which shells begin. Doubled backslashes mean the same to cmd.exe, PowerShell and bash,
-// whichever is the host's default shell.
+// commandLine returns the command line for a program in the home folder, where shells start. Doubled backslashes mean the same in cmd.exe, PowerShell
+// and bash, whichever is the host's default shell.
 func (v *Visit) commandLine(name, command string) string {
 	folder := cmp.Or(v.home, `.\`)
 	return strings.ReplaceAll(folder, `\`, `\\`) + name + ` ` + command
@@ -171,7 +171,7 @@ func (v *Visit) say(step, message string) {
 	v.Observer.Progress(Progress{Step: step, State: v1alpha1.StepRunning, Message: message})
 }
 
-// onStep passes WICD's progress on, at most once a second: each becomes a write to the API server.
+// onStep forwards WICD's progress, at most once a second, because each report becomes a write to the API server.
 func (v *Visit) onStep(step string) func(agent.Step) {
 	var last time.Time
 	return func(s agent.Step) {

@@ -1,9 +1,8 @@
 // Package join turns a Windows host into a node. Read Job.steps from top to bottom to see how.
 //
-// Next decides, purely, what happens to an instance now. Job carries a join out: its steps run in order over one
-// connection, each may be repeated, and the first that fails ends the join until the next attempt, which finds
-// what the last one left and goes on from there. What follows the steps (certificates, the Node, Ready) the
-// host does by itself; Observe reads it off the Node.
+// Next decides, without side effects, what happens to an instance now. Job runs a join: its steps run in order over one connection. Each step is
+// repeatable. The first failure ends the attempt, and the next attempt reuses what the host already has. The host performs the remaining work
+// (certificates, the Node, readiness) on its own; Observe derives it from the Node.
 package join
 
 import (
@@ -24,79 +23,79 @@ import (
 
 // Host is a connection to a Windows host.
 type Host interface {
-	// Run runs one command in the host's default shell, starting in the user's home, until it ends.
+	// Run runs one command in the host's default shell, starting in the user's home folder, and waits for it.
 	Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error
-	// Put writes a file below the user's home: whole or not at all. A complete one is left as it is.
+	// Put writes a file below the user's home folder, completely or not at all. It skips a file that is already complete.
 	Put(ctx context.Context, name string, content io.Reader, size int64) error
-	// Files calls use with the files of the host, by SFTP.
+	// Files calls use with access to the host's files over SFTP.
 	Files(ctx context.Context, use func(agent.Files) error) error
-	// Server is how the SSH server identifies itself, and where it was reached.
+	// Server returns the SSH server's version string and the address at which it was reached.
 	Server() (version string, at netip.Addr)
-	// Close ends the connection.
+	// Close closes the connection.
 	Close() error
 }
 
-// Job is one attempt at a join: what the host is to become, whom to ask, and what its steps found out so far.
+// Job is one join attempt: its input, the cluster, and what its steps have found out so far.
 type Job struct {
 	Visit
 	Transfer
-	// Cluster answers what only the cluster knows.
+	// Cluster provides what only the cluster knows.
 	Cluster Cluster
-	// Namespace is the operator's, Taints are put on the node when it registers.
+	// Namespace is the operator's namespace. Taints are set on the node when it registers.
 	Namespace string
 	Taints    []corev1.Taint
-	// Retried says when the user last asked to try again what failed; empty for never.
+	// Retried is the user's last request to retry failed actions; empty if there was none.
 	Retried string
-	// Interface chooses one of the host's interfaces; nil leaves it to the default route.
+	// Interface selects one of the host's interfaces; nil selects the one with the default route.
 	Interface *v1alpha1.InstanceNetwork
 
 	known        desired.Cluster
-	unregistered bool // the cluster has no Node of the host
+	unregistered bool // the cluster has no Node for the host
 }
 
-// Cluster is what a join asks of the cluster, in the order in which it does.
+// Cluster provides what a join needs from the cluster. The methods are in the order in which a join calls them.
 type Cluster interface {
-	// Known is what every node must know of the cluster, before the host is looked at. Its error means that the cluster can take no host now.
+	// Known returns what every node must know about the cluster. It is called before the host is contacted; an error means that no host can join now.
 	Known(ctx context.Context) (desired.Cluster, error)
-	// Identify says what the cluster knows of a host with these facts. It returns *Unsupported where the host cannot be reached at the
-	// address that it names for its node, and *Rebooting while a host that was told to restart has not done so.
+	// Identify returns what the cluster knows about a host with these facts. It returns *Unsupported if the host cannot be reached at the address
+	// that it reports for its node, and *Rebooting while a requested restart has not happened yet.
 	Identify(ctx context.Context, f agent.Facts) (Identity, error)
-	// Accept keeps what the host is, once it was inspected and found supported, before anything on it is changed. It returns ErrOccupied
-	// for a node that somebody else configured, or that has another version, and that was not drained.
+	// Accept stores the facts of a host that was inspected and found supported, before anything on it is changed. It returns ErrOccupied for an
+	// undrained node that another program configured or that has another version.
 	Accept(ctx context.Context, f agent.Facts) error
-	// Desired renders what the host must have.
+	// Desired returns the desired state of the host.
 	Desired(ctx context.Context) (Want, error)
-	// Token makes a token for this join that is valid for minutes.
+	// Token creates a token for this join that is valid for minutes.
 	Token(ctx context.Context) (string, error)
 }
 
-// Identity is what the cluster knows of a host by its name.
+// Identity is what the cluster knows about a host by its name.
 type Identity struct {
-	// TakenBy names who else has the name of the host's node; empty for nobody.
+	// TakenBy names the object that already has the name of the host's node; empty if there is none.
 	TakenBy string
-	// Unregistered says that the cluster has no Node of the host.
+	// Unregistered reports that the cluster has no Node for the host.
 	Unregistered bool
-	// NamePattern is the regular expression that the name of the host must match; empty where it may have any.
+	// NamePattern is the regular expression that the host's name must match; empty allows any name.
 	NamePattern string
 }
 
-// Want is what every node of a cluster must have, and what it must know of the cluster.
+// Want is the desired state of a node, and what the node must know about the cluster.
 type Want struct {
 	Cluster desired.Cluster
 	Node    desired.Node
 	Secrets desired.Secrets
-	// Serial is the one with which Node was signed.
+	// Serial is the serial number with which Node was signed.
 	Serial int64
 }
 
-// Progress says how a step goes.
+// Progress describes the state of a step.
 type Progress struct {
 	Step    string
 	State   v1alpha1.StepState
 	Message string
 }
 
-// The names of the steps, and of the two that the host does by itself.
+// Names of the steps. The host performs the last two on its own.
 const (
 	StepConnect   = "Connect"
 	StepInspect   = "Inspect"
@@ -107,28 +106,28 @@ const (
 	StepReady     = "Ready"
 )
 
-// step is one part of a join: it may be repeated, and has a deadline.
+// step is one repeatable part of a join, with a deadline.
 type step struct {
 	name     string
 	deadline time.Duration
 	do       func(context.Context) error
 }
 
-// steps is how a Windows host becomes a node. Deadlines are for the slowest link and machine we want to serve.
+// steps returns the steps that turn a Windows host into a node. The deadlines allow for the slowest supported link and machine.
 func (j *Job) steps() []step {
 	return append(j.arrival(), []step{
-		// The host can become a node, and reaches the API server. Nothing of it was changed so far.
+		// The host can become a node, and reaches the API server. The host has not been changed yet.
 		{StepCheck, time.Minute, j.check},
-		// The host has all content, each file verified by its hash. Only what is missing is sent.
+		// The host gets all content that it lacks; each file is verified by its hash.
 		{StepTransfer, 60 * time.Minute, func(ctx context.Context) error { return j.transfer(ctx, j.Transfer) }},
-		// WICD makes the host what it must be and starts its services. It may have to restart the host first.
+		// WICD configures the host and starts its services. It may have to restart the host first.
 		{StepConfigure, 15 * time.Minute, j.configure},
-		// From here the host works alone: the kubelet asks for its certificate and registers the Node (Register),
-		// WICD writes the network configuration and reports the version (Ready).
+		// From here the host works alone: the kubelet requests its certificate and registers the Node (Register), WICD writes the network
+		// configuration and reports the version (Ready).
 	}...)
 }
 
-// StepNames lists the steps as status.steps shows them.
+// StepNames returns the steps as status.steps lists them.
 func StepNames() []string {
 	var names []string
 	for _, s := range (&Job{}).steps() {
@@ -137,8 +136,7 @@ func StepNames() []string {
 	return append(names, StepRegister, StepReady)
 }
 
-// Run carries the join out. Its error says what stands in the way: *Unready, *Unsupported, *Rebooting, ErrNoSlot, or the
-// *StepError of the step that failed.
+// Run runs the join. It returns *Unready, *Unsupported, *Rebooting, ErrNoSlot, or the *StepError of the step that failed.
 func (j *Job) Run(ctx context.Context) (err error) {
 	defer j.end()
 	if j.known, err = j.Cluster.Known(ctx); err != nil {
@@ -154,24 +152,24 @@ func (j *Job) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// ErrNoSlot means that as many hosts as allowed are joining already.
+// ErrNoSlot means that the maximum number of hosts is already joining.
 var ErrNoSlot = errors.New("as many hosts as rollout.maxConcurrentJoins allows are joining; this one waits its turn")
 
-// ErrOccupied means that pods have to leave the node before it is taken over.
+// ErrOccupied means that the node must be drained before the operator takes it over.
 var ErrOccupied = errors.New("the host is a node already, of another operator or with another version; it is drained in its turn, and then taken over")
 
-// Rebooting means that the host restarts to go on with its join.
+// Rebooting means that the host restarts to continue its join.
 type Rebooting struct {
-	// Reason says what needs the restart.
+	// Reason is the change that requires the restart.
 	Reason string
-	// BootID of the host before it.
+	// BootID is the host's boot ID before the restart.
 	BootID string
-	// Awaited says that an attempt before this one restarted the host, and Away that it does not answer meanwhile.
+	// Awaited means that an earlier attempt restarted the host; Away, that the host does not answer meanwhile.
 	Awaited, Away bool
 }
 
-// Restarting is what an attempt that ended with err means for a host that an attempt before restarted, when its boot ID was from: it is
-// away for a while, which is no failure. A host that lets nobody in, or is another one, is not restarting.
+// Restarting interprets err, with which an attempt on a host that an earlier attempt restarted has ended; from is the boot ID before the restart. A
+// restarting host is unreachable for a while, which is no failure. A host that rejects the login, or presents another key, is not restarting.
 func Restarting(err error, from string) error {
 	var u *Unreachable
 	if !errors.As(err, &u) || isUsersTurn(u) || u.Reason == api.ReasonAuthenticationFailed {
@@ -180,26 +178,26 @@ func Restarting(err error, from string) error {
 	return &Rebooting{Reason: "it does not answer yet", BootID: from, Awaited: true, Away: true}
 }
 
-// Error makes Rebooting an error.
+// Error implements error.
 func (r *Rebooting) Error() string { return "the host restarts: " + r.Reason }
 
-// Unready means that the cluster can take no host as it is. The host was not looked at.
+// Unready means that the cluster cannot accept any host at present. The host was not contacted.
 type Unready struct{ Err error }
 
-// Error makes Unready an error.
+// Error implements error.
 func (u *Unready) Error() string { return u.Err.Error() }
 
-// Unwrap returns what is wrong with the cluster.
+// Unwrap returns the problem with the cluster.
 func (u *Unready) Unwrap() error { return u.Err }
 
-// StepError says which step failed.
+// StepError reports which step failed.
 type StepError struct {
 	Step string
 	Err  error
 }
 
-// Error makes StepError an error.
+// Error implements error.
 func (e *StepError) Error() string { return fmt.Sprintf("step %s: %v", e.Step, e.Err) }
 
-// Unwrap returns why the step failed.
+// Unwrap returns the cause of the failure.
 func (e *StepError) Unwrap() error { return e.Err }

@@ -15,9 +15,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
-// NodeName is the name the host's node has. That is the host's own in lower case; on vSphere and Nutanix with its DNS suffix, where it
-// has one; and on clouds whose provider finds machines by the names of their nodes, the name that the cloud has for the machine. It is
-// empty where such a name could not be had: then a host that has joined keeps the one it has.
+// NodeName returns the name of the host's node: the lower-case hostname, on vSphere and Nutanix with the DNS suffix if there is one. On clouds whose
+// provider finds machines by node name, it is the cloud's name for the machine; if that cannot be determined, it is the current name for a host that
+// has joined, and empty otherwise.
 func NodeName(f agent.Facts) string {
 	switch {
 	case platform.Of(f.Platform).NamesNodes && f.CloudName == "" && f.Joined != nil:
@@ -30,8 +30,8 @@ func NodeName(f agent.Facts) string {
 	return lower(f.Host.Hostname)
 }
 
-// lower folds the letters of ASCII only, as DNS does. Others stay, and the name is refused: strings.ToLower makes a "k" of the Kelvin sign and an
-// "i" of the Turkish one, and so another host's name.
+// lower folds ASCII letters only, as DNS does. Other letters stay, and the name is rejected: strings.ToLower turns the Kelvin sign into "k" and the
+// Turkish dotted I into "i", which could yield another host's name.
 func lower(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
@@ -41,8 +41,8 @@ func lower(name string) string {
 	}, name)
 }
 
-// unnamed says why the host has not got the name that it needs; nil when it has. It may have another time: the service was not there
-// yet, or had too much to do.
+// unnamed returns an error if the host has no cloud name although its node needs one. A retry may succeed: the metadata service may not be up yet, or
+// may be overloaded.
 func unnamed(f agent.Facts) error {
 	if !platform.Of(f.Platform).NamesNodes || NodeName(f) != "" {
 		return nil
@@ -51,7 +51,7 @@ func unnamed(f agent.Facts) error {
 		"see that the host reaches %s, which its routes and its instance's metadata options decide", f.Platform, f.NoCloudName, platform.MetadataAddress)
 }
 
-// checkNotServer refuses a name under which the cluster is called: the kubelet gets a certificate for its node's name.
+// checkNotServer rejects a name of the cluster's API server: the kubelet gets a certificate for its node's name.
 func checkNotServer(f agent.Facts, server string) error {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -65,8 +65,8 @@ func checkNotServer(f agent.Facts, server string) error {
 	return fmt.Errorf("the name %q is one of the cluster's (its API server is %s); rename the host", spelled(f), server)
 }
 
-// CheckRenamed refuses another name than the one for which the instance's host was handed a token, until the user accepts it: whoever
-// has the host could collect the identities of nodes that do not exist yet, one name after the other.
+// CheckRenamed rejects a name other than the one for which the instance's host got a token, until the user accepts the new name. Otherwise an
+// attacker who controls the host could collect the identities of future nodes, one name after the other.
 func CheckRenamed(i *v1alpha1.WindowsInstance, name string) *Unsupported {
 	had := i.Status.Hostname
 	label, _, _ := strings.Cut(name, ".")
@@ -82,7 +82,7 @@ func CheckRenamed(i *v1alpha1.WindowsInstance, name string) *Unsupported {
 
 func checkHostname(f agent.Facts, _ CheckInput) *Unsupported {
 	name := NodeName(f)
-	if (addresses.Cluster{}).HasName(name) { // with certificates for such a name a host could answer for the cluster
+	if (addresses.Cluster{}).HasName(name) { // with certificates for such a name, a host could impersonate the cluster
 		return unsupported(api.ReasonHostnameInvalid,
 			"the host's name %q means something else in every cluster, and certificates would be made for it; rename the host", spelled(f))
 	}
@@ -97,7 +97,7 @@ func checkHostname(f agent.Facts, _ CheckInput) *Unsupported {
 			"change it there", f.Platform, name, platform.MaxNodeName)
 }
 
-// checkNamePattern asks for a name that the user allows: a host that is compromised may call itself as a machine that is to join later.
+// checkNamePattern requires a name that the administrator allows: a compromised host may take the name of a machine that joins later.
 func checkNamePattern(f agent.Facts, s CheckInput) *Unsupported {
 	if s.NamePattern == "" {
 		return nil
@@ -122,7 +122,7 @@ func checkLabel(f agent.Facts) *Unsupported {
 			"(a-z, 0-9 and '-', at most 63 characters, a letter or digit at both ends); rename the host", f.Host.Hostname)
 }
 
-// spelled is the name as it was told.
+// spelled returns the name as the host or its cloud reports it.
 func spelled(f agent.Facts) string {
 	if name := NodeName(f); name != lower(f.Host.Hostname) {
 		return name

@@ -24,7 +24,7 @@ func TestTheNameOfTheNodeIsThatOfItsPlatform(t *testing.T) {
 	for name, test := range map[string]struct {
 		facts func(*agent.Facts)
 		want  string
-		// reason and says are of the check; both are empty where it is well.
+		// reason and says are expected from Check; empty if it accepts the host.
 		reason, says string
 	}{
 		"no platform":        {facts: func(*agent.Facts) {}, want: "win-1"},
@@ -66,13 +66,13 @@ func TestTheNameOfTheNodeIsThatOfItsPlatform(t *testing.T) {
 	}
 }
 
-// cloudHost is a host that a cloud has a name for, or a reason why not.
+// cloudHost is a fake host with or without a cloud name.
 type cloudHost struct {
 	noFiles
 	facts    agent.Facts
 	commands []string
 	request  agent.JoinRequest
-	// asked is whether it reaches the API server, and reach its answer.
+	// asked is the received reach request, reach the reply to it.
 	asked agent.ReachRequest
 	reach agent.ReachResult
 }
@@ -112,7 +112,7 @@ func (h *cloudHost) Run(_ context.Context, command string, stdin io.Reader, stdo
 	return nil
 }
 
-// joinOn is a Job that joins a host to a cluster on a platform, whose API server has a name.
+// joinOn returns a Job that joins a host to a cluster on a platform whose API server is at server.
 func joinOn(h *cloudHost, where, server string) *join.Job {
 	wicd := payload.File{Path: payload.WICD, Component: "wicd", Group: payload.Base, SHA256: program(), Size: 1}
 	content := payload.New([]payload.File{wicd}, payload.File{})
@@ -126,7 +126,7 @@ func joinOn(h *cloudHost, where, server string) *join.Job {
 	}
 }
 
-// emptyCluster takes every host.
+// emptyCluster accepts every host.
 type emptyCluster struct{ platform, server string }
 
 func (c emptyCluster) Known(context.Context) (desired.Cluster, error) {
@@ -184,7 +184,7 @@ func TestAHostThatItsCloudGivesNoNameDoesNotJoin(t *testing.T) {
 	}
 }
 
-// TestAHostCannotBeNamedAsTheAPIServer: its kubelet would get a certificate for the name.
+// TestAHostCannotBeNamedAsTheAPIServer expects a refusal, because the kubelet would get a certificate for the name.
 func TestAHostCannotBeNamedAsTheAPIServer(t *testing.T) {
 	h := &cloudHost{facts: goodHost()}
 	h.facts.CloudName = "api.example.com"
@@ -193,5 +193,3 @@ func TestAHostCannotBeNamedAsTheAPIServer(t *testing.T) {
 		t.Errorf("the join ends with %v, want a refusal; the host was asked to be %q", err, h.request.Node)
 	}
 }
-
-// Address implements join.Host.

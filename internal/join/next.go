@@ -14,59 +14,58 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// How long things may take before something is done about them.
+// Timeouts and intervals.
 const (
-	// RegisterTimeout is how long a configured host may take to register its Node before the join is repeated: longer than the
-	// kubelet's own back-off, shorter than the token's life.
+	// RegisterTimeout is how long a configured host may take to register its Node before the join is repeated: longer than the kubelet's own
+	// back-off, shorter than the token's lifetime.
 	RegisterTimeout = 5 * time.Minute
-	// GoneTimeout is how long a Node that was there may be gone before its host is joined again. A kubelet registers when it starts, and not
-	// again when its Node is deleted: nothing is gained by waiting for longer than somebody takes to delete the instance, too.
+	// GoneTimeout is how long a registered Node may be gone before its host joins again. A kubelet registers when it starts, and not again when its
+	// Node is deleted, so a longer wait only gives an administrator time to delete the instance as well.
 	GoneTimeout = time.Minute
-	// RepairAfter is how long a node may not work before it is joined again, and how long that join is given to show.
+	// RepairAfter is how long a node may be broken before it joins again, and how long that join has to take effect.
 	RepairAfter = nodestate.BrokenAfter
-	// rebootTimeout is how long a host that restarts is waited for before it is looked at as if it had not been asked.
+	// rebootTimeout is how long the operator waits for a restarting host before it handles the host as if no restart had been requested.
 	rebootTimeout = 10 * time.Minute
-	// rebootPoll is how often a restarting host is tried.
+	// rebootPoll is the retry interval for a restarting host.
 	rebootPoll = 5 * time.Second
-	// windowsPoll is how often a host is tried whose Windows is busy with itself, outlivedRetry one that a restart did not help: somebody may
-	// mend it.
+	// windowsPoll is the retry interval while Windows is busy, outlivedRetry while a restart has not helped and an administrator may fix the cause.
 	windowsPoll   = 30 * time.Second
 	outlivedRetry = 10 * time.Minute
-	// slotPoll is how often a host looks for a free place among the joining.
+	// slotPoll is how often a host checks for a free join slot.
 	slotPoll = 2 * time.Second
-	// changedKeyRetry is how often a host is looked at that was refused for its key: it may be a passing mix-up of addresses.
+	// changedKeyRetry is the retry interval for a host that was rejected for its key: two addresses may have been mixed up temporarily.
 	changedKeyRetry = 10 * time.Minute
-	// blockedRetry is how often a host gets the programs again that its security software does not let run. Each attempt is an alert there.
+	// blockedRetry is the retry interval for a host whose security software blocks the programs. Each attempt raises an alert there.
 	blockedRetry = 10 * time.Minute
 )
 
 // Seen is everything Next needs to know about an instance.
 type Seen struct {
 	Instance *v1alpha1.WindowsInstance
-	// Node of the instance; nil where there is none.
+	// Node is the instance's Node; nil if there is none.
 	Node *corev1.Node
-	// Conflict is the Node of another machine that has the name of the host; nil where there is none.
+	// Conflict is the Node of another machine that has the host's name; nil if there is none.
 	Conflict *corev1.Node
-	// Version the node shall report.
+	// Version is the version that the node should report.
 	Version string
-	// Settings are those published for Version, since SettingsSince; empty when there are none.
+	// Settings identifies the settings published for Version, since SettingsSince; empty if there are none.
 	Settings      string
 	SettingsSince time.Time
 	// AllPaused is WindowsConfig's rollout.paused.
 	AllPaused bool
-	// Unfit says why no host may become a node of Version; empty when they may.
+	// Unfit explains why no host may become a node of Version; empty if hosts may.
 	Unfit string
-	// Unguarded says what is wrong with the admission policies that limit hosts; empty when they are in force.
+	// Unguarded describes a problem with the admission policies that restrict hosts; empty if they are in force.
 	Unguarded string
-	// KeyFault says what is wrong with the SSH key; nil when it is good.
+	// KeyFault describes a problem with the SSH key; nil if there is none.
 	KeyFault *Stall
-	// NotBefore is when the instance may be tried again after a failure; zero for at once.
+	// NotBefore is the earliest time of a retry after a failure; zero means now.
 	NotBefore time.Time
-	// Former says that the host had come to another version; Turn, that it is its turn to come to this one by a join.
+	// Former means that the host has come to another version before; Turn, that the plan now lets it join with this version.
 	Former, Turn bool
-	// FleetSilent says that so many nodes are silent that the cause is hardly this host's: it is not repaired meanwhile.
+	// FleetSilent means that so many nodes are silent that this host is unlikely to be the cause; it is not repaired meanwhile.
 	FleetSilent bool
-	// SlotFree says whether another host may join now.
+	// SlotFree reports whether another host may join now.
 	SlotFree bool
 	Now      time.Time
 }
@@ -76,9 +75,9 @@ type Action string
 
 // The actions.
 const (
-	// None: nothing; events of the Node or the objects bring the instance back.
+	// None: do nothing; events of the Node or the objects trigger the next reconciliation.
 	None Action = "None"
-	// Requeue: nothing now; look again after Decision.After.
+	// Requeue: do nothing now; check again after Decision.After.
 	Requeue Action = "Requeue"
 	// Join runs a join.
 	Join Action = "Join"
@@ -87,39 +86,39 @@ const (
 // Decision is what happens to an instance now, and why.
 type Decision struct {
 	Action Action
-	// Err is what the status shall say as long as nothing happens; nil leaves it as it is.
+	// Err is reported in the status while nothing happens; nil leaves the status unchanged.
 	Err   error
 	After time.Duration
 }
 
-// Stall means that only the user can help.
+// Stall means that the user must act.
 type Stall struct {
 	Reason  string
 	Message string
 }
 
-// Error makes Stall an error.
+// Error implements error.
 func (s *Stall) Error() string { return s.Message }
 
-// Paused means that the user holds the instance where it is.
+// Paused means that the user has paused the instance.
 type Paused struct{ By string }
 
-// Error makes Paused an error.
+// Error implements error.
 func (p *Paused) Error() string { return p.By + " holds this host where it is" }
 
-// Next says what happens to an instance. The first check that speaks decides.
+// Next decides what happens to an instance. The first check that returns true decides.
 func Next(s Seen) Decision {
 	checks := []func(Seen) (Decision, bool){
-		leaving,     // it is on its way out
+		leaving,     // the instance is being deleted
 		inConflict,  // another machine registered a Node of its name
-		ofOther,     // its node has another version, and goes to ours in its turn
-		settled,     // the host has joined and its Node is there, or still has time to come
-		former,      // it registers with the version it has, or waits for its turn to come to another
-		paused,      // the user says to wait
-		unguarded,   // its identities would not be limited to what they are for
-		unfit,       // its kubelet would not go with the API server
-		keyUnusable, // without a key there is no way in
-		backingOff,  // it failed just now
+		ofOther,     // its node has another version, and is upgraded by the plan
+		settled,     // the host has joined, and its Node exists or still has time to register
+		former,      // it registers with its old version, or waits for the plan to move it to this one
+		paused,      // the user has paused it
+		unguarded,   // the policies that restrict its identities are not in force
+		unfit,       // its kubelet is not compatible with the API server
+		keyUnusable, // without a key, the operator cannot log in
+		backingOff,  // it failed recently
 		noSlot,      // enough others are joining
 	}
 	for _, check := range checks {
@@ -134,8 +133,8 @@ func leaving(s Seen) (Decision, bool) {
 	return Decision{Action: None}, s.Instance.DeletionTimestamp != nil
 }
 
-// inConflict leaves a host alone whose name another machine has by now: more identities of it are the last that it may have. It joins again
-// when the user gives it another name.
+// inConflict skips a host whose name another machine has taken, because the host must not get further identities of that name. It joins again when
+// the user gives it another name.
 func inConflict(s Seen) (Decision, bool) {
 	if s.Conflict == nil {
 		return Decision{}, false
@@ -151,34 +150,34 @@ func inConflict(s Seen) (Decision, bool) {
 		s.Conflict.Name, nodestate.Described(s.Conflict), s.Instance.Status.NodeIP, api.AnnotationAcceptHostname)}, true
 }
 
-// ofOther leaves a node of another version as it is, whatever became of the last join: one more would bring it to ours, before its turn and with
-// its pods on it. It is upgraded when the plan says so, also to be mended.
+// ofOther skips a node of another version, however its last join ended: another join would upgrade it ahead of the plan and with its pods running.
+// The plan upgrades it, also as a repair.
 func ofOther(s Seen) (Decision, bool) {
 	return Decision{Action: None}, s.Node != nil && OfOtherVersion(s.Node, s.Version)
 }
 
-// turnPoll is how often it is looked whether it is a host's turn; the plan tells, too.
+// turnPoll is how often a waiting host checks whether the plan lets it join; a change of the plan also triggers the check.
 const turnPoll = 30 * time.Second
 
-// former leaves a host alone that has another version, and whose Node is gone or was made again just now: its kubelet registers when it starts,
-// and WICD reports the version. Otherwise whatever is deleted and comes back would be upgraded before its turn.
+// former skips a host of another version whose Node is gone or was just recreated: its kubelet registers when it starts, and WICD reports the
+// version. Otherwise deleting a Node would upgrade its host ahead of the plan.
 func former(s Seen) (Decision, bool) {
 	isUnknown := s.Node == nil || s.Node.Annotations[api.AnnotationVersion] == ""
 	return Decision{Action: Requeue, After: turnPoll}, s.Former && isUnknown && (!s.Turn || s.Node != nil)
 }
 
-// OfOtherVersion says whether a Node says that it has another version.
+// OfOtherVersion reports whether a Node reports another version.
 func OfOtherVersion(node *corev1.Node, version string) bool {
 	has := node.Annotations[api.AnnotationVersion]
 	return has != "" && has != version
 }
 
-// settled trusts condition Configured only to spare a host a visit: where it is wrong, the Node stays away
-// and the join, which changes nothing on a host that has everything, is repeated.
+// settled trusts condition Configured only to save a visit to the host: if it is wrong, the Node does not register and the join is repeated, which
+// changes nothing on a fully configured host.
 func settled(s Seen) (Decision, bool) {
 	configured := meta.FindStatusCondition(s.Instance.Status.Conditions, api.ConditionConfigured)
 	isConfigured := configured != nil && configured.Status == "True"
-	// A repair that failed says that the host is not configured. It has waited for long, and the next one does so, too.
+	// After a failed repair, the host is not Configured. It has waited long enough, and so does the next repair.
 	if since, is := s.BrokenSince(); is && (isConfigured || s.Instance.Status.Payload.Since != nil) {
 		return s.repair(since)
 	}
@@ -192,11 +191,11 @@ func settled(s Seen) (Decision, bool) {
 	return Decision{Action: Requeue, After: left}, left > 0
 }
 
-// MaxRepairs is how often a node that does not work is joined again before that is left to the user.
+// MaxRepairs is how many times a broken node joins again before the user must act.
 const MaxRepairs = 5
 
-// repair joins a node again that does not work, more and more seldom: the kubelet, its certificate, or WICD may be beyond what the
-// host can mend alone. The join finds what is missing, hands over a new token, and touches nothing that works.
+// repair joins a broken node again, with back-off: the kubelet, its certificate or WICD may have a problem that the host cannot fix alone. The join
+// restores what is missing, provides a new token, and leaves working parts alone.
 func (s Seen) repair(since time.Time) (Decision, bool) {
 	wait, tried := RepairAfter, int32(0)
 	if f := s.Instance.Status.Failure; f != nil && f.Action == v1alpha1.ActionRepair {
@@ -216,12 +215,12 @@ func (s Seen) repair(since time.Time) (Decision, bool) {
 	return Decision{Action: Requeue, After: left}, left > 0
 }
 
-// silencePoll is how often it is looked whether a silent fleet is heard from again.
+// silencePoll is how often a host checks whether the silent fleet has recovered.
 const silencePoll = time.Minute
 
-// BrokenSince is since when the node of an instance does not work: its kubelet is silent, or says that it is not ready, or WICD
-// has told nothing since Windows started, or has not followed the settings although the node has their version. A node of another version is not joined again, which would
-// bring it to ours: it goes there when it is its turn.
+// BrokenSince returns since when the instance's node has been broken: its kubelet is silent or reports not Ready, WICD has reported nothing since
+// Windows started, or WICD has not applied the settings although the node has their version. A node of another version does not count, because a join
+// would upgrade it ahead of the plan.
 func (s Seen) BrokenSince() (since time.Time, is bool) {
 	if s.Node == nil {
 		return time.Time{}, false
@@ -234,10 +233,10 @@ func (s Seen) BrokenSince() (since time.Time, is bool) {
 		return time.Time{}, false
 	}
 	if ready.Status == corev1.ConditionFalse && nodestate.WaitsForCloud(s.Node) {
-		return time.Time{}, false // the network may need what the cloud tells of the node
+		return time.Time{}, false // the network may need what the cloud sets on the node
 	}
 	if ready.Status == corev1.ConditionFalse && lacksSandboxImage(s.Node) != nil {
-		return time.Time{}, false // WICD works, and goes on pulling: a join would help with nothing
+		return time.Time{}, false // WICD works and keeps pulling; a join would not help
 	}
 	if ready.Status != corev1.ConditionTrue {
 		return ready.LastTransitionTime.Time, true
@@ -249,15 +248,15 @@ func (s Seen) BrokenSince() (since time.Time, is bool) {
 	return later(s.SettingsSince, ready.LastTransitionTime.Time), lags
 }
 
-// wicdIsSilent says that WICD has told nothing since Windows started: the kubelet names another start of Windows than WICD did. Windows does
-// not start a service again that did not answer within 30 seconds at that start (error 1053); a join does. A kubelet becomes Ready anew with
-// each start, so that condition Ready says since when. The Node of a host whose WICD names no start says nothing.
+// wicdIsSilent reports that WICD has reported nothing since Windows started: the kubelet reports another boot ID than WICD did. Windows does not
+// retry a service that did not answer within 30 seconds at that start (error 1053); a join starts it. A kubelet becomes Ready again at each start, so
+// condition Ready dates the silence. Without WICD's boot ID, the result is false.
 func wicdIsSilent(node *corev1.Node) bool {
 	told, is := node.Annotations[api.AnnotationBootID], node.Status.NodeInfo.BootID
 	return nodestate.IsBootID(told) && nodestate.IsBootID(is) && told != is
 }
 
-// Findings says what is wrong with a node that does not work, as far as it says so itself.
+// Findings describes what is wrong with a broken node, as far as err and the Node's conditions show it.
 func Findings(s Seen, err error) string {
 	var parts []string
 	if err != nil {
@@ -279,7 +278,7 @@ func Findings(s Seen, err error) string {
 	return strings.Join(parts, "; ")
 }
 
-// lastConfigured is when the last join was done with the host.
+// lastConfigured returns when the last join configured the host.
 func lastConfigured(i *v1alpha1.WindowsInstance) (at time.Time) {
 	for _, s := range i.Status.Steps {
 		if s.Name == StepConfigure && s.FinishedAt != nil {
@@ -296,7 +295,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// registersBy is until when the Node of a host is waited for: from when it was last known to be there, or else from when the host was configured.
+// registersBy returns how long to wait for the host's Node, counted from when the Node was last known to exist, or else from when the host was
+// configured.
 func (s Seen) registersBy(configured time.Time) time.Time {
 	c := meta.FindStatusCondition(s.Instance.Status.Conditions, api.ConditionNodeReady)
 	if c != nil && c.Reason == api.ReasonNodeMissing && c.LastTransitionTime.After(configured) {
@@ -315,23 +315,23 @@ func paused(s Seen) (Decision, bool) {
 	return Decision{}, false
 }
 
-// unguardedPoll is how often it is looked whether the policies are back.
+// unguardedPoll is how often the policies are checked again.
 const unguardedPoll = 30 * time.Second
 
-// unguarded keeps hosts from getting identities, those that are mended, too.
+// unguarded blocks joins and repairs while the admission policies are not in force.
 func unguarded(s Seen) (Decision, bool) {
 	return Decision{Action: Requeue, After: unguardedPoll, Err: Unguarded(s.Unguarded)}, s.Unguarded != ""
 }
 
-// Unguarded is the Stall of a host that waits for the admission policies.
+// Unguarded returns the Stall of a host that waits for the admission policies.
 func Unguarded(finding string) *Stall {
 	return &Stall{Reason: api.ReasonPoliciesAltered, Message: finding}
 }
 
-// unfitPoll is how often it is looked whether the version has become fit: the API server was upgraded.
+// unfitPoll is how often the version is checked again: the API server may have been upgraded.
 const unfitPoll = 5 * time.Minute
 
-// unfit keeps new nodes away. One that is there already is repaired as it is.
+// unfit blocks new nodes. An existing node is repaired with the version it has.
 func unfit(s Seen) (Decision, bool) {
 	if s.Unfit == "" || s.Node != nil {
 		return Decision{}, false
@@ -353,10 +353,10 @@ func backingOff(s Seen) (Decision, bool) {
 
 func noSlot(s Seen) (Decision, bool) { return Waiting(), !s.SlotFree }
 
-// Waiting is the decision for a host that waits its turn.
+// Waiting returns the decision for a host that waits for a slot.
 func Waiting() Decision { return Decision{Action: Requeue, Err: ErrNoSlot, After: slotPoll} }
 
-// RebootedFrom is the boot ID of a host that was restarted for its join and is still waited for, or empty.
+// RebootedFrom returns the boot ID of a host that was restarted for its join and has not come back yet; empty if there is no such restart.
 func RebootedFrom(i *v1alpha1.WindowsInstance, now time.Time) string {
 	c := meta.FindStatusCondition(i.Status.Conditions, api.ConditionRebootRequired)
 	if c == nil || c.Status != "True" || c.Reason != api.ReasonRebooting || now.Sub(c.LastTransitionTime.Time) > rebootTimeout {

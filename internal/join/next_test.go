@@ -18,12 +18,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/join"
 )
 
-// fresh is an instance that was just announced, with nothing in the way.
+// fresh returns a new instance that nothing prevents from joining.
 func fresh() join.Seen {
 	return join.Seen{Instance: &v1alpha1.WindowsInstance{}, Version: "0.1.0-abc", SlotFree: true, Now: noon()}
 }
 
-// joined is an instance whose host was configured some time ago.
+// joined returns an instance whose host was configured some time ago.
 func joined(ago time.Duration) join.Seen {
 	s := fresh()
 	s.Instance.Status.Conditions = []metav1.Condition{condition(api.ConditionConfigured, "True", "Configured", noon().Add(-ago))}
@@ -112,14 +112,14 @@ func silentFor(d time.Duration) func(*join.Seen) {
 	}
 }
 
-// repaired says how often, and when last, the node was joined again.
+// repaired records how many repairs have failed, and how long ago the last one was.
 func repaired(times int32, ago time.Duration) func(*join.Seen) {
 	return func(s *join.Seen) {
 		s.Instance.Status.Failure = &v1alpha1.Failure{Action: v1alpha1.ActionRepair, Attempts: times, At: metav1.NewTime(noon().Add(-ago)), Message: "x"}
 	}
 }
 
-// follows is a Ready node that has come to settings, and those that are published since a while.
+// follows adds a Ready node with some settings, and the settings published for a given time.
 func follows(has, published string, since time.Duration) func(*join.Seen) {
 	return func(s *join.Seen) {
 		s.Settings, s.SettingsSince = published, noon().Add(-since)
@@ -128,7 +128,7 @@ func follows(has, published string, since time.Duration) func(*join.Seen) {
 	}
 }
 
-// startedAs is a node that has been Ready for a while, of which WICD and kubelet name a start of Windows.
+// startedAs adds a node, Ready for a given time, with the boot IDs that WICD and kubelet report.
 func startedAs(wicd, kubelet string, ago time.Duration) func(*join.Seen) {
 	return func(s *join.Seen) {
 		follows("s2", "s2", 9*time.Hour)(s)
@@ -162,12 +162,12 @@ func configuredBefore(d time.Duration) func(*join.Seen) {
 	}
 }
 
-// TestReport has a row for each way in which an attempt ends.
+// TestReport has a case for each outcome of an attempt.
 func TestReport(t *testing.T) {
 	step := func(name string, err error) error { return &join.StepError{Step: name, Err: err} }
 	tests := map[string]struct {
 		err                              error
-		reachable, supported, configured string // reasons; "" where the condition stays unknown
+		reachable, supported, configured string // reasons; "" if the condition stays unknown
 		stalled, rebooting               bool
 	}{
 		"success": {nil, "Connected", "Supported", "Configured", false, false},
@@ -268,7 +268,7 @@ func TestReadyNeedsKubeletAndVersion(t *testing.T) {
 	expect("False", api.ReasonNodeNotReady)
 	lacks := corev1.NodeCondition{Type: api.ConditionSandboxImage, Status: corev1.ConditionFalse, Reason: "no reason\n", Message: strings.Repeat("403 ", 5000)}
 	node.Status.Conditions = append(node.Status.Conditions, lacks)
-	expect("False", api.ReasonNodeNotReady) // a kubelet that is silent has another fault
+	expect("False", api.ReasonNodeNotReady) // a silent kubelet has another fault
 	node.Status.Conditions[0].Status = corev1.ConditionFalse
 	expect("False", api.ReasonSandboxImagePullFailed)
 	node.Status.Conditions[1].Reason = api.ReasonSandboxImageDenied
@@ -301,7 +301,7 @@ func reasonOf(st v1alpha1.WindowsInstanceStatus, kind string) string {
 	return ""
 }
 
-// A host that is being restarted refuses connections, and says what it waits for all the same.
+// TestAHostThatRestartsIsAway expects the status to name the restart although the host refuses connections.
 func TestAHostThatRestartsIsAway(t *testing.T) {
 	var st v1alpha1.WindowsInstanceStatus
 	refused := func(reason string) error {
@@ -375,7 +375,7 @@ func TestStepsOfOneJoinAreTimed(t *testing.T) {
 	}
 }
 
-// TestAHostThatNobodyAwaitsIsNotSaidToRestart: its restart was waited for when it became clear that it cannot be joined.
+// TestAHostThatNobodyAwaitsIsNotSaidToRestart covers a host that turned out unable to join during its restart.
 func TestAHostThatNobodyAwaitsIsNotSaidToRestart(t *testing.T) {
 	restarting := &join.Rebooting{Reason: "feature Containers is enabled by a restart", BootID: "1"}
 	for name, test := range map[string]struct {

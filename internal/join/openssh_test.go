@@ -25,17 +25,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// The programs of Debian's package openssh-server, and what it makes them known by.
+// Programs and user of Debian's package openssh-server.
 const (
 	opensshServer = "/usr/sbin/sshd"
 	opensshFiles  = "/usr/lib/openssh/sftp-server"
 	opensshUser   = "sshd"
 )
 
-// asOpenSSHShell names the folder of the drives when the test program is the shell that OpenSSH starts.
+// asOpenSSHShell is the environment variable that makes the test program the shell of OpenSSH; its value is the folder with the drives.
 const asOpenSSHShell = "WMCO_TEST_SHELL"
 
-// TestMain makes the test program the shell of a Windows, too.
+// TestMain also makes the test program a Windows shell.
 func TestMain(m *testing.M) {
 	if root := os.Getenv(asOpenSSHShell); root != "" {
 		os.Exit(sim.RunCommand(context.Background(), sim.WindowsOptions{Root: root}, sim.Command{
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestContactThroughOpenSSH has the server, and the SFTP, of the code that OpenSSH for Windows is made of.
+// TestContactThroughOpenSSH uses the portable OpenSSH server and its SFTP, on which OpenSSH for Windows is based.
 func TestContactThroughOpenSSH(t *testing.T) {
 	w := newContactWorld(t, sim.Quirks{})
 	root := t.TempDir()
@@ -86,7 +86,7 @@ func TestContactThroughOpenSSH(t *testing.T) {
 	}
 }
 
-// startOpenSSH starts a server whose commands the simulated Windows runs in root, and whose SFTP begins in its home folder.
+// startOpenSSH starts a server whose commands run in the simulated Windows in root, and whose SFTP starts in its home folder.
 func startOpenSSH(t *testing.T, root string, key ssh.PublicKey) netip.AddrPort {
 	t.Helper()
 	for _, program := range []string{opensshServer, opensshFiles} {

@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// reach has the host try the API server as its services will. A name that only the cluster's own nodes know, or a server of another cluster, would
-// show itself as a Node that never comes, when everything is installed.
+// reach has the host connect to the API server as its services will. Without this check, a name that only cluster nodes resolve, or the API server of
+// another cluster, would go unnoticed until everything is installed and no Node registers.
 func (j *Job) reach(ctx context.Context) error {
 	wicd, err := j.wicd()
 	if err != nil {
@@ -38,5 +38,5 @@ func (j *Job) reach(ctx context.Context) error {
 		j.known.Server, resolved, j.known.ServerFrom, shorten.Text(result.Failure, maxFailure))
 }
 
-// maxFailure is how much of what failed on the host a message repeats.
+// maxFailure limits how much of the host's error text a message repeats.
 const maxFailure = 1000

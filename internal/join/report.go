@@ -20,21 +20,20 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// Unreachable means that no connection came about, or that it did not last.
+// Unreachable means that the connection failed or was lost.
 type Unreachable struct {
 	// Reason is one of the reasons of condition Reachable.
 	Reason string
 	Err    error
 }
 
-// Error makes Unreachable an error.
+// Error implements error.
 func (u *Unreachable) Error() string { return u.Err.Error() }
 
-// Unwrap returns what the connection said.
+// Unwrap returns the cause.
 func (u *Unreachable) Unwrap() error { return u.Err }
 
-// Retry says how long to wait before the join is tried again after err; ok is false where only the back-off
-// of failures says so.
+// Retry returns how long to wait before the join is retried after err; ok is false if only the failure back-off applies.
 func Retry(err error) (after time.Duration, ok bool) {
 	var rebooting *Rebooting
 	var unreachable *Unreachable
@@ -49,7 +48,7 @@ func Retry(err error) (after time.Duration, ok bool) {
 	case errors.Is(err, ErrNoSlot):
 		return slotPoll, true
 	case errors.Is(err, ErrOccupied):
-		return time.Minute, true // its turn comes with the plan
+		return time.Minute, true // it waits for the plan
 	case errors.As(err, &unreachable) && isOfHostKey(unreachable.Reason):
 		return changedKeyRetry, true
 	case errors.As(err, &blocked):
@@ -58,7 +57,7 @@ func Retry(err error) (after time.Duration, ok bool) {
 	return 0, false
 }
 
-// Reason is the reason that users and metrics are given for err.
+// Reason returns the reason for err that conditions and metrics report.
 func Reason(err error) string {
 	var (
 		unreachable *Unreachable
@@ -104,7 +103,7 @@ func Reason(err error) string {
 	}
 }
 
-// reasonsOfWICD are the reasons for failures that WICD reports.
+// reasonsOfWICD maps error codes of WICD to reasons.
 func reasonsOfWICD() map[agent.Code]string {
 	return map[agent.Code]string{
 		agent.CodeContentAltered: api.ReasonContentAltered, agent.CodeRebootDidNotHelp: api.ReasonRebootDidNotHelp,
@@ -113,25 +112,25 @@ func reasonsOfWICD() map[agent.Code]string {
 	}
 }
 
-// isWindowsBusy says whether Windows has to finish something before the join goes on.
+// isWindowsBusy reports whether Windows has to finish some work before the join can continue.
 func isWindowsBusy(err error) bool {
 	wicd := agent.Failed(err)
 	return wicd != nil && (wicd.Code == agent.CodeWaitingForSetup || wicd.Code == agent.CodeServicing)
 }
 
-// didNotHelp says whether the host was restarted for its join, and needs that again.
+// didNotHelp reports whether the host was restarted for its join and still requires a restart.
 func didNotHelp(err error) bool {
 	wicd := agent.Failed(err)
 	return wicd != nil && wicd.Code == agent.CodeRebootDidNotHelp
 }
 
-// Report writes into the conditions what came of an attempt, or why there was none (attempted is false then).
+// Report sets the conditions after an attempt that ended with err, or, if attempted is false, for the reason why there was none.
 func Report(st *v1alpha1.WindowsInstanceStatus, generation int64, attempted bool, err error) {
 	set := conditions{st, generation}
 	reason := Reason(err)
 	set.absentUnless(isUsersTurn(err), api.ConditionStalled, reason, err)
 	if unready := (*Unready)(nil); attempted && !errors.As(err, &unready) {
-		if r := (*Rebooting)(nil); !errors.As(err, &r) || !r.Awaited { // else it says already what needed the restart
+		if r := (*Rebooting)(nil); !errors.As(err, &r) || !r.Awaited { // otherwise the condition already has the cause of the restart
 			set.absentUnless(reason == api.ReasonRebooting, api.ConditionRebootRequired, reason, err)
 		}
 		set.reached(err)
@@ -141,7 +140,7 @@ func Report(st *v1alpha1.WindowsInstanceStatus, generation int64, attempted bool
 		set.awaitsNoRestart()
 	}
 	switch {
-	case reason == api.ReasonRepairFailed: // the host has everything, or it would not be a repair
+	case reason == api.ReasonRepairFailed: // a repair implies that the host is configured
 	case err != nil:
 		set.not(api.ConditionConfigured, reason, err.Error())
 	case attempted:
@@ -149,7 +148,7 @@ func Report(st *v1alpha1.WindowsInstanceStatus, generation int64, attempted bool
 	}
 }
 
-// awaitsNoRestart removes what was said of a restart: nobody looks any more whether the host is back.
+// awaitsNoRestart removes the conditions about a restart, because the operator no longer checks whether the host is back.
 func (c conditions) awaitsNoRestart() {
 	for _, kind := range []string{api.ConditionRebootRequired, api.ConditionReachable} {
 		if was := meta.FindStatusCondition(c.status.Conditions, kind); was != nil && was.Reason == api.ReasonRebooting {
@@ -158,23 +157,23 @@ func (c conditions) awaitsNoRestart() {
 	}
 }
 
-// isOfHostKey says whether a host was refused for the key that it shows.
+// isOfHostKey reports whether a host was rejected for the key that it presents.
 func isOfHostKey(reason string) bool {
 	return slices.Contains([]string{api.ReasonHostKeyChanged, api.ReasonHostKeyUnknown, api.ReasonHostKeyUnsuitable}, reason)
 }
 
-// isUsersTurn says whether only the user can help.
+// isUsersTurn reports whether only the user can resolve err.
 func isUsersTurn(err error) bool {
 	var stall *Stall
 	reason := Reason(err)
 	return errors.As(err, &stall) || didNotHelp(err) || reason == api.ReasonAddressInvalid || isOfHostKey(reason)
 }
 
-// ErrCluster is the class of errors about what the cluster does not tell of itself.
+// ErrCluster is the class of errors about missing information on the cluster.
 var ErrCluster = errors.New("reading the cluster")
 
-// Observe writes into the status what the Node says of the host, and sums all conditions up in Ready. After again, where that is not 0, it
-// may say something else although nothing has changed.
+// Observe updates the status from the Node, and sums up all conditions in Ready. If again is not 0, the result may differ after that time although
+// nothing has changed.
 func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.Node, version string, now time.Time) (again time.Duration) {
 	set := conditions{st, generation}
 	st.NodeRef = nodestate.Refer(node)
@@ -193,7 +192,7 @@ func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.
 	return again
 }
 
-// windows is the system of Windows nodes, in their label and their status.
+// windows is the operating system of Windows nodes, in their label and their status.
 const windows = "windows"
 
 func (c conditions) observe(node *corev1.Node, version string, now time.Time) (again time.Duration) {
@@ -227,13 +226,12 @@ func (c conditions) observe(node *corev1.Node, version string, now time.Time) (a
 			configured != nil && configured.Status != metav1.ConditionTrue && configured.Reason != api.ReasonAdoptionPending {
 			c.worksAgain(*configured, reported)
 		}
-		c.status.BootstrapCredentialID = "" // kubelet and WICD have their certificates: the token is good for nothing more
+		c.status.BootstrapCredentialID = "" // kubelet and WICD have their certificates, so the token is no longer needed
 	}
 	return 0
 }
 
-// worksAgain ends what is said of the last join: it was a repair that failed, and is not needed any more. Whether the host can be reached by now,
-// nobody knows.
+// worksAgain clears the conditions of the last join, a failed repair that is no longer needed. Reachable becomes unknown.
 func (c conditions) worksAgain(configured metav1.Condition, version string) {
 	if reachable := meta.FindStatusCondition(c.status.Conditions, api.ConditionReachable); reachable != nil && reachable.Reason == configured.Reason {
 		meta.RemoveStatusCondition(&c.status.Conditions, api.ConditionReachable)
@@ -241,7 +239,7 @@ func (c conditions) worksAgain(configured metav1.Condition, version string) {
 	c.is(api.ConditionConfigured, api.ReasonConfigured, "the node works with version "+version)
 }
 
-// lacksSandboxImage is what the Node says of a sandbox image that its host could not pull; nil where it has it, or says nothing.
+// lacksSandboxImage returns the Node's condition about a sandbox image that its host could not pull; nil if there is none.
 func lacksSandboxImage(node *corev1.Node) *corev1.NodeCondition {
 	if c := nodestate.Condition(node, api.ConditionSandboxImage); c != nil && c.Status == corev1.ConditionFalse {
 		return c
@@ -249,7 +247,7 @@ func lacksSandboxImage(node *corev1.Node) *corev1.NodeCondition {
 	return nil
 }
 
-// sandboxImageReason is the reason that the Node has for it. A host may write any text there, and the API server takes no other than reasons.
+// sandboxImageReason returns the reason for it. A host may write any text as the reason on the Node, so only known reasons are copied.
 func sandboxImageReason(node *corev1.Node) string {
 	known := []string{
 		api.ReasonSandboxImageNotFound, api.ReasonSandboxImageDenied, api.ReasonSandboxImageUnsuitable, api.ReasonSandboxImagePulling,
@@ -260,7 +258,7 @@ func sandboxImageReason(node *corev1.Node) string {
 	return api.ReasonSandboxImagePullFailed
 }
 
-// observeSandboxImage shows it on the instance, too: a node that has another image stays in service meanwhile.
+// observeSandboxImage copies the condition to the instance: a node that has another image stays in service meanwhile.
 func (c conditions) observeSandboxImage(node *corev1.Node) {
 	if node != nil {
 		if lack := lacksSandboxImage(node); lack != nil {
@@ -271,7 +269,7 @@ func (c conditions) observeSandboxImage(node *corev1.Node) {
 	meta.RemoveStatusCondition(&c.status.Conditions, api.ConditionSandboxImage)
 }
 
-// observeSupport tells of a Windows that gets no security updates any more. The node stays in service: only the user can replace its host.
+// observeSupport reports a Windows version that no longer gets security updates. The node stays in service: only the user can replace its host.
 func (c conditions) observeSupport(node *corev1.Node, now time.Time) {
 	if node != nil {
 		r, _ := windowsbuild.ReleaseOf(nodestate.WindowsBuild(node))
@@ -305,13 +303,13 @@ func (c conditions) set(kind string, status metav1.ConditionStatus, reason, mess
 	})
 }
 
-// Reached writes what a connection that ended with err means for condition Reachable.
+// Reached sets condition Reachable after a connection that ended with err.
 func Reached(st *v1alpha1.WindowsInstanceStatus, generation int64, err error) {
 	conditions{st, generation}.reached(err)
 }
 
-// reached says what an attempt that ended with err means for Reachable. A host that refuses the key does so since it did for the
-// first time, whatever kept it from being reached before: its Machine may be replaced for it.
+// reached sets condition Reachable after an attempt that ended with err. For a host that rejects the login, the transition time is that of the first
+// rejection, whatever made it unreachable before, because its Machine may be replaced for it.
 func (c conditions) reached(err error) {
 	var u *Unreachable
 	var r *Rebooting
@@ -330,7 +328,7 @@ func (c conditions) reached(err error) {
 	c.is(api.ConditionReachable, api.ReasonConnected, "the host answered with the right key")
 }
 
-// supported says what an attempt that ended with err means for Supported: nothing, where it ended before the check.
+// supported sets condition Supported after an attempt that ended with err, unless it failed before the end of the check.
 func (c conditions) supported(err error) {
 	var u *Unsupported
 	var failed *StepError
@@ -343,7 +341,7 @@ func (c conditions) supported(err error) {
 	}
 }
 
-// absentUnless keeps a condition that is bad when True: it is there only while it holds.
+// absentUnless sets a condition that reports a problem while the problem exists, and removes it otherwise.
 func (c conditions) absentUnless(holds bool, kind, reason string, err error) {
 	if !holds {
 		meta.RemoveStatusCondition(&c.status.Conditions, kind)
@@ -352,7 +350,7 @@ func (c conditions) absentUnless(holds bool, kind, reason string, err error) {
 	c.is(kind, reason, err.Error())
 }
 
-// sumUp makes Ready follow the first of the other conditions that is not as it should be.
+// sumUp copies the first other condition that reports a problem to Ready.
 func (c conditions) sumUp() {
 	if s := meta.FindStatusCondition(c.status.Conditions, api.ConditionStalled); s != nil {
 		c.not(api.ConditionReady, s.Reason, s.Message)

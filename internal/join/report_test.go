@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/join"
 )
 
-// TestWindowsThatIsBusyIsNoFailure: a host whose Windows goes on by itself is tried again soon, one that a restart did not help is the user's.
+// TestWindowsThatIsBusyIsNoFailure expects a soon retry while Windows is busy, and condition Stalled after a restart that did not help.
 func TestWindowsThatIsBusyIsNoFailure(t *testing.T) {
 	for code, test := range map[agent.Code]struct {
 		reason  string
@@ -48,7 +48,7 @@ func TestWindowsThatIsBusyIsNoFailure(t *testing.T) {
 	}
 }
 
-// TestOnlyTheStepThatNeedsAFactStops: a host is a node without some of them, but gets no name and no address by guessing.
+// TestOnlyTheStepThatNeedsAFactStops: a host becomes a node without some facts, but its name and address are never guessed.
 func TestOnlyTheStepThatNeedsAFactStops(t *testing.T) {
 	for fact, joins := range map[string]bool{
 		agent.FactHostname: false, agent.FactDomain: false, agent.FactInterfaces: false, agent.FactServices: false, agent.FactFreeBytes: false,

@@ -12,13 +12,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/join"
 )
 
-// choice is one of the values that a part of the input can have.
+// choice is one value of a part of the input.
 type choice struct {
 	name string
 	set  func(*join.Seen)
 }
 
-// inputs are the parts of what Next looks at, with all values that make a difference.
+// inputs returns the parts of Next's input, each with all values that make a difference.
 func inputs() [][]choice {
 	configured := func(status, reason string) func(*join.Seen) {
 		return func(s *join.Seen) {
@@ -49,7 +49,7 @@ func inputs() [][]choice {
 	}
 }
 
-// TestRulesHoldForAllInputs goes through all combinations of inputs, and looks at rules instead of at decisions.
+// TestRulesHoldForAllInputs checks rules, rather than exact decisions, for all combinations of inputs.
 func TestRulesHoldForAllInputs(t *testing.T) {
 	parts := inputs()
 	total := 1
@@ -74,7 +74,7 @@ func TestRulesHoldForAllInputs(t *testing.T) {
 	}
 }
 
-// joinRulesBroken says which rules a decision breaks for inputs with these names.
+// joinRulesBroken returns the rules that a decision breaks for inputs with these names.
 func joinRulesBroken(in map[string]bool, d join.Decision) (broken []string) {
 	joins := d.Action == join.Join
 	for _, hold := range []string{"paused", "all paused", "deleted", "policies altered", "no key", "backs off", "no slot"} {

@@ -10,7 +10,7 @@ import (
 
 func (j *Job) check(ctx context.Context) error {
 	needed := []string{agent.FactHostname, agent.FactDomain, agent.FactInterfaces, agent.FactServices}
-	if j.facts.Joined == nil { // a host that joined has its content already
+	if j.facts.Joined == nil { // a host that has joined already has its content
 		needed = append(needed, agent.FactFreeBytes)
 	}
 	if err := j.facts.Host.Must(needed...); err != nil {
@@ -61,7 +61,7 @@ func (j *Job) configure(ctx context.Context) error {
 		Register:  j.unregistered,
 		Hostname:  j.Hostname,
 		Retried:   j.Retried,
-		MayReboot: j.unregistered, // without a Node, nothing runs on the host that a restart could hurt
+		MayReboot: j.unregistered, // without a Node, no workload runs on the host that a restart could hurt
 	}
 	var result agent.JoinResult
 	if err := j.callWith(ctx, j.program(wicd, agent.CommandJoin), request, &result, StepConfigure); err != nil {
@@ -73,7 +73,7 @@ func (j *Job) configure(ctx context.Context) error {
 	return nil
 }
 
-// local is what only this host has.
+// local returns the settings that are specific to this host.
 func (j *Job) local() desired.Local {
 	return desired.Local{
 		Node: NodeName(j.facts), NodeIP: NodeIP(j.facts, j.Interface), Adapter: Adapter(j.facts, j.Interface), Taints: j.Taints,

@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/join"
 )
 
-// TestAWindowsWithoutUpdatesIsTold, and its node stays in service.
+// TestAWindowsWithoutUpdatesIsTold also expects the node to stay in service.
 func TestAWindowsWithoutUpdatesIsTold(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-1", Annotations: map[string]string{api.AnnotationVersion: "v"}}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
@@ -23,7 +23,7 @@ func TestAWindowsWithoutUpdatesIsTold(t *testing.T) {
 		{"10.0.17763.8000", "2029-01-09", ""},
 		{"10.0.17763.8000", "2029-01-10", "Windows Server 2019 of node win-1 has had no security updates since 2029-01-09 (https://learn.microsoft.com/lifecycle/products/windows-server-2019); " +
 			"add a host with a later Windows Server, then drain and remove this one"},
-		{"10.0.20348.2402", "2026-10-14", ""}, // mainstream support has ended, security updates go on
+		{"10.0.20348.2402", "2026-10-14", ""}, // mainstream support has ended, security updates continue
 		{"10.0.25398.1", "2040-01-01", ""},
 		{"", "2040-01-01", ""},
 	} {

@@ -11,8 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// Begin makes the status that of a join which starts now. What the last attempt failed with stays to be read
-// until this one knows better.
+// Begin resets the status for a join that starts now. The failure of the last attempt stays visible until this attempt replaces it.
 func Begin(st *v1alpha1.WindowsInstanceStatus, generation int64) {
 	set := conditions{st, generation}
 	if !failedBefore(st) {
@@ -29,7 +28,7 @@ func failedBefore(st *v1alpha1.WindowsInstanceStatus) bool {
 	return slices.ContainsFunc(st.Steps, func(s v1alpha1.StepStatus) bool { return s.State == v1alpha1.StepFailed })
 }
 
-// Track writes how a step goes into the status and returns how long it took, once it is done.
+// Track records the progress of a step in the status. When the step is done, it returns how long the step took.
 func Track(st *v1alpha1.WindowsInstanceStatus, p Progress, now time.Time) (took time.Duration, done bool) {
 	for i := range st.Steps {
 		if s := &st.Steps[i]; s.Name == p.Step && s.State != v1alpha1.StepDone {
@@ -52,8 +51,7 @@ func mark(s *v1alpha1.StepStatus, p Progress, now time.Time) (took time.Duration
 	return now.Sub(s.StartedAt.Time), true
 }
 
-// TrackNode says which of the two steps that the host does by itself have moved on, by what is seen of its Node.
-// They begin when the host is configured.
+// TrackNode returns the progress, as seen on the Node, of the two steps that the host performs on its own. They begin when the host is configured.
 func TrackNode(st *v1alpha1.WindowsInstanceStatus, node *corev1.Node, ready bool) []Progress {
 	state := map[string]v1alpha1.StepState{}
 	for _, s := range st.Steps {

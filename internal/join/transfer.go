@@ -9,23 +9,23 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// Transfer is how content is sent to a host.
+// Transfer configures how content is sent to hosts.
 type Transfer struct {
-	// Slots bounds how many hosts are sent content at the same time.
+	// Slots limits how many hosts receive content at the same time.
 	Slots Slots
-	// Pace, where it is set, is asked before bytes of content are sent, and returns when they may be.
+	// Pace, if set, limits the rate at which content is sent.
 	Pace Pacer
 }
 
-// Slots are places for hosts that work at the same time.
+// Slots limits how many hosts work at the same time.
 type Slots interface {
-	// Take takes one of the places; closing it gives it back. It does not wait: without a free place it returns ErrNoSlot.
+	// Take acquires a slot; closing the result releases it. Take does not block: it returns ErrNoSlot if no slot is free.
 	Take() (io.Closer, error)
 }
 
-// Pacer bounds how fast content is sent.
+// Pacer limits the rate at which content is sent.
 type Pacer interface {
-	// WaitN returns when so many bytes may be sent.
+	// WaitN blocks until the given number of bytes may be sent.
 	WaitN(ctx context.Context, bytes int) error
 }
 
@@ -64,14 +64,14 @@ func (v *Visit) transfer(ctx context.Context, t Transfer) error {
 	})
 }
 
-// paced is content that is sent no faster than it may be.
+// paced is a reader of content that observes a Pacer.
 type paced struct {
 	io.ReadCloser
 	ctx  context.Context // of the transfer
 	pace Pacer
 }
 
-// pacedBytes is how much is read at a time.
+// pacedBytes is the maximum size of one read.
 const pacedBytes = 64 << 10
 
 // Read implements io.Reader.

@@ -13,50 +13,50 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// Visit is one connection to a host, and what WICD is asked for over it. A join is one; a host that has joined is visited for three
-// things: Stage, Restart and Leave. Each begins as a join does, and may be repeated.
+// Visit is one connection to a host for commands of WICD. A join is a visit; a host that has joined is visited by Stage, Restart and Leave. Each
+// begins like a join and is repeatable.
 type Visit struct {
-	// Host is connected to.
+	// Host connects to the host.
 	Host Connector
-	// Payload is what the operator carries; Content is the part of it that this host gets.
+	// Payload is the operator's payload; Content is the part of it that this host gets.
 	Payload *payload.Payload
 	Content payload.Manifest
-	// Hostname is the name that the host shall have; empty for the one it has.
+	// Hostname is the hostname to set; empty keeps the current one.
 	Hostname string
-	// Observer is told how it goes.
+	// Observer receives progress reports.
 	Observer Observer
 	// Now is the clock.
 	Now func() time.Time
 
-	platform string // of the cluster, where the host's name depends on it
+	platform string // of the cluster, if the host's name depends on it
 	host     Host
-	home     string // the full name of the home folder, with a backslash at its end, where the shell begins elsewhere
-	byFiles  bool   // requests and content go as files
+	home     string // full path of the home folder with a trailing backslash, if the shell starts elsewhere
+	byFiles  bool   // send requests and content as files
 	facts    agent.Facts
 	reached  netip.Addr
 	slot     io.Closer
 }
 
-// Connector reaches one host.
+// Connector connects to one host.
 type Connector interface {
-	// Connect opens the connection; the host key is checked, or pinned at first contact, before it returns.
+	// Connect opens the connection. The host key is verified, or pinned at first contact, before Connect returns.
 	Connect(ctx context.Context) (Host, error)
 }
 
-// Observer is told how a visit goes.
+// Observer receives the progress of a visit.
 type Observer interface {
-	// Progress is told when a step begins, ends, or moves on.
+	// Progress is called when a step begins, ends, or advances.
 	Progress(Progress)
-	// Altered is told of files on the host that did not have their content any more and were sent again.
+	// Altered is called with the files on the host that had been modified and were sent again.
 	Altered(paths []string)
 }
 
-// arrival is how each visit begins.
+// arrival returns the steps that begin every visit.
 func (v *Visit) arrival() []step {
 	return []step{
-		// The host answers at its address with the key we know, and accepts ours.
+		// The host answers at its address with the pinned key and accepts the operator's key.
 		{StepConnect, 45 * time.Second, v.connect},
-		// WICD is on the host and says what the host is. Only a host without WICD is sent it: the one transfer.
+		// WICD is on the host and reports facts. It is sent only to a host without it.
 		{StepInspect, 5 * time.Minute, v.inspect},
 	}
 }
@@ -81,20 +81,20 @@ func (v *Visit) runStep(ctx context.Context, s step) error {
 	return &StepError{Step: s.name, Err: err}
 }
 
-// end gives everything back, whatever happened.
+// end releases all resources, whatever the result.
 func (v *Visit) end() {
 	if v.slot != nil {
-		_ = v.slot.Close() // it gives a place back, which cannot fail
+		_ = v.slot.Close() // releasing a slot cannot fail
 	}
 	if v.host != nil {
-		_ = v.host.Close() // the work is done or failed already; a broken connection changes nothing
+		_ = v.host.Close() // the work is done or has failed already; a connection error changes nothing
 	}
 }
 
-// visitTimeout bounds everything but the transfer of content.
+// visitTimeout limits all steps except the transfer of content.
 const visitTimeout = 10 * time.Minute
 
-// Stage brings the content of another version to the host, which goes on with the one it has.
+// Stage sends the content of another version to the host, which keeps running its current version.
 func (v *Visit) Stage(ctx context.Context, t Transfer) error {
 	defer v.end()
 	if err := v.connectAndVerify(ctx); err != nil {
@@ -103,8 +103,8 @@ func (v *Visit) Stage(ctx context.Context, t Transfer) error {
 	return v.runStep(ctx, step{StepTransfer, time.Hour, func(ctx context.Context) error { return v.transfer(ctx, t) }})
 }
 
-// Restart tells the host to start anew, unless it did since it had the boot ID. It returns at once: that the host is back, and
-// with another boot ID, is seen at its Node.
+// Restart restarts the host unless its boot ID has changed from bootID. It returns at once; the Node shows when the host is back with another boot
+// ID.
 func (v *Visit) Restart(ctx context.Context, bootID string) error {
 	defer v.end()
 	if err := v.connectAndVerify(ctx); err != nil {
@@ -123,8 +123,8 @@ func (v *Visit) Restart(ctx context.Context, bootID string) error {
 	return nil
 }
 
-// Leave takes everything of ours off the host. cluster is the UID of namespace kube-system: a host that has joined another
-// one since is left alone.
+// Leave removes everything of the operator's from the host. cluster is the UID of namespace kube-system; a host that has joined another cluster since
+// is left alone.
 func (v *Visit) Leave(ctx context.Context, cluster string) (agent.LeaveResult, error) {
 	defer v.end()
 	var result agent.LeaveResult
@@ -144,10 +144,10 @@ func (v *Visit) Leave(ctx context.Context, cluster string) (agent.LeaveResult, e
 	return result, nil
 }
 
-// StepLeave is the step in which a host leaves.
+// StepLeave is the step that removes everything from a host.
 const StepLeave = "Leave"
 
-// connectAndVerify connects, and makes sure that our WICD answers.
+// connectAndVerify connects, and verifies that the operator's WICD answers.
 func (v *Visit) connectAndVerify(ctx context.Context) error {
 	for _, s := range v.arrival() {
 		if err := v.runStep(ctx, s); err != nil {

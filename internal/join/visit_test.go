@@ -18,14 +18,14 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// visitedHost is a host that has joined: it has WICD, and answers as long as its connection lasts.
+// visitedHost is a host that has joined: it has WICD, and answers while its connection lasts.
 type visitedHost struct {
 	noFiles
 	bootID  string
-	cluster string // that it has joined
-	refuses string // why it does not restart
+	cluster string // the cluster that it has joined
+	refuses string // error of a restart
 	lost    string // a word of the command at which the connection breaks
-	late    string // a word of the command after which it does
+	late    string // a word of the command after which the connection breaks
 	remains []string
 	did     []string
 	closed  bool
@@ -79,7 +79,7 @@ func (h *visitedHost) Run(_ context.Context, command string, stdin io.Reader, st
 	return nil
 }
 
-// restart restarts the host, as WICD does.
+// restart restarts the host as WICD does.
 func (h *visitedHost) restart(s *agent.Session) error {
 	var r agent.RestartRequest
 	if err := s.Request(&r); err != nil {
@@ -105,7 +105,7 @@ func errConnectionLost() error {
 	return &join.Unreachable{Reason: "ConnectionLost", Err: errors.New("the connection broke")}
 }
 
-// exitCode is how a command ended, as package remote tells it.
+// exitCode is a command's exit status in the form that package remote reports.
 type exitCode int
 
 func (e exitCode) Error() string   { return fmt.Sprintf("exit status %d", int(e)) }
@@ -125,13 +125,13 @@ type reached struct{ join.Host }
 
 func (r reached) Connect(context.Context) (join.Host, error) { return r.Host, nil }
 
-// unobserved is told nothing of.
+// unobserved is an Observer that ignores everything.
 type unobserved struct{}
 
 func (unobserved) Progress(join.Progress) {}
 func (unobserved) Altered([]string)       {}
 
-// places are slots of which so many are left.
+// places are slots of which left are free.
 type places struct{ left int }
 
 func (p *places) Take() (io.Closer, error) {
@@ -147,15 +147,15 @@ func (p *places) Close() error {
 	return nil
 }
 
-// visit is one to the host.
+// visit returns a Visit to the host.
 func visit(h *visitedHost) *join.Visit {
 	wicd := payload.File{Path: payload.WICD, Component: "wicd", Group: payload.Base, SHA256: program(), Size: 1}
 	content := payload.New([]payload.File{wicd}, payload.File{})
 	return &join.Visit{Host: reached{h}, Payload: &payload.Payload{Manifest: content}, Content: content, Observer: unobserved{}, Now: time.Now}
 }
 
-// The original lost the exit status of the restart command with the connection, took that for a failure, and restarted the host
-// again and again.
+// TestRestart expects at most one restart. The original operator lost the exit status of the restart command with the connection, treated that as a
+// failure, and restarted the host repeatedly.
 func TestRestart(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -190,7 +190,7 @@ func TestALostAnswerLeadsToNoSecondRestart(t *testing.T) {
 	if err := visit(h).Restart(t.Context(), "7"); err == nil {
 		t.Fatal("a lost answer is no success: nobody knows whether the command arrived")
 	}
-	h.bootID, h.late = "8", "" // it had arrived
+	h.bootID, h.late = "8", "" // the command had arrived
 	if err := visit(h).Restart(t.Context(), "7"); err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestALeaveThatBreaksIsTold(t *testing.T) {
 	}
 }
 
-// Content is sent without anything else being done to the host, and its place is given back.
+// TestStage expects only content to be sent, and the slot to be released.
 func TestStage(t *testing.T) {
 	h, free := &visitedHost{}, &places{left: 1}
 	if err := visit(h).Stage(t.Context(), join.Transfer{Slots: free}); err != nil {
@@ -237,5 +237,3 @@ func TestStage(t *testing.T) {
 		t.Errorf("without a place it counts as a failure")
 	}
 }
-
-// Address implements join.Host.

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// FuzzDecide gives any JSON for a Machine: it is understood or refused, and what comes out can be made an instance of.
+// FuzzDecide uses arbitrary JSON as a Machine: it is rejected, or leads to a valid decision.
 func FuzzDecide(f *testing.F) {
 	for _, says := range []string{
 		`{"apiVersion":"machine.openshift.io/v1beta1","metadata":{"name":"m","labels":{"machine.openshift.io/os-id":"Windows"}},"status":{"phase":"Running","addresses":[{"type":"InternalIP","address":"10.0.0.5"}]}}`,

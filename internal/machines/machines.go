@@ -1,6 +1,5 @@
-// Package machines says what a Machine, of OpenShift's Machine API or of Cluster API, means for the WindowsInstance of its host:
-// that there is to be one, that it stays, that it leaves the cluster, or that its host is gone. Pure: the Machine and the cluster are
-// values.
+// Package machines decides what a Machine, of OpenShift's Machine API or of Cluster API, means for its host's WindowsInstance: create it, keep it,
+// remove the host from the cluster, or treat the host as gone. The package has no side effects: the Machine and the cluster are values.
 package machines
 
 import (
@@ -20,40 +19,40 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// Machine is what is read of a Machine of either API.
+// Machine has the relevant fields of a Machine of either API.
 type Machine struct {
-	// Source is the API it is of: a value of label source of WindowsInstances.
+	// Source is its API: a value of label source of WindowsInstances.
 	Source          string
 	Namespace, Name string
-	// Windows says that it is to become a Windows node, Ignored that the user keeps the operator away from it.
+	// Windows means that it should become a Windows node; Ignored, that the user excludes it from management.
 	Windows, Ignored bool
-	// Deleting says that somebody has deleted it.
+	// Deleting means that it has been deleted.
 	Deleting bool
 	Phase    string
-	// OfOtherAPI says that the same Machine of the other API is the one that counts.
+	// OfOtherAPI means that the same Machine in the other API is authoritative.
 	OfOtherAPI bool
-	// Platform is where it runs, as OpenShift names platforms; "" where it does not say.
+	// Platform is where it runs, in OpenShift's terms; "" if unknown.
 	Platform string
-	// Addresses are those inside of the cluster, as they are written, Names the DNS names there, in lower case.
+	// Addresses are the internal addresses as written, Names the internal DNS names in lower case.
 	Addresses, Names []string
-	// External are the addresses and DNS names outside of it.
+	// External are the external addresses and DNS names.
 	External []string
-	// ClusterName is the Cluster that it is of; "" in the Machine API.
+	// ClusterName is the Cluster that it belongs to; "" in the Machine API.
 	ClusterName string
-	// ProviderID is the cloud's name of the machine; "" where it is not known yet.
+	// ProviderID is the cloud's ID of the machine; "" if it is not known yet.
 	ProviderID string
 }
 
-// IsNode says whether a provider ID of a Node can be that of this Machine. Clouds write the same one in different cases, and a Node or
-// Machine that has none yet can be any.
+// IsNode reports whether a Node's provider ID can be that of this Machine. The comparison ignores case, because clouds are inconsistent; an empty
+// provider ID on either side matches.
 func (m Machine) IsNode(providerID string) bool {
 	return m.ProviderID == "" || providerID == "" || strings.EqualFold(m.ProviderID, providerID)
 }
 
-// IsOf says whether a Machine is of the cluster.
+// IsOf reports whether the Machine belongs to the cluster.
 func (m Machine) IsOf(c Cluster) bool { return c.Name == "" || m.ClusterName == c.Name }
 
-// ID names a Machine in annotation machine of its WindowsInstance.
+// ID returns a Machine's name in annotation machine of its WindowsInstance.
 func ID(namespace, name string) string { return namespace + "/" + name }
 
 // Verdict is what a Machine means for its WindowsInstance.
@@ -61,24 +60,24 @@ type Verdict string
 
 // The verdicts.
 const (
-	// Keep changes nothing: there is no instance yet, or the one there is stays.
+	// Keep changes nothing: an existing instance stays, and none is created.
 	Keep Verdict = "Keep"
-	// Want asks for an instance with one of the addresses.
+	// Want requires an instance with one of the addresses.
 	Want Verdict = "Want"
-	// Leave means that the host lives and is not to be a node any more.
+	// Leave means that the host exists but must no longer be a node.
 	Leave Verdict = "Leave"
-	// Gone means that there is no host any more, or not for long.
+	// Gone means that the host no longer exists, or soon will not.
 	Gone Verdict = "Gone"
 )
 
-// Decision is a verdict and what belongs to it.
+// Decision is a verdict with its details.
 type Decision struct {
 	Verdict Verdict
-	// Instance is what is wanted, with the first of Addresses.
+	// Instance is the required instance, with the first of Addresses.
 	Instance *v1alpha1.WindowsInstance
-	// Addresses are all at which the host may be reached. An instance that has one of them is the right one.
+	// Addresses are all addresses at which the host may be reached. An existing instance with one of them is the Machine's.
 	Addresses []netip.Addr
-	// Fault is a kind of fault for which the Machine gets no instance; "" where there is none. Message is for the user.
+	// Fault is the kind of fault that prevents an instance; "" if there is none. Message explains it to the user.
 	Fault, Message string
 }
 
@@ -89,17 +88,17 @@ const (
 	FaultCluster = "ClusterOther"
 )
 
-// Cluster is what a decision must know of the cluster.
+// Cluster is what a decision needs to know about the cluster.
 type Cluster struct {
-	// Namespace of the operator, where instances are.
+	// Namespace is the operator's namespace, which contains the instances.
 	Namespace string
-	// Name of the Cluster whose Machines count; "" for all.
+	// Name is the Cluster whose Machines count; "" for all.
 	Name string
-	// Platform of the cluster, for Machines that do not say theirs.
+	// Platform is the cluster's platform, for Machines without one.
 	Platform string
 }
 
-// The phases in which a Machine has a host. Both APIs name them alike.
+// The relevant phases of a Machine. Both APIs use the same names.
 const (
 	phaseProvisioned = "Provisioned"
 	phaseRunning     = "Running"
@@ -107,8 +106,8 @@ const (
 	phaseDeleted     = "Deleted"
 )
 
-// Decide says what a Machine means. A Machine whose phase or addresses say nothing keeps the instance it has: an API that hiccups must
-// not take a node away.
+// Decide returns what a Machine means. A Machine whose phase or addresses are inconclusive keeps its instance, so that a temporary API problem does
+// not remove a node.
 func Decide(m Machine, c Cluster) Decision {
 	switch {
 	case m.Deleting || m.Phase == phaseDeleting || m.Phase == phaseDeleted:
@@ -142,10 +141,10 @@ func Decide(m Machine, c Cluster) Decision {
 	}}
 }
 
-// maxComputerName is what Windows allows a computer to be called: a longer name is cut, so that two hosts may end up with the same.
+// maxComputerName is the maximum length of a Windows computer name: longer names are truncated, so that two hosts could get the same one.
 const maxComputerName = 15
 
-// hostname is the name that the host shall have: the Machine's where nobody else names the host after it, else "" for the one it has.
+// hostname returns the name to set on the host: the Machine's if the platform does not set it, else "" to keep the current one.
 func hostname(machine string, on platform.Platform) (name, fault string) {
 	if !on.NamesHosts {
 		return "", ""
@@ -162,7 +161,7 @@ func hostname(machine string, on platform.Platform) (name, fault string) {
 	return machine, ""
 }
 
-// usable are the IPv4 addresses, each once. Hosts have others by themselves before the network has given them one (169.254.0.0/16).
+// usable returns the distinct IPv4 addresses. It skips link-local ones (169.254.0.0/16), which hosts have before the network assigns an address.
 func usable(texts []string) []netip.Addr {
 	var all []netip.Addr
 	for _, text := range texts {
@@ -178,7 +177,7 @@ func usable(texts []string) []netip.Addr {
 	return all
 }
 
-// listed quotes some texts, the first few of them.
+// listed quotes the first few texts.
 func listed(texts []string) string {
 	const few = 5
 	var quoted []string

@@ -16,7 +16,7 @@ const (
 	ofClusterAPI = "cluster.x-k8s.io/v1beta2"
 )
 
-// machine makes a Windows Machine of an API; what else it says is YAML.
+// machine returns a Windows Machine of an API, with further content from YAML.
 func machine(t *testing.T, apiVersion, name, says string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
@@ -163,7 +163,7 @@ func TestWhatIsOfAnotherTypeIsNamed(t *testing.T) {
 			t.Errorf("%s: error %v does not name field %s and the Machine", says, err, field)
 		}
 	}
-	// What the platforms write is not checked by the API server, and need not be what we think it is.
+	// The API server does not validate the platforms' content, so it may have any type.
 	if m, err := Read(machine(t, ofMachineAPI, "m", "spec: {providerSpec: {value: {kind: 7}}}")); err != nil || m.Platform != "" {
 		t.Errorf("got %+v, %v", m, err)
 	}

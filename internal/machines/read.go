@@ -11,29 +11,29 @@ import (
 	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
-// The two APIs.
+// Groups and kind of the two APIs.
 const (
-	// MachineAPIGroup is OpenShift's.
+	// MachineAPIGroup is the group of OpenShift's Machine API.
 	MachineAPIGroup = "machine.openshift.io"
-	// ClusterAPIGroup is that of Cluster API.
+	// ClusterAPIGroup is the group of Cluster API.
 	ClusterAPIGroup = "cluster.x-k8s.io"
-	// Kind is the name of the kind in both.
+	// Kind is the kind in both.
 	Kind = "Machine"
 )
 
-// pausedAnnotation is on a Cluster API Machine that nobody is to act on. OpenShift puts it on those that mirror a Machine of its own API.
+// pausedAnnotation is on a Cluster API Machine that controllers must ignore. OpenShift sets it on those that mirror a Machine of its own API.
 const pausedAnnotation = "cluster.x-k8s.io/paused"
 
 // windowsOS is the value of the label that makes a Machine a Windows node.
 const windowsOS = "Windows"
 
-// content is what both APIs have in common, and what each has besides; null is as good as absent.
+// content has the fields that both APIs share and those of only one; null counts as absent.
 type content struct {
 	Spec struct {
 		ProviderID       string `json:"providerID"`
 		AuthoritativeAPI string `json:"authoritativeAPI"` // Machine API
 		ProviderSpec     struct {
-			Value map[string]any `json:"value"` // of the platform's kind, which the API server does not check
+			Value map[string]any `json:"value"` // in the platform's format, which the API server does not validate
 		} `json:"providerSpec"` // Machine API
 		ClusterName       string `json:"clusterName"` // Cluster API
 		InfrastructureRef struct {
@@ -49,7 +49,7 @@ type content struct {
 	} `json:"status"`
 }
 
-// Read reads a Machine of either API. The error names the field that is of another type than it should be.
+// Read converts a Machine of either API. The error names a field that has the wrong type.
 func Read(object *unstructured.Unstructured) (Machine, error) {
 	labels := object.GetLabels()
 	m := Machine{

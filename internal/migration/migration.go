@@ -1,5 +1,5 @@
-// Package migration says what happens to a cluster that the original operator manages when this operator takes its place.
-// Read collects what the cluster has, Judge (pure) says what blocks, what changes and what stays. Nothing is written.
+// Package migration reports what happens to a cluster of the original operator when this operator replaces it. Read collects the cluster's state;
+// Judge, without side effects, reports what blocks, changes or stays. Nothing is written.
 package migration
 
 import (
@@ -10,57 +10,57 @@ import (
 	"strings"
 )
 
-// Level is how much a finding matters. The values are in the order in which they are shown.
+// Level is the importance of a finding. The values are in the order of the report.
 type Level string
 
 // The levels.
 const (
-	// Blocks must be corrected before this operator is installed.
+	// Blocks must be fixed before this operator is installed.
 	Blocks Level = "Blocks"
 	// Unknown could not be read.
 	Unknown Level = "Unknown"
-	// Changes is what users notice.
+	// Changes is noticeable to users.
 	Changes Level = "Changes"
-	// Stays is taken over as it is.
+	// Stays is taken over unchanged.
 	Stays Level = "Stays"
-	// Afterwards is to be removed when all nodes have been taken over.
+	// Afterwards can be deleted after all nodes have been taken over.
 	Afterwards Level = "Afterwards"
 )
 
-// Levels are all levels in their order.
+// Levels returns all levels in order.
 func Levels() []Level { return []Level{Blocks, Unknown, Changes, Stays, Afterwards} }
 
 // Finding is one fact about the cluster.
 type Finding struct {
 	Level Level
-	// About names the object, as in Node win-1.
+	// About names the object, for example Node win-1.
 	About string
-	// Message says what will happen, or what to do.
+	// Message describes the effect or the action to take.
 	Message string
 }
 
-// Cluster is what there is.
+// Cluster is the cluster's state.
 type Cluster struct {
-	// Namespace is that of the original operator, and of this one.
+	// Namespace is the namespace of both operators.
 	Namespace string
 	// Operator is the original operator; nil if it does not run.
 	Operator *Operator
-	// Installed says that this operator is installed.
+	// Installed means that this operator is installed.
 	Installed bool
-	// Entries are the addresses in ConfigMap windows-instances, EntryFaults what is wrong with others, by address.
+	// Entries are the addresses in ConfigMap windows-instances. EntryFaults has the errors of invalid entries, by address.
 	Entries     []string
 	EntryFaults map[string]string
-	// Key is the hash of the public key of Secret cloud-private-key, as in annotation pub-key-hash; KeyFault says why there is none.
+	// Key is the hash of the public key of Secret cloud-private-key, in the format of annotation pub-key-hash; KeyFault explains why there is none.
 	Key, KeyFault string
 	// Nodes are the Windows nodes.
 	Nodes []Node
 	// Machines are the Windows Machines that are not ignored, by namespace/name.
 	Machines []string
-	// KubernetesFault and NetworkFault say why nodes cannot work with the cluster's version or pod network; empty if they can.
+	// KubernetesFault and NetworkFault explain why nodes cannot work with the cluster's version or pod network; empty if they can.
 	KubernetesFault, NetworkFault string
 	// Leftovers are objects that only the original operator uses.
 	Leftovers []string
-	// Unread has what could not be read, and why.
+	// Unread has what could not be read, with the error.
 	Unread map[string]string
 }
 
@@ -68,38 +68,38 @@ type Cluster struct {
 type Operator struct {
 	// Name is namespace/name of the Deployment.
 	Name string
-	// Manager says what created it: a ClusterServiceVersion of OLM, or nothing.
+	// Manager is the ClusterServiceVersion of OLM that created it; empty if there is none.
 	Manager string
-	// Environment has the variables that users set.
+	// Environment has the variables that the user set.
 	Environment map[string]string
 }
 
 // Node is a Windows node.
 type Node struct {
 	Name string
-	// Addresses are those that entries of windows-instances can name.
+	// Addresses are the addresses that entries in windows-instances may contain.
 	Addresses []string
-	// Version and DesiredVersion are the annotations.
+	// Version and DesiredVersion are from annotations.
 	Version, DesiredVersion string
 	// Named is true for nodes of entries in windows-instances, false for those of Machines.
 	Named bool
 	// KeyHash is annotation pub-key-hash.
 	KeyHash string
-	// HostKey is the SSH host key that the original operator recorded, as in known_hosts without the name; empty if there is none.
+	// HostKey is the SSH host key that the original operator recorded, in known_hosts format without the name; empty if there is none.
 	HostKey string
 	Ready   bool
-	// Cordoned nodes are unschedulable. Upgrading and RebootDue are what the original operator is about to do.
+	// Cordoned means unschedulable. Upgrading and RebootDue are actions that the original operator is about to take.
 	Cordoned, Upgrading, RebootDue bool
 }
 
-// isOriginals reports whether the original operator configured the node: its versions look like 10.20.1-0a1b2c3 or, of a changed tree,
+// isOriginals reports whether the original operator configured the node: its versions look like 10.20.1-0a1b2c3 or, if built from a modified tree,
 // end with -dirty.
 func (n Node) isOriginals() bool {
-	is, _ := regexp.MatchString(`^[0-9]+\.[0-9]+\.[0-9]+-[0-9a-f]{7}(-dirty)?$`, n.Version) // it fails for patterns only
+	is, _ := regexp.MatchString(`^[0-9]+\.[0-9]+\.[0-9]+-[0-9a-f]{7}(-dirty)?$`, n.Version) // only an invalid pattern fails
 	return is
 }
 
-// Judge says what follows from what there is.
+// Judge returns the findings on a cluster.
 func Judge(c Cluster) []Finding {
 	var all []Finding
 	add := func(level Level, about, format string, args ...any) {
@@ -168,7 +168,7 @@ func judgeOperator(c Cluster, add adder) {
 	}
 }
 
-// judgeHosts judges nodes, and what names them.
+// judgeHosts adds findings on nodes, and on the entries and Machines behind them.
 func judgeHosts(c Cluster, add adder) {
 	about := "ConfigMap " + c.Namespace + "/windows-instances"
 	for _, address := range slices.Sorted(maps.Keys(c.EntryFaults)) {

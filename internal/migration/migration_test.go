@@ -18,7 +18,7 @@ const (
 	ours     = "1.2.0-k1.34-3f9a2c1"
 )
 
-// good is a cluster that nothing blocks.
+// good returns a cluster without blockers.
 func good() Cluster {
 	return Cluster{
 		Namespace: "windows", Entries: []string{"10.1.42.1"}, Key: "hash",

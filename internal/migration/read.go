@@ -52,8 +52,8 @@ type reader struct {
 	is *Cluster
 }
 
-// Read reads a cluster. What cannot be read is in Unread; an error means that the context ended. Releases are those of this operator,
-// and server is the version of the API server.
+// Read reads a cluster. Unread has what could not be read; an error means that the context ended. Releases are this operator's, and server is the API
+// server's version.
 func Read(ctx context.Context, r client.Reader, namespace string, releases []release.Release, server string) (Cluster, error) {
 	c := Cluster{Namespace: namespace, EntryFaults: map[string]string{}, Unread: map[string]string{}}
 	if _, err := release.Choose(releases, []string{server}); err != nil {
@@ -70,7 +70,7 @@ func Read(ctx context.Context, r client.Reader, namespace string, releases []rel
 	return c, ctx.Err()
 }
 
-// get reads an object of the namespace; false means that there is none, or that it could not be read.
+// get reads an object in the namespace; false means that it does not exist or could not be read.
 func (r reader) get(ctx context.Context, name string, object client.Object, kind string) bool {
 	err := r.Get(ctx, types.NamespacedName{Namespace: r.is.Namespace, Name: name}, object)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -79,7 +79,7 @@ func (r reader) get(ctx context.Context, name string, object client.Object, kind
 	return err == nil
 }
 
-// deployment tells the original operator from this one, whose Deployment may have the same name.
+// deployment distinguishes the original operator from this one, whose Deployment may have the same name.
 func (r reader) deployment(ctx context.Context) {
 	var d appsv1.Deployment
 	if !r.get(ctx, deployment, &d, "Deployment") || len(d.Spec.Template.Spec.Containers) == 0 {
@@ -104,7 +104,7 @@ func (r reader) deployment(ctx context.Context) {
 	r.is.Operator = is
 }
 
-// network says whether this operator could work with the pod network.
+// network reports whether this operator could work with the pod network.
 func (r reader) network(ctx context.Context) {
 	err := r.checkNetwork(ctx)
 	switch {
@@ -120,7 +120,7 @@ func (r reader) checkNetwork(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var config v1alpha1.WindowsConfig // there may be one before the operator is
+	var config v1alpha1.WindowsConfig // it may exist before the operator is installed
 	err = r.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config)
 	if err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 		return err
@@ -135,7 +135,7 @@ func (r reader) checkNetwork(ctx context.Context) error {
 	return desired.CheckNetwork(desired.Inputs{Cluster: is, Config: config.Spec})
 }
 
-// key reads the SSH key, of which only the public half's hash is kept.
+// key reads the SSH key and keeps only the hash of its public half.
 func (r reader) key(ctx context.Context) {
 	var secret corev1.Secret
 	if !r.get(ctx, api.PrivateKeySecret, &secret, "Secret") {
@@ -149,7 +149,7 @@ func (r reader) key(ctx context.Context) {
 		r.is.KeyFault = err.Error()
 		return
 	}
-	// As the original operator makes annotation pub-key-hash: of the line in authorized_keys, without its end.
+	// Same as the original operator's annotation pub-key-hash: the authorized_keys line without its newline.
 	sum := sha256.Sum256(bytes.TrimSuffix(ssh.MarshalAuthorizedKey(signer.PublicKey()), []byte("\n")))
 	r.is.Key = hex.EncodeToString(sum[:])
 }
@@ -212,8 +212,8 @@ func (r reader) machines(ctx context.Context) {
 	}
 }
 
-// leftovers are objects that this operator neither reads nor deletes. ConfigMaps windows-services-<version> are not among them: the
-// admission policy windows-services lets only the operator write those, and they go with the namespace.
+// leftovers finds objects that this operator neither reads nor deletes. ConfigMaps windows-services-<version> are not among them: the admission
+// policy windows-services allows only the operator to write them, and they are deleted with the namespace.
 func (r reader) leftovers(ctx context.Context) {
 	for _, name := range []string{lockConfigMap, hostKeysMap} {
 		if r.get(ctx, name, &corev1.ConfigMap{}, "ConfigMap") {

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// Blocked reports whether something must be corrected first.
+// Blocked reports whether a finding must be fixed first.
 func Blocked(all []Finding) bool {
 	return slices.ContainsFunc(all, func(f Finding) bool { return f.Level == Blocks })
 }
 
-// headings say what the findings of a level are.
+// headings maps levels to the headings of their findings.
 func headings() map[Level]string {
 	return map[Level]string{
 		Blocks:     "Correct this first:",
@@ -22,7 +22,7 @@ func headings() map[Level]string {
 	}
 }
 
-// Write writes the findings as text, in groups.
+// Write writes the findings as text, grouped by level.
 func Write(w io.Writer, all []Finding) error {
 	heading := headings()
 	for _, level := range Levels() {

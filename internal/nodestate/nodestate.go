@@ -1,4 +1,4 @@
-// Package nodestate reads what a Node says of itself, for all who decide by it: its conditions, whether its kubelet works, and where it is.
+// Package nodestate reads a Node's state for all packages that depend on it: conditions, whether the kubelet works, and addresses.
 package nodestate
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// Condition is a condition of a Node; nil where it has none of that type.
+// Condition returns a condition of a Node; nil if there is none of that type.
 func Condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == kind {
@@ -22,21 +22,21 @@ func Condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCon
 	return nil
 }
 
-// Ready is the kubelet's condition Ready; nil where it has not reported yet.
+// Ready returns the kubelet's condition Ready; nil before its first report.
 func Ready(node *corev1.Node) *corev1.NodeCondition { return Condition(node, corev1.NodeReady) }
 
-// IsReady says whether the kubelet works.
+// IsReady reports whether the kubelet works.
 func IsReady(node *corev1.Node) bool {
 	ready := Ready(node)
 	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 
-// BrokenAfter is how long a node must not have been Ready to count as broken: longer than a host takes to restart and install updates, and
-// than most outages between nodes and the API server last.
+// BrokenAfter is how long a node must be not Ready to count as broken: longer than a host takes to restart and install updates, and longer than most
+// outages between nodes and the API server.
 const BrokenAfter = 10 * time.Minute
 
-// NotReadySince returns since when the node has not been Ready, by the clock of whoever wrote the condition; ok is false for one that is. A
-// node that has never reported has not been Ready since it was created.
+// NotReadySince returns since when the node has not been Ready, by the clock of the condition's writer; ok is false if it is Ready. A node that has
+// never reported counts from its creation.
 func NotReadySince(node *corev1.Node) (since time.Time, ok bool) {
 	switch ready := Ready(node); {
 	case ready == nil:
@@ -48,7 +48,7 @@ func NotReadySince(node *corev1.Node) (since time.Time, ok bool) {
 	}
 }
 
-// InternalIP is the Node's first internal address; empty where it has not reported one.
+// InternalIP returns the Node's first internal address; empty if none is reported.
 func InternalIP(node *corev1.Node) string {
 	for _, a := range node.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {
@@ -58,17 +58,18 @@ func InternalIP(node *corev1.Node) string {
 	return ""
 }
 
-// WaitsForCloud says whether the controller of a cloud has yet to initialize the Node. It gets no pods before.
+// WaitsForCloud reports whether a cloud's controller has yet to initialize the Node. Until then, it gets no pods.
 func WaitsForCloud(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == api.TaintUninitialized })
 }
 
-// IsBootID says whether a text can name a start of Windows: a few digits, or the UUID of another system.
+// IsBootID reports whether text is a valid boot ID: up to 64 letters, digits and hyphens, which covers Windows' numbers and the UUIDs of other
+// systems.
 func IsBootID(text string) bool {
 	return text != "" && len(text) <= 64 && strings.Trim(text, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") == ""
 }
 
-// WindowsBuild is the build of Windows that the node's kubelet reports; zero where it reports none.
+// WindowsBuild returns the Windows build that the node's kubelet reports; zero if there is none.
 func WindowsBuild(node *corev1.Node) windowsbuild.Build {
 	b, err := windowsbuild.Parse(node.Status.NodeInfo.KernelVersion)
 	if err != nil {

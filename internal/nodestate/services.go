@@ -10,19 +10,19 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// maxServices is how long annotation services may be, in bytes; the admission policy of WICD has the same limit.
+// maxServices is the maximum size of annotation services, in bytes; WICD's admission policy has the same limit.
 const maxServices = 2048
 
-// Service is a service of a host, as WICD reports it in annotation services of the Node.
+// Service is a service of a host as WICD reports it in annotation services of the Node.
 type Service struct {
 	Name string `json:"name"`
-	// State is one of api.ServiceRunning and those beside it.
+	// State is api.ServiceRunning or one of its siblings.
 	State string `json:"state"`
-	// WaitsFor names the service or file that has to be there before a service that waits.
+	// WaitsFor names the service or file that a waiting service needs.
 	WaitsFor string `json:"waitsFor,omitempty"`
 }
 
-// FormatServices is the value of the annotation. Services for which it has no room are left out.
+// FormatServices returns the value of the annotation. It drops the last services if they do not fit.
 func FormatServices(all []Service) string {
 	for ; ; all = all[:len(all)-1] {
 		b, err := json.Marshal(all)
@@ -32,7 +32,7 @@ func FormatServices(all []Service) string {
 	}
 }
 
-// Services reads the annotation of a Node, which a hostile host may have written. There are none where it has none.
+// Services parses the annotation of a Node, which may come from a malicious host. It returns none without an annotation.
 func Services(node *corev1.Node) ([]Service, error) {
 	report := node.Annotations[api.AnnotationServices]
 	if report == "" {

@@ -9,10 +9,10 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// budget counts the nodes of hosts that are out of service, and those that we act on.
+// budget counts the nodes that are out of service and those that the operator acts on.
 type budget struct {
 	nodes, max int
-	// out are nodes that take no pods, for whatever reason, or soon will not; acting those that we take them from, or did.
+	// out counts nodes that take no new pods, for any reason, or soon will not; acting, those that the operator takes or has taken out of service.
 	out, acting int
 	now         time.Time
 }
@@ -25,7 +25,7 @@ func newBudget(f Fleet) *budget {
 			continue
 		}
 		b.nodes++
-		if h.isOut() || h.holdsPlace() || h.fellSick(f.Policy.Version) { // or is about to be
+		if h.isOut() || h.holdsPlace() || h.fellSick(f.Policy.Version) { // or soon will be
 			b.out++
 		}
 		if h.holdsPlace() || h.Settles.After(f.Now) {
@@ -36,8 +36,8 @@ func newBudget(f Fleet) *budget {
 	return b
 }
 
-// holdsPlace says that an action under way keeps the node out of service, or is about to take it out: also one on a node that was broken
-// when it began, because that may serve again. Only a removal of a broken node holds none, unless it is cordoned for it.
+// holdsPlace reports whether an action in progress keeps the node out of service or is about to take it out. This includes a node that was broken
+// when the action began, because it may serve again. Only the removal of a broken node holds no place, unless the node is cordoned for it.
 func (h *Host) holdsPlace() bool {
 	if h.Node == nil {
 		return h.lostNode()
@@ -55,17 +55,17 @@ func (h *Host) holdsPlace() bool {
 	return false
 }
 
-// limit is how many of the nodes may be out of service: at least one.
+// limit returns how many of the nodes may be out of service: at least one.
 func limit(most intstr.IntOrString, nodes int) int {
 	n, err := intstr.GetScaledValueFromIntOrPercent(&most, nodes, false)
 	if err != nil {
-		return 1 // the API server lets nothing else in than a number or a percentage
+		return 1 // the API server accepts only a number or a percentage
 	}
 	return max(n, 1)
 }
 
-// allows says whether an action on the host may begin. One on a node that is out of service already takes a place like any other: somebody
-// who cordoned it left its pods there, and a broken one may serve again.
+// allows reports whether an action on the host may begin. A node that is already out of service needs a place, too: the pods of a cordoned node still
+// run, and a broken node may serve again.
 func (b *budget) allows(h *Host) bool {
 	others := b.acting
 	if h.Settles.After(b.now) {
@@ -77,7 +77,7 @@ func (b *budget) allows(h *Host) bool {
 // take counts a host whose action begins.
 func (b *budget) take(h *Host) {
 	if h.holdsPlace() {
-		return // counted already
+		return // already counted
 	}
 	if !h.Settles.After(b.now) {
 		b.acting++
@@ -87,7 +87,7 @@ func (b *budget) take(h *Host) {
 	}
 }
 
-// String says that the budget is used up. It names no count that changes, which would be written to every host that waits.
+// String reports that the budget is exhausted. It omits changing counts, which would cause a write to every waiting host.
 func (b *budget) String() string {
 	return fmt.Sprintf("maxUnavailable allows %d of the Windows nodes to be out of service, and as many are, are about to be, or have just been drained", b.max)
 }

@@ -10,22 +10,22 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// first are the nodes that have the version, or go to it. Where a canary is asked for, they go before the others.
+// first counts the nodes that have the version or go to it. With a canary, they go before the others.
 type first struct {
-	// soaked have worked for long enough; tried are all others, of which dead have been silent or without a Node for long.
+	// soaked have worked for the soak time. tried are all others; dead of them have long been silent or without a Node.
 	soaked, tried, dead int
-	// until is when the last of those that work will have worked for long enough; zero where none does.
+	// until is when the last working node completes its soak time; zero if none is working.
 	until time.Time
-	// idle names those that do not work.
+	// idle names the nodes that do not work.
 	idle []string
-	// sick says of hosts what is wrong with a version that has not worked on them for as long as it should have worked.
+	// sick describes, by host, a version that has not worked for the soak time.
 	sick map[string]string
 }
 
-// defaultSoak is for how long a node must work with a version that the user gave no canary: until then, it is not known to.
+// defaultSoak is the soak time without a canary: until then, the version is not known to work.
 const defaultSoak = 10 * time.Minute
 
-// soak is how long a node must work with a version.
+// soak returns how long a node must work with a version.
 func (p Policy) soak() time.Duration {
 	if p.Canary != nil {
 		return p.Canary.Soak
@@ -33,13 +33,13 @@ func (p Policy) soak() time.Duration {
 	return defaultSoak
 }
 
-// lookAtFirst counts them once: with thousands of hosts, each of them asks.
+// lookAtFirst counts the first nodes once per plan, because with thousands of hosts each would need the counts.
 func (p *planner) lookAtFirst() {
 	p.first.sick = map[string]string{}
 	for i := range p.Hosts {
 		h := &p.Hosts[i]
 		switch {
-		case h.upgrading(), h.Former && h.Node != nil && h.Node.Version == "": // it has registered, and may have been joined with the version
+		case h.upgrading(), h.Former && h.Node != nil && h.Node.Version == "": // it has registered, and may have joined with the version
 			p.first.tried++
 		case h.Node == nil && h.Arrived, h.isAt(p.Policy.Version) && h.Node.Silent:
 			p.first.tried++
@@ -52,7 +52,7 @@ func (p *planner) lookAtFirst() {
 	slices.Sort(p.first.idle)
 }
 
-// lookAtDeath counts a host that has the version and is not heard from, once that has lasted for as long as a node may need to come back.
+// lookAtDeath counts a silent or missing node of the version as dead after nodestate.BrokenAfter.
 func (p *planner) lookAtDeath(h *Host) {
 	since := h.MissingSince
 	if h.Node != nil {
@@ -67,7 +67,7 @@ func (p *planner) lookAtDeath(h *Host) {
 	}
 }
 
-// lookAt counts a host that has the version and is heard from.
+// lookAt counts a node of the version that reports.
 func (p *planner) lookAt(h *Host) {
 	if !h.works(p.Policy.Version) {
 		p.first.tried++
@@ -86,8 +86,8 @@ func (p *planner) lookAt(h *Host) {
 	}
 }
 
-// lookAtSickness finds out whether the version is to blame for a node that does not work: it has not worked for as long as it should have, and
-// the first nodes are still watched, or it never worked for so long.
+// lookAtSickness decides whether the version is to blame for a node that does not work: it has not worked for the soak time, and the rollout has a
+// canary or the node failed soon after it got the version.
 func (p *planner) lookAtSickness(h *Host) {
 	since := h.Node.SickSince
 	if since.IsZero() || h.Since.IsZero() || p.Policy.Canary == nil && !h.fellSick(p.Policy.Version) {
@@ -105,31 +105,31 @@ func (p *planner) lookAtSickness(h *Host) {
 	p.first.sick[h.Name] = fmt.Sprintf("the node came to the version, and has not worked since %s: %s", since.UTC().Format(time.RFC3339), what)
 }
 
-// fellSick says whether the node came to a version and, soon after, said that it does not work. It counts as out of service: the next one would
-// fare no better.
+// fellSick reports whether the node got a version and reported a failure soon after. It counts as out of service, because the next node would likely
+// fail, too.
 func (h *Host) fellSick(version string) bool {
 	return h.isAt(version) && !h.Node.SickSince.IsZero() && !h.Since.IsZero() && h.Node.SickSince.Before(h.Since.Add(defaultSoak))
 }
 
-// soakedAt is when the node will have worked for so long with the version it has, if it goes on.
+// soakedAt returns when the node completes a soak time with its version, if it keeps working.
 func (h *Host) soakedAt(soak time.Duration) time.Time {
 	return later(h.Since, h.Node.WorksSince).Add(soak)
 }
 
-// isAt says whether the node has a version.
+// isAt reports whether the node has a version.
 func (h *Host) isAt(version string) bool { return h.Node != nil && h.Node.Version == version }
 
-// works says whether the node of a host works with a version.
+// works reports whether the host's node works with a version.
 func (h *Host) works(version string) bool {
 	return h.isAt(version) && !h.Node.out() && h.Node.Unhealthy == ""
 }
 
-// goes counts a host that begins to go to the version.
+// goes counts a host whose upgrade to the version begins.
 func (p *planner) goes(h *Host) {
 	switch {
 	case h.upgrading(), h.isAt(p.Policy.Version) && !h.works(p.Policy.Version):
-		return // counted already
-	case h.works(p.Policy.Version): // another operator's node of the same version
+		return // already counted
+	case h.works(p.Policy.Version): // a node of another operator with the same version
 		if h.soakedAt(p.Policy.soak()).After(p.Now) {
 			return
 		}
@@ -138,8 +138,8 @@ func (p *planner) goes(h *Host) {
 	p.first.tried++
 }
 
-// canary lets only a few nodes go to the version until they have worked for a while. One that died meanwhile is replaced, once: machines do
-// die, and two that do are hardly a coincidence.
+// canary allows only the first nodes to get the version until they have worked for the soak time. One dead node is replaced: a single machine may
+// fail, but two failures are unlikely to be a coincidence.
 func (p *planner) canary(n need) (reason, message string) {
 	c := p.Policy.Canary
 	switch {

@@ -9,23 +9,22 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// Step is an action of a forecast.
+// Step is one action of a forecast.
 type Step struct {
-	// Host is the name of its WindowsInstance.
+	// Host is the name of the WindowsInstance.
 	Host string
-	// Plan is the action, as it begins.
+	// Plan is the action when it begins.
 	v1alpha1.Plan
-	// At is when it begins.
+	// At is when the action begins.
 	At time.Time
 }
 
-// Forecast says in which order the actions begin, if each succeeds, and takes so long if it takes its node out of service. Joins,
-// and content that is sent in advance, take no time here. What still waits at the end waits for something that does not come by
-// itself. The end is when the last action is over.
+// Forecast returns the order in which actions begin if each succeeds and each that takes a node out of service lasts takes. Joins and staging take no
+// time here. Hosts that still wait at the end wait for something that does not happen on its own. end is when the last action is done.
 func Forecast(f Fleet, takes time.Duration) (steps []Step, waiting map[string]Next, end time.Time) {
 	f = f.clone()
 	end = f.Now
-	for range 8*len(f.Hosts) + 8 { // each host has a few actions, and between two of them there may be a wait
+	for range 8*len(f.Hosts) + 8 { // each host has a few actions, with a possible wait between them
 		plan := Decide(f)
 		waiting = map[string]Next{}
 		done := map[string]Next{}
@@ -56,7 +55,7 @@ func Forecast(f Fleet, takes time.Duration) (steps []Step, waiting map[string]Ne
 	return steps, waiting, end
 }
 
-// clone copies what finish changes.
+// clone copies everything that finish changes.
 func (f Fleet) clone() Fleet {
 	f.Hosts = slices.Clone(f.Hosts)
 	for i := range f.Hosts {
@@ -68,7 +67,7 @@ func (f Fleet) clone() Fleet {
 	return f
 }
 
-// finish makes the hosts what they are after their actions.
+// finish applies the results of the actions to the hosts.
 func (f *Fleet) finish(done map[string]Next) {
 	f.Hosts = slices.DeleteFunc(f.Hosts, func(h Host) bool {
 		next, acts := done[h.Name]

@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// TestForecasts has the order and times of all actions, each of which takes ten minutes.
+// TestForecasts expects the order and times of all actions, each of which takes ten minutes.
 func TestForecasts(t *testing.T) {
 	start := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	fleet := func(max int, hosts ...string) rollout.Fleet {

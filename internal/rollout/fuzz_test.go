@@ -17,8 +17,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// FuzzDecide makes up fleets and looks whether what must always hold does: no node that serves is taken out of service beyond
-// the budget, what waits says why, and the order in which hosts are listed does not matter.
+// FuzzDecide checks invariants with random fleets: no serving node is taken out of service beyond the budget, every waiting action has a reason, and
+// the order of hosts does not matter.
 func FuzzDecide(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, "2", "0 22 * * 6")
@@ -43,7 +43,7 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// count says how many nodes are out of service, or are to be, and how many serving ones the plan takes out anew.
+// count returns how many nodes are or will be out of service, and how many serving nodes the plan newly takes out.
 func count(f rollout.Fleet, plan rollout.Plan) (out, taken int) {
 	for _, h := range f.Hosts {
 		next := plan.Hosts[h.Name]
@@ -73,7 +73,7 @@ func anyFleet(r *rand.Rand, most, schedule string) rollout.Fleet {
 		f.Policy.Canary = &rollout.Canary{Count: 1 + r.IntN(3), Soak: 10 * time.Minute}
 	}
 	if chance(4) {
-		w, _ := rollout.ParseWindow(v1alpha1.MaintenanceWindow{Schedule: schedule, Duration: "4h"}) // one that makes no sense never opens
+		w, _ := rollout.ParseWindow(v1alpha1.MaintenanceWindow{Schedule: schedule, Duration: "4h"}) // an invalid window never opens
 		f.Policy.Windows = append(f.Policy.Windows, w)
 	}
 	for n := range r.IntN(12) {
@@ -97,7 +97,7 @@ func anyHost(r *rand.Rand, name string) rollout.Host {
 	return h
 }
 
-// FuzzNodeOf reads what anybody may write on a Node.
+// FuzzNodeOf reads arbitrary annotations and conditions of a Node.
 func FuzzNodeOf(f *testing.F) {
 	f.Add("1.0.0-a", "", "Upgrade", "Ready", "True", "x")
 	f.Add("", "please", "", api.ConditionUpdated, "False", "")
@@ -120,7 +120,7 @@ func FuzzNodeOf(f *testing.F) {
 	})
 }
 
-// FuzzWindow reads schedules of any kind: they are refused with a message that names the field, or open and close.
+// FuzzWindow parses arbitrary windows: each opens and closes, or is rejected with a message that names the field.
 func FuzzWindow(f *testing.F) {
 	f.Add("0 22 * * 6", "4h", "Europe/Berlin")
 	f.Add("*/5 * * * *", "1m", "")

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// need is the one action that a host needs next.
+// need is the next action that a host needs.
 type need struct {
 	host       *Host
 	action     v1alpha1.PlanAction
@@ -21,22 +21,21 @@ type need struct {
 	asked      string
 }
 
-// disrupts says whether pods have to leave for it.
+// disrupts reports whether the pods must leave the node.
 func (n need) disrupts() bool { return cost(n.disruption) >= cost(v1alpha1.DisruptionDrain) }
 
-// changesVersion says whether the host gets another version by it.
+// changesVersion reports whether the action changes the host's version.
 func (n need) changesVersion() bool {
 	return n.action == v1alpha1.ActionUpgrade || n.action == v1alpha1.ActionJoin && n.host.Former
 }
 
-// counts says whether it takes, or may take, a node out of service, so that it needs a place of the budget and its turn. A new version that
-// restarts services may fail, and is therefore brought to no more nodes at a time than may be out of service. The removal of a broken node
-// does not count: the user asked for it, and it serves nobody.
+// counts reports whether the action may take a node out of service, and therefore needs a place in the budget. An upgrade that only restarts services
+// counts, too, because it may fail. The removal of a broken node does not count: the user requested it, and the node serves no pods.
 func (n need) counts() bool {
 	return n.host.Node != nil && (n.disrupts() || n.action == v1alpha1.ActionUpgrade)
 }
 
-// needOf says what a host needs, if anything. What has begun is finished first, but for a host that is to leave.
+// needOf returns the action that a host needs, if any. Maintenance in progress comes first, except on a host that leaves.
 func needOf(p Policy, h *Host, now time.Time) (need, bool) {
 	n := need{host: h, disruption: v1alpha1.DisruptionNone}
 	switch {
@@ -52,27 +51,27 @@ func needOf(p Policy, h *Host, now time.Time) (need, bool) {
 		n.action, n.disruption, n.why = v1alpha1.ActionUpgrade, v1alpha1.DisruptionDrain, "the node was configured before its host was announced"
 	case h.Replace != "":
 		n.action, n.disruption, n.why = v1alpha1.ActionReplace, v1alpha1.DisruptionDrain, h.Replace
-	case h.Node == nil && h.Former: // it registers, or is joined again in its turn
+	case h.Node == nil && h.Former: // it registers, or joins again as planned
 		n.action, n.why = v1alpha1.ActionJoin, "the host has another version, and its Node is gone"
 	case !h.Joined:
 		plan := JoinPlan()
 		n.action, n.disruption, n.why = plan.Action, plan.Disruption, plan.Message
 	case h.Node == nil:
-		return n, false // it registers, or is joined again
+		return n, false // it registers, or joins again
 	default:
 		return nodeNeed(p, n)
 	}
 	return n, true
 }
 
-// hasPods says whether pods have to leave the node before its host does: it serves, or may serve again. Those of a broken node go with it, and
-// so do those of a silent one whose machine is gone, or which the user lets go as it is.
+// hasPods reports whether the node must be drained before its host leaves, because it serves or may serve again. The pods of a broken node are
+// removed with it, and so are those of a silent node whose host is released.
 func (h *Host) hasPods(now time.Time) bool {
 	return h.Node != nil && !h.Node.Broken(now) && (h.Node.Ready || !h.Released)
 }
 
-// RebootMayHelp says whether Windows waits for a restart that is worth it: it says so since its last start, and names causes that were not
-// there before the last restart.
+// RebootMayHelp reports whether a restart that Windows requires is worthwhile: WICD has reported it since the last start, with causes that did not
+// exist before the last restart.
 func (h *Host) RebootMayHelp() bool {
 	if h.Node == nil || h.Node.RebootPending == "" || h.Node.ReportedBoot != h.Node.BootID {
 		return false
@@ -84,12 +83,12 @@ func (h *Host) RebootMayHelp() bool {
 	return slices.ContainsFunc(strings.Split(h.Node.RebootPending, "; "), func(cause string) bool { return !slices.Contains(before, cause) })
 }
 
-// JoinPlan is the plan for a host that is not a node yet, while nothing else is known of it.
+// JoinPlan returns the plan for a host that is not a node yet, while nothing else is known about it.
 func JoinPlan() v1alpha1.Plan {
 	return v1alpha1.Plan{Action: v1alpha1.ActionJoin, Disruption: v1alpha1.DisruptionNone, Message: "the host is not a node yet"}
 }
 
-// nodeNeed says what a node needs that nothing is done with.
+// nodeNeed returns what an idle node needs.
 func nodeNeed(p Policy, n need) (need, bool) {
 	h, node := n.host, n.host.Node
 	switch {
@@ -110,7 +109,7 @@ func nodeNeed(p Policy, n need) (need, bool) {
 	return n, true
 }
 
-// whyUpgrade says what the node's version becomes, and that it is the cluster that moved where its kubelet is of another minor version.
+// whyUpgrade describes the version change, and names the cluster's upgrade as the cause if the kubelet's minor version changes.
 func (p Policy) whyUpgrade(node *Node) string {
 	why := fmt.Sprintf("from version %s to %s", node.Version, p.Version)
 	was, err1 := version.ParseGeneric(node.Kubelet)
@@ -121,24 +120,23 @@ func (p Policy) whyUpgrade(node *Node) string {
 	return fmt.Sprintf("the cluster's version moved, so the kubelet goes from %s to %s: %s", node.Kubelet, p.Kubelet, why)
 }
 
-// busy says that something is being done with the host, or was allowed to begin.
+// busy reports whether an action on the host is in progress or granted.
 func (h *Host) busy() bool { return h.UnderWay != nil || h.Granted != "" }
 
-// upgrading says that the host is on its way to another version.
+// upgrading reports whether the host is being upgraded.
 func (h *Host) upgrading() bool {
 	return h.Granted == v1alpha1.ActionUpgrade || h.UnderWay != nil && h.UnderWay.Action == v1alpha1.ActionUpgrade
 }
 
-// isOut says that the node of the host is out of service.
+// isOut reports whether the host's node is out of service.
 func (h *Host) isOut() bool { return h.Node != nil && h.Node.out() || h.lostNode() }
 
-// lostNode says that somebody deleted the Node while something is done with the host that ends with a node that works. It is out of
-// service until it registers again.
+// lostNode reports whether the Node was deleted during an action that ends with a working node. It counts as out of service until it registers again.
 func (h *Host) lostNode() bool {
 	return h.Node == nil && h.UnderWay != nil && !h.Leaving && NeedsNode(h.UnderWay.Action)
 }
 
-// NeedsNode says whether an action ends with the node it began with. Others end without it, or with another one.
+// NeedsNode reports whether an action ends with the node it began with. Others end without a node, or with another one.
 func NeedsNode(a v1alpha1.PlanAction) bool {
 	return a == v1alpha1.ActionUpgrade || a == v1alpha1.ActionReboot
 }

@@ -15,32 +15,32 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// Node is what of a Node matters here.
+// Node is the part of a Node that this package needs.
 type Node struct {
 	Name string
-	// Ready is what its kubelet says; Silent, that nobody hears from it; WaitsForCloud, that its cloud has not initialized it yet.
+	// Ready is what the kubelet reports; Silent means that the kubelet does not report; WaitsForCloud, that the cloud has not initialized the node
+	// yet.
 	Ready, Silent, WaitsForCloud bool
-	// NotReadySince is since when it has not been Ready; zero where it is. WorksSince is since when it has been Ready with healthy services,
-	// and SickSince since when it has said itself that one of the two is not so; zero where that does not hold.
+	// NotReadySince is since when it has not been Ready. WorksSince is since when it has been Ready with healthy services, SickSince since when it
+	// has itself reported otherwise. All are zero if the state does not apply.
 	NotReadySince, WorksSince, SickSince time.Time
-	// Unschedulable says that it is cordoned, CordonedFor for which action we did so: empty where somebody else did.
+	// Unschedulable means that it is cordoned; CordonedFor is the action for which the operator cordoned it, and empty if another client did.
 	Unschedulable bool
 	CordonedFor   v1alpha1.PlanAction
-	// Version that it reports, Desired the one it was told to have, Kubelet the version of its kubelet.
+	// Version is the version that it reports, Desired the one that the operator ordered, Kubelet the kubelet's version.
 	Version, Desired, Kubelet string
-	// BootID is the start of Windows that its kubelet reports, ReportedBoot the one of which RebootPending tells: another one as long as
-	// WICD has not looked since the last start.
+	// BootID is the boot ID that the kubelet reports, ReportedBoot the one to which RebootPending belongs. They differ until WICD has checked Windows
+	// after a restart.
 	BootID, ReportedBoot string
-	// Unhealthy says which service does not work, UpdateFailed why the node went back to its version, RebootPending what Windows
-	// waits for a restart for.
+	// Unhealthy describes a service that does not work, UpdateFailed why the node rolled back an update, RebootPending why Windows needs a restart.
 	Unhealthy, UpdateFailed, RebootPending string
-	// RebootAsked is the annotation by which a user asks for a restart, with a value even where the user gave none.
+	// RebootAsked is the user's reboot annotation, non-empty even if its value is empty.
 	RebootAsked string
-	// True are the types of the conditions that are True.
+	// True has the types of the conditions that are True.
 	True map[string]bool
 }
 
-// NodeOf reads a Node.
+// NodeOf converts a Node; nil returns nil.
 func NodeOf(node *corev1.Node) *Node {
 	if node == nil {
 		return nil
@@ -73,7 +73,7 @@ func NodeOf(node *corev1.Node) *Node {
 	return n
 }
 
-// readHealth reads since when the node has worked, or has said that it does not.
+// readHealth sets WorksSince and SickSince.
 func (n *Node) readHealth(node *corev1.Node) {
 	var changed time.Time
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, api.ConditionServicesHealthy} {
@@ -98,7 +98,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Broken says whether the node has not been Ready for long enough to be acted upon as such.
+// Broken reports whether the node has not been Ready for nodestate.BrokenAfter.
 func (n *Node) Broken(now time.Time) bool {
 	return !n.Ready && !n.NotReadySince.IsZero() && now.Sub(n.NotReadySince) >= nodestate.BrokenAfter
 }
@@ -122,17 +122,16 @@ func (n *Node) read(c corev1.NodeCondition) {
 	}
 }
 
-// Same says whether nothing that matters here differs.
+// Same reports whether both nodes are equal for this package.
 func (n *Node) Same(o *Node) bool {
 	return reflect.DeepEqual(n, o)
 }
 
-// out says that the node takes no pods: it is cordoned, not Ready, or waits for its cloud.
+// out reports whether the node takes no new pods: it is cordoned, not Ready, or waits for its cloud.
 func (n *Node) out() bool { return !n.Ready || n.Unschedulable || n.WaitsForCloud }
 
-// Verify says whether the node works after an action: waits is empty when it does. Failed says why it never will without
-// somebody's help. Gates are types of conditions that must be True on a node that is to be in service; kubelet is the version that
-// its kubelet must report, empty for any.
+// Verify checks whether the node works after an action: waits is empty if it does. Failed explains why it cannot work without user action. Gates are
+// types of conditions that must be True; kubelet is the version that the kubelet must report, or empty.
 func Verify(m v1alpha1.Maintenance, n *Node, gates []string, kubelet string) (waits, failed string) {
 	if n == nil {
 		return "the Node is not there", ""
@@ -159,7 +158,7 @@ func Verify(m v1alpha1.Maintenance, n *Node, gates []string, kubelet string) (wa
 	return n.working(gates), ""
 }
 
-// working says what keeps the node from working; empty when nothing does.
+// working returns why the node does not work; empty if it does.
 func (n *Node) working(gates []string) string {
 	if !n.Ready {
 		return "the node is not Ready"

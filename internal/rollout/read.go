@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// PolicyOf is what the user allows. A window that makes no sense never opens.
+// PolicyOf returns the policy of a rollout spec. An invalid window never opens.
 func PolicyOf(r v1alpha1.RolloutSpec, version string) Policy {
 	p := Policy{
 		Version: version, Paused: r.Paused, Reboots: r.Reboots == v1alpha1.RebootsAllowed,
@@ -37,7 +37,7 @@ func PolicyOf(r v1alpha1.RolloutSpec, version string) Policy {
 	return p
 }
 
-// Duration reads a duration that the API server has checked.
+// Duration parses a duration that the API server has validated; the default is otherwise.
 func Duration(text string, otherwise time.Duration) time.Duration {
 	if d, err := time.ParseDuration(text); err == nil && text != "" {
 		return d
@@ -45,10 +45,10 @@ func Duration(text string, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// defaultSettle is how long a drained node holds its place at most where the user does not say.
+// defaultSettle is the default for rollout.drain.settle.
 const defaultSettle = 2 * time.Minute
 
-// SettlesUntil is until when the host of a node holds its place that was drained at some time; settle is the user's rollout.drain.settle.
+// SettlesUntil returns until when the host of a drained node keeps its place in the budget; settle is the user's rollout.drain.settle.
 func SettlesUntil(drainedAt *metav1.Time, settle string) time.Time {
 	if drainedAt == nil {
 		return time.Time{}
@@ -56,8 +56,8 @@ func SettlesUntil(drainedAt *metav1.Time, settle string) time.Time {
 	return drainedAt.Add(Duration(settle, defaultSettle))
 }
 
-// HostOf is what a plan must know of an instance and its Node, which may be nil. What the content of versions tells
-// (Staged, Disruption), and Replace and Granted, are left to the caller.
+// HostOf returns the Host for an instance and its Node, which may be nil. The caller sets Replace, Granted, and the fields that depend on a version's
+// content (Staged, Disruption).
 func HostOf(i *v1alpha1.WindowsInstance, node *corev1.Node) Host {
 	if node != nil && nodestate.ClaimOf(i, node) != nodestate.Own {
 		node = nil
@@ -76,7 +76,7 @@ func HostOf(i *v1alpha1.WindowsInstance, node *corev1.Node) Host {
 	if configured := meta.FindStatusCondition(i.Status.Conditions, api.ConditionConfigured); configured != nil {
 		h.Joined, h.AdoptionPending = configured.Status == metav1.ConditionTrue, configured.Reason == api.ReasonAdoptionPending
 	}
-	// A node that was there before its last join failed goes to another version in its turn, not by a join.
+	// A node that existed before its last join failed changes its version by an upgrade, not by a join.
 	h.Joined = h.Joined || !h.AdoptionPending && h.Node != nil && h.Node.Version != ""
 	if ready := meta.FindStatusCondition(i.Status.Conditions, api.ConditionNodeReady); node == nil && ready != nil && ready.Reason == api.ReasonNodeMissing {
 		h.MissingSince = ready.LastTransitionTime.Time

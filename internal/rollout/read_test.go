@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// What is planned for a host drains and deletes its Node.
+// TestANodeOfAnotherMachineIsNotTheHosts matters because planned actions drain and delete the Node.
 func TestANodeOfAnotherMachineIsNotTheHosts(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool-7", UID: "u1", Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
 	i := &v1alpha1.WindowsInstance{}

@@ -1,8 +1,7 @@
-// Package rollout decides, purely, which host is acted on next, and what the others wait for.
+// Package rollout decides, without side effects, which host is acted on next and what the others wait for.
 //
-// Decide looks at all hosts at once: each needs at most one action, actions are put in order, and as many begin as the budget
-// lets out of service. Verify, for a host that is under way, says whether its node works again. Both only look; whoever asks
-// acts.
+// Decide considers all hosts together: each needs at most one action, actions are ordered, and as many begin as the budget allows. Verify reports
+// whether the node of a host in maintenance works again. The caller carries the actions out.
 package rollout
 
 import (
@@ -17,107 +16,107 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// Fleet is all that Decide looks at.
+// Fleet is the input of Decide.
 type Fleet struct {
 	Policy Policy
 	Hosts  []Host
-	// Orphans are the names of the Windows nodes without an instance, in order. Nothing is done to them, and they do not count: whoever leaves
-	// them out of service would hold up all others for ever.
+	// Orphans are the names of the Windows nodes without an instance, in order. They are left alone and do not count; otherwise a cordoned orphan
+	// would block every rollout.
 	Orphans []string
 	Now     time.Time
 }
 
-// Policy is what the user allows, and what hosts shall become.
+// Policy is what the user allows, and the version that hosts should have.
 type Policy struct {
-	// Version that nodes shall have. Unfit says why no node may go there; empty when they may.
+	// Version is the version that nodes should have. Unfit explains why no node may go to it; empty if nodes may.
 	Version string
 	Unfit   string
-	// Kubelet is the one of Version, as in v1.34.4; empty where it is not known.
+	// Kubelet is the kubelet version of Version, for example v1.34.4; empty if unknown.
 	Kubelet string
-	// Unpublished says that nodes cannot read yet what the version is; what it disrupts is not known before.
+	// Unpublished means that the settings of the version are not published yet; until then, the disruption of an upgrade is unknown.
 	Unpublished bool
 	Paused      bool
 	// MaxUnavailable is a number or a percentage of all Windows nodes.
 	MaxUnavailable intstr.IntOrString
-	// Canary is nil where no node goes first.
+	// Canary is nil if the rollout has no canary.
 	Canary *Canary
-	// Windows are when serving nodes may be taken out of service; without any, always.
+	// Windows are the times at which nodes in service may be drained; none means always.
 	Windows []Window
-	// Reboots allows the restarts that Windows needs.
+	// Reboots allows restarts for Windows.
 	Reboots bool
-	// Faults are what is wrong with the user's settings, for the summary.
+	// Faults are the errors in the user's settings, for the summary.
 	Faults []string
 }
 
-// Canary is how many nodes go first, and for how long they must work before the others follow.
+// Canary is the number of nodes that get a version first, and how long they must work before the others follow.
 type Canary struct {
 	Count int
 	Soak  time.Duration
 }
 
-// Host is what is known of one host.
+// Host is the known state of one host.
 type Host struct {
-	// Name of its WindowsInstance.
+	// Name is the name of its WindowsInstance.
 	Name string
-	// Node is nil where there is none.
+	// Node is nil if there is none.
 	Node *Node
-	// Leaving says that the instance is being deleted, Released that its host is let go as it is, Paused that the user holds it, Joined that
+	// Leaving means that the instance is being deleted; Released, that its host is not cleaned up; Paused, that the user has paused it; Joined, that
 	// a join was completed.
 	Leaving, Released, Paused, Joined bool
-	// AdoptionPending says that the node was configured by somebody else and has to be drained before it is joined.
+	// AdoptionPending means that another program configured the node, which must be drained before it joins.
 	AdoptionPending bool
-	// Replace says why the Machine of the host is to be replaced; empty when it is not.
+	// Replace is the reason for replacing the host's Machine; empty if there is none.
 	Replace string
-	// Staged says that the content of the version is on the host, Disruption what it costs to go there.
+	// Staged means that the version's content is on the host. Disruption is the disruption of the upgrade.
 	Staged     bool
 	Disruption v1alpha1.PlanDisruption
-	// Since is when the node came to the version it has; Arrived says that it had come to the policy's version, though its Node may be gone.
+	// Since is when the node reached its version. Arrived means that it reached the policy's version, although its Node may be gone.
 	Since   time.Time
 	Arrived bool
-	// Former says that it had come to another version than the policy's, and not to that since.
+	// Former means that it reached another version than the policy's, and not the policy's since.
 	Former bool
-	// Settles is until when the pods that left the node in its last drain are given time to start elsewhere; zero when they are not. The host
-	// holds its place until then.
+	// Settles is the end of the time in which the pods of the last drain can start elsewhere; zero if there is none. The host keeps its place in the
+	// budget until then.
 	Settles time.Time
-	// MissingSince is since when the Node of a host that had one has not been there; zero where it is, or never was.
+	// MissingSince is when the host's Node disappeared; zero if it exists or never did.
 	MissingSince time.Time
-	// LastReboot is the last restart for which Windows waited.
+	// LastReboot is the last restart that Windows required.
 	LastReboot *v1alpha1.LastReboot
-	// UnderWay is what is being done with the host, and Granted what it was told to begin and has not yet written down.
+	// UnderWay is the current maintenance. Granted is an action that may begin but is not in the status yet.
 	UnderWay *v1alpha1.Maintenance
 	Granted  v1alpha1.PlanAction
-	// Failure is what was tried in vain.
+	// Failure is the last failed action.
 	Failure *v1alpha1.Failure
 }
 
-// Next is what happens to one host.
+// Next is the next action on one host.
 type Next struct {
 	v1alpha1.Plan
-	// Begin says that the action may begin, or go on. Joins and staging have limits of their own.
+	// Begin means that the action may begin or continue. Joins and staging have their own limits.
 	Begin bool
-	// GoesOn says that something was under way with the host, so that nothing begins anew by this.
+	// GoesOn means that maintenance was in progress, so that no new action begins.
 	GoesOn bool
-	// Broken says that the node was broken, and that the action may begin on no other.
+	// Broken means that the node was broken; the action must not begin on a node that is not.
 	Broken bool
-	// Asked is the value of the annotation that asked for a reboot.
+	// Asked is the value of the annotation that requested a reboot.
 	Asked string
 }
 
-// Plan is what happens to all hosts.
+// Plan is the result of Decide.
 type Plan struct {
-	// Hosts by name; one that needs nothing is not in it.
+	// Hosts has the next action by host name. It omits hosts that need none.
 	Hosts map[string]Next
-	// Sick says of hosts on which the version does not work since when, and what is wrong: that is a failure of the version.
+	// Sick describes, by host name, since when the version has not worked and why: it counts as failed there.
 	Sick map[string]string
-	// Unrepaired are the silent hosts that are not joined again: so many are silent that the cause is hardly theirs.
+	// Unrepaired has the silent hosts that do not join again, because so many are silent that they are unlikely to be the cause.
 	Unrepaired map[string]bool
-	// Summary without StartedAt and EstimatedEnd.
+	// Summary lacks StartedAt and EstimatedEnd.
 	Summary v1alpha1.RolloutStatus
-	// Again is when to look again although nothing happened; zero for never.
+	// Again is when to decide again if nothing changes before; zero means never.
 	Again time.Time
 }
 
-// Decide says what happens to each host.
+// Decide returns the next action on each host.
 func Decide(f Fleet) Plan {
 	p := &planner{Fleet: f, budget: newBudget(f), next: map[string]Next{}}
 	p.lookAtFirst()
@@ -137,7 +136,7 @@ func Decide(f Fleet) Plan {
 	return Plan{Hosts: p.next, Sick: p.first.sick, Unrepaired: p.silence.unrepaired, Summary: p.summary(), Again: p.again}
 }
 
-// planner is the work of one Decide.
+// planner is the state of one Decide call.
 type planner struct {
 	Fleet
 	budget  *budget
@@ -149,7 +148,7 @@ type planner struct {
 	again   time.Time
 }
 
-// place lets the action begin, or says what it waits for. The first check that speaks decides. What has begun goes on.
+// place lets the action begin or records what it waits for. The first check that returns a reason wins. Actions in progress continue.
 func (p *planner) place(n need) {
 	next := Next{Plan: v1alpha1.Plan{Action: n.action, Disruption: n.disruption, Message: n.why}, Asked: n.asked}
 	next.GoesOn = n.host.UnderWay != nil
@@ -177,7 +176,7 @@ func (p *planner) place(n need) {
 	}
 }
 
-// isUnderWay says whether the action has begun, or was told to.
+// isUnderWay reports whether the action is in progress or granted.
 func (n need) isUnderWay() bool {
 	return n.host.UnderWay != nil || n.host.Granted == n.action
 }
@@ -192,7 +191,7 @@ func (p *planner) paused(n need) (reason, message string) {
 	return "", ""
 }
 
-// failed holds what was tried on this host in vain, until something changes. Who asks for a restart again, asks anew.
+// failed blocks an action that failed on this host until something changes. A new reboot request is not blocked.
 func (p *planner) failed(n need) (reason, message string) {
 	f := n.host.Failure
 	if !Failed(f, n.action, n.asked, p.Policy.Version) {
@@ -202,8 +201,8 @@ func (p *planner) failed(n need) (reason, message string) {
 		f.Message, api.AnnotationRetry)
 }
 
-// Failed says whether f, which may be nil, keeps an action from beginning again: an Upgrade if it was to the same version, and nothing that
-// a user asked for.
+// Failed reports whether f, which may be nil, prevents an action from beginning again. It prevents an Upgrade only to the same version, and never an
+// action that the user requested.
 func Failed(f *v1alpha1.Failure, action v1alpha1.PlanAction, asked, version string) bool {
 	return f != nil && f.Action == action && asked == "" && (action != v1alpha1.ActionUpgrade || f.Version == version)
 }
@@ -215,7 +214,7 @@ func (p *planner) unfit(n need) (reason, message string) {
 	return "", ""
 }
 
-// unpublished holds a version back that nodes could not read: an operator that has just started is about to publish it.
+// unpublished blocks a version whose settings are not published: a new operator is about to publish them.
 func (p *planner) unpublished(n need) (reason, message string) {
 	if p.Policy.Unpublished && n.changesVersion() {
 		return api.ReasonUnpublished, "what nodes of that version must have is not published yet"
@@ -223,7 +222,7 @@ func (p *planner) unpublished(n need) (reason, message string) {
 	return "", ""
 }
 
-// stop holds a version back that failed on another host.
+// stop blocks a version that failed on another host.
 func (p *planner) stop(n need) (reason, message string) {
 	if !n.changesVersion() || len(p.stopped) == 0 {
 		return "", ""
@@ -232,11 +231,11 @@ func (p *planner) stop(n need) (reason, message string) {
 	return api.ReasonRolloutStopped, fmt.Sprintf("version %s failed on WindowsInstance %s: %s", p.Policy.Version, first.host, first.why)
 }
 
-// settling is how long a node's own daemon may take to be sure of a version: it watches the services for a minute, and does not begin
-// another update before (internal/daemon/update.go). A node drained meanwhile would only wait, empty.
+// settling is how long a node's WICD may take to confirm a version: it watches the services for a minute before it begins another update
+// (internal/daemon/update/updater.go). A node drained before that would wait without pods.
 const settling = 75 * time.Second
 
-// settles leaves a node alone that has just come to the version it has.
+// settles skips a node that has just reached its version.
 func (p *planner) settles(n need) (reason, message string) {
 	until := n.host.Since.Add(settling)
 	if n.action != v1alpha1.ActionUpgrade || n.host.Since.IsZero() || !until.After(p.Now) {
@@ -246,8 +245,8 @@ func (p *planner) settles(n need) (reason, message string) {
 	return api.ReasonUpgradeCooldown, "the node came to its version just now, and is sure of it at " + until.UTC().Format(time.RFC3339)
 }
 
-// window holds back what makes pods leave at a time the user does not allow. What the user asks for does not wait. A node that is broken
-// does: it may serve again while it is acted on.
+// window blocks disruptive actions outside the maintenance windows, except those that the user requested. It also blocks actions on broken nodes,
+// because such a node may recover meanwhile.
 func (p *planner) window(n need) (reason, message string) {
 	if !n.disrupts() || n.asked != "" || n.action == v1alpha1.ActionLeave || len(p.Policy.Windows) == 0 {
 		return "", ""
@@ -274,11 +273,11 @@ func (p *planner) outOfBudget(n need) (reason, message string) {
 	return api.ReasonBudget, p.budget.String()
 }
 
-// stopped is a host on which the version failed, and how.
+// stopped is a host on which the version failed, and the failure.
 type stopped struct{ host, why string }
 
-// failedUpgrades are the hosts on which the version failed, or does not work. A drain that was given up is not the version's fault, and a host
-// that the user holds stops no others.
+// failedUpgrades returns the hosts on which the version failed or does not work. A drain that timed out is not the version's fault, and a paused host
+// does not stop the others.
 func (p *planner) failedUpgrades() []stopped {
 	var all []stopped
 	for i := range p.Hosts {
@@ -302,7 +301,7 @@ func (p *planner) lookAgain(at time.Time) {
 	}
 }
 
-// compare puts what has begun first, then what is broken, then what disrupts least.
+// compare orders actions in progress first, then nodes out of service, then by least disruption.
 func compare(a, b need) int {
 	rank := func(x bool) int {
 		if x {
@@ -319,7 +318,7 @@ func compare(a, b need) int {
 	)
 }
 
-// urgency puts what users wait for first.
+// urgency ranks what users wait for first.
 func urgency(n need) int {
 	switch {
 	case n.action == v1alpha1.ActionLeave:
@@ -332,7 +331,7 @@ func urgency(n need) int {
 	return 3
 }
 
-// cost orders disruptions.
+// cost ranks disruptions.
 func cost(d v1alpha1.PlanDisruption) int {
 	return slices.Index([]v1alpha1.PlanDisruption{
 		v1alpha1.DisruptionNone, v1alpha1.DisruptionRestart, v1alpha1.DisruptionDrain, v1alpha1.DisruptionReboot,

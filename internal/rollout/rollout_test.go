@@ -23,7 +23,7 @@ const (
 
 func noon() time.Time { return time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC) } // a Monday
 
-// host is a node that has the old version and could go to the wanted one with a drain.
+// host returns a node of the old version that can be upgraded with a drain.
 func host(name string, change ...func(*rollout.Host)) rollout.Host {
 	h := rollout.Host{
 		Name: name, Joined: true, Staged: true, Disruption: v1alpha1.DisruptionDrain, Since: noon().Add(-24 * time.Hour),
@@ -86,7 +86,7 @@ func allow(n int) rollout.Policy {
 	return rollout.Policy{Version: wanted, MaxUnavailable: intstr.FromInt32(int32(n))}
 }
 
-// told renders a plan: what each host does, or waits for.
+// told formats a plan: what each host does or waits for.
 func told(p rollout.Plan) string {
 	var b strings.Builder
 	for i := range 100 {
@@ -233,7 +233,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestWhatANodeSaysIsCut has a node whose daemon says more than anybody can keep: other hosts' objects repeat it.
+// TestWhatANodeSaysIsCut uses condition messages that are too long to store, because other hosts' objects repeat them.
 func TestWhatANodeSaysIsCut(t *testing.T) {
 	long := strings.Repeat("ä", 300_000)
 	node := &corev1.Node{}

@@ -13,13 +13,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// state is one of the values that a part of a host's input can have.
+// state is one value of a part of a host's input.
 type state struct {
 	name string
 	set  func(*rollout.Host)
 }
 
-// nodeStates are what a node can be; needs what a host can need; busyness what can be under way.
+// nodeStates are states of a node, needs what a host can need, busyness what can be in progress.
 func nodeStates() []state {
 	return []state{
 		{"serves", func(*rollout.Host) {}},
@@ -77,8 +77,8 @@ func policies(t *testing.T) []rollout.Policy {
 	return all
 }
 
-// TestRulesHoldForAllInputs goes through all combinations of two hosts (any node, any need, anything under way) and a third that serves and is to
-// be upgraded, under all kinds of policies, and looks at the rules of docs/fleet.md instead of at plans.
+// TestRulesHoldForAllInputs checks the rules of docs/fleet.md, rather than exact plans, for all combinations of two hosts (any node, any need, any
+// action in progress) and a third that serves and needs an upgrade, with all kinds of policies.
 func TestRulesHoldForAllInputs(t *testing.T) {
 	var all []rollout.Host
 	var names []string
@@ -111,7 +111,7 @@ func TestRulesHoldForAllInputs(t *testing.T) {
 	}
 }
 
-// rulesBroken says which rules a plan breaks.
+// rulesBroken returns the rules that a plan breaks.
 func rulesBroken(f rollout.Fleet, plan rollout.Plan) (broken []string) {
 	say := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
 	limit := int(plan.Summary.MaxUnavailable)

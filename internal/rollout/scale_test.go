@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// manyWithACanary is a fleet of which the first node has soaked halfway, so that all others wait for it.
+// manyWithACanary returns a fleet whose first node is halfway through its soak time, so that all others wait.
 func manyWithACanary(n int) rollout.Fleet {
 	policy := allow(n)
 	policy.Canary = &rollout.Canary{Count: 1, Soak: 10 * time.Minute}

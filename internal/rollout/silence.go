@@ -11,12 +11,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// silence is how many nodes nobody hears from. One that is silent may be broken; of many at once, the likely cause is whoever listens, or
-// the network between, and their pods run on.
+// silence counts silent nodes. A single silent node may be broken; if many are silent, the likely cause is the API server or the network, and their
+// pods keep running.
 type silence struct {
 	nodes int
-	// unrepaired are those that are not joined again meanwhile: all but as many as may be out of service. What brings those back brings back
-	// the others.
+	// unrepaired are those that do not join again meanwhile: all but as many as may be out of service. If those recover, so will the others.
 	unrepaired map[string]bool
 }
 
@@ -38,16 +37,16 @@ func (p *planner) lookAtSilence() {
 	}
 }
 
-// tooSilent says that more nodes are silent than may be out of service.
+// tooSilent reports whether more nodes are silent than may be out of service.
 func (p *planner) tooSilent() bool { return p.silence.nodes > p.budget.max }
 
-// silenceMessage says so, with the count of those that may be.
+// silenceMessage describes this state. It names only the allowed number.
 func (p *planner) silenceMessage() string {
 	return fmt.Sprintf("more Windows nodes are silent than maxUnavailable allows to be out of service (%d): the likely cause is between the nodes "+
 		"and the API server, and nothing is begun until they are heard from, or removed", p.budget.max)
 }
 
-// fleetSilent begins nothing while so many nodes are silent. A host that the user removes may leave: it is broken, or waits for the budget.
+// fleetSilent blocks new actions while too many nodes are silent. A host that the user removes may leave: it is broken, or waits for the budget.
 func (p *planner) fleetSilent(n need) (reason, message string) {
 	if !n.counts() || n.action == v1alpha1.ActionLeave || !p.tooSilent() {
 		return "", ""
@@ -55,7 +54,7 @@ func (p *planner) fleetSilent(n need) (reason, message string) {
 	return api.ReasonFleetSilent, p.silenceMessage()
 }
 
-// notBroken leaves a node alone that has not been Ready for a short while only: its pods run on, and it may serve again in a moment.
+// notBroken skips a node that has been not Ready only briefly: its pods keep running, and it may recover soon.
 func (p *planner) notBroken(n need) (reason, message string) {
 	node := n.host.Node
 	if !n.counts() || node.Ready || node.Broken(p.Now) {

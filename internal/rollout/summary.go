@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// summary counts what Decide found.
+// summary returns the counts of the plan.
 func (p *planner) summary() v1alpha1.RolloutStatus {
 	s := v1alpha1.RolloutStatus{
 		Version: p.Policy.Version, Nodes: int32(p.budget.nodes), Orphans: int32(len(p.Orphans)), MaxUnavailable: int32(p.budget.max),
@@ -33,7 +33,7 @@ func (p *planner) summary() v1alpha1.RolloutStatus {
 	return s
 }
 
-// message says what goes on in a sentence.
+// message describes the plan in one sentence.
 func (p *planner) message(s v1alpha1.RolloutStatus) string {
 	running, waiting := map[string]int{}, map[string]int{}
 	for _, n := range p.next {
@@ -65,10 +65,10 @@ func (p *planner) message(s v1alpha1.RolloutStatus) string {
 	return strings.Join(parts, "; ")
 }
 
-// maxNamed is how many nodes or hosts a summary names.
+// maxNamed is the maximum number of nodes or hosts that a summary names.
 const maxNamed = 5
 
-// list says how many there are of each, in an order of its own.
+// list formats the counts in a stable order.
 func list(counts map[string]int) string {
 	var parts []string
 	for name, n := range counts {

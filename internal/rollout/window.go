@@ -10,21 +10,21 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// Window opens again and again, for a while each time.
+// Window is a recurring maintenance window.
 type Window struct {
 	schedule cron.Schedule
 	zone     *time.Location
 	length   time.Duration
 }
 
-// ParseWindow reads a maintenance window; its error says which field is wrong, and what would be right.
+// ParseWindow parses a maintenance window. Its error names the invalid field and the expected format.
 func ParseWindow(w v1alpha1.MaintenanceWindow) (Window, error) {
 	zone, err := time.LoadLocation(w.TimeZone)
-	if err != nil || w.TimeZone == "Local" { // the operator's own, which is nobody's
+	if err != nil || w.TimeZone == "Local" { // "Local" is the operator container's zone, which means nothing to users
 		return Window{}, fmt.Errorf("timeZone is %q, must be a name of the IANA database, for example Europe/Berlin, or empty for UTC", w.TimeZone)
 	}
 	fields := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
-	if strings.Contains(w.Schedule, "=") { // the parser takes TZ= at the beginning for a time zone, and panics where nothing follows it
+	if strings.Contains(w.Schedule, "=") { // the parser treats a leading TZ= as a time zone, and panics if nothing follows it
 		return Window{}, fmt.Errorf("schedule is %q, must be five fields of cron, for example \"0 22 * * 6\"; the time zone is in timeZone", w.Schedule)
 	}
 	schedule, err := fields.Parse(w.Schedule)
@@ -38,13 +38,13 @@ func ParseWindow(w v1alpha1.MaintenanceWindow) (Window, error) {
 	return Window{schedule: schedule, zone: zone, length: length}, nil
 }
 
-// windows are the maintenance windows at the moment of a plan.
+// windows is the state of the maintenance windows when the plan is made.
 type windows struct {
 	open  bool
-	opens time.Time // the next one; zero for never
+	opens time.Time // zero if no window ever opens
 }
 
-// lookAtWindows looks once whether one is open.
+// lookAtWindows checks the windows once per plan.
 func (p *planner) lookAtWindows() {
 	for _, w := range p.Policy.Windows {
 		open, next := w.at(p.Now)
@@ -55,10 +55,10 @@ func (p *planner) lookAtWindows() {
 	}
 }
 
-// at says whether the window is open, and when it opens next, unless it is; zero for never. The zero Window never opens.
+// at reports whether the window is open, and otherwise when it opens next; zero means never. The zero Window never opens.
 //
-// Schedules are read by the clock on the wall. Of an hour that it goes through twice the first counts, and what falls into one that it leaves
-// out is at its end: so a window opens once on each day.
+// Schedules use local time. If the clock is set back, the first of two equal times counts. A time that is skipped counts as the end of the gap, so
+// that the window opens once a day.
 func (w Window) at(now time.Time) (open bool, next time.Time) {
 	if w.schedule == nil {
 		return false, time.Time{}
@@ -74,15 +74,15 @@ func (w Window) at(now time.Time) (open bool, next time.Time) {
 	return false, time.Time{}
 }
 
-// wall is what the clock on the wall shows, as if it were UTC, which leaves out no hour and has none twice.
+// wall returns the local time as if it were UTC, which has no gaps and no repeated hours.
 func (w Window) wall(t time.Time) time.Time {
 	_, offset := t.In(w.zone).Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// when is the first moment at which the clock on the wall shows so, or, where it never does, the one at which it is set past that.
+// when returns the first moment with the given local time, or the end of the gap if that time is skipped.
 func (w Window) when(wall time.Time) time.Time {
-	t := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), 0, w.zone) // of two, either
+	t := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), 0, w.zone) // of two, either one
 	start, end := t.ZoneBounds()
 	switch shown := w.wall(t); {
 	case shown.After(wall):

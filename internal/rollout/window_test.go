@@ -39,12 +39,12 @@ func TestMaintenanceWindows(t *testing.T) {
 	}
 }
 
-// TestWindowsOnDaysWhenTheClockIsChanged looks at each hour of such a day: a window opens once a day, at the first moment after an hour that is
-// left out, and in the first of two that have the same name.
+// TestWindowsOnDaysWhenTheClockIsChanged checks such a day in steps of five minutes: the window opens once a day, at the end of a skipped hour, and
+// in the first of two equal hours.
 func TestWindowsOnDaysWhenTheClockIsChanged(t *testing.T) {
 	for _, test := range []struct {
 		zone, schedule string
-		day            time.Time // the day before, in the afternoon
+		day            time.Time // the afternoon before
 		opens          []string
 	}{
 		{"Europe/Berlin", "30 2 * * *", time.Date(2026, 3, 28, 15, 0, 0, 0, time.UTC), []string{"2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"}},

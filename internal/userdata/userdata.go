@@ -1,5 +1,5 @@
-// Package userdata renders the script that a new Machine runs at its first start, on some platforms at every start, so that the operator
-// can log in: it makes the account usable, installs and starts the SSH server, gives it the public keys and opens the firewall. Pure.
+// Package userdata renders the script that a new Machine runs at its first start (on some platforms, at every start) so that the operator can log in.
+// The script enables the account, installs and starts the SSH server, adds the public keys and opens the firewall. The package has no side effects.
 package userdata
 
 import (
@@ -19,11 +19,11 @@ var prepare string
 //go:embed aws.ps1
 var aws string
 
-// openFirewall is the last step: before it, nobody reaches the host.
+// openFirewall is the last step: before it, the host cannot be reached.
 const openFirewall = "Open-Firewall"
 
-// Render returns the user data for a platform. keys are lines as in authorized_keys, without options or comment; while a key is being
-// replaced, there are two. allowFrom are the ranges of addresses that may speak to the SSH server; none for everybody.
+// Render returns the user data for a platform. keys are authorized_keys lines without options or comment; there are two during a key rotation.
+// allowFrom are the address ranges that may connect to the SSH server; none allows all.
 func Render(cloud string, keys, allowFrom []string) (string, error) {
 	quoted, err := quote(keys)
 	if err != nil {
@@ -37,7 +37,7 @@ func Render(cloud string, keys, allowFrom []string) (string, error) {
 	if platform.Of(cloud).RoutesInUserData {
 		steps, more = append(steps, "Set-Routes"), aws
 	}
-	steps = append(steps, openFirewall) // the operator may log in from here on, and restart the host
+	steps = append(steps, openFirewall) // from here on, the operator may log in and restart the host
 	script := strings.NewReplacer(
 		"    #KEYS#", "    "+strings.Join(quoted, ",\n    "),
 		"    #ALLOWFROM#\n", ranges,
@@ -45,13 +45,13 @@ func Render(cloud string, keys, allowFrom []string) (string, error) {
 		"#STEPS#", "'"+strings.Join(steps, "', '")+"'",
 	).Replace(prepare)
 	if platform.Of(cloud).PlainUserData {
-		return script, nil // Google's agent runs the text as it is, at every start
+		return script, nil // Google's agent runs the plain text, at every start
 	}
-	// The agents of the others look for the tags. Where an agent knows the second, it runs the script at every start.
+	// The other agents expect the tags. Agents that support the second one run the script at every start.
 	return "<powershell>\n" + script + "</powershell>\n<persist>true</persist>\n", nil
 }
 
-// quoteRanges makes lines of PowerShell's strings of ranges.
+// quoteRanges returns the ranges as lines of PowerShell string literals.
 func quoteRanges(ranges []string) (string, error) {
 	var lines []string
 	for _, r := range ranges {
@@ -67,7 +67,7 @@ func quoteRanges(ranges []string) (string, error) {
 	return strings.Join(lines, ",\n") + "\n", nil
 }
 
-// quote makes PowerShell's strings of keys. What is no key could be a program.
+// quote returns the keys as PowerShell string literals. It rejects anything that is not a key, because it could be code.
 func quote(keys []string) ([]string, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("rendering user data: there is no public key; hosts could not be logged in to")

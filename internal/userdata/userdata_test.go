@@ -16,7 +16,7 @@ const (
 	newKey = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAA+/w=="
 )
 
-// TestEveryPlatformGetsItsScript keeps the whole texts in testdata, where make check also asks whether they are PowerShell.
+// TestEveryPlatformGetsItsScript compares with complete scripts in testdata, whose PowerShell syntax make check verifies.
 func TestEveryPlatformGetsItsScript(t *testing.T) {
 	for name, in := range map[string]struct {
 		platform string
@@ -162,7 +162,7 @@ func TestTheFirewallLetsInAllNetworkProfiles(t *testing.T) {
 	expectAll(t, fresh, "New-NetFirewallRule -Name $name", "-Profile Any", "-Enabled True", "-LocalPort 22", "@limit")
 }
 
-// Ports that nothing serves before the host is a node stay closed until then; and nothing comes in through tunnels past a router.
+// TestTheFirewallLetsInNoMoreThanSSH: ports without a server stay closed until the host is a node, and edge traversal stays blocked.
 func TestTheFirewallLetsInNoMoreThanSSH(t *testing.T) {
 	text, err := Render("AWS", []string{oldKey}, nil)
 	if err != nil {
@@ -180,7 +180,7 @@ func TestTheServerStartsWithWindows(t *testing.T) {
 	expectAll(t, function(t, "Start-Server"), "Set-Service -Name 'sshd' -StartupType Automatic\n", "'PubkeyAuthentication yes', 'PasswordAuthentication no'")
 }
 
-// On some platforms the script runs at every start, also with a key that has been replaced since.
+// TestAKeyThatWasReplacedDoesNotComeBack: on some platforms the script runs at every start, also with a key that was replaced since.
 func TestAKeyThatWasReplacedDoesNotComeBack(t *testing.T) {
 	body := function(t, "Add-PublicKeys")
 	before, after, _ := strings.Cut(body, "{ return }")
