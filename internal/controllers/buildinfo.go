@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// buildInfo says in the metrics which operator runs.
+// buildInfo returns the metric that identifies the running operator.
 func buildInfo(o Options) prometheus.Collector {
 	g := kube.NewGauge(api.MetricBuildInfo)
 	g.WithLabelValues(o.Version, desired.ShortDigest(o.Payload.Manifest.Digest)).Set(1)

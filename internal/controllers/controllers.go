@@ -1,7 +1,7 @@
-// Package controllers lists the operator's controllers, which have a package each below it, and hands each what it needs.
+// Package controllers lists the operator's controllers, each of which has its own package below this one, and wires their dependencies.
 //
-// Each reconcile gathers what there is, decides, acts and reports. None waits: what takes time comes back as an event or
-// after a while. Only a join works for as long as its host needs, on a worker of its own.
+// Each reconcile gathers state, decides, acts and reports. None waits: later steps are triggered by an event or a requeue. Only a join takes as long
+// as its host needs, on its own worker.
 package controllers
 
 import (
@@ -37,37 +37,37 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// Options are what all controllers need.
+// Options are the dependencies of all controllers.
 type Options struct {
 	// Namespace of the operator, with its Secret and ConfigMaps.
 	Namespace string
-	// Version is the operator's semantic version; nodes report it with the payload's digest behind it.
+	// Version is the operator's semantic version; nodes report it with the payload's digest appended.
 	Version string
-	// Payload is what the operator carries for hosts.
+	// Payload is the operator's content for hosts.
 	Payload *payload.Payload
-	// ApplyPolicies says that the operator applies the admission policies that limit hosts itself.
+	// ApplyPolicies means that the operator itself applies the admission policies that limit hosts.
 	ApplyPolicies bool
-	// OperatorCondition is the name of the OperatorCondition that OLM created for this version of the operator; empty without OLM.
+	// OperatorCondition is the name of the OperatorCondition that OLM has created for this version of the operator; empty without OLM.
 	OperatorCondition string
-	// OneMachine says that the API server runs on the only host.
+	// OneMachine means that the API server runs on the only host.
 	OneMachine bool
-	// Informers are what the manager's cache keeps.
+	// Informers describe the manager's cache.
 	Informers kube.Informers
-	// Registry takes the metrics.
+	// Registry receives the metrics.
 	Registry prometheus.Registerer
-	// SSH bounds how long a host may take to answer.
+	// SSH contains the timeouts for hosts.
 	SSH remote.Options
-	// Retry is the shortest and the longest time between two attempts at a host that fails; 5 s and 2 min where zero.
+	// RetryMin and RetryMax bound the back-off between attempts at a failing host. Defaults: 5 s and 2 min.
 	RetryMin, RetryMax time.Duration
 }
 
-// Controller watches one kind.
+// Controller is a controller that can be added to a manager.
 type Controller interface {
 	// Register adds the controller to the manager.
 	Register(ctx context.Context, m manager.Manager) error
 }
 
-// All lists the controllers.
+// All returns the controllers.
 func All(m manager.Manager, o Options) ([]Controller, error) {
 	o.Registry.MustRegister(buildInfo(o))
 	guards, err := deploy.Guards()
@@ -129,7 +129,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 	}, nil
 }
 
-// freeShares keeps the shares of the manager's cache, and counts what found no room.
+// freeShares periodically releases the cache shares of deleted objects, and counts objects that did not fit.
 func freeShares(m manager.Manager, o Options) error {
 	cut := kube.NewCounter(api.MetricObjectsCut)
 	o.Registry.MustRegister(cut)
@@ -138,7 +138,7 @@ func freeShares(m manager.Manager, o Options) error {
 	})
 }
 
-// ranges are those of the cluster's Services and pods, as far as they are known: what cannot be read may be absent in this cluster.
+// ranges returns the known address ranges of the cluster's Services and pods: those that cannot be read may not exist in this cluster.
 func ranges(r *source.ReservedAddresses) explain.Ranges {
 	return func(ctx context.Context) []netip.Prefix {
 		known, err := r.With(ctx, "")

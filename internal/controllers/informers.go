@@ -18,18 +18,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// What one object takes at most. The API server takes objects of 1.5 MB; one with as many small parts as fit into that takes some twenty times
-// as much memory.
+// Maximum sizes of one object in memory, in bytes. The API server accepts objects of 1.5 MB; one with as many small parts as fit into that takes
+// about twenty times as much memory.
 const (
-	whole      = 32 << 20 // of kinds of which only administrators make objects
+	whole      = 32 << 20 // for kinds that only administrators create
 	maxNode    = 512 << 10
 	maxClass   = 64 << 10
 	maxPrivate = 2 << 20
 )
 
-// Informers lists what the manager's cache keeps: all that the operator watches, but for what package settings watches by name and Machines,
-// which have caches of their own. Pods, Services, certificate requests and ConfigMaps are made by others in any number; Nodes are written by
-// kubelets.
+// Informers describes the manager's cache: all kinds that the operator watches, except those that package settings watches by name and Machines,
+// which have their own caches. Others can create any number of pods, Services, certificate requests and ConfigMaps; kubelets write Nodes.
 func Informers(namespace string) kube.Informers {
 	return kube.Informers{
 		explain.Pending(),
@@ -46,7 +45,7 @@ func Informers(namespace string) kube.Informers {
 	}
 }
 
-// keepConfigMap keeps those that are read: a writer of ConfigMaps makes others. Only the operator writes those that it publishes.
+// keepConfigMap keeps the ConfigMaps that the operator reads; others in its namespace are cut. Only the operator writes the published ones.
 func keepConfigMap(cm *corev1.ConfigMap) (client.Object, bool) {
 	switch cm.Name {
 	case api.InstancesConfigMap, api.KnownHostsConfigMap:
@@ -69,7 +68,7 @@ func keepPrivateKey(s *corev1.Secret) (client.Object, bool) {
 	return s, true
 }
 
-// What is kept of a Node, which its kubelet writes.
+// Limits of a Node, which its kubelet writes.
 const (
 	maxTaints     = 128
 	maxConditions = 32
@@ -77,7 +76,7 @@ const (
 	maxCIDRs      = 4
 )
 
-// keepNode keeps what is read of a Node: not its images, volumes and resources.
+// keepNode keeps the fields of a Node that are read: not its images, volumes and resources.
 func keepNode(n *corev1.Node) (client.Object, bool) {
 	kube.ShortenMetadata(n)
 	n.Spec = corev1.NodeSpec{
@@ -108,5 +107,5 @@ func keepNode(n *corev1.Node) (client.Object, bool) {
 	return n, true
 }
 
-// first copies the first items of a list, so that the rest of it is not kept.
+// first copies the first items of a list, so that the rest can be freed.
 func first[T any](list []T, n int) []T { return append([]T(nil), list[:min(len(list), n)]...) }

@@ -22,11 +22,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// largest is what the API server takes, in bytes.
+// largest is the maximum size of an object in the API server, in bytes.
 const largest = 1_500_000
 
-// TestWhatIsKeptOfAnObjectIsBounded gives each informer the largest objects that there can be: for each list and each text in its kind, one in
-// which it takes all of the space.
+// TestWhatIsKeptOfAnObjectIsBounded passes the largest possible objects to each informer: for each list and each string in its kind, one in which
+// that takes all of the space.
 func TestWhatIsKeptOfAnObjectIsBounded(t *testing.T) {
 	for _, i := range Informers("ns") {
 		kind := reflect.TypeOf(i.Object).Elem()
@@ -56,7 +56,7 @@ func TestWhatIsKeptOfAnObjectIsBounded(t *testing.T) {
 	}
 }
 
-// objects are the largest of a kind, by what they are full of.
+// objects yields the largest objects of a kind, with the path of the field that is filled.
 func objects(kind reflect.Type) func(yield func(string, client.Object) bool) {
 	return func(yield func(string, client.Object) bool) {
 		for _, path := range paths(kind, nil, map[reflect.Type]bool{}) {
@@ -75,14 +75,14 @@ func objects(kind reflect.Type) func(yield func(string, client.Object) bool) {
 	}
 }
 
-// identifies says whether a text is one that the API server limits to 253 bytes or writes itself.
+// identifies reports whether the API server limits a string to 253 bytes or writes it itself.
 func identifies(path string) bool {
 	return strings.Contains(path, ".TypeMeta.") || slices.ContainsFunc([]string{"Name", "Namespace", "UID", "ResourceVersion"}, func(name string) bool {
 		return strings.HasSuffix(path, ".ObjectMeta."+name)
 	})
 }
 
-// forWindows makes an object one of those of which most is kept.
+// forWindows makes an object one of which the informer keeps the most.
 func forWindows(o any) {
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -98,7 +98,7 @@ func forWindows(o any) {
 	}
 }
 
-// paths are those of all lists and texts of a kind, once for each struct in it.
+// paths returns the paths of all lists and strings of a kind, once for each struct type in it.
 func paths(kind reflect.Type, path []int, seen map[reflect.Type]bool) (all [][]int) {
 	for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice {
 		kind = kind.Elem()
@@ -122,7 +122,7 @@ func paths(kind reflect.Type, path []int, seen map[reflect.Type]bool) (all [][]i
 	return all
 }
 
-// enlarge makes what is at a path as large as it can be; a list on the way there gets one item.
+// enlarge makes the field at a path as large as possible; lists on the path get one item.
 func enlarge(v reflect.Value, path []int) {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice && len(path) > 0 {
 		if v.Kind() == reflect.Slice {
@@ -141,7 +141,7 @@ func enlarge(v reflect.Value, path []int) {
 	case v.Kind() == reflect.Slice:
 		n := largest / 2
 		if v.Type().Elem().Kind() == reflect.Struct {
-			n = largest / 32 // with the names of fields that have to be there
+			n = largest / 32 // including the names of required fields
 		}
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
 	case v.Kind() == reflect.Map:
@@ -164,8 +164,8 @@ func describe(kind reflect.Type, path []int) string {
 	return name
 }
 
-// TestEverythingThatIsWatchedIsListed compares the list with the operator's rights: it can watch nothing else. What is watched by name, and
-// events only are kept of, is not listed, since nothing but its identity is kept.
+// TestEverythingThatIsWatchedIsListed compares the list with the operator's permissions: it can watch nothing else. Kinds that are watched by name
+// and only for events are not listed, since only the identity of their objects is kept.
 func TestEverythingThatIsWatchedIsListed(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/rbac-operator.yaml")
 	if err != nil {
@@ -175,7 +175,7 @@ func TestEverythingThatIsWatchedIsListed(t *testing.T) {
 	for _, i := range Informers("ns") {
 		listed = append(listed, strings.ToLower(reflect.TypeOf(i.Object).Elem().Name()))
 	}
-	// Machines have a cache with limits of its own (source.machineSource.look); of the kinds of OpenShift, identities are kept.
+	// Machines have their own cache with limits (source.machineSource.kind); of OpenShift's kinds, only identities are kept.
 	listed = append(listed, "machine", "network", "apiserver", "proxie", "image", "imagedigestmirrorset", "imagetagmirrorset", "controllerconfig")
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		var role rbacv1.ClusterRole
@@ -199,7 +199,7 @@ func TestEverythingThatIsWatchedIsListed(t *testing.T) {
 	}
 }
 
-// TestATenantHasAShare has a tenant make large pods for Windows, and a node many requests.
+// TestATenantHasAShare: a tenant creates large Windows pods, and a node many certificate requests.
 func TestATenantHasAShare(t *testing.T) {
 	for name, one := range map[string]func(owner, name string) client.Object{
 		"pods": func(owner, name string) client.Object {
@@ -238,7 +238,7 @@ func TestATenantHasAShare(t *testing.T) {
 	}
 }
 
-// TestTheCacheKeepsLittleOfARequest has a node make a request of a megabyte.
+// TestTheCacheKeepsLittleOfARequest: a node creates a request of a megabyte.
 func TestTheCacheKeepsLittleOfARequest(t *testing.T) {
 	all := Informers("ns")
 	transform := all[slices.IndexFunc(all, func(i kube.Informer) bool {

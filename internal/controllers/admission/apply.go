@@ -27,19 +27,19 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// settleTime is how long no host joins after a policy was applied. An API server enforces a policy a second after its watch has it
-// (policyRefreshIntervalDefault in k8s.io/apiserver/pkg/admission/plugin/policy/generic); several of them learn of it one by one.
+// settleTime is how long no host joins after a policy was applied. An API server enforces a policy within a second after its watch has received it
+// (policyRefreshIntervalDefault in k8s.io/apiserver/pkg/admission/plugin/policy/generic), and several API servers receive it at different times.
 const settleTime = 5 * time.Second
 
-// NewApplying makes a controller that also applies the policies that limit hosts, and repairs them as soon as they change. Those that
-// limit the operator itself it only reports: what it can write would not limit it.
+// NewApplying returns a controller that also applies the policies that limit hosts, and repairs them as soon as they change. It only reports policies
+// that limit the operator itself: they would not limit an operator that can write them.
 func NewApplying(writer client.Writer, live client.Reader, events kube.Events, guards []deploy.Guard) *Policies {
 	p := New(live, events, guards)
 	p.writer = writer
 	return p
 }
 
-// watch has the manager look when one of the policies that are applied changes, and now and then.
+// watch makes the manager check the policies when one that is applied changes, and periodically.
 func (p *Policies) watch(m manager.Manager) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
@@ -71,7 +71,7 @@ func (p *Policies) watch(m manager.Manager) error {
 	return nil
 }
 
-// reconcile looks at once, whenever it was looked last.
+// reconcile checks at once, regardless of the time of the last check.
 func (p *Policies) reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +85,7 @@ func (p *Policies) reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	return reconcile.Result{RequeueAfter: policiesEvery}, nil
 }
 
-// settles is how long a policy that was applied still needs.
+// settles returns how long the last applied policy needs until it is in force.
 func (p *Policies) settles() time.Duration {
 	if p.appliedAt.IsZero() {
 		return 0
@@ -93,17 +93,17 @@ func (p *Policies) settles() time.Duration {
 	return settleTime - time.Since(p.appliedAt)
 }
 
-// repair makes a policy or a binding what it must be, and says what is still wrong with it.
+// repair applies a policy or a binding and returns what is still wrong with it.
 func (p *Policies) repair(ctx context.Context, g deploy.Guard, o client.Object, was string) (finding string, err error) {
 	kind, name := identify(g, o)
 	err = p.apply(ctx, g, o)
 	if !apierrors.IsForbidden(err) {
-		p.appliedAt = time.Now() // it may have arrived even if there is an error
+		p.appliedAt = time.Now() // it may have taken effect despite an error
 	}
 	if err != nil {
 		return fmt.Sprintf("%s; applying it failed: %s", was, err), nil
 	}
-	if finding, err = p.compare(ctx, g, o); err == nil && finding != "" { // it has fields of somebody else, which stay when ours are applied
+	if finding, err = p.compare(ctx, g, o); err == nil && finding != "" { // server-side apply leaves fields that others have added
 		if err := p.replaceSpec(ctx, g, o); err != nil {
 			return fmt.Sprintf("%s; replacing its spec failed: %s", finding, err), nil
 		}
@@ -116,7 +116,7 @@ func (p *Policies) repair(ctx context.Context, g deploy.Guard, o client.Object, 
 	return finding, err
 }
 
-// shipped is a policy or a binding as deploy/admission.yaml has it.
+// shipped returns a policy or a binding as it is in deploy/admission.yaml.
 func shipped(g deploy.Guard, o client.Object) (*unstructured.Unstructured, error) {
 	var from client.Object = &g.Policy
 	if _, isBinding := o.(*admissionv1.ValidatingAdmissionPolicyBinding); isBinding {
@@ -133,7 +133,7 @@ func shipped(g deploy.Guard, o client.Object) (*unstructured.Unstructured, error
 	return u, nil
 }
 
-// apply creates the object, or takes over the fields that the shipped one has.
+// apply creates the object, or takes ownership of the fields that the shipped one has.
 func (p *Policies) apply(ctx context.Context, g deploy.Guard, o client.Object) error {
 	u, err := shipped(g, o)
 	if err != nil {
@@ -143,7 +143,7 @@ func (p *Policies) apply(ctx context.Context, g deploy.Guard, o client.Object) e
 	return p.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(api.ManagedBy), client.ForceOwnership)
 }
 
-// replaceSpec removes what somebody else added.
+// replaceSpec removes fields that others have added.
 func (p *Policies) replaceSpec(ctx context.Context, g deploy.Guard, o client.Object) error {
 	u, err := shipped(g, o)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// applying is a controller that applies policies, in a cluster that has those of guards already.
+// applying returns a controller that applies policies, and its events.
 func applying(t *testing.T, c client.WithWatch) (*Policies, *controllertest.Recorder) {
 	t.Helper()
 	guards, err := deploy.Guards()
@@ -45,7 +45,7 @@ func mustReconcile(t *testing.T, p *Policies) time.Duration {
 	return result.RequeueAfter
 }
 
-// TestPoliciesOfHostsAreAppliedToAnEmptyCluster begins as an installation with OLM.
+// TestPoliciesOfHostsAreAppliedToAnEmptyCluster starts like an installation with OLM.
 func TestPoliciesOfHostsAreAppliedToAnEmptyCluster(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).Build()
 	synctest.Test(t, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestPoliciesOfHostsAreAppliedToAnEmptyCluster(t *testing.T) {
 	})
 }
 
-// TestWhatWeakensAPolicyIsRepaired covers what server-side apply alone leaves: fields that the shipped policy does not have.
+// TestWhatWeakensAPolicyIsRepaired also covers what server-side apply alone leaves: fields that the shipped policy does not have.
 func TestWhatWeakensAPolicyIsRepaired(t *testing.T) {
 	name := types.NamespacedName{Name: guardOfNodes}
 	policy := func(change func(*admissionv1.ValidatingAdmissionPolicySpec)) func(context.Context, client.Client) error {

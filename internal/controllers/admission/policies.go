@@ -1,5 +1,5 @@
-// Package admission checks whether the admission policies that limit hosts and the operator are in force. As long as they
-// are not, no host gets an identity. Where nothing else can install them, as with OLM, it applies those that limit hosts.
+// Package admission checks whether the admission policies that limit hosts and the operator are in force. While they are not, no host gets an
+// identity. If nothing else can install the policies, as with OLM, it applies those that limit hosts.
 package admission
 
 import (
@@ -25,41 +25,40 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// How often it is looked whether the admission policies are in force, how old that may be where something is decided by it, and how long
-// it may take.
+// How often the admission policies are checked, how old a result may be when a decision depends on it, and the timeout of a check.
 const (
 	policiesEvery  = 30 * time.Second
 	policiesFresh  = 10 * time.Second
 	policiesWithin = 10 * time.Second
 )
 
-// Policies looks whether the admission policies that limit hosts and the operator are in force. Without them, a host's identity may do more
-// than it is made for: then no host gets one.
+// Policies checks whether the admission policies that limit hosts and the operator are in force. Without them, a host's identity allows more than
+// intended, so no host gets one.
 type Policies struct {
 	live   client.Reader
 	guards []deploy.Guard
 	events kube.Events
-	// writer applies those that limit hosts; nil where they are only looked at.
+	// writer applies the policies that limit hosts; nil if they are only checked.
 	writer client.Writer
-	// Changed gets an event when what is wrong is something else than before.
+	// Changed receives an event when the findings have changed.
 	Changed chan ctrlevent.GenericEvent
 
 	mu       sync.Mutex
 	lookedAt time.Time
-	found    map[string]bool // what was wrong then
-	finding  string          // the same as one text
-	// unlimited is what was wrong with the limits of the operator, where these do not count.
+	found    map[string]bool // the findings of the last check
+	finding  string          // the same as one string
+	// unlimited is what is wrong with the operator's own limits if that does not count as a finding.
 	unlimited string
-	// appliedAt is when the last policy was applied.
+	// appliedAt is when a policy was last applied.
 	appliedAt time.Time
 }
 
-// New makes a controller that compares the cluster with guards, the policies as they were shipped.
+// New returns a controller that compares the cluster with guards, the policies as shipped.
 func New(live client.Reader, events kube.Events, guards []deploy.Guard) *Policies {
 	return &Policies{live: live, events: events, guards: guards, Changed: make(chan ctrlevent.GenericEvent, 1)}
 }
 
-// Register has the manager look now and then; and at once when one changes, where they are applied.
+// Register makes the manager check the policies periodically, and also on changes if they are applied.
 func (p *Policies) Register(_ context.Context, m manager.Manager) error {
 	if p.writer != nil {
 		return p.watch(m)
@@ -71,14 +70,14 @@ func (p *Policies) Register(_ context.Context, m manager.Manager) error {
 	})
 }
 
-// Finding is what was wrong when it was looked last; empty when nothing was, and before the first look.
+// Finding returns what was wrong in the last check; empty if nothing was, and before the first check.
 func (p *Policies) Finding() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.finding
 }
 
-// Check says what is wrong with the policies; empty when nothing is. It is for those who are about to rely on them.
+// Check returns what is wrong with the policies, or "". Call it before relying on them.
 func (p *Policies) Check(ctx context.Context) (finding string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +87,7 @@ func (p *Policies) Check(ctx context.Context) (finding string, err error) {
 	return p.look(ctx)
 }
 
-// look compares all policies and bindings, repairs what it may, and reports what is newly wrong.
+// look compares all policies and bindings, repairs those that it may, and reports new findings.
 func (p *Policies) look(ctx context.Context) (finding string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, policiesWithin)
 	defer cancel()
@@ -128,10 +127,10 @@ func (p *Policies) look(ctx context.Context) (finding string, err error) {
 	return p.finding, nil
 }
 
-// compare reads a policy or a binding, and says how it is another than it must be.
+// compare reads a policy or a binding and returns how it differs from the shipped one.
 func (p *Policies) compare(ctx context.Context, g deploy.Guard, o client.Object) (finding string, err error) {
 	kind, name := identify(g, o)
-	switch is := o.(type) { // nothing of a former answer may stay
+	switch is := o.(type) { // no field of an earlier response may remain
 	case *admissionv1.ValidatingAdmissionPolicy:
 		*is = admissionv1.ValidatingAdmissionPolicy{}
 	case *admissionv1.ValidatingAdmissionPolicyBinding:
@@ -160,7 +159,7 @@ func (p *Policies) compare(ctx context.Context, g deploy.Guard, o client.Object)
 	return fmt.Sprintf("%s %s is not as this version of the operator has it (%s); apply its %s", kind, name, fields, file(g)), nil
 }
 
-// identify says whether an object is a guard's policy or its binding, and what its name is.
+// identify returns the kind and name of a guard's policy or binding.
 func identify(g deploy.Guard, o client.Object) (kind, name string) {
 	if _, isBinding := o.(*admissionv1.ValidatingAdmissionPolicyBinding); isBinding {
 		return "ValidatingAdmissionPolicyBinding", g.Binding.Name
@@ -168,7 +167,7 @@ func identify(g deploy.Guard, o client.Object) (kind, name string) {
 	return "ValidatingAdmissionPolicy", g.Policy.Name
 }
 
-// file is where a guard comes from.
+// file returns where a guard is shipped.
 func file(g deploy.Guard) string {
 	if g.LimitsOperator {
 		return "deploy/limits"
@@ -176,7 +175,7 @@ func file(g deploy.Guard) string {
 	return "deploy/admission.yaml"
 }
 
-// Limited says whether everything was in force that limits the operator itself, when it was looked last.
+// Limited reports whether everything that limits the operator itself was in force at the last check.
 func (p *Policies) Limited(ctx context.Context) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +187,7 @@ func (p *Policies) Limited(ctx context.Context) (bool, error) {
 	return p.finding == "" && p.unlimited == "", nil
 }
 
-// LimitsMissing is condition LimitsMissing; nil where nothing is missing, or counts as a finding of PoliciesInForce.
+// LimitsMissing returns condition LimitsMissing; nil if nothing is missing, or it counts as a finding of PoliciesInForce.
 func (p *Policies) LimitsMissing(generation int64) *metav1.Condition {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,7 +200,7 @@ func (p *Policies) LimitsMissing(generation int64) *metav1.Condition {
 	}
 }
 
-// Condition is what condition PoliciesInForce says.
+// Condition returns condition PoliciesInForce.
 func (p *Policies) Condition(generation int64) metav1.Condition {
 	c := metav1.Condition{
 		Type: api.ConditionPolicies, Status: metav1.ConditionTrue, Reason: api.ReasonPoliciesInForce, ObservedGeneration: generation,

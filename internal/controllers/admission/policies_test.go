@@ -82,7 +82,7 @@ func TestPoliciesThatAreNotInForceAreFound(t *testing.T) {
 	}
 }
 
-// TestPoliciesThatComeBackAreSeen deletes a binding and makes it again.
+// TestPoliciesThatComeBackAreSeen deletes a binding and creates it again.
 func TestPoliciesThatComeBackAreSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		guards, c := controllertest.Guards(t)
@@ -126,7 +126,7 @@ func TestPoliciesThatComeBackAreSeen(t *testing.T) {
 	})
 }
 
-// What cannot be read is not in force where a right is missing, and not known where the API server does not answer.
+// A policy that the operator is not allowed to read counts as not in force; if the API server does not answer, the state is unknown.
 func TestPoliciesThatCannotBeRead(t *testing.T) {
 	guards, c := controllertest.Guards(t)
 	for name, tc := range map[string]struct {

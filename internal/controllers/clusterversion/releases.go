@@ -1,4 +1,4 @@
-// Package clusterversion follows the version of the cluster's API servers, and says which release nodes get.
+// Package clusterversion follows the version of the cluster's API servers and chooses the release for nodes.
 package clusterversion
 
 import (
@@ -18,44 +18,44 @@ import (
 )
 
 const (
-	// askEvery is how often the API servers are asked for their version.
+	// askEvery is how often the API servers are queried for their version.
 	askEvery = 30 * time.Second
-	// settled is how long all API servers must show a later minor version before nodes follow: while a cluster is upgraded, the last of
-	// the old servers can be away for a while and return.
+	// settled is how long all API servers must report a later minor version before nodes follow: during a cluster upgrade, the last of the old
+	// servers can be down for a while and return.
 	settled = 2 * time.Minute
 )
 
-// Releases says which of the payload's releases nodes get. It is safe for concurrent use.
+// Releases chooses the release of the payload that nodes get. It is safe for concurrent use.
 type Releases struct {
 	all     []release.Release
 	servers func(context.Context) []string
-	// kubelets are the versions that Windows nodes report.
+	// kubelets returns the versions that Windows nodes report.
 	kubelets func(context.Context) ([]string, error)
 
 	mu    sync.Mutex
-	known bool // an API server said its version
-	// starting says what holds nodes back from release heldFrom since the operator started; empty when nothing does.
+	known bool // an API server has reported its version
+	// starting explains what holds nodes back from release heldFrom since the operator started; empty if nothing does.
 	starting, heldFrom string
 	current            release.Release
 	finding            string
-	later              time.Time // since when a later release would do
+	later              time.Time // since when a later release has been allowed
 	changed            []chan ctrlevent.GenericEvent
 }
 
-// New returns Releases of a payload. servers asks the API servers for their versions, and returns those that it gets; kubelets are the
-// versions that Windows nodes report.
+// New returns Releases of a payload. servers returns the versions of the API servers that answer; kubelets returns the versions that Windows nodes
+// report.
 func New(all []release.Release, servers func(context.Context) []string, kubelets func(context.Context) ([]string, error)) *Releases {
 	return &Releases{all: all, servers: servers, kubelets: kubelets, current: all[0], finding: release.ErrUnknown.Error()}
 }
 
-// Current returns the release that nodes get, and why no host may become a node with it; empty where hosts may.
+// Current returns the release for nodes, and why no host may become a node with it; empty if hosts may.
 func (r *Releases) Current() (current release.Release, finding string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.current, r.finding
 }
 
-// Changed returns a channel that gets an event when what Current returns has changed. Each caller has its own.
+// Changed returns a channel that receives an event when the result of Current has changed. Each caller has its own channel.
 func (r *Releases) Changed() chan ctrlevent.GenericEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,13 +64,13 @@ func (r *Releases) Changed() chan ctrlevent.GenericEvent {
 	return changed
 }
 
-// Register asks the API servers once, so that controllers begin with the right release, and has the manager ask again now and then.
+// Register queries the API servers once, so that controllers start with the right release, and makes the manager repeat that every askEvery.
 func (r *Releases) Register(ctx context.Context, m manager.Manager) error {
 	r.Update(ctx)
 	return kube.RunEvery(m, askEvery, r.Update)
 }
 
-// Update asks the API servers for their version.
+// Update queries the API servers for their version and chooses the release.
 func (r *Releases) Update(ctx context.Context) {
 	servers := r.servers(ctx)
 	if ctx.Err() != nil {
@@ -87,7 +87,7 @@ func (r *Releases) Update(ctx context.Context) {
 	switch {
 	case err != nil:
 		finding, r.later = err.Error(), time.Time{}
-		if !r.known { // nodes keep what they have
+		if !r.known { // nodes keep their release
 			r.current = current
 		}
 	case held != "":
@@ -115,9 +115,9 @@ func (r *Releases) isKnown() bool {
 	return r.known
 }
 
-// first is the release to begin with, when the first API servers have answered, and what holds nodes there; empty where nothing does. An
-// operator that starts while the cluster is upgraded may not hear of an old server that is away: nodes go to a later minor version than any of
-// them has only when that has settled. Until then they stay as they are, or some would be upgraded twice.
+// first returns the initial release, once the first API servers have answered, and what holds nodes there; empty if nothing does. An operator that
+// starts during a cluster upgrade may miss an old server that is down. Nodes therefore go to a later minor version than any of them has only after
+// the settled time. Until then they stay as they are: otherwise some would be upgraded twice.
 func (r *Releases) first(ctx context.Context, chosen release.Release) (current release.Release, held string, err error) {
 	reported, err := r.kubelets(ctx)
 	if err != nil {
@@ -126,13 +126,13 @@ func (r *Releases) first(ctx context.Context, chosen release.Release) (current r
 	newest := newestOf(reported)
 	target, err := version.ParseGeneric(chosen.Kubelet)
 	if err != nil || newest == nil || version.MajorMinor(newest.Major(), newest.Minor()).AtLeast(version.MajorMinor(target.Major(), target.Minor())) {
-		return chosen, "", nil // content without a version, a cluster without nodes, or nodes that are there already
+		return chosen, "", nil // a payload without versions, a cluster without nodes, or nodes that already have it
 	}
 	current, _ = release.Choose(r.all, []string{newest.String()})
 	return current, fmt.Sprintf("the kubelets of nodes go from %d.%d to %s when all API servers have allowed it for %s", newest.Major(), newest.Minor(), chosen.Kubelet, settled), nil
 }
 
-// newestOf returns the newest of versions that can be parsed; nil where none can.
+// newestOf returns the newest of the versions that can be parsed, or nil.
 func newestOf(versions []string) (newest *version.Version) {
 	for _, text := range versions {
 		if v, err := version.ParseGeneric(text); err == nil && (newest == nil || newest.LessThan(v)) {
@@ -142,8 +142,8 @@ func newestOf(versions []string) (newest *version.Version) {
 	return newest
 }
 
-// settles tells whether nodes get a release now: an earlier one at once, because kubelets must not be newer than an API server, and a
-// later one after a while.
+// settles reports whether nodes get a release now: an earlier one at once, because kubelets must not be newer than an API server, and a later one
+// after the settled time.
 func (r *Releases) settles(chosen release.Release) bool {
 	isLater := r.known && (r.index(chosen) > r.index(r.current) || chosen.Version == r.heldFrom)
 	switch {
@@ -156,7 +156,7 @@ func (r *Releases) settles(chosen release.Release) bool {
 	return time.Since(r.later) >= settled
 }
 
-// index is the place of a release among all, which are the oldest first.
+// index returns the position of a release in all, which has the oldest first.
 func (r *Releases) index(of release.Release) int {
 	return slices.IndexFunc(r.all, func(one release.Release) bool { return one.Version == of.Version })
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// TestNodesFollowTheCluster lets API servers say one version after the other, a minute apart.
+// TestNodesFollowTheCluster: API servers report one version after the other, a minute apart.
 func TestNodesFollowTheCluster(t *testing.T) {
 	const old, later = "v1.33.5", "v1.34.1"
 	for name, test := range map[string]struct {
 		said []string // by all API servers, each minute
-		want []string // the minor version that nodes get, with ! where no new node may have it
+		want []string // the minor version for nodes, with ! if no new node may have it
 	}{
 		"the first answer counts at once":                  {[]string{later}, []string{"1.34"}},
 		"a later one counts after two minutes":             {[]string{old, later, later, later}, []string{"1.33", "1.33", "1.33", "1.34"}},
@@ -60,18 +60,18 @@ func TestNodesFollowTheCluster(t *testing.T) {
 	}
 }
 
-// kubelets are the versions that nodes report.
+// kubelets returns a function with the versions that nodes report.
 func kubelets(versions ...string) func(context.Context) ([]string, error) {
 	return func(context.Context) ([]string, error) { return versions, nil }
 }
 
-// TestAnOperatorThatStartsWhileTheClusterIsUpgraded may hear of the new API servers first.
+// TestAnOperatorThatStartsWhileTheClusterIsUpgraded: the operator may see the new API servers first.
 func TestAnOperatorThatStartsWhileTheClusterIsUpgraded(t *testing.T) {
 	const old, later = "v1.33.5", "v1.34.1"
 	for name, test := range map[string]struct {
 		nodes []string
 		said  []string // by all API servers, each minute
-		want  []string // the minor version that nodes get, with ! while they stay as they are
+		want  []string // the minor version for nodes, with ! while they stay as they are
 	}{
 		"without nodes, the first answer counts":        {nil, []string{later}, []string{"1.34"}},
 		"nodes of the same minor version go on":         {[]string{"v1.34.3"}, []string{later}, []string{"1.34"}},
@@ -111,7 +111,7 @@ func TestNodesThatCannotBeReadAreNotForgotten(t *testing.T) {
 	}
 }
 
-// nodesGet is the minor version that nodes get, with an exclamation mark where no host may become one.
+// nodesGet returns the minor version for nodes, with an exclamation mark if no host may become one.
 func nodesGet(r *clusterversion.Releases) (minor, finding string) {
 	current, finding := r.Current()
 	if finding != "" {

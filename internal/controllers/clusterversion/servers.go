@@ -25,33 +25,33 @@ import (
 )
 
 const (
-	// askWithin is how long an API server may take to say its version.
+	// askWithin is the timeout for an API server's version.
 	askWithin = 5 * time.Second
-	// maxServers is how many API servers are asked: no cluster has so many, whatever its EndpointSlice says.
+	// maxServers is the maximum number of API servers to query: no cluster has more, whatever its EndpointSlice contains.
 	maxServers = 16
-	// answersCount is for how long an answer counts. Behind one address there may be several servers, of which each look sees one, and a
-	// server that is away for a while may return.
+	// answersCount is how long an answer stays valid. Behind one address there may be several servers, one of which answers each query, and a server
+	// that is down may return.
 	answersCount = 10 * time.Minute
-	// maxAnswer is the size of an answer, in bytes: ten times as much as there is in one.
+	// maxAnswer limits the size of a response, in bytes, to ten times the usual size.
 	maxAnswer = 8 << 10
-	// serverName is in the certificate of every API server, as the name of its Service.
+	// serverName is the name of the API servers' Service, which each of their certificates contains.
 	serverName = "kubernetes.default.svc"
 )
 
-// Servers asks each API server of a cluster for its version (GET /version).
+// Servers queries each API server of a cluster for its version (GET /version).
 type Servers struct {
 	live   client.Reader
 	config *rest.Config
-	// answered is when servers said each version last. One caller uses it.
+	// answered is when each version was last reported. Only one caller uses it.
 	answered map[string]time.Time
 }
 
-// NewServers asks the API servers that live finds, with the certificate authorities of config.
+// NewServers returns Servers that lists API servers with live and trusts the certificate authorities of config.
 func NewServers(live client.Reader, config *rest.Config) *Servers {
 	return &Servers{live: live, config: config, answered: map[string]time.Time{}}
 }
 
-// Kubelets returns the versions of the kubelets that Windows nodes report.
+// Kubelets returns the kubelet versions that Windows nodes report.
 func (s *Servers) Kubelets(ctx context.Context) ([]string, error) {
 	nodes, err := kube.WindowsNodes(ctx, s.live)
 	var versions []string
@@ -61,8 +61,8 @@ func (s *Servers) Kubelets(ctx context.Context) ([]string, error) {
 	return versions, err
 }
 
-// Versions returns the versions that API servers have said within the last ten minutes, as in v1.36.3. Where the servers' own addresses cannot
-// be reached, the one at which requests arrive is asked.
+// Versions returns the versions that API servers have reported within the last ten minutes, such as v1.36.3. If none answers at its own address,
+// Versions queries the address of the operator's requests.
 func (s *Servers) Versions(ctx context.Context) []string {
 	addresses, err := cluster.APIServers(ctx, s.live)
 	if err != nil {
@@ -88,15 +88,15 @@ func (s *Servers) Versions(ctx context.Context) []string {
 	return slices.Sorted(maps.Keys(s.answered))
 }
 
-// askServer asks one API server at its own address. The server must have the certificate of an API server before it gets credentials,
-// which clusters without anonymous access require.
+// askServer queries one API server at its own address. The server must present an API server's certificate before it gets credentials, which clusters
+// without anonymous access require.
 func (s *Servers) askServer(ctx context.Context, address netip.AddrPort) string {
 	config := rest.CopyConfig(s.config)
 	config.Host, config.ServerName = "https://"+address.String(), serverName
 	return ask(ctx, config)
 }
 
-// ask returns the version of the API server at which config points; empty where it does not answer.
+// ask returns the version of the API server at which config points, or "" if it does not answer.
 func ask(ctx context.Context, config *rest.Config) string {
 	answer, _, err := get(ctx, config)
 	var v string
@@ -109,25 +109,25 @@ func ask(ctx context.Context, config *rest.Config) string {
 	return v
 }
 
-// Names are the DNS names in the certificate of the API server at which requests of the operator arrive.
+// Names returns the DNS names in the certificate of the API server that receives the operator's requests.
 func (s *Servers) Names(ctx context.Context) ([]string, error) {
 	_, names, err := get(ctx, s.config)
 	if len(names) > 0 {
-		return names, nil // whatever it answered
+		return names, nil // for any response
 	}
 	return nil, err
 }
 
-// get asks over a connection of its own. One that is kept leads to the same server each time, whichever others are behind the address. names are
-// those in the server's certificate.
+// get sends the request over a new connection: a connection that is kept open always leads to the same of several servers behind an address. names
+// are those in the server's certificate.
 func get(ctx context.Context, config *rest.Config) (answer []byte, names []string, err error) {
 	config = rest.CopyConfig(config)
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return nil, nil, err
 	}
-	config.CertFile, config.KeyFile, config.CAFile = "", "", "" // read now: client-go watches files for as long as the process lives
+	config.CertFile, config.KeyFile, config.CAFile = "", "", "" // already loaded; otherwise client-go watches the files for the lifetime of the process
 	if config.Proxy == nil {
-		config.Proxy = http.ProxyFromEnvironment // what it is anyway; with a function, client-go shares no connections
+		config.Proxy = http.ProxyFromEnvironment // the default; with a function set, client-go does not share connections
 	}
 	transport, err := rest.TransportFor(config)
 	if err != nil {
@@ -157,7 +157,7 @@ func get(ctx context.Context, config *rest.Config) (answer []byte, names []strin
 	return answer, names, err
 }
 
-// versionOf reads an answer to GET /version.
+// versionOf parses a response to GET /version.
 func versionOf(answer []byte) (string, error) {
 	var said struct {
 		GitVersion     string `json:"gitVersion"`

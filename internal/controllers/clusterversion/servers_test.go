@@ -31,7 +31,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 )
 
-// apiServer answers GET /version on an address of its own, to clients with the operator's token.
+// apiServer serves GET /version at its own address to clients with the operator's token.
 func apiServer(t *testing.T, listen, version string, certificate tls.Certificate) *httptest.Server {
 	t.Helper()
 	listener, err := net.Listen("tcp", listen)
@@ -51,7 +51,7 @@ func apiServer(t *testing.T, listen, version string, certificate tls.Certificate
 	return s
 }
 
-// selfSigned is the certificate of an API server, and its authority.
+// selfSigned returns a self-signed API server certificate, and its authority in PEM format.
 func selfSigned(t *testing.T) (certificate tls.Certificate, authority []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -75,7 +75,7 @@ func TestEachAPIServerIsAsked(t *testing.T) {
 	port := int32(first.Listener.Addr().(*net.TCPAddr).Port)
 	second := apiServer(t, fmt.Sprintf("127.0.0.2:%d", port), "v1.33.7", certificate)
 	stranger, _ := selfSigned(t)
-	apiServer(t, fmt.Sprintf("127.0.0.3:%d", port), "", stranger) // not one of the cluster's: it must get no token
+	apiServer(t, fmt.Sprintf("127.0.0.3:%d", port), "", stranger) // not one of the cluster's servers: it must get no token
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
 		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"127.0.0.1"}}, {Addresses: []string{"127.0.0.2"}}, {Addresses: []string{"127.0.0.3"}}},
@@ -104,7 +104,7 @@ func TestEachAPIServerIsAsked(t *testing.T) {
 	expect("just after it has left", "v1.33.7", "v1.34.1")
 }
 
-// TestWithoutAddressesTheClusterIsAskedWhereRequestsArrive: as in a hosted control plane, whose servers have no addresses here.
+// TestWithoutAddressesTheClusterIsAskedWhereRequestsArrive: the servers of a hosted control plane have no addresses in the cluster.
 func TestWithoutAddressesTheClusterIsAskedWhereRequestsArrive(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"gitVersion": "v1.35.2"}`) }))
 	defer s.Close()
@@ -114,7 +114,7 @@ func TestWithoutAddressesTheClusterIsAskedWhereRequestsArrive(t *testing.T) {
 	}
 }
 
-// TestServersBehindOneAddress: a load balancer takes connections to one server after the other, and the old one is replaced.
+// TestServersBehindOneAddress: a load balancer distributes connections over the servers, and the old one is replaced.
 func TestServersBehindOneAddress(t *testing.T) {
 	type server struct{}
 	var connections, replaced atomic.Int64
@@ -199,7 +199,8 @@ func TestKubeletsOfWindowsNodes(t *testing.T) {
 	}
 }
 
-// TestTheNamesOfTheServerAreInItsCertificate, also where it refuses the request; of one that does not prove itself, there are none.
+// TestTheNamesOfTheServerAreInItsCertificate: the names are returned even if the request is rejected, but not if the server's certificate is not
+// trusted.
 func TestTheNamesOfTheServerAreInItsCertificate(t *testing.T) {
 	certificate, authority := selfSigned(t)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))

@@ -1,5 +1,5 @@
-// Package controllertest holds what the tests of several controllers share: a plain cluster, keys, objects, and a recorder
-// of events. No program uses it.
+// Package controllertest contains what the tests of several controllers share: a plain cluster, keys, objects and an event recorder. No program uses
+// it.
 package controllertest
 
 import (
@@ -57,7 +57,7 @@ func Scheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// PlainCluster is what the operator reads of a plain cluster with a network.
+// PlainCluster returns the objects that the operator reads in a plain cluster with a network.
 func PlainCluster() []client.Object {
 	object := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "the-uid"}
@@ -81,7 +81,7 @@ func PlainCluster() []client.Object {
 	}
 }
 
-// Instance makes one of a source, held by the finalizer as those that came as far as a join.
+// Instance returns an instance of a source, with the finalizer that a join adds.
 func Instance(name, source, machine, address string) *v1alpha1.WindowsInstance {
 	i := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), Finalizers: []string{api.Finalizer}, Labels: map[string]string{api.LabelSource: source},
@@ -96,7 +96,7 @@ func Key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "ns", Name: name}
 }
 
-// SSHKey is the n-th SSH key, as its Secret has it.
+// SSHKey returns the n-th SSH key as stored in its Secret.
 func SSHKey(t *testing.T, n byte) []byte {
 	t.Helper()
 	seed := make([]byte, ed25519.SeedSize)
@@ -108,10 +108,10 @@ func SSHKey(t *testing.T, n byte) []byte {
 	return pem.EncodeToMemory(block)
 }
 
-// ClusterID is the UID of namespace kube-system, as PlainCluster has it.
+// ClusterID is the UID of namespace kube-system in PlainCluster.
 const ClusterID = "the-uid"
 
-// Guards is a cluster in which deploy/admission.yaml was applied.
+// Guards returns the policies of deploy/admission.yaml and a cluster in which they are applied.
 func Guards(t *testing.T) ([]deploy.Guard, client.WithWatch) {
 	t.Helper()
 	guards, err := deploy.Guards()
@@ -125,14 +125,14 @@ func Guards(t *testing.T) ([]deploy.Guard, client.WithWatch) {
 	return guards, b.Build()
 }
 
-// SigningKey is the n-th key with which settings are signed.
+// SigningKey returns the n-th key for signing settings.
 func SigningKey(n byte) ed25519.PrivateKey {
 	seed := make([]byte, ed25519.SeedSize)
 	seed[0] = n
 	return ed25519.NewKeyFromSeed(seed)
 }
 
-// SignedBy are data that the n-th key has signed.
+// SignedBy returns data signed with the n-th key.
 func SignedBy(t *testing.T, n byte, name string, data map[string]string) map[string]string {
 	t.Helper()
 	data, err := desired.Sign(data, desired.Statement{Cluster: ClusterID, Name: name, Serial: time.Now().UnixMilli()}, SigningKey(n))
@@ -142,7 +142,7 @@ func SignedBy(t *testing.T, n byte, name string, data map[string]string) map[str
 	return data
 }
 
-// SigningSecret is the Secret with the n-th key.
+// SigningSecret returns the Secret with the n-th signing key.
 func SigningSecret(t *testing.T, n byte) *corev1.Secret {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(SigningKey(n))
@@ -155,7 +155,7 @@ func SigningSecret(t *testing.T, n byte) *corev1.Secret {
 	}
 }
 
-// PublishedFor is what was published for a version.
+// PublishedFor returns the published settings of a version.
 func PublishedFor(t *testing.T, version string, change func(*desired.Node)) *corev1.ConfigMap {
 	t.Helper()
 	node := desired.Node{Version: version, Payload: []desired.PayloadFile{
@@ -167,7 +167,7 @@ func PublishedFor(t *testing.T, version string, change func(*desired.Node)) *cor
 		sums = append(sums, f.SHA256)
 	}
 	node.Digest = fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(sums, " "))))
-	for _, f := range node.Payload { // services run their programs from the folder of the payload
+	for _, f := range node.Payload { // services run their programs from the payload's folder
 		node.Services = append(node.Services, desired.Service{Name: strings.TrimSuffix(f.Path, ".exe"), Command: desired.VersionFolder(node.Digest) + `\` + f.Path})
 	}
 	data, err := node.Data()
@@ -180,7 +180,7 @@ func PublishedFor(t *testing.T, version string, change func(*desired.Node)) *cor
 	}
 }
 
-// CertificateRequest is what a kubelet has certified: its name, and DNS names where there are any.
+// CertificateRequest returns a kubelet's certificate request for its name and optional DNS names.
 func CertificateRequest(t *testing.T, name string, dnsNames ...string) []byte {
 	t.Helper()
 	return EncodeRequest(t, &x509.CertificateRequest{
@@ -201,7 +201,7 @@ func EncodeRequest(t *testing.T, request *x509.CertificateRequest) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// Node is one that is not Windows.
+// Node returns a Linux node.
 func Node(name, address string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux"}},
@@ -222,20 +222,20 @@ func SetNodeCondition(node *corev1.Node, kind corev1.NodeConditionType, status c
 	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status, Message: message, LastTransitionTime: metav1.Now()})
 }
 
-// OrphanNode is a Windows Node that no WindowsInstance is for, and from which nobody hears.
+// OrphanNode returns a silent Windows Node without a WindowsInstance.
 func OrphanNode(name string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
 	SetNodeCondition(node, corev1.NodeReady, corev1.ConditionUnknown, "no heartbeat")
 	return node
 }
 
-// Cluster is a plain cluster with a network and what else there is.
+// Cluster returns a plain cluster with a network and further objects.
 func Cluster(t *testing.T, more ...client.Object) client.WithWatch {
 	t.Helper()
 	return fake.NewClientBuilder().WithScheme(Scheme(t)).WithStatusSubresource(&v1alpha1.WindowsConfig{}).WithObjects(append(PlainCluster(), more...)...).Build()
 }
 
-// GuardsButOne is a cluster that lacks one of the admission policies' bindings.
+// GuardsButOne returns a cluster that lacks the binding of one admission policy.
 func GuardsButOne(t *testing.T) ([]deploy.Guard, client.WithWatch) {
 	t.Helper()
 	guards, c := Guards(t)
@@ -245,7 +245,7 @@ func GuardsButOne(t *testing.T) ([]deploy.Guard, client.WithWatch) {
 	return guards, c
 }
 
-// Kubelets are files of a payload: a kubelet of each version, such as v1.34.4, in the group of its minor version.
+// Kubelets returns payload files: a kubelet of each version, such as v1.34.4, in the group of its minor version.
 func Kubelets(versions ...string) []payload.File {
 	var files []payload.File
 	for _, v := range versions {
@@ -257,7 +257,7 @@ func Kubelets(versions ...string) []payload.File {
 	return files
 }
 
-// Releases are those of a payload in a cluster whose API servers have a version.
+// Releases returns the releases of a payload in a cluster with one API server version.
 func Releases(t *testing.T, operator string, content payload.Manifest, server string) *clusterversion.Releases {
 	t.Helper()
 	servers := func(context.Context) []string { return []string{server} }
@@ -266,7 +266,7 @@ func Releases(t *testing.T, operator string, content payload.Manifest, server st
 	return releases
 }
 
-// Version is the name of the release that nodes get.
+// Version returns the version of the release that nodes get.
 func Version(releases *clusterversion.Releases) string {
 	current, _ := releases.Current()
 	return current.Version

@@ -13,14 +13,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 )
 
-// published is what Machines publish, by the instance's name.
+// published maps instance names to the addresses and names of their Machines.
 type published map[string][]string
 
 func (p published) AddressesOf(_ context.Context, i *v1alpha1.WindowsInstance) []string {
 	return p[i.Name]
 }
 
-// TestWhatACloudTellsIsCertifiedWhereAMachineOrTheUserTellsItToo has a kubelet ask for another name than its node's.
+// TestWhatACloudTellsIsCertifiedWhereAMachineOrTheUserTellsItToo: a kubelet requests a certificate with another name than its node's.
 func TestWhatACloudTellsIsCertifiedWhereAMachineOrTheUserTellsItToo(t *testing.T) {
 	const name = "ip-10-0-0-1.internal"
 	tests := map[string]struct {
@@ -68,7 +68,7 @@ func TestWhatACloudTellsIsCertifiedWhereAMachineOrTheUserTellsItToo(t *testing.T
 	}
 }
 
-// TestAMachineThatLostItsAddressesTakesNoneFromItsNode: VMware Tools tell vSphere of none any more, and the kubelet renews its certificate.
+// TestAMachineThatLostItsAddressesTakesNoneFromItsNode: VMware Tools no longer report addresses to vSphere, and the kubelet renews its certificate.
 func TestAMachineThatLostItsAddressesTakesNoneFromItsNode(t *testing.T) {
 	request := servingRequest(t)
 	request.Spec.Request = servingFor(t, "10.0.0.1")

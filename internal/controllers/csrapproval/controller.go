@@ -1,4 +1,4 @@
-// Package csrapproval approves the certificate requests of Windows hosts by the rules of package csr. It never denies one.
+// Package csrapproval approves certificate requests of Windows hosts by the rules of package csr. It never denies one.
 package csrapproval
 
 import (
@@ -34,11 +34,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// decideAgain is how often a request that broke a rule is looked at again while it is pending: what was missing
-// (an instance, a Node) may have come.
+// decideAgain is how often a pending request that broke a rule is checked again: a missing object (an instance, a Node) may have been created.
 const decideAgain = 15 * time.Second
 
-// certificateWorkers is how many requests are decided at the same time: a fleet that joins makes three for each host.
+// certificateWorkers is the number of concurrent decisions: a fleet that joins makes three requests per host.
 const certificateWorkers = 16
 
 // Controller approves the certificate requests of hosts, by the rules of package csr. It never denies one.
@@ -47,7 +46,7 @@ type Controller struct {
 	decisions *prometheus.CounterVec
 }
 
-// Options are what the controller needs.
+// Options are the controller's dependencies.
 type Options struct {
 	Client    client.Client
 	Live      client.Reader
@@ -58,32 +57,32 @@ type Options struct {
 	// Machines are the APIs that may know the Machine of a host.
 	Machines []Machines
 	Settings Settings
-	// Kept is the share of the cache.
+	// Kept is the cache's share for certificate requests.
 	Kept *kube.Share
-	// Registry takes the metrics.
+	// Registry receives the metrics.
 	Registry prometheus.Registerer
 }
 
-// Settings knows what is published for nodes.
+// Settings gives access to the published settings of nodes.
 type Settings interface {
 	// Declares reports whether any published version has a service of that name.
 	Declares(ctx context.Context, service string) (bool, error)
 }
 
-// Machines know hosts by their Machines.
+// Machines finds the Machines of hosts.
 type Machines interface {
-	// AddressesOf returns the addresses and DNS names that the Machine of an instance has; none where there is no Machine.
+	// AddressesOf returns the addresses and DNS names of an instance's Machine; none if there is no Machine.
 	AddressesOf(ctx context.Context, i *v1alpha1.WindowsInstance) []string
 }
 
-// New makes the controller, and registers its metrics.
+// New returns the controller and registers its metrics.
 func New(o Options) *Controller {
 	c := &Controller{o, kube.NewCounter(api.MetricCertificateDecisions)}
 	o.Registry.MustRegister(c.decisions)
 	return c
 }
 
-// count counts a decision. Which signer a request names is up to whoever makes it.
+// count counts a decision. Requesters can name any signer, so unknown ones are counted as "other".
 func (c *Controller) count(signer, result, rule string) {
 	switch signer {
 	case certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName, certificatesv1.KubeAPIServerClientSignerName:
@@ -121,7 +120,7 @@ func (c *Controller) Reconcile(ctx context.Context, request *certificatesv1.Cert
 		}
 	}
 	d := csr.Decide(request, known)
-	if d.Verdict == csr.Approve && request.Spec.SignerName == certificatesv1.KubeletServingSignerName { // for addresses, of which the cache may know too little
+	if d.Verdict == csr.Approve && request.Spec.SignerName == certificatesv1.KubeletServingSignerName { // for addresses; the cache may lag behind Services
 		if err := c.Reserved.AddLiveServices(ctx, &known.Cluster); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -143,25 +142,25 @@ func (c *Controller) Reconcile(ctx context.Context, request *certificatesv1.Cert
 	return reconcile.Result{}, nil
 }
 
-// tellDisputes tells which Nodes say that they have an address which is proven to be a host's.
+// tellDisputes reports Nodes that claim an address which has been proven to belong to another host.
 func (c *Controller) tellDisputes(ctx context.Context, request *certificatesv1.CertificateSigningRequest, d csr.Decision) {
 	for _, name := range d.Disputed {
 		var node corev1.Node
 		if err := c.Client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
-			continue // it is gone, and its claim with it
+			continue // its claim is gone with it
 		}
 		c.Events.Emit(kube.Event{Object: &node, Related: request, Type: corev1.EventTypeWarning, Reason: api.EventAddressDisputed, Action: "Approve"},
 			"status.addresses has an address of WindowsInstance %s, which was reached there; check the kubelet's --node-ip on this Node, or which host has the address", d.Instance)
 	}
 }
 
-// approve approves a request. When somebody else was faster, or the request is gone, that is as good.
+// approve approves a request. It is no error if the request is gone or was decided by another approver.
 func (c *Controller) approve(ctx context.Context, request *certificatesv1.CertificateSigningRequest, d csr.Decision) error {
 	log.FromContext(ctx).Info("Approving certificate request", "instance", d.Instance, "signer", request.Spec.SignerName)
 	approved := request.DeepCopy()
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if approved.UID != request.UID || len(approved.Status.Conditions) > 0 {
-			return nil // another one by that name, or decided
+			return nil // another request of that name, or already decided
 		}
 		approved.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
 			Type:    certificatesv1.CertificateApproved,
@@ -173,7 +172,7 @@ func (c *Controller) approve(ctx context.Context, request *certificatesv1.Certif
 		if !apierrors.IsConflict(err) {
 			return err
 		}
-		// Something else of it was changed, or our own approval arrived although its answer did not. What was decided on cannot change.
+		// Another field has changed, or the operator's own approval succeeded although its response was lost. The fields decided on are immutable.
 		*approved = certificatesv1.CertificateSigningRequest{}
 		return cmp.Or(c.Live.Get(ctx, client.ObjectKeyFromObject(request), approved), err)
 	})
@@ -183,7 +182,7 @@ func (c *Controller) approve(ctx context.Context, request *certificatesv1.Certif
 	return nil
 }
 
-// Known gathers what the rules need to know of the cluster. What the Machine of a host publishes is looked up for the host of one node only.
+// Known gathers the cluster state that the rules need. Machine addresses are looked up only for the host of the given node.
 func (c *Controller) Known(ctx context.Context, node string) (csr.Known, error) {
 	var instances v1alpha1.WindowsInstanceList
 	if err := c.Client.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
@@ -199,7 +198,7 @@ func (c *Controller) Known(ctx context.Context, node string) (csr.Known, error) 
 	}
 	taken, err := c.Reserved.Read(ctx, config)
 	if err != nil && (len(taken.Servers) == 0 || len(taken.Services) == 0) {
-		return csr.Known{}, err // what only the network of pods does not tell must not keep nodes from renewing
+		return csr.Known{}, err // an unknown pod network alone must not block renewals
 	}
 	if err := c.Reserved.AddServices(ctx, &taken); err != nil {
 		return csr.Known{}, err
@@ -207,7 +206,7 @@ func (c *Controller) Known(ctx context.Context, node string) (csr.Known, error) 
 	finding, err := c.Policies.Check(ctx)
 	if err != nil {
 		log.FromContext(ctx).Info("Reading admission policies failed", "error", err.Error())
-		finding = "the admission policies could not be read" // kubelets, which they do not limit, go on
+		finding = "the admission policies could not be read" // requests of kubelets continue: the policies do not limit kubelets
 	}
 	known := csr.Known{Namespace: c.Namespace, PoliciesFault: finding, Nodes: map[string]csr.Node{}, Cluster: taken}
 	byName := map[string]*corev1.Node{}

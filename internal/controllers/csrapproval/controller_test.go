@@ -30,7 +30,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// servingRequest is what the kubelet of node win-a, a Machine's, asks for at 10.0.0.1.
+// servingRequest returns the serving certificate request of the kubelet of win-a, the node of a Machine at 10.0.0.1.
 func servingRequest(t *testing.T) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-1"}, Spec: certificatesv1.CertificateSigningRequestSpec{
@@ -41,7 +41,7 @@ func servingRequest(t *testing.T) *certificatesv1.CertificateSigningRequest {
 	}}
 }
 
-// servingFor is what the kubelet of win-a has certified: its name and an address.
+// servingFor returns a certificate request of the kubelet of win-a with its name and an address.
 func servingFor(t *testing.T, address string) []byte {
 	t.Helper()
 	return controllertest.EncodeRequest(t, &x509.CertificateRequest{
@@ -54,7 +54,7 @@ func approval(by string) certificatesv1.CertificateSigningRequestCondition {
 	return certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: by}
 }
 
-// approvers is a cluster with a request, in which meanwhile runs between the look at the request and its approval.
+// approvers returns a controller in a cluster with a request; meanwhile runs between the read of the request and its approval.
 func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, meanwhile func(c client.Client)) (*Controller, client.Client, *controllertest.Recorder) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -74,14 +74,14 @@ func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, 
 	).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourceUpdate: func(ctx context.Context, c client.Client, _ string, o client.Object, options ...client.SubResourceUpdateOption) error {
 			meanwhile(c)
-			return c.Status().Update(ctx, o, options...) // the fake knows no subresource but status
+			return c.Status().Update(ctx, o, options...) // the fake client supports only the status subresource
 		},
 	}).Build()
 	recorder := &controllertest.Recorder{}
 	return New(Options{Namespace: "ns", Client: c, Live: c, Events: kube.NewEvents(recorder), Registry: prometheus.NewRegistry(), Policies: admission.New(c, kube.NewEvents(recorder), nil), Reserved: source.NewReservedAddresses(c, c, cluster.Connection{}, source.NewResolver(nil))}), c, recorder
 }
 
-// On OpenShift the cluster's own approver looks at the requests of Machines' kubelets as well.
+// On OpenShift, the cluster's own approver handles the requests of Machines' kubelets too.
 func TestTwoApproversDoNotFight(t *testing.T) {
 	const theirs = "NodeCSRApprove"
 	byThem := func(c client.Client) {
@@ -152,7 +152,7 @@ func TestTwoApproversDoNotFight(t *testing.T) {
 	}
 }
 
-// TestATokenIsWorthNothingOnceItsInstanceIsDeleted has a host that asks with the token it was handed after somebody deleted its instance.
+// TestATokenIsWorthNothingOnceItsInstanceIsDeleted: a host uses its token after its instance was deleted.
 func TestATokenIsWorthNothingOnceItsInstanceIsDeleted(t *testing.T) {
 	request := servingRequest(t)
 	request.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName
@@ -196,8 +196,7 @@ func TestATokenIsWorthNothingOnceItsInstanceIsDeleted(t *testing.T) {
 	}
 }
 
-// TestANodeThatClaimsAnotherHostsAddressIsNamed has a Node that lists the address at which another host was reached: that host gets its
-// certificate all the same.
+// TestANodeThatClaimsAnotherHostsAddressIsNamed: a Node lists the address at which another host was reached. That host still gets its certificate.
 func TestANodeThatClaimsAnotherHostsAddressIsNamed(t *testing.T) {
 	request := servingRequest(t)
 	request.Spec.Request = servingFor(t, "10.0.0.1")
@@ -221,8 +220,8 @@ func TestANodeThatClaimsAnotherHostsAddressIsNamed(t *testing.T) {
 	}
 }
 
-// TestAServiceKeepsNoNodeFromItsCertificate has a Service with the address of a host: a node gets its certificates all the same, and a host that
-// is none yet does not, also where the cache has not heard of the Service.
+// TestAServiceKeepsNoNodeFromItsCertificate: a Service has the address of a host. A node still gets its certificates; a host that is not a node yet
+// does not, even if the cache does not have the Service yet.
 func TestAServiceKeepsNoNodeFromItsCertificate(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(i *v1alpha1.WindowsInstance)
@@ -251,7 +250,7 @@ func TestAServiceKeepsNoNodeFromItsCertificate(t *testing.T) {
 			err = errors.Join(err, c.Update(t.Context(), &i), c.Get(t.Context(), client.ObjectKeyFromObject(&node), &node))
 			node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: i.Spec.Address}}
 			err = errors.Join(err, c.Status().Update(t.Context(), &node))
-			if test.stale { // what the cache has is remembered for a second
+			if test.stale { // the cached Services are reused for a second
 				_, known := approver.Known(t.Context(), "")
 				err = errors.Join(err, known)
 			}

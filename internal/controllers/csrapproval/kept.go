@@ -15,8 +15,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// Limits of what is kept of certificate requests that nobody has decided yet: of one, of those of one requester, and of all. A kubelet makes
-// some of 3 KB in a day while it gets no certificate.
+// Limits of the cache for pending certificate requests, in bytes: of one request, of all requests of one requester, and of all. A kubelet without a
+// certificate creates several of 3 KB per day.
 const (
 	maxKept        = 64 << 10
 	keptOfOne      = 1 << 20
@@ -25,8 +25,8 @@ const (
 	credentialIDOf = "authentication.kubernetes.io/credential-id"
 )
 
-// Requests is what the cache keeps of certificate requests, which whole clusters make, and any node in any number: those that are to be
-// decided, and those of nodes for a signer that they do not need. Of others it keeps that they are decided.
+// Requests returns the informer for certificate requests, of which a cluster makes many, and a node any number. It keeps those to be decided, and
+// those of nodes for a signer that they do not need. Of others it keeps only that nothing is left to decide.
 func Requests() kube.Informer {
 	return kube.Informer{
 		Object: &certificatesv1.CertificateSigningRequest{}, Keep: kube.Of(keep), Bytes: maxKept,
@@ -34,7 +34,7 @@ func Requests() kube.Informer {
 	}
 }
 
-// keep keeps an undecided request for one of our signers, or of a node: of a spec.request that is too long to be approved, as much as shows that it is.
+// keep keeps undecided requests for the operator's signers or of a node. A spec.request that is too long to be approved is cut just above the limit.
 func keep(r *certificatesv1.CertificateSigningRequest) (client.Object, bool) {
 	isRelevant := r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName || r.Spec.SignerName == certificatesv1.KubeletServingSignerName ||
 		r.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName || strings.HasPrefix(r.Spec.Username, csr.NodeUserPrefix)
@@ -51,10 +51,10 @@ func keep(r *certificatesv1.CertificateSigningRequest) (client.Object, bool) {
 	return r, true
 }
 
-// notOurs is the condition, in the cache only, of a request about which there is nothing to decide.
+// notOurs is a condition, in the cache only, of requests that need no decision.
 const notOurs certificatesv1.RequestConditionType = "NothingToDecide"
 
-// requester is who made a request. Hosts that join have the same user, with a token each.
+// requester returns the requester of a request. Joining hosts share a user, and each has its own token.
 func requester(o client.Object) string {
 	r, ok := o.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
@@ -63,7 +63,8 @@ func requester(o client.Object) string {
 	return fmt.Sprintf("%.256s %.256s", r.Spec.Username, fmt.Sprint(r.Spec.Extra[credentialIDOf]))
 }
 
-// read reads a request whose requester had made too many, when fewer are left. None is returned while it has to wait.
+// read returns the request, from the API server if the cache has cut it because its requester had made too many. It returns nil while there is no
+// room for it, or if it is gone.
 func (c *Controller) read(ctx context.Context, r *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, reconcile.Result, error) {
 	owner, isCut := kube.CutOf(r)
 	if !isCut {

@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/csr"
 )
 
-// TestWhatIsKeptOfRequests: those of nodes are kept whatever their signer, so that one for a signer that hosts do not need is told.
+// TestWhatIsKeptOfRequests: requests of nodes are kept for any signer, so that one for a signer that hosts do not need is reported.
 func TestWhatIsKeptOfRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		signer, user string

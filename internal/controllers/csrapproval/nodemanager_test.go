@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 )
 
-// declared is what is published for nodes: service cloud-node-manager, or not, or nobody can tell.
+// declared reports service cloud-node-manager as published or not, or returns an error.
 type declared struct {
 	is  bool
 	err error
@@ -23,7 +23,7 @@ func (d declared) Declares(_ context.Context, service string) (bool, error) {
 	return d.is && service == "cloud-node-manager", d.err
 }
 
-// TestTheCloudNodeManagerGetsAnIdentityWhereNodesRunIt has WICD of win-a request it.
+// TestTheCloudNodeManagerGetsAnIdentityWhereNodesRunIt: WICD of win-a requests the identity.
 func TestTheCloudNodeManagerGetsAnIdentityWhereNodesRunIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		settings         declared

@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// mapped is a cluster that has the kinds of a mapper.
+// mapped is a client whose cluster has the kinds of mapper.
 type mapped struct {
 	client.Client
 	mapper meta.RESTMapper

@@ -1,4 +1,4 @@
-// Package explain tells why pods for Windows do not start: for each one event and one annotation, when the cause changes.
+// Package explain reports why Windows pods do not start, with one event and one annotation each time the cause changes.
 package explain
 
 import (
@@ -31,50 +31,50 @@ import (
 )
 
 const (
-	// lookAgain is how often a pod is looked at without an event of its own: nodes and classes change as well.
+	// lookAgain is how often a pod is checked without an event of its own: nodes and classes change too.
 	lookAgain = time.Minute
-	// askAgain is how often it is looked whether a registry has answered.
+	// askAgain is how often to check whether a registry has answered.
 	askAgain = 500 * time.Millisecond
-	// knownFor is how long what is known of nodes and classes counts, for many pods that fail at once.
+	// knownFor is how long the view of nodes and classes is reused when many pods fail at once.
 	knownFor = 2 * time.Second
-	// patchWithin is how long a patch may take.
+	// patchWithin is the timeout of a patch.
 	patchWithin = 10 * time.Second
 )
 
-// Controller tells of pods.
+// Controller reports why pods do not start.
 type Controller struct {
 	Options
 	images *images
 	advice advice.Table
-	// known, as of a time. One worker uses it.
+	// known is the view of nodes and classes at a time. Only one worker uses it.
 	known podcause.Cluster
 	at    time.Time
 }
 
-// Options are what the controller needs.
+// Options are the controller's dependencies.
 type Options struct {
 	// Client reads Pending pods only.
 	Client client.Client
-	// Live finds pods that were told of by an operator before this one, and have started.
+	// Live finds pods that an earlier operator annotated and that have started since.
 	Live   client.Reader
 	Events kube.Events
-	// Access says how nodes reach registries.
+	// Access returns how nodes reach registries.
 	Access Access
-	// Ranges have no registries.
+	// Ranges contain no registries.
 	Ranges Ranges
-	// Limited says whether it is in force that the operator may change nothing of pods but one annotation. Until then, it changes none.
+	// Limited reports whether the policies that allow the operator to change only one annotation of pods are in force. Until then, it changes none.
 	Limited func(context.Context) (bool, error)
-	// Registry takes the metrics.
+	// Registry receives the metrics.
 	Registry prometheus.Registerer
 }
 
-// New makes the controller, and registers its metric.
+// New returns the controller and registers its metric.
 func New(o Options) *Controller {
 	o.Registry.MustRegister(newCount(o.Client))
 	return &Controller{Options: o, images: newImages(readers(o.Access, o.Ranges)), advice: advice.All()}
 }
 
-// request is a pod, and whether it is known to be annotated although it is not Pending any more.
+// request names a pod. Started means that the pod is no longer Pending but still annotated.
 type request struct {
 	types.NamespacedName
 	UID     types.UID
@@ -90,7 +90,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 	pods := handler.TypedFuncs[client.Object, request]{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { q.Add(of(e.Object, false)) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { q.Add(of(e.ObjectNew, false)) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { // deleted, or not Pending any more
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { // deleted, or no longer Pending
 			if e.Object.GetAnnotations()[api.AnnotationDoesNotStart] != "" {
 				q.Add(of(e.Object, true))
 			}
@@ -102,7 +102,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 	return builder.TypedControllerManagedBy[request](m).Named("pods-that-do-not-start").Watches(&corev1.Pod{}, pods).Complete(c)
 }
 
-// Reconcile says of a pod why it does not start.
+// Reconcile explains why a pod does not start.
 func (c *Controller) Reconcile(ctx context.Context, r request) (reconcile.Result, error) {
 	if limited, err := c.Limited(ctx); err != nil || !limited {
 		return reconcile.Result{RequeueAfter: lookAgain}, err
@@ -148,7 +148,7 @@ func (c *Controller) Reconcile(ctx context.Context, r request) (reconcile.Result
 	return reconcile.Result{RequeueAfter: lookAgain}, nil
 }
 
-// look reads nodes and classes from the cache, unless it has just done so.
+// look reads nodes and classes from the cache, unless it has done so within knownFor.
 func (c *Controller) look(ctx context.Context) error {
 	if time.Since(c.at) < knownFor {
 		return nil
@@ -169,7 +169,7 @@ func (c *Controller) look(ctx context.Context) error {
 	return nil
 }
 
-// hasCredentialSpecs says whether the cluster has the kind of windows-gmsa. While it has not, the mapper asks the API server for its group.
+// hasCredentialSpecs reports whether the cluster has the kind of windows-gmsa. If not, the mapper queries the API server for its group each time.
 func (c *Controller) hasCredentialSpecs() (bool, error) {
 	_, err := c.Client.RESTMapper().RESTMapping(schema.GroupKind{Group: "windows.k8s.io", Kind: "GMSACredentialSpec"})
 	if meta.IsNoMatchError(err) {
@@ -181,7 +181,7 @@ func (c *Controller) hasCredentialSpecs() (bool, error) {
 	return true, nil
 }
 
-// tell annotates the pod, and reports the event when that was done: so there is one for each cause.
+// tell annotates the pod and, once that has succeeded, emits the event: so there is one for each cause.
 func (c *Controller) tell(ctx context.Context, pod *corev1.Pod, r request, cause podcause.Cause) error {
 	if cause.Reason == "" {
 		return c.annotate(ctx, r, pod.ResourceVersion, "")
@@ -194,8 +194,8 @@ func (c *Controller) tell(ctx context.Context, pod *corev1.Pod, r request, cause
 	return nil
 }
 
-// annotate sets the annotation, or removes it where the text is empty, on exactly this pod. With a version, it changes nothing that was not
-// read: a cache that does not have the annotation yet would tell a second time.
+// annotate sets the annotation on exactly this pod, or removes it if text is empty. With a version, it fails if the pod has changed since: a cache
+// without the new annotation would otherwise cause a second event.
 func (c *Controller) annotate(ctx context.Context, r request, version, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, patchWithin)
 	defer cancel()
@@ -214,7 +214,7 @@ func (c *Controller) annotate(ctx context.Context, r request, version, text stri
 	pod := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
 	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	err = c.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
-	isAnother := r.Started && (apierrors.IsInvalid(err) || apierrors.IsConflict(err)) // the UID of an object cannot be changed
+	isAnother := r.Started && (apierrors.IsInvalid(err) || apierrors.IsConflict(err)) // the UID of an object is immutable
 	if apierrors.IsNotFound(err) || isAnother {
 		return nil
 	}

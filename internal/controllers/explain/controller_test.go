@@ -26,7 +26,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// place is a cluster with a node of Windows Server 2022 and the controller, whose registries are a function.
+// place is a cluster with a Windows Server 2022 node and the controller, whose registry lookups are a function.
 type place struct {
 	t *testing.T
 	client.Client
@@ -47,7 +47,7 @@ func open(t *testing.T, r read, objects ...client.Object) place {
 	return p
 }
 
-// onlyByUID refuses a patch of a pod that has the name only, as the API server does.
+// onlyByUID rejects a patch that lacks the pod's UID; the API server rejects a different UID.
 func onlyByUID(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
 		text, err := patch.Data(o)
@@ -62,7 +62,7 @@ func onlyByUID(c client.WithWatch) client.WithWatch {
 	}})
 }
 
-// notPending answers the list of pods that are not Pending, with a selector that the fake client does not know.
+// notPending serves lists of pods that are not Pending: the fake client does not support the selector.
 func notPending(c client.WithWatch) client.Client {
 	return interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		asked := (&client.ListOptions{}).ApplyOptions(options)
@@ -83,7 +83,7 @@ func notPending(c client.WithWatch) client.Client {
 	}})
 }
 
-// refused is a pod whose image has no part for its node.
+// refused returns a pod whose image has no manifest for its node.
 func refused(name, image string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)}, Spec: corev1.PodSpec{NodeName: "win-1"}}
 	pod.Status.Phase = corev1.PodPending
@@ -93,7 +93,7 @@ func refused(name, image string) *corev1.Pod {
 	return pod
 }
 
-// reconcile looks at a pod until nothing is asked for it any more, and returns its annotation.
+// reconcile reconciles a pod until no registry lookup is pending, and returns its annotation.
 func (p place) reconcile(ctx context.Context, pod *corev1.Pod) string {
 	p.t.Helper()
 	r := request{client.ObjectKeyFromObject(pod), pod.UID, false}
@@ -119,7 +119,7 @@ func (p place) annotation(ctx context.Context, pod *corev1.Pod) string {
 	return is.Annotations[api.AnnotationDoesNotStart]
 }
 
-// expectCount reads the metric.
+// expectCount checks the metric.
 func (p place) expectCount(reason string, want float64) {
 	p.t.Helper()
 	families, err := p.registry.Gather()
@@ -171,7 +171,7 @@ func TestAPodIsToldOnceWhyItDoesNotStart(t *testing.T) {
 	})
 }
 
-// TestWithoutLimitsNoPodIsChanged: the annotation waits until the policy is in force that allows nothing else.
+// TestWithoutLimitsNoPodIsChanged: pods are annotated only once the policy that allows nothing else is in force.
 func TestWithoutLimitsNoPodIsChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := refused("web", "r.test/web:1")
@@ -213,7 +213,7 @@ func TestWhatARegistryDoesNotSayIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAPodThatStartedKeepsNoAnnotation has two pods start, one while the operator watches; another pod has the name of a third.
+// TestAPodThatStartedKeepsNoAnnotation: two pods start, one of them unobserved, and a pending pod has the name of an earlier one.
 func TestAPodThatStartedKeepsNoAnnotation(t *testing.T) {
 	mark := func(name string) *corev1.Pod {
 		pod := refused(name, "r.test/web:1")
@@ -243,7 +243,7 @@ func TestAPodThatStartedKeepsNoAnnotation(t *testing.T) {
 	}
 }
 
-// TestFiveThousandPodsThatFail share 700 images.
+// TestFiveThousandPodsThatFail has pods that share 700 images.
 func TestFiveThousandPodsThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := map[string]int{}
@@ -281,7 +281,7 @@ func TestFiveThousandPodsThatFail(t *testing.T) {
 	})
 }
 
-// TestRegistriesAreAskedLittle has 5,000 pods fail with 500 images of two registries, one of which hangs.
+// TestRegistriesAreAskedLittle: 5,000 pods fail with 500 images of two registries, one of which hangs.
 func TestRegistriesAreAskedLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *images
@@ -328,7 +328,7 @@ func TestRegistriesAreAskedLittle(t *testing.T) {
 	})
 }
 
-// TestFiveThousandPodsTakeLittleMemory of the cache: a few kilobytes each, however large users make them.
+// TestFiveThousandPodsTakeLittleMemory: the cache keeps a few kilobytes per pod, however large users make them.
 func TestFiveThousandPodsTakeLittleMemory(t *testing.T) {
 	const pods, most = 5000, 8 << 10
 	heap := func() uint64 {
@@ -357,7 +357,7 @@ func TestFiveThousandPodsTakeLittleMemory(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// TestTheCacheKeepsLittleOfAPod has users write large ones.
+// TestTheCacheKeepsLittleOfAPod: users make a pod large.
 func TestTheCacheKeepsLittleOfAPod(t *testing.T) {
 	pod := refused("web", strings.Repeat("x", 1<<20))
 	pod.Annotations, pod.ManagedFields = map[string]string{"theirs": strings.Repeat("x", 1<<18)}, []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}

@@ -16,53 +16,53 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsimage"
 )
 
-// Limits of what registries are asked.
+// Limits of registry lookups.
 const (
 	maxLookups  = 4
 	perRegistry = 2
 	maxQueued   = 256
-	// maxImages are remembered, each for an hour; what a registry did not tell, for ten minutes.
+	// maxImages results are cached: successful ones for rememberedOK, failed ones for remembered.
 	maxImages    = 4096
 	rememberedOK = time.Hour
 	remembered   = 10 * time.Minute
-	// waitFor is how long a pod waits for a registry. Then it is told what is known without it.
+	// waitFor is how long a pod waits for a registry. After that it is explained without the result.
 	waitFor = 5 * time.Second
-	// accessFor is how long it counts how nodes reach registries.
+	// accessFor is how long the registry access of nodes is cached.
 	accessFor    = 5 * time.Minute
 	accessWithin = 10 * time.Second
 )
 
-// Access says how nodes reach registries.
+// Access returns how nodes reach registries.
 type Access func(context.Context) (desired.RegistryAccess, error)
 
-// Ranges are those of the cluster's Services and pods, as far as they are known.
+// Ranges returns the known address ranges of the cluster's Services and pods.
 type Ranges func(context.Context) []netip.Prefix
 
-// read asks for one image.
+// read looks up one image.
 type read func(ctx context.Context, image string) (windowsbuild.Image, error)
 
-// answer says what is known of an image.
+// answer is the state of a lookup.
 type answer int
 
 const (
-	unknown answer = iota // and nobody is asked
+	unknown answer = iota // and no lookup is pending
 	pending
 	answered
 )
 
-// images knows for which builds images are. Registries are asked on goroutines of their own, for each image once.
+// images knows the Windows builds of images. Registries are queried on separate goroutines, once per image.
 type images struct {
 	read  read
 	known *registryclient.Recent[string, result]
 
 	mu      sync.Mutex
-	asked   map[string]time.Time // images that wait or are asked for
+	asked   map[string]time.Time // images with a pending lookup, and since when
 	queue   []waiting
 	running map[string]int // lookups by registry
 	count   int
 }
 
-// waiting is an image whose registry is still to be asked.
+// waiting is an image whose lookup has not started.
 type waiting struct{ image, registry string }
 
 type result struct {
@@ -74,7 +74,7 @@ func newImages(r read) *images {
 	return &images{read: r, known: registryclient.NewRecent[string, result](maxImages, rememberedOK), asked: map[string]time.Time{}, running: map[string]int{}}
 }
 
-// get is what is known of an image, and has its registry asked where that is nothing.
+// get returns what is known of an image. If nothing is known, it queues a lookup.
 func (m *images) get(ctx context.Context, image string) (windowsbuild.Image, answer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,11 +97,11 @@ func (m *images) get(ctx context.Context, image string) (windowsbuild.Image, ans
 	}
 	m.asked[image] = time.Now()
 	m.queue = append(m.queue, waiting{image, registry})
-	m.start(context.WithoutCancel(ctx)) // a lookup outlives the reconcile that asked for it, and has its own deadline
+	m.start(context.WithoutCancel(ctx)) // a lookup outlives the reconcile that requested it, and has its own deadline
 	return windowsbuild.Image{}, pending
 }
 
-// start asks for images whose registry is not asked too much already. The lock is held.
+// start starts the queued lookups that the limits allow. The caller holds the lock.
 func (m *images) start(ctx context.Context) {
 	var left []waiting
 	for _, w := range m.queue {
@@ -116,7 +116,7 @@ func (m *images) start(ctx context.Context) {
 	m.queue = left
 }
 
-// lookUp asks, remembers, and starts what waits.
+// lookUp queries the registry, caches the result and starts queued lookups.
 func (m *images) lookUp(ctx context.Context, w waiting) {
 	is, err := m.read(ctx, w.image)
 	m.mu.Lock()
@@ -134,7 +134,7 @@ func (m *images) lookUp(ctx context.Context, w waiting) {
 	m.start(ctx)
 }
 
-// readers reads as nodes do, and keeps away from addresses that only the operator's machine reaches: users name the registries.
+// readers returns a read that works as on nodes but rejects addresses that only the operator's host reaches: users choose the registries.
 func readers(access Access, ranges Ranges) read {
 	var (
 		mu     sync.Mutex

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// unschedulable is a pod that no node takes.
+// unschedulable returns a pod that fits no node.
 func unschedulable(os corev1.OSName, tolerations int) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}}
 	pod.Spec.OS = &corev1.PodOS{Name: os}
@@ -26,7 +26,7 @@ func unschedulable(os corev1.OSName, tolerations int) *corev1.Pod {
 	return pod
 }
 
-// TestAPodThatIsTooLargeIsToldSo has what the cache keeps of pods that no node takes.
+// TestAPodThatIsTooLargeIsToldSo checks what the cache keeps of unschedulable pods, and how they are explained.
 func TestAPodThatIsTooLargeIsToldSo(t *testing.T) {
 	for name, one := range map[string]struct {
 		pod  *corev1.Pod

@@ -23,12 +23,12 @@ const (
 	podsAtOnce  = 100
 	sweepWithin = 5 * time.Minute
 	sweepAgain  = time.Minute
-	// maxContainers are kept of a pod, and of each kind of container so many that wait.
+	// Per pod, maxContainers containers and maxWaiting waiting statuses are kept of each kind (init or not).
 	maxContainers = 32
 	maxWaiting    = 4
 )
 
-// Limits of what is kept of pods: of all together, and of those in one namespace. A pod that is explained takes a few kilobytes.
+// Limits of the pod cache, in bytes: one pod, its spec, all pods, and the pods of one namespace. A pod that is explained takes a few kilobytes.
 const (
 	maxPod          = 96 << 10
 	maxSpec         = 32 << 10
@@ -36,8 +36,8 @@ const (
 	podsOfNamespace = 8 << 20
 )
 
-// Pending is what the manager's cache keeps of pods: those that have not started, and may be for Windows, and of them what causes are found
-// in. Of others it keeps which they are.
+// Pending returns the informer for pods that have not started and may be for Windows, with the fields from which causes are determined. Other pods
+// are kept by identity only.
 func Pending() kube.Informer {
 	t := trimmer{mask.New()}
 	return kube.Informer{
@@ -46,7 +46,7 @@ func Pending() kube.Informer {
 	}
 }
 
-// trimmer cuts pods to what is kept of them: what podcause reads, without the secrets in messages of kubelets.
+// trimmer reduces pods to what podcause reads, and masks secrets in the kubelets' messages.
 type trimmer struct{ masker *mask.Masker }
 
 func (t trimmer) pod(pod *corev1.Pod) (client.Object, bool) {
@@ -99,7 +99,7 @@ func containers(all []corev1.Container) (kept []corev1.Container) {
 	return kept
 }
 
-// account keeps whether there is a credential spec, not what it says.
+// account keeps whether there is a credential spec, not its content.
 func account(o *corev1.WindowsSecurityContextOptions) *corev1.WindowsSecurityContextOptions {
 	kept := &corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: o.GMSACredentialSpecName}
 	if o.GMSACredentialSpec != nil {
@@ -108,7 +108,7 @@ func account(o *corev1.WindowsSecurityContextOptions) *corev1.WindowsSecurityCon
 	return kept
 }
 
-// statuses keeps what the kubelet says of containers that wait.
+// statuses keeps the kubelet's messages about waiting containers.
 func (t trimmer) statuses(all []corev1.ContainerStatus) (list []corev1.ContainerStatus) {
 	for _, s := range all {
 		w := s.State.Waiting
@@ -123,7 +123,7 @@ func (t trimmer) statuses(all []corev1.ContainerStatus) (list []corev1.Container
 	return list
 }
 
-// sweep removes annotations of pods that started while no operator watched them.
+// sweep removes annotations from pods that started while no operator was watching.
 func (c *Controller) sweep(ctx context.Context) error {
 	for {
 		limited, err := c.Limited(ctx)
@@ -147,7 +147,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 func (c *Controller) sweepOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
 	defer cancel()
-	// From when the cache has Pending pods, it tells of those that start.
+	// Once the cache is synced, it reports pods that start.
 	if err := c.Client.List(ctx, &corev1.PodList{}, client.Limit(1)); err != nil {
 		return fmt.Errorf("waiting for the cache of pods: %w", err)
 	}
@@ -173,7 +173,7 @@ func (c *Controller) sweepOnce(ctx context.Context) error {
 	}
 }
 
-// count counts the pods when it is asked, by what they were told.
+// count counts pods by annotated reason when it is scraped.
 type count struct {
 	pods client.Reader
 	desc *prometheus.Desc
@@ -184,7 +184,7 @@ func newCount(pods client.Reader) count { return count{pods, kube.Desc(api.Metri
 // Describe implements prometheus.Collector.
 func (c count) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
 
-// Collect implements prometheus.Collector. Users write annotations, too: only reasons of this operator count.
+// Collect implements prometheus.Collector. Users may write annotations too, so only this operator's reasons count.
 func (c count) Collect(to chan<- prometheus.Metric) {
 	var pods corev1.PodList
 	if err := c.pods.List(context.Background(), &pods, client.UnsafeDisableDeepCopy); err != nil {

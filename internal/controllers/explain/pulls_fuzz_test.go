@@ -12,8 +12,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/podcause"
 )
 
-// FuzzMessagesOfKubelets: whatever a kubelet says of a pull, the cause is one that is known or none, and what is told is bounded, printable
-// and without the password of an address.
+// FuzzMessagesOfKubelets: for any pull message of a kubelet, the cause is a known one or none, and its text is bounded, printable and free of the
+// password in an address.
 func FuzzMessagesOfKubelets(f *testing.F) {
 	const password = "hunter2hunter2"
 	f.Add("ErrImagePull", `failed to do request: Head "`, `": x509: certificate signed by unknown authority`, uint16(0))

@@ -1,5 +1,5 @@
-// Package fleet plans for all hosts at once: its one worker asks rollout.Decide what happens to each host next, so that
-// the budget is counted once. The instance controller carries out what the plan says.
+// Package fleet plans for all hosts at once: its only worker calls rollout.Decide for the next action of each host, so that the budget is counted
+// once. The instance controller carries out the plan.
 package fleet
 
 import (
@@ -34,51 +34,51 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// What changes in a short while is gathered into one plan. Where there are so many hosts that planning is work, the while is longer: as
-// many times as long as the last plan took.
+// Changes within planWithin are planned together. If planning takes long, the delay grows to planSeldom times the duration of the last plan, up to
+// planLatest.
 const (
 	planWithin = 250 * time.Millisecond
 	planLatest = time.Second
 	planSeldom = 50
 )
 
-// Controller plans for all hosts at once: one worker decides, so that the budget is counted once. The instances' controller does what
-// the plan says, each host on a worker of its own.
+// Controller plans for all hosts at once with one worker, so that the budget is counted once. The instance controller carries out the plan, with a
+// separate worker per host.
 type Controller struct {
 	Options
 	costs costs
-	// orphanNodes counts Windows nodes without an instance.
+	// orphanNodes is the number of Windows nodes without an instance.
 	orphanNodes prometheus.Gauge
-	// Plans tells the instances' controller of hosts whose plan changed.
+	// Plans receives hosts whose plan has changed, for the instance controller.
 	Plans chan ctrlevent.GenericEvent
-	// orphans are the nodes that look found no instance for.
+	// orphans are the nodes for which look has found no instance.
 	orphans orphans
-	// reportedAt is when the summary was written last.
+	// reportedAt is when the summary was last written.
 	reportedAt time.Time
 
 	mu   sync.Mutex
 	took time.Duration // of the last plan
 	next map[types.NamespacedName]rollout.Next
-	// sick says on which hosts the version does not work, and unrepaired which are not to be joined again now.
+	// sick maps hosts on which the version does not work to the problem; unrepaired are hosts that must not be joined again now.
 	sick       map[string]string
 	unrepaired map[string]bool
-	// granted are actions that were let begin, until their controller says that they are over, or not needed.
+	// granted are actions that were allowed to begin, until the instance controller reports that they have ended or were not needed.
 	granted map[types.NamespacedName]v1alpha1.PlanAction
 }
 
-// Options are what the controller needs.
+// Options are the controller's dependencies.
 type Options struct {
 	Client client.Client
 	Events kube.Events
-	// Registry takes the metrics.
+	// Registry receives the metrics.
 	Registry  prometheus.Registerer
 	Namespace string
-	// Releases say which version nodes get.
+	// Releases choose the version of nodes.
 	Releases *clusterversion.Releases
 	Store    *settings.Store
 }
 
-// New makes the controller, and registers its metrics.
+// New returns the controller and registers its metrics.
 func New(o Options) *Controller {
 	orphans := kube.NewGauge(api.MetricOrphanNodes)
 	f := &Controller{
@@ -104,12 +104,12 @@ func (f *Controller) Register(_ context.Context, m manager.Manager) error {
 		Complete(f)
 }
 
-// planSoon asks for a plan in a short while, once for all that happens until then.
+// planSoon requests a plan after a short delay, one for all changes until then.
 func (f *Controller) planSoon() handler.EventHandler {
 	return kube.OnChange(func(_ context.Context, _ client.Object, q kube.Queue) { q.AddAfter(theFleet(), f.within()) })
 }
 
-// within is how soon a change has to be in the plan.
+// within returns the delay after which a change is planned.
 func (f *Controller) within() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,7 +120,7 @@ func theFleet() reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: "fleet"}}
 }
 
-// NodeChanged lets changes of Nodes through that have to do with plans: heartbeats of a thousand nodes do not.
+// NodeChanged passes only Node changes that affect plans: heartbeats of a thousand nodes do not.
 func NodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool {
 		was, is := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
@@ -128,7 +128,7 @@ func NodeChanged() predicate.Predicate {
 	}}
 }
 
-// Reconcile plans, and tells those whose plan changed.
+// Reconcile makes a plan and notifies the instance controller of hosts whose plan has changed.
 func (f *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	seen, err := f.look(ctx)
 	if err != nil {
@@ -152,16 +152,16 @@ func (f *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return result, err
 }
 
-// fleetSeen is what look found.
+// fleetSeen is the result of look.
 type fleetSeen struct {
 	rollout.Fleet
 	config    *v1alpha1.WindowsConfig
-	ids       []types.NamespacedName // by the index of Hosts
+	ids       []types.NamespacedName // in the order of Hosts
 	instances map[types.NamespacedName]*v1alpha1.WindowsInstance
 	orphans   map[string]*corev1.Node // Windows nodes without an instance, by name
 }
 
-// look gathers everything Decide needs.
+// look gathers the inputs of Decide.
 func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
 	s := fleetSeen{config: &v1alpha1.WindowsConfig{}, instances: map[types.NamespacedName]*v1alpha1.WindowsInstance{}}
 	s.Now = time.Now()
@@ -212,7 +212,7 @@ func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
 	return s, nil
 }
 
-// nodes are the Windows nodes, by name.
+// nodes returns the Windows nodes by name.
 func (f *Controller) nodes(ctx context.Context) (map[string]*corev1.Node, error) {
 	list, err := kube.WindowsNodes(ctx, f.Client)
 	if err != nil {
@@ -225,7 +225,7 @@ func (f *Controller) nodes(ctx context.Context) (map[string]*corev1.Node, error)
 	return nodes, nil
 }
 
-// adopt keeps the plan, and returns those for whom it is another than before. What begins stays granted until done is called.
+// adopt stores the plan and returns the hosts whose plan has changed. An action that begins stays granted until Done is called.
 func (f *Controller) adopt(plan rollout.Plan, seen fleetSeen) []types.NamespacedName {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -242,7 +242,7 @@ func (f *Controller) adopt(plan rollout.Plan, seen fleetSeen) []types.Namespaced
 		if next.Begin && limited(next.Action) && !next.GoesOn {
 			f.granted[id] = next.Action
 		}
-		joined := was[id].Action == v1alpha1.ActionJoin && !some // who joined knows
+		joined := was[id].Action == v1alpha1.ActionJoin && !some // the instance controller knows that the host has joined
 		if next != was[id] && !joined || f.sick[id.Name] != wasSick[id.Name] || wasUnrepaired[id.Name] && !f.unrepaired[id.Name] {
 			changed = append(changed, id)
 		}
@@ -251,7 +251,7 @@ func (f *Controller) adopt(plan rollout.Plan, seen fleetSeen) []types.Namespaced
 	return changed
 }
 
-// limited says whether an action takes a part of the budget until it is over.
+// limited reports whether an action uses the budget until it ends.
 func limited(a v1alpha1.PlanAction) bool {
 	return a != v1alpha1.ActionJoin && a != v1alpha1.ActionStage
 }
@@ -262,40 +262,39 @@ func (f *Controller) grantOf(id types.NamespacedName) v1alpha1.PlanAction {
 	return f.granted[id]
 }
 
-// Next is what the plan says about a host.
+// Next returns the next action of a host in the current plan.
 func (f *Controller) Next(id types.NamespacedName) rollout.Next {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.next[id]
 }
 
-// Sick says what is wrong with the version on a host that came to it; empty where nothing is, or nobody knows yet.
+// Sick returns what is wrong with the version on a host that got it; empty if nothing is, or nothing is known yet.
 func (f *Controller) Sick(id types.NamespacedName) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.sick[id.Name]
 }
 
-// Unrepaired says that a host is not to be joined again now: more nodes are silent than may be out of service.
+// Unrepaired reports whether a host must not be joined again now, because more nodes are silent than may be out of service.
 func (f *Controller) Unrepaired(id types.NamespacedName) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.unrepaired[id.Name]
 }
 
-// Done says that what was granted is over, or was not begun.
+// Done reports that a granted action has ended or has not begun.
 func (f *Controller) Done(id types.NamespacedName) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.granted, id)
-	delete(f.next, id) // the next plan is news, even if it is the same
+	delete(f.next, id) // so that the next plan counts as changed even if it is the same
 }
 
-// summaryEvery is how often the summary is written: while a fleet joins, each plan has another.
+// summaryEvery is the minimum time between writes of the summary: while a fleet joins, it differs in each plan.
 const summaryEvery = 2 * time.Second
 
-// report writes what all plans come to into the status of WindowsConfig, where there is one. What came too soon after the last is
-// written later.
+// report writes the summary to the status of WindowsConfig, if that exists. A summary that follows the last write too soon is written later.
 func (f *Controller) report(ctx context.Context, s fleetSeen, sum v1alpha1.RolloutStatus) (later time.Duration, err error) {
 	if s.config.UID == "" {
 		return 0, nil

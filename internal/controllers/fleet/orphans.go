@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// orphanAfter is how long a Windows node may have no WindowsInstance before somebody is told: its host may be about to be announced, or to
-	// say its name.
+	// orphanAfter is how long a Windows node may have no WindowsInstance before an event reports it: its host may be about to be announced or to
+	// report its name.
 	orphanAfter = 10 * time.Minute
-	// maxOrphanEvents is how many nodes are told of one by one, as long as the operator runs. The others are counted.
+	// maxOrphanEvents limits the nodes reported in events while the operator runs. Further ones are only counted.
 	maxOrphanEvents = 20
 )
 
-// orphans are Windows nodes without a WindowsInstance: their hosts were never announced, were let go and came back, or have another name
-// now. Nobody manages them.
+// orphans are Windows nodes without a WindowsInstance: their hosts were never announced, came back after their removal, or were renamed. They are not
+// managed.
 type orphans struct {
 	since map[types.UID]time.Time
 	told  map[types.UID]bool
 	total int
 }
 
-// look returns the nodes to tell of now, and in how long to look again; zero for not before something changes.
+// look returns the nodes to report now, and when to check again; zero if nothing is due before the next change.
 func (o *orphans) look(nodes map[string]*corev1.Node, now time.Time) (tell []*corev1.Node, again time.Duration) {
 	since, told := map[types.UID]time.Time{}, map[types.UID]bool{}
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
@@ -51,7 +51,7 @@ func (o *orphans) look(nodes map[string]*corev1.Node, now time.Time) (tell []*co
 	return tell, again
 }
 
-// lookAtOrphans counts the nodes without an instance, and tells of each once.
+// lookAtOrphans counts the nodes without an instance and reports each once.
 func (f *Controller) lookAtOrphans(nodes map[string]*corev1.Node) (again time.Duration) {
 	f.orphanNodes.Set(float64(len(nodes)))
 	tell, again := f.orphans.look(nodes, time.Now())

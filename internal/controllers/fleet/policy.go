@@ -19,11 +19,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// keyPatience is how long a host may refuse the key before its Machine is replaced: WICD may have to restart, the cluster to come
-// back.
+// keyPatience is how long a host may reject the key before its Machine is replaced: WICD may have to restart first, or the cluster to recover.
 const keyPatience = time.Hour
 
-// ReplaceReason says why the Machine of a host is to be replaced; empty when it is not, or when the user does not want it.
+// ReplaceReason returns why the Machine of a host must be replaced; empty if it need not be, or the user does not allow it.
 func ReplaceReason(i *v1alpha1.WindowsInstance, allowed v1alpha1.MachineReplacement) string {
 	if i.Labels[api.LabelSource] != api.SourceMachine || i.Status.NodeRef == nil || allowed == v1alpha1.ReplaceNever {
 		return ""
@@ -38,22 +37,22 @@ func ReplaceReason(i *v1alpha1.WindowsInstance, allowed v1alpha1.MachineReplacem
 	return ""
 }
 
-// ContentOf says whether the host of an instance had come to the content with a digest, or to another and not to that since. Its Node may be
-// gone. Neither holds for a host that never came to any.
+// ContentOf reports whether the host of an instance last got the content with a digest, or other content. Its Node may be gone. Both are false for a
+// host that never got any.
 func ContentOf(i *v1alpha1.WindowsInstance, digest string) (arrived, former bool) {
 	had := i.Status.Payload.Current
 	arrived = had == desired.ShortDigest(digest)
 	return arrived, had != "" && !arrived
 }
 
-// costs remembers what going from one version to another disrupts. It is asked for every host with each plan.
+// costs caches the disruption of going from one version to another. It is queried for every host in each plan.
 type costs struct {
 	mu    sync.Mutex
 	known map[[2]string]v1alpha1.PlanDisruption
 }
 
-// of is the disruption of a node that comes from a version to another one, which is published: a drain where the one it has is
-// published no more, or by somebody else, or the two cannot be compared.
+// of returns the disruption of a node that goes from a version to a published one. It is a drain if the node's version is no longer published, was
+// published by another signer, or cannot be compared.
 func (c *costs) of(ctx context.Context, in *settings.Store, from string, is *corev1.ConfigMap) v1alpha1.PlanDisruption {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +77,7 @@ func (c *costs) of(ctx context.Context, in *settings.Store, from string, is *cor
 	return d
 }
 
-// compareVersions says what it takes to make one of the other. What differs between nodes is the same in both.
+// compareVersions returns the disruption of going from one version to the other. Settings that differ between nodes are the same in both.
 func compareVersions(was, is *corev1.ConfigMap, private ed25519.PrivateKey) v1alpha1.PlanDisruption {
 	for _, cm := range []*corev1.ConfigMap{was, is} {
 		if _, err := settings.SignedWith(private, cm); err != nil {
@@ -101,8 +100,8 @@ func compareVersions(was, is *corev1.ConfigMap, private ed25519.PrivateKey) v1al
 	return v1alpha1.DisruptionReboot
 }
 
-// estimate says when the first node went to the version, and when the last one will have come if the rest are as fast. While no node goes, what
-// was said last stands, until its time has come.
+// estimate returns when the first node went to the version, and when the last one will have arrived at the average rate so far. While no node is
+// being upgraded, the previous estimate stays until its time has passed.
 func estimate(s fleetSeen, sum v1alpha1.RolloutStatus) (started, end *metav1.Time) {
 	if before := s.config.Status.Rollout; before != nil && before.Version == sum.Version {
 		started = before.StartedAt
@@ -128,7 +127,7 @@ func estimate(s fleetSeen, sum v1alpha1.RolloutStatus) (started, end *metav1.Tim
 	if started == nil {
 		return nil, nil
 	}
-	came = slices.DeleteFunc(came, func(at time.Time) bool { return at.Before(started.Time) }) // those that were there before say nothing
+	came = slices.DeleteFunc(came, func(at time.Time) bool { return at.Before(started.Time) }) // nodes that were there before do not count
 	switch {
 	case left <= 0:
 		return started, nil

@@ -21,7 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// lockedOut is an instance of a Machine whose node has not let in the key for a while.
+// lockedOut returns an instance of a Machine whose node has rejected the key for some time.
 func lockedOut(since time.Duration) *v1alpha1.WindowsInstance {
 	i := controllertest.Instance("win-1", api.SourceMachine, "openshift-machine-api/win-1", "10.0.0.1")
 	i.Status.NodeRef = &v1alpha1.NodeReference{Name: "win-1"}
@@ -32,7 +32,7 @@ func lockedOut(since time.Duration) *v1alpha1.WindowsInstance {
 	return i
 }
 
-// The original took a host that refused the key while its first-boot script was still running for lost, and deleted good machines.
+// The original operator considered a host lost if it rejected the key while its first-boot script was still running, and deleted good machines.
 func TestMachinesAreReplacedForGoodReasonsOnly(t *testing.T) {
 	with := func(i *v1alpha1.WindowsInstance, change func(*v1alpha1.WindowsInstance)) *v1alpha1.WindowsInstance {
 		change(i)
@@ -107,9 +107,9 @@ func TestEstimate(t *testing.T) {
 		name    string
 		hosts   []rollout.Host
 		nodes   int32
-		before  *metav1.Time // when it started, as it was said before
+		before  *metav1.Time // the start that was reported before
 		started *metav1.Time
-		left    time.Duration // zero where nobody can say
+		left    time.Duration // zero if unknown
 	}{
 		{"nothing goes on", came(60, 30), 4, nil, nil, 0},
 		{"a restart is no rollout", append(came(60, 30), restarts), 4, nil, nil, 0},
@@ -158,7 +158,7 @@ func TestWhatAVersionCosts(t *testing.T) {
 	}
 	unreadable := controllertest.PublishedFor(t, "2", as)
 	clear(unreadable.Data)
-	others := controllertest.PublishedFor(t, "2", as) // that says of itself that it costs nothing
+	others := controllertest.PublishedFor(t, "2", as) // their publisher claims no disruption
 	others.Data = controllertest.SignedBy(t, 1, others.Name, desired.Unsigned(others.Data))
 	for name, test := range map[string]struct {
 		is   *corev1.ConfigMap
@@ -179,7 +179,7 @@ func TestWhatAVersionCosts(t *testing.T) {
 	}
 }
 
-// TestNoNodeGoesToAVersionThatIsNotPublished: what it disrupts is not known then, and a fleet would be drained for nothing.
+// TestNoNodeGoesToAVersionThatIsNotPublished: its disruption is not known yet, and a fleet would be drained for nothing.
 func TestNoNodeGoesToAVersionThatIsNotPublished(t *testing.T) {
 	c := controllertest.Cluster(t, controllertest.SigningSecret(t, 0), controllertest.PublishedFor(t, "0.9.0", func(*desired.Node) {}))
 	instance := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "win"}}

@@ -1,4 +1,4 @@
-// Package networkpolicies tells of NetworkPolicies that select pods on Windows nodes whose network enforces none.
+// Package networkpolicies reports NetworkPolicies that select pods on Windows nodes whose network does not enforce policies.
 package networkpolicies
 
 import (
@@ -24,47 +24,47 @@ import (
 )
 
 const (
-	// lookEvery is how often new policies are looked for, againEvery how often pods of those that selected none.
+	// lookEvery is how often new policies are checked, againEvery how often those that selected no pods.
 	lookEvery  = 5 * time.Minute
 	againEvery = time.Hour
-	// lookWithin is how long one look may take, and eventsAtOnce how many events it makes at most. The next one goes on.
+	// lookWithin is the timeout of a check, and eventsAtOnce the maximum number of its events. The next check continues.
 	lookWithin   = 4 * time.Minute
 	eventsAtOnce = 50
-	// Limits of what is kept: of one policy, of those in one namespace, and of all. One with a few labels takes half a kilobyte.
+	// Limits of the policy cache, in bytes: of one policy, of those in one namespace, and of all. A policy with a few labels takes half a kilobyte.
 	maxPolicy           = 16 << 10
 	policiesOfNamespace = 256 << 10
 	allPolicies         = 16 << 20
 )
 
-// Controller tells of policies, of each generation once.
+// Controller reports each generation of a policy once.
 type Controller struct {
 	Options
 	advice advice.Table
-	// policies are those that were looked at. One goroutine uses them.
+	// policies are those that have been checked. Only one goroutine uses them.
 	policies map[types.UID]state
 	again    time.Time
 }
 
-// state is what is known of a policy.
+// state is the last check of a policy.
 type state struct {
 	generation int64
 	told       bool
 }
 
-// Options are what the controller needs.
+// Options are the controller's dependencies.
 type Options struct {
 	Client client.Client
-	// Live reads the pods of Windows nodes and OpenShift's objects, which are not kept in memory.
+	// Live reads the pods of Windows nodes and OpenShift's objects, which are not cached.
 	Live   client.Reader
 	Events kube.Events
 }
 
-// New makes the controller.
+// New returns the controller.
 func New(o Options) *Controller {
 	return &Controller{Options: o, advice: advice.All(), policies: map[types.UID]state{}}
 }
 
-// Policies is what the manager's cache keeps of NetworkPolicies: which pods they select.
+// Policies returns the informer for NetworkPolicies, which keeps their pod selectors.
 func Policies() kube.Informer {
 	return kube.Informer{
 		Object: &networkingv1.NetworkPolicy{}, Keep: kube.Of(keep), Bytes: maxPolicy,
@@ -89,7 +89,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 	})
 }
 
-// look tells of the policies that select pods on Windows nodes.
+// look reports the policies that select pods on Windows nodes.
 func (c *Controller) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
@@ -110,7 +110,7 @@ func (c *Controller) look(ctx context.Context) error {
 			return err
 		}
 		if due.told >= eventsAtOnce {
-			return nil // those that are left are due the next time, too
+			return nil // the remaining ones stay due
 		}
 	}
 	for _, untold := range due.of {
@@ -121,7 +121,7 @@ func (c *Controller) look(ctx context.Context) error {
 	return nil
 }
 
-// network is the name of the network of Windows nodes if it enforces no policies; empty if it may.
+// network returns the name of the Windows nodes' network if it does not enforce policies, or "" if it may.
 func (c *Controller) network(ctx context.Context) (string, error) {
 	config, err := kube.ReadConfig(ctx, c.Client)
 	if err != nil {
@@ -140,19 +140,19 @@ func (c *Controller) network(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// policy is one, with the pods that it selects.
+// policy is a policy with its parsed pod selector.
 type policy struct {
 	*networkingv1.NetworkPolicy
 	selects labels.Selector
 }
 
-// policies are some, by namespace. told counts those that are not among them any more.
+// policies are due policies by namespace. told counts those reported and removed.
 type policies struct {
 	of          map[string][]policy
 	count, told int
 }
 
-// due are the policies that were not told of: those that are new or have changed, and once in a while all.
+// due returns the policies to check: those that are new or changed, and every againEvery all that have not been reported.
 func (c *Controller) due(ctx context.Context) (*policies, error) {
 	var list networkingv1.NetworkPolicyList
 	if err := c.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -173,7 +173,7 @@ func (c *Controller) due(ctx context.Context) (*policies, error) {
 		}
 		selects, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
 		if err != nil || kube.IsCut(p) {
-			continue // nobody knows what it selects
+			continue // its selector is unknown
 		}
 		due.of[p.Namespace] = append(due.of[p.Namespace], policy{p, selects})
 		due.count++
@@ -182,7 +182,7 @@ func (c *Controller) due(ctx context.Context) (*policies, error) {
 	return due, nil
 }
 
-// lookOn tells of the policies that select a pod on a node, and removes them from those that are due.
+// lookOn reports the due policies that select a pod on a node, and removes them from due.
 func (c *Controller) lookOn(ctx context.Context, node, network string, due *policies) error {
 	visit := func(pod *corev1.Pod) bool {
 		c.tell(pod, network, due)
@@ -194,7 +194,7 @@ func (c *Controller) lookOn(ctx context.Context, node, network string, due *poli
 	return nil
 }
 
-// tell tells of the policies that select a pod. None is for pods on the network of their node, as those of HostProcess containers are.
+// tell reports the due policies that select a pod. Policies do not apply to pods on the host network, such as HostProcess pods.
 func (c *Controller) tell(pod *corev1.Pod, network string, due *policies) {
 	if pod.Spec.HostNetwork || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return

@@ -30,7 +30,7 @@ type place struct {
 	client.Client
 	controller *Controller
 	events     *controllertest.Recorder
-	// lists counts how often pods were listed; refused is what the API server answers then.
+	// lists counts the requests for pods; refused is the API server's error for them.
 	lists   int
 	refused error
 }
@@ -70,7 +70,7 @@ func newPod(namespace, name, node string, has map[string]string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: has}, Spec: corev1.PodSpec{NodeName: node}}
 }
 
-// look looks, after a pause, and returns the names of the policies that there are new events of.
+// look checks after a pause and returns the names of the policies with new events.
 func (p *place) look(pause time.Duration) (told []string) {
 	p.t.Helper()
 	time.Sleep(pause)
@@ -130,7 +130,7 @@ func TestPoliciesThatSelectPodsOnWindowsNodesAreTold(t *testing.T) {
 	})
 }
 
-// TestANetworkThatMayEnforcePoliciesIsTrusted, and one that is not known yet.
+// TestANetworkThatMayEnforcePoliciesIsTrusted: so is one that is not known yet.
 func TestANetworkThatMayEnforcePoliciesIsTrusted(t *testing.T) {
 	for provider, want := range map[v1alpha1.NetworkProvider]int{v1alpha1.NetworkFlannel: 1, v1alpha1.NetworkCustom: 0, "": 0} {
 		p := open(t, provider, newPod("shop", "web-1", "win-1", nil), newPolicy("shop", "all", nil))
@@ -155,7 +155,7 @@ func TestManyPoliciesAreToldBitByBit(t *testing.T) {
 	})
 }
 
-// TestPoliciesAreLookedAtAgainAfterAFailure, not an hour later.
+// TestPoliciesAreLookedAtAgainAfterAFailure: they are checked in the next round, not an hour later.
 func TestPoliciesAreLookedAtAgainAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t, v1alpha1.NetworkFlannel, newPod("shop", "web-1", "win-1", nil), newPolicy("shop", "all", nil))

@@ -1,5 +1,5 @@
-// Package overlayleftovers removes annotations of Windows Nodes that OVN-Kubernetes wrote while its hybrid overlay was off, and does not remove.
-// As long as they are there, its Linux nodes send packets for the pods of such a node to an address range that the node does not have.
+// Package overlayleftovers removes annotations from Windows Nodes that OVN-Kubernetes wrote while its hybrid overlay was off, and does not remove
+// itself. While they are present, its Linux nodes send packets for the pods of such a node to an address range that the node does not have.
 package overlayleftovers
 
 import (
@@ -30,30 +30,30 @@ import (
 )
 
 const (
-	// lookEvery is how often a Node with leftovers is looked at while they must stay; what the hybrid overlay depends on is not watched.
+	// lookEvery is how often a Node is checked while its leftovers must stay; the hybrid overlay's state is not watched.
 	lookEvery = 5 * time.Minute
-	// readWithin is how long it may take to read the network's configuration.
+	// readWithin is the timeout for reading the network's configuration.
 	readWithin = 30 * time.Second
 )
 
 // Controller removes the annotations.
 type Controller struct {
 	Options
-	// nodes is what was done to Nodes, by UID. A single worker uses it.
+	// nodes is what was done to Nodes, by UID. Only one worker uses it.
 	nodes map[types.UID]history
-	// names are the UIDs by name, to forget Nodes that were deleted.
+	// names maps names to UIDs, to forget deleted Nodes.
 	names map[string]types.UID
 }
 
-// Options are what the controller needs.
+// Options are the controller's dependencies.
 type Options struct {
 	Client client.Client
-	// Live reads OpenShift's objects, which are not kept in memory.
+	// Live reads OpenShift's objects, which are not cached.
 	Live   client.Reader
 	Events kube.Events
 }
 
-// New makes the controller.
+// New returns the controller.
 func New(o Options) *Controller {
 	return &Controller{Options: o, nodes: map[types.UID]history{}, names: map[string]types.UID{}}
 }
@@ -71,7 +71,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 		Complete(c)
 }
 
-// Reconcile looks at one Node.
+// Reconcile checks one Node.
 func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var node corev1.Node
 	err := c.Client.Get(ctx, request.NamespacedName, &node)
@@ -97,7 +97,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	case remove:
 		err := c.remove(ctx, &node)
 		if apierrors.IsConflict(err) {
-			return reconcile.Result{RequeueAfter: time.Second}, nil // the Node has changed, and comes again
+			return reconcile.Result{RequeueAfter: time.Second}, nil // the change triggers another event
 		}
 		if err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -113,7 +113,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: later}, nil
 }
 
-// read reads whether the hybrid overlay is on: as it is configured, and as OVN-Kubernetes' Linux nodes show.
+// read reads whether the hybrid overlay is on: in the configuration and on OVN-Kubernetes' Linux nodes.
 func (c *Controller) read(ctx context.Context) (overlay, error) {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
@@ -146,7 +146,7 @@ func (c *Controller) read(ctx context.Context) (overlay, error) {
 	return is, nil
 }
 
-// remove removes the annotations of exactly this version of the Node.
+// remove removes the annotations from exactly this version of the Node.
 func (c *Controller) remove(ctx context.Context, node *corev1.Node) error {
 	changed := node.DeepCopy()
 	var names []string
@@ -166,18 +166,18 @@ func (c *Controller) remove(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// leftovers are what OVN-Kubernetes writes to Nodes that it takes for its own. Only the first does harm.
+// leftovers returns the annotations that OVN-Kubernetes writes to Nodes that it manages. Only the first does harm.
 func leftovers() []string {
 	return []string{cluster.LinuxSubnetsAnnotation, "k8s.ovn.org/node-id", "k8s.ovn.org/node-transit-switch-port-ifaddr"}
 }
 
-// hasLeftovers says whether a Node that is a Windows node by all signs has subnets of Linux nodes.
+// hasLeftovers reports whether a Node has subnets of Linux nodes although its label and status mark it as Windows.
 func hasLeftovers(node *corev1.Node) bool {
 	_, ok := node.Annotations[leftovers()[0]]
 	return ok && node.Labels[corev1.LabelOSStable] == "windows" && node.Status.NodeInfo.OperatingSystem == "windows"
 }
 
-// isIn says whether a subnet is in one of the ranges; true where none is known.
+// isIn reports whether a subnet is in one of the ranges, or no range is known.
 func isIn(subnet netip.Prefix, ranges []netip.Prefix) bool {
 	return len(ranges) == 0 || slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(subnet.Addr()) && r.Bits() <= subnet.Bits() })
 }

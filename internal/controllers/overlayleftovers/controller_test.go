@@ -39,7 +39,7 @@ func onAgain() map[string]string {
 	return map[string]string{subnetKey: "10.132.0.0/24", idKey: "4", linuxKey: `{"default":["10.130.0.0/23"]}`, transitKey: `{"ipv4":"100.88.0.4/16"}`, "other": "x"}
 }
 
-// registeredWhileOff is a Node before the overlay is on again.
+// registeredWhileOff returns the annotations of a Node that registered while the overlay was off.
 func registeredWhileOff() map[string]string {
 	return map[string]string{idKey: "6", linuxKey: `{"default":["10.128.2.0/23"]}`, transitKey: `{"ipv4":"100.88.0.6/16"}`}
 }
@@ -52,7 +52,7 @@ func node(name, os string, annotations map[string]string) *corev1.Node {
 	return n
 }
 
-// linux is a Linux Node, with the hybrid overlay or without.
+// linux returns a Linux Node with or without the hybrid overlay.
 func linux(hybrid bool) *corev1.Node {
 	annotations := map[string]string{linuxKey: `{"default":["10.128.0.0/23"]}`, idKey: "2", transitKey: `{"ipv4":"100.88.0.2/16"}`}
 	if hybrid {
@@ -61,7 +61,7 @@ func linux(hybrid bool) *corev1.Node {
 	return node("linux-1", "linux", annotations)
 }
 
-// onOpenShift are OpenShift's objects with a hybridOverlayConfig.
+// onOpenShift returns OpenShift's objects with a hybridOverlayConfig.
 func onOpenShift(t *testing.T, hybridOverlay string) []client.Object {
 	t.Helper()
 	var all []client.Object
@@ -185,7 +185,7 @@ func TestLeftoversAreRemovedOnlyWhereTheyDoHarm(t *testing.T) {
 	}
 }
 
-// TestWhatComesBackIsToldInsteadOfFought: without no-hostsubnet-nodes, OVN-Kubernetes writes the annotations again and again.
+// TestWhatComesBackIsToldInsteadOfFought: without no-hostsubnet-nodes, OVN-Kubernetes keeps writing the annotations.
 func TestWhatComesBackIsToldInsteadOfFought(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t, interceptor.Funcs{}, append(onOpenShift(t, isOn), linux(true), node("win-1", "windows", onAgain()))...)
@@ -209,7 +209,7 @@ func TestWhatComesBackIsToldInsteadOfFought(t *testing.T) {
 	})
 }
 
-// TestANodeWithoutSubnetIsToldAfterAWhile: OVN-Kubernetes gives a subnet at once, or never.
+// TestANodeWithoutSubnetIsToldAfterAWhile: OVN-Kubernetes assigns a subnet at once or never.
 func TestANodeWithoutSubnetIsToldAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t, interceptor.Funcs{}, configured(v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}), linux(true),
@@ -227,7 +227,7 @@ func TestANodeWithoutSubnetIsToldAfterAWhile(t *testing.T) {
 	})
 }
 
-// TestOnlyTheNodeThatWasSeenIsChanged: one that has changed meanwhile, or has its name, is looked at anew.
+// TestOnlyTheNodeThatWasSeenIsChanged: a Node that has changed since, or another one of the same name, is checked again first.
 func TestOnlyTheNodeThatWasSeenIsChanged(t *testing.T) {
 	conflicts := 0
 	p := open(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {

@@ -11,21 +11,21 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cluster"
 )
 
-// OVN-Kubernetes may write the annotations again. Then its configuration is at fault, and removing them would be a fight without end.
+// If OVN-Kubernetes keeps writing the annotations, its configuration is wrong, and removing them would never end.
 const (
-	// removals is how often the annotations of a Node are removed within period.
+	// removals is the maximum number of removals on a Node within period.
 	removals = 3
 	period   = time.Hour
-	// pause is the time between two removals: the processes of OVN-Kubernetes restart one after the other.
+	// pause is the minimum time between two removals: the processes of OVN-Kubernetes restart one after the other.
 	pause = 5 * time.Minute
-	// patience is how long a Node may be without a subnet in the hybrid overlay.
+	// patience is how long a Node may have no subnet in the hybrid overlay.
 	patience = 2 * time.Minute
 )
 
-// overlay is what is known of the hybrid overlay.
+// overlay is the state of the hybrid overlay.
 type overlay struct {
 	on bool
-	// ranges are those of Windows nodes, where they are known.
+	// ranges are those of Windows nodes, if known.
 	ranges []netip.Prefix
 }
 
@@ -35,11 +35,11 @@ type history struct {
 	removed []time.Time
 	// since is when it was first seen with annotations while the overlay was on; zero while it is off.
 	since time.Time
-	// told is when somebody was told last.
+	// told is when the last event was emitted.
 	told time.Time
 }
 
-// looked is the history after a look.
+// looked returns the history after a check.
 func (h history) looked(on bool, now time.Time) history {
 	recent := slices.DeleteFunc(slices.Clone(h.removed), func(t time.Time) bool { return now.Sub(t) >= period })
 	switch {
@@ -52,7 +52,7 @@ func (h history) looked(on bool, now time.Time) history {
 	return h
 }
 
-// complain tells at most once in a period.
+// complain allows one event per period.
 func (h history) complain(later time.Duration, now time.Time) (action, time.Duration) {
 	if !h.told.IsZero() && now.Sub(h.told) < period {
 		return wait, later
@@ -69,7 +69,7 @@ const (
 	tell
 )
 
-// decide says what to do with a Node that has leftovers, and when to look again.
+// decide returns what to do with a Node that has leftovers, and when to check again.
 func decide(node *corev1.Node, is overlay, did history, now time.Time) (action, time.Duration) {
 	did = did.looked(is.on, now)
 	subnet, ok := cluster.SubnetOf(node, v1alpha1.NetworkOVNHybridOverlay)

@@ -1,4 +1,4 @@
-// Package runtimeclass keeps the RuntimeClasses with which pods are scheduled to Windows nodes that run their images.
+// Package runtimeclass maintains the RuntimeClasses that schedule pods to Windows nodes that can run their images.
 package runtimeclass
 
 import (
@@ -28,26 +28,26 @@ import (
 )
 
 const (
-	// usedEvery is how often the operator looks whether pods still use a class that is to go.
+	// usedEvery is how often the operator checks whether pods still use a class that must be deleted.
 	usedEvery = time.Minute
-	// usedWithin is how long it may take to read all pods for that.
+	// usedWithin is the timeout for reading all pods for that.
 	usedWithin = 30 * time.Second
 )
 
-// Controller keeps the classes.
+// Controller maintains the classes.
 type Controller struct {
 	Options
 }
 
-// Options are what the controller needs.
+// Options are the controller's dependencies.
 type Options struct {
 	Client client.Client
-	// Live reads pods, which are not kept in memory.
+	// Live reads pods, which are not cached.
 	Live   client.Reader
 	Events kube.Events
 }
 
-// New makes the controller.
+// New returns the controller.
 func New(o Options) *Controller { return &Controller{Options: o} }
 
 // Register adds the controller to the manager.
@@ -63,7 +63,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 		Complete(c)
 }
 
-// capabilityChanged lets events of Nodes through with which a build of Windows, or Hyper-V on it, may come.
+// capabilityChanged passes Node events that may add a build of Windows, or Hyper-V on it.
 func capabilityChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return nodestate.IsWindows(e.Object.(*corev1.Node)) },
@@ -76,7 +76,7 @@ func capabilityChanged() predicate.Predicate {
 	}
 }
 
-// Reconcile makes the classes what they must be.
+// Reconcile creates, updates and deletes classes to match WindowsConfig.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	config, err := kube.ReadConfig(ctx, c.Client)
 	if err != nil {
@@ -99,7 +99,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	for _, want := range declared {
 		class := is[want.class.Name]
 		if class != nil && isOurs(class) && class.Handler != want.class.Handler {
-			continue // the handler of a class cannot be changed: it goes when no pod uses it, and comes again
+			continue // the handler is immutable: the class is deleted when no pod uses it, and created again
 		}
 		errs = append(errs, c.keep(ctx, class, want, nodes))
 		delete(is, want.class.Name)
@@ -117,7 +117,7 @@ func isOurs(class *nodev1.RuntimeClass) bool {
 	return class.Labels[api.LabelManagedBy] == api.ManagedBy
 }
 
-// keep creates a class when there is a node for it, and mends one that is there. One that somebody else created stays as it is.
+// keep creates a class if there is a node for it, or updates an existing one. A class that another party created is left as it is.
 func (c *Controller) keep(ctx context.Context, is *nodev1.RuntimeClass, want declared, nodes []corev1.Node) error {
 	switch {
 	case is == nil && !want.hasNode(nodes):
@@ -150,8 +150,8 @@ func (c *Controller) keep(ctx context.Context, is *nodev1.RuntimeClass, want dec
 	return nil
 }
 
-// remove deletes classes that no pod uses, and says whether some are still used: without its class, a kubelet cannot start a pod again, and
-// the API server accepts no pod that names it.
+// remove deletes classes that no pod uses, and reports whether some are still in use: without its class, a kubelet cannot restart a pod, and the API
+// server rejects new pods that name it.
 func (c *Controller) remove(ctx context.Context, classes map[string]*nodev1.RuntimeClass) (waits bool, err error) {
 	if len(classes) == 0 {
 		return false, nil
@@ -174,7 +174,7 @@ func (c *Controller) remove(ctx context.Context, classes map[string]*nodev1.Runt
 	return waits, errors.Join(errs...)
 }
 
-// usedByPods are the names of the classes that pods have.
+// usedByPods returns the names of the classes that pods use.
 func (c *Controller) usedByPods(ctx context.Context) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, usedWithin)
 	defer cancel()

@@ -36,7 +36,7 @@ func open(t *testing.T, objects ...client.Object) place {
 	return p
 }
 
-// reconcile reconciles, and returns the classes there are, with their node selector beyond the system.
+// reconcile reconciles and returns the existing classes with their node selectors, without the OS label.
 func (p place) reconcile(ctx context.Context) (classes map[string]string, result reconcile.Result) {
 	p.t.Helper()
 	result, err := p.controller.Reconcile(ctx, reconcile.Request{})
@@ -72,7 +72,7 @@ func (p place) expect(ctx context.Context, want map[string]string) {
 	}
 }
 
-// node is a Windows node; with " hyperv" behind its version, pods can have Hyper-V isolation there.
+// node returns a Windows node; with suffix " hyperv" in its version, it supports Hyper-V isolation.
 func node(name, version string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
 	version, isolates := strings.CutSuffix(version, " hyperv")
@@ -140,7 +140,7 @@ func TestEachVersionWithANodeHasAClass(t *testing.T) {
 			}
 			p := open(t, objects...)
 			p.expect(t.Context(), test.want)
-			p.expect(t.Context(), test.want) // again: nothing changes
+			p.expect(t.Context(), test.want) // a second reconcile changes nothing
 			if len(p.events.Events) > 0 {
 				t.Error(p.events.Events)
 			}
@@ -148,7 +148,7 @@ func TestEachVersionWithANodeHasAClass(t *testing.T) {
 	}
 }
 
-// hyperV asks for Hyper-V isolation, and changes more.
+// hyperV enables Hyper-V isolation and applies change.
 func hyperV(change func(*v1alpha1.WindowsConfigSpec)) func(*v1alpha1.WindowsConfigSpec) {
 	return func(s *v1alpha1.WindowsConfigSpec) {
 		s.RuntimeClasses.HyperV = &v1alpha1.HyperVSpec{}
@@ -180,7 +180,7 @@ func TestAClassWithHyperVHasItsHandlerAndOverhead(t *testing.T) {
 	}
 }
 
-// TestAClassGetsAnotherHandlerWhenNoPodUsesIt: the API server lets nobody change it.
+// TestAClassGetsAnotherHandlerWhenNoPodUsesIt: the handler is immutable, so the class is created again.
 func TestAClassGetsAnotherHandlerWhenNoPodUsesIt(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{RuntimeClassName: new("tenants")}}
 	additional := func(isolated bool) func(*v1alpha1.WindowsConfigSpec) {

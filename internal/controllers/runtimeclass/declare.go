@@ -14,21 +14,21 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// virtualMachineMemory is what the Windows of a virtual machine takes of the node's memory, beside the containers of its pod. It is a guess,
-// as nobody has measured it with these images.
+// virtualMachineMemory is the memory that Windows takes in a pod's virtual machine, in addition to the containers. It is an estimate: it has not been
+// measured with these images.
 const virtualMachineMemory = "512Mi"
 
-// declared is a class that the administrator wants.
+// declared is a class that WindowsConfig declares.
 type declared struct {
 	class      nodev1.RuntimeClass
 	build      windowsbuild.Build
 	newerHosts bool
 }
 
-// isolates says whether its pods have Hyper-V isolation.
+// isolates reports whether its pods have Hyper-V isolation.
 func (d declared) isolates() bool { return d.class.Handler == api.HandlerHyperVIsolation }
 
-// declare lists the classes that WindowsConfig says, those of versions first.
+// declare returns the classes that WindowsConfig declares, those of Windows versions first.
 func declare(config v1alpha1.WindowsConfigSpec) (all []declared) {
 	spec := config.RuntimeClasses
 	for _, r := range windowsbuild.Releases() {
@@ -47,7 +47,7 @@ func declare(config v1alpha1.WindowsConfigSpec) (all []declared) {
 			case string(additional.Version) != r.Version:
 			case !additional.HyperV:
 				all = append(all, d)
-			case spec.HyperV != nil: // the CRD wants it
+			case spec.HyperV != nil: // the CRD requires it
 				all = append(all, d.isolated())
 			}
 		}
@@ -60,7 +60,7 @@ func declare(config v1alpha1.WindowsConfigSpec) (all []declared) {
 	return all
 }
 
-// newClass is the class of a release. Pods with it tolerate the taint of Windows nodes with either value of it.
+// newClass returns the class of a release. Its pods tolerate the taint of Windows nodes with either value.
 func newClass(name string, r windowsbuild.Release, newerHosts bool) declared {
 	selector := map[string]string{corev1.LabelOSStable: "windows", corev1.LabelWindowsBuild: r.Build.Label()}
 	if newerHosts {
@@ -82,7 +82,7 @@ func newClass(name string, r windowsbuild.Release, newerHosts bool) declared {
 	}
 }
 
-// isolated is the class with Hyper-V isolation. Nodes run the same images as without it: see windowsbuild.Runs.
+// isolated returns the class with Hyper-V isolation. Nodes run the same images as without it: see windowsbuild.Runs.
 func (d declared) isolated() declared {
 	d.class.Handler = api.HandlerHyperVIsolation
 	d.class.Scheduling.NodeSelector[api.LabelHyperV] = "true"
@@ -90,7 +90,7 @@ func (d declared) isolated() declared {
 	return d
 }
 
-// hasNode says whether one of the nodes is for pods of the class.
+// hasNode reports whether pods of the class fit one of the nodes.
 func (d declared) hasNode(nodes []corev1.Node) bool {
 	return slices.ContainsFunc(nodes, func(n corev1.Node) bool {
 		build := nodestate.WindowsBuild(&n)

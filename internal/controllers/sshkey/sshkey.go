@@ -1,4 +1,4 @@
-// Package sshkey reads the operator's SSH key, and writes it as hosts and Nodes know it.
+// Package sshkey reads the operator's SSH key and formats it for hosts and Nodes.
 package sshkey
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// PrivateKey reads the SSH key. A fault of the Secret is one for the user; err is one of the API.
+// PrivateKey reads the SSH key. A problem of the Secret is returned as a Stall, which the user must fix; err is an API error.
 func PrivateKey(ctx context.Context, reader client.Reader, namespace string) (ssh.Signer, *join.Stall, error) {
 	name := types.NamespacedName{Namespace: namespace, Name: api.PrivateKeySecret}
 	var secret corev1.Secret
@@ -41,8 +41,8 @@ func PrivateKey(ctx context.Context, reader client.Reader, namespace string) (ss
 	return key, nil, nil
 }
 
-// AuthorizedLines are those that new hosts are to let in, as lines of authorized_keys; none while the Secret with the private key has a fault,
-// which the instances tell of.
+// AuthorizedLines returns the lines of authorized_keys for new hosts; none while the Secret with the private key has a problem, which the instances
+// report.
 func AuthorizedLines(ctx context.Context, reader client.Reader, namespace string) ([]string, error) {
 	key, fault, err := PrivateKey(ctx, reader, namespace)
 	if fault != nil || err != nil {
@@ -51,12 +51,12 @@ func AuthorizedLines(ctx context.Context, reader client.Reader, namespace string
 	return []string{AuthorizedLine(key)}, nil
 }
 
-// AuthorizedLine is what a host's authorized_keys must have for a key.
+// AuthorizedLine returns the line of authorized_keys for a key.
 func AuthorizedLine(key ssh.Signer) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
 }
 
-// Hash identifies a key on Nodes (annotation pub-key-hash): SHA-256 of its line, in hexadecimal digits.
+// Hash identifies a key on Nodes (annotation pub-key-hash): the SHA-256 of its line, in hexadecimal.
 func Hash(key ssh.Signer) string {
 	sum := sha256.Sum256([]byte(AuthorizedLine(key)))
 	return hex.EncodeToString(sum[:])

@@ -27,17 +27,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// attackedHost is a host that does what it is told, and is to become a node whatever others do.
+// attackedHost is a host that follows the protocol and must become a node despite the attackers.
 type attackedHost struct {
 	*storyHost
 	w          *attackWorld
-	how        string // it is announced: by entry, name, machine or instance
-	isKnown    bool   // its key is written down
+	how        string // it is announced: entry, name, machine or instance
+	isKnown    bool   // its key is listed as known
 	announceAt time.Time
 	announced  bool
 	isReady    bool // or was once
 	missedAt   time.Time
-	// request is the one that it waits for; askedWith is the token with which it asked for its identity.
+	// request is the pending certificate request; askedWith is the token used to request the identity.
 	request, askedWith string
 	isServing          bool
 }
@@ -52,7 +52,7 @@ func newAttackedHost(w *attackWorld, n int) *attackedHost {
 	return h
 }
 
-// place is what its instance is reached at, and its name.
+// place returns the address or DNS name at which the instance is reached.
 func (h *attackedHost) place() string {
 	if h.how == "name" {
 		return h.name + ".example"
@@ -89,7 +89,7 @@ func (h *attackedHost) announceHonestly() {
 	}
 }
 
-// announceEntry adds an entry to the list of hosts.
+// announceEntry adds an entry to ConfigMap windows-instances.
 func (w *attackWorld) announceEntry(place string) {
 	w.entries[place] = "username=Administrator"
 	w.putEntries()
@@ -109,7 +109,7 @@ func (w *attackWorld) putEntries() {
 	w.put(object(api.InstancesConfigMap, w.entries))
 }
 
-// goOnHonestly is what the host does by itself.
+// goOnHonestly advances the host by one tick.
 func (h *attackedHost) goOnHonestly() {
 	switch {
 	case !h.announced && !time.Now().Before(h.announceAt):
@@ -132,7 +132,7 @@ func (h *attackedHost) goOnHonestly() {
 	}
 }
 
-// lacks says what the host lacks to be a node in service; empty where it is one.
+// lacks returns what the host lacks to be a node in service, or "".
 func (h *attackedHost) lacks() string {
 	o, found := h.w.cache.objects["WindowsInstance"][controllertest.Key(h.instanceName())]
 	if !found {
@@ -149,7 +149,7 @@ func (h *attackedHost) lacks() string {
 	return ""
 }
 
-// waiting names an honest host that is announced and no node yet.
+// waiting returns what some honest host still lacks, or "" if all are in service.
 func (w *attackWorld) waiting() string {
 	for _, h := range w.honest {
 		if late := h.lacks(); late != "" {
@@ -159,14 +159,14 @@ func (w *attackWorld) waiting() string {
 	return ""
 }
 
-// attackedConnection is a connection to an honest host, made for what target names.
+// attackedConnection is a connection to an honest host, dialed for target.
 type attackedConnection struct {
 	storyConnection
 	h      *attackedHost
 	target string
 }
 
-// Run does what the command says.
+// Run executes the command.
 func (c attackedConnection) Run(_ context.Context, command string, stdin io.Reader, stdout io.Writer) error {
 	return doCommand(unkind{attackedCommands(c), c.h.storyHost}, command, stdin, stdout)
 }
@@ -178,7 +178,7 @@ func (c attackedCommands) join(r agent.JoinRequest) (agent.JoinResult, error) {
 	return c.storyConnection.join(r)
 }
 
-// dialAny answers as remote.Dial does, whoever is there.
+// dialAny behaves like remote.Dial for honest and lying hosts.
 func (w *attackWorld) dialAny(ctx context.Context, t remote.Target, o remote.Options) (instance.SSHHost, error) {
 	place := t.Address
 	if _, err := netip.ParseAddr(place); err != nil {
@@ -210,7 +210,7 @@ func (w *attackWorld) dialAny(ctx context.Context, t remote.Target, o remote.Opt
 	return connection, nil
 }
 
-// answering is who answers at an address, and the key that is shown.
+// answering returns the host key and the connection at an address, or nil if no host has it.
 func (w *attackWorld) answering(address, target string) (ssh.PublicKey, instance.SSHHost) {
 	for _, h := range w.honest {
 		if h.address == address {

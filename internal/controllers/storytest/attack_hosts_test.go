@@ -26,24 +26,24 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/lies"
 )
 
-// liarHost is a host that an attacker controls: whatever it answers may be a lie, and it uses the identities that it gets.
+// liarHost is a host that an attacker controls. Any of its answers may be a lie, and it uses every identity that it obtains.
 type liarHost struct {
 	*storyHost
 	w     *attackWorld
 	n     int
-	liar  *lies.Liar // of its kubelet; each connection has one of its own
+	liar  *lies.Liar // of its kubelet; each connection has its own
 	place string     // its address, or its name in DNS
-	habit string     // what it does at each join; empty for anything
-	since time.Time  // it was announced
-	// gained are the names of nodes for which it got identities, since then.
+	habit string     // what it does at each join; empty for any behavior
+	since time.Time  // when it was announced
+	// gained are the node names for which it has obtained identities since then.
 	gained    map[string]bool
 	identity  string // the last of them
 	handed    []handed
 	registers int
-	requests  []string // the last ones
+	requests  []string // the most recent ones
 }
 
-// handed is what a liar was handed in a join: a token, and the name and the address that its node is to have.
+// handed is what a liar received in a join: a token and the name and address of its node.
 type handed struct{ token, node, address string }
 
 func newLiarHost(w *attackWorld, n int) *liarHost {
@@ -58,7 +58,7 @@ func newLiarHost(w *attackWorld, n int) *liarHost {
 	return l
 }
 
-// words are what a liar knows, and may say in place of what is true: but no name or address of a host that has not joined yet.
+// words returns the values with which a liar may replace true ones. They exclude names of hosts that have not joined yet.
 func (l *liarHost) words() []string {
 	words := []string{
 		"pool-1", "pool-2", "pool-1", "pool-2", "linux-1", "kubernetes.default.svc", "kubernetes", "localhost", linuxAddress, "10.3.0.5", "10.96.0.1", "10.96.0.10",
@@ -75,7 +75,7 @@ func (l *liarHost) words() []string {
 	return words
 }
 
-// claims are names and addresses that the host would like to have.
+// claims returns names and addresses that the host tries to obtain.
 func (l *liarHost) claims() (names, addresses []string) {
 	names, addresses = []string{"pool-1", "pool-2", l.name, fmt.Sprint("worker-", l.n), fmt.Sprint("master-", l.n)}, []string{linuxAddress, "10.3.0.5", "10.96.0.1"}
 	for _, h := range l.w.honest {
@@ -86,7 +86,7 @@ func (l *liarHost) claims() (names, addresses []string) {
 	return names, addresses
 }
 
-// often is how often a liar does something; one with a habit does little else.
+// often scales the probability of an action; a host with a habit does little else.
 func (l *liarHost) often(chance float64) float64 {
 	if l.habit != "" {
 		return chance / 5
@@ -117,7 +117,7 @@ func (l *liarHost) connection(target string) *liarConnection {
 	return c
 }
 
-// Put takes a file that it does not keep.
+// Put reads a file and discards it.
 func (c *liarConnection) Put(ctx context.Context, _ string, content io.Reader, _ int64) error {
 	if c.mood == "hang" {
 		<-ctx.Done()
@@ -167,7 +167,7 @@ func (c *liarConnection) Run(ctx context.Context, command string, stdin io.Reade
 
 func (c *liarConnection) restart() {}
 
-// facts are the host's, but for the name and the address that it would like to have.
+// facts returns the host's facts, at random with a claimed name or address.
 func (c *liarConnection) facts() agent.Facts {
 	f := c.storyHost.facts()
 	if c.l.habit == "restarts" {
@@ -191,7 +191,7 @@ func (c *liarConnection) receive(agent.ReceiveRequest) {}
 
 func (c *liarConnection) reach(agent.ReachRequest) agent.ReachResult { return agent.ReachResult{} }
 
-// join takes the token, and says it again where it may.
+// join records the token, and may repeat it in later answers.
 func (c *liarConnection) join(r agent.JoinRequest) (agent.JoinResult, error) {
 	c.l.w.checkHanded(c.target, c.name, r.Bootstrap.Token)
 	c.l.w.mu.Lock()
@@ -219,7 +219,7 @@ func (c *liarConnection) leave(agent.LeaveRequest) (agent.LeaveResult, error) {
 	return agent.LeaveResult{Removed: []string{c.liar.Text("a file")}}, nil
 }
 
-// act is what the attacker does with what the host has: its tokens, and its identity of a node.
+// act uses the host's tokens and node identity as an attacker does.
 func (l *liarHost) act() {
 	w := l.w
 	l.liar.Words = l.words()
@@ -231,7 +231,7 @@ func (l *liarHost) act() {
 			w.announceEntry(l.place)
 		}
 		return
-	case l.liar.Chance(0.003): // its user gives up, and tries again later
+	case l.liar.Chance(0.003): // its user gives up, and retries later
 		w.say("%s is not announced any more", l.name)
 		delete(w.entries, l.place)
 		w.putEntries()
@@ -246,7 +246,7 @@ func (l *liarHost) act() {
 	}
 }
 
-// askForSomething makes a certificate request as one of those that the host can be.
+// askForSomething creates a certificate request as one of the users that the host can authenticate as.
 func (l *liarHost) askForSomething() {
 	last := l.handed[len(l.handed)-1]
 	if l.liar.Chance(0.3) {
@@ -279,7 +279,7 @@ func (l *liarHost) askForSomething() {
 		}
 	}
 	l.requests = append(l.requests, l.w.ask(l.name, who, wanted))
-	if len(l.requests) > pendingRequests { // the cluster has others removed
+	if len(l.requests) > pendingRequests { // as if the cluster had removed older ones
 		if old := l.requests[0]; !l.w.isApproved(old) {
 			l.w.drop("CertificateSigningRequest", client.ObjectKey{Name: old})
 		}
@@ -287,10 +287,10 @@ func (l *liarHost) askForSomething() {
 	}
 }
 
-// pendingRequests is how many of its requests of each liar are looked at again and again.
+// pendingRequests is the number of requests per liar that stay pending and are reconciled repeatedly.
 const pendingRequests = 3
 
-// writeNode writes the Node of the host's identity as its kubelet may: anything but labels of the operator's, and what schedules pods.
+// writeNode writes the Node of the host's identity within its kubelet's rights: not the operator's labels, nor fields that affect scheduling.
 func (l *liarHost) writeNode() {
 	w := l.w
 	w.note("Node/" + l.identity)

@@ -30,8 +30,8 @@ type reconciler interface {
 	Reconcile(context.Context, reconcile.Request) (reconcile.Result, error)
 }
 
-// attackJob is the work of a controller on one object. Unlike other stories, this one lets it take as long as it takes: a host that does not
-// answer keeps one worker busy, and time goes on.
+// attackJob is the work of a controller on one object. Unlike in other stories, it may take any time: a host that does not answer blocks one worker
+// while time advances.
 type attackJob struct {
 	seen     string
 	due      time.Time
@@ -40,7 +40,7 @@ type attackJob struct {
 	failures int
 }
 
-// run has a controller work on what changed since it was seen last, or what is due. It returns when that is done or waits for something.
+// run reconciles an object that has changed since the last pass or is due. It returns when the pass has ended or blocks.
 func (w *attackWorld) run(name, seen string, do func(context.Context) (reconcile.Result, error)) (did bool) {
 	w.mu.Lock()
 	j := w.jobs[name]
@@ -79,7 +79,7 @@ func (w *attackWorld) run(name, seen string, do func(context.Context) (reconcile
 	return true
 }
 
-// wake has a controller work on an object although nothing of it changed.
+// wake makes a controller's work on an object due although the object has not changed.
 func (w *attackWorld) wake(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +88,7 @@ func (w *attackWorld) wake(name string) {
 	}
 }
 
-// operateAll runs the controllers until none has anything to do.
+// operateAll runs the controllers until none has work, for at most eight rounds.
 func (w *attackWorld) operateAll() {
 	w.releases.Update(w.ctx)
 	for len(w.released) > 0 {
@@ -138,7 +138,7 @@ func (w *attackWorld) operateEach() (did bool) {
 	return did
 }
 
-// settingsSigned is what the watches of the settings' controller see; users change nothing of WindowsConfig here.
+// settingsSigned is what the watches of the settings controller see; users do not change WindowsConfig here.
 func (w *attackWorld) settingsSigned() string {
 	return w.version + w.versionOf("Secret", "ns", api.PrivateKeySecret) + w.versionOf("Secret", "ns", api.SigningKeySecret)
 }
@@ -150,14 +150,14 @@ func (w *attackWorld) versionOf(kind, namespace, name string) string {
 	return ""
 }
 
-// noQueue takes requests that the story makes by itself.
+// noQueue discards requests: the story schedules them itself.
 type noQueue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
 func (noQueue) AddAfter(reconcile.Request, time.Duration) {}
 
-// met is what the operator hears of a Node that is created.
+// met sends the operator the create event of a Node and records the Node's owner.
 func (w *attackWorld) met(node *corev1.Node, owner string) {
 	w.mu.Lock()
 	w.owners[node.UID] = owner
@@ -165,12 +165,12 @@ func (w *attackWorld) met(node *corev1.Node, owner string) {
 	w.instances.NodeEvents().Create(w.ctx, ctrlevent.CreateEvent{Object: node.DeepCopy()}, noQueue{})
 }
 
-// kinds are those that attackers make, of which the operator's cache has shares and limits.
+// kinds returns the kinds that attackers create and for which the operator's cache has shares and limits.
 func (w *attackWorld) kinds() []client.Object {
 	return []client.Object{&certificatesv1.CertificateSigningRequest{}, &corev1.Service{}, &corev1.Pod{}, &corev1.Node{}}
 }
 
-// keep makes of an object what the operator's cache keeps of it.
+// keep reduces an object to what the operator's cache stores.
 func (w *attackWorld) keep(o runtime.Object) {
 	for _, i := range w.informers {
 		isTheirs := slices.ContainsFunc(w.kinds(), func(kind client.Object) bool { return reflect.TypeOf(kind) == reflect.TypeOf(o) })
@@ -183,7 +183,7 @@ func (w *attackWorld) keep(o runtime.Object) {
 	}
 }
 
-// watchedClient is the operator's client: it reads what its cache keeps, and its writes are looked at.
+// watchedClient returns the operator's client: it reads what the cache stores, and its writes are checked.
 func (w *attackWorld) watchedClient() client.Client {
 	wrote := func(o client.Object, err error) error {
 		if err == nil {
@@ -241,7 +241,7 @@ func (w *attackWorld) watchedClient() client.Client {
 	})
 }
 
-// createOfOperator makes tokens that look like those of an API server.
+// createOfOperator creates a subresource; tokens get the form of an API server's tokens.
 func (w *attackWorld) createOfOperator(ctx context.Context, c client.Client, sub string, o, s client.Object, opts ...client.SubResourceCreateOption) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

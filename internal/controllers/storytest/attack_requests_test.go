@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// requester is who makes a certificate request, as the API server writes it down.
+// requester is the user of a certificate request, as the API server records it.
 type requester struct {
 	user   string
 	groups []string
@@ -39,7 +39,7 @@ func wicdOf(node string) requester {
 	return requester{user: api.WICDUserPrefix + node, groups: []string{api.WICDGroup, "system:authenticated"}}
 }
 
-// clientRequest is for the identity of a node's kubelet, or of its WICD.
+// clientRequest requests the identity of a node's kubelet or WICD.
 func clientRequest(prefix, node string) certificatesv1.CertificateSigningRequestSpec {
 	group, signer := "system:nodes", certificatesv1.KubeAPIServerClientKubeletSignerName
 	if prefix == api.WICDUserPrefix {
@@ -59,7 +59,7 @@ func servingRequest(node, name string, addresses ...string) certificatesv1.Certi
 	}
 }
 
-// requestFor encodes a request; what cannot be one is no request.
+// requestFor encodes a certificate request. If it cannot be encoded, the result is not a valid request.
 func requestFor(name, group string, dnsNames, addresses []string) []byte {
 	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: name, Organization: []string{group}}, DNSNames: dnsNames}
 	for _, text := range addresses {
@@ -74,7 +74,7 @@ func requestFor(name, group string, dnsNames, addresses []string) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// ask makes a certificate request of a host, and returns its name. The API server says who asks.
+// ask creates a certificate request for a host and returns its name. The API server sets the user.
 func (w *attackWorld) ask(host string, as requester, wanted certificatesv1.CertificateSigningRequestSpec) string {
 	w.made++
 	name := fmt.Sprintf("csr-%d", w.made)
@@ -91,7 +91,7 @@ func (w *attackWorld) isApproved(name string) bool {
 	return found && len(o.(*certificatesv1.CertificateSigningRequest).Status.Conditions) > 0
 }
 
-// approve is what the API server does with an approval.
+// approve stores an approval as the API server does.
 func (w *attackWorld) approve(request *certificatesv1.CertificateSigningRequest) error {
 	w.checkApproved(request)
 	w.cache.mu.Lock()
@@ -105,7 +105,7 @@ func (w *attackWorld) approve(request *certificatesv1.CertificateSigningRequest)
 	return nil
 }
 
-// checkApproved looks whether a host gets an identity, names and addresses that are its own.
+// checkApproved checks that a host gets only its own identity, names and addresses.
 func (w *attackWorld) checkApproved(request *certificatesv1.CertificateSigningRequest) {
 	w.mu.Lock()
 	who := w.asked[request.Name]
@@ -148,7 +148,8 @@ func (w *attackWorld) checkApproved(request *certificatesv1.CertificateSigningRe
 	}
 }
 
-// identityOf is the one name of a node that a liar may have since it was announced: the first for which it got a certificate, if nobody else has it.
+// identityOf returns the only node name that a liar may have since it was announced: the first for which it got a certificate. It is a breach if
+// another host registered that Node.
 func (w *attackWorld) identityOf(l *liarHost, node string, request *certificatesv1.CertificateSigningRequest) string {
 	if o, found := w.cache.objects["Node"][client.ObjectKey{Name: node}]; found {
 		w.mu.Lock()

@@ -17,33 +17,33 @@ import (
 
 // The rules.
 const (
-	attackIdentity = "identity" // nobody gets a certificate for another's name or address
-	attackNodes    = "nodes"    // the operator leaves Nodes of others alone, and honest nodes in service
-	attackSecrets  = "secrets"  // nothing that the operator writes or logs has a secret in it
-	attackTokens   = "tokens"   // a token goes to the host of the instance that it was made for
-	attackDials    = "dials"    // nobody is connected to who is no host
-	attackJoins    = "joins"    // honest hosts become Ready nodes, and stay it
+	attackIdentity = "identity" // no host gets a certificate for another's name or address
+	attackNodes    = "nodes"    // the operator leaves others' Nodes alone, and honest nodes in service
+	attackSecrets  = "secrets"  // nothing that the operator writes or logs contains a secret
+	attackTokens   = "tokens"   // a token goes only to the host of the instance it was created for
+	attackDials    = "dials"    // the operator connects only to hosts
+	attackJoins    = "joins"    // honest hosts become Ready nodes, and stay Ready
 	attackEnds     = "ends"     // all work ends
-	attackSizes    = "sizes"    // what is kept and written is small, and the API server takes it
+	attackSizes    = "sizes"    // stored and written data is small, and valid for the API server
 	attackWrites   = "writes"   // the operator does not write in a loop
 )
 
 const (
-	// worksFor is how long a controller may work on one object: the steps of a join have deadlines that come to less.
+	// worksFor is the maximum time for one pass of a controller. The deadlines of a join's steps add up to less.
 	worksFor = 2 * time.Hour
-	// writesAnHour are those of one object for which nobody gave cause, keptBytes what the cache may keep of what attackers make.
+	// writesAnHour is the maximum number of unprovoked writes to one object, keptBytes the maximum size of attackers' objects in the cache.
 	writesAnHour, eventsAnHour, keptBytes = 400, 4000, 32 << 20
 	maxInstance                           = 64 << 10
 )
 
-// tokenLike makes the token of a story look like one of an API server.
+// tokenLike gives a story's token the form of an API server's token.
 func tokenLike(token string) string {
 	_, rest, _ := strings.Cut(token, ".")
 	claims, _, _ := strings.Cut(rest, ".")
 	return "eyJhbGciOiJSUzI1NiJ9." + claims + ".c2lnbmF0dXJlLW9mLXRoZS1BUEktc2VydmVy"
 }
 
-// secretIn returns a secret that a text has; empty where it has none.
+// secretIn returns a secret that the text contains, or "".
 func (w *attackWorld) secretIn(text string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,7 +58,7 @@ func (w *attackWorld) secretIn(text string) string {
 	return ""
 }
 
-// checkWritten looks at what the operator has written.
+// checkWritten checks an object that the operator has written.
 func (w *attackWorld) checkWritten(o client.Object) {
 	kind := w.cache.kind(o)
 	name := kind + "/" + o.GetName()
@@ -85,7 +85,7 @@ func (w *attackWorld) checkWritten(o client.Object) {
 	}
 }
 
-// isReason says whether the API server takes a text as the reason of a condition.
+// isReason reports whether the API server accepts text as the reason of a condition.
 func isReason(text string) bool {
 	return len(text) <= 1024 && regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`).MatchString(text)
 }
@@ -122,7 +122,7 @@ func (w *attackWorld) checkInstance(i *v1alpha1.WindowsInstance, size int) {
 	}
 }
 
-// ownerOf is who registered a Node as it is now.
+// ownerOf returns the host that registered the current Node of that name.
 func (w *attackWorld) ownerOf(name string) (owner string, node *corev1.Node) {
 	w.cache.mu.Lock()
 	o, found := w.cache.objects["Node"][client.ObjectKey{Name: name}]
@@ -178,7 +178,7 @@ func (w *attackWorld) checkPatches(o client.Object, p client.Patch) {
 	}
 }
 
-// checkHanded looks whether a token arrives at the host of the instance that it was made for.
+// checkHanded checks that a token goes to the host of the instance it was created for.
 func (w *attackWorld) checkHanded(target, host, token string) {
 	for _, i := range w.allInstances() {
 		if i.Status.BootstrapCredentialID != tokenID(token) {
@@ -192,7 +192,7 @@ func (w *attackWorld) checkHanded(target, host, token string) {
 	w.breach(attackTokens, "%s, reached at %s, is handed a token that no WindowsInstance has", host, target)
 }
 
-// checkDialed looks at whom the operator connects to. Who has to show a key gets nothing without it.
+// checkDialed checks that the operator does not connect to the cluster's own addresses, unless the host must prove its key.
 func (w *attackWorld) checkDialed(place, address string, isProven bool) {
 	for _, no := range []string{linuxAddress, "10.3.0.5", "10.96.", "127.", "169.254.", "::1"} {
 		if strings.HasPrefix(address, no) && !isProven {
@@ -201,10 +201,10 @@ func (w *attackWorld) checkDialed(place, address string, isProven bool) {
 	}
 }
 
-// sameEvent is how long events that are alike are one to the API server, whose counter is raised.
+// sameEvent is the time within which similar events are one event of the API server, with an increased count.
 const sameEvent = 6 * time.Minute
 
-// hear looks at an event, and counts it if the API server hears of it.
+// hear checks an event, and reports whether the API server records it as a new one.
 func (w *attackWorld) hear(about client.Object, reason, action, text string) bool {
 	if secret := w.secretIn(text); secret != "" {
 		w.breach(attackSecrets, "event %s of %s has %s: %s", reason, about.GetName(), secret, text)
@@ -223,14 +223,14 @@ func (w *attackWorld) hear(about client.Object, reason, action, text string) boo
 	return true
 }
 
-// note counts what attackers write: the operator may answer.
+// note counts writes by attackers, which the operator may answer with its own.
 func (w *attackWorld) note(object string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.changes[object]++
 }
 
-// checkNow looks at what must hold after each tick.
+// checkNow checks the rules that must hold after each tick.
 func (w *attackWorld) checkNow() {
 	if text := w.logs.take(); w.secretIn(text) != "" {
 		secret := w.secretIn(text)
@@ -269,7 +269,7 @@ func (w *attackWorld) checkNow() {
 	}
 }
 
-// checkAtTheEnd looks at what comes of all of it.
+// checkAtTheEnd checks the totals: writes, events, cached bytes and remaining instances.
 func (w *attackWorld) checkAtTheEnd() {
 	hours := time.Since(w.began).Hours()
 	w.mu.Lock()

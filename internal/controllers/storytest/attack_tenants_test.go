@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// machinesNamespace has the Machines of this cluster, ownCluster is what stands for it.
+	// machinesNamespace contains this cluster's Machines; ownCluster is the name of its Cluster object.
 	machinesNamespace, ownCluster = "self", "mgmt"
 	linuxAddress                  = "10.99.0.1"
 )
@@ -35,7 +35,7 @@ func (w *attackWorld) dropAll(kind string) {
 	w.cache.changes++
 }
 
-// addOthers registers the Node of a machine that has nothing to do with the operator.
+// addOthers registers the Node of a machine that is unrelated to the operator.
 func (w *attackWorld) addOthers(name, system, address string) {
 	w.addNode(name, system, address)
 	w.met(w.node(name), "others")
@@ -45,7 +45,7 @@ func machineKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "Machine"}
 }
 
-// ownMachines reads the Machines of this cluster, as the operator's cache does.
+// ownMachines lists only this cluster's Machines, as the operator's cache does.
 type ownMachines struct{ client.Reader }
 
 // List implements client.Reader.
@@ -76,7 +76,7 @@ func machineOf(namespace, name, cluster, address string) *unstructured.Unstructu
 	return o
 }
 
-// actAsTenants is what users do who may write in namespaces of their own, and machines that others add to the cluster.
+// actAsTenants acts as users with write access to their own namespaces, and as machines that others add to the cluster.
 func (w *attackWorld) actAsTenants() {
 	w.made++
 	liar := lies.New(w.seed<<20|uint64(w.made), &corev1.Service{}, &corev1.Pod{})
@@ -116,7 +116,7 @@ func (w *attackWorld) actAsTenants() {
 	}
 }
 
-// makePod makes a pod that does not start, and looks for the cause.
+// makePod creates a pod that does not start and determines the cause.
 func (w *attackWorld) makePod(meta metav1.ObjectMeta, liar *lies.Liar) {
 	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
 		OS: &corev1.PodOS{Name: corev1.Windows}, NodeSelector: map[string]string{corev1.LabelOSStable: "windows", "missing": "label"},
@@ -137,7 +137,7 @@ func (w *attackWorld) makePod(meta metav1.ObjectMeta, liar *lies.Liar) {
 	}
 }
 
-// answerName answers for names in DNS: the honest host's own until it has joined, and then, as for liars' names, whatever an attacker wants.
+// answerName resolves DNS names: an honest host's name correctly until it has joined; after that, and for liars' names, as an attacker likes.
 func (w *attackWorld) answerName(ctx context.Context, _, name string) ([]netip.Addr, error) {
 	name = strings.TrimSuffix(name, ".")
 	w.mu.Lock()

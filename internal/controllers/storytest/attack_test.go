@@ -23,22 +23,22 @@ import (
 )
 
 const (
-	// attackSeeds is how many seeds are played by default; the variables of TestFleetByChance set others.
+	// attackSeeds is the default number of seeds. The environment variables of TestFleetByChance override it.
 	attackSeeds = 3
-	// attackFor is how long tenants attack. Hosts and nodes go on.
+	// attackFor is how long tenants attack. Hosts and nodes keep acting after that.
 	attackFor = 45 * time.Minute
-	// joinsWithin is how long an honest host may take to become a Ready node beside attackers.
+	// joinsWithin is the time within which an honest host must become a Ready node despite the attackers.
 	joinsWithin = 90 * time.Minute
-	// missesFor is how long it may not be Ready later on.
+	// missesFor is how long an honest node may be NotReady after it has joined.
 	missesFor = 10 * time.Minute
 )
 
-// TestAttackersByChance has honest hosts join beside hostile hosts, whose SSH servers, WICD and kubelets lie by chance about anything
-// (internal/sim/lies), and beside tenants who make Services, pods and Machines, and answer for names in DNS, as they like. What each of them may
-// do is what Kubernetes lets them do. A seed that breaks a rule prints its story.
+// TestAttackersByChance joins honest hosts next to hostile hosts, whose SSH servers, WICD and kubelets lie at random about anything
+// (internal/sim/lies), and next to tenants that create arbitrary Services, pods and Machines and spoof DNS. Each attacker can do only what Kubernetes
+// allows it. A seed that breaks a rule prints its story.
 //
-// What docs/security.md lists as a gap is left out: no host takes the name of another one before that has joined, and hosts whose key nobody
-// knows need not join while a Service has their address.
+// The gaps listed in docs/security.md are excluded: no host takes another host's name before that host has joined, and a host whose key is unknown
+// need not join while a Service has its address.
 func TestAttackersByChance(t *testing.T) {
 	for _, seed := range seedsOf(t, "WMCO_CHAOS", attackSeeds) {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
@@ -65,18 +65,18 @@ type attackWorld struct {
 	made      int // objects
 	logs      attackLog
 
-	// mu guards what follows: hosts answer, and controllers write, in goroutines of their own.
+	// mu guards the fields below: hosts and controllers use them from their own goroutines.
 	mu      sync.Mutex
 	jobs    map[string]*attackJob
 	talks   uint64
-	names   map[string]uint64    // in DNS, and how often they were asked for
-	owners  map[types.UID]string // who registered a Node
-	asked   map[string]string    // who made a certificate request
+	names   map[string]uint64    // in DNS, with the number of lookups
+	owners  map[types.UID]string // the host that registered a Node
+	asked   map[string]string    // the host that created a certificate request
 	tokens  []string
-	writes  map[string]int // of the operator, by object
-	changes map[string]int // of attackers, by object
+	writes  map[string]int // by the operator, per object
+	changes map[string]int // by attackers, per object
 	events  int
-	told    map[string]time.Time // events, and when the API server heard of them
+	told    map[string]time.Time // when the API server last recorded an event
 	broken  map[string]string    // the first breach of each rule
 }
 
@@ -107,7 +107,7 @@ func newAttackWorld(t *testing.T, seed uint64) *attackWorld {
 	return w
 }
 
-// startAttackedOperator starts the operator behind a client that looks at what it writes.
+// startAttackedOperator starts the operator with a client that checks its writes.
 func (w *attackWorld) startAttackedOperator() {
 	raw := w.client
 	w.client = w.watchedClient()
@@ -148,11 +148,11 @@ func (w *attackWorld) play() {
 	}
 	w.checkAtTheEnd()
 	w.end()
-	time.Sleep(10 * time.Minute) // whoever waits for something ends by itself
+	time.Sleep(10 * time.Minute) // pending waits end on their own
 	synctest.Wait()
 }
 
-// tickAll lets time pass, attackers act, hosts go on, and the operator work.
+// tickAll advances time and lets attackers, tenants, hosts and the operator act.
 func (w *attackWorld) tickAll() {
 	time.Sleep(w.every)
 	synctest.Wait()
@@ -171,7 +171,7 @@ func (w *attackWorld) tickAll() {
 
 func (w *attackWorld) chance(p float64) bool { return w.rand.Float64() < p }
 
-// breach notes the first time that a rule is broken.
+// breach reports the first breach of a rule.
 func (w *attackWorld) breach(rule, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -190,7 +190,7 @@ func (w *attackWorld) printStory() {
 	}
 }
 
-// attackLog is what the operator has logged since somebody looked.
+// attackLog collects what the operator has logged since the last take.
 type attackLog struct {
 	mu   sync.Mutex
 	text []byte
@@ -204,7 +204,7 @@ func (l *attackLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// take returns what was logged since the last time.
+// take returns the text logged since the last call.
 func (l *attackLog) take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// chaosEvent is something that happens now and then, and is undone after a while.
+// chaosEvent is something that happens now and then; most events are undone after a while.
 type chaosEvent struct {
 	name    string
 	perHour float64
@@ -44,14 +44,14 @@ func chaosEvents() []chaosEvent {
 	}
 }
 
-// eventsByChance are those of a seed: few of them make a story that can be read.
+// eventsByChance returns a seed's kinds of events. They are few, to keep the story readable.
 func (w *chaosWorld) eventsByChance() []chaosEvent {
 	all := chaosEvents()
 	w.rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all[:2+w.rand.IntN(5)]
 }
 
-// happen lets things happen to hosts.
+// happen triggers events on random hosts.
 func (w *chaosWorld) happen() {
 	for _, e := range w.events {
 		if w.chance(e.perHour * w.every.Hours()) {
@@ -60,7 +60,7 @@ func (w *chaosWorld) happen() {
 	}
 }
 
-// while is how long something lasts: some things for seconds, some for hours.
+// while returns a random duration, from seconds to hours.
 func (w *chaosWorld) while() time.Duration {
 	switch w.rand.IntN(4) {
 	case 0:
@@ -73,7 +73,7 @@ func (w *chaosWorld) while() time.Duration {
 	return w.between(40*time.Minute, 3*time.Hour)
 }
 
-// silence parts nodes from the API server: one, or all of them. Their pods run on, and the operator may reach them over SSH or not.
+// silence cuts one node or all of them off from the API server. Their pods keep running; SSH may work or not.
 func (w *chaosWorld) silence(one *chaosHost) {
 	hosts, d, cut := []*chaosHost{one}, w.while(), w.chance(0.5)
 	if w.chance(0.4) {
@@ -130,7 +130,7 @@ func (w *chaosWorld) deleteNode(h *chaosHost) {
 	w.say("the Node of %s is deleted", h.name)
 }
 
-// changeNode is what kubectl does.
+// changeNode patches a Node as kubectl does, and reports whether there is one.
 func (w *chaosWorld) changeNode(h *chaosHost, change func(*corev1.Node)) bool {
 	was := h.nodeSeen()
 	if was == nil {
@@ -199,7 +199,7 @@ func (w *chaosWorld) blockBudget(*chaosHost) {
 	})
 }
 
-// stickPod puts a finalizer on a pod that nobody removes for a while.
+// stickPod adds a finalizer to a pod; it is removed only after a while.
 func (w *chaosWorld) stickPod(h *chaosHost) {
 	var pod *corev1.Pod
 	w.eachPod(func(p *corev1.Pod) {
@@ -223,7 +223,7 @@ func (w *chaosWorld) stickPod(h *chaosHost) {
 	})
 }
 
-// needRestart has Windows wait for a restart; in some cases it does so after it, too.
+// needRestart makes Windows report a pending restart, in some cases even after a restart.
 func (w *chaosWorld) needRestart(h *chaosHost) {
 	if h.pending != "" || h.version == "" {
 		return
@@ -236,7 +236,7 @@ func (w *chaosWorld) needRestart(h *chaosHost) {
 	}
 }
 
-// crashOperator has the operator restart at every tick for a while.
+// crashOperator restarts the operator at every tick for a while.
 func (w *chaosWorld) crashOperator(*chaosHost) {
 	if w.crashes {
 		return
@@ -288,7 +288,7 @@ func (w *chaosWorld) pause(*chaosHost) {
 	})
 }
 
-// retryFailed is what users do about failures.
+// retryFailed retries failed actions as users do.
 func (w *chaosWorld) retryFailed() {
 	for _, h := range w.hosts {
 		i := h.instanceSeen()

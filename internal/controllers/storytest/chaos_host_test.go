@@ -19,44 +19,44 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// silentAfter is when the cluster's node lifecycle controller gives up on a kubelet that it does not hear from.
+// silentAfter is the time without heartbeats after which the cluster's node lifecycle controller marks a node Unknown.
 const silentAfter = 40 * time.Second
 
-// chaosHost is a Windows host with its kubelet and WICD, to which things happen.
+// chaosHost is a Windows host with its kubelet and WICD, subject to random events.
 type chaosHost struct {
 	*storyHost
 	w *chaosWorld
 
 	silent, sshCut bool
 	heardAt        time.Time
-	// registers says that the kubelet has started and will register if there is no Node: it does so when it starts, and not later.
+	// registers means that the kubelet has started and registers if there is no Node. It does so only when it starts.
 	registers bool
 	reportsAt time.Time // when WICD reports after a start
 	skew      time.Duration
-	// the kubelet, or services, do not work for a while.
+	// Periods in which the kubelet or the services do not work.
 	dies, fails chaosSpan
-	pending     string // what Windows waits for a restart for
-	sticky      bool   // and goes on to after restarts
+	pending     string // why Windows needs a restart
+	sticky      bool   // pending remains after restarts
 	episode     int    // counts the causes of restarts
 
 	userCordon bool
 	announced  bool
-	comesBack  bool // its instance is announced again once it is gone
-	// joined counts joins for its present instance.
+	comesBack  bool // announce it again after its instance is gone
+	// joined counts the joins of the current instance.
 	joined      int
-	firstJoined string // the version that it became a node with
+	firstJoined string // the version with which it became a node
 	cameAt      time.Time
 	healthyAt   time.Time
 
-	outSince, notReadySince time.Time // as the API has it
+	outSince, notReadySince time.Time // as seen in the API
 	hold                    *chaosHold
 	restarted               []time.Time
 	restartsFor             map[string]int
-	asks, answers           int // restarts that users asked for, and got
+	asks, answers           int // restarts requested by users, and restarts done for them
 	seenState               string
 }
 
-// chaosSpan is a time in which something does not work.
+// chaosSpan is a period in which something does not work.
 type chaosSpan struct{ from, until time.Time }
 
 func (s chaosSpan) now() bool {
@@ -84,10 +84,10 @@ func (w *chaosWorld) host(name string) *chaosHost {
 	return nil
 }
 
-// heard says whether the API server hears from the host.
+// heard reports whether the host reaches the API server.
 func (h *chaosHost) heard() bool { return h.alive() && !h.silent }
 
-// nodeSeen is the Node, which must not be changed; nil where there is none.
+// nodeSeen returns the cached Node, which must not be changed, or nil.
 func (h *chaosHost) nodeSeen() *corev1.Node {
 	if o, found := h.w.cache.objects["Node"][client.ObjectKey{Name: h.name}]; found {
 		return o.(*corev1.Node)
@@ -102,7 +102,7 @@ func (h *chaosHost) instanceSeen() *v1alpha1.WindowsInstance {
 	return nil
 }
 
-// maintenance is what the operator says it does with the host.
+// maintenance returns the maintenance in the host's status, or nil.
 func (h *chaosHost) maintenance() *v1alpha1.Maintenance {
 	if i := h.instanceSeen(); i != nil {
 		return i.Status.Maintenance
@@ -110,7 +110,7 @@ func (h *chaosHost) maintenance() *v1alpha1.Maintenance {
 	return nil
 }
 
-// goOn is what happens by itself.
+// goOn advances the host by one tick.
 func (h *chaosHost) goOn() {
 	h.windows.goOn(h.storyHost, h.restartWindows)
 	if h.comesBack && h.instanceSeen() == nil {
@@ -144,7 +144,7 @@ func (h *chaosHost) goOn() {
 	h.seenState = state
 }
 
-// lifecycle is the cluster's node lifecycle controller.
+// lifecycle acts as the cluster's node lifecycle controller.
 func (h *chaosHost) lifecycle(node *corev1.Node) {
 	if node == nil || time.Since(h.heardAt) < silentAfter || nodestate.Ready(node).Status == corev1.ConditionUnknown {
 		return
@@ -155,7 +155,7 @@ func (h *chaosHost) lifecycle(node *corev1.Node) {
 	h.seenState = ""
 }
 
-// write writes what differs of a Node.
+// write stores what has changed in a Node.
 func (h *chaosHost) write(was, node *corev1.Node) {
 	status := node.Status
 	if !maps.Equal(was.Annotations, node.Annotations) {
@@ -178,7 +178,7 @@ func setConditionAt(node *corev1.Node, kind corev1.NodeConditionType, status cor
 	}
 }
 
-// registerByChance is what a kubelet does that starts: WICD annotates the Node a moment later.
+// registerByChance registers the Node as a starting kubelet does. WICD annotates it a moment later.
 func (h *chaosHost) registerByChance() {
 	h.registers = false
 	h.reportsAt = later(h.reportsAt, time.Now().Add(h.w.between(0, 20*time.Second)))
@@ -201,7 +201,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// reportByChance is what the kubelet and WICD write.
+// reportByChance updates the Node as the kubelet and WICD do.
 func (h *chaosHost) reportByChance(node *corev1.Node) {
 	ready, why := corev1.ConditionTrue, ""
 	if h.dies.now() {
@@ -233,7 +233,7 @@ func (h *chaosHost) reportByChance(node *corev1.Node) {
 	}
 }
 
-// followOrder is what WICD does with the version that the Node says.
+// followOrder acts as WICD does on the Node's desired version.
 func (h *chaosHost) followOrder(node *corev1.Node) {
 	wants := node.Annotations[api.AnnotationDesiredVersion]
 	switch {
@@ -248,7 +248,7 @@ func (h *chaosHost) followOrder(node *corev1.Node) {
 	}
 }
 
-// arriveByChance ends an update: with the other version, or back.
+// arriveByChance ends an update, with the new version or a rollback.
 func (h *chaosHost) arriveByChance() {
 	f := h.w.faults[h.goesTo]
 	isBad := f != nil && f.on[h.name]
@@ -263,7 +263,7 @@ func (h *chaosHost) arriveByChance() {
 	h.w.say("%s has version %s", h.name, h.version)
 }
 
-// hasVersion makes the host one of a version, which may be a bad one.
+// hasVersion sets the host's version, which may be faulty.
 func (h *chaosHost) hasVersion(version string) {
 	h.version, h.cameAt, h.healthyAt = version, time.Now(), time.Now()
 	h.dies, h.fails = chaosSpan{}, chaosSpan{}
@@ -280,7 +280,7 @@ func (h *chaosHost) hasVersion(version string) {
 	}
 }
 
-// powerUp is what happens when Windows starts.
+// powerUp starts Windows.
 func (h *chaosHost) powerUp() {
 	h.bootID++
 	h.off, h.registers, h.seenState = false, true, ""
@@ -290,7 +290,7 @@ func (h *chaosHost) powerUp() {
 	}
 }
 
-// recover ends what is wrong with the host.
+// recover ends all faults of the host.
 func (h *chaosHost) recover() {
 	h.silent, h.sshCut, h.pending, h.sticky, h.seenState = false, false, "", false, ""
 	h.dies, h.fails, h.refused = chaosSpan{}, chaosSpan{}, ""

@@ -24,7 +24,7 @@ import (
 
 func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
 
-// startChaosOperator starts the operator with clients that fail: what it caches can be read, what it asks the API server for may not.
+// startChaosOperator starts the operator with clients whose writes may fail. Cached reads succeed, live reads may fail.
 func (w *chaosWorld) startChaosOperator() {
 	raw := w.client
 	w.client, w.live = w.operatorClient(false), w.operatorClient(true)
@@ -34,7 +34,7 @@ func (w *chaosWorld) startChaosOperator() {
 	w.fleetDue = time.Time{}
 }
 
-// fails says how a request of the operator ends: refused before, or with its answer lost after.
+// fails decides how a request of the operator ends: rejected before it takes effect, or with its response lost afterwards.
 func (w *chaosWorld) fails() (before, after error) {
 	if !w.chance(w.apiFails) {
 		return nil, nil
@@ -50,7 +50,7 @@ func (w *chaosWorld) fails() (before, after error) {
 	return nil, apierrors.NewServerTimeout(corev1.Resource("things"), "write", 1)
 }
 
-// try does what the operator asks for, unless the API server fails.
+// try executes a request of the operator unless the API server fails.
 func (w *chaosWorld) try(do func() error) error {
 	before, after := w.fails()
 	if before != nil {
@@ -62,7 +62,7 @@ func (w *chaosWorld) try(do func() error) error {
 	return after
 }
 
-// operatorClient is a client through which the operator's writes are seen.
+// operatorClient returns a client that observes the operator's writes.
 func (w *chaosWorld) operatorClient(readsFail bool) client.Client {
 	funcs := interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -119,7 +119,7 @@ func (w *chaosWorld) operatorClient(readsFail bool) client.Client {
 	return interceptor.NewClient(w.raw(), funcs)
 }
 
-// nodePatch is what a patch of a Node changes, as far as rules ask for it.
+// nodePatch contains the fields of a Node patch that the rules check.
 type nodePatch struct {
 	Metadata struct {
 		ResourceVersion string
@@ -154,7 +154,7 @@ func (w *chaosWorld) patchesNode(node *corev1.Node, p client.Patch) {
 	}
 }
 
-// statusWritten looks at what the operator wrote down about a host.
+// statusWritten checks an instance's status after the operator has written it.
 func (h *chaosHost) statusWritten(was *v1alpha1.WindowsInstance) {
 	now := h.maintenance()
 	var before *v1alpha1.Maintenance
@@ -173,7 +173,7 @@ func (h *chaosHost) statusWritten(was *v1alpha1.WindowsInstance) {
 	}
 }
 
-// ended lets go of what the operator did to a node.
+// ended ends the operator's hold on a node.
 func (h *chaosHost) ended(failed bool) {
 	if h.hold != nil && !failed {
 		h.w.needed += h.hold.leave
@@ -182,13 +182,13 @@ func (h *chaosHost) ended(failed bool) {
 	h.hold = nil
 }
 
-// announceHost makes the instance of a host.
+// announceHost creates the host's instance.
 func (w *chaosWorld) announceHost(h *chaosHost) {
 	h.announced, h.joined, h.hold = true, 0, nil
 	w.announce(h.storyHost)
 }
 
-// operateByChance runs the controllers as often as their watches and their own wishes would. What fails is tried again a few ticks later.
+// operateByChance runs the controllers when their watches or requeue times would. Failed passes are retried a few ticks later.
 func (w *chaosWorld) operateByChance() {
 	w.releases.Update(w.ctx)
 	for len(w.released) > 0 {
@@ -254,7 +254,7 @@ func (w *chaosWorld) runControllers() (did bool) {
 	return did
 }
 
-// settingsWatched is what the watches of the settings' controller see. The fleet's summary in WindowsConfig is not in it.
+// settingsWatched returns what the watches of the settings controller see. It excludes the fleet's summary in WindowsConfig.
 func (w *chaosWorld) settingsWatched() string {
 	view := w.configSeen + w.version
 	for _, name := range []string{api.PrivateKeySecret, api.SigningKeySecret} {
@@ -265,7 +265,7 @@ func (w *chaosWorld) settingsWatched() string {
 	return view
 }
 
-// fleetWatched is what the watches of the fleet's controller see.
+// fleetWatched returns what the watches of the fleet controller see.
 func (w *chaosWorld) fleetWatched() string {
 	_, finding := w.releases.Current()
 	view := w.configSeen + w.version + finding + fmt.Sprint(w.cache.settings)
@@ -296,10 +296,10 @@ func (w *chaosWorld) runInstance(id types.NamespacedName) {
 	}
 }
 
-// again is when what failed is tried again.
+// again returns when to retry a failed pass.
 func (w *chaosWorld) again() time.Time { return time.Now().Add(w.between(time.Second, 30*time.Second)) }
 
-// unfinished says what is not as it should be; empty when everything is.
+// unfinished describes the first host that is not in its final state, or returns "".
 func (w *chaosWorld) unfinished() string {
 	for _, h := range w.hosts {
 		node, i := h.nodeSeen(), h.instanceSeen()

@@ -19,15 +19,15 @@ const (
 	stuckFinalizer = "story/stuck"
 	podGrace       = 10 * time.Second
 	podReadyAfter  = 20 * time.Second
-	// taintEvicts is after how long the cluster deletes the pods of a node that is not Ready.
+	// taintEvicts is the time after which the cluster deletes the pods of a node that is not Ready.
 	taintEvicts = 5 * time.Minute
 )
 
-// chaosApp is a Deployment with a PodDisruptionBudget that lets one pod of it be missing.
+// chaosApp is a Deployment with a PodDisruptionBudget that allows one missing pod.
 type chaosApp struct {
 	name     string
 	replicas int
-	// tolerates says that its pods tolerate all taints, and so come to cordoned nodes.
+	// tolerates means that its pods tolerate all taints, and are therefore scheduled on cordoned nodes too.
 	tolerates bool
 	blocked   bool // the budget allows no eviction
 }
@@ -45,7 +45,7 @@ func (w *chaosWorld) app(name string) *chaosApp {
 	return w.apps[slices.IndexFunc(w.apps, func(a *chaosApp) bool { return a.name == name })]
 }
 
-// eachPod visits the pods, which must not be changed.
+// eachPod visits all pods, which must not be changed.
 func (w *chaosWorld) eachPod(visit func(*corev1.Pod)) {
 	for _, o := range w.cache.sorted("Pod") {
 		visit(o.(*corev1.Pod))
@@ -54,7 +54,7 @@ func (w *chaosWorld) eachPod(visit func(*corev1.Pod)) {
 
 func isStuck(pod *corev1.Pod) bool { return slices.Contains(pod.Finalizers, stuckFinalizer) }
 
-// goOnPods ends pods, deletes those of nodes that are not Ready for long, and creates the ones that Deployments lack.
+// goOnPods ends pods, deletes those of nodes that have been NotReady for long, and creates the ones that Deployments lack.
 func (w *chaosWorld) goOnPods() {
 	count, load := map[string]int{}, map[string]int{}
 	w.eachPod(func(pod *corev1.Pod) {
@@ -84,7 +84,7 @@ func (w *chaosWorld) goOnPods() {
 	}
 }
 
-// freeHost is where the scheduler puts a pod: the emptiest node that takes it.
+// freeHost picks the node for a pod as the scheduler does: the one with the fewest pods that accepts it.
 func (w *chaosWorld) freeHost(a *chaosApp, load map[string]int) (least *chaosHost) {
 	for _, h := range w.hosts {
 		node := h.nodeSeen()
@@ -112,7 +112,7 @@ func (w *chaosWorld) createPod(a *chaosApp, h *chaosHost) {
 	w.must(w.client.Create(w.ctx, pod))
 }
 
-// removePod takes a pod away that has ended, or whose Node is gone.
+// removePod removes a pod that has ended or whose Node is gone.
 func (w *chaosWorld) removePod(seen *corev1.Pod) {
 	pod := seen.DeepCopy()
 	if pod.DeletionTimestamp == nil {
@@ -123,7 +123,7 @@ func (w *chaosWorld) removePod(seen *corev1.Pod) {
 	w.must(w.client.Update(w.ctx, pod))
 }
 
-// evict is what the API server does with an eviction.
+// evict acts as the API server does on an eviction.
 func (w *chaosWorld) evict(pod *corev1.Pod, e *policyv1.Eviction) error {
 	o, found := w.cache.objects["Pod"][keyOf(pod)]
 	if !found {
@@ -145,7 +145,7 @@ func (w *chaosWorld) evict(pod *corev1.Pod, e *policyv1.Eviction) error {
 	return w.client.Delete(w.ctx, now.DeepCopy())
 }
 
-// mayBeMissing says whether the budget of an app lets one more of its pods go.
+// mayBeMissing reports whether the app's budget allows one more missing pod.
 func (w *chaosWorld) mayBeMissing(a *chaosApp) bool {
 	working := 0
 	w.eachPod(func(pod *corev1.Pod) {
@@ -156,7 +156,7 @@ func (w *chaosWorld) mayBeMissing(a *chaosApp) bool {
 	return !a.blocked && working >= a.replicas
 }
 
-// evicted checks that a pod leaves for a reason, and only once.
+// evicted checks that a pod is evicted by a drain, and that its replacement is not evicted in the same drain.
 func (w *chaosWorld) evicted(pod *corev1.Pod, how string) {
 	h := w.host(pod.Spec.NodeName)
 	m := h.maintenance()
@@ -177,7 +177,7 @@ func (w *chaosWorld) evicted(pod *corev1.Pod, how string) {
 	}
 }
 
-// mustLeave counts the pods that have to leave a node.
+// mustLeave counts the pods on a node that are not terminating.
 func (h *chaosHost) mustLeave() (n int) {
 	h.w.eachPod(func(pod *corev1.Pod) {
 		if pod.Spec.NodeName == h.name && pod.DeletionTimestamp == nil {

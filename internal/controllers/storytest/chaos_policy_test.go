@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// newChaosWorld makes the fleet, the policy and the kinds of events of a seed.
+// newChaosWorld creates the fleet, the policy and the kinds of events of a seed.
 func newChaosWorld(t *testing.T, seed uint64) *chaosWorld {
 	w := &chaosWorld{
 		seed: seed, rand: rand.New(rand.NewPCG(seed, 77)), faults: map[string]*versionFault{},
@@ -39,7 +39,7 @@ func newChaosWorld(t *testing.T, seed uint64) *chaosWorld {
 	return w
 }
 
-// chaosContent is what the n-th operator carries: another kubelet, which means a drain.
+// chaosContent returns the payload of the n-th operator. Each has another kubelet, which requires a drain.
 func chaosContent(n int) payload.Manifest {
 	file := func(path, sum string) payload.File {
 		return payload.File{Path: path, Component: path, Version: "v1", Group: payload.Base, SHA256: sum, Size: 1}
@@ -47,7 +47,7 @@ func chaosContent(n int) payload.Manifest {
 	return payload.New([]payload.File{file(payload.WICD, storyWICD), file("kubelet.exe", strings.Repeat(string("bcd"[n]), 64))}, payload.File{})
 }
 
-// policyByChance is what the users of a seed allow.
+// policyByChance returns a random rollout policy.
 func (w *chaosWorld) policyByChance() v1alpha1.RolloutSpec {
 	most := intstr.FromInt32(int32(1 + w.rand.IntN(2)))
 	if w.chance(0.3) {
@@ -70,7 +70,7 @@ func (w *chaosWorld) policyByChance() v1alpha1.RolloutSpec {
 	return r
 }
 
-// policy is the policy and the fleet in a line.
+// policy describes the policy and the fleet in one line.
 func (w *chaosWorld) policy() string {
 	r := w.rules().Spec.Rollout
 	text := fmt.Sprintf("%d hosts, maxUnavailable %s, drain %s %s", len(w.hosts), r.MaxUnavailable, r.Drain.OnTimeout, r.Drain.Timeout)
@@ -90,7 +90,7 @@ func (w *chaosWorld) policy() string {
 	return fmt.Sprintf("%s, a tick of %s; may happen: %s", text, w.every, strings.Join(kinds, ", "))
 }
 
-// limit is how many of the fleet's nodes may be out of service.
+// limit returns the number of nodes that may be out of service.
 func (w *chaosWorld) limit() int {
 	instances := len(w.cache.objects["WindowsInstance"])
 	n, err := intstr.GetScaledValueFromIntOrPercent(w.rules().Spec.Rollout.MaxUnavailable, instances, false)
@@ -98,7 +98,7 @@ func (w *chaosWorld) limit() int {
 	return max(n, 1)
 }
 
-// inWindow says whether a window was open at a time, or had been a moment before. Times are UTC, and begin at midnight.
+// inWindow reports whether a window was open at a time or up to stale before. Times are UTC, and windows are counted from midnight.
 func (w *chaosWorld) inWindow(at time.Time) bool {
 	if w.windowEvery == 0 {
 		return true
@@ -109,7 +109,7 @@ func (w *chaosWorld) inWindow(at time.Time) bool {
 	return at.Sub(opened) <= w.windowOpen+stale
 }
 
-// setPaused pauses the rollout, or ends that.
+// setPaused pauses or resumes the rollout.
 func (w *chaosWorld) setPaused(paused bool) {
 	config := w.rules()
 	config.Spec.Rollout.Paused = paused
@@ -121,15 +121,15 @@ func (w *chaosWorld) setPaused(paused bool) {
 	}
 }
 
-// versionFault is what is wrong with a version, on some hosts.
+// versionFault is a fault of a version on some hosts.
 type versionFault struct {
 	kind string // refuses, services or dies
 	on   map[string]bool
-	// after it came, it works for delay, and then does not for lasts.
+	// The version works for delay after its arrival, and then fails for lasts.
 	delay, lasts time.Duration
 }
 
-// upgradeOperator installs an operator with another version, which may be a bad one, or the former one.
+// upgradeOperator installs an operator of another version, which may be faulty or the previous one.
 func (w *chaosWorld) upgradeOperator() {
 	next := w.contents[1+w.rand.IntN(2)]
 	if next.Digest == w.content.Digest {

@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// The rules, by the names that WMCO_CHAOS_RULES takes, separated by commas.
+// The rule names that WMCO_CHAOS_RULES accepts, separated by commas.
 const (
 	ruleBudget          = "budget"
 	ruleHeld            = "held"
@@ -25,7 +25,7 @@ const (
 	ruleRecovers        = "recovers"
 )
 
-// chaosRules says what each rule is.
+// chaosRules returns the rules with their descriptions.
 func chaosRules() []struct{ name, says string } {
 	return []struct{ name, says string }{
 		{ruleBudget, "the operator takes no serving node out while as many as maxUnavailable are out"},
@@ -44,16 +44,16 @@ func chaosRules() []struct{ name, says string } {
 	}
 }
 
-// chaosHold is a maintenance by which the operator keeps a node out of service.
+// chaosHold is a maintenance for which the operator keeps a node out of service.
 type chaosHold struct {
 	action  v1alpha1.PlanAction
 	since   time.Time
-	kinds   map[string]bool // of what was done to the node
+	kinds   map[string]bool // of effects on the node
 	leave   int             // pods that had to leave
 	evicted map[string]int  // by app
 }
 
-// effect is called with everything that the operator does to a node in a maintenance, before it is done.
+// effect is called before each effect of a maintenance on a node.
 func (h *chaosHost) effect(kind string) *chaosHold {
 	m := h.maintenance()
 	if m == nil {
@@ -71,7 +71,7 @@ func (h *chaosHost) effect(kind string) *chaosHold {
 	return h.hold
 }
 
-// checkBudget looks at what is out of service when the operator begins to work on a node.
+// checkBudget counts the nodes out of service when the operator starts to act on a node.
 func (h *chaosHost) checkBudget(m *v1alpha1.Maintenance) {
 	node := h.nodeSeen()
 	serves := node != nil && nodestate.IsReady(node) && !node.Spec.Unschedulable
@@ -103,7 +103,7 @@ func (h *chaosHost) checkBudget(m *v1alpha1.Maintenance) {
 	}
 }
 
-// checkWindow looks at the time when something planned begins.
+// checkWindow checks that a planned action starts in a maintenance window.
 func (h *chaosHost) checkWindow(m *v1alpha1.Maintenance, kind string) {
 	isPlanned := m.Action != v1alpha1.ActionLeave && m.RequestToken == ""
 	if !isPlanned || h.w.inWindow(m.StartedAt.Time) {
@@ -115,12 +115,12 @@ func (h *chaosHost) checkWindow(m *v1alpha1.Maintenance, kind string) {
 	h.w.breach(ruleWindow, "%s: %s for %s, which began out of a window", h.name, kind, m.Action)
 }
 
-// isPaused says whether the rollout has been paused for longer than the operator may overlook.
+// isPaused reports whether the rollout has been paused for longer than stale.
 func (w *chaosWorld) isPaused(at time.Time) bool {
 	return !w.pausedSince.IsZero() && at.Sub(w.pausedSince) > stale
 }
 
-// begins is called when the operator writes down that an action begins.
+// begins is called when the operator records the start of an action.
 func (h *chaosHost) begins(m *v1alpha1.Maintenance) {
 	h.w.say("%s: %s begins: %s", h.name, m.Action, m.Message)
 	if h.w.isPaused(time.Now()) {
@@ -131,7 +131,7 @@ func (h *chaosHost) begins(m *v1alpha1.Maintenance) {
 	}
 }
 
-// checkCanary counts the nodes that try a version when one more begins to.
+// checkCanary counts the nodes that try a version when another one starts to.
 func (h *chaosHost) checkCanary(version string) {
 	c := h.w.rules().Spec.Rollout.Canary
 	if c == nil || h.version == version {
@@ -166,7 +166,7 @@ func (h *chaosHost) checkCanary(version string) {
 	}
 }
 
-// checkTurn looks at a host whose WICD begins to go to a version.
+// checkTurn checks that WICD goes to a version only during an upgrade of its host.
 func (h *chaosHost) checkTurn(version string) {
 	m := h.maintenance()
 	if m != nil && m.Action == v1alpha1.ActionUpgrade && (m.Version == version || m.PreviousVersion == version) {
@@ -177,7 +177,7 @@ func (h *chaosHost) checkTurn(version string) {
 	h.w.breach(ruleTurn, "%s goes from %s to %s; cordoned: %v, pods on it: %d, under way: %+v", h.name, h.version, version, node.Spec.Unschedulable, h.mustLeave(), m)
 }
 
-// checkCordons looks whether the users' cordons are there.
+// checkCordons checks that the users' cordons remain.
 func (w *chaosWorld) checkCordons() {
 	for _, h := range w.hosts {
 		if node := h.nodeSeen(); h.userCordon && node != nil && !node.Spec.Unschedulable {
@@ -208,13 +208,13 @@ func (h *chaosHost) checkRestarts() {
 	}
 }
 
-// isOut says whether the node takes no pods.
+// isOut reports whether the node accepts no pods.
 func (h *chaosHost) isOut() bool {
 	node := h.nodeSeen()
 	return node != nil && (!nodestate.IsReady(node) || node.Spec.Unschedulable)
 }
 
-// look keeps since when the node is what it is, as users see it.
+// look records since when the node has been NotReady, out of service or healthy, as users see it.
 func (h *chaosHost) look() {
 	node, now := h.nodeSeen(), time.Now()
 	since := func(at *time.Time, holds bool) {

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// dialByChance answers as remote.Dial does.
+// dialByChance behaves like remote.Dial, with random failures.
 func (w *chaosWorld) dialByChance(_ context.Context, t remote.Target, _ remote.Options) (instance.SSHHost, error) {
 	for _, h := range w.hosts {
 		if h.address == t.Address && h.alive() && !h.sshCut && !w.chance(w.sshFails/2) {
@@ -30,11 +30,11 @@ type chaosConnection struct {
 	h *chaosHost
 }
 
-// Run does what the command says.
+// Run executes the command unless the connection breaks first.
 func (c chaosConnection) Run(_ context.Context, command string, stdin io.Reader, stdout io.Writer) error {
 	w := c.h.w
 	lost := &remote.Error{Kind: remote.Lost, Host: c.address, Err: errors.New("the connection broke")}
-	fails := w.chance(w.sshFails) && !strings.HasSuffix(command, agent.CommandFacts) // else WICD would be sent, which a story does not have
+	fails := w.chance(w.sshFails) && !strings.HasSuffix(command, agent.CommandFacts) // otherwise the operator would send WICD, which stories do not support
 	if fails && w.chance(0.5) {
 		return lost
 	}
@@ -50,7 +50,7 @@ func (c chaosConnection) Run(_ context.Context, command string, stdin io.Reader,
 	return err
 }
 
-// restart restarts Windows, for the operator.
+// restart restarts Windows for the operator.
 func (h *chaosHost) restart() {
 	h.w.say("%s restarts", h.name)
 	h.effect("restart")
@@ -58,14 +58,14 @@ func (h *chaosHost) restart() {
 	h.restartWindows()
 }
 
-// restartWindows is a restart, whoever wants it. WICD starts late where services do.
+// restartWindows restarts Windows for any reason. WICD starts late if services start slowly.
 func (h *chaosHost) restartWindows() {
 	h.powerUp()
 	h.backAt = time.Now().Add(h.w.between(time.Minute, 4*time.Minute))
 	h.reportsAt = h.backAt.Add(h.w.between(0, 45*time.Second) + 4*h.windows.quirks.Setup.SlowServices.StartTakes)
 }
 
-// join makes a node of the host, or repairs it.
+// join makes the host a node, or repairs it.
 func (h *chaosHost) join(r agent.JoinRequest) (agent.JoinResult, error) {
 	h.checkJoin(r.Desired.Version)
 	isFirst := h.joined == 0
@@ -80,14 +80,14 @@ func (h *chaosHost) join(r agent.JoinRequest) (agent.JoinResult, error) {
 		h.w.say("%s is joined again", h.name)
 	}
 	if h.dies.now() && h.w.chance(0.5) {
-		h.dies = chaosSpan{} // that was what it took
+		h.dies = chaosSpan{} // the join repairs it
 	}
 	h.cluster, h.goesTo, h.signingKey, h.seenState = r.Cluster, "", r.Desired.SigningKey, ""
 	h.joinedAt, h.joined, h.registers = time.Now(), h.joined+1, true
 	return agent.JoinResult{BootID: h.boot()}, nil
 }
 
-// leave takes everything of ours off the host.
+// leave removes everything of the operator from the host.
 func (h *chaosHost) leave(agent.LeaveRequest) (agent.LeaveResult, error) {
 	h.effect("leave")
 	h.w.say("%s leaves", h.name)
@@ -95,7 +95,7 @@ func (h *chaosHost) leave(agent.LeaveRequest) (agent.LeaveResult, error) {
 	return agent.LeaveResult{}, nil
 }
 
-// checkJoin checks that a join brings no version to a host whose turn it is not, and that it does not begin while everything is paused.
+// checkJoin checks that a join does not change a host's version outside its upgrade, and does not start while the rollout is paused.
 func (h *chaosHost) checkJoin(version string) {
 	m := h.maintenance()
 	if m == nil && h.w.isPaused(time.Now()) {
@@ -117,7 +117,7 @@ func (h *chaosHost) checkJoin(version string) {
 	}
 }
 
-// failedWith names a host on which a version failed, as the operator says; empty where there is none.
+// failedWith returns a host with a failed upgrade to the version in its status, or "".
 func (w *chaosWorld) failedWith(version string) string {
 	for _, i := range w.allInstances() {
 		if f := i.Status.Failure; f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version == version && f.Step != v1alpha1.MaintenanceDrain && !i.Spec.Paused {

@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// chaosSeeds is how many seeds are played by default; WMCO_CHAOS_SEEDS sets another number, WMCO_CHAOS_SEED plays one.
+	// chaosSeeds is the default number of seeds; WMCO_CHAOS_SEEDS sets another number, WMCO_CHAOS_SEED plays one seed.
 	chaosSeeds = 30
-	// calmWithin is how long a fleet may take to recover once nothing fails any more: repairs wait for up to 160 minutes, windows for hours.
+	// calmWithin is the time within which a fleet must recover after all failures have ended: repairs wait for up to 160 minutes, windows for hours.
 	calmWithin = 16 * time.Hour
-	// stale is what the operator may know of the cluster too late without being blamed.
+	// stale is the age of the cluster state on which the operator may act without breaking a rule.
 	stale = time.Minute
 )
 
-// TestFleetByChance plays hours of small fleets under random policies, in which hosts, nodes, the API server, users and versions fail at random.
-// Rules that users count on are checked against the state of the cluster and the hosts, not against what the operator reports. In the last hours
-// nothing fails any more, and the fleet must recover. A seed that fails prints its story.
+// TestFleetByChance plays hours of small fleets under random policies, with random failures of hosts, nodes, the API server, users and versions.
+// Rules that users rely on are checked against the state of the cluster and the hosts, not against what the operator reports. In the last hours
+// nothing fails, and the fleet must recover. A seed that fails prints its story.
 func TestFleetByChance(t *testing.T) {
 	var tally chaosTally
 	t.Run("seed", func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestFleetByChance(t *testing.T) {
 	t.Logf("evictions per needed: %.3f", float64(tally.evictions)/float64(max(tally.needed, 1)))
 }
 
-// seedsOf are the seeds to be played, so many by default: variable WMCO_CHAOS_SEEDS sets another number, WMCO_CHAOS_SEED plays one.
+// seedsOf returns the seeds to play, byDefault many unless <variable>_SEEDS sets another number or <variable>_SEED selects one.
 func seedsOf(t *testing.T, variable string, byDefault int) []int {
 	number := func(name string) (n int, set bool) {
 		text := os.Getenv(name)
@@ -71,12 +71,12 @@ func seedsOf(t *testing.T, variable string, byDefault int) []int {
 	return seeds
 }
 
-// chaosTally adds up what happened in all seeds.
+// chaosTally adds up the results of all seeds.
 type chaosTally struct {
 	mu                                           sync.Mutex
 	seeds, evictions, needed, completed, restart int
 	hours                                        float64
-	failed                                       map[string][][2]int // by rule: the number of lines of a story until then, and its seed
+	failed                                       map[string][][2]int // by rule: the story's number of lines at the breach, and the seed
 }
 
 func (c *chaosTally) add(w *chaosWorld) {
@@ -124,29 +124,29 @@ type chaosWorld struct {
 	undo   []chaosUndo
 	calm   bool
 
-	// chance of a request of the operator to fail, and of a command over SSH.
+	// Probabilities that a request of the operator fails, and that a command over SSH fails.
 	apiFails, sshFails float64
-	crashes            bool // the operator, at every tick
+	crashes            bool // the operator restarts at every tick
 	pausedSince        time.Time
-	// windows, where there are any, open every so many hours for a while.
+	// Maintenance windows, if set, open at this interval and for this long.
 	windowEvery, windowOpen time.Duration
 	faults                  map[string]*versionFault // by version
 	contents                []payload.Manifest
-	retryAt                 map[string]time.Time // of controllers whose last pass failed
+	retryAt                 map[string]time.Time // by controller whose last pass failed
 	configSeen              string
 
 	broken                                 map[string]*chaosBreach // by rule
 	evictions, needed, completed, restarts int
 }
 
-// chaosBreach is the first time that a rule was broken.
+// chaosBreach is the first breach of a rule; more counts the later ones.
 type chaosBreach struct {
 	line int
 	text string
 	more int
 }
 
-// chaosUndo ends something after a while.
+// chaosUndo ends a condition after a while.
 type chaosUndo struct {
 	at time.Time
 	do func()
@@ -165,13 +165,13 @@ func playSeed(t *testing.T, seed uint64, tally *chaosTally) {
 		w.breach(ruleRecovers, "%s after everything works again: %s", calmWithin, w.unfinished())
 		return
 	}
-	w.passHours(20 * time.Minute) // what is right stays right
+	w.passHours(20 * time.Minute) // the recovered state must last
 	if left := w.unfinished(); left != "" {
 		w.breach(ruleRecovers, "it was all right for a moment only: %s", left)
 	}
 }
 
-// joinAll makes nodes of all hosts, before anything goes wrong.
+// joinAll joins all hosts before any failure starts.
 func (w *chaosWorld) joinAll() {
 	for _, h := range w.hosts {
 		w.announceHost(h)
@@ -186,7 +186,7 @@ func (w *chaosWorld) joinAll() {
 	w.say("policy: %s", w.policy())
 }
 
-// playHours lets things happen, an upgrade among them, and in some seeds a second one.
+// playHours plays random events and one upgrade, in some seeds two.
 func (w *chaosWorld) playHours() {
 	hours := 8 + w.rand.IntN(5)
 	end := time.Now().Add(time.Duration(hours) * time.Hour)
@@ -205,14 +205,14 @@ func (w *chaosWorld) playHours() {
 	}
 }
 
-// nextChance makes what happens in a tick depend on its number only, so that a seed is much the same story when the operator does other things.
+// nextChance reseeds the random source for each tick, so that a seed's story stays similar when the operator behaves differently.
 func (w *chaosWorld) nextChance() {
 	w.ticks++
 	w.rand = rand.New(rand.NewPCG(w.seed, w.ticks))
 	w.random = w.rand
 }
 
-// calmDown ends whatever is wrong.
+// calmDown ends all failures.
 func (w *chaosWorld) calmDown() {
 	w.calm = true
 	w.say("everything works again, and users allow everything")
@@ -227,7 +227,7 @@ func (w *chaosWorld) calmDown() {
 	}
 }
 
-// recovers waits until all is as it should be. Every hour, users ask to retry what failed.
+// recovers waits for the fleet to recover and reports whether it did. Every hour, users retry failed actions.
 func (w *chaosWorld) recovers() bool {
 	retried := time.Now().Add(-time.Hour)
 	for end := time.Now().Add(calmWithin); time.Now().Before(end); w.tickOnce() {
@@ -248,7 +248,7 @@ func (w *chaosWorld) passHours(d time.Duration) {
 	}
 }
 
-// tickOnce lets the world go on, and then the operator.
+// tickOnce advances time, hosts and pods, and then runs the operator.
 func (w *chaosWorld) tickOnce() {
 	time.Sleep(w.every)
 	var left []chaosUndo
@@ -274,7 +274,7 @@ func (w *chaosWorld) tickOnce() {
 	w.checkCordons()
 }
 
-// later undoes something after a while, or when the world calms down.
+// later schedules an undo; calmDown runs it if it is not due yet.
 func (w *chaosWorld) later(after time.Duration, do func()) {
 	w.undo = append(w.undo, chaosUndo{time.Now().Add(after), do})
 }
@@ -285,7 +285,7 @@ func (w *chaosWorld) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(w.rand.Int64N(int64(most-least)))
 }
 
-// breach notes that a rule was broken.
+// breach records that a rule was broken.
 func (w *chaosWorld) breach(rule, format string, args ...any) {
 	if only := os.Getenv("WMCO_CHAOS_RULES"); only != "" && !slices.Contains(strings.Split(only, ","), rule) {
 		return
@@ -300,7 +300,7 @@ func (w *chaosWorld) breach(rule, format string, args ...any) {
 	w.t.Errorf("rule %s: %s", rule, text)
 }
 
-// printWhenFailed prints the story until the last of the broken rules.
+// printWhenFailed prints the story up to the last rule that broke.
 func (w *chaosWorld) printWhenFailed() {
 	if !w.t.Failed() {
 		if os.Getenv("WMCO_CHAOS_SEED") != "" {
@@ -318,5 +318,5 @@ func (w *chaosWorld) printWhenFailed() {
 	w.t.Logf("play it again: WMCO_CHAOS_SEED=%d go test -run TestFleetByChance ./internal/controllers/storytest\n%s", w.seed, strings.Join(w.lines[:last], "\n"))
 }
 
-// raw is the cluster without faults.
+// raw returns the client without faults.
 func (w *chaosWorld) raw() client.WithWatch { return w.client.(client.WithWatch) }

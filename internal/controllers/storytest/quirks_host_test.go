@@ -35,7 +35,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 
-// quirky is a host with quirks, its cluster, and what the operator knows of it.
+// quirky is a host with quirks, its cluster, and the operator's knowledge of it.
 type quirky struct {
 	*testing.T
 	cluster *servers.Cluster
@@ -45,9 +45,9 @@ type quirky struct {
 	key     ssh.Signer
 	content *payload.Payload
 	want    join.Want
-	// node is the name of its Node, as it was last.
+	// node is the last known name of its Node.
 	node string
-	// rebootedFrom is the boot ID that the host had when it was told to restart.
+	// rebootedFrom is the host's boot ID when its restart was requested.
 	rebootedFrom string
 }
 
@@ -113,8 +113,7 @@ func (q *quirky) listen() (net.Listener, error) {
 	return q.network, nil
 }
 
-// overlay is hybrid-overlay-node as a service of the simulated host. It is given another identity than the kubelet's: the paths in the
-// kubelet's kubeconfig are those of Windows.
+// overlay runs hybrid-overlay-node as a service of the simulated host. It gets its own kubeconfig, because the kubelet's contains Windows paths.
 func (q *quirky) overlay(ctx context.Context, p sim.Process) uint32 {
 	if q.host.Windows().HNSState()["DeviceLessNicDisabled"] == 1 {
 		q.adapter.DisableDeviceLess()
@@ -144,7 +143,7 @@ func (q *quirky) overlay(ctx context.Context, p sim.Process) uint32 {
 	}))
 }
 
-// words are those of a command line; quotes hold spaces together.
+// words splits a command line at spaces outside quotes.
 func words(command string) (list []string) {
 	quoted := false
 	word := strings.FieldsFunc(command, func(r rune) bool {
@@ -170,7 +169,7 @@ func (q *quirky) kubeconfig() []byte {
 	return text
 }
 
-// render is what nodes of the cluster have, as the operator says.
+// render renders the node settings that the operator would publish.
 func (q *quirky) render() join.Want {
 	q.Helper()
 	cluster := desired.Cluster{
@@ -194,7 +193,7 @@ func (q *quirky) podNetwork() desired.ClusterNetwork {
 	}
 }
 
-// join repeats the join as the instance controller does, until the node is Ready, nothing but a person helps, or the time is over.
+// join repeats the join as the instance controller does, until the node is Ready, only an administrator can help, or the deadline has passed.
 func (q *quirky) join() (o joined) {
 	began := time.Now()
 	deadline := began.Add(quirksWithin)
@@ -242,7 +241,7 @@ func (q *quirky) attempt(ctx context.Context) error {
 	return err
 }
 
-// awaitReady waits until the Node has been Ready for some minutes, and does the work of OVN-Kubernetes for it.
+// awaitReady waits until the Node has been Ready for some minutes, and assigns the subnet as OVN-Kubernetes would.
 func (q *quirky) awaitReady(deadline time.Time) (since time.Time, reason string) {
 	const steady = 3 * time.Minute
 	for ; time.Now().Before(deadline); time.Sleep(time.Second) {
@@ -314,13 +313,13 @@ func (q *quirky) Desired(context.Context) (join.Want, error) { return q.want, ni
 // Token implements join.Cluster.
 func (q *quirky) Token(context.Context) (string, error) { return q.cluster.Token, nil }
 
-// unobserved is told nothing of.
+// unobserved ignores all progress.
 type unobserved struct{}
 
 func (unobserved) Progress(join.Progress) {}
 func (unobserved) Altered([]string)       {}
 
-// quirksPayload is a small payload.
+// quirksPayload writes and opens a small payload.
 func quirksPayload(t *testing.T) *payload.Payload {
 	t.Helper()
 	set := build.Set{Fast: true, Stub: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("stub")), nil }}
@@ -340,7 +339,7 @@ func quirksPayload(t *testing.T) *payload.Payload {
 	return p
 }
 
-// noRoutes are those of a host that nobody gave any.
+// noRoutes implements the route functions for a host without configured routes.
 type noRoutes struct{}
 
 func (noRoutes) Routes(context.Context, netip.Addr) ([]overlay.Route, error) { return nil, nil }

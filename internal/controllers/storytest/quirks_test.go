@@ -13,17 +13,17 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// quirksSeeds is how many hosts are tried by default, quirksSoon within which a host with quirks should be a Ready node, quirksWithin within which it must be: Windows may set itself up, and
-// complete its features, for half an hour.
+// quirksSeeds is the default number of hosts. A host with quirks should be a Ready node within quirksSoon and must be within quirksWithin: Windows
+// setup and the completion of its features can take half an hour.
 const (
 	quirksSeeds  = 30
 	quirksSoon   = 30 * time.Minute
 	quirksWithin = 90 * time.Minute
 )
 
-// TestHostsJoinWhateverWindowsDoes lets hosts with quirks by chance become nodes, with the operator's own join over SSH, WICD and the overlay,
-// in simulated time. A host becomes a Ready node, or says what a person has to do. None is restarted more than twice, or in the middle of what
-// Windows does, and none loses its address. WMCO_QUIRKS_SEEDS is how many are tried, WMCO_QUIRKS_SEED which one.
+// TestHostsJoinWhateverWindowsDoes joins hosts with random quirks, with the operator's own join over SSH, WICD and the overlay, in simulated time. A
+// host becomes a Ready node, or reports what an administrator must do. No host is restarted more than twice or while Windows is busy, and none loses
+// its address. WMCO_QUIRKS_SEEDS sets the number of hosts, WMCO_QUIRKS_SEED selects one.
 func TestHostsJoinWhateverWindowsDoes(t *testing.T) {
 	content := quirksPayload(t)
 	var sum joinedSum
@@ -38,13 +38,13 @@ func TestHostsJoinWhateverWindowsDoes(t *testing.T) {
 	fmt.Println(sum.String())
 }
 
-// mustJoin lets the host of a seed join, and looks at the rules.
+// mustJoin joins the host of a seed and checks the rules.
 func mustJoin(t *testing.T, content *payload.Payload, seed int) joined {
 	quirks := sim.QuirksByChance(uint64(seed))
 	build := windowsbuild.Releases()[seed%len(windowsbuild.Releases())].Build
 	o := joinWithQuirks(t, content, build, quirks)
 	if losesAddress(quirks) {
-		o.deleted = 0 // so that the host has its address again
+		o.deleted = 0 // the deletion gives the host its address back
 	}
 	if o.restarts > 2 || o.disturbed > 0 || !o.hasAddress || o.deleted > 0 {
 		t.Errorf("it breaks a rule: %+v", o)
@@ -58,7 +58,7 @@ func mustJoin(t *testing.T, content *payload.Payload, seed int) joined {
 	return o
 }
 
-// TestQuirksThatPassNeedNoPerson: those that each simulated Windows has by default.
+// TestQuirksThatPassNeedNoPerson checks the quirks that each simulated Windows has by default.
 func TestQuirksThatPassNeedNoPerson(t *testing.T) {
 	for seed := range uint64(1000) {
 		if why := needsPerson(sim.PassingQuirksByChance(seed)); why != "" {
@@ -67,7 +67,7 @@ func TestQuirksThatPassNeedNoPerson(t *testing.T) {
 	}
 }
 
-// needsPerson is what of these quirks only a person can end; empty for nothing.
+// needsPerson returns the quirk that only an administrator can fix, or "".
 func needsPerson(q sim.Quirks) string {
 	s := q.Servicing
 	switch {
@@ -91,18 +91,18 @@ func losesAddress(q sim.Quirks) bool {
 	return q.Adapter.Instead.IsValid() || q.Adapter.Away > time.Minute
 }
 
-// joined is what became of a host.
+// joined is the result of one host.
 type joined struct {
 	ready           bool
 	after           time.Duration
-	reason, message string // the last ones that are told
-	restarts        int    // that we asked for
-	disturbed       int    // of them, in the middle of setup or servicing
+	reason, message string // the last ones reported
+	restarts        int    // requested by the operator
+	disturbed       int    // of these, during setup or servicing
 	deleted         int    // networks
 	hasAddress      bool
 }
 
-// joinedSum is what became of all.
+// joinedSum adds up the results.
 type joinedSum struct {
 	mu                                        sync.Mutex
 	all, soon, ready, restarts, deleted, lost int
@@ -124,7 +124,7 @@ func (s *joinedSum) add(o joined) {
 	s.restarts, s.deleted = max(s.restarts, o.restarts), s.deleted+o.deleted
 }
 
-// String is read by the bench.
+// String returns the summary line that the benchmark parses.
 func (s *joinedSum) String() string {
 	return fmt.Sprintf("quirks: %d of %d hosts are Ready within %s, %d later, %d need a person; restarts at most %d, networks deleted %d, addresses lost %d",
 		s.soon, s.all, quirksSoon, s.ready-s.soon, s.all-s.ready, s.restarts, s.deleted, s.lost)

@@ -24,7 +24,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// counted counts how often hosts are dialed, by address. Names are looked up as remote.Dial does.
+// counted counts dials by address. Names are resolved as remote.Dial does.
 func (s *story) counted() map[string]int {
 	dialed := map[string]int{}
 	s.dialer = func(ctx context.Context, t remote.Target, o remote.Options) (instance.SSHHost, error) {
@@ -41,7 +41,7 @@ func (s *story) counted() map[string]int {
 	return dialed
 }
 
-// What a user writes is no way to make the operator log in to the cluster's own machines.
+// A user-provided address cannot make the operator log in to the cluster's own machines.
 func TestAnInstanceAtAnAddressThatIsNobodysHostIsNotConnectedTo(t *testing.T) {
 	for address, says := range map[string]string{
 		"127.0.0.1": "loopback", "169.254.169.254": "metadata", "10.96.0.1": "Services", "10.3.0.5": "API server", "10.0.9.9": "Node linux-1",
@@ -80,7 +80,7 @@ func TestAnInstanceAtAnAddressThatIsNobodysHostIsNotConnectedTo(t *testing.T) {
 	}
 }
 
-// Before the operator knows what the cluster has at an address, it connects to no stranger.
+// The operator does not connect to unknown hosts before it knows the cluster's own addresses.
 func TestNoStrangerIsConnectedToBeforeTheClusterIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, v1alpha1.RolloutSpec{})
@@ -102,7 +102,7 @@ func TestNoStrangerIsConnectedToBeforeTheClusterIsKnown(t *testing.T) {
 	})
 }
 
-// A node that joined is reached as before when another Node says that it has the same address.
+// A joined node is still reached after another Node claims its address.
 func TestAKnownHostIsReachedWhateverNodesSay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, v1alpha1.RolloutSpec{})
@@ -119,12 +119,12 @@ func TestAKnownHostIsReachedWhateverNodesSay(t *testing.T) {
 	})
 }
 
-// aService is one of a tenant, who has pods and Services in his own namespace, and nothing else.
+// aService returns the Service of a tenant who can only create pods and Services in one namespace.
 func aService(address string) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web"}, Spec: corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.1", address}}}
 }
 
-// Where a Service has the address of a host that is new, its pods answer for the host: they are not connected to.
+// If a Service has the address of a new host, its pods could answer in place of the host, so the operator does not connect.
 func TestAServiceIsNotTakenForANewHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, v1alpha1.RolloutSpec{})
@@ -141,7 +141,7 @@ func TestAServiceIsNotTakenForANewHost(t *testing.T) {
 	})
 }
 
-// A Service that comes while a new host is connected to may be what answered: it gets no token.
+// A Service created while the operator connects to a new host may be what answered, so it gets no token.
 func TestAServiceThatComesMeanwhileGetsNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, v1alpha1.RolloutSpec{})
@@ -165,7 +165,7 @@ func TestAServiceThatComesMeanwhileGetsNoToken(t *testing.T) {
 	})
 }
 
-// Who has Services cannot take a node out of management, nor keep a host from joining whose key is known: his pods have not got the key.
+// A tenant with Services can neither take a node out of management nor prevent a host with a known key from joining: the pods lack the key.
 func TestAServiceKeepsNoKnownHostAway(t *testing.T) {
 	for name, known := range map[string]func(s *story) string{
 		"a node": func(s *story) string {
@@ -198,7 +198,7 @@ func TestAServiceKeepsNoKnownHostAway(t *testing.T) {
 	}
 }
 
-// Nor is what a host says of itself a way to make the operator connect to the cluster's own machines.
+// A host's own claims cannot make the operator connect to the cluster's own machines either.
 func TestAHostSendsTheOperatorToNobody(t *testing.T) {
 	for _, address := range []string{"10.96.0.1", "10.3.0.5", "10.0.9.9"} {
 		t.Run(address, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// A wall clock that jumps ahead makes whatever was written down before look older than it is.
+// A wall clock that jumps ahead makes earlier timestamps look older than they are. The upgrade must not fail because of that.
 func TestStoryClockJumpsWhileANodeIsVerified(t *testing.T) {
 	tell(t, "clock-jumps-while-verified", 2, atMost(1), func(s *story) {
 		s.settled(1)

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// initialize does what a cloud's controller does.
+// initialize acts as a cloud controller does.
 func (s *story) initialize(name string) {
 	was := s.node(name)
 	node := was.DeepCopy()
@@ -20,7 +20,7 @@ func (s *story) initialize(name string) {
 	s.say("the cloud initializes %s", name)
 }
 
-// TestStoryACloudTakesItsTime: nothing changes on the Node of win-2 while its cloud is silent, and after five minutes that is told all the same.
+// TestStoryACloudTakesItsTime: nothing changes on the Node of win-2 while its cloud is silent, and yet the delay is reported after join.CloudTimeout.
 func TestStoryACloudTakesItsTime(t *testing.T) {
 	tell(t, "cloud-takes-its-time", 2, atMost(1), func(s *story) {
 		reason := func(name string) string { return kube.Condition(s.instance(name), api.ConditionReady).Reason }

@@ -7,7 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// askToCollect does what kubectl annotate windowsinstance does; with an empty name it removes the annotation.
+// askToCollect sets the collect annotation as kubectl annotate windowsinstance does; an empty id removes it.
 func (s *story) askToCollect(instance, id string) {
 	s.t.Helper()
 	i := s.instance(instance)
@@ -20,7 +20,7 @@ func (s *story) askToCollect(instance, id string) {
 	s.must(s.client.Update(s.ctx, i))
 }
 
-// What a user asks for on the instance reaches the Node, whatever else happens to the host, and a hostile name does not.
+// A collect request on the instance reaches the Node even while other actions run on the host; a malicious name does not.
 func TestStoryCollect(t *testing.T) {
 	tell(t, "collect", 2, atMost(1), func(s *story) {
 		asked := func(node string) string { return s.node(node).Annotations[api.AnnotationCollect] }

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// A host may take an hour for its content. Who deletes its instance meanwhile need not wait for that.
+// A transfer may take an hour. Deleting the instance ends its join at once.
 func TestStoryDeletedInstanceEndsItsJoin(t *testing.T) {
 	tell(t, "deleted-during-transfer", 1, atMost(1), func(s *story) {
 		s.announce(s.hosts...)

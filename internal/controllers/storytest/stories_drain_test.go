@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// of gives a pod a ReplicaSet.
+// of gives a pod an owning ReplicaSet.
 func of(owner string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: owner, UID: types.UID(owner), Controller: new(true)}}
@@ -23,7 +23,8 @@ func toleratesAll(pod *corev1.Pod) {
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 }
 
-// TestStoryPodsComeBackInSpiteOfTheCordon: the pod of a Deployment that tolerates every taint is replaced on the node that it was evicted from.
+// TestStoryPodsComeBackInSpiteOfTheCordon: the pod of a Deployment that tolerates every taint is replaced on the node from which it was evicted, and
+// is not evicted again.
 func TestStoryPodsComeBackInSpiteOfTheCordon(t *testing.T) {
 	tell(t, "pods-come-back", 2, atMost(1), func(s *story) {
 		s.settled(1)
@@ -35,7 +36,7 @@ func TestStoryPodsComeBackInSpiteOfTheCordon(t *testing.T) {
 	})
 }
 
-// TestStoryAPodDoesNotEnd: its container cannot be removed until Windows restarts, and the user has said to restart and to force.
+// TestStoryAPodDoesNotEnd: a container cannot be removed until Windows restarts. The user has requested the restart and allows a forced drain.
 func TestStoryAPodDoesNotEnd(t *testing.T) {
 	r := atMost(1)
 	r.Drain.Timeout, r.Drain.OnTimeout = "10m", v1alpha1.DrainForce
@@ -48,17 +49,17 @@ func TestStoryAPodDoesNotEnd(t *testing.T) {
 	})
 }
 
-// TestStorySettle: a node is drained when the pods of the one before work elsewhere, and after two minutes at the latest.
+// TestStorySettle: a node is drained once the pods of the previous one are Ready elsewhere, or after two minutes.
 func TestStorySettle(t *testing.T) {
 	tell(t, "settle", 3, atMost(1), func(s *story) {
 		s.settled(0)
 		s.addPod("win-1", "quick", of("quick"))
-		s.addPod("win-2", "slow", of("slow")) // its pods do not become Ready
+		s.addPod("win-2", "slow", of("slow")) // its replacements never become Ready
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 3 })
 	})
 }
 
-// TestStorySettleAsTheUserSays: the time is the user's.
+// TestStorySettleAsTheUserSays: spec.rollout.drain.settle overrides the default time.
 func TestStorySettleAsTheUserSays(t *testing.T) {
 	r := atMost(1)
 	r.Drain.Settle = "10m"
@@ -69,7 +70,7 @@ func TestStorySettleAsTheUserSays(t *testing.T) {
 	})
 }
 
-// TestStoryNobodyLeaves: a node from which no pod had to leave has no pods to wait for, although daemons run on it.
+// TestStoryNobodyLeaves: if no pod had to leave a node, the rollout does not wait for pods to settle, even if DaemonSet pods run there.
 func TestStoryNobodyLeaves(t *testing.T) {
 	tell(t, "nobody-leaves", 2, atMost(1), func(s *story) {
 		s.settled(0)

@@ -28,16 +28,16 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// mistake is what often goes wrong in the first hour of a cluster, before its first host is a node.
+// mistake is a common mistake in the first hour of a cluster, before its first host is a node.
 type mistake struct {
 	happens func(*story)
-	// reason is what the instance says of it, and advised a part of what is said to do.
+	// reason is the reason in the instance's condition, and advised a part of the remedy.
 	reason, advised string
-	// mend does that.
+	// mend applies the remedy.
 	mend func(*story)
 }
 
-// firstMistakes are those that the instance of a host tells.
+// firstMistakes returns the mistakes that an instance reports.
 func firstMistakes() map[string]mistake {
 	return map[string]mistake{
 		"a wrong key": {func(s *story) { s.hosts[0].keys = []string{s.line(7)} }, api.ReasonAuthenticationFailed, "administrators_authorized_keys",
@@ -72,7 +72,7 @@ func firstMistakes() map[string]mistake {
 	}
 }
 
-// knowsOnly lets one user log in.
+// knowsOnly makes hosts accept logins of one user only.
 func (s *story) knowsOnly(user string) {
 	s.dialer = func(ctx context.Context, t remote.Target, o remote.Options) (instance.SSHHost, error) {
 		if t.User != user {
@@ -82,12 +82,12 @@ func (s *story) knowsOnly(user string) {
 	}
 }
 
-// drops is a firewall that does not answer.
+// drops behaves like a firewall that drops packets.
 func drops(_ context.Context, t remote.Target, _ remote.Options) (instance.SSHHost, error) {
 	return nil, &remote.Error{Kind: remote.Timeout, Host: t.Address, Err: errors.New("i/o timeout")}
 }
 
-// edit changes what a user says of an instance.
+// edit changes an instance as a user does.
 func (s *story) edit(name string, change func(*v1alpha1.WindowsInstance)) {
 	i := s.instance(name)
 	change(i)
@@ -95,7 +95,7 @@ func (s *story) edit(name string, change func(*v1alpha1.WindowsInstance)) {
 	s.must(s.client.Update(s.ctx, i))
 }
 
-// TestFirstMistakesAreMendedAsAdvised: each is told with a reason, and the host is a Ready node once what is advised was done, and nothing else.
+// TestFirstMistakesAreMendedAsAdvised: each mistake is reported with a reason, and the host becomes a Ready node after only the advised remedy.
 func TestFirstMistakesAreMendedAsAdvised(t *testing.T) {
 	for name, m := range firstMistakes() {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestFirstMistakesAreMendedAsAdvised(t *testing.T) {
 	}
 }
 
-// mustAdvise says that tools tell what to do about a reason, and where to read more.
+// mustAdvise checks that the advice for a reason contains part and links to a page.
 func (s *story) mustAdvise(reason, part string) {
 	s.t.Helper()
 	if a := advice.All().For(reason); !strings.Contains(a.Remedy, part) || a.Page == "" {
@@ -124,8 +124,8 @@ func (s *story) mustAdvise(reason, part string) {
 	}
 }
 
-// TestACertificateIsApprovedOnceTheAddressIsListed: a kubelet asks for one with an address that only its cloud knows. The request stays, with an
-// event that says what to do.
+// TestACertificateIsApprovedOnceTheAddressIsListed: a kubelet requests a certificate with an address that only its cloud knows. The request stays
+// pending, with an event that explains what to do.
 func TestACertificateIsApprovedOnceTheAddressIsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, v1alpha1.RolloutSpec{})

@@ -26,10 +26,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// firstPull is what often keeps the first pod of a cluster from its image.
+// firstPull is a common reason why the first pod of a cluster cannot pull its image.
 type firstPull struct {
 	configure func(*v1alpha1.WindowsConfigSpec)
-	// says is what containerd says on a node with these settings; empty when it has the image.
+	// says returns containerd's error on a node with these settings, or "" if the pull succeeds.
 	says            func(join.Want) string
 	reason, advised string
 	mend            func(*story)
@@ -64,7 +64,7 @@ func firstPulls(ca string) map[string]firstPull {
 	}
 }
 
-// ofBlocked is what WICD's registry answers where nobody may be asked.
+// ofBlocked returns the response of WICD's registry if no registry may be contacted.
 func ofBlocked(want join.Want) string {
 	name, err := mirrors.ParseName("r.test", "shop/web")
 	if err != nil || want.Node.Registries == nil {
@@ -78,7 +78,7 @@ func ofBlocked(want join.Want) string {
 		" r.test/shop/web: " + strings.Join(route.Left, "; ")
 }
 
-// TestFirstPullsAreMendedAsAdvised: a pod is told why it does not get its image, and gets it once what is advised was done.
+// TestFirstPullsAreMendedAsAdvised: the cause of a failed pull is reported, and the pull succeeds after the advised remedy.
 func TestFirstPullsAreMendedAsAdvised(t *testing.T) {
 	ca := authority(t)
 	for name, p := range firstPulls(ca) {
@@ -111,7 +111,7 @@ func TestFirstPullsAreMendedAsAdvised(t *testing.T) {
 	}
 }
 
-// authority is the certificate of an authority that no Windows knows.
+// authority returns the certificate of a CA that Windows does not trust.
 func authority(t *testing.T) string {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
@@ -129,7 +129,7 @@ func authority(t *testing.T) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// TestANodeWithoutSubnetIsMendedAsAdvised has WICD and the overlay themselves on a host for which OVN-Kubernetes assigns no subnet.
+// TestANodeWithoutSubnetIsMendedAsAdvised runs the real WICD and overlay on a host to which OVN-Kubernetes assigns no subnet.
 func TestANodeWithoutSubnetIsMendedAsAdvised(t *testing.T) {
 	content := quirksPayload(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestANodeWithoutSubnetIsMendedAsAdvised(t *testing.T) {
 			time.Sleep(30 * time.Second)
 		}
 		reason := ""
-		for reason != api.ReasonOverlaySubnetMissing && time.Now().Before(deadline) { // until a minute is over, it says what else is missing
+		for reason != api.ReasonOverlaySubnetMissing && time.Now().Before(deadline) { // for the first minute, the condition reports other missing things
 			time.Sleep(5 * time.Second)
 			var node corev1.Node
 			q.cluster.Get(q.path(), &node)
@@ -157,7 +157,7 @@ func TestANodeWithoutSubnetIsMendedAsAdvised(t *testing.T) {
 			t.Errorf("the Node is told %q", reason)
 		}
 		(&story{t: t}).mustAdvise(reason, "cluster manager of OVN-Kubernetes runs with its hybrid overlay on")
-		if since, why := q.awaitReady(deadline); since.IsZero() { // it does what the cluster manager does then
+		if since, why := q.awaitReady(deadline); since.IsZero() { // assigns the subnet as the cluster manager would
 			t.Errorf("the Node is not Ready: %s", why)
 		}
 	})

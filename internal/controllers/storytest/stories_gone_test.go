@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// loseNode deletes the Node of a host without power, as a cloud's controller does for a machine that was stopped.
+// loseNode deletes the Node of a host without power, as a cloud controller does for a stopped machine.
 func (s *story) loseNode(h *storyHost) {
 	s.t.Helper()
 	h.off = true
@@ -25,7 +25,7 @@ func (s *story) hasNode(name string) bool {
 	return !apierrors.IsNotFound(err)
 }
 
-// passAlone lets time pass in which no other node may be taken out of service, nobody be blamed, and nothing happen to a version.
+// passAlone lets time pass in which no other node may be taken out of service and no failure recorded.
 func (s *story) passAlone(d time.Duration) {
 	s.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {

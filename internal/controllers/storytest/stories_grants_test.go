@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 )
 
-// In the original, a cache that had not heard of the last write let several nodes out of service at once.
+// In the original operator, a cache that lagged behind the last write let several nodes go out of service at once.
 func TestAStaleCacheLetsNoMoreBegin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,12 +33,12 @@ func TestAStaleCacheLetsNoMoreBegin(t *testing.T) {
 			return names
 		}
 		first := begun()
-		// What was granted is not written down yet, and something turns up that would come before it.
+		// The grants have not been recorded yet, and an action with a higher priority appears.
 		s.must(s.client.Delete(s.ctx, s.instance("win-6")))
 		if second := begun(); len(first) != 2 || len(second) != 2 || slices.Contains(second, "win-6") {
 			t.Errorf("first %q may begin, then %q; want the same two", first, second)
 		}
-		s.fleet.Done(controllertest.Key(first[0])) // it was not needed after all
+		s.fleet.Done(controllertest.Key(first[0])) // the action was not needed after all
 		if third := begun(); len(third) != 2 || !slices.Contains(third, "win-6") {
 			t.Errorf("when one was given back, %q may begin, want win-6 in its place", third)
 		}

@@ -25,7 +25,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// hostile lets a host tell the operator what it likes, in a cluster whose other hosts are honest.
+// hostile runs a story in which the first host may lie to the operator and all others are honest.
 func hostile(t *testing.T, hosts int, run func(s *story, liar *storyHost)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,7 +34,7 @@ func hostile(t *testing.T, hosts int, run func(s *story, liar *storyHost)) {
 	})
 }
 
-// claims lets a host say that it has a name and an address.
+// claims makes the host claim a name and an address.
 func (h *storyHost) claims(name, address string) {
 	h.says = func(f *agent.HostFacts) {
 		f.Hostname = name
@@ -42,7 +42,7 @@ func (h *storyHost) claims(name, address string) {
 	}
 }
 
-// identities are those of the names for which the operator would approve a kubelet's request that shows the host's last token.
+// identities returns those of the names for which the operator would approve a kubelet's request with the host's last token.
 func (h *storyHost) identities(names ...string) (approved []string) {
 	s := h.story
 	s.t.Helper()
@@ -64,13 +64,13 @@ func (h *storyHost) identities(names ...string) (approved []string) {
 	return approved
 }
 
-// supported is the reason of condition Supported.
+// supported returns the reason of condition Supported.
 func (s *story) supported(host string) string {
 	i := s.instance(host)
 	return kube.Condition(i, api.ConditionSupported).Reason
 }
 
-// A host that was handed a token calls itself otherwise the next time, to become nodes that do not exist yet.
+// A host with a token cannot become further nodes by changing its host name.
 func TestAHostCollectsNoNames(t *testing.T) {
 	hostile(t, 1, func(s *story, liar *storyHost) {
 		names := []string{"worker-1", "worker-2", "master-3", "web-1"}
@@ -99,7 +99,7 @@ func TestAHostCollectsNoNames(t *testing.T) {
 	})
 }
 
-// Its owner renames a host, and says so: the node of its former name goes.
+// A user renames a host and accepts the new name: the Node of the old name is removed.
 func TestARenamedHostIsAcceptedByItsUser(t *testing.T) {
 	hostile(t, 1, func(s *story, host *storyHost) {
 		s.announce(host)
@@ -116,8 +116,8 @@ func TestARenamedHostIsAcceptedByItsUser(t *testing.T) {
 	})
 }
 
-// A node works, and has no instance: that of the original operator, before it is adopted. Another host says that it is this node, and that
-// it has its address.
+// A working node without an instance, such as one of the original operator before its adoption, cannot be taken over by another host that claims its
+// name and address.
 func TestANodeIsNotTakenOverByALie(t *testing.T) {
 	hostile(t, 2, func(s *story, liar *storyHost) {
 		victim := s.hosts[1]
@@ -148,7 +148,7 @@ func TestANodeIsNotTakenOverByALie(t *testing.T) {
 	})
 }
 
-// The instance of a node is being deleted, its Node is gone and its host does not answer: the name is still its own.
+// The name of a node still belongs to its instance while that is being deleted, its Node is gone and its host does not answer.
 func TestANodeThatLeavesKeepsItsName(t *testing.T) {
 	hostile(t, 2, func(s *story, liar *storyHost) {
 		victim := s.hosts[1]
@@ -157,7 +157,7 @@ func TestANodeThatLeavesKeepsItsName(t *testing.T) {
 		victim.off = true
 		s.must(s.client.Delete(s.ctx, s.instance(victim.name)))
 		s.must(s.client.Delete(s.ctx, s.node(victim.name)))
-		s.startOperator() // which remembers nothing
+		s.startOperator() // with no state in memory
 		liar.claims(victim.name, liar.address)
 		s.announce(liar)
 		s.pass(5 * time.Minute)
@@ -170,7 +170,7 @@ func TestANodeThatLeavesKeepsItsName(t *testing.T) {
 	})
 }
 
-// A host has two interfaces, and its node's address is not the one that was announced: it shows its key there, too.
+// A host has two interfaces, and its node uses another address than the announced one: the host must present its key there too.
 func TestANodeMayHaveAnotherAddressThanTheOneAnnounced(t *testing.T) {
 	hostile(t, 1, func(s *story, host *storyHost) {
 		other := *host
@@ -187,10 +187,10 @@ func TestANodeMayHaveAnotherAddressThanTheOneAnnounced(t *testing.T) {
 	})
 }
 
-// A host says as much as fits wherever it may say anything: what is kept of it stays small, and can be written.
+// A host that sends the longest possible values cannot make the stored status large or invalid.
 func TestWhatAHostSaysIsKeptShort(t *testing.T) {
 	hostile(t, 1, func(s *story, liar *storyHost) {
-		long := strings.Repeat("long ", 5000) // twice of it fits into a line of an answer
+		long := strings.Repeat("long ", 5000) // two of them fit into one line of an answer
 		for what, lie := range map[string]func(*agent.HostFacts){
 			"boot ID":   func(f *agent.HostFacts) { f.BootID = long },
 			"name":      func(f *agent.HostFacts) { f.Hostname = long },
@@ -214,7 +214,7 @@ func TestWhatAHostSaysIsKeptShort(t *testing.T) {
 	})
 }
 
-// A host restarts in each join, for as long as it likes: it is not handed a token every few seconds.
+// A host that restarts in every join gets tokens with back-off, not every few seconds.
 func TestAHostThatRestartsAgainAndAgainWaitsLonger(t *testing.T) {
 	for _, kind := range []bool{true, false} {
 		t.Run(fmt.Sprintf("kind Windows %v", kind), func(t *testing.T) {
@@ -241,14 +241,14 @@ func TestAHostThatRestartsAgainAndAgainWaitsLonger(t *testing.T) {
 	}
 }
 
-// announcedMachines are Machines that say which names their hosts have.
+// announcedMachines are Machines that list the names of their hosts.
 type announcedMachines []source.Announcement
 
 func (a announcedMachines) Announced(context.Context) []source.Announcement { return a }
 func (a announcedMachines) Looked() bool                                    { return true }
 func (a announcedMachines) Named(context.Context, string, string) string    { return "" }
 
-// A cloud has made a machine that has not joined yet, and another host says that it has its name.
+// Another host cannot take the name of a cloud's machine that has not joined yet.
 func TestTheNameOfAMachineIsItsHosts(t *testing.T) {
 	hostile(t, 2, func(s *story, liar *storyHost) {
 		const name = "ip-10-0-0-9.ec2.internal"
@@ -268,7 +268,7 @@ func TestTheNameOfAMachineIsItsHosts(t *testing.T) {
 	})
 }
 
-// tokenID is the ID of a token, as its claim jti has it.
+// tokenID returns the ID of a token, its claim jti.
 func tokenID(token string) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

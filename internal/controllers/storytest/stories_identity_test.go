@@ -18,7 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// addNode is another machine that registers by other means than the operator's.
+// addNode registers another machine, without the operator.
 func (s *story) addNode(name, system, address string) {
 	s.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("of-" + address), Labels: map[string]string{corev1.LabelOSStable: system}}}
@@ -29,7 +29,7 @@ func (s *story) addNode(name, system, address string) {
 	s.must(s.client.Status().Update(s.ctx, node))
 }
 
-// A host was handed a token for a name that no Node had. Another machine of this name registers later: the host has nothing to do with it.
+// A host got a token for a name without a Node. If another machine registers this name later, its Node does not become the host's.
 func TestANodeThatComesLaterIsNotTheHosts(t *testing.T) {
 	for _, system := range []string{"windows", "linux"} {
 		t.Run(system, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestANodeThatComesLaterIsNotTheHosts(t *testing.T) {
 	}
 }
 
-// impersonate has a host write, with the identity of a name, that the Node is at its own address and has its key.
+// impersonate makes a host use the identity of a name to write its own address into the Node.
 func (s *story) impersonate(liar *storyHost, name string) {
 	s.t.Helper()
 	node := s.node(name).DeepCopy()
@@ -92,7 +92,7 @@ func (s *story) mustBeUntouched(was *corev1.Node) {
 	}
 }
 
-// The other machine is gone: what the host registers then is its own.
+// When the other machine's Node is gone, the Node that the host registers is its own.
 func TestAConflictEndsWithTheOtherNode(t *testing.T) {
 	hostile(t, 1, func(s *story, host *storyHost) {
 		s.announce(host)
@@ -113,7 +113,7 @@ func TestAConflictEndsWithTheOtherNode(t *testing.T) {
 	})
 }
 
-// The host gets another name, and its user says so: it is a node of that name, and the other machine's Node stays.
+// The host is renamed and the user accepts the new name: it becomes a node of that name, and the other machine's Node stays.
 func TestAConflictEndsWithAnotherName(t *testing.T) {
 	hostile(t, 1, func(s *story, host *storyHost) {
 		host.unheard = true // its kubelet has not registered yet
@@ -136,7 +136,7 @@ func TestAConflictEndsWithAnotherName(t *testing.T) {
 	})
 }
 
-// An operator that remembered no UIDs was here before: each Node is known by the key that it had annotated, whatever its address is now.
+// A previous operator recorded no UIDs. Each Node is recognized by its annotated key, even if its address has changed.
 func TestNodesOfAnEarlierVersionAreKnownWithoutAnOutage(t *testing.T) {
 	hostile(t, 2, func(s *story, host *storyHost) {
 		for _, h := range s.hosts {
@@ -188,7 +188,7 @@ func TestTheNameOfALinuxMachineIsItsHosts(t *testing.T) {
 	})
 }
 
-// The user says how hosts are named. Those that have joined stay.
+// Users restrict host names with spec.hosts.namePattern. Hosts that have joined keep their names.
 func TestAHostWhoseNameIsNotAllowedDoesNotJoin(t *testing.T) {
 	hostile(t, 2, func(s *story, liar *storyHost) {
 		honest := s.hosts[1]

@@ -24,7 +24,7 @@ func (s *story) trust(t v1alpha1.Trust) {
 	s.must(s.client.Update(s.ctx, &config))
 }
 
-// Copies of an image have the same host key: nobody can tell them apart by it, and whoever looks after them is told.
+// Copies of an image have the same host key. An event reports hosts that cannot be distinguished by it.
 func TestHostsThatShowTheSameKeyAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 3, v1alpha1.RolloutSpec{})
@@ -43,7 +43,7 @@ func TestHostsThatShowTheSameKeyAreTold(t *testing.T) {
 	})
 }
 
-// Where keys must be known in advance, whoever answers first at a host's address gets nothing.
+// If keys must be known in advance, an unknown host that answers at a host's address gets nothing.
 func TestAStrangerGetsNothingWhereKeysMustBeKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 2, v1alpha1.RolloutSpec{})

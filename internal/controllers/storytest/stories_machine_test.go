@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/source"
 )
 
-// withMachines has hosts come from Machines of Cluster API. It returns what looks at one.
+// withMachines makes instances from Machines of Cluster API. The result reconciles one Machine.
 func (s *story) withMachines() (look func(name string)) {
 	s.configure(func(c *v1alpha1.WindowsConfigSpec) {
 		c.ClusterAPI = &v1alpha1.ClusterAPISpec{Namespace: machinesNamespace, ClusterName: ownCluster}
@@ -31,8 +31,8 @@ func (s *story) withMachines() (look func(name string)) {
 	}
 }
 
-// On vSphere, VMware Tools may not tell of the virtual adapter to which the first network moves the address: minutes after the join, the Machine
-// has none any more, and the cloud provider takes it from the Node. The host works on, and is looked after as before.
+// On vSphere, VMware Tools may not report the virtual adapter to which the first network moves the address: minutes after the join, the Machine has
+// no address, and the cloud provider removes it from the Node. The host must keep working and stay managed.
 func TestStoryMachineLosesItsAddresses(t *testing.T) {
 	tell(t, "machine-loses-its-addresses", 1, atMost(1), func(s *story) {
 		look, h := s.withMachines(), s.hosts[0]

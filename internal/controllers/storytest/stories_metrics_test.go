@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/metrics"
 )
 
-// mustBeDocumented compares what the operator emits with the table of its metrics.
+// mustBeDocumented compares the operator's metrics with their documentation table.
 func (s *story) mustBeDocumented() {
 	s.t.Helper()
 	families, err := s.registry.Gather()
@@ -43,7 +43,7 @@ func labelNames(m *dto.Metric) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// emitted is the sum of a metric's samples that have all of these values of labels.
+// emitted sums a metric's samples that have all these label values.
 func (s *story) emitted(name string, values ...string) (sum float64) {
 	s.t.Helper()
 	families, err := s.registry.Gather()

@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// kubelet is the version that the host's kubelet reports.
+// kubelet returns the version that the host's kubelet reports.
 func (h *storyHost) kubelet() string {
 	for _, r := range release.Of("1.1.0", h.story.content) {
 		if r.Version == h.version {
@@ -19,14 +19,14 @@ func (h *storyHost) kubelet() string {
 	return ""
 }
 
-// carries gives the operator kubelets of several minor versions.
+// carries restarts the operator with a payload of several kubelet minor versions.
 func (s *story) carries(kubelets ...string) {
 	wicd := payload.File{Path: payload.WICD, Component: "wicd", Version: "v1", Group: payload.Base, SHA256: storyWICD, Size: 1}
 	s.content = payload.New(append(controllertest.Kubelets(kubelets...), wicd), payload.File{})
 	s.startOperator()
 }
 
-// of says how many nodes have a kubelet.
+// of counts the nodes with a kubelet version.
 func (s *story) of(kubelet string) (n int) {
 	for _, node := range s.nodes() {
 		if node.Status.NodeInfo.KubeletVersion == kubelet {
@@ -36,8 +36,7 @@ func (s *story) of(kubelet string) (n int) {
 	return n
 }
 
-// TestStoryTheClusterMoves: three API servers go from 1.33 to 1.34, one after the other. Nodes follow the last of them, within the
-// budget, and none does before.
+// TestStoryTheClusterMoves: three API servers go from 1.33 to 1.34, one after the other. Nodes follow only after the last one, within the budget.
 func TestStoryTheClusterMoves(t *testing.T) {
 	tell(t, "cluster-moves", 3, atMost(1), func(s *story) {
 		s.apiServers = []string{"v1.33.4", "v1.33.4", "v1.33.4"}
@@ -56,8 +55,8 @@ func TestStoryTheClusterMoves(t *testing.T) {
 	})
 }
 
-// TestStoryTheOperatorIsUpgradedAndTheClusterIsNot: another operator has the same minor versions with a later patch. Nodes get the patch,
-// and no other minor.
+// TestStoryTheOperatorIsUpgradedAndTheClusterIsNot: a new operator has later patches of the same minor versions. Nodes get the patch and keep the
+// minor.
 func TestStoryTheOperatorIsUpgradedAndTheClusterIsNot(t *testing.T) {
 	tell(t, "operator-keeps-the-minor", 2, atMost(1), func(s *story) {
 		s.apiServers = []string{"v1.34.1"}
@@ -73,7 +72,7 @@ func TestStoryTheOperatorIsUpgradedAndTheClusterIsNot(t *testing.T) {
 	})
 }
 
-// TestStoryNothingIsTouchedWhileTheClusterIsTooOld: the operator's oldest kubelet is newer than the API server.
+// TestStoryNothingIsTouchedWhileTheClusterIsTooOld: no host joins while the operator's oldest kubelet is newer than the API server.
 func TestStoryNothingIsTouchedWhileTheClusterIsTooOld(t *testing.T) {
 	tell(t, "cluster-is-too-old", 2, atMost(1), func(s *story) {
 		s.apiServers = []string{"v1.32.9"}
@@ -91,8 +90,8 @@ func TestStoryNothingIsTouchedWhileTheClusterIsTooOld(t *testing.T) {
 	})
 }
 
-// TestStoryTheOperatorStartsWhileTheClusterMoves: operator and cluster are upgraded at once, and the last of the old API servers is away when
-// the new operator asks. It returns, so that no node may follow yet.
+// TestStoryTheOperatorStartsWhileTheClusterMoves: operator and cluster are upgraded together, and the last old API server is down when the new
+// operator starts. Since it returns, no node may follow yet.
 func TestStoryTheOperatorStartsWhileTheClusterMoves(t *testing.T) {
 	tell(t, "operator-starts-while-cluster-moves", 2, atMost(1), func(s *story) {
 		s.apiServers = []string{"v1.34.1"}

@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// TestStoryWrongNetwork: a host is not even spoken to as long as the cluster's network could not take it.
+// TestStoryWrongNetwork: the operator does not connect to hosts while the cluster's network cannot include them.
 func TestStoryWrongNetwork(t *testing.T) {
 	tell(t, "wrong-network", 1, atMost(1), func(s *story) {
 		dials := 0
@@ -47,7 +47,7 @@ func TestStoryWrongNetwork(t *testing.T) {
 	})
 }
 
-// TestStoryAPIServerOutOfReach: nothing is installed on a host that does not reach the API server, and the join goes on when it does.
+// TestStoryAPIServerOutOfReach: nothing is installed on a host that cannot reach the API server; the join continues once it can.
 func TestStoryAPIServerOutOfReach(t *testing.T) {
 	tell(t, "api-server-out-of-reach", 1, atMost(1), func(s *story) {
 		host := s.hosts[0]

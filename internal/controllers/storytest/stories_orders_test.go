@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// holdup is why hosts wait with the former version.
+// holdup is a reason why hosts wait with the previous version.
 type holdup struct {
 	rollout v1alpha1.RolloutSpec
 	begin   func(*story)
@@ -50,8 +50,8 @@ func holdups() map[string]holdup {
 	}
 }
 
-// TestStoryANodeWithoutAVersionKeepsItsOwn: a Node that does not say which version it is to have was told to have the operator's: at
-// once, with its pods on it, whatever the rollout waited for.
+// TestStoryANodeWithoutAVersionKeepsItsOwn: a Node without a desired version formerly got the operator's version at once, with its pods running and
+// regardless of what the rollout waited for.
 func TestStoryANodeWithoutAVersionKeepsItsOwn(t *testing.T) {
 	ways := map[string]func(*story, *storyHost){
 		"somebody removes the annotation": func(s *story, h *storyHost) {
@@ -82,7 +82,7 @@ func TestStoryANodeWithoutAVersionKeepsItsOwn(t *testing.T) {
 						h := s.lastWaiting(was)
 						joins := h.joins
 						lose(s, h)
-						// A host whose Node does not come back is joined anew, with the operator's version: it has no pods.
+						// A host whose Node does not come back is joined again, with the operator's version: it has no pods.
 						for began := time.Now(); time.Since(began) < time.Hour && h.joins == joins; s.tick() {
 							node := s.node(h.name)
 							if wants := node.Annotations[api.AnnotationDesiredVersion]; h.version != was || wants != was && wants != "" || node.Spec.Unschedulable {
@@ -102,7 +102,7 @@ func TestStoryANodeWithoutAVersionKeepsItsOwn(t *testing.T) {
 	}
 }
 
-// lastWaiting is the last host with a version that no rollout is about to change.
+// lastWaiting returns the last host with a version whose node is not cordoned.
 func (s *story) lastWaiting(version string) *storyHost {
 	s.t.Helper()
 	for _, h := range slices.Backward(s.hosts) {
@@ -114,8 +114,8 @@ func (s *story) lastWaiting(version string) *storyHost {
 	return nil
 }
 
-// TestStoryAKeyIsProvenBeforeTheFormerOneGoes: a Node that does not say which SSH key its host lets in was told that it is the present
-// one, whereupon WICD removes the former: the last one with which the host could be reached.
+// TestStoryAKeyIsProvenBeforeTheFormerOneGoes: a Node that did not report which SSH key its host accepts was formerly annotated with the current one.
+// WICD then removed the previous key, the last one with which the host could be reached.
 func TestStoryAKeyIsProvenBeforeTheFormerOneGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, atMost(1))
@@ -135,7 +135,8 @@ func TestStoryAKeyIsProvenBeforeTheFormerOneGoes(t *testing.T) {
 	})
 }
 
-// TestStoryWICDLooksLaterThanTheKubelet: after a restart, what the Node says of another restart is of the start before, and says so.
+// TestStoryWICDLooksLaterThanTheKubelet: after a restart, the Node reports the pending restart of the previous boot until WICD has checked, together
+// with that boot's ID.
 func TestStoryWICDLooksLaterThanTheKubelet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, atMost(1))
@@ -165,8 +166,7 @@ func TestStoryWICDLooksLaterThanTheKubelet(t *testing.T) {
 	})
 }
 
-// TestStoryAVersionThatIsNoneIsNotGoneBackTo: a Node says itself which version it has. What cannot be one is not remembered, nor announced when the
-// upgrade fails.
+// TestStoryAVersionThatIsNoneIsNotGoneBackTo: a Node reports its own version. An invalid one is not recorded, and not ordered when the upgrade fails.
 func TestStoryAVersionThatIsNoneIsNotGoneBackTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, v1alpha1.RolloutSpec{})

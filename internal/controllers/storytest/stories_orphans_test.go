@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 )
 
-// orphansMetric is what is scraped of the metric.
+// orphansMetric returns the value of the orphan metric.
 func (s *story) orphansMetric() float64 {
 	s.t.Helper()
 	families, err := s.registry.Gather()
@@ -23,7 +23,7 @@ func (s *story) orphansMetric() float64 {
 	return 0
 }
 
-// A host that was renamed leaves a Node behind which is never Ready again.
+// A renamed host leaves a Node behind that never becomes Ready again.
 func TestStoryNodeWithoutAnInstanceHoldsNobodyUp(t *testing.T) {
 	tell(t, "node-without-an-instance", 2, atMost(1), func(s *story) {
 		s.settled(1)

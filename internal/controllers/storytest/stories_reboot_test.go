@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// askForReboot does what kubectl annotate node does.
+// askForReboot requests a restart as kubectl annotate node does.
 func (s *story) askForReboot(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
@@ -21,13 +21,13 @@ func (s *story) askForReboot(names ...string) {
 	}
 }
 
-// In the original, the restart command took its own answer with it, the annotation stayed, and the host restarted for ever.
+// In the original operator, the restart command lost its own response, the annotation stayed, and the host restarted forever.
 func TestStoryRestartLosesItsAnswer(t *testing.T) {
 	tell(t, "restart-loses-its-answer", 6, atMost(2), func(s *story) {
 		s.announce(s.hosts...)
 		s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
 		for _, h := range s.hosts {
-			h.loses = 2 // what it is, and then the restart
+			h.loses = 2 // the facts, and then the restart
 			s.askForReboot(h.name)
 		}
 		s.until("all have restarted", time.Hour, func() bool {
@@ -42,7 +42,7 @@ func TestStoryRestartLosesItsAnswer(t *testing.T) {
 	})
 }
 
-// In the original, a host was cleaned over SSH while it was being restarted by somebody else: half of it stayed.
+// In the original operator, a host was cleaned up over SSH while another process restarted it, and half of the files stayed.
 func TestStoryRemovedDuringReboot(t *testing.T) {
 	tell(t, "removed-during-reboot", 2, atMost(1), func(s *story) {
 		s.announce(s.hosts...)
@@ -58,7 +58,7 @@ func TestStoryRemovedDuringReboot(t *testing.T) {
 	})
 }
 
-// Programs that replace files at each start make Windows wait for a restart for ever: it was restarted once a minute.
+// Programs that replace files at each start keep a restart pending forever. Such hosts were formerly restarted once a minute.
 func TestStoryRestartDoesNotHelp(t *testing.T) {
 	tell(t, "restart-does-not-help", 1, rebootsAllowed(), func(s *story) {
 		s.announce(s.hosts...)
@@ -87,14 +87,14 @@ func TestStoryRestartDoesNotHelp(t *testing.T) {
 	})
 }
 
-// Windows sets itself up, completes a feature, and does not have it in the end. The operator waits, stalls, and lets WICD try again when the user
-// asks.
+// Windows setup and servicing take time, and the feature is still missing in the end. The operator waits, then stalls, and WICD tries again when the
+// user requests a retry.
 func TestStoryAFeatureIsNotThereAfterTheRestart(t *testing.T) {
 	tell(t, "feature-not-there", 1, rebootsAllowed(), func(s *story) {
 		h, began, attempts := s.hosts[0], time.Time{}, 0
 		h.hesitates = func(r agent.JoinRequest) error {
 			if attempts++; attempts == 1 {
-				began = time.Now() // when Windows has got over its quirks
+				began = time.Now() // when the quirks of Windows have passed
 			}
 			switch up := time.Since(began); {
 			case r.Retried != "":
@@ -126,7 +126,7 @@ func TestStoryAFeatureIsNotThereAfterTheRestart(t *testing.T) {
 	})
 }
 
-// After a restart, the kubelet may be Ready before WICD has looked whether Windows still waits for one.
+// After a restart, the kubelet may be Ready before WICD has checked for a pending restart.
 func TestStoryWICDIsLateAfterARestart(t *testing.T) {
 	tell(t, "late-after-a-restart", 1, rebootsAllowed(), func(s *story) {
 		s.announce(s.hosts...)
@@ -142,8 +142,8 @@ func TestStoryWICDIsLateAfterARestart(t *testing.T) {
 	})
 }
 
-// Managers of the kubelet take effect with a restart of Windows, which nodes wait for until restarts are allowed; then each has one, drained and by
-// the budget. What turns them off again needs none.
+// Kubelet resource managers take effect with a restart of Windows. Nodes wait until restarts are allowed; then each restarts once, drained and within
+// the budget. Disabling the managers needs no restart.
 func TestStoryManagersOfTheKubelet(t *testing.T) {
 	tell(t, "managers-of-the-kubelet", 6, atMost(2), func(s *story) {
 		s.announce(s.hosts...)

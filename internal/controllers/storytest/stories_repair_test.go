@@ -104,8 +104,8 @@ func TestStoryKeyRotationDuringAStoppedRollout(t *testing.T) {
 	})
 }
 
-// TestStorySigningKeyIsLost: nodes follow nothing that is signed with a key that they do not know, so that all are joined again: those
-// of this version as soon as they lag behind, those of the former one when it is their turn to be upgraded.
+// TestStorySigningKeyIsLost: nodes reject settings signed with an unknown key, so that all are joined again: those of this version as soon as their
+// settings are outdated, those of the previous one when they are upgraded.
 func TestStorySigningKeyIsLost(t *testing.T) {
 	tell(t, "signing-key-is-lost", 3, atMost(1), func(s *story) {
 		s.settled(0)
@@ -125,8 +125,8 @@ func TestStorySigningKeyIsLost(t *testing.T) {
 	})
 }
 
-// A host that loses its power when its Node is there, and before it has written down that it joined, is no other operator's: it does not wait
-// until its node counts as broken.
+// A host that loses power after its Node exists and before it has recorded its join is not taken for another operator's. It joins again without
+// waiting until its node counts as broken.
 func TestStoryJoinEndsAfterTheNodeRegistered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, atMost(1))

@@ -7,7 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// getSick has a service of each host that came to the version fail a while after.
+// getSick breaks a service of each host some time after the host got the version.
 func (s *story) getSick(after time.Duration) {
 	for _, h := range s.hosts {
 		i := s.instance(h.name)
@@ -19,7 +19,7 @@ func (s *story) getSick(after time.Duration) {
 	}
 }
 
-// The services of a version fail while its first nodes are watched: each one that failed was replaced by another, until all had it.
+// The services of a version fail while its canaries soak. Formerly each failed canary was replaced, until all nodes had the version.
 func TestStoryCanaryGetsSick(t *testing.T) {
 	tell(t, "canary-gets-sick", 5, withCanary(2), func(s *story) {
 		s.settled(1)
@@ -41,7 +41,7 @@ func TestStoryCanaryGetsSick(t *testing.T) {
 	})
 }
 
-// Without a canary, a version that never worked goes no further either.
+// Without a canary, a version that never worked also stops.
 func TestStoryVersionNeverWorks(t *testing.T) {
 	tell(t, "version-never-works", 5, atMost(1), func(s *story) {
 		s.settled(1)
@@ -85,7 +85,7 @@ func TestStoryCanariesDie(t *testing.T) {
 	})
 }
 
-// A repair was tried in vain when the operator was upgraded; when the node works again, it goes to the version in its turn.
+// A repair has failed when the operator is upgraded. When the node works again, it gets the version only in its upgrade.
 func TestStoryRepairAfterAnUpgradeOfTheOperator(t *testing.T) {
 	tell(t, "repair-after-an-upgrade", 3, withCanary(1), func(s *story) {
 		s.announce(s.hosts...)
@@ -105,7 +105,7 @@ func TestStoryRepairAfterAnUpgradeOfTheOperator(t *testing.T) {
 	})
 }
 
-// The host of a node of a former version is announced anew, as after its WindowsInstance was lost.
+// The host of a node of a previous version is announced again, as after the loss of its WindowsInstance.
 func TestStoryNodeOfAFormerVersionIsAnnouncedAnew(t *testing.T) {
 	tell(t, "announced-anew", 3, withCanary(1), func(s *story) {
 		s.settled(1)

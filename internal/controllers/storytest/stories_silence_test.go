@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// silence makes the API server hear from hosts no more, or again. Their pods run on.
+// silence cuts hosts off from the API server, or reconnects them. Their pods keep running.
 func (s *story) silence(unheard bool, hosts ...*storyHost) {
 	for _, h := range hosts {
 		h.unheard = unheard
@@ -16,7 +16,7 @@ func (s *story) silence(unheard bool, hosts ...*storyHost) {
 	s.say("%d hosts are silent: %v", len(hosts), unheard)
 }
 
-// A load balancer before the API servers is away for a while. All nodes were taken for broken, drained, and upgraded at once.
+// The API servers' load balancer is down for a while. Formerly, all nodes were then considered broken, drained, and upgraded at once.
 func TestStoryFleetIsSilent(t *testing.T) {
 	tell(t, "fleet-is-silent", 6, withCanary(1), func(s *story) {
 		s.settled(2)
@@ -37,7 +37,7 @@ func TestStoryFleetIsSilent(t *testing.T) {
 	})
 }
 
-// A node that is silent for a moment is not acted upon, although it is out of service anyway.
+// A node that is silent for a moment is left alone, although it is out of service anyway.
 func TestStoryNodeIsSilentForAMoment(t *testing.T) {
 	night := atMost(2)
 	night.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{Schedule: "0 20 * * *", Duration: "2h"}}
@@ -56,7 +56,7 @@ func TestStoryNodeIsSilentForAMoment(t *testing.T) {
 	})
 }
 
-// What was begun on a broken node is put off when the node works again: it has pods, and others may be in their turn.
+// An action that began on a broken node is postponed when the node works again: it has pods, and other nodes may be due first.
 func TestStoryBrokenNodeComesBackDuringItsDrain(t *testing.T) {
 	tell(t, "broken-node-comes-back", 3, atMost(1), func(s *story) {
 		s.hosts[2].refuses = "" // all hosts are good
@@ -82,7 +82,7 @@ func TestStoryBrokenNodeComesBackDuringItsDrain(t *testing.T) {
 	})
 }
 
-// A removal skips the drain of a node that is gone, and of no other.
+// A removal skips the drain only for a node that is gone.
 func TestStoryNodeIsSilentForAMomentDuringItsRemoval(t *testing.T) {
 	tell(t, "silent-during-its-removal", 2, atMost(1), func(s *story) {
 		s.settled(0)

@@ -22,14 +22,14 @@ func atMost(n int32) v1alpha1.RolloutSpec {
 	return v1alpha1.RolloutSpec{MaxUnavailable: &most}
 }
 
-// withCanary lets one node go first.
+// withCanary returns a rollout with one canary and maxUnavailable n.
 func withCanary(n int32) v1alpha1.RolloutSpec {
 	r := atMost(n)
 	r.Canary = &v1alpha1.CanarySpec{Count: 1, Soak: "5m"}
 	return r
 }
 
-// firstFails lets the hosts settle, and the version fail on the one that goes first.
+// firstFails settles the hosts and makes the version fail on the first one upgraded.
 func (s *story) firstFails(podsEach int) {
 	s.t.Helper()
 	s.hosts[0].refuses = s.version
@@ -46,7 +46,7 @@ func TestStoryFreshFleet(t *testing.T) {
 	})
 }
 
-// A cache that has not heard yet that a host was joined must not make it wait for a place, to be joined once more.
+// A cache that lags behind a join must not make the host wait for a slot and join again.
 func TestStoryCacheLags(t *testing.T) {
 	one := atMost(2)
 	one.MaxConcurrentJoins = 1
@@ -55,13 +55,13 @@ func TestStoryCacheLags(t *testing.T) {
 		s.announce(s.hosts...)
 		s.until("4 nodes", 2*time.Hour, func() bool {
 			for _, slot := range s.others {
-				_ = slot.Close() // the others that took places have joined
+				_ = slot.Close() // the other hosts in these slots have joined
 			}
 			s.others = nil
 			return s.ready() == 4
 		})
 		for _, h := range s.hosts {
-			// A Node that does not come in minutes has its host joined again, whatever the cache says.
+			// A host whose Node does not appear within minutes is joined again, regardless of the cache.
 			if s.isKind && h.joins != 1 {
 				s.t.Errorf("%s was joined %d times, want once", h.name, h.joins)
 			}
@@ -120,7 +120,7 @@ func TestStoryBudgetBlocksDrain(t *testing.T) {
 	})
 }
 
-// The API server answers so where two budgets are about one pod.
+// The API server returns this error if two budgets select one pod.
 func TestStoryEvictionIsAnError(t *testing.T) {
 	tell(t, "eviction-is-an-error", 2, atMost(1), func(s *story) {
 		s.settled(1)
@@ -134,7 +134,7 @@ func TestStoryEvictionIsAnError(t *testing.T) {
 		}
 		before := s.writes
 		s.pass(10 * time.Minute)
-		if n := s.writes - before; n > 10*60/2+30 { // the evictions themselves
+		if n := s.writes - before; n > 10*60/2+30 { // evictions count as writes
 			s.t.Errorf("%d writes in ten minutes in which nothing happened", n)
 		}
 		s.say("the user deletes one budget")
@@ -213,7 +213,7 @@ func TestStoryForeignCordonIsKept(t *testing.T) {
 	})
 }
 
-// The kubelets of two hosts that were broken into say that their Nodes are no Windows nodes, win-2's also in its status.
+// The kubelets of two compromised hosts label their Nodes as Linux; win-2's also in its status.
 func TestStoryNodeThatIsNoWindowsNode(t *testing.T) {
 	tell(t, "node-is-no-windows-node", 3, atMost(1), func(s *story) {
 		s.settled(1)
@@ -223,7 +223,7 @@ func TestStoryNodeThatIsNoWindowsNode(t *testing.T) {
 			node.Status.NodeInfo.OperatingSystem = system
 			s.must(s.client.Status().Update(s.ctx, node))
 			node = s.node(name)
-			node.Labels[corev1.LabelOSStable], node.Labels[api.LabelBYOH] = "linux", "false" // the operator wants the other label back
+			node.Labels[corev1.LabelOSStable], node.Labels[api.LabelBYOH] = "linux", "false" // the operator restores the other label
 			s.must(s.client.Update(s.ctx, node))
 		}
 		s.say("win-1 and win-2 are labeled as Linux nodes")

@@ -25,14 +25,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/instance"
 )
 
-// storyCache answers reads of a story from what was written: the fake client takes a millisecond for each, and a story makes a
-// million. Writes are the fake client's.
+// storyCache serves a story's reads from the objects written: the fake client takes a millisecond per read, and a story makes a million. Writes go to
+// the fake client.
 type storyCache struct {
 	t       *testing.T
-	mu      sync.Mutex // while controllers read and write; a story itself looks when they do not
+	mu      sync.Mutex // held while controllers read and write; a story reads between their passes without it
 	scheme  *runtime.Scheme
 	objects map[string]map[client.ObjectKey]client.Object // by kind
-	// changes counts writes, settings those of ConfigMaps.
+	// changes counts all writes, settings those of ConfigMaps.
 	changes, settings int
 }
 
@@ -53,7 +53,7 @@ func (c *storyCache) kind(o runtime.Object) string {
 	return strings.TrimSuffix(reflect.TypeOf(o).Elem().Name(), "List")
 }
 
-// refresh reads an object that was written.
+// refresh copies a written object from the client.
 func (c *storyCache) refresh(ctx context.Context, from client.Client, o client.Object) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -114,13 +114,13 @@ func (c *storyCache) list(_ context.Context, _ client.WithWatch, into client.Obj
 	return nil
 }
 
-// sorted are all objects of a kind, by name. They must not be changed.
+// sorted returns all objects of a kind by namespace and name. They must not be changed.
 func (c *storyCache) sorted(kind string) []client.Object {
 	name := func(o client.Object) string { return client.ObjectKeyFromObject(o).String() }
 	return slices.SortedFunc(maps.Values(c.objects[kind]), func(a, b client.Object) int { return strings.Compare(name(a), name(b)) })
 }
 
-// version is that of an object without namespace; empty where there is none.
+// version returns the resource version of an object without namespace, or "" if there is none.
 func (c *storyCache) version(kind, name string) string {
 	if o, there := c.objects[kind][client.ObjectKey{Name: name}]; there {
 		return o.GetResourceVersion()
@@ -139,7 +139,7 @@ func (m stringMap) Lookup(key string) (string, bool) {
 
 func labelsOf(o client.Object) stringMap { return o.GetLabels() }
 
-// fieldsOf are the fields that the controllers select by.
+// fieldsOf returns the fields by which the controllers select.
 func fieldsOf(o client.Object) stringMap {
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -150,7 +150,7 @@ func fieldsOf(o client.Object) stringMap {
 	return nil
 }
 
-// funcs put the cache before a client. written hears of each write.
+// funcs puts the cache in front of a client. written is called for each write.
 func (c *storyCache) funcs(written func()) interceptor.Funcs {
 	done := func(ctx context.Context, from client.Client, o client.Object, err error) error {
 		c.mu.Lock()

@@ -31,11 +31,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// newClient is the cluster: what newTestSettings has, an SSH key, and rules for what the fake client does not know.
+// newClient returns the cluster: the objects of controllertest.PlainCluster, an SSH key, and behavior that the fake client lacks.
 func (s *story) newClient(r v1alpha1.RolloutSpec) client.Client {
 	s.t.Helper()
 	scheme := controllertest.Scheme(s.t)
-	// A tracker without managed fields, of which nothing here is: they take most of the time.
+	// A tracker without managed fields: nothing here uses them, and they take most of the time.
 	tracker := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
 	b := fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(tracker).WithStatusSubresource(&v1alpha1.WindowsInstance{}, &v1alpha1.WindowsConfig{}, &corev1.Node{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} })
@@ -68,7 +68,7 @@ func (s *story) newClient(r v1alpha1.RolloutSpec) client.Client {
 	return interceptor.NewClient(base, funcs)
 }
 
-// createSub evicts pods as their budgets allow, and makes tokens.
+// createSub evicts pods as their budgets allow, and creates tokens.
 func (s *story) createSub(_ context.Context, _ client.Client, _ string, o, sub client.Object, _ ...client.SubResourceCreateOption) error {
 	s.writes++
 	switch sub := sub.(type) {
@@ -100,10 +100,10 @@ func (s *story) evicted(named *corev1.Pod) error {
 		s.budgets[app]--
 	}
 	s.say("pod %s is evicted from %s", pod.Name, pod.Spec.NodeName)
-	return s.client.Delete(s.ctx, pod) // its finalizer keeps it for its grace
+	return s.client.Delete(s.ctx, pod) // its finalizer delays its removal by the grace period
 }
 
-// lagging is the client of the controllers, whose cache may not have heard yet of what was written to instances.
+// lagging returns the controllers' client. Its cache may lag behind writes to instances.
 func (s *story) lagging() client.Client {
 	w := s.client.(client.WithWatch)
 	return interceptor.NewClient(w, interceptor.Funcs{
@@ -130,7 +130,7 @@ func (s *story) lagging() client.Client {
 	})
 }
 
-// forbids is what deploy/admission.yaml says to the operator when it changes or deletes a Node.
+// forbids applies the rule of deploy/admission.yaml for changes and deletions of Nodes by the operator.
 func (s *story) forbids(o client.Object) error {
 	var is corev1.Node
 	if _, isNode := o.(*corev1.Node); !isNode || s.client.Get(s.ctx, client.ObjectKeyFromObject(o), &is) != nil || nodestate.IsWindows(&is) {
@@ -153,7 +153,7 @@ func (r storyEvents) Eventf(about, _ runtime.Object, kind, reason, action, note 
 	}
 }
 
-// publishFormer makes what nodes of the former version have: another kubelet, which means a drain.
+// publishFormer publishes the settings of the previous version. They contain another kubelet, which requires a drain.
 func (s *story) publishFormer() {
 	s.t.Helper()
 	want, err := s.store.Read(s.ctx, s.version, controllertest.ClusterID)
@@ -177,13 +177,13 @@ func (s *story) publishFormer() {
 	}))
 }
 
-// publishedKeys are the SSH keys that nodes of a version are to let in, and settings what they come to.
+// publishedKeys returns the SSH keys that nodes of a version must accept, and the name of their settings.
 func (s *story) publishedKeys(version string) (keys []string, settings string) {
 	node, settings := s.published(version)
 	return node.AuthorizedKeys, settings
 }
 
-// published is what nodes of a version are to have, and settings its name; empty where nothing is published.
+// published returns the settings of a version's nodes and their name; empty if none are published.
 func (s *story) published(version string) (node desired.Node, settings string) {
 	var cm corev1.ConfigMap
 	if s.client.Get(s.ctx, types.NamespacedName{Namespace: "ns", Name: api.ServicesConfigMapPrefix + version}, &cm) != nil {
@@ -194,7 +194,7 @@ func (s *story) published(version string) (node desired.Node, settings string) {
 	return node, cm.Annotations[api.AnnotationSettings]
 }
 
-// announce makes instances of hosts.
+// announce creates the hosts' instances.
 func (s *story) announce(hosts ...*storyHost) {
 	for _, h := range hosts {
 		i := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: h.name, Generation: 1}}
@@ -203,7 +203,7 @@ func (s *story) announce(hosts ...*storyHost) {
 	}
 }
 
-// settled announces all hosts and lets them become nodes of the former version, with pods on each.
+// settled announces all hosts, waits until they are nodes, and makes their version the previous one, with pods on each.
 func (s *story) settled(podsEach int) {
 	s.announce(s.hosts...)
 	s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
@@ -217,7 +217,7 @@ func (s *story) settled(podsEach int) {
 	s.began = time.Now()
 }
 
-// becomeFormer makes the version of all nodes a former one: the operator was upgraded.
+// becomeFormer makes the version of all nodes the previous one, as after an upgrade of the operator.
 func (s *story) becomeFormer() {
 	for _, h := range s.hosts {
 		h.version, h.staged = was, false
@@ -231,7 +231,7 @@ func (s *story) becomeFormer() {
 	s.publishFormer()
 }
 
-// addPod puts a pod on a node; its finalizer stands for its grace.
+// addPod creates a pod on a node. Its finalizer represents the grace period.
 func (s *story) addPod(node, app string, change ...func(*corev1.Pod)) {
 	s.pods++
 	name := fmt.Sprintf("%s-%d", app, s.pods)
@@ -279,7 +279,7 @@ func (s *story) podsOn(node string) []corev1.Pod {
 	return list.Items
 }
 
-// ready counts the nodes that are Ready and schedulable with some version.
+// ready counts the nodes that are Ready and schedulable with any version.
 func (s *story) ready() int {
 	n := 0
 	for _, node := range s.nodes() {
@@ -291,7 +291,7 @@ func (s *story) ready() int {
 	return n
 }
 
-// at counts the nodes that serve with a version.
+// at counts the nodes in service with a version.
 func (s *story) at(version string) int {
 	n := 0
 	for _, node := range s.nodes() {
@@ -303,7 +303,7 @@ func (s *story) at(version string) int {
 	return n
 }
 
-// put creates or changes an object that only others write: it is in the cache, and nowhere else.
+// put creates or replaces an object that the operator does not write. It exists only in the cache.
 func (s *story) put(o client.Object) {
 	s.puts++
 	kind, key := s.cache.kind(o), client.ObjectKeyFromObject(o)
@@ -318,13 +318,13 @@ func (s *story) put(o client.Object) {
 	s.cache.changes++
 }
 
-// drop removes one.
+// drop removes an object from the cache.
 func (s *story) drop(kind string, key client.ObjectKey) {
 	delete(s.cache.objects[kind], key)
 	s.cache.changes++
 }
 
-// rules is the WindowsConfig.
+// rules returns the WindowsConfig.
 func (s *story) rules() *v1alpha1.WindowsConfig {
 	s.t.Helper()
 	var config v1alpha1.WindowsConfig
@@ -332,7 +332,7 @@ func (s *story) rules() *v1alpha1.WindowsConfig {
 	return &config
 }
 
-// configure changes what a user says in WindowsConfig.
+// configure changes the spec of WindowsConfig as a user does.
 func (s *story) configure(change func(*v1alpha1.WindowsConfigSpec)) {
 	s.t.Helper()
 	config := s.rules()

@@ -26,77 +26,77 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// storyHost is a Windows host in a story: what it answers to the operator, and how it goes on by itself.
+// storyHost is a Windows host in a story: its answers to the operator, and its own behavior over time.
 type storyHost struct {
 	story   *story
 	name    string
 	address string
 	key     ssh.PublicKey
 
-	state    string // as it was when it went on last
+	state    string // at its last step
 	off      bool   // no power
 	unheard  bool   // by the API server; its pods run, and SSH works
-	sick     string // a service beside its kubelet does not work
-	pending  string // what Windows waits for a restart for; empty when for nothing
+	sick     string // why a service other than the kubelet does not work
+	pending  string // why Windows needs a restart; empty if it does not
 	bootID   int
-	backAt   time.Time // when a restart is over
+	backAt   time.Time // when its restart ends
 	cluster  string    // that it has joined
-	version  string    // that it runs
+	version  string    // that runs on it
 	staged   bool
 	offered  []agent.Content // of the last transfer
 	joinedAt time.Time
-	joins    int      // how often it was joined
-	left     int      // how often it was made to leave
-	deaf     int      // how many joins it takes for its kubelet to work
-	keys     []string // that it lets in, as lines of authorized_keys
-	ignores  string   // the one of them that its OpenSSH does not take
-	// signingKey is the one that it was told in its last join.
+	joins    int      // number of joins
+	left     int      // number of leaves
+	deaf     int      // number of joins until its kubelet works
+	keys     []string // accepted keys, as lines of authorized_keys
+	ignores  string   // the key of them that its OpenSSH rejects
+	// signingKey is the key that its last join provided.
 	signingKey string
-	// ofCloud says that a cloud initializes its node.
+	// ofCloud means that a cloud initializes its node.
 	ofCloud bool
-	// others says that the original operator configured the host.
+	// others means that the original operator configured the host.
 	others bool
-	// losesPower has the next join end when the services run, before the host writes down that it has joined; unfinished says that it did.
+	// losesPower makes the next join end after the services run and before the host records its join; unfinished means that this happened.
 	losesPower, unfinished bool
 
-	// goes says when it comes to which version, worked for how long.
+	// goesTo is the version that WICD is switching to, and goesAt when the switch ends.
 	goesTo string
 	goesAt time.Time
-	// node is the address of its node, where that is another one.
+	// node is the address of its node, if different.
 	node string
-	// says is what the host says of itself, where that is not the truth.
+	// says changes the facts that the host reports; nil for true ones.
 	says func(*agent.HostFacts)
-	// restarts has each join end with a restart of Windows, for which it has to be repeated.
+	// restarts makes each join end with a restart of Windows, after which it must be repeated.
 	restarts bool
-	// hesitates is what WICD answers to a join for the time being.
+	// hesitates returns WICD's temporary error for a join.
 	hesitates func(agent.JoinRequest) error
-	// token is the last one that it was handed.
+	// token is the last bootstrap token that the host received.
 	token string
-	// refuses is a version that does not work here.
+	// refuses is a version that does not work on this host.
 	refuses string
 	refused string
-	// obeyed is the last order to go to a version that it obeyed. obeysAnybody says that its WICD is an older one, which needs no order.
+	// obeyed is the last version order that WICD obeyed. obeysAnybody means that WICD is an older one, which needs no order.
 	obeyed struct {
 		uid    types.UID
 		serial int64
 	}
 	obeysAnybody bool
-	// registrations counts the Nodes that its kubelet made.
+	// registrations counts the Nodes that its kubelet has created.
 	registrations int
-	// awaits says what Windows waits for a restart for, as WICD finds it; nil where the story itself tells the Node. late is how long after
-	// a start WICD looks for the first time.
+	// awaits returns why a restart is pending, as WICD detects it; nil if the story sets pending itself. late is the delay of WICD's first check
+	// after a start.
 	awaits func() string
 	late   time.Duration
 
-	// windows is what its Windows does by itself.
+	// windows simulates what Windows does on its own.
 	windows storyWindows
 
-	// isolated is why it does not reach the API server; empty where it does. It always reaches the one at reachable.
+	// isolated is the error for reaching the API server, or "". The address in reachable always works.
 	isolated, reachable string
 
-	// hangs has commands other than facts and reach end with their context only.
+	// hangs makes commands other than facts and reach block until their context ends.
 	hangs bool
-	// loses breaks the connection at the n-th command from now on; zero for never.
+	// loses breaks the connection at the n-th command from now on; zero means never.
 	loses int
 }
 
@@ -120,13 +120,13 @@ func (h *storyHost) reach(r agent.ReachRequest) agent.ReachResult {
 	return agent.ReachResult{Failure: h.isolated}
 }
 
-// alive says whether the host runs.
+// alive reports whether the host runs.
 func (h *storyHost) alive() bool { return !h.off && !time.Now().Before(h.backAt) }
 
-// serves says whether its kubelet works.
+// serves reports whether its kubelet works.
 func (h *storyHost) serves() bool { return h.alive() && h.version != "" && h.deaf == 0 }
 
-// dial answers as remote.Dial does.
+// dial behaves like remote.Dial.
 func (s *story) dial(_ context.Context, t remote.Target, _ remote.Options) (instance.SSHHost, error) {
 	for _, h := range s.hosts {
 		if h.address == t.Address && h.alive() {
@@ -164,7 +164,7 @@ func (c storyConnection) Put(context.Context, string, io.Reader, int64) error {
 	return errors.New("a story's hosts have WICD")
 }
 
-// Run does what the command says, and loses the answer where the story wants it so.
+// Run executes the command, and loses the answer if the story requires it.
 func (c storyConnection) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
 	if c.hangs && !strings.HasSuffix(command, agent.CommandFacts) && !strings.HasSuffix(command, agent.CommandReach) {
 		<-ctx.Done()
@@ -190,7 +190,7 @@ func (c storyConnection) Run(ctx context.Context, command string, stdin io.Reade
 	return err
 }
 
-// commanded is a host that does what the operator's commands say.
+// commanded is a host that executes the operator's commands.
 type commanded interface {
 	restart()
 	facts() agent.Facts
@@ -200,7 +200,7 @@ type commanded interface {
 	leave(agent.LeaveRequest) (agent.LeaveResult, error)
 }
 
-// doCommand has a host do what a command says.
+// doCommand executes a command on a host.
 func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) error {
 	s := agent.NewSession(stdin, stdout)
 	_, verb, _ := strings.Cut(command, " ")
@@ -243,7 +243,7 @@ func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) e
 	return nil
 }
 
-// restarted restarts a host that has not restarted since.
+// restarted restarts the host unless it has already restarted since the boot in the request.
 func restarted(h commanded, r agent.RestartRequest) agent.RestartResult {
 	boot := h.facts().Host.BootID
 	if boot != r.BootID {
@@ -275,7 +275,7 @@ func (h *storyHost) receive(r agent.ReceiveRequest) { h.staged, h.offered = true
 
 func (h *storyHost) join(r agent.JoinRequest) (agent.JoinResult, error) {
 	h.token = r.Bootstrap.Token
-	if h.says != nil { // whoever lies takes the token, and stays what it is
+	if h.says != nil { // a liar keeps the token and does not join
 		return agent.JoinResult{}, &agent.Error{Code: agent.CodeServiceFailed, Message: "something went wrong"}
 	}
 	if h.hesitates != nil {
@@ -306,7 +306,7 @@ func (h *storyHost) join(r agent.JoinRequest) (agent.JoinResult, error) {
 	h.signingKey = r.Desired.SigningKey
 	h.joinedAt, h.joins = time.Now(), h.joins+1
 	if h.story.lags {
-		slot, _ := h.story.slots.Take(99) // another host waits for the place
+		slot, _ := h.story.slots.Take(99) // another host takes the slot
 		h.story.others = append(h.story.others, slot)
 	}
 	if h.deaf > 0 {
@@ -329,7 +329,7 @@ func (h *storyHost) leave(r agent.LeaveRequest) (agent.LeaveResult, error) {
 	return agent.LeaveResult{}, nil
 }
 
-// restart restarts the host after a moment: until then it answers.
+// restart restarts the host.
 func (h *storyHost) restart() {
 	h.story.mustBeDrained(h, true, "restarted")
 	h.story.say("%s restarts", h.name)
@@ -337,19 +337,19 @@ func (h *storyHost) restart() {
 	h.backAt = time.Now().Add(restartTakes)
 }
 
-// rotate puts the n-th SSH key into the Secret.
+// rotate stores the n-th SSH key in the Secret.
 func (s *story) rotate(n byte) {
 	var secret corev1.Secret
 	s.must(s.client.Get(s.ctx, types.NamespacedName{Namespace: "ns", Name: api.PrivateKeySecret}, &secret))
 	secret.Data = map[string][]byte{api.PrivateKeyKey: controllertest.SSHKey(s.t, n)}
 	s.must(s.client.Update(s.ctx, &secret))
 	for _, i := range s.allInstances() {
-		s.seen[client.ObjectKeyFromObject(&i)] = "" // a changed Secret brings them all
+		s.seen[client.ObjectKeyFromObject(&i)] = "" // a changed Secret requeues all instances
 	}
 	s.instances.EnqueueAll(s.ctx, &secret)
 }
 
-// line is what authorized_keys has for the n-th SSH key.
+// line returns the line of authorized_keys for the n-th SSH key.
 func (s *story) line(n byte) string {
 	key, err := ssh.ParsePrivateKey(controllertest.SSHKey(s.t, n))
 	s.must(err)

@@ -20,7 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// mustBeDrained fails the story when something is done to a host whose pods could mind.
+// mustBeDrained fails the story if an action affects a Ready node that is not cordoned and drained.
 func (s *story) mustBeDrained(h *storyHost, matters bool, what string) {
 	s.t.Helper()
 	var node corev1.Node
@@ -41,7 +41,7 @@ func (s *story) mustBeDrained(h *storyHost, matters bool, what string) {
 	}
 }
 
-// watchNode looks, when the operator changes a node, whether it takes one out of service too many.
+// watchNode checks that the operator's change of a node does not exceed the budget.
 func (s *story) watchNode(name string) func() {
 	before := s.out()
 	return func() {
@@ -62,7 +62,7 @@ func (s *story) watchNode(name string) func() {
 	}
 }
 
-// seenNodes are the nodes of the story's hosts.
+// seenNodes returns the nodes of the story's hosts.
 func (s *story) seenNodes() []rollout.Node {
 	var seen []rollout.Node
 	for _, n := range s.nodes() {
@@ -73,7 +73,7 @@ func (s *story) seenNodes() []rollout.Node {
 	return seen
 }
 
-// out counts the nodes that take no pods.
+// out counts the nodes that accept no pods.
 func (s *story) out() int {
 	n := 0
 	for _, node := range s.seenNodes() {
@@ -84,7 +84,7 @@ func (s *story) out() int {
 	return n
 }
 
-// mustHold looks at what must hold after each tick.
+// mustHold checks the invariants after each tick.
 func (s *story) mustHold() {
 	s.t.Helper()
 	for _, i := range s.allInstances() {
@@ -102,7 +102,7 @@ func (s *story) mustHold() {
 	}
 }
 
-// mustBeQuiet looks whether controllers that have nothing to do write nothing.
+// mustBeQuiet checks that reconciling without changes writes nothing.
 func (s *story) mustBeQuiet() {
 	s.t.Helper()
 	s.pass(time.Minute)
@@ -118,7 +118,7 @@ func (s *story) mustBeQuiet() {
 	}
 }
 
-// documentedReasons are the constants of package v1alpha1 whose name begins with Reason or Event.
+// documentedReasons returns the values of the Reason and Event constants of package api.
 func documentedReasons(t *testing.T) map[string]bool {
 	t.Helper()
 	reasons := map[string]bool{}

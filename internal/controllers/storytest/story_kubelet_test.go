@@ -20,13 +20,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// goOn is what a host does by itself: its kubelet reports, WICD goes to another version.
+// goOn advances the host by one tick: its kubelet reports, and WICD goes to another version.
 func (h *storyHost) goOn() {
 	s := h.story
 	h.windows.goOn(h, h.startAgain)
 	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.unheard, h.sick, h.pending, h.hasLooked(), h.version, s.cache.settings)
 	if state == h.state && h.goesTo == "" && h.joinedAt.Add(time.Minute).Before(time.Now()) {
-		return // nothing happened
+		return // nothing has changed
 	}
 	h.state = state
 	var node corev1.Node
@@ -54,7 +54,7 @@ func (h *storyHost) register() {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: h.name, UID: types.UID(fmt.Sprintf("%s-%d", h.name, h.registrations)), Labels: map[string]string{corev1.LabelOSStable: "windows"},
 	}}
-	if h.registrations == 1 { // WICD tells its version a moment later: here that matters for a Node that is made anew only
+	if h.registrations == 1 { // WICD adds its version a moment later; that matters only for a recreated Node
 		node.Annotations = map[string]string{api.AnnotationVersion: h.version}
 	}
 	node.CreationTimestamp = metav1.Now()
@@ -68,7 +68,7 @@ func (h *storyHost) register() {
 	h.story.must(h.story.client.Status().Update(h.story.ctx, node))
 }
 
-// report is what kubelet, WICD and the node's lifecycle controller write.
+// report updates the Node as the kubelet, WICD and the node lifecycle controller do.
 func (h *storyHost) report(node *corev1.Node) {
 	if !h.serves() || h.unheard {
 		controllertest.SetNodeCondition(node, corev1.NodeReady, corev1.ConditionUnknown, "no heartbeat")
@@ -79,14 +79,14 @@ func (h *storyHost) report(node *corev1.Node) {
 	if h.others {
 		return
 	}
-	node.Annotations = kube.Merge(node.Annotations) // a new Node has none
+	node.Annotations = kube.Merge(node.Annotations) // a new Node has no annotations
 	h.reportConditions(node)
 	wants := node.Annotations[api.AnnotationDesiredVersion]
 	switch {
 	case wants == "":
 	case wants == h.version:
 		h.goesTo, h.refused = "", ""
-		_ = h.obeys(node) // older orders do not count any more
+		_ = h.obeys(node) // invalidates older orders
 		controllertest.SetNodeCondition(node, api.ConditionUpdated, corev1.ConditionTrue, "")
 	case wants != h.goesTo && wants != h.refused && h.trusts(wants) && h.obeys(node):
 		h.goesTo, h.goesAt = wants, time.Now().Add(20*time.Second)
@@ -98,7 +98,7 @@ func (h *storyHost) report(node *corev1.Node) {
 	h.follow(node)
 }
 
-// obeys says whether the operator orders the version that the Node is to have. Each order counts once.
+// obeys reports whether the operator has ordered the Node's desired version. Each order counts once.
 func (h *storyHost) obeys(node *corev1.Node) bool {
 	if h.obeysAnybody {
 		return true
@@ -112,13 +112,13 @@ func (h *storyHost) obeys(node *corev1.Node) bool {
 	return true
 }
 
-// hasLooked says whether WICD has looked since the last start what Windows waits for. It starts late where services do.
+// hasLooked reports whether WICD has checked for a pending restart since the last start. It starts late if services start slowly.
 func (h *storyHost) hasLooked() bool {
 	return !time.Now().Before(h.backAt.Add(max(h.late, h.windows.quirks.Setup.SlowServices.StartTakes)))
 }
 
-// reportConditions is what WICD tells once it has looked: whether services work, and whether Windows waits for a restart, with the start of
-// Windows that this is about.
+// reportConditions sets WICD's conditions after its first check: whether services work and whether a restart is pending, with the boot ID that they
+// refer to.
 func (h *storyHost) reportConditions(node *corev1.Node) {
 	if !h.hasLooked() {
 		return
@@ -140,8 +140,7 @@ func (h *storyHost) reportConditions(node *corev1.Node) {
 	node.Annotations[api.AnnotationBootID] = h.boot()
 }
 
-// follow comes to the settings of the host's version: of the SSH keys, it lets in those that are wanted, and drops others once one of
-// them is proven.
+// follow applies the settings of the host's version. It adds the wanted SSH keys, and drops others once one of the wanted keys is proven.
 func (h *storyHost) follow(node *corev1.Node) {
 	if !h.trusts(h.version) {
 		return
@@ -163,18 +162,18 @@ func (h *storyHost) follow(node *corev1.Node) {
 	}
 }
 
-// trusts says whether what is published for a version is signed with the key that the host knows.
+// trusts reports whether the published settings of a version are signed with the host's signing key.
 func (h *storyHost) trusts(version string) bool {
 	var cm corev1.ConfigMap
 	name := types.NamespacedName{Namespace: "ns", Name: api.ServicesConfigMapPrefix + version}
 	if h.story.client.Get(h.story.ctx, name, &cm) != nil {
-		return true // it is about to be
+		return true // about to be published
 	}
 	_, err := desired.Verify(cm.Data, h.signingKey)
 	return err == nil
 }
 
-// isProven says that the host has keys to drop.
+// isProven reports whether a key is proven and the host has others to drop.
 func (h *storyHost) isProven(node *corev1.Node, keys []string) bool {
 	isHash := func(key string) bool {
 		sum := sha256.Sum256([]byte(key))
@@ -183,7 +182,7 @@ func (h *storyHost) isProven(node *corev1.Node, keys []string) bool {
 	return slices.ContainsFunc(keys, isHash) && !slices.Equal(h.keys, keys)
 }
 
-// arrive ends an update: with the other version, or back.
+// arrive ends an update, with the new version or a rollback.
 func (h *storyHost) arrive(node *corev1.Node) {
 	if h.goesTo == h.refuses {
 		h.story.say("%s went to %s in vain", h.name, h.goesTo)
@@ -195,7 +194,7 @@ func (h *storyHost) arrive(node *corev1.Node) {
 	h.story.say("%s has version %s", h.name, h.version)
 }
 
-// goOnPods ends pods whose grace is over, and makes new ones where there is room.
+// goOnPods ends pods whose grace period is over, and creates replacements on nodes in service.
 func (s *story) goOnPods() {
 	for _, o := range s.cache.sorted("Pod") {
 		pod := o.DeepCopyObject().(*corev1.Pod)
@@ -212,7 +211,7 @@ func (s *story) goOnPods() {
 	}
 }
 
-// replacePod is the controller of a pod that has ended, and the scheduler. What tolerates every taint goes where it was: there is most room.
+// replacePod acts as a pod's controller and the scheduler. A pod that tolerates every taint stays on its node, which has the most room.
 func (s *story) replacePod(was *corev1.Pod) {
 	same := func(pod *corev1.Pod) {
 		pod.OwnerReferences, pod.Spec.Tolerations = was.OwnerReferences, was.Spec.Tolerations

@@ -35,7 +35,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// startOperator starts the operator, or another one after it: nothing but the cluster remembers.
+// startOperator starts the operator, or restarts it: only the cluster keeps state.
 func (s *story) startOperator() {
 	cached, log := s.lagging(), kube.NewEvents(storyEvents{s})
 	s.registry = prometheus.NewRegistry()
@@ -83,7 +83,7 @@ func (s *story) startOperator() {
 	s.fleetSeen = ""
 }
 
-// kubelets are what nodes report.
+// kubelets returns the kubelet versions that nodes report.
 func (s *story) kubelets(context.Context) (versions []string, err error) {
 	for _, node := range s.nodes() {
 		versions = append(versions, node.Status.NodeInfo.KubeletVersion)
@@ -91,7 +91,7 @@ func (s *story) kubelets(context.Context) (versions []string, err error) {
 	return versions, nil
 }
 
-// until lets time pass until something holds.
+// until lets time pass until holds returns true.
 func (s *story) until(what string, within time.Duration, holds func() bool) {
 	s.t.Helper()
 	for end := time.Now().Add(within); !holds(); {
@@ -109,7 +109,7 @@ func (s *story) pass(d time.Duration) {
 	}
 }
 
-// standing says how all instances are, for a story that came to nothing.
+// standing describes all instances, for failed stories.
 func (s *story) standing() string {
 	var b strings.Builder
 	for _, i := range s.allInstances() {
@@ -119,7 +119,7 @@ func (s *story) standing() string {
 	return b.String()
 }
 
-// tick lets the hosts go on, and then the operator.
+// tick advances time, hosts and pods, and then runs the operator.
 func (s *story) tick() {
 	s.t.Helper()
 	time.Sleep(s.every)
@@ -135,7 +135,7 @@ func (s *story) tick() {
 	}
 }
 
-// operate runs the controllers as often as their watches and their own wishes would.
+// operate runs the controllers when their watches or requeue times would.
 func (s *story) operate() {
 	s.t.Helper()
 	s.releases.Update(s.ctx)
@@ -144,7 +144,7 @@ func (s *story) operate() {
 		s.operated = -1
 	}
 	s.version = controllertest.Version(s.releases)
-	s.reported = "" // the settings' controller looks once at what nodes report within a while, and this is what it looks at
+	s.reported = "" // the settings controller checks node reports once per interval; this is what it sees
 	for _, node := range s.nodes() {
 		has := node.Annotations
 		s.reported += strings.Join([]string{" ", has[api.AnnotationVersion], has[api.AnnotationDesiredVersion], has[api.AnnotationSettings], node.Spec.ProviderID}, " ")
@@ -203,12 +203,12 @@ func (s *story) operateOnce() (did bool) {
 	return did
 }
 
-// instanceView is what the watches of the instances' controller would see of an instance.
+// instanceView returns what the watches of the instance controller would see of an instance.
 func (s *story) instanceView(i *v1alpha1.WindowsInstance) string {
 	_, finding := s.releases.Current()
 	view := fmt.Sprint(i.Generation, i.Annotations, i.DeletionTimestamp, i.Status.Hostname, s.version, finding)
 	if cm, there := s.cache.objects["ConfigMap"][client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + s.version}]; there {
-		view += cm.GetAnnotations()[api.AnnotationSettings] // one that is made anew brings them all
+		view += cm.GetAnnotations()[api.AnnotationSettings] // recreated settings requeue all instances
 	}
 	var node corev1.Node
 	if i.Status.Hostname != "" && s.client.Get(s.ctx, types.NamespacedName{Name: i.Status.Hostname}, &node) == nil {
@@ -217,7 +217,7 @@ func (s *story) instanceView(i *v1alpha1.WindowsInstance) string {
 	return view
 }
 
-// settingsView is what the watches of the settings' controller would see.
+// settingsView returns what the watches of the settings controller would see.
 func (s *story) settingsView() string {
 	rules := s.rules()
 	view := fmt.Sprint(rules.Generation, rules.Annotations, rules.Spec, s.version)
@@ -229,7 +229,7 @@ func (s *story) settingsView() string {
 	return view + s.reported
 }
 
-// fleetView is what the watches of the fleet's controller would see.
+// fleetView returns what the watches of the fleet controller would see.
 func (s *story) fleetView() string {
 	var b strings.Builder
 	for _, i := range s.allInstances() {

@@ -36,7 +36,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// updateStories writes what the stories tell instead of comparing it: go test -run Story -update-stories.
+// updateStories registers the flag to write golden files instead of comparing them: go test -run Story -update-stories.
 func updateStories() *bool { return flag.Bool("update-stories", false, "write testdata/stories") }
 
 var writeStories = updateStories()
@@ -46,8 +46,7 @@ const (
 	was       = "1.0.0-0000000"
 )
 
-// story is a cluster in which the real controllers work, with hosts, clock and chance that are simulated. After each tick it is
-// looked whether everything that must always hold does.
+// story runs the real controllers in a cluster with simulated hosts, clock and randomness. Invariants are checked after each tick.
 type story struct {
 	t       *testing.T
 	ctx     context.Context
@@ -59,7 +58,7 @@ type story struct {
 	content payload.Manifest
 	began   time.Time
 	lines   []string
-	telling sync.Mutex    // of lines
+	telling sync.Mutex    // guards lines
 	every   time.Duration // a tick
 	writes  int
 
@@ -68,46 +67,46 @@ type story struct {
 	settings     *settings.Controller
 	certificates *csrapproval.Controller
 	store        *settings.Store
-	sources      source.Options // of what makes instances, which most stories do without
+	sources      source.Options // of the controllers that create instances, which most stories do not use
 	releases     *clusterversion.Releases
 	released     chan ctrlevent.GenericEvent // of releases
 	apiServers   []string                    // their versions
 	registry     *prometheus.Registry
-	slots        *kube.Slots  // of hosts that join
-	others       []*kube.Slot // that other hosts have
+	slots        *kube.Slots  // join slots
+	others       []*kube.Slot // taken by other hosts
 	names        *instance.NameClaims
-	live         client.Client // what the instances' controller reads of the API server
+	live         client.Client // for the instance controller's live reads
 	dialer       func(context.Context, remote.Target, remote.Options) (instance.SSHHost, error)
 	lookup       func(ctx context.Context, network, name string) ([]netip.Addr, error)
-	operated     int                                // number of the write that the controllers' watches looked at last
-	held         int                                // number of the write that mustHold looked at last
-	seen         map[types.NamespacedName]string    // what of an instance and its Node was looked at
-	due          map[types.NamespacedName]time.Time // when an instance asked to be looked at again
+	operated     int                                // number of the write up to which the controllers have run
+	held         int                                // number of the write up to which mustHold has checked
+	seen         map[types.NamespacedName]string    // the last reconciled state of an instance and its Node
+	due          map[types.NamespacedName]time.Time // when to reconcile an instance again
 	fleetSeen    string
 	settingsSeen string
 	reported     string // by nodes
 	fleetDue     time.Time
-	// former are the instances as they were when this tick began; with lags set, they are what the controllers' cache has.
+	// former are the instances at the start of this tick; with lags set, the controllers' cache returns them.
 	former map[client.ObjectKey]client.Object
 	lags   bool
-	// isKind is true where the hosts' Windows has no quirks.
+	// isKind is true if the hosts' Windows has no quirks.
 	isKind bool
-	// budgets maps a label "app" of pods to how many may be evicted.
+	// budgets maps the pods' label "app" to the number of pods that may be evicted.
 	budgets map[string]int
-	// announcers know Machines.
+	// announcers list Machines.
 	announcers []source.Announcer
 	pods, puts int
-	// refuses is what evictions are answered with; nil where budgets decide.
+	// refuses is the error returned for evictions; nil if budgets decide.
 	refuses error
-	// quirks is the seed of those of its hosts' Windows.
+	// quirks is the seed of the quirks of its hosts' Windows.
 	quirks uint64
-	// heard is told of each event, and says whether the story tells it; nil where nobody listens.
+	// heard is called for each event and reports whether to add it to the story; nil for all.
 	heard   func(about client.Object, reason, action, text string) bool
 	reasons map[string]bool
 }
 
-// tell runs a story in simulated time, twice: with hosts whose Windows is kind, to compare what it told with its golden file, and with unkind ones,
-// with which only what it looks at itself must hold. With a seed of quirks (sim.SeedVariable), it runs with these only.
+// tell runs a story twice in simulated time: with hosts without quirks, to compare it with its golden file, and with quirks, where only the story's
+// own checks must hold. With a seed of quirks (sim.SeedVariable), only the second run takes place.
 func tell(t *testing.T, name string, hosts int, rolloutSpec v1alpha1.RolloutSpec, run func(*story)) {
 	t.Parallel()
 	if os.Getenv(sim.SeedVariable) == "" {
@@ -121,7 +120,7 @@ func tell(t *testing.T, name string, hosts int, rolloutSpec v1alpha1.RolloutSpec
 	synctest.Test(t, func(t *testing.T) { newStory(t, hosts, rolloutSpec).mustEnd(run) })
 }
 
-// mustEnd runs a story, after which nothing is written any more.
+// mustEnd runs a story and checks that nothing is written afterwards.
 func (s *story) mustEnd(run func(*story)) {
 	s.t.Helper()
 	run(s)
@@ -129,7 +128,7 @@ func (s *story) mustEnd(run func(*story)) {
 	s.mustBeDocumented()
 }
 
-// compare compares what the story told with its golden file.
+// compare compares the story with its golden file.
 func (s *story) compare(file string) {
 	s.t.Helper()
 	got := strings.Join(s.lines, "\n") + "\n"

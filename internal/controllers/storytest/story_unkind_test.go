@@ -10,19 +10,19 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// storyWindows is what the Windows of a story's host does by itself. The zero value does nothing: it is kind.
+// storyWindows simulates what Windows does on its own. The zero value does nothing.
 type storyWindows struct {
 	quirks  sim.Quirks
 	created time.Time
-	// lacks says that it does not have feature Containers yet, and enabled that a restart was made for it.
+	// lacks means that feature Containers is missing, and enabled that Windows has restarted for it.
 	lacks, enabled bool
-	// own is how many times it is still about to restart by itself, and starts how often it started for no operator and no story.
+	// own is the number of spontaneous restarts left, and starts the number of restarts that neither the operator nor the story made.
 	own, starts int
-	// running is the command that runs on after its connection has ended; nil for none.
+	// running is the command that continues after its connection has ended, or nil.
 	running *runningCommand
 }
 
-// runningCommand is a command that ends at a time, unless Windows restarts before.
+// runningCommand is a command that ends at a given time unless Windows restarts first.
 type runningCommand struct {
 	do   func()
 	ends time.Time
@@ -30,21 +30,21 @@ type runningCommand struct {
 }
 
 const (
-	// ownRestart is how long after its start Windows restarts by itself, and restartTakes how long a restart takes.
+	// ownRestart is the time after a start at which Windows restarts on its own, and restartTakes the duration of a restart.
 	ownRestart   = 30 * time.Second
 	restartTakes = time.Minute
-	// runsOnFor is how long a command runs on that has lost its connection.
+	// runsOnFor is how long a command continues after its connection is lost.
 	runsOnFor = 30 * time.Second
 )
 
-// newStoryWindows has quirks of a seed that a host gets over by itself.
+// newStoryWindows returns Windows with the quirks of a seed, all of which pass without help.
 func newStoryWindows(seed uint64) storyWindows {
 	return storyWindows{
 		quirks: sim.PassingQuirksByChance(seed), created: time.Now(), lacks: rand.New(rand.NewPCG(seed, 7)).IntN(2) == 0,
 	}
 }
 
-// kind takes the quirks from all hosts' Windows. Why is what the story is about that they would hide.
+// kind removes the quirks from all hosts' Windows. why describes what the quirks would hide in this story.
 func (s *story) kind(why string) {
 	if why == "" {
 		s.t.Error("a story has a kind Windows without a reason")
@@ -55,7 +55,7 @@ func (s *story) kind(why string) {
 	}
 }
 
-// goOn is what Windows does by itself: it restarts, or ends a command.
+// goOn advances Windows by one tick: it restarts, or a command ends.
 func (w *storyWindows) goOn(h *storyHost, restart func()) {
 	if c := w.running; c != nil && (!h.alive() || h.boot() != c.boot) {
 		w.running = nil
@@ -70,16 +70,16 @@ func (w *storyWindows) goOn(h *storyHost, restart func()) {
 	}
 }
 
-// startAgain is a restart of Windows for its own sake.
+// startAgain restarts Windows on its own behalf.
 func (h *storyHost) startAgain() {
 	h.windows.starts++
 	h.backAt = time.Now().Add(restartTakes)
 }
 
-// boot is the ID of the boot.
+// boot returns the boot ID.
 func (h *storyHost) boot() string { return strconv.Itoa(h.bootID + h.windows.starts) }
 
-// unready is what keeps WICD from going on with the join of a host.
+// unready returns the error that delays WICD's join, or nil.
 func (w *storyWindows) unready(h *storyHost) error {
 	up, s := time.Since(h.backAt), w.quirks.Servicing
 	if h.backAt.IsZero() {
@@ -94,7 +94,7 @@ func (w *storyWindows) unready(h *storyHost) error {
 	return nil
 }
 
-// unkind stands between the operator's commands and what a host does with them.
+// unkind applies the quirks of Windows to the operator's commands.
 type unkind struct {
 	commanded
 	h *storyHost
@@ -109,7 +109,7 @@ func (u unkind) facts() agent.Facts {
 	return f
 }
 
-// restart is followed by one of Windows itself, in the middle of what it completes.
+// restart is followed by another restart by Windows while it completes its features.
 func (u unkind) restart() {
 	u.commanded.restart()
 	u.h.windows.own = min(1, u.h.windows.quirks.Servicing.RestartsItself)
@@ -151,7 +151,7 @@ func busy() error {
 	return &agent.Error{Code: agent.CodeBusy, Message: "another receive, join or leave runs on this host"}
 }
 
-// runsOn is a host on which a command goes on although its connection has ended: Windows has no signals, and no terminals that hang up.
+// runsOn is a host on which a command continues after its connection has ended: Windows has no signals and no terminals that hang up.
 type runsOn struct{ unkind }
 
 func (r runsOn) later(do func()) {
@@ -161,7 +161,7 @@ func (r runsOn) later(do func()) {
 }
 
 func (r runsOn) join(q agent.JoinRequest) (agent.JoinResult, error) {
-	r.later(func() { _, _ = r.unkind.join(q) }) // nobody hears what becomes of it
+	r.later(func() { _, _ = r.unkind.join(q) }) // its result is lost
 	return agent.JoinResult{}, nil
 }
 
@@ -170,7 +170,7 @@ func (r runsOn) leave(q agent.LeaveRequest) (agent.LeaveResult, error) {
 	return agent.LeaveResult{}, nil
 }
 
-// afterLoss is the host for a command whose connection is lost after it was sent.
+// afterLoss returns the host for a command whose connection is lost after it was sent.
 func (u unkind) afterLoss() commanded {
 	if u.h.windows.quirks.Shell.RunsOn {
 		return runsOn{u}

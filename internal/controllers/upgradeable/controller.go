@@ -1,5 +1,5 @@
-// Package upgradeable tells the Operator Lifecycle Manager when it must not replace the operator: while it acts on a node
-// that is out of service, and until that node works again.
+// Package upgradeable reports to the Operator Lifecycle Manager when it must not replace the operator: while the operator acts on a node that is out
+// of service, and until that node works again.
 package upgradeable
 
 import (
@@ -30,31 +30,31 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// checkInterval is how often the condition is compared without an event: the OperatorCondition is not watched, because the operator may
-// only get, update and patch it (the Role that OLM creates for it).
+// checkInterval is how often the condition is compared without an event: the OperatorCondition is not watched, because the Role that OLM creates for
+// it only allows get, update and patch.
 const checkInterval = 5 * time.Minute
 
 // conditionType is the condition that OLM reads (operators.coreos.com/v2, OperatorCondition).
 const conditionType = "Upgradeable"
 
-// Controller writes condition Upgradeable of the OperatorCondition that OLM created for this version of the operator.
+// Controller writes condition Upgradeable of the OperatorCondition that OLM has created for this version of the operator.
 type Controller struct {
 	Options
 	written   metav1.Condition // the last one; a single worker reads and writes it
 	writtenAt time.Time
 }
 
-// Options are what the controller needs.
+// Options are the controller's dependencies.
 type Options struct {
 	Client client.Client
 	Live   client.Reader
 	// Namespace of the operator and of the OperatorCondition.
 	Namespace string
-	// Name of the OperatorCondition, from the environment variable OPERATOR_CONDITION_NAME that OLM sets; without it, Register does nothing.
+	// Name of the OperatorCondition, from environment variable OPERATOR_CONDITION_NAME, which OLM sets; without it, Register does nothing.
 	Name string
 }
 
-// New makes the controller.
+// New returns the controller.
 func New(o Options) *Controller { return &Controller{Options: o} }
 
 // Register adds the controller to the manager.
@@ -74,7 +74,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 		Complete(c)
 }
 
-// Reconcile compares the condition with what the instances say. On a cluster without the OperatorCondition it tries again later.
+// Reconcile compares the condition with the state of the instances. If the OperatorCondition does not exist, it retries later.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var list v1alpha1.WindowsInstanceList
 	if err := c.Client.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
@@ -82,7 +82,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	want := decide(list.Items)
 	if left := checkInterval - time.Since(c.writtenAt); want == c.written && left > 0 {
-		return reconcile.Result{RequeueAfter: left}, nil // instances change much more often
+		return reconcile.Result{RequeueAfter: left}, nil // instances change much more often than the condition
 	}
 	err := c.write(ctx, want)
 	switch {
@@ -97,7 +97,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return reconcile.Result{RequeueAfter: checkInterval}, nil
 }
 
-// decide is the condition: False only while a node is between Act and Verify. Errors do not block an upgrade, which may repair them.
+// decide returns the condition: False only while a node is between Act and Verify. Errors do not block an upgrade, which may fix them.
 func decide(instances []v1alpha1.WindowsInstance) metav1.Condition {
 	var busy []string
 	for _, i := range instances {
@@ -114,7 +114,7 @@ func decide(instances []v1alpha1.WindowsInstance) metav1.Condition {
 	}
 }
 
-// write sets the condition beside those of others, unless it is there.
+// write sets the condition and keeps those of other writers. It does nothing if the condition is already set.
 func (c *Controller) write(ctx context.Context, want metav1.Condition) error {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v2", Kind: "OperatorCondition"})

@@ -88,7 +88,7 @@ func TestOnlyANodeBetweenActAndVerifyBlocksAnUpgrade(t *testing.T) {
 	}
 }
 
-// Without OLM's kind, or its Role, the operator works all the same.
+// Without OLM's kind or Role, the operator still works.
 func TestAMissingOperatorConditionIsNoError(t *testing.T) {
 	for name, answer := range map[string]error{
 		"absent": apierrors.NewNotFound(schema.GroupResource{}, version), "forbidden": apierrors.NewForbidden(schema.GroupResource{}, version, nil),

@@ -1,4 +1,4 @@
-// Package userdata keeps Secret windows-user-data, from which new Machines are started, as it must be on OpenShift.
+// Package userdata maintains Secret windows-user-data, with which new Machines are started on OpenShift.
 package userdata
 
 import (
@@ -33,24 +33,23 @@ import (
 	"github.com/windows-machine-config/wmco/internal/userdata"
 )
 
-// userDataEvery is how often the Secrets are looked at without an event: namespaces come without one.
+// userDataEvery is how often the Secrets are checked without an event: new namespaces cause no event.
 const userDataEvery = 5 * time.Minute
 
 // The keys of Secret windows-user-data.
 const (
-	userDataKey = "userData" // that the Machine API reads
-	valueKey    = "value"    // that Cluster API reads
+	userDataKey = "userData" // for the Machine API
+	valueKey    = "value"    // for Cluster API
 )
 
-// Controller keeps Secret windows-user-data, from which new Machines are started, as it must be on OpenShift. It looks at no Machine:
-// those that are there go on with what they were started with.
+// Controller maintains Secret windows-user-data, with which new Machines are started on OpenShift. Existing Machines are not affected.
 type Controller struct {
 	Options
-	// again asks for another look, when a namespace can be read that could not be before.
+	// again triggers a reconcile when a namespace becomes readable.
 	again chan ctrlevent.GenericEvent
 }
 
-// Options are what the controller needs.
+// Options are the controller's dependencies.
 type Options struct {
 	Client    client.Client
 	Live      client.Reader
@@ -58,7 +57,7 @@ type Options struct {
 	Namespace string
 }
 
-// New makes the controller.
+// New returns the controller.
 func New(o Options) *Controller {
 	return &Controller{Options: o, again: make(chan ctrlevent.GenericEvent, 1)}
 }
@@ -94,18 +93,18 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 func (c *Controller) lookAgain(schema.GroupVersionKind, client.Reader) {
 	select {
 	case c.again <- ctrlevent.GenericEvent{Object: &corev1.Secret{}}:
-	default: // one is on its way
+	default: // one is pending
 	}
 }
 
-// Reconcile writes the Secrets. Without a key, or on a cluster that says nothing of its platform, what is there stays.
+// Reconcile writes the Secrets. Without a key, or on a cluster that does not report its platform, existing ones stay.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	platform, err := cluster.ReadPlatform(ctx, c.Live)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if !platform.OpenShift {
-		return reconcile.Result{RequeueAfter: kube.DiscoveryInterval}, nil // elsewhere Machines are started by whatever the administrator chose
+		return reconcile.Result{RequeueAfter: kube.DiscoveryInterval}, nil // on other platforms, the administrator chooses how Machines start
 	}
 	keys, err := sshkey.AuthorizedLines(ctx, c.Client, c.Namespace)
 	if err != nil || len(keys) == 0 {
@@ -117,7 +116,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	allowFrom, err := desired.AllowFrom(config.Network)
 	if err != nil {
-		return reconcile.Result{}, nil // WindowsConfig tells; what is there stays
+		return reconcile.Result{}, nil // reported in WindowsConfig; the existing Secrets stay
 	}
 	text, err := userdata.Render(platform.Type, keys, allowFrom)
 	if err != nil {
@@ -130,8 +129,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return reconcile.Result{RequeueAfter: userDataEvery}, errors.Join(errs...)
 }
 
-// keep makes the Secret of one namespace what it must be. Where the namespace is not there, or the role for it was not installed, there is
-// none.
+// keep creates or updates the Secret of one namespace. It does nothing if the namespace does not exist or the operator has no Role there.
 func (c *Controller) keep(ctx context.Context, namespace string, data map[string][]byte) error {
 	name := types.NamespacedName{Namespace: namespace, Name: api.UserDataSecret}
 	secret := &corev1.Secret{}
@@ -147,7 +145,7 @@ func (c *Controller) keep(ctx context.Context, namespace string, data map[string
 	case maps.EqualFunc(secret.Data, data, func(a, b []byte) bool { return string(a) == string(b) }):
 		return nil
 	case secret.DeletionTimestamp != nil:
-		return nil // its deletion comes back as an event
+		return nil // its deletion triggers another event
 	}
 	if secret.Immutable != nil && *secret.Immutable {
 		if err := c.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}); client.IgnoreNotFound(err) != nil {
@@ -158,7 +156,7 @@ func (c *Controller) keep(ctx context.Context, namespace string, data map[string
 	secret.Data = data
 	if err := c.Client.Update(ctx, secret); client.IgnoreNotFound(err) != nil {
 		if apierrors.IsConflict(err) {
-			return nil // the change of somebody else comes back as an event
+			return nil // the other writer's change triggers another event
 		}
 		return fmt.Errorf("writing Secret %s: %w", name, err)
 	}
@@ -171,7 +169,7 @@ func (c *Controller) makeSecret(ctx context.Context, name types.NamespacedName, 
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}, Data: data}
 	err := c.Client.Create(ctx, secret)
 	if kube.Unavailable(err) || apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return nil // no namespace, no role, or somebody was faster, which comes back as an event
+		return nil // no namespace, no Role, or created by another writer, which triggers an event
 	}
 	if err != nil {
 		return fmt.Errorf("making Secret %s: %w", name, err)

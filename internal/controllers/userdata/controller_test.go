@@ -29,7 +29,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// userDataWorld is a cluster for the user data. closed are namespaces that are not there, or without a role for the operator.
+// userDataWorld is a cluster for the user data. closed are namespaces that do not exist or in which the operator has no Role.
 type userDataWorld struct {
 	t *testing.T
 	client.WithWatch
@@ -79,7 +79,7 @@ func newUserDataWorld(t *testing.T, platform string, objects ...client.Object) *
 	return w
 }
 
-// keyOf makes a Secret with a private key, always the same for a number, and the line with the public half.
+// keyOf returns a Secret with the private key of a number, and the line with its public key.
 func keyOf(t *testing.T, number byte) (secret *corev1.Secret, line string) {
 	t.Helper()
 	seed := make([]byte, ed25519.SeedSize)
@@ -106,7 +106,7 @@ func (w *userDataWorld) pass() {
 	}
 }
 
-// secret is the user data in a namespace; nil where there is none.
+// secret returns the user data in a namespace, or nil.
 func (w *userDataWorld) secret(namespace string) *corev1.Secret {
 	w.t.Helper()
 	s := &corev1.Secret{}
@@ -234,7 +234,7 @@ func TestUserDataIsLeftAloneWhere(t *testing.T) {
 		"the cluster is another's": newUserDataWorld(t, "", there.DeepCopy(), key.DeepCopy()),
 	} {
 		if r, err := w.Reconcile(t.Context(), reconcile.Request{}); err != nil || name == "the cluster is another's" && r.RequeueAfter == 0 {
-			t.Errorf("where %s: got %+v, %v", name, r, err) // what a cluster says of itself may come
+			t.Errorf("where %s: got %+v, %v", name, r, err) // the platform may be reported later
 		}
 		if got := w.secret(source.MachineAPINamespace); string(got.Data["userData"]) != "x" || w.writes > 0 {
 			t.Errorf("where %s, it became %q with %d writes", name, got.Data, w.writes)
