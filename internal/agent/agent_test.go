@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// program is a host on which every command is this function.
+// program is a host on which every command runs this function.
 type program func(s *agent.Session, stdout io.Writer) error
 
 func (p program) Run(_ context.Context, _ string, stdin io.Reader, stdout io.Writer) error {
@@ -161,7 +161,7 @@ func TestSendSaysWhenTheOperatorCannotReadItsOwnContent(t *testing.T) {
 		_ = s.Request(&r)
 		_ = s.Missing([]agent.Missing{{SHA256: "a"}})
 		_, _ = io.ReadAll(s.Body())
-		s.End(nil, io.ErrUnexpectedEOF) // over SSH the host only sees the end of its input
+		s.End(nil, io.ErrUnexpectedEOF) // over SSH, the host sees only the end of its input
 		return nil
 	})
 	open := func(string, int64) (io.ReadCloser, error) { return nil, errors.New("disk gone") }
@@ -171,7 +171,7 @@ func TestSendSaysWhenTheOperatorCannotReadItsOwnContent(t *testing.T) {
 	}
 }
 
-// flood writes the same line until nobody wants it any more, and counts the bytes.
+// flood writes the same line until its output is closed, and counts the bytes.
 func flood(line string, written *int) program {
 	return func(_ *agent.Session, stdout io.Writer) error {
 		for {
@@ -241,7 +241,7 @@ func TestACommandThatStaysAfterItsResultIsEnded(t *testing.T) {
 	})
 }
 
-// stays is a command that writes something and does not end.
+// stays is a command that writes something and never exits.
 type stays struct{ output string }
 
 func (s stays) Run(ctx context.Context, _ string, _ io.Reader, stdout io.Writer) error {
@@ -252,7 +252,7 @@ func (s stays) Run(ctx context.Context, _ string, _ io.Reader, stdout io.Writer)
 
 func TestTextsOfAHostAreCut(t *testing.T) {
 	const most = 4 << 10
-	long := strings.Repeat("ä", 16_000) // cut in the middle of a character it would be no UTF-8
+	long := strings.Repeat("ä", 16_000) // invalid UTF-8 if it were cut within a character
 	answer := func(line string) program {
 		return func(_ *agent.Session, stdout io.Writer) error {
 			_, err := io.WriteString(stdout, line+"\n")
@@ -324,11 +324,11 @@ func FuzzOutput(f *testing.F) {
 	})
 }
 
-// says tells whether a line of the output has a key, in upper or lower case, as encoding/json takes it.
+// says reports whether a line of the output has a key, in any case, as encoding/json accepts it.
 func says(output []byte, key string) bool {
 	for line := range bytes.Lines(output) {
 		var object map[string]json.RawMessage
-		_ = json.Unmarshal(line, &object) // what is no object says nothing
+		_ = json.Unmarshal(line, &object) // a line that is no object has no key
 		for name := range object {
 			if strings.EqualFold(name, key) {
 				return true
@@ -338,7 +338,8 @@ func says(output []byte, key string) bool {
 	return false
 }
 
-// FuzzMissing: whatever a host asks for, it is sent what was offered, each once, and no more bytes than that.
+// FuzzMissing: whatever a host requests, it is sent only what was offered, each content once, and no more
+// bytes.
 func FuzzMissing(f *testing.F) {
 	f.Add([]byte(`{"missing":[{"sha256":"a","offset":3},{"sha256":"b"}]}` + "\n" + `{"result":{"files":2}}`))
 	f.Add([]byte(`{"missing":[{"sha256":"a"},{"sha256":"a"}]}` + "\n" + `{"missing":[{"sha256":"b"}]}`))
@@ -358,11 +359,11 @@ func FuzzMissing(f *testing.F) {
 			if _, err := stdout.Write(output); err != nil || !says(output, "missing") {
 				return err
 			}
-			n, _ := io.CopyN(io.Discard, s.Body(), 4) // some of it
+			n, _ := io.CopyN(io.Discard, s.Body(), 4) // a part of it
 			received = int(n)
 			return nil
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // it may wait for what does not come
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // it may wait for input that never arrives
 		defer cancel()
 		list := []agent.Content{{SHA256: "a", CompressedSize: 10}, {SHA256: "b", CompressedSize: 5}}
 		_, err := agent.Send(ctx, canceled{host}, "x", list, open, nil)
@@ -372,7 +373,7 @@ func FuzzMissing(f *testing.F) {
 	})
 }
 
-// canceled is a host that is left when the context ends.
+// canceled is a host whose command is abandoned when the context ends.
 type canceled struct{ program }
 
 func (c canceled) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {

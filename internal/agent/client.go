@@ -13,13 +13,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// Runner runs one command on the host, feeding stdin and collecting stdout, until it ends or ctx is done.
+// Runner runs a command on the host with the given stdin and stdout, until it ends or ctx is done.
 type Runner interface {
 	Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error
 }
 
 const (
-	// lingers is how long a command may take to end once it has said its result.
+	// lingers is how long a command may keep running after its result.
 	lingers = 10 * time.Second
 )
 
@@ -28,8 +28,8 @@ var (
 	errTooMuch = fmt.Errorf("the host wrote more than %d MiB, or a line of more than %d KiB or %d values", maxAnswer>>20, maxLine>>10, maxValues)
 )
 
-// Call runs a command of WICD: it sends request (nil for none), hands every step to onStep and decodes the
-// result. A failure that WICD reports is an *Error; an answer that is none is a *NoAnswerError.
+// Call runs a command of WICD: it sends request (nil for none), passes every step to onStep and decodes the result. A failure that WICD
+// reports is an *Error; output without an answer is a *NoAnswerError.
 func Call(ctx context.Context, r Runner, command string, request, result any, onStep func(Step)) error {
 	if request == nil {
 		return converse(ctx, r, command, nil, &talk{result: result, onStep: onStep})
@@ -41,12 +41,12 @@ func Call(ctx context.Context, r Runner, command string, request, result any, on
 	return converse(ctx, r, command, bytes.NewReader(append(stdin, '\n')), &talk{result: result, onStep: onStep})
 }
 
-// Open opens the compressed bytes of a content from an offset on.
+// Open opens the compressed bytes of a content at an offset.
 type Open func(sha256 string, offset int64) (io.ReadCloser, error)
 
-// Send brings content into the host's store: it tells what the host must have, hears what is missing, and sends
-// only that. Interrupted, it goes on at the byte where the host stopped. It returns what went over the wire. A host that makes the
-// transfer wait for too long is ErrTooSlow.
+// Send transfers content into the host's store: it sends the list, receives what is missing, and sends only that. After an interruption, it
+// resumes at the byte where the host stopped. It returns what was transferred. The error is ErrTooSlow if the host blocks the transfer for
+// too long.
 func Send(ctx context.Context, r Runner, command string, content []Content, open Open, onStep func(Step)) (ReceiveResult, error) {
 	request, err := json.Marshal(ReceiveRequest{Content: content})
 	if err != nil {
@@ -74,15 +74,15 @@ func Send(ctx context.Context, r Runner, command string, content []Content, open
 	err = converse(ctx, r, command, stdin, &talk{result: &result, onStep: onStep, missing: missing})
 	cancel(nil)
 	stdin.CloseWithError(io.ErrClosedPipe)
-	// What went wrong on this side is the better explanation, unless it is only that the other side had ended.
+	// An error on this side explains more, unless it only results from the end of the other side.
 	if feedErr := <-fed; feedErr != nil && !errors.Is(feedErr, io.ErrClosedPipe) && !errors.Is(feedErr, context.Canceled) {
 		err = feedErr
 	}
 	return result, err
 }
 
-// feedMissing writes the request, waits for the host's list, and writes what is on it: each content that was offered, with its compressed
-// size, at most once.
+// feedMissing writes the request, waits for the host's list, and writes the contents on it. Each must have been offered, and is sent at most
+// once, from an offset within its compressed size.
 func feedMissing(ctx context.Context, host *patience, request []byte, missing <-chan []Missing, offered map[string]int64, open Open) error {
 	if _, err := host.Write(request); err != nil {
 		return err
@@ -119,7 +119,7 @@ func feedOne(w io.Writer, m Missing, open Open) error {
 	return err
 }
 
-// talk is one conversation: where its messages go, and how it ended.
+// talk is the state of one command: where its messages go, and how it ended.
 type talk struct {
 	result  any
 	onStep  func(Step)
@@ -130,7 +130,7 @@ type talk struct {
 	stray []byte // the beginning of output that is not WICD's
 }
 
-// converse runs the command and reads its lines while it runs, up to its result. A command that says more than there is to say ends by that.
+// converse runs the command and reads its output until the result. It stops a command that writes more than the limits.
 func converse(ctx context.Context, r Runner, command string, stdin io.Reader, t *talk) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -161,7 +161,7 @@ func converse(ctx context.Context, r Runner, command string, stdin io.Reader, t 
 	}
 }
 
-// read takes WICD's lines until the conversation is over, or until there are more than there may be; it says which.
+// read reads WICD's lines until the result, or until a limit is exceeded; it returns which.
 func (t *talk) read(r io.Reader) (reason error) {
 	lines := bufio.NewScanner(io.LimitReader(r, maxAnswer))
 	lines.Buffer(make([]byte, 4<<10), maxLine)
@@ -201,7 +201,7 @@ func (t *talk) take(b []byte) {
 	}
 }
 
-// Failed returns what WICD reported, or nil when err is no failure of WICD's.
+// Failed returns the failure that WICD reported, or nil if err has none.
 func Failed(err error) *Error {
 	var e *Error
 	errors.As(err, &e)

@@ -8,24 +8,25 @@ import (
 	"time"
 )
 
-// Files are files of a host, by SFTP. Names have forward slashes; relative ones begin in the home folder of the user who logged in.
+// Files gives access to a host's files by SFTP. Names have forward slashes; relative ones start in the home folder of the login
+// user.
 type Files interface {
-	// Write makes a file with this content, whole or not at all.
+	// Write creates a file with this content atomically.
 	Write(name string, content []byte) error
-	// Exists tells whether there is a file or folder.
+	// Exists reports whether a file or folder exists.
 	Exists(name string) (bool, error)
-	// Path is the full name of a file, as Windows has it.
+	// Path returns the full Windows path of a file.
 	Path(name string) (string, error)
 }
 
-// FileRunner is a Runner whose host takes files, too.
+// FileRunner is a Runner that also gives access to the host's files.
 type FileRunner interface {
 	Runner
-	// Files calls use with the files of the host, until that returns or ctx is done.
+	// Files calls use with the files of the host, until use returns or ctx is done.
 	Files(ctx context.Context, use func(Files) error) error
 }
 
-// ByFiles runs commands of WICD that have their input from files, for hosts where standard input does not arrive whole.
+// ByFiles runs commands of WICD with their input in files, for hosts where standard input does not arrive completely.
 type ByFiles struct{ Host FileRunner }
 
 // Run implements Runner.
@@ -57,13 +58,13 @@ func (b ByFiles) Run(ctx context.Context, command string, stdin io.Reader, stdou
 	return err
 }
 
-// chunk is what one Read returned.
+// chunk is the result of one Read.
 type chunk struct {
 	content []byte
 	err     error
 }
 
-// read reads until there is an error, or the end. A Read that blocks when ctx ends is not waited for.
+// read reads until an error or EOF. It does not wait for a Read that blocks when ctx ends.
 func read(ctx context.Context, r io.Reader) <-chan chunk {
 	chunks := make(chan chunk)
 	go func() {
@@ -83,17 +84,17 @@ func read(ctx context.Context, r io.Reader) <-chan chunk {
 	return chunks
 }
 
-// feed puts the input of one command into the folder that the command makes.
+// feed writes the input of one command into the folder that the command creates.
 type feed struct {
 	ctx    context.Context // of the command
 	files  Files
 	folder string
 	chunks <-chan chunk
 
-	held  []byte // not put yet
-	ended bool   // nothing comes after what is held
-	put   int    // pieces
-	done  bool   // the last piece is put
+	held  []byte // not written yet
+	ended bool   // nothing follows what is held
+	put   int    // pieces written
+	done  bool   // the last piece is written
 }
 
 func (f *feed) run() error {
@@ -114,7 +115,7 @@ func (f *feed) run() error {
 	return nil
 }
 
-// gather waits for input, and takes what there is of it up to the size of a piece.
+// gather waits for input and collects what is available, up to the size of a piece.
 func (f *feed) gather() error {
 	idle := time.NewTimer(inputIdle)
 	defer idle.Stop()
@@ -126,7 +127,7 @@ func (f *feed) gather() error {
 					return err
 				}
 				continue
-			case <-time.After(inputPoll / 10): // nothing more at the moment
+			case <-time.After(inputPoll / 10): // nothing more available
 				return nil
 			}
 		}
@@ -152,7 +153,7 @@ func (f *feed) take(c chunk) error {
 	return fmt.Errorf("reading it: %w", c.err)
 }
 
-// hasRoom tells whether the command has read as many pieces as another may follow.
+// hasRoom reports whether the command has read enough pieces for another to be written.
 func (f *feed) hasRoom() (bool, error) {
 	if f.put < piecesAhead {
 		return true, nil
@@ -161,7 +162,7 @@ func (f *feed) hasRoom() (bool, error) {
 	return !waits, err
 }
 
-// putPiece puts the next piece. A folder that is gone is of a command that has what it needs.
+// putPiece writes the next piece. If the folder is gone, the command needs no more input.
 func (f *feed) putPiece() error {
 	piece := f.held[:min(len(f.held), pieceSize)]
 	last := f.ended && len(piece) == len(f.held)
@@ -176,7 +177,7 @@ func (f *feed) putPiece() error {
 	return nil
 }
 
-// until waits until something holds on the host.
+// until waits until a condition holds on the host.
 func (f *feed) until(holds func() (bool, error)) error {
 	for {
 		done, err := holds()

@@ -15,10 +15,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 )
 
-// fileHost is a host that takes the input of commands from files. Its program runs when a command is started.
+// fileHost is a host that passes the input of commands in files. Each command runs its program.
 type fileHost struct {
 	program func(ctx context.Context, in io.Reader, out io.Writer) error
-	absent  bool // the program is not there
+	absent  bool // the program does not exist
 	fails   error
 
 	mu       sync.Mutex
@@ -133,7 +133,7 @@ func TestACommandThatNeedsNoMoreInputEndsWell(t *testing.T) {
 	}
 }
 
-// endless is an input that never ends, and gives some bytes now and then.
+// endless is an input that never ends and yields a few bytes from time to time.
 type endless struct{}
 
 func newEndless() io.Reader { return endless{} }

@@ -10,34 +10,34 @@ import (
 	"time"
 )
 
-// FlagInput is the flag of each command that has it take its input from files, in place of standard input: it names the folder, beside the
-// program, that the command makes for them. The operator puts the input there in pieces, by SFTP, and the command removes each that it has
-// read. Some SSH servers for Windows do not hand on what is sent to standard input.
+// FlagInput is the flag that makes a command read its input from files instead of standard input: it names the folder, next to the
+// program, that the command creates for them. The operator writes the input there in pieces, by SFTP, and the command removes each piece
+// after reading it. Some SSH servers for Windows do not pass data on to standard input.
 const FlagInput = "input"
 
 const (
-	// pieceSize bounds one piece of the input, in bytes.
+	// pieceSize is the maximum size of a piece of the input, in bytes.
 	pieceSize = 1 << 20
-	// piecesAhead is how many pieces may wait to be read.
+	// piecesAhead is the maximum number of unread pieces.
 	piecesAhead = 2
-	// inputWithin is how long a command waits for the next piece: on some hosts, it runs on when its connection ends. The operator puts an
-	// empty piece there after inputIdle without input.
+	// inputWithin is how long a command waits for the next piece: on some hosts, it keeps running after its connection ends. The operator
+	// writes an empty piece after inputIdle without input.
 	inputWithin, inputIdle = 2 * time.Minute, 30 * time.Second
-	// inputPoll is how often either side looks whether the other has done its part.
+	// inputPoll is how often each side checks the progress of the other.
 	inputPoll = 50 * time.Millisecond
 )
 
-// newInput is a name for the folder of one input that nobody can guess: other users of the host may not read what is in it, but where they
-// know its name, they could make a folder in its place.
+// newInput returns an unguessable name for the folder of one input: other users of the host cannot read the folder, but if they knew its
+// name, they could create it first.
 func newInput() string { return "wicd-input-" + rand.Text() }
 
-// inputName is the form of the name of an input's folder.
+// inputName matches the name of an input's folder.
 func inputName() *regexp.Regexp { return regexp.MustCompile(`^wicd-input-[A-Z2-7]{26}$`) }
 
-// IsInput tells whether a name is that of an input's folder.
+// IsInput reports whether a name is that of an input's folder.
 func IsInput(name string) bool { return inputName().MatchString(name) }
 
-// pieceName is the name of a piece of the input. The last one has another ending.
+// pieceName returns the name of a piece of the input. The last piece has another extension.
 func pieceName(n int, last bool) string {
 	if last {
 		return fmt.Sprintf("%06d.last", n)
@@ -45,17 +45,17 @@ func pieceName(n int, last bool) string {
 	return fmt.Sprintf("%06d.piece", n)
 }
 
-// Take opens a file of the input's folder, reads at most so many bytes of it and removes it. A file that is not there yet is no error.
+// Take reads at most atMost bytes of a file in the input's folder and removes the file. A file that does not exist yet is no error.
 type Take func(name string, atMost int64) (content []byte, there bool, err error)
 
-// NewInput reads an input that comes in files, until ctx ends.
+// NewInput returns a reader of an input from files. Reading ends with ctx.
 func NewInput(ctx context.Context, take Take) io.Reader { return &input{ctx: ctx, take: take} }
 
-// input is an input that comes in files.
+// input is an input from files.
 type input struct {
 	ctx  context.Context // of the command
 	take Take
-	// taken pieces, what was not read of the last one, and whether it is the last of all.
+	// Number of pieces read, the unread rest of the last one, and whether it was the final piece.
 	taken int
 	rest  []byte
 	ended bool

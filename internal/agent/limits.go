@@ -12,25 +12,25 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// What a host may answer to one command. WICD stays far below; who goes beyond is no WICD, and must not fill the operator's memory, however
-// many such hosts there are.
+// Limits of a host's answer to one command. WICD stays far below. Output beyond them is not from WICD, and must not fill the operator's
+// memory, however many such hosts there are.
 const (
-	// maxLine and maxAnswer bound one line of the output, and all of them, in bytes. The longest lines that WICD writes list the content
-	// that a host lacks, of at most 512 files.
+	// maxLine and maxAnswer limit a line and the whole output, in bytes. The longest lines that WICD writes list the content that a host
+	// lacks, at most 512 files.
 	maxLine   = 64 << 10
 	maxAnswer = 8 << 20
-	// maxValues bounds the values of JSON in a line: the smallest take two bytes of it, and a hundred of memory.
+	// maxValues limits the JSON values in a line: the smallest take two bytes of it, and a hundred of memory.
 	maxValues = 4096
-	// briefItems and briefText are what WICD says of a list of texts: half of a line.
+	// briefItems and briefText limit the lists of texts that WICD reports, to half of a line.
 	briefItems, briefText = 128, 256
 )
 
-// Answers are all results that a host may answer with. Each list in one has the tag max, which says how many items it may have.
+// Answers returns all results that a host can return. Each list in them has the tag max, its maximum number of items.
 func Answers() []any {
 	return []any{&Facts{}, &ReachResult{}, &ReceiveResult{}, &JoinResult{}, &LeaveResult{}, &RestartResult{}, &Status{}}
 }
 
-// hasTooManyValues counts the values of a line of JSON without decoding it.
+// hasTooManyValues counts the JSON values of a line without decoding it.
 func hasTooManyValues(line []byte) bool {
 	values, inText, escaped := 0, false, false
 	for _, b := range line {
@@ -48,8 +48,7 @@ func hasTooManyValues(line []byte) bool {
 	return values > maxValues
 }
 
-// decode reads a result. A list that is longer than it may be is an error, and texts are cut to what may be kept of them: they end up in
-// objects of the cluster.
+// decode reads a result. A list over its limit is an error. Texts are truncated, because they end up in objects of the cluster.
 func decode(result json.RawMessage, into any) error {
 	if !slices.ContainsFunc(Answers(), func(a any) bool { return reflect.TypeOf(a) == reflect.TypeOf(into) }) {
 		return fmt.Errorf("%T is no result of a command", into)
@@ -60,7 +59,7 @@ func decode(result json.RawMessage, into any) error {
 	return limit(reflect.ValueOf(into).Elem(), reflect.StructField{})
 }
 
-// limit keeps what one field has within its limits.
+// limit enforces the limits of a field.
 func limit(v reflect.Value, field reflect.StructField) error {
 	switch v.Kind() {
 	case reflect.String:
@@ -72,7 +71,7 @@ func limit(v reflect.Value, field reflect.StructField) error {
 	case reflect.Struct:
 		for field, value := range v.Fields() {
 			if !field.IsExported() {
-				return nil // of a type that reads itself, a time or a prefix, which keeps no text
+				return nil // a type that decodes itself, such as a time or a prefix, keeps no text
 			}
 			if err := limit(value, field); err != nil {
 				return err
@@ -94,7 +93,7 @@ func limit(v reflect.Value, field reflect.StructField) error {
 	return nil
 }
 
-// maxItems is how many items a list may have.
+// maxItems returns the maximum number of items of a list.
 func maxItems(field reflect.StructField) int {
 	most, err := strconv.Atoi(field.Tag.Get("max"))
 	if err != nil {
@@ -103,7 +102,7 @@ func maxItems(field reflect.StructField) int {
 	return most
 }
 
-// limitMap replaces the items of a map, since they cannot be changed in it.
+// limitMap replaces the items of a map, because they cannot be changed in place.
 func limitMap(v reflect.Value, field reflect.StructField) error {
 	short := reflect.MakeMap(v.Type())
 	for key, value := range v.Seq2() {

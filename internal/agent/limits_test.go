@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// TestEveryListOfAnAnswerHasALimit fills each list that an answer can have as far as it may be, and one item further.
+// TestEveryListOfAnAnswerHasALimit fills each list of an answer up to its limit, and with one more item.
 func TestEveryListOfAnAnswerHasALimit(t *testing.T) {
 	for _, answer := range Answers() {
 		kind := reflect.TypeOf(answer).Elem()
@@ -47,7 +47,7 @@ func TestEveryListOfAnAnswerHasALimit(t *testing.T) {
 	}
 }
 
-// listsOf are the paths of all lists of a struct, also of those in its structs and lists.
+// listsOf returns the paths of all lists of a struct, including nested ones.
 func listsOf(kind reflect.Type, path []int) (all [][]int) {
 	if kind = within(kind); kind.Kind() != reflect.Struct {
 		return nil
@@ -65,7 +65,7 @@ func listsOf(kind reflect.Type, path []int) (all [][]int) {
 	return all
 }
 
-// within is what a pointer or a list has.
+// within returns the element type of pointers and lists.
 func within(kind reflect.Type) reflect.Type {
 	for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice || kind.Kind() == reflect.Map {
 		kind = kind.Elem()
@@ -73,7 +73,7 @@ func within(kind reflect.Type) reflect.Type {
 	return kind
 }
 
-// fill gives the list at a path so many items; a list on the way to it gets one.
+// fill gives the list at a path n items; lists on the way to it get one.
 func fill(v reflect.Value, path []int, n int) {
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
@@ -96,7 +96,7 @@ func fill(v reflect.Value, path []int, n int) {
 	}
 }
 
-// oneLine is a host that answers with one line.
+// oneLine is a host that responds with one line.
 type oneLine []byte
 
 func (h oneLine) Run(_ context.Context, _ string, _ io.Reader, stdout io.Writer) error {
@@ -104,8 +104,8 @@ func (h oneLine) Run(_ context.Context, _ string, _ io.Reader, stdout io.Writer)
 	return err
 }
 
-// TestALineCostsLittleMemory has hosts answer with the lines that cost most: what is allocated for one, at any time, is little enough for many
-// hosts at once.
+// TestALineCostsLittleMemory has hosts respond with the lines that cost most memory: a line must allocate so little that many hosts can
+// respond at once.
 func TestALineCostsLittleMemory(t *testing.T) {
 	const most = 2 << 20
 	repeated := func(size int, item, around string) string {
@@ -141,7 +141,7 @@ func TestALineCostsLittleMemory(t *testing.T) {
 	}
 }
 
-// TestWhatWICDSaysIsRead has WICD answer with more than is read.
+// TestWhatWICDSaysIsRead has WICD report more than the limits, which it must shorten.
 func TestWhatWICDSaysIsRead(t *testing.T) {
 	many := make([]string, 5000)
 	for i := range many {

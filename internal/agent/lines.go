@@ -15,74 +15,73 @@ type line struct {
 
 // Step is progress of a command.
 type Step struct {
-	// Name of the step, for people: "starting service kubelet".
+	// Name of the step for display: "starting service kubelet".
 	Name string `json:"name"`
-	// Bytes done of Total, where the step moves content.
+	// Bytes done of Total, if the step transfers content.
 	Bytes int64 `json:"bytes,omitempty"`
 	Total int64 `json:"total,omitempty"`
 }
 
-// Error is a failure that WICD reports. Code is stable; Message says object, value and what to do.
+// Error is a failure that WICD reports. Code is stable; Message names the object, the value and the remedy.
 type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
 }
 
-// Error makes Error an error.
+// Error implements error.
 func (e *Error) Error() string { return fmt.Sprintf("%s (%s)", e.Message, e.Code) }
 
-// Code tells failures apart.
+// Code distinguishes failures.
 type Code string
 
-// The codes of WICD's failures.
+// Codes of WICD's failures.
 const (
 	// CodeRequestInvalid means that the request could not be read.
 	CodeRequestInvalid Code = "RequestInvalid"
-	// CodeInputEnded means that the input ended in the middle of the request, or of the content: the host's SSH server did not hand on what
-	// was sent.
+	// CodeInputEnded means that the input ended in the middle of the request or the content: the host's SSH server did not pass on
+	// everything.
 	CodeInputEnded Code = "InputEnded"
-	// CodeContentAltered means that a content did not have its hash. What was received of it is thrown away.
+	// CodeContentAltered means that a content does not match its hash. The received bytes are discarded.
 	CodeContentAltered Code = "ContentAltered"
 	// CodeContentMissing means that a join needs a content that is not in the store.
 	CodeContentMissing Code = "ContentMissing"
-	// CodeServiceConflict means that a service with one of our names is there and not ours.
+	// CodeServiceConflict means that a service of another program has a name of the operator's services.
 	CodeServiceConflict Code = "ServiceConflict"
-	// CodeServiceFailed means that a service did not start; the message ends with what its log says.
+	// CodeServiceFailed means that a service did not start; the message ends with the end of its log.
 	CodeServiceFailed Code = "ServiceFailed"
-	// CodeRebootNeeded means that a step needs a restart which the request did not allow.
+	// CodeRebootNeeded means that a step needs a restart that the request did not allow.
 	CodeRebootNeeded Code = "RebootNeeded"
-	// CodeRebootDidNotHelp means that a restart for a cause changed nothing, and that the host is not restarted for it again unless the
-	// user asks.
+	// CodeRebootDidNotHelp means that a restart for a cause changed nothing. The host is not restarted for that cause again unless the user
+	// requests it.
 	CodeRebootDidNotHelp Code = "RebootDidNotHelp"
 	// CodeWaitingForSetup means that Windows has not finished its own setup.
 	CodeWaitingForSetup Code = "WaitingForWindowsSetup"
 	// CodeServicing means that Windows is installing features or updates.
 	CodeServicing Code = "WindowsServicing"
-	// CodeDISMSilent means that DISM, by which Windows tells and enables features, did not answer in time.
+	// CodeDISMSilent means that DISM, which reports and enables Windows features, did not respond in time.
 	CodeDISMSilent Code = "DISMNotAnswering"
-	// CodeOtherCluster means that a host that is to leave belongs to another cluster.
+	// CodeOtherCluster means that a host that should leave belongs to another cluster.
 	CodeOtherCluster Code = "OtherCluster"
 	// CodeBusy means that another join, receive or leave runs on the host.
 	CodeBusy Code = "Busy"
 	// CodeSetupFailed means that wicd-setup could not unpack WICD.
 	CodeSetupFailed Code = "SetupFailed"
-	// CodeBlocked means that Windows did not let wicd-setup start WICD: security software or a policy is against it.
+	// CodeBlocked means that Windows, because of security software or a policy, did not let wicd-setup start WICD.
 	CodeBlocked Code = "Blocked"
 	// CodeFailed means any other failure.
 	CodeFailed Code = "Failed"
 )
 
-// NoAnswerError means that a command wrote nothing WICD would write: the program is not there, or something
-// else ran instead.
+// NoAnswerError means that a command wrote no output of WICD: the program does not exist, or another one ran instead.
 type NoAnswerError struct {
 	Command string
-	// Output is the beginning of what came back, for people.
+	// Output is the beginning of the output, for messages.
 	Output string
 	// Err is how the command ended.
 	Err error
 }
 
-// Error makes NoAnswerError an error.
+// Error implements error.
 func (e *NoAnswerError) Error() string {
 	s := fmt.Sprintf("running %q: no answer of WICD", e.Command)
 	if e.Output != "" {

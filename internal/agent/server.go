@@ -11,15 +11,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// Session is WICD's end of one command: the request on stdin, lines on stdout. Its methods may be called
-// from several goroutines.
+// Session is WICD's side of one command: the request on stdin, lines on stdout. Its methods are safe for concurrent use.
 type Session struct {
 	in  *bufio.Reader
 	mu  sync.Mutex
 	out *json.Encoder
 }
 
-// NewSession starts WICD's end of a command.
+// NewSession starts WICD's side of a command.
 func NewSession(stdin io.Reader, stdout io.Writer) *Session {
 	return &Session{in: bufio.NewReaderSize(stdin, 256<<10), out: json.NewEncoder(stdout)}
 }
@@ -40,10 +39,10 @@ func (s *Session) Request(into any) error {
 	return &Error{Code: CodeRequestInvalid, Message: fmt.Sprintf("reading the request: %v", err)}
 }
 
-// maxRequest bounds a request, in bytes. The largest has what every node must have, for which two objects of the cluster have room.
+// maxRequest limits a request, in bytes. The largest contains a declaration, which fits into two objects of the cluster.
 const maxRequest = 16 << 20
 
-// readLine reads a line, or what there is of it.
+// readLine reads a line, or the rest of the input.
 func (s *Session) readLine() (line []byte, err error) {
 	for {
 		part, err := s.in.ReadSlice('\n')
@@ -57,7 +56,7 @@ func (s *Session) readLine() (line []byte, err error) {
 	}
 }
 
-// Brief is what a result says of a list of texts: the first of them, cut, and how many more there are. So it has no longer lines than are read.
+// Brief shortens a list of texts for a result: it truncates the first texts and counts the others, so that the line is not too long to be read.
 func Brief(items []string) []string {
 	var brief []string
 	for _, text := range items[:min(len(items), briefItems)] {
@@ -69,16 +68,16 @@ func Brief(items []string) []string {
 	return brief
 }
 
-// Body is what follows the request on stdin.
+// Body returns what follows the request on stdin.
 func (s *Session) Body() io.Reader { return s.in }
 
-// Step tells of progress.
+// Step reports progress.
 func (s *Session) Step(st Step) error {
 	st.Name = shorten.Text(st.Name, shorten.Reported)
 	return s.write(line{Step: &st})
 }
 
-// Missing answers a ReceiveRequest with what must be sent.
+// Missing responds to a ReceiveRequest with what must be sent.
 func (s *Session) Missing(m []Missing) error {
 	if m == nil {
 		m = []Missing{}

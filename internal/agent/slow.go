@@ -8,31 +8,30 @@ import (
 	"time"
 )
 
-// What a host must do to keep its place among those that are sent content. What it tells of its progress does not count.
+// What a host must do to keep its slot while it receives content. Progress that it only reports does not count.
 const (
-	// leastTaken is what a host must take while the operator has waited for it for takesWithin in all, in bytes. An honest host on a
-	// slower link comes back, and goes on where it was.
+	// leastTaken is what a host must receive, in bytes, in each takesWithin that the operator spends waiting for it. An honest host on a
+	// slower link tries again and resumes where it was.
 	leastTaken  = 1 << 20
 	takesWithin = 2 * time.Minute
-	// worksWithin is how long it may look for what it has before it says what is missing, and unpack after the last byte.
+	// worksWithin is how long a host may take to find out what is missing, and to unpack after the last byte.
 	worksWithin = 10 * time.Minute
 )
 
-// ErrTooSlow means that a host kept a transfer waiting for longer than others should wait for it.
+// ErrTooSlow means that a host blocked a transfer for longer than other hosts should wait.
 var ErrTooSlow = errors.New("the host is too slow")
 
-// patience ends a transfer whose host is too slow, by calling end.
+// patience ends a transfer by calling end if the host is too slow.
 type patience struct {
 	to  io.Writer
 	end func(error)
 
-	// taken bytes, and how long the host took for them, since both began anew.
+	// Bytes taken, and the time that the host needed for them, since the last reset.
 	taken int64
 	took  time.Duration
 }
 
-// Write implements io.Writer. Only the time in which the host keeps the operator waiting counts, and not that in which the operator holds
-// bytes back.
+// Write implements io.Writer. Only time in which the host blocks the operator counts, not time in which the operator withholds bytes.
 func (p *patience) Write(b []byte) (written int, err error) {
 	for piece := range slices.Chunk(b, leastTaken/16) {
 		n, err := p.write(piece)
@@ -57,7 +56,7 @@ func (p *patience) write(b []byte) (int, error) {
 	return n, err
 }
 
-// works gives the host time for something that it does by itself; done is to be called when it did it.
+// works limits the time for work on the host. The caller calls done when the host has finished it.
 func (p *patience) works(what string) (done func()) {
 	late := time.AfterFunc(worksWithin, func() { p.end(fmt.Errorf("%w: it has not %s after %s", ErrTooSlow, what, worksWithin)) })
 	return func() { late.Stop() }

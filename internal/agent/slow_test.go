@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 )
 
-// conversation is a host on which every command is this function; it ends with the call.
+// conversation is a host on which every command runs this function; it ends with the call.
 type conversation func(ctx context.Context, s *agent.Session) error
 
 func (c conversation) Run(ctx context.Context, _ string, stdin io.Reader, stdout io.Writer) error {
@@ -26,7 +26,7 @@ func (c conversation) Run(ctx context.Context, _ string, stdin io.Reader, stdout
 	}
 }
 
-// takeSlowly takes bytes at a time, one time a second, and tells of steps, until there are no more.
+// takeSlowly reads the given number of bytes once per second, and reports steps, until the input ends.
 func takeSlowly(ctx context.Context, s *agent.Session, bytes int64) error {
 	for ctx.Err() == nil {
 		_ = s.Step(agent.Step{Name: "receiving", Bytes: 1 << 30, Total: 1 << 30})
@@ -40,7 +40,7 @@ func takeSlowly(ctx context.Context, s *agent.Session, bytes int64) error {
 	return ctx.Err()
 }
 
-// stepsOn tells of steps and does nothing.
+// stepsOn only reports steps.
 func stepsOn(ctx context.Context, s *agent.Session) error {
 	for ctx.Err() == nil {
 		_ = s.Step(agent.Step{Name: "verifying", Bytes: 1, Total: 2})
@@ -49,7 +49,7 @@ func stepsOn(ctx context.Context, s *agent.Session) error {
 	return ctx.Err()
 }
 
-// A host that joins has one of few places, for as long as it is sent content.
+// A joining host has one of few slots while it receives content.
 func TestHostThatIsTooSlowGivesItsPlaceBack(t *testing.T) {
 	const size = 6 << 20
 	asks := func(s *agent.Session) {
@@ -125,7 +125,7 @@ func TestHostThatIsTooSlowGivesItsPlaceBack(t *testing.T) {
 	}
 }
 
-// held is content that the operator holds back, as while many hosts share the bandwidth that it may use.
+// held is content that the operator withholds, as when many hosts share its bandwidth.
 type held struct{ io.Reader }
 
 func (h held) Read(b []byte) (int, error) {

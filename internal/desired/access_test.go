@@ -8,7 +8,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/proxy"
 )
 
-// TestAccessOfRegistriesIsThatOfNodes has the operator reach registries by the settings of nodes, passwords included.
+// TestAccessOfRegistriesIsThatOfNodes expects the operator to reach registries with the settings of nodes, including
+// passwords.
 func TestAccessOfRegistriesIsThatOfNodes(t *testing.T) {
 	s := desired.Settings{Proxy: proxy.Config{Object: "Proxy", Path: "status", HTTPSProxy: "http://u:p@proxy.test:3128", NoProxy: ".inside.test"}}
 	s.Registries.PullSecret = mirrors.PullSecret{Name: "a/b", DockerConfigJSON: []byte(`{"auths": {"r.test": {"username": "u", "password": "p"}}}`)}

@@ -11,21 +11,21 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// What is rendered has bounds, and a host takes nothing beyond them, whoever signed it: a fault, or a key that was stolen, must not make
-// a Node's declaration a way to put any file anywhere, or to run any program.
+// Bounds of a declaration. A host rejects a declaration beyond them even if it is signed, so that neither a bug nor a stolen key lets a
+// Node's declaration write arbitrary files or run arbitrary programs.
 const (
 	maxServices = 32
 	maxFiles    = 4096
 	maxContent  = 2 << 20 // bytes of all files together
 	maxPayload  = 512
-	maxKeys     = 1000 // SSH keys, and those that retired
-	maxRules    = 32   // of the firewall, and ports of each
-	maxSources  = 80   // that a rule lets in: those of the user, and of load balancers
+	maxKeys     = 1000 // SSH keys, and retired ones
+	maxRules    = 32   // firewall rules, routes, exclusions of Defender
+	maxSources  = 80   // of a firewall rule: those of the user, and of load balancers
 	maxCommand  = 8 << 10
-	maxVariable = 32767 // what Windows takes (SetEnvironmentVariable)
+	maxVariable = 32767 // limit of Windows (SetEnvironmentVariable)
 )
 
-// CheckBounds says what of a Node, on which nothing is left open, no Node may have.
+// CheckBounds returns an error if a Node, with nothing left open, has something that no Node may have.
 func (n Node) CheckBounds() error {
 	for _, check := range []func() error{n.checkCounts, n.checkServices, n.checkPaths, n.checkContents, n.checkNetworkPlugins, n.checkPayload, n.checkRegistries, n.checkExclusions, n.checkRest} {
 		if err := check(); err != nil {
@@ -95,7 +95,7 @@ func (n Node) checkService(s Service) error {
 	return n.checkCommand(s.Command)
 }
 
-// checkPaths wants files and folders to be those that are rendered.
+// checkPaths requires that all files and folders are among those that Render declares.
 func (n Node) checkPaths() error {
 	files := []string{
 		kubeletConfig, kubeletClientCA, containerdConfig, exporterConfig, wicdKubeconfig, clusterCA, flannelNetConf, mirrors.KubeletConfig,
@@ -145,7 +145,7 @@ func (n Node) checkPaths() error {
 	return nil
 }
 
-// checkRegistries wants what mirrors has bounds for.
+// checkRegistries applies the bounds of package mirrors.
 func (n Node) checkRegistries() error {
 	if n.Registries == nil {
 		return nil
@@ -156,7 +156,7 @@ func (n Node) checkRegistries() error {
 	return nil
 }
 
-// checkPayload wants programs, which must not take the place of what is below C:\k besides them.
+// checkPayload requires programs, outside the folders below C:\k that have other purposes.
 func (n Node) checkPayload() error {
 	taken := []string{Store, Versions, State, Metrics, WICDCertificates}
 	for _, f := range n.Payload {
@@ -169,7 +169,7 @@ func (n Node) checkPayload() error {
 	return nil
 }
 
-// checkRest wants of everything else what is rendered.
+// checkRest checks all other fields against what Render can produce.
 func (n Node) checkRest() error {
 	for _, feature := range n.Features {
 		if feature != ContainersFeature && feature != HyperVFeature {
@@ -217,7 +217,7 @@ func (n Node) checkRest() error {
 	return nil
 }
 
-// isOurs tells whether a rule can be one of firewall.
+// isOurs reports whether a rule can be one of firewall.
 func (r FirewallRule) isOurs(proxy string) bool {
 	switch {
 	case r.Program != "":

@@ -12,8 +12,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// checkCommand wants a program of the version's folder, also behind a program that runs another, and flags of a closed list with values that
-// they can have. Windows reads a path in many ways (\x, /x, C:x, ..\x, \\host\x, \\?\x), so that each value of a path is one that is rendered.
+// checkCommand requires a program of the version's folder, possibly started through another such program, with known flags and permitted
+// values. Windows accepts many spellings of a path (\x, /x, C:x, ..\x, \\host\x, \\?\x), so paths must be exactly those that are rendered.
 func (n Node) checkCommand(command string) error {
 	if len(command) > maxCommand || strings.ContainsAny(command, "\x00\r\n\t%") {
 		return fmt.Errorf("its command is %.128q with %d characters; at most %d are allowed, and no tabs, line ends or %%", command, len(command), maxCommand)
@@ -45,7 +45,7 @@ func (n Node) checkCommand(command string) error {
 	}
 }
 
-// splitCommand splits a command as Windows does where it has no quotes but around whole arguments.
+// splitCommand splits a command as Windows does, provided that quotes enclose only whole arguments.
 func splitCommand(command string) (arguments []string, err error) {
 	if !regexp.MustCompile(`^(?:[^ "]+|"[^"\\]+")(?: (?:[^ "]+|"[^"\\]+"))*$`).MatchString(command) {
 		return nil, fmt.Errorf("its command is %.128q; allowed are arguments without quotes, or within, and one blank between them", command)
@@ -56,10 +56,10 @@ func splitCommand(command string) (arguments []string, err error) {
 	return arguments, nil
 }
 
-// value says what a flag can have; nil for a flag without a value.
+// value reports whether a flag can have a value; nil for a flag without a value.
 type value func(string) bool
 
-// checkFlags checks the flags of a program, and returns what is behind them: the program that it runs.
+// checkFlags checks the flags of a program and returns the arguments after them: the program that it runs.
 func (n Node) checkFlags(program string, arguments []string) (rest []string, err error) {
 	flags, known := n.flags()[program]
 	if !known {
@@ -88,7 +88,7 @@ func (n Node) checkFlags(program string, arguments []string) (rest []string, err
 	return nil, nil
 }
 
-// flags are those of all programs that are rendered, by the path of the program below the version's folder.
+// flags returns the flags of all rendered programs, by the program's path below the version's folder.
 func (n Node) flags() map[string]map[string]value {
 	logs := value(func(text string) bool { return isBelow(Logs, text) && strings.HasSuffix(text, ".log") })
 	number, duration, word := matches(`[0-9]{1,18}`), matches(`[0-9a-z.]{1,32}`), upTo(1000, matches(`[A-Za-z0-9_,.-]+`))
@@ -130,15 +130,15 @@ func one(values ...string) value {
 }
 
 func matches(pattern string) value {
-	return func(text string) bool { return regexp.MustCompile(`^(?:` + pattern + `)$`).MatchString(text) } // compiled for the few that are used
+	return func(text string) bool { return regexp.MustCompile(`^(?:` + pattern + `)$`).MatchString(text) } // compiled only for the few that are used
 }
 
-// upTo limits the length: an expression with so many repetitions would take a hundred times as long to compile.
+// upTo limits the length: a regular expression with this many repetitions would take a hundred times as long to compile.
 func upTo(most int, may value) value {
 	return func(text string) bool { return len(text) <= most && may(text) }
 }
 
-// or also takes what stands for a value until the host is known.
+// or also accepts the placeholder for a value that is not known before the host is.
 func or(mark string, may value) value {
 	return func(text string) bool { return text == mark || may(text) }
 }
@@ -153,7 +153,7 @@ func isServer(text string) bool {
 	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil
 }
 
-// isAdapter takes the name of an adapter, which Windows lets users choose.
+// isAdapter accepts the name of an adapter, which Windows lets users choose.
 func isAdapter(text string) bool { return len(text) <= 512 && !strings.HasPrefix(text, "-") }
 
 func areRanges(text string) bool { return matches(`[0-9./,]+`)(text) }
@@ -166,8 +166,8 @@ func isProgram(folder, path string) bool {
 	return isBelow(folder, path) && strings.HasSuffix(path, ".exe")
 }
 
-// isBelow tells whether a path is one below a folder, spelled in the one way that we do: without anything by which Windows could read it
-// as another one, such as streams, wildcards, short names, or spaces and dots at the end of a name.
+// isBelow reports whether a path is below a folder and spelled canonically: it rejects anything that Windows could read as another path, such
+// as streams, wildcards, short names, or spaces and dots at the end of a name.
 func isBelow(folder, path string) bool {
 	rest, below := strings.CutPrefix(path, folder+`\`)
 	if !below {

@@ -8,14 +8,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// TestNoContentRunsAnotherProgram has files with which programs of a node could be made to run others or to let everybody in, and paths that
+// TestNoContentRunsAnotherProgram rejects files that could make programs of a node run others or grant access to everyone, and paths that
 // Windows reads as others.
 func TestNoContentRunsAnotherProgram(t *testing.T) {
 	folder := desired.VersionFolder(bounded(t, v1alpha1.NetworkFlannel).Digest)
 	command := func(c string) func(*desired.Node) {
 		return func(n *desired.Node) { n.Services[0].Command = strings.ReplaceAll(c, "<folder>", folder) }
 	}
-	// in has something in a file of that path; what there is comes in place of a star.
+	// in replaces text in the file with that path.
 	in := func(path, was, text string) func(*desired.Node) {
 		return func(n *desired.Node) {
 			for i := range n.Files {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// checkContents wants of files with which programs can be made to run others, or to let everybody in, that they say what is rendered.
+// checkContents checks files that could make programs run others, or grant access to everyone, against what is rendered.
 func (n Node) checkContents() error {
 	checks := map[string]func(string) error{
 		containerdConfig: n.checkContainerdConfig, kubeletConfig: checkKubeletConfig, credentialProviderConfig: isExactly(ecrConfig),
@@ -47,8 +47,8 @@ func isExactly(want string) func(string) error {
 	}
 }
 
-// checkContainerdConfig wants the configuration that is rendered, with its own virtual machines, sandbox image and choice about compressed
-// layers. Without tables, it may be a part of that.
+// checkContainerdConfig requires the rendered configuration. The resources of virtual machines, the sandbox image and
+// discard_unpacked_layers may differ. Content without tables may be a part of that configuration.
 func (n Node) checkContainerdConfig(content string) error {
 	isPart := !strings.Contains(content, "[")
 	for _, machine := range []*virtualMachine{nil, {}} {
@@ -64,7 +64,7 @@ func (n Node) checkContainerdConfig(content string) error {
 	return errors.New("it has something else than the configuration of containerd that WICD knows; allowed are other virtual machines, another sandbox image, and layers that are discarded")
 }
 
-// hasLines says whether each line of a text matches a line of a pattern.
+// hasLines reports whether each line of a text matches a line of a pattern.
 func hasLines(text, pattern string) bool {
 	lines := strings.Split(pattern, "\n")
 	for line := range strings.SplitSeq(text, "\n") {
@@ -75,12 +75,12 @@ func hasLines(text, pattern string) bool {
 	return true
 }
 
-// isOfKind says whether a file has a kind, in any spelling: without one, no component of Kubernetes reads it.
+// isOfKind reports whether a file has the field kind, in any spelling: without it, no component of Kubernetes reads the file.
 func isOfKind(fields map[string]any) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(fields)), func(name string) bool { return strings.EqualFold(name, "kind") })
 }
 
-// checkKubeletConfig wants the fields that are rendered, and of those that say who may do what, their values.
+// checkKubeletConfig allows only fields that are rendered, and requires the rendered values of those that affect security.
 func checkKubeletConfig(content string) error {
 	fields, err := jsonObject(content)
 	if err != nil {
@@ -111,7 +111,8 @@ func checkKubeletConfig(content string) error {
 	return nil
 }
 
-// checkKubeconfig wants no other identity than the one in a file: one of a kubeconfig may be a program.
+// checkKubeconfig requires that every user has the certificate and key in file identity: a kubeconfig can also make a client run a
+// program.
 func checkKubeconfig(identity string) func(string) error {
 	return func(content string) error {
 		fields, err := jsonObject(content)
@@ -129,7 +130,7 @@ func checkKubeconfig(identity string) func(string) error {
 	}
 }
 
-// checkProxyConfig wants kube-proxy to be who WICD is.
+// checkProxyConfig requires that kube-proxy uses WICD's kubeconfig.
 func checkProxyConfig(content string) error {
 	fields, err := jsonObject(content)
 	if err != nil {
@@ -141,7 +142,7 @@ func checkProxyConfig(content string) error {
 	return nil
 }
 
-// checkNetConf wants the one backend that is supported: another one of Flannel's runs commands.
+// checkNetConf requires backend vxlan, the only supported one: another backend of Flannel runs commands.
 func checkNetConf(content string) error {
 	if _, err := jsonObject(content); err != nil {
 		return err
@@ -156,7 +157,7 @@ func checkNetConf(content string) error {
 	return nil
 }
 
-// checkPlugins wants network plugins by their names: containerd looks for them in its folders, and takes a path as well.
+// checkPlugins requires plugin names without folders: containerd searches its plugin folders, but also accepts paths.
 func checkPlugins(content string) error {
 	fields, err := jsonObject(content)
 	if err != nil {
@@ -165,14 +166,14 @@ func checkPlugins(content string) error {
 	return checkTypes(fields)
 }
 
-// checkNetworkPlugins looks at the configuration of the user, with values as a node has them.
+// checkNetworkPlugins checks the user's CNI configuration, filled in with sample values.
 func (n Node) checkNetworkPlugins() error {
 	if n.CNI == nil {
 		return nil
 	}
 	filled, err := n.CNI.Fill("10.0.0.0/24", "10.0.0.1")
 	if err != nil {
-		return nil // WICD says so when it fills it in, and writes nothing
+		return nil // WICD reports it when it fills in the configuration, and writes nothing
 	}
 	if err := checkPlugins(filled); err != nil {
 		return fmt.Errorf("its pod network: %w", err)
@@ -201,7 +202,7 @@ func checkTypes(v any) error {
 	return nil
 }
 
-// jsonObject reads a JSON object in which no field is twice: readers differ in which of two they take.
+// jsonObject parses a JSON object without duplicate fields: parsers differ in which of two they use.
 func jsonObject(content string) (map[string]any, error) {
 	d := json.NewDecoder(strings.NewReader(content))
 	if err := unique(d); err != nil {
@@ -217,7 +218,7 @@ func jsonObject(content string) (map[string]any, error) {
 	return fields, nil
 }
 
-// unique reads one value.
+// unique reads one value and rejects duplicate fields, ignoring case.
 func unique(d *json.Decoder) error {
 	token, err := d.Token()
 	if err != nil {

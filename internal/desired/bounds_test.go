@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// bounded is a node as a host gets it, with all that can be rendered.
+// bounded returns a node as a host gets it, with everything that can be rendered.
 func bounded(t *testing.T, provider v1alpha1.NetworkProvider) desired.Node {
 	t.Helper()
 	in := inputs()
@@ -52,7 +52,7 @@ func TestWhatIsRenderedIsWithinItsBounds(t *testing.T) {
 	}
 }
 
-// TestNothingBeyondTheBoundsIsTaken has what somebody would want who can publish something for nodes.
+// TestNothingBeyondTheBoundsIsTaken has declarations that an attacker who can publish for nodes might try.
 func TestNothingBeyondTheBoundsIsTaken(t *testing.T) {
 	folder := desired.VersionFolder(bounded(t, v1alpha1.NetworkCustom).Digest)
 	command := func(c string) func(*desired.Node) {
@@ -190,7 +190,7 @@ func TestNothingBeyondTheBoundsIsTaken(t *testing.T) {
 	}
 }
 
-// FuzzBounds: whatever is published, what is taken runs programs of the version's folder, and writes files that nodes have.
+// FuzzBounds: an accepted declaration runs only programs of the version's folder, and writes only files that nodes have.
 func FuzzBounds(f *testing.F) {
 	digest := strings.Repeat("a", 64)
 	folder := desired.VersionFolder(digest)

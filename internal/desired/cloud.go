@@ -7,11 +7,11 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// ecrProgram gets the kubelet credentials for Amazon's registries, from the metadata service of the host (k8s.io/cloud-provider-aws).
+// ecrProgram gets credentials for Amazon's registries for the kubelet from the host's metadata service (k8s.io/cloud-provider-aws).
 const ecrProgram = "ecr-credential-provider.exe"
 
-// cloudFlags are those of a kubelet in a cloud: its node waits for the cloud's controller, and it gets credentials for the registries
-// of the cloud by a program of their own.
+// cloudFlags returns the flags of a kubelet in a cloud: its node waits for the cloud's controller, and a credential provider gets credentials
+// for the cloud's registries.
 func cloudFlags(in Inputs) (flags string) {
 	if in.Cluster.CloudProvider.External {
 		flags += ` --cloud-provider=external`
@@ -27,7 +27,7 @@ func hasECR(in Inputs) bool {
 	return has(OnPlatform(in.Payload, in.Cluster.Network.Platform), ecrProgram)
 }
 
-// cloudFiles are those that the flags of the kubelet and of the cloud-node-manager name.
+// cloudFiles returns the files that flags of the kubelet and of the cloud-node-manager name.
 func cloudFiles(in Inputs) (files []File) {
 	if runsNodeManager(in) {
 		files = append(files, File{Path: nodeManagerKubeconfig, Content: renderKubeconfig(in.Cluster, NodeManagerService, NodeManagerIdentity)})
@@ -38,8 +38,8 @@ func cloudFiles(in Inputs) (files []File) {
 	return files
 }
 
-// ecrConfig says for which images the kubelet asks the program: those of Amazon's private registries, in all of its partitions. The
-// program says itself how long credentials may be kept (pkg of cmd/ecr-credential-provider); 0 is for answers in which it does not.
+// ecrConfig makes the kubelet call the program for images of Amazon's private registries, in all AWS partitions. The program returns how long
+// credentials may be cached (pkg of cmd/ecr-credential-provider); 0 applies to responses without a duration.
 const ecrConfig = `kind: CredentialProviderConfig
 apiVersion: kubelet.config.k8s.io/v1
 providers:
@@ -54,21 +54,20 @@ providers:
   - "*.dkr.ecr.us-isob-east-1.sc2s.sgov.gov"
 `
 
-// nodeManagerProgram is the cloud-node-manager of Azure (cmd/cloud-node-manager of sigs.k8s.io/cloud-provider-azure), by the name that the
-// original operator gave it.
+// nodeManagerProgram is the cloud-node-manager of Azure (cmd/cloud-node-manager of sigs.k8s.io/cloud-provider-azure), by the original
+// operator's name.
 const nodeManagerProgram = "azure-cloud-node-manager.exe"
 
 // HasNodeManager reports whether a payload has the cloud-node-manager.
 func HasNodeManager(m payload.Manifest) bool { return has(m, nodeManagerProgram) }
 
-// runsNodeManager reports whether nodes initialize themselves: only on Azure, if the payload has the program, and where kubelets wait for it.
+// runsNodeManager reports whether nodes initialize themselves: only on Azure, if the payload has the program and kubelets wait for it.
 func runsNodeManager(in Inputs) bool {
 	return in.Cluster.CloudProvider.External && HasNodeManager(OnPlatform(in.Payload, in.Cluster.Network.Platform))
 }
 
-// nodeManager initializes the node with what Azure's metadata service says of the host, as a program with a certificate of its own.
-// Its flags are the original's, which has WICD's kubeconfig instead; without a port it serves nothing, and asks the API server for the
-// rights of no clients.
+// nodeManager initializes the node with data from Azure's metadata service. It has its own certificate; the original uses WICD's kubeconfig.
+// The other flags are the original's. Without a port it serves nothing, and does not query the API server for the permissions of clients.
 func nodeManager(in Inputs, folder string, logs LogLimits) Service {
 	const name = NodeManagerService
 	log := Log{Path: logPath(name), Rotates: true}
@@ -83,7 +82,8 @@ func nodeManager(in Inputs, folder string, logs LogLimits) Service {
 	}
 }
 
-// OnPlatform is what hosts on a platform get of a payload: not what only another platform needs. Its digest remains that of the whole.
+// OnPlatform returns the files of a payload for hosts on a platform: without those that only another platform needs. The digest remains that
+// of the whole payload.
 func OnPlatform(m payload.Manifest, name string) payload.Manifest {
 	group := platform.Of(name).PayloadGroup
 	m.Files = slices.DeleteFunc(slices.Clone(m.Files), func(f payload.File) bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// TestOnlyHostsOnAWSGetTheCredentialsOfECR renders what the operator's own releases have: nothing else reaches a host.
+// TestOnlyHostsOnAWSGetTheCredentialsOfECR uses the payload of releases: hosts elsewhere get nothing for ECR.
 func TestOnlyHostsOnAWSGetTheCredentialsOfECR(t *testing.T) {
 	const program, config = "ecr-credential-provider.exe", `C:\k\credential-provider-config.yaml`
 	for _, name := range []string{"", platform.AWS, platform.Azure, platform.GCP, platform.VSphere, "None"} {
@@ -31,7 +31,7 @@ func TestOnlyHostsOnAWSGetTheCredentialsOfECR(t *testing.T) {
 	}
 }
 
-// TestOnlyNodesOnAzureRunTheCloudNodeManager renders what the operator's own releases have.
+// TestOnlyNodesOnAzureRunTheCloudNodeManager uses the payload of releases.
 func TestOnlyNodesOnAzureRunTheCloudNodeManager(t *testing.T) {
 	const program, kubeconfig = "azure-cloud-node-manager.exe", `C:\k\cloud-node-manager-kubeconfig`
 	with := release.Of("1.2.0", declared())[0].Content
@@ -61,7 +61,8 @@ func TestOnlyNodesOnAzureRunTheCloudNodeManager(t *testing.T) {
 	}
 }
 
-// TestTheCloudNodeManagerHasItsOwnIdentity: with WICD's it could do nothing, and with the kubelet's not remove a taint.
+// TestTheCloudNodeManagerHasItsOwnIdentity: WICD's identity has no permissions for it, and the kubelet's cannot remove
+// a taint.
 func TestTheCloudNodeManagerHasItsOwnIdentity(t *testing.T) {
 	node := mustRender(t, func(in *desired.Inputs) {
 		in.Payload, in.Cluster.Network.Platform, in.Cluster.CloudProvider.External = declared(), platform.Azure, true
@@ -88,7 +89,7 @@ func TestTheCloudNodeManagerHasItsOwnIdentity(t *testing.T) {
 	}
 }
 
-// TestAMissingCloudNodeManagerIsNamedOnAzure: what it means depends on whether nodes wait for it.
+// TestAMissingCloudNodeManagerIsNamedOnAzure: the effect depends on whether nodes wait for it.
 func TestAMissingCloudNodeManagerIsNamedOnAzure(t *testing.T) {
 	with := declared()
 	without := payload.New(slices.DeleteFunc(slices.Clone(with.Files), func(f payload.File) bool { return f.Group == payload.Azure }), payload.File{})

@@ -10,20 +10,20 @@ import (
 
 // Pod is what a CNI configuration template can use.
 type Pod struct {
-	// PodCIDR is the node's range of pod addresses, ServiceCIDR the cluster's first range of services, ClusterDNS the
+	// PodCIDR is the node's range of pod addresses, ServiceCIDR the cluster's first range of Services, ClusterDNS the
 	// first address of its DNS, NodeIP the node's own address.
 	PodCIDR, ServiceCIDR, ClusterDNS, NodeIP string
-	// ServiceCIDRs are all ranges of services.
+	// ServiceCIDRs are all ranges of Services.
 	ServiceCIDRs []string
 }
 
-// IsCNIConfig tells whether a file is the configuration of the pod network.
+// IsCNIConfig reports whether a file is the configuration of the pod network.
 func IsCNIConfig(path string) bool { return path == cniConfig }
 
-// ErrSettings is the class of errors about the proxy.
+// ErrSettings is the class of errors about settings that nodes cannot use.
 var ErrSettings = errors.New("settings cannot be used")
 
-// Fill renders the configuration for a node. The result is checked to be JSON.
+// Fill renders the configuration for a node and requires that the result is JSON.
 func (c CNI) Fill(podCIDR, nodeIP string) (string, error) {
 	t, err := template.New("cniConfig").Option("missingkey=error").Parse(c.Template)
 	if err != nil {

@@ -15,16 +15,15 @@ import (
 // RuntimePipe is the named pipe on which containerd listens.
 const RuntimePipe = `\\.\pipe\containerd-containerd`
 
-// runtimeEndpoint is where containerd answers, as the kubelet writes it.
+// runtimeEndpoint is containerd's address in the syntax of the kubelet.
 const runtimeEndpoint = "npipe://./pipe/containerd-containerd"
 
-// containerdTemplate is the configuration of containerd 2.x (config version 3; docs/cri/config.md there). What
-// it sets is what the original's containerd_conf.toml (version 2) sets. Literal strings need no escaping of
-// backslashes.
+// containerdTemplate is the configuration of containerd 2.x (config version 3; docs/cri/config.md there). It sets the same as the original's
+// containerd_conf.toml (version 2). Literal strings need no escaped backslashes.
 //
-// No annotation of a pod reaches the shim, as with the original. containerd's own default for Windows lets io.microsoft.container.*
-// through: with those a pod gives itself processors, memory and bandwidth past its limits and the quota of its namespace, and objects of
-// the host by a file of its own choice (io.microsoft.container.wcow.deviceextensions; pkg/annotations of hcsshim).
+// No pod annotation reaches the shim, as with the original. containerd's default on Windows passes io.microsoft.container.*, with which a pod
+// could give itself processors, memory and bandwidth beyond its limits and the quota of its namespace, and objects of the host through a file
+// of its choice (io.microsoft.container.wcow.deviceextensions; pkg/annotations of hcsshim).
 const containerdTemplate = `version = 3
 root = '@root@'
 state = '@state@'
@@ -62,8 +61,8 @@ disabled_plugins = ['io.containerd.nri.v1.nri']
   max_conf_num = 1
 `
 
-// hyperVTemplate is the runtime for Hyper-V isolation. Annotations of a pod could give its virtual machine more memory and processors than
-// the pod asks for (io.microsoft.virtualmachine.*), and so none reaches the shim here, either: all virtual machines are as WindowsConfig says.
+// hyperVTemplate is the runtime for Hyper-V isolation. Pod annotations could give the virtual machine more memory and processors than the pod
+// requests (io.microsoft.virtualmachine.*), so none reaches the shim here, either: WindowsConfig sets the size of all virtual machines.
 const hyperVTemplate = `
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.` + api.HandlerHyperVIsolation + `]
   runtime_type = 'io.containerd.runhcs.v1'
@@ -78,7 +77,8 @@ const hyperVTemplate = `
   VmProcessorCount = @processors@
 `
 
-// renderContainerdConfig has containerd look for network plugins among ours first: it takes the first of a name that it finds.
+// renderContainerdConfig returns containerd's configuration. The payload's network plugins come first, because containerd uses the first
+// plugin of a name.
 func renderContainerdConfig(folder string, machine *virtualMachine, users *UserNetwork, layers v1alpha1.CompressedLayers) string {
 	config := strings.Replace(containerdTemplate, "@hyperv@", machine.runtime(), 1)
 	binDir := ""
@@ -96,7 +96,7 @@ func renderContainerdConfig(folder string, machine *virtualMachine, users *UserN
 	).Replace(config)
 }
 
-// virtualMachine is what each pod with Hyper-V isolation has; nil where there is no such isolation.
+// virtualMachine is the size of the virtual machine of each pod with Hyper-V isolation; nil if that is disabled.
 type virtualMachine struct {
 	megabytes  int64
 	processors int32
@@ -109,7 +109,7 @@ func (m *virtualMachine) runtime() string {
 	return strings.NewReplacer("@memory@", strconv.FormatInt(m.megabytes, 10), "@processors@", strconv.Itoa(int(m.processors))).Replace(hyperVTemplate)
 }
 
-// Limits of virtual machines, and what they have by default.
+// Limits and defaults of virtual machines.
 const (
 	minMachineMemory, maxMachineMemory = 512, 1 << 20 // megabytes
 	maxMachineProcessors               = 64
@@ -117,7 +117,7 @@ const (
 	defaultMachineProcessors           = 2
 )
 
-// machineOf reads what WindowsConfig says of virtual machines.
+// machineOf reads the virtual machine settings of WindowsConfig.
 func machineOf(spec *v1alpha1.HyperVSpec) (*virtualMachine, error) {
 	if spec == nil {
 		return nil, nil

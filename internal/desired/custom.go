@@ -11,20 +11,20 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// UserNetwork is a network that the user supplies, with programs or an installer of its own. Its folders are the user's: they are made
-// where they do not exist, and never removed.
+// UserNetwork is a network that the user supplies, with its own programs or installer. Its folders belong to the user: they are created if
+// missing, and never removed.
 type UserNetwork struct {
-	// BinDir is a folder with network plugins; empty where ours do.
+	// BinDir is a folder with network plugins; empty if the payload's plugins are used.
 	BinDir string `json:"binDir,omitempty"`
-	// ConfigDir is the folder from which containerd reads the CNI configuration; empty where WICD writes it.
+	// ConfigDir is the folder from which containerd reads the CNI configuration; empty if WICD writes it.
 	ConfigDir string `json:"configDir,omitempty"`
-	// Name is that of the network in the Host Network Service, for kube-proxy; empty where WICD does not run one.
+	// Name is the network's name in the Host Network Service, for kube-proxy; empty if WICD does not run kube-proxy.
 	Name string `json:"name,omitempty"`
-	// Proxy is kube-proxy's configuration, a template over Joint, written when the network is there and of a type that it can serve.
+	// Proxy is kube-proxy's configuration, a template over Joint. It is written when the network exists and has a type that kube-proxy can serve.
 	Proxy *File `json:"proxy,omitempty"`
 }
 
-// Folders are those of the user's.
+// Folders returns the user's folders.
 func (n *UserNetwork) Folders() (folders []string) {
 	if n == nil {
 		return nil
@@ -37,7 +37,7 @@ func (n *UserNetwork) Folders() (folders []string) {
 	return folders
 }
 
-// CNIFolder is the folder from which containerd reads the configuration of the pod network.
+// CNIFolder returns the folder from which containerd reads the configuration of the pod network.
 func (n *UserNetwork) CNIFolder() string {
 	if n == nil || n.ConfigDir == "" {
 		return CNIFolder
@@ -45,7 +45,7 @@ func (n *UserNetwork) CNIFolder() string {
 	return n.ConfigDir
 }
 
-// IsCNIFile tells whether containerd takes a file in its folder for a configuration (libcni's ConfFiles).
+// IsCNIFile reports whether containerd reads a file in its folder as a configuration (libcni's ConfFiles).
 func IsCNIFile(name string) bool {
 	switch path.Ext(name) {
 	case ".conf", ".conflist", ".json":
@@ -54,7 +54,7 @@ func IsCNIFile(name string) bool {
 	return false
 }
 
-// userNetwork is what WindowsConfig says beyond a CNI configuration; nil where it says nothing more.
+// userNetwork returns the settings of WindowsConfig other than a CNI configuration; nil if there are none.
 func userNetwork(in Inputs) *UserNetwork {
 	custom := in.Config.Network.Custom
 	if custom == nil {
@@ -70,7 +70,7 @@ func userNetwork(in Inputs) *UserNetwork {
 	return &n
 }
 
-// customCNI is the configuration that the user wrote; nil with providers that make their own, and where an installer writes one.
+// customCNI returns the user's CNI configuration; nil for providers that create their own, and if an installer writes it.
 func customCNI(in Inputs) *CNI {
 	custom := in.Config.Network.Custom
 	if custom == nil || custom.CNIConfig == "" {
@@ -80,7 +80,7 @@ func customCNI(in Inputs) *CNI {
 	return &c
 }
 
-// cniOf is that configuration, as a template.
+// cniOf returns that configuration as a template.
 func cniOf(in Inputs) CNI {
 	c := CNI{Path: cniConfig, Template: in.Config.Network.Custom.CNIConfig}
 	c.ServiceCIDR, c.MoreServiceCIDRs = firstAndMore(in.Cluster.ServiceCIDRs)
@@ -88,7 +88,7 @@ func cniOf(in Inputs) CNI {
 	return c
 }
 
-// customServices are those of a network of the user's.
+// customServices returns the services for a network that the user supplies.
 func customServices(in Inputs, folder string, logs LogLimits) []Service {
 	if custom := in.Config.Network.Custom; custom == nil || custom.KubeProxy != v1alpha1.KubeProxyManaged {
 		return nil
@@ -96,8 +96,9 @@ func customServices(in Inputs, folder string, logs LogLimits) []Service {
 	return []Service{kubeProxy(in, folder, logs, KubeletService)}
 }
 
-// renderUserProxyConfig is kube-proxy's configuration for a bridge of the user's. It needs no source address, which only overlays have. Direct
-// server return stays off, as is kube-proxy's default: it works only where the network sends pods' addresses unchanged, and nobody tells.
+// renderUserProxyConfig returns kube-proxy's configuration for the user's bridge network. It needs no source address, which only overlays
+// have. Direct server return stays off, which is kube-proxy's default: it works only if the network does not translate pods' addresses, which
+// cannot be detected.
 func renderUserProxyConfig(in Inputs) string {
 	return pretty(object{
 		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
@@ -140,8 +141,8 @@ func checkCustom(in Inputs) error {
 	return nil
 }
 
-// checkProxied refuses kube-proxy for overlays: it needs an address of the host in the overlay there, and what keeps that address from
-// pods is the network's own matter.
+// checkProxied rejects kube-proxy for overlays: it would need an address of the host in the overlay, and only the network itself can reserve
+// that address.
 func checkProxied(custom *v1alpha1.CustomNetwork, text string) error {
 	if custom.KubeProxy != v1alpha1.KubeProxyManaged {
 		return nil
@@ -164,7 +165,7 @@ func checkProxied(custom *v1alpha1.CustomNetwork, text string) error {
 	return nil
 }
 
-// checkUserFolder wants a folder on drive C: that is neither ours nor Windows'. It is what the CRD wants.
+// checkUserFolder requires a folder on drive C: that belongs to neither the operator nor Windows. The CRD requires the same.
 func checkUserFolder(folder string) error {
 	const name = `[A-Za-z0-9_-]([A-Za-z0-9 ._-]*[A-Za-z0-9_-])?`
 	if len(folder) > maxUserFolder || !regexp.MustCompile(`^[Cc]:(\\`+name+`)+$`).MatchString(folder) {

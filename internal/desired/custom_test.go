@@ -48,14 +48,14 @@ func custom(config string) v1alpha1.NetworkSpec {
 	return v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom, Custom: &v1alpha1.CustomNetwork{CNIConfig: config}}
 }
 
-// with is a network of the user's own with something else in it.
+// with returns a network of the user with one change.
 func with(change func(*v1alpha1.CustomNetwork)) v1alpha1.NetworkSpec {
 	n := custom(bridge)
 	change(n.Custom)
 	return n
 }
 
-// userFolders are folders that a user may name, and those that are refused.
+// userFolders returns folders that a user may or may not configure.
 func userFolders() map[string]bool {
 	return map[string]bool{
 		`C:\opt\cni\bin`: true, `C:\etc\cni\net.d`: true, `c:\cni`: true, `C:\Program Files\containerd\cni\bin`: true, `C:\kube`: true,
@@ -81,12 +81,12 @@ func TestFoldersOfTheUserAreNeitherOursNorWindows(t *testing.T) {
 			t.Errorf("folder %q: %v is no ErrNetwork", folder, err)
 		}
 		if folder == "" {
-			continue // is no folder
+			continue // not a folder
 		}
 		node := bounded(t, v1alpha1.NetworkCustom)
 		node.UserNetwork = &desired.UserNetwork{BinDir: folder}
 		for i, f := range node.Files {
-			node.Files[i].Content = strings.Replace(f.Content, `\cni']`, `\cni', '`+folder+`']`, 1) // containerd's, as it is rendered with this folder
+			node.Files[i].Content = strings.Replace(f.Content, `\cni']`, `\cni', '`+folder+`']`, 1) // as rendered with this folder
 		}
 		if err := node.CheckBounds(); (err == nil) != want {
 			t.Errorf("a host that is told folder %q: %v, want it taken: %v", folder, err, want)
@@ -94,7 +94,8 @@ func TestFoldersOfTheUserAreNeitherOursNorWindows(t *testing.T) {
 	}
 }
 
-// FuzzFoldersOfTheUser: what is taken is one literal of containerd's configuration, and outside of our folders.
+// FuzzFoldersOfTheUser: an accepted folder is one literal of containerd's configuration, and outside of the
+// operator's folders.
 func FuzzFoldersOfTheUser(f *testing.F) {
 	for folder := range userFolders() {
 		f.Add(folder)

@@ -10,22 +10,22 @@ import (
 
 // Exclusions are what Microsoft Defender does not scan.
 type Exclusions struct {
-	// Processes are paths of programs: files that these open are not scanned. The programs themselves are.
+	// Processes are paths of programs. Files that they open are not scanned; the programs themselves are.
 	Processes []string `json:"processes,omitempty"`
-	// Paths are files, and folders with all that is in them.
+	// Paths are files, and folders with their contents.
 	Paths []string `json:"paths,omitempty"`
 }
 
 // IsEmpty reports whether nothing is excluded.
 func (e Exclusions) IsEmpty() bool { return len(e.Processes) == 0 && len(e.Paths) == 0 }
 
-// Without returns the exclusions that are not among others. Case does not matter, nor does a backslash at the end.
+// Without returns the exclusions that are not among others. Case and a trailing backslash are ignored.
 func (e Exclusions) Without(others Exclusions) Exclusions {
 	return Exclusions{Processes: without(e.Processes, others.Processes, isSame), Paths: without(e.Paths, others.Paths, isSame)}
 }
 
-// Beyond returns the exclusions that others do not include: those with a folder above a path, or with the file name of a process alone,
-// include it. Ones with wildcards or variables do not count.
+// Beyond returns the exclusions that others do not cover. A folder covers the paths in it, and a file name alone covers a process of
+// that name. Entries with wildcards or variables do not cover anything.
 func (e Exclusions) Beyond(others Exclusions) Exclusions {
 	isAbove := func(path, other string) bool {
 		folder := strings.TrimRight(other, `\`) + `\`
@@ -43,7 +43,7 @@ func (e Exclusions) And(others Exclusions) Exclusions {
 	return Exclusions{Processes: slices.Concat(e.Processes, more.Processes), Paths: slices.Concat(e.Paths, more.Paths)}
 }
 
-// List has each exclusion in words.
+// List describes each exclusion in words.
 func (e Exclusions) List() []string {
 	var list []string
 	for _, p := range e.Processes {
@@ -65,8 +65,8 @@ func isSame(a, b string) bool {
 	return strings.EqualFold(strings.TrimRight(a, `\`), strings.TrimRight(b, `\`))
 }
 
-// exclusions are those of containerd and its data: a scan of each layer that is unpacked takes a multiple of the time, and a file that
-// is being scanned cannot be renamed or removed. What containers read and write themselves is scanned.
+// exclusions returns those of containerd and its data: scanning each layer while it is unpacked multiplies the time, and a file that is
+// being scanned cannot be renamed or removed. Files that containers read and write are still scanned.
 func exclusions(in Inputs) Exclusions {
 	if in.Config.Runtime.DefenderExclusions == v1alpha1.DefenderExclusionsNone {
 		return Exclusions{}
@@ -81,7 +81,7 @@ func containerdExclusions(digest string) Exclusions {
 	}
 }
 
-// checkExclusions wants no others than those of containerd.
+// checkExclusions allows only the exclusions of containerd.
 func (n Node) checkExclusions() error {
 	may := containerdExclusions(n.Digest)
 	for _, path := range n.Exclusions.Processes {

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// TestContainerdIsExcludedFromScans: the program that runs, and its folders, all in places that only administrators can write.
+// TestContainerdIsExcludedFromScans expects the program that runs and its folders, where only administrators can write.
 func TestContainerdIsExcludedFromScans(t *testing.T) {
 	for setting, want := range map[v1alpha1.DefenderExclusions]bool{
 		"": true, v1alpha1.DefenderExclusionsManaged: true, v1alpha1.DefenderExclusionsNone: false,

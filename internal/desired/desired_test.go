@@ -95,7 +95,7 @@ func TestRender(t *testing.T) {
 		"hyperv": func(in *desired.Inputs) {
 			in.Config.RuntimeClasses.HyperV = &v1alpha1.HyperVSpec{Memory: "3Gi", Processors: 4}
 		},
-		// What hosts get on each platform, from a payload in which everything that is declared is there.
+		// What hosts get on each platform, from a payload with every declared component.
 		"platform-none": func(in *desired.Inputs) {
 			in.Payload, in.Settings.TLS = declared(), new(tlsprofile.Profile{}.Server())
 			in.Config.CSIProxy = v1alpha1.CSIProxyRun
@@ -118,10 +118,11 @@ func TestRender(t *testing.T) {
 			golden(t, name+".yaml", marshal(t, rendered))
 		})
 	}
-	expectNoStrayGolden(t, len(cases)+1) // that of TestOn
+	expectNoStrayGolden(t, len(cases)+1) // one more for TestOn
 }
 
-// TestContainerdKnowsWhatIsSaidOfLayers is for containerd, which passes over a setting that it does not know.
+// TestContainerdKnowsWhatIsSaidOfLayers checks containerd's source, because containerd ignores settings that it
+// does not know.
 func TestContainerdKnowsWhatIsSaidOfLayers(t *testing.T) {
 	module := payloadtest.Source(t, "../../payload/containerd", "github.com/containerd/containerd/v2")
 	source, err := os.ReadFile(filepath.Join(module, "internal/cri/config/config.go"))
@@ -156,7 +157,7 @@ func settings(t *testing.T) desired.Settings {
 	}
 }
 
-// fileOf is the content of a file that nodes must have, where everything is asked for.
+// fileOf returns the content of a file of nodes, with Hyper-V isolation enabled.
 func fileOf(t *testing.T, path string) string {
 	t.Helper()
 	in := inputs()
@@ -184,7 +185,8 @@ func TestTheKubeletRunsNothingThatUsersOfTheHostPutThere(t *testing.T) {
 	}
 }
 
-// TestPodsTellTheShimNothing looks for both lists of each runtime: where one is missing, containerd has its own.
+// TestPodsTellTheShimNothing requires both annotation lists of each runtime: containerd has its own default for
+// a missing one.
 func TestPodsTellTheShimNothing(t *testing.T) {
 	empty := 0
 	for line := range strings.Lines(fileOf(t, `C:\k\containerd\containerd_conf.toml`)) {
@@ -202,7 +204,7 @@ func TestPodsTellTheShimNothing(t *testing.T) {
 	}
 }
 
-// TestVirtualMachinesHaveLimits: an API server with the CRD lets none of these in.
+// TestVirtualMachinesHaveLimits has values that the CRD rejects, too.
 func TestVirtualMachinesHaveLimits(t *testing.T) {
 	for want, specs := range map[string][]v1alpha1.HyperVSpec{
 		"":                                  {{}, {Memory: "512Mi"}, {Memory: "1Ti", Processors: 64}, {Memory: "2000000000"}},

@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// Disruption is what a change costs the pods of a node. Greater ones include the smaller.
+// Disruption is the effect of a change on the pods of a node. Greater values include the smaller.
 type Disruption int
 
-// The disruptions, from the least.
+// Disruptions, from least to greatest.
 const (
-	// None: no process of ours notices.
+	// None: no managed process notices.
 	None Disruption = iota
-	// Restart: services start anew; pods go on.
+	// Restart: services restart; pods keep running.
 	Restart
-	// Drain: containerd or the kubelet become other programs; pods are to leave before.
+	// Drain: containerd or the kubelet is replaced; pods must leave first.
 	Drain
-	// Reboot: Windows starts anew.
+	// Reboot: Windows restarts.
 	Reboot
 )
 
@@ -38,25 +38,25 @@ func (d Disruption) String() string {
 	return fmt.Sprintf("Disruption(%d)", int(d))
 }
 
-// Change is one thing in which two Nodes differ, and what it leads to by itself.
+// Change is one difference between two Nodes and its effect on its own.
 type Change struct {
-	// What differs, by name: contents may be secret.
+	// What differs, by name only: contents may be secret.
 	What       string
 	Disruption Disruption
-	// Services that start anew for it, in the order in which they start.
+	// Services to restart, in the order in which they start.
 	Services []string
 }
 
-// Difference is what it takes to make one Node of another. Without Changes they are equal.
+// Difference is what it takes to turn one Node into another. Without Changes they are equal.
 type Difference struct {
 	// Disruption is the greatest of all changes.
 	Disruption Disruption
-	// Services that start anew, in the order in which they start. Each does so once, whatever the number of changes.
+	// Services to restart, in the order in which they start. Each restarts once, however many changes affect it.
 	Services []string
 	Changes  []Change
 }
 
-// String says it in few words: "none", "restart of containerd, kubelet", "drain", "reboot".
+// String returns a summary: "none", "restart of containerd, kubelet", "drain", "reboot".
 func (d Difference) String() string {
 	if d.Disruption == Restart {
 		return "restart of " + strings.Join(d.Services, ", ")
@@ -64,9 +64,9 @@ func (d Difference) String() string {
 	return d.Disruption.String()
 }
 
-// Diff says what WICD does on a host that is one Node and is to be another, for which a drain or a reboot may have to be
-// allowed first. Both have nothing left open, as On makes them: what a secret or a variable changes is seen only there.
-// A test in internal/daemon compares it with what WICD does.
+// Diff returns what WICD does to turn a host that is Node old into Node new, which may need permission for a drain or a reboot first.
+// Both must come from On: changes by secrets and variables are visible only there. A test in internal/daemon compares the result with
+// what WICD does.
 func Diff(old, new Node) Difference {
 	c := comparison{old: old, new: new}
 	c.features()
@@ -77,7 +77,7 @@ func Diff(old, new Node) Difference {
 	return c.sum()
 }
 
-// comparison gathers the changes between two Nodes.
+// comparison collects the changes between two Nodes.
 type comparison struct {
 	old, new Node
 	changes  []Change
@@ -91,7 +91,7 @@ func (c *comparison) add(what string, least Disruption, services ...string) {
 	c.changes = append(c.changes, Change{What: what, Disruption: least, Services: services})
 }
 
-// withDependants adds the services that must stop when others do, and sorts them. Only what was there starts anew.
+// withDependants adds the services that must stop when others do, and sorts them. Only services that existed before restart.
 func (c *comparison) withDependants(names []string) []string {
 	stops := map[string]bool{}
 	for _, name := range names {
@@ -123,8 +123,8 @@ func find(services []Service, name string) (Service, bool) {
 	return services[i], true
 }
 
-// features that are new may need a restart of Windows; it says so only when asked to enable them. Hyper-V waits for a restart of its own
-// on a node. Others stay.
+// features records the changes of features. Enabling one may require a restart of Windows, which Windows reports only when it is
+// enabled. Hyper-V waits for a later restart of a node. Features that are no longer wanted stay.
 func (c *comparison) features() {
 	for _, f := range c.new.Features {
 		switch {
@@ -142,8 +142,8 @@ func (c *comparison) features() {
 	}
 }
 
-// programs that change under a name restart the services that run them by that name. Services run them from the folder of
-// their version, so that it is their declarations that change; see services.
+// programs records the changes of programs and restarts the services that run them by that path. Services run programs from their
+// version's folder, so that usually their declarations change; see services.
 func (c *comparison) programs() {
 	was := map[string]PayloadFile{}
 	for _, f := range c.old.Payload {
@@ -168,7 +168,7 @@ func (c *comparison) programs() {
 	}
 }
 
-// disruptionOf a program that is replaced. Pods live in containerd, its shims, and the kubelet.
+// disruptionOf returns the disruption of replacing a program. Pods depend on containerd, its shims, and the kubelet.
 func disruptionOf(path string) Disruption {
 	if path == "kubelet.exe" || strings.HasPrefix(path, `containerd\`) {
 		return Drain
@@ -176,7 +176,7 @@ func disruptionOf(path string) Disruption {
 	return None
 }
 
-// users are the services whose command line names one of the files. Windows' names ignore case.
+// users returns the services whose command line names one of the files, ignoring case as Windows does.
 func (c *comparison) users(names ...string) []string {
 	var users []string
 	for _, s := range c.new.Services {
@@ -229,15 +229,14 @@ func (c *comparison) services() {
 	}
 }
 
-// SameDeclaration tells whether a process that was started by one declaration is what the other wants: they are of one
-// description, command line and environment, and of the same dependencies in whatever order. One that is not is stopped,
-// declared anew and started.
+// SameDeclaration reports whether a process that was started from one declaration also satisfies the other: description, command line,
+// environment and dependencies, in any order, are equal. Otherwise the service is stopped, redeclared and started.
 func SameDeclaration(a, b Service) bool {
 	return a.Description == b.Description && a.Command == b.Command &&
 		slices.Equal(sortedNames(a.DependsOn), sortedNames(b.DependsOn)) && maps.Equal(a.Environment, b.Environment)
 }
 
-// sortedNames are names of services in an order of their own. Windows ignores their case.
+// sortedNames returns names of services in a canonical order and in lower case, because Windows ignores case.
 func sortedNames(names []string) []string {
 	var lower []string
 	for _, name := range names {
@@ -247,7 +246,7 @@ func sortedNames(names []string) []string {
 	return lower
 }
 
-// rest is what no process of ours reads when it starts.
+// rest records the changes that no managed process reads when it starts.
 func (c *comparison) rest() {
 	for _, part := range []struct {
 		what string

@@ -18,12 +18,12 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// all are the services of a host with everything, in the order in which they start.
+// all returns the services of a host with everything, in the order in which they start.
 func all() []string {
 	return []string{"containerd", "kubelet", "csi-proxy", "windows_exporter", api.WICDService}
 }
 
-// nodeOf is what a host gets, with nothing left open.
+// nodeOf returns what a host gets, with nothing left open.
 func nodeOf(t *testing.T, change func(*desired.Inputs)) desired.Node {
 	t.Helper()
 	in := inputs()
@@ -40,7 +40,7 @@ func nodeOf(t *testing.T, change func(*desired.Inputs)) desired.Node {
 	return on
 }
 
-// replace gives a program of the payload another content.
+// replace changes the hash of a program in the payload.
 func replace(in *desired.Inputs, path string) {
 	files := slices.Clone(in.Payload.Files)
 	for i := range files {
@@ -51,7 +51,7 @@ func replace(in *desired.Inputs, path string) {
 	in.Payload = payload.New(files, in.Payload.Setup)
 }
 
-// TestDiffOfSettings says of each setting what it costs a host to follow.
+// TestDiffOfSettings expects the disruption of changing each setting.
 func TestDiffOfSettings(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*desired.Inputs)
@@ -95,7 +95,7 @@ func TestDiffOfSettings(t *testing.T) {
 	}
 }
 
-// TestDiffOfNodes has the cases that no setting makes today.
+// TestDiffOfNodes has changes that no setting makes today.
 func TestDiffOfNodes(t *testing.T) {
 	service := func(name, command string, dependsOn ...string) desired.Service {
 		return desired.Service{Name: name, Command: command, DependsOn: dependsOn}
@@ -153,11 +153,11 @@ func TestAFreshHostHasNothingToInterrupt(t *testing.T) {
 	}
 }
 
-// TestDiffSeesEveryField changes each field of a Node, however deep, and expects to be told.
+// TestDiffSeesEveryField changes each field of a Node, however deep, and expects a change.
 func TestDiffSeesEveryField(t *testing.T) {
 	node := nodeOf(t, func(in *desired.Inputs) { in.Settings = settings(t) })
 	node.SecretsVersion = "1"
-	for i := range node.Services { // where all of it is set, all of it can change
+	for i := range node.Services { // set fields that are empty, so that they can change
 		node.Services[i].DependsOn, node.Services[i].Needs, node.Services[i].Ready = []string{"x"}, []string{"y"}, "z"
 		node.Services[i].Reads, node.Services[i].Environment = []string{"x"}, map[string]string{"x": "y"}
 	}
@@ -194,7 +194,8 @@ func TestDiffSeesEveryField(t *testing.T) {
 	}
 }
 
-// mutate changes the nth string, number or truth of a value, and says which that is; done when there are fewer.
+// mutate changes the nth string, number or bool of a value, and returns its path. done is true if there are
+// fewer.
 func mutate(v reflect.Value, n int, path string) (at string, done bool) {
 	left := n
 	var walk func(v reflect.Value, path string) bool

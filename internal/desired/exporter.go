@@ -6,17 +6,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/tlsprofile"
 )
 
-// collectors are the original's, and textfile for what WICD itself has to say. A test in payload/windows-exporter compares
-// them with those that the exporter has.
+// collectors are the original's, plus textfile for WICD's own metrics. A test in payload/windows-exporter compares them with those of the
+// exporter.
 const collectors = "cpu,logical_disk,net,os,service,system,container,memory,cpu_info,textfile"
 
-// netOptions leaves out what the collector of the network tells by default besides counters: series for the hardware address, the addresses and
-// the state of each adapter, of which a node has one or more for each pod (nic_info, which the exporter calls experimental).
+// netOptions limits the network collector to counters. By default it also exports series for the hardware address, the addresses and the state
+// of each adapter (nic_info, which the exporter calls experimental), and a node has one or more adapters per pod.
 const netOptions = " --collector.net.enabled metrics"
 
-// exporter serves metrics on port 9182. Like containerd it is a service only as a child of the service manager, and writes
-// its log by itself. It ends at once where its certificate is missing, and reads it anew for each connection
-// (web/tls_config.go of exporter-toolkit v0.17.1): nobody needs to tell it of a new one.
+// exporter serves metrics on port 9182. Like containerd, it is a service only as a child of the service manager, and writes its log itself. It
+// exits immediately if its certificate is missing, and reads it again for each connection (web/tls_config.go of exporter-toolkit v0.17.1), so a
+// renewed certificate needs no restart.
 func exporter(in Inputs, folder string) Service {
 	const name = ExporterService
 	log := Log{Path: logPath(name)}
@@ -30,8 +30,8 @@ func exporter(in Inputs, folder string) Service {
 	}
 }
 
-// exporterWebConfig is exporter-toolkit's configuration of the server. The certificate is the node's own; who may read is
-// who may speak to the kubelet with a certificate (docs/decisions/0008). The client CA is read for each connection, too.
+// exporterWebConfig returns exporter-toolkit's configuration of the server. The certificate is the node's own. The clients that may connect are
+// those with a certificate that the kubelet accepts (docs/decisions/0008). The client CA is read for each connection, too.
 func exporterWebConfig(offers *tlsprofile.Server) string {
 	version, suites := tlsprofile.TLS12, ""
 	if offers != nil {

@@ -11,40 +11,40 @@ import (
 	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
-// FirewallRule lets in what is sent to some ports of the host.
+// FirewallRule admits traffic to some ports of the host.
 type FirewallRule struct {
-	// Name by which people find the rule. No two rules of a node have the same.
+	// Name of the rule, unique within a node.
 	Name string `json:"name"`
 	// Protocol is TCP or UDP.
 	Protocol string `json:"protocol"`
-	// Ports are those of the host; none for all on which Program listens.
+	// Ports of the host; if empty, all on which Program listens.
 	Ports []uint16 `json:"ports,omitempty"`
-	// Program is the path of the only program that gets the packets; empty for any.
+	// Program is the path of the only program that receives the packets; empty for any.
 	Program string `json:"program,omitempty"`
-	// From are ranges of addresses, without bits beyond their prefixes, whose packets are let in; empty for those of everybody.
+	// From are the source ranges, in canonical form; empty for any source.
 	From []string `json:"from,omitempty"`
 }
 
-// The protocols of rules.
+// Protocols of rules.
 const (
 	TCP = "TCP"
 	UDP = "UDP"
 )
 
-// Ports on which a node is called.
+// Ports on which a node accepts connections.
 const (
 	sshPort      = 22
 	kubeletPort  = 10250 // logs, exec, metrics of pods
 	exporterPort = 9182
-	proxyPort    = 10256 // whether kube-proxy works, its default healthzBindAddress
+	proxyPort    = 10256 // health of kube-proxy, its default healthzBindAddress
 )
 
 func tcpPorts() []uint16 { return []uint16{sshPort, kubeletPort, exporterPort, proxyPort} }
 
-// firewall is what the host's firewall lets in for services of the node. A user of a network of its own opens its ports by himself.
-// Packets between pods come from all nodes, whose addresses nobody lists: the user's ranges are not for them.
+// firewall returns the rules for services of the node. Users with a network of their own open its ports themselves. The user's ranges do not
+// apply to traffic between pods, which comes from all nodes, whose addresses are not listed anywhere.
 func firewall(in Inputs) []FirewallRule {
-	from, _ := AllowFrom(in.Config.Network) // checkAllowFrom saw to it
+	from, _ := AllowFrom(in.Config.Network) // checkAllowFrom has checked it
 	rules := []FirewallRule{
 		{Name: ServiceDescription("SSH"), Protocol: TCP, Ports: []uint16{sshPort}, From: from},
 		{Name: ServiceDescription(KubeletService), Protocol: TCP, Ports: []uint16{kubeletPort}, From: from},
@@ -58,17 +58,17 @@ func firewall(in Inputs) []FirewallRule {
 	return append(rules, healthChecks(in, from)...)
 }
 
-// healthChecks let load balancers outside of the cluster ask kube-proxy whether the node serves. Node ports need no rule: the virtual switch
-// translates them before the firewall. What kube-proxy listens on by itself is different: its health, and a port for each Service with
-// externalTrafficPolicy Local. Kubernetes chooses those, so kube-proxy gets what is sent to any port of its own, and no other program does.
-// The health of the node has a rule without the program: it must not depend on the name by which Windows knows a file with several.
+// healthChecks returns rules that let load balancers outside of the cluster query kube-proxy for the node's health. Node ports need no rule:
+// the virtual switch translates them before the firewall. kube-proxy itself listens on its health port, and on one port for each Service
+// with externalTrafficPolicy Local. Kubernetes chooses the latter, so one rule covers all ports on which kube-proxy, and no other program,
+// listens. The rule for the node's health names no program, because a file with several names may be known to Windows by another one.
 func healthChecks(in Inputs, from []string) []FirewallRule {
 	custom := in.Config.Network.Custom
 	if in.Config.Network.Provider == v1alpha1.NetworkCustom && (custom == nil || custom.KubeProxy != v1alpha1.KubeProxyManaged) {
 		return nil
 	}
 	if len(from) > 0 {
-		// A list that names who may call the node keeps out nobody who has to: those of the platform are documented and fixed.
+		// A list of allowed sources must not block the platform's health checks, whose ranges are documented and fixed.
 		from, _ = orderRanges(append(platform.Of(in.Cluster.Network.Platform).HealthChecks, from...))
 	}
 	name := ServiceDescription(KubeProxyService)
@@ -78,8 +78,8 @@ func healthChecks(in Inputs, from []string) []FirewallRule {
 	}
 }
 
-// AllowFrom are the ranges of addresses from which nodes are called, ordered and without those that are within others; none for
-// everybody's. What is no range is an ErrNetwork.
+// AllowFrom returns the ranges of addresses that may connect to nodes, ordered and without those within others; none if any may. An invalid
+// range is an ErrNetwork.
 func AllowFrom(n v1alpha1.NetworkSpec) ([]string, error) {
 	list, bad := orderRanges(n.AllowFrom)
 	if bad != "" {
@@ -89,7 +89,7 @@ func AllowFrom(n v1alpha1.NetworkSpec) ([]string, error) {
 	return list, nil
 }
 
-// orderRanges orders ranges of addresses and leaves out those that are within others. bad is the first that is none, quoted.
+// orderRanges sorts ranges of addresses and removes those within others. bad is the first invalid one, quoted.
 func orderRanges(texts []string) (list []string, bad string) {
 	var ranges []netip.Prefix
 	for _, text := range texts {
@@ -116,7 +116,7 @@ func checkAllowFrom(in Inputs) error {
 	return err
 }
 
-// overlayPort is the UDP port on which other nodes send packets for pods; 0 with a network that has none that is known.
+// overlayPort returns the UDP port on which other nodes send packets for pods; 0 if the network has no known port.
 func overlayPort(in Inputs) uint16 {
 	switch in.Config.Network.Provider {
 	case v1alpha1.NetworkOVNHybridOverlay:
@@ -130,7 +130,7 @@ func overlayPort(in Inputs) uint16 {
 	return 0
 }
 
-// Listened are the ports of TCP on which programs of the node listen.
+// Listened returns the TCP ports on which programs of the node listen.
 func (n Node) Listened() []uint16 {
 	ports := []uint16{RegistryPort}
 	for _, r := range n.Firewall {

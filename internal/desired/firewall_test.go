@@ -80,8 +80,8 @@ func TestTheFirewallLetsInOnlyWhoIsAllowed(t *testing.T) {
 	}
 }
 
-// TestHealthChecksOfLoadBalancersReachKubeProxy: load balancers outside of the cluster ask kube-proxy whether the node serves at all, and
-// for Services with externalTrafficPolicy Local at a port of each.
+// TestHealthChecksOfLoadBalancersReachKubeProxy: load balancers outside of the cluster query kube-proxy for the node's health, and for
+// each Service with externalTrafficPolicy Local at a port of its own.
 func TestHealthChecksOfLoadBalancersReachKubeProxy(t *testing.T) {
 	for platform, want := range map[string][]string{
 		"":      {"192.0.2.0/24"},

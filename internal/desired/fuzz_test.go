@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// FuzzSubnets: ranges that are taken become an argument of a command line that has nothing else in it, and reads the same again.
+// FuzzSubnets: accepted ranges become a single argument of a command line, and parse to the same ranges again.
 func FuzzSubnets(f *testing.F) {
 	f.Add("10.128.0.0/14/23,fd01::/48/64")
 	f.Add("10.132.0.1/14")
@@ -42,7 +42,7 @@ func FuzzSubnets(f *testing.F) {
 	})
 }
 
-// FuzzAllowFrom: ranges that are taken are ordered, share no addresses, and have each address that was asked for.
+// FuzzAllowFrom: accepted ranges are ordered, do not overlap, and contain each address that was allowed.
 func FuzzAllowFrom(f *testing.F) {
 	f.Add("10.0.7.7/16", "10.0.0.0/8", "192.0.2.1/32")
 	f.Add("fd00::/64", "fd00::1/128", "::ffff:1.2.3.4/128")

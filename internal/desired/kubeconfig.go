@@ -2,8 +2,9 @@ package desired
 
 import "encoding/json"
 
-// renderKubeconfig is a kubeconfig with the identity in a file that WICD writes. It holds no secret: it names
-// the file with the certificate, which clients read anew when it is renewed. JSON is YAML, too.
+// renderKubeconfig returns a kubeconfig with the identity in a file that WICD writes. It holds no secret: it
+// refers to the file with the certificate, which clients read again when it is renewed. It is JSON, which is
+// valid YAML.
 func renderKubeconfig(c Cluster, name, identity string) string {
 	type object = map[string]any
 	b, _ := json.MarshalIndent(object{ // strings only: never fails

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// kubeletConfiguration are the fields we set of the kubelet.config.k8s.io/v1beta1 KubeletConfiguration. The
-// values are the original's (pkg/nodeconfig/nodeconfig.go) unless a comment says otherwise.
+// kubeletConfiguration has those fields of KubeletConfiguration (kubelet.config.k8s.io/v1beta1) that the operator sets. The values are the
+// original operator's (pkg/nodeconfig/nodeconfig.go) unless a comment says otherwise.
 type kubeletConfiguration struct {
 	Kind               string   `json:"kind"`
 	APIVersion         string   `json:"apiVersion"`
@@ -39,7 +39,7 @@ type kubeletConfiguration struct {
 	FeatureGates             map[string]bool   `json:"featureGates"`
 	ContainerLogMaxSize      string            `json:"containerLogMaxSize"`
 	EvictionHard             map[string]string `json:"evictionHard,omitempty"`
-	// Thresholds that evictionHard does not name keep the kubelet's own default of its version; without this they are off.
+	// With it, thresholds that evictionHard does not name keep the default of the kubelet's version; without it, they are off.
 	MergeDefaultEvictionSettings bool              `json:"mergeDefaultEvictionSettings"`
 	EvictionSoft                 map[string]string `json:"evictionSoft,omitempty"`
 	EvictionSoftGracePeriod      map[string]string `json:"evictionSoftGracePeriod,omitempty"`
@@ -52,14 +52,13 @@ type kubeletConfiguration struct {
 	MaxParallelImagePulls        int32             `json:"maxParallelImagePulls,omitempty"`
 	ContainerLogMaxFiles         int32             `json:"containerLogMaxFiles,omitempty"`
 	RegisterNode                 bool              `json:"registerNode"`
-	RegisterWithTaints           string            `json:"registerWithTaints"` // a marker, until the host is known
+	RegisterWithTaints           string            `json:"registerWithTaints"` // a placeholder until the host is known
 	StaticPodPath                string            `json:"staticPodPath"`
 	VolumePluginDir              string            `json:"volumePluginDir"`
-	// Kubelets act on these from 1.34 on, where WindowsGracefulNodeShutdown is on (pkg/features/kube_features.go); older ones take them and do
-	// nothing.
+	// Kubelets from 1.34 honor these, with feature gate WindowsGracefulNodeShutdown (pkg/features/kube_features.go); older ones ignore them.
 	ShutdownGracePeriod             string `json:"shutdownGracePeriod,omitempty"`
 	ShutdownGracePeriodCriticalPods string `json:"shutdownGracePeriodCriticalPods,omitempty"`
-	// Kubelets act on these where the feature gate is on.
+	// Kubelets honor these if the feature gate (affinityGate) is on.
 	CPUManagerPolicy      string              `json:"cpuManagerPolicy,omitempty"`
 	MemoryManagerPolicy   string              `json:"memoryManagerPolicy,omitempty"`
 	ReservedMemory        []memoryReservation `json:"reservedMemory,omitempty"`
@@ -67,7 +66,7 @@ type kubeletConfiguration struct {
 	TopologyManagerScope  string              `json:"topologyManagerScope,omitempty"`
 }
 
-// use has the kubelet divide the machine so.
+// use sets how the kubelet divides the machine.
 func (c *kubeletConfiguration) use(r KubeletResources) {
 	c.SystemReserved, c.KubeReserved, c.EvictionHard = r.SystemReserved, r.KubeReserved, r.EvictionHard
 	c.CPUManagerPolicy, c.MemoryManagerPolicy, c.ReservedMemory = r.CPUManagerPolicy, r.MemoryManagerPolicy, r.ReservedMemory
@@ -98,8 +97,9 @@ func renderKubeletConfig(in Inputs) (string, error) {
 		MaxPods:                  maxPods(in),
 		KubeAPIQPS:               50,
 		KubeAPIBurst:             100,
-		// oc adm node-logs, and kubectl get --raw /api/v1/nodes/<node>/proxy/logs/, read logs and events of a host with these three. That
-		// takes the right to nodes/proxy, whose owner may run commands in every pod of the node, too: they give nobody more.
+		// oc adm node-logs, and kubectl get --raw /api/v1/nodes/<node>/proxy/logs/, read logs and events of a host through these two fields and
+		// feature gate NodeLogQuery. Both need access to nodes/proxy, which also allows running commands in every pod of the node, so this grants
+		// no further rights.
 		EnableSystemLogHandler:       true,
 		EnableSystemLogQuery:         true,
 		ContainerLogMaxSize:          cmp.Or(k.ContainerLogMaxSize, "50Mi"),
@@ -115,8 +115,8 @@ func renderKubeletConfig(in Inputs) (string, error) {
 		RegisterNode:                 true,
 		RegisterWithTaints:           strings.Trim(markTaints, `"`),
 		StaticPodPath:                staticPods,
-		// The kubelet runs the FlexVolume drivers that it finds there, as SYSTEM. Its default is on Windows C:\usr\libexec\kubernetes\..., which
-		// every user of the host may make and fill; the original leaves it at that.
+		// The kubelet runs FlexVolume drivers in this folder as SYSTEM. Every user of the host may create and fill the default folder on Windows,
+		// C:\usr\libexec\kubernetes\..., which the original operator uses.
 		VolumePluginDir:     volumePlugins,
 		ShutdownGracePeriod: k.ShutdownGracePeriod, ShutdownGracePeriodCriticalPods: k.ShutdownGracePeriodCriticalPods,
 	}
@@ -128,7 +128,7 @@ func renderKubeletConfig(in Inputs) (string, error) {
 	return c.render()
 }
 
-// maxPods is how many pods a node may run.
+// maxPods returns the maximum number of pods on a node.
 func maxPods(in Inputs) int32 {
 	return cmp.Or(max(in.Config.Kubelet.MaxPods, 0), 250)
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// affinityGate is the feature gate without which the kubelet's managers of processors, memory and topology do nothing on Windows
+// affinityGate is the feature gate without which the kubelet's CPU, memory and topology managers do nothing on Windows
 // (pkg/kubelet/cm/container_manager_windows.go). It is alpha in Kubernetes 1.32 to 1.37.
 const affinityGate = "WindowsCPUAndMemoryAffinity"
 
-// mostTopologyNodes is how many NUMA nodes a machine may have for a topology manager (pkg/kubelet/cm/topologymanager).
+// mostTopologyNodes is the maximum number of NUMA nodes for a topology manager (pkg/kubelet/cm/topologymanager).
 const mostTopologyNodes = 8
 
-// KubeletResources is what the kubelet's configuration says of how a machine is divided, as the kubelet reads it.
+// KubeletResources is the part of the kubelet's configuration that divides the machine's resources.
 type KubeletResources struct {
 	SystemReserved        map[string]string   `json:"systemReserved,omitempty"`
 	KubeReserved          map[string]string   `json:"kubeReserved,omitempty"`
@@ -31,28 +31,27 @@ type KubeletResources struct {
 	TopologyManagerScope  string              `json:"topologyManagerScope,omitempty"`
 }
 
-// memoryReservation is what of systemReserved, kubeReserved and the hard threshold is of one NUMA node.
+// memoryReservation is one NUMA node's part of systemReserved, kubeReserved and the hard eviction threshold.
 type memoryReservation struct {
 	NUMANode int32             `json:"numaNode"`
 	Limits   map[string]string `json:"limits"`
 }
 
-// HeldKubelet is how the kubelet of a host goes on while it does not have what the declaration says of its resources.
+// HeldKubelet is what a host's kubelet keeps using while it does not have the declared resources.
 type HeldKubelet struct {
 	KubeletResources
-	// Boot names the start of Windows at which it was held back: it takes effect with the next one.
+	// Boot identifies the start of Windows during which the change was held back. It takes effect at the next start.
 	Boot string `json:"boot"`
-	// Unsuitable is why the machine cannot have it; empty where it waits for a restart of Windows.
+	// Unsuitable is why the machine cannot have the declared resources; empty if they wait for a restart of Windows.
 	Unsuitable string `json:"unsuitable,omitempty"`
 }
 
-// WaitsFor tells whether only a restart of Windows is missing, since the start that boot names.
+// WaitsFor reports whether the change waits only for a restart of Windows and was held back during this boot.
 func (h *HeldKubelet) WaitsFor(boot string) bool {
 	return h != nil && h.Unsuitable == "" && h.Boot == boot
 }
 
-// resourcesOf is what the kubelet's configuration says of resources where WindowsConfig has a spec. What needs the feature gate is there only
-// when something of it is in use.
+// resourcesOf returns the resources for a spec. Fields that need the feature gate are set only if one of its managers is active.
 func resourcesOf(spec v1alpha1.KubeletSpec) KubeletResources {
 	r := KubeletResources{
 		SystemReserved: map[string]string{"cpu": "500m", "memory": "2Gi", "ephemeral-storage": "1Gi"}, KubeReserved: spec.KubeReserved, EvictionHard: spec.EvictionHard,
@@ -69,8 +68,8 @@ func resourcesOf(spec v1alpha1.KubeletSpec) KubeletResources {
 	return r
 }
 
-// reservedMemory is what is reserved of each NUMA node: all of the first one unless the spec says otherwise. The kubelet refuses quantities
-// that are no whole number when it has read them, such as 1.5Gi, so that they are written in bytes.
+// reservedMemory returns what is reserved of each NUMA node: everything on node 0 unless the spec says otherwise. The kubelet rejects
+// quantities that it does not parse to a whole number, such as 1.5Gi, so they are written in bytes.
 func reservedMemory(spec v1alpha1.KubeletSpec, total resource.Quantity) (all []memoryReservation) {
 	of := func(node int32, q resource.Quantity) memoryReservation {
 		return memoryReservation{NUMANode: node, Limits: map[string]string{"memory": strconv.FormatInt(q.Value(), 10)}}
@@ -89,13 +88,13 @@ func (r KubeletResources) hasMemoryManager() bool {
 	return r.MemoryManagerPolicy == string(v1alpha1.MemoryManagerBestEffort)
 }
 
-// isManaged tells whether the kubelet gives pods processors or memory of their own, or looks at the topology of the machine.
+// isManaged reports whether the CPU, memory or topology manager is active.
 func (r KubeletResources) isManaged() bool {
 	hasTopology := r.TopologyManagerPolicy != "" && r.TopologyManagerPolicy != string(v1alpha1.TopologyManagerNone)
 	return r.CPUManagerPolicy == string(v1alpha1.CPUManagerStatic) || r.hasMemoryManager() || hasTopology
 }
 
-// memory is what is reserved of the memory, where that does not depend on the machine.
+// memory returns the reserved memory without thresholds in percent, which depend on the machine.
 func (r KubeletResources) memory() resource.Quantity {
 	total := sum(r.SystemReserved["memory"], r.KubeReserved["memory"])
 	if t, err := parseThreshold(r.hardMemory()); err == nil && !t.isShare {
@@ -104,7 +103,7 @@ func (r KubeletResources) memory() resource.Quantity {
 	return total
 }
 
-// hardMemory is the hard threshold of memory, which the kubelet reserves as well.
+// hardMemory returns the hard eviction threshold of memory, which the kubelet reserves as well.
 func (r KubeletResources) hardMemory() string {
 	if own := r.EvictionHard[memoryAvailable]; own != "" {
 		return own
@@ -112,7 +111,7 @@ func (r KubeletResources) hardMemory() string {
 	return DefaultEvictionHard()[memoryAvailable]
 }
 
-// sum adds quantities; what is none counts as nothing.
+// sum adds quantities. Texts that are not quantities count as zero.
 func sum(texts ...string) (total resource.Quantity) {
 	for _, text := range texts {
 		if q, err := resource.ParseQuantity(text); err == nil {
@@ -122,8 +121,8 @@ func sum(texts ...string) (total resource.Quantity) {
 	return total
 }
 
-// State is what the kubelet's state files of processors and memory depend on; empty where it keeps none. The kubelet does not start with those
-// of another state (policy_static.go of pkg/kubelet/cm/cpumanager and memorymanager).
+// State returns what the kubelet's state files of processors and memory depend on; empty if it has none. The kubelet does not start with state
+// files of another configuration (policy_static.go of pkg/kubelet/cm/cpumanager and memorymanager).
 func (r KubeletResources) State() string {
 	if !r.isManaged() {
 		return ""
@@ -140,14 +139,14 @@ func withoutStorage(reserved map[string]string) map[string]string {
 	return reserved
 }
 
-// Machine is what a host has. What is 0 is not known.
+// Machine is the size and the Windows build of a host. 0 means unknown.
 type Machine struct {
 	Memory                uint64
 	Processors, NUMANodes int
 	Build                 int
 }
 
-// Check says why a machine cannot be divided so: the kubelet would not start, or would leave nothing for pods.
+// Check returns why a machine cannot be divided this way: the kubelet would not start, or would leave nothing for pods.
 func (r KubeletResources) Check(m Machine) error {
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf(`WindowsConfig "cluster": spec.kubelet `+format, args...)
@@ -178,20 +177,20 @@ func (r KubeletResources) Check(m Machine) error {
 	return nil
 }
 
-// megabytes is for people: quantities of bytes are long.
+// megabytes formats a quantity for messages: in bytes it would be long.
 func megabytes(q resource.Quantity) string { return fmt.Sprintf("%d MiB", q.Value()>>20) }
 
-// KubeletResources are those that a declaration says, or nothing where it says none.
+// KubeletResources returns the resources in the declared kubelet configuration; empty if there is none.
 func (n Node) KubeletResources() (r KubeletResources) {
 	for _, f := range n.Files {
 		if f.Path == kubeletConfig {
-			_ = json.Unmarshal([]byte(f.Content), &r) // what the kubelet cannot read is the kubelet's to tell
+			_ = json.Unmarshal([]byte(f.Content), &r) // the kubelet reports what it cannot parse
 		}
 	}
 	return r
 }
 
-// with is the kubelet's configuration with other resources. One that cannot be read stays.
+// with returns the kubelet's configuration with these resources, or unchanged if it cannot be parsed.
 func (r KubeletResources) with(content string) string {
 	var c kubeletConfiguration
 	if err := json.Unmarshal([]byte(content), &c); err != nil {

@@ -63,7 +63,8 @@ func TestAMachineIsNotDividedIntoMoreThanItHas(t *testing.T) {
 	}
 }
 
-// TestStateFilesAreOfOneDivision has changes with which a kubelet would not start with its former state files, and others.
+// TestStateFilesAreOfOneDivision has changes with which a kubelet would reject its former state files, and changes with
+// which it would not.
 func TestStateFilesAreOfOneDivision(t *testing.T) {
 	is := v1alpha1.KubeletSpec{CPUManagerPolicy: v1alpha1.CPUManagerStatic, MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort}
 	before, _ := resources(t, is)
@@ -91,7 +92,7 @@ func TestStateFilesAreOfOneDivision(t *testing.T) {
 	}
 }
 
-// TestAHostGoesOnWithFormerResources wants of what is held back nothing, and of everything else what is declared.
+// TestAHostGoesOnWithFormerResources expects none of the resources that are held back, and everything else as declared.
 func TestAHostGoesOnWithFormerResources(t *testing.T) {
 	former, before := resources(t, v1alpha1.KubeletSpec{KubeReserved: map[string]string{"cpu": "1"}})
 	_, next := resources(t, v1alpha1.KubeletSpec{MaxPods: 9, CPUManagerPolicy: v1alpha1.CPUManagerStatic})
@@ -111,7 +112,7 @@ func TestAHostGoesOnWithFormerResources(t *testing.T) {
 	}
 }
 
-// TestTheKubeletsManagers compares what is known of the kubelet's managers with its source.
+// TestTheKubeletsManagers compares assumptions about the kubelet's managers with its source.
 func TestTheKubeletsManagers(t *testing.T) {
 	for minor, dir := range payloadtest.Kubernetes(t, "../..") {
 		for file, want := range map[string]string{

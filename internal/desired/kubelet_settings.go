@@ -13,20 +13,20 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// defaultPriorityClass is that of the original's kubelet.
+// defaultPriorityClass is that of the original operator's kubelet.
 const defaultPriorityClass = "ABOVE_NORMAL_PRIORITY_CLASS"
 
-// memoryAvailable is the signal of memory.
+// memoryAvailable is the eviction signal of memory.
 const memoryAvailable = "memory.available"
 
-// DefaultEvictionHard are the kubelet's own hard eviction thresholds on Windows (DefaultEvictionHard in k8s.io/kubernetes,
-// pkg/kubelet/eviction/defaults_windows.go). Nodes have them where spec.kubelet.evictionHard has no other; they are not written to nodes.
+// DefaultEvictionHard returns the kubelet's own hard eviction thresholds on Windows (DefaultEvictionHard in k8s.io/kubernetes,
+// pkg/kubelet/eviction/defaults_windows.go). They apply where spec.kubelet.evictionHard sets none, and are not written to nodes.
 func DefaultEvictionHard() map[string]string {
 	return map[string]string{memoryAvailable: "500Mi", "nodefs.available": "10%", "imagefs.available": "15%"}
 }
 
-// checkKubelet refuses what would become a part of a command line and is no value of the schema of WindowsConfig, and values with which the kubelet
-// would not start, or would evict pods that should stay.
+// checkKubelet rejects values for the command line that the schema of WindowsConfig does not allow, and values with which the kubelet would not
+// start or would evict pods that should stay.
 func checkKubelet(spec v1alpha1.KubeletSpec) error {
 	switch spec.PriorityClass {
 	case "", "IDLE_PRIORITY_CLASS", "BELOW_NORMAL_PRIORITY_CLASS", "NORMAL_PRIORITY_CLASS", defaultPriorityClass, "HIGH_PRIORITY_CLASS",
@@ -74,7 +74,7 @@ func checkKubelet(spec v1alpha1.KubeletSpec) error {
 	return checkSoftEviction(spec)
 }
 
-// checkManagers refuses managers of processors and memory with which no kubelet would start. Whether a machine can have them is WICD's to see.
+// checkManagers rejects CPU and memory managers with which no kubelet would start. WICD checks whether a machine can have them.
 func checkManagers(spec v1alpha1.KubeletSpec) error {
 	r := resourcesOf(spec)
 	if reserved := sum(r.SystemReserved["cpu"], r.KubeReserved["cpu"]); spec.CPUManagerPolicy == v1alpha1.CPUManagerStatic && reserved.Sign() <= 0 {
@@ -96,7 +96,7 @@ func checkManagers(spec v1alpha1.KubeletSpec) error {
 	return checkReservedMemory(spec.ReservedMemory, r)
 }
 
-// checkReservedMemory wants of each NUMA node one amount, which are together what is reserved.
+// checkReservedMemory requires one amount per NUMA node, which together are the total reserved memory.
 func checkReservedMemory(all []v1alpha1.MemoryReservation, r KubeletResources) error {
 	seen := map[int32]bool{}
 	var of resource.Quantity
@@ -123,12 +123,12 @@ func checkReservedMemory(all []v1alpha1.MemoryReservation, r KubeletResources) e
 	return nil
 }
 
-// refuseKubelet is the error for a value below spec.kubelet.
+// refuseKubelet returns the error for a value below spec.kubelet.
 func refuseKubelet(field, value, instead string) error {
 	return fmt.Errorf(`%w: WindowsConfig "cluster": spec.kubelet.%s is %.64q; %s`, ErrSettings, field, value, instead)
 }
 
-// checkSoftEviction refuses soft thresholds that the kubelet does not take, and those that the hard ones forestall.
+// checkSoftEviction rejects soft thresholds that the kubelet does not accept, and those that the hard threshold preempts.
 func checkSoftEviction(spec v1alpha1.KubeletSpec) error {
 	hard := DefaultEvictionHard()
 	maps.Copy(hard, spec.EvictionHard)
@@ -155,13 +155,13 @@ func checkSoftEviction(spec v1alpha1.KubeletSpec) error {
 	return nil
 }
 
-// threshold is what must be free: bytes, or a share of the whole, in percent.
+// threshold is what must be free: bytes, or a percentage of the whole.
 type threshold struct {
 	amount  float64
 	isShare bool
 }
 
-// isOff says whether it is one that the kubelet passes over, which it does where it is written as 0% or 100%.
+// isOff reports whether the kubelet ignores the threshold, which it does for 0% and 100%.
 func (t threshold) isOff() bool { return t.isShare && (t.amount == 0 || t.amount == 100) }
 
 func parseThreshold(text string) (threshold, error) {

@@ -12,14 +12,14 @@ import (
 	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
-// TestKubeletSettingsThatContradict has values that the schema of WindowsConfig cannot judge, and those of its rules that a kubelet would not
-// start with, for clusters whose schema is older.
+// TestKubeletSettingsThatContradict has values that the schema of WindowsConfig cannot check, and, for clusters with an older schema, values
+// with which a kubelet would not start.
 func TestKubeletSettingsThatContradict(t *testing.T) {
 	type quantities = map[string]string
 	const memory, node = "memory.available", "nodefs.available"
 	for name, test := range map[string]struct {
 		spec v1alpha1.KubeletSpec
-		says []string // of the error; none where the spec is right
+		says []string // parts of the error; none if the spec is valid
 	}{
 		"nothing": {},
 		"all": {spec: v1alpha1.KubeletSpec{
@@ -90,7 +90,7 @@ func TestKubeletSettingsThatContradict(t *testing.T) {
 	}
 }
 
-// TestTheKubeletsOwnThresholds compares what documents and checks say of the kubelet's defaults with its source.
+// TestTheKubeletsOwnThresholds compares the documented and checked defaults of the kubelet with its source.
 func TestTheKubeletsOwnThresholds(t *testing.T) {
 	for minor, dir := range payloadtest.Kubernetes(t, "../..") {
 		source, err := os.ReadFile(filepath.Join(dir, "pkg/kubelet/eviction/defaults_windows.go"))

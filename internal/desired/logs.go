@@ -11,14 +11,14 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// What holds where WindowsConfig says nothing; its schema has the same values.
+// Defaults for WindowsConfig; its schema has the same values.
 const (
 	logSize  = "100Mi"
 	logAge   = "168h"
 	logCount = 5
 )
 
-// renderLogs reads the bounds of logs. The schema of WindowsConfig admits none that are refused here.
+// renderLogs returns the limits of logs. It rejects only what the schema of WindowsConfig does not allow.
 func renderLogs(spec v1alpha1.LogsSpec) (LogLimits, error) {
 	const object = `WindowsConfig "cluster": spec.logs`
 	size, err := resource.ParseQuantity(cmp.Or(spec.Size, logSize))

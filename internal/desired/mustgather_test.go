@@ -10,8 +10,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// mustGatherPaths are what OpenShift's must-gather takes of each Windows node, as paths below C:\var\log (openshift/must-gather,
-// collection-scripts/gather_windows_node_logs).
+// mustGatherPaths are the files that OpenShift's must-gather collects from each Windows node, as paths below C:\var\log
+// (openshift/must-gather, collection-scripts/gather_windows_node_logs).
 func mustGatherPaths() []string {
 	return []string{
 		"kube-proxy/kube-proxy.log", "hybrid-overlay/hybrid-overlay.log", "kubelet/kubelet.log", "containerd/containerd.log",

@@ -15,66 +15,66 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// ClusterNetwork is what is known of the cluster's pod network.
+// ClusterNetwork describes the cluster's pod network, as far as it is known.
 type ClusterNetwork struct {
-	// OpenShift says that the cluster is one; Platform is its name of where it runs (AWS, VSphere, ...).
+	// OpenShift is true for OpenShift clusters. Platform is OpenShift's name of the platform (AWS, VSphere, ...).
 	OpenShift bool
 	Platform  string
-	// Type is OpenShift's name of the network: OVNKubernetes.
+	// Type is OpenShift's name of the network, such as OVNKubernetes.
 	Type string
-	// PodCIDRs are the ranges of pods on Linux nodes with OVN-Kubernetes, and of all pods elsewhere. Empty where nobody tells.
+	// PodCIDRs are the ranges of pods on Linux nodes with OVN-Kubernetes, otherwise of all pods. Empty if unknown.
 	PodCIDRs []string
-	// ServiceCIDRs are the ranges of Services of both families, as OpenShift has them.
+	// ServiceCIDRs are the ranges of Services of both address families, as configured in OpenShift.
 	ServiceCIDRs []string
-	// HybridCIDRs are the ranges of pods on Windows nodes with OVN-Kubernetes, as it gets them: OpenShift passes on its first entry only.
+	// HybridCIDRs are the ranges of pods on Windows nodes that OVN-Kubernetes gets: OpenShift passes on only its first entry.
 	HybridCIDRs []string
 	// HybridUnused are OpenShift's other entries.
 	HybridUnused []string
-	// HybridFault is what is wrong with OpenShift's entry or its port, so that it cannot be read.
+	// HybridFault is what is wrong with OpenShift's entry or port if it cannot be read.
 	HybridFault string
-	// HostPrefixes are the lengths of the prefixes that OVN-Kubernetes gives nodes, by range. Where nobody tells there is none.
+	// HostPrefixes are the lengths of the prefixes that OVN-Kubernetes assigns to nodes, by range. Unknown ones are missing.
 	HostPrefixes map[string]int
-	// Internal are ranges that OVN-Kubernetes has for itself, so that the hybrid overlay cannot have them.
+	// Internal are ranges that OVN-Kubernetes reserves for itself, so that the hybrid overlay cannot use them.
 	Internal []InternalRange
-	// HybridOverlay is the hybridOverlayConfig of OpenShift's Network.operator, as JSON; empty where there is none.
+	// HybridOverlay is the hybridOverlayConfig of OpenShift's Network.operator, as JSON; empty if there is none.
 	HybridOverlay string
-	// VXLANPort is the UDP port of the hybrid overlay; 0 is Windows' own, 4789.
+	// VXLANPort is the UDP port of the hybrid overlay; 0 means the default of Windows, 4789.
 	VXLANPort uint16
-	// Flannel is nil with other providers, and where its configuration is not there.
+	// Flannel is nil with other providers, and if its configuration was not found.
 	Flannel *Flannel
-	// Nodes is what the cluster's Nodes show of their network.
+	// Nodes is what the cluster's Nodes reveal about their network.
 	Nodes NodeNetworks
 }
 
-// InternalRange is a range that OVN-Kubernetes has for itself.
+// InternalRange is a range that OVN-Kubernetes reserves for itself.
 type InternalRange struct {
-	// Name is what it is for, Field the one of OpenShift's Network.operator with which it is changed.
+	// Name is its purpose, Field the field of OpenShift's Network.operator that changes it.
 	Name, Field string
 	CIDR        string
 }
 
-// Flannel is what its configuration (key net-conf.json) says.
+// Flannel is Flannel's configuration (key net-conf.json).
 type Flannel struct {
 	// Network is the range of pods.
 	Network string
 	// VNI and Port are those of VXLAN.
 	VNI  uint32
 	Port uint16
-	// Name is what Windows shall call the network; empty for Flannel's own choice.
+	// Name of the network on Windows; empty for Flannel's default.
 	Name string
-	// NetConf is the configuration itself.
+	// NetConf is the text of the configuration.
 	NetConf string
 }
 
-// VXLANPort is the UDP port of VXLAN (RFC 7348), which Windows uses where it is not told another.
+// VXLANPort is the UDP port of VXLAN (RFC 7348), the default of Windows.
 const VXLANPort = 4789
 
-// OVNHostPrefix is the length of nodes' prefixes that OVN-Kubernetes uses for IPv4 where its flags name none: always on OpenShift, whose network
-// operator passes on no hostPrefix of the hybrid overlay.
+// OVNHostPrefix is the length of node prefixes that OVN-Kubernetes uses for IPv4 if its flags name none. This is always so on OpenShift, whose
+// network operator does not pass on hostPrefix of the hybrid overlay.
 const OVNHostPrefix = 24
 
-// ParseSubnets reads ranges as OVN-Kubernetes' flags have them, as 10.132.0.0/14/23,fd02::/48/64, and refuses those that it refuses. A length of
-// nodes' prefixes that is left out is OVN-Kubernetes' own: 24 of IPv4, 64 of IPv6 (its documentation of --cluster-subnets).
+// ParseSubnets reads ranges in the syntax of OVN-Kubernetes' flags, such as 10.132.0.0/14/23,fd02::/48/64, and rejects those that OVN-Kubernetes
+// rejects. The default length of node prefixes is OVN-Kubernetes' own: 24 for IPv4, 64 for IPv6 (its documentation of --cluster-subnets).
 func ParseSubnets(text string) (cidrs []string, hostPrefixes map[string]int, err error) {
 	hostPrefixes = map[string]int{}
 	lengthOfAll := 0
@@ -95,7 +95,7 @@ func ParseSubnets(text string) (cidrs []string, hostPrefixes map[string]int, err
 	return cidrs, hostPrefixes, nil
 }
 
-// parseSubnet reads one range.
+// parseSubnet parses one range.
 func parseSubnet(entry string) (cidr string, hostPrefix int, err error) {
 	cidr, length := entry, ""
 	if parts := strings.SplitN(entry, "/", 3); len(parts) == 3 {
@@ -118,7 +118,7 @@ func parseSubnet(entry string) (cidr string, hostPrefix int, err error) {
 	return cidr, hostPrefix, nil
 }
 
-// FlannelConfig names the ConfigMap with Flannel's configuration.
+// FlannelConfig returns the name of the ConfigMap with Flannel's configuration.
 func FlannelConfig(n v1alpha1.NetworkSpec) types.NamespacedName {
 	var set v1alpha1.FlannelNetwork
 	if n.Flannel != nil {
@@ -129,10 +129,10 @@ func FlannelConfig(n v1alpha1.NetworkSpec) types.NamespacedName {
 	}
 }
 
-// FlannelConfigKey is the key of the ConfigMap.
+// FlannelConfigKey is the key in the ConfigMap.
 const FlannelConfigKey = "net-conf.json"
 
-// Provider is the provider of the pod network: what the user sets, or what the cluster has.
+// Provider returns the provider of the pod network: the configured one, or else the cluster's.
 func Provider(n v1alpha1.NetworkSpec, openshift bool) v1alpha1.NetworkProvider {
 	if n.Provider == "" && openshift {
 		return v1alpha1.NetworkOVNHybridOverlay
@@ -140,7 +140,6 @@ func Provider(n v1alpha1.NetworkSpec, openshift bool) v1alpha1.NetworkProvider {
 	return n.Provider
 }
 
-// provider is that of a Node.
 func (in Inputs) provider() v1alpha1.NetworkProvider {
 	return Provider(in.Config.Network, in.Cluster.Network.OpenShift)
 }
@@ -148,24 +147,24 @@ func (in Inputs) provider() v1alpha1.NetworkProvider {
 // ErrNetwork is the class of errors about networks with which no node could become ready.
 var ErrNetwork = errors.New("network not configured")
 
-// NetworkError is an ErrNetwork with a reason of its own.
+// NetworkError is an ErrNetwork with its own reason.
 type NetworkError struct {
 	// Reason is one of the reasons of condition Configured.
 	Reason  string
 	Message string
 }
 
-// Error makes NetworkError an error.
+// Error implements error.
 func (e *NetworkError) Error() string { return e.Message }
 
-// Is makes it an ErrNetwork.
+// Is matches ErrNetwork.
 func (e *NetworkError) Is(target error) bool { return target == ErrNetwork }
 
 func networkError(reason, format string, args ...any) error {
 	return &NetworkError{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// netConf is the part of Flannel's configuration that we look at. Flannel reads names of fields in any case, as this does.
+// netConf is the part of Flannel's configuration that is checked. Like Flannel, parsing ignores the case of field names.
 type netConf struct {
 	Network    string
 	EnableIPv4 *bool
@@ -180,14 +179,14 @@ type netConf struct {
 	}
 }
 
-// number is what somebody wrote for a number. One that is none, or too large, must not keep the rest from being read.
+// number is a field that should be a number. An invalid or too large value must not prevent the rest from being parsed.
 type number struct {
 	text string
-	// value is -1 for what is no number of a port or a network.
+	// value is -1 if the text is not an integer.
 	value int64
 }
 
-// UnmarshalJSON reads any JSON.
+// UnmarshalJSON accepts any JSON value.
 func (n *number) UnmarshalJSON(text []byte) (err error) {
 	n.text = fmt.Sprintf("%.40s", text)
 	if n.value, err = strconv.ParseInt(string(text), 10, 64); err != nil {
@@ -196,12 +195,12 @@ func (n *number) UnmarshalJSON(text []byte) (err error) {
 	return nil
 }
 
-// String is the number as it was written.
+// String returns the number as written.
 func (n number) String() string {
 	return cmp.Or(n.text, "not set")
 }
 
-// ParseFlannel reads net-conf.json. What it says may still be unfit for Windows: Render refuses it then.
+// ParseFlannel reads net-conf.json. The configuration may still be unsuitable for Windows: Render rejects it then.
 func ParseFlannel(text string) (Flannel, error) {
 	conf, err := parseNetConf(text)
 	if err != nil {

@@ -14,14 +14,15 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// What Windows can do with VXLAN.
+// Limits of VXLAN on Windows.
 const (
-	// minVNI is the lowest virtual network identifier of its overlays; maxVNI what Flannel keeps of one on Windows (16 bits).
+	// minVNI is the lowest virtual network identifier (VNI) of overlays on Windows; maxVNI is the highest that Flannel stores on Windows (16
+	// bits).
 	minVNI = 4096
 	maxVNI = 1<<16 - 1
 )
 
-// CheckNetwork refuses networks with which no node could become ready, before a host is touched. It needs Cluster and Config of the
+// CheckNetwork rejects networks with which no node could become ready, before any host is changed. It needs only Cluster and Config of the
 // inputs.
 func CheckNetwork(in Inputs) error {
 	var checks []func(Inputs) error
@@ -48,7 +49,7 @@ func CheckNetwork(in Inputs) error {
 
 const networkField = `WindowsConfig "cluster": spec.network`
 
-// checkPodsIPv4 asks the ranges of pods for one of IPv4, checkHybridIPv4 those of pods on Windows nodes. Where no range is known, nothing is.
+// checkPodsIPv4 requires an IPv4 range of pods, checkHybridIPv4 one of pods on Windows nodes. Both pass if no range is known.
 func checkPodsIPv4(in Inputs) error   { return checkIPv4(in, pods) }
 func checkHybridIPv4(in Inputs) error { return checkIPv4(in, hybridPods) }
 
@@ -73,7 +74,7 @@ func checkReserved(in Inputs) error {
 	return nil
 }
 
-// classE are addresses that Windows does not use.
+// classE returns the addresses that Windows does not use.
 func classE() netip.Prefix { return netip.MustParsePrefix("240.0.0.0/4") }
 
 func remedyOfReserved(in Inputs, r addressRange) string {
@@ -87,7 +88,7 @@ func remedyOfReserved(in Inputs, r addressRange) string {
 	}
 }
 
-// checkOverlaps refuses ranges that share addresses: of one and the same address, nobody knows where it is.
+// checkOverlaps rejects ranges that share addresses, which make routing ambiguous.
 func checkOverlaps(in Inputs) error {
 	all := addressRanges(in)
 	for i, a := range all {
@@ -153,7 +154,7 @@ func checkFlannelRange(object types.NamespacedName, conf netConf) error {
 	return nil
 }
 
-// checkFlannelName refuses what network plugins take for no name (pkg/utils of containernetworking/cni).
+// checkFlannelName rejects names that CNI plugins do not accept (pkg/utils of containernetworking/cni).
 func checkFlannelName(object types.NamespacedName, name string) error {
 	const others = "_.-"
 	plain := func(r rune) bool { return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) }
@@ -185,20 +186,20 @@ func flannelFaults(conf netConf) []string {
 	return faults
 }
 
-// Names of ranges, as messages have them.
+// Names of ranges in messages.
 const (
 	pods           = "cluster network"
 	hybridPods     = "hybrid cluster network"
 	serviceNetwork = "service network"
 )
 
-// addressRange is a range that something in the cluster has.
+// addressRange is a range that is used in the cluster.
 type addressRange struct {
 	name   string
 	prefix netip.Prefix
 }
 
-// addressRanges are those that are known. What is no range is left out: who wrote it says so.
+// addressRanges returns the known ranges. Invalid ones are left out; the code that reads them reports them.
 func addressRanges(in Inputs) []addressRange {
 	n := in.Cluster.Network
 	podCIDRs := n.PodCIDRs

@@ -15,13 +15,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// withFlannel is a plain cluster with Flannel as Windows needs it.
+// withFlannel returns a plain cluster with a Flannel configuration.
 func withFlannel(netConf string) desired.Inputs {
 	in := inputs()
 	in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}
 	flannel, err := desired.ParseFlannel(netConf)
 	if err != nil {
-		panic(err) // a test is written wrongly
+		panic(err) // the test itself is wrong
 	}
 	in.Cluster.Network = desired.ClusterNetwork{Flannel: &flannel}
 	return in
@@ -79,7 +79,7 @@ func TestAFlannelThatIsNotThereIsNamed(t *testing.T) {
 	networkCase{reason: api.ReasonFlannelNotFound, says: []string{"ConfigMap net/cfg", "net-conf.json", "spec.network.flannel"}}.run(t, in)
 }
 
-// TestTheCommandForFlannelMendsIt runs what the message proposes, as kubectl would, and asks again.
+// TestTheCommandForFlannelMendsIt applies the command in the message, as kubectl would, and renders again.
 func TestTheCommandForFlannelMendsIt(t *testing.T) {
 	proposed := regexp.MustCompile(`kubectl -n (\S+) patch configmap (\S+) --type=merge -p '(.*)' && kubectl -n kube-flannel rollout restart`)
 	for name, test := range map[string]struct{ before, after string }{
@@ -152,8 +152,8 @@ func TestFlannelsConfigIsFoundByItsName(t *testing.T) {
 	}
 }
 
-// FuzzFlannel has any text as Flannel's configuration. What is read keeps the text; what is accepted keeps Windows' bounds; what is
-// refused has a reason, and a command where the text is a configuration at all.
+// FuzzFlannel parses any text as Flannel's configuration. Parsing keeps the text, an accepted configuration is within the limits of
+// Windows, and a rejected one has a reason.
 func FuzzFlannel(f *testing.F) {
 	for _, text := range []string{goodNetConf, `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan"}}`, `{}`, ``, `null`, `{"Backend": []}`, `{"backend": {"TYPE": "x", "vni": -1}}`,
 		`{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4294971392, "Port": 70325}} {}`, `{"Network": "'"}`} {

@@ -11,23 +11,23 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// NodeNetworks is what Nodes show of the cluster's network, whatever somebody says that it is.
+// NodeNetworks is what Nodes reveal about the cluster's network, regardless of configuration.
 type NodeNetworks struct {
-	// Found are the networks that annotated a Linux Node, each once, by name.
+	// Found are the networks whose annotation is on a Linux Node, each once, by name.
 	Found []FoundNetwork
-	// HybridOverlay says that OVN-Kubernetes' hybrid overlay runs on a Linux Node.
+	// HybridOverlay means that OVN-Kubernetes' hybrid overlay runs on a Linux Node.
 	HybridOverlay bool
-	// Subnets are those of Windows nodes, by name.
+	// Subnets are those of Windows nodes, by node name.
 	Subnets map[string]netip.Prefix
 }
 
-// FoundNetwork is a network, and an annotation of a Linux Node that gives it away.
+// FoundNetwork is a network, and the annotation of a Linux Node that reveals it.
 type FoundNetwork struct {
 	Name             string
 	Node, Annotation string
 }
 
-// Networks by which Nodes are annotated, as people call them.
+// Names of the networks that annotate Nodes.
 const (
 	OVNKubernetes = "OVN-Kubernetes"
 	FlannelName   = "Flannel"
@@ -36,7 +36,7 @@ const (
 	Antrea        = "Antrea"
 )
 
-// providerOf is the provider for a network.
+// providerOf returns the provider for a network.
 func providerOf(network string) v1alpha1.NetworkProvider {
 	switch network {
 	case OVNKubernetes:
@@ -47,12 +47,12 @@ func providerOf(network string) v1alpha1.NetworkProvider {
 	return v1alpha1.NetworkCustom
 }
 
-// fitting says which provider to set.
+// fitting returns a clause that recommends a provider.
 func fitting(found []FoundNetwork) string {
 	if len(found) == 0 {
 		return fmt.Sprintf("set it to %s, %s or %s", v1alpha1.NetworkOVNHybridOverlay, v1alpha1.NetworkFlannel, v1alpha1.NetworkCustom)
 	}
-	best := found[0] // of several, as after a migration, one that has a provider of its own
+	best := found[0] // of several, as after a migration, prefer one with its own provider
 	for _, f := range found {
 		if providerOf(f.Name) != v1alpha1.NetworkCustom {
 			best = f
@@ -66,7 +66,7 @@ func fitting(found []FoundNetwork) string {
 	return text
 }
 
-// checkFound refuses a provider for another network than the Linux Nodes have. OpenShift says itself what it has.
+// checkFound rejects a provider that does not match the network of the Linux Nodes. OpenShift declares its network, so its Nodes are not checked.
 func checkFound(in Inputs) error {
 	found := in.Cluster.Network.Nodes.Found
 	fits := func(f FoundNetwork) bool { return providerOf(f.Name) == in.provider() }
@@ -77,7 +77,7 @@ func checkFound(in Inputs) error {
 		networkField, in.provider(), fitting(found))
 }
 
-// checkOverlayOnNodes refuses an OVN-Kubernetes none of whose Linux nodes has the hybrid overlay: a host would wait for a subnet for ever.
+// checkOverlayOnNodes rejects OVN-Kubernetes without the hybrid overlay on any Linux node: a host would wait for a subnet forever.
 func checkOverlayOnNodes(in Inputs) error {
 	n := in.Cluster.Network
 	if n.OpenShift || len(n.Nodes.Found) == 0 || n.Nodes.HybridOverlay {
@@ -93,15 +93,15 @@ const HybridRouterAnnotation = "k8s.ovn.org/hybrid-overlay-distributed-router-ga
 
 // Reasons of problems with the network.
 const (
-	// ReasonMaxPods is for nodes that may run more pods than they have addresses.
+	// ReasonMaxPods is for nodes that allow more pods than they have addresses.
 	ReasonMaxPods = "MaxPods"
-	// ReasonRange is for ranges that are not used.
+	// ReasonRange is for ranges that are ignored.
 	ReasonRange = "Range"
-	// ReasonDomain is for a domain that nothing tells.
+	// ReasonDomain is for a DNS domain that no object of the cluster names.
 	ReasonDomain = "Domain"
 )
 
-// networkProblems are what does not work of a network with which nodes work.
+// networkProblems returns what does not work in a network in which nodes work.
 func networkProblems(in Inputs) []Problem {
 	var all []Problem
 	n := in.Cluster.Network
@@ -135,8 +135,8 @@ func networkProblems(in Inputs) []Problem {
 	return all
 }
 
-// isUnapplied says whether the hybrid overlay's range is another than the one that OVN-Kubernetes has: all Windows nodes have subnets outside of it.
-// Told that range, each would send nothing to any other. One node alone cannot bring this about.
+// isUnapplied reports whether OVN-Kubernetes uses another range than the configured hybrid overlay range: all Windows nodes have subnets outside of
+// it. With the configured range, nodes would send nothing to each other. One node alone cannot cause this.
 func isUnapplied(n ClusterNetwork) bool {
 	for _, subnet := range n.Nodes.Subnets {
 		for _, cidr := range n.HybridCIDRs {
@@ -155,7 +155,7 @@ func whyUnapplied(n ClusterNetwork) string {
 	return "; correct spec.network.ovn.hybridClusterSubnets, or restart OVN-Kubernetes with it"
 }
 
-// smallestSubnet is the length of the smallest subnet that a node has or gets, and a clause that says so; 0 where none is known.
+// smallestSubnet returns the prefix length of the smallest subnet that a node has or gets, and a clause that describes it; 0 if none is known.
 func smallestSubnet(in Inputs) (hostPrefix int, whose string) {
 	n := in.Cluster.Network
 	for _, cidr := range n.HybridCIDRs {

@@ -22,8 +22,8 @@ func checkOVNKubernetes(in Inputs) error {
 		n.Type, v1alpha1.NetworkOVNHybridOverlay, v1alpha1.NetworkCustom)
 }
 
-// checkDualStack refuses OpenShift clusters of both families: their network operator passes one range of the hybrid overlay to OVN-Kubernetes,
-// which does not start unless the overlay has the families that pods have.
+// checkDualStack rejects dual-stack OpenShift clusters: their network operator passes one range of the hybrid overlay to OVN-Kubernetes, which
+// does not start unless the overlay has the same address families as pods.
 func checkDualStack(in Inputs) error {
 	n := in.Cluster.Network
 	if !n.OpenShift || !hasBoth(append(slices.Clone(n.PodCIDRs), n.ServiceCIDRs...)) || hasBoth(n.HybridCIDRs) {
@@ -45,7 +45,7 @@ func hasBoth(cidrs []string) bool {
 
 func isIPv6(cidr string) bool { return strings.Contains(cidr, ":") }
 
-// checkHybridOverlay asks OpenShift for a range that OVN-Kubernetes starts with, and each cluster for subnets in which pods have addresses.
+// checkHybridOverlay requires, on OpenShift, a range with which OVN-Kubernetes starts, and everywhere subnets with addresses for pods.
 func checkHybridOverlay(in Inputs) error {
 	n := in.Cluster.Network
 	switch {
@@ -77,16 +77,16 @@ func checkHybridOverlay(in Inputs) error {
 
 const hybridField = "Network.operator.openshift.io cluster, spec.defaultNetwork.ovnKubernetesConfig.hybridOverlayConfig.hybridClusterNetwork"
 
-// longestHostPrefix is the longest prefix of a node with an address for a pod.
+// longestHostPrefix is the longest node prefix with an address for a pod.
 const longestHostPrefix = 29
 
-// podAddresses is how many pods get an address in a node's subnet: all but the network's own, the router's, that of the host's endpoint (the last,
-// after which overlayCNI's range ends) and the one for broadcasts.
+// podAddresses returns the number of pods that get an address in a node's subnet: all but those of the network, the router, the host's endpoint
+// (the last one, after the end of overlayCNI's range) and broadcasts.
 func podAddresses(hostPrefix int) int {
 	return max(0, 1<<(32-min(hostPrefix, 32))-4)
 }
 
-// checkOneHybridRange refuses several ranges of IPv4: nodes get subnets of each, and OVN-Kubernetes' Linux nodes reach the first only.
+// checkOneHybridRange rejects several IPv4 ranges: nodes get subnets of each, but OVN-Kubernetes' Linux nodes reach only the first.
 func checkOneHybridRange(in Inputs) error {
 	n := in.Cluster.Network
 	ipv4 := slices.DeleteFunc(slices.Clone(n.HybridCIDRs), isIPv6)
@@ -101,12 +101,12 @@ func checkOneHybridRange(in Inputs) error {
 		"%s has %d ranges of IPv4 (%s), and Linux nodes reach only the pods in the first; %s", where, len(ipv4), strings.Join(ipv4, ", "), next)
 }
 
-// checkInternal refuses a hybrid overlay with addresses that OVN-Kubernetes has for itself: it does not start.
+// checkInternal rejects a hybrid overlay that overlaps ranges that OVN-Kubernetes reserves: it would not start.
 func checkInternal(in Inputs) error {
 	for _, cidr := range in.Cluster.Network.HybridCIDRs {
 		prefix, err := netip.ParsePrefix(cidr)
 		if err != nil {
-			continue // ParseSubnets saw to it
+			continue // ParseSubnets has checked it
 		}
 		if r, overlaps := internalOverlap(in, prefix); overlaps {
 			return networkError(api.ReasonNetworksOverlap,
@@ -117,7 +117,7 @@ func checkInternal(in Inputs) error {
 	return nil
 }
 
-// internalOverlap finds a range of OVN-Kubernetes' own that shares addresses with another.
+// internalOverlap returns a range reserved by OVN-Kubernetes that shares addresses with another.
 func internalOverlap(in Inputs, prefix netip.Prefix) (InternalRange, bool) {
 	for _, r := range in.Cluster.Network.Internal {
 		if own, err := netip.ParsePrefix(r.CIDR); err == nil && own.Overlaps(prefix) {
@@ -142,7 +142,7 @@ func checkPortOnVSphere(in Inputs) error {
 			"which Windows Server 2019 cannot have%s", VXLANPort, needed, remedy)
 }
 
-// checkPortSetTwice refuses a port in WindowsConfig that is not that of OpenShift, as one of the two cannot be meant.
+// checkPortSetTwice rejects a port in WindowsConfig that differs from OpenShift's, because it is unclear which one is meant.
 func checkPortSetTwice(in Inputs) error {
 	n, ovn := in.Cluster.Network, in.Config.Network.OVN
 	if !n.OpenShift || ovn == nil || ovn.VXLANPort == 0 || ovn.VXLANPort == int32(n.VXLANPort) {
@@ -152,7 +152,7 @@ func checkPortSetTwice(in Inputs) error {
 		"which is %s: remove it", ErrNetwork, networkField, ovn.VXLANPort, portOrUnset(n.VXLANPort))
 }
 
-// checkSubnetsSetTwice refuses ranges in WindowsConfig where OpenShift has them.
+// checkSubnetsSetTwice rejects ranges in WindowsConfig on OpenShift, which has its own.
 func checkSubnetsSetTwice(in Inputs) error {
 	ovn := in.Config.Network.OVN
 	if !in.Cluster.Network.OpenShift || ovn == nil || ovn.ClusterSubnets+ovn.HybridClusterSubnets == "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// onOpenShift is an OpenShift whose network Windows nodes can take part in.
+// onOpenShift returns an OpenShift cluster with a network that Windows nodes can use.
 func onOpenShift() desired.Inputs {
 	in := inputs()
 	in.Config.Network = v1alpha1.NetworkSpec{}
@@ -23,7 +23,7 @@ func onOpenShift() desired.Inputs {
 	return in
 }
 
-// networkCase is a change to a cluster with a network that works. Without a reason it still works.
+// networkCase is a change to a cluster with a working network. Without a reason, the network still works.
 type networkCase struct {
 	change func(*desired.ClusterNetwork, *desired.Inputs)
 	reason string
@@ -53,7 +53,7 @@ func (c networkCase) run(t *testing.T, in desired.Inputs) {
 	}
 }
 
-// The commands that messages end with.
+// Commands at the end of messages.
 const (
 	takeAway = `oc patch networks.operator.openshift.io cluster --type=merge -p '{"spec":{"defaultNetwork":{"ovnKubernetesConfig":{"hybridOverlayConfig":null}}}}'` +
 		` && until oc -n openshift-network-operator get configmap applied-cluster -o jsonpath='{.data.applied}' | grep -qv hybridOverlayConfig; do sleep 5; done`
@@ -73,7 +73,7 @@ func TestRenderRefusesOVNNetworksThatCannotWork(t *testing.T) {
 		"on vSphere":           {change: func(n *network, _ *desired.Inputs) { n.Platform, n.VXLANPort = "VSphere", 9898 }},
 		"ranges side by side":  {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"10.136.0.0/14", "10.130.0.0/15"} }},
 		"the last before E":    {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"239.255.0.0/16"} }},
-		"class E for Services": {change: func(_ *network, in *desired.Inputs) { in.Cluster.ServiceCIDRs = []string{"240.0.0.0/16"} }}, // we know of no harm
+		"class E for Services": {change: func(_ *network, in *desired.Inputs) { in.Cluster.ServiceCIDRs = []string{"240.0.0.0/16"} }}, // not known to do harm
 		"OpenShift's former network": {change: func(n *network, _ *desired.Inputs) { n.Type = "OpenShiftSDN" }, reason: api.ReasonNetworkTypeUnsupported,
 			says: []string{`"OpenShiftSDN"`, "OVNKubernetes", "status.networkType", "spec.network.provider"}},
 		"no network yet": {change: func(n *network, _ *desired.Inputs) { n.Type = "" }, reason: api.ReasonNetworkTypeUnsupported, says: []string{`""`}},
@@ -143,7 +143,7 @@ func TestRenderRefusesOVNNetworksThatCannotWork(t *testing.T) {
 	}
 }
 
-// TestDualStackAndOpenShiftsHybridOverlayExcludeEachOther: with the range that another message proposes, OVN-Kubernetes would not start.
+// TestDualStackAndOpenShiftsHybridOverlayExcludeEachOther: OVN-Kubernetes would not start with the range that another message proposes.
 func TestDualStackAndOpenShiftsHybridOverlayExcludeEachOther(t *testing.T) {
 	for name, change := range map[string]func(*desired.ClusterNetwork){
 		"pods":     func(n *desired.ClusterNetwork) { n.PodCIDRs = []string{"fd01::/48", "10.128.0.0/14"} },
@@ -165,7 +165,7 @@ func TestDualStackAndOpenShiftsHybridOverlayExcludeEachOther(t *testing.T) {
 	}
 }
 
-// TestProblemsOfANetworkWithWhichNodesWork: nodes get their settings, and what will not work is told.
+// TestProblemsOfANetworkWithWhichNodesWork: nodes get their settings, and problems report what will not work.
 func TestProblemsOfANetworkWithWhichNodesWork(t *testing.T) {
 	type network = desired.ClusterNetwork
 	lengths := func(length int) map[string]int { return map[string]int{"10.132.0.0/14": length} }
@@ -209,7 +209,7 @@ func TestProblemsOfANetworkWithWhichNodesWork(t *testing.T) {
 	}
 }
 
-// TestTheProviderMustFitWhatNodesShow: a host that joins another network waits for its subnet for ever.
+// TestTheProviderMustFitWhatNodesShow: a host with the wrong network would wait for its subnet forever.
 func TestTheProviderMustFitWhatNodesShow(t *testing.T) {
 	found := func(names ...string) (all []desired.FoundNetwork) {
 		for _, name := range names {
@@ -291,7 +291,7 @@ func TestRangesSetTwiceAreRefused(t *testing.T) {
 	}
 }
 
-// TestOverlayIsToldTheRanges: what another node says of its subnet is believed within them.
+// TestOverlayIsToldTheRanges: subnets of other nodes are accepted only within these ranges.
 func TestOverlayIsToldTheRanges(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*desired.ClusterNetwork)
@@ -323,7 +323,7 @@ func TestOverlayIsToldTheRanges(t *testing.T) {
 	}
 }
 
-// TestOVNElsewhereIsAskedForWhatIsKnown: outside OpenShift nobody tells the hybrid overlay's ranges.
+// TestOVNElsewhereIsAskedForWhatIsKnown: outside of OpenShift, the hybrid overlay's ranges may be unknown.
 func TestOVNElsewhereIsAskedForWhatIsKnown(t *testing.T) {
 	plain := func() desired.Inputs {
 		in := inputs()

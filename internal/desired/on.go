@@ -21,18 +21,18 @@ type Local struct {
 	NodeIP string `json:"nodeIP"`
 	// Adapter is the name of the interface that has NodeIP, which carries the pod network.
 	Adapter string `json:"adapter,omitempty"`
-	// Taints are put on the node when it registers, besides taint os.
+	// Taints are added to the node when it registers, in addition to taint os.
 	Taints []corev1.Taint `json:"taints,omitempty"`
-	// SandboxImage is the image with which the host goes on as long as it could not pull that of the declaration; empty where it has that,
-	// or has none. WICD fills it in.
+	// SandboxImage is the image that the host keeps using until it has pulled the declared one; empty if it has that one, or none. WICD fills
+	// it in.
 	SandboxImage string `json:"sandboxImage,omitempty"`
-	// Kubelet is how the kubelet goes on as long as it does not have the resources of the declaration; nil where it has them. WICD fills it in.
+	// Kubelet is what the kubelet keeps using while it does not have the declared resources; nil if it has them. WICD fills it in.
 	Kubelet *HeldKubelet `json:"kubelet,omitempty"`
 	// Build is the build of Windows; 0 until a join of this version has filled it in.
 	Build int `json:"build,omitempty"`
 }
 
-// What a declaration has in place of what the host fills in. The marker of the taints stands for a JSON array.
+// Placeholders in a declaration for values of the host. The one for taints is replaced by a JSON array.
 const (
 	markNode    = "${NODE_NAME}"
 	markNodeIP  = "${NODE_IP}"
@@ -41,19 +41,19 @@ const (
 
 	markSandboxImage = "${SANDBOX_IMAGE}"
 
-	// markForwardsVIP stands for whether kube-proxy answers health checks at the addresses of Services. The quotes are part of it.
+	// markForwardsVIP is the placeholder for whether kube-proxy answers health checks at the addresses of Services. The quotes are part of it.
 	markForwardsVIP = `"${FORWARDS_VIP}"`
 )
 
 // windows2019 is the build of Windows Server 2019.
 const windows2019 = 17763
 
-// forwardsVIP tells whether kube-proxy can answer health checks at the addresses of Services: Windows Server 2019 refuses their load
+// forwardsVIP reports whether kube-proxy can answer health checks at the addresses of Services: Windows Server 2019 rejects their load
 // balancers for ports of kube-proxy (0x803b0013, https://github.com/kubernetes/community/pull/8883).
 func (l Local) forwardsVIP() bool { return l.Build > windows2019 }
 
-// On is the declaration for one host, with nothing left open: names and secrets are filled in, and services have
-// the environment they read.
+// On returns the declaration for one host, with nothing left open: names and secrets are filled in, and services have the environment that
+// they read.
 func (n Node) On(l Local, s Secrets) (Node, error) {
 	if n.SecretsVersion != s.Version {
 		return Node{}, fmt.Errorf("the declaration belongs to version %q of the secrets, and these are version %q", n.SecretsVersion, s.Version)
@@ -82,7 +82,7 @@ func (n Node) On(l Local, s Secrets) (Node, error) {
 			all[name] = values.Replace(value)
 		}
 	}
-	// Every user of a host may read the environment of the machine. Secrets are for the services only.
+	// Every user of a host can read the environment of the machine, so secrets go to the services only.
 	n.Environment = subset(all, slices.Collect(maps.Keys(n.Environment)))
 	n.fillProxy(l)
 	n.Services = slices.Clone(n.Services)
@@ -113,7 +113,7 @@ func (n *Node) fillProxy(l Local) {
 	}
 }
 
-// environment are the variables that the service has by itself, filled in, and those that it reads.
+// environment returns the service's own variables, filled in, and those that it reads.
 func (s Service) environment(all map[string]string, values *strings.Replacer) map[string]string {
 	own := subset(all, s.Reads)
 	if own == nil && len(s.Environment) > 0 {

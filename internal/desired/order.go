@@ -10,8 +10,8 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// Order puts services in an order in which each comes after those it depends on, and else as declared. It refuses what
-// could not be started in any order. The whole graph is looked at: the error names everything that is wrong with it.
+// Order sorts services so that each comes after those it depends on, otherwise in the declared order. It returns an
+// error for services that cannot be started in any order. The error names everything that is wrong in the whole graph.
 func Order(services []Service) ([]Service, error) {
 	if err := errors.Join(checkNames(services), checkReady(services)); err != nil {
 		return nil, err
@@ -33,7 +33,8 @@ func dependsOnAny(s Service, others []Service) bool {
 	return slices.ContainsFunc(others, func(o Service) bool { return slices.Contains(s.DependsOn, o.Name) })
 }
 
-// checkNames refuses names that are one for Windows, and dependencies on what is not declared.
+// checkNames rejects names that differ only in case, which Windows ignores, and dependencies on WICD or on services
+// that are not declared.
 func checkNames(services []Service) error {
 	var errs []error
 	for i, s := range services {
@@ -54,7 +55,7 @@ func checkNames(services []Service) error {
 	return errors.Join(errs...)
 }
 
-// checkReady refuses addresses that nobody can be asked at, and those that are not on the host.
+// checkReady rejects addresses that cannot be probed or are not on the host.
 func checkReady(services []Service) error {
 	var errs []error
 	for _, s := range services {
@@ -68,7 +69,7 @@ func checkReady(services []Service) error {
 	return errors.Join(errs...)
 }
 
-// cycles names the circles in which services wait for each other: one for each dependency that closes one.
+// cycles returns an error that names the cycles among services: one for each dependency that closes a cycle.
 func cycles(services []Service) error {
 	dependencies := map[string][]string{}
 	for _, s := range services {
@@ -97,7 +98,7 @@ func cycles(services []Service) error {
 	return errors.Join(errs...)
 }
 
-// NamesOf are the names of services, in their order.
+// NamesOf returns the names of services, in their order.
 func NamesOf(services []Service) []string {
 	var names []string
 	for _, s := range services {

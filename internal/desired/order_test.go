@@ -33,7 +33,7 @@ func TestServicesComeAfterThoseTheyDependOn(t *testing.T) {
 	}
 }
 
-// The original returned after the first dependency it looked at, so that a circle behind it was not seen.
+// The original stopped after the first dependency that it examined, so that it missed cycles behind it.
 func TestEverythingThatIsWrongWithTheGraphIsNamed(t *testing.T) {
 	probed := graph("a", "b")
 	probed[0].Ready, probed[1].Ready = "http://10.0.0.1/healthz", "npipe://other/pipe/x"

@@ -7,18 +7,18 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// kubeletHealthPort is on loopback, the kubelet's own default.
+// kubeletHealthPort is the kubelet's default, on loopback.
 const kubeletHealthPort = 10248
 
-// Port is a port of TCP on which a service of the node listens.
+// Port is a TCP port on which a service of the node listens.
 type Port struct {
 	Number  uint16
 	Service string
-	// Loopback says that it listens on 127.0.0.1 only, and else on all addresses.
+	// Loopback means that it listens on 127.0.0.1 only, not on all addresses.
 	Loopback bool
 }
 
-// Ports are those without which a node with this content does not work, or cannot be watched. That of SSH is the host's own.
+// Ports returns the ports without which a node with this content does not work or cannot be monitored. The SSH port belongs to the host.
 func Ports(m payload.Manifest) []Port {
 	ports := []Port{
 		{kubeletPort, KubeletService, false}, {kubeletHealthPort, KubeletService, true}, {proxyPort, KubeProxyService, false}, {RegistryPort, api.WICDService, true},
@@ -29,7 +29,7 @@ func Ports(m payload.Manifest) []Port {
 	return ports
 }
 
-// MayListen tells whether a node may need a port: of TCP for one of its services, of UDP for its overlay.
+// MayListen reports whether a node may need a port: a TCP port for one of its services, or the UDP port of its overlay.
 func MayListen(udp bool, port uint16) bool {
 	if udp {
 		return port == VXLANPort
@@ -41,11 +41,12 @@ func MayListen(udp bool, port uint16) bool {
 	return false
 }
 
-// IsTakenAt tells whether a program that listens at an address keeps the service from its port, or gets what is meant for it.
+// IsTakenAt reports whether a program that listens at an address blocks the service's port or receives its traffic.
 func (p Port) IsTakenAt(address netip.Addr) bool {
 	address = address.Unmap()
 	return address.IsUnspecified() || address.Is4() && address.IsLoopback() == p.Loopback
 }
 
-// Engines are the services of container engines that administrators install: Docker Engine or Mirantis Container Runtime, and Docker Desktop.
+// Engines returns the services of container engines that administrators install: Docker Engine or Mirantis Container Runtime, and Docker
+// Desktop.
 func Engines() []string { return []string{"docker", "com.docker.service"} }

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Keys of ConfigMap windows-services-<version>. The first four are the original operator's; the rest is ours.
+// Keys of ConfigMap windows-services-<version>. The first four are the original operator's.
 const (
 	keyServices    = "services"
 	keyFiles       = "files"
@@ -16,15 +16,15 @@ const (
 	keyWatched     = "watchedEnvironmentVars"
 	keyCertificate = "certificates"
 	keyNode        = "node"
-	// keyRegistries is there when there is something to say. What is large is compressed, with another key, and so are certificates.
+	// keyRegistries is present only if there are mirrors. Large tables are compressed under another key, and so are certificates.
 	keyRegistries           = "registries"
 	keyCompressedRegistries = "registries.gz.base64"
-	// keyCompressedCertificates takes the place of keyCertificate.
+	// keyCompressedCertificates replaces keyCertificate.
 	keyCompressedCertificates = "certificates.gz.base64"
 )
 
-// Data is a Node as the data of a ConfigMap, in which people find what they look for. The same Node gives the same
-// bytes. What is more than a ConfigMap holds is ErrTooLarge.
+// Data returns a Node as the readable data of a ConfigMap. The same Node always gives the same bytes. The error is ErrTooLarge if
+// a ConfigMap cannot hold it.
 func (n Node) Data() (map[string]string, error) {
 	data := map[string]string{}
 	for key, part := range n.parts() {
@@ -58,7 +58,7 @@ func (n Node) Data() (map[string]string, error) {
 	return data, nil
 }
 
-// Hash identifies a Node in few characters: the beginning of the SHA-256 of what it consists of.
+// Hash returns a short identifier of a Node: the beginning of the SHA-256 of its JSON.
 func (n Node) Hash() (string, error) {
 	b, err := json.Marshal(n)
 	if err != nil {
@@ -68,7 +68,7 @@ func (n Node) Hash() (string, error) {
 	return hex.EncodeToString(sum[:6]), nil
 }
 
-// FromData reads what Data wrote. A key that is missing or not as Data writes it is an error that names it.
+// FromData reads the output of Data. The error names a key that is missing or malformed.
 func FromData(data map[string]string) (Node, error) {
 	var n Node
 	if err := json.Unmarshal([]byte(data[keyNode]), &n); err != nil {
@@ -87,14 +87,15 @@ func FromData(data map[string]string) (Node, error) {
 	return n, err
 }
 
-// Declares reports whether what Data wrote has a service of that name; not where the services cannot be read.
+// Declares reports whether the output of Data has a service of that name; false if the services cannot be read.
 func Declares(data map[string]string, service string) bool {
 	var services []Service
 	err := json.Unmarshal([]byte(data[keyServices]), &services)
 	return err == nil && slices.ContainsFunc(services, func(s Service) bool { return s.Name == service })
 }
 
-// Outline reads, of what Data of any version wrote, only what every version has: Version, Digest, Payload and SecretsVersion.
+// Outline reads, from the output of Data of any version, only what every version has: Version, Digest, Payload and
+// SecretsVersion.
 func Outline(data map[string]string) (Node, error) {
 	var n struct {
 		Version        string        `json:"version"`
@@ -108,7 +109,7 @@ func Outline(data map[string]string) (Node, error) {
 	return Node{Version: n.Version, Digest: n.Digest, Payload: n.Payload, SecretsVersion: n.SecretsVersion}, nil
 }
 
-// parts are the fields that have a key of their own and are JSON.
+// parts returns the fields that are stored as JSON under their own key.
 func (n *Node) parts() map[string]any {
 	return map[string]any{
 		keyServices:    &n.Services,

@@ -12,13 +12,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/trust"
 )
 
-// Certificates stay readable for people while everything fits. Where it does not, they are compressed, with another key. Their DER is, for
-// of Base64 little can be saved. A version that does not know the key never wrote so much: what it published fits without.
+// Certificates are published as readable PEM if everything fits. Otherwise they are compressed under another key, as DER, because Base64
+// compresses poorly. Versions that do not know that key never published this much: their data fits uncompressed.
 
-// compressCertificates writes the certificates of data with the other key. Text that would be another one when read again stays.
+// compressCertificates moves the certificates of data to the key for compressed ones. Text that would not survive the round trip stays as
+// is.
 func compressCertificates(data map[string]string) error {
 	text := data[keyCertificate]
-	list, _ := trust.Read(text) // none of what cannot be read
+	list, _ := trust.Read(text) // text that cannot be read fails the comparison
 	if text == "" || trust.Encode(list) != text {
 		return nil
 	}
@@ -55,10 +56,10 @@ func readCertificates(data map[string]string) (string, error) {
 	return trust.Encode(found), nil
 }
 
-// compress returns bytes as text: gzip in Base64. The same bytes give the same text.
+// compress returns bytes as text: gzip in Base64. The same bytes always give the same text.
 func compress(b []byte) (string, error) {
 	var to bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&to, gzip.BestCompression) // which there is
+	z, _ := gzip.NewWriterLevel(&to, gzip.BestCompression) // a valid level
 	_, err := z.Write(b)
 	if err := errors.Join(err, z.Close()); err != nil {
 		return "", fmt.Errorf("compressing: %w", err)
@@ -66,7 +67,7 @@ func compress(b []byte) (string, error) {
 	return base64.StdEncoding.EncodeToString(to.Bytes()), nil
 }
 
-// decompress reads what compress wrote, of at most so many bytes.
+// decompress reads what compress wrote. It returns an error for more than most bytes.
 func decompress(text string, most int64) ([]byte, error) {
 	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader([]byte(text))))
 	if err != nil {

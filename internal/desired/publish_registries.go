@@ -8,8 +8,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// Tables of mirrors that have more bytes than the first are compressed: tools that mirror catalogs write thousands of
-// entries, and a ConfigMap holds 1 MiB. None is read that has more than the second.
+// Mirror tables above maxPlainRegistries bytes are compressed: tools that mirror catalogs write thousands of entries,
+// and a ConfigMap holds 1 MiB. Tables above maxRegistries bytes are rejected when read.
 const (
 	maxPlainRegistries = 128 << 10
 	maxRegistries      = 32 << 20
@@ -25,7 +25,7 @@ func putRegistries(data map[string]string, t *mirrors.Table) error {
 	}
 	if len(text) <= maxPlainRegistries {
 		var b bytes.Buffer
-		_ = json.Indent(&b, text, "", "  ") // it is JSON
+		_ = json.Indent(&b, text, "", "  ") // valid JSON
 		data[keyRegistries] = b.String()
 		return nil
 	}

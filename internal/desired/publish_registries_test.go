@@ -11,7 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// TestMirrorsAreReadAsTheyWereWritten: thousands of them are compressed, so that a ConfigMap holds them.
+// TestMirrorsAreReadAsTheyWereWritten: thousands of mirrors are compressed, so that they fit into a
+// ConfigMap.
 func TestMirrorsAreReadAsTheyWereWritten(t *testing.T) {
 	for _, n := range []int{0, 1, 10000} {
 		var node desired.Node

@@ -10,16 +10,16 @@ import (
 	"github.com/windows-machine-config/wmco/internal/trust"
 )
 
-// reserved is what Sign adds to data at most, and what the version of secrets takes, in bytes.
+// reserved is the maximum that Sign and the version of the secrets add to the data, in bytes.
 const reserved = 1 << 10
 
-// maxNamed is how many of the largest parts a message names.
+// maxNamed is the maximum number of parts that a message names.
 const maxNamed = 4
 
-// ErrTooLarge says that a Node has more than nodes can have, or than can be published.
+// ErrTooLarge means that a Node exceeds the bounds of nodes, or what can be published.
 var ErrTooLarge = errors.New("too large")
 
-// publishedSize counts the bytes of data as the API server does, and those of the keys.
+// publishedSize returns the number of bytes of the data, counted as the API server does, plus those of the keys.
 func publishedSize(data map[string]string) (size int) {
 	for key, value := range data {
 		size += len(key) + len(value)
@@ -27,10 +27,10 @@ func publishedSize(data map[string]string) (size int) {
 	return size
 }
 
-// fits tells whether data can be published once they are signed.
+// fits reports whether data can be published after signing.
 func fits(data map[string]string) bool { return publishedSize(data)+reserved <= maxPublished }
 
-// checkSize says which parts of data are too large together.
+// checkSize returns an error that names the largest parts if the data is too large.
 func checkSize(data map[string]string) error {
 	if fits(data) {
 		return nil
@@ -43,13 +43,13 @@ func checkSize(data map[string]string) error {
 		ErrTooLarge, publishedSize(data), maxPublished-reserved, largest(parts))
 }
 
-// sized is something and its bytes.
+// sized is the name of something and its size.
 type sized struct {
 	what  string
 	bytes int
 }
 
-// largest names the largest, and says how many others there are.
+// largest names the largest parts and the number of the others.
 func largest(all []sized) string {
 	slices.SortFunc(all, func(a, b sized) int { return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.what, b.what)) })
 	var texts []string
@@ -62,7 +62,8 @@ func largest(all []sized) string {
 	return strings.Join(texts, "; ")
 }
 
-// CheckSize says whether the Node can be published. The error is ErrSettings, and names the bundles of certificates by their size.
+// CheckSize returns an error if the Node cannot be published. The error is ErrSettings and names the bundles of certificates by
+// size.
 func (r Rendered) CheckSize() error {
 	_, err := r.Node.Data()
 	if errors.Is(err, ErrTooLarge) {
@@ -71,7 +72,7 @@ func (r Rendered) CheckSize() error {
 	return err
 }
 
-// bundleSizes are the bundles that Certificates are of.
+// bundleSizes are the sizes of the bundles that contain Certificates.
 type bundleSizes []sized
 
 func sizesOf(bundles []trust.Bundle) (sizes bundleSizes) {
@@ -81,7 +82,7 @@ func sizesOf(bundles []trust.Bundle) (sizes bundleSizes) {
 	return sizes
 }
 
-// explain adds to an error that says that something is too large which certificates make it so.
+// explain adds the bundles of certificates to an ErrTooLarge.
 func (b bundleSizes) explain(err error) error {
 	if !errors.Is(err, ErrTooLarge) || len(b) == 0 {
 		return err

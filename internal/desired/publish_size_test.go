@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/trust"
 )
 
-// authorities are so many certificates as PEM, of some 2,600 bytes each, of which little can be saved.
+// authorities returns n certificates as PEM, of about 2,600 bytes each, which compress poorly.
 func authorities(t testing.TB, n int) string {
 	t.Helper()
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
@@ -41,12 +41,12 @@ func authorities(t testing.TB, n int) string {
 	return b.String()
 }
 
-// TestCertificatesAreReadAsTheyWereWritten: they are compressed only where everything would not fit otherwise, so that nodes of versions
-// that know no such key can read all that was ever published for them.
+// TestCertificatesAreReadAsTheyWereWritten: certificates are compressed only if they would not fit otherwise, so that nodes of versions
+// without that key can read everything that was ever published for them.
 func TestCertificatesAreReadAsTheyWereWritten(t *testing.T) {
 	for name, test := range map[string]struct {
 		certificates string
-		key          string // that has them
+		key          string // with the certificates
 	}{
 		"none":                       {"", ""},
 		"a few":                      {authorities(t, 3), "certificates"},
@@ -102,7 +102,7 @@ func TestCertificatesThatCannotBeReadAreAnError(t *testing.T) {
 	}
 }
 
-// TestBundlesThatAreTooLargeAreNamed: whoever is told has to know which of them to make smaller.
+// TestBundlesThatAreTooLargeAreNamed: the message must say which bundles to reduce.
 func TestBundlesThatAreTooLargeAreNamed(t *testing.T) {
 	for name, n := range map[string]int{"more than can be published": 700, "more than nodes take": 1000} {
 		t.Run(name, func(t *testing.T) {

@@ -11,17 +11,17 @@ import (
 // Rendered is what nodes must have.
 type Rendered struct {
 	Node Node
-	// Secrets are what goes with it. Their version, and the Node's SecretsVersion, is for whoever keeps them to set.
+	// Secrets belong to the Node. The caller that stores them sets their version and the Node's SecretsVersion.
 	Secrets Secrets
-	// Problems are what nodes cannot have of the settings, and what does not work as it is.
+	// Problems are settings that nodes cannot have or that do not work as configured.
 	Problems []Problem
-	// Missing are services that nodes do not have because the payload does not.
+	// Missing are services that nodes lack because the payload does.
 	Missing []v1alpha1.MissingService `json:",omitempty"`
 	bundles bundleSizes
 }
 
-// Render says what nodes with these inputs must have. It fails where the inputs cannot make a working node; the error
-// names the object, the field and what is allowed.
+// Render returns what nodes with these inputs must have. It fails if no working node can result from the inputs; the
+// error names the object, the field and the allowed values.
 func Render(in Inputs) (Rendered, error) {
 	in.Config.Network.Provider = in.provider()
 	if err := CheckNetwork(in); err != nil {
@@ -63,13 +63,14 @@ func Render(in Inputs) (Rendered, error) {
 
 // Features of Windows, as DISM names them.
 const (
-	// ContainersFeature is what containers need.
+	// ContainersFeature is required by containers.
 	ContainersFeature = "Containers"
-	// HyperVFeature is what pods with Hyper-V isolation need besides. A host that cannot have it is a node without it.
+	// HyperVFeature is required by pods with Hyper-V isolation. A host that does not support it becomes a node without
+	// it.
 	HyperVFeature = "Microsoft-Hyper-V"
 )
 
-// features are those that a node has, and with Hyper-V isolation that of virtual machines.
+// features returns the Windows features of a node, with Hyper-V only for Hyper-V isolation.
 func features(machine *virtualMachine) []string {
 	if machine == nil {
 		return []string{ContainersFeature}
@@ -104,10 +105,10 @@ func renderNode(in Inputs, kubeletConf string, logs LogLimits, machine *virtualM
 	}
 }
 
-// proxyVariables are the variables that are ours: programs written in Go read these (package net/http).
+// proxyVariables returns the variables that the operator owns. Go programs read them (package net/http).
 func proxyVariables() []string { return []string{proxy.HTTPProxy, proxy.HTTPSProxy, proxy.NoProxy} }
 
-// directories that services expect; others are made with the files in them.
+// directories returns the directories that services expect; others are created with the files in them.
 func directories(services []Service) []string {
 	var folders []string
 	for _, s := range services {
@@ -116,7 +117,7 @@ func directories(services []Service) []string {
 	return append(folders, Metrics, Registries, CNIFolder, staticPods, KubeletCertificates, WICDCertificates)
 }
 
-// PayloadFiles are the files of a payload, as a Node has them.
+// PayloadFiles returns the files of a payload in the form of a Node.
 func PayloadFiles(m payload.Manifest) []PayloadFile {
 	var files []PayloadFile
 	for _, f := range m.Files {

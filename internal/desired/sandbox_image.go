@@ -6,17 +6,17 @@ import (
 	"regexp"
 )
 
-// DefaultSandboxImage is what every pod starts from unless WindowsConfig names another image. OpenShift's documents tell administrators of
-// closed networks to mirror this one, so that it is there already. It has entries for Windows Server 2019 and 2022. Windows Server 2025 runs
+// DefaultSandboxImage is the sandbox image of pods unless WindowsConfig names another. OpenShift's documentation tells administrators of
+// disconnected clusters to mirror this one, so they already have it. It has entries for Windows Server 2019 and 2022. Windows Server 2025 runs
 // that of 2022 (package platforms of containerd, platform_windows_compat.go); pause images have an entry for 2025 since 3.10.2
-// (build/pause/CHANGELOG.md of Kubernetes), which Microsoft has in another repository, oss/v2/kubernetes/pause.
+// (build/pause/CHANGELOG.md of Kubernetes), which Microsoft publishes in another repository, oss/v2/kubernetes/pause.
 const DefaultSandboxImage = "mcr.microsoft.com/oss/kubernetes/pause:3.9"
 
-// maxImage is how long the name of an image may be. The name of a repository has at most 255 characters (distribution/reference), a digest 71.
+// maxImage is the maximum length of an image name. A repository name has at most 255 characters (distribution/reference), a digest 71.
 const maxImage = 512
 
-// CheckImage refuses what does not name one image of one registry: the name begins with the registry, and ends with a tag or a digest.
-// containerd pins an image by its whole name, and would complete a shorter one.
+// CheckImage rejects names that are not fully qualified: the name must begin with the registry, and end with a tag or a digest. containerd
+// pins an image by its full name, and would complete a shorter one.
 func CheckImage(name string) error {
 	const (
 		label     = `[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?`
@@ -31,13 +31,13 @@ func CheckImage(name string) error {
 	return nil
 }
 
-// sandboxImage is the one that nodes are to have.
+// sandboxImage returns the configured image, or the default.
 func (in Inputs) sandboxImage() string {
 	return cmp.Or(in.Config.Runtime.SandboxImage, DefaultSandboxImage)
 }
 
-// Succeeding is what differs from host to host when next comes after former: the host goes on with the sandbox image that it has until it has
-// the next one.
+// Succeeding returns the Local for a host whose declaration changes from former to next: it keeps its current sandbox image until it has
+// pulled the next one.
 func (l Local) Succeeding(former, next Node) Local {
 	has := cmp.Or(l.SandboxImage, former.SandboxImage)
 	if l.SandboxImage = has; has == next.SandboxImage {

@@ -7,7 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// images are names of images, and whether they name one of one registry.
+// images returns names of images, and whether they are fully qualified.
 func images() map[string]bool {
 	digest := "@sha256:" + strings.Repeat("a1", 32)
 	return map[string]bool{
@@ -20,9 +20,9 @@ func images() map[string]bool {
 		"10.0.0.1/pause:1":                        true,
 
 		"":                                                              false,
-		"pause:3.9":                                                     false, // containerd would take docker.io/library/pause
+		"pause:3.9":                                                     false, // containerd would pull docker.io/library/pause
 		"library/pause:3.9":                                             false,
-		"mcr.microsoft.com/oss/pause":                                   false, // the tag would be latest
+		"mcr.microsoft.com/oss/pause":                                   false, // the tag would default to latest
 		"mcr.microsoft.com:1":                                           false,
 		"mcr.microsoft.com/oss/pause:1" + digest:                        false, // containerd drops the tag
 		"mcr.microsoft.com/oss/pause@sha256:a1":                         false,
@@ -76,16 +76,16 @@ func TestAnImageThatIsNoReferenceIsRefused(t *testing.T) {
 	}
 }
 
-// A host goes on with the image that it has until it has the next one.
+// A host keeps its current image until it has pulled the next one.
 func TestAHostGoesOnWithTheImageThatItHas(t *testing.T) {
 	node := func(image string) desired.Node { return desired.Node{SandboxImage: image} }
 	for _, test := range []struct{ local, former, next, want string }{
 		{"", "a", "a", ""},
 		{"", "a", "b", "a"},
-		{"a", "b", "c", "a"}, // b was never there
+		{"a", "b", "c", "a"}, // b was never pulled
 		{"a", "b", "a", ""},
 		{"a", "b", "b", "a"},
-		{"", "", "b", ""}, // an operator that left it to containerd
+		{"", "", "b", ""}, // the operator had left the image to containerd
 	} {
 		if got := (desired.Local{SandboxImage: test.local}).Succeeding(node(test.former), node(test.next)).SandboxImage; got != test.want {
 			t.Errorf("%q, then %q after %q: %q, want %q", test.local, test.next, test.former, got, test.want)

@@ -2,7 +2,7 @@ package desired
 
 import "github.com/windows-machine-config/wmco/api"
 
-// Names of the services that a node may have, besides WICD's own (api.WICDService).
+// Names of the services that a node may have, in addition to WICD's own (api.WICDService).
 const (
 	ContainerdService  = "containerd"
 	KubeletService     = "kubelet"
@@ -14,7 +14,7 @@ const (
 	NodeManagerService = "cloud-node-manager" // on Azure
 )
 
-// Services are the names of all services that a node may have, in the order in which they start where all of them are there.
+// Services returns the names of all services that a node may have, in the order in which they start.
 func Services() []string {
 	return []string{
 		ContainerdService, KubeletService, OverlayService, FlannelService, KubeProxyService, CSIProxyService, ExporterService, NodeManagerService,

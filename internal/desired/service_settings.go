@@ -6,7 +6,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// checkServiceSettings refuses what would become a part of a command line and is not one of the values that the schema of WindowsConfig has.
+// checkServiceSettings rejects values for command lines that the schema of WindowsConfig does not allow.
 func checkServiceSettings(spec v1alpha1.WindowsConfigSpec) error {
 	switch spec.Taint {
 	case "", v1alpha1.TaintWindows, v1alpha1.TaintLowerCase:
@@ -17,7 +17,7 @@ func checkServiceSettings(spec v1alpha1.WindowsConfigSpec) error {
 	return checkKubelet(spec.Kubelet)
 }
 
-// level picks what a service calls a level of detail. What is unknown is Normal.
+// level returns a service's name or number for its configured log level. Unknown levels count as Normal.
 func level[T any](in Inputs, service string, normal, debug, trace T) T {
 	switch in.Config.Logs.Verbosity[service] {
 	case v1alpha1.LogDebug:
@@ -28,7 +28,7 @@ func level[T any](in Inputs, service string, normal, debug, trace T) T {
 	return normal
 }
 
-// klogLevel is the flag of programs that log by klog. Their values of secrets are in no level (KEP-1933 of Kubernetes); levels from 8 on,
+// klogLevel returns the verbosity flag of programs that use klog. They log no secrets at any level (KEP-1933 of Kubernetes). Levels from 8,
 // which log the content of requests, are not offered.
 func klogLevel(in Inputs, service string) string {
 	return fmt.Sprintf(" --v=%d", level(in, service, 2, 4, 6))

@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
-// commandOf is the command line of a service; empty where the node has none of that name.
+// commandOf returns the command line of a service; empty if the node has no such service.
 func commandOf(n desired.Node, service string) string {
 	i := slices.IndexFunc(n.Services, func(s desired.Service) bool { return s.Name == service })
 	if i < 0 {
@@ -111,7 +111,7 @@ func TestExistingNodesFollowTheTaintOfTheSettings(t *testing.T) {
 	for name, test := range map[string]struct {
 		has  []corev1.Taint
 		want v1alpha1.NodeTaint
-		gets []corev1.Taint // nil when nothing changes
+		gets []corev1.Taint // nil if nothing changes
 	}{
 		"as it is":          {[]corev1.Taint{other, upper}, "", nil},
 		"to lower case":     {[]corev1.Taint{other, upper}, v1alpha1.TaintLowerCase, []corev1.Taint{other, lower}},

@@ -11,15 +11,15 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// Programs of services: those that a host has only where they are in its payload, and the one that runs others.
+// Programs of services that a host has only if they are in its payload, and the one that runs others.
 const (
 	exporterProgram  = "windows_exporter.exe"
 	csiProxyProgram  = "csi-proxy.exe"
 	logRunnerProgram = "kube-log-runner.exe"
 )
 
-// services in the order in which they start, and the files that they alone need. Flags are those of the original's
-// pkg/services/services.go, with the executables taken from the version's folder, unless a comment says otherwise.
+// services returns the services in the order in which they start, and the files that only they need. Flags are those of the original's
+// pkg/services/services.go, with the executables in the version's folder, unless a comment says otherwise.
 func services(in Inputs, logs LogLimits) ([]Service, []File) {
 	folder := VersionFolder(in.Payload.Digest)
 	list := []Service{containerd(in, folder), kubelet(in, folder, logs)}
@@ -45,8 +45,8 @@ func has(m payload.Manifest, path string) bool {
 	return slices.ContainsFunc(m.Files, func(f payload.File) bool { return f.Path == path })
 }
 
-// missing are the services that nodes of the cluster should have, and whose programs are not in the payload: it was built of some
-// components.
+// missing returns the services that nodes of the cluster should have but whose programs are not in the payload, because it was built with
+// only some components.
 func missing(in Inputs) (services []v1alpha1.MissingService) {
 	const getIt = "Use an operator whose payload has all components (make payload)"
 	if wantsCSIProxy(in) && !has(in.Payload, csiProxyProgram) {
@@ -64,11 +64,11 @@ func missing(in Inputs) (services []v1alpha1.MissingService) {
 	return append(services, v1alpha1.MissingService{Name: NodeManagerService, Effect: effect})
 }
 
-// containerd writes its log by itself: it asks whether the service manager is its parent (IsWindowsService of
-// golang.org/x/sys), and as a child of kube-log-runner would neither be a service nor write to standard error
-// (cmd/containerd/command/service_windows.go of containerd 2.3). At level debug it logs the headers of its requests but for
-// Authorization (requestFields of core/remotes/docker/resolver.go), and what containers are made of, with their environment
-// (CreateContainer of internal/cri/server): only SYSTEM and Administrators may read its log.
+// containerd writes its log itself: it checks whether the service manager is its parent (IsWindowsService of golang.org/x/sys), so that as
+// a child of kube-log-runner it would neither be a service nor write to standard error (cmd/containerd/command/service_windows.go of
+// containerd 2.3). At level debug it logs the headers of its requests except Authorization (requestFields of
+// core/remotes/docker/resolver.go), and the specs of containers with their environment (CreateContainer of internal/cri/server), so only
+// SYSTEM and Administrators may read its log.
 func containerd(in Inputs, folder string) Service {
 	const name = ContainerdService
 	log := Log{Path: logPath(name)}
@@ -90,20 +90,20 @@ func kubelet(in Inputs, folder string, logs LogLimits) Service {
 		Name:        name,
 		Description: ServiceDescription(name),
 		DependsOn:   []string{ContainerdService},
-		Ready:       "http://127.0.0.1:10248/healthz", // the kubelet's own default
+		Ready:       "http://127.0.0.1:10248/healthz", // the kubelet's default
 		Command: logRunner(folder, log, logs) + folder + `\kubelet.exe --config=` + kubeletConfig +
 			` --bootstrap-kubeconfig=` + BootstrapKubeconfig + ` --kubeconfig=` + KubeletKubeconfig +
 			` --cert-dir=` + KubeletCertificates + ` --windows-service` +
 			` --node-labels=` + api.LabelOSID + `=Windows` +
 			` --windows-priorityclass=` + cmp.Or(in.Config.Kubelet.PriorityClass, defaultPriorityClass) + klogLevel(in, name) +
 			` --hostname-override=` + markNode + ` --node-ip=` + markNodeIP + cloudFlags(in),
-		Reads: proxyVariables(), // its credential providers ask registries for tokens
+		Reads: proxyVariables(), // its credential providers request tokens from registries
 		Log:   log,
 	}
 }
 
-// wantsCSIProxy is false by default where csi-proxy comes as a DaemonSet, whose pods could not start beside the service: both listen on the
-// same named pipes (createListeners of pkg/server in csi-proxy 1.3).
+// wantsCSIProxy is false by default on clusters where csi-proxy is a DaemonSet. Its pods could not start next to the service, because both
+// listen on the same named pipes (createListeners of pkg/server in csi-proxy 1.3).
 func wantsCSIProxy(in Inputs) bool {
 	switch in.Config.CSIProxy {
 	case v1alpha1.CSIProxyRun:
@@ -114,7 +114,7 @@ func wantsCSIProxy(in Inputs) bool {
 	return in.Cluster.Network.OpenShift
 }
 
-// csiProxy gives CSI drivers in containers access to the host's disks. The original has it write its log by itself.
+// csiProxy gives CSI drivers in containers access to the host's disks. With the original operator, it writes its log itself.
 func csiProxy(in Inputs, folder string, logs LogLimits) Service {
 	const name = CSIProxyService
 	log := Log{Path: logPath(name), Rotates: true}
@@ -136,8 +136,8 @@ func wicd(folder string) Service {
 	}
 }
 
-// logRunner is the beginning of a command line: kube-log-runner writes what the program after it says to a file. The
-// program must report to the service manager whoever its parent is, as Kubernetes' own do.
+// logRunner returns the beginning of a command line: kube-log-runner writes the output of the program after it to a file. That program must
+// report to the service manager whatever its parent is, as Kubernetes' programs do.
 func logRunner(folder string, log Log, limits LogLimits) string {
 	return fmt.Sprintf(`%s\%s -log-file=%s -log-file-size=%d -log-file-age=%s `, folder, logRunnerProgram, log.Path, limits.Size, limits.Age.Duration)
 }

@@ -11,21 +11,21 @@ import (
 const (
 	flannelProgram = "flanneld.exe"
 	flannelNetConf = `C:\k\flannel\net-conf.json`
-	// flannelSubnet is where flanneld writes what the plugin flannel reads; we have no such plugin, and Flannel's own place is
-	// none of ours.
+	// flannelSubnet is where flanneld writes the file for the plugin flannel. The payload has no such plugin, and the operator does not own
+	// Flannel's default folder.
 	flannelSubnet = `C:\k\flannel\subnet.env`
 )
 
-// flannelNetwork is the name of the network that flanneld makes (pkg/backend/vxlan/vxlan_windows.go of Flannel).
+// flannelNetwork returns the name of the network that flanneld creates (pkg/backend/vxlan/vxlan_windows.go of Flannel).
 func flannelNetwork(f Flannel) string {
 	return cmp.Or(f.Name, fmt.Sprintf("flannel.%d", f.VNI))
 }
 
-// flanneld makes the network, and keeps the ways to other nodes. It is no Windows service by itself: WICD runs it as one. It waits a
-// while for its Node and ends when that has no range of pods yet; then it is started again.
+// flanneld creates the network and maintains the routes to other nodes. It is not a Windows service itself: WICD runs it as one. It waits
+// some time for its Node and exits if that has no range of pods yet; then it is restarted.
 //
-// Flannel would tell with a condition that the network works, which only cloud providers ask for that make routes by themselves; the
-// host's rights do not reach so far.
+// Flannel could report in a condition that the network works. Only cloud providers that create routes themselves need that, and the host's
+// permissions do not allow it.
 func flanneld(in Inputs, folder string) Service {
 	log := Log{Path: logPath(FlannelService)}
 	return Service{
@@ -40,14 +40,14 @@ func flanneld(in Inputs, folder string) Service {
 	}
 }
 
-// programHost is the beginning of a command line: WICD runs the program after it as a service, with a variable, and writes what it says to
-// a file.
+// programHost returns the beginning of a command line: WICD runs the program after it as a service, with a variable, and writes its output
+// to a file.
 func programHost(folder string, log Log, variable string) string {
 	return folder + `\` + payload.WICD + ` host --windows-service --log-file ` + log.Path + ` --env ` + variable + ` -- `
 }
 
-// Content is what hosts get of a payload: not what only another provider of the network needs. Its digest remains that of the whole:
-// what differs is no other version.
+// Content returns the files of a payload for hosts: without those that only another network provider needs. The digest remains that of the
+// whole payload, because this difference does not make another version.
 func Content(m payload.Manifest, provider v1alpha1.NetworkProvider) payload.Manifest {
 	if provider == v1alpha1.NetworkFlannel {
 		return m

@@ -60,7 +60,7 @@ func TestAServiceHasItsOwnVariablesBesidesThoseItReads(t *testing.T) {
 	}
 }
 
-// TestOnlyFlannelsHostsGetFlannel: a change of the provider is no other version.
+// TestOnlyFlannelsHostsGetFlannel: another provider does not make another version.
 func TestOnlyFlannelsHostsGetFlannel(t *testing.T) {
 	all := declared().Select(payload.Base, payload.Kubernetes("1.36"), payload.Flannel)
 	isFlannel := func(f payload.File) bool { return f.Path == "flanneld.exe" }

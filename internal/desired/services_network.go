@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
-// Names that the original operator and OVN-Kubernetes gave what is on the host (reference: pkg/services/services.go of the
-// original, go-controller/hybrid-overlay/pkg/types of OVN-Kubernetes).
+// Names that the original operator and OVN-Kubernetes use on the host (reference: pkg/services/services.go of the original,
+// go-controller/hybrid-overlay/pkg/types of OVN-Kubernetes).
 const (
 	overlayNetwork = "OVNKubernetesHybridOverlayNetwork"
 	overlayBase    = "BaseOVNKubernetesHybridOverlayNetwork"
@@ -25,35 +25,35 @@ const (
 	overlayStatus  = `C:\k\hybrid-overlay.status`
 )
 
-// Network is a network of Windows' Host Network Service that a service of ours makes, and on which pods are. WICD waits for it,
-// writes what others must know of it, and looks after what is in it.
+// Network is a network of Windows' Host Network Service (HNS) that a managed service creates for pods. WICD waits for it, writes the files
+// that depend on it, and monitors what it contains.
 type Network struct {
-	// Name of the network, and of the service that makes it.
+	// Name of the network, and of the service that creates it.
 	Name   string `json:"name"`
 	MadeBy string `json:"madeBy"`
-	// Base is a network that the service makes before, so that the host keeps its switch; empty where there is none.
+	// Base is a network that the service creates first, so that the host keeps its virtual switch; empty if there is none.
 	Base string `json:"base,omitempty"`
-	// Once says that the service makes the network when it starts, and not again while it runs.
+	// Once means that the service creates the network when it starts, and not again while it runs.
 	Once bool `json:"once,omitempty"`
-	// Endpoint is the name of the host's own endpoint in it, from whose address kube-proxy speaks to endpoints of other hosts.
+	// Endpoint is the name of the host's own endpoint in the network. kube-proxy reaches endpoints of other hosts from its address.
 	Endpoint string `json:"endpoint"`
-	// Proxy is the service that turns Services into load balancers: it is restarted when Windows has lost them.
+	// Proxy is the service that creates load balancers for Services. It is restarted when Windows has lost them.
 	Proxy string `json:"proxy"`
-	// Files are templates over Joint, written when the network is there: the configuration of the network plugin first.
+	// Files are templates over Joint, written when the network exists, with the configuration of the network plugin first.
 	Files []File `json:"files"`
 	// ServiceCIDR is the first range of Services, MoreServiceCIDRs are the others.
 	ServiceCIDR      string   `json:"serviceCIDR"`
 	MoreServiceCIDRs []string `json:"moreServiceCIDRs,omitempty"`
-	// StatusFile is where the service says why its network does not work (package overlaystatus); empty if it does not.
+	// StatusFile is where the service reports why its network does not work (package overlaystatus); empty if the service does not report it.
 	StatusFile string `json:"statusFile,omitempty"`
-	// Repair says whether WICD makes good for what Windows has lost. Empty means Full.
+	// Repair determines whether WICD restores what Windows has lost. Empty means Full.
 	Repair v1alpha1.NetworkRepair `json:"repair,omitempty"`
 }
 
-// Repairs tells whether WICD makes good for what Windows has lost.
+// Repairs reports whether WICD restores what Windows has lost.
 func (n Network) Repairs() bool { return n.Repair == "" || n.Repair == v1alpha1.RepairFull }
 
-// Names are those of all networks that the service makes.
+// Names returns the names of all networks that the service creates.
 func (n Network) Names() []string {
 	if n.Base == "" {
 		return []string{n.Name}
@@ -61,7 +61,7 @@ func (n Network) Names() []string {
 	return []string{n.Name, n.Base}
 }
 
-// ServiceRanges are the ranges of Services. What is no range is left out.
+// ServiceRanges returns the ranges of Services, without invalid ones.
 func (n Network) ServiceRanges() (ranges []netip.Prefix) {
 	for _, text := range append([]string{n.ServiceCIDR}, n.MoreServiceCIDRs...) {
 		if prefix, err := netip.ParsePrefix(text); err == nil {
@@ -71,7 +71,7 @@ func (n Network) ServiceRanges() (ranges []netip.Prefix) {
 	return ranges
 }
 
-// firstAndMore divides a list.
+// firstAndMore splits a list into its first element and the others.
 func firstAndMore(list []string) (first string, more []string) {
 	switch len(list) {
 	case 0:
@@ -82,7 +82,7 @@ func firstAndMore(list []string) (first string, more []string) {
 	return list[0], list[1:]
 }
 
-// networkServices are the services of the provider: one that makes the network, and one for the cluster's Services.
+// networkServices returns the services of the provider: one that creates the network, and one for the cluster's Services.
 func networkServices(in Inputs, folder string, logs LogLimits) []Service {
 	var maker Service
 	switch in.Config.Network.Provider {
@@ -96,7 +96,7 @@ func networkServices(in Inputs, folder string, logs LogLimits) []Service {
 	return []Service{maker, kubeProxy(in, folder, logs, maker.Name)}
 }
 
-// networkFiles are what those services need.
+// networkFiles returns the files that those services need.
 func networkFiles(in Inputs) []File {
 	switch in.Config.Network.Provider {
 	case v1alpha1.NetworkOVNHybridOverlay:
@@ -107,7 +107,7 @@ func networkFiles(in Inputs) []File {
 	return nil
 }
 
-// network is the network that the provider makes; nil where the user's own plugins make one.
+// network returns the network that the provider creates; nil if the user's own plugins create one.
 func network(in Inputs) *Network {
 	n := &Network{Endpoint: hostEndpoint, Proxy: KubeProxyService, Repair: in.Config.Network.Repair}
 	services := in.Cluster.ServiceCIDRs
@@ -119,7 +119,7 @@ func network(in Inputs) *Network {
 	case v1alpha1.NetworkFlannel:
 		flannel := *in.Cluster.Network.Flannel
 		n.Name, n.MadeBy, n.Once = flannelNetwork(flannel), FlannelService, true
-		pods, _ := netip.ParsePrefix(flannel.Network) // checkFlannelRange saw to it
+		pods, _ := netip.ParsePrefix(flannel.Network) // checkFlannelRange has checked it
 		inside = append([]string{pods.Masked().String()}, services...)
 	default:
 		return nil
@@ -128,8 +128,7 @@ func network(in Inputs) *Network {
 	return n
 }
 
-// overlayNode makes the networks of OVN-Kubernetes' hybrid overlay. It shows itself to the cluster as the node at first, then with
-// a certificate of its own.
+// overlayNode creates the networks of OVN-Kubernetes' hybrid overlay. It authenticates as the node at first, then with its own certificate.
 func overlayNode(in Inputs, folder string) Service {
 	const name = OverlayService
 	log := Log{Path: Logs + `\hybrid-overlay\hybrid-overlay.log`}
@@ -148,8 +147,8 @@ func overlayNode(in Inputs, folder string) Service {
 	if port := in.Cluster.Network.VXLANPort; port != 0 {
 		s.Command += fmt.Sprintf(" --hybrid-overlay-vxlan-port %d", port)
 	}
-	// What other nodes say of their subnets is believed within these. Windows nodes keep a subnet of another length than OVN-Kubernetes now
-	// gives, so that no length is passed on for them.
+	// Subnets that other nodes announce are accepted only within these ranges. Windows nodes keep subnets whose length may differ from what
+	// OVN-Kubernetes assigns now, so no length is passed for them.
 	if ranges := subnets(in.Cluster.Network.PodCIDRs, in.Cluster.Network.HostPrefixes); ranges != "" {
 		s.Command += " --cluster-subnets " + ranges
 	}
@@ -159,13 +158,13 @@ func overlayNode(in Inputs, folder string) Service {
 	return s
 }
 
-// subnets are ranges of IPv4 as OVN-Kubernetes' flags have them, with the length of nodes' prefixes where that is known.
+// subnets returns the IPv4 ranges in the syntax of OVN-Kubernetes' flags, with the length of node prefixes if known.
 func subnets(cidrs []string, hostPrefixes map[string]int) string {
 	var list []string
 	for _, cidr := range cidrs {
 		prefix, err := netip.ParsePrefix(cidr)
 		if err != nil || !prefix.Addr().Is4() {
-			continue // CheckNetwork saw to it that there is another
+			continue // CheckNetwork requires one of IPv4
 		}
 		one := prefix.Masked().String()
 		if length := hostPrefixes[cidr]; length > prefix.Bits() && length <= prefix.Addr().BitLen() {
@@ -176,7 +175,7 @@ func subnets(cidrs []string, hostPrefixes map[string]int) string {
 	return strings.Join(list, ",")
 }
 
-// kubeProxy makes load balancers of Services. Its configuration comes when the network is there.
+// kubeProxy creates load balancers for Services. Its configuration is written when the network exists.
 func kubeProxy(in Inputs, folder string, logs LogLimits, after string) Service {
 	const name = KubeProxyService
 	log := Log{Path: logPath(name), Rotates: true}
@@ -190,10 +189,10 @@ func kubeProxy(in Inputs, folder string, logs LogLimits, after string) Service {
 	}
 }
 
-// overlayCNI is the configuration of win-overlay, as that of the original: what pods send to the ranges inside the cluster keeps their
-// address, and what they send elsewhere gets the host's. Only what they send to Services has a route of the endpoint: the network's own ones
-// (RemoteSubnetRoute) lead to pods of other hosts, and a route for all pods would take those of this host, too. Fields are those of the HCN
-// schema (hcn/hcnpolicy.go of hcsshim): the original's exceptionList is of version 1. The last address of the range is the host's.
+// overlayCNI returns the configuration of win-overlay, as in the original: packets from pods to ranges inside the cluster keep their source
+// address, others get the host's. Only Services have a route of the endpoint: the routes of the network (RemoteSubnetRoute) lead to pods of
+// other hosts, and a route for all pods would also capture packets to pods of this host. Fields are those of the HCN schema
+// (hcn/hcnpolicy.go of hcsshim): the original's exceptionList is of version 1. The last address of the range is the host's.
 func overlayCNI(inside, services []string) string {
 	policy := func(settings object) object {
 		return object{"name": "EndpointPolicy", "value": settings}
@@ -211,8 +210,8 @@ func overlayCNI(inside, services []string) string {
 	})
 }
 
-// renderProxyConfig is kube-proxy's configuration. The feature gates WinDSR and WinOverlay, which the original sets, are always on
-// by now, and are to go from Kubernetes. JSON is YAML, too.
+// renderProxyConfig returns kube-proxy's configuration as JSON, which is valid YAML. The feature gates WinDSR and WinOverlay, which the
+// original sets, are always on by now and will be removed from Kubernetes.
 func renderProxyConfig(in Inputs) string {
 	return pretty(object{
 		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
@@ -224,7 +223,7 @@ func renderProxyConfig(in Inputs) string {
 	})
 }
 
-// winkernel adds to kube-proxy's settings for Windows what load balancers of the platform need.
+// winkernel adds what load balancers of the platform need to kube-proxy's settings for Windows.
 func winkernel(in Inputs, settings object) object {
 	if platform.Of(in.Cluster.Network.Platform).ForwardsVIP {
 		settings["forwardHealthCheckVip"] = strings.Trim(markForwardsVIP, `"`)
@@ -239,17 +238,17 @@ func pretty(o object) string {
 	return string(b) + "\n"
 }
 
-// Joint is what the host knows of its network when it is there; templates of Network.Files use it.
+// Joint is what the host knows about its network once it exists, for the templates of Network.Files.
 type Joint struct {
-	// Node is the node's name, Network that of the network, PodCIDR its range.
+	// Node is the node's name, Network the network's, PodCIDR its range.
 	Node, Network, PodCIDR string
-	// LastPodIP is the last address that pods get. SourceVIP is that of the host's own endpoint.
+	// LastPodIP is the last address for pods. SourceVIP is the address of the host's own endpoint.
 	LastPodIP, SourceVIP string
-	// ManagementIP is the address that the host has on the adapter of the network.
+	// ManagementIP is the host's address on the adapter of the network.
 	ManagementIP string
 }
 
-// Fill renders a file of the network, which is JSON.
+// Fill renders a file of the network, which must be JSON.
 func (j Joint) Fill(f File) (string, error) {
 	t, err := template.New(f.Path).Option("missingkey=error").Parse(f.Content)
 	if err != nil {

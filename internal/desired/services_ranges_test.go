@@ -11,10 +11,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/proxy"
 )
 
-// twoRanges are two ranges of Services.
+// twoRanges returns two ranges of Services.
 func twoRanges() []string { return []string{"10.96.0.0/16", "10.200.0.0/16"} }
 
-// policiesOf are the exceptions from NAT and the routes in the configuration of an overlay's plugin.
+// policiesOf returns the NAT exceptions and the routes in the configuration of an overlay's plugin.
 func policiesOf(t *testing.T, n desired.Network) (exceptions, routes []string) {
 	t.Helper()
 	var conf struct {

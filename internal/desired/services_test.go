@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 
-// declared is a payload with every component that is declared, for one minor version of Kubernetes.
+// declared returns a payload with every declared component, for one minor version of Kubernetes.
 func declared() payload.Manifest {
 	var files []payload.File
 	for _, c := range build.Components() {
@@ -76,7 +76,7 @@ func TestAServiceIsThereWhereItsProgramIsInThePayload(t *testing.T) {
 	}
 }
 
-// TestCSIProxyRunsByDefaultOnOpenShiftOnly: elsewhere it comes as a DaemonSet, and a node cannot run two.
+// TestCSIProxyRunsByDefaultOnOpenShiftOnly: elsewhere csi-proxy is a DaemonSet, and a node cannot run both.
 func TestCSIProxyRunsByDefaultOnOpenShiftOnly(t *testing.T) {
 	for _, test := range []struct {
 		mode      v1alpha1.CSIProxy
@@ -98,7 +98,7 @@ func TestCSIProxyRunsByDefaultOnOpenShiftOnly(t *testing.T) {
 	}
 }
 
-// TestAMissingServiceIsNamed: a user must not search a node for a service that the payload does not have.
+// TestAMissingServiceIsNamed: users must not have to search a node for a service that is not in the payload.
 func TestAMissingServiceIsNamed(t *testing.T) {
 	in := inputs()
 	in.Config.CSIProxy = v1alpha1.CSIProxyRun
@@ -112,8 +112,8 @@ func TestAMissingServiceIsNamed(t *testing.T) {
 	}
 }
 
-// TestEveryServiceHasALogThatEnds holds for every service what makes a log rotate: WICD knows the file, its folder is made,
-// and a process that rotates by itself knows the limits.
+// TestEveryServiceHasALogThatEnds checks that each log rotates: WICD knows the file, its folder is created, and a process that rotates
+// its log gets the limits.
 func TestEveryServiceHasALogThatEnds(t *testing.T) {
 	node := mustRender(t, func(in *desired.Inputs) {
 		in.Payload = declared()
@@ -131,7 +131,7 @@ func TestEveryServiceHasALogThatEnds(t *testing.T) {
 	}
 }
 
-// TestSettingsLeaveWICDAlone: WICD changes everything while it runs but its own service, and would never come to such settings.
+// TestSettingsLeaveWICDAlone: a running WICD changes everything except its own service, so it could never apply such settings.
 func TestSettingsLeaveWICDAlone(t *testing.T) {
 	of := func(change func(*desired.Inputs)) desired.Service {
 		services := mustRender(t, change).Services
@@ -170,7 +170,7 @@ func TestBoundsOfLogsThatMakeNoSenseAreRefused(t *testing.T) {
 }
 
 // TestKubeProxyAnswersWhereThePlatformAsks: load balancers of GCP send health checks to the address of the Service. Windows Server 2019
-// refuses what kube-proxy would need for it.
+// rejects what kube-proxy needs for them.
 func TestKubeProxyAnswersWhereThePlatformAsks(t *testing.T) {
 	for _, test := range []struct {
 		platform string

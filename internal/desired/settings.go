@@ -14,35 +14,35 @@ import (
 	"github.com/windows-machine-config/wmco/internal/trust"
 )
 
-// Settings are what concerns all nodes and is read from objects of the cluster, or from WindowsConfig where there are
-// none: proxy, trusted certificates, mirrors and credentials of registries.
+// Settings apply to all nodes and are read from objects of the cluster, or from WindowsConfig if there are none: proxy,
+// trusted certificates, and mirrors and credentials of registries.
 type Settings struct {
-	// Proxy as it was written.
+	// Proxy as configured.
 	Proxy proxy.Config
-	// Networks are the ranges of pods and machines, where they are known; nodes reach them without proxy.
+	// Networks are the ranges of pods and machines, if known. Nodes reach them without proxy.
 	Networks []string
-	// Bundles are the certificates to trust, as they were written.
+	// Bundles are the configured trusted certificates.
 	Bundles []trust.Bundle
-	// Registries are mirrors and credentials, as they were written.
+	// Registries are the configured mirrors and credentials.
 	Registries mirrors.Input
-	// TLS is what the servers on nodes offer; nil where the cluster has no TLS security profile.
+	// TLS is what the servers on nodes offer; nil if the cluster has no TLS security profile.
 	TLS *tlsprofile.Server
-	// Now is the time at which certificates count as expired.
+	// Now is the time for checking whether certificates have expired.
 	Now time.Time
 }
 
-// Problem is a part of the settings that nodes cannot have, or that does not work as it is. The rest they have.
+// Problem is a part of the settings that is invalid or does not work as configured. Nodes get the rest.
 type Problem struct {
-	// Kind and Name of the object whose part it is.
+	// Kind and Name of the object that contains the part.
 	Kind, Name string
-	// Reason is stable, Message names the field and says what to do.
+	// Reason is stable. Message names the field and the remedy.
 	Reason, Message string
 }
 
-// Reasons of problems with certificates. Those with registries are in package mirrors.
+// ReasonCertificate is the reason of problems with certificates. Those with registries are in package mirrors.
 const ReasonCertificate = "Certificate"
 
-// applied is what becomes of settings.
+// applied is the result of applySettings.
 type applied struct {
 	environment  map[string]string
 	certificates string
@@ -51,8 +51,8 @@ type applied struct {
 	problems     []Problem
 }
 
-// applySettings renders the settings. What concerns a part only is a problem; what leaves no way that is surely right is
-// an error, and nodes keep what they have.
+// applySettings renders the settings. A fault in one part becomes a Problem. If no result is certain to be right, it
+// returns an error, and nodes keep what they have.
 func applySettings(in Inputs) (applied, error) {
 	var a applied
 	if err := a.useProxy(in); err != nil {
@@ -77,7 +77,7 @@ func (a *applied) useProxy(in Inputs) error {
 		return fmt.Errorf("%w: %w", ErrSettings, err)
 	}
 	if value := plain[proxy.NoProxy]; value != "" {
-		plain[proxy.NoProxy] = value + "," + markNodeIP // each node knows its own; the others are not its business
+		plain[proxy.NoProxy] = value + "," + markNodeIP // each node knows only its own address
 	}
 	a.environment, a.secrets.Environment = plain, secret
 	return nil
@@ -93,7 +93,7 @@ func (a *applied) trust(s Settings) {
 	}
 }
 
-// PullSecret is the .dockerconfigjson with which the host pulls images, filled in by On; nil where there is none.
+// PullSecret returns the .dockerconfigjson with which the host pulls images, filled in by On; nil if there is none.
 func (n Node) PullSecret() []byte {
 	i := slices.IndexFunc(n.Files, func(f File) bool { return f.Path == mirrors.KubeletConfig })
 	if i < 0 {
@@ -116,17 +116,17 @@ func (a *applied) useRegistries(in mirrors.Input) {
 
 // RegistryAccess is how nodes reach registries.
 type RegistryAccess struct {
-	// Mirrors is nil when images are pulled as if nothing had been said.
+	// Mirrors is nil if no mirrors are configured.
 	Mirrors *mirrors.Table
-	// PullSecret is the .dockerconfigjson of the cluster; nil where there is none.
+	// PullSecret is the .dockerconfigjson of the cluster; nil if there is none.
 	PullSecret []byte
-	// Proxy are variables of the environment; there may be a password in them.
+	// Proxy are environment variables; they may contain a password.
 	Proxy map[string]string
-	// Certificates are trusted besides those of the host, as PEM.
+	// Certificates are trusted in addition to those of the host, as PEM.
 	Certificates string
 }
 
-// AccessOf is how nodes of a cluster with these settings reach registries: for whoever asks registries what nodes will get.
+// AccessOf returns how nodes with these settings reach registries, for callers that query registries the way nodes will.
 func AccessOf(c Cluster, s Settings) (RegistryAccess, error) {
 	a, err := applySettings(Inputs{Cluster: c, Settings: s})
 	if err != nil {

@@ -13,38 +13,38 @@ import (
 	"slices"
 )
 
-// keySignature is the key of ConfigMap windows-services-<version> that holds the operator's signature of all others.
+// keySignature is the key of ConfigMap windows-services-<version> with the operator's signature of all other keys.
 const keySignature = "signature"
 
-// maxPublished bounds what is published, in bytes: the API server takes no larger ConfigMap or Secret (k8s.io/kubernetes,
+// maxPublished limits what is published, in bytes: the API server rejects larger ConfigMaps and Secrets (k8s.io/kubernetes,
 // pkg/apis/core/validation).
 const maxPublished = 1 << 20
 
-// Statement is what the operator signs of a ConfigMap besides its data.
+// Statement is what the operator signs together with the data of a ConfigMap.
 type Statement struct {
-	// Cluster is the UID of the cluster's namespace kube-system, Name that of the ConfigMap.
+	// Cluster is the UID of the cluster's namespace kube-system, Name the name of the ConfigMap.
 	Cluster string `json:"cluster"`
 	Name    string `json:"name"`
-	// Serial grows with each signature of this name: what has a lower one is older.
+	// Serial grows with each signature of this name: a lower one is older.
 	Serial int64 `json:"serial"`
 }
 
 // signature is the content of keySignature.
 type signature struct {
 	Statement
-	// Key is the public key that belongs to it. It is for people: who verifies has one of his own.
+	// Key is the public key of the signature, for people only: verifiers use their own copy.
 	Key string `json:"key"`
-	// Signature is that of Ed25519 (RFC 8032).
+	// Signature is an Ed25519 signature (RFC 8032).
 	Signature []byte `json:"signature"`
 }
 
-// PublicKey is the public half of a key as a Node names it.
+// PublicKey returns the public half of a key in the form that a Node uses.
 func PublicKey(private ed25519.PrivateKey) string {
 	public, _ := private.Public().(ed25519.PublicKey) // always
 	return base64.StdEncoding.EncodeToString(public)
 }
 
-// parseKey reads what PublicKey wrote.
+// parseKey reads the output of PublicKey.
 func parseKey(key string) (ed25519.PublicKey, error) {
 	b, err := base64.StdEncoding.Strict().DecodeString(key)
 	if err != nil || len(b) != ed25519.PublicKeySize {
@@ -53,7 +53,7 @@ func parseKey(key string) (ed25519.PublicKey, error) {
 	return b, nil
 }
 
-// Sign returns the data with a signature. One that they have is replaced.
+// Sign returns the data with a signature, which replaces an existing one.
 func Sign(data map[string]string, s Statement, private ed25519.PrivateKey) (map[string]string, error) {
 	text, err := json.MarshalIndent(signature{Statement: s, Key: PublicKey(private), Signature: ed25519.Sign(private, toSign(data, s))}, "", "  ")
 	if err != nil {
@@ -64,15 +64,15 @@ func Sign(data map[string]string, s Statement, private ed25519.PrivateKey) (map[
 	return signed, nil
 }
 
-// Unsigned returns the data without their signature.
+// Unsigned returns the data without its signature.
 func Unsigned(data map[string]string) map[string]string {
 	bare := maps.Clone(data)
 	delete(bare, keySignature)
 	return bare
 }
 
-// Verify returns what is stated of data that were signed with the key. Whether it is what the caller wants is for the caller to say.
-// Nothing else of the data is read. The error says who signed them, if anybody did.
+// Verify returns the statement that was signed together with the data. The caller must check that it is the expected one. Nothing
+// else of the data is read. The error names the key of another signer.
 func Verify(data map[string]string, key string) (Statement, error) {
 	public, err := parseKey(key)
 	if err != nil {
@@ -106,8 +106,8 @@ func toSign(data map[string]string, s Statement) []byte {
 	return statementOf("what Windows nodes must have, 1", parts...)
 }
 
-// statementOf is what is signed: the purpose, so that no signature stands for another one, then each part preceded by its length, so
-// that no other parts read the same.
+// statementOf returns the bytes to sign: the purpose, so that a signature is not valid for another purpose, then each part preceded
+// by its length, so that no other parts give the same bytes.
 func statementOf(purpose string, parts ...string) []byte {
 	var b bytes.Buffer
 	for _, text := range append([]string{purpose}, parts...) {
@@ -116,20 +116,20 @@ func statementOf(purpose string, parts ...string) []byte {
 	return b.Bytes()
 }
 
-// SecretsVersion is the version of what Secret windows-node-secrets holds: its SHA-256, in hex. A Node that is signed so says which
-// secrets belong to it.
+// SecretsVersion returns the version of the content of Secret windows-node-secrets: its SHA-256, in hex. A signed Node refers to its
+// secrets by this version.
 func SecretsVersion(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }
 
-// Content is what Secret windows-node-secrets holds of secrets, without their version.
+// Content returns the content of Secret windows-node-secrets, without the version.
 func (s Secrets) Content() ([]byte, error) {
 	s.Version = ""
 	return json.Marshal(s)
 }
 
-// ReadSecrets reads what Content wrote, and gives it its version. The error tells nothing of the content.
+// ReadSecrets reads the output of Content and sets the version. The error reveals nothing of the content.
 func ReadSecrets(content []byte) (Secrets, error) {
 	var s Secrets
 	if err := json.Unmarshal(content, &s); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// signingKey is the n-th key that signs.
+// signingKey returns the n-th signing key.
 func signingKey(n byte) ed25519.PrivateKey {
 	seed := make([]byte, ed25519.SeedSize)
 	seed[0] = n
@@ -21,7 +21,7 @@ func statement() desired.Statement {
 	return desired.Statement{Cluster: "11111111-2222-3333-4444-555555555555", Name: "windows-services-1.0.0", Serial: 7}
 }
 
-// rewritten is signed data whose signature says something else.
+// rewritten returns signed data with a changed signature.
 func rewritten(t *testing.T, data map[string]string, change func(map[string]any)) map[string]string {
 	t.Helper()
 	var s map[string]any
@@ -50,7 +50,7 @@ func TestOnlyWhatWasSignedIsVerified(t *testing.T) {
 	}
 	with := func(k, v string) map[string]string { m := maps.Clone(signed); m[k] = v; return m }
 	without := func(k string) map[string]string { m := maps.Clone(signed); delete(m, k); return m }
-	moved := maps.Clone(signed) // the same bytes, cut elsewhere
+	moved := maps.Clone(signed) // the same bytes, split differently
 	moved["node"], moved["services"] = "", signed["node"]+signed["services"]
 	other, err := desired.Sign(plain, statement(), signingKey(2))
 	if err != nil {
@@ -103,7 +103,7 @@ func TestASignedNodeIsReadAsItWasPublished(t *testing.T) {
 	}
 }
 
-// TestASecretCannotBeSwappedNorGuessed: the version is bound to the content, and salted.
+// TestASecretCannotBeSwappedNorGuessed: the version depends on the content and a salt.
 func TestASecretCannotBeSwappedNorGuessed(t *testing.T) {
 	s := desired.Secrets{Version: "of before", Salt: "a", Environment: map[string]string{"HTTP_PROXY": "http://me:pw@proxy"}}
 	version := func(s desired.Secrets) string {
@@ -131,7 +131,7 @@ func TestASecretCannotBeSwappedNorGuessed(t *testing.T) {
 	}
 }
 
-// FuzzVerify: whatever is published, nothing is verified that the key did not sign.
+// FuzzVerify: nothing is verified that the key did not sign.
 func FuzzVerify(f *testing.F) {
 	key := desired.PublicKey(signingKey(1))
 	signed, err := desired.Sign(map[string]string{"node": "{}", "services": "[]"}, statement(), signingKey(1))

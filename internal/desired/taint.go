@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// taintValue is what a declaration has of the setting: nothing for the usual one.
+// taintValue returns the declared value for the setting; empty for the default.
 func taintValue(t v1alpha1.NodeTaint) string {
 	if t == v1alpha1.TaintLowerCase {
 		return api.TaintValueLowerCase
@@ -17,8 +17,8 @@ func taintValue(t v1alpha1.NodeTaint) string {
 	return ""
 }
 
-// Taints are those of an existing Node with the value of taint os that is wanted. The kubelet taints its Node only when it registers. Taints of
-// others stay, and one that somebody removed stays away. changed is false when all is as wanted.
+// Taints returns the taints of an existing Node, with the wanted value of taint os: the kubelet taints its Node only when it registers. Other
+// taints are kept, and a removed taint os is not restored. changed is false if nothing differs.
 func Taints(has []corev1.Taint, want v1alpha1.NodeTaint) (taints []corev1.Taint, changed bool) {
 	value := cmp.Or(taintValue(want), api.TaintValue)
 	for _, t := range has {

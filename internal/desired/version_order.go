@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// VersionOrder is what the operator signs when a node is to go to a version, with the key that signs settings. Whoever may write
-// annotations of a Node cannot make one.
+// VersionOrder is what the operator signs to have one node go to one version. It uses the key that signs settings, so that the
+// right to write annotations of a Node is not enough to forge an order.
 type VersionOrder struct {
 	// Cluster is the UID of the cluster's namespace kube-system.
 	Cluster string
-	// Node is the name of the Node, UID its own: what was ordered of a Node that was deleted does not count for the next one.
+	// Node is the name of the Node, UID its UID: an order for a deleted Node does not apply to a new one of the same name.
 	Node, UID string
 	Version   string
 }
 
-// maxVersionOrder is the length of the longest annotation that can be an order: serial, dot, signature.
+// maxVersionOrder is the maximum length of the annotation: serial, dot, signature.
 const maxVersionOrder = 19 + 1 + 86
 
-// Sign returns the order as annotation version-order of the Node has it. The serial must grow with each order for a Node, and is at
-// least 1: what has a lower one is older.
+// Sign returns the order as the value of annotation version-order. The serial starts at 1 and must grow with each order for a Node,
+// because a lower serial marks an older order.
 func (o VersionOrder) Sign(serial int64, private ed25519.PrivateKey) string {
 	return strconv.FormatInt(serial, 10) + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(private, o.toSign(serial)))
 }
 
-// Verify returns the serial of an annotation that is this order, signed with the key. There is one spelling of each.
+// Verify returns the serial of an annotation if it is this order, signed with the key. Only the canonical encoding is accepted.
 func (o VersionOrder) Verify(annotation, key string) (serial int64, err error) {
 	public, err := parseKey(key)
 	if err != nil {

@@ -60,10 +60,10 @@ func TestOnlyTheOrderThatWasSignedIsVerified(t *testing.T) {
 	}
 }
 
-// TestNoSignatureStandsForAnother: settings and orders are signed with one key.
+// TestNoSignatureStandsForAnother: settings and orders are signed with the same key.
 func TestNoSignatureStandsForAnother(t *testing.T) {
 	order := versionOrder()
-	order.UID = "7" // so that settings can have the parts of an order, in their order
+	order.UID = "7" // so that settings can have the same parts in the same order
 	key := desired.PublicKey(signingKey(1))
 	settings, err := desired.Sign(map[string]string{order.Version: "7"}, desired.Statement{Cluster: order.Cluster, Name: order.Node, Serial: 7}, signingKey(1))
 	if err != nil {
@@ -87,7 +87,7 @@ func TestNoSignatureStandsForAnother(t *testing.T) {
 	}
 }
 
-// FuzzVersionOrder: an order is short, has one spelling, and an error about it is short, too.
+// FuzzVersionOrder: an order is short and has one encoding, and errors about it are short.
 func FuzzVersionOrder(f *testing.F) {
 	order, key := versionOrder(), desired.PublicKey(signingKey(1))
 	signed := order.Sign(1796000000000, signingKey(1))

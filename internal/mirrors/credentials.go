@@ -11,21 +11,21 @@ import (
 	"strings"
 )
 
-// Credential is what a registry wants to know.
+// Credential authenticates to a registry.
 type Credential struct {
 	User, Password string
-	// IdentityToken stands in place of a password; a registry's authority gives access for it (OAuth 2, refresh_token).
+	// IdentityToken replaces a password; the registry's authorization server exchanges it for access (OAuth 2,
+	// refresh_token).
 	IdentityToken string
 }
 
-// dockerConfig is as much of a .dockerconfigjson as the kubelet reads (pkg/credentialprovider/config.go).
+// dockerConfig is the part of a .dockerconfigjson that the kubelet reads (pkg/credentialprovider/config.go).
 type dockerConfig struct {
 	Auths       map[string]json.RawMessage `json:"auths"`
 	HTTPHeaders map[string]string          `json:"HttpHeaders,omitempty"`
 }
 
-// keyringEntry lets one entry that cannot be read, also the first of two with the same key, fail all of them, as the
-// kubelet does.
+// keyringEntry makes decoding fail if any entry is invalid, even the first of two with the same key, as in the kubelet.
 type keyringEntry struct{ Credential }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -35,15 +35,15 @@ func (e *keyringEntry) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// readPullSecret renders the kubelet's config.json: the secret as it is. The kubelet refuses the whole file when it
-// cannot read one entry of it, so such an entry is left out.
+// readPullSecret renders the kubelet's config.json: the secret unchanged if possible. The kubelet rejects the whole file
+// for one invalid entry, so invalid entries are removed.
 func (r *report) readPullSecret(s PullSecret) (kubeletConfig string) {
 	if s.Name == "" && len(s.DockerConfigJSON) == 0 {
 		return ""
 	}
 	at := place{kind: "Secret", name: s.Name, field: "data[.dockerconfigjson]"}
 	var config dockerConfig
-	if err := json.Unmarshal(s.DockerConfigJSON, &config); err != nil { // its text may quote what it read
+	if err := json.Unmarshal(s.DockerConfigJSON, &config); err != nil { // the error may quote the input
 		r.add(at, InvalidPullSecret, `it is not JSON of the form {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}. `+
 			"Windows nodes pull without credentials until it is.")
 		return ""
@@ -55,7 +55,7 @@ func (r *report) readPullSecret(s PullSecret) (kubeletConfig string) {
 			delete(config.Auths, key)
 			continue
 		}
-		if _, ok := readKey(key); !ok && !strings.ContainsAny(key, "*?") { // wildcards are the kubelet's
+		if _, ok := readKey(key); !ok && !strings.ContainsAny(key, "*?") { // the kubelet supports wildcards
 			r.add(at, InvalidPullSecret, "the key is not a registry or a repository, as in quay.io or quay.io/team; no image is pulled with this entry.")
 		}
 	}
@@ -64,12 +64,12 @@ func (r *report) readPullSecret(s PullSecret) (kubeletConfig string) {
 		Auths map[string]keyringEntry `json:"auths"`
 	}
 	if json.Unmarshal(content, &all) != nil {
-		content, _ = json.MarshalIndent(config, "", "  ") // of what was just read
+		content, _ = json.MarshalIndent(config, "", "  ") // already parsed above
 	}
 	return string(content)
 }
 
-// readCredential takes what the kubelet takes; what it says holds no part of the entry.
+// readCredential accepts what the kubelet accepts; its error contains no part of the entry.
 func readCredential(text json.RawMessage) (Credential, error) {
 	var e struct{ Username, Password, Email, Auth, IdentityToken string }
 	if err := json.Unmarshal(text, &e); err != nil {
@@ -90,15 +90,15 @@ func readCredential(text json.RawMessage) (Credential, error) {
 	return Credential{User: e.Username, Password: e.Password, IdentityToken: e.IdentityToken}, nil
 }
 
-// Keyring finds the credentials of registries, by the rules of containers-auth.json(5).
+// Keyring finds the credentials of registries by the rules of containers-auth.json(5).
 type Keyring struct{ entries map[string]Credential }
 
-// ReadKeyring reads what Render made of a pull secret. What cannot be read of it is left out.
+// ReadKeyring reads the pull secret rendered by Render. Invalid parts are ignored.
 func ReadKeyring(dockerConfigJSON []byte) Keyring {
 	var config dockerConfig
-	_ = json.Unmarshal(dockerConfigJSON, &config) // it was checked by Render, and its error may quote a password
+	_ = json.Unmarshal(dockerConfigJSON, &config) // Render has checked it, and the error may quote a password
 	k := Keyring{entries: map[string]Credential{}}
-	// Of two keys that mean the same, the one that is written in its shortest form counts.
+	// Of two equivalent keys, the one with the shortest spelling wins.
 	keys := slices.SortedFunc(maps.Keys(config.Auths), func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(b, a)) })
 	for _, key := range keys {
 		c, err := readCredential(config.Auths[key])
@@ -109,8 +109,8 @@ func ReadKeyring(dockerConfigJSON []byte) Keyring {
 	return k
 }
 
-// For is the credential of the longest entry that holds a name, as of the place that is asked. ok is false when there is
-// none, or it says nothing.
+// For returns the credential of the longest entry that covers the name at the registry that is contacted. ok is false if
+// there is none, or it is empty.
 func (k Keyring) For(n Name) (c Credential, ok bool) {
 	n.Registry = account(n.Registry)
 	for rest := n.String(); rest != ""; rest = rest[:max(strings.LastIndexByte(rest, '/'), 0)] {
@@ -124,8 +124,8 @@ func (k Keyring) For(n Name) (c Credential, ok bool) {
 	return Credential{}, false
 }
 
-// readKey reads a key of the pull secret: a host and a path; a scheme and /v1/ or /v2/ before the path count for nothing,
-// as they do for the kubelet (pkg/credentialprovider/keyring.go).
+// readKey reads a key of the pull secret: a host and a path. A scheme, and /v1/ or /v2/ before the path, are ignored, as
+// by the kubelet (pkg/credentialprovider/keyring.go).
 func readKey(key string) (repository, bool) {
 	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
 	host, path, _ := strings.Cut(key, "/")
@@ -143,7 +143,7 @@ func readKey(key string) (repository, bool) {
 	return repository{host: account(host), path: path}, true
 }
 
-// account is the name under which the credentials for a host are known: those for Docker Hub are kept as
+// account returns the name under which the credentials for a host are stored: those for Docker Hub are stored under
 // https://index.docker.io/v1/.
 func account(host string) string {
 	if host == dockerHubOld || host == dockerHubRegistry {

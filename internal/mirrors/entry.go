@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// entry is an Entry that was read.
+// entry is a parsed Entry.
 type entry struct {
 	source  string
 	never   bool
@@ -18,14 +18,14 @@ type entry struct {
 	mirrors []location
 }
 
-// location is a mirror that was read.
+// location is a parsed mirror.
 type location struct {
 	at       string
 	insecure bool
 	ca       string
 }
 
-// readEntry reads an entry; ok is false when it has no effect.
+// readEntry parses an entry; ok is false if it has no effect.
 func (r *report) readEntry(at place, e Entry) (read entry, ok bool) {
 	read = entry{never: r.readPolicy(at, e.Policy), kind: e.For, by: at.in(".mirrorSourcePolicy").String()}
 	source, err := parseScope(e.Source)
@@ -46,7 +46,7 @@ func (r *report) readEntry(at place, e Entry) (read entry, ok bool) {
 		return read, read.never && source.host != ""
 	}
 	read.source = source.String()
-	isMirrored := false // by another place than the source itself, without which Linux nodes ignore an entry
+	isMirrored := false // by another place than the source itself; otherwise Linux nodes ignore the entry
 	for i, m := range e.Mirrors {
 		isMirrored = isMirrored || m.Location != e.Source
 		if m, ok := r.readMirror(at.in(fmt.Sprintf(".mirrors[%d]", i)), m); ok {
@@ -97,7 +97,7 @@ func (r *report) readMirror(at place, m Mirror) (location, bool) {
 	return read, true
 }
 
-// readScopes reads registries that a field names.
+// readScopes parses the registries that a field names.
 func (r *report) readScopes(a Access) []string {
 	var scopes []string
 	for i, text := range a.Scopes {
@@ -117,7 +117,8 @@ func (r *report) readScopes(a Access) []string {
 	return scopes
 }
 
-// readCA allows certificates only. What is between them goes, so that a comment makes no other text.
+// readCA accepts only certificates. Text between them is dropped, so that a comment does not make a different
+// bundle.
 func readCA(text string) (string, error) {
 	const wanted = "PEM blocks of type CERTIFICATE are needed, and nothing else"
 	var out strings.Builder

@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// lines are all that a hosts.toml may consist of, seen with other eyes than the renderer's.
+// lines matches the allowed lines of a hosts.toml, independently of the renderer.
 func lines() *regexp.Regexp {
 	const (
 		host = `([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]+)?`
@@ -20,8 +20,8 @@ func lines() *regexp.Regexp {
 		`|\[host\."` + wicd + `"\]|ca = 'C:\\k\\containerd\\wicd\.crt'|client = 'C:\\k\\containerd\\client\.pem')$`)
 }
 
-// FuzzRender changes all that a user writes into a mirror set. Whatever it is, a host takes the table, a file has no line
-// but those of the renderer, and lies where it belongs, and a source that must not be contacted is in no route.
+// FuzzRender varies everything that a user can write into a mirror set. For any input, a host accepts the table, files
+// have only known lines and are in the right folders, and no route contains a source that must not be contacted.
 func FuzzRender(f *testing.F) {
 	for _, in := range goldenCases(f) {
 		for _, s := range in.Sets {
@@ -64,7 +64,7 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
-// checkRoutes asks for an image below each prefix, by either kind of reference.
+// checkRoutes requests an image below each prefix, by both kinds of reference.
 func checkRoutes(t *testing.T, table mirrors.Table) {
 	t.Helper()
 	router := mirrors.NewRouter(table)
@@ -88,7 +88,7 @@ func checkRoutes(t *testing.T, table mirrors.Table) {
 	}
 }
 
-// FuzzPullSecret checks that the kubelet can read what is written for it, and that a keyring can.
+// FuzzPullSecret checks that the kubelet and a keyring can read the rendered pull secret.
 func FuzzPullSecret(f *testing.F) {
 	for _, in := range goldenCases(f) {
 		f.Add(in.PullSecret.DockerConfigJSON)
@@ -111,7 +111,7 @@ func FuzzPullSecret(f *testing.F) {
 	})
 }
 
-// checkKubeletConfig reads as pkg/credentialprovider/config.go of Kubernetes 1.36 does.
+// checkKubeletConfig parses like pkg/credentialprovider/config.go of Kubernetes 1.36.
 func checkKubeletConfig(t *testing.T, content string) {
 	t.Helper()
 	var config struct {

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Endpoint is where WICD answers containerd.
+// Endpoint is where WICD serves containerd.
 type Endpoint struct {
 	// URL as in https://127.0.0.1:10280, without a path.
 	URL string
 	// CA is the path of a file with the certificate of that address.
 	CA string
-	// Client is the path of a file with the certificate and the key by which WICD knows that a request is containerd's.
+	// Client is the path of a file with the certificate and key by which WICD authenticates containerd.
 	Client string
 }
 
-// What WICD's answer to containerd says of a registry that wants credentials that the node does not have, of an image that no registry has
-// that may be asked, where another one may not, of one for which none may be asked, and of content that is not what its digest says.
+// Parts of WICD's responses to containerd: a registry requires credentials that the node does not have; no registry that may be contacted
+// has the image, and others may not be contacted; none may be contacted; the content does not match its digest.
 const (
 	RefusesCredentials = "it refuses the credentials that the node has for it, or wants some"
 	NobodyHasIt        = "no registry that may be asked has it"
@@ -26,18 +26,18 @@ const (
 	Damaged            = "what it has is not what the digest says"
 )
 
-// maxFolders is how many registries have folders of their own; with more, all are asked for at WICD.
+// maxFolders is the maximum number of registries with their own folders; if there are more, all are requested from WICD.
 const maxFolders = 512
 
-// defaultFolder is what containerd reads of registries that have no folder of their own.
+// defaultFolder is the folder that containerd uses for registries without their own.
 const defaultFolder = "_default"
 
-// Hosts are the hosts.toml files that send containerd to WICD with what the table has something to say of, by their
-// paths. None holds a secret. Where a registry may be contacted, it is the one that containerd asks after WICD, and so
-// without WICD. Otherwise WICD stands where the registry would: containerd asks nobody else.
+// Hosts returns, by path, the hosts.toml files that direct containerd to WICD for everything that the table covers. They contain no
+// secrets. A registry that may be contacted is the server, which containerd contacts after WICD, and therefore also without WICD.
+// Otherwise WICD is the server, and containerd contacts no other host.
 //
-// Capabilities of the server keep it from being asked what an image is, and not from being asked for the content (Fetch
-// of containerd), so that a registry that must not be contacted must not be the server at all.
+// Capabilities prevent containerd from resolving names at the server, but not from fetching content (Fetch of containerd), so a registry
+// that must not be contacted must not be the server at all.
 func (t Table) Hosts(e Endpoint) map[string]string {
 	files := map[string]string{}
 	if t.isEmpty() {
@@ -53,7 +53,7 @@ func (t Table) Hosts(e Endpoint) map[string]string {
 	}
 	for _, host := range slices.Sorted(maps.Keys(registries)) {
 		r, path := registries[host], Folder+`\`+folderOf(host)+`\hosts.toml`
-		if _, taken := files[path]; taken { // two addresses that containerd looks for in the same folder
+		if _, taken := files[path]; taken { // two addresses with the same folder in containerd
 			r.isClosed = true
 		}
 		files[path] = e.hostsTOML(r.server(), r.isClosed)
@@ -64,17 +64,17 @@ func (t Table) Hosts(e Endpoint) map[string]string {
 	return files
 }
 
-// registry is what hosts.toml says of one registry.
+// registry is the content of hosts.toml for one registry.
 type registry struct {
 	host string
-	// isClosed says that a part of it must not be contacted; isInsecure that all of it may be without TLS.
+	// isClosed is true if a part of it must not be contacted, isInsecure if all of it may be contacted without TLS.
 	isClosed, isInsecure bool
-	// isChosen says that the table has the whole registry as a source, before any wildcard.
+	// isChosen is true if the table has the whole registry as a source, which precedes any wildcard.
 	isChosen bool
 }
 
-// registries are those that have folders, by host; others says whether all others are asked for at WICD, and closed
-// that no other may be contacted without it.
+// registries returns those with their own folders, by host. others is true if all others are requested from WICD, closed if they may be
+// contacted only through it.
 func (t Table) registries() (all map[string]registry, others, closed bool) {
 	all = map[string]registry{}
 	others, closed = t.IsRestricted, t.IsRestricted
@@ -112,8 +112,8 @@ func (t Table) registries() (all map[string]registry, others, closed bool) {
 	return all, others, closed
 }
 
-// server is how containerd asks the registry itself. With http and skip_verify, it tries https first, without verifying
-// the certificate (ConfigureHosts).
+// server returns how containerd contacts the registry itself. With http and skip_verify, it tries https first, without verifying the
+// certificate (ConfigureHosts).
 func (r registry) server() string {
 	if r.isInsecure {
 		return fmt.Sprintf("server = %q\nskip_verify = true\n", "http://"+registryOf(r.host))
@@ -121,13 +121,13 @@ func (r registry) server() string {
 	return fmt.Sprintf("server = %q\n", "https://"+registryOf(r.host))
 }
 
-// How files begin, and how those of former versions did.
+// First lines of the files. IsOurs also knows those of earlier versions.
 const (
 	openFile   = "# WICD is asked first, and the registry itself where WICD has no image or is not there.\n"
 	closedFile = "# The registry must not be contacted, or only for some images: only WICD is asked.\n"
 )
 
-// IsOurs tells whether WICD wrote a hosts.toml.
+// IsOurs reports whether WICD wrote a hosts.toml.
 func IsOurs(content string) bool {
 	return slices.ContainsFunc([]string{openFile, closedFile, "# AllowContactingSource: ", "# NeverContactSource"}, func(begin string) bool {
 		return strings.HasPrefix(content, begin)

@@ -37,7 +37,7 @@ func TestCAsThatCannotBeUsedAreRefused(t *testing.T) {
 	}
 }
 
-// TestOneBadEntryHarmsNobodyButItself adds every refused entry to sets that are fine.
+// TestOneBadEntryHarmsNobodyButItself adds each invalid entry to valid sets, which must not change.
 func TestOneBadEntryHarmsNobodyButItself(t *testing.T) {
 	cases := goldenCases(t)
 	fine := cases["sources"]
@@ -50,7 +50,7 @@ func TestOneBadEntryHarmsNobodyButItself(t *testing.T) {
 	}
 }
 
-// TestManyAndLongNames: sets of tools that mirror a whole catalog have an entry for each repository.
+// TestManyAndLongNames: tools that mirror a whole catalog write an entry for each repository.
 func TestManyAndLongNames(t *testing.T) {
 	var entries []mirrors.Entry
 	for i := range 10000 {

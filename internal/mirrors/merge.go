@@ -6,29 +6,29 @@ import (
 	"strings"
 )
 
-// builder makes a Table of what was read.
+// builder builds a Table.
 type builder struct {
 	sources      map[string]*gathered
 	cas          []string
 	allowed      []string
 	restrictedBy string
-	// blockedBy is who says it of each scope.
+	// blockedBy is the object and field that block each scope.
 	blockedBy map[string]string
-	// flags are the scopes that are blocked, rejected and insecure.
+	// flags are the blocked, rejected and insecure scopes.
 	flags map[Rule][]string
-	// release is the repository of OpenShift's release where it is in a rejected scope, of which it is the exception.
+	// release is the repository of OpenShift's release if it is an exception within a rejected scope.
 	release string
 }
 
-// gathered is what was read of one source.
+// gathered is what was collected for one source.
 type gathered struct {
-	// isSource says that an entry names it. Otherwise it is a scope that a rule names, and inherits mirrors.
+	// isSource is true if an entry names the source. Otherwise it is a scope of a rule, and inherits mirrors.
 	isSource bool
 	blocked  bool
 	by       string
-	// lists are the mirrors of each entry, by the kind of reference that they are for.
+	// lists are the mirrors of each entry, by the kind of reference that they serve.
 	lists map[Kind][][]string
-	// known are all mirrors by their place.
+	// known are all mirrors by location.
 	known map[string]location
 }
 
@@ -45,7 +45,7 @@ func (b *builder) source(prefix string) *gathered {
 	return g
 }
 
-// add adds an entry. Entries of one source are one: a mirror that several of them name gets what all of them say of it.
+// add adds an entry. Entries of one source are merged: a mirror in several of them gets the settings of all.
 func (b *builder) add(e entry) {
 	g := b.source(e.source)
 	g.isSource = true
@@ -73,7 +73,7 @@ func (b *builder) add(e entry) {
 	}
 }
 
-// restrict adds scopes for which a rule holds.
+// restrict adds scopes to which a rule applies.
 func (b *builder) restrict(rule Rule, scopes []string, by string) {
 	if rule == Allowed {
 		b.restrictedBy = by
@@ -89,8 +89,8 @@ func (b *builder) restrict(rule Rule, scopes []string, by string) {
 	}
 }
 
-// table makes the table. What is blocked or insecure holds for everything in its scope, also where a longer prefix is
-// chosen (EditRegistriesConfig of openshift/runtime-utils).
+// table builds the table. Blocked and insecure scopes apply to everything within them, even if a longer prefix is chosen
+// (EditRegistriesConfig of openshift/runtime-utils).
 func (b *builder) table() Table {
 	t := Table{IsRestricted: b.restrictedBy != "", RestrictedBy: b.restrictedBy, Allowed: slices.Compact(slices.Sorted(slices.Values(b.allowed)))}
 	named, rejected, insecure := b.named(), newScopes(b.flags[Rejected]), newScopes(b.flags[Insecure])
@@ -112,7 +112,7 @@ func (b *builder) table() Table {
 	return t
 }
 
-// named are the sources that entries name.
+// named returns the sources that entries name.
 func (b *builder) named() scopes {
 	s := scopes{}
 	for prefix, g := range b.sources {
@@ -121,8 +121,8 @@ func (b *builder) named() scopes {
 	return s
 }
 
-// setMirrors gives a source its mirrors. A scope that no entry names inherits those of the source around it, with the rest of its path: that
-// something else is said of it must not take them away.
+// setMirrors sets the mirrors of a source. A scope that no entry names inherits those of the source that contains it, with the rest of its
+// path: a rule for a scope must not remove its mirrors.
 func (b *builder) setMirrors(s *Source, named, insecure scopes) {
 	from := named.longest(s.Prefix)
 	rest, ok := restOf(s.Prefix, from)
@@ -146,7 +146,7 @@ func (b *builder) setMirrors(s *Source, named, insecure scopes) {
 	}
 }
 
-// bundle is the number of a bundle of certificates, counted from 1; 0 is none.
+// bundle returns the number of a bundle of certificates, counted from 1; 0 is none.
 func (b *builder) bundle(ca string) int {
 	if ca == "" {
 		return 0
@@ -158,9 +158,9 @@ func (b *builder) bundle(ca string) int {
 	return i + 1
 }
 
-// inOrder merges lists of mirrors so that each keeps its order where that is possible, as the documents of
-// ImageDigestMirrorSet promise: (a, b) and (b, c) become (a, b, c). What no list orders is sorted. Where lists
-// contradict each other, the order is a fixed one. The source stands in it only where a list has something behind it.
+// inOrder merges lists of mirrors and keeps the order of each where possible, as documented for ImageDigestMirrorSet: (a, b) and (b, c)
+// become (a, b, c). Mirrors without a defined order are sorted. If lists contradict each other, the order is deterministic. The source is in
+// the result only if a list has mirrors after it.
 func inOrder(source string, lists [][]string) []string {
 	if len(lists) == 1 && !slices.Contains(lists[0], source) {
 		return lists[0]
@@ -193,7 +193,7 @@ func inOrder(source string, lists [][]string) []string {
 	return order
 }
 
-// sorted sorts topologically; before counts what must come before each name.
+// sorted sorts topologically; before counts the predecessors of each name.
 func sorted(after map[string]map[string]bool, before map[string]int) (order []string) {
 	names := slices.Sorted(maps.Keys(before))
 	done := map[string]bool{}

@@ -1,14 +1,13 @@
-// Package mirrors says, purely, from where a Windows node pulls an image: what a cluster says of mirrors and registries
-// becomes a Table, which WICD asks with a Router for each request of containerd, and the hosts.toml files that send
-// containerd to WICD. It also renders the kubelet's config.json (1.36).
+// Package mirrors computes from where a Windows node pulls an image: the cluster's mirrors and registries become a Table, which WICD uses
+// through a Router for each request of containerd, and the hosts.toml files that direct containerd to WICD. It also renders the kubelet's
+// config.json (1.36). The package has no I/O.
 //
-// The rules are those of Linux nodes: containers-registries.conf(5) and containers-auth.json(5) of containers/image, and
-// how OpenShift writes the first of them from its objects (openshift/runtime-utils, pkg/registries). For each image one
-// Source is chosen, that with the longest prefix. Its mirrors for the kind of reference, a digest or a tag, are tried in
-// order, each with what stands behind the prefix. The source comes last, unless it is blocked.
+// The rules are those of Linux nodes: containers-registries.conf(5) and containers-auth.json(5) of containers/image, and the way OpenShift
+// writes the former from its objects (openshift/runtime-utils, pkg/registries). For each image, the Source with the longest prefix is
+// chosen. Its mirrors for the kind of reference, a digest or a tag, are tried in order, each with the rest of the name after the prefix.
+// The source comes last, unless it is blocked.
 //
-// What is said here of containerd is from core/remotes/docker of its source, and is tried with containerd's own
-// code in payload/containerd.
+// Statements about containerd refer to core/remotes/docker of its source, and are tested with containerd's own code in payload/containerd.
 package mirrors
 
 import (
@@ -17,18 +16,18 @@ import (
 	"slices"
 )
 
-// Folder is where containerd looks for registries on the host; each has a folder in it.
+// Folder is where containerd looks for registries on the host; each has its own folder in it.
 const Folder = `C:\k\containerd\registries`
 
-// KubeletConfig is where the kubelet looks for pull credentials: config.json in its root directory, of which this is the
-// default. The kubelet keeps what it read for five minutes (pkg/credentialprovider/provider.go).
+// KubeletConfig is where the kubelet looks for pull credentials: config.json in its root directory, here the default one. The kubelet
+// caches it for five minutes (pkg/credentialprovider/provider.go).
 const KubeletConfig = `C:\var\lib\kubelet\config.json`
 
-// Policy says whether the source is contacted when no mirror has the image. Its values are those of OpenShift's
-// mirrorSourcePolicy; empty means AllowContactingSource.
+// Policy determines whether the source may be contacted if no mirror has the image. Its values are those of OpenShift's mirrorSourcePolicy; empty
+// means AllowContactingSource.
 type Policy string
 
-// The values of Policy.
+// Values of Policy.
 const (
 	AllowContactingSource Policy = "AllowContactingSource"
 	NeverContactSource    Policy = "NeverContactSource"
@@ -37,26 +36,26 @@ const (
 // Kind is a kind of reference to an image.
 type Kind string
 
-// The kinds. Where mirrors are for a kind of reference, the empty one is both.
+// Values of Kind. For mirrors, empty means both.
 const (
 	Digests Kind = "Digest"
 	Tags    Kind = "Tag"
 )
 
-// Input is what the cluster says.
+// Input is the cluster's configuration.
 type Input struct {
-	// Sets in any order; they are taken in the order of kind, name and field.
+	// Sets in any order; they are processed in the order of kind, name and field.
 	Sets []Set
 	// Access may be empty.
 	Access []Access
-	// ReleaseImage is the image of OpenShift's own release, which cannot be blocked; empty elsewhere.
+	// ReleaseImage is OpenShift's release image, which cannot be blocked; empty on other clusters.
 	ReleaseImage string
 	PullSecret   PullSecret
 }
 
 // Set is one object with mirrors: an ImageDigestMirrorSet, an ImageTagMirrorSet, or WindowsConfig.
 type Set struct {
-	// Kind and Name of the object, and the Field of it that holds the entries, as in spec.imageDigestMirrors or spec.registries.mirrors.
+	// Kind and Name of the object, and its Field that holds the entries, such as spec.imageDigestMirrors or spec.registries.mirrors.
 	Kind, Name, Field string
 	Entries           []Entry
 }
@@ -64,28 +63,26 @@ type Set struct {
 // Entry is one source and its mirrors.
 type Entry struct {
 	// Source is a registry, a repository, or the subdomains of a domain: mcr.microsoft.com, quay.io/team, *.example.com.
-	// https:// and docker:// before it are ignored.
+	// A leading https:// or docker:// is ignored.
 	Source string
 	// Mirrors in the order in which they are tried.
 	Mirrors []Mirror
 	Policy  Policy
-	// For says for which references the mirrors are; empty means all.
+	// For is the kind of references that the mirrors serve; empty means all.
 	For Kind
 }
 
 // Mirror is one place that has copies of the source's images.
 type Mirror struct {
-	// Location is a registry or a repository, written like Entry.Source. It takes the place of the source in the name of
-	// the image.
+	// Location is a registry or a repository, written like Entry.Source. It replaces the source in the name of the image.
 	Location string
-	// Insecure lets the mirror be contacted without a valid certificate, or without TLS. Insecure and CA, the PEM of
-	// certificates to trust for this mirror besides those of the host, come from WindowsConfig only: OpenShift's kinds have
-	// no place for them.
+	// Insecure allows contacting the mirror without a valid certificate, or without TLS. Insecure and CA, the PEM of certificates to trust for
+	// this mirror in addition to those of the host, come only from WindowsConfig: OpenShift's kinds have no such fields.
 	Insecure bool
 	CA       string
 }
 
-// Access is what one field of an object says of registries. Each scope is written like Entry.Source.
+// Access is a rule for registries from one field of an object. Each scope is written like Entry.Source.
 type Access struct {
 	// Kind and Name of the object, and its Field.
 	Kind, Name, Field string
@@ -93,56 +90,56 @@ type Access struct {
 	Scopes            []string
 }
 
-// Rule is what holds for registries that a field names.
+// Rule applies to the registries that a field names.
 type Rule string
 
-// The rules. They are named after the lists of registrySources in OpenShift's images.config.
+// Values of Rule, named after the lists of registrySources in OpenShift's images.config.
 const (
-	// Allowed: no image of another scope is pulled, once there is one such scope.
+	// Allowed: if there is such a scope, no image of any other scope is pulled.
 	Allowed Rule = "Allowed"
-	// Blocked: they are contacted neither as sources nor as mirrors. Their images come from their mirrors.
+	// Blocked: the registries are contacted neither as sources nor as mirrors. Their images come from their mirrors.
 	Blocked Rule = "Blocked"
-	// Rejected: they are blocked, and no image of their names is pulled, from mirrors either. OpenShift writes what it blocks into policy.json
-	// of Linux nodes, too, which goes by the name of the image.
+	// Rejected: the registries are blocked, and no image of their names is pulled from mirrors, either. OpenShift also writes blocked
+	// registries into policy.json of Linux nodes, which applies to the image's name.
 	Rejected Rule = "Rejected"
-	// Insecure: they are contacted without a valid certificate, or without TLS.
+	// Insecure: the registries are contacted without a valid certificate, or without TLS.
 	Insecure Rule = "Insecure"
 )
 
 // PullSecret is the cluster's secret of type kubernetes.io/dockerconfigjson.
 type PullSecret struct {
-	// Name for messages, as in openshift-config/pull-secret; empty when the cluster has no pull secret.
+	// Name for messages, such as openshift-config/pull-secret; empty if the cluster has no pull secret.
 	Name string
 	// DockerConfigJSON is the value of key .dockerconfigjson.
 	DockerConfigJSON []byte
 }
 
-// Output is what a node gets. Everything is sorted: the same input gives the same bytes.
+// Output is what a node gets. Everything is sorted: the same input always gives the same bytes.
 type Output struct {
-	// Table is nil when images are pulled as if nothing had been said.
+	// Table is nil if nothing is configured.
 	Table *Table
-	// KubeletConfig is the file of that name; it holds credentials. Empty when there is no pull secret.
+	// KubeletConfig is the content of that file, with credentials; empty if there is no pull secret.
 	KubeletConfig string
 	Problems      []Problem
 }
 
-// Problem is something that the node cannot be given as it was asked for. It holds no secret.
+// Problem is a part of the configuration that the node cannot get as configured. It contains no secrets.
 type Problem struct {
 	// Kind and Name of the object, and its Field.
 	Kind, Name, Field string
 	// Reason is one of the constants below.
 	Reason string
-	// Message says what is wrong, what follows, and what to do.
+	// Message names the fault, its effect, and the remedy.
 	Message string
 }
 
-// Reasons of problems, stable.
+// Stable reasons of problems.
 const (
-	// InvalidSource: nothing is mirrored for the source.
+	// InvalidSource: the source has no mirrors.
 	InvalidSource = "InvalidSource"
-	// InvalidPolicy: the policy is taken as NeverContactSource.
+	// InvalidPolicy: the policy is treated as NeverContactSource.
 	InvalidPolicy = "InvalidPolicy"
-	// InvalidMirror: this one mirror is left out.
+	// InvalidMirror: this mirror is left out.
 	InvalidMirror = "InvalidMirror"
 	// NoMirrors: the entry has no effect.
 	NoMirrors = "NoMirrors"
@@ -150,12 +147,12 @@ const (
 	RegistryClosed = "RegistryClosed"
 	// InvalidScope: the scope is left out.
 	InvalidScope = "InvalidScope"
-	// InvalidPullSecret: what cannot be read of the pull secret is left out.
+	// InvalidPullSecret: invalid parts of the pull secret are left out.
 	InvalidPullSecret = "InvalidPullSecret"
 )
 
-// Render says what every Windows node of the cluster gets. It never fails: what cannot be used is left out and
-// reported, and harms nothing else.
+// Render returns what every Windows node of the cluster gets. It never fails: unusable parts are left out and reported, without effect on
+// others.
 func Render(in Input) Output {
 	var r report
 	out := Output{KubeletConfig: r.readPullSecret(in.PullSecret)}
@@ -188,16 +185,16 @@ func Render(in Input) Output {
 	return out
 }
 
-// place is where in the cluster something was said.
+// place is where something is configured in the cluster.
 type place struct{ kind, name, field string }
 
-// in is a field below the place.
+// in returns a field below the place.
 func (p place) in(field string) place {
 	p.field += field
 	return p
 }
 
-// String names the object and the field, within the bounds of a table.
+// String names the object and the field, within the bounds of a Table.
 func (p place) String() string {
 	const most = 400
 	text := fmt.Sprintf("%s %s, %s", p.kind, p.name, p.field)

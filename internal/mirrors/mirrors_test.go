@@ -25,7 +25,7 @@ const (
 	allow = mirrors.AllowContactingSource
 )
 
-// Builders of inputs, so that a case reads like the objects it stands for.
+// Builders of inputs, so that a case reads like the objects that it represents.
 
 func digests(name string, entries ...mirrors.Entry) mirrors.Set {
 	for i := range entries {
@@ -66,8 +66,8 @@ func ca(t testing.TB) string {
 	return string(text)
 }
 
-// goldenCases have their results in testdata/<name>: the table, the hosts.toml files as they lie on drive C: of a node,
-// and problems.txt. payload/containerd gives the same files to containerd.
+// goldenCases have their results in testdata/<name>: the table, the hosts.toml files as on drive C: of a node, and problems.txt.
+// payload/containerd tests containerd with the same files.
 func goldenCases(t testing.TB) map[string]mirrors.Input {
 	insecure := mirrors.Entry{Source: "mcr.microsoft.com", Mirrors: []mirrors.Mirror{
 		{Location: "plain.example.com:5000", Insecure: true},
@@ -105,7 +105,7 @@ func goldenCases(t testing.TB) map[string]mirrors.Input {
 	}
 }
 
-// endpoint is WICD as a node's hosts.toml names it.
+// endpoint is WICD's endpoint in a node's hosts.toml.
 func endpoint() mirrors.Endpoint {
 	return mirrors.Endpoint{URL: "https://127.0.0.1:10280", CA: `C:\k\containerd\wicd.crt`, Client: `C:\k\containerd\client.pem`}
 }
@@ -226,8 +226,9 @@ func TestNoSecretIsInAProblem(t *testing.T) {
 	}
 }
 
-// TestDefectsOfTheOriginal: the original named folders with the colon of a port, which Windows does not allow, lost the order of
-// mirrors and their organizations (OCPBUGS-47696), and merged entries so that one without policy undid NeverContactSource.
+// TestDefectsOfTheOriginal: the original used folder names with the colon of a port, which Windows does not allow, lost the
+// order of mirrors and their organizations (OCPBUGS-47696), and merged entries so that one without policy overrode
+// NeverContactSource.
 func TestDefectsOfTheOriginal(t *testing.T) {
 	for _, policies := range [][]mirrors.Policy{{"", never}, {never, ""}, {allow, never}} {
 		var entries []mirrors.Entry
@@ -254,7 +255,7 @@ func TestWithoutAnythingNothingIsRendered(t *testing.T) {
 	}
 }
 
-// TestAPullSecretWithoutItsKeyIsTold is about a Secret that was made for another purpose, or with the wrong key.
+// TestAPullSecretWithoutItsKeyIsTold has a Secret for another purpose, or with the wrong key.
 func TestAPullSecretWithoutItsKeyIsTold(t *testing.T) {
 	out := mirrors.Render(mirrors.Input{PullSecret: mirrors.PullSecret{Name: "openshift-config/pull-secret"}})
 	if out.KubeletConfig != "" || len(out.Problems) != 1 {

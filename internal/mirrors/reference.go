@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// dockerHub is the name of Docker Hub in images; its registry answers under another name.
+// dockerHub is the name of Docker Hub in images; its registry has another host name.
 const (
 	dockerHub         = "docker.io"
 	dockerHubOld      = "index.docker.io"
 	dockerHubRegistry = "registry-1.docker.io"
 )
 
-// repository is a registry, and a path in it or none. Both are of letters that mean nothing special to TOML or in a
-// URL: what parseRepository refuses cannot reach a file.
+// repository is a registry with an optional path. Both consist of characters without special meaning in TOML or URLs:
+// text that parseRepository rejects cannot reach a file.
 type repository struct{ host, path string }
 
 func (r repository) String() string {
@@ -26,10 +26,10 @@ func (r repository) String() string {
 	return r.host + "/" + r.path
 }
 
-// scope is a registry, a repository and what is below it, or the subdomains of a domain.
+// scope is a registry, a repository with everything below it, or the subdomains of a domain.
 type scope struct {
 	repository
-	// wild says that the host is a domain, of which the subdomains are meant.
+	// wild is true if the host is a domain whose subdomains are meant.
 	wild bool
 }
 
@@ -40,8 +40,8 @@ func (s scope) String() string {
 	return s.repository.String()
 }
 
-// parseScope reads a repository, as parseRepository does, or *.example.com. Windows can have no folder for some hosts, so
-// that containerd could not be told of them.
+// parseScope parses a repository, as parseRepository does, or *.example.com. It rejects hosts for which Windows cannot
+// have a folder, because containerd could not be configured for them.
 func parseScope(text string) (scope, error) {
 	if domain, wild := strings.CutPrefix(text, "*."); wild {
 		domain = strings.ToLower(domain)
@@ -60,10 +60,10 @@ func parseScope(text string) (scope, error) {
 	return scope{repository: r}, err
 }
 
-// parseRepository reads what people write as source or mirror, in the grammar of image names (distribution/reference):
-// a host with or without a port, then path components. The host becomes lower case, as Windows does not tell the
-// folders of QUAY.IO and quay.io apart. The error tells what is allowed and not the text; where only the host is fine,
-// it comes with the host.
+// parseRepository parses a source or mirror as users write it, by the grammar of image names (distribution/reference): a
+// host with an optional port, then path components. The host is converted to lower case, because Windows does not
+// distinguish the folders of QUAY.IO and quay.io. The error names what is allowed, not the text. If only the host is
+// valid, it is returned together with the error.
 func parseRepository(text string) (repository, error) {
 	text, plain := strings.CutPrefix(text, "http://")
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "https://"), "docker://") // as the original
@@ -85,9 +85,9 @@ func parseRepository(text string) (repository, error) {
 	return repository{host: host, path: path}, nil
 }
 
-// validHost allows what can be the host of an image, in lower case.
+// validHost reports whether a text can be the host of an image, in lower case.
 func validHost(host string) bool {
-	const maxName = 253 // of the DNS; with a port, the name of the folder stays below the 255 of Windows
+	const maxName = 253 // of DNS; with a port, the folder's name stays below the 255 of Windows
 	if len(host) > maxName {
 		return false
 	}
@@ -120,7 +120,7 @@ func validHost(host string) bool {
 	return true
 }
 
-// isWord says whether a text is of lower-case letters and digits, and of some more characters, and not empty.
+// isWord reports whether a text is not empty and has only lower-case letters, digits, and characters of more.
 func isWord(text, more string) bool {
 	for _, r := range []byte(text) {
 		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && strings.IndexByte(more, r) < 0 {
@@ -130,8 +130,8 @@ func isWord(text, more string) bool {
 	return text != ""
 }
 
-// validPath allows what can be the path of an image: components of letters and digits with single separators between
-// them, which are a dot, one or two underscores, or hyphens.
+// validPath reports whether a text can be the path of an image: components of letters and digits with single separators
+// between them, which are a dot, one or two underscores, or hyphens.
 func validPath(path string) bool {
 	for component := range strings.SplitSeq(path, "/") {
 		if !isWord(component, "._-") || strings.Trim(component, "._-") != component {
@@ -146,13 +146,13 @@ func validPath(path string) bool {
 	return true
 }
 
-// nameable says whether an image can be of this host. A first component without dot and colon, except localhost,
+// nameable reports whether an image can be of this host. A first component without dot and colon, except localhost,
 // counts as a part of the path at docker.io (distribution/reference).
 func nameable(host string) bool { return host == "localhost" || strings.ContainsAny(host, ".:") }
 
-// folderOf is the folder that containerd looks for first on Windows (config_windows.go and hostDirectory in hosts.go):
-// ":port" becomes "_port_", and colons that are left go. For an address like [fd00::1], without a port, containerd takes
-// the last group for one.
+// folderOf returns the folder in which containerd looks first on Windows (config_windows.go and hostDirectory in
+// hosts.go): ":port" becomes "_port_", and other colons are removed. In an address like [fd00::1], without a port,
+// containerd takes the last group for the port.
 func folderOf(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i > 0 {
 		host = host[:i] + "_" + host[i+1:] + "_"
@@ -160,8 +160,8 @@ func folderOf(host string) string {
 	return strings.ReplaceAll(host, ":", "")
 }
 
-// isDevice says whether Windows takes a name for a device: CON and others, also with anything behind a dot
-// (learn.microsoft.com, "Naming Files, Paths, and Namespaces").
+// isDevice reports whether Windows takes a name for a device: CON and others, with any extension (learn.microsoft.com,
+// "Naming Files, Paths, and Namespaces").
 func isDevice(folder string) bool {
 	name, _, _ := strings.Cut(folder, ".")
 	if slices.Contains([]string{"con", "prn", "aux", "nul"}, name) {
@@ -170,7 +170,7 @@ func isDevice(folder string) bool {
 	return len(name) == 4 && (strings.HasPrefix(name, "com") || strings.HasPrefix(name, "lpt")) && name[3] >= '0' && name[3] <= '9'
 }
 
-// registryOf is the host that is contacted for images of a host.
+// registryOf returns the host to contact for images of a host.
 func registryOf(host string) string {
 	if host == dockerHub {
 		return dockerHubRegistry
@@ -178,7 +178,7 @@ func registryOf(host string) string {
 	return host
 }
 
-// shown is what users wrote, fit for a message: quoted, cut, and not at all where it may hold a password.
+// shown returns users' text for a message: quoted, truncated, and omitted if it may contain a password.
 func shown(text string) string {
 	const most = 200
 	switch {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// exceptRelease leaves the repository of OpenShift's own release out of what is rejected, as OpenShift does
+// exceptRelease exempts the repository of OpenShift's release from the rejected scopes, as OpenShift does
 // (getValidBlockedAndAllowedRegistries in https://github.com/openshift/machine-config-operator, pkg/controller/container-runtime-config):
-// where one of its mirrors may be contacted, it is pulled from these; otherwise the scope that holds it is not blocked at all.
+// if one of its mirrors may be contacted, it is pulled from its mirrors; otherwise the scope that contains it is not blocked at all.
 func (b *builder) exceptRelease(r *report, at place, rejected []string, image string) []string {
 	name, _, isDigest := strings.Cut(image, "@")
 	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
@@ -37,14 +37,14 @@ func (b *builder) exceptRelease(r *report, at place, rejected []string, image st
 	})
 }
 
-// isMirrored says whether a repository has a mirror in none of the scopes.
+// isMirrored reports whether a repository has a mirror outside of the scopes.
 func (b *builder) isMirrored(repository string, kind Kind, closed scopes) bool {
 	from := b.named().longest(repository)
 	rest, ok := restOf(repository, from)
 	return from != "" && ok && slices.ContainsFunc(slices.Concat(b.sources[from].lists[kind]...), func(mirror string) bool { return !closed.cover(mirror + rest) })
 }
 
-// isOfRelease says whether a prefix is in the repository of the release, which is more exact than the scope that is rejected.
+// isOfRelease reports whether a prefix is in the repository of the release, which takes precedence over the wider rejected scope.
 func (b *builder) isOfRelease(prefix, scope string) bool {
 	return b.release != "" && newScopes([]string{b.release}).cover(prefix) && (scope == b.release || !newScopes([]string{b.release}).cover(scope))
 }

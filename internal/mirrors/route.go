@@ -8,11 +8,11 @@ import (
 
 // Name is an image's name without tag and digest.
 type Name struct {
-	// Registry is the host, with or without port, as in the image's name; Repository is the path behind it.
+	// Registry is the host, with or without port, as in the image's name; Repository is the path after it.
 	Registry, Repository string
 }
 
-// ParseName reads a registry and a repository as containerd asks for them. Both are in the grammar of image names.
+// ParseName parses a registry and a repository as containerd requests them, by the grammar of image names.
 func ParseName(registry, repository string) (Name, error) {
 	const most = 255 // of a whole name (distribution/reference)
 	host := strings.ToLower(registry)
@@ -25,10 +25,10 @@ func ParseName(registry, repository string) (Name, error) {
 	return Name{Registry: host, Repository: repository}, nil
 }
 
-// String is the name as users write it.
+// String returns the name as users write it.
 func (n Name) String() string { return n.Registry + "/" + n.Repository }
 
-// inFull is the name with the namespace that images of Docker Hub have without one.
+// inFull adds the namespace that names of Docker Hub images may omit.
 func (n Name) inFull() Name {
 	if n.Registry == dockerHub && !strings.Contains(n.Repository, "/") {
 		n.Repository = "library/" + n.Repository
@@ -36,26 +36,26 @@ func (n Name) inFull() Name {
 	return n
 }
 
-// Attempt is one place to ask for an image.
+// Attempt is one place from which to request an image.
 type Attempt struct {
 	Name
-	// Host is where the registry answers. It differs from the name for Docker Hub only.
+	// Host is the host to contact. It differs from the registry in the name only for Docker Hub.
 	Host string
-	// Insecure and CA are those of the place; CA is PEM.
+	// Insecure and CA are the settings of the place; CA is PEM.
 	Insecure bool
 	CA       string
-	// IsSource says that it is what the image's name says.
+	// IsSource is true for the place in the image's name.
 	IsSource bool
 }
 
-// Route is whom to ask for an image, in order.
+// Route lists the places from which to request an image, in order.
 type Route struct {
 	Attempts []Attempt
-	// Left are the reasons why other places are not asked, for messages.
+	// Left are the reasons why other places are skipped, for messages.
 	Left []string
 }
 
-// Router finds routes. It is never changed, and may be used by several goroutines.
+// Router finds routes. It is immutable and safe for concurrent use.
 type Router struct {
 	table   Table
 	sources scopes
@@ -63,7 +63,7 @@ type Router struct {
 	allowed scopes
 }
 
-// NewRouter makes a router of a table.
+// NewRouter returns a router for a table.
 func NewRouter(t Table) *Router {
 	r := &Router{table: t, index: map[string]int{}, allowed: newScopes(t.Allowed)}
 	var prefixes []string
@@ -75,7 +75,7 @@ func NewRouter(t Table) *Router {
 	return r
 }
 
-// Route says whom to ask for an image by a kind of reference.
+// Route returns the places for an image and a kind of reference.
 func (r *Router) Route(n Name, kind Kind) Route {
 	if n.Registry == dockerHubOld {
 		n.Registry = dockerHub
@@ -97,7 +97,7 @@ func (r *Router) Route(n Name, kind Kind) Route {
 	return route
 }
 
-// find returns the source that is chosen for a name; its prefix is empty where there is none.
+// find returns the source for a name; its prefix is empty if there is none.
 func (r *Router) find(n Name) (s Source, prefix string) {
 	prefix = r.sources.longest(n.String())
 	if prefix == "" {
@@ -113,8 +113,8 @@ func (r *Router) ca(l Location) string {
 	return r.table.CAs[l.CA-1]
 }
 
-// add adds a place unless it is blocked, as a source or as a mirror of another one: what counts is the place itself. Whether a mirror may be
-// without TLS, its own location says (newPullClient of containers/image), and not what is nested in that.
+// add adds a place unless it is blocked, whether as a source or as a mirror: only the place itself counts. Whether a mirror may be contacted
+// without TLS depends on its own location (newPullClient of containers/image), not on scopes within that.
 func (r *Route) add(router *Router, a Attempt) {
 	a.Name = a.inFull()
 	s, prefix := router.find(a.Name)
@@ -126,7 +126,7 @@ func (r *Route) add(router *Router, a Attempt) {
 	r.Attempts = append(r.Attempts, a)
 }
 
-// of are the mirrors for a kind of reference.
+// of returns the mirrors for a kind of reference.
 func (s Source) of(kind Kind) []Location {
 	switch {
 	case len(s.Mirrors) > 0:
@@ -137,7 +137,7 @@ func (s Source) of(kind Kind) []Location {
 	return s.Tags
 }
 
-// replace puts the location in the place of the prefix.
+// replace replaces the prefix by the location.
 func (l Location) replace(n Name, prefix string) (Name, bool) {
 	rest, ok := restOf(n.String(), prefix)
 	if !ok {
@@ -147,8 +147,8 @@ func (l Location) replace(n Name, prefix string) (Name, bool) {
 	return Name{Registry: host, Repository: path}, ok
 }
 
-// restOf is what stands behind a prefix in a name, or in a scope. Of *.example.com, the whole host goes. A host with a port is in the
-// subdomains, too, and has no name at a mirror: its port would come behind the mirror's path.
+// restOf returns what follows a prefix in a name or scope. For *.example.com, the whole host is dropped. A host with a port is a subdomain,
+// too, but has no name at a mirror, because the port would follow the mirror's path.
 func restOf(name, prefix string) (rest string, ok bool) {
 	if !strings.HasPrefix(prefix, "*.") {
 		return strings.TrimPrefix(name, prefix), true
@@ -171,7 +171,7 @@ func newScopes(list []string) scopes {
 	return s
 }
 
-// longest is the longest of the scopes that holds a name; empty when none does.
+// longest returns the longest scope that covers a name; empty if none does.
 func (s scopes) longest(name string) string {
 	for rest := name; rest != ""; rest = rest[:max(strings.LastIndexByte(rest, '/'), 0)] {
 		if s[rest] {
@@ -191,10 +191,10 @@ func (s scopes) longest(name string) string {
 	return ""
 }
 
-// cover tells whether one of the scopes holds a name, or another scope.
+// cover reports whether one of the scopes covers a name or another scope.
 func (s scopes) cover(name string) bool { return s.longest(name) != "" }
 
-// hasPort tells whether a host has a port. An address of IPv6 is in brackets.
+// hasPort reports whether a host has a port. IPv6 addresses are in brackets.
 func hasPort(host string) bool {
 	i := strings.LastIndexByte(host, ':')
 	return i > 0 && !strings.HasSuffix(host, "]") && !slices.Contains([]byte(host[i:]), ']')

@@ -8,14 +8,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// routeCase is a pull, and whom Linux nodes ask for it, in order. The expected lists are made of the rule beside each, by
-// hand: man is containers-registries.conf(5), api the documents of ImageDigestMirrorSet and ImageTagMirrorSet
-// (github.com/openshift/api), mco what OpenShift writes into registries.conf (openshift/runtime-utils).
+// routeCase is a pull, and the places that Linux nodes contact for it, in order. The expected lists were derived by hand
+// from the rule: man is containers-registries.conf(5), api the documentation of ImageDigestMirrorSet and
+// ImageTagMirrorSet (github.com/openshift/api), mco what OpenShift writes into registries.conf (openshift/runtime-utils).
 type routeCase struct {
 	rule  string
 	in    mirrors.Input
 	image string
-	want  string // places with spaces between them; ! behind one means that it may be without TLS
+	want  string // separated by spaces; a trailing ! means that TLS is optional
 }
 
 func sets(s ...mirrors.Set) mirrors.Input { return mirrors.Input{Sets: s} }
@@ -33,7 +33,7 @@ type withAccess mirrors.Input
 
 const someDigest = "@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// seed is the example of the documents (Using Windows containers with a mirror registry).
+// seed is the example of OpenShift's documentation (Using Windows containers with a mirror registry).
 func seed() mirrors.Input {
 	return sets(digests("ubi9repo",
 		entry("registry.access.redhat.com/ubi9/ubi-minimal", allow, "example.io/example/ubi-minimal", "example.com/example2/ubi-minimal"),
@@ -194,7 +194,7 @@ func accessCases() []routeCase {
 	}
 }
 
-// nestedCases have scopes in sources.
+// nestedCases have scopes within sources.
 func nestedCases() []routeCase {
 	mirrored := sets(digests("a", entry("s.test", allow, "m.test/c"), entry("*.wild.test", allow, "w.test")), tags("b", entry("s.test", allow, "t.test"), entry("s.test/team", allow, "m.test/t")))
 	shut := sets(tags("a", entry("s.test", never, "m.test"), entry("s.test/own", never, "m.test/!")))
@@ -214,7 +214,7 @@ func nestedCases() []routeCase {
 	}
 }
 
-// rejectedCases are of what OpenShift blocks, in policy.json, too.
+// rejectedCases have registries that OpenShift blocks, which it also writes into policy.json.
 func rejectedCases() []routeCase {
 	mirrored := sets(digests("a", entry("s.test", allow, "m.test/c", "n.test"), entry("s.test/team", allow, "m.test/t"), entry("o.test", never, "m.test/o")))
 	released := func(image string, scopes ...string) mirrors.Input {
@@ -264,7 +264,7 @@ func TestWhomLinuxNodesAsk(t *testing.T) {
 	}
 }
 
-// asked are the places of a route.
+// asked returns the places of a route.
 func asked(t *testing.T, table mirrors.Table, image string) []string {
 	t.Helper()
 	name, digest, isDigest := strings.Cut(image, "@")

@@ -5,55 +5,57 @@ import (
 	"fmt"
 )
 
-// Table says of all images from where they are pulled. It holds no secret. What is not in it is pulled as named.
+// Table determines from where images are pulled. It contains no secrets. Images that it does not cover are pulled
+// from the registry in their name.
 type Table struct {
 	// Sources, sorted by prefix.
 	Sources []Source `json:"sources,omitempty"`
-	// IsRestricted says that only images in the Allowed scopes are pulled.
+	// IsRestricted allows only images in the Allowed scopes.
 	IsRestricted bool     `json:"isRestricted,omitempty"`
 	Allowed      []string `json:"allowed,omitempty"`
-	// RestrictedBy names the object and the field that say so.
+	// RestrictedBy names the object and the field that restrict it.
 	RestrictedBy string `json:"restrictedBy,omitempty"`
 	// CAs are bundles of certificates, as PEM.
 	CAs []string `json:"cas,omitempty"`
 }
 
-// Source is what holds for images whose name begins with a prefix.
+// Source applies to images whose name begins with a prefix.
 type Source struct {
 	// Prefix is a registry, a repository, or *.example.com.
 	Prefix string `json:"prefix"`
-	// Mirrors are for all references, in order. Where there are none, Digests are for references with a digest, and Tags
-	// for the others.
+	// Mirrors apply to all references, in order. If there are none, Digests apply to references with a digest, and Tags
+	// to the others.
 	Mirrors []Location `json:"mirrors,omitempty"`
 	Digests []Location `json:"digests,omitempty"`
 	Tags    []Location `json:"tags,omitempty"`
-	// Blocked says that the source itself is not contacted, not as a mirror of others either.
+	// Blocked means that the source itself is not contacted, also not as a mirror of others.
 	Blocked bool `json:"blocked,omitempty"`
-	// BlockedBy names the object and the field that say so.
+	// BlockedBy names the object and the field that block it.
 	BlockedBy string `json:"blockedBy,omitempty"`
-	// Insecure says that the source may be contacted without a valid certificate, or without TLS.
+	// Insecure means that the source may be contacted without a valid certificate, or without TLS.
 	Insecure bool `json:"insecure,omitempty"`
 }
 
-// Location is a place that stands for a prefix.
+// Location is a place that replaces a prefix.
 type Location struct {
 	At       string `json:"at"`
 	Insecure bool   `json:"insecure,omitempty"`
-	// CA is the number of the bundle that is trusted, too, counted from 1.
+	// CA is the number of an additionally trusted bundle, counted from 1.
 	CA int `json:"ca,omitempty"`
 }
 
 func (t Table) isEmpty() bool { return len(t.Sources) == 0 && !t.IsRestricted }
 
-// Bounds of a Table. A host takes nothing beyond them.
+// Bounds of a Table. A host rejects tables beyond them.
 const (
 	maxSources   = 20000
 	maxLocations = 100000
 	maxCAs       = 2 << 20 // bytes of all bundles
-	maxBy        = 512     // bytes of what names an object and a field
+	maxBy        = 512     // bytes of the name of an object and a field
 )
 
-// Check says what of a table no node may have. Names are checked since they become files of containerd, and requests.
+// Check returns an error for a table that no node may have. Names are checked because they become files of
+// containerd, and requests.
 func (t Table) Check() error {
 	locations, cas := 0, 0
 	for _, ca := range t.CAs {

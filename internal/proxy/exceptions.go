@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// everything is the entry that means all hosts.
+// everything is the entry for all hosts.
 const everything = "*"
 
-// exceptions gives the value of NO_PROXY.
+// exceptions returns the value of NO_PROXY.
 func exceptions(users string, inside Inside) (string, error) {
 	var l list
 	for text := range strings.SplitSeq(users, ",") {
@@ -39,14 +39,14 @@ func exceptions(users string, inside Inside) (string, error) {
 	return value, nil
 }
 
-// list is what the user wants in NO_PROXY.
+// list are the user's entries of NO_PROXY.
 type list struct {
 	texts    []string
-	networks []netip.Prefix // those among texts
+	networks []netip.Prefix // those in texts
 	refused  []string
 }
 
-// addUsers appends an entry, unless it is there in another spelling.
+// addUsers appends an entry, unless it is present in another spelling.
 func (l *list) addUsers(text string) {
 	network, isNetwork := parseNetwork(text)
 	switch {
@@ -60,7 +60,7 @@ func (l *list) addUsers(text string) {
 	}
 }
 
-// missing gives, sorted, what must be in the list and is not.
+// missing returns the required entries that are not in the list, sorted.
 func (l *list) missing(inside Inside) ([]string, error) {
 	var texts []string
 	var networks []netip.Prefix
@@ -83,10 +83,10 @@ func (l *list) missing(inside Inside) ([]string, error) {
 	return texts, nil
 }
 
-// uncovered gives those of candidates that lie in no other range, neither in one of known nor in one of their own.
+// uncovered returns the candidates that are in no other range, neither of known nor of candidates.
 func uncovered(known, candidates []netip.Prefix) []netip.Prefix {
 	known = slices.Clone(known)
-	// Wide ranges come first, so that each is compared with all that may cover it.
+	// Wide ranges first, so that each is compared with all that may cover it.
 	slices.SortFunc(candidates, func(a, b netip.Prefix) int { return cmp.Compare(a.Bits(), b.Bits()) })
 	var left []netip.Prefix
 	for _, c := range candidates {
@@ -98,8 +98,9 @@ func uncovered(known, candidates []netip.Prefix) []netip.Prefix {
 	return left
 }
 
-// always are the entries that every cluster has: the host itself, services, and the metadata service of clouds, where a
-// proxy would answer with its own. OpenShift has the same (cluster-network-operator, pkg/util/proxyconfig/no_proxy.go).
+// always returns the entries for every cluster: the host itself, services, and the metadata service of clouds, for which
+// a proxy would return its own metadata. OpenShift has the same (cluster-network-operator,
+// pkg/util/proxyconfig/no_proxy.go).
 func always() []string { return []string{"localhost", "127.0.0.1", ".svc", "169.254.169.254"} }
 
 func subdomains(domain string) string {
@@ -109,12 +110,12 @@ func subdomains(domain string) string {
 	return "." + domain
 }
 
-// has tells whether texts have one, in upper or lower case.
+// has reports whether texts contain a text, ignoring case.
 func has(texts []string, text string) bool {
 	return slices.ContainsFunc(texts, func(t string) bool { return strings.EqualFold(t, text) })
 }
 
-// refuse remembers an entry for the message, but does not show one that may be a URL with a password in it.
+// refuse records an entry for the message, but hides one that may be a URL with a password.
 func (l *list) refuse(text string) {
 	shown := "an entry with @"
 	if !strings.Contains(text, "@") {
@@ -123,7 +124,7 @@ func (l *list) refuse(text string) {
 	l.refused = append(l.refused, shown)
 }
 
-// parseNetwork reads a range, or an address as the range of only itself.
+// parseNetwork parses a range, or an address as a range with a single address.
 func parseNetwork(s string) (netip.Prefix, bool) {
 	if isAddress(s) {
 		a := netip.MustParseAddr(s).Unmap()
@@ -140,7 +141,8 @@ func format(n netip.Prefix) string {
 	return n.String()
 }
 
-// isName tells whether Go understands an entry that is no network: a name, with or without port, or an address with port.
+// isName reports whether Go understands an entry that is no network: a name with an optional port, or an address with a
+// port.
 func isName(s string) bool {
 	if a, err := netip.ParseAddrPort(s); err == nil {
 		return a.Addr().Zone() == "" && a.Port() != 0
@@ -150,13 +152,14 @@ func isName(s string) bool {
 	return isHost(host) && (!hasPort || isPort(port))
 }
 
-// isAddress tells whether a text is an IP address. Those with a zone are not understood in NO_PROXY.
+// isAddress reports whether a text is an IP address. NO_PROXY does not support zones.
 func isAddress(s string) bool {
 	a, err := netip.ParseAddr(s)
 	return err == nil && a.Zone() == ""
 }
 
-// isHost tells whether a text is a host name. What ends in a number is not: it was meant as part of an address.
+// isHost reports whether a text is a host name. A text that ends with a number is not: it was meant as part of an
+// address.
 func isHost(s string) bool {
 	s = strings.TrimSuffix(s, ".")
 	for label := range strings.SplitSeq(s, ".") {

@@ -1,10 +1,10 @@
-// Package proxy says, purely, with which environment the services of a Windows node reach the world through an egress
-// proxy, and what they reach without it.
+// Package proxy computes the environment variables with which the services of a Windows node use an egress proxy, and
+// what they reach without it. It has no I/O.
 //
 // containerd and the kubelet read the variables as Go does (net/http.ProxyFromEnvironment, which is
-// golang.org/x/net/http/httpproxy), once, when they start. What Go cannot read it ignores without a word: a broken URL
-// is no proxy, and an entry of NO_PROXY that it does not know sends what lies inside the cluster out of it. So
-// everything is checked here, and what is wrong is an error.
+// golang.org/x/net/http/httpproxy), once, when they start. Go silently ignores what it cannot parse: an invalid URL
+// means no proxy, and an unknown entry of NO_PROXY sends cluster traffic to the proxy. Therefore everything is checked
+// here, and invalid values are errors.
 package proxy
 
 import (
@@ -16,44 +16,44 @@ import (
 	"strings"
 )
 
-// The variables. Windows does not tell upper from lower case in their names, so these are http_proxy and so on, too.
+// Names of the variables. Windows ignores the case of names, so these are also http_proxy and so on.
 const (
 	HTTPProxy  = "HTTP_PROXY"
 	HTTPSProxy = "HTTPS_PROXY"
 	NoProxy    = "NO_PROXY"
 )
 
-// longest is how many characters a variable of Windows can hold (SetEnvironmentVariable).
+// longest is the maximum number of characters of a variable in Windows (SetEnvironmentVariable).
 const longest = 32767
 
-// Config is what an object of the cluster says about the proxy. All of it may be empty.
+// Config is the proxy configuration of an object in the cluster. All of it may be empty.
 type Config struct {
-	// Object and Path say for messages where this was read, for example "Proxy cluster" and "status".
+	// Object and Path name the source for messages, for example "Proxy cluster" and "status".
 	Object, Path string
-	// HTTPProxy and HTTPSProxy are the URLs of the proxies for http and for https, with or without user and password.
+	// HTTPProxy and HTTPSProxy are the URLs of the proxies for http and https, with optional user and password.
 	HTTPProxy, HTTPSProxy string
-	// NoProxy is what to reach without proxy, with commas in between. Each entry is an address, a range, or the name of
-	// a host, which means its subdomains, too; with a dot in front, only these. * is everything.
+	// NoProxy lists what to reach without proxy, separated by commas. Each entry is an address, a range, or a host name,
+	// which includes its subdomains; with a leading dot, only these. * is everything.
 	NoProxy string
 }
 
 // Inside is what a node never reaches through a proxy.
 type Inside struct {
-	// Networks are the ranges of pods and services, and ranges or addresses of machines. What lies in a range that is
-	// listed anyway is left out, so that a node that comes into it changes nothing on the others.
+	// Networks are the ranges of pods and services, and ranges or addresses of machines. Entries within listed ranges are
+	// omitted, so that a new node in such a range changes nothing on other nodes.
 	Networks []string
 	// APIServer is the host, without port, at which nodes reach the API server.
 	APIServer string
-	// Domain of the cluster, cluster.local.
+	// Domain of the cluster, such as cluster.local.
 	Domain string
 }
 
-// Hosts are those to which programs with these variables connect, with their ports where the URLs have some.
+// Hosts returns the proxy hosts to which programs with these variables connect, with the ports in the URLs.
 func Hosts(environment map[string]string) (hosts []string) {
 	for _, variable := range []string{HTTPProxy, HTTPSProxy} {
 		u, err := url.Parse(environment[variable])
 		if err != nil || u.Scheme == "" || u.Host == "" {
-			u, err = url.Parse("http://" + environment[variable]) // as Go reads them
+			u, err = url.Parse("http://" + environment[variable]) // as Go parses them
 		}
 		if err == nil && u.Host != "" {
 			hosts = append(hosts, u.Host)
@@ -62,9 +62,9 @@ func Hosts(environment map[string]string) (hosts []string) {
 	return hosts
 }
 
-// Render gives the variables that services need. Those in secret hold a user or password; no name is in both. Without
-// proxy, or when nothing may go through it, both are empty. The order in NO_PROXY is the user's, then ours sorted. The
-// error names all fields that are wrong, and never shows a password.
+// Render returns the variables that services need. Those in secret contain a user or password; no name is in both maps.
+// Both are empty without proxy, or if nothing may go through it. NO_PROXY has the user's entries in their order, then
+// the operator's, sorted. The error names all invalid fields, and never shows a password.
 func Render(c Config, inside Inside) (plain, secret map[string]string, err error) {
 	plain, secret = map[string]string{}, map[string]string{}
 	var errs []error
@@ -97,8 +97,8 @@ func Render(c Config, inside Inside) (plain, secret map[string]string, err error
 	return plain, secret, nil
 }
 
-// checkURL says what is wrong with the URL of a proxy, and whether it names a user. It shows nothing of the URL: where
-// that is broken, nobody can tell which part was meant to be the password.
+// checkURL returns whether the URL of a proxy contains a user, or what is wrong with it. The error shows nothing of the
+// URL: in an invalid one, the password cannot be located.
 func checkURL(value string) (hasUser bool, err error) {
 	if value == "" {
 		return false, nil
@@ -119,8 +119,8 @@ func checkURL(value string) (hasUser bool, err error) {
 	return u.User != nil, nil
 }
 
-// Changed gives the names, sorted, of the variables that are not the same in both: other, new or gone. Plain and secret
-// variables are to be merged before.
+// Changed returns the sorted names of the variables that differ: changed, added or removed. Callers merge plain and
+// secret variables first.
 func Changed(from, to map[string]string) []string {
 	names := map[string]bool{}
 	for _, pair := range [][2]map[string]string{{from, to}, {to, from}} {

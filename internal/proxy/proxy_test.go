@@ -68,7 +68,7 @@ func TestExceptionsAreMerged(t *testing.T) {
 		inside Inside
 		want   string
 	}{
-		// As cluster-network-operator writes status.noProxy, on AWS and GCP.
+		// As written by cluster-network-operator to status.noProxy on AWS and GCP.
 		"a list that has ours stays": {
 			".cluster.local,.ec2.internal,.svc,10.0.0.0/16,10.128.0.0/14,127.0.0.1,169.254.169.254,172.30.0.0/16,api-int.c.example.com,etcd-0.,localhost,metadata.google.internal.",
 			Inside{Networks: []string{"10.128.0.0/14", "172.30.0.0/16", "10.0.44.3"}, APIServer: "api-int.c.example.com", Domain: "cluster.local"},
@@ -116,7 +116,7 @@ func TestExceptionsAreMerged(t *testing.T) {
 	}
 }
 
-// asGo asks the code with which containerd and the kubelet decide.
+// asGo decides with the code that containerd and the kubelet use.
 func asGo(t *testing.T, environment map[string]string, target string) string {
 	t.Helper()
 	u, err := url.Parse(target)
@@ -234,7 +234,7 @@ func TestWhatIsWrongIsNamedWithoutSecrets(t *testing.T) {
 	}
 }
 
-// many are more entries than a variable can hold.
+// many returns more entries than a variable can hold.
 func many() string {
 	var b strings.Builder
 	for i := range 2000 {
@@ -279,8 +279,8 @@ func TestChangedNamesWhatDiffers(t *testing.T) {
 	}
 }
 
-// FuzzRender looks at what comes out as Go does: no password where all can read it, nothing that breaks out of a
-// variable, nothing twice, and what is inside never goes through the proxy.
+// FuzzRender checks the output as Go reads it: no password in plain variables, no character that breaks out of a
+// variable, no duplicates, and destinations inside never go through the proxy.
 func FuzzRender(f *testing.F) {
 	f.Add(plainURL, secretURL, "a.com,10.0.0.0/8", "10.128.0.0/14", "api.example.com")
 	f.Add("https://[::1]:1/", "http://a:b%40@c", "*.a.com:80, [::1]:443,::/0", "fd00::/48", "10.0.0.1")
@@ -302,7 +302,7 @@ func FuzzRender(f *testing.F) {
 			t.Errorf("a name is in both: %v %v", plain, secret)
 		}
 		for name, v := range all {
-			if strings.ContainsAny(v, "\x00\r\n\t \"") { // a ; may be in a password
+			if strings.ContainsAny(v, "\x00\r\n\t \"") { // a password may contain ;
 				t.Errorf("%s has strange characters: %q", name, v)
 			}
 		}
@@ -328,7 +328,7 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
-// bracketed gives the host of a URL for a network, by its first address, or a name.
+// bracketed returns the URL host for a network, by its first address, or for a name.
 func bracketed(s string) string {
 	s, _, _ = strings.Cut(s, "/")
 	if n, ok := parseNetwork(s); ok && !n.Addr().Is4() {

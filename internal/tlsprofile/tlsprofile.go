@@ -1,6 +1,6 @@
-// Package tlsprofile says, purely, what the TLS security profile of an OpenShift cluster means for servers written in Go: the kubelet,
-// windows_exporter and the operator. A profile is a minimum: our servers never offer less than TLS 1.2 with forward secrecy and
-// authenticated encryption, which all clients of them can.
+// Package tlsprofile translates the TLS security profile of an OpenShift cluster for servers written in Go: the kubelet,
+// windows_exporter and the operator. A profile is a minimum: these servers never offer less than TLS 1.2 with forward secrecy and
+// authenticated encryption, which all their clients support.
 package tlsprofile
 
 import "slices"
@@ -12,15 +12,15 @@ type Profile struct {
 	Custom *Custom `json:"custom"`
 }
 
-// Custom are the values of type Custom.
+// Custom are the settings of type Custom.
 type Custom struct {
-	// Ciphers are names of OpenSSL, or of IANA.
+	// Ciphers are OpenSSL or IANA names.
 	Ciphers []string `json:"ciphers"`
 	// MinTLSVersion is VersionTLS10 to VersionTLS13.
 	MinTLSVersion string `json:"minTLSVersion"`
 }
 
-// The versions of TLS, as OpenShift, the kubelet and crypto/tls name them.
+// TLS versions, by the names of OpenShift, the kubelet and crypto/tls.
 const (
 	TLS12 = "VersionTLS12"
 	TLS13 = "VersionTLS13"
@@ -30,13 +30,13 @@ const (
 type Server struct {
 	// MinVersion is TLS12 or TLS13.
 	MinVersion string
-	// CipherSuites are those of TLS 1.2, with the names of crypto/tls; none with TLS13, whose suites cannot be chosen in Go.
+	// CipherSuites are those of TLS 1.2, by the names of crypto/tls; none with TLS13, whose suites cannot be configured in Go.
 	CipherSuites []string
 }
 
 type suite struct{ openSSL, iana string }
 
-// suites are those of Mozilla's profile Intermediate for TLS 1.2 (https://ssl-config.mozilla.org/guidelines/5.8.json).
+// suites returns those of Mozilla's profile Intermediate for TLS 1.2 (https://ssl-config.mozilla.org/guidelines/5.8.json).
 func suites() []suite {
 	return []suite{
 		{"ECDHE-ECDSA-AES128-GCM-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"},
@@ -48,7 +48,7 @@ func suites() []suite {
 	}
 }
 
-// Server returns what servers offer with this profile. Old is taken as Intermediate, a type that is not known as Modern.
+// Server returns what servers offer with this profile. Old is treated as Intermediate, an unknown type as Modern.
 func (p Profile) Server() Server {
 	switch p.Type {
 	case "", "Old", "Intermediate":
@@ -61,8 +61,8 @@ func (p Profile) Server() Server {
 	return Server{MinVersion: TLS13}
 }
 
-// custom leaves out what is not in suites, as OpenShift allows to those who cannot offer all. net/http serves TLS 1.2 only with one of
-// HTTP/2's suites (RFC 9113, section 9.2.2) and does not start with others alone: without one, TLS 1.3 is left.
+// custom ignores ciphers that are not in suites, which OpenShift permits. net/http serves TLS 1.2 only with one of the suites that
+// HTTP/2 requires (RFC 9113, section 9.2.2), and does not start otherwise: without one, only TLS 1.3 remains.
 func custom(c Custom) Server {
 	switch c.MinTLSVersion {
 	case "", "VersionTLS10", "VersionTLS11", TLS12:

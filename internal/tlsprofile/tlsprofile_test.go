@@ -48,7 +48,7 @@ func TestServerOffersWhatTheProfileSays(t *testing.T) {
 	}
 }
 
-// serves starts a server of net/http, as all three are, with what is offered.
+// serves starts a net/http server, which all three servers use, with these settings.
 func serves(t *testing.T, s Server) {
 	t.Helper()
 	with := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -78,7 +78,7 @@ func serves(t *testing.T, s Server) {
 	answer.Body.Close()
 }
 
-// ids are the numbers of suites, which crypto/tls must know as secure ones.
+// ids returns the IDs of suites, which crypto/tls must list as secure.
 func ids(t *testing.T, suites []string) (ids []uint16) {
 	t.Helper()
 	for _, name := range suites {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// stdlib finds certificates as Go's own certificate pools do, to compare.
+// stdlib finds certificates as Go's certificate pools do, for comparison.
 func stdlib(text string) []*x509.Certificate {
 	var all []*x509.Certificate
 	for rest := []byte(text); len(rest) > 0; {

@@ -22,10 +22,10 @@ func key(name string) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed[:])
 }
 
-// part is a certificate to be made. The same part is always the same bytes.
+// part is a certificate to create. The same part always gives the same bytes.
 type part struct {
 	name     string // common name
-	issuer   string // self-signed when empty
+	issuer   string // self-signed if empty
 	from, to time.Time
 	server   bool // for a server, not an authority
 	extra    []pkix.Extension
@@ -59,7 +59,7 @@ func (p part) pem(t testing.TB) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.der(t)}))
 }
 
-// keyPEM is a private key; its text is nowhere else.
+// keyPEM returns a private key; its text occurs nowhere else.
 func keyPEM(t testing.TB) string {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(key("secret"))
@@ -69,7 +69,7 @@ func keyPEM(t testing.TB) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// body is the text between BEGIN and END.
+// body returns the text between BEGIN and END.
 func body(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[1:len(lines)-1], "\n")

@@ -5,31 +5,32 @@ import (
 	"strings"
 )
 
-// Labels of blocks (RFC 7468): certificate is that of those that hold one, privateKey is part of those of all keys.
+// Labels of blocks (RFC 7468): certificate is the label of certificates, privateKey is part of the label of any
+// private key.
 const (
 	certificate = "CERTIFICATE"
 	privateKey  = "PRIVATE KEY"
 )
 
-// block is what lies between a BEGIN line and an END line, one of which may be missing.
+// block is the text between a BEGIN and an END line, one of which may be missing.
 type block struct {
-	line  int // of its beginning, from 1
+	line  int // of the beginning, from 1
 	label string
-	// isKey tells that one of its lines speaks of a private key; then it has no data.
+	// isKey is true if one of its lines mentions a private key; then it has no data.
 	isKey bool
-	// wrong says why it cannot be read, or is empty. Then data is what a certificate's text decodes to.
+	// wrong is why it cannot be read. If it is empty, data is the decoded text of a certificate.
 	wrong string
 	data  []byte
 }
 
-// scan finds all blocks. encoding/pem skips those that are damaged and does not tell; here each is found, and reading
-// goes on behind it. Lines may have any length, end as on Windows, and be indented. What is around blocks is ignored.
+// scan finds all blocks. encoding/pem silently skips damaged ones; here each is found, and scanning continues after
+// it. Lines may have any length, end with CR LF, and be indented. Text around blocks is ignored.
 func scan(text string) []block {
 	var s scanner
 	number := 0
 	for line := range strings.SplitSeq(text, "\n") {
 		number++
-		line = strings.Trim(line, " \t\r\v\f\ufeff") // the last is what editors on Windows begin files with
+		line = strings.Trim(line, " \t\r\v\f\ufeff") // editors on Windows add the last one (BOM) at the beginning of files
 		if end, begin, joined := cutJoined(line); joined {
 			s.read(number, end)
 			line = begin
@@ -40,8 +41,8 @@ func scan(text string) []block {
 	return s.found
 }
 
-// cutJoined takes an END and a BEGIN line apart that became one because a file without a newline at its end was
-// put in front of another.
+// cutJoined splits an END and a BEGIN line that were joined by concatenating a file without a newline at its end and
+// another one.
 func cutJoined(line string) (end, begin string, joined bool) {
 	i := strings.LastIndex(line, "-----BEGIN ")
 	if i <= 0 {
@@ -85,7 +86,7 @@ func (s *scanner) read(number int, line string) {
 	}
 }
 
-// close ends the block that is open, if any.
+// close ends the open block, if any.
 func (s *scanner) close(wrong string) {
 	if s.open == nil {
 		return
@@ -96,7 +97,7 @@ func (s *scanner) close(wrong string) {
 	}
 	if b.wrong == "" && b.label == certificate {
 		var err error
-		text := strings.Join(strings.Fields(s.body.String()), "") // spaces within lines are no reason to lose a certificate
+		text := strings.Join(strings.Fields(s.body.String()), "") // spaces within lines must not invalidate a certificate
 		if b.data, err = base64.StdEncoding.DecodeString(text); err != nil {
 			b.data, b.wrong = nil, "what is between its BEGIN and END lines is not base64"
 		}
@@ -113,7 +114,7 @@ type marker struct {
 	intact bool
 }
 
-// readMarker also knows lines that were damaged: with other dashes, in lower case, or with something around.
+// readMarker also recognizes damaged lines: with other dashes, in lower case, or with text around them.
 func readMarker(line string) marker {
 	if !strings.Contains(line, "--") {
 		return marker{}
@@ -132,7 +133,7 @@ func readMarker(line string) marker {
 	return marker{}
 }
 
-// hasText tells whether there is more than comments in a text.
+// hasText reports whether a text has more than comments.
 func hasText(text string) bool {
 	for line := range strings.SplitSeq(text, "\n") {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {

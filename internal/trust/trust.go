@@ -1,10 +1,10 @@
-// Package trust says, purely, which certificates a Windows node must trust.
+// Package trust computes which certificates a Windows node must trust. It has no I/O.
 //
-// Collect makes one list of the bundles that users and the cluster have written, and names everything in them that is
-// not in the list. Encode and Read carry the list to the nodes: the same certificates are always the same text.
+// Collect merges the bundles of users and the cluster into one list, and reports everything in them that is not in the
+// list. Encode and Read transfer the list to nodes: the same certificates always give the same text.
 //
-// Any certificate is taken, not only those of authorities: users put the self-signed certificate of a registry into the
-// bundle, and both Go's verifier and that of Windows trust a server whose own certificate is a root.
+// All certificates are accepted, not only those of authorities: users add the self-signed certificate of a registry to
+// the bundle, and both Go's verifier and that of Windows trust a server whose own certificate is a root.
 package trust
 
 import (
@@ -20,9 +20,9 @@ import (
 	"time"
 )
 
-// Bundle is PEM text that somebody wrote.
+// Bundle is PEM text from a user or the cluster.
 type Bundle struct {
-	// Name says for messages where it was read: object and key.
+	// Name is its source for messages: object and key.
 	Name string
 	PEM  string
 }
@@ -32,13 +32,13 @@ type Certificate struct {
 	DER []byte
 	// SHA256 of DER, 64 digits in lower case.
 	SHA256 string
-	// Subject as RFC 2253 writes it. It may be empty.
+	// Subject in the format of RFC 2253. It may be empty.
 	Subject             string
 	NotBefore, NotAfter time.Time
 }
 
-// List is what bundles amount to. Each block in them is either a certificate of the list, or the duplicate of one, or a
-// problem: len(Certificates) + Duplicates + len(Problems) is their number. Text without any block counts as one.
+// List is the result of Collect. Each block of the bundles is a certificate of the list, a duplicate of one, or a
+// problem: their number is len(Certificates) + Duplicates + len(Problems). Text without any block counts as one.
 type List struct {
 	// Certificates without duplicates, sorted by SHA256.
 	Certificates []Certificate
@@ -49,19 +49,19 @@ type List struct {
 	Notices []Remark
 }
 
-// Remark is about one place of a bundle.
+// Remark is about one block of a bundle.
 type Remark struct {
 	Bundle string
 	// Line at which the block begins, counted from 1.
 	Line int
-	// Message says what is wrong and what to do. It holds nothing of a private key.
+	// Message names the fault and the remedy. It contains nothing of a private key.
 	Message string
 }
 
 func (r Remark) String() string { return fmt.Sprintf("%s, line %d: %s", r.Bundle, r.Line, r.Message) }
 
-// Collect reads all bundles to their ends. Certificates that have expired at now are left out. Those that are not yet
-// valid are taken, since whoever replaces an authority publishes the new one first.
+// Collect reads all bundles completely. Certificates that have expired at now are left out. Those that are not yet
+// valid are kept, because a replacement for an authority is published in advance.
 func Collect(now time.Time, bundles ...Bundle) List {
 	c := collector{now: now, seen: map[string]bool{}}
 	for _, b := range bundles {
@@ -78,7 +78,7 @@ func Collect(now time.Time, bundles ...Bundle) List {
 	return c.list
 }
 
-// Encode writes certificates as PEM, in the order given, and nothing else.
+// Encode returns certificates as PEM, in the given order, and nothing else.
 func Encode(certificates []Certificate) string {
 	var b strings.Builder
 	for _, c := range certificates {
@@ -87,9 +87,9 @@ func Encode(certificates []Certificate) string {
 	return b.String()
 }
 
-// Read reads what Encode wrote, or any PEM file: all certificates in the order of the file, also those that have
-// expired, since a node whose clock is wrong must not lose any. Keys and other blocks are passed over. When a
-// certificate cannot be read the error names its line, and there is no list.
+// Read parses the output of Encode, or any PEM file: all certificates in the order of the file, including expired ones,
+// because a node with a wrong clock must not lose any. Keys and other blocks are skipped. If a certificate cannot be
+// parsed, it returns an error with the line number, and no list.
 func Read(text string) ([]Certificate, error) {
 	var all []Certificate
 	for _, b := range scan(text) {
@@ -116,7 +116,7 @@ func describe(c *x509.Certificate) Certificate {
 	}
 }
 
-// parse gives the certificate of a block, or says why there is none.
+// parse returns the certificate of a block, or why there is none.
 func (b block) parse() (*x509.Certificate, error) {
 	switch {
 	case b.wrong != "":
@@ -126,12 +126,12 @@ func (b block) parse() (*x509.Certificate, error) {
 	}
 	c, err := x509.ParseCertificate(b.data)
 	if err != nil {
-		return nil, fmt.Errorf("a certificate cannot be read: %.200s", err.Error()) // cut: it may quote the certificate
+		return nil, fmt.Errorf("a certificate cannot be read: %.200s", err.Error()) // truncated: it may quote the certificate
 	}
 	return c, nil
 }
 
-// collector is a List that grows.
+// collector builds a List.
 type collector struct {
 	now   time.Time
 	list  List
@@ -172,8 +172,9 @@ func (c *collector) take(bundle string, b block) {
 	}
 }
 
-// noticeMissingIssuers is about certificates that were issued by others than themselves. Windows ends a chain only at a
-// self-signed certificate: Go programs there report an unknown authority for what such a certificate has signed.
+// noticeMissingIssuers reports certificates that are not self-signed and whose issuer is missing. On Windows, a chain
+// must end at a self-signed certificate: Go programs there report an unknown authority for certificates that such a
+// certificate has signed.
 func (c *collector) noticeMissingIssuers() {
 	subjects := map[string]bool{}
 	for _, t := range c.taken {

@@ -48,8 +48,8 @@ func TestCertificatesAreFoundInWhatUsersWrite(t *testing.T) {
 	}
 }
 
-// TestAllOfALongLineIsRead has a certificate whose base64 is one line of more than 64 KiB. The original stopped reading there without
-// a word, and removed the certificates behind it from its nodes.
+// TestAllOfALongLineIsRead has a certificate whose base64 is one line of more than 64 KiB. The original silently stopped reading
+// there, and removed the certificates after it from its nodes.
 func TestAllOfALongLineIsRead(t *testing.T) {
 	huge := authority("huge")
 	huge.extra = []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 99999, 1}, Value: make([]byte, 90<<10)}}
@@ -188,7 +188,7 @@ func TestTheBordersOfTime(t *testing.T) {
 	}
 }
 
-// TestAServersOwnCertificateIsTakenAndWorks: users put the self-signed certificate of a registry into the bundle.
+// TestAServersOwnCertificateIsTakenAndWorks: users add the self-signed certificate of a registry to the bundle.
 func TestAServersOwnCertificateIsTakenAndWorks(t *testing.T) {
 	server := part{name: "registry.example.com", from: year(-1), to: year(1), server: true}
 	got := Collect(now(), Bundle{"bundle", server.pem(t)})
@@ -230,7 +230,7 @@ func TestACertificateWithoutItsIssuerIsTakenWithANotice(t *testing.T) {
 	}
 }
 
-// TestNamesAreFitForMetricsAndMessages has a name in an old kind of string, without an encoding of its own.
+// TestNamesAreFitForMetricsAndMessages has a name of a legacy string type without a defined encoding.
 func TestNamesAreFitForMetricsAndMessages(t *testing.T) {
 	strange := asn1.RawValue{Tag: asn1.TagT61String, Bytes: []byte("\xe4\n" + strings.Repeat("x", 5000))}
 	subject, err := asn1.Marshal([]pkix.RelativeDistinguishedNameSET{{{Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: strange}}})
@@ -257,7 +257,7 @@ func TestNamesAreFitForMetricsAndMessages(t *testing.T) {
 	}
 }
 
-// TestEveryBlockIsCounted builds bundles of random pieces whose numbers it knows.
+// TestEveryBlockIsCounted builds bundles of random blocks with known numbers.
 func TestEveryBlockIsCounted(t *testing.T) {
 	good := []string{authority("a").pem(t), authority("b").pem(t), authority("c").pem(t)}
 	wrong := []string{
