@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
-// accountsLook is how often WICD looks what there is for group Managed Service Accounts.
+// accountsLook is more than WICD's interval between checks of the support for group Managed Service Accounts.
 const accountsLook = 10*time.Minute + time.Second
 
 func TestWhatGroupAccountsNeedIsToldOnTheNode(t *testing.T) {
@@ -46,7 +46,7 @@ func TestWhatGroupAccountsNeedIsToldOnTheNode(t *testing.T) {
 		m.stop()
 		m.start(t)
 		time.Sleep(time.Hour)
-		if n := m.cluster.Count(http.MethodPatch, nodePath+"/status") - patches; n > 60/5+1 { // the kubelet's
+		if n := m.cluster.Count(http.MethodPatch, nodePath+"/status") - patches; n > 60/5+1 { // those of the kubelet
 			t.Errorf("the status was patched %d times although nothing changed", n)
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// claimed are folders with what users may do in them.
+// claimed returns folders with the access that users must have to them.
 func claimed() map[string]host.Access {
 	return map[string]host.Access{
 		desired.Root: host.Private, desired.ContainerdData: host.Private, desired.ContainerdRoot: host.Private, desired.ContainerdState: host.Private,
@@ -40,7 +40,7 @@ func mustGiveAway(t *testing.T, w *sim.Windows, names ...string) {
 	}
 }
 
-// On a real host users have rights to what is made below C:\ unless its maker says otherwise.
+// On a real host, users have rights to new folders below C:\ unless the creator restricts them.
 func TestUsersOfTheHostChangeNothingInTheFoldersOfServices(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	mustSend(t, w, c)
@@ -55,7 +55,7 @@ func TestUsersOfTheHostChangeNothingInTheFoldersOfServices(t *testing.T) {
 	expectClaimed(t, w)
 }
 
-// A user made the folders before there was a node, keeps them open, and fills them.
+// A user created the folders before the host became a node, keeps them open, and writes to them.
 func TestWhatUsersOfTheHostMadeIsPutAside(t *testing.T) {
 	for _, trap := range []string{
 		desired.Root, `C:\var`, desired.Logs, desired.Logs + `\kubelet`, desired.Logs + `\pods`, `C:\var\lib`, desired.KubeletData, desired.KubeletData + `\pods`,
@@ -88,7 +88,7 @@ func TestWhatUsersOfTheHostMadeIsPutAside(t *testing.T) {
 	}
 }
 
-// The original operator's C:\k lets users make folders and files in it.
+// The original operator's C:\k lets users create folders and files in it.
 func TestWhatUsersPlantedInAFolderThatWasOpenIsPutAside(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	for _, name := range []string{`C:\k\ours\file`, `C:\k\ours\planted`, `C:\k\store\planted`} {
@@ -136,7 +136,7 @@ func TestALinkOnTheWayToOurFoldersIsRefused(t *testing.T) {
 	}
 }
 
-// Windows renames no folder in which somebody has a file open.
+// Windows does not rename a folder in which a file is open.
 func TestAFolderThatCannotBePutAsideIsRefused(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	mustSend(t, w, c)

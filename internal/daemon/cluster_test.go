@@ -22,7 +22,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
-// patience bounds every wait.
+// patience limits every wait.
 const patience = time.Minute
 
 const (
@@ -30,19 +30,19 @@ const (
 	requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 	WICDFile     = desired.WICDCertificates + `\wicd-client-current.pem`
 	PendingFile  = desired.WICDCertificates + `\wicd-client-pending.pem`
-	// kubeletPendingFile is the kubelet's.
+	// kubeletPendingFile is the kubelet's pending key.
 	kubeletPendingFile = desired.KubeletCertificates + `\kubelet-client.key.tmp`
 )
 
-// member is a host with the service at work, and its cluster.
+// member is a host with the service running, and its cluster.
 type member struct {
 	cluster *servers.Cluster
 	windows *sim.Windows
 	request agent.JoinRequest
-	// serial is that of what was published last.
+	// serial is the serial of the last published settings.
 	serial int64
 	stop   func()
-	// dial is WICD's network, when it is another than that of the host.
+	// dial is WICD's network if it differs from the host's.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu  sync.Mutex
@@ -74,7 +74,7 @@ func newMemberWith(t *testing.T, prepare func(c *servers.Cluster), kubelet sim.P
 	})
 }
 
-// newMemberOf does the same with a cluster of the caller's.
+// newMemberOf does the same with the caller's cluster.
 func newMemberOf(t *testing.T, cluster *servers.Cluster, prepare func(c *servers.Cluster), o sim.WindowsOptions) *member {
 	t.Helper()
 	t.Cleanup(cluster.Close)
@@ -106,7 +106,7 @@ func (m *member) start(t *testing.T) {
 	m.stop = func() { cancel(); <-done }
 }
 
-// await looks again and again: what is waited for happens in the cluster or on the host.
+// await polls until holds returns true, because the awaited change happens in the cluster or on the host.
 func (m *member) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -127,7 +127,7 @@ func (m *member) node() (n corev1.Node) {
 	return n
 }
 
-// giveRange waits for the node, and gives it pod addresses.
+// giveRange waits for the node, and assigns its pod addresses.
 func (m *member) giveRange(t *testing.T) {
 	t.Helper()
 	m.await(t, "the node is registered", func() bool { return m.node().Name != "" })
@@ -151,7 +151,7 @@ func TestTheServiceMakesTheNodeComplete(t *testing.T) {
 	if disk.Exists(desired.BootstrapKubeconfig) || disk.Exists(PendingFile) {
 		t.Error("the token or the pending key is still there")
 	}
-	if m.cluster.Count("PATCH", "/nodes/win-1") > 4 { // our annotations, the states of services, our condition, the kubelet's status
+	if m.cluster.Count("PATCH", "/nodes/win-1") > 4 { // WICD's annotations, the states of services, WICD's condition, the kubelet's status
 		t.Errorf("the node was patched %d times", m.cluster.Count("PATCH", "/nodes/win-1"))
 	}
 	var facts agent.Facts
@@ -207,8 +207,8 @@ func (m *member) checkRequest(t *testing.T, r *certificatesv1.CertificateSigning
 
 func TestTheCertificateIsRenewedBeforeItExpires(t *testing.T) {
 	t.Parallel()
-	// The kubelet has such a certificate, too, and looks every second whether it can be Ready: what is left of its life when WICD's is
-	// renewed must be more than that.
+	// The kubelet has such a certificate, too, and checks every second whether it can be Ready: its remaining life when WICD's is renewed must be
+	// longer than that.
 	m := newMember(t, func(c *servers.Cluster) { c.SetCertificateLife(12 * time.Second) })
 	m.await(t, "there is a certificate", func() bool { return m.windows.Disk().Exists(WICDFile) })
 	first, _ := m.windows.Disk().Read(WICDFile)
@@ -282,8 +282,8 @@ func TestARefusedRequestIsNotRepeatedWithTheSameKey(t *testing.T) {
 	m.await(t, "the key that was refused is gone", func() bool { return !m.windows.Disk().Exists(PendingFile) })
 }
 
-// TestANewTokenIsUsedForNewRequests leaves the requests that were made with the first token unanswered for ever, as the
-// operator does once it has handed over another one.
+// TestANewTokenIsUsedForNewRequests leaves the requests made with the first token unanswered forever, as the operator does after it has sent
+// another one.
 func TestANewTokenIsUsedForNewRequests(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, func(c *servers.Cluster) {
@@ -308,7 +308,7 @@ func TestANewTokenIsUsedForNewRequests(t *testing.T) {
 	m.awaitVersion(t)
 }
 
-// TestAnExpiredIdentityComesBackThroughTheKubelets stops the service until its certificate has expired, as an outage does.
+// TestAnExpiredIdentityComesBackThroughTheKubelets stops the service and removes its certificate, as if it had expired in an outage.
 func TestAnExpiredIdentityComesBackThroughTheKubelets(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, func(*servers.Cluster) {})
@@ -323,7 +323,7 @@ func TestAnExpiredIdentityComesBackThroughTheKubelets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := disk.Remove(WICDFile); err != nil { // as good as expired
+	if err := disk.Remove(WICDFile); err != nil { // equivalent to an expired one
 		t.Fatal(err)
 	}
 	m.start(t)

@@ -23,7 +23,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/supportbundle"
 )
 
-// askFor asks for a collection as the operator does; with an empty name, for none.
+// askFor requests a collection as the operator does; an empty id removes the request.
 func (m *member) askFor(id string) {
 	var value any
 	if id != "" {
@@ -168,7 +168,7 @@ func TestACollectionOnAFullDiskFails(t *testing.T) {
 	m.awaitCollection(t, "two", supportbundle.Done)
 }
 
-// TestACollectionHasNoSecret plants secrets wherever there can be some, and searches the archive.
+// TestACollectionHasNoSecret plants secrets in every possible place, and searches the archive.
 func TestACollectionHasNoSecret(t *testing.T) {
 	t.Parallel()
 	const proxy, registry, stranger = "Pr0xyPassw0rd", "Reg1stryPassw0rd", "Str4ngersPassw0rd"
@@ -222,7 +222,7 @@ func TestACollectionHasNoSecret(t *testing.T) {
 	}
 }
 
-// privateKeys are lines of the private keys on the host, of which there must be some.
+// privateKeys returns a line of each private key on the host, and fails if there is none.
 func privateKeys(t *testing.T, d host.Disk) (lines []string) {
 	t.Helper()
 	err := d.Walk(`C:`, func(name string, info fs.FileInfo) error {

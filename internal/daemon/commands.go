@@ -23,16 +23,16 @@ type Call struct {
 	Args           []string
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Host opens the machine. It is asked once, by commands that need it.
+	// Host opens the machine. Commands that need it call it once.
 	Host func() (host.Host, error)
-	// Path is the full path of the executable that runs; empty when it is not known.
+	// Path is the full path of the running executable; empty when unknown.
 	Path string
-	// Program opens the executable that runs.
+	// Program opens the running executable.
 	Program func() (io.ReadCloser, error)
-	// Serve runs the service under the control of Windows, which ends it by way of the context. The exit code is the service's when it
-	// ends without being asked to.
+	// Serve runs the service under the control of Windows, which ends it through the context. If run returns earlier, its exit code is the
+	// service's.
 	Serve func(run func(context.Context) (exitCode uint32)) error
-	// Contain sees to it that the processes that this one starts end with it, however it ends.
+	// Contain ensures that the processes that this one starts end with it, however it ends.
 	Contain func() error
 }
 
@@ -89,7 +89,7 @@ func usage(w io.Writer) {
 	fmt.Fprintln(w, "\nAll but update, run and host write lines of JSON on standard output: steps, then one result or one error.")
 }
 
-// start lets the command define its flags, reads them, and runs it.
+// start defines the command's flags, parses them, and runs the command.
 func (c command) start(ctx context.Context, call Call) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	flags.SetOutput(call.Stderr)
@@ -100,7 +100,7 @@ func (c command) start(ctx context.Context, call Call) int {
 	return c.run(ctx, call, flags)
 }
 
-// parse reads the flags. done tells that the command has nothing to do any more, and with which exit code.
+// parse parses the flags. done means that the command must exit, with the given code.
 func parse(call Call, flags *flag.FlagSet) (code int, done bool) {
 	if code, done := parseFlags(call, flags); done {
 		return code, true
@@ -111,7 +111,7 @@ func parse(call Call, flags *flag.FlagSet) (code int, done bool) {
 	return 1, flags.NArg() > 0
 }
 
-// parseFlags leaves what comes after the flags.
+// parseFlags does the same, but allows further arguments.
 func parseFlags(call Call, flags *flag.FlagSet) (code int, done bool) {
 	if wantsHelp(call.Args[1:]) {
 		flags.SetOutput(call.Stdout)
@@ -132,7 +132,7 @@ func wantsHelp(args []string) bool {
 	return false
 }
 
-// converse runs a command of the conversation with the operator.
+// converse runs a command of the protocol with the operator.
 func converse(ctx context.Context, call Call, flags *flag.FlagSet, do func(*agent.Session, host.Host) (any, error)) int {
 	input := flags.String(agent.FlagInput, "", "folder beside the program to make, and to take the input from files in it; without it, it comes on standard input")
 	if code, done := parse(call, flags); done {
@@ -204,7 +204,7 @@ func status(ctx context.Context, call Call, flags *flag.FlagSet) int {
 	return converse(ctx, call, flags, func(_ *agent.Session, h host.Host) (any, error) { return Status(ctx, h) })
 }
 
-// run is the service; without the flag it does the same in a console.
+// run runs the service; without the flag, it does the same in a console.
 func run(ctx context.Context, call Call, flags *flag.FlagSet) int {
 	return serve(ctx, call, flags, func(ctx context.Context, h host.Host, log *slog.Logger) { Run(ctx, h, RunOptions{Log: log}) })
 }
@@ -217,7 +217,7 @@ func updateCommand(ctx context.Context, call Call, flags *flag.FlagSet) int {
 	})
 }
 
-// service is what a command does as a service.
+// service is the work of a command that runs as a service.
 type service func(ctx context.Context, h host.Host, log *slog.Logger)
 
 func serve(ctx context.Context, call Call, flags *flag.FlagSet, do service) int {

@@ -21,7 +21,7 @@ import (
 
 const eventsPath = "/apis/events.k8s.io/v1/namespaces/default/events"
 
-// mortal is a kubelet that dies when it is told to, and says why in its log.
+// mortal is a kubelet that crashes on command, and logs why.
 type mortal struct {
 	dies   atomic.Bool
 	deaths atomic.Int64
@@ -52,7 +52,7 @@ func (m *member) conditionOf(kind corev1.NodeConditionType) (c corev1.NodeCondit
 	return c
 }
 
-// stateOf is the state of a service as the node has it.
+// stateOf returns the state of a service according to the Node.
 func (m *member) stateOf(t *testing.T, service string) string {
 	t.Helper()
 	node := m.node()
@@ -118,7 +118,7 @@ func TestACrashLoopIsToldOnTheNodeOnce(t *testing.T) {
 	}
 }
 
-// Roles may be older than the daemon: what it may not tell must not keep it from its work.
+// Roles may be older than the daemon: a report that they do not allow must not stop its work.
 func TestTheVersionIsReportedAlthoughHealthCannotBeTold(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, func(c *servers.Cluster) { c.Forbid(api.WICDUserPrefix, http.MethodPatch, nodePath+"/status") })
@@ -129,7 +129,7 @@ func TestTheVersionIsReportedAlthoughHealthCannotBeTold(t *testing.T) {
 	}
 }
 
-// TestAKubeProxyThatEndsForItsNodeIsNoCrash: that of Kubernetes 1.37 ends with an error whenever its Node has other addresses.
+// TestAKubeProxyThatEndsForItsNodeIsNoCrash: kube-proxy of Kubernetes 1.37 exits with an error whenever its Node's addresses change.
 func TestAKubeProxyThatEndsForItsNodeIsNoCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOverlaidWith(t, 1, func(o *overlaid) { o.follows = true })

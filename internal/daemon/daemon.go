@@ -28,25 +28,25 @@ import (
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
-// RunOptions is what the service needs besides the host.
+// RunOptions are the options of the service.
 type RunOptions struct {
-	// Log hears what the service does. Nothing secret is told to it.
+	// Log receives the service's log records. They contain no secrets.
 	Log *slog.Logger
-	// UpdateWithin is how long another version may take until it works, before the host goes back; 10 minutes when 0.
-	// UpdateSteady is how long it must go on working; a minute when 0.
+	// UpdateWithin is how long another version may take until it works, before the host is rolled back; 10 minutes when 0. UpdateSteady is how long
+	// it must continue to work; a minute when 0.
 	UpdateWithin, UpdateSteady time.Duration
 }
 
-// How often the record is looked at without being told.
+// How often the record is checked without a notification.
 const (
-	recordEvery  = time.Second // while a join is under way
+	recordEvery  = time.Second // while a join is running
 	recordSeldom = 10 * time.Second
 )
 
-// Run is the service: it keeps the host as the last join asked, until ctx is done. It needs the API server only for
-// what comes from there; without it, everything else goes on.
+// Run runs the service: it keeps the host as the last join requested, until ctx is done. It needs the API server only for what comes from there;
+// without it, everything else continues.
 //
-// A new record begins a new session: all work stops, and begins again with what is asked for now.
+// A new record begins a new session: all work stops, and restarts with what is wanted now.
 func Run(ctx context.Context, h host.Host, o RunOptions) {
 	o.Log.Info("Service started")
 	defer o.Log.Info("Service stopped")
@@ -62,7 +62,7 @@ func Run(ctx context.Context, h host.Host, o RunOptions) {
 			break
 		}
 		wanted, err := r.Wanted()
-		if err != nil { // never written so
+		if err != nil { // never written in this form
 			o.Log.Error("Stored node configuration is invalid; rejoin the host", "error", err.Error())
 			_ = backoff.Sleep(ctx, recordSeldom)
 			continue
@@ -71,10 +71,10 @@ func Run(ctx context.Context, h host.Host, o RunOptions) {
 	}
 }
 
-// errLeaving means that the last record is of a host that leaves.
+// errLeaving means that the last record is of a leaving host.
 var errLeaving = errors.New("the host leaves its cluster")
 
-// awaitRecord waits until there is a record to work with, or ctx is done.
+// awaitRecord waits until there is a usable record, or ctx is done.
 func awaitRecord(ctx context.Context, h host.Host, log *slog.Logger) (r state.Record, there bool) {
 	for told := false; ; told = true {
 		r, err := state.Read(h.Disk)
@@ -96,10 +96,10 @@ func awaitRecord(ctx context.Context, h host.Host, log *slog.Logger) (r state.Re
 	}
 }
 
-// parts are what works in one session.
+// parts are the parts of one session.
 type parts struct {
 	state.Session
-	// clients are connections to the API server, which the session after this one may go on with.
+	// clients are connections to the API server, which the next session may reuse.
 	clients *apiclient.Cache
 
 	supervisor *supervisor.Supervisor
@@ -122,7 +122,7 @@ type parts struct {
 }
 
 func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server, o RunOptions) *parts {
-	wake := state.NewSignal() // has the reporter look
+	wake := state.NewSignal() // wakes the reporter
 	p := &parts{Session: s, clients: clients, metrics: &nodestatus.Metrics{Session: s, Registry: pulls}}
 	p.supervisor = supervisor.New(s, wake)
 	p.reboot = nodestatus.NewRebootPending(s, wake)
@@ -152,7 +152,7 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 
 func (p *parts) cni() podnetwork.CNI { return podnetwork.CNI{Session: p.Session, Sandbox: p.sandbox} }
 
-// run works until the record changes or ctx is done.
+// run runs the parts until the record changes or ctx is done.
 func (p *parts) run(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -186,8 +186,8 @@ func (p *parts) run(ctx context.Context) {
 	work.Wait()
 }
 
-// awaitNewRecord looks at the file until somebody else has written something else into it. The first look reads it: it may
-// have changed since this session began.
+// awaitNewRecord polls the file until something other than this session has changed the record. The first check reads it, because it may have
+// changed since this session began.
 func (p *parts) awaitNewRecord(ctx context.Context) {
 	every := recordEvery
 	if p.Record.Complete {
@@ -213,8 +213,7 @@ func (p *parts) awaitNewRecord(ctx context.Context) {
 	}
 }
 
-// runInCluster does what needs the API server: it gets a certificate, follows the node with it, and begins again with
-// each new certificate.
+// runInCluster does what needs the API server: it obtains a certificate, follows the node with it, and starts over with each new certificate.
 func (p *parts) runInCluster(ctx context.Context) {
 	manager := newCertificateManager(p.Session, credentials.NameOf(p.Record.Node), credentials.WICDFiles(p.Host.Disk))
 	manager.Prefix, manager.Bootstrap = credentials.RequestPrefix, apiclient.Bootstrap{Session: p.Session}
@@ -252,7 +251,7 @@ func (p *parts) runInCluster(ctx context.Context) {
 	}
 }
 
-// newCertificateManager makes the manager of a certificate, without Prefix and Bootstrap.
+// newCertificateManager returns the manager of a certificate, without Prefix and Bootstrap.
 func newCertificateManager(s state.Session, of identity.Name, files credentials.Files) *identity.Manager {
 	return &identity.Manager{
 		Name: of, Store: files, Log: s.Log, Pauses: func() func() time.Duration { return backoff.New().Next },

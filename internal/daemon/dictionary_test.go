@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// withDictionary is a cargo of one content, and another one that is compressed with it.
+// withDictionary returns a cargo of one content, and another one that is compressed with it.
 func withDictionary() *cargo {
 	c := &cargo{compressed: map[string][]byte{}}
 	kubelet := []byte(strings.Repeat("kubelet", 1000))

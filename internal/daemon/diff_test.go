@@ -13,10 +13,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// change makes what a host is to be something else.
+// change changes the wanted state of a host.
 type change func(r *agent.JoinRequest)
 
-// changes are of all kinds that a declaration can have.
+// changes returns one change of each kind that a declaration allows.
 func changes() map[string]change {
 	command := func(service int, more string) change {
 		return func(r *agent.JoinRequest) { r.Desired.Services[service].Command += more }
@@ -78,15 +78,14 @@ func changes() map[string]change {
 // webConfig is a file that the exporter reads.
 const webConfig = `C:\k\tls\windows-exporter-webconfig.yaml`
 
-// newExporterCargo makes a payload that has the exporter, too.
+// newExporterCargo returns a payload that includes the exporter.
 func newExporterCargo(version string) *cargo {
 	c := newCargo(version)
 	c.add("windows_exporter.exe", []byte("the exporter"))
 	return c
 }
 
-// hostRequest asks for a host with more than newRequest does: a service that others do not depend on, and one that depends
-// on two; and no feature of Windows.
+// hostRequest returns a request with more than newRequest's: a service without dependents, one that depends on two, and no Windows feature.
 func hostRequest() agent.JoinRequest {
 	r := newRequest(newExporterCargo("1"))
 	folder := desired.VersionFolder(r.Desired.Digest)
@@ -99,8 +98,7 @@ func hostRequest() agent.JoinRequest {
 	return r
 }
 
-// TestDiffSaysWhatReallyHappens makes hosts something else, and compares which processes are others then with what Diff
-// said before.
+// TestDiffSaysWhatReallyHappens changes hosts, and compares the processes that were replaced with the prediction of Diff.
 func TestDiffSaysWhatReallyHappens(t *testing.T) {
 	for name, change := range changes() {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +145,7 @@ func mustFill(t *testing.T, r agent.JoinRequest) desired.Node {
 	return node
 }
 
-// processes are those of the services that a request declares.
+// processes returns the processes of the services that a request declares.
 func processes(w *sim.Windows, r agent.JoinRequest) map[string]uint32 {
 	pids := map[string]uint32{}
 	for _, s := range r.Desired.Services {

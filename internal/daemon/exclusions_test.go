@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
-// exclusionsOf are those of a payload's containerd.
+// exclusionsOf returns the exclusions for a payload's containerd.
 func exclusionsOf(digest string) desired.Exclusions {
 	return desired.Exclusions{
 		Processes: []string{desired.VersionFolder(digest) + `\containerd\containerd.exe`},
@@ -30,7 +30,7 @@ func exclusionsOf(digest string) desired.Exclusions {
 // somebodys is an exclusion of an administrator.
 func somebodys() desired.Exclusions { return desired.Exclusions{Paths: []string{`D:\databases`}} }
 
-// withExclusions is a host, and a request that wants exclusions on it. Others are there before.
+// withExclusions returns a host that already has other exclusions, and a request that wants some.
 func withExclusions(t *testing.T) (*sim.Windows, agent.JoinRequest) {
 	t.Helper()
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
@@ -95,7 +95,7 @@ func TestExclusionsThatSomebodyRemovedAreRestored(t *testing.T) {
 	})
 }
 
-// TestExclusionsOfOthersStay: what a policy or an administrator excludes is not added, and not removed.
+// TestExclusionsOfOthersStay: exclusions by a policy or an administrator are neither added nor removed.
 func TestExclusionsOfOthersStay(t *testing.T) {
 	w, r := withExclusions(t)
 	all := r.Desired.Exclusions
@@ -111,7 +111,7 @@ func TestExclusionsOfOthersStay(t *testing.T) {
 	}
 }
 
-// TestAHostWithoutDefenderJoins has its service stopped. It says so once, and exclusions come when it starts.
+// TestAHostWithoutDefenderJoins stops Defender's service. The host reports that once, and sets the exclusions when the service starts.
 func TestAHostWithoutDefenderJoins(t *testing.T) {
 	w, r := withExclusions(t)
 	w.EditDefender(func(d *sim.Defender) { d.Stopped = true })
@@ -128,14 +128,14 @@ func TestAHostWithoutDefenderJoins(t *testing.T) {
 	})
 }
 
-// TestADefenderThatKeepsItsExclusionsIsToldOnTheNodeOnce: the host joins, and nobody's alerts are rung each time that WICD looks.
+// TestADefenderThatKeepsItsExclusionsIsToldOnTheNodeOnce: the host joins, and WICD's checks do not raise an alert each time.
 func TestADefenderThatKeepsItsExclusionsIsToldOnTheNodeOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		edit func(*sim.Defender)
 		says string
 		// writes is how often WICD may try to change exclusions within two days.
 		writes int
-		// interferes is true where it is known that Defender scans what it should not.
+		// interferes is true if Defender is known to scan what should be excluded.
 		interferes bool
 	}{
 		"a policy has the last word": {func(d *sim.Defender) { d.PolicyOnly = true }, "a policy or tamper protection has the last word", 4, true},
@@ -182,7 +182,7 @@ func TestADefenderThatKeepsItsExclusionsIsToldOnTheNodeOnce(t *testing.T) {
 	}
 }
 
-// notesOf are the texts of the node's events with a reason.
+// notesOf returns the notes of the node's events with a reason.
 func (m *member) notesOf(reason string) (notes []string) {
 	for _, e := range m.events() {
 		if e.Reason == reason && e.Regarding.Name == "win-1" {
@@ -192,7 +192,7 @@ func (m *member) notesOf(reason string) (notes []string) {
 	return notes
 }
 
-// TestALeaveThatCannotRemoveExclusionsSaysSo names them, so that an administrator can.
+// TestALeaveThatCannotRemoveExclusionsSaysSo: the result names them, so that an administrator can remove them.
 func TestALeaveThatCannotRemoveExclusionsSaysSo(t *testing.T) {
 	for name, edit := range map[string]func(*sim.Defender){
 		"access denied": func(d *sim.Defender) { d.Refuses = errors.New("error 0x80070005") },
@@ -210,7 +210,7 @@ func TestALeaveThatCannotRemoveExclusionsSaysSo(t *testing.T) {
 	}
 }
 
-// TestALeaveRemovesExclusionsThatAPolicyHides: WICD knows which it added.
+// TestALeaveRemovesExclusionsThatAPolicyHides: WICD has a record of those that it added.
 func TestALeaveRemovesExclusionsThatAPolicyHides(t *testing.T) {
 	w, r := withExclusions(t)
 	mustJoin(t, w, r)

@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// expiredIdentity is a certificate with its key as WICD keeps them, which was good until a moment ago.
+// expiredIdentity returns a certificate with its key in WICD's format that expired a second ago.
 func expiredIdentity(t *testing.T, user, group string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -39,8 +39,8 @@ func expiredIdentity(t *testing.T, user, group string) string {
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// TestACertificateThatIsThereAndHasExpiredIsNotUsed: the original took its certificate's kubeconfig whenever the file was there,
-// so that a daemon that was away for longer than the certificate lived never came back.
+// TestACertificateThatIsThereAndHasExpiredIsNotUsed: the original daemon used its certificate's kubeconfig whenever the file existed, so that a
+// daemon that was away for longer than the certificate's life never recovered.
 func TestACertificateThatIsThereAndHasExpiredIsNotUsed(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)

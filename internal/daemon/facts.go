@@ -14,15 +14,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/platform/metadata"
 )
 
-// Facts says what the host is. program is the SHA-256, in hex, of the WICD that runs. Where cloud is a platform that names nodes, its
-// metadata service is asked. Facts changes nothing.
+// Facts returns the host's facts. program is the SHA-256, in hex, of the running WICD. If cloud is a platform that names nodes, its metadata
+// service is queried. Facts changes nothing.
 func Facts(ctx context.Context, h host.Host, program, cloud string) (agent.Facts, error) {
 	host, err := h.System.Facts(ctx)
 	if err != nil {
 		return agent.Facts{}, fmt.Errorf("reading the facts of the host: %w", err)
 	}
 	services, err := serviceFacts(ctx, h.Services, desired.Services())
-	engines, _ := serviceFacts(ctx, h.Services, desired.Engines()) // they only explain what else is in the way
+	engines, _ := serviceFacts(ctx, h.Services, desired.Engines()) // they only explain other conflicts
 	if err != nil {
 		if host.Unread == nil {
 			host.Unread = map[string]string{}
@@ -31,7 +31,7 @@ func Facts(ctx context.Context, h host.Host, program, cloud string) (agent.Facts
 	}
 	f := agent.Facts{Program: program, Host: host, Services: services, Engines: engines, Joined: joined(h.Disk)}
 	if f.CloudName, err = (metadata.Client{Dial: h.Dial}).NodeName(ctx, cloud); err != nil {
-		f.NoCloudName = err.Error() // the rest is worth knowing
+		f.NoCloudName = err.Error() // the other facts are still useful
 	}
 	return f, nil
 }
@@ -50,7 +50,7 @@ func serviceFacts(ctx context.Context, s host.Services, names []string) ([]agent
 	return facts, nil
 }
 
-// joined is what the last join left, nil when there was none or it was cut.
+// joined describes the last join, nil when there was none or it was interrupted.
 func joined(d host.Disk) *agent.Joined {
 	r, err := state.Read(d)
 	if err != nil || !r.Complete {

@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// The operator looks at the facts before it sends content: a service of somebody else with a name of ours has to be among them, whichever
-// it is. The list was kept by hand once, and had forgotten flanneld.
+// The operator checks the facts before it sends content: they must include every foreign service with one of the operator's names. The list was
+// once maintained by hand, and lacked flanneld.
 func TestServicesOfOthersWithOurNamesAreFacts(t *testing.T) {
 	for _, name := range desired.Services() {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ func rules() []desired.FirewallRule {
 	}
 }
 
-// joinedWithRules is a host that has joined and let its node's services be called.
+// joinedWithRules returns a host that has joined with firewall rules for its node's services.
 func joinedWithRules(t *testing.T, o sim.WindowsOptions) (*sim.Windows, agent.JoinRequest) {
 	t.Helper()
 	w, c := newWindows(t, o), newCargo("1")
@@ -34,7 +34,7 @@ func joinedWithRules(t *testing.T, o sim.WindowsOptions) (*sim.Windows, agent.Jo
 	return w, r
 }
 
-// ourRules are the rules of our group that have an effect, by name.
+// ourRules returns the enabled rules of the operator's group, by name.
 func ourRules(w *sim.Windows) map[string]desired.FirewallRule {
 	ours := map[string]desired.FirewallRule{}
 	for _, r := range w.Rules() {
@@ -56,7 +56,7 @@ func expectOurRules(t *testing.T, w *sim.Windows, want ...desired.FirewallRule) 
 	}
 }
 
-// journalOf is what a host tells that it did, a line for each.
+// journalOf returns a host's journal, one line per entry.
 func journalOf(t *testing.T, w *sim.Windows) string {
 	t.Helper()
 	content, err := w.Disk().Read(journalFile)
@@ -91,7 +91,7 @@ func TestRulesThatSomebodySpoiledAreRestored(t *testing.T) {
 	})
 }
 
-// TestAHostWithoutAFirewallJoins has its service stopped, which keeps nothing out.
+// TestAHostWithoutAFirewallJoins stops the firewall's service, without which nothing is blocked.
 func TestAHostWithoutAFirewallJoins(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	w.StopFirewall(true)
@@ -114,7 +114,7 @@ func TestAHostWithoutAFirewallJoins(t *testing.T) {
 	})
 }
 
-// TestRulesFollowWhatIsPublished: they are there before the services start that need them.
+// TestRulesFollowWhatIsPublished: rules are set before the services start that need them.
 func TestRulesFollowWhatIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newIsolated(t, func(*servers.Cluster) {})
@@ -142,7 +142,7 @@ func TestAJoinWhoseRulesAreRefusedFails(t *testing.T) {
 	expectOurRules(t, w, rules()...)
 }
 
-// TestALeaveThatCannotTakeRulesAwaySaysSo: they come into effect when somebody starts the service.
+// TestALeaveThatCannotTakeRulesAwaySaysSo: the rules take effect when the firewall's service starts.
 func TestALeaveThatCannotTakeRulesAwaySaysSo(t *testing.T) {
 	w, r := joinedWithRules(t, sim.WindowsOptions{})
 	w.StopFirewall(true)

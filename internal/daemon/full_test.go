@@ -14,8 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
-// TestAFullDiskLeavesTheNodeServing fills the disk at each change that following makes. The node goes on with what it has, says
-// what is wrong, and follows when there is room.
+// TestAFullDiskLeavesTheNodeServing fills the disk at each change that a new setting makes. The node continues with what it has, logs the problem,
+// and follows once there is room.
 func TestAFullDiskLeavesTheNodeServing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newIsolated(t, func(*servers.Cluster) {})
@@ -63,7 +63,7 @@ func TestAFullDiskLeavesTheNodeServing(t *testing.T) {
 	})
 }
 
-// TestACertificateComesWhenThereIsRoom has the disk full while WICD's certificate is due, until it has expired.
+// TestACertificateComesWhenThereIsRoom fills the disk while WICD's certificate is due for renewal, until it has expired.
 func TestACertificateComesWhenThereIsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newIsolated(t, func(*servers.Cluster) {})
@@ -82,7 +82,7 @@ func TestACertificateComesWhenThereIsRoom(t *testing.T) {
 	})
 }
 
-// TestTheServiceWorksWithoutALog starts it by its command line on a disk that has no room for a log.
+// TestTheServiceWorksWithoutALog starts the service by its command line on a disk without room for a log.
 func TestTheServiceWorksWithoutALog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const log = desired.Logs + `\wicd\wicd.log`
@@ -110,7 +110,7 @@ func TestTheServiceWorksWithoutALog(t *testing.T) {
 	})
 }
 
-// TestAnUpgradeIsPossibleAlthoughTheListOfAnOldVersionIsLost has what a version consists of destroyed.
+// TestAnUpgradeIsPossibleAlthoughTheListOfAnOldVersionIsLost destroys the file that lists a version's contents.
 func TestAnUpgradeIsPossibleAlthoughTheListOfAnOldVersionIsLost(t *testing.T) {
 	w := newWindows(t, sim.WindowsOptions{})
 	for _, version := range []string{"1", "2b", "3cc"} {

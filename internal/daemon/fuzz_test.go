@@ -17,8 +17,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// FuzzRequests hands arbitrary requests to the commands that take one. Each must be answered, and nothing may be
-// written anywhere but on drive C:. A host that has nothing of ours never has anything to leave with.
+// FuzzRequests passes arbitrary requests to the commands that take one. Each must be answered, and nothing may be written outside drive C:. A leave
+// on a host without anything of the operator's changes nothing.
 func FuzzRequests(f *testing.F) {
 	request, err := json.Marshal(newRequest(newCargo("1")))
 	if err != nil {
@@ -68,8 +68,8 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// FuzzRecords lets a host leave whose record, services, and notes of what is ours are arbitrary. Whatever they say, files of others
-// stay; and when the leave says that it is done, a second one has nothing to do.
+// FuzzRecords runs a leave on a host whose record, list of certificates and CNI results are arbitrary. Files of others must stay, and after a
+// successful leave, a second one must find nothing to do.
 func FuzzRecords(f *testing.F) {
 	r := newRequest(newCargo("1"))
 	r.Desired.Files = append(r.Desired.Files, desired.File{Path: `C:\data\..\data\x`})

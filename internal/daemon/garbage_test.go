@@ -13,8 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
-// TestFilesThatAPowerCutDestroyedAreNoObstacle starts WICD over what a disk that lies about what it has written leaves of
-// its files. It keeps the services, and follows the cluster again, by itself.
+// TestFilesThatAPowerCutDestroyedAreNoObstacle starts WICD with files that a disk which lies about completed writes has damaged. It keeps the
+// services running, and follows the cluster again on its own.
 func TestFilesThatAPowerCutDestroyedAreNoObstacle(t *testing.T) {
 	t.Parallel()
 	left := map[string]func(whole string) string{

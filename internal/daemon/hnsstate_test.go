@@ -26,7 +26,7 @@ func TestValuesOfTheHostNetworkServiceAreTakenBackOnLeaving(t *testing.T) {
 	}
 	for what, test := range map[string]struct {
 		before map[string]uint32
-		// meanwhile is what somebody does while the host is a node.
+		// meanwhile is what an administrator changes while the host is a node.
 		meanwhile func(map[string]uint32)
 		joined    map[string]uint32
 		left      map[string]uint32
@@ -76,5 +76,5 @@ func TestAHostBecomesANodeWithoutValuesOfTheHostNetworkService(t *testing.T) {
 	if result := mustLeave(t, w, r.Cluster); len(result.Remains) > 0 {
 		t.Errorf("remains %q", result.Remains)
 	}
-	expectHNSState(t, w, map[string]uint32{"EnableCompartmentNamespace": 1}) // nobody knows whose it is
+	expectHNSState(t, w, map[string]uint32{"EnableCompartmentNamespace": 1}) // its owner is unknown
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
 )
 
-// releasedWithin is how long a program that was ended may hold its output open, by way of others that it started.
+// releasedWithin is how long the output of an ended program may stay open, held by its child processes.
 const releasedWithin = 5 * time.Second
 
-// hostCommand runs a program that knows nothing of Windows' service manager as a service: its output is the log, its exit code that
-// of the service, and it ends with the service. It gets no notice of that: Windows has none for programs without a window.
+// hostCommand runs a program that does not support Windows' service manager as a service: its output is the log, its exit code the service's, and
+// it ends with the service. The program is not notified of that, because Windows has no way to do so for programs without a window.
 func hostCommand(ctx context.Context, call Call, flags *flag.FlagSet) int {
 	asService, logName := serviceFlags(flags)
 	var variables []string
@@ -45,7 +45,7 @@ func hostCommand(ctx context.Context, call Call, flags *flag.FlagSet) int {
 	return int(code)
 }
 
-// hosted is a program with its arguments, and the variables that it has besides ours.
+// hosted is a program with its arguments, and its variables in addition to WICD's.
 type hosted struct{ command, variables []string }
 
 func hostProgram(ctx context.Context, call Call, asService bool, logName string, program hosted) (uint32, error) {
@@ -69,7 +69,7 @@ func hostProgram(ctx context.Context, call Call, asService bool, logName string,
 	return 0, call.Serve(run)
 }
 
-// run runs the program until it ends, or ctx does.
+// run runs the program until it or ctx ends.
 func (p hosted) run(ctx context.Context, output io.Writer) (exitCode uint32) {
 	cmd := exec.CommandContext(ctx, p.command[0], p.command[1:]...)
 	cmd.Env = append(os.Environ(), p.variables...)
@@ -85,7 +85,7 @@ func (p hosted) run(ctx context.Context, output io.Writer) (exitCode uint32) {
 	return 1
 }
 
-// discardWriteErrors loses what cannot be written: a program whose output is not taken any more would end, or hang.
+// discardWriteErrors discards output that cannot be written: a program whose output is no longer read would end, or hang.
 type discardWriteErrors struct{ io.Writer }
 
 // Write implements io.Writer.

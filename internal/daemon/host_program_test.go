@@ -122,7 +122,7 @@ func TestAProgramEndsWithItsService(t *testing.T) {
 
 func TestAProgramRunsWhetherItsLogCanBeWrittenOrNot(t *testing.T) {
 	h := newHosting(t)
-	if err := os.MkdirAll(h.disk.Local(hostedLog), 0o700); err != nil { // a folder has its name
+	if err := os.MkdirAll(h.disk.Local(hostedLog), 0o700); err != nil { // a folder has the log's name
 		t.Fatal(err)
 	}
 	const more = "i=0; while [ $i -lt 4000 ]; do echo more than a pipe holds, a line at a time || exit 2; i=$((i+1)); done; exit 4"

@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
-// hyperVComputer are the options of a computer, whose feature is in a state.
+// hyperVComputer returns the options of a computer with the given state of the feature.
 func hyperVComputer(feature agent.FeatureState, is agent.Virtualization) sim.WindowsOptions {
 	return sim.WindowsOptions{Kind: "each restart is expected", Virtualization: is, Features: map[string]agent.FeatureState{
 		desired.ContainersFeature: agent.FeatureEnabled, desired.HyperVFeature: feature,
@@ -46,7 +46,7 @@ func TestAJoinEnablesHyperVWhereTheHostCanHaveIt(t *testing.T) {
 		becomes   agent.FeatureState
 	}{
 		"it can":                  {hyperVComputer(agent.FeatureDisabled, can), true, "", true, agent.FeatureEnabled},
-		"enabled by hand":         {hyperVComputer(agent.FeaturePending, can), true, "", false, agent.FeatureEnabled}, // it starts
+		"enabled by hand":         {hyperVComputer(agent.FeaturePending, can), true, "", false, agent.FeatureEnabled}, // takes effect when Windows starts
 		"it has it":               {hyperVComputer(agent.FeatureEnabled, can), true, "", false, agent.FeatureEnabled},
 		"the processor cannot":    {hyperVComputer(agent.FeatureDisabled, agent.Virtualization{}), true, "", false, agent.FeatureDisabled},
 		"a cloud that does not":   {hyperVComputer(agent.FeatureDisabled, agent.Virtualization{Hypervisor: "KVMKVMKVM"}), true, "", false, agent.FeatureDisabled},
@@ -82,7 +82,7 @@ func TestAJoinEnablesHyperVWhereTheHostCanHaveIt(t *testing.T) {
 	}
 }
 
-// expectHyperV checks what the node says of Hyper-V.
+// expectHyperV checks the node's condition for Hyper-V.
 func (m *member) expectHyperV(t *testing.T, when string, status corev1.ConditionStatus, reason, says string) {
 	t.Helper()
 	synctest.Wait()
@@ -100,7 +100,7 @@ func (m *member) restart(t *testing.T) {
 	time.Sleep(time.Minute)
 }
 
-// TestANodeGetsHyperVWithoutARestartOfItsOwn has a node that exists when Hyper-V isolation is asked for.
+// TestANodeGetsHyperVWithoutARestartOfItsOwn requests Hyper-V isolation after the host has become a node.
 func TestANodeGetsHyperVWithoutARestartOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, err := servers.NewIsolatedCluster()

@@ -13,23 +13,23 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// inputs are the folders from whose files commands have their input, beside the program.
+// inputs manages the folders beside the program from whose files commands read their input.
 type inputs struct {
 	host   host.Host
 	beside string
 }
 
-// staleInput is the age at which the folder of an input cannot belong to a command that runs: it waits for minutes only.
+// staleInput is the age after which an input's folder cannot belong to a running command, which waits for minutes only.
 const staleInput = time.Hour
 
-// How long, and how often, the folder of an input is removed again while something is put into it.
+// How long, and how often, the removal of an input's folder is retried while the operator still writes to it.
 const (
 	removeWithin = 10 * time.Second
 	removeEvery  = 300 * time.Millisecond
 )
 
-// open makes the folder of an input, and reads what is put there. Only the system and its administrators may read it, also where the program lies
-// in a folder that everybody may read: the request of a join has secrets.
+// open creates the folder of an input, and reads what is put there. Only SYSTEM and administrators may read it, even if the program is in a folder
+// that everyone may read: a join request has secrets.
 func (i inputs) open(ctx context.Context, name string) (in io.Reader, remove func() error, err error) {
 	if !agent.IsInput(name) || i.beside == "" {
 		return nil, nil, &agent.Error{Code: agent.CodeRequestInvalid, Message: fmt.Sprintf(
@@ -47,7 +47,7 @@ func (i inputs) open(ctx context.Context, name string) (in io.Reader, remove fun
 	return agent.NewInput(ctx, i.take(folder)), func() error { return i.remove(ctx, folder) }, nil
 }
 
-// remove removes the folder. Into it the operator may still put the end of the input, without which the command had all that it needs.
+// remove removes the folder. The operator may still be writing the end of the input to it, which the command did not need.
 func (i inputs) remove(ctx context.Context, folder string) error {
 	for end := time.Now().Add(removeWithin); ; {
 		err := i.host.Disk.RemoveAll(folder)
@@ -79,7 +79,7 @@ func (i inputs) take(folder string) agent.Take {
 	}
 }
 
-// removeStale removes what commands left that did not come to their end. What cannot be removed is so the next time.
+// removeStale removes the folders of commands that were interrupted. Failures are left to the next command.
 func (i inputs) removeStale() {
 	names, _ := i.host.Disk.List(i.beside)
 	for _, name := range names {

@@ -18,7 +18,7 @@ const (
 	inputFolder  = "wicd-input-ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 
-// call runs a command with its input from the folder.
+// callWithInput runs a command with its input from the folder.
 func callWithInput(t *testing.T, w *sim.Windows, command, folder string) (answer string) {
 	t.Helper()
 	var out strings.Builder

@@ -18,12 +18,12 @@ import (
 
 const token = "the-bootstrap-token"
 
-// newRequest asks for a node with the programs of the cargo.
+// newRequest returns a request for a node with the programs of the cargo.
 func newRequest(c *cargo) agent.JoinRequest {
 	folder := desired.VersionFolder(c.digest())
 	return agent.JoinRequest{
 		Cluster: "11111111-2222-3333-4444-555555555555", Namespace: "operators", Local: desired.Local{Node: "win-1", NodeIP: "192.0.2.10"}, MayReboot: true,
-		// With this CA no client can be made, so that nothing tries to connect.
+		// No client can be created with this CA, so that nothing tries to connect.
 		Bootstrap: agent.Bootstrap{Server: "https://api.example:6443", CA: "none", Token: token},
 		Desired: desired.Node{
 			Version: "1.0.0-" + c.digest()[:7], Digest: c.digest(), Payload: c.files,
@@ -59,7 +59,7 @@ func kubelet(folder string) desired.Service {
 	return s
 }
 
-// known is a declaration as Windows knows it: without what is WICD's own matter.
+// known returns a declaration as Windows stores it, without WICD's own fields.
 func known(s desired.Service) desired.Service {
 	s.Ready, s.Needs, s.Reads, s.Log = "", nil, nil, desired.Log{}
 	return s
@@ -69,7 +69,7 @@ func ours(name, command string, dependsOn ...string) desired.Service {
 	return desired.Service{Name: name, Description: desired.ServiceDescription(name), Command: command, DependsOn: dependsOn}
 }
 
-// expectJoined checks that the computer is what the request asked for.
+// expectJoined checks that the computer is as requested.
 func expectJoined(t *testing.T, w *sim.Windows, r agent.JoinRequest) {
 	t.Helper()
 	disk := w.Disk()
@@ -98,7 +98,7 @@ func expectJoined(t *testing.T, w *sim.Windows, r agent.JoinRequest) {
 	}
 }
 
-// expectServices checks that the services are as declared, and run.
+// expectServices checks that the services are as declared and running.
 func expectServices(t *testing.T, w *sim.Windows, r agent.JoinRequest) {
 	t.Helper()
 	for _, s := range r.Desired.Services {

@@ -53,8 +53,8 @@ func TestOnlyWhoReadsAChangedFileIsStartedAgain(t *testing.T) {
 	}
 }
 
-// TestARestartThatWasCutIsMadeGood fails the join after a file was written and before its reader was started again,
-// without a power cut that would start it anyway.
+// TestARestartThatWasCutIsMadeGood fails the join after a file was written and before its reader was restarted, without a power failure that would
+// start it anyway.
 func TestARestartThatWasCutIsMadeGood(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	mustSend(t, w, c)
@@ -73,12 +73,12 @@ func TestARestartThatWasCutIsMadeGood(t *testing.T) {
 	}
 }
 
-// TestKeysOfRequestsWithAFormerTokenGo is about requests that are never approved any more: who finds the key of one
-// would wait for it.
+// TestKeysOfRequestsWithAFormerTokenGo: requests made with a former token are never approved, and a service that found the key of one would wait
+// for it.
 func TestKeysOfRequestsWithAFormerTokenGo(t *testing.T) {
 	for name, test := range map[string]struct {
 		token string
-		fails []string // operations that fail in a join of their own before the last one
+		fails []string // operations of which each fails in a separate join before the last one
 		kept  bool
 	}{
 		"the same token":                 {token: token, kept: true},
@@ -171,8 +171,8 @@ func TestAServiceThatDoesNotStartSaysWhatItsLogSays(t *testing.T) {
 	expectJoined(t, w, r)
 }
 
-// TestAServiceThatWindowsIsTooBusyToStartIsStartedLater: a computer that installs updates, for example, may not start a program within the 30
-// seconds that the service manager waits.
+// TestAServiceThatWindowsIsTooBusyToStartIsStartedLater: a computer that installs updates, for example, may fail to start a program within the
+// service manager's limit of 30 seconds.
 func TestAServiceThatWindowsIsTooBusyToStartIsStartedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")

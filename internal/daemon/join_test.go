@@ -59,8 +59,8 @@ func TestANewVersionReplacesTheOldAndTwoAreKept(t *testing.T) {
 	}
 }
 
-// TestAJoinThatIsCutConverges cuts the power at each change that a join makes, on a fresh host and at an upgrade in
-// which every kind of thing changes, also where another cluster has left its files.
+// TestAJoinThatIsCutConverges cuts the power at each change that a join makes, on a fresh host, at an upgrade that changes every kind of thing, and
+// where another cluster has left its files.
 func TestAJoinThatIsCutConverges(t *testing.T) {
 	t.Parallel()
 	old, fresh := newCargo("1"), newCargo("2b")

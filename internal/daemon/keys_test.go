@@ -21,7 +21,7 @@ import (
 
 const keysFile = `C:\ProgramData\ssh\administrators_authorized_keys`
 
-// keyLine is a public key of its own for each name.
+// keyLine returns a distinct public key for each name.
 func keyLine(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	b := append([]byte("\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x20"), sum[:]...)
@@ -33,7 +33,7 @@ func hashOfKey(name string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// authorized are the names of the keys in the file.
+// authorized returns which of the named keys are in the file.
 func authorized(t *testing.T, w *sim.Windows, names ...string) (there []string) {
 	t.Helper()
 	b, err := w.Disk().Read(keysFile)
@@ -93,7 +93,7 @@ func TestAHostWithoutOpenSSHGetsNoKeys(t *testing.T) {
 	}
 }
 
-// newKeyHolder is a node of a cluster whose operator uses key "old", which the user put on the host, beside one of his own.
+// newKeyHolder returns a node of a cluster whose operator uses key "old", which the user added to the host, beside a key of the user.
 func newKeyHolder(t *testing.T, authorizedKeys ...string) *isolated {
 	t.Helper()
 	m := newIsolated(t, func(*servers.Cluster) {})
@@ -103,12 +103,12 @@ func newKeyHolder(t *testing.T, authorizedKeys ...string) *isolated {
 	return m
 }
 
-// prove tells the Node that the operator logged in with a key.
+// prove annotates the Node as the operator does after it has logged in with a key.
 func (m *isolated) prove(name string) {
 	m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationPubKeyHash: hashOfKey(name)}}})
 }
 
-// rotate publishes keys by their names, and waits.
+// rotate publishes keys by name, and waits until the node has followed.
 func (m *isolated) rotate(t *testing.T, authorizedKeys []string, retired ...string) {
 	t.Helper()
 	node := m.request.Desired
@@ -123,7 +123,7 @@ func (m *isolated) rotate(t *testing.T, authorizedKeys []string, retired ...stri
 	time.Sleep(settle)
 }
 
-// settle is more than WICD needs to follow, and for the kubelet's next heartbeat.
+// settle is long enough for WICD to follow, and for the kubelet's next heartbeat.
 const settle = 6 * time.Minute
 
 func (m *isolated) expectKeys(t *testing.T, when string, want ...string) {
@@ -170,7 +170,7 @@ func TestNoKeyIsRemovedWithoutProof(t *testing.T) {
 			time.Sleep(settle)
 			m.expectKeys(t, when, "user", "old", "new")
 		}
-		// Somebody takes away the key that is proven, while WICD does not look: the rest must not follow.
+		// The proven key is removed while WICD does not notice: WICD must not remove the rest.
 		mustWrite(t, m.windows.Disk(), keysFile, keyLine("old")+"\n")
 		m.prove("new")
 		m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{"other": "x"}}})
@@ -181,7 +181,7 @@ func TestNoKeyIsRemovedWithoutProof(t *testing.T) {
 	})
 }
 
-// TestKeysAreRestored: a key that somebody took away comes back, and a rotation that was cut is gone on with.
+// TestKeysAreRestoredAndRotationsGoOn: a key that was removed is restored, and an interrupted rotation continues.
 func TestKeysAreRestoredAndRotationsGoOn(t *testing.T) {
 	for _, fails := range []string{
 		"rename " + keysFile, "write " + keysFile + ".new", "rename " + desired.State + `\keys.json`, `protect ` + keysFile + ".new",

@@ -26,7 +26,7 @@ const (
 	memoryState = `C:\var\lib\kubelet\memory_manager_state`
 )
 
-// withKubelet is a declaration with the kubelet's configuration that a spec makes.
+// withKubelet returns a declaration with the kubelet configuration for a spec.
 func withKubelet(t *testing.T, n desired.Node, spec v1alpha1.KubeletSpec) desired.Node {
 	t.Helper()
 	rendered, err := desired.Render(desired.Inputs{
@@ -46,7 +46,7 @@ func withKubelet(t *testing.T, n desired.Node, spec v1alpha1.KubeletSpec) desire
 	return n
 }
 
-// newKubeletHost is a node with the kubelet's configuration that a spec makes.
+// newKubeletHost returns a node with the kubelet configuration for a spec.
 func newKubeletHost(t *testing.T, o sim.WindowsOptions, spec v1alpha1.KubeletSpec) *member {
 	t.Helper()
 	cluster, err := servers.NewIsolatedCluster()
@@ -69,7 +69,7 @@ func newKubeletHost(t *testing.T, o sim.WindowsOptions, spec v1alpha1.KubeletSpe
 	return m
 }
 
-// settle publishes the kubelet's configuration that a spec makes, and waits until the node has done what it does about it.
+// settle publishes the kubelet configuration for a spec, and waits until the node has followed.
 func (m *member) settle(t *testing.T, spec v1alpha1.KubeletSpec) {
 	t.Helper()
 	node := withKubelet(t, m.request.Desired, spec)
@@ -78,7 +78,7 @@ func (m *member) settle(t *testing.T, spec v1alpha1.KubeletSpec) {
 	time.Sleep(time.Minute)
 }
 
-// expectKubelet checks with which values the kubelet works, and what the node says of what was held back.
+// expectKubelet checks the kubelet's configured values, and the node's condition for held settings.
 func (m *member) expectKubelet(t *testing.T, when string, want map[string]any, reason string, says ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -167,7 +167,7 @@ func TestManagersOfTheKubeletTakeEffectWithARestart(t *testing.T) {
 		if c := m.conditionOf(api.ConditionNodeRebootRequired); c.Status != corev1.ConditionTrue || !strings.Contains(c.Message, "spec.kubelet") {
 			t.Errorf("the node waits for a restart, and its condition is %+v", c)
 		}
-		m.stop() // nor does a restart of WICD alone apply it
+		m.stop() // a restart of WICD alone does not apply it either
 		m.start(t)
 		time.Sleep(time.Minute)
 		m.expectKubelet(t, "WICD starts again", map[string]any{"cpuManagerPolicy": nil}, waits)
@@ -202,7 +202,7 @@ func TestManagersOfTheKubeletTakeEffectWithARestart(t *testing.T) {
 	})
 }
 
-// TestManagersAwaitAStartThatIsSure has a Windows that does not tell of which start it is.
+// TestManagersAwaitAStartThatIsSure has a Windows that does not report its boot ID.
 func TestManagersAwaitAStartThatIsSure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unread := sim.Quirks{Servicing: sim.ServicingQuirks{Unread: []string{agent.FactBootID}}}

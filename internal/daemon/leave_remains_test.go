@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// TestWhatCannotBeRemovedIsNamedAndKeepsNothingElse has a file in use whose program is not ours to end.
+// TestWhatCannotBeRemovedIsNamedAndKeepsNothingElse has a file in use by a program that the leave does not end.
 func TestWhatCannotBeRemovedIsNamedAndKeepsNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := newShared(t), newCargo("1")
@@ -36,7 +36,7 @@ func TestWhatCannotBeRemovedIsNamedAndKeepsNothingElse(t *testing.T) {
 		}
 		w.PowerCut()
 		w.PowerOn()
-		if err := w.Disk().RemoveAll(desired.KubeletData); err != nil { // nobody knows any more whose it is
+		if err := w.Disk().RemoveAll(desired.KubeletData); err != nil { // without a record, its owner is unknown
 			t.Fatal(err)
 		}
 		mustLeave(t, w, r.Cluster)
@@ -46,7 +46,7 @@ func TestWhatCannotBeRemovedIsNamedAndKeepsNothingElse(t *testing.T) {
 	})
 }
 
-// TestFilesThatAreInUseForAMomentGo is about virus scanners, and processes that end later than they say.
+// TestFilesThatAreInUseForAMomentGo: virus scanners, and processes that end with a delay, hold files briefly.
 func TestFilesThatAreInUseForAMomentGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := newShared(t), newCargo("1")
@@ -64,8 +64,8 @@ func TestFilesThatAreInUseForAMomentGo(t *testing.T) {
 	})
 }
 
-// TestContainersThatOutliveContainerdAreEndedBeforeTheirFilesGo: containers of DaemonSets are not drained. Their shims keep their
-// program in use.
+// TestContainersThatOutliveContainerdAreEndedBeforeTheirFilesGo: containers of DaemonSets are not drained, and their shims keep their program in
+// use.
 func TestContainersThatOutliveContainerdAreEndedBeforeTheirFilesGo(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	r := newRequest(c)
@@ -91,7 +91,7 @@ func TestServicesGoAfterThoseThatNeedThem(t *testing.T) {
 	r := newRequest(c)
 	r.Desired.Services = append(r.Desired.Services, ours("csi-proxy", desired.VersionFolder(c.digest())+`\kubelet.exe`, "kubelet"))
 	mustJoin(t, w, r)
-	if err := w.Host().Services.Stop(t.Context(), "csi-proxy"); err != nil { // one that is stopped already is no error
+	if err := w.Host().Services.Stop(t.Context(), "csi-proxy"); err != nil { // stopping a stopped service is no error
 		t.Fatal(err)
 	}
 	result := mustLeave(t, w, r.Cluster)
@@ -145,7 +145,7 @@ func TestAFeatureThatTheJoinEnabledIsToldToStay(t *testing.T) {
 	})
 }
 
-// TestALeaveLeavesNoLockToAScanner: virus scanners hold each file for a moment, that of the last lock, too.
+// TestALeaveLeavesNoLockToAScanner: virus scanners hold every file briefly, including the last lock.
 func TestALeaveLeavesNoLockToAScanner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := sim.Quirks{Files: sim.FileQuirks{Held: 90 * time.Millisecond, HeldCode: 32}}

@@ -18,7 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
-// stuckLeaving is a node whose leave was cut when the host was marked, with WICD's service at work.
+// stuckLeaving returns a node whose leave was interrupted after the host was marked, with WICD's service running.
 func stuckLeaving(t *testing.T) *isolated {
 	t.Helper()
 	m := newIsolated(t, func(*servers.Cluster) {})
@@ -29,8 +29,8 @@ func stuckLeaving(t *testing.T) *isolated {
 	return m
 }
 
-// TestNothingIsRestoredOrPulledOnAHostThatLeaves: the original's daemon fought with its own cleanup, and settings were written to
-// hosts that were being taken off.
+// TestNothingIsRestoredOrPulledOnAHostThatLeaves: the original daemon worked against its own cleanup, and settings were written to hosts that were
+// being removed.
 func TestNothingIsRestoredOrPulledOnAHostThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := stuckLeaving(t)
@@ -50,15 +50,15 @@ func TestNothingIsRestoredOrPulledOnAHostThatLeaves(t *testing.T) {
 			if diff := cmp.Diff(before, stateOf(t, w)); diff != "" {
 				t.Fatalf("WICD changed a host that leaves (-want +got):\n%s", diff)
 			}
-			m.stop() // and when it begins again
+			m.stop() // the same after a restart of WICD
 			m.start(t)
 		}
-		mustWrite(t, w.Disk(), desired.State+`\node.json`, "{") // the disk lost it with its power
+		mustWrite(t, w.Disk(), desired.State+`\node.json`, "{") // lost in a power failure
 		time.Sleep(20 * time.Minute)
 		if status := mustStatus(t, w); status.Joined != nil || w.Service("kubelet").Name != "" {
 			t.Errorf("the kubelet is %+v, joined: %+v", w.Service("kubelet"), status.Joined)
 		}
-		mustJoin(t, w, m.request) // which ends the leave
+		mustJoin(t, w, m.request) // this ends the leave
 		time.Sleep(20 * time.Minute)
 		expectServices(t, w, m.request)
 	})
@@ -72,7 +72,7 @@ func mustStatus(t *testing.T, w *sim.Windows) (s agent.Status) {
 	return s
 }
 
-// TestAnUpdateDoesNotBringBackAHostThatLeaves runs the guard of an update after the host was marked.
+// TestAnUpdateDoesNotBringBackAHostThatLeaves runs the update service after the host was marked.
 func TestAnUpdateDoesNotBringBackAHostThatLeaves(t *testing.T) {
 	for name, failure := range map[string]string{"forward": "", "back": "it does not work"} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestAnUpdateDoesNotBringBackAHostThatLeaves(t *testing.T) {
 	}
 }
 
-// TestTheGuardOfAnUpdateIsNotMadeAgain lets WICD look after the guard at some moment between two looks at its record.
+// TestTheGuardOfAnUpdateIsNotMadeAgain has WICD check the update service at different times between two checks of its record.
 func TestTheGuardOfAnUpdateIsNotMadeAgain(t *testing.T) {
 	for offset := range 10 {
 		synctest.Test(t, func(t *testing.T) {

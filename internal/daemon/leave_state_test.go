@@ -20,7 +20,7 @@ const (
 	podNetwork  = "0f1a2b3c-0000-4000-8000-000000000001"
 )
 
-// state is what a host consists of, as far as a join could change it.
+// state is the state of a host that a join could change.
 type state struct {
 	Services    map[string]desired.Service
 	Environment map[string]string
@@ -31,7 +31,7 @@ type state struct {
 	Files       map[string]string
 }
 
-// stateOf leaves out journal, logs and what remains.
+// stateOf returns a host's state without journal, logs and remains.
 func stateOf(t *testing.T, w *sim.Windows, remains ...string) state {
 	t.Helper()
 	s := state{Services: map[string]desired.Service{}, Environment: w.Environment(), Remnants: w.Remnants(), Rules: w.Rules(), Exclusions: w.Defender().Set, Files: map[string]string{}}
@@ -70,7 +70,7 @@ func stateOf(t *testing.T, w *sim.Windows, remains ...string) state {
 	return s
 }
 
-// newShared is a host that somebody else uses, too.
+// newShared returns a host that has other uses, too.
 func newShared(t *testing.T) *sim.Windows {
 	t.Helper()
 	w := newWindows(t, sim.WindowsOptions{})
@@ -90,7 +90,7 @@ func newShared(t *testing.T) *sim.Windows {
 	return w
 }
 
-// furnish makes what containerd, the kubelet and WICD's service make on a node that works.
+// furnish creates what containerd, the kubelet and WICD's service create on a working node.
 func furnish(t *testing.T, w *sim.Windows) {
 	t.Helper()
 	for name, content := range map[string]string{
@@ -112,7 +112,7 @@ func furnish(t *testing.T, w *sim.Windows) {
 	if err := w.Disk().RemoveAll(`C:\usr\libexec\kubernetes\kubelet-plugins\volume\exec\x`); err != nil {
 		t.Fatal(err)
 	}
-	// A pod's volume is a link to where its data are.
+	// A pod's volume is a link to its data.
 	if err := os.Symlink(w.Disk().Local(`C:\data`), w.Disk().Local(desired.KubeletData+`\pods\1\volumes\link`)); err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func TestALeaveThatIsCutConverges(t *testing.T) {
 	}
 }
 
-// cutLeave cuts a leave after some changes and repeats it. isCut is false when it ended before.
+// cutLeave interrupts a leave after some changes and repeats it. isCut is false if it ended before.
 func cutLeave(t *testing.T, at int, prepare func(t *testing.T, w *sim.Windows) (cluster string)) (isCut bool) {
 	t.Helper()
 	w := newShared(t)
@@ -117,7 +117,7 @@ func TestAHostLeavesAndComesBackAlsoToAnotherCluster(t *testing.T) {
 	}
 }
 
-// A host that was cut while it left can be joined instead: to the cluster it left, or to another.
+// A host whose leave was interrupted can be joined instead, to the same cluster or another.
 func TestAHostThatBeganToLeaveCanBeJoined(t *testing.T) {
 	for _, cluster := range []string{"first", "second"} {
 		for _, fails := range []string{"delete kubelet", "end pause", `remove C:\k\state\node.copy.json`} {
@@ -167,7 +167,7 @@ func TestAHostOfAnotherClusterIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Others put their Kubernetes into C:\k, too.
+// Other installations put their Kubernetes into C:\k, too.
 func TestAHostWithNothingOfOursIsLeftAlone(t *testing.T) {
 	w := newShared(t)
 	mustWrite(t, w.Disk(), `C:\k\kubelet.exe`, "somebody's")
@@ -182,7 +182,7 @@ func TestAHostWithNothingOfOursIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A host that only received content has nothing but that; a kubelet's data are somebody else's there.
+// A host that only received content has nothing else of the operator's; a kubelet's data on it belong to another installation.
 func TestAHostThatNeverJoinedLosesWhatItReceived(t *testing.T) {
 	w := newShared(t)
 	mustWrite(t, w.Disk(), desired.KubeletData+`\config.yaml`, "somebody's")

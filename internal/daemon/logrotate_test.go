@@ -11,8 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// TestANodeKeepsItsLogsWithinTheirLimits publishes limits: logs that are beyond them come within, WICD's own included, and
-// no process starts again for it.
+// TestANodeKeepsItsLogsWithinTheirLimits publishes limits: larger logs are reduced, including WICD's own, and no process restarts for that.
 func TestANodeKeepsItsLogsWithinTheirLimits(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)

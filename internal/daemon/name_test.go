@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
-// TestFactsTellTheNameThatTheCloudHasForTheHost asks with and without a platform, and a cloud that does not answer.
+// TestFactsTellTheNameThatTheCloudHasForTheHost requests the facts with and without a platform, and from a cloud that refuses.
 func TestFactsTellTheNameThatTheCloudHasForTheHost(t *testing.T) {
 	const name = "ip-10-0-1-2.us-east-2.compute.internal"
 	for _, test := range []struct {

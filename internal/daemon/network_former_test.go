@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// TestANetworkThatIsWantedNoMoreGoes: two overlays with the same range of pods cannot be on one host.
+// TestANetworkThatIsWantedNoMoreGoes: a host cannot have two overlays with the same pod range.
 func TestANetworkThatIsWantedNoMoreGoes(t *testing.T) {
 	network := func(name, base string) *desired.Network {
 		return &desired.Network{Name: name, Base: base, MadeBy: "kubelet", Endpoint: "VIPEndpoint", Proxy: "kube-proxy"}

@@ -12,14 +12,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// TestNoPodIsEndedForQuirks plays hours of a node on Windows of many kinds, whose Host Network Service restarts and lists late, without some
-// fields, or what is gone. No pod is ended, and nothing is removed: nothing was lost.
+// TestNoPodIsEndedForQuirks simulates hours of a node on many kinds of Windows whose Host Network Service restarts, lists objects late or without
+// some fields, or lists removed ones. Nothing was lost, so no pod is ended and nothing is removed.
 func TestNoPodIsEndedForQuirks(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				quirks := sim.QuirksByChance(seed).Network
-				quirks.Ports, quirks.NeedsAdapter = 0, false // they lose load balancers, and the network
+				quirks.Ports, quirks.NeedsAdapter = 0, false // these lose load balancers, and the network
 				o := newOverlaid(t, 5)
 				time.Sleep(time.Minute)
 				for i := range 6 {
@@ -42,7 +42,7 @@ func TestNoPodIsEndedForQuirks(t *testing.T) {
 				if got := o.windows.Remnants(); len(got) != containers {
 					t.Errorf("there are containers %v, want %d; the condition is %+v; %+v", got, containers, o.condition(), quirks)
 				}
-				// A service that does not answer is no quirk to kube-proxy: it takes all that it asked for to be gone, and is restarted.
+				// A Host Network Service that starts late is more than a quirk for kube-proxy: all its objects seem gone, and it is restarted.
 				if pid := o.windows.Service("kube-proxy").PID; quirks.StartsLate == 0 && (pid != process || calls["Remove"] > 0) {
 					t.Errorf("kube-proxy was restarted, calls %v; the condition is %+v; %+v", calls, o.condition(), quirks)
 				}
@@ -51,7 +51,7 @@ func TestNoPodIsEndedForQuirks(t *testing.T) {
 	}
 }
 
-// putPod makes a pod with an endpoint.
+// putPod creates a pod with an endpoint.
 func (o *overlaid) putPod(t *testing.T, i int) {
 	t.Helper()
 	name, address := fmt.Sprintf("sandbox-%d", i), fmt.Sprintf("10.132.1.%d", i+10)

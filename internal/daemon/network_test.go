@@ -26,7 +26,7 @@ type overlaid struct {
 	*member
 	hns      *sim.HNS
 	services int
-	// ends counts how often kube-proxy ended because its Node has other addresses; follows says that it does so.
+	// ends counts how often kube-proxy exited because its Node's addresses changed; follows means that it does so.
 	ends    atomic.Int64
 	follows bool
 }
@@ -35,8 +35,8 @@ const (
 	overlayName = "OVNKubernetesHybridOverlayNetwork"
 	cniConfig   = `C:\k\cni\config\cni.conf`
 	proxyConfig = `C:\k\kube-proxy.conf`
-	// restored is how long anything that Windows loses may be away: a single load balancer for 15 seconds until kube-proxy is restarted, which
-	// takes as long.
+	// restored is how long anything that Windows loses may be missing: a single load balancer is missing for 15 seconds before kube-proxy is
+	// restarted, which takes as long.
 	restored = 45 * time.Second
 )
 
@@ -47,7 +47,7 @@ func newOverlaid(t *testing.T, services int) *overlaid {
 	return o
 }
 
-// newOverlaidWith does the same with a preparation, before the host joins, and waits for nothing.
+// newOverlaidWith does the same with a preparation before the host joins, and does not wait for the version.
 func newOverlaidWith(t *testing.T, services int, prepare func(*overlaid)) *overlaid {
 	t.Helper()
 	cluster, err := servers.NewIsolatedCluster()
@@ -93,7 +93,7 @@ func newOverlaidWith(t *testing.T, services int, prepare func(*overlaid)) *overl
 
 func vip(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 96, 1, byte(i + 1)}) }
 
-// putService makes a Service with an endpoint.
+// putService creates a Service with an endpoint.
 func (o *overlaid) putService(t *testing.T, i int) {
 	t.Helper()
 	name := fmt.Sprintf("s%d", i)
@@ -113,7 +113,7 @@ func (o *overlaid) putService(t *testing.T, i int) {
 	}
 }
 
-// makeNetwork is the overlay's program: it makes the network whenever it is not there.
+// makeNetwork is the overlay's program: it creates the network whenever it is missing.
 func (o *overlaid) makeNetwork(ctx context.Context, _ sim.Process) uint32 {
 	for ctx.Err() == nil {
 		networks, err := o.hns.Networks(ctx)
@@ -130,8 +130,7 @@ func (o *overlaid) makeNetwork(ctx context.Context, _ sim.Process) uint32 {
 	return 0
 }
 
-// serve is a kube-proxy: it makes load balancers when it has started, and notices nothing more; that of 1.37 ends when its Node has other
-// addresses.
+// serve is a kube-proxy: it creates load balancers after it has started, and never again; that of 1.37 exits when its Node's addresses change.
 func (o *overlaid) serve(ctx context.Context, _ sim.Process) uint32 {
 	_ = o.hns.Remove(ctx, hns.State{LoadBalancers: o.hns.State().LoadBalancers})
 	select {
@@ -166,7 +165,7 @@ func (o *overlaid) condition() (c corev1.NodeCondition) {
 	return c
 }
 
-// missing says what is missing of the network; empty when nothing is.
+// missing returns what is missing of the network; empty when nothing is.
 func (o *overlaid) missing() string {
 	s := o.hns.State()
 	switch {
@@ -180,8 +179,7 @@ func (o *overlaid) missing() string {
 	return ""
 }
 
-// restore lets time pass until everything is there and the Node says so. The Node must have been told otherwise meanwhile, with the
-// reason.
+// restore waits until everything is restored and the Node reports that. Meanwhile, the Node must have reported the reason.
 func (o *overlaid) restore(t *testing.T, reason string) {
 	t.Helper()
 	began, told := time.Now(), ""
@@ -251,7 +249,7 @@ func TestTheNetworkIsRestored(t *testing.T) {
 	})
 }
 
-// TestWhatIsWrittenOfANetworkIsTrue: with a source address that nobody has, kube-proxy would make load balancers that lead nowhere.
+// TestWhatIsWrittenOfANetworkIsTrue: with a source address that no endpoint has, kube-proxy would create load balancers that lead nowhere.
 func TestWhatIsWrittenOfANetworkIsTrue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOverlaid(t, 1)

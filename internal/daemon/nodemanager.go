@@ -12,12 +12,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
-// nodeManager keeps the certificate of the cloud-node-manager, on hosts that are to have this service. The service waits for the first
-// one, and reads the file again when it is renewed.
+// nodeManager manages the certificate of the cloud-node-manager on hosts with this service. The service waits for the first one, and reads the file
+// again when it is renewed.
 type nodeManager struct{ state.Session }
 
 // run requests and renews the certificate with WICD's identity until ctx is done. again is true if the API server rejected WICD's previous
-// certificate: it would reject this one as well, which is of the same signer.
+// certificate: it would reject this one as well, which is from the same signer.
 func (n nodeManager) run(ctx context.Context, client *apiclient.Client, again bool) {
 	files := credentials.NodeManagerFiles(n.Host.Disk)
 	if !slices.ContainsFunc(n.Wanted.Services, func(s desired.Service) bool { return s.Name == desired.NodeManagerService }) {
@@ -30,7 +30,7 @@ func (n nodeManager) run(ctx context.Context, client *apiclient.Client, again bo
 	manager.Prefix, manager.Bootstrap = credentials.NodeManagerRequestPrefix, asWICD{client}
 	var rejected *x509.Certificate
 	if again {
-		rejected, _ = credentials.ReadCertificate(n.Host.Disk, credentials.NodeManagerFile) // none is as good
+		rejected, _ = credentials.ReadCertificate(n.Host.Disk, credentials.NodeManagerFile) // may be nil
 	}
 	for ctx.Err() == nil {
 		id, err := manager.Identify(ctx, rejected)
@@ -42,7 +42,7 @@ func (n nodeManager) run(ctx context.Context, client *apiclient.Client, again bo
 	}
 }
 
-// asWICD requests certificates with WICD's.
+// asWICD requests certificates with WICD's identity.
 type asWICD struct{ client *apiclient.Client }
 
 // Bootstrap implements identity.Bootstrapper.

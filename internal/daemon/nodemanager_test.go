@@ -19,7 +19,7 @@ import (
 
 const nodeManagerPending = desired.WICDCertificates + `\cloud-node-manager-client-pending.pem`
 
-// newNodeManagerHost joins a host that is to run the cloud-node-manager, to a cluster that answers only some certificate requests at first.
+// newNodeManagerHost joins a host with the cloud-node-manager to a cluster that approves only some certificate requests at first.
 func newNodeManagerHost(t *testing.T, approve func(*certificatesv1.CertificateSigningRequest) bool) *member {
 	t.Helper()
 	cluster, err := servers.NewIsolatedCluster()
@@ -49,7 +49,7 @@ func isForNodeManager(r *certificatesv1.CertificateSigningRequest) bool {
 	return strings.HasPrefix(r.Name, "cloud-node-manager-")
 }
 
-// nodeManagerIdentity is the certificate that the program finds; nil while there is none that is its own.
+// nodeManagerIdentity returns the program's certificate; nil while it has no valid one.
 func (m *member) nodeManagerIdentity() *identity.Identity {
 	b, err := m.windows.Disk().Read(desired.NodeManagerIdentity)
 	if err != nil {
@@ -62,7 +62,7 @@ func (m *member) nodeManagerIdentity() *identity.Identity {
 	return &id
 }
 
-// nodeManagerRequests are the requests for it that the cluster has.
+// nodeManagerRequests returns the cluster's requests for it.
 func (m *member) nodeManagerRequests() (requests []certificatesv1.CertificateSigningRequest) {
 	for _, path := range m.cluster.Paths() {
 		var r certificatesv1.CertificateSigningRequest
@@ -73,7 +73,7 @@ func (m *member) nodeManagerRequests() (requests []certificatesv1.CertificateSig
 	return requests
 }
 
-// TestTheCloudNodeManagerRunsWithACertificateOfItsOwn: WICD requests it, and Windows starts the service when it is there.
+// TestTheCloudNodeManagerRunsWithACertificateOfItsOwn: WICD requests the certificate, and the service starts once it has been issued.
 func TestTheCloudNodeManagerRunsWithACertificateOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newNodeManagerHost(t, func(r *certificatesv1.CertificateSigningRequest) bool { return !isForNodeManager(r) })
@@ -117,7 +117,7 @@ func TestTheCertificateOfTheCloudNodeManagerIsRenewed(t *testing.T) {
 	})
 }
 
-// TestARejectedCertificateOfTheCloudNodeManagerIsReplaced sets the clock of the cluster two days ahead: it accepts none of its certificates.
+// TestARejectedCertificateOfTheCloudNodeManagerIsReplaced sets the cluster's clock two days ahead, so that it accepts none of its certificates.
 func TestARejectedCertificateOfTheCloudNodeManagerIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newNodeManagerHost(t, func(*certificatesv1.CertificateSigningRequest) bool { return true })
@@ -133,7 +133,7 @@ func TestARejectedCertificateOfTheCloudNodeManagerIsReplaced(t *testing.T) {
 	})
 }
 
-// TestACertificateThatNobodyNeedsIsRemoved takes the service away from the node.
+// TestACertificateThatNobodyNeedsIsRemoved removes the service from the node.
 func TestACertificateThatNobodyNeedsIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newNodeManagerHost(t, func(*certificatesv1.CertificateSigningRequest) bool { return true })

@@ -16,10 +16,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
-// isolated is a member of a cluster in a test whose time is simulated.
+// isolated is a member of a cluster in a test with simulated time.
 type isolated struct {
 	*member
-	// cut lets all packets between host and cluster be lost.
+	// cut drops all packets between host and cluster.
 	cut atomic.Bool
 	// dials counts the attempts to connect while cut.
 	dials atomic.Int64
@@ -31,7 +31,7 @@ func newIsolated(t *testing.T, prepare func(*servers.Cluster)) *isolated {
 	return newIsolatedOn(t, prepare, "")
 }
 
-// newIsolatedOn does the same on a kind Windows, where kind says why.
+// newIsolatedOn does the same on a Windows without quirks, for the reason given by kind.
 func newIsolatedOn(t *testing.T, prepare func(*servers.Cluster), kind string) *isolated {
 	t.Helper()
 	cluster, err := servers.NewIsolatedCluster()
@@ -49,7 +49,7 @@ func newIsolatedOn(t *testing.T, prepare func(*servers.Cluster), kind string) *i
 	m.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if m.cut.Load() {
 			m.dials.Add(1)
-			time.Sleep(10 * time.Second) // the patience of WICD
+			time.Sleep(10 * time.Second) // WICD's timeout
 			return nil, errors.New("no answer")
 		}
 		return cluster.Dial(ctx, network, address)
@@ -58,7 +58,7 @@ func newIsolatedOn(t *testing.T, prepare func(*servers.Cluster), kind string) *i
 	return m
 }
 
-// asked is how often WICD asked the API server for anything, or tried to. The paths are those that it alone asks for.
+// asked returns how often WICD called the API server, or tried to. Only WICD requests these paths.
 func (m *isolated) asked() (n int) {
 	for method, path := range map[string]string{http.MethodGet: "/configmaps", http.MethodPost: "/certificatesigningrequests"} {
 		n += m.cluster.Count(method, path)
@@ -66,7 +66,7 @@ func (m *isolated) asked() (n int) {
 	return n + m.cluster.Count(http.MethodGet, "/api/v1/nodes") + int(m.dials.Load())
 }
 
-// expectKept checks that services and machine are as declared.
+// expectKept checks that services and environment are as declared.
 func (m *isolated) expectKept(t *testing.T) {
 	t.Helper()
 	expectServices(t, m.windows, m.request)
@@ -80,7 +80,7 @@ func (m *isolated) expectKept(t *testing.T) {
 	}
 }
 
-// harm does one thing after the other to the host's services and settings.
+// harm makes the n-th change to the host's services and settings, in rotation.
 func (m *isolated) harm(t *testing.T, n int) {
 	t.Helper()
 	w := m.windows
@@ -99,7 +99,7 @@ func (m *isolated) harm(t *testing.T, n int) {
 	things[n%len(things)]()
 }
 
-// TestTheAPIServerMayBeAway takes it away for so long, while services die and settings change on both sides.
+// TestTheAPIServerMayBeAway makes the API server unavailable while services crash and settings change on both sides.
 func TestTheAPIServerMayBeAway(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -108,7 +108,7 @@ func TestTheAPIServerMayBeAway(t *testing.T) {
 	}{
 		"an hour, it refuses":             {time.Hour, false},
 		"an hour, nobody answers":         {time.Hour, true},
-		"longer than a certificate lives": {26 * time.Hour, true}, // then WICD comes back through the kubelet's
+		"longer than a certificate lives": {26 * time.Hour, true}, // WICD recovers with the kubelet's certificate
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,7 +134,7 @@ func TestTheAPIServerMayBeAway(t *testing.T) {
 				pids := m.pids()
 				m.cut.Store(false)
 				m.cluster.SetAway(false)
-				time.Sleep(45 * time.Second) // the longest pause between two attempts, and one that is under way
+				time.Sleep(45 * time.Second) // the longest pause between two attempts, and a running one
 				if !m.reports(m.changed()) {
 					t.Error("the node has not followed")
 				}
@@ -147,15 +147,15 @@ func TestTheAPIServerMayBeAway(t *testing.T) {
 	}
 }
 
-// TestAClockThatIsWrongHarmsNothing has a host whose clock differs from the cluster's for more than the life of a
-// certificate. Its services are kept, the cluster is not flooded, and the node follows as soon as the clocks agree.
+// TestAClockThatIsWrongHarmsNothing has a host whose clock differs from the cluster's for longer than a certificate's life. Its services keep
+// running, the cluster is not flooded, and the node follows once the clocks agree.
 func TestAClockThatIsWrongHarmsNothing(t *testing.T) {
 	t.Parallel()
 	const minute = time.Minute
 	for name, test := range map[string]struct {
-		// joined and then are how much the host's clock is ahead of the cluster's, then for so long.
+		// joined and then are how much the host's clock is ahead of the cluster's, at the join and after it for the duration long.
 		joined, then, long time.Duration
-		// requests for certificates, refused ones included, are at most so many.
+		// requests is the maximum number of certificate requests, including refused ones.
 		requests int
 		follows  bool
 	}{
@@ -184,7 +184,7 @@ func TestAClockThatIsWrongHarmsNothing(t *testing.T) {
 				time.Sleep(restoredWithin)
 				m.expectKept(t)
 				m.cluster.SetClock(-test.joined)
-				time.Sleep(6 * minute) // more than the pause after a certificate that is of no use
+				time.Sleep(6 * minute) // longer than the pause after an unusable certificate
 				m.awaitSettings(t, m.changed())
 			})
 		})
@@ -197,7 +197,7 @@ func TestEachVersionIsReportedOnce(t *testing.T) {
 		annotated := func() int {
 			return m.cluster.Count(http.MethodPatch, nodePath) - m.cluster.Count(http.MethodPatch, nodePath+"/status")
 		}
-		time.Sleep(time.Minute) // until the states of services are reported, too
+		time.Sleep(time.Minute) // until the states of services are reported
 		for _, node := range []desired.Node{m.changed(), m.request.Desired, m.changed()} {
 			before := annotated()
 			m.publish(t, node)

@@ -7,7 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// TestANetworkThatContainerdMissedIsLoaded has containerd not read the configuration of the pod network when it is written.
+// TestANetworkThatContainerdMissedIsLoaded makes containerd miss the configuration of the pod network when it is written.
 func TestANetworkThatContainerdMissedIsLoaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, nil)

@@ -16,15 +16,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
-// How long until a problem is told, and until its end is: WICD looks each minute.
+// How long until a problem and its end are reported: WICD checks every minute.
 const (
-	problemTold = 5 * time.Minute // a look at a service that hangs takes half a minute
+	problemTold = 5 * time.Minute // a check of a hanging service takes half a minute
 	problemOver = 8 * time.Minute
-	// clockTold and clockOver are those of the clock, which is compared when a watch begins again.
+	// clockTold and clockOver are the same for the clock, which is compared when a watch restarts.
 	clockTold, clockOver = 12 * time.Minute, 17 * time.Minute
 )
 
-// problem is one kind of problem of Windows, as a test makes it.
+// problem is one kind of Windows problem, with the functions that simulate it.
 type problem struct {
 	condition   corev1.NodeConditionType
 	reason      string
@@ -32,7 +32,7 @@ type problem struct {
 	begin, end  func(*isolated)
 	told, over  time.Duration
 	says        []string
-	withService string // of Windows, that is there
+	withService string // an existing service of Windows
 }
 
 func problems() map[string]problem {
@@ -91,7 +91,7 @@ func TestAProblemOfWindowsIsToldOnTheNode(t *testing.T) {
 				m.expectMetric(t, p.condition, "1")
 				patches := m.cluster.Count(http.MethodPatch, nodePath+"/status")
 				time.Sleep(time.Hour)
-				if n := m.cluster.Count(http.MethodPatch, nodePath+"/status") - patches; n > 60/5+1 { // the kubelet's
+				if n := m.cluster.Count(http.MethodPatch, nodePath+"/status") - patches; n > 60/5+1 { // those of the kubelet
 					t.Errorf("the status was patched %d times although nothing changed", n)
 				}
 				m.stop()
@@ -107,7 +107,7 @@ func TestAProblemOfWindowsIsToldOnTheNode(t *testing.T) {
 	}
 }
 
-// expectProblem checks what the node says of a problem, and how many events there are of it.
+// expectProblem checks the node's condition for a problem, and the number of its events.
 func (m *isolated) expectProblem(t *testing.T, when string, p problem, status corev1.ConditionStatus, reason string, events int) corev1.NodeCondition {
 	t.Helper()
 	c := m.conditionOf(p.condition)
@@ -132,7 +132,7 @@ func (m *isolated) expectMetric(t *testing.T, condition corev1.NodeConditionType
 	}
 }
 
-// mustDeclare declares a service of Windows, which does not run.
+// mustDeclare declares a Windows service that does not run.
 func mustDeclare(t *testing.T, w *sim.Windows, name string) {
 	t.Helper()
 	if _, err := w.Host().Services.Put(t.Context(), desired.Service{Name: name, Description: "Windows'", Command: `C:\Windows\System32\svchost.exe`}); err != nil {
@@ -140,7 +140,7 @@ func mustDeclare(t *testing.T, w *sim.Windows, name string) {
 	}
 }
 
-// TestAProblemThatPassesIsNotTold: somebody restarts the Host Compute Service, or builds something large.
+// TestAProblemThatPassesIsNotTold: an administrator restarts the Host Compute Service, or a large build runs.
 func TestAProblemThatPassesIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newIsolated(t, func(*servers.Cluster) {})
@@ -160,7 +160,7 @@ func TestAProblemThatPassesIsNotTold(t *testing.T) {
 	})
 }
 
-// TestCommittedMemoryNearItsLimitDoesNotFlap: it begins at 90 % and ends below 85 %.
+// TestCommittedMemoryNearItsLimitDoesNotFlap: the problem begins at 90 % and ends below 85 %.
 func TestCommittedMemoryNearItsLimitDoesNotFlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newIsolated(t, func(*servers.Cluster) {})

@@ -25,11 +25,11 @@ const (
 	operators      = "operators"
 	namespacePath  = "/api/v1/namespaces/" + operators
 	secretsPath    = namespacePath + "/secrets/" + api.NodeSecrets
-	plainFile      = `C:\k\kubelet-ca.crt` // that no service has to be restarted for
+	plainFile      = `C:\k\kubelet-ca.crt` // no service must restart for it
 	credentialFile = `C:\var\lib\kubelet\config.json`
 )
 
-// newFollower is a member that has reported its version, and so follows what the cluster publishes.
+// newFollower returns a member that has reported its version, and so follows the published settings.
 func newFollower(t *testing.T) *member {
 	t.Helper()
 	m := newMember(t, func(*servers.Cluster) {})
@@ -38,7 +38,7 @@ func newFollower(t *testing.T) *member {
 	return m
 }
 
-// publish tells all nodes of the version what they must have.
+// publish publishes the settings for all nodes of the version.
 func (m *member) publish(t *testing.T, node desired.Node) {
 	t.Helper()
 	m.publishFor(t, m.request.Desired.Version, node)
@@ -51,7 +51,7 @@ func (m *member) publishFor(t *testing.T, version string, node desired.Node) {
 	m.publishAs(t, version, m.sign(t, version, node, 1, m.serial))
 }
 
-// sign is what publishFor publishes, with the n-th key and a serial.
+// sign returns what publishFor publishes, signed with the n-th key and a serial.
 func (m *member) sign(t *testing.T, version string, node desired.Node, n byte, serial int64) map[string]string {
 	t.Helper()
 	data, err := node.Data()
@@ -65,14 +65,14 @@ func (m *member) sign(t *testing.T, version string, node desired.Node, n byte, s
 	return data
 }
 
-// signingKey is the n-th key that signs what is published; the operator's is the first.
+// signingKey returns the n-th signing key; the operator's is the first.
 func signingKey(n byte) ed25519.PrivateKey {
 	seed := make([]byte, ed25519.SeedSize)
 	seed[0] = n
 	return ed25519.NewKeyFromSeed(seed)
 }
 
-// publishAs writes the ConfigMap of a version, as somebody might.
+// publishAs writes the ConfigMap of a version, as an attacker might.
 func (m *member) publishAs(t *testing.T, version string, data map[string]string) {
 	t.Helper()
 	name := api.ServicesConfigMapPrefix + version
@@ -82,7 +82,7 @@ func (m *member) publishAs(t *testing.T, version string, data map[string]string)
 	}
 }
 
-// publishSecrets returns the version of what it published.
+// publishSecrets publishes secrets and returns their version.
 func (m *member) publishSecrets(t *testing.T, s desired.Secrets) string {
 	t.Helper()
 	content, err := s.Content()
@@ -98,7 +98,7 @@ func (m *member) publishSecrets(t *testing.T, s desired.Secrets) string {
 	return desired.SecretsVersion(content)
 }
 
-// awaitSettings waits until the node reports that it is what was published.
+// awaitSettings waits until the node reports the published settings.
 func (m *member) awaitSettings(t *testing.T, node desired.Node) {
 	t.Helper()
 	hash, err := node.Hash()
@@ -108,7 +108,7 @@ func (m *member) awaitSettings(t *testing.T, node desired.Node) {
 	m.await(t, "settings "+hash+" are reported", func() bool { return m.node().Annotations[api.AnnotationSettings] == hash })
 }
 
-// pids are the processes of the services.
+// pids returns the process IDs of the services.
 func (m *member) pids() map[string]uint32 {
 	pids := map[string]uint32{}
 	for _, s := range []string{"containerd", "kubelet"} {
@@ -293,7 +293,7 @@ func TestWhatCannotBeRightIsNotFollowed(t *testing.T) {
 	m.awaitSettings(t, m.changed())
 }
 
-// TestAChangeSurvivesPowerCuts cuts the power at each change that following makes.
+// TestAChangeSurvivesPowerCuts cuts the power at each change that new settings make.
 func TestAChangeSurvivesPowerCuts(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)

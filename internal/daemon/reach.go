@@ -16,16 +16,16 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// How long trying the API server may take.
+// Limits of a connection attempt to the API server.
 const (
-	reachWithin   = 20 * time.Second // all of it
-	connectWithin = 5 * time.Second  // to one address
-	maxResolved   = 16               // what a result may list
+	reachWithin   = 20 * time.Second // in total
+	connectWithin = 5 * time.Second  // per address
+	maxResolved   = 16               // addresses in a result
 	maxTried      = 4
 )
 
-// Reach tries whether this host reaches the cluster's API server as its services will: without a proxy, at the addresses that the name has here, of
-// which the first that answers counts, and with a certificate of the cluster's authority. It changes nothing.
+// Reach checks whether this host reaches the cluster's API server as its services will: without a proxy, at the first address of its name that
+// answers, and with a certificate of the cluster's authority. It changes nothing.
 func Reach(ctx context.Context, h host.Host, r agent.ReachRequest) (agent.ReachResult, error) {
 	server, err := url.Parse(r.Server)
 	if err != nil || server.Scheme != "https" || server.Hostname() == "" {
@@ -58,7 +58,7 @@ func Reach(ctx context.Context, h host.Host, r agent.ReachRequest) (agent.ReachR
 	return result, nil
 }
 
-// resolve is the addresses of a name, or the address that it is.
+// resolve returns the addresses of a name, or the address if name is one.
 func resolve(ctx context.Context, h host.Host, name string) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(name); err == nil {
 		return []netip.Addr{ip}, nil
@@ -103,7 +103,7 @@ func connectToOne(ctx context.Context, h host.Host, addresses []netip.Addr, port
 	return nil, errors.New(strings.Join(failures, "; "))
 }
 
-// verify has a server prove that it is the cluster's API server.
+// verify checks that the server is the cluster's API server.
 func verify(ctx context.Context, connection net.Conn, name string, authorities *x509.CertPool) error {
 	session := tls.Client(connection, &tls.Config{RootCAs: authorities, ServerName: name, MinVersion: tls.VersionTLS12})
 	err := session.HandshakeContext(ctx)

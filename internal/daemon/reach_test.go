@@ -14,13 +14,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
-// reach asks a host with these options whether it reaches an API server.
+// reach calls the reach command on a host with these options.
 func reach(t *testing.T, o sim.WindowsOptions, request agent.ReachRequest) (agent.ReachResult, error) {
 	t.Helper()
 	o.Root = t.TempDir()
 	w := sim.NewWindows(o)
 	t.Cleanup(w.PowerOff)
-	w.CutPowerAfter(0) // at the first change
+	w.CutPowerAfter(0) // at the first change, of which there must be none
 	var result agent.ReachResult
 	err := agent.Call(t.Context(), newWire(w), agent.CommandReach, request, &result, nil)
 	return result, err
@@ -57,7 +57,7 @@ func TestAHostSaysWhetherItReachesTheAPIServer(t *testing.T) {
 		server, ca string
 		resolve    func(context.Context, string) ([]netip.Addr, error)
 		resolved   []netip.Addr
-		says       []string // of the failure; none where the host reaches it
+		says       []string // in the failure; empty if the host reaches it
 	}{
 		"by its address":                 {server: ours.URL, ca: ours.CA},
 		"another cluster's":              {server: others.URL, ca: ours.CA, says: []string{"verifying the server at 127.0.0.1:", "unknown authority", "simulated CA"}},

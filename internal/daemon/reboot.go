@@ -11,11 +11,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// restartDelay leaves time for the answer, and for its way.
+// restartDelay leaves time to send the answer.
 const restartDelay = 10 * time.Second
 
-// Restart restarts the host, unless it has restarted since that was decided. While Windows sets itself up, or completes features and updates
-// after its start, it is an error that says so.
+// Restart restarts the host, unless it has restarted since the decision. While Windows completes its setup, features or updates after a start, it
+// returns an error.
 func Restart(ctx context.Context, s *agent.Session, h host.Host) (agent.RestartResult, error) {
 	var r agent.RestartRequest
 	if err := s.Request(&r); err != nil {

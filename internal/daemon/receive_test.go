@@ -20,7 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
-// expectStore checks that the store holds the cargo, and nothing else.
+// expectStore checks that the store holds exactly the cargo.
 func expectStore(t *testing.T, w *sim.Windows, c *cargo) {
 	t.Helper()
 	names, err := w.Disk().List(desired.Store)
@@ -92,7 +92,7 @@ func TestAlteredContentIsReplaced(t *testing.T) {
 			if err := os.WriteFile(local, alter(b), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			w.AddProgram(desired.Store + `\` + victim) // it runs, so that Windows lets nobody remove it
+			w.AddProgram(desired.Store + `\` + victim) // it runs, so Windows does not allow removing it
 			result := mustSend(t, w, c)
 			want := agent.ReceiveResult{Files: 1, Bytes: c.contents[1].CompressedSize, Altered: []string{victim}}
 			if diff := cmp.Diff(want, result); diff != "" {
@@ -145,7 +145,7 @@ func TestABombDoesNotFillTheDisk(t *testing.T) {
 	expectStore(t, w, &cargo{})
 }
 
-// watchBiggest looks at the store while a test goes on.
+// watchBiggest records the size of the largest file in the store during a test.
 func watchBiggest(w *sim.Windows, biggest *int64) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -163,7 +163,7 @@ func watchBiggest(w *sim.Windows, biggest *int64) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// TestATransferThatIsCutGoesOnWhereItStopped cuts at every boundary between contents, around them, and at random.
+// TestATransferThatIsCutGoesOnWhereItStopped interrupts at and around every boundary between contents, and at random.
 func TestATransferThatIsCutGoesOnWhereItStopped(t *testing.T) {
 	c := newCargo("1")
 	var request int64 = 1 // the newline
@@ -218,7 +218,7 @@ func TestATransferThatIsCutAgainAndAgainConverges(t *testing.T) {
 	expectStore(t, w, c)
 }
 
-// TestPowerCutsDoNotHarmTheStore cuts the power at each change that a receive makes.
+// TestPowerCutsDoNotHarmTheStore cuts the power at each change that a transfer makes.
 func TestPowerCutsDoNotHarmTheStore(t *testing.T) {
 	c := newCargo("1")
 	for at := 0; ; at++ {
@@ -308,7 +308,7 @@ func TestTwoReceivesDoNotRunAtOnce(t *testing.T) {
 		}
 		_, err = newWire(w).send(c)
 		expectCode(t, err, agent.CodeBusy)
-		time.AfterFunc(time.Second, release) // the command before it ends while this one waits
+		time.AfterFunc(time.Second, release) // the earlier command ends while this one waits
 		mustSend(t, w, c)
 	})
 }

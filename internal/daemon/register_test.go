@@ -27,8 +27,8 @@ func TestAKubeletWhoseNodeIsGoneIsRestartedAndNothingElseIs(t *testing.T) {
 	}
 }
 
-// TestAHostWhoseNodeIsGoneStaysAtWork: the original's daemon ended in a panic on a host that had its services and files, and no
-// Node. Ours needs none for its work, and the join that follows finds everything in place.
+// TestAHostWhoseNodeIsGoneStaysAtWork: the original daemon panicked on a host that had its services and files but no Node. WICD works without one,
+// and the join that follows finds everything in place.
 func TestAHostWhoseNodeIsGoneStaysAtWork(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
@@ -40,7 +40,7 @@ func TestAHostWhoseNodeIsGoneStaysAtWork(t *testing.T) {
 	})
 	m.windows.Crash("containerd")
 	m.await(t, "containerd works again", func() bool { return m.windows.Service("containerd").State == host.Running })
-	m.stop() // a service that begins without a Node
+	m.stop() // the service also starts without a Node
 	m.start(t)
 	if m.node().Name != "" {
 		t.Fatal("the Node is there, and was to be gone")

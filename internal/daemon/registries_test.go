@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// TestFilesOfFormerVersionsForContainerdGo, and those that are not ours stay.
+// TestFilesOfFormerVersionsForContainerdGo: files that are not the operator's stay.
 func TestFilesOfFormerVersionsForContainerdGo(t *testing.T) {
 	w := newWindows(t, sim.WindowsOptions{})
 	c := newCargo("1")

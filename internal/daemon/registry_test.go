@@ -18,14 +18,14 @@ import (
 
 const quayHosts = desired.Registries + `\quay.io\hosts.toml`
 
-// mirrored is a node whose images of quay.io come from nowhere.
+// mirrored returns a node with all sources of quay.io images blocked.
 func (m *member) mirrored() desired.Node {
 	node := m.request.Desired
 	node.Registries = &mirrors.Table{Sources: []mirrors.Source{{Prefix: "quay.io", Blocked: true, BlockedBy: "a test"}}}
 	return node
 }
 
-// containerds are the certificate and the key by which containerd of the simulated host asks WICD's registry.
+// containerds returns the certificate and key with which the simulated host's containerd calls WICD's registry.
 func (m *member) containerds(t *testing.T) tls.Certificate {
 	t.Helper()
 	text, err := m.windows.Disk().Read(desired.RegistryClient)
@@ -39,7 +39,8 @@ func (m *member) containerds(t *testing.T) tls.Certificate {
 	return pair
 }
 
-// askRegistry asks WICD's registry of the simulated host for an image, as its containerd does; 0 when nothing answers.
+// askRegistry requests an image from WICD's registry on the simulated host, as its containerd does, and returns the status code; 0 when nothing
+// answers.
 func (m *member) askRegistry(t *testing.T, as ...tls.Certificate) int {
 	t.Helper()
 	certificate, err := m.windows.Disk().Read(desired.RegistryCA)
@@ -63,7 +64,7 @@ func (m *member) askRegistry(t *testing.T, as ...tls.Certificate) int {
 	return answer.StatusCode
 }
 
-// TestMirrorsAreServedWhenTheyArePublished, by a registry that only containerd can use, and without a restart of anything.
+// TestMirrorsAreServedWhenTheyArePublished: the registry serves only containerd, and no service restarts.
 func TestMirrorsAreServedWhenTheyArePublished(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
@@ -104,7 +105,7 @@ func TestMirrorsAreServedWhenTheyArePublished(t *testing.T) {
 			t.Errorf("service %s was restarted", name)
 		}
 	}
-	key := strings.Split(endpoint.Client.PrivateKey, "\n")[1] // of PEM, without what all keys have
+	key := strings.Split(endpoint.Client.PrivateKey, "\n")[1] // the first line of the base64, without the PEM header
 	for _, name := range []string{`C:\k\state\journal.jsonl`, `C:\k\state\node.json`, desired.Metrics + `\wicd.prom`, quayHosts} {
 		if text, err := m.windows.Disk().Read(name); err == nil && strings.Contains(string(text), key) {
 			t.Errorf("the key is in %s", name)
@@ -112,7 +113,7 @@ func TestMirrorsAreServedWhenTheyArePublished(t *testing.T) {
 	}
 }
 
-// TestAnotherProgramHasThePort: the Node is told, and the registry comes when the port is free.
+// TestAnotherProgramHasThePort: an event on the Node reports it, and the registry starts when the port is free.
 func TestAnotherProgramHasThePort(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
@@ -132,7 +133,7 @@ func TestAnotherProgramHasThePort(t *testing.T) {
 	}
 }
 
-// countEvents counts the events of the node with a reason that name the registry's port.
+// countEvents counts the node's events with a reason that name the registry's port.
 func (m *member) countEvents(reason string) (n int) {
 	for _, e := range m.events() {
 		if e.Reason == reason && strings.Contains(e.Note, desired.RegistryAddress) {

@@ -20,15 +20,14 @@ func mustFacts(t *testing.T, w *sim.Windows) agent.HostFacts {
 	return facts
 }
 
-// TestAHostTakesTheNameItShallHave has a name with more characters than NetBIOS knows, and a feature that needs a restart, too: one
-// restart does for both.
+// TestAHostTakesTheNameItShallHave has a name longer than NetBIOS allows, and also a feature that needs a restart: one restart covers both.
 func TestAHostTakesTheNameItShallHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := newWindows(t, sim.WindowsOptions{Kind: "each restart is expected", Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled}}), newCargo("1")
 		mustSend(t, w, c)
 		r, boot := newRequest(c), w.BootID()
 		r.Hostname = "Win-Machine-7x2qp-abcde"
-		for range 2 { // the second time before the restart
+		for range 2 { // the second time, before the restart
 			first := mustJoin(t, w, r)
 			if !strings.Contains(first.Rebooting, r.Hostname) || !strings.Contains(first.Rebooting, "Containers") || first.BootID != boot {
 				t.Errorf("result %+v, want a restart for name and feature", first)
@@ -49,8 +48,8 @@ func TestAHostTakesTheNameItShallHave(t *testing.T) {
 	})
 }
 
-// TestAHostTakesItsNameInLowerCase: vSphere's controller finds no machine whose name differs from the Node's by capitals. For these alone, a host
-// that has a Node is not restarted, none twice, and none fails.
+// TestAHostTakesItsNameInLowerCase: vSphere's controller finds no machine whose name differs from the Node's in case. For case alone, a host with a
+// Node is not restarted, no host is restarted twice, and no join fails.
 func TestAHostTakesItsNameInLowerCase(t *testing.T) {
 	for name, test := range map[string]struct {
 		register, mayReboot bool
@@ -98,7 +97,7 @@ func TestAHostIsNotRenamedWhereItMayNotRestart(t *testing.T) {
 	}
 }
 
-// TestANameIsAskedForOnce: an update that joins the host again must not fail, or restart it, because somebody renamed it.
+// TestANameIsAskedForOnce: an update that joins the host again must not fail, or restart it, because an administrator renamed it.
 func TestANameIsAskedForOnce(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{Hostname: "wanted"}), newCargo("1")
 	mustSend(t, w, c)

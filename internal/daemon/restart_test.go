@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
-// expectRestart checks what the node says of a restart that Windows waits for, and how many events there are of it.
+// expectRestart checks the node's condition for a pending restart, and the number of its events.
 func (m *isolated) expectRestart(t *testing.T, when string, status corev1.ConditionStatus, reason string, events int) corev1.NodeCondition {
 	t.Helper()
 	c := m.conditionOf(api.ConditionNodeRebootRequired)
@@ -66,10 +66,10 @@ func TestARestartThatWindowsWaitsForIsToldOnTheNode(t *testing.T) {
 	})
 }
 
-// restartLook is how often it is looked whether Windows waits for a restart.
+// restartLook is how often pending restarts are checked.
 const restartLook = 10 * time.Minute
 
-// A restart that was waited for while WICD did not run is told as soon as it begins.
+// A restart that became pending while WICD did not run is reported as soon as WICD starts.
 func TestARestartIsToldWhenTheServiceBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newIsolatedOn(t, func(*servers.Cluster) {}, "the test says what Windows waits for")
@@ -81,8 +81,8 @@ func TestARestartIsToldWhenTheServiceBegins(t *testing.T) {
 	})
 }
 
-// TestWICDSaysOfWhichStartItSpeaks: after a restart, the kubelet may be Ready before WICD has looked. Until then, the condition tells of
-// the start before.
+// TestWICDSaysOfWhichStartItSpeaks: after a restart, the kubelet may be Ready before WICD's first check. Until then, the condition belongs to the
+// previous boot.
 func TestWICDSaysOfWhichStartItSpeaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newIsolatedOn(t, func(*servers.Cluster) {}, "the test says what Windows waits for")
@@ -121,8 +121,8 @@ func TestWICDSaysOfWhichStartItSpeaks(t *testing.T) {
 	})
 }
 
-// TestFilesThatWaitAtEachStartAreNoReasonToRestart: antivirus software, printers and browsers put entries into PendingFileRenameOperations at each
-// start. Those that replace a file are worth one restart, those that remove one none.
+// TestFilesThatWaitAtEachStartAreNoReasonToRestart: antivirus software, printers and browsers add entries to PendingFileRenameOperations at each
+// start. Entries that replace a file justify one restart, those that remove one none.
 func TestFilesThatWaitAtEachStartAreNoReasonToRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newIsolatedOn(t, func(*servers.Cluster) {}, "the test says what Windows waits for")
@@ -146,7 +146,7 @@ func TestFilesThatWaitAtEachStartAreNoReasonToRestart(t *testing.T) {
 	})
 }
 
-// TestWindowsThatCompletesItsServicingWaitsForNoRestart: until then, the mark of the last one is still there.
+// TestWindowsThatCompletesItsServicingWaitsForNoRestart: until servicing is complete, Windows' mark of the previous pending restart remains.
 func TestWindowsThatCompletesItsServicingWaitsForNoRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newIsolatedOn(t, func(*servers.Cluster) {}, "the test says what Windows waits for")

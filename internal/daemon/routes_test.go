@@ -18,7 +18,7 @@ import (
 
 const metadataRange = "169.254.169.254/32"
 
-// joinedOnCloud is a host whose node needs the route to a metadata service.
+// joinedOnCloud returns a host whose node needs the route to a metadata service.
 func joinedOnCloud(t *testing.T) *sim.Windows {
 	t.Helper()
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
@@ -37,7 +37,7 @@ func expectRoute(t *testing.T, w *sim.Windows, when string) {
 	}
 }
 
-// TestTheMetadataRouteComesBack has Windows lose it with a start, and when networks of pods come and go.
+// TestTheMetadataRouteComesBack: Windows loses the route at a start, and when pod networks are created or removed.
 func TestTheMetadataRouteComesBack(t *testing.T) {
 	w := joinedOnCloud(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestTheMetadataRouteComesBack(t *testing.T) {
 	})
 }
 
-// TestARouteThatSomebodyRemovesEachTimeIsNotFoughtFor: repairs come with pauses that grow.
+// TestARouteThatSomebodyRemovesEachTimeIsNotFoughtFor: it is repaired with back-off.
 func TestARouteThatSomebodyRemovesEachTimeIsNotFoughtFor(t *testing.T) {
 	w := joinedOnCloud(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestARouteThatSomebodyRemovesEachTimeIsNotFoughtFor(t *testing.T) {
 	})
 }
 
-// TestTheMetadataRouteWaitsForItsInterface has the node's address come late, as when the Host Network Service moves it.
+// TestTheMetadataRouteWaitsForItsInterface has the node's address appear late, as when the Host Network Service moves it.
 func TestTheMetadataRouteWaitsForItsInterface(t *testing.T) {
 	w := joinedOnCloud(t)
 	address := netip.MustParsePrefix("192.0.2.10/24")
@@ -97,7 +97,7 @@ func TestTheMetadataRouteWaitsForItsInterface(t *testing.T) {
 	})
 }
 
-// TestARouteThatCannotBeAddedIsTriedAgain although nothing changes that Windows could tell of.
+// TestARouteThatCannotBeAddedIsTriedAgain: Windows sends no notification for this retry.
 func TestARouteThatCannotBeAddedIsTriedAgain(t *testing.T) {
 	w := joinedOnCloud(t)
 	w.FailNext("route " + metadataRange)

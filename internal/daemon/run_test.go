@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// startRun runs the service until the test ends or stop is called. The log goes nowhere.
+// startRun runs the service until the test ends or stop is called. It discards the log.
 func startRun(t *testing.T, w *sim.Windows) (stop func()) {
 	t.Helper()
 	return runOn(t, w.Host())
@@ -36,7 +36,7 @@ func runOn(t *testing.T, h host.Host) (stop func()) {
 	return stop
 }
 
-// soon is why a Windows is kind whose services are restored.
+// soon is the reason for a Windows without quirks in tests of how soon services are restored.
 const soon = "how soon services are restored is measured"
 
 // withoutCluster joins a host. Its request leads to no API server.
@@ -85,7 +85,7 @@ func TestServicesAreKeptWithoutTheAPIServer(t *testing.T) {
 	}
 }
 
-// servicesLook is more than the time between two looks at the services that nobody asked for.
+// servicesLook is more than the interval between periodic checks of the services.
 const servicesLook = 6 * time.Minute
 
 func TestAServiceIsStartedAtOnce(t *testing.T) {
@@ -136,7 +136,7 @@ func TestTheServiceEndsWhenItIsTold(t *testing.T) {
 		fresh := newWindows(t, sim.WindowsOptions{})
 		stop := startRun(t, fresh)
 		time.Sleep(time.Minute)
-		stop() // blocks the test when it does not end
+		stop() // blocks if the service does not end
 
 		joined, _ := withoutCluster(t, sim.WindowsOptions{})
 		stop = startRun(t, joined)

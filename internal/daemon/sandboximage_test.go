@@ -23,12 +23,12 @@ const (
 	containerdFile          = `C:\k\containerd\containerd_conf.toml`
 )
 
-// absent is what containerd says of an image that its registry does not have.
+// absent is containerd's error for an image that its registry does not have.
 func absent() *cri.Error {
 	return &cri.Error{Code: cri.NotFound, Message: "failed to resolve image: not found"}
 }
 
-// withImage is a declaration whose pods start from an image.
+// withImage returns a declaration whose pods start from an image.
 func withImage(n desired.Node, image string) desired.Node {
 	n.SandboxImage = image
 	n.Files = slices.Clone(n.Files)
@@ -37,7 +37,7 @@ func withImage(n desired.Node, image string) desired.Node {
 	return n
 }
 
-// newPodHost joins a host whose pods start from firstImage, which registries refuse with an error, if any. The service does not run yet.
+// newPodHost joins a host whose pods start from firstImage, which registries refuse with refusal, if not nil.
 func newPodHost(t *testing.T, refusal *cri.Error) *member {
 	t.Helper()
 	return newPodHostWith(t, func(w *sim.Windows) { w.RefuseImage(firstImage, refusal) })
@@ -110,7 +110,7 @@ func TestANodeWaitsForASandboxImageThatCannotBePulled(t *testing.T) {
 		if pulls < 20 || pulls > 60 {
 			t.Errorf("%d pulls in an hour, want pauses that grow to two minutes", pulls)
 		}
-		if n := m.cluster.Count("PATCH", "/nodes/win-1/status"); n > 90 { // the kubelet's are one a minute
+		if n := m.cluster.Count("PATCH", "/nodes/win-1/status"); n > 90 { // the kubelet makes one a minute
 			t.Errorf("the status was patched %d times", n)
 		}
 		m.windows.RefuseImage(firstImage, nil)
@@ -135,7 +135,7 @@ func TestAnotherSandboxImageTakesThePlaceOfTheFormerOnceItIsThere(t *testing.T) 
 		if !nodestate.IsReady(&node) || !maps.Equal(before, m.pids()) || !strings.Contains(m.imageCondition().Message, "pods start from "+firstImage) {
 			t.Errorf("ready: %v, processes %v, then %v, condition %+v", nodestate.IsReady(&node), before, m.pids(), m.imageCondition())
 		}
-		m.stop() // nor does a restart forget which image is in use
+		m.stop() // a restart does not forget which image is in use
 		m.start(t)
 		m.windows.RefuseImage(secondImage, nil)
 		m.awaitImageCondition(t, api.ReasonSandboxImagePresent)
@@ -153,7 +153,7 @@ func TestAnotherSandboxImageTakesThePlaceOfTheFormerOnceItIsThere(t *testing.T) 
 	})
 }
 
-// A join, as a repair is one, goes on with the image that the host has.
+// A join, for example a repair, keeps the host's current image.
 func TestAJoinKeepsTheSandboxImageInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, nil)
@@ -172,7 +172,7 @@ func TestAJoinKeepsTheSandboxImageInUse(t *testing.T) {
 	})
 }
 
-// Who mistyped the first image corrects the setting: there is no former one to go on with.
+// A mistyped first image is corrected by another setting: there is no former one to keep.
 func TestAMistypedFirstImageIsCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, absent())
@@ -217,7 +217,7 @@ func TestAHostThatRestartsHasItsSandboxImage(t *testing.T) {
 	})
 }
 
-// A registry that does not answer must not leave the Node without a word.
+// A registry that does not answer must be reported on the Node.
 func TestAPullThatTakesLongIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHostWith(t, func(w *sim.Windows) { w.SlowPulls(40 * time.Minute) })
@@ -235,7 +235,7 @@ func TestAPullThatTakesLongIsTold(t *testing.T) {
 	})
 }
 
-// Where a service makes the network of pods, all of it is made but for the file that makes the node Ready.
+// If a service creates the pod network, everything is created except for the file that makes the node Ready.
 func TestAnOverlayWaitsForTheSandboxImage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOverlaidWith(t, 1, func(o *overlaid) {

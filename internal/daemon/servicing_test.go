@@ -14,22 +14,22 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// withoutContainers is a computer with quirks, and without the feature that pods need.
+// withoutContainers returns the options of a computer with quirks, and without the feature that pods need.
 func withoutContainers(q sim.Quirks) sim.WindowsOptions {
 	return sim.WindowsOptions{Quirks: q, Features: map[string]agent.FeatureState{
 		desired.ContainersFeature: agent.FeatureDisabled, desired.HyperVFeature: agent.FeatureDisabled,
 	}}
 }
 
-// stubborn is a join that is repeated, as the operator does it.
+// stubborn repeats a join, as the operator does.
 type stubborn struct {
 	windows *sim.Windows
 	request agent.JoinRequest
-	// told are the codes of its errors, in the order in which they came first.
+	// told are its distinct error codes, in the order of their first occurrence.
 	told []agent.Code
 }
 
-// join repeats the join until it has done with the host, or for so long. Its error is the last one.
+// join repeats the join until it succeeds or within has passed. It returns the last error.
 func (s *stubborn) join(within time.Duration) (err error) {
 	pause := 15 * time.Second
 	for began := time.Now(); time.Since(began) < within; time.Sleep(pause) {
@@ -49,7 +49,7 @@ func (s *stubborn) join(within time.Duration) (err error) {
 	return err
 }
 
-// expectRestarts checks how often the host was told to restart, and that no restart disturbed Windows.
+// expectRestarts checks how often the host was restarted, and that no restart interrupted setup or servicing.
 func expectRestarts(t *testing.T, w *sim.Windows, want int) {
 	t.Helper()
 	if all, disturbed := w.RestartsAsked(); all != want || disturbed > 0 {
@@ -142,8 +142,7 @@ func TestTheUserMayAskForAnotherRestart(t *testing.T) {
 	})
 }
 
-// TestAJoinRestartsAHostTwiceAtMost, also where each restart has another cause: what was begun before, the feature, and a name that somebody
-// changes meanwhile.
+// TestAJoinRestartsAHostTwiceAtMost, even if each restart has another cause: earlier servicing, the feature, and a name that changes meanwhile.
 func TestAJoinRestartsAHostTwiceAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := sim.ServicingQuirks{Refuses: 3017, RefusesIn: 1, PendingFor: 6 * time.Minute}
@@ -152,7 +151,7 @@ func TestAJoinRestartsAHostTwiceAtMost(t *testing.T) {
 		s := &stubborn{windows: w, request: newRequest(c)}
 		asked := 0
 		for began := time.Now(); asked < 2 && time.Since(began) < time.Hour; time.Sleep(time.Minute) {
-			_, _ = newWire(w).join(s.request) // it needs the next start
+			_, _ = newWire(w).join(s.request) // it needs another restart
 			asked, _ = w.RestartsAsked()
 		}
 		expectRestarts(t, w, 2)
@@ -167,12 +166,12 @@ func TestAJoinRestartsAHostTwiceAtMost(t *testing.T) {
 	})
 }
 
-// TestAJoinWithoutAMemoryRestartsNothing has a full disk.
+// TestAJoinWithoutAMemoryRestartsNothing fills the disk, so that restarts cannot be recorded.
 func TestAJoinWithoutAMemoryRestartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := newWindows(t, withoutContainers(sim.Quirks{})), newCargo("1")
 		mustSend(t, w, c)
-		if _, err := newWire(w).join(agent.JoinRequest{}); err == nil { // its folders are there
+		if _, err := newWire(w).join(agent.JoinRequest{}); err == nil { // this creates its folders
 			t.Error("an empty request is good")
 		}
 		w.FillDisk(0)
@@ -183,7 +182,7 @@ func TestAJoinWithoutAMemoryRestartsNothing(t *testing.T) {
 	})
 }
 
-// TestANodeNeedsNoDISM: on patch days, and where the component store is damaged, nodes restart, join again and leave as always.
+// TestANodeNeedsNoDISM: on patch days, and with a damaged component store, nodes restart, rejoin and leave as usual.
 func TestANodeNeedsNoDISM(t *testing.T) {
 	for name, q := range map[string]sim.ServicingQuirks{
 		"hangs": {Hangs: true}, "is damaged": {BrokenStore: true}, "is busy": {BusyFor: 1000 * time.Hour},
@@ -192,7 +191,7 @@ func TestANodeNeedsNoDISM(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 				mustSend(t, w, c)
-				w.SetServicing(q) // Containers came with the image
+				w.SetServicing(q) // Containers is part of the image
 				r := newRequest(c)
 				mustJoin(t, w, r)
 				expectJoined(t, w, r)
@@ -219,7 +218,7 @@ func TestANodeNeedsNoDISM(t *testing.T) {
 	}
 }
 
-// TestHyperVAloneIsNotEnoughForPods: some of the services of Containers come with Hyper-V, too.
+// TestHyperVAloneIsNotEnoughForPods: Hyper-V also installs some of the services of Containers.
 func TestHyperVAloneIsNotEnoughForPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := withoutContainers(sim.Quirks{})
@@ -240,7 +239,7 @@ func TestAHostThatHasRestartedSinceIsNotRestarted(t *testing.T) {
 			return result, agent.Call(t.Context(), newWire(w), agent.CommandRestart, agent.RestartRequest{BootID: boot, Comment: "maintenance"}, &result, nil)
 		}
 		first := w.BootID()
-		for range 2 { // the answer may be lost
+		for range 2 { // the answer may get lost
 			if _, err := ask(first); err != nil {
 				t.Error(err)
 			}
@@ -260,7 +259,7 @@ func TestAHostThatHasRestartedSinceIsNotRestarted(t *testing.T) {
 	})
 }
 
-// TestARestartDoesNotInterruptWindows: what Windows has not finished long after its start is stuck, and keeps no restart back.
+// TestARestartDoesNotInterruptWindows: setup or servicing that has not finished long after the start is stuck, and does not block a restart.
 func TestARestartDoesNotInterruptWindows(t *testing.T) {
 	for name, test := range map[string]struct {
 		quirks  sim.Quirks
@@ -301,7 +300,7 @@ func TestARestartDoesNotInterruptWindows(t *testing.T) {
 	}
 }
 
-// TestAFactThatCannotBeReadKeepsNoOthersBack has a computer that tells nothing of its memory and its boot.
+// TestAFactThatCannotBeReadKeepsNoOthersBack has a computer that does not report its memory, boot ID and interfaces.
 func TestAFactThatCannotBeReadKeepsNoOthersBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := sim.Quirks{Servicing: sim.ServicingQuirks{Unread: []string{agent.FactMemory, agent.FactBootID, agent.FactInterfaces}}}
@@ -328,7 +327,7 @@ func TestAFactThatCannotBeReadKeepsNoOthersBack(t *testing.T) {
 	})
 }
 
-// TestJoinsByChanceRestartNoHostForEver plays all quirks of servicing and setup.
+// TestJoinsByChanceRestartNoHostForEver simulates all quirks of servicing and setup.
 func TestJoinsByChanceRestartNoHostForEver(t *testing.T) {
 	for seed := range uint64(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

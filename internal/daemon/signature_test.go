@@ -14,7 +14,7 @@ import (
 
 const refused = "is not followed"
 
-// awaitLog waits until the log says something, and empties it.
+// awaitLog waits until the log contains a text, and clears it.
 func (m *member) awaitLog(t *testing.T, what string) {
 	t.Helper()
 	m.await(t, "the log says "+what, func() bool {
@@ -28,7 +28,7 @@ func (m *member) awaitLog(t *testing.T, what string) {
 	})
 }
 
-// awaitEvent waits for an event of the node, and returns how many of its reason there are.
+// awaitEvent waits for an event of the node, and returns the number of events with its reason.
 func (m *member) awaitEvent(t *testing.T, reason, note string) (n int) {
 	t.Helper()
 	m.await(t, fmt.Sprintf("an event %s says %q", reason, note), func() bool {
@@ -46,7 +46,7 @@ func (m *member) awaitEvent(t *testing.T, reason, note string) (n int) {
 	return n
 }
 
-// evil is what somebody wants who may write ConfigMaps: a program of his, as LocalSystem.
+// evil returns the settings of an attacker who may write ConfigMaps: the attacker's program runs as LocalSystem.
 func (m *member) evil() desired.Node {
 	node := m.changed()
 	node.Services = slices.Clone(node.Services)
@@ -54,7 +54,7 @@ func (m *member) evil() desired.Node {
 	return node
 }
 
-// TestOnlyWhatTheOperatorSignedIsFollowed: whoever may write ConfigMaps in the operator's namespace was LocalSystem on all nodes.
+// TestOnlyWhatTheOperatorSignedIsFollowed: otherwise, write access to ConfigMaps in the operator's namespace would mean LocalSystem on all nodes.
 func TestOnlyWhatTheOperatorSignedIsFollowed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -96,13 +96,13 @@ func TestOnlyWhatTheOperatorSignedIsFollowed(t *testing.T) {
 			if after := m.windows.Service("containerd"); after.Command != before.Command || after.PID != before.PID || m.windows.Disk().Exists(plainFile) {
 				t.Errorf("containerd was %+v, is %+v", before, after)
 			}
-			m.publish(t, m.changed()) // the operator puts its own back
+			m.publish(t, m.changed()) // the operator restores its own
 			m.awaitSettings(t, m.changed())
 		})
 	}
 }
 
-// TestWhatIsOlderIsNotFollowed: what was published once is signed, and may be what was restored since.
+// TestWhatIsOlderIsNotFollowed: formerly published settings are signed, and may have been restored by an attacker.
 func TestWhatIsOlderIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
@@ -115,7 +115,7 @@ func TestWhatIsOlderIsNotFollowed(t *testing.T) {
 	if command := m.windows.Service("containerd").Command; strings.Contains(command, "evil") {
 		t.Errorf("containerd is %q", command)
 	}
-	// The same again, of a later time, is nothing to do, and still makes older what was between.
+	// The same settings with a later serial change nothing, but outdate the ones in between.
 	m.publishAs(t, version, m.sign(t, version, m.changed(), 1, 20))
 	m.publishAs(t, version, m.sign(t, version, m.request.Desired, 1, 15))
 	last := m.changed()
@@ -133,7 +133,7 @@ func TestWhatIsOlderIsNotFollowed(t *testing.T) {
 	}
 }
 
-// TestAJoinHandsOverTheKey: a host that knows no key, or a former one, follows nothing until it is joined again.
+// TestAJoinHandsOverTheKey: a host without a key, or with a former one, follows nothing until it is joined again.
 func TestAJoinHandsOverTheKey(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"no key": "", "another key": desired.PublicKey(signingKey(9))} {
@@ -159,7 +159,7 @@ func TestAJoinHandsOverTheKey(t *testing.T) {
 	}
 }
 
-// TestAKeyThatWasSignedIsTakenOver: what the key that is known has signed may name the next one.
+// TestAKeyThatWasSignedIsTakenOver: settings signed with the known key may name the next key.
 func TestAKeyThatWasSignedIsTakenOver(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
@@ -175,7 +175,7 @@ func TestAKeyThatWasSignedIsTakenOver(t *testing.T) {
 	m.awaitSettings(t, node)
 }
 
-// TestRefusalsAreToldOnce: whoever may write ConfigMaps could make events and lines of the log without end.
+// TestRefusalsAreToldOnce: otherwise, a user who may write ConfigMaps could create unlimited events and log lines.
 func TestRefusalsAreToldOnce(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
@@ -194,7 +194,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	}
 }
 
-// TestSwappedSecretsAreNotTaken: whoever may write the Secret could give all nodes a proxy of his.
+// TestSwappedSecretsAreNotTaken: otherwise, a user who may write the Secret could set a proxy for all nodes.
 func TestSwappedSecretsAreNotTaken(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
@@ -210,7 +210,7 @@ func TestSwappedSecretsAreNotTaken(t *testing.T) {
 	m.awaitSettings(t, node)
 }
 
-// TestNoHostGoesToAVersionThatTheOperatorDidNotSign: another version brings another WICD.
+// TestNoHostGoesToAVersionThatTheOperatorDidNotSign: another version includes another WICD.
 func TestNoHostGoesToAVersionThatTheOperatorDidNotSign(t *testing.T) {
 	t.Parallel()
 	u := newUpdatable(t, nil, "", patience)

@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// TestAJoinStartsAWICDThatMissedTheStartOfWindows: Windows does not start it again, and the kubelet works without it.
+// TestAJoinStartsAWICDThatMissedTheStartOfWindows: Windows does not retry the start, and the kubelet works without WICD.
 func TestAJoinStartsAWICDThatMissedTheStartOfWindows(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{Quirks: sim.Quirks{Setup: sim.SetupQuirks{SlowServices: sim.SlowServices{MissBoot: []string{api.WICDService}}}}}), newCargo("1")
 	mustSend(t, w, c)
@@ -24,7 +24,7 @@ func TestAJoinStartsAWICDThatMissedTheStartOfWindows(t *testing.T) {
 	expectServices(t, w, r)
 }
 
-// TestSlowServicesOfAnyHostStart plays hosts whose services start slowly, or miss the start of Windows.
+// TestSlowServicesOfAnyHostStart simulates hosts whose services start slowly, or miss the start of Windows.
 func TestSlowServicesOfAnyHostStart(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestSlowServicesOfAnyHostStart(t *testing.T) {
 			expectServices(t, w, r)
 			w.Restart()
 			time.Sleep(time.Minute)
-			mustJoin(t, w, r) // the operator repairs what is silent
+			mustJoin(t, w, r) // the operator repairs hosts that do not report
 			expectServices(t, w, r)
 			if t.Failed() {
 				t.Logf("seed %d: %+v", seed, quirks)

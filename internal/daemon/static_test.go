@@ -14,7 +14,7 @@ import (
 
 const deviceLess = "DeviceLessNicDisabled"
 
-// withAddress is a computer whose only address is static, or from DHCP.
+// withAddress returns a computer whose only address is static, or from DHCP.
 func withAddress(t *testing.T, build int, static bool) *sim.Windows {
 	t.Helper()
 	address := netip.MustParsePrefix("192.0.2.10/24")
@@ -24,8 +24,8 @@ func withAddress(t *testing.T, build int, static bool) *sim.Windows {
 	}}})
 }
 
-// TestAStaticAddressIsKept: the Host Network Service is told before the first network, and no more when the host leaves, unless a user had
-// told it.
+// TestAStaticAddressIsKept: the value of the Host Network Service is set before the first network, and reset when the host leaves, unless a user
+// had set it.
 func TestAStaticAddressIsKept(t *testing.T) {
 	for name, test := range map[string]struct {
 		build            int
@@ -77,7 +77,7 @@ func TestAStaticAddressIsKept(t *testing.T) {
 			if got := w.Service("hns").PID != before; got != test.restarted {
 				t.Errorf("service hns restarted: %v, want %v", got, test.restarted)
 			}
-			for range 2 { // what a second join finds is not its own
+			for range 2 { // a second join finds the value set, and a leave must still restore the former one
 				mustJoin(t, w, r)
 			}
 			mustLeave(t, w, r.Cluster)
@@ -91,7 +91,7 @@ func TestAStaticAddressIsKept(t *testing.T) {
 	}
 }
 
-// TestATooSmallMTUIsToldWithTheJoin: Windows gives pods one of 1450, and they are encapsulated.
+// TestATooSmallMTUIsToldWithTheJoin: Windows gives pods an MTU of 1450, and their packets are encapsulated.
 func TestATooSmallMTUIsToldWithTheJoin(t *testing.T) {
 	address := netip.MustParsePrefix("192.0.2.10/24")
 	const want = `none: adapter \"Ethernet\" has an MTU of 1460: Windows gives pods one of 1450, and VXLAN adds 50 bytes`
@@ -128,7 +128,7 @@ func TestATooSmallMTUIsToldWithTheJoin(t *testing.T) {
 	}
 }
 
-// TestWhatIsInTheWayOfANodeIsToldWithTheJoin: Docker that keeps to itself, and programs on ports of the node.
+// TestWhatIsInTheWayOfANodeIsToldWithTheJoin: the host has Docker on no port of the node, and programs on ports of the node.
 func TestWhatIsInTheWayOfANodeIsToldWithTheJoin(t *testing.T) {
 	at := netip.IPv4Unspecified()
 	w := newWindows(t, sim.WindowsOptions{Quirks: sim.Quirks{
@@ -157,7 +157,7 @@ func TestWhatIsInTheWayOfANodeIsToldWithTheJoin(t *testing.T) {
 	}
 }
 
-// TestExcludedPortsAreToldWithTheJoin: Windows may exclude other ones with its next start, so that the host joins all the same.
+// TestExcludedPortsAreToldWithTheJoin: Windows may exclude other ports after its next start, so the host joins anyway.
 func TestExcludedPortsAreToldWithTheJoin(t *testing.T) {
 	w := newWindows(t, sim.WindowsOptions{Quirks: sim.Quirks{Adapter: sim.AdapterQuirks{Excluded: []host.PortRange{{First: 10200, Last: 10299}, {First: 50000, Last: 50099}}}}})
 	c := newCargo("1")

@@ -15,7 +15,7 @@ import (
 // statusNotes is how many lines of the journal the status shows.
 const statusNotes = 20
 
-// Status says how services and certificates are, and what happened last. It changes nothing.
+// Status returns the state of services and certificates, and the last entries of the journal. It changes nothing.
 func Status(ctx context.Context, h host.Host) (agent.Status, error) {
 	services, err := serviceFacts(ctx, h.Services, desired.Services())
 	if err != nil {
@@ -29,7 +29,7 @@ func Status(ctx context.Context, h host.Host) (agent.Status, error) {
 	for _, name := range credentials.CertificateFiles() {
 		leaf, err := credentials.ReadCertificate(h.Disk, name)
 		if err != nil {
-			continue // not there yet, or not readable: it is left out
+			continue // missing or unreadable: omit it
 		}
 		if status.Certificates == nil {
 			status.Certificates = map[string]time.Time{}

@@ -15,7 +15,7 @@ import (
 
 func TestServicesStartWhenWhatTheyDependOnWorks(t *testing.T) {
 	const startup = 20 * time.Second
-	// starts is when each process began.
+	// run checks that the kubelet was started only after containerd worked.
 	run := func(t *testing.T, w *sim.Windows) {
 		if since := w.Since("kubelet"); since.Before(w.Since("containerd").Add(startup)) {
 			t.Errorf("the kubelet was started at %v, containerd at %v", since, w.Since("containerd"))
@@ -102,7 +102,7 @@ func TestAServiceStartsWhenTheFilesItNeedsAreThere(t *testing.T) {
 		exporter.Needs = []string{`C:\k\first.pem`, `C:\k\second.pem`}
 		above := ours("cloud-node-manager", r.Desired.Services[0].Command, "windows_exporter")
 		r.Desired.Services = append(r.Desired.Services, exporter, above)
-		mustJoin(t, w, r) // it does not wait
+		mustJoin(t, w, r) // the join does not wait for the files
 		startRun(t, w)
 		for _, file := range exporter.Needs {
 			time.Sleep(time.Hour)
@@ -157,7 +157,7 @@ func TestStoppingComesFromTheTopAndStartingFromTheBottom(t *testing.T) {
 	})
 }
 
-// A service that cannot be stopped, and so not be restored, goes on as it is; others do not wait for it.
+// A service that cannot be stopped, and therefore not restored, keeps running as it is; others do not wait for it.
 func TestAServiceThatDoesNotStopHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
@@ -173,7 +173,7 @@ func TestAServiceThatDoesNotStopHoldsNobodyUp(t *testing.T) {
 		if is := w.Service("containerd"); is.State != host.Running {
 			t.Errorf("containerd is %s", is.State)
 		}
-		time.Sleep(time.Minute) // pauses have grown
+		time.Sleep(time.Minute) // until the longer pauses have passed
 		expectJoined(t, w, r)
 		if w.Service("kubelet").PID == pid {
 			t.Error("the kubelet runs as it was edited")

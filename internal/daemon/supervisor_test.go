@@ -14,13 +14,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// never is longer than any test: the service manager of the simulation restarts nothing by itself.
+// never is longer than any test: the simulated service manager restarts nothing on its own.
 const never = 24 * 365 * time.Hour
 
-// restoredWithin is how soon what somebody did to a service by hand must be restored.
+// restoredWithin is how soon a manual change to a service must be reverted.
 const restoredWithin = 5 * time.Second
 
-// harms are what people do to services by hand.
+// harms returns manual changes to services.
 func harms() map[string]func(t *testing.T, w *sim.Windows, service string) {
 	edit := func(change func(*desired.Service)) func(*testing.T, *sim.Windows, string) {
 		return func(_ *testing.T, w *sim.Windows, service string) { w.Edit(service, change) }
@@ -82,7 +82,7 @@ func TestWhatIsDoneToServicesByHandIsRestoredWithinSeconds(t *testing.T) {
 	}
 }
 
-// What is done to one service is restored although another one cannot be.
+// A change to one service is reverted even if another service cannot be restored.
 func TestAServiceIsRestoredWhileAnotherKeepsDying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dies atomic.Bool
@@ -117,7 +117,7 @@ func (s slowServices) List(ctx context.Context, names []string) ([]host.Service,
 	return s.Services.List(ctx, names)
 }
 
-// The pause after the second death ends while the services are still looked at.
+// The pause after the second crash ends while a check of the services is still running.
 func TestAPauseThatEndsDuringALookIsNotMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
@@ -147,7 +147,7 @@ func TestNothingIsWrittenAtRest(t *testing.T) {
 	})
 }
 
-// The original took an empty list for another than none, and restarted the service whenever it looked.
+// The original operator distinguished an empty list from none, and restarted the service at every check.
 func TestTheSameDeclarationInOtherWordsIsNoDrift(t *testing.T) {
 	for name, dependsOn := range map[string][]string{"empty": {}, "none": nil, "other order and case": {"CSI-proxy", "containerd"}} {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestWhatFailsOnceIsTriedAgainWithinSeconds(t *testing.T) {
 	}
 }
 
-// Nobody tells of a service that did not run before and does not start.
+// There is no notification for a service that did not run before and does not start.
 func TestAStartThatFailsWhenWeBeginIsTriedAgainWithinSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
@@ -237,8 +237,8 @@ func TestServicesAreWatchedAgainWhenThatFailed(t *testing.T) {
 	})
 }
 
-// Who stops WICD has a reason: the node goes on with Windows alone. A start of it, or a join if somebody deleted it, restores what
-// happened meanwhile.
+// An administrator who stops WICD has a reason: the node continues with Windows alone. Starting WICD, or a join if it was deleted, repairs what
+// changed meanwhile.
 func TestANodeGoesOnWithoutUs(t *testing.T) {
 	for name, test := range map[string]struct {
 		stop func(*testing.T, *sim.Windows)

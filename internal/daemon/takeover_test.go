@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// originals are the services of a host that the original operator configured, in the order in which they start.
+// originals returns the services of a host that the original operator configured, in start order.
 func originals() []desired.Service {
 	const runner = `C:\k\kube-log-runner.exe -log-file=C:\var\log\`
 	return []desired.Service{
@@ -33,7 +33,7 @@ func originals() []desired.Service {
 	}
 }
 
-// originalsFiles are those that nobody needs after the take-over.
+// originalsFiles returns the files that are obsolete after the takeover.
 func originalsFiles() []string {
 	return []string{
 		`C:\k\hybrid-overlay-node.exe`, `C:\k\kube-proxy.exe`, `C:\k\csi-proxy.exe`, `C:\k\windows_exporter.exe`, `C:\k\ecr-credential-provider.exe`,
@@ -89,7 +89,7 @@ func newOriginal(t *testing.T) *original {
 	return o
 }
 
-// originalsDaemon puts back what somebody changes, as long as it is the original's, and ends with any failure.
+// originalsDaemon reverts changes as long as it runs the original's command.
 func originalsDaemon(ctx context.Context, p sim.Process) uint32 {
 	if !strings.Contains(p.Command, " controller ") {
 		<-ctx.Done()
@@ -114,7 +114,7 @@ func originalsDaemon(ctx context.Context, p sim.Process) uint32 {
 	return 0
 }
 
-// takeOverRequest is what such a host shall be.
+// takeOverRequest returns the join request for such a host.
 func takeOverRequest(c *cargo) agent.JoinRequest {
 	r := newRequest(c)
 	r.Desired.WatchedEnvironment = []string{"HTTP_PROXY"}
@@ -122,7 +122,7 @@ func takeOverRequest(c *cargo) agent.JoinRequest {
 	return r
 }
 
-// expectTakenOver checks that nothing is left of the original operator, also after its daemon would have looked.
+// expectTakenOver checks that nothing of the original operator remains, even after the interval of its daemon.
 func (o *original) expectTakenOver(t *testing.T, r agent.JoinRequest) {
 	t.Helper()
 	time.Sleep(time.Minute)
@@ -150,7 +150,7 @@ func (o *original) expectTakenOver(t *testing.T, r agent.JoinRequest) {
 	}
 }
 
-// TestAHostOfTheOriginalOperatorIsTakenOverInOneSwitch has its daemon at work, which fights for what it made.
+// TestAHostOfTheOriginalOperatorIsTakenOverInOneSwitch has a running original daemon, which reverts changes.
 func TestAHostOfTheOriginalOperatorIsTakenOverInOneSwitch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, c := newOriginal(t), newCargo("1")
@@ -192,7 +192,7 @@ func TestATakeOverThatIsCutConverges(t *testing.T) {
 			isCut = err != nil
 			o.PowerCut()
 			o.PowerOn()
-			time.Sleep(10 * time.Second) // in which the original's daemon works
+			time.Sleep(10 * time.Second) // the original's daemon runs meanwhile
 			mustJoin(t, o.Windows, r)
 			o.expectTakenOver(t, r)
 			o.PowerOff()
@@ -207,7 +207,7 @@ func TestATakeOverThatIsCutConverges(t *testing.T) {
 	}
 }
 
-// TestTheOriginalsDaemonIsStoppedBeforeAnythingElse fails the first change of the join after that.
+// TestTheOriginalsDaemonIsStoppedBeforeAnythingElse fails the first change of the join after the stop.
 func TestTheOriginalsDaemonIsStoppedBeforeAnythingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, c := newOriginal(t), newCargo("1")
@@ -225,7 +225,7 @@ func TestTheOriginalsDaemonIsStoppedBeforeAnythingElse(t *testing.T) {
 	})
 }
 
-// A host that was taken over may have, later, files of these names that are somebody's.
+// After a takeover, files with these names may belong to others.
 func TestFilesWithNamesOfTheOriginalsStayOnOtherHosts(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	names := []string{`C:\Temp\hns.psm1`, `C:\k\cloud.conf`}

@@ -18,7 +18,7 @@ func (u *updatable) staysAtItsVersion(t *testing.T) {
 	expectJoined(t, u.windows, u.request)
 }
 
-// TestAHostLeavesItsVersionOnlyForAnOrder: many may write annotations of a Node: its kubelet, and whoever may patch Nodes.
+// TestAHostLeavesItsVersionOnlyForAnOrder: the Node's kubelet, and every user who may patch Nodes, may write its annotations.
 func TestAHostLeavesItsVersionOnlyForAnOrder(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -54,7 +54,7 @@ func TestAHostLeavesItsVersionOnlyForAnOrder(t *testing.T) {
 			u.awaitEvent(t, api.EventVersionRefused, test.says)
 			u.awaitLog(t, "Version refused")
 			u.staysAtItsVersion(t)
-			u.annotate(u.request.Desired.Version, nil) // its own needs no order
+			u.annotate(u.request.Desired.Version, nil) // its current version needs no order
 			u.awaitVersion(t)
 			u.serial = 100
 			u.wish(u.next.Version)
@@ -63,7 +63,7 @@ func TestAHostLeavesItsVersionOnlyForAnOrder(t *testing.T) {
 	}
 }
 
-// TestAnOrderIsObeyedOnce: who has seen one must not bring the host back to what it has left since.
+// TestAnOrderIsObeyedOnce: an attacker who has seen an order must not return the host to a version that it has left.
 func TestAnOrderIsObeyedOnce(t *testing.T) {
 	t.Parallel()
 	own := desired.State + `\version-order.json`
@@ -123,8 +123,8 @@ func mustRemove(t *testing.T, u *updatable, name string) {
 	}
 }
 
-// TestOlderSettingsOfAFormerVersionAreNotTakenAgain: the order names a version, and not its settings. Who restores what was signed for it long ago
-// brings no host to it.
+// TestOlderSettingsOfAFormerVersionAreNotTakenAgain: an order names a version, not its settings. Restoring settings that were signed for it long
+// ago does not bring a host to them.
 func TestOlderSettingsOfAFormerVersionAreNotTakenAgain(t *testing.T) {
 	t.Parallel()
 	u := newUpdatable(t, nil, "", time.Minute)

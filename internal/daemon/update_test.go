@@ -19,15 +19,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
-// updatable is a member whose services are programs of its own, so that another version's take over.
+// updatable is a member whose services run their own programs, so that another version's can replace them.
 type updatable struct {
 	*member
-	// next is what it is to become.
+	// next is the declaration of the next version.
 	next desired.Node
 }
 
-// newUpdatable is a node with a version, in whose store the contents of another one are. programs may take the place of the
-// services' own; damaged and within are those of sim.WindowsOptions and daemon.RunOptions.
+// newUpdatable returns a node with one version and the contents of another in its store. programs may replace the services' own; damaged and within
+// are options of sim.WindowsOptions and daemon.RunOptions.
 func newUpdatable(t *testing.T, programs map[string]sim.Program, damaged string, within time.Duration) *updatable {
 	t.Helper()
 	cluster, err := servers.NewCluster()
@@ -59,7 +59,7 @@ func newUpdatable(t *testing.T, programs map[string]sim.Program, damaged string,
 	return u
 }
 
-// newMemberRequest is a request to join the cluster.
+// newMemberRequest returns a request to join the cluster.
 func newMemberRequest(cluster *servers.Cluster, c *cargo) agent.JoinRequest {
 	r := newRequest(c)
 	r.Bootstrap = agent.Bootstrap{Server: cluster.URL, CA: cluster.CA, Token: cluster.Token}
@@ -67,14 +67,14 @@ func newMemberRequest(cluster *servers.Cluster, c *cargo) agent.JoinRequest {
 	return r
 }
 
-// versionIn is the folder of a version in a command line.
+// versionIn returns the version folder in a command line.
 func versionIn(command string) string {
 	_, rest, _ := strings.Cut(command, desired.Versions+`\`)
 	version, _, _ := strings.Cut(rest, `\`)
 	return version
 }
 
-// whenNew runs the one program for services of a version, and the other for all others.
+// whenNew runs program for services of a version, and otherwise for all others.
 func whenNew(version desired.Node, program, otherwise sim.Program) sim.Program {
 	return func(ctx context.Context, p sim.Process) uint32 {
 		if strings.Contains(p.Command, desired.VersionFolder(version.Digest)+`\`) {
@@ -84,19 +84,19 @@ func whenNew(version desired.Node, program, otherwise sim.Program) sim.Program {
 	}
 }
 
-// wish lets the Node have another version, as the operator orders it.
+// wish requests another version for the Node, as the operator does.
 func (u *updatable) wish(version string) {
 	u.serial++
 	u.annotate(version, u.order(version).Sign(u.serial, signingKey(1)))
 }
 
-// order is that to go to a version.
+// order returns the order to go to a version.
 func (u *updatable) order(version string) desired.VersionOrder {
 	node := u.node()
 	return desired.VersionOrder{Cluster: u.request.Cluster, Node: node.Name, UID: string(node.UID), Version: version}
 }
 
-// annotate writes on the Node what anybody may who may write there.
+// annotate writes the Node's annotations, as every user with that permission may.
 func (u *updatable) annotate(version string, order any) {
 	u.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{
 		api.AnnotationDesiredVersion: version, api.AnnotationVersionOrder: order,
@@ -161,11 +161,11 @@ func TestANodeGoesBackFromAVersionThatDoesNotWork(t *testing.T) {
 	for name, test := range map[string]struct {
 		programs map[string]sim.Program
 		damaged  string
-		// silent is a service that answers no probes.
+		// silent is a service that does not answer probes.
 		silent string
-		// says is in the reason.
+		// says is part of the reason.
 		says string
-		// untouched says that no service was even stopped.
+		// untouched means that no service was even stopped.
 		untouched bool
 	}{
 		"its kubelet dies":               {programs: map[string]sim.Program{"kubelet": endsAtOnce}, says: "service kubelet"},
@@ -199,7 +199,7 @@ func TestANodeGoesBackFromAVersionThatDoesNotWork(t *testing.T) {
 				}
 				return false
 			})
-			u.awaitVersion(t) // the other one may have been reported in the moment between two deaths
+			u.awaitVersion(t) // the next version may have been reported between two crashes
 			u.wish(u.request.Desired.Version)
 			u.await(t, "the node says that it is up to date", func() bool { return u.conditionOf(api.ConditionUpdated).Status == corev1.ConditionTrue })
 		})

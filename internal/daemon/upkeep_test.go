@@ -38,7 +38,7 @@ func TestSettingsOfTheMachineAreRestored(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		const begins = 11 * time.Second // a part that finds another at work tries again after 10 s
+		const begins = 11 * time.Second // a part that finds another one running retries after 10 s
 		for _, wait := range []time.Duration{begins, servicesLook} {
 			harm()
 			stop := startRun(t, w)
@@ -57,7 +57,7 @@ func TestSettingsOfTheMachineAreRestored(t *testing.T) {
 	})
 }
 
-// Somebody stops the kubelet, puts another program in its place and lets it start again.
+// The kubelet's program is replaced while it is stopped, then it starts again.
 func TestProgramsThatSomebodyReplacedAreRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := withoutCluster(t, sim.WindowsOptions{})
@@ -93,7 +93,7 @@ func mustTrustOne(t *testing.T, w *sim.Windows) (hash string) {
 	return hashes[0]
 }
 
-// metrics reads the file: one value for each certificate, by file and subject.
+// metrics reads the metrics file: one value per certificate, by file and subject.
 func metrics(t *testing.T, w *sim.Windows) map[string]time.Time {
 	t.Helper()
 	content, err := w.Disk().Read(metricsFile)
@@ -174,7 +174,7 @@ func TestReplacedCertificatesAreRemoved(t *testing.T) {
 		mustWrite(t, disk, kubelet+`\`+kind+`-current.pem`, kind+"5")
 	}
 	mustWrite(t, disk, wicd+`\wicd-client-current.pem`, "of today")
-	// The clock went back: what is in use has an old name, and so has what was made a moment ago.
+	// The clock was set back: the file in use has an old name, and so has a recent file.
 	mustWrite(t, disk, kubelet+`\kubelet-server-current.pem`, "kubelet-server2")
 	young := kubelet + `\kubelet-client-2026-10-01-10-00-00.pem`
 	mustWrite(t, disk, young, "made a moment ago")

@@ -24,7 +24,7 @@ const (
 	usersConfig    = usersConfigDir + `\10-users.conflist`
 )
 
-// newUsersNetwork is a host whose network an installer of the user's brings.
+// newUsersNetwork returns a host whose network is installed by the user.
 func newUsersNetwork(t *testing.T, change func(*desired.Node)) *member {
 	t.Helper()
 	cluster, err := servers.NewIsolatedCluster()
@@ -90,7 +90,7 @@ func TestANodeWaitsForTheInstallerOfTheUsersNetwork(t *testing.T) {
 	})
 }
 
-// TestAUsersNetworkThatContainerdMissedIsLoaded: only then WICD makes a file in the user's folder, and removes it.
+// TestAUsersNetworkThatContainerdMissedIsLoaded: only then WICD creates a file in the user's folder, and removes it.
 func TestAUsersNetworkThatContainerdMissedIsLoaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newUsersNetwork(t, func(*desired.Node) {})
@@ -101,14 +101,14 @@ func TestAUsersNetworkThatContainerdMissedIsLoaded(t *testing.T) {
 			t.Fatal("containerd has missed nothing")
 		}
 		m.await(t, "containerd has the network again", func() bool { return m.isNetworkReady(t) })
-		m.await(t, "the user's folder is as it was", func() bool { // a scanner may hold the file that was in it
+		m.await(t, "the user's folder is as it was", func() bool { // a scanner may hold the temporary file
 			names, err := m.windows.Disk().List(usersConfigDir)
 			return err == nil && slices.Equal(names, []string{"10-users.conflist"})
 		})
 	})
 }
 
-// TestKubeProxyServesTheUsersBridge, and no other network.
+// TestKubeProxyServesTheUsersBridge: it serves no other network.
 func TestKubeProxyServesTheUsersBridge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newUsersNetwork(t, func(n *desired.Node) {
@@ -192,7 +192,7 @@ func TestFoldersThatUsersOfTheHostOwnAreRefused(t *testing.T) {
 	}
 }
 
-// TestWhatWasSaidOfAUsersNetworkEnds when the user writes the configuration instead.
+// TestWhatWasSaidOfAUsersNetworkEnds: the reported problem ends when the configuration is declared instead.
 func TestWhatWasSaidOfAUsersNetworkEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newUsersNetwork(t, func(*desired.Node) {})

@@ -23,15 +23,15 @@ import (
 	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
-// program is the executable that the WICD of the tests says it is.
+// program is the content of the tests' WICD executable.
 const program = "the program that runs"
 
-// wire calls WICD on a simulated computer, as the operator does over SSH, and counts and cuts what it sends.
+// wire calls WICD on a simulated computer, as the operator does over SSH, and counts and cuts off the input.
 type wire struct {
 	windows *sim.Windows
-	// path is where the program is.
+	// path is the path of the program.
 	path string
-	// cutAfter ends the connection after that many bytes to the host; negative: never.
+	// cutAfter ends the connection after that many bytes to the host; negative means never.
 	cutAfter int64
 	// sent counts the bytes that reached the host.
 	sent int64
@@ -39,7 +39,7 @@ type wire struct {
 
 func newWire(w *sim.Windows) *wire { return &wire{windows: w, cutAfter: -1} }
 
-// errCut is what reading a connection that was cut gives.
+// errCut is the error of reading from a connection that was cut.
 var errCut = errors.New("the connection was cut")
 
 // Run implements agent.Runner.
@@ -84,12 +84,12 @@ type cargo struct {
 	compressed map[string][]byte
 }
 
-// add makes a file of the cargo from its path and content.
+// add adds a file with a path and content to the cargo.
 func (c *cargo) add(path string, content []byte) {
 	c.addWith(path, content, agent.Content{}, nil)
 }
 
-// addWith makes a file that is compressed with the content of another one.
+// addWith adds a file that is compressed with another content as its dictionary.
 func (c *cargo) addWith(path string, content []byte, dictionary agent.Content, of []byte) {
 	sum := sha256.Sum256(content)
 	hash := hex.EncodeToString(sum[:])
@@ -104,7 +104,7 @@ func (c *cargo) addWith(path string, content []byte, dictionary agent.Content, o
 	c.compressed[hash] = frame.Bytes()
 }
 
-// newCargo makes a payload with the programs of a node. Each version has other contents, but for one file.
+// newCargo returns a payload with the programs of a node. All contents but one differ between versions.
 func newCargo(version string) *cargo {
 	c := &cargo{compressed: map[string][]byte{}}
 	chance := rand.New(rand.NewPCG(1, uint64(len(version))))
@@ -154,7 +154,7 @@ func (w *wire) send(c *cargo) (agent.ReceiveResult, error) {
 	return agent.Send(context.Background(), w, agent.CommandReceive, c.contents, c.open, nil)
 }
 
-// join joins the host. While Windows sets itself up, or completes something, it is asked again, as the operator does.
+// join joins the host, and retries while Windows completes its setup or servicing, as the operator does.
 func (w *wire) join(r agent.JoinRequest) (result agent.JoinResult, err error) {
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Minute) {
 		result, err = w.attempt(r)
@@ -166,7 +166,7 @@ func (w *wire) join(r agent.JoinRequest) (result agent.JoinResult, err error) {
 	}
 }
 
-// attempt is one attempt to join the host.
+// attempt tries once to join the host.
 func (w *wire) attempt(r agent.JoinRequest) (result agent.JoinResult, err error) {
 	err = agent.Call(context.Background(), w, agent.CommandJoin, r, &result, nil)
 	return result, err
@@ -205,10 +205,10 @@ func mustJoin(t *testing.T, w *sim.Windows, r agent.JoinRequest) agent.JoinResul
 	return result
 }
 
-// newWindows is a computer whose quirks, where none are chosen, are those of the test's name.
+// newWindows returns a computer with the given quirks, or those drawn from the test's name.
 func newWindows(t *testing.T, o sim.WindowsOptions) *sim.Windows {
 	t.Helper()
-	// Many small files are brought to disk. In memory that takes no time.
+	// Many small files are synced to disk, which takes no time in memory.
 	root, err := os.MkdirTemp("/dev/shm", "wicd-test-")
 	if err != nil {
 		root = t.TempDir()

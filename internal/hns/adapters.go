@@ -2,9 +2,9 @@ package hns
 
 import "strings"
 
-// AdapterBelow is the adapter on which a virtual one is, by its name: the Host Network Service names the interface that it puts on adapter
-// Ethernet vEthernet (Ethernet), or vEthernet (Ethernet) 2 while there still is one of that name. It is false for another name. A user can
-// give a virtual switch such a name, too: whether the adapter exists is not known here.
+// AdapterBelow returns the adapter below a virtual one, derived from its name: the Host Network Service names the interface that it puts on adapter
+// Ethernet vEthernet (Ethernet), or vEthernet (Ethernet) 2 while one with that name still exists. isVirtual is false for other names. A user can
+// give a virtual switch such a name, too: AdapterBelow does not check whether the adapter exists.
 func AdapterBelow(name string) (adapter string, isVirtual bool) {
 	inner, isVirtual := strings.CutPrefix(name, "vEthernet (")
 	if !isVirtual {
@@ -19,7 +19,7 @@ func AdapterBelow(name string) (adapter string, isVirtual bool) {
 	return adapter, true
 }
 
-// IsSameAdapter tells whether two names are those of one adapter, or of a virtual one on it.
+// IsSameAdapter reports whether two names are those of one adapter, or of a virtual one on it.
 func IsSameAdapter(a, b string) bool {
 	physical := func(name string) string {
 		if below, isVirtual := AdapterBelow(name); isVirtual {

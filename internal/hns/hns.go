@@ -1,8 +1,8 @@
-// Package hns has the networks, endpoints and load balancers of Windows' Host Network Service as values. Nothing here calls
-// Windows: each user of the service has its own port, which package win implements on Windows and package sim elsewhere.
+// Package hns models the networks, endpoints and load balancers of Windows' Host Network Service as values. It does not call Windows: each user of
+// the service has its own port, which package win implements on Windows and package sim elsewhere.
 //
-// The names are those of the Host Compute Network API
-// (https://learn.microsoft.com/windows-server/networking/technologies/hcn/hcn-top), of which only what we use is here.
+// The names are those of the Host Compute Network API (https://learn.microsoft.com/windows-server/networking/technologies/hcn/hcn-top), of which
+// this package has only what is used.
 package hns
 
 import (
@@ -13,46 +13,46 @@ import (
 // NetworkType is how a network reaches other hosts.
 type NetworkType string
 
-// Overlay puts packets between hosts into VXLAN.
+// Overlay encapsulates packets between hosts in VXLAN.
 const Overlay NetworkType = "Overlay"
 
-// L2Bridge is a network whose endpoints are in the range of the host's own, or have routes to it, without encapsulation.
+// L2Bridge is a network whose endpoints have addresses in the host's own subnet, or routes to it, without encapsulation.
 const L2Bridge NetworkType = "L2Bridge"
 
 // Network is a virtual switch on an adapter of the host.
 type Network struct {
-	// ID is a GUID in lower case, which Windows gives when the network is created.
+	// ID is a lower-case GUID that Windows assigns when the network is created.
 	ID   string
 	Name string
 	Type NetworkType
-	// Subnets are the ranges whose addresses its endpoints have.
+	// Subnets are the address ranges of the endpoints.
 	Subnets []Subnet
-	// Adapter is the name (alias) of the interface that carries it; empty where Windows chose one.
+	// Adapter is the name (alias) of the network's interface; empty if Windows chose it.
 	Adapter string
-	// VXLANPort is the UDP port of an overlay; 0 is Windows' own, 4789. Only later builds than 17763 can have another.
+	// VXLANPort is the UDP port of an overlay; 0 means Windows' default, 4789. Other ports need a build later than 17763.
 	VXLANPort uint16
-	// Remotes are the subnets that other hosts have in an overlay. Their order means nothing.
+	// Remotes are the subnets of other hosts in an overlay, in no particular order.
 	Remotes []RemoteSubnet
 	// HostRoute is true when the host itself can reach the endpoints of an overlay.
 	HostRoute bool
 	// AutomaticDNS gives endpoints the name servers of the host.
 	AutomaticDNS bool
-	// Persistent is true of a network that is still there after Windows has restarted.
+	// Persistent is true for a network that survives a restart of Windows.
 	Persistent bool
-	// RouterMAC is the address of the overlay's distributed router on this host, such as 00-15-5D-0A-0B-0C, and ManagementIP the
-	// host's address on the adapter. Windows sets both some time after the network was created.
+	// RouterMAC is the address of the overlay's distributed router on this host, such as 00-15-5D-0A-0B-0C, and ManagementIP the host's address on
+	// the adapter. Windows sets both some time after the network was created.
 	RouterMAC    string
 	ManagementIP netip.Addr
 }
 
-// HasAddresses says whether Windows has set the addresses of an overlay: the router's, which other nodes need, and the host's own, which
-// the files of CNI and kube-proxy need.
+// HasAddresses reports whether Windows has set the addresses of an overlay: the router's, which other nodes need, and the host's own, which the CNI
+// files and kube-proxy need.
 func (n Network) HasAddresses() bool { return n.RouterMAC != "" && n.ManagementIP.IsValid() }
 
-// DefaultVXLANPort is the UDP port that an overlay of Windows has when it is given none.
+// DefaultVXLANPort is the UDP port of an overlay in Windows if none is given.
 const DefaultVXLANPort = 4789
 
-// OwnVXLANPort is a port as Network.VXLANPort has it: 0 for Windows' own.
+// OwnVXLANPort returns a port in the form of Network.VXLANPort: 0 for Windows' default.
 func OwnVXLANPort(port uint16) uint16 {
 	if port == DefaultVXLANPort {
 		return 0
@@ -60,7 +60,7 @@ func OwnVXLANPort(port uint16) uint16 {
 	return port
 }
 
-// Subnet is a range of addresses of a network.
+// Subnet is an address range of a network.
 type Subnet struct {
 	Prefix netip.Prefix
 	// Gateway is the address of the router within it.
@@ -69,47 +69,47 @@ type Subnet struct {
 	VNI uint32
 }
 
-// RemoteSubnet is the destination of packets to a subnet of another host. It can be compared.
+// RemoteSubnet is the destination of packets to a subnet of another host. It is comparable.
 type RemoteSubnet struct {
 	Prefix netip.Prefix
 	VNI    uint32
-	// Host is the address of the other host, RouterMAC that of the distributed router on it, as in Network.
+	// Host is the address of the other host, RouterMAC that of its distributed router, as in Network.
 	Host      netip.Addr
 	RouterMAC string
 }
 
 // Endpoint is a port of a network: of a pod, of the host itself, or of a pod on another host.
 type Endpoint struct {
-	// ID is a GUID in lower case; Network is that of its network.
+	// ID is a lower-case GUID; Network is its network's ID.
 	ID, Network string
 	Name        string
 	Address     netip.Addr
 	MAC         string
-	// Remote is true for an endpoint of another host: kube-proxy creates these as targets of load balancers.
+	// Remote is true for an endpoint on another host: kube-proxy creates these as targets of load balancers.
 	Remote bool
-	// Namespace is the GUID of the network namespace it is in; empty when it is in none.
+	// Namespace is the GUID of the endpoint's network namespace; empty when it has none.
 	Namespace string
-	// Host is true of an endpoint that is to be in the host's own compartment.
+	// Host is true for an endpoint in the host's own compartment.
 	Host bool
 }
 
-// LoadBalancer is a rule that gives packets to an address and port to one of some endpoints.
+// LoadBalancer is a rule that distributes packets to an address and port among endpoints.
 type LoadBalancer struct {
 	ID string
 	// VIPs are the addresses that clients use; none means any address of the host (a NodePort).
 	VIPs []netip.Addr
-	// SourceVIP is what packets to endpoints of other hosts come from in an overlay.
+	// SourceVIP is the source address of packets to endpoints on other hosts in an overlay.
 	SourceVIP netip.Addr
 	// Endpoints are IDs.
 	Endpoints []string
 	Protocol  Protocol
-	// External is the port that clients use, Internal that of the endpoints.
+	// External is the port that clients use, Internal the port of the endpoints.
 	External, Internal uint16
 	// DSR is true when answers go directly to the client.
 	DSR bool
 }
 
-// Protocol is a number of IANA's, as load balancers have it.
+// Protocol is an IANA protocol number, as in load balancers.
 type Protocol uint8
 
 // Protocols that Services use on Windows.
@@ -118,7 +118,7 @@ const (
 	UDP Protocol = 17
 )
 
-// State is what the service has at one time.
+// State is a snapshot of the service's objects.
 type State struct {
 	Networks      []Network
 	Endpoints     []Endpoint
@@ -127,12 +127,12 @@ type State struct {
 
 // Errors of the ports, so that callers need not know Windows' codes.
 var (
-	// ErrNotFound: the object is not there.
+	// ErrNotFound means that the object does not exist.
 	ErrNotFound = errors.New("no such object in the Host Network Service")
-	// ErrExists: another object has its name, address or port (0xb7, 0x803b0013).
+	// ErrExists means that another object has its name, address or port (0xb7, 0x803b0013).
 	ErrExists = errors.New("an object of the Host Network Service is in the way")
-	// ErrAdapter: there is no adapter for the network: none has its name, or the one that does has a switch (0x803b0006).
+	// ErrAdapter means that there is no adapter for the network: none has its name, or the one that has it already has a switch (0x803b0006).
 	ErrAdapter = errors.New("the Host Network Service finds no adapter for the network")
-	// ErrUnavailable: the service does not answer (it is stopped or starting), so that the state of objects is unknown.
+	// ErrUnavailable means that the service does not answer (it is stopped or starting), so that the state of objects is unknown.
 	ErrUnavailable = errors.New("the Host Network Service does not answer")
 )

@@ -1,5 +1,5 @@
-// Package hostnetwork compares the network settings of a host before its first pod network with those after it: Windows moves the host's
-// address to a virtual adapter then, and can lose the rest. It is pure: who reads and changes Windows is not its matter.
+// Package hostnetwork compares the network settings of a host before and after its first pod network is created: Windows then moves the host's
+// address to a virtual adapter, and can lose the rest. The package is pure: its callers read and change Windows.
 package hostnetwork
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Adapter is a network interface of the host with its settings for IPv4.
+// Adapter is a network interface of the host with its IPv4 settings.
 type Adapter struct {
 	Name  string `json:"name"`
 	Index uint32 `json:"index,omitempty"`
@@ -18,7 +18,7 @@ type Adapter struct {
 	// DNS are its DNS servers, Suffix is its connection-specific DNS suffix.
 	DNS    []netip.Addr `json:"dns,omitempty"`
 	Suffix string       `json:"suffix,omitempty"`
-	// DHCP says that the interface gets its settings by DHCP, StaticDNS that the servers or the suffix are configured by hand all the same.
+	// DHCP means that the interface uses DHCP, StaticDNS that its servers or suffix are nevertheless configured by hand.
 	DHCP      bool   `json:"dhcp,omitempty"`
 	StaticDNS bool   `json:"staticDNS,omitempty"`
 	MTU       uint32 `json:"mtu,omitempty"`
@@ -29,13 +29,13 @@ type Adapter struct {
 // Address is one address of an interface.
 type Address struct {
 	Prefix netip.Prefix `json:"prefix"`
-	// Static says that it was configured by hand.
+	// Static means that it was configured by hand.
 	Static bool `json:"static,omitempty"`
-	// SkipAsSource says that Windows uses it for no connection of its own.
+	// SkipAsSource means that Windows does not use it for its own connections.
 	SkipAsSource bool `json:"skipAsSource,omitempty"`
 }
 
-// With finds the interface that has an address.
+// With returns the interface that has an address.
 func With(all []Adapter, a netip.Addr) (Adapter, bool) {
 	i := slices.IndexFunc(all, func(has Adapter) bool { return has.has(a) })
 	if i < 0 {
@@ -48,15 +48,15 @@ func (a Adapter) has(address netip.Addr) bool {
 	return slices.ContainsFunc(a.Addresses, func(is Address) bool { return is.Prefix.Addr() == address })
 }
 
-// Encapsulation is what VXLAN adds to a packet. What the host sends to pods of other nodes is encapsulated, too: on the virtual adapter, the
-// MTU must be that much smaller than on the adapter below it.
+// Encapsulation is the size of VXLAN's headers in bytes. The host's packets to pods of other nodes are encapsulated, too, so the virtual adapter's
+// MTU must be that much smaller than that of the adapter below it.
 const Encapsulation = 50
 
-// podMTU is what Windows gives to the interfaces of pods on a host with a virtual switch, whatever its adapter has. Its API has no
-// setting for it (mtu-with-new-hnsnetwork.txt of https://github.com/pjh/SDN, https://github.com/microsoft/SDN/issues/517).
+// podMTU is the MTU that Windows gives to pod interfaces on a host with a virtual switch, whatever its adapter has. Its API has no setting for it
+// (mtu-with-new-hnsnetwork.txt of https://github.com/pjh/SDN, https://github.com/microsoft/SDN/issues/517).
 const podMTU = 1450
 
-// TooSmall says, for people, that the network of an adapter has no room for encapsulated packets of pods; empty if it has. An MTU of 0 is unknown.
+// TooSmall returns a message if an adapter's MTU has no room for encapsulated pod packets; empty otherwise. An MTU of 0 is unknown.
 func TooSmall(adapter string, mtu uint32) string {
 	if mtu == 0 || mtu >= podMTU+Encapsulation {
 		return ""
@@ -65,23 +65,23 @@ func TooSmall(adapter string, mtu uint32) string {
 		"let the network and the adapter have an MTU of %d", adapter, mtu, podMTU, Encapsulation, podMTU+Encapsulation)
 }
 
-// minMTU is the smallest MTU of a link for IPv6 (RFC 8200). A smaller one is not set.
+// minMTU is the smallest MTU of an IPv6 link (RFC 8200). A smaller one is not set.
 const minMTU = 1280
 
-// Loss is what an adapter had before and lacks now. A zero field is not lost.
+// Loss is what an adapter had before and lacks now. Zero fields are not lost.
 type Loss struct {
 	// Addresses are configured addresses that no interface has.
 	Addresses []Address
-	// DNS are all servers of before, also if only some of them are missing.
+	// DNS are all former servers, even if only some are missing.
 	DNS    []netip.Addr
 	Suffix string
-	// MTU is what the virtual adapter may have at most, where it has more.
+	// MTU is the maximum for the virtual adapter, if it has more.
 	MTU    uint32
 	Metric uint32
 }
 
-// Compare tells what of an adapter's settings was lost, by the interface that has its address now, and all interfaces. What DHCP gives is
-// DHCP's matter. A smaller MTU is no loss: packets still arrive.
+// Compare returns what an adapter lost; now is the interface that has its address now, and all are all interfaces. Settings that DHCP provides are
+// left to DHCP. A smaller MTU is no loss: packets still arrive.
 func Compare(before, now Adapter, all []Adapter) Loss {
 	var l Loss
 	for _, a := range before.Addresses {
@@ -106,10 +106,10 @@ func Compare(before, now Adapter, all []Adapter) Loss {
 	return l
 }
 
-// IsEmpty tells that nothing was lost.
+// IsEmpty reports whether nothing was lost.
 func (l Loss) IsEmpty() bool { return l.String() == "" }
 
-// String is for people.
+// String describes the loss.
 func (l Loss) String() string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }

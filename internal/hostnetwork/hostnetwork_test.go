@@ -91,7 +91,7 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzRecord checks that whatever is read can be written and read again.
+// FuzzRecord checks that every accepted record can be encoded and decoded again.
 func FuzzRecord(f *testing.F) {
 	f.Add(hostnetwork.Encode(record()))
 	f.Add([]byte(`{"phase":"lost","address":"192.0.2.1","before":{"name":"\u2028","addresses":[{"prefix":"192.0.2.1/0"}]}}`))

@@ -12,39 +12,39 @@ import (
 
 // Limits of a record.
 const (
-	// MaxRecord is its size in bytes.
+	// MaxRecord is the maximum size of a record in bytes.
 	MaxRecord = 64 << 10
 
 	maxAddresses = 256
 	maxText      = 256
 )
 
-// Phase is how far a host is with its first network.
+// Phase is a host's progress with its first network.
 type Phase string
 
 // The phases.
 const (
-	// Making begins before the first network is created, and ends when the host has its settings again.
+	// Making lasts from before the creation of the first network until the host has its settings again.
 	Making Phase = "making"
-	// Made says that the host has kept its settings, or has them again.
+	// Made means that the host has kept its settings, or has them again.
 	Made Phase = "made"
-	// Changed says that the host has its address, and lacks other settings that could not be restored.
+	// Changed means that the host has its address, but lacks other settings that could not be restored.
 	Changed Phase = "changed"
-	// Lost says that the host did not get its address back: the network is removed, and not created again.
+	// Lost means that the host did not get its address back: the network is removed, and not created again.
 	Lost Phase = "lost"
 )
 
 // Record is what must survive a restart between the creation of the first network and the comparison after it.
 type Record struct {
 	Phase Phase `json:"phase"`
-	// Address is the host's, Before the adapter that had it before the first network.
+	// Address is the host's address, Before the adapter that had it before the first network.
 	Address netip.Addr `json:"address"`
 	Before  Adapter    `json:"before"`
-	// Instead is what the host had instead of the address, in words; set when that is lost.
+	// Instead describes what the host had instead of its address; set when that is lost.
 	Instead string `json:"instead,omitempty"`
 }
 
-// Encode formats a record that Decode accepts: what is beyond the limits is left out.
+// Encode formats a record that Decode accepts: it truncates what exceeds the limits.
 func Encode(r Record) []byte {
 	cut := func(text *string) {
 		*text = strings.ToValidUTF8((*text)[:min(len(*text), maxText)], "")
@@ -54,11 +54,11 @@ func Encode(r Record) []byte {
 	}
 	r.Before.Addresses = r.Before.Addresses[:min(len(r.Before.Addresses), maxAddresses)]
 	r.Before.DNS = r.Before.DNS[:min(len(r.Before.DNS), maxAddresses)]
-	b, _ := json.Marshal(r) // texts and numbers cannot fail
+	b, _ := json.Marshal(r) // strings and numbers cannot fail
 	return b
 }
 
-// Decode reads what Encode has written, and refuses everything else.
+// Decode parses the output of Encode, and rejects everything else.
 func Decode(b []byte) (Record, error) {
 	if len(b) > MaxRecord {
 		return Record{}, fmt.Errorf("the record has %d bytes, and at most %d are allowed", len(b), MaxRecord)

@@ -8,11 +8,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
-// TestAClockMayBeSet waits for a time 19 hours away, while somebody sets the clock.
+// TestAClockMayBeSet waits for a time 19 hours away while the clock is set.
 func TestAClockMayBeSet(t *testing.T) {
 	const hour, day = time.Hour, 24 * time.Hour
 	for name, test := range map[string]struct {
-		// wrong is how much the clock is ahead at first, set how much from an hour later on.
+		// wrong is how much the clock is ahead at first, set how much after an hour.
 		wrong, set time.Duration
 		want       time.Duration
 	}{
@@ -21,7 +21,7 @@ func TestAClockMayBeSet(t *testing.T) {
 		"goes forward, not so far":  {0, 2 * hour, 17 * hour},
 		"goes back":                 {0, -day, 19 * hour},
 		"was years behind":          {-3000 * day, 0, 19 * hour},
-		"was ahead":                 {10 * hour, 0, 9 * hour}, // as far as it seemed
+		"was ahead":                 {10 * hour, 0, 9 * hour}, // by the wrong clock
 		"is ahead by more than all": {20 * hour, 20 * hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestAClockMayBeSet(t *testing.T) {
 					}
 					return time.Now().Add(test.set)
 				}
-				at := began.Add(19 * hour).UTC().Round(0) // as in a certificate: nothing but what clocks show
+				at := began.Add(19 * hour).UTC().Round(0) // as in a certificate: without a monotonic reading
 				if err := identity.AwaitClock(t.Context(), at, clock); err != nil {
 					t.Fatal(err)
 				}

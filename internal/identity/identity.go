@@ -1,5 +1,5 @@
-// Package identity is how a program on a host comes to a certificate of its own, and when it renews it: what WICD and
-// hybrid-overlay-node have in common. Where they keep the files, and how they ask the API server, is their own matter.
+// Package identity obtains and renews the certificate of a program on a host. WICD and hybrid-overlay-node share it; each has its own files and
+// client of the API server.
 package identity
 
 import (
@@ -18,10 +18,10 @@ import (
 	"time"
 )
 
-// RefusedPause is how long to wait after a refusal before asking again, and at least before a certificate is renewed.
+// RefusedPause is the wait after a refusal before the next request, and the minimum wait before a certificate is renewed.
 const RefusedPause = 5 * time.Minute
 
-// Name is who somebody is to the API server.
+// Name is a user and group known to the API server.
 type Name struct{ User, Group string }
 
 // Identity is a certificate with its key.
@@ -30,7 +30,7 @@ type Identity struct {
 	Leaf        *x509.Certificate
 }
 
-// Parse reads certificate and key from PEM and checks whose they are, and that they are valid now.
+// Parse reads certificate and key from PEM, and checks that they are for of and have not expired.
 func Parse(b []byte, of Name, now time.Time) (Identity, error) {
 	pair, err := tls.X509KeyPair(b, b)
 	if err != nil {
@@ -49,7 +49,7 @@ func Parse(b []byte, of Name, now time.Time) (Identity, error) {
 	return Identity{Certificate: pair, Leaf: leaf}, nil
 }
 
-// CheckLeaf checks that a certificate is a user's, and has not expired.
+// CheckLeaf checks that a certificate is for a user and has not expired.
 func CheckLeaf(leaf *x509.Certificate, user string, now time.Time) error {
 	if leaf.Subject.CommonName != user {
 		return fmt.Errorf("the certificate is for %q, and should be for %q", leaf.Subject.CommonName, user)
@@ -64,11 +64,11 @@ func CheckLeaf(leaf *x509.Certificate, user string, now time.Time) error {
 type Pending struct {
 	// Key and Request are PEM.
 	Key, Request []byte
-	// Name of the CertificateSigningRequest: the same for the same key, so that a restart finds it again.
+	// Name is the name of the CertificateSigningRequest. It is derived from the key, so that it is found again after a restart.
 	Name string
 }
 
-// ask returns the request that is under way, or makes one with a new key. The request's name begins with prefix.
+// ask returns the pending request, or creates one with a new key. The request's name begins with prefix.
 func ask(of Name, prefix string, s Store) (Pending, error) {
 	if b, err := s.ReadPending(); err == nil {
 		if p, err := parsePending(b, of, prefix); err == nil {
@@ -85,7 +85,7 @@ func ask(of Name, prefix string, s Store) (Pending, error) {
 	return parsePending(b, of, prefix)
 }
 
-// newPending makes a key, and a request with it, as PEM.
+// newPending creates a key and a request for it, as PEM.
 func newPending(of Name) ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -105,7 +105,7 @@ func newPending(of Name) ([]byte, error) {
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})...), nil
 }
 
-// parsePending reads what newPending made, and checks whose it is.
+// parsePending parses the output of newPending, and checks its subject.
 func parsePending(b []byte, of Name, prefix string) (Pending, error) {
 	key, rest := pem.Decode(b)
 	request, _ := pem.Decode(rest)
@@ -123,23 +123,23 @@ func parsePending(b []byte, of Name, prefix string) (Pending, error) {
 	return Pending{Key: pem.EncodeToMemory(key), Request: pem.EncodeToMemory(request), Name: prefix + hex.EncodeToString(sum[:16])}, nil
 }
 
-// renewal is when to renew a certificate: between 75% and 85% of its life, at the place that chance, from 0 to 1, gives, so that hosts
-// that joined together do not renew together.
+// renewal returns when to renew a certificate: between 75% and 85% of its life, at the position given by chance (0 to 1), so that hosts that joined
+// together do not renew together.
 func (i Identity) renewal(chance float64) time.Time {
 	return i.Leaf.NotBefore.Add(time.Duration(float64(i.life()) * (0.75 + 0.1*chance)))
 }
 
-// leastUse is how long a certificate is used at least, even if the clock says that it is due: by a clock that is ahead of the
-// cluster's, each new one would be.
+// leastUse returns how long a certificate is used at least, even if it seems due: with a clock that is ahead of the cluster's, every new
+// certificate would be.
 func (i Identity) leastUse() time.Duration { return min(RefusedPause, i.life()/10) }
 
 func (i Identity) life() time.Duration { return i.Leaf.NotAfter.Sub(i.Leaf.NotBefore) }
 
-// ClockEvery is how often the clock is looked at by those who wait for a certain time.
+// ClockEvery is how often the clock is checked while waiting for a certain time.
 const ClockEvery = time.Minute
 
-// AwaitClock returns when the clock shows a time, or as much time has gone by as it was away. A clock may be set: that of a virtual
-// machine can be wrong by years until it has asked for the time.
+// AwaitClock returns when the clock shows a time, or when the duration until then has passed. The clock may be set meanwhile: that of a virtual
+// machine can be wrong by years until its first synchronization.
 func AwaitClock(ctx context.Context, at time.Time, clock func() time.Time) error {
 	end := time.NewTimer(at.Sub(clock()))
 	defer end.Stop()

@@ -13,13 +13,13 @@ import (
 )
 
 var (
-	// ErrRefused means that the cluster refused a request, so that asking again with the same key is of no use.
+	// ErrRefused means that the cluster refused a request; another request with the same key is useless.
 	ErrRefused = errors.New("the certificate request was refused")
-	// ErrRejected means that the cluster does not accept a certificate, although it seems valid here: one of the clocks may be wrong.
+	// ErrRejected means that the cluster does not accept a certificate that seems valid here: one of the clocks may be wrong.
 	ErrRejected = errors.New("the API server does not accept the certificate")
 )
 
-// Store keeps a certificate with its key, and the request for the next one.
+// Store stores a certificate with its key, and the request for the next one.
 type Store interface {
 	ReadIdentity() ([]byte, error)
 	WriteIdentity(b []byte) error
@@ -28,35 +28,34 @@ type Store interface {
 	RemovePending() error
 }
 
-// Requester asks a cluster for certificates.
+// Requester requests certificates from a cluster.
 type Requester interface {
-	// Issue makes a request, unless it is there, and waits until it is answered. That it was refused is ErrRefused, that the
-	// cluster does not know who asks may be ErrRejected.
+	// Issue creates a request if it does not exist, and waits for the answer. It returns ErrRefused if the request was refused, and may return
+	// ErrRejected if the cluster does not accept the requester's credentials.
 	Issue(ctx context.Context, p Pending) (certificate []byte, err error)
 }
 
-// Bootstrapper gets a certificate for who has none, with what else shows who that is.
+// Bootstrapper obtains a certificate for a program without one, by its other credentials.
 type Bootstrapper interface {
 	// Bootstrap calls m.Request.
 	Bootstrap(ctx context.Context, m *Manager) (Identity, error)
 }
 
-// Manager sees to it that a program has a certificate of its own.
+// Manager obtains and renews a program's certificate.
 type Manager struct {
 	Name Name
-	// Prefix begins the names of requests.
+	// Prefix is the prefix of request names.
 	Prefix    string
 	Store     Store
 	Bootstrap Bootstrapper
 	Log       *slog.Logger
-	// Issued hears of each new certificate.
+	// Issued is called with each new certificate.
 	Issued func(Identity)
-	// Pauses begins a series of pauses: what it returns gives the one after each attempt that fails.
+	// Pauses begins a series of pauses; next returns the pause after each failed attempt.
 	Pauses func() (next func() time.Duration)
 }
 
-// Identify returns the certificate: the one on the host, unless it was rejected, or a new one. It tries until it has one, or ctx is
-// done.
+// Identify returns the certificate on the host, unless it was rejected, or a new one. It retries until it has one or ctx is done.
 func (m *Manager) Identify(ctx context.Context, rejected *x509.Certificate) (Identity, error) {
 	next := m.Pauses()
 	for {
@@ -92,8 +91,8 @@ func pauseAfter(err error, next func() time.Duration) time.Duration {
 	return next()
 }
 
-// Renew waits until a fifth of the certificate's life is left, and replaces it. It returns when there is a new one, when the old one
-// has expired or is rejected, or when ctx is done.
+// Renew waits until the certificate is due for renewal, at 75% to 85% of its life, and replaces it. It returns when there is a new certificate,
+// when the old one has expired or is rejected, or when ctx is done.
 func (m *Manager) Renew(ctx context.Context, r Requester, id Identity) {
 	at := id.renewal(rand.Float64())
 	if backoff.Sleep(ctx, id.leastUse()) != nil || AwaitClock(ctx, at, time.Now) != nil {
@@ -112,8 +111,8 @@ func (m *Manager) Renew(ctx context.Context, r Requester, id Identity) {
 	}
 }
 
-// Request has a certificate issued and keeps it. The key is on disk before the request is made, so that a restart goes on waiting for
-// the same request.
+// Request has a certificate issued and stores it. The key is on disk before the request is created, so that a restarted program continues to wait
+// for the same request.
 func (m *Manager) Request(ctx context.Context, r Requester) (Identity, error) {
 	p, err := ask(m.Name, m.Prefix, m.Store)
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
-// memory is a store, and a bootstrapper whose cluster gives one answer after the other.
+// memory is a store, and a bootstrapper whose cluster gives a sequence of answers.
 type memory struct {
 	current, pending []byte
 	answers          []error
-	// names are the requests that were made, asked is when.
+	// names are the requests that were made, asked their times.
 	names []string
 	asked []time.Time
 }
@@ -49,7 +49,7 @@ func (m *memory) Issue(ctx context.Context, p identity.Pending) ([]byte, error) 
 	return nil, m.answers[len(m.names)-1]
 }
 
-// A request that failed is made again with the same key, and soon; one that was refused, with another key, and much later.
+// A failed request is repeated soon with the same key; a refused one, much later with another key.
 func TestRequestsThatAreRefusedAndRequestsThatFail(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer  error

@@ -13,17 +13,17 @@ import (
 
 // Server is an API server, and how to connect to it.
 type Server struct {
-	// Address is for errors.
+	// Address is used in errors.
 	Address string
-	// CA is the certificate of its authority, as PEM; empty for those that this machine trusts.
+	// CA is the server's CA certificate, as PEM; empty means the machine's trusted roots.
 	CA []byte
-	// Dial connects; nil for the network of this machine.
+	// Dial opens connections; nil uses the machine's network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Pings find dead connections: a watch is silent for long.
+	// Pings detect dead connections, because a watch is idle for long.
 	Pings http.HTTP2Config
 }
 
-// Transport makes connections to the server that show a certificate; nil shows none.
+// Transport returns a transport to the server that presents a client certificate; nil presents none.
 func (s Server) Transport(certificate *tls.Certificate) (*http.Transport, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if len(s.CA) > 0 {

@@ -14,12 +14,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
-// Bootstrap gets WICD's first certificate.
+// Bootstrap requests WICD's first certificate.
 type Bootstrap struct{ state.Session }
 
-// Bootstrap implements identity.Bootstrapper with what else shows who we are: the token of the join, or, once that is gone or worth
-// nothing any more, the kubelet's certificate. So a host whose cluster was away for longer than our certificate lived
-// comes back by itself.
+// Bootstrap implements identity.Bootstrapper with WICD's other credentials: the token of the join, or, if that is gone or expired, the kubelet's
+// certificate. So a host whose cluster was unreachable for longer than WICD's certificate lived recovers on its own.
 func (b Bootstrap) Bootstrap(ctx context.Context, m *identity.Manager) (identity.Identity, error) {
 	token, err := credentials.BootstrapToken(b.Host.Disk)
 	if err == nil {
@@ -35,7 +34,7 @@ func (b Bootstrap) Bootstrap(ctx context.Context, m *identity.Manager) (identity
 	return b.requestAs(ctx, m, Credentials{certificate: &kubelet.Certificate})
 }
 
-// errExpiredToken is why a token is of no use that is there.
+// errExpiredToken is the reason why an existing token cannot be used.
 var errExpiredToken = errors.New("the API server does not know it")
 
 func (b Bootstrap) requestAs(ctx context.Context, m *identity.Manager, c Credentials) (identity.Identity, error) {

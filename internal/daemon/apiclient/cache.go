@@ -8,10 +8,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
-// Cache is the connection to the API server. A new session with the same identity goes on with it: when a thousand nodes follow a
-// change, a thousand handshakes are most of the work.
+// Cache holds the connection to the API server. A new session with the same identity reuses it: when a thousand nodes follow a change, a thousand
+// handshakes would be most of the work.
 type Cache struct {
-	// Clock is the API server's, as far as its answers tell.
+	// Clock is the API server's clock, as far as its answers reveal it.
 	Clock Clock
 
 	client *Client
@@ -19,7 +19,7 @@ type Cache struct {
 	leaf   *x509.Certificate
 }
 
-// Get returns the connection to this server with this identity.
+// Get returns a client for this server and identity.
 func (n *Cache) Get(h host.Host, server agent.Bootstrap, id identity.Identity) (*Client, error) {
 	if n.client != nil && n.server == server && n.leaf.Equal(id.Leaf) {
 		return n.client, nil
@@ -33,7 +33,7 @@ func (n *Cache) Get(h host.Host, server agent.Bootstrap, id identity.Identity) (
 	return client, nil
 }
 
-// Close ends the connection, if there is one.
+// Close closes the connection, if there is one.
 func (n *Cache) Close() {
 	if n.client != nil {
 		n.client.close()

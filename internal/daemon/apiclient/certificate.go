@@ -13,8 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
-// Issue implements identity.Requester. It makes the request, unless it is there, and waits until it is answered. The API server removes
-// requests that nobody answered for a day; then the caller's next attempt makes it again.
+// Issue implements identity.Requester. It creates the request if it does not exist, and waits for the answer. The API server deletes requests that
+// stay unanswered for a day; the caller's next attempt then creates the request again.
 func (a *Client) Issue(ctx context.Context, p identity.Pending) ([]byte, error) {
 	if err := a.createRequest(ctx, p); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
@@ -33,7 +33,7 @@ func (a *Client) Issue(ctx context.Context, p identity.Pending) ([]byte, error) 
 	}
 }
 
-// answered tells whether a request has been issued or refused.
+// answered reports whether a request has been issued or refused.
 func answered(r *certificatesv1.CertificateSigningRequest) (bool, error) {
 	for _, c := range r.Status.Conditions {
 		if c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed {
@@ -43,7 +43,7 @@ func answered(r *certificatesv1.CertificateSigningRequest) (bool, error) {
 	return len(r.Status.Certificate) > 0, nil
 }
 
-// awaitAnswer returns the request once it is answered, or as it was last when it is gone or some time has gone by.
+// awaitAnswer returns the request once it is answered, or its last state when it is deleted or the watch ends.
 func (a *Client) awaitAnswer(ctx context.Context, r *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, error) {
 	if done, _ := answered(r); done {
 		return r, nil
@@ -63,7 +63,7 @@ func (a *Client) awaitAnswer(ctx context.Context, r *certificatesv1.CertificateS
 			return is, nil
 		}
 	}
-	if time.Since(began) < time.Second { // whoever ends watches at once must not be asked without pause
+	if time.Since(began) < time.Second { // do not retry without a pause if watches end immediately
 		return r, backoff.Sleep(ctx, time.Second)
 	}
 	return r, ctx.Err()

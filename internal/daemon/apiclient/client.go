@@ -28,26 +28,26 @@ import (
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
-// requestTimeout bounds a request to the API server; watchTimeout ends a watch, which is then begun again.
+// requestTimeout limits a request to the API server; watchTimeout ends a watch, which is then restarted.
 const (
 	requestTimeout = 15 * time.Second
 	watchTimeout   = 5 * time.Minute
 )
 
-// Credentials are how WICD shows who it is: its certificate, or the bootstrap token.
+// Credentials are WICD's certificate or the bootstrap token.
 type Credentials struct {
 	token       string
 	certificate *tls.Certificate
 }
 
-// Client is the API server, as one identity sees it. It knows nodes, certificate requests, events and Services and nothing else,
+// Client is a client of the API server with one identity. It supports only nodes, certificate requests, events, Services and published settings,
 // which keeps WICD small.
 type Client struct {
 	Core, certificates, events, Discovery rest.Interface
 	transport                             *http.Transport
 }
 
-// newClient makes a client; it connects with the first request. clock hears what answers say of the time; nil for nobody.
+// newClient returns a client, which connects with its first request. clock, if not nil, receives the time of answers.
 func newClient(h host.Host, b agent.Bootstrap, c Credentials, clock *Clock) (*Client, error) {
 	server := identity.Server{
 		Address: b.Server, CA: []byte(b.CA), Dial: h.Dial, Pings: http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
@@ -93,10 +93,10 @@ func newClient(h host.Host, b agent.Bootstrap, c Credentials, clock *Clock) (*Cl
 	return a, nil
 }
 
-// close ends idle connections, so that the next identity does not use one of this one's.
+// close closes idle connections, so that the next identity does not use one of them.
 func (a *Client) close() { a.transport.CloseIdleConnections() }
 
-// ListNode returns the node of that name, nil when there is none, and the version from which to watch it.
+// ListNode returns the node with that name, nil when there is none, and the resource version from which to watch it.
 func (a *Client) ListNode(ctx context.Context, name string) (*corev1.Node, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -113,7 +113,7 @@ func (a *Client) ListNode(ctx context.Context, name string) (*corev1.Node, strin
 	return nil, list.ResourceVersion, nil
 }
 
-// WatchNode watches a node from a version on.
+// WatchNode watches a node from a resource version.
 func (a *Client) WatchNode(ctx context.Context, name, version string) (watch.Interface, error) {
 	w, err := watchOne(ctx, a.Core.Get().Resource("nodes"), name, version)
 	if err != nil {
@@ -122,7 +122,7 @@ func (a *Client) WatchNode(ctx context.Context, name, version string) (watch.Int
 	return w, nil
 }
 
-// WatchSettings watches what nodes of a version must have. It begins with what there is.
+// WatchSettings watches the settings for nodes of a version, beginning with their current state.
 func (a *Client) WatchSettings(ctx context.Context, namespace, version string) (watch.Interface, error) {
 	name := ServicesConfigMap(version)
 	w, err := watchOne(ctx, a.Core.Get().Namespace(namespace).Resource("configmaps"), name, "")
@@ -132,7 +132,7 @@ func (a *Client) WatchSettings(ctx context.Context, namespace, version string) (
 	return w, nil
 }
 
-// Settings reads what nodes of a version must have, as it is published.
+// Settings reads the published settings for nodes of a version.
 func (a *Client) Settings(ctx context.Context, namespace, version string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -144,8 +144,8 @@ func (a *Client) Settings(ctx context.Context, namespace, version string) (map[s
 	return cm.Data, nil
 }
 
-// Secrets reads the secrets of nodes, which must be of that version: others belong to another ConfigMap, which is
-// on its way, or are somebody else's.
+// Secrets reads the secrets of nodes. They must have the given version: others belong to another ConfigMap, which is still to come, or come from
+// another source.
 func (a *Client) Secrets(ctx context.Context, namespace, version string) (desired.Secrets, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -164,14 +164,14 @@ func (a *Client) Secrets(ctx context.Context, namespace, version string) (desire
 	return s, nil
 }
 
-// watchOne begins a watch of one object that ends by itself after watchTimeout.
+// watchOne begins a watch of one object that ends on its own after watchTimeout.
 func watchOne(ctx context.Context, r *rest.Request, name, version string) (watch.Interface, error) {
 	return r.Param("watch", "true").Param("fieldSelector", "metadata.name="+name).
 		Param("resourceVersion", version).Param("allowWatchBookmarks", "true").
 		Param("timeoutSeconds", fmt.Sprint(int(watchTimeout.Seconds()))).Watch(ctx)
 }
 
-// AnnotateNode sets annotations of the node, removes those without a value, and touches nothing else of it. It returns the node as it then is.
+// AnnotateNode sets annotations of the node, removes those without a value, and changes nothing else. It returns the updated node.
 func (a *Client) AnnotateNode(ctx context.Context, name string, annotations map[string]string) (*corev1.Node, error) {
 	values := map[string]any{}
 	for key, value := range annotations {
@@ -193,7 +193,7 @@ func (a *Client) AnnotateNode(ctx context.Context, name string, annotations map[
 	return &is, nil
 }
 
-// certificateSeconds is the life WICD asks for its certificate.
+// certificateSeconds is the requested lifetime of WICD's certificate.
 const certificateSeconds = int32(24 * 60 * 60)
 
 // createRequest creates the certificate request.
@@ -225,5 +225,5 @@ func (a *Client) watchRequest(ctx context.Context, name, version string) (watch.
 	return watchOne(ctx, a.certificates.Get().Resource("certificatesigningrequests"), name, version)
 }
 
-// ServicesConfigMap is the name of the ConfigMap with the settings of nodes of a version.
+// ServicesConfigMap returns the name of the ConfigMap with the settings for nodes of a version.
 func ServicesConfigMap(version string) string { return api.ServicesConfigMapPrefix + version }

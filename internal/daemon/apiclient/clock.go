@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// maxRoundTrip is how long an answer may be on its way to tell the time.
+// maxRoundTrip is the maximum round-trip time of an answer that is used to compare clocks.
 const maxRoundTrip = 5 * time.Second
 
-// Clock compares the clock of the API server with that of this host, by the header Date of each answer.
+// Clock compares the API server's clock with the host's, by the header Date of each answer.
 type Clock struct {
 	mu    sync.Mutex
 	ahead time.Duration
 	isNew bool
 }
 
-// Ahead returns by how much the clock of the API server is ahead, to a few seconds. Each comparison is returned once; isNew is false
-// when there was none since the last call.
+// Ahead returns by how much the API server's clock is ahead, to within a few seconds. Each comparison is returned once; isNew is false when there
+// was none since the last call.
 func (c *Clock) Ahead() (ahead time.Duration, isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -25,10 +25,10 @@ func (c *Clock) Ahead() (ahead time.Duration, isNew bool) {
 	return c.ahead, isNew
 }
 
-// compare takes notice of an answer to a request that was sent at a time.
+// compare records an answer with its header Date.
 func (c *Clock) compare(sent, received time.Time, date string) {
 	at, err := http.ParseTime(date)
-	trip := received.Sub(sent) // by the monotonic clock, which nobody sets
+	trip := received.Sub(sent) // by the monotonic clock, which is never set
 	if err != nil || trip > maxRoundTrip {
 		return
 	}
@@ -38,7 +38,7 @@ func (c *Clock) compare(sent, received time.Time, date string) {
 	c.ahead, c.isNew = at.Add(half).Sub(sent.Round(0).Add(trip/2)), true
 }
 
-// timed is a transport whose answers tell a clock the time.
+// timed is a transport that passes the time of answers to a clock.
 type timed struct {
 	http.RoundTripper
 	clock *Clock

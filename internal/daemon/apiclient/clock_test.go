@@ -12,7 +12,7 @@ func TestTheClockOfTheAPIServerIsComparedByItsAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		takes time.Duration
 		date  string
-		want  time.Duration // to a second and half of what it took
+		want  time.Duration // within a second plus half of takes
 		none  bool
 	}{
 		"the same":          {takes: 100 * time.Millisecond, date: header(0)},

@@ -1,3 +1,3 @@
-// Package apiclient is the API server as WICD sees it: Nodes, certificate requests, events, published settings and Services, and
-// nothing else, which keeps WICD small.
+// Package apiclient is WICD's client of the API server. It supports only Nodes, certificate requests, events, published settings and Services,
+// which keeps WICD small.
 package apiclient

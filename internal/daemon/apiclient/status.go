@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// SetCondition sets a condition of the node, and touches nothing else of it: a strategic merge patch tells conditions by
-// their type, so that the kubelet's are not its matter. It returns the node as it then is.
+// SetCondition sets a condition of the node and changes nothing else: a strategic merge patch merges conditions by type, so that the kubelet's
+// stay. It returns the updated node.
 func (a *Client) SetCondition(ctx context.Context, node string, c corev1.NodeCondition) (*corev1.Node, error) {
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{c}}})
 	if err != nil {
@@ -28,7 +28,7 @@ func (a *Client) SetCondition(ctx context.Context, node string, c corev1.NodeCon
 	return &is, nil
 }
 
-// CreateEvent creates an event, unless there is one of that name. Events of what has no namespace are in namespace default.
+// CreateEvent creates an event unless one with that name exists. Events of cluster-scoped objects are in namespace default.
 func (a *Client) CreateEvent(ctx context.Context, e *eventsv1.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

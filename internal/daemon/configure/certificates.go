@@ -11,19 +11,18 @@ import (
 	"github.com/windows-machine-config/wmco/internal/trust"
 )
 
-// trustedFile lists the certificates that we put into the machine's store. Those that were there before are not ours,
-// and are never removed.
+// trustedFile lists the certificates that WICD added to the machine's store. Certificates that existed before are not listed and never removed.
 const trustedFile = desired.State + `\certificates.json`
 
-// certificates are those that the machine trusts.
+// certificates are the root certificates that the machine trusts.
 type certificates struct {
 	work
-	// wanted are those that it is to trust, as PEM.
+	// wanted is the PEM bundle of certificates to trust.
 	wanted string
 }
 
-// trust makes the machine trust what is wanted. What it adds is noted as ours before it is there: a cut in
-// between leaves a note without a certificate, which the next time adds, and never a certificate without a note.
+// trust adds missing certificates to the machine's store and removes WICD's surplus ones. Each certificate is recorded before it is added: an
+// interrupted run may leave a record without a certificate, which the next run adds, but never a certificate without a record.
 func (c certificates) trust(ctx context.Context) error {
 	wanted, err := trust.Read(c.wanted)
 	if err != nil {
@@ -65,8 +64,8 @@ func (c certificates) trust(ctx context.Context) error {
 	return c.note(slices.DeleteFunc(ours, func(hash string) bool { return slices.Contains(surplus, hash) }))
 }
 
-// ours are the certificates that we put into the store, by hash. A list that is not what we wrote starts empty: what is
-// in the store could be others', and stays.
+// ours returns the hashes of the certificates that WICD added to the store. An unreadable list counts as empty: certificates in the store could
+// belong to others, and stay.
 func (c certificates) ours() ([]string, error) {
 	b, err := c.Disk.Read(trustedFile)
 	if err != nil {
@@ -93,7 +92,7 @@ func (c certificates) note(ours []string) error {
 	return err
 }
 
-// adopt notes certificates as ours that others added.
+// adopt records certificates of others as WICD's.
 func (c certificates) adopt(hashes []string) error {
 	ours, err := c.ours()
 	if err != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// dismLog is where DISM writes, in English on each Windows.
+// dismLog is the log of DISM. It is in English on every Windows.
 const dismLog = `C:\Windows\Logs\DISM\dism.log`
 
 const (
-	// dismReads is how much of the log is looked at, dismLines how many errors are told, each with so many bytes.
+	// dismReads is how many bytes of the log are read, dismLines how many errors are reported, and dismLineBytes the maximum length of each.
 	dismReads     = 64 << 10
 	dismLines     = 3
 	dismLineBytes = 240
 )
 
-// dismErrors are the last errors of DISM's log; empty where it has none, or cannot be read.
+// dismErrors returns the last errors in DISM's log; empty if it has none or cannot be read.
 func dismErrors(d host.Disk) string {
 	text, err := logrotate.ReadEnd(d, dismLog, dismReads)
 	if err != nil {
@@ -32,7 +32,7 @@ func dismErrors(d host.Disk) string {
 	return dismLog + " says: " + strings.Join(lines, " | ")
 }
 
-// errorsOf are the last lines of level Error: "2026-11-25 10:00:00, Error   DISM   ...". What looks like a secret is masked.
+// errorsOf returns the last lines of level Error, such as "2026-11-25 10:00:00, Error   DISM   ...". Anything that looks like a secret is masked.
 func errorsOf(text string) []string {
 	masked := mask.New().Text(strings.ToValidUTF8(text, ""))
 	var lines []string

@@ -1,3 +1,3 @@
-// Package configure makes the host what a request says, step by step: a join, a pull of new settings, a leave, and the correction of
-// what drifted since. Each step looks at what is there, and may be cut and repeated.
+// Package configure brings the host to the requested state in steps: for a join, a pull of new settings, a leave, and the repair of drift. Each
+// step compares the host with what is wanted, and may be interrupted and repeated.
 package configure

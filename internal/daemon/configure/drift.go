@@ -12,8 +12,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// settingsEvery is how often settings are looked at of whose changes nobody tells, settingsSoon how soon again when a
-// command is at work on the host.
+// settingsEvery is how often settings that send no change notifications are checked, and settingsSoon the wait before the next check while a
+// command is running on the host.
 const (
 	settingsEvery = 5 * time.Minute
 	settingsSoon  = 10 * time.Second
@@ -21,7 +21,7 @@ const (
 
 // Restarter restarts services.
 type Restarter interface {
-	// Restart has a service restarted, for a reason. It does not wait for it.
+	// Restart requests a restart of a service, giving the reason. It does not wait for it.
 	Restart(name, why string)
 }
 
@@ -30,8 +30,8 @@ type MetricsWriter interface {
 	Write() error
 }
 
-// Drift keeps files, programs, the machine's environment and the certificates it trusts as they are wanted, tells of the
-// node's certificates, and removes those that were replaced.
+// Drift repairs files, programs, SSH keys, the machine's environment, trusted certificates and firewall rules, writes the node's metrics, and
+// removes replaced certificates.
 type Drift struct {
 	state.Session
 	Services Restarter
@@ -53,7 +53,7 @@ func (d Drift) Run(ctx context.Context) {
 	}
 }
 
-// reconcileSettings looks at the settings once and corrects what it finds. isFirewallOff is what the last look has shown.
+// reconcileSettings checks the settings once and repairs differences. isFirewallOff carries the firewall's state from the last check.
 func (d Drift) reconcileSettings(ctx context.Context, isFirewallOff *bool) error {
 	t, err := newTarget(d.Record.JoinRequest)
 	if err != nil {
@@ -75,20 +75,20 @@ func (d Drift) reconcileSettings(ctx context.Context, isFirewallOff *bool) error
 	)
 }
 
-// correctPrograms gives the node's programs their content again where somebody put something else in their place, and restarts services
-// that run them. Each is a name of a file in the store: to see that it still is costs no reading. What is changed in the store itself
-// is found when the operator sends content the next time; nobody can change the program of a process.
+// correctPrograms restores the links to the node's programs where they were replaced, and restarts the services that run them. Each program is a
+// hard link to a file in the store, so the check reads no content. Changes in the store itself are found at the operator's next transfer; the
+// program of a running process cannot be changed.
 func (d Drift) correctPrograms(ctx context.Context, p programs) error {
 	err := p.link(ctx)
 	for name, why := range p.restarts {
-		if name != api.WICDService { // it would end itself, and has the content at its next start
+		if name != api.WICDService { // it would stop itself, and has the content at its next start
 			d.Services.Restart(name, why)
 		}
 	}
 	return err
 }
 
-// correctFirewall opens the firewall of a host that has joined. That the firewall does not work is said when it begins, and not each time.
+// correctFirewall opens the firewall of a joined host. That the firewall does not work is logged only once, when it begins.
 func (d Drift) correctFirewall(ctx context.Context, f firewall, isOff *bool) error {
 	err := f.set(ctx)
 	off := errors.Is(err, host.ErrNoFirewall)

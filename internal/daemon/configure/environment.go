@@ -6,16 +6,15 @@ import (
 	"slices"
 )
 
-// environment is that of the machine: its variables.
+// environment manages the machine's environment variables.
 type environment struct {
 	work
 	values map[string]string
-	// watched are those that are removed where they have no value.
+	// watched are the variables that are removed when they have no value.
 	watched []string
 }
 
-// set gives the machine its variables. Services have them in declarations of their own: they need no restart
-// of Windows to see them.
+// set sets the machine's variables. Services have them in their own declarations, so Windows need not restart for services to see them.
 func (e environment) set(ctx context.Context) error {
 	changed, err := e.Environment.Set(ctx, e.values, e.watched)
 	for _, name := range changed {
@@ -24,7 +23,7 @@ func (e environment) set(ctx context.Context) error {
 	return err
 }
 
-// clear removes the variables that are ours, those that were declared so and those that we gave a value.
+// clear removes the operator's variables: the watched ones and those with a value.
 func (e environment) clear(ctx context.Context) error {
 	names := slices.Sorted(maps.Keys(e.values))
 	for _, name := range e.watched {

@@ -12,19 +12,19 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// excludedFile lists the exclusions that we added to Microsoft Defender. Others are never removed.
+// excludedFile lists the exclusions that WICD added to Microsoft Defender. Others are never removed.
 const excludedFile = desired.State + `\exclusions.json`
 
-// exclusions are those of Microsoft Defender.
+// exclusions manages the exclusions of Microsoft Defender.
 type exclusions struct {
 	work
 	wanted desired.Exclusions
 }
 
-// errExclusions is the class of errors for which Defender, or whoever manages it, is to blame. The host works without exclusions.
+// errExclusions is the class of errors caused by Defender or its management. The host works without exclusions.
 var errExclusions = errors.New("setting exclusions of Microsoft Defender")
 
-// try makes Defender exclude what is wanted. A host whose Defender does not let it says so, and becomes a node all the same.
+// try sets the wanted exclusions. If Defender does not allow it, the failure is recorded and the host joins anyway.
 func (e exclusions) try(ctx context.Context) error {
 	err := e.set(ctx)
 	if errors.Is(err, errExclusions) && ctx.Err() == nil {
@@ -35,7 +35,7 @@ func (e exclusions) try(ctx context.Context) error {
 	return err
 }
 
-// set removes what we added and is wanted no more, and adds what is missing.
+// set removes WICD's surplus exclusions and adds missing ones.
 func (e exclusions) set(ctx context.Context) error {
 	ours, err := e.ours()
 	if err != nil {
@@ -46,7 +46,7 @@ func (e exclusions) set(ctx context.Context) error {
 	return errors.Join(e.drop(ctx, surplus, ours), e.add(ctx, ours))
 }
 
-// drop removes exclusions that we added, and keeps the note of others.
+// drop removes exclusions that WICD added, and records the others.
 func (e exclusions) drop(ctx context.Context, surplus, others desired.Exclusions) error {
 	if surplus.IsEmpty() {
 		return nil
@@ -58,7 +58,7 @@ func (e exclusions) drop(ctx context.Context, surplus, others desired.Exclusions
 	return e.note(others)
 }
 
-// add adds what is missing. It is noted as ours before it is there, so that a cut in between leaves no exclusion without a note.
+// add adds missing exclusions. They are recorded before they are added, so that an interruption leaves no exclusion without a record.
 func (e exclusions) add(ctx context.Context, ours desired.Exclusions) error {
 	if e.wanted.IsEmpty() {
 		return nil
@@ -80,7 +80,7 @@ func (e exclusions) add(ctx context.Context, ours desired.Exclusions) error {
 	return e.verify(ctx, missing)
 }
 
-// verify looks whether exclusions that were just added are in force: policies and tamper protection prevent it without an error.
+// verify checks that the added exclusions are in force: policies and tamper protection can prevent that without an error.
 func (e exclusions) verify(ctx context.Context, added desired.Exclusions) error {
 	is, err := e.Defender.Exclusions(ctx)
 	if err != nil {
@@ -101,7 +101,7 @@ func (e exclusions) tellChanges(changed desired.Exclusions, what string) {
 	}
 }
 
-// remove removes what we added.
+// remove removes the exclusions that WICD added.
 func (e exclusions) remove(ctx context.Context, r *remains) error {
 	ours, err := e.ours()
 	if err == nil {
@@ -114,7 +114,7 @@ func (e exclusions) remove(ctx context.Context, r *remains) error {
 	return err
 }
 
-// ours are the exclusions that we added. A list that is not what we wrote starts empty: what Defender has could be others', and stays.
+// ours returns the exclusions that WICD added. An unreadable list counts as empty: Defender's exclusions could belong to others, and stay.
 func (e exclusions) ours() (ours desired.Exclusions, err error) {
 	b, err := e.Disk.Read(excludedFile)
 	if err != nil {
@@ -134,7 +134,7 @@ func (e exclusions) note(ours desired.Exclusions) error {
 	return state.WriteJSON(e.Disk, excludedFile, ours)
 }
 
-// adopt notes exclusions as ours that others added.
+// adopt records exclusions of others as WICD's.
 func (e exclusions) adopt(others desired.Exclusions) error {
 	ours, err := e.ours()
 	if err != nil {

@@ -19,33 +19,33 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// exclusionsAgain is how long after a failure exclusions are added again. Each attempt is an event in the log of Defender, and may be an
-// alert of those who watch it.
+// exclusionsAgain is the wait after a failure before exclusions are changed again. Each attempt is an event in Defender's log, and may raise an
+// alert.
 const exclusionsAgain = 24 * time.Hour
 
-// Exclusions keeps those of Microsoft Defender, and tells the Node when it cannot.
+// Exclusions maintains the exclusions of Microsoft Defender, and reports to the Node when it cannot.
 type Exclusions struct {
 	state.Session
 	wake state.Signal
-	// failure is why the last change failed, and notBefore when there may be another one. lastProblem is what the last look has shown.
+	// failure is the error of the last change, and notBefore the earliest time of the next one. lastProblem is the result of the last check.
 	failure, lastProblem error
 	notBefore            time.Time
 	metrics              *nodestatus.Metrics
-	// missing is true when the last look has shown that exclusions are missing.
+	// missing is true when the last check found missing exclusions.
 	missing bool
 
 	mu       sync.Mutex
 	reported nodestatus.Problem
-	// isKnown is true after the first look. interferes is true while the problem is that Defender scans what it should not.
+	// isKnown is true after the first check. interferes is true while Defender scans files that should be excluded.
 	isKnown, interferes bool
 }
 
-// NewExclusions makes the part, which sends wake when there is something to tell.
+// NewExclusions returns an Exclusions that sends wake when there is something new to report.
 func NewExclusions(s state.Session, wake state.Signal, m *nodestatus.Metrics) *Exclusions {
 	return &Exclusions{Session: s, wake: wake, metrics: m}
 }
 
-// Run keeps exclusions until ctx is done.
+// Run maintains exclusions until ctx is done.
 func (e *Exclusions) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := settingsEvery
@@ -63,7 +63,7 @@ func (e *Exclusions) Run(ctx context.Context) {
 	}
 }
 
-// keep looks, and changes exclusions where they are not as wanted. Looking takes no lock: Windows can be slow to answer.
+// keep checks the exclusions and repairs differences. The check takes no lock, because Windows can be slow to answer.
 func (e *Exclusions) keep(ctx context.Context) error {
 	all := exclusions{
 		work:   newWork(e.Host, func(s agent.Step) { e.Log.Info("Changed", "change", s.Name) }),
@@ -72,7 +72,7 @@ func (e *Exclusions) keep(ctx context.Context) error {
 	all.begin("keeping exclusions of Microsoft Defender")
 	err := all.check(ctx)
 	e.missing = errors.Is(err, errMissing)
-	if err == nil || errors.Is(err, host.ErrNoDefender) { // who scans nothing needs no exclusions
+	if err == nil || errors.Is(err, host.ErrNoDefender) { // without Defender, no exclusions are needed
 		e.notBefore = time.Time{}
 		return nil
 	}
@@ -89,13 +89,13 @@ func (e *Exclusions) keep(ctx context.Context) error {
 	return err
 }
 
-// errNotAsWanted is the class of errors for which a change of exclusions can help.
+// errNotAsWanted is the class of errors that a change of exclusions can fix.
 var errNotAsWanted = fmt.Errorf("%w: they are not as wanted", errExclusions)
 
-// errMissing is the one of them for which Defender scans too much.
+// errMissing is the subclass of errNotAsWanted for which Defender scans too much.
 var errMissing = fmt.Errorf("%w: missing", errNotAsWanted)
 
-// check says why exclusions are not as wanted. It changes nothing.
+// check returns an error if the exclusions are not as wanted. It changes nothing.
 func (e exclusions) check(ctx context.Context) error {
 	ours, err := e.ours()
 	if err != nil {
@@ -117,13 +117,13 @@ func (e exclusions) check(ctx context.Context) error {
 	return nil
 }
 
-// scans tells whether Defender scans files when programs use them. A Defender that does not say so may.
+// scans reports whether Defender scans files when programs use them. It assumes so when the query fails.
 func (e *Exclusions) scans(ctx context.Context) bool {
 	scans, err := e.Host.Defender.Scans(ctx)
 	return scans || err != nil && !errors.Is(err, host.ErrNoDefender)
 }
 
-// judge takes notice of what a look has shown. A problem is reported when the next look shows one, too: Defender and WMI may be starting.
+// judge records the result of a check. A problem is reported only after two checks in a row, because Defender and WMI may still be starting.
 func (e *Exclusions) judge(problem error, interferes bool) {
 	wasProblem := e.lastProblem != nil
 	e.lastProblem = problem
@@ -155,7 +155,7 @@ func (e *Exclusions) message(problem error) string {
 	return fmt.Sprintf("%v; %s", problem, advice)
 }
 
-// ReportTo tells the node by an event that exclusions cannot be kept, and by a condition whether Defender scans what it should not.
+// ReportTo reports by an event that exclusions cannot be maintained, and by a condition whether Defender scans files that should be excluded.
 func (e *Exclusions) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	e.mu.Lock()
 	problem, isKnown, interferes := e.reported, e.isKnown, e.interferes

@@ -10,15 +10,16 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// featureEnabled is what the journal says of a feature that was not enabled before. A leave looks for it.
+// featureEnabled is the journal entry for a newly enabled feature. A leave searches for it.
 const featureEnabled = "feature %s enabled"
 
-// enableFeatures enables those that the host lacks. What was begun before, and needs a restart first, ends it: the rest follows after that.
+// enableFeatures enables missing features. It stops when Windows must restart first to complete earlier servicing: the rest follows after the
+// restart.
 func (w *windows) enableFeatures(ctx context.Context) error {
 	for _, name := range w.features {
 		err := w.enableFeature(ctx, name)
 		if name == desired.HyperVFeature && err != nil && ctx.Err() == nil {
-			w.recordNone("feature %s could not be enabled: %v", name, err) // a node without it, which its WICD tells
+			w.recordNone("feature %s could not be enabled: %v", name, err) // the host joins without it, and WICD reports that
 			continue
 		}
 		if err != nil {
@@ -73,8 +74,8 @@ func (w *windows) enableFeature(ctx context.Context, name string) error {
 	return nil
 }
 
-// outlived is the error for a cause that is there after a restart that was made for it. Windows goes on with its servicing after the start, and
-// may restart by itself meanwhile.
+// outlived returns an error when a cause persists after the restart that was made for it. Windows continues servicing after it starts, and may
+// restart on its own meanwhile.
 func (w *windows) outlived(key, what string) error {
 	before := w.made.Since(key, w.facts.BootID)
 	if before == nil {
@@ -96,10 +97,10 @@ func (w *windows) enable(ctx context.Context, name string) (reboot bool, err err
 	return reboot, withCause(ctx, err)
 }
 
-// errDISMSilent is the error of a DISM that takes too long.
+// errDISMSilent means that DISM did not answer in time.
 var errDISMSilent = errors.New("DISM has not answered")
 
-// stateOf asks Windows for a feature.
+// stateOf queries Windows for the state of a feature.
 func stateOf(ctx context.Context, s host.System, name string) (agent.FeatureState, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, featureWithin, fmt.Errorf("%w after %s", errDISMSilent, featureWithin))
 	defer cancel()
@@ -107,7 +108,7 @@ func stateOf(ctx context.Context, s host.System, name string) (agent.FeatureStat
 	return is, withCause(ctx, err)
 }
 
-// withCause says why ctx ended, where that is why something failed.
+// withCause adds the cause of ctx to err if ctx is done.
 func withCause(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
 		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
@@ -115,7 +116,8 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// mayNeedRestart says whether a feature could not be enabled because Windows has to restart first: it says so, or something is half installed.
+// mayNeedRestart reports whether a feature could not be enabled because Windows must restart first: the error is one of those, or servicing is
+// incomplete.
 func (w *windows) mayNeedRestart(ctx context.Context, err error) bool {
 	failed := (*host.FeatureError)(nil)
 	if !errors.As(err, &failed) {

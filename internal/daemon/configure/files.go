@@ -9,16 +9,16 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// files are those that are declared.
+// files manages the declared files.
 type files struct {
 	work
 	restarts restarts
 	wanted   desired.Node
-	// former are those that the join before this one declared.
+	// former are the files that the previous join declared.
 	former []desired.File
 }
 
-// write writes the declared files, and removes those that the join before this one declared.
+// write writes the declared files, and removes those that only the previous join declared.
 func (f files) write(context.Context) error {
 	declared := map[string]bool{}
 	for _, file := range f.wanted.Files {
@@ -52,8 +52,7 @@ func (f files) writeOne(file desired.File) (changed bool, err error) {
 	return f.Disk.WriteFile(file.Path, file.Content)
 }
 
-// correct writes those declared files again that are not what they were: somebody edited them, or the disk lost them with
-// its power. Who reads them does so at the next start.
+// correct rewrites declared files that changed: they were edited, or lost in a power failure. Their readers see them at their next start.
 func (f files) correct() error {
 	var errs []error
 	for _, file := range f.wanted.Files {

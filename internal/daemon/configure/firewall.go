@@ -10,14 +10,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// firewall is that of Windows, of which a group of rules is ours.
+// firewall manages the operator's group of rules in Windows Firewall.
 type firewall struct {
 	work
 	rules []desired.FirewallRule
 }
 
-// open lets in what services of the node need. A host on which rules have no effect says so, and becomes a node all the same:
-// without the firewall's service nothing is kept out, and a group policy is what somebody decided.
+// open sets the rules that the node's services need. If rules have no effect, that is recorded and the host joins anyway: without the firewall's
+// service nothing is blocked, and a group policy is the administrator's decision.
 func (f firewall) open(ctx context.Context) error {
 	err := f.set(ctx)
 	if errors.Is(err, host.ErrNoFirewall) {
@@ -39,8 +39,8 @@ func (f firewall) set(ctx context.Context) error {
 	return nil
 }
 
-// close takes our rules away. The operator got in without them before the host joined; where only ours let it in since, the
-// host has been left by everything else when the connection ends.
+// close removes the operator's rules. The operator could connect without them before the host joined; if only they admit it now, everything else
+// has been removed when the connection ends.
 func (f firewall) close(ctx context.Context, r *remains) error {
 	changed, err := f.Firewall.Set(ctx, nil)
 	for _, name := range changed {

@@ -10,15 +10,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// Folders in which the kubelet makes those of its own.
+// Folders in which the kubelet creates its own.
 const (
 	podData       = desired.KubeletData + `\pods`
 	podLogs       = desired.Logs + `\pods`
 	containerLogs = desired.Logs + `\containers`
 )
 
-// accessTo says who may use a folder in which services of ours work, or one above it; claimed is false for folders that are Windows', or
-// others'. containerd gives its own folders the rights of Private where it makes them.
+// accessTo returns the access rights of a folder that the operator's services use, or of one of its parents. claimed is false for folders of
+// Windows or of others. containerd itself creates its folders with the rights of Private.
 func accessTo(folder string) (who host.Access, claimed bool) {
 	switch {
 	case strings.HasPrefix(folder+`\`, desired.ContainerdData+`\`):
@@ -29,15 +29,15 @@ func accessTo(folder string) (who host.Access, claimed bool) {
 	return host.Readable, strings.HasPrefix(folder+`\`, `C:\var\`)
 }
 
-// folders are those in which services of ours work.
+// folders are the folders that the operator's services use.
 type folders struct {
 	work
 	declared []string
-	// users are folders of the user's, in which containerd looks for the network of pods.
+	// users are the user's folders in which containerd finds the pod network.
 	users []string
 }
 
-// make makes the declared folders and those of versions, and claims what C:\k does not protect.
+// make creates the declared folders and those of versions, and claims folders that C:\k does not protect.
 func (f folders) make(context.Context) error {
 	if err := f.claim(); err != nil {
 		return err
@@ -59,8 +59,8 @@ func (f folders) make(context.Context) error {
 	return nil
 }
 
-// makeUsers makes a folder of the user's, and those above it, where they do not exist. What exists keeps its rights. It must not belong to a
-// user of the host who is no administrator: containerd runs the programs in it as SYSTEM.
+// makeUsers creates a folder of the user and its parents where they do not exist. Existing folders keep their rights. They must not belong to a
+// user who is no administrator, because containerd runs the programs in them as SYSTEM.
 func (f folders) makeUsers(folder string, who host.Access) error {
 	if strings.Count(folder, `\`) == 0 {
 		return nil // the drive
@@ -90,7 +90,7 @@ func (f folders) makeUsers(folder string, who host.Access) error {
 	return nil
 }
 
-// makeOne makes a folder that nobody else can use.
+// makeOne creates a folder that only administrators can use.
 func (f folders) makeOne(folder string) error {
 	if strings.HasPrefix(folder, desired.Root+`\`) {
 		if _, err := f.Disk.MakeFolder(folder); err != nil {
@@ -108,11 +108,11 @@ func (f folders) makeOne(folder string) error {
 	return err
 }
 
-// claim makes the folders outside C:\k, in which services of ours work as SYSTEM, belong to Administrators, and those above
-// them, too: every user of a Windows host may make folders on drive C:, and do in those of somebody else what their owner lets them.
+// claim makes the folders outside C:\k in which the operator's services work as SYSTEM, and their parents, belong to Administrators: every user of
+// a Windows host may create folders on drive C:, and may change other users' folders as far as their owners allow.
 func (f folders) claim() error {
 	paths := []string{desired.Logs, podData, desired.ContainerdRoot, desired.ContainerdState}
-	if f.Disk.Exists(desired.CNIData) { // network plugins make it
+	if f.Disk.Exists(desired.CNIData) { // created by network plugins
 		paths = append(paths, desired.CNIData)
 	}
 	for _, folder := range paths {
@@ -130,7 +130,7 @@ func (f folders) claim() error {
 			names = append(names, folder+`\`+name)
 		}
 	}
-	for _, name := range names { // made by users before the folder was ours
+	for _, name := range names { // created by users before the folder was claimed
 		aside, err := state.Displace(f.Host, name)
 		if err != nil {
 			return err
@@ -142,7 +142,8 @@ func (f folders) claim() error {
 	return nil
 }
 
-// claimPath claims a folder, and before it those above it, from the drive down: where one is ours, nobody else changes those in it.
+// claimPath claims the parents of a folder from the drive down, then the folder: once a parent is claimed, no one else can change the folders in
+// it.
 func (f folders) claimPath(folder string) error {
 	if strings.Count(folder, `\`) == 0 {
 		return nil // the drive

@@ -13,27 +13,27 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// hnsStateFile tells, of each value of the Host Network Service that we set, what was there before. Values of others are never touched.
+// hnsStateFile records the former number of each value of the Host Network Service that WICD set. Other values are never changed.
 const hnsStateFile = desired.State + `\hns-state.json`
 
-// hnsValue is a value by which the Host Network Service is told to do something differently.
+// hnsValue is a registry value that changes the behavior of the Host Network Service.
 type hnsValue struct {
 	name   string
 	number uint32
-	// needed says that the host must not become a node without it.
+	// needed means that the host must not become a node without the value.
 	needed bool
 }
 
 const (
 	// compartmentNamespace lets pods with a group managed service account reach file shares by name.
 	compartmentNamespace = "EnableCompartmentNamespace"
-	// deviceLess keeps a static address: without it, the first network gives the host a virtual adapter that asks DHCP. It is that of the
+	// deviceLess preserves a static address: without it, the first network gives the host a virtual adapter that uses DHCP. The value is from the
 	// original operator's prerequisites:
 	// https://github.com/openshift/windows-machine-config-operator/blob/master/docs/byoh-instance-pre-requisites.md
 	deviceLess = "DeviceLessNicDisabled"
 )
 
-// hnsValuesOf are the values that a host needs.
+// hnsValuesOf returns the values that a host needs.
 func hnsValuesOf(keepsStatic bool) []hnsValue {
 	values := []hnsValue{{name: compartmentNamespace, number: 1}} // decision 40
 	if keepsStatic {
@@ -42,20 +42,20 @@ func hnsValuesOf(keepsStatic bool) []hnsValue {
 	return values
 }
 
-// hnsState are the values of the Host Network Service in the registry that are ours.
+// hnsState manages the operator's values of the Host Network Service in the registry.
 type hnsState struct {
 	work
 	wanted []hnsValue
 }
 
-// hnsNote is what hnsStateFile tells of a value: the number that we gave it, and the one before; nil when it was absent.
+// hnsNote is an entry of hnsStateFile: the number that WICD set, and the former one; nil when the value was absent.
 type hnsNote struct {
 	Set    uint32  `json:"set"`
 	Before *uint32 `json:"before,omitempty"`
 }
 
-// set sets the values that are wanted and restores those that are wanted no more. changed are those that were set now. The Host Network
-// Service is not told.
+// set sets the wanted values, restores those that are no longer wanted, and returns the names of the values that it set. It does not notify the
+// Host Network Service.
 func (s hnsState) set(ctx context.Context) (changed []string, err error) {
 	notes, err := s.notes()
 	if err != nil {
@@ -84,7 +84,7 @@ func (s hnsState) set(ctx context.Context) (changed []string, err error) {
 	return changed, nil
 }
 
-// setOne notes what is there, then sets the value: a cut in between leaves a note of a value that has another number, which stays.
+// setOne records the former number, then sets the value: an interruption leaves a record of a value that has another number, which stays.
 func (s hnsState) setOne(ctx context.Context, notes map[string]hnsNote, v hnsValue) (changed bool, err error) {
 	note := hnsNote{Set: v.number}
 	is, err := s.HNSState.Get(ctx, v.name)
@@ -110,7 +110,7 @@ func (s hnsState) setOne(ctx context.Context, notes map[string]hnsNote, v hnsVal
 	return true, nil
 }
 
-// restore gives all values that we set the numbers that they had before.
+// restore gives all values that WICD set their former numbers.
 func (s hnsState) restore(ctx context.Context, r *remains) error {
 	notes, err := s.notes()
 	if err != nil {
@@ -127,7 +127,7 @@ func (s hnsState) restore(ctx context.Context, r *remains) error {
 	return nil
 }
 
-// restoreOne takes back what we set, unless somebody has set something else since.
+// restoreOne restores the former number, unless the value was changed since.
 func (s hnsState) restoreOne(ctx context.Context, notes map[string]hnsNote, name string) error {
 	note := notes[name]
 	is, err := s.HNSState.Get(ctx, name)
@@ -148,7 +148,7 @@ func (s hnsState) restoreOne(ctx context.Context, notes map[string]hnsNote, name
 	return state.WriteJSON(s.Disk, hnsStateFile, notes)
 }
 
-// notes read hnsStateFile. One that is not what we wrote starts empty: values stay as they are.
+// notes reads hnsStateFile. An unreadable file counts as empty: values stay as they are.
 func (s hnsState) notes() (map[string]hnsNote, error) {
 	notes := map[string]hnsNote{}
 	b, err := s.Disk.Read(hnsStateFile)

@@ -17,23 +17,23 @@ import (
 const (
 	// hnsService is the Host Network Service of Windows.
 	hnsService = "hns"
-	// keepsStatic is the build of Windows that keeps static addresses by itself (prerequisites of the original operator).
+	// keepsStatic is the build of Windows that preserves static addresses on its own (prerequisites of the original operator).
 	keepsStatic = 20348
 )
 
-// hostNetwork is what of the host's own network must be prepared for its first pod network.
+// hostNetwork prepares the host's own network for the first pod network.
 type hostNetwork struct {
 	work
 	facts  agent.HostFacts
 	nodeIP string
 	wanted *desired.Network
-	// ports are those of TCP on which programs of the node listen; firewall is what the host lets in.
+	// ports are the TCP ports on which the node's programs listen; firewall are the host's inbound rules.
 	ports    []uint16
 	firewall []desired.FirewallRule
 }
 
-// prepare sets the values by which the Host Network Service is told to do something differently. It reads the one for static addresses when
-// it starts, and the others for each object. Where the first network is there already, nothing is done for static addresses.
+// prepare sets the registry values of the Host Network Service, which reads the one for static addresses when it starts, and the others for each
+// object. If the first network already exists, nothing is done for static addresses.
 func (n hostNetwork) prepare(ctx context.Context) error {
 	is, unknown := n.Networks.Look(ctx)
 	values := hnsState{work: n.work}
@@ -58,8 +58,7 @@ func (n hostNetwork) prepare(ctx context.Context) error {
 	return n.restart(ctx)
 }
 
-// checkPorts tells of ports that programs of the node cannot have. The host joins all the same: which ports Windows excludes changes with its
-// next start.
+// checkPorts warns of ports that the node's programs cannot use. The host joins anyway: the ports that Windows excludes change at its next start.
 func (n hostNetwork) checkPorts(ctx context.Context) error {
 	is, err := n.HostNetwork.Ports(ctx)
 	if ctx.Err() != nil {
@@ -75,8 +74,8 @@ func (n hostNetwork) checkPorts(ctx context.Context) error {
 	return nil
 }
 
-// checkListeners tells of other programs that have ports of the node: of TCP on a host that is a node already, which the operator does not refuse,
-// and of UDP, which the virtual switch takes for the overlay before any program sees it.
+// checkListeners warns of other programs that use ports of the node: TCP on a host that is already a node, which the operator does not refuse, and
+// UDP, which the virtual switch takes for the overlay before any program receives it.
 func (n hostNetwork) checkListeners(context.Context) error {
 	for _, l := range n.facts.Listeners {
 		isNeeded := slices.ContainsFunc(n.firewall, func(r desired.FirewallRule) bool {
@@ -89,8 +88,8 @@ func (n hostNetwork) checkListeners(context.Context) error {
 	return nil
 }
 
-// checkEngines tells of Docker, which makes networks in the Host Network Service, too. The host joins all the same: where Docker has what the node
-// needs, the operator refused the host before.
+// checkEngines warns of Docker, which also creates networks in the Host Network Service. The host joins anyway: if Docker occupies what the node
+// needs, the operator has already refused the host.
 func (n hostNetwork) checkEngines(ctx context.Context) error {
 	list, err := n.Services.List(ctx, desired.Engines())
 	if err != nil {
@@ -105,15 +104,15 @@ func (n hostNetwork) checkEngines(ctx context.Context) error {
 	return nil
 }
 
-// warn tells something that the join goes on in spite of.
+// warn reports a finding that does not stop the join.
 func (n hostNetwork) warn(format string, args ...any) {
 	message := shorten.Text(fmt.Sprintf(format, args...), shorten.Reported)
 	n.recordNone("%s", message)
 	n.tell(agent.Step{Name: n.step + ": " + message})
 }
 
-// checkMTU tells of an adapter whose network is too small for the packets of pods, before the first network hides it below a virtual one. The
-// host joins all the same: TCP with pods of Linux nodes works.
+// checkMTU warns of an adapter whose network is too small for the packets of pods, before the first network hides it below a virtual one. The host
+// joins anyway: TCP with pods of Linux nodes works.
 func (n hostNetwork) checkMTU(context.Context) error {
 	if n.wanted == nil {
 		return nil
@@ -134,7 +133,7 @@ func (n hostNetwork) checkMTU(context.Context) error {
 	return nil
 }
 
-// isStatic tells whether the address of the node was configured on the host.
+// isStatic reports whether the node's address was configured on the host.
 func (n hostNetwork) isStatic() bool {
 	return slices.ContainsFunc(n.facts.Interfaces, func(i agent.Interface) bool {
 		return slices.ContainsFunc(i.States, func(s agent.AddressState) bool { return s.Static && s.Address == n.address() })
@@ -142,7 +141,7 @@ func (n hostNetwork) isStatic() bool {
 }
 
 func (n hostNetwork) address() netip.Addr {
-	address, _ := netip.ParseAddr(n.nodeIP) // one that is none is on no interface
+	address, _ := netip.ParseAddr(n.nodeIP) // an invalid address is on no interface
 	return address
 }
 
@@ -153,7 +152,7 @@ func (n hostNetwork) restart(ctx context.Context) error {
 		return fmt.Errorf("asking for service %s: %w", hnsService, err)
 	}
 	if !slices.ContainsFunc(list, func(s host.Service) bool { return s.Name == hnsService && s.State == host.Running }) {
-		return nil // it reads the setting when it starts
+		return nil // it reads the value when it starts
 	}
 	if err := n.Services.Stop(ctx, hnsService); err != nil {
 		return fmt.Errorf("stopping service %s: %w", hnsService, err)

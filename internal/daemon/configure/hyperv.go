@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// hyperVEvery is how often it is looked whether Hyper-V runs. Only a restart of Windows, or somebody else, changes that.
+	// hyperVEvery is how often the state of Hyper-V is checked. Only a restart of Windows, or an administrator, changes it.
 	hyperVEvery = time.Hour
 	// hyperVWithin is how long Windows may take to enable the feature.
 	hyperVWithin = 20 * time.Minute
 )
 
-// hyperVState is how a host is for Hyper-V isolation: a reason of condition WindowsHyperVCapable, and its message.
+// hyperVState is a host's ability to run Hyper-V isolation: a reason and message of condition WindowsHyperVCapable.
 type hyperVState struct{ reason, message string }
 
-// judgeHyperV says how a host is whose feature is in a state.
+// judgeHyperV returns the host's state from its facts and the state of the feature.
 func judgeHyperV(f agent.HostFacts, is agent.FeatureState) hyperVState {
 	v := f.Virtualization
 	switch {
@@ -55,13 +55,13 @@ func judgeHyperV(f agent.HostFacts, is agent.FeatureState) hyperVState {
 		"on the host, run bcdedit /set hypervisorlaunchtype auto, then restart it", desired.HyperVFeature)}
 }
 
-// mayBeEnabled says whether enabling the feature, or a restart after it, lets Hyper-V run.
+// mayBeEnabled reports whether enabling the feature, or a restart after it, makes Hyper-V run.
 func (s hyperVState) mayBeEnabled() bool {
 	return s.reason == api.ReasonHyperVDisabled || s.reason == api.ReasonHyperVRestartPending
 }
 
-// HyperV enables the feature on a host that is a node already, where it is asked for, and tells the Node how the host is. It restarts
-// nothing: Windows waits for a restart then, which is told as any other, and which the operator plans.
+// HyperV enables the feature on a host that is already a node, if it is wanted, and reports the host's state to the Node. It does not restart
+// Windows: the pending restart is reported like any other, and the operator plans it.
 type HyperV struct {
 	state.Session
 	wake   state.Signal
@@ -71,12 +71,12 @@ type HyperV struct {
 	is hyperVState
 }
 
-// NewHyperV makes the part, which sends wake when there is something to tell.
+// NewHyperV returns a HyperV that sends wake when there is something new to report.
 func NewHyperV(s state.Session, wake state.Signal, r *nodestatus.RebootPending) *HyperV {
 	return &HyperV{Session: s, wake: wake, reboot: r}
 }
 
-// Run looks until ctx is done.
+// Run checks the state of Hyper-V until ctx is done.
 func (h *HyperV) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := hyperVEvery
@@ -95,7 +95,7 @@ func (h *HyperV) Run(ctx context.Context) {
 	}
 }
 
-// keep looks, and enables the feature where that is missing.
+// keep checks the host, and enables the feature where it is missing.
 func (h *HyperV) keep(ctx context.Context) (hyperVState, error) {
 	if !slices.Contains(h.Wanted.Features, desired.HyperVFeature) {
 		return hyperVState{api.ReasonHyperVNotWanted, "WindowsConfig does not ask for Hyper-V isolation any more; the feature of Windows stays"}, nil
@@ -107,7 +107,7 @@ func (h *HyperV) keep(ctx context.Context) (hyperVState, error) {
 	if is.reason != api.ReasonHyperVDisabled {
 		return is, nil
 	}
-	h.set(is) // Windows takes its time now
+	h.set(is) // enabling takes Windows a while
 	var failure error
 	err = h.IfIdle(func() error {
 		ctx, cancel := context.WithTimeout(ctx, hyperVWithin)
@@ -127,7 +127,7 @@ func (h *HyperV) keep(ctx context.Context) (hyperVState, error) {
 	return h.look(ctx)
 }
 
-// look says how the host is.
+// look returns the host's current state.
 func (h *HyperV) look(ctx context.Context) (hyperVState, error) {
 	facts, err := h.Host.System.Facts(ctx)
 	if err != nil {
@@ -140,7 +140,7 @@ func (h *HyperV) look(ctx context.Context) (hyperVState, error) {
 	return judgeHyperV(facts, is), nil
 }
 
-// set takes notice of how the host is.
+// set stores the host's state, and sends wake if it changed.
 func (h *HyperV) set(is hyperVState) {
 	h.mu.Lock()
 	changed := h.is != is
@@ -151,7 +151,7 @@ func (h *HyperV) set(is hyperVState) {
 	}
 }
 
-// ReportTo reports to the node by a condition how the host is. A node of which nobody asked for Hyper-V isolation has none.
+// ReportTo reports the host's state by a condition. A node for which Hyper-V isolation was never requested has none.
 func (h *HyperV) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	h.mu.Lock()
 	is := h.is

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// joining is what only a join does: what takes effect with a restart of Windows, and what ends what the host was before.
+// joining has the parts that only a join needs: changes that take effect with a restart of Windows, and the removal of what the host was before.
 type joining struct {
 	parts
 	windows    *windows
@@ -21,7 +21,7 @@ type joining struct {
 	hostNetwork hostNetwork
 }
 
-// joinSteps are how a host becomes a node, in order. Each may be cut at any point and is repeated by the next join.
+// joinSteps returns the steps that make a host a node, in order. Each may be interrupted at any point and is repeated by the next join.
 func (j joining) joinSteps() []step {
 	return []step{
 		{"waiting for Windows", j.windows.await},
@@ -55,8 +55,7 @@ func (j joining) joinSteps() []step {
 	}
 }
 
-// Join makes the host what the request says. When a step needs a restart, the result says so, and the join is to be
-// repeated after it.
+// Join brings the host to the requested state. If a step needs a restart, the result has the reason, and the caller repeats the join after it.
 func Join(ctx context.Context, s *agent.Session, h host.Host) (agent.JoinResult, error) {
 	var request agent.JoinRequest
 	if err := s.Request(&request); err != nil {
@@ -69,12 +68,12 @@ func Join(ctx context.Context, s *agent.Session, h host.Host) (agent.JoinResult,
 		}
 		request.Published = nil
 	}
-	return Apply(ctx, h, request, func(step agent.Step) { _ = s.Step(step) }) // the join goes on when nobody listens
+	return Apply(ctx, h, request, func(step agent.Step) { _ = s.Step(step) }) // the join continues if no one reads the steps
 }
 
-// Apply makes the host what the request says, as Join does; tell hears of each step.
+// Apply brings the host to the requested state, as Join does, and calls tell for each step.
 func Apply(ctx context.Context, h host.Host, request agent.JoinRequest, tell func(agent.Step)) (agent.JoinResult, error) {
-	if _, err := newTarget(request); err != nil { // before Windows is asked, which can take long
+	if _, err := newTarget(request); err != nil { // before Windows is queried, which can take long
 		return agent.JoinResult{}, err
 	}
 	facts, err := h.System.Facts(ctx)

@@ -18,9 +18,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// HeldKubelet says how the kubelet of a host, which is what a record says, goes on when it is to be next; nil where it takes what is declared.
-// It goes on with its former resources where the machine cannot have those that are declared, and where running containers have been given
-// processors or memory: until the next start of Windows, or a change of programs, before which pods leave.
+// HeldKubelet returns the resources that the kubelet keeps when a host with record is gets next; nil when it takes the declared ones. The kubelet
+// keeps its former resources while the machine cannot provide the declared ones, and while running containers have processors or memory assigned:
+// until the next start of Windows, or a change of programs, for which the node is drained.
 func HeldKubelet(ctx context.Context, h host.Host, is state.Record, next desired.Node) (*desired.HeldKubelet, error) {
 	effective, err := is.Wanted()
 	if err != nil || reflect.DeepEqual(effective.KubeletResources(), next.KubeletResources()) {
@@ -56,24 +56,25 @@ func (f former) heldKubelet(facts agent.HostFacts, next desired.Node) (*desired.
 	return held, nil
 }
 
-// hasStarted tells whether Windows has surely started since.
+// hasStarted reports whether Windows has certainly restarted since.
 func hasStarted(since, boot string) bool { return since != "" && boot != "" && since != boot }
 
-// isDrainedFor tells whether programs change before which the operator drains the node.
+// isDrainedFor reports whether programs change for which the operator drains the node.
 func isDrainedFor(is, next desired.Node) bool {
 	return desired.Diff(is, next).Disruption >= desired.Drain
 }
 
-// kubeletStateOf has the resources that the kubelet's state files belong to (desired.KubeletResources.State).
+// kubeletStateOf is a file with the resources that the kubelet's state files belong to (desired.KubeletResources.State).
 const kubeletStateOf = desired.State + `\kubelet-resources.json`
 
-// kubeletState are the files in which the kubelet keeps who has which processors and memory. It does not start with those of other resources.
+// kubeletState manages the files in which the kubelet stores the assignment of processors and memory. It does not start with those of other
+// resources.
 type kubeletState struct {
 	work
 	wanted string
 }
 
-// isOutdated tells whether the kubelet would not start with them.
+// isOutdated reports whether the kubelet would not start with its state files.
 func (k kubeletState) isOutdated() (bool, error) {
 	b, err := k.Disk.Read(kubeletStateOf)
 	if state.IgnoreAbsent(err) != nil {
@@ -82,7 +83,7 @@ func (k kubeletState) isOutdated() (bool, error) {
 	return string(b) != k.wanted, nil
 }
 
-// drop removes them while the kubelet is stopped.
+// drop removes the state files. The kubelet must be stopped.
 func (k kubeletState) drop() error {
 	if k.wanted != "" { // otherwise the kubelet does not read them
 		for _, name := range []string{"cpu_manager_state", "memory_manager_state"} {
@@ -102,22 +103,23 @@ func (k kubeletState) drop() error {
 	return nil
 }
 
-// Applier makes the host what a request says, and ends the session.
+// Applier brings the host to the requested state, and ends the session.
 type Applier interface {
 	Apply(ctx context.Context, request agent.JoinRequest) error
 }
 
-// Kubelet gives the kubelet the resources that were held back once the host can have them, and tells the Node while it does not.
+// Kubelet applies the kubelet's held resources once the host can provide them, and reports to the Node until then.
 type Kubelet struct {
 	state.Session
 	applier Applier
 	began   time.Time
 }
 
-// NewKubelet makes the part.
+// NewKubelet returns a Kubelet.
 func NewKubelet(s state.Session, a Applier) *Kubelet { return &Kubelet{s, a, time.Now()} }
 
-// Run looks once: what is held back waits for a start of Windows, or for other settings, with each of which a session begins.
+// Run checks once, and retries only after an error: held resources wait for a start of Windows or for other settings, and either begins a new
+// session.
 func (k *Kubelet) Run(ctx context.Context) {
 	for retry := backoff.New(); k.Record.Local.Kubelet != nil && ctx.Err() == nil; {
 		err := k.look(ctx)
@@ -131,7 +133,7 @@ func (k *Kubelet) Run(ctx context.Context) {
 
 func (k *Kubelet) look(ctx context.Context) error {
 	if !k.Record.Complete && !k.Record.Pulled {
-		return nil // a join is at work, which ends this session
+		return nil // a join is running, which ends this session
 	}
 	held, err := HeldKubelet(ctx, k.Host, k.Record, k.Record.Desired)
 	if err != nil || reflect.DeepEqual(held, k.Record.Local.Kubelet) {
@@ -142,7 +144,7 @@ func (k *Kubelet) look(ctx context.Context) error {
 	return k.applier.Apply(ctx, request)
 }
 
-// ReportTo reports to the node that the kubelet goes on with former resources, and why.
+// ReportTo reports that the kubelet keeps its former resources, and why.
 func (k *Kubelet) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	c := nodestatus.Condition{Type: api.ConditionKubeletSettingsHeld, Works: api.ReasonKubeletSettingsInForce, Message: "the kubelet has the resources of WindowsConfig"}
 	var p nodestatus.Problem

@@ -16,38 +16,38 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// launchesFile remembers what each service read when a join last started it. So a join that was cut between writing
-// a file and restarting who reads it is made good by the next one, which finds the file as it should be.
+// launchesFile records what each service read when a join last started it. If a join is interrupted between writing a file and restarting its
+// reader, the next join finds the file unchanged but still restarts the service.
 const launchesFile = desired.State + `\launches.json`
 
 // launch is what a service reads when it starts.
 type launch struct {
-	// Files is a hash of the files that its command line names.
+	// Files is a hash of the files that the service's command line names.
 	Files string `json:"files"`
-	// Bootstrap is a hash of the bootstrap kubeconfig; empty when the service does not need it, or not any more.
+	// Bootstrap is a hash of the bootstrap kubeconfig; empty when the service does not need it, or no longer.
 	Bootstrap string `json:"bootstrap,omitempty"`
 }
 
-// launches finds out which services must start again, and remembers what they read.
+// launches determines which services must restart, and records what they read.
 type launches struct {
 	disk     host.Disk
 	restarts restarts
-	// node is the name of the node, mayRead are the files that services may read.
+	// node is the name of the node, and mayRead the files that services may read.
 	node    string
 	mayRead []desired.File
 }
 
-// read says what services would read if they started now, and marks those that read something else when they did. outdated are files
-// with keys of certificate requests that were made with a former bootstrap token.
+// read returns what services would read if they started now, and marks those for restart that read something else when they started. outdated lists
+// the key files of certificate requests that were made with a former bootstrap token.
 func (l launches) read(all []desired.Service) (now map[string]launch, outdated []string, err error) {
 	before := map[string]launch{}
 	if b, err := l.disk.Read(launchesFile); err == nil {
-		_ = json.Unmarshal(b, &before) // unreadable: everything starts again
+		_ = json.Unmarshal(b, &before) // unreadable: all services restart
 	} else if state.IgnoreAbsent(err) != nil {
 		return nil, nil, err
 	}
 	now = map[string]launch{}
-	maps.Copy(now, before) // WICD's own is not among the all when it is WICD that asks
+	maps.Copy(now, before) // all lacks WICD's own service when WICD calls this
 	for _, s := range all {
 		is, pending, err := l.launchOf(s)
 		if err != nil {
@@ -66,7 +66,7 @@ func (l launches) read(all []desired.Service) (now map[string]launch, outdated [
 	return now, outdated, nil
 }
 
-// launchOf says what a service reads. pending is where it keeps the key of the request it makes with the token.
+// launchOf returns what a service reads. pending is the key file of the certificate request that it makes with the token.
 func (l launches) launchOf(s desired.Service) (is launch, pending string, err error) {
 	hash := sha256.New()
 	for _, f := range l.mayRead {
@@ -88,7 +88,7 @@ func (l launches) launchOf(s desired.Service) (is launch, pending string, err er
 	return is, pending, nil
 }
 
-// bootstraps tells whether a service still needs the bootstrap token to get its first certificate.
+// bootstraps reports whether a service still needs the bootstrap token to get its first certificate.
 func (l launches) bootstraps(s desired.Service) (pending string, needed bool) {
 	switch {
 	case s.Name == api.WICDService:
@@ -100,8 +100,8 @@ func (l launches) bootstraps(s desired.Service) (pending string, needed bool) {
 	return "", false
 }
 
-// drop removes the keys of requests that were made with a token before this one. Such a request is never approved any more, and who
-// finds its key would go on waiting for it. Those who use the files are stopped.
+// drop removes the keys of requests that were made with an earlier token. Such a request is never approved, and a service that finds its key would
+// wait for it forever. The services that use the files are stopped.
 func (l launches) drop(outdated []string) error {
 	for _, name := range outdated {
 		if err := l.disk.Remove(name); err != nil {
@@ -111,7 +111,7 @@ func (l launches) drop(outdated []string) error {
 	return nil
 }
 
-// prepare writes the file as far as possible before services are stopped: on a full disk it fails, and they go on.
+// prepare writes launchesFile as far as possible before services are stopped: on a full disk it fails while they still run.
 func (l launches) prepare(all map[string]launch) (commit func() error, err error) {
 	b, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// leaveSteps are how a host becomes what it was before it joined, in order: first nothing corrects any more what is taken off, then
-// nothing uses it. Each may be cut at any point and is repeated by the next leave.
+// leaveSteps returns the steps that restore a host to its state before the join, in order: first whatever would repair what is removed, then
+// whatever uses it. Each may be interrupted at any point and is repeated by the next leave.
 func (l *leaving) leaveSteps() []step {
 	ours, run, disk := leavingServices{l}, leavingContainers{l}, leavingFiles{l}
 	return []step{
@@ -32,8 +32,8 @@ func (l *leaving) leaveSteps() []step {
 	}
 }
 
-// Leave takes everything of ours off the host, but for journal and logs. A host that belongs to another cluster is left alone, and so
-// is one that has nothing of ours. program is the file of the program that runs; it stays.
+// Leave removes everything of the operator's from the host, except for journal and logs. It leaves a host alone that belongs to another cluster, or
+// that has nothing of the operator's. program is the file of the running program; it stays.
 func Leave(ctx context.Context, s *agent.Session, h host.Host, program string) (agent.LeaveResult, error) {
 	var request agent.LeaveRequest
 	if err := s.Request(&request); err != nil {
@@ -42,7 +42,7 @@ func Leave(ctx context.Context, s *agent.Session, h host.Host, program string) (
 	if request.Cluster == "" {
 		return agent.LeaveResult{}, &agent.Error{Code: agent.CodeRequestInvalid, Message: "cluster is empty; the UID of namespace kube-system is needed"}
 	}
-	tell := func(step agent.Step) { _ = s.Step(step) } // the host leaves when nobody listens, too
+	tell := func(step agent.Step) { _ = s.Step(step) } // the leave continues if no one reads the steps
 	l := &leaving{work: newWork(h, tell), cluster: request.Cluster, program: program}
 	there, err := l.look(ctx)
 	if err != nil || !there {
@@ -58,13 +58,13 @@ func Leave(ctx context.Context, s *agent.Session, h host.Host, program string) (
 	release()
 	if err == nil {
 		for _, name := range []string{state.CommandLock, state.ServicesLock} {
-			_ = h.Disk.Remove(name) // somebody may have it again already
+			_ = h.Disk.Remove(name) // another command may hold it already
 		}
 	}
 	return agent.LeaveResult{Removed: agent.Brief(l.changed), Remains: agent.Brief(l.remains)}, err
 }
 
-// look tells whether there is anything of ours. It changes nothing.
+// look reports whether the host has anything of the operator's. It changes nothing.
 func (l *leaving) look(ctx context.Context) (there bool, err error) {
 	r, err := state.ReadLast(l.Disk)
 	if err != nil {
@@ -89,10 +89,10 @@ func (l *leaving) look(ctx context.Context) (there bool, err error) {
 	return slices.ContainsFunc(names, func(name string) bool { return !state.IsJournal(desired.State + `\` + name) }), nil
 }
 
-// mark writes into the record that the host leaves: from then on WICD's service corrects nothing, and no updater joins the host
-// again. A host without a record gets one, so that the next leave knows whose the rest is when this one is cut.
+// mark records that the host leaves: from then on WICD's service repairs nothing, and no updater joins the host again. A host without a record gets
+// one, so that the leave after an interrupted one knows which cluster the rest belongs to.
 func (l *leaving) mark(ctx context.Context) error {
-	there, err := l.look(ctx) // again: a join may have been faster
+	there, err := l.look(ctx) // again: a join may have run since
 	if err != nil || !there || !l.isOurs {
 		return err
 	}
@@ -115,7 +115,7 @@ func (l *leaving) mark(ctx context.Context) error {
 	return err
 }
 
-// end forgets the cluster. What it did stays in the journal.
+// end removes the record of the cluster. The journal stays.
 func (l *leaving) end(context.Context) error {
 	l.tellFeatures()
 	if l.former.Cluster != "" {
@@ -129,7 +129,7 @@ func (l *leaving) end(context.Context) error {
 	return nil
 }
 
-// tellFeatures tells of features of Windows that a join enabled. They stay: others may use them by now, and it would take a restart.
+// tellFeatures reports features of Windows that a join enabled. They stay: others may use them by now, and disabling them needs a restart.
 func (l *leaving) tellFeatures() {
 	notes, err := state.LastNotes(l.Disk, state.MaxJournalBytes) // all
 	if err != nil {

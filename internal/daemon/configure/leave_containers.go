@@ -8,25 +8,24 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// snapshots holds the layers of images and containers: the folder of containerd's snapshotter for Windows.
+// snapshots is the folder of containerd's snapshotter for Windows, with the layers of images and containers.
 const snapshots = desired.ContainerdRoot + `\io.containerd.snapshotter.v1.windows\snapshots`
 
-// leavingContainers are the containers of a host that leaves, with their networks and layers.
+// leavingContainers removes the containers of a leaving host, with their networks and layers.
 type leavingContainers struct{ *leaving }
 
-// end ends the containers that containerd left running, and then every program of ours: shims outlive containerd, and
-// keep their files.
+// end ends the containers that containerd left running, then every program below C:\k: shims outlive containerd, and keep their files open.
 func (c leavingContainers) end(ctx context.Context) error {
 	if !c.isOurs {
 		return nil
 	}
 	names, err := c.Containers.List(ctx)
 	if err != nil {
-		c.remains.note("containers, if there are any: %v", err) // Windows may not have what runs them
+		c.remains.note("containers, if there are any: %v", err) // Windows may lack the Host Compute Service
 	}
 	for _, name := range names {
 		if err := c.Containers.End(ctx, name); err != nil {
-			c.remains.note("container %s: %v", name, err) // its files will tell, too; the rest can go
+			c.remains.note("container %s: %v", name, err) // its files are reported as well; the rest can be removed
 			continue
 		}
 		c.recordChange("container %s ended", name)
@@ -41,8 +40,7 @@ func (c leavingContainers) end(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// removeNetworks removes the networks of pods that nobody took off when their containers ended. Those of others are not
-// remembered there.
+// removeNetworks removes the networks of pods that were not removed when their containers ended. Networks of others have no CNI result.
 func (c leavingContainers) removeNetworks(ctx context.Context) error {
 	names, err := c.Disk.List(desired.CNIResults)
 	if err != nil {
@@ -54,7 +52,7 @@ func (c leavingContainers) removeNetworks(ctx context.Context) error {
 		}
 		b, err := c.Disk.Read(desired.CNIResults + `\` + name)
 		if err != nil || json.Unmarshal(b, &result) != nil || result.Namespace == "" {
-			continue // nothing that could be found by it
+			continue // it names no network
 		}
 		removed, err := c.Containers.RemoveNamespace(ctx, result.Namespace)
 		if err != nil {
@@ -67,7 +65,7 @@ func (c leavingContainers) removeNetworks(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// removeLayers removes the layers of images and containers. Those that cannot be removed are met again among the files.
+// removeLayers removes the layers of images and containers. Those that cannot be removed are handled again with the files.
 func (c leavingContainers) removeLayers(ctx context.Context) error {
 	if !c.isOurs {
 		return nil

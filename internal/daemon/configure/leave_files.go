@@ -15,16 +15,16 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// What is in use may be so for a moment only: by a virus scanner, or a process that is about to end.
+// Files may be in use only briefly, by a virus scanner or a process that is about to exit.
 const (
 	removalAttempts = 5
 	removalPause    = time.Second
 )
 
-// leavingFiles are the folders and files that a host which leaves has of ours.
+// leavingFiles removes the operator's folders and files from a leaving host.
 type leavingFiles struct{ *leaving }
 
-// remove removes folders and files that are ours. What cannot be removed keeps nothing else from it.
+// remove removes the operator's folders and files. A failure does not stop the others.
 func (f leavingFiles) remove(ctx context.Context) error {
 	targets, err := f.targets()
 	if err != nil {
@@ -59,11 +59,10 @@ func (f leavingFiles) remove(ctx context.Context) error {
 	return f.removePrograms()
 }
 
-// maxRemains is how many files are named that stay.
+// maxRemains is the maximum number of remaining files that are named.
 const maxRemains = 20
 
-// targets are the folders and files that go whole. The records go last, at the end of the leave, and the locks that we hold
-// after it.
+// targets returns the folders and files to remove as a whole. The records are removed at the end of the leave, and the held locks after it.
 func (f leavingFiles) targets() ([]string, error) {
 	var targets []string
 	if f.isOurs {
@@ -90,8 +89,8 @@ func (f leavingFiles) targets() ([]string, error) {
 	return targets, nil
 }
 
-// emptied are folders outside C:\k that are made with what is in them: those that a kubelet makes for plugins where nothing else is
-// declared, and those above what is ours. They go when nothing is in them.
+// emptied returns folders outside C:\k that are created along with their contents, and that are removed when empty: the kubelet's default plugin
+// folders, and the parents of the operator's folders.
 func emptied() []string {
 	return []string{
 		desired.ContainerdData,
@@ -100,7 +99,7 @@ func emptied() []string {
 	}
 }
 
-// removeEmpty removes folders that were made for the node, where nothing is in them. Those of logs stay.
+// removeEmpty removes empty folders that were created for the node. Those of logs stay.
 func (f leavingFiles) removeEmpty() {
 	all := emptied()
 	for _, folder := range append(slices.Clone(f.former.wanted.Directories), desired.KubeletData, desired.CNIData) {
@@ -120,11 +119,10 @@ func (f leavingFiles) removeEmpty() {
 	}
 }
 
-// removePrograms removes the programs that the operator brought into the folder of the user whom it logs in as, but for the one
-// that runs. To have Windows remove that one at its next start would be no help: the host may be joined again until then, and
-// Windows would count as waiting for a restart.
+// removePrograms removes the programs that the operator transferred to the home folder of its user, except for the running one. Scheduling that one
+// for removal at the next start would not help: the host may join again before then, and Windows would report a pending restart.
 //
-// Before the first login of a user has made a profile, OpenSSH takes the folder of Windows for the user's home: there, too, programs may lie.
+// Until a user's first login has created a profile, OpenSSH uses the Windows folder as the user's home, so programs may be there, too.
 func (f leavingFiles) removePrograms() error {
 	own := f.program[strings.LastIndexByte(f.program, '\\')+1:]
 	if f.program == "" || !broughtName().MatchString(own) {
@@ -140,10 +138,10 @@ func (f leavingFiles) removePrograms() error {
 	return f.removeProgramsIn(windowsFolder)
 }
 
-// windowsFolder is where Windows is. Hosts that have it elsewhere do not join.
+// windowsFolder is the Windows folder. Hosts with another one cannot join.
 const windowsFolder = `C:\Windows`
 
-// broughtName is the form of names of programs that the operator brings, and of what is left of such.
+// broughtName matches the names of programs that the operator transfers, and of what remains of incomplete transfers.
 func broughtName() *regexp.Regexp {
 	return regexp.MustCompile(`^wicd-[0-9a-f]{16}(-setup)?\.exe(\..*part)?$`)
 }

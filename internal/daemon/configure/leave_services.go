@@ -14,10 +14,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// leavingServices are the services that a host which leaves has of ours.
+// leavingServices removes the operator's services from a leaving host.
 type leavingServices struct{ *leaving }
 
-// remove removes the services that are ours: first those that would restore the others, then each after those that need it.
+// remove removes the operator's services: first those that would restore the others, then each service after those that depend on it.
 func (s leavingServices) remove(ctx context.Context) error {
 	release, err := state.LockServices(ctx, s.System)
 	if err != nil {
@@ -53,7 +53,7 @@ func isDaemon(s host.Service) bool {
 	return s.Name == api.WICDUpdateService || s.Name == api.WICDService
 }
 
-// deletionPatience is how long a leave waits for services that it deleted to go: as long as somebody has one open, it stays.
+// deletionPatience is how long a leave waits for deleted services to disappear: they remain as long as a program has a handle open.
 const deletionPatience = 10 * time.Second
 
 func (s leavingServices) awaitNone(ctx context.Context) error {
@@ -74,7 +74,7 @@ func (s leavingServices) awaitNone(ctx context.Context) error {
 	}
 }
 
-// ourServices are those that are marked as ours.
+// ourServices returns the services that are marked as the operator's.
 func ourServices(ctx context.Context, all host.Services) ([]host.Service, error) {
 	found, err := all.List(ctx, nil)
 	if err != nil {

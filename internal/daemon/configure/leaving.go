@@ -1,12 +1,13 @@
 package configure
 
-// leaving is a host from which is taken off what is ours.
+// leaving removes everything of the operator's from a host.
 type leaving struct {
 	work
 	cluster string
-	// program is the file of the program that runs; empty when it is not known.
+	// program is the file of the running program; empty when unknown.
 	program string
-	// isOurs is true when the host was joined, or has services of ours: then data of containerd and the kubelet are ours, too.
+	// isOurs is true when the host has joined or has the operator's services: then the data of containerd and the kubelet belong to the operator,
+	// too.
 	isOurs  bool
 	former  former
 	remains remains

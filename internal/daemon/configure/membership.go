@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// membership is what ties the host to its cluster.
+// membership manages what ties the host to its cluster.
 type membership struct {
 	work
 	restarts restarts
@@ -22,8 +22,8 @@ type membership struct {
 	former   former
 }
 
-// leaveFormer removes what ties the host to another cluster, or to another name in this one. An address of
-// the API server that changed is learned by the kubelet only from the bootstrap kubeconfig.
+// leaveFormer removes what ties the host to another cluster, or to another name in this one. If only the API server's address changed, it removes
+// the kubelet's kubeconfig: the kubelet reads a new address only from the bootstrap kubeconfig.
 func (m membership) leaveFormer(ctx context.Context) error {
 	if m.former.Cluster == "" || m.former.Cluster == m.request.Cluster && m.former.Node == m.request.Node {
 		return m.checkKubeconfig()
@@ -73,8 +73,8 @@ func (m membership) checkKubeconfig() error {
 	return nil
 }
 
-// forgetNetworks removes what network plugins remember of a cluster that this host was in before, without a record of ours: with
-// those addresses taken, pods would get none (OCPBUGS-65625). While a container runs, its address may be among them.
+// forgetNetworks removes the data of network plugins from a former cluster, of which there may be no record: pods would get no addresses, because
+// those count as taken (OCPBUGS-65625). While a container runs, its address may be among them, and the data stay.
 func (m membership) forgetNetworks(ctx context.Context) error {
 	if m.former.Cluster == m.request.Cluster || !m.Disk.Exists(desired.CNIData) {
 		return nil
@@ -90,12 +90,13 @@ func (m membership) forgetNetworks(ctx context.Context) error {
 	return nil
 }
 
-// writeBootstrap hands the token over, if the host still needs it. A service that waits with an older token is restarted later.
+// writeBootstrap writes the bootstrap kubeconfig with the token if the host still needs it. A service that waits with an older token is restarted
+// later.
 func (m membership) writeBootstrap(context.Context) error {
 	kubelet := credentials.KubeletHasCertificate(m.Disk, m.request.Node, time.Now())
 	_, err := credentials.ReadIdentity(m.Disk, m.request.Node, time.Now())
 	if kubelet && err == nil {
-		return m.Disk.Remove(desired.BootstrapKubeconfig + host.TemporarySuffix) // a join that was cut may have left it
+		return m.Disk.Remove(desired.BootstrapKubeconfig + host.TemporarySuffix) // an interrupted join may have left it
 	}
 	if m.request.Bootstrap.Token == "" {
 		return &agent.Error{Code: agent.CodeRequestInvalid, Message: "bootstrap.token is empty, and the host has no certificates yet"}

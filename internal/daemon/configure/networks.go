@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// removeNetworks removes networks with what is in them, and all load balancers: kube-proxy takes each for its own, too.
+// removeNetworks removes networks with their endpoints, and all load balancers: kube-proxy, too, regards every load balancer as its own.
 func removeNetworks(ctx context.Context, all host.Networks, names []string) (removed []string, err error) {
 	is, err := all.Look(ctx)
 	if err != nil {
@@ -35,15 +35,15 @@ func removeNetworks(ctx context.Context, all host.Networks, names []string) (rem
 	return removed, nil
 }
 
-// networks are those that a service of ours makes.
+// networks manages the networks that the operator's services create.
 type networks struct {
 	work
 	wanted *desired.Network
 	former *desired.Network
 }
 
-// removeFormer removes the networks that were wanted before, and are not any more: of another provider, or with another name. What
-// made them has stopped. Pods on them get other networks from the new one, or when they are created again.
+// removeFormer removes networks that are no longer wanted: those of another provider, or with another name. The services that created them have
+// stopped. Pods on them get new networks from the new provider, or when they are recreated.
 func (n networks) removeFormer(ctx context.Context) error {
 	if n.former == nil {
 		return nil
@@ -68,8 +68,7 @@ func (n networks) removeFormer(ctx context.Context) error {
 	return nil
 }
 
-// removeAll removes the networks that a service of ours made. The connection that asks for it may be cut meanwhile; the next leave
-// goes on.
+// removeAll removes the networks that the operator's services created. This may cut the caller's connection; the next leave continues.
 func (n networks) removeAll(ctx context.Context, r *remains) error {
 	if n.former == nil {
 		return nil

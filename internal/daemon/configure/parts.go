@@ -10,17 +10,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// target is what a host is to become.
+// target is the requested state of a host.
 type target struct {
 	request agent.JoinRequest
-	// wanted is what the request wants of this host, with nothing left open.
+	// wanted is the request resolved for this host.
 	wanted desired.Node
 	former former
 	// restarts are shared by all parts.
 	restarts restarts
 }
 
-// newTarget refuses what could not become a node, or could leave its folders.
+// newTarget rejects requests that could not make a node, or whose paths could leave their folders.
 func newTarget(request agent.JoinRequest) (target, error) {
 	wanted, err := state.Record{JoinRequest: request}.Wanted()
 	if err != nil {
@@ -29,12 +29,12 @@ func newTarget(request agent.JoinRequest) (target, error) {
 	if err := checkRequest(request, wanted); err != nil {
 		return target{}, err
 	}
-	request.Register, request.Hostname, request.Retried = false, "", "" // asked for once, not part of what the host is to be
+	request.Register, request.Hostname, request.Retried = false, "", "" // requested once, not part of the host's state
 	return target{request: request, wanted: wanted, restarts: restarts{}}, nil
 }
 
-// succeeding is the target of a host that has been something before: it goes on with the sandbox image that it has until it has the next one,
-// and with the resources of its kubelet while it cannot have the next ones.
+// succeeding returns the target with the former state of the host taken into account: the host keeps its sandbox image until it has the next one,
+// and its kubelet's resources while it cannot have the next ones.
 func (t target) succeeding(d host.Disk, facts agent.HostFacts) (target, error) {
 	last, err := readFormer(d)
 	if err != nil {
@@ -56,7 +56,7 @@ func (t target) succeeding(d host.Disk, facts agent.HostFacts) (target, error) {
 	return t, nil
 }
 
-// checkRequest refuses what could not become a node, and what no node may have.
+// checkRequest rejects requests that could not make a node, or that contain what no node may have.
 func checkRequest(r agent.JoinRequest, wanted desired.Node) error {
 	invalid := func(format string, args ...any) error {
 		return &agent.Error{Code: agent.CodeRequestInvalid, Message: fmt.Sprintf(format, args...)}
@@ -85,7 +85,7 @@ func checkRequest(r agent.JoinRequest, wanted desired.Node) error {
 	return nil
 }
 
-// parts are what a host is made of, each with what is wanted of it.
+// parts are the parts of a host, each with its wanted state.
 type parts struct {
 	folders      folders
 	keys         sshKeys

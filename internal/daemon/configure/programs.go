@@ -15,21 +15,21 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// versionList is the file in a version's folder that lists the contents it consists of.
+// versionList is the file in a version's folder that lists the contents of the version.
 const versionList = "files.json"
 
-// keptVersions is how many folders of versions stay: that of now and the one before it, to go back to.
+// keptVersions is how many version folders stay: the current one and the previous one, for a rollback.
 const keptVersions = 2
 
-// programs are those of the node, of which each version has a folder.
+// programs manages the node's programs. Each version has its own folder.
 type programs struct {
 	work
 	restarts restarts
 	wanted   desired.Node
 }
 
-// link gives the contents of the store their names: in the version's folder, where services run them, and
-// below C:\k, where people look for them. A hard link costs no space and cannot be half done.
+// link links the contents of the store: into the version's folder, from which services run them, and below C:\k, where users expect them. A hard
+// link takes no space and is atomic.
 func (p programs) link(context.Context) error {
 	if err := p.checkContents(); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (p programs) link(context.Context) error {
 	return err
 }
 
-// checkContents makes sure that everything is there before the first link.
+// checkContents verifies that all contents are present before the first link.
 func (p programs) checkContents() error {
 	for _, f := range p.wanted.Payload {
 		info, err := p.Disk.Stat(store.New(p.Disk).Path(f.SHA256))
@@ -83,23 +83,22 @@ func (p programs) linkOne(f desired.PayloadFile, name string) error {
 	return nil
 }
 
-// removeOldVersions removes the folders of versions that no service runs from, beyond those kept, and the contents
-// that no folder consists of. What is still in use is left for the next join.
+// removeOldVersions removes the version folders that no service runs from, beyond those kept, and the contents that no remaining folder uses. Files
+// still in use are left to the next join.
 func (p programs) removeOldVersions(ctx context.Context) error {
 	kept, surplus, err := p.sortVersions(ctx)
 	if err != nil || len(surplus) == 0 {
 		return err
 	}
 	for _, folder := range surplus {
-		if p.Disk.RemoveAll(desired.Versions+`\`+folder) == nil { // otherwise a program in it still runs
+		if p.Disk.RemoveAll(desired.Versions+`\`+folder) == nil { // fails while a program in it runs
 			p.recordChange(`%s\%s removed`, desired.Versions, folder)
 		}
 	}
 	return p.removeUnused(kept)
 }
 
-// sortVersions tells the folders of versions that stay from the others: the current one stays, those that services
-// run from, and the newest of the rest until there are keptVersions.
+// sortVersions divides the version folders. It keeps the current one, those that services run from, and the newest of the rest up to keptVersions.
 func (p programs) sortVersions(ctx context.Context) (kept, surplus []string, err error) {
 	names, err := p.Disk.List(desired.Versions)
 	if err != nil {
@@ -129,7 +128,7 @@ func (p programs) sortVersions(ctx context.Context) (kept, surplus []string, err
 	return kept, surplus, nil
 }
 
-// removeUnused removes what is in the store and belongs to none of the versions.
+// removeUnused removes contents of the store that belong to none of the versions.
 func (p programs) removeUnused(folders []string) error {
 	used := map[string]bool{}
 	for _, folder := range folders {
@@ -139,7 +138,7 @@ func (p programs) removeUnused(folders []string) error {
 			return state.IgnoreAbsent(err)
 		}
 		if json.Unmarshal(b, &list) != nil {
-			return nil // what the version consists of is not known: nothing goes
+			return nil // the version's contents are unknown: remove nothing
 		}
 		for _, f := range list {
 			used[f.SHA256] = true

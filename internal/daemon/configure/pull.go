@@ -7,8 +7,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// pullSteps are how a node becomes what the cluster wants now, in order: those of a join that concern what is the same
-// for all nodes. A join that was cut goes on where these end, and the other way round.
+// pullSteps returns the steps that bring a node to the cluster's current settings, in order: the steps of a join that concern what is the same for
+// all nodes. They continue an interrupted join, and conversely.
 func pullSteps(p parts) []step {
 	return []step{
 		{"making folders", p.folders.make},
@@ -27,19 +27,19 @@ func pullSteps(p parts) []step {
 	}
 }
 
-// Pull makes the host what the cluster wants now.
+// Pull brings the host to the cluster's current settings.
 type Pull struct {
 	host   host.Host
 	target target
 }
 
-// NewPull refuses what could not become a node, as a join does. It changes nothing yet.
+// NewPull rejects requests that could not make a node, as a join does. It changes nothing yet.
 func NewPull(h host.Host, request agent.JoinRequest) (Pull, error) {
 	t, err := newTarget(request)
 	return Pull{h, t}, err
 }
 
-// Run takes the steps of a pull. The caller holds the lock of commands.
+// Run runs the steps of a pull. The caller holds the command lock.
 func (p Pull) Run(ctx context.Context) (err error) {
 	if p.target.former, err = readFormer(p.host.Disk); err != nil {
 		return err

@@ -9,22 +9,22 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// record is what the host remembers of what was asked for.
+// record manages the host's record of the request.
 type record struct {
 	work
 	request agent.JoinRequest
 	former  former
-	// pulls is true when the service asks, false in a join.
+	// pulls is true for a pull by the service, false for a join.
 	pulls bool
 }
 
-// former is what was asked for before, and what that wanted of this host; empty on a fresh host.
+// former is the previous request, and its wanted state of this host; empty on a fresh host.
 type former struct {
 	state.Record
 	wanted desired.Node
 }
 
-// readFormer reads what the host was made before. What cannot be made sense of counts as nothing: then all is new.
+// readFormer reads the host's record. A record that cannot be interpreted counts as empty: the host is configured from scratch.
 func readFormer(d host.Disk) (f former, err error) {
 	if f.Record, err = state.ReadFormer(d); err != nil {
 		return former{}, err
@@ -35,7 +35,7 @@ func readFormer(d host.Disk) (f former, err error) {
 	return f, nil
 }
 
-// remember writes what was asked for, so that the service on the host, and the next join, know it.
+// remember writes the request, so that the service on the host and the next join know it.
 func (r record) remember(context.Context) error {
 	request := r.request
 	request.Bootstrap.Token = ""
@@ -48,7 +48,7 @@ func (r record) remember(context.Context) error {
 	return err
 }
 
-// complete marks the request as fulfilled.
+// complete marks the request as completed.
 func (r record) complete(context.Context) error {
 	changed, err := state.Record{JoinRequest: r.request, Complete: true}.Write(r.Disk)
 	if changed {

@@ -14,14 +14,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// registries are the files that send containerd to WICD's registry. containerd reads them at each pull.
+// registries manages the files that direct containerd to WICD's registry. containerd reads them at each pull.
 type registries struct {
 	work
 	wanted *mirrors.Table
 }
 
-// write makes the files what is wanted, and removes others. A file stays whole while another
-// takes its place: no pull finds none where a registry must not be contacted.
+// write writes the wanted files and removes others. Each file is replaced atomically, so that no pull misses one and contacts a registry that must
+// not be contacted.
 func (r registries) write(context.Context) error {
 	files := map[string]string{}
 	if r.wanted != nil {
@@ -33,7 +33,7 @@ func (r registries) write(context.Context) error {
 			r.recordChange("%s made", credentials.RegistryFile)
 		}
 		files = r.wanted.Hosts(mirrors.Endpoint{URL: "https://" + desired.RegistryAddress, CA: desired.RegistryCA, Client: desired.RegistryClient})
-		if err := r.writeCertificates(endpoint); err != nil { // before what names them
+		if err := r.writeCertificates(endpoint); err != nil { // before the files that name them
 			return err
 		}
 	}
@@ -66,7 +66,7 @@ func (r registries) writeCertificates(e credentials.RegistryEndpoint) error {
 	return nil
 }
 
-// removeOthers removes the files of ours, also those of former versions, that are not wanted. What others put there stays.
+// removeOthers removes the operator's files that are not wanted, including those of former versions. Files of others stay.
 func (r registries) removeOthers(files map[string]string) (removed int, err error) {
 	folders, err := r.Disk.List(desired.Registries)
 	if err != nil {
@@ -89,13 +89,13 @@ func (r registries) removeOthers(files map[string]string) (removed int, err erro
 	return removed, errors.Join(errs...)
 }
 
-// removeFolder removes hosts.toml, the certificates beside it that former versions wrote, and the folder if nothing else is in it.
+// removeFolder removes hosts.toml, the certificates beside it that former versions wrote, and the folder if it is then empty.
 func (r registries) removeFolder(folder string) error {
 	names, err := r.Disk.List(folder)
 	if err != nil {
 		return err
 	}
-	slices.Reverse(names) // containerd refuses a hosts.toml whose certificates are missing: it goes before them
+	slices.Reverse(names) // containerd rejects a hosts.toml whose certificates are missing: remove it first
 	for _, name := range names {
 		if name != "hosts.toml" && !regexp.MustCompile(`^ca-[0-9a-f]{12}\.pem$`).MatchString(name) {
 			continue

@@ -9,19 +9,19 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// keptCertificates is how many of each certificate stay: that of now and the one before it. A file that is younger than
-// replacedFor may be one that its owner is about to use.
+// keptCertificates is how many certificates of each kind stay: the current one and the previous one. A file that is younger than replacedFor may be
+// one that its owner is about to use.
 const (
 	keptCertificates = 2
 	replacedFor      = time.Hour
 )
 
-// replacedCertificates are files of the kubelet's and our own certificates that nobody uses any more.
+// replacedCertificates removes obsolete certificate files of the kubelet and WICD.
 type replacedCertificates struct{ work }
 
-// remove removes the certificates that client-go's certificate store leaves behind whenever it makes a new
-// one: kubelet-client-2006-01-02-15-04-05.pem (k8s.io/client-go, util/certificate/certificate_store.go). WICD replaces its
-// own in place; a former operator did not.
+// remove removes the certificates that client-go's certificate store leaves behind whenever it creates a new one:
+// kubelet-client-2006-01-02-15-04-05.pem (k8s.io/client-go, util/certificate/certificate_store.go). WICD replaces its own in place; a former
+// operator did not.
 func (r replacedCertificates) remove() error {
 	dated := regexp.MustCompile(`^(.+)-\d{4}(-\d{2}){5}\.pem$`)
 	for _, folder := range []string{desired.KubeletCertificates, desired.WICDCertificates} {
@@ -49,8 +49,8 @@ func (r replacedCertificates) remove() error {
 	return nil
 }
 
-// isReplaced tells whether a file is none that is in use, nor about to be. The clock may have gone back since the others
-// were made: the name alone does not tell.
+// isReplaced reports whether a file is neither in use nor about to be. The clock may have been set back since the others were created, so the name
+// alone is not sufficient.
 func (r replacedCertificates) isReplaced(name, current string) bool {
 	info, err := r.Disk.Stat(name)
 	if err != nil || time.Since(info.ModTime()) < replacedFor {

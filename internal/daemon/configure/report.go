@@ -11,10 +11,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// report tells what is changed: in the journal, to who asked, and in the result.
+// report records changes: in the journal, to the caller, and in the result.
 type report struct {
 	disk host.Disk
-	// tell hears of each step as it begins.
+	// tell is called at the beginning of each step.
 	tell    func(agent.Step)
 	step    string
 	began   time.Time
@@ -23,7 +23,7 @@ type report struct {
 
 func (r *report) begin(step string) { r.step, r.began = step, time.Now() }
 
-// recordChange tells of a change.
+// recordChange records a change.
 func (r *report) recordChange(format string, args ...any) {
 	change := fmt.Sprintf(format, args...)
 	r.changed = append(r.changed, change)
@@ -31,22 +31,22 @@ func (r *report) recordChange(format string, args ...any) {
 	r.tell(agent.Step{Name: r.step + ": " + change})
 }
 
-// recordNone notes in the journal why nothing was changed.
+// recordNone records in the journal why nothing was changed.
 func (r *report) recordNone(format string, args ...any) {
 	state.Note(r.disk, agent.JournalEntry{Time: r.began.UTC(), Step: r.step, Change: "none: " + fmt.Sprintf(format, args...)})
 }
 
-// recordFailure notes a failure in the journal.
+// recordFailure records a failure in the journal.
 func (r *report) recordFailure(err error) {
 	state.Note(r.disk, agent.JournalEntry{Time: r.began.UTC(), Step: r.step, Error: err.Error(), Duration: time.Since(r.began)})
 }
 
-// remains are what a leave could not take off, in words.
+// remains describes what a leave could not remove.
 type remains []string
 
 func (r *remains) note(format string, args ...any) { *r = append(*r, fmt.Sprintf(format, args...)) }
 
-// work is what all that changes the host has: the host, and where changes are told.
+// work is embedded by all parts that change the host: the host, and the report of changes.
 type work struct {
 	host.Host
 	*report
@@ -56,16 +56,16 @@ func newWork(h host.Host, tell func(agent.Step)) work {
 	return work{Host: h, report: &report{disk: h.Disk, tell: tell}}
 }
 
-// step is one step. It looks at what is there, and changes what is not as it should be.
+// step is one step. It changes only what is not as wanted.
 type step struct {
 	name string
 	do   func(context.Context) error
 }
 
-// errRebooting ends a join whose host restarts.
+// errRebooting ends a join when the host restarts.
 var errRebooting = errors.New("the host restarts")
 
-// run takes the steps in order, and ends with the first that fails. The caller holds the lock of commands.
+// run runs the steps in order until one fails. The caller holds the command lock.
 func (r *report) run(ctx context.Context, steps []step) error {
 	for _, s := range steps {
 		if err := ctx.Err(); err != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// restarts are services which, when they run, must start again, and why.
+// restarts maps services that must restart, if they run, to the reason.
 type restarts map[string]string
 
-// mark has a service restarted, for the first reason that is given.
+// mark requests a restart of a service. The first reason is kept.
 func (r restarts) mark(name, why string) { r[name] = cmp.Or(r[name], why) }
 
-// usersOf marks those services whose command line names a file that changed.
+// usersOf marks the services whose command line names a changed file.
 func (r restarts) usersOf(all []desired.Service, name string) {
 	for _, s := range all {
 		if strings.Contains(strings.ToLower(s.Command), strings.ToLower(name)) {

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// services are those of the node.
+// services manages the node's services.
 type services struct {
 	work
 	launches launches
@@ -24,7 +24,7 @@ type services struct {
 	wanted   []desired.Service
 }
 
-// check refuses a host on which somebody else has a service with one of our names.
+// check refuses a host that has a foreign service with one of the operator's names.
 func (s services) check(ctx context.Context) error {
 	found, err := s.Services.List(ctx, desired.NamesOf(s.wanted))
 	if err != nil {
@@ -41,14 +41,14 @@ func (s services) check(ctx context.Context) error {
 	return nil
 }
 
-// startAll makes all services as declared and running, WICD's own last.
+// startAll declares and starts all services, WICD's own last.
 func (s services) startAll(ctx context.Context) error {
 	wanted := slices.Clone(s.wanted)
 	slices.SortStableFunc(wanted, func(a, b desired.Service) int { return ownLast(a) - ownLast(b) })
 	return s.start(ctx, wanted)
 }
 
-// startOthers does the same for all but WICD's own: stopping that one means to stop ourselves.
+// startOthers does the same for all but WICD's own service: stopping that one would stop the caller.
 func (s services) startOthers(ctx context.Context) error {
 	return s.start(ctx, supervisor.WithoutOwn(s.wanted))
 }
@@ -104,8 +104,8 @@ func (s services) start(ctx context.Context, wanted []desired.Service) error {
 	return m.StartAll(ctx)
 }
 
-// removeOthers removes services that are marked as ours and are wanted no more. That they were declared by the request before
-// this one, or by the original operator, makes no difference.
+// removeOthers removes services that are marked as the operator's and no longer wanted, whether the previous request or the original operator
+// declared them.
 func (s services) removeOthers(ctx context.Context) error {
 	wanted := append(desired.NamesOf(s.wanted), api.WICDUpdateService)
 	found, err := s.Services.List(ctx, nil)

@@ -16,22 +16,22 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// keysFile has the keys with which administrators may log in over SSH, unless somebody took the block "Match Group administrators"
-// out of OpenSSH's configuration. addedFile lists those of them that we put there.
+// keysFile has the keys with which administrators may log in over SSH, unless the block "Match Group administrators" was removed from OpenSSH's
+// configuration. addedFile lists the keys in it that WICD added.
 const (
 	sshFolder = `C:\ProgramData\ssh`
 	keysFile  = sshFolder + `\administrators_authorized_keys`
 	addedFile = desired.State + `\keys.json`
 )
 
-// sshKeys are those with which the operator logs in.
+// sshKeys manages the keys with which the operator logs in.
 type sshKeys struct {
 	work
 	wanted []string
 }
 
-// authorize lets the operator log in with its keys. Those of others stay. What it adds is noted as ours before it is there, as with
-// certificates. A host that is reached otherwise has no such folder.
+// authorize adds the operator's keys. Keys of others stay. Each key is recorded before it is added, as with certificates. A host without OpenSSH
+// has no such folder.
 func (k sshKeys) authorize(context.Context) error {
 	if len(k.wanted) == 0 || !k.Disk.Exists(sshFolder) {
 		return nil
@@ -67,7 +67,7 @@ func (k sshKeys) authorize(context.Context) error {
 	return nil
 }
 
-// try does what authorize does in a join: a host that cannot take the operator's keys is a node all the same.
+// try authorizes the keys in a join: a host that cannot take them becomes a node anyway.
 func (k sshKeys) try(ctx context.Context) error {
 	if err := k.authorize(ctx); err != nil {
 		k.recordFailure(err)
@@ -75,7 +75,7 @@ func (k sshKeys) try(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// appendLine adds a line with the line endings that a text has.
+// appendLine appends a line with the text's line endings.
 func appendLine(text, line string) string {
 	ending := "\n"
 	if strings.Contains(text, "\r\n") {
@@ -87,7 +87,7 @@ func appendLine(text, line string) string {
 	return text + line + ending
 }
 
-// readKeys reads the file, which may be absent. Windows' own tools like to write texts that OpenSSH does not understand.
+// readKeys reads the file, which may be absent. Windows tools often write encodings that OpenSSH does not read.
 func readKeys(d host.Disk) (string, error) {
 	info, err := d.Stat(keysFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -109,7 +109,7 @@ func readKeys(d host.Disk) (string, error) {
 	return string(b), nil
 }
 
-// writeKeys replaces the file: what is beside it has its rights before its content, and its content before it is switched to.
+// writeKeys replaces the file by a temporary one, whose rights are set before its content, and whose content is verified before the switch.
 func writeKeys(h host.Host, content string) error {
 	err := h.Disk.Replace(keysFile, func(beside string) error {
 		f, err := h.Disk.Create(beside)
@@ -131,7 +131,7 @@ func writeKeys(h host.Host, content string) error {
 	return nil
 }
 
-// addedKeys are the keys that we added. A list that is not what we wrote starts empty: then keys stay.
+// addedKeys returns the keys that WICD added. An unreadable list counts as empty: keys then stay.
 func addedKeys(d host.Disk) ([]string, error) {
 	var added []string
 	_, err := state.ReadJSON(d, addedFile, &added)
@@ -143,7 +143,7 @@ func noteAdded(d host.Disk, keys []string) error {
 	return state.WriteJSON(d, addedFile, slices.Compact(keys))
 }
 
-// checkKeys refuses what is no line of one key.
+// checkKeys rejects lines that are not exactly one key.
 func checkKeys(lines []string) error {
 	for i, line := range lines {
 		if keyIn(line) == "" || strings.ContainsAny(strings.TrimSpace(line), "\r\n\x00") {
@@ -153,7 +153,7 @@ func checkKeys(lines []string) error {
 	return nil
 }
 
-// keyHash identifies a key as the operator does on Nodes.
+// keyHash returns the hash by which the operator identifies a key on Nodes.
 func keyHash(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:])
@@ -168,14 +168,14 @@ func keysIn(text string) (keys []string) {
 	return keys
 }
 
-// keyIn is the key in a line of authorized_keys, its kind and its base64, without options and comment; empty when there is none.
+// keyIn returns the key in a line of authorized_keys, its type and its base64, without options and comment; empty when there is none.
 func keyIn(line string) string {
 	line = strings.TrimSpace(strings.TrimPrefix(line, "\ufeff"))
 	if key := firstKey(line); key != "" {
 		return key
 	}
 	isQuoted, isEscaped := false, false
-	for i, r := range line { // options, in which blanks are quoted
+	for i, r := range line { // options, in which spaces are quoted
 		switch {
 		case isEscaped:
 			isEscaped = false
@@ -190,7 +190,7 @@ func keyIn(line string) string {
 	return ""
 }
 
-// firstKey is the key that a text begins with. Its bytes begin with its kind, which has a length of four bytes before it (RFC 4253).
+// firstKey returns the key at the start of a text. The key's bytes begin with its type, preceded by a length of four bytes (RFC 4253).
 func firstKey(text string) string {
 	fields := strings.Fields(text)
 	if len(fields) < 2 {

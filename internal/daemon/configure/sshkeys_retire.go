@@ -11,11 +11,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 )
 
-// KeyRetirer takes SSH keys away that are not needed any more.
+// KeyRetirer removes SSH keys that are no longer needed.
 type KeyRetirer struct{ state.Session }
 
-// Retire takes away keys that the operator does not need any more: those that we added once, and those that are named. It does
-// so once the Node says that the operator has logged in with one that stays, and that one is still there.
+// Retire removes keys that the operator no longer needs: those that WICD once added, and those in RetiredKeys. It does so only after the Node's
+// annotation proves that the operator has logged in with a remaining key, and if that key is still present.
 func (k KeyRetirer) Retire(node *corev1.Node) error {
 	proven := node.Annotations[api.AnnotationPubKeyHash]
 	stays := keysIn(strings.Join(k.Wanted.AuthorizedKeys, "\n"))
@@ -33,7 +33,7 @@ func (k KeyRetirer) Retire(node *corev1.Node) error {
 	return err
 }
 
-// retire takes keys away, and forgets that they are ours.
+// retire removes keys from the file and from the list of added ones.
 func (k KeyRetirer) retire(leaves []string, proven string) error {
 	if err := k.dropKeys(leaves, proven); err != nil {
 		return err
@@ -49,14 +49,14 @@ func (k KeyRetirer) retire(leaves []string, proven string) error {
 	return noteAdded(k.Host.Disk, kept)
 }
 
-// leavingKeys are those that we added and those that are retired, but for those that stay.
+// leavingKeys returns the added and retired keys, without those that stay.
 func (k KeyRetirer) leavingKeys(stays []string) ([]string, error) {
 	leaves, err := addedKeys(k.Host.Disk)
 	leaves = append(leaves, keysIn(strings.Join(k.Wanted.RetiredKeys, "\n"))...)
 	return slices.DeleteFunc(leaves, func(key string) bool { return slices.Contains(stays, key) }), err
 }
 
-// dropKeys removes the lines of keys, unless the one that is proven to work is not there.
+// dropKeys removes the lines of keys, unless the proven key is missing.
 func (k KeyRetirer) dropKeys(leaves []string, proven string) error {
 	content, err := readKeys(k.Host.Disk)
 	if err != nil {

@@ -16,28 +16,28 @@ import (
 	"github.com/windows-machine-config/wmco/internal/trust"
 )
 
-// originalFile is there while a host is taken over from the original operator: a join that was cut goes on with it, although the
-// services do not tell any more.
+// originalFile exists while a host is taken over from the original operator. With it, the join after an interrupted one continues the takeover even
+// if the services no longer reveal it.
 const originalFile = desired.State + `\original-operator`
 
-// originalContainerd is the program that the original's daemon excludes from scans of Microsoft Defender. Nothing runs by that name.
+// originalContainerd is the program that the original operator's daemon excludes from Defender's scans. Nothing runs under that name.
 const originalContainerd = `C:\k\containerd\containerd.exe`
 
-// importedFile has the certificates that the original's daemon put into the machine's store.
+// importedFile has the certificates that the original operator's daemon added to the machine's store.
 const importedFile = `C:\k\imported-certs.pem`
 
-// originalOperator is what the original operator has on a host that it configured.
+// originalOperator takes over what the original operator has on a host that it configured.
 type originalOperator struct {
 	work
 	certificates certificates
 	exclusions   exclusions
-	// isOurs is true on a host with a record of ours, declared is what it is to have.
+	// isOurs is true on a host with a record, declared is the host's wanted state.
 	isOurs   bool
 	declared desired.Node
 }
 
-// takeOver stops the original operator's daemon before anything else changes: it would put back its services, variables and
-// certificates, of which the cluster still has its declaration. Its other services go on until ours take their place.
+// takeOver stops the original operator's daemon before anything else changes: it would restore its services, variables and certificates, whose
+// declaration is still in the cluster. Its other services continue until the operator's replace them.
 func (o originalOperator) takeOver(ctx context.Context) error {
 	names, err := o.services(ctx)
 	if err != nil || len(names) == 0 && !o.Disk.Exists(originalFile) {
@@ -59,8 +59,8 @@ func (o originalOperator) takeOver(ctx context.Context) error {
 	return o.adoptCertificates()
 }
 
-// services are the names of the original operator's services. They are marked as ours are; ours run from folders of versions. On a
-// host with a record of ours there are none, unless a take-over was cut.
+// services returns the names of the original operator's services. They have the same mark as the operator's, which run from version folders. A host
+// with a record has none, unless a takeover was interrupted.
 func (o originalOperator) services(ctx context.Context) (names []string, err error) {
 	if o.isOurs && !o.Disk.Exists(originalFile) {
 		return nil, nil
@@ -77,7 +77,7 @@ func (o originalOperator) services(ctx context.Context) (names []string, err err
 	return names, nil
 }
 
-// adoptCertificates notes as ours the certificates that the original operator's daemon added. Those that are not wanted go then.
+// adoptCertificates records the certificates that the original operator's daemon added as WICD's. Those that are not wanted are removed then.
 func (o originalOperator) adoptCertificates() error {
 	b, err := o.Disk.Read(importedFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,12 +98,12 @@ func (o originalOperator) adoptCertificates() error {
 	return o.certificates.adopt(hashes)
 }
 
-// original is a file of the original operator, and why nobody needs it any more.
+// original is a file of the original operator, and why it is no longer needed.
 type original struct{ path, reason string }
 
-// originalFiles are what the original operator leaves on a host and ours has no use for, unless it declares a file of that name.
-// Folders go when they are empty. Logs stay, and so does what is in Windows itself: networks of HNS, which pods may use, and
-// rules of the firewall, which ours needs, too.
+// originalFiles returns the files that the original operator leaves on a host and that are no longer used, unless one is declared under the same
+// name. Folders are removed when empty. Logs stay, and so does the state in Windows itself: HNS networks, which pods may use, and firewall rules,
+// which this operator needs, too.
 func originalFiles() []original {
 	const (
 		program = "programs run from folders of versions"
@@ -128,7 +128,7 @@ func originalFiles() []original {
 	}
 }
 
-// removeFiles removes what the original operator left, once services of ours have taken the place of its own.
+// removeFiles removes what the original operator left, after the operator's services have replaced its own.
 func (o originalOperator) removeFiles(context.Context) error {
 	if !o.Disk.Exists(originalFile) {
 		return nil
@@ -154,8 +154,7 @@ func (o originalOperator) removeFiles(context.Context) error {
 	return o.Disk.Remove(originalFile)
 }
 
-// surplus are the original operator's files that are not declared: besides those with known names, keys of its network
-// and mirrors of registries.
+// surplus returns the original operator's files that are not declared: those with known names, and also keys of its network and registry mirrors.
 func (o originalOperator) surplus() ([]original, error) {
 	all := originalFiles()
 	keys, err := o.Disk.List(desired.CNIFolder)

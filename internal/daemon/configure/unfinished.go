@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// servicingWithin is how long after a start Windows may take to complete features and updates, and setupWithin to set itself up. What
-	// takes longer is stuck, or says nothing about this host.
+	// servicingWithin is how long after a start Windows may take to complete features and updates, and setupWithin to complete its setup. Anything
+	// longer is stuck, or irrelevant for this host.
 	servicingWithin = 15 * time.Minute
 	setupWithin     = 30 * time.Minute
 )
 
-// joinGoesOn is what a join does when Windows has finished.
+// joinGoesOn is the text for what follows when Windows has finished.
 const joinGoesOn = "the join goes on"
 
-// AwaitWindows is an error while Windows sets itself up, or completes features and updates: a restart in the middle of that damages it. then is
-// what follows.
+// AwaitWindows returns an error while Windows completes its setup, features or updates, because a restart then would damage it. then is what
+// follows.
 func AwaitWindows(u host.Unfinished, then string) error {
 	if len(u.Setup) > 0 && u.Up < setupWithin {
 		return unready(agent.CodeWaitingForSetup, u.Up, then, "Windows still sets itself up (%s)", strings.Join(u.Setup, ", "))
@@ -31,7 +31,7 @@ func AwaitWindows(u host.Unfinished, then string) error {
 	return nil
 }
 
-// unready says what Windows is waited for, and since when.
+// unready returns an error with what Windows is busy with, and since when.
 func unready(code agent.Code, up time.Duration, then, format string, args ...any) error {
 	within := servicingWithin
 	if code == agent.CodeWaitingForSetup {

@@ -16,44 +16,44 @@ import (
 )
 
 const (
-	// mostRestarts is how often a join restarts a host, unless the user asks for more.
+	// mostRestarts is how often a join restarts a host, unless the user requests a retry.
 	mostRestarts = 2
-	// featureWithin and enabledWithin are how long Windows may take to tell the state of a feature, and to enable it.
+	// featureWithin and enabledWithin are how long Windows may take to report the state of a feature, and to enable it.
 	featureWithin = 3 * time.Minute
 	enabledWithin = 10 * time.Minute
-	// rebootDelay leaves time to answer.
+	// rebootDelay leaves time to send the answer.
 	rebootDelay = 5 * time.Second
 )
 
-// windows is what of Windows itself takes effect with a restart.
+// windows manages the settings of Windows that take effect with a restart.
 type windows struct {
 	work
 	facts agent.HostFacts
-	// hostname is the name that Windows is given; empty keeps what it has.
+	// hostname is the new computer name; empty keeps the current one.
 	hostname string
-	// registers says that the cluster has no Node of this host.
+	// registers means that the cluster has no Node of this host.
 	registers, mayReboot bool
-	// features are those that are wanted, former what the host was made before.
+	// features are the wanted features, former is the host's previous state.
 	features []string
 	former   former
 	// made are the restarts that this join has made.
 	made state.Restarts
-	// unfinished is what Windows has not finished yet.
+	// unfinished is what Windows has not completed yet.
 	unfinished host.Unfinished
-	// rebooting is what takes effect with a restart now.
+	// rebooting are the causes for which the host restarts now.
 	rebooting []cause
 }
 
-// cause is what a restart is made for: its key, by which it is remembered, and in words.
+// cause is the cause of a restart: the key under which it is remembered, and a description.
 type cause struct{ key, why string }
 
-// servicingCause is that of a transaction that something else began.
+// servicingCause is the cause for servicing that something else began.
 const servicingCause = "servicing"
 
 func featureCause(name string) string  { return "feature " + name }
 func hostnameCause(name string) string { return "host name " + strings.ToLower(name) }
 
-// why is what needs the restart, in words.
+// why describes the causes of the restart.
 func (w *windows) why() string {
 	var why []string
 	for _, c := range w.rebooting {
@@ -62,7 +62,7 @@ func (w *windows) why() string {
 	return strings.Join(why, "; ")
 }
 
-// await ends the join while Windows sets itself up, or completes features and updates: a restart in the middle of that damages it.
+// await ends the join while Windows completes its setup, features or updates, because a restart then would damage it.
 func (w *windows) await(ctx context.Context) (err error) {
 	if w.features, err = w.lacking(ctx); err != nil {
 		return err
@@ -76,13 +76,13 @@ func (w *windows) await(ctx context.Context) (err error) {
 	}
 	awaited := w.unfinished
 	if !changes {
-		awaited.Servicing = nil // it may go on beside the rest of the join
+		awaited.Servicing = nil // it may continue during the rest of the join
 	}
 	return AwaitWindows(awaited, joinGoesOn)
 }
 
-// lacking are the features of which it is not known that the host has them. Only they need DISM, which is slow, and does not work on each
-// host that is a good node.
+// lacking returns the features that the host is not known to have. Only they need DISM, which is slow, and which does not work on every host that
+// is a good node.
 func (w *windows) lacking(ctx context.Context) (names []string, err error) {
 	if w.made, err = state.ReadRestarts(w.Disk, w.made.Retried); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (w *windows) lacking(ctx context.Context) (names []string, err error) {
 				return nil, err
 			}
 		}
-		if has || name == desired.HyperVFeature && !w.mayReboot { // WICD looks after it when the host is a node
+		if has || name == desired.HyperVFeature && !w.mayReboot { // WICD handles it once the host is a node
 			continue
 		}
 		names = append(names, name)
@@ -102,7 +102,8 @@ func (w *windows) lacking(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// hasContainers says whether the services are installed that come with feature Containers. Where those of Hyper-V are, too, they may be Hyper-V's.
+// hasContainers reports whether the services of feature Containers are installed. If Hyper-V's service is installed, too, it reports false, because
+// they may belong to Hyper-V.
 func (w *windows) hasContainers(ctx context.Context) (bool, error) {
 	services, hyperV := []string{"hns", "vmcompute"}, "vmms"
 	list, err := w.Services.List(ctx, append(services, hyperV))
@@ -110,7 +111,7 @@ func (w *windows) hasContainers(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("looking for the services of feature %s: %w", desired.ContainersFeature, err)
 	}
 	found := 0
-	for _, s := range list { // those of ours are among them
+	for _, s := range list {
 		if strings.EqualFold(s.Name, hyperV) {
 			return false, nil
 		}
@@ -121,8 +122,8 @@ func (w *windows) hasContainers(ctx context.Context) (bool, error) {
 	return found == len(services), nil
 }
 
-// isRenamed says that Windows gets another name. Capitals count, since the controllers of some clouds compare names exactly; but for these alone,
-// only a host without a Node is restarted, once.
+// isRenamed reports whether Windows gets another name. Case matters, because some cloud controllers compare names exactly; but for case alone, only
+// a host without a Node is restarted, and once.
 func (w *windows) isRenamed() bool {
 	if w.hostname == "" || w.hostname == w.facts.Hostname {
 		return false
@@ -133,7 +134,7 @@ func (w *windows) isRenamed() bool {
 	return w.registers && w.mayReboot && w.made.Since(hostnameCause(w.hostname), w.facts.BootID) == nil
 }
 
-// rename gives Windows the name that was asked for. It is asked for once: who renames the host later is not worked against.
+// rename sets the requested computer name. The name is requested only once, so that a later rename by an administrator is not reverted.
 func (w *windows) rename(ctx context.Context) error {
 	if w.hostname == "" {
 		return nil
@@ -160,14 +161,14 @@ func (w *windows) rename(ctx context.Context) error {
 	return nil
 }
 
-// didNotHelp is the error for a cause that outlived a restart that was made for it.
+// didNotHelp returns the error for a cause that persists after the restart that was made for it.
 func didNotHelp(made *state.Restart, what string) error {
 	return &agent.Error{Code: agent.CodeRebootDidNotHelp, Message: fmt.Sprintf(
 		"the restart of %s did not help, and the host is not restarted for the same cause again unless you ask: %s", made.At.Format(time.RFC3339), what)}
 }
 
-// restart restarts Windows once for all that takes effect only then. The join is repeated after it. What it was made for is remembered before
-// Windows restarts, or it does not.
+// restart restarts Windows once for everything that needs it. The join is repeated after it. The causes are written to disk before the restart; if
+// that fails, there is none.
 func (w *windows) restart(ctx context.Context) error {
 	if len(w.rebooting) == 0 {
 		return nil
@@ -200,10 +201,10 @@ func (w *windows) restart(ctx context.Context) error {
 	return errRebooting
 }
 
-// forgetRestarts is for a host that has joined: the next join has causes of its own.
+// forgetRestarts removes the restarts after a join: the next join has its own causes.
 func (w *windows) forgetRestarts(context.Context) error { return state.ForgetRestarts(w.Disk) }
 
-// explained adds to what Windows says of a feature what its log has, and what to do.
+// explained adds the errors in DISM's log and a remedy to an error about a feature.
 func (w *windows) explained(err error) error {
 	if errors.Is(err, errDISMSilent) {
 		return &agent.Error{Code: agent.CodeDISMSilent, Message: fmt.Sprintf(

@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// kubeconfig is the part of a kubeconfig that the bootstrap needs. JSON is YAML too, so that the kubelet reads it.
+// kubeconfig is the part of a kubeconfig that the bootstrap needs. JSON is valid YAML, so the kubelet reads it.
 type kubeconfig struct {
 	APIVersion     string         `json:"apiVersion"`
 	Kind           string         `json:"kind"`
@@ -46,7 +46,7 @@ type namedContext struct {
 	} `json:"context"`
 }
 
-// BootstrapKubeconfig renders the way into the cluster for the kubelet.
+// BootstrapKubeconfig renders the kubelet's bootstrap kubeconfig.
 func BootstrapKubeconfig(b agent.Bootstrap) (string, error) {
 	const name = "bootstrap"
 	c := namedCluster{Name: name}
@@ -75,8 +75,8 @@ func BootstrapToken(d host.Disk) (string, error) {
 	return k.Users[0].User.Token, nil
 }
 
-// SpeaksTo tells whether the kubelet's own kubeconfig leads to this API server. The kubelet copies address and CA
-// from the bootstrap kubeconfig once, and never looks again.
+// SpeaksTo reports whether the kubelet's own kubeconfig names this API server. The kubelet copies address and CA from the bootstrap kubeconfig only
+// once.
 func SpeaksTo(d host.Disk, b agent.Bootstrap) (bool, error) {
 	k, err := d.Read(desired.KubeletKubeconfig)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,3 +1,3 @@
-// Package credentials knows the files with which WICD and the kubelet show the API server who they are: certificates, keys, and the
-// bootstrap token of a join.
+// Package credentials manages the files with which WICD and the kubelet authenticate to the API server: certificates, keys, and the bootstrap token
+// of a join.
 package credentials

@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
-// Files of certificates.
+// Certificate files.
 const (
 	// WICDFile holds WICD's certificate and its key.
 	WICDFile = desired.WICDIdentity
@@ -29,7 +29,7 @@ const (
 	KubeletPendingFile = desired.KubeletCertificates + `\kubelet-client.key.tmp`
 )
 
-// ReadIdentity returns WICD's certificate when it is valid now, and the node's.
+// ReadIdentity returns WICD's certificate if it is the node's and valid now.
 func ReadIdentity(d host.Disk, node string, now time.Time) (identity.Identity, error) {
 	b, err := d.Read(WICDFile)
 	if err != nil {
@@ -38,7 +38,7 @@ func ReadIdentity(d host.Disk, node string, now time.Time) (identity.Identity, e
 	return identity.Parse(b, NameOf(node), now)
 }
 
-// ReadKubeletIdentity returns the kubelet's certificate when it is valid now, and the node's.
+// ReadKubeletIdentity returns the kubelet's certificate if it is the node's and valid now.
 func ReadKubeletIdentity(d host.Disk, node string, now time.Time) (identity.Identity, error) {
 	b, err := d.Read(KubeletClientFile)
 	if err != nil {
@@ -47,17 +47,17 @@ func ReadKubeletIdentity(d host.Disk, node string, now time.Time) (identity.Iden
 	return identity.Parse(b, identity.Name{User: "system:node:" + node, Group: "system:nodes"}, now)
 }
 
-// NameOf is WICD's name on a node.
+// NameOf returns WICD's name on a node.
 func NameOf(node string) identity.Name {
 	return identity.Name{User: api.WICDUserPrefix + node, Group: api.WICDGroup}
 }
 
-// NodeManagerName is the name of the cloud-node-manager on a node.
+// NodeManagerName returns the name of the cloud-node-manager on a node.
 func NodeManagerName(node string) identity.Name {
 	return identity.Name{User: api.NodeManagerUserPrefix + node, Group: api.NodeManagerGroup}
 }
 
-// CertificateFiles are the files that hold the certificates with which programs of a node identify themselves.
+// CertificateFiles returns the files with the certificates by which a node's programs authenticate.
 func CertificateFiles() []string {
 	return []string{KubeletClientFile, KubeletServerFile, WICDFile, NodeManagerFile}
 }
@@ -76,28 +76,28 @@ func ReadCertificate(d host.Disk, name string) (*x509.Certificate, error) {
 	return nil, fmt.Errorf("there is no certificate in %s", name)
 }
 
-// KubeletHasCertificate tells whether the kubelet can do without the bootstrap kubeconfig.
+// KubeletHasCertificate reports whether the kubelet can do without the bootstrap kubeconfig.
 func KubeletHasCertificate(d host.Disk, node string, now time.Time) bool {
 	leaf, err := ReadCertificate(d, KubeletClientFile)
 	return err == nil && d.Exists(desired.KubeletKubeconfig) && identity.CheckLeaf(leaf, "system:node:"+node, now) == nil
 }
 
-// Beginnings of the names of certificate requests: of WICD's own, and of those for the cloud-node-manager.
+// Prefixes of the names of certificate requests: of WICD's own, and of those for the cloud-node-manager.
 const (
 	RequestPrefix            = "wicd-"
 	NodeManagerRequestPrefix = "cloud-node-manager-"
 )
 
-// Files keep a certificate, and the request for the next one. Files implements identity.Store.
+// Files stores a certificate and the request for the next one. It implements identity.Store.
 type Files struct {
 	disk             host.Disk
 	current, pending string
 }
 
-// WICDFiles keep WICD's certificate.
+// WICDFiles returns the files of WICD's certificate.
 func WICDFiles(d host.Disk) Files { return Files{d, WICDFile, PendingFile} }
 
-// NodeManagerFiles keep that of the cloud-node-manager.
+// NodeManagerFiles returns the files of the cloud-node-manager's certificate.
 func NodeManagerFiles(d host.Disk) Files {
 	return Files{d, NodeManagerFile, desired.WICDCertificates + `\cloud-node-manager-client-pending.pem`}
 }
@@ -123,5 +123,5 @@ func (f Files) WritePending(b []byte) error {
 // RemovePending implements identity.Store.
 func (f Files) RemovePending() error { return f.disk.Remove(f.pending) }
 
-// Remove removes both files, if they are there.
+// Remove removes both files, if present.
 func (f Files) Remove() error { return errors.Join(f.disk.Remove(f.current), f.RemovePending()) }

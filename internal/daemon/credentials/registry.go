@@ -19,18 +19,18 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// RegistryFile holds the certificates and keys of WICD's registry on loopback and of containerd, its client. They are made
-// on the host, and never leave it.
+// RegistryFile holds the certificates and keys of WICD's registry on loopback and of containerd, its client. They are created on the host and never
+// leave it.
 const RegistryFile = desired.WICDCertificates + `\registry.json`
 
-// The certificates are good for years, and made again in time: what reads them reads the new ones at once.
+// The certificates are valid for years and are renewed in time. Their readers use new ones at once.
 const (
 	registryLasts = 10 * 365 * 24 * time.Hour
 	registryRenew = 30 * 24 * time.Hour
 )
 
-// RegistryEndpoint is how containerd and WICD's registry know each other: each by the certificate of the other. So no other
-// program of the host can stand in for the one or the other.
+// RegistryEndpoint has the certificates by which containerd and WICD's registry authenticate each other, so that no other program on the host can
+// impersonate either.
 type RegistryEndpoint struct {
 	Server KeyPair `json:"server"`
 	Client KeyPair `json:"client"`
@@ -42,10 +42,10 @@ type KeyPair struct {
 	PrivateKey  string `json:"privateKey"`
 }
 
-// PEM is both in one file, as containerd reads them: a file that is replaced as a whole never has the key of another certificate.
+// PEM returns both in one text, as containerd reads them: a file that is replaced as a whole never has the key of another certificate.
 func (p KeyPair) PEM() string { return p.Certificate + p.PrivateKey }
 
-// ReadRegistry reads RegistryFile. The error tells nothing of its content.
+// ReadRegistry reads RegistryFile. The error reveals nothing of its content.
 func ReadRegistry(d host.Disk) (RegistryEndpoint, error) {
 	text, err := d.Read(RegistryFile)
 	if err != nil {
@@ -58,7 +58,7 @@ func ReadRegistry(d host.Disk) (RegistryEndpoint, error) {
 	return e, nil
 }
 
-// MakeRegistry returns what RegistryFile holds, and makes it where it is not there, cannot be read or expires.
+// MakeRegistry returns the content of RegistryFile, and creates it if it is missing, unreadable or about to expire.
 func MakeRegistry(h host.Host, now time.Time) (e RegistryEndpoint, made bool, err error) {
 	if e, err = ReadRegistry(h.Disk); err == nil && e.Server.isGood(now) && e.Client.isGood(now) {
 		return e, false, nil
@@ -79,13 +79,13 @@ func MakeRegistry(h host.Host, now time.Time) (e RegistryEndpoint, made bool, er
 	return e, true, nil
 }
 
-// isPair tells whether the key is that of the certificate.
+// isPair reports whether the key belongs to the certificate.
 func (p KeyPair) isPair() bool {
 	_, err := tls.X509KeyPair([]byte(p.Certificate), []byte(p.PrivateKey))
 	return err == nil
 }
 
-// isGood tells whether the certificate is good for a while.
+// isGood reports whether the certificate is valid and stays so for registryRenew.
 func (p KeyPair) isGood(now time.Time) bool {
 	block, _ := pem.Decode([]byte(p.Certificate))
 	if block == nil {
@@ -102,7 +102,7 @@ func newPair(now time.Time, name string, usage x509.ExtKeyUsage, addresses ...ne
 	}
 	template := &x509.Certificate{
 		SerialNumber: new(big.Int).SetInt64(now.UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: now.Add(-24 * time.Hour), NotAfter: now.Add(registryLasts), // clocks are set back
+		NotBefore: now.Add(-24 * time.Hour), NotAfter: now.Add(registryLasts), // clocks may be set back
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage},
 		BasicConstraintsValid: true, IPAddresses: addresses,
 	}

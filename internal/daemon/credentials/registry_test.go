@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// openRights are those of a drive without rights.
+// openRights implements rights that protect nothing.
 type openRights struct{ host.Rights }
 
 func (openRights) Look(string, host.Access) (bool, string, error) { return true, "", nil }

@@ -17,24 +17,24 @@ import (
 // Folder holds the copies. The kubelet serves them as /logs/eventlog/.
 const Folder = desired.Logs + `\eventlog`
 
-// Bounds of the copies. A channel has at most three files of maxSize: the one that is written and two that were put aside.
+// Limits of the copies. A channel has at most three files of maxSize: the current one and two rotated ones.
 const (
 	every    = 15 * time.Second // Windows keeps the events meanwhile
 	seldom   = 10 * time.Minute // for channels that do not exist
 	timeout  = time.Minute
-	maxRead  = 2000 // events of a channel at a time
+	maxRead  = 2000 // events of a channel per read
 	maxSize  = 4 << 20
 	maxAside = 2
 )
 
-// Channel is one log of events.
+// Channel is one event log.
 type Channel struct {
-	// Name is the name in Windows, File that of the copy in Folder.
+	// Name is the name in Windows, File the name of the copy in Folder.
 	Name, File string
 }
 
-// Channels are the logs that explain why a node does not work. The System log has the service control manager (7031, 7034, 7036, 7045), TCP/IP,
-// DHCP, the DNS client, disks and restarts; the Application log has programs that crash.
+// Channels returns the event logs that explain why a node does not work. The System log has the service control manager (7031, 7034, 7036, 7045),
+// TCP/IP, DHCP, the DNS client, disks and restarts; the Application log has crashes of programs.
 func Channels() []Channel {
 	return []Channel{
 		{"System", "System.log"},
@@ -55,21 +55,21 @@ type Copier struct {
 	channels []*channel
 }
 
-// channel is what the copier knows of one channel.
+// channel is the copier's state for one channel.
 type channel struct {
 	Channel
-	// last is the last record that was copied; known is false until the copy was looked at.
+	// last is the last record that was copied; known is false until the copy was read.
 	last  uint64
 	known bool
-	// begin is what comes before the next line: the end of one that a cut of the power left.
+	// begin is written before the next line: a line break if a power failure left an incomplete line.
 	begin string
-	// again is when to look again.
+	// again is when to try again.
 	again time.Time
 	// failed is the last error that was logged.
 	failed string
 }
 
-// Run copies until ctx is done. A Windows whose events cannot be read is left alone.
+// Run copies events until ctx is done. It stops if this Windows does not allow reading events.
 func (c *Copier) Run(ctx context.Context) {
 	for _, ch := range Channels() {
 		c.channels = append(c.channels, &channel{Channel: ch})
@@ -85,7 +85,7 @@ func (c *Copier) Run(ctx context.Context) {
 				c.Log.Warn("Copying event logs is not possible on this Windows", "error", err.Error())
 				return
 			case errors.Is(err, host.ErrNotFound):
-				ch.again = time.Now().Add(seldom) // a feature of Windows that is not enabled
+				ch.again = time.Now().Add(seldom) // the Windows feature is not enabled
 			case ctx.Err() == nil:
 				c.report(ch, err)
 			}
@@ -94,7 +94,7 @@ func (c *Copier) Run(ctx context.Context) {
 	}
 }
 
-// report logs an error when it is another one than before.
+// report logs an error if it differs from the last one.
 func (c *Copier) report(ch *channel, err error) {
 	text := ""
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *Copier) copyEvents(ctx context.Context, ch *channel) error {
 	return logrotate.Tidy(c.Host.Disk, desired.Log{Path: file}, limits, time.Now())
 }
 
-// appendTo adds lines to a copy. They come whole or not at all, but for a cut of the power.
+// appendTo appends lines to a copy, all or none unless the power fails.
 func appendTo(d host.Disk, file, lines string) error {
 	f, size, err := d.Append(file)
 	if err != nil {
@@ -146,8 +146,8 @@ func appendTo(d host.Disk, file, lines string) error {
 	return errors.Join(err, f.Close())
 }
 
-// linesOf are events for people and for logs of logs: time, level, channel with record, provider, number, message. Records that are missing
-// between two events, because there were too many or nothing could read them, are counted.
+// linesOf formats events for readers and log collectors: time, level, channel with record, provider, ID, message. It counts the records missing
+// between two events, because there were too many or they were unreadable.
 func linesOf(name string, last uint64, events []host.Event) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -164,14 +164,14 @@ func linesOf(name string, last uint64, events []host.Event) string {
 // timeFormat is RFC 3339 with milliseconds.
 const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
-// oneLine keeps what a program wrote from looking like another event.
+// oneLine prevents a program's message from looking like another event.
 func oneLine(message string) string { return strings.Join(strings.Fields(message), " ") }
 
-// tailBytes is where the last record of a copy is looked for. It is more than the longest line.
+// tailBytes is how much of a copy is searched for its last record. It is more than the longest line.
 const tailBytes = 64 << 10
 
-// lastRecord is the last record in a copy, and what must be written before the next; 0 where there is none, so that it begins with what Windows
-// still has.
+// lastRecord returns the last record in a copy, and what must be written before the next one. The record is 0 when there is none, so that copying
+// begins with the oldest event that Windows still has.
 func lastRecord(d host.Disk, file string) (last uint64, begin string, err error) {
 	text, err := logrotate.ReadEnd(d, file, tailBytes)
 	if err != nil {
@@ -188,10 +188,10 @@ func lastRecord(d host.Disk, file string) (last uint64, begin string, err error)
 	return last, begin, nil
 }
 
-// recordOf reads the record of a whole line.
+// recordOf parses the record of a complete line.
 func recordOf(line string) (record uint64, ok bool) {
 	if !strings.HasSuffix(line, "\n") {
-		return 0, false // a cut of the power left it
+		return 0, false // left by a power failure
 	}
 	words := strings.SplitN(line, " ", 4)
 	if len(words) < 4 {

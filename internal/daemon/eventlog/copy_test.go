@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// every is how often events are copied, maxRead how many at a time, maxAside how many older files of a channel stay.
+// every is how often events are copied, maxRead how many at a time, and maxAside how many rotated files of a channel stay.
 const (
 	every    = 15 * time.Second
 	maxRead  = 2000
@@ -65,7 +65,7 @@ func (w *world) write(id uint32, message string) {
 	w.windows.WriteEvent("System", host.Event{Provider: "Service Control Manager", ID: id, Level: host.EventError, Message: message})
 }
 
-// copied are the messages in the copy of the System log.
+// copied returns the messages in the copy of the System log.
 func (w *world) copied(t *testing.T) []string {
 	t.Helper()
 	b, err := w.windows.Disk().Read(eventlog.Folder + `\System.log`)

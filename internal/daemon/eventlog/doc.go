@@ -1,2 +1,2 @@
-// Package eventlog copies events of Windows to files, in bounds, so that the kubelet serves them with the other logs of the node.
+// Package eventlog copies Windows events to size-limited files, so that the kubelet serves them with the node's other logs.
 package eventlog

@@ -1,2 +1,2 @@
-// Package logrotate keeps the logs of services within their limits, writes WICD's own, and reads the end of a log for messages.
+// Package logrotate keeps the services' logs within their limits, writes WICD's own log, and reads the end of a log for messages.
 package logrotate

@@ -16,14 +16,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// logsEvery is how often the logs are looked at. In between, one that WICD puts aside may outgrow its limit.
+// logsEvery is how often the logs are checked. In between, a log that WICD rotates may exceed its limit.
 const logsEvery = time.Minute
 
-// asideTime is the time, the host's own, in the name of a log that was put aside: as kube-log-runner writes it
-// (k8s.io/component-base, logs/kube-log-runner/internal/logrotation), so that all logs look the same.
+// asideTime is the format of the host's local time in the name of a rotated log, the same as kube-log-runner's (k8s.io/component-base,
+// logs/kube-log-runner/internal/logrotation), so that all logs have the same form.
 const asideTime = "20060102-150405"
 
-// Rotator keeps logs of services within their limits.
+// Rotator keeps the services' logs within their limits.
 type Rotator struct {
 	Disk     host.Disk
 	Services []desired.Service
@@ -45,11 +45,11 @@ func (r Rotator) Run(ctx context.Context) {
 	}
 }
 
-// Tidy puts a log aside when it is as large as it may be, and removes what was put aside of it and is too old or too much. It removes before it
-// writes: the disk may be full.
+// Tidy rotates a log that has reached its size, and removes rotated files that are too old or too many. It removes before it writes, because the
+// disk may be full.
 func Tidy(d host.Disk, log desired.Log, limits desired.LogLimits, now time.Time) error {
 	if log.Path == "" || limits.Size <= 0 {
-		return nil // declared by a version that did not know of logs
+		return nil // declared by a version without log limits
 	}
 	if rest, ok := strings.CutPrefix(log.Path, desired.Logs+`\`); !ok || !host.IsRelative(rest) {
 		return fmt.Errorf(`the log is %q; one below %s is needed`, log.Path, desired.Logs)
@@ -61,7 +61,7 @@ func Tidy(d host.Disk, log desired.Log, limits desired.LogLimits, now time.Time)
 	}
 	do := decideLog(log, limits, found, now)
 	for _, name := range do.remove {
-		err = errors.Join(err, d.Remove(folder+`\`+name)) // somebody may be reading it: the next look tries again
+		err = errors.Join(err, d.Remove(folder+`\`+name)) // it may be open for reading: the next check tries again
 	}
 	if do.aside != "" {
 		err = errors.Join(err, putAside(d, log.Path, folder+`\`+do.aside))
@@ -69,7 +69,7 @@ func Tidy(d host.Disk, log desired.Log, limits desired.LogLimits, now time.Time)
 	return err
 }
 
-// foundLog is a file in the folder of a log.
+// foundLog is a file in a log's folder.
 type foundLog struct {
 	name    string
 	size    int64
@@ -83,22 +83,22 @@ func findLogs(d host.Disk, folder string) ([]foundLog, error) {
 	}
 	var found []foundLog
 	for _, name := range names {
-		if info, err := d.Stat(folder + `\` + name); err == nil && info.Mode().IsRegular() { // otherwise gone, or none of ours
+		if info, err := d.Stat(folder + `\` + name); err == nil && info.Mode().IsRegular() { // otherwise gone, or no log
 			found = append(found, foundLog{name: name, size: info.Size(), changed: info.ModTime()})
 		}
 	}
 	return found, nil
 }
 
-// tidying is what is to be done with a log.
+// tidying is the plan for a log.
 type tidying struct {
-	// remove are files that were put aside, the oldest last, that are too old or too many.
+	// remove are rotated files that are too old or too many, the oldest last.
 	remove []string
-	// aside is the name that the log's content is to have from now on; empty when it stays where it is.
+	// aside is the name for the rotated content; empty when the log is not rotated.
 	aside string
 }
 
-// decideLog looks at the files of a log's folder. What is neither the log nor was put aside of it is not touched.
+// decideLog plans the rotation of a log. It ignores files that are neither the log nor rotated from it.
 func decideLog(log desired.Log, limits desired.LogLimits, found []foundLog, now time.Time) tidying {
 	file := log.Path[len(host.Parent(log.Path))+1:]
 	var do tidying
@@ -119,7 +119,7 @@ func decideLog(log desired.Log, limits desired.LogLimits, found []foundLog, now 
 	})
 	keep := limits.Count
 	if do.aside != "" {
-		keep-- // the next one is about to come
+		keep-- // the log is about to be rotated
 	}
 	for i, f := range aside {
 		if i >= keep || now.Sub(f.changed) > limits.Age.Duration {
@@ -129,13 +129,13 @@ func decideLog(log desired.Log, limits desired.LogLimits, found []foundLog, now 
 	return do
 }
 
-// asideName is kubelet-20060102-150405.log for kubelet.log.
+// asideName returns the name of a rotated log: kubelet-20060102-150405.log for kubelet.log.
 func asideName(file string, at time.Time) string {
 	base, ending := cutEnding(file)
 	return base + "-" + at.Format(asideTime) + ending
 }
 
-// wasPutAside tells whether a name is one that asideName gives.
+// wasPutAside reports whether asideName could have returned name.
 func wasPutAside(file, name string) bool {
 	base, ending := cutEnding(file)
 	rest, ok := strings.CutPrefix(name, base+"-")
@@ -150,7 +150,7 @@ func wasPutAside(file, name string) bool {
 	return err == nil && parsed.Format(asideTime) == at
 }
 
-// cutEnding cuts a name at its last dot.
+// cutEnding splits a name at its last dot.
 func cutEnding(file string) (base, ending string) {
 	if dot := strings.LastIndexByte(file, '.'); dot >= 0 {
 		return file[:dot], file[dot:]
@@ -158,9 +158,9 @@ func cutEnding(file string) (base, ending string) {
 	return file, ""
 }
 
-// putAside copies a log and empties it. Windows lets nobody rename a file that a Go program has open, but everybody empty
-// it. What is written in the moment between the end of the copy and the emptying is lost; before that, most of the time
-// that the copy takes goes into bringing it to disk, and what came meanwhile is added.
+// putAside copies a log and truncates it, because Windows does not allow renaming a file that a Go program has open, but allows truncating it.
+// Lines written between the end of the copy and the truncation are lost. Most of the copy's time is the sync to disk, so lines written during the
+// sync are copied after it.
 func putAside(d host.Disk, name, aside string) error {
 	from, err := d.Open(name)
 	if err != nil {

@@ -24,7 +24,7 @@ func limits(size int64, age time.Duration, count int) desired.LogLimits {
 
 func TestWhatIsDoneWithALog(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
-	// file was changed so many hours ago.
+	// file was changed this many hours ago.
 	file := func(name string, size int64, hours int) foundLog {
 		return foundLog{name: name, size: size, changed: now.Add(-time.Duration(hours) * time.Hour)}
 	}
@@ -77,7 +77,7 @@ func FuzzNamesOfLogs(f *testing.F) {
 	})
 }
 
-// openContainerdLog is a disk and a program that writes a log on it.
+// openContainerdLog returns a disk and a program that has a log open on it.
 func openContainerdLog(t *testing.T) (host.Disk, *os.File) {
 	t.Helper()
 	d := host.Disk{Root: t.TempDir()}
@@ -96,7 +96,7 @@ func mustSay(t *testing.T, program *os.File, line string) {
 	}
 }
 
-// contents are the files of the log's folder, with what is in them.
+// contents returns the files in the log's folder with their contents.
 func contents(t *testing.T, d host.Disk) map[string]string {
 	t.Helper()
 	names, err := d.List(host.Parent(containerdLog))

@@ -11,15 +11,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mask"
 )
 
-// TailBytes is how much of a log the result of a join tells.
+// TailBytes limits the log excerpt in the result of a join.
 const TailBytes = 2 << 10
 
-// tailReads is how much of a log is looked at for its last lines.
+// tailReads is how much of a log is read to find its last lines.
 const tailReads = 64 << 10
 
-// Tail is the end of a log for people: its last whole lines, as many as fit into so many bytes. Lines of levels debug and trace are left
-// out: everybody who may read Nodes sees what is told of a log, and containerd logs the environment of containers in such lines. In the others, what looks
-// like a secret is masked.
+// Tail returns the last whole lines of a log that fit into limit bytes, for messages. It omits lines of levels debug and trace, because all readers
+// of Nodes can see the excerpt, and containerd logs the environment of containers in such lines. In the others, anything that looks like a secret
+// is masked.
 func Tail(d host.Disk, name string, limit int64) string {
 	if name == "" {
 		return "(it declares no log)"
@@ -42,8 +42,8 @@ func tailOf(d host.Disk, name string, limit int64) (string, error) {
 	return lastLines(mask.New().Text(strings.ToValidUTF8(text, "")), int(limit)), nil
 }
 
-// ReadEnd reads the last lines of a file, at most so many bytes. Of a longer file, the first line is left out, which is not whole: it does not
-// tell its level.
+// ReadEnd reads the last lines of a file, at most limit bytes. If the file is longer, the first line is omitted, because it is incomplete and may
+// lack its level.
 func ReadEnd(d host.Disk, name string, limit int64) (string, error) {
 	f, err := d.Open(name)
 	if err != nil {
@@ -67,7 +67,7 @@ func ReadEnd(d host.Disk, name string, limit int64) (string, error) {
 	return text, nil
 }
 
-// lastLines are the last lines of a text that fit into so many bytes; of the very last, at least its end.
+// lastLines returns the last lines of a text that fit into limit bytes, but at least the end of the last line.
 func lastLines(text string, limit int) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -86,7 +86,7 @@ func lastLines(text string, limit int) string {
 	return strings.TrimSpace(strings.Join(lines[first:], ""))
 }
 
-// isDetail tells a line of a level below info, as the library logrus, which containerd uses, and log/slog write it.
+// isDetail reports whether a line has a level below info, in the formats of logrus, which containerd uses, and log/slog.
 func isDetail(line string) bool {
 	for _, form := range []string{"level=debug ", "level=trace ", `"level":"debug"`, `"level":"trace"`, `"level":"DEBUG"`} {
 		if strings.Contains(line, form) {

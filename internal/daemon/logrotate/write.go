@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// openLog makes the folder of WICD's own log and opens it for appending. Like those of other services it is emptied while
-// it is open; what is appended then comes at its beginning.
+// openLog creates the folder of WICD's own log and opens it for appending. Like other services' logs, it is truncated while it is open; the next
+// line is then written at its beginning.
 func openLog(d host.Disk, name string) (*os.File, error) {
 	if _, err := d.MakeFolder(host.Parent(name)); err != nil {
 		return nil, err
@@ -21,8 +21,8 @@ func openLog(d host.Disk, name string) (*os.File, error) {
 	return f, err
 }
 
-// File is the log of the service, which works whether there is one or not: while it cannot be opened, because the disk
-// is full or somebody has made a folder of it, what is said is lost.
+// File is the service's log. It works whether the file can be opened or not: while it cannot, because the disk is full or a folder has its name,
+// lines are lost.
 type File struct {
 	disk host.Disk
 	name string
@@ -32,7 +32,7 @@ type File struct {
 	file  *os.File
 }
 
-// NewFile is a log that is opened with the first write.
+// NewFile returns a log that is opened at the first write.
 func NewFile(d host.Disk, name string) *File { return &File{disk: d, name: name} }
 
 // Write implements io.Writer.
@@ -56,7 +56,7 @@ func (l *File) open() error {
 	}
 	l.file = f
 	if l.alias != "" {
-		_ = l.disk.LinkOpen(l.name, l.alias) // without it, the log is there all the same
+		_ = l.disk.LinkOpen(l.name, l.alias) // the log works without it
 	}
 	return nil
 }
@@ -71,22 +71,21 @@ func (l *File) Close() error {
 	return l.file.Close()
 }
 
-// Levels of WICD's log, as must-gather names them. The file INFO is the log itself under another name, the other two have only lines of
-// that level and worse.
+// Levels of WICD's log files, as must-gather names them. INFO is a link to the log itself; the other two have only lines of that level and above.
 const (
 	levelInfo    = "INFO"
 	levelWarning = "WARNING"
 	levelError   = "ERROR"
 )
 
-// Logger is where WICD writes lines of JSON.
+// Logger writes WICD's log as lines of JSON.
 type Logger struct {
 	// Handler writes the lines.
 	Handler slog.Handler
 	files   []*File
 }
 
-// OpenLogger makes a log of a name. desired.WICDLog gets, besides, the names that must-gather takes.
+// OpenLogger returns a log with a name. desired.WICDLog also gets the file names that must-gather collects.
 func OpenLogger(d host.Disk, name string) *Logger {
 	log := NewFile(d, name)
 	if name != desired.WICDLog {
@@ -94,7 +93,7 @@ func OpenLogger(d host.Disk, name string) *Logger {
 	}
 	log.alias = desired.WICDLogByLevel + levelInfo
 	warnings, failures := NewFile(d, desired.WICDLogByLevel+levelWarning), NewFile(d, desired.WICDLogByLevel+levelError)
-	for _, f := range []*File{warnings, failures} { // must-gather misses them if nothing ever goes wrong
+	for _, f := range []*File{warnings, failures} { // must-gather expects the files even if nothing is logged
 		_, _ = f.Write(nil)
 	}
 	at := func(w io.Writer, level slog.Level) slog.Handler {
@@ -115,7 +114,7 @@ func (l *Logger) Close() error {
 	return err
 }
 
-// logsOf are the files to keep within limits for a service's log.
+// logsOf returns the files to keep within limits for a service's log.
 func logsOf(log desired.Log) []desired.Log {
 	if log.Path != desired.WICDLog {
 		return []desired.Log{log}

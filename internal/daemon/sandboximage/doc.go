@@ -1,3 +1,3 @@
-// Package sandboximage keeps the sandbox image on the host, from which containerd starts every pod: it is pulled before the node can become
-// Ready, pulled again when it was lost, and replaced when another one is wanted, once that is there. What keeps it away is told to the Node.
+// Package sandboximage keeps the sandbox image, from which containerd starts every pod, on the host: it is pulled before the node can become Ready,
+// pulled again when it is lost, and replaced by another wanted one once that has been pulled. Failures are reported to the Node.
 package sandboximage

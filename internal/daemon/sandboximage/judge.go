@@ -21,35 +21,35 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// codeDeadline is gRPC's code for what took too long.
+// codeDeadline is gRPC's code DeadlineExceeded.
 const codeDeadline = 4
 
-// maxCause bounds what a message quotes of containerd, in bytes.
+// maxCause limits how much of containerd's error a message quotes, in bytes.
 const maxCause = 400
 
 const adviceNotFound = "mirror it with all its entries (skopeo copy --all), or set spec.runtime.sandboxImage of WindowsConfig to an image that is there"
 
-// finding is what is known of the image that is wanted.
+// finding is the known state of the wanted image.
 type finding struct {
 	known bool
 	image string
-	// reason is empty when the image is there.
+	// reason is empty when the image is present.
 	reason, message string
 	since           time.Time
 }
 
-// judge says what it means that the image could not be pulled. hasFormer is true where pods start from inUse meanwhile.
+// judge interprets a failed pull. hasFormer is true when pods start from inUse meanwhile.
 func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) finding {
 	registry, _, _ := strings.Cut(wanted, "/")
 	asked, status := answerOf(e.Message)
-	isOfWICD := asked == desired.RegistryAddress // whose message names who was asked, and what each answered
+	isOfWICD := asked == desired.RegistryAddress // its message names the registries and their answers
 	if isOfWICD {
 		asked = registry
 	}
 	var what, advice string
 	reason := api.ReasonSandboxImagePullFailed
 	switch {
-	case strings.Contains(e.Message, "no match for platform"): // images.Manifest of containerd
+	case strings.Contains(e.Message, "no match for platform"): // from images.Manifest of containerd
 		reason = api.ReasonSandboxImageUnsuitable
 		what = "it has no entry for Windows of this host's build"
 		advice = "set spec.runtime.sandboxImage of WindowsConfig to an image with one, or mirror it with all its entries (skopeo copy --all)"
@@ -83,13 +83,13 @@ func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) fi
 	return finding{known: true, image: wanted, reason: reason, message: shorten.Text(message, shorten.Note), since: now}
 }
 
-// goesOn is for a pull that takes long: a registry may be slow, or silent.
+// goesOn returns the finding for a slow pull: a registry may be slow, or not answer.
 func goesOn(began time.Time, wanted, inUse string, hasFormer bool) finding {
 	message := fmt.Sprintf("sandbox image %s is being pulled since %s; %s", wanted, began.UTC().Format(time.RFC3339), effectOn(wanted, inUse, hasFormer))
 	return finding{known: true, image: wanted, reason: api.ReasonSandboxImagePulling, message: message, since: began}
 }
 
-// effectOn is what it means for pods that the image is not there.
+// effectOn describes what the missing image means for pods.
 func effectOn(wanted, inUse string, hasFormer bool) string {
 	switch {
 	case !hasFormer:
@@ -100,13 +100,13 @@ func effectOn(wanted, inUse string, hasFormer bool) string {
 	return "pods start from " + inUse + " until it is there"
 }
 
-// withoutSecrets leaves out users, passwords and queries of URLs: registries lead to stores of content by URLs that are credentials.
+// withoutSecrets removes users, passwords and queries from URLs: registries redirect to content stores by URLs that contain credentials.
 func withoutSecrets(text string) string {
 	return regexp.MustCompile(`(https?://)(?:[^\s/"@]*@)?([^\s?"]*)(?:\?[^\s":]*)?`).ReplaceAllString(text, "$1$2")
 }
 
-// answerOf finds the registry, or mirror, that refused a request, and its HTTP status, in an error of containerd
-// (core/remotes/errors.ErrUnexpectedStatus). Both are empty where it has none.
+// answerOf extracts the registry or mirror that refused a request, and its HTTP status, from an error of containerd
+// (core/remotes/errors.ErrUnexpectedStatus). Both are empty if it has none.
 func answerOf(message string) (registry, status string) {
 	found := regexp.MustCompile(`unexpected status from [A-Z]+ request to (\S+): ([0-9]{3} [A-Za-z -]+)`).FindStringSubmatch(message)
 	if found == nil {
@@ -119,7 +119,7 @@ func answerOf(message string) (registry, status string) {
 	return u.Host, strings.TrimSpace(found[2])
 }
 
-// conditionOf is what condition SandboxImage should become; is is nil when the Node has none.
+// conditionOf returns the new condition SandboxImage; is is nil when the Node has none.
 func conditionOf(now time.Time, f finding, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
 	c = corev1.NodeCondition{
 		Type: api.ConditionSandboxImage, Status: corev1.ConditionTrue, Reason: api.ReasonSandboxImagePresent,
@@ -134,7 +134,7 @@ func conditionOf(now time.Time, f finding, is *corev1.NodeCondition) (c corev1.N
 	return c, f.known && (is == nil || is.Status != c.Status || is.Reason != c.Reason || is.Message != c.Message)
 }
 
-// ReportTo reports to the node whether its sandbox image is there, and each reason why not by an event.
+// ReportTo reports whether the sandbox image is present by a condition, and each reason why not by an event.
 func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	r.mu.Lock()
 	f := r.is
@@ -143,7 +143,7 @@ func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *c
 	if !change {
 		return nil
 	}
-	if f.reason != "" { // before the condition, which would say that it was told
+	if f.reason != "" { // before the condition, which marks the problem as reported
 		p := nodestatus.Problem{Service: "sandbox-image", Reason: f.reason, Message: f.message, Since: f.since}
 		if err := w.CreateEvents(ctx, node, []nodestatus.Problem{p}); err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// at is a time of the tests, so long after their beginning.
+// at returns the time d after the start of the tests.
 func at(d time.Duration) time.Time { return time.Date(2026, 11, 23, 7, 0, 0, 0, time.UTC).Add(d) }
 
 const (
@@ -127,7 +127,7 @@ func TestTheConditionIsWrittenWhenSomethingIsNew(t *testing.T) {
 	for name, test := range map[string]struct {
 		f     finding
 		is    *corev1.NodeCondition
-		want  corev1.ConditionStatus // "" when it stays
+		want  corev1.ConditionStatus // "" when it does not change
 		since time.Duration
 	}{
 		"nothing known":   {finding{}, nil, "", 0},

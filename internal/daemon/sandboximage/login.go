@@ -7,13 +7,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// login are the credentials of the pull secret for the registry of an image; none where there are none. Those of mirrors are where containerd
-// reads its mirrors.
+// login returns the credentials in the pull secret for an image's registry; empty if there are none. containerd reads those of mirrors with its
+// mirror configuration.
 func (r *Reconciler) login(image string) cri.Login {
 	return loginOf(r.Wanted.PullSecret(), image)
 }
 
-// loginOf is the credential for an image by the rules of pull secrets (mirrors.Keyring).
+// loginOf returns the credentials for an image by the rules of pull secrets (mirrors.Keyring).
 func loginOf(config []byte, image string) cri.Login {
 	registry, repository, _ := strings.Cut(image, "/")
 	repository, _, _ = strings.Cut(repository, "@")

@@ -13,23 +13,22 @@ import (
 )
 
 const (
-	// lookEvery is how often it is looked whether the image is still there.
+	// lookEvery is how often the presence of the image is checked.
 	lookEvery = 5 * time.Minute
-	// lookTimeout is how long the runtime has to say what it has, pullTimeout how long for a pull. The smallest Windows image has some
-	// hundred megabytes.
+	// lookTimeout limits a query of the runtime, pullTimeout a pull. The smallest Windows image has some hundred megabytes.
 	lookTimeout = 30 * time.Second
 	pullTimeout = 30 * time.Minute
-	// A pull that fails is repeated after firstPause, and then less and less often. Settings that change begin a new session, which pulls at once.
+	// A failed pull is retried after firstPause, then with back-off. Changed settings begin a new session, which pulls at once.
 	firstPause, longestPause = 5 * time.Second, 2 * time.Minute
-	// slowPull is after how long the Node is told of a pull that goes on.
+	// slowPull is how long a pull may take before it is reported to the Node.
 	slowPull = time.Minute
-	// startPause is how soon the runtime is asked again that does not answer yet.
+	// startPause is the wait before a runtime that does not answer yet is queried again.
 	startPause = time.Second
 )
 
-// Applier makes the host what a request says, and ends the session.
+// Applier brings the host to the requested state, and ends the session.
 type Applier interface {
-	// Apply waits for commands that are at work on the host.
+	// Apply waits for commands that are running on the host.
 	Apply(ctx context.Context, request agent.JoinRequest) error
 }
 
@@ -40,18 +39,18 @@ type Reconciler struct {
 	applier Applier
 
 	mu sync.Mutex
-	// present is true once the image in use was there in this session.
+	// present is true once the image in use was found in this session.
 	present bool
 	is      finding
 }
 
-// New makes a reconciler, which sends wake when there is something to tell.
+// New returns a reconciler that sends wake when there is something new to report.
 func New(s state.Session, wake state.Signal, a Applier) *Reconciler {
 	return &Reconciler{Session: s, wake: wake, applier: a}
 }
 
-// IsPresent tells whether pods can start: the image that containerd starts them from is there. A Node that names none is that of an operator
-// that leaves it to containerd.
+// IsPresent reports whether the image that containerd starts pods from is present. If no image is declared, the operator leaves the choice to
+// containerd, and it returns true.
 func (r *Reconciler) IsPresent() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,18 +76,18 @@ func (r *Reconciler) Run(ctx context.Context) {
 			r.Log.Warn("Pulling the sandbox image failed", "image", r.Record.Desired.SandboxImage, "error", withoutSecrets(refused.Error()))
 			r.tell(judge(time.Now(), r.Record.Desired.SandboxImage, r.Wanted.SandboxImage, r.IsPresent(), refused))
 			wait = retry.Next()
-		default: // the runtime does not answer; that it does not is the supervisor's to tell
+		default: // the runtime does not answer, which the supervisor reports
 			wait = startPause
 		}
 		_ = backoff.Sleep(ctx, wait)
 	}
 }
 
-// isAway tells whether the runtime says that it is about to start, or to end.
+// isAway reports whether the runtime is starting or stopping.
 func isAway(e *cri.Error) bool { return e.Code == cri.Unavailable || e.Code == cri.Canceled }
 
-// look makes sure once that the image is there, and the one in use. Another one that is wanted takes its place when it was pulled, which ends
-// the session.
+// look ensures once that the wanted image is present, and checks the one in use. A wanted image that differs replaces the one in use after its
+// pull, which ends the session.
 func (r *Reconciler) look(ctx context.Context) error {
 	wanted, inUse := r.Record.Desired.SandboxImage, r.Wanted.SandboxImage
 	if wanted != inUse {
@@ -109,11 +108,11 @@ func (r *Reconciler) look(ctx context.Context) error {
 		return r.replace(ctx, wanted)
 	}
 	r.setPresent(inUse)
-	if !image.Pinned { // it came before containerd was configured with it
+	if !image.Pinned { // it was pulled before containerd was configured with it
 		_, err = r.pull(ctx, wanted)
 		if errors.As(err, new(*cri.Error)) {
 			r.Log.Warn("Pinning the sandbox image failed", "image", wanted, "error", withoutSecrets(err.Error()))
-			return nil // it is there
+			return nil // it is present
 		}
 	}
 	return err
@@ -125,7 +124,7 @@ func (r *Reconciler) status(ctx context.Context, name string) (cri.Image, bool, 
 	return r.Host.Images.Look(ctx, name)
 }
 
-// pull pulls an image, and looks whether it is there then.
+// pull pulls an image, then verifies that it is present.
 func (r *Reconciler) pull(ctx context.Context, name string) (cri.Image, error) {
 	began := time.Now()
 	pulling, cancel := context.WithTimeout(ctx, pullTimeout)
@@ -148,11 +147,11 @@ func (r *Reconciler) pull(ctx context.Context, name string) (cri.Image, error) {
 	return image, err
 }
 
-// replace has containerd start pods from the image that is wanted and there. containerd and what depends on it restart; pods go on with the
-// image that they were started from.
+// replace makes containerd start pods from the wanted image, which is present. containerd and its dependents restart; running pods keep their
+// image.
 func (r *Reconciler) replace(ctx context.Context, wanted string) error {
 	if !r.Record.Complete && !r.Record.Pulled {
-		return nil // a join is at work, which ends this session
+		return nil // a join is running, which ends this session
 	}
 	request := r.Record.JoinRequest
 	request.Local.SandboxImage = ""
@@ -175,7 +174,7 @@ func (r *Reconciler) setPresent(name string) {
 	}
 }
 
-// tell keeps what there is to tell to the Node. The message stays the same while the reason does: each change would be a write.
+// tell stores a finding for the Node. The message is kept while the reason stays the same, because each change would be a write.
 func (r *Reconciler) tell(f finding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,3 +1,3 @@
-// Package supervisor keeps the services of the node as they are declared, and running: it repairs, restarts with growing pauses, and
-// tells the Node of services that crash or do not answer.
+// Package supervisor keeps the node's services running and as declared: it repairs them, restarts them with back-off, and reports services that
+// crash or do not answer to the Node.
 package supervisor

@@ -9,11 +9,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// endsWithin is how far apart a change of the Node, and the end of a service because of it, may be seen.
+// endsWithin is the maximum time between seeing a change of the Node and the exit of a service because of it.
 const endsWithin = 30 * time.Second
 
-// Follow takes notice of the Node, or with nil, that there is none. When the addresses of its Node change, kube-proxy from Kubernetes 1.37 on
-// ends with an error, to start with the new ones (OnNodeChange and OnNodeDelete in pkg/proxy/node.go). That is no crash.
+// Follow records the Node's addresses; node is nil when there is none. When the addresses of its Node change, kube-proxy from Kubernetes 1.37 on
+// exits with an error, to restart with the new ones (OnNodeChange and OnNodeDelete in pkg/proxy/node.go). That does not count as a crash.
 func (s *Supervisor) Follow(node *corev1.Node) {
 	found := addressesOf(node)
 	s.mu.Lock()
@@ -22,7 +22,7 @@ func (s *Supervisor) Follow(node *corev1.Node) {
 	s.follows, s.addresses = true, found
 	if changed {
 		s.expected[desired.KubeProxyService] = time.Now()
-		s.restartAsked.Send() // it may have been counted already
+		s.restartAsked.Send() // the crash may be counted already
 	}
 }
 
@@ -38,14 +38,14 @@ func addressesOf(node *corev1.Node) (all []string) {
 	return all
 }
 
-// expectedEnd is when the service was last expected to end by itself; zero for never.
+// expectedEnd returns when the service was last expected to exit on its own; zero for never.
 func (s *Supervisor) expectedEnd(name string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.expected[name]
 }
 
-// excuse takes back the crashes around the time at which the service was expected to end.
+// excuse removes the crashes around the time at which the service was expected to exit.
 func (h *restartHistory) excuse(expected time.Time) {
 	counted := len(h.crashes)
 	h.crashes = slices.DeleteFunc(h.crashes, func(t time.Time) bool { return t.Sub(expected).Abs() <= endsWithin })

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// nodeWith is a Node with these addresses of the cluster, and a name.
+// nodeWith returns a Node with these internal addresses and a host name.
 func nodeWith(addresses ...string) *corev1.Node {
 	node := &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "win-1"}}}}
 	for _, a := range addresses {

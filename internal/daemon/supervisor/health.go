@@ -19,30 +19,30 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// health is how the services are, for those who report it.
+// health is the state of the services, for reports.
 type health struct {
-	// running is true when all of them run.
+	// running is true when all services run.
 	running bool
-	// problems are in the order in which services start.
+	// problems are in start order.
 	problems []nodestatus.Problem
-	// stable is when none of them has died for long, if none dies any more.
+	// stable is when all services count as stable, unless one crashes until then.
 	stable time.Time
-	// services are their states, in the order in which they start; nil before the first look. They are so since a time.
+	// services are the states in start order, nil before the first check; since is when they last changed.
 	services []nodestate.Service
 	since    time.Time
 }
 
-// settleFor is how long states last before the Node has them: a service that is restarted costs the cluster no write.
+// settleFor is how long states must last before they are written to the Node, so that a service restart costs the cluster no write.
 const settleFor = 3 * time.Second
 
-// settled is when the states have lasted long enough.
+// settled returns when the states have lasted long enough.
 func (h health) settled() time.Time { return h.since.Add(settleFor) }
 
-// maxCause bounds what a message says before the lines of the log, in bytes.
+// maxCause limits the text of a message before the log lines, in bytes.
 const maxCause = 400
 
-// judge decides what the Node is told of a service that was found so. o is what stands in its way, if anything does. What
-// is told stays the same while the problem lasts: each change of it would be a write in the cluster.
+// judge decides which problem of a service is reported to the Node. o is what blocks its start, if anything. The problem stays the same while it
+// lasts, because each change would be a write in the cluster.
 func (h *restartHistory) judge(now time.Time, d host.Disk, s desired.Service, o startBlocker) {
 	switch {
 	case !o.silent:
@@ -67,14 +67,14 @@ func (h *restartHistory) judge(now time.Time, d host.Disk, s desired.Service, o 
 	}
 }
 
-// message is a cause with the last lines of a log.
+// message returns a cause with the last lines of a log.
 func message(d host.Disk, cause, log string) string {
 	cause = shorten.Text(cause, maxCause) + "; the log " + log + " ends with:\n"
 	return cause + logrotate.Tail(d, log, int64(shorten.Note-len(cause)))
 }
 
-// conditionOf is what the condition of a Node should become, whose services are so since the session began; is is nil when
-// the Node has none yet. change is false when it is to stay as it is.
+// conditionOf returns the new condition of the Node for a session that began at began; is is nil when the Node has none yet. change is false when
+// the condition must stay as it is.
 func conditionOf(now, began time.Time, h health, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
 	c = corev1.NodeCondition{
 		Type: api.ConditionServicesHealthy, Status: corev1.ConditionTrue, Reason: api.ReasonServicesRunning,
@@ -101,7 +101,7 @@ func conditionOf(now, began time.Time, h health, is *corev1.NodeCondition) (c co
 	return c, true
 }
 
-// stateOf is the state of a service after a pass. h is what is known of all of them.
+// stateOf returns the state of a service after a pass. h has the problems of all services.
 func (h health) stateOf(name string, p *pass) nodestate.Service {
 	s := nodestate.Service{Name: name, State: api.ServiceStopped}
 	if o, isStuck := p.stuck[name]; isStuck {
@@ -122,8 +122,8 @@ func (h health) stateOf(name string, p *pass) nodestate.Service {
 	return s
 }
 
-// ReportTo reports to the node how its services are: by a condition, each new problem by an event, and the state of each by an
-// annotation.
+// ReportTo reports the state of the services to the Node: the overall health by a condition, each new problem by an event, and each service's state
+// by an annotation.
 func (s *Supervisor) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	s.mu.Lock()
 	h := s.health

@@ -21,10 +21,10 @@ import (
 // broken is why something failed.
 func broken() error { return errors.New("broken") }
 
-// at is a time of the tests, so long after their beginning.
+// at returns the time d after the start of the tests.
 func at(d time.Duration) time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(d) }
 
-// lived is a career in which the service ended with an exit code at these times, and ran again at once.
+// lived returns the history of a service that ended with an exit code at these times, and ran again at once.
 func lived(code uint32, ends ...time.Duration) *restartHistory {
 	c := &restartHistory{}
 	running := host.Service{Service: desired.Service{Name: "kubelet"}, State: host.Running}
@@ -124,7 +124,7 @@ func TestAServiceThatDoesNotWorkIsTroubleAfterAWhile(t *testing.T) {
 	}
 }
 
-// What is told stays the same while a service goes on dying: it is written once.
+// The reported problem stays the same while a service continues to crash, so it is written once.
 func TestTheMessageStaysWhileTheLoopLasts(t *testing.T) {
 	d := host.Disk{Root: t.TempDir()}
 	s := desired.Service{Name: "kubelet", Log: desired.Log{Path: `C:\var\log\kubelet\kubelet.log`}}
@@ -195,7 +195,7 @@ func TestWhatTheNodeIsTold(t *testing.T) {
 		now, began time.Duration
 		h          health
 		is         *corev1.NodeCondition
-		want       corev1.ConditionStatus // "" when it stays
+		want       corev1.ConditionStatus // "" when it does not change
 		since      time.Duration
 	}{
 		"first, all run":         {hour, hour, well, nil, corev1.ConditionTrue, hour},

@@ -9,41 +9,41 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// A service that dies loopCrashes times within loopWithin is in a loop, until it has not died for that long. Windows restarts
-// it after 5 s, 10 s and then every minute (internal/win), and forgets after the same time.
+// A service that crashes loopCrashes times within loopWithin is in a crash loop, until it has not crashed for that long. Windows restarts it after
+// 5 s, 10 s and then every minute (internal/win), and resets its count after the same time.
 const (
 	loopCrashes = 3
 	loopWithin  = 5 * time.Minute
 )
 
-// pauses before a service is started or restored again that ended, or had to be restored, so many times within loopWithin.
-// The first few are short: somebody may be at work on the host.
+// pauses are the pauses before a service is started or restored again, by how often it ended or was restored within loopWithin. The first few are
+// short: an administrator may be working on the host.
 func pauses() []time.Duration {
 	return []time.Duration{0, 0, time.Second, 2 * time.Second, 4 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}
 }
 
-// restartHistory is what is remembered of a service.
+// restartHistory is the recent history of a service.
 type restartHistory struct {
-	// runs is true when it ran when it was seen last.
+	// runs is true when it was running at the last check.
 	runs bool
-	// ends are when, within loopWithin, it ended or was restored; crashes are those of them that nobody wanted.
+	// ends are the times within loopWithin at which it ended or was restored; crashes are the unwanted ones among them.
 	ends, crashes []time.Time
 	// total counts all ends.
 	total int64
-	// last says how it died last.
+	// last describes the last crash.
 	last string
-	// unfinished is true when it could not be restored or started at the last look.
+	// unfinished is true when it could not be restored or started at the last check.
 	unfinished bool
-	// loops is true from when it has died too often until it has not died for long.
+	// loops is true from when it has crashed too often until it has not crashed for loopWithin.
 	loops bool
-	// blocked is since when it cannot be started because another service runs and does not work; zero when it can.
+	// blocked is since when it cannot be started because another service runs but does not work; zero when it can.
 	blocked time.Time
-	// problem is what its Node is told of it, nil when there is none.
+	// problem is what is reported of it to the Node, nil when there is none.
 	problem *nodestatus.Problem
 }
 
-// observe takes notice of how a service is now. Only the service manager's exit code tells a death from a stop: one that was
-// asked for, or that the service decided on, has the code 0.
+// observe records the current state of a service. Only the service manager's exit code distinguishes a crash from a stop: a requested or voluntary
+// stop has code 0.
 func (h *restartHistory) observe(now time.Time, s host.Service) {
 	h.forget(now)
 	h.unfinished = false
@@ -56,10 +56,10 @@ func (h *restartHistory) observe(now time.Time, s host.Service) {
 	h.runs = isActive(s)
 }
 
-// isActive tells whether a service has, or may have, a process.
+// isActive reports whether a service has, or may have, a process.
 func isActive(s host.Service) bool { return s.State != "" && s.State != host.Stopped }
 
-// forget forgets what was long ago.
+// forget removes entries older than loopWithin.
 func (h *restartHistory) forget(now time.Time) {
 	old := func(t time.Time) bool { return now.Sub(t) >= loopWithin }
 	h.ends, h.crashes = slices.DeleteFunc(h.ends, old), slices.DeleteFunc(h.crashes, old)
@@ -71,10 +71,10 @@ func (h *restartHistory) end(now time.Time) {
 	h.total++
 }
 
-// restored takes notice that the service had to be stopped and declared again.
+// restored records that the service had to be stopped and declared again.
 func (h *restartHistory) restored(now time.Time) { h.end(now) }
 
-// failed takes notice that the service could not be stopped, declared or started, which is as good as a death.
+// failed records that the service could not be stopped, declared or started, which counts as a crash.
 func (h *restartHistory) failed(now time.Time, err error) {
 	h.unfinished = true
 	h.end(now)
@@ -87,7 +87,7 @@ func (h *restartHistory) recordCrash(now time.Time, how string) {
 	h.loops = h.loops || len(h.crashes) >= loopCrashes
 }
 
-// backoffUntil tells until when the service is left alone.
+// backoffUntil returns until when the service is left alone.
 func (h *restartHistory) backoffUntil() time.Time {
 	if len(h.ends) == 0 {
 		return time.Time{}
@@ -96,7 +96,7 @@ func (h *restartHistory) backoffUntil() time.Time {
 	return h.ends[len(h.ends)-1].Add(all[min(len(h.ends), len(all)-1)])
 }
 
-// stableAt is when the service, if it does not die any more, is none that loops.
+// stableAt returns when the service no longer counts as looping if it does not crash again.
 func (h *restartHistory) stableAt() time.Time {
 	if len(h.crashes) == 0 {
 		return time.Time{}

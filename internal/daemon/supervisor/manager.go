@@ -16,25 +16,25 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// readyPatience is how long others wait for a service that runs and does not answer yet. containerd takes seconds.
+// readyPatience is how long others wait for a service that runs but does not answer yet. containerd takes seconds.
 const readyPatience = time.Minute
 
-// readyEvery is how often it is asked meanwhile, probeTimeout how long one answer may take.
+// readyEvery is the interval between probes meanwhile, and probeTimeout the timeout of each.
 const (
 	readyEvery   = 500 * time.Millisecond
 	probeTimeout = 5 * time.Second
 )
 
-// Manager keeps services as they are declared, and running.
+// Manager keeps services running and as declared.
 type Manager struct {
 	Host host.Host
-	// Wanted are the declarations, in the order in which the services start.
+	// Wanted are the declarations in start order.
 	Wanted []desired.Service
-	// Changed hears of each change.
+	// Changed is called for each change.
 	Changed func(format string, args ...any)
 }
 
-// List returns the services that there are, by name.
+// List returns the existing services by name.
 func (m Manager) List(ctx context.Context) (map[string]host.Service, error) {
 	list, err := m.Host.Services.List(ctx, desired.NamesOf(m.Wanted))
 	if err != nil {
@@ -47,8 +47,8 @@ func (m Manager) List(ctx context.Context) (map[string]host.Service, error) {
 	return found, nil
 }
 
-// Stop stops the running services that are not as declared, or that restart names with a reason; those that depend
-// on one of them first. stopped are the former. When it returns, their processes are gone.
+// Stop stops the running services that are not as declared, or for which restart has a reason, dependents first, and returns their names. When it
+// returns, their processes are gone.
 func (m Manager) Stop(ctx context.Context, found map[string]host.Service, restart map[string]string) (stopped []string, err error) {
 	for _, s := range slices.Backward(m.Wanted) {
 		is, there := found[s.Name]
@@ -68,8 +68,8 @@ func (m Manager) Stop(ctx context.Context, found map[string]host.Service, restar
 	return stopped, nil
 }
 
-// Declare makes the declaration of a service the one that is wanted. A service that somebody deleted goes when it has
-// stopped, and is made again.
+// Declare brings a service's declaration to the wanted one. A service that was marked for deletion is stopped, so that it disappears, and created
+// again.
 func (m Manager) Declare(ctx context.Context, s desired.Service) error {
 	changed, err := m.Host.Services.Put(ctx, s)
 	if errors.Is(err, host.ErrDeleted) {
@@ -88,23 +88,23 @@ func (m Manager) Declare(ctx context.Context, s desired.Service) error {
 	return nil
 }
 
-// pass looks at the services once, and starts what does not run.
+// pass is one check of the services, which starts those that do not run.
 type pass struct {
 	Manager
 	found map[string]host.Service
-	// stuck are why services were not started, by name.
+	// stuck has the reasons why services were not started, by name.
 	stuck map[string]startBlocker
 }
 
-// startBlocker is why a service cannot be started yet.
+// startBlocker is the reason why a service cannot be started yet.
 type startBlocker struct {
 	service string
-	// file is missing; empty when it is not for a file.
+	// file is the missing file, if any.
 	file string
-	// dependency does not work, for the reason err; silent is true when it runs all the same.
+	// dependency does not work, for the reason err; silent is true when it runs nevertheless.
 	dependency desired.Service
 	silent     bool
-	// busy says that Windows could not start the service now; dependency is the service itself.
+	// busy means that Windows could not start the service now; dependency is the service itself.
 	busy bool
 	err  error
 }
@@ -125,7 +125,7 @@ func (m Manager) begin(ctx context.Context) (*pass, error) {
 	return &pass{Manager: m, found: found, stuck: map[string]startBlocker{}}, err
 }
 
-// start starts a service that does not run, unless something stands in the way. started is true when it did.
+// start starts a service that does not run, unless its start is blocked. started is true when it did.
 func (p *pass) start(ctx context.Context, s desired.Service) (started bool, err error) {
 	is := p.found[s.Name]
 	if is.State == host.Running {
@@ -144,7 +144,7 @@ func (p *pass) start(ctx context.Context, s desired.Service) (started bool, err 
 	return true, nil
 }
 
-// blocker is what stands in the way of a service, nil when nothing does.
+// blocker returns what blocks the start of a service, nil when nothing does.
 func (p *pass) blocker(ctx context.Context, s desired.Service) *startBlocker {
 	for _, file := range s.Needs {
 		if !p.Host.Disk.Exists(file) {
@@ -166,7 +166,7 @@ func (p *pass) blocker(ctx context.Context, s desired.Service) *startBlocker {
 	return nil
 }
 
-// Probe asks a service whether it works. One without an address works as soon as it runs.
+// Probe checks whether a service works. One without an address works as soon as it runs.
 func (m Manager) Probe(ctx context.Context, address string) error {
 	if address == "" {
 		return nil
@@ -176,9 +176,9 @@ func (m Manager) Probe(ctx context.Context, address string) error {
 	return m.Host.Probes.Probe(ctx, address)
 }
 
-// StartAll starts what does not run, in order, each when what it depends on works. What needs a file that is not there
-// yet is left to the service, which starts it when the file comes. What Windows is too busy to start is tried again for as long as what
-// a service depends on is waited for: a host that is busy for a moment must not go back to the version before.
+// StartAll starts the services that do not run, in order, each once its dependencies work. A service that needs a missing file is left to WICD's
+// service, which starts it when the file appears. A start for which Windows is too busy is retried for as long as dependencies are waited for: a
+// briefly busy host must not return to the previous version.
 func (m Manager) StartAll(ctx context.Context) error {
 	started := map[string]bool{}
 	for end := time.Now().Add(readyPatience); ; {
@@ -216,7 +216,7 @@ func (m Manager) StartAll(ctx context.Context) error {
 	}
 }
 
-// waits returns the first service that is only to be waited for.
+// waits returns the first service that only needs time.
 func (p *pass) waits() (o startBlocker, waits bool) {
 	for _, s := range p.Wanted {
 		if o, isStuck := p.stuck[s.Name]; isStuck && o.file == "" {
@@ -231,7 +231,7 @@ func (m Manager) failure(s desired.Service, err error) error {
 		"service %s does not start: %v; its log ends with:\n%s", s.Name, err, logrotate.Tail(m.Host.Disk, s.Log.Path, logrotate.TailBytes))}
 }
 
-// IsOurs tells the services that we, or the original operator, made from those of others.
+// IsOurs reports whether a service was created by this operator or the original one.
 func IsOurs(s host.Service) bool {
 	return strings.HasPrefix(s.Description, api.ServiceDescription)
 }

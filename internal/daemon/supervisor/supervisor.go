@@ -16,41 +16,41 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// How often the services are looked at without being told, how soon again while a join has them, and how often it is
-// looked whether what a service waits for has come.
+// servicesEvery is how often the services are checked without a notification, joinedEvery the wait while a join controls them, and awaitedEvery how
+// often the files and services that a start waits for are checked.
 const (
 	servicesEvery = 5 * time.Minute
 	joinedEvery   = time.Second
 	awaitedEvery  = 250 * time.Millisecond
-	// unfinishedEvery is how soon what failed is tried again, and watching.
+	// unfinishedEvery is the wait before a failed repair is retried, and watchEvery before watching is.
 	unfinishedEvery = time.Second
 	watchEvery      = 10 * time.Second
-	// gatherFor is how long changes are gathered before the services are looked at again.
+	// gatherFor is how long changes are collected before the services are checked again.
 	gatherFor = 100 * time.Millisecond
 )
 
-// Supervisor keeps the services running and as declared: whenever one changed, and now and then.
+// Supervisor keeps the services running and as declared. It checks them when one changes, and periodically.
 type Supervisor struct {
 	state.Session
-	// wake is sent when services were looked at.
+	// wake is sent after each check of the services.
 	wake  state.Signal
 	began time.Time
-	// restartAsked is sent when services are to be restarted, or one was expected to end.
+	// restartAsked is sent when a restart of a service is requested, or an exit is expected.
 	restartAsked state.Signal
 
 	mu     sync.Mutex
 	health health
-	// restarts are services that are to be restarted, with the reason.
+	// restarts are the services to restart, with the reason.
 	restarts map[string]string
-	// ends counts, by service, how often it ended, or had to be repaired.
+	// ends counts, by service, how often it ended or had to be repaired.
 	ends map[string]int64
-	// addresses are those of the Node when it was seen last, if follows is true. expected is when services end because of it.
+	// addresses are the Node's last seen addresses, valid if follows is true. expected is when services were expected to exit because of a change.
 	addresses []string
 	follows   bool
 	expected  map[string]time.Time
 }
 
-// New makes a supervisor, which sends wake whenever it has looked at the services.
+// New returns a supervisor that sends wake after each check of the services.
 func New(s state.Session, wake state.Signal) *Supervisor {
 	v := &Supervisor{Session: s, wake: wake, began: time.Now(), restartAsked: state.NewSignal(), restarts: map[string]string{}, ends: map[string]int64{}, expected: map[string]time.Time{}}
 	for _, service := range WithoutOwn(s.Wanted.Services) {
@@ -59,21 +59,21 @@ func New(s state.Session, wake state.Signal) *Supervisor {
 	return v
 }
 
-// Restarts counts, by service, how often it ended, or had to be repaired, since the session began.
+// Restarts returns, by service, how often it ended or had to be repaired since the session began.
 func (s *Supervisor) Restarts() map[string]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.ends)
 }
 
-// supervision is what one run of the supervisor knows of the services.
+// supervision is the state of one run of the supervisor.
 type supervision struct {
 	Manager
 	supervisor *Supervisor
 	histories  map[string]*restartHistory
-	// looked is when the last pass saw the services. What was to come then may be over when the pass ends.
+	// looked is when the last pass read the services. What was due after it may be past when the pass ends.
 	looked time.Time
-	// stuck are why services could not be started in the last pass.
+	// stuck has the reasons why services could not be started in the last pass.
 	stuck map[string]startBlocker
 }
 
@@ -112,7 +112,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 	}
 }
 
-// AllRun tells whether every declared service runs.
+// AllRun reports whether every declared service runs.
 func (s *Supervisor) AllRun(ctx context.Context) (bool, error) {
 	found, err := Manager{Host: s.Host, Wanted: s.Wanted.Services}.List(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *Supervisor) AllRun(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// watch returns nil when watching is not possible; then time alone makes us look.
+// watch returns nil when watching is not possible; then the services are polled.
 func (s *Supervisor) watch(ctx context.Context) <-chan struct{} {
 	changes, err := s.Host.Changes.Watch(ctx, desired.NamesOf(s.Wanted.Services))
 	if err != nil {
@@ -135,10 +135,10 @@ func (s *Supervisor) watch(ctx context.Context) <-chan struct{} {
 	return changes
 }
 
-// errElsewhere means that somebody else has the services now: a join, or a session that is to come.
+// errElsewhere means that another process controls the services now: a join, or the next session.
 var errElsewhere = errors.New("the services are in other hands")
 
-// look looks at the services once and restores what it finds. A service that cannot be restored keeps no other from it.
+// look checks the services once and repairs them. A failure with one service does not stop the others.
 func (v *supervision) look(ctx context.Context) error {
 	release, err := state.LockServices(ctx, v.Host.System)
 	if state.IsHeld(err) {
@@ -172,13 +172,12 @@ func (v *supervision) look(ctx context.Context) error {
 	return nil
 }
 
-// rested are the services that are not left alone now.
+// rested returns the services that are not in back-off.
 func (v *supervision) rested(now time.Time) []desired.Service {
 	return slices.DeleteFunc(slices.Clone(v.Wanted), func(s desired.Service) bool { return v.histories[s.Name].backoffUntil().After(now) })
 }
 
-// stopEdited stops the services whose declaration was edited, and those that somebody of ours wants to start again, those that
-// depend on others first.
+// stopEdited stops the services whose declaration was edited and those for which a restart was requested, dependents first.
 func (v *supervision) stopEdited(ctx context.Context, now time.Time, found map[string]host.Service) {
 	restart := v.supervisor.restartsAsked()
 	for _, s := range slices.Backward(v.rested(now)) {
@@ -196,8 +195,8 @@ func (v *supervision) stopEdited(ctx context.Context, now time.Time, found map[s
 	}
 }
 
-// declareAll declares the services, and our own: that is not stopped by it, and runs so when it starts the next time. One
-// that could not be stopped keeps the edited declaration, which shows that its process is not the one that is wanted.
+// declareAll declares the services, and WICD's own, which is not stopped and uses the declaration at its next start. A service that could not be
+// stopped keeps its edited declaration, which shows that its process is not the wanted one.
 func (v *supervision) declareAll(ctx context.Context, now time.Time) {
 	for _, s := range v.rested(now) {
 		if v.histories[s.Name].unfinished {
@@ -219,7 +218,7 @@ func (v *supervision) declareAll(ctx context.Context, now time.Time) {
 	}
 }
 
-// startAll starts what does not run. What we stopped before is no death.
+// startAll starts the services that do not run. The stops by this pass are no crashes.
 func (v *supervision) startAll(ctx context.Context, now time.Time, p *pass) {
 	for name, c := range v.histories {
 		c.runs = isActive(p.found[name])
@@ -238,7 +237,7 @@ func (v *supervision) fails(c *restartHistory, now time.Time, err error) {
 	c.failed(now, err)
 }
 
-// note keeps what the pass has shown, for those who wait and for those who report.
+// note stores the result of the pass for waiters and reports.
 func (v *supervision) note(now time.Time, p *pass) {
 	h := health{running: true}
 	for _, s := range v.Wanted {
@@ -269,7 +268,7 @@ func (v *supervision) note(now time.Time, p *pass) {
 	}
 }
 
-// Restart has a service restarted. One that does not run is started anyway.
+// Restart requests a restart of a service. One that does not run is started anyway.
 func (s *Supervisor) Restart(name, why string) {
 	s.mu.Lock()
 	s.restarts[name] = why
@@ -289,7 +288,7 @@ func (s *Supervisor) restartDone(name string) {
 	delete(s.restarts, name)
 }
 
-// due is when to look again although nobody told of a change.
+// due returns when to check again without a notification.
 func (v *supervision) due() time.Time {
 	now := v.looked
 	due := now.Add(servicesEvery)
@@ -316,8 +315,8 @@ func (v *supervision) due() time.Time {
 	return due
 }
 
-// await returns when a service changed, when something came that a service waits for, or after a while. watching is false
-// when no more changes will be told.
+// await returns when a service changes, when something that a service waits for appears, or after wait. watching is false when no more changes will
+// be sent.
 func (v *supervision) await(ctx context.Context, changes <-chan struct{}, wait time.Duration) (watching bool) {
 	_ = backoff.Sleep(ctx, gatherFor)
 	end := time.NewTimer(wait)
@@ -340,7 +339,7 @@ func (v *supervision) await(ctx context.Context, changes <-chan struct{}, wait t
 	}
 }
 
-// awaitedIn is when to look at what services wait for.
+// awaitedIn returns when to check what services wait for.
 func (v *supervision) awaitedIn() time.Duration {
 	if len(v.stuck) == 0 {
 		return servicesEvery
@@ -348,7 +347,7 @@ func (v *supervision) awaitedIn() time.Duration {
 	return awaitedEvery
 }
 
-// cameTrue tells whether something came that a service waits for.
+// cameTrue reports whether something that a service waits for has appeared.
 func (v *supervision) cameTrue(ctx context.Context) bool {
 	for _, o := range v.stuck {
 		if o.file != "" && v.Host.Disk.Exists(o.file) {
@@ -361,7 +360,7 @@ func (v *supervision) cameTrue(ctx context.Context) bool {
 	return false
 }
 
-// WithoutOwn is the list without WICD's own service, which cannot stop itself.
+// WithoutOwn returns the services without WICD's own, which cannot stop itself.
 func WithoutOwn(services []desired.Service) []desired.Service {
 	return slices.DeleteFunc(slices.Clone(services), func(s desired.Service) bool { return s.Name == api.WICDService })
 }
