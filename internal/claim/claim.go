@@ -1,6 +1,5 @@
-// Package claim lets one operator work in a cluster, however many are installed in it. The claim is the Lease of the leader election, which
-// each operator has in its own namespace: an operator takes its Lease only if no other operator that is installed worked later than itself
-// (decision 28).
+// Package claim lets only one operator work in a cluster, however many are installed. The claim is the Lease of leader election, which each operator
+// has in its own namespace: an operator takes its Lease only if no other installed operator has worked more recently than itself (decision 28).
 package claim
 
 import (
@@ -20,48 +19,48 @@ import (
 // LeaseName is the name of every operator's Lease.
 const LeaseName = "windows-machine-config-operator"
 
-// askEvery is the pause between two looks at other operators: when the first is uninstalled, this one begins at most so much later. It is
-// longer than the pause between two renewals of a Lease (leader election's RetryPeriod, 2 s).
+// askEvery is the interval of checks for other operators: when the first is uninstalled, this one takes over at most that much later. It is longer
+// than the interval at which a Lease is renewed (leader election's RetryPeriod, 2 s).
 const askEvery = 5 * time.Second
 
-// Operators are all operators of a cluster.
+// Operators finds the operators of a cluster.
 type Operators interface {
-	// Leases are the Leases with the name LeaseName in all namespaces.
+	// Leases returns the Leases with the name LeaseName in all namespaces.
 	Leases(ctx context.Context) ([]coordinationv1.Lease, error)
-	// IsInstalled says whether the ServiceAccount of an operator in this namespace has the permissions of one. Everybody may create a Lease
-	// in a namespace of his own; only a cluster administrator can grant these.
+	// IsInstalled reports whether the ServiceAccount of an operator in this namespace has an operator's permissions. Any user may create a Lease in a
+	// namespace of their own; only a cluster administrator can grant these permissions.
 	IsInstalled(ctx context.Context, namespace string) (bool, error)
 }
 
-// Lock is the Lease of this operator. While another operator comes first, an attempt to take it waits.
+// Lock is the Lease of this operator. While another operator comes first, an attempt to take the Lease waits.
 type Lock struct {
 	resourcelock.Interface
 	operators Operators
 	namespace string
-	// holding and renewed are those of this operator's Lease: whether this process took it, and when it was renewed last, by whichever
-	// process. Leader election makes one call at a time.
+	// holding and renewed concern this operator's Lease: whether this process took it, and when any process last renewed it. They need no lock,
+	// because leader election makes one call at a time.
 	holding bool
 	renewed time.Time
 
 	mu    sync.Mutex
 	first string
-	// taken is closed when this process has taken the Lease.
+	// taken is closed once this process has taken the Lease.
 	taken chan struct{}
 }
 
-// New makes the lock of the operator in a namespace.
+// New returns the lock of the operator in a namespace.
 func New(lease resourcelock.Interface, operators Operators, namespace string) *Lock {
 	return &Lock{Interface: lease, operators: operators, namespace: namespace, taken: make(chan struct{})}
 }
 
-// First is the namespace of the operator that this one waits for; empty if it waits for none.
+// First returns the namespace of the operator that this one waits for; empty if there is none.
 func (l *Lock) First() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.first
 }
 
-// Taken is closed when this operator begins to work.
+// Taken returns a channel that is closed when this operator begins to work.
 func (l *Lock) Taken() <-chan struct{} { return l.taken }
 
 // Get implements resourcelock.Interface.
@@ -87,7 +86,7 @@ func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	return l.Interface.Update(ctx, r)
 }
 
-// take takes the Lease by a call of write. Of two operators that do so at once, each sees the other's Lease change and gives its own back.
+// take takes the Lease by calling write. If two operators do so at once, each sees the other's Lease change and releases its own.
 func (l *Lock) take(ctx context.Context, r resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	before, err := l.operators.Leases(ctx)
 	if err != nil {
@@ -120,7 +119,7 @@ func (l *Lock) take(ctx context.Context, r resourcelock.LeaderElectionRecord, wr
 	return nil
 }
 
-// wait returns when the operator in namespace first does not come first any more. The attempt to take the Lease is repeated then.
+// wait returns once the operator in namespace first no longer comes first. Then the attempt to take the Lease is repeated.
 func (l *Lock) wait(ctx context.Context, first string) error {
 	for first != "" {
 		l.set(ctx, first)
@@ -140,8 +139,8 @@ func (l *Lock) wait(ctx context.Context, first string) error {
 	return errors.New("no other operator comes first any more: trying again")
 }
 
-// comesFirst returns the namespace of the operator that comes before this one: one that worked later by its Lease, or one that renews its
-// Lease, because clocks of two nodes can differ.
+// comesFirst returns the namespace of the operator that comes before this one: one that has worked more recently according to its Lease, or one that
+// is renewing its Lease, because the clocks of two nodes can differ.
 func (l *Lock) comesFirst(ctx context.Context, leases []coordinationv1.Lease) (namespace string, err error) {
 	namespace, err = l.find(ctx, laterThan(leases, l.namespace, l.renewed))
 	if err != nil || namespace != "" {
@@ -165,7 +164,7 @@ func (l *Lock) comesFirst(ctx context.Context, leases []coordinationv1.Lease) (n
 	return l.find(ctx, changed(leases, after, l.namespace))
 }
 
-// set remembers and logs which operator comes first.
+// set records and logs which operator comes first.
 func (l *Lock) set(ctx context.Context, first string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,7 +174,7 @@ func (l *Lock) set(ctx context.Context, first string) {
 	l.first = first
 }
 
-// find returns the namespace of the first of these Leases whose operator is installed.
+// find returns the namespace of the first of these Leases whose operator is installed; empty if there is none.
 func (l *Lock) find(ctx context.Context, leases []coordinationv1.Lease) (namespace string, err error) {
 	for _, lease := range leases {
 		installed, err := l.operators.IsInstalled(ctx, lease.Namespace)
@@ -189,7 +188,7 @@ func (l *Lock) find(ctx context.Context, leases []coordinationv1.Lease) (namespa
 	return "", nil
 }
 
-// laterThan are the Leases of other namespaces that were renewed later than ours, the latest first.
+// laterThan returns the Leases of other namespaces that were renewed after the given time, the latest first.
 func laterThan(all []coordinationv1.Lease, ours string, renewed time.Time) []coordinationv1.Lease {
 	later := slices.DeleteFunc(slices.Clone(all), func(l coordinationv1.Lease) bool { return l.Namespace == ours || !renewal(l).After(renewed) })
 	slices.SortFunc(later, func(a, b coordinationv1.Lease) int {
@@ -198,7 +197,7 @@ func laterThan(all []coordinationv1.Lease, ours string, renewed time.Time) []coo
 	return later
 }
 
-// changed are the Leases of other namespaces that somebody took or renewed in between.
+// changed returns the Leases of other namespaces that were taken or renewed in between.
 func changed(before, after []coordinationv1.Lease, ours string) []coordinationv1.Lease {
 	was := map[string]time.Time{}
 	for _, l := range before {
@@ -209,7 +208,7 @@ func changed(before, after []coordinationv1.Lease, ours string) []coordinationv1
 	})
 }
 
-// renewal is when a Lease was renewed last; zero if never.
+// renewal returns when a Lease was last renewed; zero if never.
 func renewal(l coordinationv1.Lease) time.Time {
 	if l.Spec.RenewTime == nil {
 		return time.Time{}

@@ -23,7 +23,7 @@ type world struct {
 	*fake.Clientset
 	mu        sync.Mutex
 	installed map[string]bool // by namespace
-	fails     error           // of every list of Leases
+	fails     error           // error of every list of Leases
 }
 
 func newWorld(installed ...string) *world {
@@ -49,7 +49,7 @@ func (w *world) uninstall(namespace string) {
 	w.installed[namespace] = false
 }
 
-// operator is the lock of an operator, and its first attempt to take the Lease as leader election makes it.
+// operator returns the lock of an operator, as leader election uses it.
 func (w *world) operator(namespace string) *Lock {
 	lease := &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: LeaseName}, Client: w.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: namespace},
@@ -66,7 +66,7 @@ func attempt(ctx context.Context, l *Lock) error {
 	return l.Update(ctx, record)
 }
 
-// lease gives a namespace a Lease that was renewed some time ago.
+// lease creates a Lease in a namespace that was renewed some time ago.
 func (w *world) lease(t *testing.T, namespace, holder string, ago time.Duration) {
 	t.Helper()
 	renewed := metav1.NewMicroTime(time.Now().Add(-ago))
@@ -110,7 +110,7 @@ func TestWhoeverWorkedLastComesFirst(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() { done <- attempt(ctx, l) }()
-				time.Sleep(2 * askEvery) // it looks twice at a Lease that is held
+				time.Sleep(2 * askEvery) // a held Lease is checked twice
 				if first := l.First(); first != test.waitsFor {
 					t.Errorf("it waits for %q, want %q", first, test.waitsFor)
 				}
@@ -161,7 +161,7 @@ func TestTheSecondBeginsWhenTheFirstIsUninstalled(t *testing.T) {
 	})
 }
 
-// TestAClockThatIsAheadIsNoClaim has an operator come back that recorded a later time than it was.
+// TestAClockThatIsAheadIsNoClaim restarts an operator whose Lease has a renewal time in the future.
 func TestAClockThatIsAheadIsNoClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld("a", "b")
@@ -192,7 +192,7 @@ func TestAClockThatIsAheadIsNoClaim(t *testing.T) {
 	})
 }
 
-// TestAnOperatorThatWasKilledDoesNotHoldUp has a Lease that nobody renews.
+// TestAnOperatorThatWasKilledDoesNotHoldUp has a held Lease that is not renewed.
 func TestAnOperatorThatWasKilledDoesNotHoldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld("a", "b")
@@ -204,7 +204,7 @@ func TestAnOperatorThatWasKilledDoesNotHoldUp(t *testing.T) {
 	})
 }
 
-// TestWhoeverBeginsAtTheSameTimeGivesItsLeaseBack has another operator take its Lease between the look at it and the write.
+// TestWhoeverBeginsAtTheSameTimeGivesItsLeaseBack has another operator take its Lease between the check and the write.
 func TestWhoeverBeginsAtTheSameTimeGivesItsLeaseBack(t *testing.T) {
 	w := newWorld("a", "b")
 	w.lease(t, "b", "", time.Hour)

@@ -26,7 +26,7 @@ func (c Cluster) Leases(ctx context.Context) ([]coordinationv1.Lease, error) {
 	return list.Items, nil
 }
 
-// IsInstalled implements Operators. Of the permissions it asks for the strongest one, which only operators have.
+// IsInstalled implements Operators. It checks the strongest permission, which only operators have.
 func (c Cluster) IsInstalled(ctx context.Context, namespace string) (bool, error) {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User:   "system:serviceaccount:" + namespace + ":" + account,

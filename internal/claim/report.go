@@ -16,14 +16,14 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// How often the condition is looked at while this operator waits, and how long writing it may take.
+// Interval of updates of the condition while this operator stands by, and the time limit of a write.
 const (
 	reportEvery  = 10 * time.Second
 	reportWithin = 5 * time.Second
 )
 
-// Report says in condition AnotherOperator of WindowsConfig that this operator stands by, and takes that back when it does not any more. It
-// is a Runnable of the manager that runs without the Lease.
+// Report sets condition AnotherOperator of WindowsConfig while this operator stands by, and removes it afterwards. It is a Runnable of the manager
+// that runs without the Lease.
 type Report struct {
 	Lock   *Lock
 	Reader client.Reader
@@ -41,11 +41,11 @@ func (r *Report) Start(ctx context.Context) error {
 			if r.Lock.First() == "" {
 				return nil
 			}
-			ctx = context.WithoutCancel(ctx) // the operator ends while it stands by: it will not any more
+			ctx = context.WithoutCancel(ctx) // the operator stops, and so stands by no longer
 			r.write(ctx, "")
 			return nil
 		case <-r.Lock.Taken():
-			r.write(ctx, "") // whoever stands by writes it again
+			r.write(ctx, "") // an operator that stands by sets it again
 			return nil
 		case <-time.After(reportEvery):
 			if first := r.Lock.First(); first != "" {
@@ -55,7 +55,7 @@ func (r *Report) Start(ctx context.Context) error {
 	}
 }
 
-// write sets or removes the condition, where there is a WindowsConfig.
+// write sets or removes the condition, if WindowsConfig exists.
 func (r *Report) write(ctx context.Context, first string) {
 	ctx, cancel := context.WithTimeout(ctx, reportWithin)
 	defer cancel()
@@ -70,7 +70,7 @@ func (r *Report) write(ctx context.Context, first string) {
 		if equality.Semantic.DeepEqual(before.Status.Conditions, config.Status.Conditions) {
 			return
 		}
-		// The operator that works writes conditions, too: a patch for another state of the object must fail, and is repeated.
+		// The active operator writes conditions, too: a patch of a stale object must fail, and is retried.
 		err = r.Writer.Status().Patch(ctx, &config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	}
 	if err != nil {
@@ -78,7 +78,7 @@ func (r *Report) write(ctx context.Context, first string) {
 	}
 }
 
-// set is the condition as an operator writes it: removed if it waits for none.
+// set sets the condition of an operator that waits for the one in namespace first, or removes it if first is empty.
 func set(conditions *[]metav1.Condition, namespace, first string, generation int64) {
 	if first == "" {
 		meta.RemoveStatusCondition(conditions, api.ConditionAnotherOperator)

@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// reported is a cluster with a WindowsConfig, of which another condition is set.
+// reported returns a cluster with a WindowsConfig that has another condition.
 func reported(t *testing.T, f interceptor.Funcs) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()

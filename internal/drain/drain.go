@@ -1,9 +1,9 @@
-// Package drain decides, purely, what happens to the pods of a node that goes out of service: which are asked to leave, which stay,
-// and what to tell about those that do not go.
+// Package drain decides, without side effects, what happens to the pods of a node that goes out of service: which are evicted, which stay, and what
+// to report about those that do not leave.
 //
-// Pods leave by eviction, with their own grace, and as their budgets allow. Those of DaemonSets would come back at once, and
-// static ones are the kubelet's own: both stay. So do those that came although the node is cordoned: if they were evicted, others
-// would come in their place, without an end.
+// Pods are evicted, with their own grace period, and as their disruption budgets allow. Pods of DaemonSets would return at once, and static pods
+// belong to the kubelet: both stay. So do pods that arrived although the node is cordoned: if they were evicted, others would endlessly take their
+// place.
 package drain
 
 import (
@@ -20,28 +20,28 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// stuckAfter is how much longer than its grace a pod may take to end before it is told of: the kubelet reports with a delay.
+// stuckAfter is how much longer than its grace period a pod may take to end before it is reported: the kubelet reports with a delay.
 const stuckAfter = time.Minute
 
-// lagsBehind is how much later than the cordon the scheduler may still bind pods to the node.
+// lagsBehind is how long after the cordon the scheduler may still bind pods to the node.
 const lagsBehind = time.Minute
 
-// Node is what has to be known of a node that is drained.
+// Node is what must be known about a node that is drained.
 type Node struct {
 	Name string
 	// Began is when the drain began, by the operator's clock.
 	Began time.Time
-	// Youngest is when the youngest pod was created that was there when it did, by the API server's clock; zero while nobody has looked.
+	// Youngest is when the youngest pod on the node at that time was created, by the API server's clock; zero until it has been determined.
 	Youngest time.Time
 }
 
-// Pods are the pods of a node, by what happens to them. What belongs to the node is in none of them.
+// Pods are the pods of a node, by what happens to them. Pods that belong to the node are in none of the lists.
 type Pods struct {
-	// Evict are those that have not been asked to leave.
+	// Evict are those that have not been evicted yet.
 	Evict []corev1.Pod
-	// Leaving are those that end within their grace, Stuck those that should have.
+	// Leaving are those within their grace period, Stuck those that should have ended (stuckAfter).
 	Leaving, Stuck []corev1.Pod
-	// Came are those that came although the node was cordoned, and stay.
+	// Came are those that arrived although the node was cordoned, and stay.
 	Came []corev1.Pod
 }
 
@@ -55,7 +55,7 @@ func Look(pods []corev1.Pod, node Node, now time.Time) Pods {
 			p.Came = append(p.Came, pod)
 		case pod.DeletionTimestamp == nil:
 			p.Evict = append(p.Evict, pod)
-		case now.After(pod.DeletionTimestamp.Add(stuckAfter)): // it includes the grace (metav1.ObjectMeta)
+		case now.After(pod.DeletionTimestamp.Add(stuckAfter)): // it includes the grace period (metav1.ObjectMeta)
 			p.Stuck = append(p.Stuck, pod)
 		default:
 			p.Leaving = append(p.Leaving, pod)
@@ -64,7 +64,7 @@ func Look(pods []corev1.Pod, node Node, now time.Time) Pods {
 	return p
 }
 
-// Short is what is kept of a pod while a node is drained: what Look and Report read of it. Its owner decides how large it is.
+// Short returns the part of a pod that Look and Report read, to be kept during a drain. The full size of a pod is up to its owner.
 func Short(pod *corev1.Pod, node string) corev1.Pod {
 	var kept corev1.Pod
 	kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion
@@ -86,7 +86,7 @@ func Short(pod *corev1.Pod, node string) corev1.Pod {
 	return kept
 }
 
-// Youngest is when the youngest of the pods was created; zero where there are none.
+// Youngest returns when the youngest pod was created; zero if there are none.
 func Youngest(pods []corev1.Pod) (at time.Time) {
 	for _, pod := range pods {
 		if pod.CreationTimestamp.After(at) {
@@ -96,7 +96,7 @@ func Youngest(pods []corev1.Pod) (at time.Time) {
 	return at
 }
 
-// belongs says whether a pod is the node's own, and left where it is. In one that has finished nothing runs any more.
+// belongs reports whether a pod belongs to the node and stays. Nothing runs any more in a pod that has finished.
 func belongs(pod *corev1.Pod, node string) bool {
 	_, isMirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	hasFinished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
@@ -105,7 +105,7 @@ func belongs(pod *corev1.Pod, node string) bool {
 	return isMirror || hasFinished || isDaemons
 }
 
-// isPinned says whether a controller made the pod for this very node, whatever its taints: daemons of other kinds than DaemonSets do so.
+// isPinned reports whether a controller created the pod for this very node, whatever its taints: daemon controllers other than DaemonSets do so.
 func isPinned(pod *corev1.Pod, node string) bool {
 	affinity := pod.Spec.Affinity
 	if !toleratesCordon(pod) || affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
@@ -115,7 +115,7 @@ func isPinned(pod *corev1.Pod, node string) bool {
 	isForNode := func(r corev1.NodeSelectorRequirement) bool {
 		return r.Key == metav1.ObjectNameField && r.Operator == corev1.NodeSelectorOpIn && slices.Equal(r.Values, []string{node})
 	}
-	for _, term := range terms { // one of them has to hold
+	for _, term := range terms { // terms are ORed
 		if !slices.ContainsFunc(term.MatchFields, isForNode) {
 			return false
 		}
@@ -123,7 +123,7 @@ func isPinned(pod *corev1.Pod, node string) bool {
 	return len(terms) > 0
 }
 
-// pinnedTo is the affinity of a pod that isPinned.
+// pinnedTo returns an affinity for which isPinned is true.
 func pinnedTo(node string) *corev1.Affinity {
 	isNode := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
@@ -131,8 +131,8 @@ func pinnedTo(node string) *corev1.Affinity {
 	}}}
 }
 
-// came says whether a pod of a controller came although the node was cordoned: it tolerates that, or it names its node itself, so that no
-// scheduler was asked. Whoever was bound to it in the last moment is evicted like the others.
+// came reports whether a controller's pod arrived although the node was cordoned: it tolerates that, or it sets its node itself, without a scheduler.
+// Pods that were bound at the last moment are evicted like the others.
 func came(pod *corev1.Pod, node Node) bool {
 	if metav1.GetControllerOf(pod) == nil || node.Youngest.IsZero() || !pod.CreationTimestamp.After(node.Youngest) {
 		return false
@@ -140,7 +140,7 @@ func came(pod *corev1.Pod, node Node) bool {
 	return toleratesCordon(pod) || pod.CreationTimestamp.After(node.Began.Add(lagsBehind))
 }
 
-// toleratesCordon says whether the scheduler binds a pod to a cordoned node.
+// toleratesCordon reports whether the scheduler binds a pod to a cordoned node.
 func toleratesCordon(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
 		exists := t.Operator == corev1.TolerationOpExists
@@ -149,13 +149,13 @@ func toleratesCordon(pod *corev1.Pod) bool {
 	})
 }
 
-// GiveUp leaves the pods behind that should have ended long ago: what follows the drain ends them, and only that may.
+// GiveUp removes and returns the pods that should have ended long ago. Only an action that ends them after the drain may call it.
 func (p *Pods) GiveUp() (left []corev1.Pod) {
 	left, p.Stuck = p.Stuck, nil
 	return left
 }
 
-// Names of pods, as many as a message has room for.
+// Names returns the names of pods, as many as a message has room for.
 func Names(pods []corev1.Pod) string {
 	var names []string
 	for i := range pods {
@@ -165,11 +165,11 @@ func Names(pods []corev1.Pod) string {
 	return shorten.List(names, maxNamed, ", ")
 }
 
-// Gone says that no pod is left that has to go.
+// Gone reports whether no pod that must leave is left.
 func (p Pods) Gone() bool { return len(p.Evict)+len(p.Leaving)+len(p.Stuck) == 0 }
 
-// Report says in a reason and a sentence what a drain waits for. Refused says, for pods that could not be evicted, why. As long as
-// nothing happens it says the same, so that it is written once.
+// Report returns a reason and a sentence for what a drain waits for. refused maps the pods that could not be evicted to why. While nothing changes,
+// the result stays the same, so that it is written once.
 func Report(p Pods, refused map[string]string, late bool) (reason, message string) {
 	var parts []string
 	reason = api.ReasonDraining
@@ -200,13 +200,13 @@ func Report(p Pods, refused map[string]string, late bool) (reason, message strin
 	return reason, message
 }
 
-// maxNamed is how many pods are named in a message.
+// maxNamed is how many pods a message names.
 const maxNamed = 10
 
-// clock is when the grace of a pod ends.
+// clock returns the end of a pod's grace period.
 func clock(pod *corev1.Pod) string { return pod.DeletionTimestamp.UTC().Format("15:04:05Z") }
 
-// held says what keeps a pod that has ended.
+// held returns what holds a pod that has ended.
 func held(pod *corev1.Pod) string {
 	if len(pod.Finalizers) == 0 {
 		return ""
@@ -214,5 +214,5 @@ func held(pod *corev1.Pod) string {
 	return " and is held by finalizers " + strings.Join(pod.Finalizers, ", ")
 }
 
-// Name of a pod, as users write it.
+// Name returns the name of a pod, as users write it.
 func Name(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

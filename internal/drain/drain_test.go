@@ -29,7 +29,7 @@ func ownedBy(apiVersion, kind string) func(*corev1.Pod) {
 	}
 }
 
-// ends gives the pod the end of its grace.
+// ends sets the end of a pod's grace period.
 func ends(in time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { at := metav1.NewTime(now().Add(in)); p.DeletionTimestamp = &at }
 }
@@ -40,12 +40,12 @@ func onDisk(p *corev1.Pod) {
 	p.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 }
 
-// cordoned is a node that was cordoned an hour ago, with pods of which the youngest was a minute older.
+// cordoned returns a node that was cordoned an hour ago; the youngest pod on it was created a minute before that.
 func cordoned() drain.Node {
 	return drain.Node{Name: "win-1", Began: now().Add(-time.Hour), Youngest: now().Add(-61 * time.Minute)}
 }
 
-// created says how long after the cordon a pod was created.
+// created sets how long after the cordon a pod was created.
 func created(after time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(cordoned().Began.Add(after)) }
 }
@@ -54,7 +54,7 @@ func tolerates(all ...corev1.Toleration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Tolerations = all }
 }
 
-// pinnedTo is a pod for a node by name, as controllers of daemons make them.
+// pinnedTo pins a pod to nodes by name, as daemon controllers do.
 func pinnedTo(nodes ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{

@@ -1,4 +1,4 @@
-// Package lifecycle says until when others fix what Windows nodes are built of, and what they run on.
+// Package lifecycle records until when the components and platforms of Windows nodes are supported.
 package lifecycle
 
 import "time"
@@ -11,18 +11,18 @@ const (
 	WindowsServer = "Windows Server"
 )
 
-// Line is a release line of a product: what gets fixes together.
+// Line is a release line of a product, which is supported as a whole.
 type Line struct {
 	Product string
 	Name    string    // "1.36", or "2022"
-	Ends    time.Time // the last day on which it gets security fixes, at midnight UTC
-	Source  string    // the page that says so
+	Ends    time.Time // last day with security fixes, at midnight UTC
+	Source  string    // page that documents it
 }
 
-// Ended says whether the last day is over.
+// Ended reports whether the last day is over.
 func (l Line) Ended(now time.Time) bool { return !now.Before(l.Over()) }
 
-// Lines are the release lines that are known, by product and then oldest first.
+// Lines returns the known release lines, by product and then oldest first.
 func Lines() []Line {
 	const (
 		openShift = "https://access.redhat.com/support/policy/updates/openshift"
@@ -48,10 +48,10 @@ func day(year int, month time.Month, d int) time.Time {
 	return time.Date(year, month, d, 0, 0, 0, 0, time.UTC)
 }
 
-// Over is when the last day is over.
+// Over returns when the last day is over.
 func (l Line) Over() time.Time { return l.Ends.AddDate(0, 0, 1) }
 
-// Of is a release line by its name.
+// Of returns a release line by its name.
 func Of(product, name string) (Line, bool) {
 	for _, l := range Lines() {
 		if l.Product == product && l.Name == name {
@@ -61,13 +61,13 @@ func Of(product, name string) (Line, bool) {
 	return Line{}, false
 }
 
-// OpenShiftOf is the version of OpenShift and OKD that is based on a minor version of Kubernetes, by their release notes, and of 5.1 by their
-// plans (github.com/openshift/enhancements); empty if none is known.
+// OpenShiftOf returns the version of OpenShift and OKD that is based on a minor version of Kubernetes, according to their release notes, and for 5.1
+// to their plans (github.com/openshift/enhancements); empty if none is known.
 func OpenShiftOf(minor string) string {
 	return map[string]string{"1.33": "4.20", "1.34": "4.21", "1.35": "4.22", "1.36": "5.0", "1.37": "5.1"}[minor]
 }
 
-// KeptFor is the line of OpenShift for whose sake nodes of a line of Kubernetes are still offered after its end.
+// KeptFor returns the OpenShift line for whose sake nodes of a Kubernetes line are offered after its end.
 func KeptFor(l Line) (Line, bool) {
 	if l.Product != Kubernetes {
 		return Line{}, false

@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// TestWhatAHostRepeatsIsMasked: a host has its bootstrap token, and may answer with it wherever its Node or its facts end up in the status.
+// TestWhatAHostRepeatsIsMasked expects the bootstrap token to be masked wherever the host may repeat it: its Node and its facts end up in the status.
 func TestWhatAHostRepeatsIsMasked(t *testing.T) {
 	const token = "the token"
 	st := &v1alpha1.WindowsInstanceStatus{Hostname: token, NodeIP: token, OSBuild: token, BootID: token}

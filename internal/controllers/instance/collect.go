@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/supportbundle"
 )
 
-// handCollection tells the Node which collection of its state the user asks for on the instance. So the permission to write WindowsInstances decides
-// who may ask. That it fails keeps nothing else from happening.
+// handCollection copies the request for a collection from the instance to the Node, so that permission to write WindowsInstances decides who may
+// request one. A failure does not stop the other steps.
 func (c *Controller) handCollection(ctx context.Context, p *pass) (outcome, error) {
 	v := p.view
 	if v.Node == nil {

@@ -1,5 +1,5 @@
-// Package instance makes each WindowsInstance a node, and keeps it one: its controller runs joins, carries out the
-// maintenance that the fleet's plan lets begin, and is the only writer of an instance's status.
+// Package instance makes each WindowsInstance a node and keeps it one. Its controller runs joins, carries out the maintenance that the fleet's plan
+// allows, and is the only writer of an instance's status.
 package instance
 
 import (
@@ -39,35 +39,35 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// instanceWorkers is how many instances are looked at, and tried, at the same time. It is far above the number
-// that may join at the same time, so that hosts which do not answer hold up nobody.
+// instanceWorkers is the number of instances that are reconciled concurrently. It is far above the number of concurrent joins, so that hosts which do
+// not answer delay no others.
 const instanceWorkers = 256
 
 // Controller makes each WindowsInstance a node.
 type Controller struct {
 	Options
 	metrics *metrics
-	staging kube.Slots // of hosts that are sent another version
-	// bandwidth is what all of these may be sent together, in bytes a second.
+	staging kube.Slots // for hosts that are sent another version
+	// bandwidth limits what all of these are sent together, in bytes per second.
 	bandwidth *rate.Limiter
 	readings  *settings.RenderGroup
 	retries   kube.Backoff
 	running   running    // joins
-	stopwatch *stopwatch // of maintenances
+	stopwatch *stopwatch // of maintenance steps
 	settles   *settling
 	proven    provenKeys
-	strangers strangers // Nodes that others registered
+	strangers strangers // Nodes that other machines registered
 }
 
-// Options are what the controller needs.
+// Options are the controller's dependencies and settings.
 type Options struct {
 	Client client.Client
 	Live   client.Reader
 	Events kube.Events
-	// Registry takes the metrics.
+	// Registry registers the metrics.
 	Registry  prometheus.Registerer
 	Namespace string
-	// Payload is what the operator carries for hosts; Releases say what nodes get of it.
+	// Payload contains the programs for hosts; Releases selects what nodes get of it.
 	Payload  *payload.Payload
 	Releases *clusterversion.Releases
 	Store    *settings.Store
@@ -77,26 +77,26 @@ type Options struct {
 	Hosts    *source.Ownership
 	Resolver *source.Resolver
 	Reserved *source.ReservedAddresses
-	// SSH bounds how long a host may take to answer; dialer reaches hosts.
+	// SSH sets the timeouts of SSH connections; Dialer opens them.
 	SSH    remote.Options
 	Dialer func(context.Context, remote.Target, remote.Options) (SSHHost, error)
-	// Slots are the places of hosts that join, names the claims of node names.
+	// Slots limits concurrent joins; Names holds the claims to node names.
 	Slots *kube.Slots
 	Names *NameClaims
-	// Jitter returns a time below the one that is given; by chance where it is nil.
+	// Jitter returns a random duration below its argument. Default: rand.N.
 	Jitter func(time.Duration) time.Duration
-	// RetryMin and RetryMax are the shortest and the longest time between two attempts at a host that fails; 5 s and 2 min where zero.
+	// RetryMin and RetryMax bound the back-off between attempts at a failing host. Defaults: 5 s and 2 min.
 	RetryMin, RetryMax time.Duration
 }
 
-// SSHHost is a host that answered, as remote.Dial returns it.
+// SSHHost is a connected host, as remote.Dial returns it.
 type SSHHost interface {
 	join.Host
 	HostKey() ssh.PublicKey
 	Usage() remote.Usage
 }
 
-// New makes the controller, and registers its metrics.
+// New creates the controller and registers its metrics.
 func New(o Options) *Controller {
 	if o.Jitter == nil {
 		o.Jitter = rand.N[time.Duration]
@@ -107,7 +107,7 @@ func New(o Options) *Controller {
 		readings:  settings.NewRenderGroup(),
 		stopwatch: newStopwatch(),
 		settles:   newSettling(),
-		// A megabyte at once is more than is read at a time; each host sets the limit that the user wants.
+		// The burst of 1 MiB is more than any single read; each transfer sets the configured rate.
 		bandwidth: rate.NewLimiter(rate.Limit(1<<20), 1<<20),
 		retries: kube.Backoff{
 			Min:    cmp.Or(o.RetryMin, 5*time.Second),
@@ -117,13 +117,13 @@ func New(o Options) *Controller {
 	}
 }
 
-// Indexes find instances by the name of their node, and by the SSH key of their host.
+// Field indexes of instances: by the name of their node, and by the SSH key of their host.
 const (
 	HostnameIndex = "status.hostname"
 	HostKeyIndex  = "status.hostKey"
 )
 
-// Indexes are what instances are found by.
+// Indexes returns the index functions of instances by field.
 func Indexes() map[string]client.IndexerFunc {
 	return map[string]client.IndexerFunc{
 		HostnameIndex: func(o client.Object) []string { return []string{o.(*v1alpha1.WindowsInstance).Status.Hostname} },
@@ -156,7 +156,7 @@ func (c *Controller) Register(ctx context.Context, m manager.Manager) error {
 		Complete(c)
 }
 
-// Deletions ends the join of an instance that is deleted. Its worker is busy with that join, and would not hear of it before the end.
+// Deletions ends the join of a deleted instance: its worker is busy with that join and would not notice the deletion before the end.
 func (c *Controller) Deletions() handler.EventHandler {
 	return kube.OnChange(func(_ context.Context, i client.Object, _ kube.Queue) {
 		if i.GetDeletionTimestamp() != nil {
@@ -165,9 +165,8 @@ func (c *Controller) Deletions() handler.EventHandler {
 	})
 }
 
-// statusWritten lets our own writes of the status through, but for the progress of steps. A pass that follows a write within milliseconds may
-// have read the status from a cache that had not heard of it, and so have found nothing to write: without another pass, the status would
-// stay what it was in between.
+// statusWritten passes the operator's own status writes, except the progress of steps. A pass within milliseconds of a write may read the former
+// status from a stale cache and find nothing to write; without another pass, the status would keep the intermediate value.
 func statusWritten() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool {
 		was, is := e.ObjectOld.(*v1alpha1.WindowsInstance).Status, e.ObjectNew.(*v1alpha1.WindowsInstance).Status
@@ -176,7 +175,7 @@ func statusWritten() predicate.Predicate {
 	}}
 }
 
-// published lets through what nodes must have, when it can be read for the first time, or again.
+// published passes services ConfigMaps, which hold what nodes must have, when they become readable for the first time or again.
 func published() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e ctrlevent.CreateEvent) bool {
@@ -196,12 +195,12 @@ func (c *Controller) forget(name types.NamespacedName) {
 	c.proven.forget(name)
 }
 
-// ofNode names the instance whose host is the node.
+// ofNode returns a request for the instance whose host is the node.
 func (c *Controller) ofNode(ctx context.Context, node client.Object) []reconcile.Request {
 	return c.requests(ctx, client.MatchingFields{HostnameIndex: node.GetName()})
 }
 
-// EnqueueAll names all instances: what concerns them all has changed, so that none needs to wait out its back-off.
+// EnqueueAll returns requests for all instances after a change that concerns them all, and resets their back-off.
 func (c *Controller) EnqueueAll(ctx context.Context, _ client.Object) []reconcile.Request {
 	all := c.requests(ctx)
 	for _, r := range all {
@@ -213,7 +212,7 @@ func (c *Controller) EnqueueAll(ctx context.Context, _ client.Object) []reconcil
 func (c *Controller) requests(ctx context.Context, which ...client.ListOption) []reconcile.Request {
 	var list v1alpha1.WindowsInstanceList
 	if err := c.Client.List(ctx, &list, which...); err != nil {
-		return nil // the cache is not there yet; its start brings every instance anyway
+		return nil // the cache has not started; its start enqueues every instance anyway
 	}
 	var requests []reconcile.Request
 	for _, i := range list.Items {

@@ -21,14 +21,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// drainEvery is how often the pods of a node that is drained are looked at.
+// drainEvery is how often the pods of a node are checked while it is drained.
 const drainEvery = 2 * time.Second
 
-// drain keeps new pods away from the node and asks those that are there to leave, until none is left that has to.
+// drain cordons the node and evicts its pods until none that must leave remains.
 func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	node := rollout.NodeOf(m.view.Node)
 	if node == nil || m.current().Action == v1alpha1.ActionLeave && node.Silent && node.Broken(time.Now()) {
-		return m.drained(ctx) // nobody would end the pods; they go with the Node. A node that is needed is there: see step
+		return m.drained(ctx) // no kubelet would end the pods; they go with the Node. If the action needs a Node, step has ensured it
 	}
 	err := m.cordon(ctx)
 	if apierrors.IsForbidden(err) && m.current().Action == v1alpha1.ActionLeave {
@@ -78,7 +78,7 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	return drainEvery, err
 }
 
-// drainOf is what a drain knows of its node.
+// drainOf returns what a drain needs to know about its node.
 func drainOf(name string, m *v1alpha1.Maintenance) drain.Node {
 	node := drain.Node{Name: name, Began: m.StepStartedAt.Time}
 	if m.YoungestPod != nil {
@@ -87,7 +87,8 @@ func drainOf(name string, m *v1alpha1.Maintenance) drain.Node {
 	return node
 }
 
-// noteYoungest writes down, once the node is cordoned, which pods are on it. An operator that starts anew must not take others for those.
+// noteYoungest records, once the node is cordoned, when its youngest pod was created, so that a restarted operator does not mistake later pods for
+// earlier ones.
 func (m *maintenance) noteYoungest(ctx context.Context, pods []corev1.Pod) error {
 	youngest := drain.Youngest(pods)
 	if m.current().YoungestPod != nil || youngest.IsZero() {
@@ -97,12 +98,12 @@ func (m *maintenance) noteYoungest(ctx context.Context, pods []corev1.Pod) error
 	return m.status.write(ctx)
 }
 
-// endsPods says whether an action ends all pods of its node, also those that nobody else can end.
+// endsPods reports whether an action ends all pods of its node, including those that nothing else can end.
 func endsPods(a v1alpha1.PlanAction) bool {
 	return a == v1alpha1.ActionReboot || a == v1alpha1.ActionLeave || a == v1alpha1.ActionReplace
 }
 
-// tellOfLeft tells of pods that are on the node although it counts as drained.
+// tellOfLeft records an event for pods that remain on the node although it counts as drained.
 func (m *maintenance) tellOfLeft(kind, why string, pods []corev1.Pod) {
 	if len(pods) > 0 {
 		m.Events.Emit(kube.Event{Object: m.view.Instance, Type: kind, Reason: api.EventPodsRemain, Action: string(m.current().Action)},
@@ -118,15 +119,15 @@ func (m *maintenance) drained(ctx context.Context) (time.Duration, error) {
 	return m.to(ctx, v1alpha1.MaintenanceAct)
 }
 
-// evict asks pods to leave, each with its own grace unless the user says otherwise. It returns why pods may not go. Forced,
-// pods are deleted whatever their budgets say.
+// evict evicts pods, each with its own grace period unless the user overrides it. It returns why evictions were refused, by pod. If forced, pods are
+// deleted regardless of their disruption budgets.
 func (m *maintenance) evict(ctx context.Context, pods []corev1.Pod, forced bool) (refused map[string]string, err error) {
 	var errs []error
 	refused = map[string]string{}
 	for i := range pods {
 		err := m.evictOne(ctx, &pods[i], forced)
 		switch {
-		case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another one by that name
+		case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or replaced by another pod of that name
 		case isRefusal(err):
 			refused[drain.Name(&pods[i])] = refusal(err)
 		default:
@@ -149,14 +150,14 @@ func (m *maintenance) evictOne(ctx context.Context, pod *corev1.Pod, forced bool
 	return m.Client.SubResource("eviction").Create(ctx, pod, eviction)
 }
 
-// isRefusal says that the API server has decided: a budget allows none (429), a webhook forbids it, or two budgets are about the pod,
-// which is an internal error (500). An API server that is not there decides nothing.
+// isRefusal reports whether the API server refused the eviction: a budget does not allow it (429), a webhook forbids it, or two budgets match the
+// pod, which is an internal error (500). An unavailable API server has not refused.
 func isRefusal(err error) bool {
 	status := apierrors.APIStatus(nil)
 	return errors.As(err, &status) && !apierrors.IsServiceUnavailable(err) && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err)
 }
 
-// refusal is what the API server says of a pod that may not go, with the budget that it names in its details.
+// refusal returns the API server's reason for refusing an eviction, with the budget that its details name.
 func refusal(err error) string {
 	message := err.Error()
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Details != nil {

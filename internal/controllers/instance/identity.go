@@ -19,13 +19,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// What a host says of itself is compared here with what can be known otherwise, before it is handed an identity.
+// The functions below compare what a host reports with what is known from other sources, before the host gets an identity.
 
-// sharesKeyWith names another instance whose host shows the same key; "" where there is none.
+// sharesKeyWith returns the name of another instance whose host shows the same key; "" if there is none.
 func (a *attempt) sharesKeyWith(ctx context.Context, key string) (name string) {
 	var list v1alpha1.WindowsInstanceList
 	if err := a.Client.List(ctx, &list, client.MatchingFields{HostKeyIndex: key}, client.UnsafeDisableDeepCopy); err != nil {
-		return "" // the cache is on its way down
+		return "" // the cache is shutting down
 	}
 	for i := range list.Items {
 		if is := list.Items[i].Name; is != a.view.Instance.Name && (name == "" || is < name) {
@@ -35,12 +35,13 @@ func (a *attempt) sharesKeyWith(ctx context.Context, key string) (name string) {
 	return name
 }
 
-// Identify says what the cluster knows of a host by its name, once its address is proven. It waits for a host that was told to restart.
+// Identify proves the host's address and returns what the cluster knows about its name. It returns a join.Rebooting error while a requested restart
+// has not happened.
 func (a *attempt) Identify(ctx context.Context, f agent.Facts) (join.Identity, error) {
 	if from := join.RebootedFrom(a.view.Instance, time.Now()); from != "" && from == f.Host.BootID {
 		return join.Identity{}, &join.Rebooting{Reason: "it has not restarted yet", BootID: from, Awaited: true}
 	}
-	if ip := join.NodeIP(f, a.view.Instance.Spec.Network); ip != "" { // join.Check refuses a host without
+	if ip := join.NodeIP(f, a.view.Instance.Spec.Network); ip != "" { // join.Check refuses a host without one
 		if err := a.proveAddress(ctx, ip); err != nil {
 			return join.Identity{}, err
 		}
@@ -53,7 +54,7 @@ func (a *attempt) Identify(ctx context.Context, f agent.Facts) (join.Identity, e
 	return known, err
 }
 
-// proveAddress believes a host the address that it names for its node only where it was reached there, or shows its key there, too.
+// proveAddress accepts the node address that a host reports only if the host was reached there, or shows its key there, too.
 func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 	if a.host.address().String() == nodeIP {
 		return nil
@@ -84,7 +85,7 @@ func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 			"let its SSH server answer the operator at that address, or choose another with spec.network", a.host.address(), nodeIP, err)}
 }
 
-// nameTakenBy says who else has the name: an instance, also one that is on its way out, a Machine, or a Node that is not this host's.
+// nameTakenBy returns what else has the name: an instance, even one being deleted, a Machine, or a Node of another host.
 func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Facts) (string, error) {
 	self := client.ObjectKeyFromObject(a.view.Instance)
 	var others v1alpha1.WindowsInstanceList
@@ -118,8 +119,8 @@ func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Fact
 	return "Node " + name + nodestate.Described(&node), nil
 }
 
-// isOurs says whether a Node that exists already is the host we are connected to: it is the one that is remembered, or it has the host's key,
-// or its address, which is proven by now.
+// isOurs reports whether an existing Node belongs to the connected host: it is the recorded Node, or it has the host's key, or its address, which is
+// proven by now.
 func (a *attempt) isOurs(node *corev1.Node, nodeIP string) bool {
 	shown := &v1alpha1.WindowsInstance{}
 	a.status.desired().DeepCopyInto(&shown.Status)
@@ -127,7 +128,7 @@ func (a *attempt) isOurs(node *corev1.Node, nodeIP string) bool {
 	return a.claimOf(shown, node) == nodestate.Own
 }
 
-// leaveName deletes the Node that the host had under its former name: it would stay NotReady for ever, and count as out of service.
+// leaveName deletes the Node that the host had under its former name. It would stay NotReady forever and count as out of service.
 func (a *attempt) leaveName(ctx context.Context, former, nodeIP string) error {
 	if former == "" || !a.status.desired().HostnameFixed {
 		return nil

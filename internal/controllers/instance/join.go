@@ -30,23 +30,22 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// answerWithin is how long a host that is connected to keeps its place among those that join: one that is dead must not keep
-// others out.
+// answerWithin is how long a host keeps its join slot while the operator connects: a dead one must not occupy it.
 const answerWithin = 500 * time.Millisecond
 
 // tokenSeconds is how long a bootstrap token is valid.
 const tokenSeconds = 15 * 60
 
-// A cache hears of what was written within milliseconds, or within seconds where the API server is busy.
+// The cache observes a write within milliseconds, or within seconds if the API server is busy.
 const (
 	heardPoll   = 20 * time.Millisecond
 	heardWithin = 10 * time.Second
 )
 
-// errDeleted ends the join of an instance that is deleted meanwhile: its host leaves, and gets no token any more.
+// errDeleted ends the join of an instance that is deleted meanwhile: its host leaves and gets no token.
 var errDeleted = errors.New("the WindowsInstance is being deleted")
 
-// join carries one attempt out and keeps the status up to date meanwhile.
+// join runs one attempt and keeps the status up to date.
 func (c *Controller) join(ctx context.Context, v *view, status *status) error {
 	a := &attempt{Controller: c, view: v, status: status}
 	status.setWriteInterval(progressPause(c.Slots.Taken()))
@@ -72,7 +71,7 @@ func (c *Controller) join(ctx context.Context, v *view, status *status) error {
 	defer status.settle()
 	err := job.Run(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errDeleted) {
-		return errDeleted // whatever it was that did not go on
+		return errDeleted // whichever step was interrupted
 	}
 	if from != "" && status.desired().BootID == from {
 		err = join.Restarting(err, from)
@@ -80,21 +79,21 @@ func (c *Controller) join(ctx context.Context, v *view, status *status) error {
 	return err
 }
 
-// attempt is what a join asks of the cluster.
+// attempt implements what a join needs from the cluster.
 type attempt struct {
 	*Controller
 	view   *view
 	status *status
 	host   *connection
-	// connected is when the connection to the host began.
+	// connected is when the operator began to connect to the host.
 	connected time.Time
-	// unregistered says that there is no Node with the host's name.
+	// unregistered means that no Node has the host's name.
 	unregistered bool
-	// registered is the Node that the host has already; nil where it has none, or nobody looked.
+	// registered is the existing Node of the host; nil if there is none or it has not been read.
 	registered *corev1.Node
 }
 
-// joinObserver writes how a join goes into the status.
+// joinObserver records the progress of a join in the status.
 type joinObserver struct {
 	*attempt
 	ctx context.Context // of the join
@@ -103,13 +102,13 @@ type joinObserver struct {
 // Progress implements join.Observer.
 func (o joinObserver) Progress(p join.Progress) { o.status.progress(o.ctx, p) }
 
-// Connect connects and, at first contact, keeps the host's key before anything else happens on the connection.
+// Connect connects and, at first contact, pins the host's key before anything else happens on the connection.
 func (a *attempt) Connect(ctx context.Context) (join.Host, error) {
 	late := time.AfterFunc(answerWithin, func() { _ = a.view.admission.Close() })
 	a.connected = time.Now()
 	host, err := a.dial(ctx, a.view.Instance, a.view.key, a.view.config.Trust)
 	if !late.Stop() {
-		a.view.slot = nil // whoever answers late takes a place again
+		a.view.slot = nil // a host that answers late takes another slot
 	}
 	if err != nil {
 		return nil, err
@@ -133,8 +132,8 @@ func (a *attempt) Connect(ctx context.Context) (join.Host, error) {
 	return host, nil
 }
 
-// Accept keeps what the host is. From here on its name is its node's. It is written with the next progress, and at the latest before
-// the host gets a token.
+// Accept records the host's facts. From here on, its name is its node's name. They are written with the next progress, at the latest before the host
+// gets a token.
 func (a *attempt) Accept(ctx context.Context, f agent.Facts) error {
 	if err := a.addFinalizer(ctx); err != nil {
 		return err
@@ -162,7 +161,7 @@ func (a *attempt) Accept(ctx context.Context, f agent.Facts) error {
 	return nil
 }
 
-// addFinalizer keeps the instance until its host has left the cluster. It comes before anything on the host is changed.
+// addFinalizer keeps the instance until its host has left the cluster. It runs before anything on the host is changed.
 func (a *attempt) addFinalizer(ctx context.Context) error {
 	instance := a.view.Instance.DeepCopy()
 	if instance.DeletionTimestamp != nil || !controllerutil.AddFinalizer(instance, api.Finalizer) {
@@ -175,8 +174,8 @@ func (a *attempt) addFinalizer(ctx context.Context) error {
 	return nil
 }
 
-// occupied says whether the join has to wait for its turn, and pods have to leave before it: the host is a node of another operator, or of another
-// version, which the join would bring to ours.
+// occupied reports whether the join must wait until the plan allows it and pods have left: the host is a node of another operator, or of another
+// version, which the join would replace.
 func (a *attempt) occupied(f agent.Facts) bool {
 	if a.view.drained || a.status.desired().Maintenance != nil {
 		return false
@@ -185,17 +184,17 @@ func (a *attempt) occupied(f agent.Facts) bool {
 	return isOthers && !a.unregistered || a.registered != nil && join.OfOtherVersion(a.registered, a.view.Version)
 }
 
-// wasCut says whether the host's Node is of a join of ours that did not come to its end, as when the host lost its power: the Node came after
-// the token with which the host still joins, so that no pod has run there for long.
+// wasCut reports whether the host's Node comes from an interrupted join of this operator, for example after a power failure: the Node was created
+// after the token with which the host still joins, so no pod has run there for long.
 func (a *attempt) wasCut() bool {
 	st := a.status.desired()
 	return st.BootstrapCredentialID != "" && st.IdentitySince != nil && a.registered != nil && !a.registered.CreationTimestamp.Before(st.IdentitySince)
 }
 
-// Take takes a slot among the hosts that join, unless the host has one.
+// Take takes a join slot, unless the host has one.
 func (a *attempt) Take() (io.Closer, error) {
 	if a.view.slot != nil {
-		return io.NopCloser(nil), nil // it is given back when the status is written
+		return io.NopCloser(nil), nil // released at the end of the pass
 	}
 	slot, ok := a.Slots.Take(joins(a.view.config))
 	if !ok {
@@ -204,8 +203,8 @@ func (a *attempt) Take() (io.Closer, error) {
 	return slot, nil
 }
 
-// Known is what every node must know of the cluster. Its network must be one that hosts can join: where it is wrong, or not known, no host is
-// looked at.
+// Known returns what every node must know about the cluster. The network must be one that hosts can join: if it is unsupported or unknown, no host
+// is contacted.
 func (a *attempt) Known(ctx context.Context) (desired.Cluster, error) {
 	if known, isKnown := a.Renderer.Cluster.Get(a.view.config); isKnown {
 		return known, nil
@@ -217,7 +216,7 @@ func (a *attempt) Known(ctx context.Context) (desired.Cluster, error) {
 	return known, err
 }
 
-// Desired is what is published for all nodes. So a host that joins and one that has joined are made the same.
+// Desired returns what is published for all nodes, so that a joining host and a joined one get the same.
 func (a *attempt) Desired(ctx context.Context) (join.Want, error) {
 	want, err := a.readings.Do(ctx, a.view.config, batchDelay(a.Slots.Taken()), a.wanted)
 	if errors.Is(err, desired.ErrNetwork) {
@@ -232,8 +231,8 @@ func (a *attempt) Desired(ctx context.Context) (join.Want, error) {
 	return want, nil
 }
 
-// wanted reads what is published. It outlives settings that make no sense any more, for the nodes that are there; a new one has to wait
-// for better: what was wrong a moment ago must not be configured now.
+// wanted reads what is published. Existing nodes keep it when the settings become invalid. A joining host waits for valid settings, so that it does
+// not get what may just have been found wrong.
 func (a *attempt) wanted(ctx context.Context) (want join.Want, err error) {
 	known, _, err := a.Renderer.Render(ctx, a.view.config)
 	if err != nil {
@@ -250,8 +249,7 @@ func (a *attempt) Altered(paths []string) {
 		"files on the host did not have their content any more and were replaced: %s", strings.Join(paths, ", "))
 }
 
-// Token makes the credential of this join and writes its ID down before it leaves: only requests made with it
-// are approved for this host.
+// Token requests the bootstrap token of this join and records its ID before returning it: only requests made with it are approved for this host.
 func (a *attempt) Token(ctx context.Context) (string, error) {
 	finding, err := a.Policies.Check(ctx)
 	if err != nil {
@@ -285,8 +283,8 @@ func (a *attempt) Token(ctx context.Context) (string, error) {
 	return request.Status.Token, context.Cause(ctx)
 }
 
-// awaitHeard waits until the cache has heard of a token's ID. What is asked for with the token is decided by what the cache has: a host that
-// asks sooner would be refused, and wait until it is looked at again.
+// awaitHeard waits until the cache has observed a token's ID. Requests made with the token are decided from the cache: one that comes sooner would be
+// refused, and wait until it is checked again.
 func (a *attempt) awaitHeard(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, heardWithin)
 	defer cancel()
@@ -301,7 +299,7 @@ func (a *attempt) awaitHeard(ctx context.Context, id string) {
 	}
 }
 
-// credentialID reads the ID (claim jti, RFC 7519) of a token that the API server has just made for us.
+// credentialID returns the ID (claim jti, RFC 7519) of a token that the API server has just issued.
 func credentialID(token string) (string, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -17,8 +17,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// leave takes the host out of the cluster: what is ours off the host, then the Node, then the hold on the instance. A host that
-// cannot be reached is let go after a while, or when the user says so.
+// leave removes the host from the cluster: first the operator's services and files on the host, then the Node, then the finalizer of the instance. A
+// host that cannot be reached is released after leaveWithin, or when the user requests it.
 func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
 	late := m.ran(leaveWithin) > leaveWithin
 	if left := m.retries.Remaining(m.id()); left > 0 && !m.released() {
@@ -29,7 +29,7 @@ func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
 	}
 	err := m.deleteNode(ctx)
 	switch {
-	case apierrors.IsForbidden(err): // tried again, it would hold the instance for ever
+	case apierrors.IsForbidden(err): // a retry would hold the instance forever
 		m.emitForeignNode(m.view, "Leave", err)
 		m.current().Message = err.Error()
 		err = m.status.write(ctx)
@@ -49,8 +49,8 @@ func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
 	return 0, nil
 }
 
-// cleanOrRelease takes everything of ours off the host. Where that cannot be, it lets the host go as it is once the user says so, or
-// when it is late.
+// cleanOrRelease removes everything of the operator from the host. If that is impossible, it releases the host as it is, once the user requests that
+// or the time is over.
 func (m *maintenance) cleanOrRelease(ctx context.Context, late bool) error {
 	why := "the WindowsInstance says so in annotation " + api.AnnotationRelease
 	if !m.released() {
@@ -71,7 +71,7 @@ func (m *maintenance) cleanOrRelease(ctx context.Context, late bool) error {
 	return nil
 }
 
-// clean has WICD take everything of ours off the host, and says what remains.
+// clean has WICD remove everything of the operator from the host and returns what remains.
 func (m *maintenance) clean(ctx context.Context) (remains []string, err error) {
 	if m.view.KeyFault != nil {
 		return nil, m.view.KeyFault
@@ -87,12 +87,12 @@ func (m *maintenance) clean(ctx context.Context) (remains []string, err error) {
 	return result.Remains, err
 }
 
-// released says whether the user lets the host go as it is.
+// released reports whether the user releases the host as it is.
 func (m *maintenance) released() bool {
 	return m.view.Instance.Annotations[api.AnnotationRelease] == "true"
 }
 
-// deleteNode deletes the Node that was the host's, and no other one of that name.
+// deleteNode deletes the host's Node, and no other of that name.
 func (m *maintenance) deleteNode(ctx context.Context) error {
 	if m.view.Node == nil {
 		return nil
@@ -104,7 +104,7 @@ func (m *maintenance) deleteNode(ctx context.Context) error {
 	return nil
 }
 
-// removeFinalizer takes the operator's hold off the instance.
+// removeFinalizer removes the operator's finalizer from the instance.
 func (m *maintenance) removeFinalizer(ctx context.Context) error {
 	instance := m.view.Instance.DeepCopy()
 	if !controllerutil.RemoveFinalizer(instance, api.Finalizer) {
@@ -116,7 +116,7 @@ func (m *maintenance) removeFinalizer(ctx context.Context) error {
 	return nil
 }
 
-// listed is a list with what precedes it, or nothing.
+// listed returns before and the joined list, or "" for an empty list.
 func listed(before string, list []string) string {
 	if len(list) == 0 {
 		return ""

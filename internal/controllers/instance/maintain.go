@@ -19,18 +19,18 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// concerned says whether the plan, or what is under way, is about more than a join.
+// concerned reports whether the plan, or the maintenance in progress, is about more than a join.
 func concerned(i *v1alpha1.WindowsInstance, next rollout.Next) bool {
 	return i.Status.Maintenance != nil || next.Begin && next.Action != v1alpha1.ActionJoin
 }
 
-// maintain goes as far with a host as it gets now, where the plan is about more than a join.
+// maintain advances the host's maintenance as far as possible, if the plan is about more than a join.
 func (c *Controller) maintain(ctx context.Context, p *pass) (outcome, error) {
 	next := c.Fleet.Next(p.id)
 	if !concerned(p.Instance, next) {
 		return proceed, nil
 	}
-	seen, err := c.gather(ctx, c.Live, p.id) // the cache may not have heard of our own last write
+	seen, err := c.gather(ctx, c.Live, p.id) // the cache may lag behind the operator's own last write
 	if seen == nil || err != nil {
 		return abandon, err
 	}
@@ -41,16 +41,16 @@ func (c *Controller) maintain(ctx context.Context, p *pass) (outcome, error) {
 		return abandon, err
 	}
 	if apierrors.IsConflict(err) {
-		after, err = time.Second, nil // somebody else wrote to the Node; what they wrote is looked at first
+		after, err = time.Second, nil // another client changed the Node; its change is read first
 	}
 	if ctx.Err() != nil {
-		return abandon, nil // the operator stops
+		return abandon, nil // the operator is stopping
 	}
 	p.decision = join.Decision{Action: join.Requeue, After: after}
 	return finish, err
 }
 
-// advance begins what may begin, and does one step after the other until one has to wait.
+// advance begins what may begin, and runs steps until one has to wait.
 func (m *maintenance) advance(ctx context.Context) (after time.Duration, err error) {
 	if m.next.Action == v1alpha1.ActionStage && m.current() == nil {
 		return m.stage(ctx)
@@ -64,14 +64,14 @@ func (m *maintenance) advance(ctx context.Context) (after time.Duration, err err
 		if err != nil || m.hasLeft || m.current() != nil && m.current().Step == step {
 			return after, err
 		}
-		if m.view.Node, m.view.Conflict, err = m.node(ctx, m.Live, m.view.Instance); err != nil { // a step may have taken long
+		if m.view.Node, m.view.Conflict, err = m.node(ctx, m.Live, m.view.Instance); err != nil { // a step may have taken a while
 			return 0, err
 		}
 	}
 	return after, nil
 }
 
-// step does what there is to do in a step, unless the Node is not the one any more that was drained.
+// step runs the current step. If the drained Node was replaced, it drains again first.
 func (m *maintenance) step(ctx context.Context) (time.Duration, error) {
 	switch {
 	case m.servesAgain():
@@ -89,7 +89,7 @@ func (m *maintenance) step(ctx context.Context) (time.Duration, error) {
 	return do[m.current().Step](ctx)
 }
 
-// begin writes down what is to be done, unless it is under way already, or not needed any more.
+// begin records the next action, unless one is in progress or it is no longer needed.
 func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 	now := m.current()
 	switch {
@@ -99,7 +99,7 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 		m.Fleet.Done(m.id())
 		return false, nil
 	case !m.next.Begin:
-		return now != nil, nil // it is to leave, and has to wait; what is under way goes on
+		return now != nil, nil // the host leaves, but has to wait; what is in progress continues
 	}
 	at := metav1.Now()
 	begins := &v1alpha1.Maintenance{
@@ -111,7 +111,7 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 	}
 	if node := rollout.NodeOf(m.view.Node); node != nil {
 		begins.BootID = node.BootID
-		if settings.IsVersion(node.Version) { // the host says it, and the operator would announce it when an upgrade fails
+		if settings.IsVersion(node.Version) { // reported by the host; the operator would announce it if an upgrade fails
 			begins.PreviousVersion = node.Version
 		}
 		if m.next.Broken {
@@ -135,13 +135,13 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 	return true, nil
 }
 
-// isHeld says whether the user holds the host by now, or what was to be begun has failed meanwhile. The plan may not have heard of it.
+// isHeld reports whether the user has paused the host, or the next action has failed meanwhile. The plan may not reflect either yet.
 func (m *maintenance) isHeld() bool {
 	hasFailed := rollout.Failed(m.view.Instance.Status.Failure, m.next.Action, m.next.Asked, m.view.Version)
 	return hasFailed || m.view.Instance.Spec.Paused || m.view.AllPaused
 }
 
-// stillNeeded looks whether the plan was made from what the cluster says now.
+// stillNeeded reports whether the plan still matches the state of the cluster.
 func (m *maintenance) stillNeeded() bool {
 	if !m.next.Begin {
 		return false
@@ -149,7 +149,7 @@ func (m *maintenance) stillNeeded() bool {
 	node := rollout.NodeOf(m.view.Node)
 	isReleased := m.next.Action == v1alpha1.ActionLeave && m.released()
 	if node != nil && node.Ready == m.next.Broken && !isReleased {
-		return false // what works again has its own turn, and what does not work any more may do so in a moment
+		return false // a node that works again is planned as such, and one that just broke may recover in a moment
 	}
 	switch m.next.Action {
 	case v1alpha1.ActionLeave:
@@ -164,13 +164,13 @@ func (m *maintenance) stillNeeded() bool {
 	return false
 }
 
-// servesAgain says that the action began because its node was broken, which it is no more, and that nothing was changed on its host yet.
+// servesAgain reports whether the action began because its node was broken, the node is Ready again, and its host has not been changed yet.
 func (m *maintenance) servesAgain() bool {
 	now, node := m.current(), rollout.NodeOf(m.view.Node)
 	return now.BrokenSince != nil && now.Step != v1alpha1.MaintenanceVerify && node != nil && node.Ready
 }
 
-// giveBack ends an action that changed nothing: the place is free for others, and the plan says when it is this node's turn.
+// giveBack ends an action that changed nothing. Its place in the budget becomes free, and the plan decides when the action may begin again.
 func (m *maintenance) giveBack(ctx context.Context) error {
 	now := m.current()
 	if err := m.uncordon(ctx, ""); err != nil {
@@ -186,8 +186,8 @@ func (m *maintenance) giveBack(ctx context.Context) error {
 	return nil
 }
 
-// isUndrained says whether the node has to be drained once more before it changes: its Node was deleted, and the one that its host
-// registered since has neither our cordon nor that of whoever had cordoned it before.
+// isUndrained reports whether the node must be drained again before it changes: its Node was deleted, and the one that its host registered since is
+// cordoned neither by the operator nor by an administrator.
 func (m *maintenance) isUndrained() bool {
 	now, node := m.current(), rollout.NodeOf(m.view.Node)
 	drains := now.Disruption == v1alpha1.DisruptionDrain || now.Disruption == v1alpha1.DisruptionReboot
@@ -200,19 +200,19 @@ func (m *maintenance) isUndrained() bool {
 	return node.BootID == now.BootID
 }
 
-// awaitNode waits for a Node that somebody deleted. Its host may register it again, and is joined again when it does not. That is no
-// failure, least of all one of a version.
+// awaitNode waits for a deleted Node. Its host may register it again; otherwise, it is joined again. This is no failure, least of all one of a
+// version.
 func (m *maintenance) awaitNode(ctx context.Context) (time.Duration, error) {
 	meta.RemoveStatusCondition(&m.status.desired().Conditions, api.ConditionDraining)
 	m.current().Message = "the Node is not there"
-	m.stopwatch.start(m.id(), *m.current()) // it goes on when there is a Node
+	m.stopwatch.start(m.id(), *m.current()) // time without a Node does not count
 	if m.mayRejoin() {
 		return m.rejoin(ctx)
 	}
 	return verifyEvery, nil
 }
 
-// act does what the node was drained for. What fails is tried again for a while.
+// act performs the action for which the node was drained, and retries it for a while if it fails.
 func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
 	if m.current().Action == v1alpha1.ActionLeave {
 		return m.leave(ctx)
@@ -227,7 +227,7 @@ func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
 		err = m.upgrade(ctx)
 	case v1alpha1.ActionReplace:
 		if err = m.replace(ctx); err == nil {
-			return 0, nil // the instance is deleted with it
+			return 0, nil // the instance is deleted with the Machine
 		}
 	case v1alpha1.ActionReboot:
 		err = m.visit("restarting the host").Restart(ctx, m.current().BootID)

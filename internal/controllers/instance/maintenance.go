@@ -18,7 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// How long steps may take, and how often they are looked at without an event.
+// Time limits of steps, and the interval of checks without an event.
 const (
 	actWithin    = 15 * time.Minute
 	verifyWithin = 15 * time.Minute
@@ -26,21 +26,21 @@ const (
 	verifyEvery  = 30 * time.Second
 )
 
-// maintenance is one action on a host that has joined: drained where pods have to leave, acted on, verified, brought back into
-// service. Where it is stands in the status, so that an operator that starts anew goes on from there.
+// maintenance is one action on a host that has joined: drain the node if pods must leave, act, verify, and return the node to service. Its state is
+// in the status, so that a restarted operator resumes it.
 type maintenance struct {
 	*Controller
 	view   *view
 	status *status
 	next   rollout.Next
-	// hasLeft says that the host has left, and its instance with it.
+	// hasLeft means that the host has left and its instance is gone.
 	hasLeft bool
 }
 
-// current is what is under way; nil when nothing is.
+// current returns the maintenance in progress; nil if there is none.
 func (m *maintenance) current() *v1alpha1.Maintenance { return m.status.desired().Maintenance }
 
-// to goes to another step and writes it down.
+// to enters another step and writes the status.
 func (m *maintenance) to(ctx context.Context, step v1alpha1.MaintenanceStep) (time.Duration, error) {
 	now := m.current()
 	now.Step, now.StepStartedAt, now.Message = step, metav1.Now(), ""
@@ -52,12 +52,12 @@ func (m *maintenance) to(ctx context.Context, step v1alpha1.MaintenanceStep) (ti
 	return 0, m.status.write(ctx)
 }
 
-// ran is how long the step has taken, which may take so long.
+// ran returns how long the current step has taken; within is its time limit.
 func (m *maintenance) ran(within time.Duration) time.Duration {
 	return m.stopwatch.ran(m.id(), *m.current(), within)
 }
 
-// again says when to try again what failed.
+// again records a failed attempt and returns when to retry.
 func (m *maintenance) again(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
 		return 0
@@ -71,7 +71,7 @@ func (m *maintenance) again(ctx context.Context, err error) time.Duration {
 	return m.retries.Fail(m.id(), time.Now())
 }
 
-// reached keeps in condition Reachable how a visit ended.
+// reached records the result of a visit in condition Reachable.
 func (m *maintenance) reached(err error) {
 	var u *join.Unreachable
 	if err == nil || errors.As(err, &u) {
@@ -79,7 +79,7 @@ func (m *maintenance) reached(err error) {
 	}
 }
 
-// fail writes down why, and goes back: a node that was to have another version gets its former one again.
+// fail records the failure and rolls back: a node that was being upgraded returns to its former version.
 func (m *maintenance) fail(ctx context.Context, why string) (time.Duration, error) {
 	now, st := m.current(), m.status.desired()
 	noteFailure(st, v1alpha1.Failure{Action: now.Action, Version: now.Version, Step: now.Step, Message: why})
@@ -95,12 +95,12 @@ func (m *maintenance) fail(ctx context.Context, why string) (time.Duration, erro
 			return 0, err
 		}
 	} else {
-		now.BootID = "" // whichever start it is: the node only has to work
+		now.BootID = "" // any boot will do: the node only has to work
 	}
 	return m.to(ctx, v1alpha1.MaintenanceVerify)
 }
 
-// finish brings the node back into service, if we took it out, and writes down that nothing is under way.
+// finish returns the node to service, if the operator took it out, and ends the maintenance.
 func (m *maintenance) finish(ctx context.Context) error {
 	now, st := m.current(), m.status.desired()
 	failed := m.hasFailed()
@@ -126,7 +126,7 @@ func (m *maintenance) finish(ctx context.Context) error {
 	return nil
 }
 
-// end writes down that nothing is under way, and gives the place back.
+// end records that no maintenance is in progress and frees the place in the budget.
 func (m *maintenance) end(ctx context.Context) error {
 	m.status.desired().Maintenance = nil
 	if err := m.status.write(ctx); err != nil {
@@ -139,7 +139,7 @@ func (m *maintenance) end(ctx context.Context) error {
 
 func (m *maintenance) id() types.NamespacedName { return client.ObjectKeyFromObject(m.view.Instance) }
 
-// hasFailed says that the action failed already, and that the node is waited for to be as before.
+// hasFailed reports whether the action has already failed and the node is only expected to work as before.
 func (m *maintenance) hasFailed() bool {
 	f := m.status.desired().Failure
 	return f != nil && f.Action == m.current().Action && !f.At.Before(&m.current().StartedAt)

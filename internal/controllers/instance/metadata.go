@@ -20,7 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// syncNodeMetadata keeps the labels, annotations and the value of the taint that are the operator's on the Node, and leaves all others alone.
+// syncNodeMetadata sets the operator's labels, annotations and taint value on the Node and leaves all others alone.
 func (c *Controller) syncNodeMetadata(ctx context.Context, p *pass) (outcome, error) {
 	v := p.view
 	if v.Node == nil {
@@ -39,7 +39,7 @@ func (c *Controller) syncNodeMetadata(ctx context.Context, p *pass) (outcome, er
 	taints, tainted := desired.Taints(node.Spec.Taints, v.config.Taint)
 	if tainted {
 		node.Spec.Taints = taints
-		// The patch has the whole list: what others changed of it meanwhile must not be lost.
+		// The patch contains the whole list: concurrent changes of it must not be lost.
 		patch = client.MergeFromWithOptions(v.Node, client.MergeFromWithOptimisticLock{})
 	}
 	if !tainted && equality.Semantic.DeepEqual(v.Node.ObjectMeta, node.ObjectMeta) {
@@ -55,7 +55,7 @@ func (c *Controller) syncNodeMetadata(ctx context.Context, p *pass) (outcome, er
 	return proceed, nil
 }
 
-// labelImages says in a Node's labels which images it can run. They follow its build, which changes when Windows is upgraded in place.
+// labelImages labels a Node with the images that it can run. They depend on its Windows build, which changes with an in-place upgrade.
 func labelImages(node *corev1.Node) {
 	build := nodestate.WindowsBuild(node)
 	if build == 0 {
@@ -70,7 +70,7 @@ func labelImages(node *corev1.Node) {
 	}
 }
 
-// labelCapability says in a label of the Node what WICD reports by a condition: that pods which need something can have it there.
+// labelCapability mirrors a condition that WICD reports in a label of the Node, by which pods that need the capability can select it.
 func labelCapability(node *corev1.Node, condition corev1.NodeConditionType, label string) {
 	switch c := nodestate.Condition(node, condition); {
 	case c == nil:
@@ -83,7 +83,7 @@ func labelCapability(node *corev1.Node, condition corev1.NodeConditionType, labe
 
 func nodeAnnotations(v *view) map[string]string {
 	annotations := map[string]string{}
-	// A Node that does not say its version keeps the one that it has: it goes to another one when it is its turn.
+	// A Node without a desired version keeps its current one until the plan upgrades it.
 	if own := v.Node.Annotations[api.AnnotationVersion]; v.Node.Annotations[api.AnnotationDesiredVersion] == "" && settings.IsVersion(own) {
 		annotations[api.AnnotationDesiredVersion] = own
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// TestALabelFollowsItsCondition: without the condition, a label that somebody has set stays.
+// TestALabelFollowsItsCondition expects a label that a user has set to stay if the condition is missing.
 func TestALabelFollowsItsCondition(t *testing.T) {
 	for _, test := range []struct {
 		status    corev1.ConditionStatus

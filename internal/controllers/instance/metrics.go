@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// metrics are what the operator counts.
+// metrics are the metrics of joins and maintenance.
 type metrics struct {
 	stepSeconds, bytes, actions *prometheus.HistogramVec
 	joins, connections          *prometheus.CounterVec
@@ -24,9 +24,9 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer, reader client.Reader) *metrics {
 	channels := kube.NewHistogram(api.MetricJoinChannels, []float64{0, 1, 2, 3, 4, 5, 6, 8, 16})
 	m := &metrics{
-		stepSeconds: kube.NewHistogram(api.MetricJoinStepSeconds, prometheus.ExponentialBuckets(0.1, 2, 14)), // to half an hour
-		bytes:       kube.NewHistogram(api.MetricJoinBytes, prometheus.ExponentialBuckets(1<<10, 4, 11)),     // to a gigabyte
-		actions:     kube.NewHistogram(api.MetricActionSeconds, prometheus.ExponentialBuckets(5, 2, 11)),     // to an hour and a half
+		stepSeconds: kube.NewHistogram(api.MetricJoinStepSeconds, prometheus.ExponentialBuckets(0.1, 2, 14)), // up to 14 minutes
+		bytes:       kube.NewHistogram(api.MetricJoinBytes, prometheus.ExponentialBuckets(1<<10, 4, 11)),     // up to 1 GiB
+		actions:     kube.NewHistogram(api.MetricActionSeconds, prometheus.ExponentialBuckets(5, 2, 11)),     // up to 85 minutes
 		joins:       kube.NewCounter(api.MetricJoins),
 		connections: kube.NewCounter(api.MetricSSHConnections),
 		channels:    channels.WithLabelValues(),
@@ -41,7 +41,7 @@ func (m *metrics) connection(u remote.Usage) {
 	m.bytes.WithLabelValues("received").Observe(float64(u.BytesIn))
 }
 
-// action counts an action on a node that ended.
+// action records the duration and the result of an action on a node.
 func (m *metrics) action(a v1alpha1.PlanAction, failed bool, took time.Duration) {
 	result := "done"
 	if failed {
@@ -50,7 +50,7 @@ func (m *metrics) action(a v1alpha1.PlanAction, failed bool, took time.Duration)
 	m.actions.WithLabelValues(string(a), result).Observe(took.Seconds())
 }
 
-// instanceCounter looks at all instances whenever it is asked, in the cache.
+// instanceCounter reads all instances from the cache at each scrape.
 type instanceCounter struct {
 	reader                                      client.Reader
 	instances, problems, failed, rolloutWaiting *prometheus.Desc
@@ -64,14 +64,14 @@ func newInstanceCounter(reader client.Reader) instanceCounter {
 	}
 }
 
-// Describe tells the registry what is collected.
+// Describe implements prometheus.Collector.
 func (c instanceCounter) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{c.instances, c.problems, c.failed, c.rolloutWaiting} {
 		ch <- desc
 	}
 }
 
-// Collect counts.
+// Collect implements prometheus.Collector.
 func (c instanceCounter) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -115,8 +115,8 @@ func nodeOf(i v1alpha1.WindowsInstance) string {
 	return i.Status.NodeRef.Name
 }
 
-// isProblem says whether a condition says that something is wrong. Those that are part of Ready, its summary, are left out, but for Reachable:
-// a node goes on working while its host cannot be reached.
+// isProblem reports whether a condition indicates a problem. Conditions that Ready summarizes are left out, except Reachable: a node keeps working
+// while its host cannot be reached.
 func isProblem(c metav1.Condition) bool {
 	switch c.Type {
 	case api.ConditionReady, api.ConditionReachable, api.ConditionSandboxImage:

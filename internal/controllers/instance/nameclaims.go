@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// NameClaims remembers which instance has which node name, so that two hosts with the same name that join in the
-// same moment, before either is in a status that the other can read, do not both get it.
+// NameClaims records which instance has which node name, so that two hosts of the same name cannot both get it by joining at the same moment, before
+// either is in a status that the other can read.
 type NameClaims struct {
 	mu    sync.Mutex
 	owner map[string]types.NamespacedName
 }
 
-// Claim gives a node name to an instance, which gives back any other it had, or says which instance has it.
+// Claim assigns a node name to an instance and releases any other that it had, or returns which instance has the name.
 func (n *NameClaims) Claim(node string, who types.NamespacedName) (holder types.NamespacedName, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -29,7 +29,7 @@ func (n *NameClaims) Claim(node string, who types.NamespacedName) (holder types.
 	return who, true
 }
 
-// release gives back the name of an instance.
+// release frees the name of an instance.
 func (n *NameClaims) release(who types.NamespacedName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

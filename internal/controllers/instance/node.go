@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// announcement tells a Node which version it is to have, in its annotations, and orders that it goes there.
+// announcement returns the annotations that give a Node its desired version, with the signed order to go there.
 func (c *Controller) announcement(ctx context.Context, node *corev1.Node, version string) (map[string]string, error) {
 	order, err := c.Store.OrderVersion(ctx, node, version)
 	if err != nil {
@@ -24,8 +24,8 @@ func (c *Controller) announcement(ctx context.Context, node *corev1.Node, versio
 	return map[string]string{api.AnnotationDesiredVersion: version, api.AnnotationVersionOrder: order}, nil
 }
 
-// announceVersion tells a Node that is there already which version it is to have, before the join makes the host so: else its daemon
-// would go back.
+// announceVersion sets the desired version of an existing Node before the join brings the host to it; otherwise, WICD would go back to the former
+// version.
 func (a *attempt) announceVersion(ctx context.Context) error {
 	was, _, err := a.node(ctx, a.Client, a.view.Instance)
 	if err != nil || was == nil {
@@ -46,15 +46,15 @@ func (a *attempt) announceVersion(ctx context.Context) error {
 	return nil
 }
 
-// emitForeignNode tells of a Node that the operator may not change, or not delete: it says of itself that it is no Windows node, or somebody
-// else's admission forbids it. The host goes on as it is.
+// emitForeignNode records an event for a Node that the operator may not change or delete: it claims not to be a Windows node, or a foreign admission
+// policy forbids it. The host stays as it is.
 func (c *Controller) emitForeignNode(v *view, doing string, err error) {
 	c.Events.Emit(kube.Event{Object: v.Instance, Related: v.Node, Type: corev1.EventTypeWarning, Reason: api.ReasonNodeNotWindows, Action: doing},
 		"%v; Node %s has label %s=%s and status.nodeInfo.operatingSystem %q", err, v.Node.Name, corev1.LabelOSStable, shorten.Text(v.Node.Labels[corev1.LabelOSStable], shorten.Reported),
 		shorten.Text(v.Node.Status.NodeInfo.OperatingSystem, shorten.Reported))
 }
 
-// cordon keeps new pods away, unless somebody else does already. The mark says that it was us.
+// cordon makes the node unschedulable, unless it already is, and marks the cordon as the operator's.
 func (m *maintenance) cordon(ctx context.Context) error {
 	if m.view.Node.Spec.Unschedulable {
 		return nil
@@ -65,7 +65,7 @@ func (m *maintenance) cordon(ctx context.Context) error {
 	})
 }
 
-// uncordon takes our mark off, and the cordon if it is ours; and what asked for the restart, if nobody asked again since.
+// uncordon removes the mark, the cordon if it is the operator's, and the request for the restart, unless another was made since.
 func (m *maintenance) uncordon(ctx context.Context, asked string) error {
 	if m.view.Node == nil {
 		return nil
@@ -82,7 +82,7 @@ func (m *maintenance) uncordon(ctx context.Context, asked string) error {
 	})
 }
 
-// announceVersion tells the node which version it is to have.
+// announceVersion sets the node's desired version.
 func (m *maintenance) announceVersion(ctx context.Context, version string) error {
 	if m.view.Node == nil {
 		return errors.New("the Node is not there")
@@ -94,8 +94,8 @@ func (m *maintenance) announceVersion(ctx context.Context, version string) error
 	return m.patchNode(ctx, "annotating", func(n *corev1.Node) { n.Annotations = kube.Merge(n.Annotations, says) })
 }
 
-// patchNode changes the Node as it was read from the API server; where somebody else changed it since, it fails and is tried
-// again with what they wrote. No difference, no write.
+// patchNode changes the Node as read from the API server. If the Node has changed since, it fails, and the retry reads it again. It does not write if
+// nothing differs.
 func (m *maintenance) patchNode(ctx context.Context, doing string, change func(*corev1.Node)) error {
 	was := m.view.Node
 	node := was.DeepCopy()

@@ -21,22 +21,22 @@ import (
 	"github.com/windows-machine-config/wmco/internal/release"
 )
 
-// view is all that is known about an instance before something is decided.
+// view is everything known about an instance before a decision.
 type view struct {
 	join.Seen
-	// release is what nodes get.
+	// release is the current release for nodes.
 	release release.Release
 	key     ssh.Signer
 	config  v1alpha1.WindowsConfigSpec
-	// drained says that no pod is on the node any more that a join could hurt.
+	// drained means that no pod that a join could disrupt is on the node.
 	drained bool
-	// keyProven says that the host has let the key in.
+	// keyProven means that the host has accepted the key.
 	keyProven bool
-	// admission is the slot among the hosts that join that was taken before the host was spoken to; slot is the same as long as the host has it.
+	// admission is the join slot that was taken before the operator connected; slot is the same as long as the host holds it.
 	admission, slot *kube.Slot
 }
 
-// gather looks at everything Next needs. It returns nil for an instance that is gone.
+// gather reads everything that join.Next needs. It returns nil for an instance that is gone.
 func (c *Controller) gather(ctx context.Context, r client.Reader, name types.NamespacedName) (*view, error) {
 	v := &view{Seen: join.Seen{Instance: &v1alpha1.WindowsInstance{}, Now: time.Now()}}
 	err := r.Get(ctx, name, v.Instance)
@@ -74,7 +74,7 @@ func (c *Controller) gather(ctx context.Context, r client.Reader, name types.Nam
 	return v, nil
 }
 
-// node returns the Node that the host of the instance became, or else the Node of another machine that has its name; nil where there is none.
+// node returns the Node that belongs to the instance's host, or else another machine's Node of the host's name; nil if there is none.
 func (c *Controller) node(ctx context.Context, r client.Reader, i *v1alpha1.WindowsInstance) (own, conflict *corev1.Node, err error) {
 	if i.Status.Hostname == "" {
 		return nil, nil, nil
@@ -93,10 +93,10 @@ func (c *Controller) node(ctx context.Context, r client.Reader, i *v1alpha1.Wind
 	case nodestate.Foreign:
 		return nil, &node, nil
 	}
-	return nil, nil, nil // it is looked at again when it has reported where it is
+	return nil, nil, nil // checked again when the Node has reported its address
 }
 
-// notBefore is when an instance that failed may be tried again. A changed spec is tried at once.
+// notBefore returns when a failed instance may be retried. A changed spec is tried at once.
 func (c *Controller) notBefore(i *v1alpha1.WindowsInstance) time.Time {
 	id := client.ObjectKeyFromObject(i)
 	if i.Status.ObservedGeneration != i.Generation {

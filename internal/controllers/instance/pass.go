@@ -10,13 +10,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/join"
 )
 
-// pass is one reconcile of one instance: what is known of it, and what the steps have made of it.
+// pass is one reconcile of one instance: its state, and the results of the steps.
 type pass struct {
 	*view
 	id       types.NamespacedName
 	status   *status
 	decision join.Decision
-	// attempted says that a join was run.
+	// attempted means that a join was run.
 	attempted bool
 }
 
@@ -24,20 +24,20 @@ type pass struct {
 type outcome int
 
 const (
-	proceed outcome = iota // the next step
-	finish                 // the status is written
-	abandon                // nothing: the instance is gone, or nothing was found out
+	proceed outcome = iota // run the next step
+	finish                 // write the status
+	abandon                // do nothing: the instance is gone, or nothing was learned
 )
 
-// close gives back what a pass has.
+// close releases the join slot of a pass.
 func (p *pass) close() {
 	if p.view != nil {
 		_ = p.admission.Close()
 	}
 }
 
-// noteFailure notes what failed just now, and how often it has. Of a repair, it is noted with each join: whether that helped shows
-// later, and then the note goes.
+// noteFailure records a failure and how often it has occurred. A repair is recorded at each join: whether it helped shows later, and then the record
+// is removed.
 func noteFailure(st *v1alpha1.WindowsInstanceStatus, f v1alpha1.Failure) {
 	f.At, f.Attempts = metav1.Now(), 1
 	if st.Failure != nil && st.Failure.Action == f.Action {
@@ -46,7 +46,7 @@ func noteFailure(st *v1alpha1.WindowsInstanceStatus, f v1alpha1.Failure) {
 	st.Failure = &f
 }
 
-// isSilent says whether the host did not answer the last time.
+// isSilent reports whether the host did not answer last time.
 func isSilent(i *v1alpha1.WindowsInstance) bool {
 	return meta.IsStatusConditionFalse(i.Status.Conditions, api.ConditionReachable)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/join"
 )
 
-// proveKey proves the present SSH key to a node where nothing else is to be done.
+// proveKey logs in to a node with the current SSH key, if nothing else has to be done.
 func (c *Controller) proveKey(ctx context.Context, p *pass) (outcome, error) {
 	if d := p.decision; d.Action == join.None && d.Err == nil && p.Instance.DeletionTimestamp == nil {
 		p.decision.After = c.loginWithNewKey(ctx, p.view, p.status)
@@ -23,8 +23,8 @@ func (c *Controller) proveKey(ctx context.Context, p *pass) (outcome, error) {
 	return proceed, nil
 }
 
-// provenKeys remembers which key each host let in. Its Node may not be there yet, or be made anew, and must not be told of a key that
-// nobody has tried: WICD removes the others.
+// provenKeys records which key each host has accepted. A Node, which may be missing or created again, must not be annotated with a key that was not
+// tried, because WICD removes the others.
 type provenKeys struct {
 	mu     sync.Mutex
 	hashes map[types.NamespacedName]string
@@ -51,8 +51,8 @@ func (k *provenKeys) forget(id types.NamespacedName) {
 	delete(k.hashes, id)
 }
 
-// loginWithNewKey logs in to a node that was last logged in to with another key, or of which that is not known. It returns when to try
-// again; zero when the key is proven, or was before.
+// loginWithNewKey logs in to a node whose last login used another or an unknown key. It returns when to retry; zero if the key is, or already was,
+// proven.
 func (c *Controller) loginWithNewKey(ctx context.Context, v *view, st *status) time.Duration {
 	if v.Node == nil || v.key == nil || v.keyProven || v.Node.Annotations[api.AnnotationPubKeyHash] == sshkey.Hash(v.key) {
 		return 0
@@ -63,7 +63,7 @@ func (c *Controller) loginWithNewKey(ctx context.Context, v *view, st *status) t
 	}
 	host, err := c.dial(ctx, v.Instance, v.key, v.config.Trust)
 	if err == nil {
-		_ = host.Close() // it has let us in, which is all
+		_ = host.Close() // a successful login is enough
 		c.retries.Reset(id)
 		c.proven.add(id, sshkey.Hash(v.key))
 		v.keyProven = true

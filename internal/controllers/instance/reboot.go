@@ -14,12 +14,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// rebootRemembered is for how long the causes of a restart are remembered, at least: programs that make Windows wait for one after each start
-// must not restart it again and again.
+// rebootRemembered is the minimum time for which the causes of a restart are remembered: a program that requires a restart after each boot must not
+// cause one again and again.
 const rebootRemembered = 24 * time.Hour
 
-// reportReboot writes what Windows waits for a restart for, and whether the last one helped. It returns when to look again; zero for not
-// before something changes.
+// reportReboot records why Windows requires a restart, and whether the last one helped. It returns when to check again; zero if not before the next
+// change.
 func (c *Controller) reportReboot(v *view, st *v1alpha1.WindowsInstanceStatus) (again time.Duration) {
 	required := meta.FindStatusCondition(st.Conditions, api.ConditionRebootRequired)
 	h := rollout.HostOf(v.Instance, v.Node)
@@ -45,7 +45,7 @@ func (c *Controller) reportReboot(v *view, st *v1alpha1.WindowsInstanceStatus) (
 	return 0
 }
 
-// forgetReboot forgets the last restart when Windows waits for none, after a while.
+// forgetReboot clears the last restart after rebootRemembered, if Windows requires none.
 func (c *Controller) forgetReboot(h rollout.Host, st *v1alpha1.WindowsInstanceStatus) (again time.Duration) {
 	if st.LastReboot == nil || h.Node == nil || h.Node.ReportedBoot != h.Node.BootID {
 		return 0

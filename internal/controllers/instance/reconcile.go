@@ -17,20 +17,20 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// steps bring one host as far towards being a node as it can get now.
+// steps returns the steps that advance one host as far as possible.
 func (c *Controller) steps() []func(context.Context, *pass) (outcome, error) {
 	return []func(context.Context, *pass) (outcome, error){
-		c.observe,          // what the cluster says of the host; the user may ask to forget what failed
-		c.handCollection,   // what the user wants to be collected; the Node is told
-		c.maintain,         // what the plan lets begin, or what is under way
-		c.decide,           // whether the host joins now; it has a slot then
-		c.attemptJoin,      // the host becomes a node, or works again
-		c.proveKey,         // the host has let in the present SSH key
-		c.syncNodeMetadata, // labels and annotations of the Node
+		c.observe,          // reads the state of the host from the cache; handles a requested retry
+		c.handCollection,   // passes the requested collection to the Node
+		c.maintain,         // starts what the plan allows, or continues what is in progress
+		c.decide,           // decides whether the host joins now; if so, it has a slot
+		c.attemptJoin,      // joins or repairs the host
+		c.proveKey,         // checks that the host accepts the current SSH key
+		c.syncNodeMetadata, // sets labels and annotations of the Node
 	}
 }
 
-// Reconcile takes one host through the steps, and writes its status once they are done.
+// Reconcile runs the steps for one host, then writes its status.
 func (c *Controller) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
 	p := &pass{id: r.NamespacedName}
 	defer p.close()
@@ -47,7 +47,7 @@ func (c *Controller) Reconcile(ctx context.Context, r reconcile.Request) (reconc
 	return c.report(ctx, p)
 }
 
-// observe gathers what the cluster says, as the cache has it.
+// observe reads the state of the host from the cache and handles a requested retry.
 func (c *Controller) observe(ctx context.Context, p *pass) (outcome, error) {
 	var err error
 	if p.view, err = c.gather(ctx, c.Client, p.id); p.view == nil || err != nil {
@@ -56,8 +56,8 @@ func (c *Controller) observe(ctx context.Context, p *pass) (outcome, error) {
 	return proceed, c.retry(ctx, p.Instance)
 }
 
-// decide says what happens to the host. Before it joins, what is known of it is read from the API server: the cache may not have heard of our
-// own last write.
+// decide determines what happens to the host. Before a join, it reads the host's state from the API server, because the cache may lag behind the
+// operator's own last write.
 func (c *Controller) decide(ctx context.Context, p *pass) (outcome, error) {
 	p.decision = c.admit(p.view, join.Next(p.Seen))
 	if p.decision.Action == join.Join || newlyWaits(p.decision, p.Instance) {
@@ -75,7 +75,7 @@ func (c *Controller) decide(ctx context.Context, p *pass) (outcome, error) {
 	return proceed, nil
 }
 
-// attemptJoin joins the host where that was decided.
+// attemptJoin joins the host if decide chose that.
 func (c *Controller) attemptJoin(ctx context.Context, p *pass) (outcome, error) {
 	if p.decision.Action != join.Join {
 		return proceed, nil
@@ -84,7 +84,7 @@ func (c *Controller) attemptJoin(ctx context.Context, p *pass) (outcome, error) 
 	_, repairs := p.BrokenSince()
 	p.decision.Err = c.join(ctx, p.view, p.status)
 	if errors.Is(p.decision.Err, errDeleted) {
-		return abandon, nil // that is no failure, and the plan says when the host leaves
+		return abandon, nil // not a failure; the plan decides when the host leaves
 	}
 	if repairs && ctx.Err() == nil {
 		noteFailure(p.status.desired(), v1alpha1.Failure{Action: v1alpha1.ActionRepair, Message: join.Findings(p.Seen, p.decision.Err)})
@@ -93,14 +93,14 @@ func (c *Controller) attemptJoin(ctx context.Context, p *pass) (outcome, error) 
 		c.proven.add(p.id, sshkey.Hash(p.key))
 		p.keyProven = true
 	}
-	// The join found out which Node is the host's. It is there already when the host was announced again.
+	// The join has identified the host's Node. It exists already if the host was announced again.
 	var err error
 	p.Node, p.Conflict, err = c.node(ctx, c.Client, p.Instance)
 	return proceed, err
 }
 
-// admit takes a slot among the hosts that join before one of them is spoken to, or hundreds would connect to find out that
-// there is none. A host that did not answer the last time takes it only when it does: many of them must not keep others out.
+// admit takes a join slot before the operator connects; otherwise hundreds of hosts would be contacted only to find no free slot. A host that did not
+// answer last time takes its slot only after it answers, so that dead hosts do not occupy all slots.
 func (c *Controller) admit(v *view, d join.Decision) join.Decision {
 	if d.Action != join.Join || isSilent(v.Instance) {
 		return d
@@ -113,7 +113,7 @@ func (c *Controller) admit(v *view, d join.Decision) join.Decision {
 	return d
 }
 
-// retry forgets what failed when the user asks for it.
+// retry clears recorded failures when the user requests it.
 func (c *Controller) retry(ctx context.Context, i *v1alpha1.WindowsInstance) error {
 	if _, asked := i.Annotations[api.AnnotationRetry]; !asked {
 		return nil
@@ -125,7 +125,7 @@ func (c *Controller) retry(ctx context.Context, i *v1alpha1.WindowsInstance) err
 		if now := metav1.Now(); stalled { // the next join may restart the host again
 			i.Status.RetriedAt = &now
 		}
-		if i.Status.Failure == nil { // what is to be tried again is a restart that did not help
+		if i.Status.Failure == nil { // the retry is for a restart that did not help
 			i.Status.LastReboot = nil
 		}
 		i.Status.Failure = nil
@@ -141,7 +141,7 @@ func (c *Controller) retry(ctx context.Context, i *v1alpha1.WindowsInstance) err
 	return nil
 }
 
-// retriedAt says when the user last allowed another restart for a join.
+// retriedAt returns when the user last allowed another restart for a join, in RFC 3339; "" if never.
 func retriedAt(i *v1alpha1.WindowsInstance) string {
 	if i.Status.RetriedAt == nil {
 		return ""
@@ -149,7 +149,7 @@ func retriedAt(i *v1alpha1.WindowsInstance) string {
 	return i.Status.RetriedAt.UTC().Format(time.RFC3339)
 }
 
-// newlyWaits says whether an instance that was not known to wait for a place does.
+// newlyWaits reports whether an instance waits for a join slot and its conditions do not say so yet.
 func newlyWaits(d join.Decision, i *v1alpha1.WindowsInstance) bool {
 	return errors.Is(d.Err, join.ErrNoSlot) && kube.Condition(i, api.ConditionConfigured).Reason != api.ReasonWaitingForSlot
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/machines"
 )
 
-// replace deletes the Machine of a host, for its MachineSet to make another. The instance goes with it. One that has the Machine's name
-// since, or is none of ours any more, stays.
+// replace deletes the Machine of a host, so that its MachineSet creates another. The instance is deleted with it. A Machine that took the name since,
+// or is no longer a Windows Machine, stays.
 func (m *maintenance) replace(ctx context.Context) error {
 	machine, err := machineOf(m.view.Instance)
 	if err != nil {
@@ -37,7 +37,7 @@ func (m *maintenance) replace(ctx context.Context) error {
 	return nil
 }
 
-// machineOf is the Machine of OpenShift's Machine API that an instance was made from. Those of Cluster API are not deleted by us.
+// machineOf returns the Machine of OpenShift's Machine API from which an instance was made. The operator deletes no Machines of Cluster API.
 func machineOf(i *v1alpha1.WindowsInstance) (*unstructured.Unstructured, error) {
 	namespace, name, ok := strings.Cut(i.Annotations[api.AnnotationMachine], "/")
 	if !ok || i.Labels[api.LabelSource] != api.SourceMachine {

@@ -20,7 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 )
 
-// TestOnlyTheMachineThatWasMeantIsReplaced has the Machine of a host that is to be replaced become another one before it is deleted.
+// TestOnlyTheMachineThatWasMeantIsReplaced expects a Machine that was replaced or relabeled since the maintenance began to stay.
 func TestOnlyTheMachineThatWasMeantIsReplaced(t *testing.T) {
 	began := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {

@@ -20,12 +20,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// report writes what came of it into the status and says when to look again.
+// report writes the result of the pass into the status and returns when to reconcile again.
 func (c *Controller) report(ctx context.Context, p *pass) (reconcile.Result, error) {
 	v, s, d, attempted := p.view, p.status, p.decision, p.attempted
 	i, st := v.Instance, s.desired()
 	if attempted && ctx.Err() != nil {
-		return reconcile.Result{}, nil // the operator stops: nothing was found out about the host
+		return reconcile.Result{}, nil // the operator is stopping: nothing was learned about the host
 	}
 	after := d.After
 	if attempted {
@@ -51,11 +51,11 @@ func (c *Controller) report(ctx context.Context, p *pass) (reconcile.Result, err
 	return reconcile.Result{RequeueAfter: after}, s.write(ctx)
 }
 
-// reportPlan writes what comes next, and what is known of it.
+// reportPlan writes the planned action, clears what no longer applies, and records a failed version.
 func (c *Controller) reportPlan(v *view, st *v1alpha1.WindowsInstanceStatus) {
 	st.Plan = c.planOf(v)
 	if f := st.Failure; f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version != v.Version && st.Maintenance == nil {
-		st.Failure = nil // nobody wants that version any more
+		st.Failure = nil // that version is no longer desired
 	}
 	if _, broken := v.BrokenSince(); !broken && v.Node != nil {
 		if st.Failure != nil && st.Failure.Action == v1alpha1.ActionRepair {
@@ -75,8 +75,8 @@ func (c *Controller) reportPlan(v *view, st *v1alpha1.WindowsInstanceStatus) {
 	}
 }
 
-// planOf is what the fleet's plan says of a host, or will say in a moment: it has not heard yet of one that was announced, or has
-// joined, just now.
+// planOf returns the fleet's plan for a host, or what it will be in a moment: the plan does not yet include a host that has just been announced or
+// joined.
 func (c *Controller) planOf(v *view) *v1alpha1.Plan {
 	next := c.Fleet.Next(client.ObjectKeyFromObject(v.Instance)).Plan
 	joined := rollout.HostOf(v.Instance, v.Node).Joined
@@ -89,7 +89,7 @@ func (c *Controller) planOf(v *view) *v1alpha1.Plan {
 	return &next
 }
 
-// reportPayload writes which content the node has, which it shall have, and since when.
+// reportPayload writes which content the node has, which it should have, and since when.
 func (c *Controller) reportPayload(v *view, st *v1alpha1.WindowsInstanceStatus) {
 	st.Payload.Desired = desired.ShortDigest(v.release.Content.Digest)
 	if v.Node == nil || v.Node.Annotations[api.AnnotationVersion] != v.Version || st.Payload.Current == st.Payload.Desired {
@@ -99,7 +99,7 @@ func (c *Controller) reportPayload(v *view, st *v1alpha1.WindowsInstanceStatus) 
 	st.Payload.Current, st.Payload.Staged, st.Payload.Since = st.Payload.Desired, st.Payload.Desired, &now
 }
 
-// outcome counts an attempt and says when the next one may follow.
+// outcome counts an attempt and returns when the next one may follow.
 func (c *Controller) outcome(ctx context.Context, i *v1alpha1.WindowsInstance, err error) time.Duration {
 	id := client.ObjectKeyFromObject(i)
 	if err == nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// running are the joins under way, of which each can be ended. An instance has one at most.
+// running holds the joins in progress, at most one of each instance, and how to end them.
 type running struct {
 	mu   sync.Mutex
 	ends map[types.NamespacedName]func()
 }
 
-// add keeps how to end a join, until done is called.
+// add records how to end a join, until done is called.
 func (r *running) add(id types.NamespacedName, end func()) (done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -30,7 +30,7 @@ func (r *running) add(id types.NamespacedName, end func()) (done func()) {
 	}
 }
 
-// end ends the join of an instance, if there is one.
+// end ends the join of an instance, if any.
 func (r *running) end(id types.NamespacedName) {
 	r.mu.Lock()
 	end := r.ends[id]
@@ -40,10 +40,10 @@ func (r *running) end(id types.NamespacedName) {
 	}
 }
 
-// batchDelay returns how long each of so many hosts that join waits, so that several share one read or one write. It is zero below ten hosts.
+// batchDelay returns how long each host waits while so many hosts join, so that several share one read or one write. It is zero below ten hosts.
 func batchDelay(hosts int) time.Duration { return time.Duration(hosts/10) * time.Second }
 
-// defaultJoins is how many hosts join at the same time where WindowsConfig does not say.
+// defaultJoins is the limit of concurrent joins if WindowsConfig sets none.
 const defaultJoins = 32
 
 // joins returns how many hosts may join at the same time.

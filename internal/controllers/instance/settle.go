@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// settleEvery is how often it is looked whether the pods that left a node are replaced.
+	// settleEvery is how often settle checks whether the pods that left a node have been replaced.
 	settleEvery = 5 * time.Second
-	// maxSettled is in how many namespaces, and among how many pods of each, it is looked.
+	// maxSettled limits the namespaces, and maxSettledPods the pods of each namespace, that settle checks.
 	maxSettled     = 10
 	maxSettledPods = 500
 )
 
-// owner is who makes pods.
+// owner is the controller of a pod.
 type owner struct {
 	namespace string
 	uid       types.UID
 }
 
-// settling remembers which pods left the nodes that were drained, by their owners: the next node is drained when others have replaced them.
-// Nothing of it is kept over a restart; then the time decides.
+// settling records, by owner, the pods that left drained nodes: the next node is drained once they have been replaced. It is not persisted; after a
+// restart of the operator, only the settle time counts.
 type settling struct {
 	mu     sync.Mutex
 	counts map[types.NamespacedName]map[owner]map[types.UID]bool
@@ -43,7 +43,7 @@ func newSettling() *settling {
 	return &settling{counts: map[types.NamespacedName]map[owner]map[types.UID]bool{}}
 }
 
-// evicts notes pods that are asked to leave the node of an instance.
+// evicts records pods that are evicted from the node of an instance.
 func (s *settling) evicts(id types.NamespacedName, pods []corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *settling) evicts(id types.NamespacedName, pods []corev1.Pod) {
 	for i := range pods {
 		controller := metav1.GetControllerOf(&pods[i])
 		if controller == nil {
-			continue // nobody replaces it
+			continue // no controller replaces it
 		}
 		of := owner{pods[i].Namespace, controller.UID}
 		if s.counts[id][of] == nil {
@@ -63,7 +63,7 @@ func (s *settling) evicts(id types.NamespacedName, pods []corev1.Pod) {
 	}
 }
 
-// lost is how many pods of each owner left; known is false where nobody noted it.
+// lost returns how many pods of each owner left; known is false if none were recorded.
 func (s *settling) lost(id types.NamespacedName) (lost map[owner]int, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *settling) forget(id types.NamespacedName) {
 	delete(s.counts, id)
 }
 
-// settle ends the time in which the pods that left a node are given room, as soon as others have replaced them. It returns when to look again.
+// settle ends the settle time of a drained node as soon as the pods that left it have been replaced. It returns when to check again.
 func (c *Controller) settle(ctx context.Context, v *view, st *v1alpha1.WindowsInstanceStatus) (again time.Duration, err error) {
 	id := client.ObjectKeyFromObject(v.Instance)
 	if st.Maintenance != nil || st.DrainedAt == nil {
@@ -106,8 +106,8 @@ func (c *Controller) settle(ctx context.Context, v *view, st *v1alpha1.WindowsIn
 	return min(left, settleEvery), nil
 }
 
-// replaced says whether the owners of pods that left have as many again, and all of them Ready. Where there are too many to look at, they count
-// as not replaced.
+// replaced reports whether each owner has at least as many Ready pods as left and no pod that is not Ready. Pods that are too many to check count as
+// not replaced.
 func (c *Controller) replaced(ctx context.Context, lost map[owner]int) (bool, error) {
 	namespaces := map[string]bool{}
 	for of := range lost {
@@ -146,7 +146,7 @@ func (c *Controller) replaced(ctx context.Context, lost map[owner]int) (bool, er
 	return true, nil
 }
 
-// isReady says whether a pod works, or has done its work.
+// isReady reports whether a pod is Ready or has completed.
 func isReady(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue

@@ -20,13 +20,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// connection is a machine whose failures are those of package join, and which is counted when it closes.
+// connection is a connected host. It returns the errors of package join and counts its usage when it closes.
 type connection struct {
 	SSHHost
 	metrics *metrics
 }
 
-// address is where the host was reached.
+// address returns the address at which the host was reached.
 func (c *connection) address() netip.Addr {
 	_, at := c.Server()
 	return at
@@ -41,23 +41,23 @@ func Dial(ctx context.Context, t remote.Target, o remote.Options) (SSHHost, erro
 	return sshHost{host}, nil
 }
 
-// sshHost is a connection as the steps of a join use it.
+// sshHost adapts a remote.Host to the interface that joins use.
 type sshHost struct{ *remote.Host }
 
-// Files calls use with the files of the host.
+// Files calls use with the host's files.
 func (h sshHost) Files(ctx context.Context, use func(agent.Files) error) error {
 	return h.Host.Files(ctx, func(f *remote.Files) error { return use(f) })
 }
 
-// dial connects to the host of an instance. The key that is asked for is that of the spec, or else the one that
-// was pinned, or else, at first contact, whichever the host shows, where trust allows it.
+// dial connects to the host of an instance. It requires the host key of the spec, or else the pinned one. At first contact, it accepts any key if
+// trust allows that.
 func (c *Controller) dial(ctx context.Context, i *v1alpha1.WindowsInstance, key ssh.Signer, trust v1alpha1.Trust) (*connection, error) {
 	host, err := c.connect(ctx, i, key, trust)
 	c.metrics.connections.WithLabelValues(resultOf(err)).Inc()
 	return host, err
 }
 
-// resultOf names how an attempt to connect ended: by a reason of condition Reachable.
+// resultOf returns the result of a connection attempt for metrics: a reason of condition Reachable.
 func resultOf(err error) string {
 	var u *join.Unreachable
 	switch {
@@ -82,7 +82,7 @@ func (c *Controller) connect(ctx context.Context, i *v1alpha1.WindowsInstance, k
 		}
 		return ips, c.mayReach(ctx, i, ips...)
 	}
-	if ip, err := netip.ParseAddr(i.Spec.Address); err == nil { // no name, so that nothing is looked up
+	if ip, err := netip.ParseAddr(i.Spec.Address); err == nil { // an IP address, which needs no lookup
 		if err := c.mayReach(ctx, i, ip); err != nil {
 			return nil, err
 		}
@@ -102,8 +102,8 @@ func (c *Controller) connect(ctx context.Context, i *v1alpha1.WindowsInstance, k
 	return &connection{host, c.metrics}, nil
 }
 
-// mayReach refuses addresses that no Windows host can have, before any of them is spoken to. What Nodes and Services say of addresses counts
-// only for hosts that do not prove otherwise who they are: it must not keep a node from being managed.
+// mayReach refuses addresses that no Windows host can have, before the operator connects to any of them. Claims of Nodes and Services count only
+// against hosts that do not prove their identity otherwise: they must not prevent a node from being managed.
 func (c *Controller) mayReach(ctx context.Context, i *v1alpha1.WindowsInstance, ips ...netip.Addr) error {
 	var is addresses.Cluster
 	isStranger := i.Status.HostKey == ""
@@ -128,24 +128,24 @@ func (c *Controller) mayReach(ctx context.Context, i *v1alpha1.WindowsInstance, 
 	return nil
 }
 
-// notReached is why a host is not connected to at its address.
+// notReached returns the error for an address to which the operator does not connect.
 func notReached(i *v1alpha1.WindowsInstance, why error) error {
 	return &join.Unreachable{Reason: api.ReasonAddressInvalid, Err: fmt.Errorf(
 		"spec.address %s is not connected to: %w; or delete this WindowsInstance, and announce the host at the address that it has in its own network",
 		i.Spec.Address, why)}
 }
 
-// isTrusted says whether a host proves who it is: by the key that a user wrote down, or by one that it had when it was handed a token. Whoever
-// answers instead gets nothing.
+// isTrusted reports whether a host proves its identity: by the key that a user specified, or by the key that it had when it got a token. Any other
+// machine that answers gets nothing.
 func isTrusted(i *v1alpha1.WindowsInstance) bool {
 	return i.Spec.HostKey != "" || i.Status.HostKey != "" && (i.Status.HostnameFixed || i.Status.NodeRef != nil)
 }
 
-// tellClaims tells which Service has the address of a host that proves who it is.
+// tellClaims records an event if a Service claims the address of a host that proves its identity.
 func (c *Controller) tellClaims(ctx context.Context, i *v1alpha1.WindowsInstance, ips ...netip.Addr) {
 	var is addresses.Cluster
 	if err := c.Reserved.AddServices(ctx, &is); err != nil {
-		return // the cache is on its way down
+		return // the cache is shutting down
 	}
 	for _, ip := range ips {
 		if by := is.Claimed[ip]; by != "" {
@@ -155,8 +155,8 @@ func (c *Controller) tellClaims(ctx context.Context, i *v1alpha1.WindowsInstance
 	}
 }
 
-// stillItsOwn says, before a host gets a token, whether it was reached at an address that is its own: a Service may have come meanwhile, or have
-// been there when the host was connected to.
+// stillItsOwn returns an error if a Service claims the address at which the host was reached. It is called before the host gets a token, because a
+// Service may have been created meanwhile, or have existed when the operator connected.
 func (a *attempt) stillItsOwn(ctx context.Context) error {
 	i := a.view.Instance
 	if isTrusted(i) || a.host == nil {
@@ -197,18 +197,18 @@ func (c *connection) Put(ctx context.Context, name string, content io.Reader, si
 	return unreachable(c.SSHHost.Put(ctx, name, content, size))
 }
 
-// Files calls use with the files of the host.
+// Files calls use with the host's files.
 func (c *connection) Files(ctx context.Context, use func(agent.Files) error) error {
 	return unreachable(c.SSHHost.Files(ctx, use))
 }
 
-// Close ends the connection and counts what it carried.
+// Close closes the connection and counts its usage.
 func (c *connection) Close() error {
 	c.metrics.connection(c.Usage())
 	return c.SSHHost.Close()
 }
 
-// unreachable gives failures to reach a host the reason that users see.
+// unreachable converts connection errors to the reasons that users see.
 func unreachable(err error) error {
 	var refused *join.Unreachable
 	var unready *join.Unready

@@ -17,10 +17,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// stagingHosts is how many hosts are sent another version at the same time, behind what the others do.
+// stagingHosts is how many hosts are sent another version concurrently, in the background.
 const stagingHosts = 4
 
-// stage sends the content of the version to a host that goes on with the one it has.
+// stage sends the content of the version to a host that keeps its current version for now.
 func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
 	if left := m.retries.Remaining(m.id()); left > 0 {
 		return left, nil
@@ -40,20 +40,20 @@ func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
 	return 0, nil
 }
 
-// sendContent sends it, no faster than all hosts together may be sent another version.
+// sendContent sends the content, within the staging bandwidth that all hosts share.
 func (m *maintenance) sendContent(ctx context.Context) error {
 	allowed, err := resource.ParseQuantity(cmp.Or(m.view.config.Rollout.StagingBandwidth, "50Mi"))
 	if err != nil {
-		return fmt.Errorf("rollout.stagingBandwidth: %w", err) // the API server lets none in
+		return fmt.Errorf("rollout.stagingBandwidth: %w", err) // the API server rejects such a value
 	}
 	m.bandwidth.SetLimit(rate.Limit(allowed.AsApproximateFloat64()))
 	return m.visit("sending content").Stage(ctx, join.Transfer{Slots: stagingSlots{&m.staging}, Pace: m.bandwidth})
 }
 
-// stagingSlots are the slots of hosts that are sent another version.
+// stagingSlots limits the hosts that are sent another version.
 type stagingSlots struct{ *kube.Slots }
 
-// Take takes one of them.
+// Take takes a staging slot.
 func (s stagingSlots) Take() (io.Closer, error) {
 	slot, ok := s.Slots.Take(stagingHosts)
 	if !ok {
@@ -62,11 +62,11 @@ func (s stagingSlots) Take() (io.Closer, error) {
 	return slot, nil
 }
 
-// visit is what takes the operator to a host that has joined.
+// visit returns a visit to a host that has joined.
 func (m *maintenance) visit(doing string) *join.Visit {
 	a := &attempt{Controller: m.Controller, view: m.view, status: m.status}
 	content := desired.Content(m.view.release.Content, m.view.config.Network.Provider)
-	if known, isKnown := m.Renderer.Cluster.Get(m.view.config); isKnown { // else what hosts on every platform get is sent
+	if known, isKnown := m.Renderer.Cluster.Get(m.view.config); isKnown { // otherwise, the files for other platforms are sent, too
 		content = desired.OnPlatform(content, known.Network.Platform)
 	}
 	return &join.Visit{
@@ -75,7 +75,7 @@ func (m *maintenance) visit(doing string) *join.Visit {
 	}
 }
 
-// visitObserver keeps how a visit goes in what is said of the maintenance.
+// visitObserver records the progress of a visit in the message of the maintenance.
 type visitObserver struct {
 	*attempt
 	doing string

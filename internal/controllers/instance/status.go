@@ -19,51 +19,51 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// status is the status of one instance while it is reconciled: what was written last, and what shall be.
-// Nobody else writes it, so that a patch needs no resource version.
+// status is the status of one instance during a reconcile: as last written, and as desired. Nothing else writes it, so a patch needs no resource
+// version.
 type status struct {
 	client  client.Client
 	events  kube.Events
 	metrics *metrics
 	wanted  *v1alpha1.WindowsInstance
-	pause   time.Duration // between writes of progress
-	silent  bool          // the host did not answer the last time: that it is tried again is no news until it does
-	// deleted, where it is set, is called when a write finds out that the instance is being deleted.
+	pause   time.Duration // between progress writes
+	silent  bool          // the host did not answer last time: a new attempt is not reported until it does
+	// deleted, if set, is called when a write reveals that the instance is being deleted.
 	deleted func()
 
-	mu         sync.Mutex // guards what follows: progress that had to wait is written by a timer
+	mu         sync.Mutex // guards the fields below: a timer writes delayed progress
 	written    *v1alpha1.WindowsInstance
 	writtenAt  time.Time
-	lastReason string                          // the reason of Ready that was written last
+	lastReason string                          // reason of condition Ready in the last write
 	waiting    *v1alpha1.WindowsInstanceStatus // progress that came too soon after the last write
-	flushTimer *time.Timer                     // writes it
+	flushTimer *time.Timer                     // writes waiting
 }
 
-// progressEvery is how often progress is written: steps that follow each other within it are one write. Where many hosts join, each waits
-// longer, or most of what the API server does would be to write how far they are.
+// progressEvery is the minimum interval of progress writes: steps within it share one write. The interval grows with the number of joining hosts, or
+// progress would be most of the API server's load.
 const progressEvery = time.Second
 
-// progressPause is the pause between writes of progress of each of so many hosts.
+// progressPause returns the interval of each host's progress writes while so many hosts join.
 func progressPause(hosts int) time.Duration { return progressEvery + batchDelay(hosts) }
 
 func (c *Controller) newStatus(i *v1alpha1.WindowsInstance) *status {
 	return &status{client: c.Client, events: c.Events, metrics: c.metrics, written: i.DeepCopy(), wanted: i, lastReason: readyReason(i), pause: progressEvery}
 }
 
-// desired is the status as it shall be; write writes it.
+// desired returns the desired status; write persists it.
 func (s *status) desired() *v1alpha1.WindowsInstanceStatus { return &s.wanted.Status }
 
-// setWriteInterval lets so much time pass between writes of progress, and before the first: what a host says of itself at once goes with it.
+// setWriteInterval sets the minimum time between progress writes. The first write waits too, so that it includes the host's facts.
 func (s *status) setWriteInterval(pause time.Duration) { s.pause, s.writtenAt = pause, time.Now() }
 
-// write patches what differs, and tells of a new reason of Ready in an event. No difference, no write.
+// write patches the status if it differs and records an event for a new reason of Ready.
 func (s *status) write(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.patch(ctx, s.wanted.Status.DeepCopy())
 }
 
-// patch is write, for who has the lock. What waited is in it.
+// patch is write for callers that hold the lock. It includes delayed progress.
 func (s *status) patch(ctx context.Context, to *v1alpha1.WindowsInstanceStatus) error {
 	s.drop()
 	bound(to, s.events.Masked)
@@ -71,7 +71,7 @@ func (s *status) patch(ctx context.Context, to *v1alpha1.WindowsInstanceStatus) 
 		return nil
 	}
 	s.writtenAt = time.Now()
-	want := s.written.DeepCopy() // the client writes the server's answer into what it patches
+	want := s.written.DeepCopy() // the client decodes the server's response into this object
 	want.Status = *to.DeepCopy()
 	if err := s.client.Status().Patch(ctx, want, client.MergeFrom(s.written)); err != nil {
 		return fmt.Errorf("writing the status of WindowsInstance %s: %w", s.written.Name, err)
@@ -84,8 +84,8 @@ func (s *status) patch(ctx context.Context, to *v1alpha1.WindowsInstanceStatus) 
 	return nil
 }
 
-// bound cuts what hosts, or the API of others, have a part in to what the object takes, without secrets. One text that is too long would keep every later
-// status of the instance from being written.
+// bound masks secrets in texts that hosts or foreign APIs influence, and shortens them to what the object accepts. One overlong text would block
+// every later status write of the instance.
 func bound(st *v1alpha1.WindowsInstanceStatus, masked func(string) string) {
 	texts := []*string{&st.Hostname, &st.NodeIP, &st.OSBuild, &st.BootID}
 	if st.Plan != nil {
@@ -108,8 +108,8 @@ func bound(st *v1alpha1.WindowsInstanceStatus, masked func(string) string) {
 	}
 }
 
-// progress keeps how a step goes. A write that fails is made up for by the next one; one that comes too soon after another waits. Of a
-// step that failed the report tells, which follows at once.
+// progress records the progress of a step. The next write makes up for a failed one; a write too soon after another is delayed. A failed step is left
+// to the report that follows at once.
 func (s *status) progress(ctx context.Context, p join.Progress) {
 	s.track(p)
 	if p.State == v1alpha1.StepFailed || s.silent && p.Step == join.StepConnect {
@@ -128,14 +128,14 @@ func (s *status) progress(ctx context.Context, p join.Progress) {
 	}
 }
 
-// track writes into the status how a step goes.
+// track records the progress of a step in the desired status.
 func (s *status) track(p join.Progress) {
 	if took, done := join.Track(s.desired(), p, time.Now()); done {
 		s.metrics.stepSeconds.WithLabelValues(p.Step).Observe(took.Seconds())
 	}
 }
 
-// catchUp writes the progress that waited, so that a step which takes long is seen while it does.
+// catchUp writes delayed progress, so that a long step is visible while it runs.
 func (s *status) catchUp(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +150,7 @@ func (s *status) patchProgress(ctx context.Context, is *v1alpha1.WindowsInstance
 	}
 }
 
-// settle forgets the progress that waits: whoever goes on writes the whole status.
+// settle discards delayed progress; its caller writes the whole status later.
 func (s *status) settle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,8 +165,8 @@ func (s *status) drop() {
 	}
 }
 
-// tellReason makes an event of a new reason of Ready: it is the reason of whatever stands in the way. What every host goes through until
-// it is Ready is in its conditions only.
+// tellReason records an event for a new reason of Ready, which is the reason of whatever blocks the host. Reasons that every host passes through
+// until it is Ready appear in its conditions only.
 func (s *status) tellReason() {
 	ready := meta.FindStatusCondition(s.written.Status.Conditions, api.ConditionReady)
 	if ready == nil || ready.Reason == s.lastReason {
@@ -187,7 +187,7 @@ func (s *status) tellReason() {
 	s.events.Emit(kube.Event{Object: s.written, Type: kind, Reason: ready.Reason, Action: "Join"}, "%s", ready.Message)
 }
 
-// passing says whether a reason is one of those that follow each other while a host becomes a node, where nothing is wrong.
+// passing reports whether a reason is one that every host passes through on its way to a node, when nothing is wrong.
 func passing(reason string) bool {
 	switch reason {
 	case api.ReasonWaitingForSlot, api.ReasonNodeMissing, api.ReasonNodeNotReady, api.ReasonVersionPending, api.ReasonWaitingForCloud:

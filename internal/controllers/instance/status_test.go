@@ -25,7 +25,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// newTestInstances is the controller with a client, and little else.
+// newTestInstances returns a controller with a client and little else.
 func newTestInstances(c client.Client) *Controller {
 	log := kube.NewEvents(&controllertest.Recorder{})
 	return New(Options{
@@ -66,7 +66,7 @@ func TestCredentialIDIsReadFromTheToken(t *testing.T) {
 	}
 }
 
-// A thousand hosts that join must not be six thousand events.
+// A thousand joining hosts must not cause six thousand events.
 func TestOnlyWhatMattersOfAJoinIsAnEvent(t *testing.T) {
 	recorder := &controllertest.Recorder{}
 	i := &v1alpha1.WindowsInstance{}
@@ -92,7 +92,7 @@ func TestOnlyWhatMattersOfAJoinIsAnEvent(t *testing.T) {
 	}
 }
 
-// A step that takes long is seen while it does, however soon it came after another.
+// A long step is visible while it runs, however soon it came after another.
 func TestProgressThatCameTooSoonIsWrittenLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := controllertest.Instance("win-a", "ConfigMap", "win-a", "10.0.0.1")
@@ -139,13 +139,13 @@ func TestProgressThatCameTooSoonIsWrittenLater(t *testing.T) {
 	})
 }
 
-// A host that does not answer is tried again and again. Each attempt that comes to nothing is one write, and none while it lasts.
+// A host that does not answer is retried again and again. Each failed attempt causes one write at its end.
 func TestASilentHostIsOneWriteAnAttempt(t *testing.T) {
 	for name, test := range map[string]struct {
 		silent bool
 		writes int
 	}{
-		"the first attempt": {false, 2}, // that the host is joined, and that it does not answer
+		"the first attempt": {false, 2}, // the join, and the missing answer
 		"another attempt":   {true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

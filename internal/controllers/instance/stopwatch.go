@@ -10,10 +10,10 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// stopwatch measures how long the step of each maintenance has taken, by a clock that nobody sets: an operator whose wall clock jumps must
-// not give up what goes well. Nothing of it is kept over a restart; then what was written down of the step counts.
+// stopwatch measures how long the step of each maintenance has taken, by a monotonic clock: a jump of the wall clock must not end a step that makes
+// progress. It is not persisted; after a restart, the recorded start of the step counts.
 type stopwatch struct {
-	// up is how long the process has run.
+	// up returns how long the process has run.
 	up func() time.Duration
 
 	mu   sync.Mutex
@@ -24,7 +24,7 @@ type stopwatch struct {
 type lap struct {
 	step  string
 	since time.Duration // by up
-	// before is how long the step had taken when the process saw it first.
+	// before is how long the step had taken when the process first saw it.
 	before time.Duration
 }
 
@@ -33,15 +33,15 @@ func newStopwatch() *stopwatch {
 	return &stopwatch{up: func() time.Duration { return time.Since(began) }}
 }
 
-// start begins to measure: the step begins, or begins anew.
+// start starts or restarts the measurement of a step.
 func (w *stopwatch) start(id types.NamespacedName, m v1alpha1.Maintenance) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.set(id, lap{step: stepOf(m), since: w.up()})
 }
 
-// ran is how long the step has taken. Where another operator began it, the wall clock counts for half of what the step may take at most:
-// it may have jumped.
+// ran returns how long the step has taken. If a former process began it, the wall clock counts for at most half of the step's time limit, because it
+// may have jumped.
 func (w *stopwatch) ran(id types.NamespacedName, m v1alpha1.Maintenance, within time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,7 +53,7 @@ func (w *stopwatch) ran(id types.NamespacedName, m v1alpha1.Maintenance, within 
 	return l.before + w.up() - l.since
 }
 
-// forget forgets an instance with which nothing is done any more.
+// forget removes an instance that has no maintenance any more.
 func (w *stopwatch) forget(id types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,7 +67,7 @@ func (w *stopwatch) set(id types.NamespacedName, l lap) {
 	w.laps[id] = l
 }
 
-// stepOf names a step of a maintenance. When the step began is not in it, or a step that begins anew would count as seen for the first time.
+// stepOf names a step of a maintenance. It omits the start of the step; otherwise, a restarted step would count as seen for the first time.
 func stepOf(m v1alpha1.Maintenance) string {
 	return fmt.Sprint(m.Action, " ", m.StartedAt.Unix(), " ", m.Step)
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// strangers are Nodes with the name of an instance's host that were not proven to be the host's when they were created: what is written into them
-// later may be by the host, which has an identity of that name, too. A kubelet of ours tells its address with its Node, or its label where Windows
-// had none yet, as after a start; no other machine has a kubelet of ours by that name.
+// strangers are Nodes with the name of an instance's host that were not proven to be the host's when they were created. Later changes prove nothing:
+// the host has an identity of that name, too, and may have made them. A managed kubelet registers its Node with its address, or with its label if
+// Windows has no address yet, as after boot; no other machine has a managed kubelet of that name.
 type strangers struct {
 	mu   sync.Mutex
 	uids map[types.UID]bool
@@ -45,7 +45,7 @@ func (s *strangers) forget(uid types.UID) {
 	delete(s.uids, uid)
 }
 
-// claimOf says whether a Node is that of an instance's host.
+// claimOf returns the claim of an instance's host to a Node.
 func (c *Controller) claimOf(i *v1alpha1.WindowsInstance, node *corev1.Node) nodestate.Claim {
 	remembered := i.Status.NodeRef != nil && i.Status.NodeRef.UID == node.UID
 	if c.strangers.has(node.UID) && !remembered {
@@ -54,8 +54,8 @@ func (c *Controller) claimOf(i *v1alpha1.WindowsInstance, node *corev1.Node) nod
 	return nodestate.ClaimOf(i, node)
 }
 
-// NodeEvents asks for the instance of a Node that changed. A Node that comes up changes several times within seconds; where many hosts
-// join, its instance waits a little and sees that at once. A Node that is created is judged as it is then.
+// NodeEvents enqueues the instance of a changed Node. A starting Node changes several times within seconds; while many hosts join, its instance waits
+// briefly and handles these changes at once. A created Node is judged by its state at creation.
 func (c *Controller) NodeEvents() handler.EventHandler {
 	ask := func(ctx context.Context, node client.Object, q kube.Queue) {
 		for _, r := range c.ofNode(ctx, node) {
@@ -64,7 +64,7 @@ func (c *Controller) NodeEvents() handler.EventHandler {
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e ctrlevent.CreateEvent, q kube.Queue) {
-			if !e.IsInInitialList { // else it is older, and may not have reported its address for another cause
+			if !e.IsInInitialList { // otherwise it is older, and may lack its address for another reason
 				c.meet(ctx, e.Object.(*corev1.Node))
 			}
 			ask(ctx, e.Object, q)
@@ -77,11 +77,11 @@ func (c *Controller) NodeEvents() handler.EventHandler {
 	}
 }
 
-// meet remembers a new Node that is not proven to be the host's whose name it has.
+// meet records a new Node that is not proven to belong to the host whose name it has.
 func (c *Controller) meet(ctx context.Context, node *corev1.Node) {
 	var list v1alpha1.WindowsInstanceList
 	if err := c.Client.List(ctx, &list, client.MatchingFields{HostnameIndex: node.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return // the cache is on its way down
+		return // the cache is shutting down
 	}
 	isOwn := false
 	for i := range list.Items {
@@ -93,7 +93,7 @@ func (c *Controller) meet(ctx context.Context, node *corev1.Node) {
 	}
 }
 
-// noteConflict writes down that another machine has a Node of the host's name, and tells both.
+// noteConflict records that another machine has a Node of the host's name, and emits an event that names both.
 func (c *Controller) noteConflict(v *view, st *v1alpha1.WindowsInstanceStatus) {
 	known := st.NodeConflict
 	st.NodeConflict = nodestate.Refer(v.Conflict)

@@ -21,8 +21,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// TestATokenLeavesWhenItsApproverKnowsOfIt has a cache that hears late of what was written, or never: with the token, a host asks for its
-// certificates at once, and what the cache does not know yet is refused.
+// TestATokenLeavesWhenItsApproverKnowsOfIt expects a token to be held until the cache has its ID, or heardWithin is over: the host requests its
+// certificates at once, and a request that the cache cannot match is refused.
 func TestATokenLeavesWhenItsApproverKnowsOfIt(t *testing.T) {
 	for name, test := range map[string]struct{ lag, leaves time.Duration }{
 		"a cache that is up to date":        {0, 0},
@@ -62,14 +62,14 @@ func TestATokenLeavesWhenItsApproverKnowsOfIt(t *testing.T) {
 	}
 }
 
-// makesToken makes the token with ID one.
+// makesToken issues the token with ID one.
 func makesToken(_ context.Context, _ client.Client, _ string, _, sub client.Object, _ ...client.SubResourceCreateOption) error {
 	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"jti":"one"}`))
 	sub.(*authenticationv1.TokenRequest).Status.Token = "header." + claims + ".signature"
 	return nil
 }
 
-// TestNoTokenLeavesForAnInstanceThatIsDeleted has an instance that is deleted while its host joins, before the cache has heard of it.
+// TestNoTokenLeavesForAnInstanceThatIsDeleted deletes an instance while its host joins, before the cache observes the deletion.
 func TestNoTokenLeavesForAnInstanceThatIsDeleted(t *testing.T) {
 	i := controllertest.Instance("win-a", "ConfigMap", "win-a", "10.0.0.1")
 	i.Finalizers = []string{api.Finalizer}
@@ -86,7 +86,7 @@ func TestNoTokenLeavesForAnInstanceThatIsDeleted(t *testing.T) {
 	}
 }
 
-// TestNobodyGetsATokenWithoutThePolicies asks for one while one of the policies is missing.
+// TestNobodyGetsATokenWithoutThePolicies requests a token while one of the policies is missing.
 func TestNobodyGetsATokenWithoutThePolicies(t *testing.T) {
 	c := newTestInstances(fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).Build())
 	guards, cluster := controllertest.GuardsButOne(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// upgrade tells the node its version: WICD does the rest. A node of another operator has no WICD of ours, and one that knows another
-// key than ours would not follow: these are joined.
+// upgrade announces the version to the node; WICD does the rest. A node of another operator has no managed WICD, and a node that does not know the
+// current signing key would not follow: their hosts are joined.
 func (m *maintenance) upgrade(ctx context.Context) error {
 	follows := kube.Condition(m.view.Instance, api.ConditionConfigured).Reason != api.ReasonAdoptionPending
 	if follows && m.current().PreviousVersion != "" {
@@ -25,7 +25,7 @@ func (m *maintenance) upgrade(ctx context.Context) error {
 	return m.joinAgain(ctx)
 }
 
-// joinAgain joins the host, and keeps what came of it.
+// joinAgain joins the host and records the result.
 func (m *maintenance) joinAgain(ctx context.Context) error {
 	err := m.join(ctx, m.view, m.status)
 	join.Report(m.status.desired(), m.view.Instance.Generation, true, err)

@@ -14,10 +14,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// verify waits until the node works, and brings it back into service.
+// verify waits until the node works and returns it to service.
 func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 	now, late := m.current(), m.ran(verifyWithin) > verifyWithin
-	if now.Action == v1alpha1.ActionUpgrade { // once more, where the Node is another one than the one that was told
+	if now.Action == v1alpha1.ActionUpgrade { // again, because the Node may have been replaced since
 		if err := m.announceVersion(ctx, now.Version); err != nil && m.view.Node.Annotations[api.AnnotationDesiredVersion] != now.Version {
 			return 0, err
 		}
@@ -42,8 +42,8 @@ func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 	return verifyEvery, nil
 }
 
-// mayRejoin says whether the node did not come back for so long that it is joined again: a few times, and not with a version that it
-// is on its way back from.
+// mayRejoin reports whether the node has been away for so long that its host is joined again: a limited number of times, and not while it goes back
+// from a failed version.
 func (m *maintenance) mayRejoin() bool {
 	now, node := m.current(), rollout.NodeOf(m.view.Node)
 	waited, patience := m.ran(verifyWithin), join.RepairAfter
@@ -56,14 +56,14 @@ func (m *maintenance) mayRejoin() bool {
 	if now.RejoinedAt != nil {
 		waited = min(waited, time.Since(now.RejoinedAt.Time))
 	}
-	// A join brings the operator's version. To a host of another one it does so only in an upgrade to it.
+	// A join installs the operator's version. A host of another version gets it only in an upgrade to it.
 	isOther := m.view.Former || node != nil && join.OfOtherVersion(m.view.Node, m.view.Version)
 	upgrades := now.Action == v1alpha1.ActionUpgrade
 	changes := upgrades && now.Version != m.view.Version || !upgrades && isOther
 	return waited > patience && (node == nil || !node.Ready) && now.Rejoins < join.MaxRepairs && !changes
 }
 
-// missingSince is since when the Node is known not to be there.
+// missingSince returns since when the Node is known to be missing.
 func (m *maintenance) missingSince() time.Time {
 	c := meta.FindStatusCondition(m.status.desired().Conditions, api.ConditionNodeReady)
 	if c == nil || c.Reason != api.ReasonNodeMissing {
@@ -72,7 +72,7 @@ func (m *maintenance) missingSince() time.Time {
 	return c.LastTransitionTime.Time
 }
 
-// rejoin joins a host again whose node did not come back: nobody else does while the maintenance goes on.
+// rejoin joins a host whose node did not come back: during maintenance, nothing else does.
 func (m *maintenance) rejoin(ctx context.Context) (time.Duration, error) {
 	if left := m.retries.Remaining(m.id()); left > 0 {
 		return left, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// TestTheStatusTellsWhoInitializesNodes has a Linux node that a cloud initializes while the operator runs: kubelets get the flag.
+// TestTheStatusTellsWhoInitializesNodes has a cloud initialize a Linux node while the operator runs: kubelets get the flag.
 func TestTheStatusTellsWhoInitializesNodes(t *testing.T) {
 	linux := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "linux-1", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
 	c, _ := newTestSettings(t, linux)

@@ -12,25 +12,25 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// ClusterCache is what nodes must know of the cluster, as it was when settings were made last. They are whenever something of it changes, so that
-// joins need not read it once more each. It knows only clusters whose network hosts can join: what is wrong is looked at anew.
+// ClusterCache holds what nodes must know about the cluster, as of the last rendering of settings. Every change of it triggers a rendering, so joins
+// need not read it again. It holds only clusters whose network hosts can join: a faulty one is read again.
 type ClusterCache struct {
-	// Changed gets an event when a network that was wrong is right, or wrong in another way: hosts that wait need not any more.
+	// Changed receives an event when a faulty network becomes valid, or has another fault: waiting hosts are retried.
 	Changed chan ctrlevent.GenericEvent
 
 	mu      sync.Mutex
 	known   bool
-	config  v1alpha1.WindowsConfigSpec // of it, what that depends on
+	config  v1alpha1.WindowsConfigSpec // the part of it that cluster depends on
 	cluster desired.Cluster
-	finding string // what was wrong with its network
+	finding string // what was wrong with the network
 }
 
-// NewClusterCache makes one that knows nothing yet.
+// NewClusterCache returns an empty ClusterCache.
 func NewClusterCache() *ClusterCache {
 	return &ClusterCache{Changed: make(chan ctrlevent.GenericEvent, 1)}
 }
 
-// record keeps what came of making settings.
+// record stores the result of rendering settings.
 func (o *ClusterCache) record(config v1alpha1.WindowsConfigSpec, c desired.Cluster, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -40,20 +40,20 @@ func (o *ClusterCache) record(config v1alpha1.WindowsConfigSpec, c desired.Clust
 		finding = err.Error()
 	}
 	if err != nil && !errors.Is(err, desired.ErrNetwork) || finding == o.finding {
-		return // what else is wrong says nothing about the network
+		return // other errors do not concern the network
 	}
 	o.finding = finding
 	kube.Notify(o.Changed)
 }
 
-// Get is the cluster, where it is known for this configuration.
+// Get returns the cluster, if it is known for this configuration.
 func (o *ClusterCache) Get(config v1alpha1.WindowsConfigSpec) (desired.Cluster, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.cluster, o.known && equality.Semantic.DeepEqual(o.config, clusterPart(config))
 }
 
-// clusterPart is what the cluster depends on: the platform, which is part of its network, may come of the cloud provider.
+// clusterPart returns the fields that the cluster depends on: the platform, which is part of its network, may come from the cloud provider.
 func clusterPart(config v1alpha1.WindowsConfigSpec) v1alpha1.WindowsConfigSpec {
 	return v1alpha1.WindowsConfigSpec{Network: *config.Network.DeepCopy(), CloudProvider: config.CloudProvider, Cluster: config.Cluster}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// openshift is one of OpenShift's objects; what it says is YAML.
+// openshift returns one of OpenShift's objects with the given YAML.
 func openshift(t *testing.T, group, kind, says string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
@@ -33,7 +33,7 @@ func openshift(t *testing.T, group, kind, says string) *unstructured.Unstructure
 	return o
 }
 
-// openshiftNetwork is an OpenShift of a platform, whose network has a hybrid overlay.
+// openshiftNetwork returns the objects of an OpenShift cluster on a platform, with a hybrid overlay network.
 func openshiftNetwork(t *testing.T, platform, hybridOverlay string) []client.Object {
 	t.Helper()
 	return []client.Object{
@@ -43,7 +43,7 @@ func openshiftNetwork(t *testing.T, platform, hybridOverlay string) []client.Obj
 	}
 }
 
-// TestAWrongNetworkIsToldAndNothingIsPublished asks for no provider: it is OpenShift's.
+// TestAWrongNetworkIsToldAndNothingIsPublished configures no provider: it defaults to OpenShift's.
 func TestAWrongNetworkIsToldAndNothingIsPublished(t *testing.T) {
 	for name, test := range map[string]struct {
 		platform, hybridOverlay, reason, says string
@@ -102,7 +102,7 @@ func TestHostsThatWaitHearOfTheNetwork(t *testing.T) {
 		err          error
 		heard, known bool
 	}{
-		{nil, false, true}, // nobody has waited
+		{nil, false, true}, // no host has waited
 		{overlap, true, false},
 		{overlap, false, false},
 		{errors.New("the API server does not answer"), false, false},
@@ -120,12 +120,12 @@ func TestHostsThatWaitHearOfTheNetwork(t *testing.T) {
 		}
 	}
 	o.record(ovn, desired.Cluster{}, overlap)
-	o.record(ovn, desired.Cluster{}, nil) // while nobody listens
+	o.record(ovn, desired.Cluster{}, nil) // without a receiver
 	for what, change := range map[string]func(*v1alpha1.WindowsConfigSpec){
 		"network provider": func(c *v1alpha1.WindowsConfigSpec) { c.Network.Provider = v1alpha1.NetworkFlannel },
 		"API server":       func(c *v1alpha1.WindowsConfigSpec) { c.Cluster.APIServer = "api.example.com:6443" },
 		"DNS server":       func(c *v1alpha1.WindowsConfigSpec) { c.Network.DNS.Servers = []string{"10.0.0.10"} },
-		"cloud provider":   func(c *v1alpha1.WindowsConfigSpec) { c.CloudProvider = v1alpha1.CloudProviderNone }, // of which the platform may come
+		"cloud provider":   func(c *v1alpha1.WindowsConfigSpec) { c.CloudProvider = v1alpha1.CloudProviderNone }, // on which the platform may depend
 	} {
 		other := *ovn.DeepCopy()
 		change(&other)

@@ -1,5 +1,5 @@
-// Package settings publishes what nodes must have, signed, one ConfigMap for each version. Renderer and Store are for
-// others: what would be published now, and what was.
+// Package settings publishes what nodes must have, signed, one ConfigMap for each version. Renderer and Store serve other packages: what would be
+// published now, and what has been.
 package settings
 
 import (
@@ -40,23 +40,22 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// settingsEvery is how often the settings are looked at without an event: certificates expire, and what the cluster's
-// installer wrote is not watched.
+// settingsEvery is how often the settings are checked without an event: certificates expire, and what the cluster's installer wrote is not watched.
 const settingsEvery = 5 * time.Minute
 
-// Controller publishes what nodes must have. Nodes read it and follow it by themselves: a change costs the same few writes
-// for one node and for a thousand.
+// Controller publishes what nodes must have. Nodes read it and apply it on their own: a change costs the same few writes for one node and for a
+// thousand.
 type Controller struct {
 	Options
-	// published is the hash of what was published last by this process. One worker uses it.
+	// published is the hash that this process published last. Only the single worker uses it.
 	published string
-	// ends are the ends of support of what nodes run.
+	// ends collects the ends of support of what nodes run.
 	ends *supportEnds
-	// serials are those that were signed or seen last, by the name of the ConfigMap. The same worker uses them.
+	// serials are the last serials that were signed or read, by name of the ConfigMap. Only the single worker uses them.
 	serials map[string]int64
 }
 
-// Options are what the controller needs.
+// Options are the controller's dependencies.
 type Options struct {
 	Client    client.Client
 	Live      client.Reader
@@ -65,11 +64,11 @@ type Options struct {
 	Store     *Store
 	Renderer  *Renderer
 	Policies  *admission.Policies
-	// Registry takes the metrics.
+	// Registry registers the metrics.
 	Registry prometheus.Registerer
 }
 
-// New makes the controller, and registers its metrics.
+// New creates the controller and registers its metrics.
 func New(o Options) *Controller {
 	ends := newSupportEnds(o.Client)
 	o.Registry.MustRegister(newLag(o.Client, o.Store), ends)
@@ -124,12 +123,12 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 	return kube.WatchWhenAvailable(m, ctl, func(context.Context) (kube.OptionalKind, error) { return theirs, nil }, func() {})
 }
 
-// only watches one object by its name, which is all that the operator may see of its kind in a namespace. A cache asks for all
-// objects of a namespace or for one: so each has a cache of its own.
+// only watches one object by its name, which is all that the operator may read of its kind in a namespace. A cache lists either all objects of a
+// namespace or one, so each object has a cache of its own.
 func only(m manager.Manager, kind client.Object, name types.NamespacedName, h handler.EventHandler) (ctrlsource.Source, error) {
 	one, err := cache.New(m.GetConfig(), cache.Options{
 		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(),
-		ByObject: kube.Informers{{Object: kind, Namespace: name.Namespace, Name: name.Name}}.Cache().ByObject, // read live; the cache tells that it changed
+		ByObject: kube.Informers{{Object: kind, Namespace: name.Namespace, Name: name.Name}}.Cache().ByObject, // read live; the cache only signals changes
 	})
 	if err == nil {
 		err = m.Add(one)
@@ -140,19 +139,19 @@ func only(m manager.Manager, kind client.Object, name types.NamespacedName, h ha
 	return ctrlsource.Kind(one, kind, h), nil
 }
 
-// IsSetting tells whether a ConfigMap has to do with settings: one that is read, or one that is published.
+// IsSetting reports whether a ConfigMap is an input of the settings or is published by them.
 func IsSetting(o client.Object) bool {
 	return o.GetName() == api.TrustedCAConfigMap || strings.HasPrefix(o.GetName(), api.ServicesConfigMapPrefix)
 }
 
-// isIsolating tells whether a RuntimeClass is for pods with Hyper-V isolation.
+// isIsolating reports whether a RuntimeClass is for pods with Hyper-V isolation.
 func isIsolating(o client.Object) bool { return isolates(*o.(*nodev1.RuntimeClass)) }
 
 func theSettings() reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: api.WindowsConfigName}}
 }
 
-// Reconcile publishes what the cluster wants now. Where that cannot be, nodes keep what they have.
+// Reconcile publishes what the cluster requires now. If that fails, nodes keep what they have.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	config := &v1alpha1.WindowsConfig{}
 	err := c.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, config)
@@ -161,7 +160,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	known, rendered, hash, err := c.renew(ctx, config)
 	for _, p := range rendered.Problems {
-		// Events of the same action are one, which keeps the first note: each problem has an action of its own.
+		// Events of the same action are merged into the first: each problem has an action of its own.
 		action := fmt.Sprintf("%s-%x", p.Reason, sha256.Sum256([]byte(p.Message)))[:len(p.Reason)+9]
 		c.Events.Emit(kube.Event{Object: c.objectOf(config, p), Type: corev1.EventTypeWarning, Reason: api.EventSettingsIgnored, Action: action}, "%s", p.Message)
 	}
@@ -170,12 +169,12 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	report := c.report(ctx, config, published{known.CloudProvider, known.Network.OpenShift, rendered, hash, err})
 	if errors.Is(err, desired.ErrNetwork) || errors.Is(err, desired.ErrSettings) {
-		err = nil // an edit comes as an event
+		err = nil // an edit triggers the next reconcile
 	}
 	return reconcile.Result{RequeueAfter: settingsEvery}, errors.Join(err, report)
 }
 
-// objectOf is the object that a problem is about: one of OpenShift's, one of ours, or WindowsConfig where it is neither.
+// objectOf returns the object of a problem: one of OpenShift's, one of the operator's, or else WindowsConfig.
 func (c *Controller) objectOf(config *v1alpha1.WindowsConfig, p desired.Problem) client.Object {
 	kinds := cluster.Kinds()
 	if i := slices.IndexFunc(kinds, func(k schema.GroupVersionKind) bool { return k.Kind == p.Kind }); i >= 0 {
@@ -190,7 +189,7 @@ func (c *Controller) objectOf(config *v1alpha1.WindowsConfig, p desired.Problem)
 	return config
 }
 
-// renew renders and publishes.
+// renew renders and publishes the settings.
 func (c *Controller) renew(ctx context.Context, config *v1alpha1.WindowsConfig) (desired.Cluster, desired.Rendered, string, error) {
 	known, rendered, err := c.Renderer.Render(ctx, config.Spec)
 	if err != nil {
@@ -213,7 +212,7 @@ func (c *Controller) renew(ctx context.Context, config *v1alpha1.WindowsConfig) 
 	return known, rendered, hash, err
 }
 
-// published is what came of making settings, for the status.
+// published is the result of rendering and publishing, for the status.
 type published struct {
 	provider  platform.Provider
 	openShift bool
@@ -222,7 +221,7 @@ type published struct {
 	failed error
 }
 
-// report writes the status of WindowsConfig, where there is one.
+// report writes the status of WindowsConfig, if it exists.
 func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig, is published) error {
 	if config.UID == "" {
 		return nil
@@ -272,7 +271,7 @@ func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig,
 	return nil
 }
 
-// reportProvider is what is told of the cloud provider. What could not be read leaves what was told before.
+// reportProvider returns the status of the cloud provider. If it could not be read, the former status stays.
 func reportProvider(p platform.Provider, was *v1alpha1.CloudProviderStatus) *v1alpha1.CloudProviderStatus {
 	if p.Why == "" {
 		return was
@@ -284,7 +283,7 @@ func reportProvider(p platform.Provider, was *v1alpha1.CloudProviderStatus) *v1a
 	return &v1alpha1.CloudProviderStatus{Mode: mode, Reason: p.Why}
 }
 
-// whyUnpublished is the reason why nothing can be published.
+// whyUnpublished returns the reason why nothing can be published.
 func whyUnpublished(err error) string {
 	if network := (*desired.NetworkError)(nil); errors.As(err, &network) {
 		return network.Reason
@@ -292,7 +291,7 @@ func whyUnpublished(err error) string {
 	return api.ReasonSettingsInvalid
 }
 
-// countNodes says how many nodes have a version of ours, and how many of them have come to the settings.
+// countNodes returns how many nodes have a version of this operator, and how many of them have applied the settings.
 func (c *Controller) countNodes(ctx context.Context, settings string) (all, updated int32, err error) {
 	nodes, err := kube.WindowsNodes(ctx, c.Client)
 	if err != nil {

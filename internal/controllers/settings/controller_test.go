@@ -31,7 +31,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// newTestSettings is the controller in a plain cluster with a network and what else there is.
+// newTestSettings returns the controller in a plain cluster with a network and the given objects.
 func newTestSettings(t *testing.T, more ...client.Object) (*Controller, *controllertest.Recorder) {
 	t.Helper()
 	c := controllertest.Cluster(t, more...)
@@ -42,7 +42,7 @@ func newTestSettings(t *testing.T, more ...client.Object) (*Controller, *control
 	}), recorder
 }
 
-// authority is a certificate as PEM that ends at a time.
+// authority returns a CA certificate in PEM that expires at a time.
 func authority(t *testing.T, name string, end time.Time) string {
 	t.Helper()
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
@@ -57,8 +57,8 @@ func authority(t *testing.T, name string, end time.Time) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// TestACertificateThatNodesCannotHaveIsTold: in the original, the event for a certificate that could not be read was never
-// sent, since the error was compared with a pointer to nothing.
+// TestACertificateThatNodesCannotHaveIsTold: the original operator never sent the event for an unreadable certificate, because it compared the error
+// with a nil pointer.
 func TestACertificateThatNodesCannotHaveIsTold(t *testing.T) {
 	good, end := authority(t, "good", time.Now().AddDate(1, 0, 0)), "-----END CERTIFICATE-----\n"
 	damaged := strings.Replace(authority(t, "damaged", time.Now().AddDate(1, 0, 0)), "M", "!", 1)
@@ -93,7 +93,7 @@ func TestACertificateThatNodesCannotHaveIsTold(t *testing.T) {
 	}
 }
 
-// TestNodesKeepHyperVWhileItsClassIsThere: pods still use the class then.
+// TestNodesKeepHyperVWhileItsClassIsThere: pods may still use the class.
 func TestNodesKeepHyperVWhileItsClassIsThere(t *testing.T) {
 	class := func(name, handler, managedBy string) *nodev1.RuntimeClass {
 		return &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{api.LabelManagedBy: managedBy}}, Handler: handler}
@@ -121,8 +121,8 @@ func TestNodesKeepHyperVWhileItsClassIsThere(t *testing.T) {
 	}
 }
 
-// TestDaemonsMayWatchWhatTheyFollowAndNothingElse: in the original they could not, and heard of changes by chance. That the rules are
-// enough for a real API server is seen in lab/deploytest.
+// TestDaemonsMayWatchWhatTheyFollowAndNothingElse: in the original operator they could not, and noticed changes by chance. lab/deploytest tests that
+// the rules suffice for a real API server.
 func TestDaemonsMayWatchWhatTheyFollowAndNothingElse(t *testing.T) {
 	node := func(name string, annotations map[string]string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "windows"}, Annotations: annotations}}
@@ -152,7 +152,7 @@ func TestDaemonsMayWatchWhatTheyFollowAndNothingElse(t *testing.T) {
 	}
 }
 
-// expectProblems looks for a warning of each problem, and for all of them in the status of WindowsConfig.
+// expectProblems expects a warning for each problem, and all of them in the status of WindowsConfig.
 func expectProblems(t *testing.T, c *Controller, recorder *controllertest.Recorder, about string, want []string) {
 	t.Helper()
 	var warnings []string
@@ -179,7 +179,7 @@ func expectProblems(t *testing.T, c *Controller, recorder *controllertest.Record
 	}
 }
 
-// TestMissingPoliciesAreACondition reports while one of the policies is missing.
+// TestMissingPoliciesAreACondition reports the status while one of the policies is missing.
 func TestMissingPoliciesAreACondition(t *testing.T) {
 	settings, _ := newTestSettings(t)
 	guards, cluster := controllertest.GuardsButOne(t)

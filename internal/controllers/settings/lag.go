@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// lag tells, whenever it is asked, which nodes have not applied what is published for their version. It reads the cache.
+// lag collects which nodes have not applied what is published for their version. It reads the cache at each scrape.
 type lag struct {
 	client client.Reader
 	store  *Store
@@ -20,10 +20,10 @@ type lag struct {
 
 func newLag(c client.Reader, s *Store) lag { return lag{c, s, kube.Desc(api.MetricSettingsLag)} }
 
-// Describe tells the registry what is collected.
+// Describe implements prometheus.Collector.
 func (l lag) Describe(ch chan<- *prometheus.Desc) { ch <- l.desc }
 
-// Collect compares.
+// Collect implements prometheus.Collector.
 func (l lag) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -39,7 +39,7 @@ func (l lag) Collect(ch chan<- prometheus.Metric) {
 		}
 		published, err := l.store.Cached(ctx, has[api.AnnotationVersion])
 		if err != nil || published.Annotations[api.AnnotationSettings] == has[api.AnnotationSettings] {
-			continue // a version that is published no more has no newer settings
+			continue // a version that is no longer published has no newer settings
 		}
 		since := time.Since(published.CreationTimestamp.Time)
 		ch <- prometheus.MustNewConstMetric(l.desc, prometheus.GaugeValue, since.Seconds(), nodes[i].Name)

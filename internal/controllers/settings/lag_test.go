@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 )
 
-// TestNodesThatLagBehindAreNamed has a node with the settings of its version, one with others, and one whose version is no more published.
+// TestNodesThatLagBehindAreNamed has a node with the settings of its version, one with others, and one whose version is no longer published.
 func TestNodesThatLagBehindAreNamed(t *testing.T) {
 	node := func(name, version, settings string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{

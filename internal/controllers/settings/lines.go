@@ -22,8 +22,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// setEndOfSupport tells of lines of Kubernetes and containerd that nobody fixes any more. Clusters of OpenShift hear nothing of Kubernetes: theirs
-// is fixed for longer.
+// setEndOfSupport sets a condition for each of Kubernetes and containerd whose release line is no longer supported. It ignores Kubernetes on
+// OpenShift, which supports its versions for longer.
 func setEndOfSupport(conditions *[]metav1.Condition, current release.Release, openShift bool, now time.Time, generation int64) {
 	for _, is := range []struct {
 		product, version, condition, reason, remedy string
@@ -47,7 +47,7 @@ func setEndOfSupport(conditions *[]metav1.Condition, current release.Release, op
 	}
 }
 
-// lineOf is the release line of a version.
+// lineOf returns the release line of a version.
 func lineOf(product, text string) (line lifecycle.Line, known bool, err error) {
 	v, err := version.ParseGeneric(text)
 	if err != nil {
@@ -57,11 +57,11 @@ func lineOf(product, text string) (line lifecycle.Line, known bool, err error) {
 	return line, known, nil
 }
 
-// supportEnds tells, whenever it is asked, when the support ends of what nodes run, by what they say of themselves. It reads the cache.
+// supportEnds collects when support ends for what nodes report to run. It reads the cache at each scrape.
 type supportEnds struct {
 	client client.Reader
 	desc   *prometheus.Desc
-	// ofKubernetes says that the cluster is known to be none of OpenShift, which fixes Kubernetes for longer.
+	// ofKubernetes means that the cluster is known not to be OpenShift, which supports Kubernetes for longer.
 	ofKubernetes atomic.Bool
 }
 
@@ -69,10 +69,10 @@ func newSupportEnds(c client.Reader) *supportEnds {
 	return &supportEnds{client: c, desc: kube.Desc(api.MetricSupportEnd)}
 }
 
-// Describe tells the registry what is collected.
+// Describe implements prometheus.Collector.
 func (e *supportEnds) Describe(ch chan<- *prometheus.Desc) { ch <- e.desc }
 
-// Collect looks up the lines of all nodes.
+// Collect implements prometheus.Collector.
 func (e *supportEnds) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -88,7 +88,7 @@ func (e *supportEnds) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// linesOf are the lines of what a node runs whose ends are known.
+// linesOf returns the release lines of what a node runs, if their end of support is known.
 func (e *supportEnds) linesOf(node *corev1.Node) (lines []lifecycle.Line) {
 	add := func(line lifecycle.Line, known bool) {
 		if known {

@@ -54,7 +54,7 @@ func TestALineThatNobodyFixesIsTold(t *testing.T) {
 	}
 }
 
-// TestEndsOfSupportNeedNoWindowsConfig has two nodes, and one of which nothing is known.
+// TestEndsOfSupportNeedNoWindowsConfig has two nodes, and one about which nothing is known.
 func TestEndsOfSupportNeedNoWindowsConfig(t *testing.T) {
 	node := func(name, kubelet, runtime, kernel string) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
@@ -71,7 +71,7 @@ func TestEndsOfSupportNeedNoWindowsConfig(t *testing.T) {
 			t.Fatalf("the metrics are %v (%v)", families, err)
 		}
 		got := map[string]string{}
-		for _, m := range families[0].Metric { // labels come sorted: line, node, product
+		for _, m := range families[0].Metric { // labels are sorted: line, node, product
 			at := time.Unix(int64(m.Gauge.GetValue()), 0).UTC().Format(time.RFC3339)
 			got[m.Label[1].GetValue()+" "+m.Label[2].GetValue()+" "+m.Label[0].GetValue()] = at
 		}
@@ -80,7 +80,7 @@ func TestEndsOfSupportNeedNoWindowsConfig(t *testing.T) {
 	want := map[string]string{
 		"a containerd 2.3": "2028-05-01T00:00:00Z", "a Windows Server 2019": "2029-01-10T00:00:00Z", "b Windows Server 2025": "2034-11-15T00:00:00Z",
 	}
-	if got := read(); !maps.Equal(got, want) { // on OpenShift, or while nobody knows
+	if got := read(); !maps.Equal(got, want) { // on OpenShift, or before that is known
 		t.Errorf("the ends are %v, want %v", got, want)
 	}
 	ends.ofKubernetes.Store(true)

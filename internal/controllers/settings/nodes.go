@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// nodesReported brings the settings back when nodes have reported, or have got provider IDs, once for all that do within a while: a thousand nodes
-// that follow a change must not cost a thousand looks.
+// nodesReported enqueues the settings when nodes have reported, or have got provider IDs, once for all within reportsWithin: a thousand nodes that
+// follow a change must not cost a thousand reconciles.
 type nodesReported struct{ handler.Funcs }
 
 const reportsWithin = 5 * time.Second
@@ -35,7 +35,7 @@ func (nodesReported) Create(_ context.Context, e ctrlevent.CreateEvent, q workqu
 	}
 }
 
-// providerIDChanged is for the first nodes that a cloud initializes: they tell that there is one.
+// providerIDChanged passes the first nodes that a cloud initializes: they show that there is one.
 func providerIDChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool {
 		return e.ObjectOld.(*corev1.Node).Spec.ProviderID != e.ObjectNew.(*corev1.Node).Spec.ProviderID

@@ -23,8 +23,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// publish makes what nodes must have readable for them: however many there are, it is the same few writes. Secrets come
-// first, since the rest names their version. Nothing is written that is there already, and nothing at all of what is too large or refused.
+// publish makes the settings readable for nodes, with the same few writes however many there are. Secrets come first, since the rest refers to their
+// version. It writes nothing that exists already, and nothing at all of settings that are too large or refused.
 func (c *Controller) publish(ctx context.Context, r desired.Rendered, s signer) (hash string, err error) {
 	if err := r.CheckSize(); err != nil {
 		return "", err
@@ -44,7 +44,7 @@ func (c *Controller) publish(ctx context.Context, r desired.Rendered, s signer) 
 	return hash, c.allow(ctx, node.Version)
 }
 
-// prepareSecrets returns the version of what Secret windows-node-secrets is to hold, and what writes it; without secrets there is none.
+// prepareSecrets returns the version of the content for Secret windows-node-secrets, "" without secrets, and a function that writes it.
 func (c *Controller) prepareSecrets(ctx context.Context, s desired.Secrets) (version string, write func(context.Context) error, err error) {
 	have := corev1.Secret{}
 	err = c.Live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: api.NodeSecrets}, &have)
@@ -82,7 +82,7 @@ func (c *Controller) prepareSecrets(ctx context.Context, s desired.Secrets) (ver
 	}, nil
 }
 
-// salted is what the Secret is to hold: what it has, where that says the same, or the secrets with a new salt.
+// salted returns the content for the Secret: the existing content if it is equivalent, or else the secrets with a new salt.
 func salted(s desired.Secrets, have []byte) ([]byte, error) {
 	if is, err := desired.ReadSecrets(have); err == nil && is.Salt != "" {
 		s.Salt = is.Salt
@@ -94,8 +94,8 @@ func salted(s desired.Secrets, have []byte) ([]byte, error) {
 	return s.Content()
 }
 
-// publishNode writes ConfigMap windows-services-<version>, with our signature. It is immutable, so that nobody changes nodes by an edit;
-// one that is not as it should be is replaced. The secrets are written when nothing speaks against that.
+// publishNode writes ConfigMap windows-services-<version> with the operator's signature. It is immutable, so that no edit changes nodes; one that
+// differs from what is wanted is replaced. A replacement is tried with a dry run first, before the secrets are written.
 func (c *Controller) publishNode(ctx context.Context, node desired.Node, hash string, s signer, writeSecrets func(context.Context) error) error {
 	data, err := node.Data()
 	if err != nil {
@@ -154,8 +154,8 @@ func (c *Controller) tellPublished(cm *corev1.ConfigMap, version, hash string) {
 	c.published = hash
 }
 
-// isLast tells whether a serial is that of the last signature of a ConfigMap, as far as this process knows: one that is lower was put
-// back by somebody.
+// isLast reports whether a serial is the last one signed for a ConfigMap, as far as this process knows: a lower one means that an older ConfigMap was
+// put back.
 func (c *Controller) isLast(name string, serial int64) bool {
 	if serial < c.serials[name] {
 		return false
@@ -164,7 +164,7 @@ func (c *Controller) isLast(name string, serial int64) bool {
 	return true
 }
 
-// allow lets WICDs read the ConfigMaps that nodes follow, and the Secret, each by its name.
+// allow permits WICD to read the ConfigMaps that nodes follow, and the Secret, each by its name.
 func (c *Controller) allow(ctx context.Context, version string) error {
 	versions, err := c.versionsOfNodes(ctx)
 	if err != nil {
@@ -198,7 +198,7 @@ func (c *Controller) allow(ctx context.Context, version string) error {
 	return c.forgetVersions(ctx, names)
 }
 
-// versionsOfNodes are the versions that nodes have, shall have, or may have to go back to.
+// versionsOfNodes returns the versions that nodes have, should have, or may have to go back to.
 func (c *Controller) versionsOfNodes(ctx context.Context) (map[string]bool, error) {
 	nodes, err := kube.WindowsNodes(ctx, c.Client)
 	if err != nil {
@@ -224,7 +224,7 @@ func (c *Controller) versionsOfNodes(ctx context.Context) (map[string]bool, erro
 	return versions, nil
 }
 
-// IsVersion tells whether an annotation can name a ConfigMap: whoever may write one on a Node must not put anything into a Role.
+// IsVersion reports whether an annotation can name a ConfigMap: permission to write one on a Node must not suffice to add other names to a Role.
 func IsVersion(s string) bool {
 	return s != "" && len(s) < 100 && strings.Trim(s, "0123456789abcdefghijklmnopqrstuvwxyz.-") == ""
 }

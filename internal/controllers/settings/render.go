@@ -23,15 +23,15 @@ type Renderer struct {
 	Live       client.Reader
 	Connection cluster.Connection
 	Namespace  string
-	// Nodes lists Nodes and RuntimeClasses: a cache, for there may be thousands.
+	// Nodes lists Nodes and RuntimeClasses. It is a cache, since there may be thousands.
 	Nodes client.Reader
-	// Releases say what nodes get.
+	// Releases selects what nodes get.
 	Releases *clusterversion.Releases
-	// Cluster is the cluster as it was read last.
+	// Cluster caches the cluster as last read.
 	Cluster *ClusterCache
 }
 
-// Render reads the cluster and says what nodes must have.
+// Render reads the cluster and returns what nodes must have.
 func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec) (known desired.Cluster, r desired.Rendered, err error) {
 	defer func() { c.Cluster.record(config, known, err) }()
 	if config.RuntimeClasses.HyperV == nil {
@@ -68,8 +68,8 @@ func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec
 	return known, r, err
 }
 
-// remainingHyperV is what nodes keep for pods with Hyper-V isolation that nobody asks for any more: while a class of the operator for them is
-// there, pods use it, and their kubelets need the runtime to start their containers again.
+// remainingHyperV returns the Hyper-V configuration that nodes keep although it is no longer configured: as long as the operator's RuntimeClass
+// exists, pods use it, and their kubelets need the runtime to restart containers.
 func (c *Renderer) remainingHyperV(ctx context.Context) (*v1alpha1.HyperVSpec, error) {
 	var classes nodev1.RuntimeClassList
 	if err := c.Nodes.List(ctx, &classes, client.MatchingLabels{api.LabelManagedBy: api.ManagedBy}); err != nil {
@@ -83,7 +83,7 @@ func (c *Renderer) remainingHyperV(ctx context.Context) (*v1alpha1.HyperVSpec, e
 
 func isolates(class nodev1.RuntimeClass) bool { return class.Handler == api.HandlerHyperVIsolation }
 
-// Access reads how nodes reach registries.
+// Access returns how nodes reach registries.
 func (c *Renderer) Access(ctx context.Context) (desired.RegistryAccess, error) {
 	config, err := kube.ReadConfig(ctx, c.Nodes)
 	if err != nil {

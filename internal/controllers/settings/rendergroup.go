@@ -10,22 +10,22 @@ import (
 	"github.com/windows-machine-config/wmco/internal/join"
 )
 
-// RenderGroup are what joins read of the cluster, twenty objects each time. A reading that began after a join asked says as much as one of
-// the join's own; an older one may say what was wrong a moment ago, and is never used.
+// RenderGroup shares reads of the cluster among joins, each of twenty objects. A read that began after a join requested it is as good as the join's
+// own; an older one may contain what has changed since, and is never used.
 type RenderGroup struct {
-	// turn holds an element while somebody reads, who alone touches what follows.
+	// turn holds an element during a read; its sender has exclusive access to the fields below.
 	turn   chan struct{}
 	began  time.Time
 	config v1alpha1.WindowsConfigSpec
-	want   join.Want // is shared: nobody may change it
+	want   join.Want // shared: must not be changed
 	err    error
 }
 
-// NewRenderGroup makes one for all joins of an operator.
+// NewRenderGroup returns a RenderGroup for all joins of an operator.
 func NewRenderGroup() *RenderGroup { return &RenderGroup{turn: make(chan struct{}, 1)} }
 
-// Do returns what read does, or did for another join that asked for the same configuration. A reading begins no sooner than every
-// after the one before, so that more of those who ask meanwhile share it.
+// Do returns the result of read, or that of another join's read for the same configuration. A read begins no sooner than every after the one before,
+// so that more joins share it.
 func (r *RenderGroup) Do(
 	ctx context.Context, config v1alpha1.WindowsConfigSpec, every time.Duration, read func(context.Context) (join.Want, error),
 ) (join.Want, error) {
@@ -49,7 +49,7 @@ func (r *RenderGroup) Do(
 	r.began, r.config = time.Now(), config
 	r.want, r.err = read(ctx)
 	if ctx.Err() != nil {
-		r.began = time.Time{} // that the reader had to stop says nothing about the cluster
+		r.began = time.Time{} // a canceled read reveals nothing about the cluster
 	}
 	return r.want, r.err
 }

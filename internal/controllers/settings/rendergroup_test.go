@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/join"
 )
 
-// clusterRead is a cluster whose name is when it was read.
+// clusterRead simulates a cluster. Its ID is the time at which it was read.
 type clusterRead struct {
 	began time.Time
 	times int
@@ -31,20 +31,20 @@ func (c *clusterRead) read(ctx context.Context) (join.Want, error) {
 	}
 }
 
-// TestAReadingServesWhoAskedBeforeItBegan has joins ask at different times. None gets what was read before it asked.
+// TestAReadingServesWhoAskedBeforeItBegan has joins request reads at different times. None gets a result that was read before its request.
 func TestAReadingServesWhoAskedBeforeItBegan(t *testing.T) {
 	ask := []struct {
 		at    time.Duration
-		joins int32 // makes another configuration
+		joins int32 // different for another configuration
 		want  string
 	}{
 		{0, 0, "0s"},                      // begins at once
-		{100 * time.Millisecond, 0, "3s"}, // a reading is under way, but began before
+		{100 * time.Millisecond, 0, "3s"}, // a read is in progress, but began before
 		{900 * time.Millisecond, 0, "3s"},
 		{2 * time.Second, 0, "3s"},
 		{3500 * time.Millisecond, 0, "6s"},
-		{3600 * time.Millisecond, 7, "9s"}, // another's configuration is not shared
-		{30 * time.Second, 0, "30s"},       // whoever is alone does not wait
+		{3600 * time.Millisecond, 7, "9s"}, // the result for another configuration is not shared
+		{30 * time.Second, 0, "30s"},       // a single join does not wait
 	}
 	synctest.Test(t, func(t *testing.T) {
 		c, r := &clusterRead{began: time.Now()}, NewRenderGroup()
@@ -66,8 +66,7 @@ func TestAReadingServesWhoAskedBeforeItBegan(t *testing.T) {
 	})
 }
 
-// TestAFailedReadingIsShared has a cluster that does not answer: what one found out, the others need not. But who was stopped
-// found out nothing.
+// TestAFailedReadingIsShared: if the cluster does not answer, waiting joins share the error, but not that of a canceled read.
 func TestAFailedReadingIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("no answer")

@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// putBackWithin bounds how long a ConfigMap that is deleted is put back.
+// putBackWithin limits the attempt to restore a deleted ConfigMap.
 const putBackWithin = 10 * time.Second
 
-// try asks the API server whether it would take a ConfigMap if there were none of its name. It says all that it has against it, for its size,
-// a quota or a webhook, before it says that there is one (k8s.io/apiserver, pkg/registry/generic/registry, DryRunnableStorage).
+// try dry-runs the creation of a ConfigMap. Before the API server reports that the name exists, it reports everything else that is wrong, such as
+// the size, a quota or a webhook (k8s.io/apiserver, pkg/registry/generic/registry, DryRunnableStorage).
 func (c *Controller) try(ctx context.Context, want *corev1.ConfigMap) error {
 	if err := c.Client.Create(ctx, want.DeepCopy(), client.DryRunAll); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("trying it, with the old one kept: %w", err)
@@ -23,8 +23,7 @@ func (c *Controller) try(ctx context.Context, want *corev1.ConfigMap) error {
 	return nil
 }
 
-// replace puts a ConfigMap that was tried into the place of one that nobody can change. Where that fails all the same, the old one is put back,
-// if it is the operator's.
+// replace replaces an immutable ConfigMap with one that has passed try. If that fails nevertheless, it restores the old one, if it is the operator's.
 func (c *Controller) replace(ctx context.Context, was, want *corev1.ConfigMap, isOurs bool) error {
 	if err := c.Client.Delete(ctx, was, client.Preconditions{UID: &was.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting the old one: %w", err)

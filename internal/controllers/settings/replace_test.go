@@ -32,16 +32,16 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// refusing is an API server that has something against what is published.
+// refusing simulates an API server that refuses what is published.
 type refusing struct {
-	// tries fails dry runs as well, creates so many of the next attempts to create ConfigMaps.
+	// tries is the error of every creation, dry runs included; creates are the errors of the next creations of ConfigMaps.
 	tries   error
 	creates []error
 	// ends is called after a deletion.
 	ends func()
 }
 
-// onRefusing gives the controller a client of an API server that refuses: as a real one, it refuses a try before it says that the name is taken.
+// onRefusing gives the controller a client of such an API server. As a real one, it refuses a dry run before it reports that the name exists.
 func onRefusing(c *Controller, r *refusing) {
 	under := c.Client.(client.WithWatch)
 	c.Client = interceptor.NewClient(under, interceptor.Funcs{
@@ -55,7 +55,7 @@ func onRefusing(c *Controller, r *refusing) {
 				return err
 			}
 			if len(asked.DryRun) > 0 {
-				return under.Get(ctx, client.ObjectKeyFromObject(o), &corev1.ConfigMap{}) // nothing against it
+				return under.Get(ctx, client.ObjectKeyFromObject(o), &corev1.ConfigMap{}) // accepted; only the name exists
 			}
 			if len(r.creates) > 0 {
 				err := r.creates[0]
@@ -76,7 +76,7 @@ func onRefusing(c *Controller, r *refusing) {
 	})
 }
 
-// setNoProxy changes what has to be published, and with a password, the secrets.
+// setNoProxy changes the settings and, with a password, the secrets.
 func setNoProxy(t *testing.T, c *Controller, password string) {
 	t.Helper()
 	var config v1alpha1.WindowsConfig
@@ -89,7 +89,8 @@ func setNoProxy(t *testing.T, c *Controller, password string) {
 	}
 }
 
-// TestSettingsThatAreRefusedLeaveThoseThatArePublished: hosts can join with the old ones, whatever the API server has against the new ones.
+// TestSettingsThatAreRefusedLeaveThoseThatArePublished: hosts can join with the old settings, for whatever reason the API server refuses the new
+// ones.
 func TestSettingsThatAreRefusedLeaveThoseThatArePublished(t *testing.T) {
 	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "windows-services-x", errors.New("exceeded quota"))
 	away := apierrors.NewServiceUnavailable("etcd is away")
@@ -133,7 +134,7 @@ func TestSettingsThatAreRefusedLeaveThoseThatArePublished(t *testing.T) {
 	}
 }
 
-// TestAReplacementThatIsCutIsMadeUpFor: the operator ends, or the API server does, between the two halves.
+// TestAReplacementThatIsCutIsMadeUpFor: the operator or the API server stops between deletion and creation.
 func TestAReplacementThatIsCutIsMadeUpFor(t *testing.T) {
 	for name, cut := range map[string]func(r *refusing, end context.CancelFunc){
 		"the operator ends": func(r *refusing, end context.CancelFunc) { r.ends = end },
@@ -154,7 +155,7 @@ func TestAReplacementThatIsCutIsMadeUpFor(t *testing.T) {
 			_, _ = c.Reconcile(ctx, reconcile.Request{})
 			options := c.Options
 			options.Client, options.Registry = whole, prometheus.NewRegistry()
-			again := New(options) // another process, which knows nothing
+			again := New(options) // another process, without state
 			mustReconcile(t, again)
 			now, err := testSigner(0).verify(publishedNow(t, again))
 			was, errWas := testSigner(0).verify(first)
@@ -165,7 +166,7 @@ func TestAReplacementThatIsCutIsMadeUpFor(t *testing.T) {
 	}
 }
 
-// TestWhatSomebodyElseWroteIsNotPutBack: what is not signed has no worth, and is no reason to write it.
+// TestWhatSomebodyElseWroteIsNotPutBack: a ConfigMap that the operator did not sign is not worth restoring.
 func TestWhatSomebodyElseWroteIsNotPutBack(t *testing.T) {
 	c, _ := newTestSettings(t, controllertest.SigningSecret(t, 0))
 	mustReconcile(t, c)
@@ -182,7 +183,8 @@ func TestWhatSomebodyElseWroteIsNotPutBack(t *testing.T) {
 	}
 }
 
-// TestABundleThatIsTooLargeIsNamed: a ConfigMap holds 1 MiB, and so does one that is published. Nothing is written, and the condition says whose it is.
+// TestABundleThatIsTooLargeIsNamed: a ConfigMap holds at most 1 MiB, and so do the settings. Nothing is written, and the condition names the source
+// of the bundle.
 func TestABundleThatIsTooLargeIsNamed(t *testing.T) {
 	c, _ := newTestSettings(t, controllertest.SigningSecret(t, 0))
 	setNoProxy(t, c, "one")
@@ -198,7 +200,7 @@ func TestABundleThatIsTooLargeIsNamed(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	mustReconcile(t, c) // nothing to try again until something is edited
+	mustReconcile(t, c) // nothing to retry before the next edit
 	if is := publishedNow(t, c); fmt.Sprint(is.Data) != fmt.Sprint(first.Data) {
 		t.Errorf("published is %v", is.Data)
 	}
@@ -215,11 +217,11 @@ func TestABundleThatIsTooLargeIsNamed(t *testing.T) {
 	}
 }
 
-// TestOtherVersionsGetTheKeyInTheirForm: their nodes know no key that their operator did not write.
+// TestOtherVersionsGetTheKeyInTheirForm: nodes of other versions read only the data keys that their own operator wrote.
 func TestOtherVersionsGetTheKeyInTheirForm(t *testing.T) {
 	c, recorder := newTestSettings(t)
 	for name, test := range map[string]struct {
-		room int // that is left in what is published
+		room int // free bytes in what is published
 		gets bool
 	}{"there is room": {4000, true}, "there is none": {0, false}} {
 		t.Run(name, func(t *testing.T) {
@@ -256,7 +258,7 @@ func TestOtherVersionsGetTheKeyInTheirForm(t *testing.T) {
 	}
 }
 
-// filled are certificates of so many bytes together, or a few less.
+// filled returns certificates of n bytes in total, or a few less.
 func filled(t *testing.T, n int) string {
 	t.Helper()
 	one := authority(t, "filling", time.Now().AddDate(1, 0, 0))
@@ -272,7 +274,7 @@ func filled(t *testing.T, n int) string {
 	return text + last
 }
 
-// noisy is a certificate of some 2,200 bytes of which little can be saved.
+// noisy returns a certificate of some 2,200 bytes that hardly compresses.
 func noisy(t *testing.T, n int) string {
 	t.Helper()
 	var noise []byte

@@ -20,9 +20,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// What nodes must have is signed, and nodes follow nothing else: the right to write ConfigMaps is none to say what runs on Windows hosts.
-// A host learns the key in its join. Where the key is lost, or another one is wanted, the operator makes one, nodes refuse what is signed
-// with it, and are joined again as all nodes that do not come to the settings (join.Next).
+// Settings are signed, and nodes follow nothing else: permission to write ConfigMaps must not give control over Windows hosts. A host learns the key
+// when it joins. If the key is lost or replaced, the operator creates another; nodes refuse what is signed with it and are joined again, as all nodes
+// that do not apply the settings (join.Next).
 
 // signer signs what is published.
 type signer struct {
@@ -31,7 +31,7 @@ type signer struct {
 	cluster string
 }
 
-// signer is that of a cluster. Its key is made when it is not there: by the one worker that publishes, and nobody else.
+// signer returns the signer of a cluster. It creates a missing key. Only the worker that publishes calls it.
 func (c *Controller) signer(ctx context.Context, cluster string) (signer, error) {
 	private, err := c.Store.SigningKey(ctx)
 	if apierrors.IsNotFound(err) {
@@ -40,7 +40,7 @@ func (c *Controller) signer(ctx context.Context, cluster string) (signer, error)
 	return signer{private: private, cluster: cluster}, err
 }
 
-// parseSigningKey reads what makeSigningKey wrote. The error tells nothing of the content.
+// parseSigningKey parses what makeSigningKey wrote. Its error reveals nothing of the content.
 func parseSigningKey(text []byte) (ed25519.PrivateKey, error) {
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != "PRIVATE KEY" || len(rest) > 0 {
@@ -78,7 +78,7 @@ func (c *Controller) makeSigningKey(ctx context.Context) (ed25519.PrivateKey, er
 	return private, nil
 }
 
-// verify returns the serial of a ConfigMap that was signed here, with this key and for this cluster, under this name.
+// verify returns the serial of a ConfigMap that was signed with this key, for this cluster and under this name.
 func (s signer) verify(cm *corev1.ConfigMap) (serial int64, err error) {
 	is, err := SignedWith(s.private, cm)
 	if err == nil && is.Cluster != s.cluster {
@@ -87,7 +87,7 @@ func (s signer) verify(cm *corev1.ConfigMap) (serial int64, err error) {
 	return is.Serial, err
 }
 
-// SignedWith tells what is stated of a ConfigMap that was signed with a key, under its name.
+// SignedWith returns the statement of a ConfigMap that was signed with a key, under its name.
 func SignedWith(private ed25519.PrivateKey, cm *corev1.ConfigMap) (desired.Statement, error) {
 	is, err := desired.Verify(cm.Data, desired.PublicKey(private))
 	if err == nil && is.Name != cm.Name {
@@ -99,11 +99,11 @@ func SignedWith(private ed25519.PrivateKey, cm *corev1.ConfigMap) (desired.State
 	return is, nil
 }
 
-// serialAfter is the serial of what is signed now. It is the time in milliseconds, so that it grows although everything that was signed
-// was deleted, and more than the last one that is known, so that it grows although the clock went back.
+// serialAfter returns the next serial. It is the time in milliseconds, so that it grows even if everything signed was deleted, and greater than the
+// last known one, so that it grows even if the clock went back.
 func serialAfter(last int64) int64 { return max(time.Now().UnixMilli(), last+1) }
 
-// sign signs data for a ConfigMap.
+// sign signs data for a ConfigMap and returns the serial.
 func (s signer) sign(data map[string]string, name string, last int64) (map[string]string, int64, error) {
 	serial := serialAfter(last)
 	signed, err := desired.Sign(data, desired.Statement{Cluster: s.cluster, Name: name, Serial: serial}, s.private)

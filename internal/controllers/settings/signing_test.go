@@ -21,12 +21,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// testSigner has the n-th key.
+// testSigner returns a signer with the n-th key.
 func testSigner(n byte) signer {
 	return signer{private: controllertest.SigningKey(n), cluster: controllertest.ClusterID}
 }
 
-// expectNotAdopted looks whether a ConfigMap that we did not sign is signed now.
+// expectNotAdopted fails if a ConfigMap that the operator did not sign has been signed.
 func expectNotAdopted(t *testing.T, c *Controller, was *corev1.ConfigMap) {
 	t.Helper()
 	if _, err := testSigner(0).verify(was); err == nil {
@@ -38,7 +38,7 @@ func expectNotAdopted(t *testing.T, c *Controller, was *corev1.ConfigMap) {
 	}
 }
 
-// publishedNow is what nodes of this operator's version can read.
+// publishedNow returns what nodes of this operator's version can read.
 func publishedNow(t *testing.T, c *Controller) *corev1.ConfigMap {
 	t.Helper()
 	var cm corev1.ConfigMap
@@ -55,7 +55,7 @@ func mustReconcile(t *testing.T, c *Controller) {
 	}
 }
 
-// putBack puts a ConfigMap in the place of the one that is published.
+// putBack replaces the published ConfigMap with another.
 func putBack(t *testing.T, c *Controller, cm *corev1.ConfigMap) {
 	t.Helper()
 	cm.ResourceVersion, cm.UID = "", ""
@@ -64,7 +64,7 @@ func putBack(t *testing.T, c *Controller, cm *corev1.ConfigMap) {
 	}
 }
 
-// TestOnlyWhatTheOperatorSignedStaysPublished: whoever may write ConfigMaps could publish what all nodes obey.
+// TestOnlyWhatTheOperatorSignedStaysPublished: otherwise, permission to write ConfigMaps would suffice to control all nodes.
 func TestOnlyWhatTheOperatorSignedStaysPublished(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, cm *corev1.ConfigMap){
 		"unsigned":            func(_ *testing.T, cm *corev1.ConfigMap) { cm.Data = desired.Unsigned(cm.Data) },
@@ -114,7 +114,7 @@ func TestOnlyWhatTheOperatorSignedStaysPublished(t *testing.T) {
 	}
 }
 
-// olderBy are the data of a ConfigMap as they were signed a while before.
+// olderBy returns the data of a ConfigMap as signed that long ago.
 func olderBy(t *testing.T, cm *corev1.ConfigMap, s signer, by time.Duration) map[string]string {
 	t.Helper()
 	data, err := desired.Sign(cm.Data, desired.Statement{Cluster: s.cluster, Name: cm.Name, Serial: time.Now().Add(-by).UnixMilli()}, s.private)
@@ -170,7 +170,7 @@ func TestTheSigningKeyIsMadeOnceAndNotTold(t *testing.T) {
 	}
 }
 
-// TestABrokenSigningKeyStopsPublishing: neither is it overwritten, which would cut off all nodes, nor is anything published unsigned.
+// TestABrokenSigningKeyStopsPublishing: the key is not overwritten, which would cut off all nodes, and nothing is published unsigned.
 func TestABrokenSigningKeyStopsPublishing(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing": "", "no key": "cGFzc3dvcmQ=", "another kind": "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
@@ -194,7 +194,7 @@ func TestABrokenSigningKeyStopsPublishing(t *testing.T) {
 	}
 }
 
-// TestNoHostIsHandedWhatTheOperatorDidNotSign: a join reads what is published, and somebody may have been faster than its mending.
+// TestNoHostIsHandedWhatTheOperatorDidNotSign: a join may read a forged ConfigMap before the operator has replaced it.
 func TestNoHostIsHandedWhatTheOperatorDidNotSign(t *testing.T) {
 	c, _ := newTestSettings(t, controllertest.SigningSecret(t, 0))
 	mustReconcile(t, c)
@@ -210,7 +210,7 @@ func TestNoHostIsHandedWhatTheOperatorDidNotSign(t *testing.T) {
 	}
 }
 
-// TestSecretsBelongToWhatIsSigned: neither can they be swapped, nor can a password be guessed from what everybody may read.
+// TestSecretsBelongToWhatIsSigned: they cannot be swapped, and a password cannot be guessed from what every user may read.
 func TestSecretsBelongToWhatIsSigned(t *testing.T) {
 	c, _ := newTestSettings(t, controllertest.SigningSecret(t, 0))
 	config := &v1alpha1.WindowsConfig{}

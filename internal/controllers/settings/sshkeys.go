@@ -19,13 +19,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// A new SSH key comes to hosts as other settings do: it is published, and WICD authorizes it. Then the operator logs in with it, and
-// says so in the Node's annotation pub-key-hash; on that, WICD drops the keys that were used before. Old and new key both work
-// until then.
+// A new SSH key reaches hosts as other settings do: it is published, and WICD authorizes it. Then the operator logs in with it and records that in
+// the Node's annotation pub-key-hash; after that, WICD removes the former keys. Until then, both keys work.
 
-// addKeys puts into what is published the key that hosts let in, and those that were published before and are used no more.
-// Without a usable key nothing changes. Nodes of other versions get the key, too: what else is published for them stays. Only what we
-// signed counts: what somebody else wrote is neither signed by us nor says which keys hosts are to drop.
+// addKeys adds the SSH key that hosts must authorize to the settings, and the formerly published keys as retired. Without a usable key nothing
+// changes. Nodes of other versions get the key, too: everything else published for them stays. Only ConfigMaps that the operator signed count: others
+// are neither signed nor may they decide which keys hosts remove.
 func (c *Controller) addKeys(ctx context.Context, node *desired.Node, s signer) error {
 	configMaps, err := c.readPublished(ctx)
 	if err != nil {
@@ -42,7 +41,7 @@ func (c *Controller) addKeys(ctx context.Context, node *desired.Node, s signer) 
 		was, ok := c.publishedIn(cm, s)
 		switch {
 		case !ok:
-			continue // one that is not ours, or not the last of ours, or that an operator wrote that knows more, stays as it is
+			continue // not signed by the operator, outdated, or written by a newer operator: it stays as it is
 		case was.Version == node.Version:
 			own = was.AuthorizedKeys
 		default:
@@ -68,11 +67,11 @@ func (c *Controller) addKeys(ctx context.Context, node *desired.Node, s signer) 
 	return nil
 }
 
-// configMapsAtOnce are listed with one request.
+// configMapsAtOnce is the page size of lists.
 const configMapsAtOnce = 100
 
-// readPublished reads the ConfigMaps that have the names of what is published. Of others, which anybody in the namespace may have made, it reads
-// the names only.
+// readPublished reads the ConfigMaps that are named as published ones. Of others, which any user of the namespace may have created, it reads only the
+// names.
 func (c *Controller) readPublished(ctx context.Context) (all []*corev1.ConfigMap, err error) {
 	var names []string
 	for next := ""; ; {
@@ -104,7 +103,7 @@ func (c *Controller) readPublished(ctx context.Context) (all []*corev1.ConfigMap
 	return all, nil
 }
 
-// publishedIn is what a ConfigMap that we signed makes readable for nodes, if it is all that is in it.
+// publishedIn returns what a ConfigMap publishes for nodes, and whether the operator signed it and it contains nothing else.
 func (c *Controller) publishedIn(cm *corev1.ConfigMap, s signer) (desired.Node, bool) {
 	version, isOne := strings.CutPrefix(cm.Name, api.ServicesConfigMapPrefix)
 	if !isOne {
@@ -121,7 +120,7 @@ func (c *Controller) publishedIn(cm *corev1.ConfigMap, s signer) (desired.Node, 
 	return node, err == nil && maps.Equal(again, desired.Unsigned(cm.Data))
 }
 
-// publishKeys gives nodes of another version the key, in the form that they read: what does not fit in that form, they do not get.
+// publishKeys publishes the key for nodes of another version, in the format that they read. If it does not fit in that format, they do not get it.
 func (c *Controller) publishKeys(ctx context.Context, cm *corev1.ConfigMap, node desired.Node, current, retired []string, s signer) error {
 	if slices.Equal(node.AuthorizedKeys, current) {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// keySecret is the Secret with the operator's SSH key.
+// keySecret returns the Secret with the operator's SSH key.
 func keySecret(t *testing.T, data []byte) *corev1.Secret {
 	t.Helper()
 	return &corev1.Secret{

@@ -25,12 +25,12 @@ type Store struct {
 	namespace    string
 }
 
-// NewStore reads from the cache where a look suffices, and from the API server what is handed to hosts.
+// NewStore returns a Store. It reads from the cache where stale data suffices, and from the API server what is sent to hosts.
 func NewStore(client, live client.Reader, namespace string) *Store {
 	return &Store{client: client, live: live, namespace: namespace}
 }
 
-// Cached reads what was published for a version. It is the cache's, since it is big: not to be changed.
+// Cached reads what was published for a version. It is shared with the cache, since it is big, and must not be changed.
 func (c *Store) Cached(ctx context.Context, version string) (*corev1.ConfigMap, error) {
 	cm := &corev1.ConfigMap{}
 	name := types.NamespacedName{Namespace: c.namespace, Name: api.ServicesConfigMapPrefix + version}
@@ -40,7 +40,7 @@ func (c *Store) Cached(ctx context.Context, version string) (*corev1.ConfigMap, 
 	return cm, nil
 }
 
-// Declares reports whether what is published for any version has a service of that name. What cannot be read, or is not signed, declares none.
+// Declares reports whether what is published for any version has a service of that name. Data that cannot be read, or is not signed, declares none.
 func (c *Store) Declares(ctx context.Context, service string) (bool, error) {
 	private, err := c.SigningKey(ctx)
 	if apierrors.IsNotFound(err) {
@@ -65,10 +65,10 @@ func (c *Store) Declares(ctx context.Context, service string) (bool, error) {
 	return false, nil
 }
 
-// errNotPublished means that what nodes must have cannot be read: not yet, or just being replaced.
+// errNotPublished means that the settings cannot be read: not yet, or because they are being replaced.
 var errNotPublished = errors.New("what nodes must have is not published yet")
 
-// Read reads what publish wrote, for a cluster: nothing else is handed to a host.
+// Read reads the signed settings of a cluster. Nothing else is sent to a host.
 func (c *Store) Read(ctx context.Context, version, clusterID string) (want join.Want, err error) {
 	private, err := c.SigningKey(ctx)
 	if apierrors.IsNotFound(err) {
@@ -87,7 +87,7 @@ func (c *Store) Read(ctx context.Context, version, clusterID string) (want join.
 		return join.Want{}, fmt.Errorf("reading ConfigMap %s: %w", name, err)
 	}
 	if want.Serial, err = (signer{private: private, cluster: clusterID}).verify(&cm); err != nil {
-		return join.Want{}, fmt.Errorf("%w: %w", errNotPublished, err) // it is made again
+		return join.Want{}, fmt.Errorf("%w: %w", errNotPublished, err) // it will be published again
 	}
 	if want.Node, err = desired.FromData(cm.Data); err != nil {
 		return join.Want{}, fmt.Errorf("reading ConfigMap %s: %w", name, err)
@@ -112,7 +112,7 @@ func (c *Store) readSecrets(ctx context.Context, version string) (desired.Secret
 	return desired.Secrets{}, fmt.Errorf("%w: Secret %s is not the one that belongs to it", errNotPublished, api.NodeSecrets)
 }
 
-// SigningKey reads the key. It is never kept for longer than a look: a Secret that is deleted is a key that is used no more.
+// SigningKey reads the signing key. The key is not cached: once its Secret is deleted, it must not be used any more.
 func (c *Store) SigningKey(ctx context.Context) (ed25519.PrivateKey, error) {
 	name := types.NamespacedName{Namespace: c.namespace, Name: api.SigningKeySecret}
 	var secret corev1.Secret
@@ -127,8 +127,8 @@ func (c *Store) SigningKey(ctx context.Context) (ed25519.PrivateKey, error) {
 	return private, nil
 }
 
-// KnowsKey tells whether nodes of a version can follow what we publish: what is published for them is signed with the key that we sign
-// with. Where nothing is published for them, nobody can tell, and they are taken to.
+// KnowsKey reports whether nodes of a version can follow what the operator publishes: what is published for them is signed with the current key. If
+// nothing is published for them, it is assumed.
 func (c *Store) KnowsKey(ctx context.Context, version string) (bool, error) {
 	cm, err := c.Cached(ctx, version)
 	if apierrors.IsNotFound(err) {
@@ -145,8 +145,8 @@ func (c *Store) KnowsKey(ctx context.Context, version string) (bool, error) {
 	return err == nil, nil
 }
 
-// OrderVersion orders a Node to go to a version: what it returns belongs into annotation version-order. An order for that version stays
-// as it is, so that nothing has to be written where nothing changes.
+// OrderVersion returns the order for a Node to go to a version, for annotation version-order. An existing order for that version stays, so that
+// nothing is written if nothing changes.
 func (c *Store) OrderVersion(ctx context.Context, node *corev1.Node, version string) (string, error) {
 	private, err := c.SigningKey(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// TestServicesOfAnyPublishedVersionAreDeclared looks in what the operator signed in its namespace, and in nothing else.
+// TestServicesOfAnyPublishedVersionAreDeclared expects only what the operator signed in its namespace to count.
 func TestServicesOfAnyPublishedVersionAreDeclared(t *testing.T) {
 	published := func(namespace, name, services string, key byte) *corev1.ConfigMap {
 		data := map[string]string{"services": services}
@@ -53,7 +53,7 @@ func TestServicesOfAnyPublishedVersionAreDeclared(t *testing.T) {
 	}
 }
 
-// TestAVersionIsOrderedOnce: an order that is there is not written again, and a new one is later than any before it.
+// TestAVersionIsOrderedOnce: an existing order is not written again, and a new one is later than any before it.
 func TestAVersionIsOrderedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kubeSystem := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: controllertest.ClusterID}}
@@ -82,13 +82,13 @@ func TestAVersionIsOrderedOnce(t *testing.T) {
 		if again, isNew := order("2", 1); isNew || again != first {
 			t.Error("an order that is there was written again")
 		}
-		ahead := time.Now().Add(time.Hour).UnixMilli() // by a clock that was set back since
+		ahead := time.Now().Add(time.Hour).UnixMilli() // by a clock that has been set back since
 		ordered := desired.VersionOrder{Cluster: controllertest.ClusterID, Node: "win-1", UID: "one", Version: "2"}
 		node.Annotations[api.AnnotationVersionOrder] = ordered.Sign(ahead, controllertest.SigningKey(1))
 		if back, _ := order("1", 1); back <= ahead {
 			t.Errorf("serial %d follows %d", back, ahead)
 		}
-		node.Annotations[api.AnnotationVersionOrder] = "9000000000000000000.AAAA" // of somebody else
+		node.Annotations[api.AnnotationVersionOrder] = "9000000000000000000.AAAA" // not signed by the operator
 		if serial, isNew := order("1", 1); !isNew || serial != time.Now().UnixMilli() {
 			t.Errorf("what somebody else wrote leads to serial %d", serial)
 		}

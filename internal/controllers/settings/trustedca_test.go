@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// TestOpenShiftIsAskedForItsCertificates: it fills ConfigMaps with a label, which no other cluster does.
+// TestOpenShiftIsAskedForItsCertificates: only OpenShift fills ConfigMaps with a label.
 func TestOpenShiftIsAskedForItsCertificates(t *testing.T) {
 	infrastructure := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": map[string]any{"name": "cluster"},
@@ -23,7 +23,7 @@ func TestOpenShiftIsAskedForItsCertificates(t *testing.T) {
 	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: api.TrustedCAConfigMap, Labels: map[string]string{"mine": "true"}}}
 	for name, test := range map[string]struct {
 		objects []client.Object
-		want    map[string]string // nil where there is no ConfigMap
+		want    map[string]string // nil for no ConfigMap
 	}{
 		"on OpenShift":                            {[]client.Object{infrastructure}, map[string]string{api.LabelInjectTrustedCA: "true"}},
 		"on OpenShift with the administrator's":   {[]client.Object{infrastructure, own}, own.Labels},

@@ -20,9 +20,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/machines"
 )
 
-// adopt takes over the instance of the Machine of the same name and host in the other API: OpenShift has many Machines in both, and
-// says in the Machine API's which of the two counts. The node does not notice. It is true also where the other one still counts, so that
-// nothing is made beside it.
+// adopt takes over the instance of the Machine of the same name and host in the other API: OpenShift has many Machines in both, and the Machine API's
+// marks which of the two is authoritative. The node is not affected. adopt returns true even while the other one is authoritative, so that no second
+// instance is created.
 func (s *machineSource) adopt(ctx context.Context, v machineView) (taken bool, err error) {
 	twin := s.twin(v)
 	if twin == nil {
@@ -44,7 +44,7 @@ func (s *machineSource) adopt(ctx context.Context, v machineView) (taken bool, e
 	return true, nil
 }
 
-// twin is the instance of the Machine of the same name in the other API, if it is of the same host.
+// twin returns the instance of the Machine of the same name in the other API, if it is of the same host.
 func (s *machineSource) twin(v machineView) *v1alpha1.WindowsInstance {
 	other, namespace := api.SourceMachine, MachineAPINamespace
 	if s.source == api.SourceMachine {
@@ -60,7 +60,7 @@ func (s *machineSource) twin(v machineView) *v1alpha1.WindowsInstance {
 	return nil
 }
 
-// machineAPICounts says whether the Machine of a name in the Machine API is the one that counts.
+// machineAPICounts reports whether the Machine API's Machine of a name is authoritative.
 func (s *machineSource) machineAPICounts(ctx context.Context, name string) (bool, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: machines.MachineAPIGroup, Version: "v1beta1", Kind: machines.Kind})
@@ -75,7 +75,7 @@ func (s *machineSource) machineAPICounts(ctx context.Context, name string) (bool
 	return !m.OfOtherAPI, err
 }
 
-// asked remembers what Machines ask for, so that each is read once for each of its versions: every Machine that comes looks at all.
+// asked caches what Machines announce, so that each version of a Machine is read once: the reconcile of each Machine needs all.
 type asked struct {
 	mu   sync.Mutex
 	read map[string]announcements // by ID
@@ -87,7 +87,7 @@ type announcements struct {
 	all     []Announcement
 }
 
-// of are the hosts that Machines ask for, sorted by Machine.
+// of returns the hosts that Machines announce, sorted by Machine.
 func (a *asked) of(list []unstructured.Unstructured, c machines.Cluster) []Announcement {
 	a.mu.Lock()
 	defer a.mu.Unlock()

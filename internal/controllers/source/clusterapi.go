@@ -27,14 +27,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// Whoever creates a Machine decides to which address the operator connects, and in a management cluster tenants create Machines of clusters of
-// their own. So outside OpenShift, Machines of Cluster API count only where an administrator of the cluster says so, and only those of the Cluster
-// that is this cluster.
+// The creator of a Machine decides to which address the operator connects, and in a management cluster, tenants create Machines of their own
+// clusters. Outside OpenShift, Machines of Cluster API therefore count only if an administrator enables them, and only those of the Cluster that
+// represents this cluster.
 
-// clusterAPIVersions are the versions of Cluster API that are understood, the best first.
+// clusterAPIVersions returns the supported versions of Cluster API, in order of preference.
 func clusterAPIVersions() []string { return []string{"v1beta2", "v1beta1"} }
 
-// clusterAPIKind says which Machines of Cluster API to watch: on OpenShift those in its namespace, elsewhere those that WindowsConfig names.
+// clusterAPIKind returns which Machines of Cluster API to watch: on OpenShift those in its namespace, elsewhere those that WindowsConfig names.
 func (s *machineSource) clusterAPIKind(ctx context.Context) (k kube.OptionalKind, err error) {
 	platform, err := cluster.ReadPlatform(ctx, s.Live)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *machineSource) clusterAPIKind(ctx context.Context) (k kube.OptionalKind
 	return s.kind(config.ClusterAPI.Namespace, of), nil
 }
 
-// unconfigured says what there is to say where no namespace is named: nothing, unless Machines became instances before one had to be.
+// unconfigured returns what to report if no namespace is configured: nothing, unless Machines became instances before it had to be.
 func (s *machineSource) unconfigured(ctx context.Context) error {
 	have, err := allInstances(ctx, s.Client, s.Namespace)
 	if err != nil {
@@ -75,8 +75,7 @@ func (s *machineSource) unconfigured(ctx context.Context) error {
 	return &kube.Unwanted{}
 }
 
-// proveCluster returns *kube.Unwanted where a Cluster is not shown to be this cluster: by its endpoint, which must be where this cluster's own API
-// is served.
+// proveCluster returns *kube.Unwanted if a Cluster is not proven to be this cluster: its endpoint must be one at which this cluster's API is served.
 func (s *machineSource) proveCluster(ctx context.Context, spec v1alpha1.ClusterAPISpec, known v1alpha1.ClusterSpec) error {
 	name := types.NamespacedName{Namespace: spec.Namespace, Name: spec.ClusterName}
 	object, err := s.readCluster(ctx, name)
@@ -103,10 +102,10 @@ func (s *machineSource) proveCluster(ctx context.Context, spec v1alpha1.ClusterA
 		"or see that ConfigMap cluster-info has the server that the Cluster names", name, shorten.Text(endpoint, shorten.Quoted), shorten.List(own, endpointsListed, ", "))}
 }
 
-// endpointsListed is how many endpoints a message lists.
+// endpointsListed is how many endpoints a message lists at most.
 const endpointsListed = 8
 
-// readCluster reads a Cluster in the first version that the cluster has.
+// readCluster reads a Cluster in the first version that the API server serves.
 func (s *machineSource) readCluster(ctx context.Context, name types.NamespacedName) (object *unstructured.Unstructured, err error) {
 	for _, version := range clusterAPIVersions() {
 		object = &unstructured.Unstructured{}
@@ -118,20 +117,20 @@ func (s *machineSource) readCluster(ctx context.Context, name types.NamespacedNa
 	return nil, err
 }
 
-// notPermitted says how to permit what the operator was forbidden.
+// notPermitted returns how to grant the permission that the operator lacks.
 func (s *machineSource) notPermitted(namespace string, err error) *kube.Unwanted {
 	return &kube.Unwanted{Reason: api.ReasonClusterAPINotPermitted, Message: fmt.Sprintf("the operator may not read Machines and Clusters in namespace %[1]s (%[2]v); permit it: "+
 		"kubectl create role %[3]s -n %[1]s --verb=get,list,watch --resource=machines.cluster.x-k8s.io,clusters.cluster.x-k8s.io && "+
 		"kubectl create rolebinding %[3]s -n %[1]s --role=%[3]s --serviceaccount=%[4]s:%[5]s", namespace, err, clusterAPIRole, s.Namespace, serviceAccount)}
 }
 
-// What deploy/cluster-api names.
+// Names in deploy/cluster-api.
 const (
 	clusterAPIRole = "windows-machine-config-cluster-api"
 	serviceAccount = "windows-machine-config-operator"
 )
 
-// tellClusterAPI tells in a condition of WindowsConfig what came of a look.
+// tellClusterAPI reports the result of a check in a condition of WindowsConfig.
 func (s *machineSource) tellClusterAPI(ctx context.Context, err error) {
 	s.tried.Store(true)
 	var unwanted *kube.Unwanted
@@ -141,7 +140,7 @@ func (s *machineSource) tellClusterAPI(ctx context.Context, err error) {
 	case errors.As(err, &unwanted):
 	case place == nil && apierrors.IsForbidden(err) && failure == nil && config.ClusterAPI != nil:
 		unwanted = s.notPermitted(config.ClusterAPI.Namespace, err)
-	case err != nil: // it may be the API server's fault, and on OpenShift the kind need not be there
+	case err != nil: // the API server may be at fault, and OpenShift need not have the kind
 		if said := err.Error(); said != s.said { // once, not every minute
 			log.FromContext(ctx).Info("Looking for Machines of Cluster API failed, will be retried", "error", said)
 			s.said = said
@@ -158,7 +157,7 @@ func (s *machineSource) tellClusterAPI(ctx context.Context, err error) {
 	}
 }
 
-// writeCondition sets the condition, or removes it where there is nothing to say.
+// writeCondition sets the condition, or removes it if there is nothing to report.
 func (s *machineSource) writeCondition(ctx context.Context, says kube.Unwanted) error {
 	var config v1alpha1.WindowsConfig
 	if err := s.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
@@ -178,6 +177,6 @@ func (s *machineSource) writeCondition(ctx context.Context, says kube.Unwanted) 
 	if equality.Semantic.DeepEqual(before.Status.Conditions, config.Status.Conditions) {
 		return nil
 	}
-	// Others write conditions, too: a patch for another state of the object must fail, and is repeated.
+	// Other controllers write conditions, too: a patch of a stale object must fail, and is retried.
 	return s.Client.Status().Patch(ctx, &config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// aCluster is Cluster API's view of a cluster whose API is served at host and port.
+// aCluster returns Cluster API's object of a cluster whose API is served at host and port.
 func aCluster(namespace, name, host string, port int64) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"controlPlaneEndpoint": map[string]any{"host": host, "port": port}}}}
 	o.SetAPIVersion("cluster.x-k8s.io/v1beta2")
@@ -32,7 +32,7 @@ func aCluster(namespace, name, host string, port int64) *unstructured.Unstructur
 	return o
 }
 
-// inCluster is the source of Cluster API's Machines in a cluster that is no OpenShift, whose API hosts reach at api.example:6443.
+// inCluster returns the source of Cluster API's Machines in a cluster other than OpenShift, whose API hosts reach at api.example:6443.
 func inCluster(t *testing.T, spec *v1alpha1.ClusterAPISpec, objects ...client.Object) (*machineSource, client.WithWatch) {
 	t.Helper()
 	info := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: "cluster-info"},
@@ -49,7 +49,7 @@ func inCluster(t *testing.T, spec *v1alpha1.ClusterAPISpec, objects ...client.Ob
 	return NewMachines(Options{Client: c, Live: c, Namespace: "ns", Events: kube.NewEvents(&controllertest.Recorder{})}, api.SourceClusterAPI), c
 }
 
-// forbidding answers reads of Clusters like an API server that has no Role for the operator.
+// forbidding returns a client that may not read Clusters, as without a Role for the operator.
 func forbidding(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 		if o.GetObjectKind().GroupVersionKind().Kind == "Cluster" {
@@ -59,7 +59,7 @@ func forbidding(c client.WithWatch) client.WithWatch {
 	}})
 }
 
-// Any tenant of a management cluster can make Machines of clusters of his own: their hosts are not this cluster's.
+// Any tenant of a management cluster can create Machines of its own clusters: their hosts do not belong to this cluster.
 func TestOnlyMachinesOfThisClusterCount(t *testing.T) {
 	named := &v1alpha1.ClusterAPISpec{Namespace: "self", ClusterName: "mgmt"}
 	before := controllertest.Instance("win-a", "ClusterAPI", "tenant-a/win-a", "10.0.0.1")
@@ -67,7 +67,7 @@ func TestOnlyMachinesOfThisClusterCount(t *testing.T) {
 		spec    *v1alpha1.ClusterAPISpec
 		objects []client.Object
 		forbid  bool
-		reason  string // "" where there is nothing to say
+		reason  string // "" for no condition
 		says    []string
 	}{
 		"nobody has asked":          {nil, nil, false, "", nil},
@@ -114,7 +114,7 @@ func TestOnlyMachinesOfThisClusterCount(t *testing.T) {
 	}
 }
 
-// What is not known, or not any more, takes no node away and gives nobody anything.
+// Machines that are not known, or no longer known, neither remove a node nor give their host any names.
 func TestMachinesThatDoNotCountChangeNothing(t *testing.T) {
 	here := aMachine("cluster", "win-a", "10.0.0.1", "spec: {clusterName: mgmt}")
 	tenants := aMachine("cluster", "win-b", "10.0.0.2", "spec: {clusterName: tenants}")
@@ -139,7 +139,7 @@ func TestMachinesThatDoNotCountChangeNothing(t *testing.T) {
 	w.expect("win-a ClusterAPI 10.0.0.1", "win-c ClusterAPI 10.0.0.3")
 }
 
-// Machines of every operating system have their names, but for the one whose host asks.
+// The names of Machines of every operating system are reserved, except that of the requesting host's own Machine.
 func TestNamesOfMachinesAreReserved(t *testing.T) {
 	linux := aMachine("machine", "cp-3", "10.0.0.9", "metadata: {labels: {a: b}}", "status: {phase: Running, addresses: [{type: InternalDNS, address: CP-3.example}]}")
 	windows := aMachine("machine", "win-a", "10.0.0.1")
@@ -147,7 +147,7 @@ func TestNamesOfMachinesAreReserved(t *testing.T) {
 	for name, test := range map[string]struct{ asks, want string }{
 		"cp-3":         {"", "Machine openshift-machine-api/cp-3"},
 		"cp-3.example": {"openshift-machine-api/win-a", "Machine openshift-machine-api/cp-3"},
-		"win-a":        {"openshift-cluster-api/win-a", ""}, // of the same Machine in the other API
+		"win-a":        {"openshift-cluster-api/win-a", ""}, // the same Machine in the other API
 		"web-1":        {"", ""},
 	} {
 		if who := w.machineAPI.Hosts.NamedByAny(t.Context(), name, test.asks); who != test.want {

@@ -1,7 +1,7 @@
-// Package source makes WindowsInstances: of the entries of ConfigMap windows-instances, and of Machines of both Machine APIs.
+// Package source creates WindowsInstances from the entries of ConfigMap windows-instances and from Machines of both Machine APIs.
 //
-// Ownership says whose a host is when several sources ask for it. Resolver and ReservedAddresses say what an address means,
-// for those who connect to hosts as well.
+// Ownership decides which source gets a host that several announce. Resolver and ReservedAddresses interpret addresses, also for the packages that
+// connect to hosts.
 package source
 
 import (
@@ -30,17 +30,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// lookAgain is how often entries that could not be used are looked at again: what their names resolve to may change.
+// lookAgain is how often unusable entries are checked again: their names may resolve to other addresses.
 const lookAgain = time.Minute
 
-// configMaps makes a WindowsInstance of each entry of ConfigMap windows-instances, and removes those whose entry
-// is gone. It touches only instances that it made.
+// configMaps creates a WindowsInstance for each entry of ConfigMap windows-instances and deletes those whose entry is gone. It changes only instances
+// that it created.
 type configMaps struct {
 	Options
-	known *knownHosts // as read last; nil before
+	known *knownHosts // as last read; nil before
 }
 
-// Options are what the sources of instances need.
+// Options are the dependencies of the sources.
 type Options struct {
 	Client     client.Client
 	Live       client.Reader
@@ -51,7 +51,7 @@ type Options struct {
 	Reserved   *ReservedAddresses
 }
 
-// NewConfigMap makes the controller of the entries of ConfigMap windows-instances.
+// NewConfigMap returns the controller of the entries of ConfigMap windows-instances.
 func NewConfigMap(o Options) *configMaps { return &configMaps{Options: o} }
 
 // Register adds the controller to the manager.
@@ -69,15 +69,15 @@ func (c *configMaps) isOurs(o client.Object) bool {
 	return o.GetName() == api.InstancesConfigMap || o.GetName() == api.KnownHostsConfigMap
 }
 
-// ofInstance brings the ConfigMap back when an instance made from it was changed or deleted by somebody.
+// ofInstance enqueues the ConfigMap when an instance changes: it may have been made from an entry.
 func (c *configMaps) ofInstance(context.Context, client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: c.name()}}
 }
 
-// answersWithin is how long answers of DNS wait for each other.
+// answersWithin is how long DNS answers are collected before the ConfigMap is reconciled.
 const answersWithin = 500 * time.Millisecond
 
-// soon brings the ConfigMap back when names have been answered for.
+// soon enqueues the ConfigMap when DNS has answered for names.
 func (c *configMaps) soon() handler.EventHandler {
 	return handler.Funcs{GenericFunc: func(_ context.Context, _ ctrlevent.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		q.AddAfter(reconcile.Request{NamespacedName: c.name()}, answersWithin)
@@ -88,7 +88,7 @@ func (c *configMaps) name() types.NamespacedName {
 	return types.NamespacedName{Namespace: c.Namespace, Name: api.InstancesConfigMap}
 }
 
-// Reconcile makes the instances what the ConfigMap says. A ConfigMap that is gone is an empty one.
+// Reconcile brings the instances in line with the ConfigMap. A missing ConfigMap counts as empty.
 func (c *configMaps) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	if !c.Hosts.ready(time.Now()) {
 		return reconcile.Result{RequeueAfter: readyAgain}, nil
@@ -124,10 +124,10 @@ func (c *configMaps) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return result, errors.Join(errs...)
 }
 
-// toldFaults is how many entries have events of their own: a list that is wrong from top to bottom must not keep the API server busy.
+// toldFaults is how many entries get their own events: a list full of errors must not keep the API server busy.
 const toldFaults = 20
 
-// tellFaults makes events of what is wrong with entries: of the first ones each, of all others one.
+// tellFaults records events for faulty entries: one for each of the first, and one for all others.
 func (c *configMaps) tellFaults(cm *corev1.ConfigMap, faults []fault) {
 	told := min(len(faults), toldFaults)
 	for _, f := range faults[:told] {
@@ -139,7 +139,7 @@ func (c *configMaps) tellFaults(cm *corev1.ConfigMap, faults []fault) {
 	}
 }
 
-// about is the event of a fault of one entry.
+// about returns the event for a fault of one entry.
 func (c *configMaps) about(cm *corev1.ConfigMap, key, fault string) kube.Event {
 	instance := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: entry{key: key}.instanceName()}}
 	return kube.Event{Object: cm, Related: instance, Type: corev1.EventTypeWarning, Reason: api.EventInstanceInvalid, Action: fault}
@@ -149,7 +149,7 @@ func isOfConfigMap(i *v1alpha1.WindowsInstance) bool {
 	return i.Labels[api.LabelSource] == api.SourceConfigMap
 }
 
-// apply makes an instance of each entry. One that cannot be made does not keep the others back.
+// apply creates or updates the instance of each entry. A failure does not stop the others.
 func (c *configMaps) apply(ctx context.Context, cm *corev1.ConfigMap, entries []located, have map[string]*v1alpha1.WindowsInstance) error {
 	var errs []error
 	for _, e := range entries {
@@ -178,14 +178,14 @@ func (c *configMaps) applyOne(ctx context.Context, cm *corev1.ConfigMap, e locat
 		}
 		c.Events.Emit(kube.Event{Object: cm, Related: instance, Type: corev1.EventTypeNormal, Reason: api.EventInstanceSetup, Action: "Create"},
 			"entry %q became WindowsInstance %s", e.key, instance.Name)
-	case have.DeletionTimestamp != nil: // it comes back when the host has left
+	case have.DeletionTimestamp != nil: // recreated when the host has left
 	case !isOfConfigMap(have):
 		c.Events.Emit(c.about(cm, e.key, nameTaken),
 			"entry %q: a WindowsInstance %s is there that was not made from this ConfigMap; remove one of the two", e.key, have.Name)
 	case have.Spec.Username != e.username || !isHostKey(have.Spec.HostKey, e.hostKey):
 		changed := have.DeepCopy()
 		changed.Spec.Username = e.username
-		if e.hostKey != "" { // else what a user wrote there stays
+		if e.hostKey != "" { // otherwise, a user's key stays
 			changed.Spec.HostKey = e.hostKey
 		}
 		if err := c.Client.Patch(ctx, changed, client.MergeFrom(have)); err != nil {
@@ -195,8 +195,7 @@ func (c *configMaps) applyOne(ctx context.Context, cm *corev1.ConfigMap, e locat
 	return nil
 }
 
-// prune removes the instances that were made from entries which are gone. An entry that has become faulty is
-// not gone: its key is still there.
+// prune deletes instances whose entries are gone. An entry that has become faulty is not gone: its key still exists.
 func (c *configMaps) prune(ctx context.Context, cm *corev1.ConfigMap, rest map[string]*v1alpha1.WindowsInstance) error {
 	stillThere := map[string]bool{}
 	for key := range cm.Data {

@@ -16,26 +16,26 @@ import (
 
 // entry is one host of ConfigMap windows-instances.
 type entry struct {
-	// key as the user wrote it: an IPv4 address or a DNS name.
+	// key is what the user wrote: an IPv4 address or a DNS name.
 	key      string
 	username string
-	// hostKey is the SSH key that the host has to show, as spec.hostKey has it; empty where nobody has said.
+	// hostKey is the SSH key that the host must show, in the format of spec.hostKey; empty if none is listed.
 	hostKey string
 }
 
-// address is what the entry's WindowsInstance is reached at.
+// address returns the address at which the entry's WindowsInstance is reached.
 func (e entry) address() string { return withoutDot(e.key) }
 
-// instanceName is the name of the entry's WindowsInstance: the address itself is a valid one. All spellings of a DNS name have the same.
+// instanceName returns the name of the entry's WindowsInstance: its address in lower case, the same for all spellings of a DNS name.
 func (e entry) instanceName() string { return strings.ToLower(e.address()) }
 
-// withoutDot takes the dot off that may end a DNS name: it only says that the name is whole.
+// withoutDot removes the trailing dot of a fully qualified DNS name.
 func withoutDot(name string) string { return strings.TrimSuffix(name, ".") }
 
-// fault is what is wrong with one entry. The other entries are not touched by it.
+// fault is an error in one entry. It does not affect the others.
 type fault struct {
 	key string
-	// kind is one of the kinds of faults; the events of different ones are kept apart.
+	// kind is one of the kinds of faults; their events are kept apart.
 	kind    string
 	message string
 }
@@ -50,8 +50,8 @@ const (
 	hostKeyInvalid      = "HostKeyInvalid"
 )
 
-// parseEntries reads ConfigMap windows-instances: "<IPv4 address or DNS name>: username=<user>". Entries come sorted by key, so that the same
-// data always means the same. What is in binary is no text.
+// parseEntries reads ConfigMap windows-instances: "<IPv4 address or DNS name>: username=<user>". Entries are sorted by key, for deterministic
+// results. Binary data is not text, and faulty.
 func parseEntries(data map[string]string, binary map[string][]byte) (entries []entry, faults []fault) {
 	for key := range binary {
 		faults = append(faults, fault{key, usernameInvalid, "the value is in binaryData, because it is no text in UTF-8; " +
@@ -76,7 +76,7 @@ func parseEntries(data map[string]string, binary map[string][]byte) (entries []e
 	return entries, faults
 }
 
-// CheckEntries returns the addresses in ConfigMap windows-instances, and what is wrong with its other entries, by address.
+// CheckEntries returns the addresses in ConfigMap windows-instances, and the faults of its other entries, by key.
 func CheckEntries(data map[string]string, binary map[string][]byte) (addresses []string, faults map[string]string) {
 	entries, wrong := parseEntries(data, binary)
 	for _, e := range entries {
@@ -89,7 +89,7 @@ func CheckEntries(data map[string]string, binary map[string][]byte) (addresses [
 	return addresses, faults
 }
 
-// eachNameOnce leaves out all but the first spelling of a name.
+// eachNameOnce drops all but the first spelling of a name.
 func eachNameOnce(entries []entry) (once []entry, faults []fault) {
 	first := map[string]string{}
 	for _, e := range entries {
@@ -126,8 +126,8 @@ func parseUsername(value string) (string, error) {
 	return username, nil
 }
 
-// checkAddress says why the key of an entry, which the API server limits to letters, digits, '-', '_' and '.',
-// is neither an IPv4 address nor a DNS name.
+// checkAddress returns an error if the key of an entry is not an IPv4 address or DNS name that a Windows host can have. The API server limits keys to
+// letters, digits, '-', '_' and '.'.
 func checkAddress(key string) error {
 	if ip, err := netip.ParseAddr(key); err == nil {
 		if !ip.Is4() {
@@ -147,7 +147,7 @@ func checkAddress(key string) error {
 	return nil
 }
 
-// refused says why no Windows host can have one of some addresses; nil when each can be one's.
+// refused returns why no Windows host can have one of the addresses; nil if each is possible.
 func refused(in addresses.Cluster, ips ...netip.Addr) error {
 	for _, ip := range ips {
 		if why := in.Refuse(ip); why != "" {
@@ -157,5 +157,5 @@ func refused(in addresses.Cluster, ips ...netip.Addr) error {
 	return nil
 }
 
-// looksLikeIPv4 says whether a key is made of digits and dots only: no top-level domain is.
+// looksLikeIPv4 reports whether a key consists of digits and dots only, as no top-level domain does.
 func looksLikeIPv4(key string) bool { return strings.Trim(key, "0123456789.") == "" }

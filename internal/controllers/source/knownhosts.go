@@ -15,25 +15,25 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// knownHosts is ConfigMap windows-known-hosts.
+// knownHosts is the content of ConfigMap windows-known-hosts.
 type knownHosts struct {
 	remote.KnownHosts
-	// unreadable says why nothing of it can be read; nil when it can, or is not there.
+	// unreadable is why nothing of it can be read; nil if it can, or does not exist.
 	unreadable error
 	version    string
-	found      map[string]foundKey // by name: hashed names are compared once
+	found      map[string]foundKey // by name, so that hashed names are compared once
 }
 
-// maxFound is how many keys of hosts are remembered.
+// maxFound is how many host keys are remembered.
 const maxFound = 1 << 16
 
-// foundKey is the key that a host has to show, as spec.hostKey has it, or why it cannot be told.
+// foundKey is the key that a host must show, in the format of spec.hostKey, or why it cannot be determined.
 type foundKey struct {
 	key string
 	err error
 }
 
-// knownHosts reads the keys that hosts of entries have to show, and tells what is wrong with them.
+// knownHosts reads the keys that hosts of entries must show, and records an event for lines that cannot be used.
 func (c *configMaps) knownHosts(ctx context.Context) (*knownHosts, error) {
 	name := types.NamespacedName{Namespace: c.Namespace, Name: api.KnownHostsConfigMap}
 	var cm corev1.ConfigMap
@@ -69,7 +69,7 @@ func readKnownHosts(cm *corev1.ConfigMap) *knownHosts {
 	return &knownHosts{KnownHosts: remote.ParseKnownHosts(text), found: map[string]foundKey{}}
 }
 
-// of is the key of a host by its name or address; empty where nobody vouched for one.
+// of returns the key of a host by its name or address; empty if none is listed.
 func (k *knownHosts) of(host string) (string, error) {
 	if k.unreadable != nil {
 		return "", errors.New("nothing of it can be read")
@@ -88,8 +88,8 @@ func (k *knownHosts) of(host string) (string, error) {
 	return f.key, f.err
 }
 
-// vouchFor gives entries the keys of their hosts. It leaves out those whose keys somebody wrote down, or may have, in a way that cannot be read:
-// they must not be taken at their word.
+// vouchFor sets the host keys of entries. It drops entries whose key is, or may be, in a line that cannot be read: these hosts must not be trusted on
+// first use.
 func (k *knownHosts) vouchFor(entries []entry) (good []entry, faults []fault) {
 	for _, e := range entries {
 		var err error
@@ -106,7 +106,7 @@ func unproven(e entry, err error) fault {
 	return fault{e.key, hostKeyInvalid, fmt.Sprintf("its host key in ConfigMap %s: %v", api.KnownHostsConfigMap, err)}
 }
 
-// isHostKey says whether spec.hostKey of an instance has a key already, or none is wanted.
+// isHostKey reports whether spec.hostKey of an instance already is the wanted key, or none is wanted.
 func isHostKey(has, wanted string) bool {
 	if wanted == "" {
 		return true

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// aHostKey is the n-th one, as spec.hostKey has it.
+// aHostKey returns the n-th host key, in the format of spec.hostKey.
 func aHostKey(t *testing.T, n byte) string {
 	t.Helper()
 	key, err := ssh.ParsePrivateKey(controllertest.SSHKey(t, n))
@@ -31,7 +31,7 @@ func knownHostsMap(lines ...string) *corev1.ConfigMap {
 	}
 }
 
-// hostKeys are spec.hostKey of the instances, by name.
+// hostKeys returns spec.hostKey of the instances, by name.
 func (w *sources) hostKeys() map[string]string {
 	keys := map[string]string{}
 	for _, i := range w.instances() {
@@ -70,7 +70,7 @@ func TestEntriesHaveTheHostKeysThatAreKnownInAdvance(t *testing.T) {
 	expect(map[string]string{"10.0.0.1": second, "10.0.0.2": other.Spec.HostKey, "host.example": second})
 }
 
-// Somebody wrote a host's key down, and it cannot be read: that is no reason to believe whoever answers.
+// A listed host key that cannot be read is no reason to trust whatever machine answers.
 func TestAnEntryWhoseHostKeyCannotBeReadIsNotBelieved(t *testing.T) {
 	unreadable := knownHostsMap()
 	unreadable.Data, unreadable.BinaryData = nil, map[string][]byte{api.KnownHostsKey: {0xff, 0xfe}}
@@ -78,7 +78,7 @@ func TestAnEntryWhoseHostKeyCannotBeReadIsNotBelieved(t *testing.T) {
 	wrongKey.Data = map[string]string{"hosts": ""}
 	for name, test := range map[string]struct {
 		known *corev1.ConfigMap
-		want  []string // besides the one that is there already
+		want  []string // in addition to the existing one
 		says  string
 	}{
 		"a damaged line":   {knownHostsMap("10.0.0.1 ssh-ed25519 AAAA", "10.0.0.9 ssh-ed25519 AAAA"), []string{"10.0.0.2 ConfigMap 10.0.0.2"}, "line 1"},
@@ -97,12 +97,12 @@ func TestAnEntryWhoseHostKeyCannotBeReadIsNotBelieved(t *testing.T) {
 	}
 }
 
-// Keys are found as OpenSSH finds them: by hashed names, by patterns, and by the address that a name means.
+// Keys are found as OpenSSH finds them: by hashed names, by patterns, and by the address to which a name resolves.
 func TestAnEntryHasTheKeyOfAnyLineThatIsForIt(t *testing.T) {
 	key := aHostKey(t, 1)
 	users := userMap("host.example", "win-2.example", "10.0.1.7", "10.0.0.3", "plain.example", "wrong.example")
 	w := newSources(t, users, knownHostsMap(
-		"|1|JfKTdBh7rNbXkVAQCRp4OQoPfmI=|j8K0mGXGsuI98vmEExhOGtVk4Rc= "+key, // no entry's
+		"|1|JfKTdBh7rNbXkVAQCRp4OQoPfmI=|j8K0mGXGsuI98vmEExhOGtVk4Rc= "+key, // for no entry
 		"win-?.example "+key, "10.0.1.*,!10.0.1.8 "+key, "10.0.0.4 "+key, "10.0.0.5 ssh-ed25519 AAAA"))
 	w.names["win-2.example"], w.names["plain.example"], w.names["wrong.example"] = []string{"10.0.0.2"}, []string{"10.0.0.4"}, []string{"10.0.0.5"}
 	w.pass()

@@ -18,13 +18,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
-// located is an entry and the address it means; none for an instance whose name does not resolve just now.
+// located is an entry and its address; invalid for an instance whose name does not resolve at the moment.
 type located struct {
 	entry
 	ip netip.Addr
 }
 
-// locations are what entries mean.
+// locations are the results for entries.
 type locations struct {
 	known  resolved
 	others addresses.Cluster
@@ -34,16 +34,16 @@ type locations struct {
 
 	good   []located
 	faults []fault
-	// asked is how many names DNS has not answered for yet.
+	// asked is the number of names for which DNS has not answered yet.
 	asked int
-	// early says that new hosts are not given away yet: it is not known which host each instance has.
+	// early means that new hosts are not assigned yet, because the hosts of some instances are not known.
 	early bool
-	// nodes are those that keep entries from becoming instances, with the first of them.
+	// nodes are the Nodes that prevent entries from becoming instances, each with the first such entry.
 	nodes map[string]located
 }
 
-// locate leaves out entries whose name does not resolve, and those whose host is another's (see Ownership). Those that are instances already
-// come first. It waits for no answer: names are asked for meanwhile.
+// locate drops entries whose name does not resolve, and those whose host belongs to another object (see Ownership). Entries that have instances come
+// first. It does not wait for DNS: names are resolved in the background.
 func (c *configMaps) locate(ctx context.Context, entries []entry, have map[string]*v1alpha1.WindowsInstance, keys *knownHosts) *locations {
 	names := addressesOf(have)
 	for _, e := range entries {
@@ -52,7 +52,7 @@ func (c *configMaps) locate(ctx context.Context, entries []entry, have map[strin
 	l := &locations{known: c.Hosts.resolve(ctx, names), keys: keys, have: have, nodes: map[string]located{}}
 	l.early = early(l.known, have, time.Now())
 	var err error
-	if l.others, err = c.Reserved.With(ctx, ""); err != nil { // the instance says so, too, before it is connected to
+	if l.others, err = c.Reserved.With(ctx, ""); err != nil { // the instance reports it, too, before the operator connects
 		log.FromContext(ctx).Info("Reading reserved addresses failed; entries are checked against those known", "error", err.Error())
 	}
 	l.owner = owners(l.known, have, isOfConfigMap)
@@ -74,17 +74,17 @@ func (c *configMaps) locate(ctx context.Context, entries []entry, have map[strin
 	return l
 }
 
-// existing looks at an entry that has an instance. What the cluster says of its address, the instance says itself.
+// existing handles an entry that has an instance. It does not check for reserved addresses: the instance reports them itself.
 func (l *locations) existing(e entry) {
 	means := l.known[e.address()]
 	if !means.ip().IsValid() {
-		l.good = append(l.good, located{entry: e}) // it resolved once: a hiccup of DNS must not take a node away
+		l.good = append(l.good, located{entry: e}) // it resolved once: a DNS outage must not remove a node
 		return
 	}
 	l.take(e, means.ip())
 }
 
-// fresh looks at an entry that is to become an instance.
+// fresh handles an entry that has no instance yet.
 func (l *locations) fresh(e entry) {
 	means := l.known[e.address()]
 	ip := means.ip()
@@ -106,7 +106,7 @@ func (l *locations) fresh(e entry) {
 		}
 	}
 	others := l.others
-	if e.hostKey != "" { // whoever has the key is the host, whatever Nodes and Services say
+	if e.hostKey != "" { // a machine with the key is the host, whatever Nodes and Services claim
 		others = others.WithoutClaims()
 	}
 	if bad := refused(others, means.ips...); bad != nil {
@@ -119,7 +119,7 @@ func (l *locations) fresh(e entry) {
 	l.take(e, ip)
 }
 
-// take gives a host to an entry, unless somebody has it.
+// take assigns a host to an entry, unless another object has it.
 func (l *locations) take(e entry, ip netip.Addr) {
 	if holder := l.owner[ip]; holder != "" {
 		l.faults = append(l.faults, fault{e.key, addressTaken, fmt.Sprintf("its address %s is that of %s already; remove one of the two", ip, holder)})
@@ -134,18 +134,18 @@ func (l *locations) take(e entry, ip netip.Addr) {
 	l.good = append(l.good, located{e, ip})
 }
 
-// tellNodes tells, on Nodes, that their addresses keep hosts of entries from joining.
+// tellNodes records events on Nodes whose addresses prevent hosts of entries from joining.
 func (c *configMaps) tellNodes(ctx context.Context, nodes map[string]located) {
 	for _, name := range slices.Sorted(maps.Keys(nodes))[:min(len(nodes), toldFaults)] {
 		c.tellNode(ctx, name, nodes[name].ip, fmt.Sprintf("entry %q of ConfigMap %s", nodes[name].key, api.InstancesConfigMap))
 	}
 }
 
-// tellNode tells, on a Node, that one of its addresses keeps a host from joining, which something announces.
+// tellNode records an event on a Node that has the address of a host, which therefore cannot join; announces names what announces the host.
 func (o Options) tellNode(ctx context.Context, name string, ip netip.Addr, announces string) {
 	var node corev1.Node
 	if err := o.Client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
-		return // it is gone, and its claim with it
+		return // the Node is gone, and its claim with it
 	}
 	o.Events.Emit(kube.Event{Object: &node, Type: corev1.EventTypeWarning, Reason: api.EventAddressDisputed, Action: "Compare"},
 		"status.addresses has %s, which %s announces as a Windows host; check the kubelet's --node-ip on this Node, or which machine has the address", ip, announces)

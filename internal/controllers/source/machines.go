@@ -38,42 +38,42 @@ const (
 	ClusterAPINamespace = "openshift-cluster-api"
 )
 
-// leavingAgain is how often a Machine looks whether the host it wants has been left by the instance that is on its way out.
+// leavingAgain is how often a Machine is checked while the instance that has its host is leaving.
 const leavingAgain = 5 * time.Second
 
-// machineSource makes a WindowsInstance of each Windows Machine of one API, and removes it with the Machine. It touches only instances
-// that it made.
+// machineSource creates a WindowsInstance for each Windows Machine of one API and deletes it with the Machine. It changes only instances that it
+// created.
 type machineSource struct {
 	Options
 	source string // a value of label source
-	// place is what is known when the API was found; nil before.
+	// place is where the API's Machines are read; nil while the API has not been found.
 	place atomic.Pointer[machinePlace]
 	asked asked
 	names machineNames
-	tried atomic.Bool // to find the API
-	said  string      // why it was not found
+	tried atomic.Bool // whether the API has been looked for
+	said  string      // why it was not found, as last logged
 }
 
 // machinePlace is where Machines are read.
 type machinePlace struct {
 	kind      schema.GroupVersionKind
-	namespace string        // with the Machines
-	cached    client.Reader // those with our label only
+	namespace string        // of the Machines
+	cached    client.Reader // only Machines with label LabelMachineOS
 	cluster   machines.Cluster
 }
 
-// machineView is what is known of one Machine.
+// machineView is what is known about one Machine.
 type machineView struct {
 	object *unstructured.Unstructured // nil when it is gone
-	// own are the instances made from it, have all by name. They are the cache's: not to be changed.
+	// own are the instances made from it; have contains all by name. They are shared with the cache and must not be changed.
 	own  []*v1alpha1.WindowsInstance
 	have map[string]*v1alpha1.WindowsInstance
-	// machine is what was read of the object.
+	// machine is what was read from object.
 	machine machines.Machine
 	machines.Decision
 }
 
-// NewMachines makes the controller of the Machines of one API; source is a value of label source.
+// NewMachines returns the controller of the Machines of one API; source is a value of label source.
 func NewMachines(o Options, source string) *machineSource {
 	return &machineSource{Options: o, source: source}
 }
@@ -95,7 +95,7 @@ func (s *machineSource) Register(_ context.Context, m manager.Manager) error {
 	return kube.WatchWhenAvailable(m, ctl, s.Kind, func() { s.tried.Store(true) })
 }
 
-// Kind says which Machines to watch.
+// Kind returns which Machines to watch.
 func (s *machineSource) Kind(ctx context.Context) (kube.OptionalKind, error) {
 	if s.source == api.SourceClusterAPI {
 		return s.clusterAPIKind(ctx)
@@ -106,13 +106,13 @@ func (s *machineSource) Kind(ctx context.Context) (kube.OptionalKind, error) {
 // Looked implements Announcer.
 func (s *machineSource) Looked() bool { return s.tried.Load() }
 
-// machineAPIKind says what to watch of OpenShift's Machine API.
+// machineAPIKind returns which Machines of OpenShift's Machine API to watch.
 func (s *machineSource) machineAPIKind(ctx context.Context) (kube.OptionalKind, error) {
 	platform, err := cluster.ReadPlatform(ctx, s.Live)
 	return s.kind(MachineAPINamespace, machines.Cluster{Namespace: s.Namespace, Platform: platform.Type}), err
 }
 
-// kind is what to watch: the Windows Machines of a namespace.
+// kind returns what to watch: the Windows Machines of a namespace.
 func (s *machineSource) kind(namespace string, of machines.Cluster) kube.OptionalKind {
 	k := kube.OptionalKind{
 		Group: machines.MachineAPIGroup, Versions: []string{"v1beta1"}, Kind: machines.Kind, Namespace: namespace,
@@ -130,20 +130,20 @@ func (s *machineSource) kind(namespace string, of machines.Cluster) kube.Optiona
 	return k
 }
 
-// Limits of what is kept of Machines, of one, of all in a namespace, and of all. Outside of OpenShift, tenants make them.
+// Memory limits: of one Machine, of all in a namespace, and of all. Outside OpenShift, tenants create them.
 const (
 	maxMachine          = 256 << 10
 	machinesOfNamespace = 32 << 20
 	allMachines         = 64 << 20
 )
 
-// keepMachine keeps a Machine without what nobody reads of its metadata.
+// keepMachine drops metadata of a Machine that nothing reads.
 func keepMachine(o client.Object) (client.Object, bool) {
 	kube.ShortenMetadata(o)
 	return o, true
 }
 
-// ofInstance names the Machine that an instance was made from.
+// ofInstance returns a request for the Machine from which an instance was made.
 func (s *machineSource) ofInstance(_ context.Context, i client.Object) []reconcile.Request {
 	namespace, name, ok := strings.Cut(i.GetAnnotations()[api.AnnotationMachine], "/")
 	if !ok || i.GetLabels()[api.LabelSource] != s.source {
@@ -161,16 +161,16 @@ func (s *machineSource) Announced(ctx context.Context) []Announcement {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(place.kind)
 	if err := place.cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil // no API server is asked: the cache is on its way down
+		return nil // the cache is shutting down; no API server is involved
 	}
 	return s.asked.of(list.Items, place.cluster)
 }
 
-// Reconcile makes the instance of one Machine what the Machine says.
+// Reconcile creates, keeps or deletes the instance of one Machine.
 func (s *machineSource) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
 	place := s.place.Load()
 	if place == nil || r.Namespace != place.namespace {
-		return reconcile.Result{RequeueAfter: kube.DiscoveryInterval}, nil // what cannot be seen is not gone
+		return reconcile.Result{RequeueAfter: kube.DiscoveryInterval}, nil // a Machine that cannot be read is not gone
 	}
 	v, err := s.gather(ctx, place, r)
 	if err != nil {
@@ -191,7 +191,7 @@ func (s *machineSource) Reconcile(ctx context.Context, r reconcile.Request) (rec
 	return reconcile.Result{}, nil
 }
 
-// gather looks at a Machine and its instances, and decides.
+// gather reads a Machine and its instances, and decides.
 func (s *machineSource) gather(ctx context.Context, place *machinePlace, r reconcile.Request) (v machineView, err error) {
 	if v.have, err = allInstances(ctx, s.Client, s.Namespace); err != nil {
 		return v, err
@@ -221,7 +221,7 @@ func (s *machineSource) gather(ctx context.Context, place *machinePlace, r recon
 	return v, nil
 }
 
-// read returns a Machine; nil when it is really gone, and not only without our label, which is all that the cache holds.
+// read returns a Machine; nil if it does not exist. The cache holds labeled Machines only, so a missing one is read from the API server.
 func (s *machineSource) read(ctx context.Context, place *machinePlace, name types.NamespacedName) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(place.kind)
@@ -238,15 +238,15 @@ func (s *machineSource) read(ctx context.Context, place *machinePlace, name type
 	return object, nil
 }
 
-// ensure makes the instance that a Machine asks for, unless it is there or the host is another's.
+// ensure creates the instance that a Machine requires, unless it exists or the host belongs to another object.
 func (s *machineSource) ensure(ctx context.Context, v machineView) (reconcile.Result, error) {
 	for _, i := range v.own {
 		if ip, err := netip.ParseAddr(i.Spec.Address); err == nil && slices.Contains(v.Addresses, ip) {
-			return reconcile.Result{}, nil // what a user changed in it since stays: there is no other place for it
+			return reconcile.Result{}, nil // later changes by a user stay: the user has no other place for them
 		}
 	}
-	if len(v.own) > 0 { // when they are gone, the Machine comes back
-		v.Verdict = machines.Gone // nothing of ours is at the address any more
+	if len(v.own) > 0 { // when they are gone, the Machine is reconciled again
+		v.Verdict = machines.Gone // the host is no longer at the former address
 		return reconcile.Result{}, s.remove(ctx, v, v.own, fmt.Sprintf("its Machine has the address %s now", v.Addresses[0]))
 	}
 	if adopted, err := s.adopt(ctx, v); adopted || err != nil {
@@ -269,11 +269,11 @@ func (s *machineSource) ensure(ctx context.Context, v machineView) (reconcile.Re
 	return s.create(ctx, v)
 }
 
-// leaveOutReserved leaves out addresses that the cluster has for something else. It returns why, where none is left. An instance that
-// exists is not looked at in this way: what Nodes say of their addresses must not take it away.
+// leaveOutReserved drops addresses that the cluster uses for something else, and returns why if none is left. It is not applied to existing
+// instances: the addresses that Nodes report must not remove one.
 func (s *machineSource) leaveOutReserved(ctx context.Context, v *machineView) (why error) {
 	is, err := s.Reserved.With(ctx, "")
-	if err != nil { // the instance says so, too, before it is connected to
+	if err != nil { // the instance reports it, too, before the operator connects
 		log.FromContext(ctx).Info("Reading reserved addresses failed; addresses of the Machine are checked against those known", "error", err.Error())
 	}
 	var left []netip.Addr
@@ -294,7 +294,7 @@ func (s *machineSource) leaveOutReserved(ctx context.Context, v *machineView) (w
 	return nil
 }
 
-// holder says which of the Machine's addresses is another's, and whose.
+// holder returns which of the Machine's addresses belongs to another object, and to which.
 func (s *machineSource) holder(ctx context.Context, v machineView, known resolved) (netip.Addr, string) {
 	owner := owners(known, v.have, func(*v1alpha1.WindowsInstance) bool { return false })
 	before := s.Hosts.higherPriority(ctx, s.source)
@@ -323,7 +323,7 @@ func (s *machineSource) taken(v machineView, ip netip.Addr, holder string) recon
 	return reconcile.Result{RequeueAfter: lookAgain}
 }
 
-// create makes the instance, under another name where another instance has the Machine's.
+// create creates the instance, under another name if an instance has the Machine's.
 func (s *machineSource) create(ctx context.Context, v machineView) (reconcile.Result, error) {
 	instance := v.Instance
 	if v.have[instance.Name] != nil {
@@ -345,22 +345,22 @@ func (s *machineSource) create(ctx context.Context, v machineView) (reconcile.Re
 	return reconcile.Result{}, nil
 }
 
-// maxName is how long the name of an object may be.
+// maxName is the maximum length of an object's name.
 const maxName = 253
 
-// otherName is what the instance of a Machine is called when an instance has the Machine's name: always the same for the same Machine.
+// otherName returns the name of a Machine's instance if another instance has the Machine's name: always the same for the same Machine.
 func otherName(source string, i *v1alpha1.WindowsInstance) string {
 	sum := sha256.Sum256([]byte(source + "/" + i.Annotations[api.AnnotationMachine]))
 	suffix := fmt.Sprintf("-%x", sum[:3])
 	return strings.TrimRight(i.Name[:min(len(i.Name), maxName-len(suffix))], ".-") + suffix
 }
 
-// refuse tells why a Machine gets no instance.
+// refuse records an event for why a Machine gets no instance.
 func (s *machineSource) refuse(v machineView, kind, message string) {
 	s.Events.Emit(kube.Event{Object: v.object, Type: corev1.EventTypeWarning, Reason: api.EventInstanceInvalid, Action: kind}, "%s", message)
 }
 
-// remove deletes instances. Where the host is gone, nobody is to wait until it has left by itself.
+// remove deletes instances. If the host is gone, they are released first, because it cannot leave the cluster any more.
 func (s *machineSource) remove(ctx context.Context, v machineView, which []*v1alpha1.WindowsInstance, because string) error {
 	var errs []error
 	for _, i := range which {
@@ -382,7 +382,7 @@ func (s *machineSource) removeOne(ctx context.Context, v machineView, i *v1alpha
 	}
 	err := s.Client.Delete(ctx, i.DeepCopy(), client.Preconditions{UID: &i.UID})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // it is gone, or another one of its name has come, whose event comes, too
+		return nil // it is gone, or replaced by another of that name, which has its own watch event
 	}
 	if err != nil {
 		return fmt.Errorf("removing WindowsInstance %s: %w", i.Name, err)

@@ -32,7 +32,7 @@ func TestAMachineBecomesAnInstance(t *testing.T) {
 	}
 }
 
-// A Machine without node, owner and provider ID made the original crash (D5), and one that waits was told as a failure (D2).
+// A Machine without node, owner and provider ID crashed the original operator (D5), and a waiting one was reported as a failure (D2).
 func TestMachinesThatAreNotReadyAreNoFailure(t *testing.T) {
 	w := newSources(t,
 		aMachine("machine", "bare", "10.0.0.1", "metadata: {ownerReferences: null, labels: {machine.openshift.io/os-id: Windows}}",
@@ -135,8 +135,8 @@ func TestAMachineThatCannotBeSeenIsNotGone(t *testing.T) {
 	})
 }
 
-// TestAMachineThatLosesItsAddressesKeepsItsInstance: the first network of pods moves the address to an adapter that VMware Tools do not tell
-// vSphere of.
+// TestAMachineThatLosesItsAddressesKeepsItsInstance: the first pod network moves the address to an adapter that VMware Tools do not report to
+// vSphere.
 func TestAMachineThatLosesItsAddressesKeepsItsInstance(t *testing.T) {
 	m := aMachine("machine", "win-a", "10.0.0.1")
 	w := newSources(t, m)
@@ -219,7 +219,7 @@ func TestAMachineWhoseNameIsTakenGetsAnother(t *testing.T) {
 	}
 }
 
-// TestOneHostOfSeveralSourcesIsOneInstance has the rule of type hosts, each case with all sources in both orders.
+// TestOneHostOfSeveralSourcesIsOneInstance tests the rules of type Ownership, each case with all sources in both orders.
 func TestOneHostOfSeveralSourcesIsOneInstance(t *testing.T) {
 	const host = "10.0.0.1"
 	mapi, capi := aMachine("machine", "m", host), aMachine("cluster", "c", host)
@@ -230,7 +230,7 @@ func TestOneHostOfSeveralSourcesIsOneInstance(t *testing.T) {
 	tests := map[string]struct {
 		objects []client.Object
 		want    string
-		loser   []string // words of the event of one who lost
+		loser   []string // words of the event of a losing object
 	}{
 		"a user's comes before a Machine":           {[]client.Object{users, mapi}, "users User 10.0.0.1", []string{"Warning", " m ", "WindowsInstance users"}},
 		"a user's by name":                          {[]client.Object{byName, mapi}, "users  host.example", []string{"Warning", " m ", "WindowsInstance users"}},
@@ -252,7 +252,7 @@ func TestOneHostOfSeveralSourcesIsOneInstance(t *testing.T) {
 				for _, o := range test.objects {
 					w.must(w.Create(t.Context(), o.DeepCopyObject().(client.Object)))
 				}
-				if order == "backward" { // the weaker ones look first
+				if order == "backward" { // sources of lower priority reconcile first
 					if _, err := w.configMap.Reconcile(t.Context(), reconcile.Request{}); err != nil {
 						t.Fatal(err)
 					}
@@ -284,7 +284,7 @@ func TestTheNextOneGetsTheHostOfAnInstanceThatGoes(t *testing.T) {
 	w.expect("m Machine 10.0.0.1")
 }
 
-// Two sources may look before either hears of the other's instance.
+// Two sources may reconcile before either observes the other's instance.
 func TestAHostIsNotGivenTwiceInAMoment(t *testing.T) {
 	w := newSources(t, aMachine("machine", "m", "10.0.0.1"))
 	if holder, ok := w.machineAPI.Hosts.reserve(netip.MustParseAddr("10.0.0.1"), types.NamespacedName{Namespace: "ns", Name: "other"}, time.Now()); !ok {
@@ -326,7 +326,7 @@ func TestAMachineThatMovesToTheOtherAPIKeepsItsInstance(t *testing.T) {
 			t.Errorf("there is an event %s", e)
 		}
 	}
-	// A mirror that is not paused yet asks for nothing as long as the other one counts.
+	// A mirror that is not paused yet requests nothing while the other one is authoritative.
 	owner2 := aMachine("machine", "win-b", "10.0.0.2")
 	w.must(w.Create(t.Context(), owner2))
 	w.must(w.Create(t.Context(), aMachine("cluster", "win-b", "10.0.0.2")))

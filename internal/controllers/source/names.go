@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// namesFor is how old the names of Machines may be: hundreds of hosts may join at once.
+	// namesFor is how long the names of Machines are cached: hundreds of hosts may join at once.
 	namesFor = 10 * time.Second
 	// namesPage is how many Machines are read at a time.
 	namesPage = 200
 )
 
-// machineNames are the names that Machines of every operating system have or give to their hosts.
+// machineNames caches the names that Machines of every operating system have or give to their hosts.
 type machineNames struct {
 	mu     sync.Mutex
 	readAt time.Time
-	ids    map[string]string // of Machines, by name
+	ids    map[string]string // IDs of Machines, by name
 }
 
-// Named implements Announcer. The cache has Windows Machines only, so the API server is asked. What cannot be read reserves nothing.
+// Named implements Announcer. It queries the API server, because the cache has Windows Machines only. Names that cannot be read are not reserved.
 func (s *machineSource) Named(ctx context.Context, name, other string) (who string) {
 	place := s.place.Load()
 	if place == nil {
@@ -45,7 +45,7 @@ func (s *machineSource) Named(ctx context.Context, name, other string) (who stri
 	}
 	id := s.names.ids[name]
 	if id == "" || machineName(id) == machineName(other) {
-		return "" // of nobody, or of the same Machine in either API
+		return "" // unknown, or of the same Machine in either API
 	}
 	return "Machine " + id
 }

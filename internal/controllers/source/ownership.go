@@ -16,47 +16,47 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// Ownership says whose a host is when several ask for it, and is the only place that does. The rule:
+// Ownership decides which source gets a host that several request; nothing else does. The rules:
 //
-//  1. An instance that exists keeps its host. What a user wrote is one as soon as it is written.
-//  2. Of those that ask for a host nobody has, a Machine of the Machine API comes first, then one of Cluster API, then an entry
-//     of ConfigMap windows-instances. Of two entries whose addresses are known, or two Machines of one API, the one whose name comes first.
+//  1. An existing instance keeps its host. A user's instance exists as soon as it is written.
+//  2. A host without an instance goes to a Machine of the Machine API first, then to one of Cluster API, then to an entry of ConfigMap
+//     windows-instances. Of two entries whose addresses are known, or two Machines of one API, the one whose name sorts first gets it.
 //
-// Who does not get a host is told with an event, and looks again: when the instance that has it goes, it is the next one's.
+// An event reports an object that does not get its host. It is checked again: when the instance that has the host goes, the next object gets it.
 type Ownership struct {
 	*Resolver
-	// Announcers are the sources that come before the ConfigMap, the strongest first.
+	// Announcers are the sources with priority over the ConfigMap, highest first.
 	Announcers []Announcer
 
 	mu sync.Mutex
-	// firstAsked is when somebody wanted to know for the first time whether all sources are there.
+	// firstAsked is when ready was called for the first time.
 	firstAsked time.Time
-	// reservations are hosts for which an instance was made a moment ago: another source may not have heard of it.
+	// reservations are hosts whose instance was created a moment ago: other sources may not have observed it.
 	reservations map[netip.Addr]reservation
 }
 
-// NewOwnership makes an Ownership; announcers are the sources before the ConfigMap, the strongest first.
+// NewOwnership returns an Ownership; announcers are the sources with priority over the ConfigMap, highest first.
 func NewOwnership(r *Resolver, announcers ...Announcer) *Ownership {
 	return &Ownership{Resolver: r, Announcers: announcers}
 }
 
 // Announcer is a source that knows its hosts by address.
 type Announcer interface {
-	// Announced are those for which there is to be an instance, whether or not there is one.
+	// Announced returns the hosts that should have an instance, whether or not they have one.
 	Announced(ctx context.Context) []Announcement
-	// Looked says whether the source knows by now what it announces, or that it has nothing to read it from.
+	// Looked reports whether the source knows what it announces, or has nothing to read it from.
 	Looked() bool
-	// Named says which Machine, of any operating system, has a name or gives it to its host, other than the one with an ID; "" for none.
+	// Named returns the Machine, of any operating system, that has a name or gives it to its host, except the one with ID other; "" if there is none.
 	Named(ctx context.Context, name, other string) (who string)
 }
 
-// Announcement is a host that a source asks for.
+// Announcement is a host that a source announces.
 type Announcement struct {
 	source string
-	// Who is the object that asks, for people; ID for programs.
+	// Who names the announcing object for people, ID for programs.
 	Who, ID string
 	Address netip.Addr
-	// Names are the DNS names that the object says its host has.
+	// Names are the DNS names of the host according to the object.
 	Names []string
 }
 
@@ -66,13 +66,13 @@ type reservation struct {
 }
 
 const (
-	// readyWithin is how long, after the operator's start, weaker sources wait for stronger ones to look.
+	// readyWithin is how long after the operator's start sources of lower priority wait for those of higher priority.
 	readyWithin = 30 * time.Second
-	// readyAgain is how often they ask.
+	// readyAgain is how often they check.
 	readyAgain = 200 * time.Millisecond
 )
 
-// ready says whether new hosts may be given away: all sources have looked, or had the time for it.
+// ready reports whether new hosts may be assigned: all sources know what they announce, or have had the time to find out.
 func (h *Ownership) ready(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,7 +83,7 @@ func (h *Ownership) ready(now time.Time) bool {
 	return !slices.ContainsFunc(h.Announcers, notYet) || now.Sub(h.firstAsked) > readyWithin
 }
 
-// early says whether new hosts may not be given away yet: a name of an instance, which was not known before, is being asked for.
+// early reports whether it is too early to assign new hosts: the name of an instance is being resolved for the first time.
 func early(known resolved, have map[string]*v1alpha1.WindowsInstance, now time.Time) bool {
 	for _, i := range have {
 		if known[i.Spec.Address].isAsked(now) {
@@ -93,10 +93,10 @@ func early(known resolved, have map[string]*v1alpha1.WindowsInstance, now time.T
 	return false
 }
 
-// rememberFor is how long a host that was given is remembered: far longer than the cache needs to hear of the instance.
+// rememberFor is how long a reservation is kept: far longer than the cache needs to observe the instance.
 const rememberFor = time.Minute
 
-// reserve gives a host to an instance that is about to be made, or says which one has just got it.
+// reserve reserves a host for an instance that is about to be created, or returns the instance that has just reserved it.
 func (h *Ownership) reserve(ip netip.Addr, to types.NamespacedName, now time.Time) (holder types.NamespacedName, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,7 +115,7 @@ func (h *Ownership) reserve(ip netip.Addr, to types.NamespacedName, now time.Tim
 	return to, true
 }
 
-// release makes the hosts of an instance, which was not made or is being removed, free for others.
+// release frees the hosts of an instance that was not created or is being deleted.
 func (h *Ownership) release(from types.NamespacedName) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -126,15 +126,15 @@ func (h *Ownership) release(from types.NamespacedName) {
 	}
 }
 
-// owners says which instances have which hosts, and leaves out those that except is true for. A host is known by the address at which it
-// is reached, which is in known, and by the one that it reported itself.
+// owners returns which instance has which host, without the instances for which except returns true. A host is known by the address at which it is
+// reached, which is in known, and by the address that it reported.
 func owners(known resolved, have map[string]*v1alpha1.WindowsInstance, except func(*v1alpha1.WindowsInstance) bool) map[netip.Addr]string {
 	owner := map[netip.Addr]string{}
 	for _, i := range sorted(have) {
 		if except(i) {
 			continue
 		}
-		reported, _ := netip.ParseAddr(i.Status.NodeIP) // invalid where it is none
+		reported, _ := netip.ParseAddr(i.Status.NodeIP) // invalid if there is none
 		for _, ip := range []netip.Addr{known[i.Spec.Address].ip(), reported} {
 			if ip.IsValid() && owner[ip] == "" {
 				owner[ip] = "WindowsInstance " + i.Name
@@ -144,7 +144,7 @@ func owners(known resolved, have map[string]*v1alpha1.WindowsInstance, except fu
 	return owner
 }
 
-// addressesOf are the addresses and names at which instances are reached.
+// addressesOf returns the addresses and names at which instances are reached.
 func addressesOf(have map[string]*v1alpha1.WindowsInstance) (keys []string) {
 	for _, i := range have {
 		keys = append(keys, i.Spec.Address)
@@ -152,7 +152,7 @@ func addressesOf(have map[string]*v1alpha1.WindowsInstance) (keys []string) {
 	return keys
 }
 
-// higherPriority says which hosts the sources before one ask for.
+// higherPriority returns the hosts that sources of higher priority than the given one announce.
 func (h *Ownership) higherPriority(ctx context.Context, than string) map[netip.Addr]Announcement {
 	asked := map[netip.Addr]Announcement{}
 	for _, announcer := range h.Announcers {
@@ -165,7 +165,7 @@ func (h *Ownership) higherPriority(ctx context.Context, than string) map[netip.A
 	return asked
 }
 
-// NamedBy says which object's host has a DNS name, other than the one with an ID; "" when none says so.
+// NamedBy returns the object whose host has a DNS name, except the one with ID other; "" if there is none.
 func (h *Ownership) NamedBy(ctx context.Context, name, other string) (who string) {
 	for _, announcer := range h.Announcers {
 		for _, a := range announcer.Announced(ctx) {
@@ -177,7 +177,7 @@ func (h *Ownership) NamedBy(ctx context.Context, name, other string) (who string
 	return ""
 }
 
-// NamedByAny is NamedBy with Machines of every operating system: for the names of hosts that have no Node yet.
+// NamedByAny is NamedBy with Machines of every operating system, for the names of hosts that have no Node yet.
 func (h *Ownership) NamedByAny(ctx context.Context, name, other string) (who string) {
 	for _, announcer := range h.Announcers {
 		if who := announcer.Named(ctx, name, other); who != "" {
@@ -192,7 +192,7 @@ func rank(source string) int {
 	return slices.Index([]string{api.SourceMachine, api.SourceClusterAPI, api.SourceConfigMap}, source)
 }
 
-// sorted are the instances by name, so that the same ones always mean the same.
+// sorted returns the instances by name, for deterministic results.
 func sorted(have map[string]*v1alpha1.WindowsInstance) []*v1alpha1.WindowsInstance {
 	var all []*v1alpha1.WindowsInstance
 	for _, i := range have {
@@ -202,7 +202,7 @@ func sorted(have map[string]*v1alpha1.WindowsInstance) []*v1alpha1.WindowsInstan
 	return all
 }
 
-// allInstances returns all instances by name, whatever their source. They are the cache's: not to be changed.
+// allInstances returns the instances of all sources by name. They are shared with the cache and must not be changed.
 func allInstances(ctx context.Context, reader client.Reader, namespace string) (map[string]*v1alpha1.WindowsInstance, error) {
 	var list v1alpha1.WindowsInstanceList
 	if err := reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -215,7 +215,7 @@ func allInstances(ctx context.Context, reader client.Reader, namespace string) (
 	return have, nil
 }
 
-// create makes an instance for a host, or says who has just got that host.
+// create creates the instance of a host, or returns what has just got that host.
 func (h *Ownership) create(ctx context.Context, c client.Client, instance *v1alpha1.WindowsInstance, ip netip.Addr) (holder string, err error) {
 	name := client.ObjectKeyFromObject(instance)
 	if other, ok := h.reserve(ip, name, time.Now()); !ok {

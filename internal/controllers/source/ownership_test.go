@@ -41,7 +41,7 @@ func TestAHostIsGivenToOneInstance(t *testing.T) {
 	}
 }
 
-// At the start, an entry must not be quicker than the Machine that comes before it, nor wait for an API that never answers.
+// After the start, an entry must not overtake a Machine, which has priority, nor wait for an API that never answers.
 func TestNoHostIsGivenAwayBeforeTheStrongerSourcesHaveLooked(t *testing.T) {
 	w := newSources(t, userMap("10.0.0.1"), aMachine("cluster", "c", "10.0.0.2"),
 		aMachine("machine", "m", "10.0.0.1"), aMachine("machine", "n", "10.0.0.2"))
@@ -107,7 +107,7 @@ func TestWhatAMachineAsksForFollowsTheMachine(t *testing.T) {
 	expect := func(want ...string) {
 		t.Helper()
 		var got []string
-		for range 2 { // the second time it is remembered
+		for range 2 { // the second time from the cache
 			got = nil
 			for _, a := range w.machineAPI.Announced(t.Context()) {
 				got = append(got, a.Who+" "+a.Address.String())
@@ -129,8 +129,7 @@ func TestWhatAMachineAsksForFollowsTheMachine(t *testing.T) {
 	expect("Machine openshift-machine-api/m 10.0.0.3")
 }
 
-// Names whose DNS does not answer keep nobody waiting: not addresses, not names that are known, not removals, and not for ever a name that is
-// new beside them.
+// Names for which DNS does not answer delay no others: neither addresses, nor known names, nor removals, nor, forever, another new name.
 func TestNamesThatDoNotAnswerKeepNoOtherWaiting(t *testing.T) {
 	for _, silent := range []int{4, 640, 6400} {
 		synctest.Test(t, func(t *testing.T) {
@@ -144,7 +143,7 @@ func TestNamesThatDoNotAnswerKeepNoOtherWaiting(t *testing.T) {
 			w := newSources(t, users, gone, changed)
 			resolver := w.configMap.Hosts.Resolver
 			var mu sync.Mutex
-			most, asking := 0, 0 // under mu
+			most, asking := 0, 0 // guarded by mu
 			resolver.dns = func(ctx context.Context, _, name string) ([]netip.Addr, error) {
 				if !strings.HasPrefix(name, "silent") {
 					return []netip.Addr{netip.MustParseAddr("10.0.0.5")}, nil
@@ -188,12 +187,12 @@ func TestNamesThatDoNotAnswerKeepNoOtherWaiting(t *testing.T) {
 			if ips, err := resolver.Lookup(t.Context(), "connected.example"); err != nil || ips[0].String() != "10.0.0.5" {
 				t.Errorf("whoever connects gets %v (%v)", ips, err)
 			}
-			time.Sleep(unprovenWithin + lookupTimeout) // what is under way ends
+			time.Sleep(unprovenWithin + lookupTimeout) // lookups in progress end
 		})
 	}
 }
 
-// An instance whose name is asked for has its host already, although nobody knows yet which one.
+// An instance whose name is being resolved has its host already, although the operator does not know yet which one.
 func TestNoHostIsGivenAwayWhileAnInstancesNameIsAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSources(t, userMap("10.0.0.1"), aMachine("machine", "m", "10.0.0.2"),
@@ -220,7 +219,7 @@ func TestNoHostIsGivenAwayWhileAnInstancesNameIsAskedFor(t *testing.T) {
 	})
 }
 
-// What a name meant is remembered: while DNS does not answer, nobody waits for it and no host is lost.
+// The addresses of a name are remembered: while DNS does not answer, no caller waits for it and no host is lost.
 func TestANameIsRememberedWhileDNSIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now atomic.Value
@@ -256,7 +255,7 @@ func TestANameIsRememberedWhileDNSIsAway(t *testing.T) {
 		}
 		now.Store("10.0.0.2")
 		time.Sleep(freshFor + lookupTimeout + time.Second)
-		means("10.0.0.1", 0) // and asks in the background
+		means("10.0.0.1", 0) // and looks it up in the background
 		synctest.Wait()
 		means("10.0.0.2", 0)
 		if asked := asked.Load(); asked != 8 {
@@ -270,7 +269,7 @@ func TestANameIsRememberedWhileDNSIsAway(t *testing.T) {
 	})
 }
 
-// A name that did not resolve is asked for again after a pause, which grows, and not at each look.
+// A name that did not resolve is looked up again after a growing pause, not in each pass.
 func TestANameThatDoesNotResolveIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []time.Duration
@@ -293,7 +292,7 @@ func TestANameThatDoesNotResolveIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// Two spellings of one DNS name are one host, whether or not DNS says so just now.
+// Two spellings of one DNS name are one host, whether or not DNS answers.
 func TestTwoSpellingsOfANameAreOneInstance(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		users := userMap("HOST.example", "host.example", "host.example.", "10.0.0.2")
@@ -320,7 +319,7 @@ func TestTwoSpellingsOfANameAreOneInstance(t *testing.T) {
 	}
 }
 
-// What is no text is told, and is not gone: a file that an editor saved in another encoding must not take nodes away.
+// Binary data is reported and does not count as gone: a file that an editor saved in another encoding must not remove nodes.
 func TestEntriesInBinaryDataAreFaultyAndNotGone(t *testing.T) {
 	users := userMap("10.0.0.2")
 	users.BinaryData = map[string][]byte{"10.0.0.1": {0xff, 0xfe, 'u', 0}, "new.example": {0xff}}
@@ -332,7 +331,7 @@ func TestEntriesInBinaryDataAreFaultyAndNotGone(t *testing.T) {
 	}
 }
 
-// A list that is wrong from top to bottom is a handful of events, and its good entry an instance.
+// A list full of errors causes a handful of events, and its good entry becomes an instance.
 func TestManyBadEntriesAreFewEvents(t *testing.T) {
 	users := userMap("10.0.0.1")
 	for n := range 3000 {

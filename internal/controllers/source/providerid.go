@@ -15,8 +15,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// compareNodes tells of Nodes of a Machine's host that have another provider ID than the Machine: the controllers of Machines, load balancers
-// and volumes find each by this ID. A Node proves nothing with it, since its kubelet may have written it: so nothing else is done.
+// compareNodes records an event for a Node of a Machine's host that has another provider ID than the Machine: controllers of Machines, load balancers
+// and volumes find one by the other's ID. A Node's ID proves nothing, since its kubelet may have written it: so nothing else is done.
 func (s *machineSource) compareNodes(ctx context.Context, v machineView) {
 	for _, i := range v.own {
 		var node corev1.Node
@@ -24,7 +24,7 @@ func (s *machineSource) compareNodes(ctx context.Context, v machineView) {
 			continue
 		}
 		if uid := i.Status.NodeRef.UID; uid != "" && uid != node.UID {
-			continue // the next pass of the instance says whose it is
+			continue // the next pass of the instance decides whose it is
 		}
 		s.Events.Emit(kube.Event{Object: v.object, Related: i, Type: corev1.EventTypeWarning, Reason: api.EventProviderIDDiffers, Action: "Compare"},
 			"Node %s of its host has spec.providerID %q, and the Machine has %q, so that the cluster does not find one by the other; "+
@@ -33,11 +33,11 @@ func (s *machineSource) compareNodes(ctx context.Context, v machineView) {
 	}
 }
 
-// ofNode names the Machines of the instances that a Node is of.
+// ofNode returns requests for the Machines of the instances whose host is the node.
 func (s *machineSource) ofNode(ctx context.Context, node client.Object) (all []reconcile.Request) {
 	have, err := allInstances(ctx, s.Client, s.Namespace)
 	if err != nil {
-		return nil // no API server is asked: the cache is on its way down
+		return nil // the cache is shutting down; no API server is involved
 	}
 	for _, i := range sorted(have) {
 		if i.Status.NodeRef != nil && i.Status.NodeRef.Name == node.GetName() {
@@ -47,10 +47,10 @@ func (s *machineSource) ofNode(ctx context.Context, node client.Object) (all []r
 	return all
 }
 
-// providerIDSet is for Nodes that a cloud has initialized just now.
+// providerIDSet passes Nodes whose provider ID changed, as when a cloud initializes them.
 func providerIDSet() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false }, // each Machine is looked at when the operator starts
+		CreateFunc: func(event.CreateEvent) bool { return false }, // each Machine is reconciled when the operator starts
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return e.ObjectOld.(*corev1.Node).Spec.ProviderID != e.ObjectNew.(*corev1.Node).Spec.ProviderID

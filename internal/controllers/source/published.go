@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/machines"
 )
 
-// AddressesOf returns the addresses and DNS names that the status of an instance's Machine has: the word of the cloud's API, which no
-// host can write. Instances that are of no Machine of this API have none, and neither have those whose Machine cannot be read.
+// AddressesOf returns the addresses and DNS names in the status of an instance's Machine. They come from the cloud's API, and no host can write them.
+// It returns nil for an instance that was not made from a Machine of this API, or whose Machine cannot be read.
 func (s *machineSource) AddressesOf(ctx context.Context, i *v1alpha1.WindowsInstance) []string {
 	place := s.place.Load()
 	requests := s.ofInstance(ctx, i)

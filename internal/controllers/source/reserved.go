@@ -20,8 +20,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// ReservedAddresses remembers which addresses the cluster has for something else than its Windows hosts, Nodes aside: they change about never, and
-// hundreds of hosts may join at once.
+// ReservedAddresses caches which addresses the cluster uses for anything but its Windows hosts and Nodes: they hardly ever change, and hundreds of
+// hosts may join at once.
 type ReservedAddresses struct {
 	client, live client.Reader
 	connection   cluster.Connection
@@ -35,43 +35,43 @@ type ReservedAddresses struct {
 	err    error
 }
 
-// NewReservedAddresses reads Nodes and WindowsConfig from the cache, all else from the API server.
+// NewReservedAddresses returns a ReservedAddresses. It reads Nodes, WindowsConfig and, except for Live, Services from the cache; all else from the
+// API server.
 func NewReservedAddresses(client, live client.Reader, connection cluster.Connection, r *Resolver) *ReservedAddresses {
 	return &ReservedAddresses{client: client, live: live, connection: connection, resolver: r, services: newServices(client, live)}
 }
 
-// Register has the manager keep the addresses of Services.
+// Register watches the addresses of Services in the manager's cache.
 func (r *ReservedAddresses) Register(ctx context.Context, m manager.Manager) error {
 	return r.services.watch(ctx, m)
 }
 
 const (
-	// reservedFor is how old what is remembered may be, reservedAgain how old when not all could be read, and reservedWithin how long a
-	// reading may take.
+	// reservedFor is how long the addresses are cached, reservedAgain how long if not all could be read. reservedWithin limits the time of a read.
 	reservedFor    = 10 * time.Second
 	reservedAgain  = 2 * time.Second
 	reservedWithin = 10 * time.Second
 )
 
-// Live are those that no Windows host can have: of Services those that the API server has now, and those that one had since a time. self is
-// the Node whose addresses may be the host's own; empty for none.
+// Live returns the addresses that no Windows host can have, with those of the Services that the API server has now or had since a time. self is the
+// Node whose addresses may be the host's own; empty for none.
 func (r *ReservedAddresses) Live(ctx context.Context, self string, since time.Time) (addresses.Cluster, error) {
 	known, err := r.withNodes(ctx, self)
 	return known, errors.Join(err, r.services.addLive(ctx, &known, since.Add(-releasedFor)))
 }
 
-// With are those that no Windows host can have, as far as the cache knows. With an error comes what is known. self is as for Live.
+// With returns the addresses that no Windows host can have according to the cache. Even with an error, it returns what is known. self is as for Live.
 func (r *ReservedAddresses) With(ctx context.Context, self string) (addresses.Cluster, error) {
 	known, err := r.withNodes(ctx, self)
 	return known, errors.Join(err, r.services.addCached(ctx, &known, time.Now().Add(-releasedFor)))
 }
 
-// AddServices adds what Services claim, as far as the cache knows.
+// AddServices adds what Services claim according to the cache.
 func (r *ReservedAddresses) AddServices(ctx context.Context, to *addresses.Cluster) error {
 	return r.services.addCached(ctx, to, time.Now().Add(-releasedFor))
 }
 
-// AddLiveServices adds what Services claim by the API server's word.
+// AddLiveServices adds what Services claim according to the API server.
 func (r *ReservedAddresses) AddLiveServices(ctx context.Context, to *addresses.Cluster) error {
 	return r.services.addLive(ctx, to, time.Now().Add(-releasedFor))
 }
@@ -99,10 +99,10 @@ func (r *ReservedAddresses) withNodes(ctx context.Context, self string) (address
 	return known, err
 }
 
-// nodeAddresses is how many addresses of one Node count. Machines have one or two in each network; a kubelet may list as many as it likes.
+// nodeAddresses is how many addresses of one Node count. Machines have one or two in each network; a kubelet may list any number.
 const nodeAddresses = 8
 
-// addressesOfNode are the IPv4 addresses of a Node, those first by which the cluster reaches it.
+// addressesOfNode returns the IPv4 addresses of a Node, internal ones first.
 func addressesOfNode(node *corev1.Node) (all []netip.Addr) {
 	for _, isInternal := range []bool{true, false} {
 		for _, a := range node.Status.Addresses {
@@ -116,7 +116,8 @@ func addressesOfNode(node *corev1.Node) (all []netip.Addr) {
 	return all
 }
 
-// Read returns those without Nodes, no older than ten seconds. With an error comes what is known.
+// Read returns the reserved addresses without the claims of Nodes and Services, at most ten seconds old. Even with an error, it returns what is
+// known.
 func (r *ReservedAddresses) Read(ctx context.Context, config v1alpha1.WindowsConfigSpec) (addresses.Cluster, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +129,7 @@ func (r *ReservedAddresses) Read(ctx context.Context, config v1alpha1.WindowsCon
 	defer cancel()
 	known, names, err := cluster.ReadAddresses(ctx, r.live, r.connection, config)
 	for _, name := range names {
-		ips, failure := r.resolver.Lookup(ctx, name) // where it does not resolve here, its Endpoints are known all the same
+		ips, failure := r.resolver.Lookup(ctx, name) // if it does not resolve here, its Endpoints are known nevertheless
 		if failure == nil {
 			known.Servers = append(known.Servers, ips...)
 		}

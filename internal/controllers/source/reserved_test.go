@@ -10,7 +10,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 )
 
-// Who may write entries must not send the operator, which knows the hosts' key, to its own machine, a cloud's metadata or the cluster.
+// A user who may write entries must not be able to direct the operator, which has the SSH key of the hosts, to its own machine, a cloud's metadata or
+// the cluster.
 func TestEntriesThatAreNobodysHostBecomeNoInstances(t *testing.T) {
 	faults := map[string]string{
 		"0.0.0.0":                "no host",
@@ -39,7 +40,7 @@ func TestEntriesThatAreNobodysHostBecomeNoInstances(t *testing.T) {
 	}
 }
 
-// An entry that was good keeps its instance when somebody else claims the address: nobody may take a node away in this way.
+// A valid entry keeps its instance when another object claims the address: a claim must not remove a node.
 func TestAnAddressThatIsClaimedLaterTakesNoInstanceAway(t *testing.T) {
 	w := newSources(t, append(controllertest.PlainCluster(), controllertest.Node("linux-1", "10.0.0.1"), userMap("10.0.0.1"),
 		controllertest.Instance("10.0.0.1", "ConfigMap", "", "10.0.0.1"), aMachine("machine", "m", "10.0.0.2"), controllertest.Node("linux-2", "10.0.0.2"),

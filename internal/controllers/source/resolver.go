@@ -17,46 +17,46 @@ import (
 	"github.com/windows-machine-config/wmco/internal/addresses"
 )
 
-// Resolver asks DNS for the IPv4 addresses of hosts' names, and remembers them: where DNS does not answer, a name means what it meant last.
+// Resolver resolves the names of hosts to IPv4 addresses and remembers them: while DNS does not answer, a name keeps its last addresses.
 type Resolver struct {
 	dns    func(ctx context.Context, network, name string) ([]netip.Addr, error)
-	places chan struct{} // an element for each question under way, but for those about names that never resolved
-	// Answered has an element when something was learned of names that were not known.
+	places chan struct{} // holds an element for each lookup in progress, except of names that never resolved
+	// Answered receives an element when something was learned about names that were unknown.
 	Answered chan ctrlevent.GenericEvent
 
 	mu       sync.Mutex
 	known    map[string]memory
-	unproven int // questions under way, or about to be asked, about names that never resolved
+	unproven int // names that never resolved and are being looked up or about to be
 }
 
-// memory is what is remembered of a name.
+// memory is what is remembered about a name.
 type memory struct {
 	ips      []netip.Addr // of the last good answer; nil before the first
 	err      error        // of the last answer
 	at       time.Time    // of the last answer
 	used     time.Time
-	seen     time.Time // for the first time
+	seen     time.Time // first
 	asking   bool      // in the background
 	failures int       // in a row
 }
 
 const (
-	// lookupTimeout bounds the resolution of one name, lookups how many are resolved at the same time.
+	// lookupTimeout limits the resolution of one name, lookups the number of concurrent ones.
 	lookupTimeout = 5 * time.Second
 	lookups       = 64
-	// unprovenNames is how many names that never resolved are asked for in one go, unprovenWithin how long that may take: there may be any number
-	// of them, and all others are not to wait.
+	// unprovenNames limits the names that never resolved and are looked up at the same time, unprovenWithin the time for them: there may be any
+	// number of them, and all other names must not wait.
 	unprovenNames  = 256
 	unprovenWithin = 30 * time.Second
-	// freshFor is how long a good answer is taken for the present one, failedFor how long the first bad one is, and failedMost how long any is.
+	// freshFor is how long a good answer counts as current, failedFor how long the first bad one does, and failedMost how long any bad one does.
 	freshFor   = 30 * time.Second
 	failedFor  = 10 * time.Second
 	failedMost = 5 * time.Minute
-	// forgetAfter is how long a name is remembered that nobody asks for.
+	// forgetAfter is how long an unused name is remembered.
 	forgetAfter = time.Hour
 )
 
-// NewResolver makes a Resolver that asks lookup; nil asks the DNS of this machine.
+// NewResolver returns a Resolver that calls lookup; nil uses the DNS of this machine.
 func NewResolver(lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)) *Resolver {
 	if lookup == nil {
 		lookup = net.DefaultResolver.LookupNetIP
@@ -64,22 +64,22 @@ func NewResolver(lookup func(ctx context.Context, network, name string) ([]netip
 	return &Resolver{dns: lookup, places: make(chan struct{}, lookups), known: map[string]memory{}, Answered: make(chan ctrlevent.GenericEvent, 1)}
 }
 
-// resolved are the IPv4 addresses that keys mean: addresses, or names that DNS was asked for.
+// resolved maps keys, which are addresses or DNS names, to their IPv4 addresses.
 type resolved map[string]resolution
 
-// resolution is what a key means. Without an address and an error, DNS has not answered yet.
+// resolution is the result for a key. With neither an address nor an error, DNS has not answered yet.
 type resolution struct {
 	ips  []netip.Addr
 	err  error
-	seen time.Time // for the first time, by this program
+	seen time.Time // first, by this process
 }
 
-// isAsked says whether an answer is to come soon.
+// isAsked reports whether an answer is expected soon.
 func (r resolution) isAsked(now time.Time) bool {
 	return len(r.ips) == 0 && r.err == nil && now.Sub(r.seen) < lookupTimeout
 }
 
-// ip is the first of the addresses; invalid where there is none.
+// ip returns the first address; invalid if there is none.
 func (r resolution) ip() netip.Addr {
 	if len(r.ips) == 0 {
 		return netip.Addr{}
@@ -87,8 +87,8 @@ func (r resolution) ip() netip.Addr {
 	return r.ips[0]
 }
 
-// resolve says what addresses and names mean, as far as that is known, without waiting. Names are asked for in the background: those that
-// resolved when their answer is old, and of those that never did the ones that have waited longest.
+// resolve returns what is known about addresses and names, without waiting. Names are looked up in the background: resolved ones when their answer is
+// old, and of those that never resolved, the ones that have waited longest.
 func (r *Resolver) resolve(ctx context.Context, keys []string) resolved {
 	all := make(resolved, len(keys))
 	ctx, now := context.WithoutCancel(ctx), time.Now()
@@ -113,7 +113,7 @@ func (r *Resolver) resolve(ctx context.Context, keys []string) resolved {
 			all[key] = resolution{ips: m.ips}
 			if age > freshFor && !m.asking {
 				m.asking = true
-				go func() { _, _ = r.Lookup(ctx, key) }() // keeps what it learns
+				go func() { _, _ = r.Lookup(ctx, key) }() // records its result
 			}
 		case !m.asking && (m.failures == 0 || age > pauseAfter(m.failures)):
 			due = append(due, key)
@@ -125,12 +125,12 @@ func (r *Resolver) resolve(ctx context.Context, keys []string) resolved {
 	return all
 }
 
-// pauseAfter is how long a name that never resolved is left alone after so many failures.
+// pauseAfter returns how long a name that never resolved is not looked up after so many failures.
 func pauseAfter(failures int) time.Duration {
 	return min(failedFor<<min(failures-1, 10), failedMost)
 }
 
-// askUnproven asks for names that never resolved, in the background, as many as may be asked for now. r.mu is held.
+// askUnproven looks up names that never resolved, in the background, up to the limit. r.mu must be held.
 func (r *Resolver) askUnproven(ctx context.Context, due []string) {
 	slices.SortFunc(due, func(a, b string) int { return cmp.Or(r.known[a].at.Compare(r.known[b].at), strings.Compare(a, b)) })
 	due = due[:min(len(due), max(unprovenNames-r.unproven, 0))]
@@ -167,15 +167,15 @@ func (r *Resolver) askUnproven(ctx context.Context, due []string) {
 	}()
 }
 
-// tell says that something was learned.
+// tell signals that something was learned.
 func (r *Resolver) tell() {
 	select {
 	case r.Answered <- ctrlevent.GenericEvent{}:
-	default: // it is said already
+	default: // a signal is pending
 	}
 }
 
-// Lookup asks DNS for a name, and falls back on what is remembered of it.
+// Lookup looks up a name in DNS and falls back on its remembered addresses.
 func (r *Resolver) Lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 	select {
 	case r.places <- struct{}{}:
@@ -186,14 +186,14 @@ func (r *Resolver) Lookup(ctx context.Context, name string) ([]netip.Addr, error
 	return r.learn(ctx, name)
 }
 
-// learn asks DNS for a name, and remembers the answer.
+// learn looks up a name in DNS and remembers the answer.
 func (r *Resolver) learn(ctx context.Context, name string) ([]netip.Addr, error) {
 	ips, err := r.lookupName(ctx, name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m, now := r.known[name], time.Now()
 	m.asking = false
-	if ctx.Err() == nil { // else it says nothing about the name
+	if ctx.Err() == nil { // otherwise the error is not about the name
 		m.err, m.at, m.used = err, now, now
 		m.failures++
 		if err == nil {
@@ -210,7 +210,7 @@ func (r *Resolver) learn(ctx context.Context, name string) ([]netip.Addr, error)
 	return nil, err
 }
 
-// forget drops names that nobody asks for any more. r.mu is held.
+// forget drops names that are no longer used. r.mu must be held.
 func (r *Resolver) forget() {
 	for name, m := range r.known {
 		if time.Since(m.used) > forgetAfter {
@@ -219,7 +219,7 @@ func (r *Resolver) forget() {
 	}
 }
 
-// lookupName asks DNS for the IPv4 addresses of a name.
+// lookupName looks up the IPv4 addresses of a name in DNS.
 func (r *Resolver) lookupName(ctx context.Context, name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, lookupTimeout, fmt.Errorf("no answer within %s", lookupTimeout))
 	defer cancel()

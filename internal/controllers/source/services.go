@@ -20,29 +20,29 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// Users of a namespace choose addresses of their Services. kube-proxy sends connections to these addresses to the Services' pods, also those of
-// the operator, which uses its node's network: whoever has the Service would be taken for the host.
+// Users of a namespace choose the addresses of their Services. kube-proxy sends connections to these addresses to the Services' pods, including those
+// of the operator, which uses its node's network: the owner of a Service could impersonate the host.
 
 const (
-	// serviceAddresses is how many addresses of one Service are compared, claimedAddresses of all. Where there are more, any may be claimed.
+	// serviceAddresses limits the addresses of one Service that are compared, claimedAddresses those of all. Beyond that, any may be claimed.
 	serviceAddresses = 1024
 	claimedAddresses = 1 << 17
-	// Limits of what is kept: of one Service, of those in one namespace, and of all. One with three addresses takes a kilobyte.
+	// Memory limits: of one Service, of those in one namespace, and of all. A Service with three addresses takes a kilobyte.
 	maxService          = 512 << 10
 	servicesOfNamespace = 16 << 20
 	allServices         = 64 << 20
-	// servicesPage is how many Services are read at a time: each may have more than a megabyte. servicesWithin is how long all may take.
+	// servicesPage is how many Services are read at a time: each may be larger than a megabyte. servicesWithin limits the time for reading all.
 	servicesPage   = 50
 	servicesWithin = 30 * time.Second
-	// claimsFor is how old what the cache has may be.
+	// claimsFor is how old claims from the cache may be.
 	claimsFor = time.Second
-	// releasedFor is how long an address counts as claimed after its Service is gone: kube-proxy may still send connections there.
+	// releasedFor is how long an address counts as claimed after its Service is gone, because kube-proxy may still send connections there.
 	// releasesKept is how long that is remembered, for connections that take long.
 	releasedFor  = 2 * time.Minute
 	releasesKept = time.Hour
 )
 
-// Services is what the manager's cache keeps of Services.
+// Services returns the informer of Services for the manager's cache.
 func Services() kube.Informer {
 	return kube.Informer{
 		Object: &corev1.Service{}, Keep: kube.Of(keepService), Bytes: maxService,
@@ -50,7 +50,7 @@ func Services() kube.Informer {
 	}
 }
 
-// keepService keeps addresses, of too many one more than are compared.
+// keepService keeps the addresses of a Service, up to one more than are compared.
 func keepService(s *corev1.Service) (client.Object, bool) {
 	kept := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion}}
 	most := func(all []string) (kept []string) {
@@ -69,12 +69,12 @@ func keepService(s *corev1.Service) (client.Object, bool) {
 
 // claims are the addresses that Services claim.
 type claims struct {
-	by map[netip.Addr]string // what claims an address
-	// uncounted is a Service that claims more than are compared.
+	by map[netip.Addr]string // the claiming field and Service
+	// uncounted is a Service that claims more addresses than are compared.
 	uncounted string
 }
 
-// add adds those of a Service.
+// add adds the claims of a Service.
 func (c *claims) add(s *corev1.Service) {
 	if kube.IsCut(s) {
 		c.uncounted = s.Namespace + "/" + s.Name
@@ -109,20 +109,20 @@ func (c *claims) add(s *corev1.Service) {
 	}
 }
 
-// services knows which addresses Services claim, and claimed a moment ago.
+// services records which addresses Services claim, and which they claimed a moment ago.
 type services struct {
 	cached, live client.Reader
 
 	mu       sync.Mutex
-	known    claims // of the cache
+	known    claims // from the cache
 	knownAt  time.Time
 	released map[netip.Addr]release
-	// uncounted is what released an address that could not be remembered, at lostAt.
+	// uncounted is the Service that released, at lostAt, an address that could not be recorded.
 	uncounted string
 	lostAt    time.Time
-	next      *reading // one that has not begun
+	next      *reading // not begun yet
 
-	reads chan struct{} // an element while the API server is read: once at a time
+	reads chan struct{} // holds an element while the API server is read, by one goroutine at a time
 }
 
 func newServices(cached, live client.Reader) *services {
@@ -135,14 +135,14 @@ type release struct {
 	at time.Time
 }
 
-// reading is one of the API server, for all who asked before it began.
+// reading is one read of the API server, shared by all callers that requested it before it began.
 type reading struct {
 	done  chan struct{}
 	found claims
 	err   error
 }
 
-// watch has the cache tell which claims end.
+// watch records which claims end, from the events of the cache.
 func (s *services) watch(ctx context.Context, m manager.Manager) error {
 	informer, err := m.GetCache().GetInformer(ctx, &corev1.Service{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *services) watch(ctx context.Context, m manager.Manager) error {
 	return err
 }
 
-// changed remembers which addresses a Service does not claim any more.
+// changed records which addresses a Service no longer claims.
 func (s *services) changed(before, after any) {
 	had, has := claims{by: map[netip.Addr]string{}}, claims{by: map[netip.Addr]string{}}
 	service, ok := before.(*corev1.Service)
@@ -194,7 +194,7 @@ func (s *services) changed(before, after any) {
 	}
 }
 
-// addCached adds what Services claim as far as the cache knows, and what was claimed since a time.
+// addCached adds what Services claim according to the cache, and what was claimed since a time.
 func (s *services) addCached(ctx context.Context, to *addresses.Cluster, since time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +212,7 @@ func (s *services) addCached(ctx context.Context, to *addresses.Cluster, since t
 	return nil
 }
 
-// addLive adds what Services claim now, by the API server's word, and what was claimed since a time.
+// addLive adds what Services claim now according to the API server, and what was claimed since a time.
 func (s *services) addLive(ctx context.Context, to *addresses.Cluster, since time.Time) error {
 	s.mu.Lock()
 	wanted := s.next
@@ -241,7 +241,7 @@ func (s *services) read(ctx context.Context, into *reading) {
 	s.reads <- struct{}{}
 	defer func() { <-s.reads }()
 	s.mu.Lock()
-	s.next = nil // who asks from now on wants to know what comes after this
+	s.next = nil // later callers need a reading that begins later
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, servicesWithin)
 	defer cancel()
@@ -261,7 +261,7 @@ func (s *services) read(ctx context.Context, into *reading) {
 	}
 }
 
-// put hands claims over, with those that ended since a time. s.mu is held. The map is shared, and nobody writes to it any more.
+// put sets the claims and those that ended since a time. s.mu must be held. The map is shared and not written to any more.
 func (s *services) put(found claims, to *addresses.Cluster, since time.Time) {
 	to.Claimed, to.Uncounted = found.by, found.uncounted
 	if to.Uncounted == "" && s.lostAt.After(since) {

@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 )
 
-// aService is one of a tenant; what it is like is YAML.
+// aService returns a tenant's Service with the given YAML.
 func aService(t *testing.T, name, says string) *corev1.Service {
 	t.Helper()
 	s := &corev1.Service{}
@@ -30,7 +30,7 @@ func aService(t *testing.T, name, says string) *corev1.Service {
 	return s
 }
 
-// kube-proxy sends what goes to a Service's addresses to its pods: they would be the new host.
+// kube-proxy sends connections to a Service's addresses to its pods: they would pose as the new host.
 func TestAnAddressThatAServiceHasIsNoNewHosts(t *testing.T) {
 	for says, want := range map[string]string{
 		"spec: {externalIPs: [192.0.2.1, 10.0.0.1]}":                             "spec.externalIPs of Service tenant/web",
@@ -59,7 +59,7 @@ func TestAnAddressThatAServiceHasIsNoNewHosts(t *testing.T) {
 	}
 }
 
-// A host that proves who it is needs nobody else's word.
+// Claims of others do not count against a host that proves its identity.
 func TestAKnownHostBecomesAnInstanceWhateverOthersSay(t *testing.T) {
 	liar := controllertest.Node("linux-7", "10.0.0.2")
 	w := newSources(t, append(controllertest.PlainCluster(), userMap("10.0.0.1", "10.0.0.2", "10.0.0.9"), aService(t, "web", "spec: {externalIPs: [10.0.0.1, 10.0.0.9]}"), liar,
@@ -68,7 +68,7 @@ func TestAKnownHostBecomesAnInstanceWhateverOthersSay(t *testing.T) {
 	w.expect("10.0.0.1 ConfigMap 10.0.0.1", "10.0.0.2 ConfigMap 10.0.0.2", "10.0.0.9 ConfigMap 10.0.0.9")
 }
 
-// A kubelet writes its Node's addresses. It keeps few hosts from joining, and is named.
+// A kubelet writes its Node's addresses. It can prevent only a few hosts from joining, and an event names it.
 func TestANodeThatListsManyAddressesKeepsFewHostsAway(t *testing.T) {
 	liar, keys := controllertest.Node("linux-7", "10.0.0.200"), []string{}
 	for n := range 100 {
@@ -85,7 +85,7 @@ func TestANodeThatListsManyAddressesKeepsFewHostsAway(t *testing.T) {
 	w.expectEvent(corev1.EventTypeWarning, api.EventAddressDisputed, "linux-7", "10.0.0.")
 }
 
-// The cache keeps a bounded part of each Service, and of a Service of which it keeps a part every address counts as claimed.
+// The cache keeps a bounded part of each Service. If a part is missing, every address counts as claimed.
 func TestOfServicesAddressesAreKept(t *testing.T) {
 	large := aService(t, "large", "metadata: {annotations: {a: b}, labels: {c: d}}")
 	large.Spec.Selector, large.ManagedFields = map[string]string{"app": "x"}, []metav1.ManagedFieldsEntry{{Manager: "x"}}
@@ -118,8 +118,8 @@ func TestOfServicesAddressesAreKept(t *testing.T) {
 	}
 }
 
-// What a Service claimed a moment ago counts as claimed: kube-proxy may not have heard of its end, and whoever deletes it at the right moment
-// would be the host.
+// An address that a Service claimed a moment ago counts as claimed: kube-proxy may not have observed its end, and an attacker could pose as the host
+// by deleting the Service at the right moment.
 func TestAClaimEndsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSources(t, controllertest.PlainCluster()...)
@@ -162,7 +162,7 @@ func TestAClaimEndsLate(t *testing.T) {
 	})
 }
 
-// Who asks the API server learns what it has after the question. Many who ask share an answer.
+// A live read returns what the API server has after the request. Concurrent requests share a read.
 func TestServicesAreReadAfterTheQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSources(t)
@@ -180,7 +180,7 @@ func TestServicesAreReadAfterTheQuestion(t *testing.T) {
 			return answer
 		}
 		first := ask()
-		time.Sleep(time.Second) // it is being read
+		time.Sleep(time.Second) // the read is in progress
 		for n := range 120 {
 			w.must(w.Create(t.Context(), aService(t, fmt.Sprintf("web-%d", n), fmt.Sprintf("spec: {externalIPs: [10.0.0.%d]}", n+1))))
 		}

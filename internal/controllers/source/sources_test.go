@@ -39,8 +39,8 @@ type sources struct {
 	machineAPI, clusterAPI *machineSource
 	configMap              *configMaps
 	writes                 int
-	names                  map[string][]string // what DNS knows
-	unreadable             error               // what a live read of a Machine answers, where it is set
+	names                  map[string][]string // DNS records
+	unreadable             error               // error of live reads of Machines, if set
 }
 
 func newSources(t *testing.T, objects ...client.Object) *sources {
@@ -102,7 +102,7 @@ func newSources(t *testing.T, objects ...client.Object) *sources {
 	return w
 }
 
-// labelledReader is the cache, which knows Machines with our label only.
+// labelledReader is the cache, which has only Machines with label LabelMachineOS.
 type labelledReader struct{ client.Reader }
 
 func (r labelledReader) Get(ctx context.Context, name client.ObjectKey, o client.Object, options ...client.GetOption) error {
@@ -133,11 +133,11 @@ func (r liveReader) List(ctx context.Context, list client.ObjectList, options ..
 	return r.w.WithWatch.List(ctx, list, options...)
 }
 
-// aMachine makes a Machine of an API ("machine" or "cluster") that runs at an address; what else it says is YAML.
+// aMachine returns a Machine of an API ("machine" or "cluster") that runs at an address; says is further YAML.
 func aMachine(group, name, address string, says ...string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	if err := yaml.Unmarshal([]byte(strings.Join(says, "\n")), &o.Object); err != nil {
-		panic(err) // a test is written wrongly
+		panic(err) // the test is wrong
 	}
 	if o.Object == nil {
 		o.Object = map[string]any{}
@@ -161,7 +161,7 @@ func aMachine(group, name, address string, says ...string) *unstructured.Unstruc
 	return o
 }
 
-// pass looks at all Machines, at those that the instances name, and at the ConfigMap, until DNS has answered.
+// pass reconciles all Machines, those that the instances name, and the ConfigMap, until DNS has answered.
 func (w *sources) pass() {
 	w.t.Helper()
 	for {
@@ -179,7 +179,7 @@ func (w *sources) pass() {
 	}
 }
 
-// isAsking says whether DNS is being asked.
+// isAsking reports whether lookups are in progress.
 func (r *Resolver) isAsking() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,7 +191,7 @@ func (r *Resolver) isAsking() bool {
 	return r.unproven > 0
 }
 
-// reconcile looks at the ConfigMap once.
+// reconcile reconciles the ConfigMap once.
 func (w *sources) reconcile() reconcile.Result {
 	w.t.Helper()
 	result, err := w.configMap.Reconcile(w.t.Context(), reconcile.Request{})
@@ -233,7 +233,7 @@ func (w *sources) instances() []v1alpha1.WindowsInstance {
 	return list.Items
 }
 
-// leave lets go what is being deleted, as the controller of instances does in the end.
+// leave removes the finalizers of deleted instances, as the instance controller eventually does.
 func (w *sources) leave() {
 	w.t.Helper()
 	for _, i := range w.instances() {
@@ -247,7 +247,7 @@ func (w *sources) leave() {
 	}
 }
 
-// expect compares the instances, each as name, source, address and what becomes of it, in the order of their names.
+// expect compares the instances, each as name, source, address and state, sorted by name.
 func (w *sources) expect(want ...string) {
 	w.t.Helper()
 	var got []string
@@ -266,7 +266,7 @@ func (w *sources) expect(want ...string) {
 	}
 }
 
-// expectEvent wants an event whose line has all the words.
+// expectEvent expects an event whose line contains all words.
 func (w *sources) expectEvent(words ...string) {
 	w.t.Helper()
 	for _, e := range w.Events {
@@ -288,7 +288,7 @@ func (w *sources) expectNoEvent() {
 	}
 }
 
-// must does something as a user, or as another controller, would.
+// must fails the test if an action of a user or another controller failed.
 func (w *sources) must(err error) {
 	w.t.Helper()
 	if err != nil {
