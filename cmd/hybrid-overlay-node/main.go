@@ -1,5 +1,5 @@
-// Hybrid-overlay-node connects the pods of a Windows host with those of the other nodes of a cluster with OVN-Kubernetes. It is a
-// Windows service with the flags of OVN-Kubernetes' program of the same name; see package overlay.
+// Hybrid-overlay-node connects the pods of a Windows host with those of the other nodes of an OVN-Kubernetes cluster. It is a Windows service
+// with the flags of OVN-Kubernetes' program of the same name; see package overlay.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 // service is the name of the service.
 const service = "hybrid-overlay-node"
 
-// collectEarly is the heap growth in percent between garbage collections: nearly all of the heap is garbage of decoded Nodes.
+// collectEarly is the heap growth in percent between garbage collections. Nearly all of the heap is garbage from decoding Nodes.
 const collectEarly = 40
 
 func main() {

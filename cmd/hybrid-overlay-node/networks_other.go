@@ -12,12 +12,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/overlay"
 )
 
-// networks returns errors.ErrUnsupported: this is not Windows.
+// networks returns errors.ErrUnsupported on systems other than Windows.
 func networks() (overlay.HNS, error) {
 	return nil, fmt.Errorf("hybrid-overlay-node works on Windows only: %w", errors.ErrUnsupported)
 }
 
-// routes are those of Windows.
+// routes implements overlay.Routes with errors.ErrUnsupported.
 type routes struct{}
 
 // Routes implements overlay.Routes.
@@ -35,7 +35,7 @@ func (routes) AddRoute(context.Context, netip.Addr, overlay.Route) error {
 	return errors.ErrUnsupported
 }
 
-// adapters are those of Windows.
+// adapters implements overlay.Adapters with errors.ErrUnsupported.
 type adapters struct{}
 
 // Adapters implements overlay.Adapters.

@@ -10,10 +10,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// networks opens the Host Network Service of this Windows.
+// networks opens the local Host Network Service.
 func networks() (overlay.HNS, error) { return network.NewHNS(scm.NewChanges()), nil }
 
-// routes are those of this Windows.
+// routes manages the routes of the local host.
 type routes struct{}
 
 // Routes implements overlay.Routes.
@@ -40,7 +40,7 @@ func (routes) AddRoute(_ context.Context, address netip.Addr, r overlay.Route) e
 	return network.AddStaticRoute(address, network.StaticRoute(r))
 }
 
-// adapters are the network interfaces of this Windows.
+// adapters manages the network interfaces of the local host.
 type adapters struct{}
 
 // Adapters implements overlay.Adapters.

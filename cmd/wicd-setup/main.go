@@ -24,7 +24,7 @@ func main() {
 	os.Exit(exit)
 }
 
-// run makes sure that WICD is there and runs it to its end. The result is WICD's own exit code.
+// run unpacks WICD unless it exists and runs it. It returns WICD's exit code.
 func run() (int, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -50,10 +50,10 @@ func run() (int, error) {
 	return state.ExitCode(), nil
 }
 
-// errRemoved means that something on the host removes WICD.
+// errRemoved means that something on the host, such as a virus scanner, removes WICD.
 var errRemoved = errors.New("it was gone a moment after it was unpacked")
 
-// code is the operator's name for a failure: whether something on the host is against WICD, or WICD could not be unpacked.
+// code returns the operator's code for a failure: either the host blocks WICD, or WICD could not be unpacked.
 func code(err error) string {
 	const virusInfected, disabledByPolicy, integrityPolicy = 225, 1260, 4551
 	var errno syscall.Errno
@@ -63,11 +63,11 @@ func code(err error) string {
 	return "SetupFailed"
 }
 
-// failure renders err as the line that the operator expects from WICD. It is written by hand because encoding/json would make
-// the program a tenth bigger.
+// failure renders err as the line that the operator expects from WICD. It does not use encoding/json, which would make the program a tenth
+// larger.
 func failure(code string, err error) string {
 	var message strings.Builder
-	for _, r := range err.Error() { // a byte that is no UTF-8 arrives as U+FFFD
+	for _, r := range err.Error() { // invalid UTF-8 bytes arrive as U+FFFD
 		switch {
 		case r == '"' || r == '\\':
 			message.WriteByte('\\')

@@ -24,7 +24,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
-// asProgram, set in the environment, makes the test's executable behave as wicd-setup where it has a program at its end, else as WICD.
+// asProgram, set in the environment, makes the test binary behave as wicd-setup if a program is appended to it, and as WICD otherwise.
 const asProgram = "WICD_SETUP_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -203,7 +203,7 @@ func TestDamagedSetupLeavesNoFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := unpack(self)
-		if err == nil { // a bit of the frame header that changes nothing, such as a larger window
+		if err == nil { // a bit of the frame header without effect, such as a larger window
 			mustHold(t, got, string(program))
 			os.Remove(target)
 		}

@@ -15,17 +15,17 @@ import (
 	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
-// staleAfter is the age at which a partial file cannot belong to a running process any more.
+// staleAfter is the age from which a partial file cannot belong to a running process.
 const staleAfter = time.Hour
 
-// How long to wait until other processes close the file to replace: 20 times 100 ms.
+// Time to wait until other processes close the file to replace: 20 times 100 ms.
 const (
 	renameAttempts = 20
 	renamePause    = 100 * time.Millisecond
 )
 
-// unpack writes the program inside the executable self into self's folder, unless it is there already, and returns its path:
-// wicd-<first 16 digits of its hash>.exe. It may be interrupted at any point, and called by several processes at once.
+// unpack writes the program inside the executable self into self's folder, unless it exists, and returns its path: wicd-<first 16 digits of its
+// hash>.exe. It may be interrupted at any point and run in several processes at once.
 func unpack(self string) (string, error) {
 	file, err := os.Open(self)
 	if err != nil {
@@ -110,7 +110,7 @@ func holds(name string, program selfextract.Program) bool {
 	return err == nil && n == program.Size && [sha256.Size]byte(hash.Sum(nil)) == program.SHA256
 }
 
-// removeStale removes the partial files that interrupted runs of any version left in folder. A failure does no harm.
+// removeStale removes partial files that interrupted runs of any version left in folder. Failures are harmless.
 func removeStale(folder string) {
 	entries, _ := os.ReadDir(folder)
 	for _, entry := range entries {

@@ -1,5 +1,5 @@
-// Wicd is the program on a Windows host. The operator calls it over SSH to learn about the host, to bring content to
-// it, and to make it a node; as a Windows service it keeps the node as it was made.
+// Wicd is the operator's program on a Windows host. The operator runs it over SSH to inspect the host, to transfer files and to configure the
+// node. As a Windows service it maintains that configuration.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 		os.Exit(win.DISM(os.Args[2:], os.Stdin, os.Stdout))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	path, _ := os.Executable() // without it, WICD does not know which of its files is in use
+	path, _ := os.Executable() // without its path, WICD cannot know which of its files is in use
 	code := daemon.Main(ctx, daemon.Call{
 		Path:    path,
 		Args:    os.Args[1:],
@@ -38,7 +38,7 @@ func main() {
 	os.Exit(code)
 }
 
-// machine is the Windows this program runs on.
+// machine returns the local Windows host.
 func machine() (host.Host, error) {
 	h, err := win.Host()
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -47,7 +47,7 @@ func machine() (host.Host, error) {
 	return h, err
 }
 
-// openProgram opens the executable that runs.
+// openProgram opens the running executable.
 func openProgram() (io.ReadCloser, error) {
 	name, err := os.Executable()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Wmco-acceptance tries on a Windows machine what could not be tried where this product is developed, puts back what it
-// changed, and writes report.json and report.md (docs/acceptance.md). make acceptance builds it.
+// Wmco-acceptance tests assumptions about Windows on a real machine, undoes its changes, and writes report.json and report.md
+// (docs/acceptance.md). make acceptance builds it.
 package main
 
 import (
@@ -21,17 +21,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win"
 )
 
-// The exit codes.
+// Exit codes.
 const (
 	allRight = 0
 	failed   = 1 // refused, or incomplete
 	misused  = 2
 	refuted  = 3 // a line was refuted
-	// restarting: Windows restarts, and the service goes on afterwards.
+	// restarting means that Windows restarts and that the service continues afterwards.
 	restarting = 4
 )
 
-// archive has the report and the logs.
+// archive is the name of the file with the report and the logs.
 const archive = "wmco-acceptance.zip"
 
 func main() {
@@ -62,7 +62,7 @@ func exit(err error, code int) {
 	os.Exit(code)
 }
 
-// flags are those of the command line.
+// flags are the command line flags.
 type flags struct {
 	plan, restore, onWine, join, restartAllowed, networkCutAllowed, loginAllowed, asService, inService bool
 	only, out, files, user, home, image, mirror, network                                               string
@@ -206,7 +206,7 @@ func tryOrJoin(ctx context.Context, m acceptance.Machine, o acceptance.Options, 
 	})
 }
 
-// machine is the one that this program runs on. What it starts ends with it.
+// machine returns the local machine. Processes that this program starts end with it.
 func machine() (acceptance.Machine, error) {
 	h, err := win.Host()
 	if err != nil {
@@ -238,7 +238,7 @@ func killProcess(pid uint32) error {
 	return errors.Join(p.Kill(), p.Release())
 }
 
-// write writes the report. A file that is there already is replaced.
+// write writes the report and replaces an existing one.
 func write(folder string, r acceptance.Report) error {
 	text, err := r.JSON()
 	if err != nil {
@@ -250,7 +250,7 @@ func write(folder string, r acceptance.Report) error {
 	)
 }
 
-// finish writes the archive, and says where it goes.
+// finish writes the archive and prints its path.
 func finish(folder string, r acceptance.Report, out io.Writer) error {
 	content, err := r.Archive()
 	if err != nil {

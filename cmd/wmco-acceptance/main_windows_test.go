@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// asProgram, set in the environment, makes the test's executable behave as wmco-acceptance.
+	// asProgram, set in the environment, makes the test binary behave as wmco-acceptance.
 	asProgram = "WMCO_ACCEPTANCE_TEST_AS_PROGRAM"
-	// builtProgram has the path of the program that make acceptance built; without it, the tests try themselves.
+	// builtProgram holds the path of the program that make acceptance built. Without it, the tests run the test binary.
 	builtProgram = "WMCO_ACCEPTANCE"
 )
 
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program is a run of wmco-acceptance on Wine.
+// program prepares a run of wmco-acceptance on Wine.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	if !win.ThisEdition().Wine {
@@ -47,7 +47,7 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return c
 }
 
-// mustEnd runs the program to its end, with this exit code.
+// mustEnd runs the program to completion and requires this exit code.
 func mustEnd(t *testing.T, code int, args ...string) string {
 	t.Helper()
 	output, err := program(t, args...).CombinedOutput()
@@ -64,7 +64,7 @@ func mustEnd(t *testing.T, code int, args ...string) string {
 	return string(output)
 }
 
-// verdicts are those that Wine gives. Where they are not the expected ones of Windows, docs/limitations.md says what Wine does.
+// verdicts returns the verdicts on Wine. docs/limitations.md explains those that differ from Windows.
 func verdicts() map[string]acceptance.Verdict {
 	return map[string]acceptance.Verdict{
 		"user-folders": acceptance.Refuted, "certificate-store": acceptance.Refuted, "hostname": acceptance.Refuted,
@@ -73,7 +73,7 @@ func verdicts() map[string]acceptance.Verdict {
 	}
 }
 
-// TestEachLineHasItsVerdict runs all on Wine; with -short without the contract tests, which make unit-windows runs as well.
+// TestEachLineHasItsVerdict runs all lines on Wine; with -short, it skips the contract tests, which make unit-windows also runs.
 func TestEachLineHasItsVerdict(t *testing.T) {
 	var ids []string
 	want := map[string]acceptance.Verdict{}
@@ -119,14 +119,14 @@ func TestEachLineHasItsVerdict(t *testing.T) {
 	before.mustBeSame(t)
 }
 
-// TestARunThatIsKilledIsPutBack kills the program at each line that says that it changes something, or puts it back.
+// TestARunThatIsKilledIsPutBack kills the program at each line that announces a change or its undoing.
 func TestARunThatIsKilledIsPutBack(t *testing.T) {
 	before := remember(t)
 	for _, id := range []string{"user-folders", "hostname", "antivirus", "shells", "firewall", "certificate-store", "log-runner"} {
 		if id == "log-runner" && os.Getenv(builtProgram) == "" {
 			continue // only make acceptance builds it
 		}
-		for step := 1; step <= 2; step++ { // the change, and putting it back
+		for step := 1; step <= 2; step++ { // the change, then its undoing
 			if id == "certificate-store" && step == 2 && testing.Short() {
 				continue // the probe takes long on Wine
 			}
@@ -145,7 +145,7 @@ func TestContractTestsThatAreKilledArePutBack(t *testing.T) {
 		t.Skip("it takes a program of make acceptance, and a minute")
 	}
 	before := remember(t)
-	const testsOfWin = 4 // after a folder, and the tests of network and scm
+	const testsOfWin = 4 // after a folder and the tests of network and scm
 	for _, step := range []int{testsOfWin, testsOfWin + 1, testsOfWin + 2} {
 		wasKilled, at := kill(t, "service-deletion", step)
 		if !wasKilled {
@@ -172,7 +172,7 @@ func TestARunInTheServiceGoesOnWithoutItsSession(t *testing.T) {
 		started = strings.HasPrefix(lines.Text(), "this runs as service ")
 	}
 	killed := c.Process.Kill()
-	_ = c.Wait() // it was killed
+	_ = c.Wait() // the error is that of the kill
 	if !started || killed != nil {
 		t.Fatalf("the service started: %v, %v", started, killed)
 	}
@@ -180,7 +180,7 @@ func TestARunInTheServiceGoesOnWithoutItsSession(t *testing.T) {
 	for end := time.Now().Add(5 * time.Minute); r.Finished.IsZero(); time.Sleep(time.Second) {
 		content, err := os.ReadFile(filepath.Join(folder, "report.json"))
 		if err == nil {
-			_ = json.Unmarshal(content, &r) // it may be half written
+			_ = json.Unmarshal(content, &r) // the file may be half written
 		}
 		if time.Now().After(end) {
 			t.Fatalf("the report is not finished: %s", content)
@@ -193,7 +193,7 @@ func TestARunInTheServiceGoesOnWithoutItsSession(t *testing.T) {
 	before.mustBeSame(t)
 }
 
-// mustRestoreWhenItIsFree waits until the service has ended.
+// mustRestoreWhenItIsFree waits until the service has stopped.
 func mustRestoreWhenItIsFree(t *testing.T) {
 	t.Helper()
 	var output []byte
@@ -206,7 +206,7 @@ func mustRestoreWhenItIsFree(t *testing.T) {
 	t.Fatalf("--restore: %s", output)
 }
 
-// mustRestore puts back what a run left that was killed.
+// mustRestore undoes the changes of a killed run.
 func mustRestore(t *testing.T, before machineState, at string) {
 	t.Helper()
 	t.Log("killed at:", at)
@@ -217,8 +217,8 @@ func mustRestore(t *testing.T, before machineState, at string) {
 	before.mustBeSame(t)
 }
 
-// kill starts the program and kills it when it says that it makes the given step, or within the step where that takes long. It returns false
-// when it ends before.
+// kill starts the program and kills it when it announces the given step, or during that step if it takes long. It returns false if the program
+// ends before that.
 func kill(t *testing.T, id string, step int) (wasKilled bool, at string) {
 	t.Helper()
 	c := program(t, "--only", id, "--out", outFolder(t))
@@ -229,7 +229,7 @@ func kill(t *testing.T, id string, step int) (wasKilled bool, at string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = c.Wait() }() // it was killed, or a line was refuted
+	defer func() { _ = c.Wait() }() // the error is that of the kill or a refuted line
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		at = strings.TrimSpace(lines.Text())
 		if !strings.HasPrefix(at, "changing: ") && !strings.HasPrefix(at, "putting back: ") {
@@ -239,7 +239,7 @@ func kill(t *testing.T, id string, step int) (wasKilled bool, at string) {
 			continue
 		}
 		if strings.HasSuffix(at, "changing: tests win") {
-			time.Sleep(8 * time.Second) // they have begun to make services
+			time.Sleep(8 * time.Second) // the tests have begun to create services
 		}
 		if err := c.Process.Kill(); err != nil {
 			t.Fatal(err)
@@ -249,19 +249,19 @@ func kill(t *testing.T, id string, step int) (wasKilled bool, at string) {
 	return false, ""
 }
 
-// remember looks at the machine, on which an earlier run of the tests may have been cut.
+// remember records the state of the machine after undoing what an interrupted test run may have left.
 func remember(t *testing.T) machineState {
 	t.Helper()
 	mustEnd(t, allRight, "--restore")
 	return look(t)
 }
 
-// machineState is what the program changes on Wine.
+// machineState is the state that the program changes on Wine.
 type machineState struct {
 	Roots    []string
 	Hostname string
 	Services []string
-	// Brought are programs of the operator in the home folder.
+	// Brought lists the operator's programs in the home folder.
 	Brought []string
 }
 
@@ -291,7 +291,7 @@ func look(t *testing.T) machineState {
 	if s.Brought, err = filepath.Glob(filepath.Join(home, "wicd-*.exe")); err != nil {
 		t.Fatal(err)
 	}
-	for _, service := range found { // those that contract tests mark as WICD's are among them
+	for _, service := range found { // includes services that contract tests mark as WICD's
 		s.Services = append(s.Services, service.Name)
 	}
 	return s
@@ -307,7 +307,7 @@ func (s machineState) mustBeSame(t *testing.T) {
 	}
 }
 
-// outFolder is an empty folder. Wine rejects how Go removes a tree, so t.TempDir cannot be used.
+// outFolder returns an empty folder. Removing a tree with os.RemoveAll fails on Wine, so t.TempDir cannot be used.
 func outFolder(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "wmco-acceptance-")

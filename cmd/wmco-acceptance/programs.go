@@ -4,7 +4,7 @@ package main
 
 import "embed"
 
-// programs are what hack/acceptance.sh compiled for probes.
+// programs holds the programs for probes that hack/acceptance.sh compiled.
 //
 //go:embed programs
 var programs embed.FS

@@ -4,5 +4,5 @@ package main
 
 import "embed"
 
-// embedded is empty: only make acceptance compiles the programs for probes.
+// embedded returns an empty file system: only make acceptance compiles the programs for probes.
 func embedded() (none embed.FS) { return none }

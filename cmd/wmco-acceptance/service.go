@@ -13,13 +13,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// needsService tells whether a run must survive the session that started it: the first network of pods cuts its connection, and programs of a
-// session end with it.
+// needsService reports whether a run must survive the session that started it: creating the first pod network drops the session's connection,
+// and a session's processes end with it.
 func (f flags) needsService() bool {
 	return !f.inService && (f.asService || !f.onWine && (f.join || f.networkCutAllowed))
 }
 
-// forService is the command line for the service, which has another user, folder and home.
+// forService returns the command line for the service, whose user, working folder and home differ.
 func (f flags) forService(program string) ([]string, error) {
 	out, err := filepath.Abs(f.out)
 	files, filesErr := filepath.Abs(cmp.Or(f.files, filepath.Join(filepath.Dir(program), "join")))

@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 )
 
-// version is that of the git tag this was built at, or what Go makes of the tag before and the commit.
+// version returns the git tag this was built from, or the pseudo-version that Go derives from the previous tag and the commit.
 func version() string {
 	info, known := debug.ReadBuildInfo()
 	if !known {

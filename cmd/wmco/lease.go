@@ -14,10 +14,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/claim"
 )
 
-// leaseTimeout limits a call about the Lease. It is half of the time in which a renewal must succeed (leader election's RenewDeadline).
+// leaseTimeout limits a request for the Lease. It is half of the time in which a renewal must succeed (leader election's RenewDeadline).
 const leaseTimeout = 5 * time.Second
 
-// newLock makes the lock of the leader election: the Lease in the operator's namespace, as long as no other operator works in the cluster.
+// newLock returns the lock for leader election: the Lease in the operator's namespace, unless another operator runs in the cluster.
 func newLock(config *rest.Config, namespace string) (*claim.Lock, error) {
 	clients, err := kubernetes.NewForConfig(leaseConfig(config))
 	if err != nil {
@@ -35,11 +35,10 @@ func newLock(config *rest.Config, namespace string) (*claim.Lock, error) {
 	return claim.New(lease, claim.Cluster{Clients: clients}, namespace), nil
 }
 
-// leaseConfig is the way to the Lease: on connections of its own, so that whatever else the operator asks or tells at once does not keep
-// the Lease from being renewed.
+// leaseConfig returns a configuration with connections of its own for the Lease, so that the operator's other requests cannot delay its renewal.
 func leaseConfig(config *rest.Config) *rest.Config {
 	lease := rest.CopyConfig(config)
 	lease.Timeout = leaseTimeout
-	lease.Dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext // client-go shares connections of configurations without one
+	lease.Dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext // without it, client-go shares connections
 	return lease
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// connections counts from which connections the Lease is asked for, and from which all else.
+// connections records which connections request the Lease and which request other objects.
 type connections struct {
 	mu            sync.Mutex
 	lease, others map[string]bool
@@ -46,7 +46,7 @@ func (c *connections) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotFound)
 }
 
-// discovery is what the API server says of the kinds that the manager's cache is limited to.
+// discovery returns the discovery documents for the kinds that the manager's cache is limited to.
 func discovery() map[string]string {
 	group := v1alpha1.GroupVersion().Group
 	list := func(version string, kinds ...string) string {
@@ -71,7 +71,7 @@ func discovery() map[string]string {
 	}
 }
 
-// A thousand events at once cost the operator its Lease: they shared a connection, and its limits.
+// TestTheLeaseHasAConnectionOfItsOwn expects separate connections: on a shared one, a thousand events at once cost the operator its Lease.
 func TestTheLeaseHasAConnectionOfItsOwn(t *testing.T) {
 	seen := &connections{lease: map[string]bool{}, others: map[string]bool{}, renewed: make(chan struct{}, 1)}
 	server := httptest.NewUnstartedServer(seen)

@@ -1,5 +1,4 @@
-// Command wmco is the Windows Machine Config Operator: it makes Windows Server hosts nodes of the cluster it runs
-// in, and keeps them so.
+// Command wmco is the Windows Machine Config Operator. It joins Windows Server hosts to the cluster it runs in as nodes, and maintains them.
 package main
 
 import (
@@ -14,7 +13,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata" // the image has no time zones, which maintenance windows name
+	_ "time/tzdata" // maintenance windows name time zones, which the image lacks
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -41,7 +40,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// flags are what can be set on the command line.
+// flags are the command line flags.
 type flags struct {
 	payloadDir   string
 	namespace    string
@@ -50,11 +49,11 @@ type flags struct {
 	probeAddress string
 	leaderElect  bool
 	debug        bool
-	// applyPolicies says whether the operator installs admission policies.
+	// applyPolicies enables installing the admission policies.
 	applyPolicies bool
-	// oneMachine says that the API server runs on the only host.
+	// oneMachine means that the API server runs on the only host.
 	oneMachine bool
-	// operatorCondition is the name of OLM's object for this version of the operator; empty without OLM.
+	// operatorCondition is the name of OLM's OperatorCondition for this version; empty without OLM.
 	operatorCondition string
 }
 
@@ -77,7 +76,7 @@ func main() {
 	}
 }
 
-// command runs something other than the operator, and returns the exit code.
+// command runs a subcommand and returns the exit code.
 func command(name string, args []string) int {
 	switch name {
 	case "version":
@@ -100,8 +99,8 @@ func command(name string, args []string) int {
 	return 2
 }
 
-// parse reads the command line. More of it is in the environment variable ARGS, which is how the command line of a Deployment is changed
-// that OLM writes (spec.config.env of the Subscription).
+// parse parses the command line. It appends the environment variable ARGS, through which the flags of a Deployment written by OLM are set
+// (spec.config.env of the Subscription).
 func parse(args []string, env func(string) string) (flags, error) {
 	f := flags{operatorCondition: env("OPERATOR_CONDITION_NAME")}
 	var minVersion string
@@ -131,7 +130,7 @@ func parse(args []string, env func(string) string) (flags, error) {
 	return f, err
 }
 
-// complete checks what the package flag does not. OLM sets watched, the namespaces of the OperatorGroup.
+// complete validates what package flag does not. OLM sets watched, the namespaces of the OperatorGroup.
 func (f *flags) complete(minVersion string, rest []string, watched string) (err error) {
 	if f.metrics.minVersion, err = tlsVersion(minVersion); err != nil {
 		return err
@@ -178,8 +177,8 @@ func run(ctx context.Context, f flags, logger logr.Logger) error {
 	return m.Start(ctx)
 }
 
-// restConfig is the way into the cluster. The client's own throttling is off: the API server's priority and
-// fairness does that better. Calls that came to nothing are repeated.
+// restConfig returns the configuration for the API server. Client-side throttling is off: API Priority and Fairness does that better. Failed
+// requests are retried.
 func restConfig(kubeconfig string) (*rest.Config, error) {
 	config, err := rest.InClusterConfig()
 	if kubeconfig != "" {
@@ -209,11 +208,11 @@ func newManager(config *rest.Config, f flags, kept cache.Options, logger logr.Lo
 	m, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                              scheme,
 		Cache:                               kept,
-		Metrics:                             metricsserver.Options{BindAddress: "0"}, // ours has limits
+		Metrics:                             metricsserver.Options{BindAddress: "0"}, // the operator serves metrics itself, with limits
 		HealthProbeBindAddress:              f.probeAddress,
 		LeaderElection:                      f.leaderElect,
 		LeaderElectionResourceLockInterface: lock,
-		LeaderElectionReleaseOnCancel:       true, // main ends when the manager does, so nothing goes on after the release
+		LeaderElectionReleaseOnCancel:       true, // main ends when the manager does, so nothing runs after the release
 	})
 	if err != nil {
 		return nil, err
@@ -243,7 +242,7 @@ func newManager(config *rest.Config, f flags, kept cache.Options, logger logr.Lo
 	return m, addProbes(m, lock)
 }
 
-// addProbes serves what the kubelet asks: whether the operator is alive, and whether it works or could at once.
+// addProbes serves the kubelet's probes: liveness, and readiness to work at once.
 func addProbes(m manager.Manager, lock *claim.Lock) error {
 	synced := func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)

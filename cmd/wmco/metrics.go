@@ -21,34 +21,34 @@ import (
 	"github.com/windows-machine-config/wmco/internal/tlsprofile"
 )
 
-// Limits of the metrics' server, which everybody who reaches a control plane node can speak to. A scrape is one small request every half
-// minute or so, by one or two Prometheus.
+// Limits of the metrics server, which every client that reaches a control plane node can connect to. A scrape is one small request about every
+// 30 seconds, from one or two Prometheus servers.
 const (
-	// Connections at a time; further ones are closed at once.
+	// Concurrent connections; further ones are closed at once.
 	maxConnections, maxConnectionsOfOne = 128, 16
 	// maxHeaders is in bytes. Tokens have up to a few thousand.
 	maxHeaders = 32 << 10
-	// requestWithin bounds the TLS handshake and the request, each. answerWithin bounds the answer, in which are two requests to the API server.
+	// requestWithin bounds the TLS handshake and the request, each. answerWithin bounds the response, which takes two API server requests.
 	requestWithin, answerWithin = 10 * time.Second, time.Minute
 	idleWithin                  = 2 * time.Minute
 	maxAnswersAtOnce            = 4
 	stopWithin                  = 5 * time.Second
 )
 
-// metricsOptions are how metrics are served.
+// metricsOptions configures the metrics server.
 type metricsOptions struct {
-	// address to listen at.
+	// address to listen on.
 	address string
-	// certDir has the serving certificate, tls.crt and tls.key; empty for one that the operator signs itself.
+	// certDir holds the serving certificate, tls.crt and tls.key; empty for a self-signed one.
 	certDir string
-	// minVersion of TLS.
+	// minVersion is the minimum TLS version.
 	minVersion uint16
-	// profile is what the cluster's TLS security profile has servers offer; nil where there is none, or it is not known yet.
+	// profile returns what the cluster's TLS security profile has servers offer; nil if there is none or it is not known yet.
 	profile func() *tlsprofile.Server
 }
 
-// newMetrics listens, and returns the server of /metrics: over TLS, for clients with a token of the cluster that may get it. The manager
-// runs it.
+// newMetrics listens and returns the server of /metrics. It serves TLS and requires a token that the cluster authorizes to get /metrics. The
+// manager runs it.
 func newMetrics(config *rest.Config, client *http.Client, o metricsOptions, logger logr.Logger) (*manager.Server, error) {
 	certificate, err := newServingCertificate(o.certDir, logger)
 	if err != nil {
@@ -76,13 +76,13 @@ func newMetrics(config *rest.Config, client *http.Client, o metricsOptions, logg
 		Server: &http.Server{
 			Handler: mux, MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: requestWithin, ReadTimeout: requestWithin, WriteTimeout: answerWithin,
 			IdleTimeout: idleWithin,
-			ErrorLog:    log.New(io.Discard, "", 0), // a line for each stranger who does not speak TLS
+			ErrorLog:    log.New(io.Discard, "", 0), // would log a line for each client that does not use TLS
 		},
 	}, nil
 }
 
-// tlsConfig is that of the cluster's TLS security profile at the time of each connection, with Intermediate as the default. HTTP/2 is
-// not offered: its streams are more requests per connection than a scrape needs.
+// tlsConfig applies the cluster's TLS security profile at the time of each connection; default: Intermediate. HTTP/2 is not offered: its streams
+// would allow more requests per connection than a scrape needs.
 func tlsConfig(o metricsOptions, certificate *servingCertificate) *tls.Config {
 	return &tls.Config{
 		MinVersion: o.minVersion,
@@ -103,7 +103,7 @@ func tlsConfig(o metricsOptions, certificate *servingCertificate) *tls.Config {
 	}
 }
 
-// cipherSuites are the suites with these names that crypto/tls has and calls secure.
+// cipherSuites returns the secure suites of crypto/tls with these names.
 func cipherSuites(names []string) (ids []uint16) {
 	for _, s := range tls.CipherSuites() {
 		if slices.Contains(names, s.Name) {
@@ -113,7 +113,7 @@ func cipherSuites(names []string) (ids []uint16) {
 	return ids
 }
 
-// tlsVersion reads a version of TLS as Kubernetes' programs name it.
+// tlsVersion parses a TLS version in the notation of Kubernetes' flags.
 func tlsVersion(name string) (uint16, error) {
 	switch name {
 	case "VersionTLS12":

@@ -13,11 +13,11 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// lookAtCertificateEvery is how old what is known of the files may be when somebody connects.
+// lookAtCertificateEvery is the minimum time between reads of the files. Connections trigger the reads.
 const lookAtCertificateEvery = 10 * time.Second
 
-// servingCertificate is the certificate in a folder, as Kubernetes mounts a Secret of type kubernetes.io/tls. While there is none, it is one
-// that nobody can check.
+// servingCertificate is the certificate in a folder, as Kubernetes mounts a Secret of type kubernetes.io/tls. Without files it is a self-signed
+// one that clients cannot verify.
 type servingCertificate struct {
 	dir string
 	log logr.Logger
@@ -25,7 +25,7 @@ type servingCertificate struct {
 	mu       sync.Mutex
 	current  *tls.Certificate
 	lookedAt time.Time
-	// said is what was told last of the files.
+	// said is the message last logged about the files.
 	said string
 }
 
@@ -38,8 +38,8 @@ func newServingCertificate(dir string, log logr.Logger) (*servingCertificate, er
 	return &servingCertificate{dir: dir, log: log, current: &selfSigned}, err
 }
 
-// get returns what is in the folder now. What was there before goes on where it cannot be read: a Secret may be mounted, and its files
-// changed, while the operator runs.
+// get returns the certificate in the folder, or the previous one if it cannot be read. A Secret may be mounted, and its files may change, while
+// the operator runs.
 func (c *servingCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +60,7 @@ func (c *servingCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return c.current, nil
 }
 
-// say logs what was not said by the last call.
+// say logs a message unless it repeats the last one.
 func (c *servingCertificate) say(what string, err error) {
 	text := what
 	if err != nil {

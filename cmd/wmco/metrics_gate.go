@@ -13,24 +13,24 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits of requests whose token is not known to be good: each costs the API server a review. What the API server said of a token counts
-// for a minute (controller-runtime's filter), so that whoever is known costs little however often it asks.
+// Limits of requests whose token is not known to be good: each costs the API server a review. controller-runtime's filter caches the result for
+// a minute, so a known client costs little however often it sends requests.
 const (
 	attemptsOfOne, attemptsOfOneEvery = 10, 10 * time.Second
 	attempts, attemptsEvery           = 40, time.Second
-	// knownFor is how long a token is known after its last good request.
+	// knownFor is how long a token stays known after its last accepted request.
 	knownFor = 10 * time.Minute
-	// maxKnown bounds tokens and addresses that are remembered, of each kind.
+	// maxKnown bounds the number of remembered tokens and addresses, each.
 	maxKnown = 1024
 )
 
-// gate stands before the question to the API server who somebody is. It lets in at once whose token was good lately, and of others only a
-// few, counted by address and in all, so that strangers can neither keep the API server busy by asking for metrics nor keep Prometheus out.
+// gate limits token reviews. It admits recently accepted tokens at once, and only a few others, counted per address and in total, so that
+// unknown clients can neither overload the API server with metrics requests nor lock out Prometheus.
 type gate struct {
 	mu sync.Mutex
-	// good is when the API server accepted a token last, by its hash.
+	// good maps the hash of a token to the time at which the API server last accepted it.
 	good map[[sha256.Size]byte]time.Time
-	// of are the limits of addresses.
+	// of holds the limit of each address.
 	of  map[netip.Prefix]*rate.Limiter
 	all *rate.Limiter
 }
@@ -39,10 +39,10 @@ func newGate() *gate {
 	return &gate{good: map[[sha256.Size]byte]time.Time{}, of: map[netip.Prefix]*rate.Limiter{}, all: rate.NewLimiter(rate.Every(attemptsEvery), attempts)}
 }
 
-// acceptedKey is that of the *bool in a request's context which says that the request was answered.
+// acceptedKey is the context key of a *bool that records whether the request was authorized.
 type acceptedKey struct{}
 
-// before puts the gate before a filter that calls the handler for who is authorized.
+// before puts the gate before a filter that calls the handler for authorized requests.
 func (g *gate) before(filter func(http.Handler) (http.Handler, error), handler http.Handler) (http.Handler, error) {
 	inner, err := filter(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if accepted, ok := r.Context().Value(acceptedKey{}).(*bool); ok {
@@ -65,20 +65,20 @@ func (g *gate) before(filter func(http.Handler) (http.Handler, error), handler h
 			refuse(w, "Too many requests with tokens that are not known", http.StatusTooManyRequests)
 			return
 		}
-		r.Header.Del("Sec-Websocket-Protocol") // a second place for a token
+		r.Header.Del("Sec-Websocket-Protocol") // another place for a token
 		var accepted bool
 		inner.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), acceptedKey{}, &accepted)))
 		g.learn(key, accepted)
 	}), nil
 }
 
-// refuse answers, and closes the connection: strangers shall not keep it.
+// refuse responds and closes the connection, so that unknown clients cannot hold it.
 func refuse(w http.ResponseWriter, text string, code int) {
 	w.Header().Set("Connection", "close")
 	http.Error(w, text, code)
 }
 
-// lets tells whether the API server may be asked about a token.
+// lets reports whether the API server may review a token.
 func (g *gate) lets(token [sha256.Size]byte, source netip.Prefix) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,7 +88,7 @@ func (g *gate) lets(token [sha256.Size]byte, source netip.Prefix) bool {
 	limit := g.of[source]
 	if limit == nil {
 		if len(g.of) >= maxKnown {
-			clear(g.of) // the limit of all still holds
+			clear(g.of) // the overall limit still applies
 		}
 		limit = rate.NewLimiter(rate.Every(attemptsOfOneEvery), attemptsOfOne)
 		g.of[source] = limit
@@ -96,7 +96,7 @@ func (g *gate) lets(token [sha256.Size]byte, source netip.Prefix) bool {
 	return limit.Allow() && g.all.Allow()
 }
 
-// learn takes notice of what became of a token.
+// learn records whether a token was accepted.
 func (g *gate) learn(token [sha256.Size]byte, good bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,12 +105,12 @@ func (g *gate) learn(token [sha256.Size]byte, good bool) {
 		return
 	}
 	if _, known := g.good[token]; !known && len(g.good) >= maxKnown {
-		clear(g.good) // they become known again one by one
+		clear(g.good) // tokens become known again one by one
 	}
 	g.good[token] = time.Now()
 }
 
-// sourceOf is the address of a client, or the network of 64 bits of which it can choose one.
+// sourceOf returns the address of a client, or its /64 network for IPv6, where a client can choose its address.
 func sourceOf(remote string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -121,11 +121,11 @@ func sourceOf(remote string) netip.Prefix {
 	if address.Is6() {
 		bits = 64
 	}
-	source, _ := address.Prefix(bits) // both are lengths of such addresses
+	source, _ := address.Prefix(bits) // cannot fail: both are valid lengths
 	return source
 }
 
-// boundedListener closes connections beyond a number at once.
+// boundedListener closes connections beyond a limit at once.
 type boundedListener struct {
 	net.Listener
 	all, each int
@@ -173,7 +173,7 @@ func (l *boundedListener) leave(source netip.Prefix) {
 	}
 }
 
-// countedConn says when it is closed.
+// countedConn calls leave when it is closed.
 type countedConn struct {
 	net.Conn
 	leave func()

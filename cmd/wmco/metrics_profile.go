@@ -11,20 +11,20 @@ import (
 	"github.com/windows-machine-config/wmco/internal/tlsprofile"
 )
 
-// profileEvery is how often the TLS security profile is read, and profileWithin how long that may take.
+// profileEvery is how often the TLS security profile is read; profileWithin limits each read.
 const profileEvery, profileWithin = time.Minute, 10 * time.Second
 
-// profileFollower reads what the cluster's TLS security profile has servers offer, in all replicas: each serves metrics.
+// profileFollower reads what the cluster's TLS security profile has servers offer. It runs in all replicas, since each serves metrics.
 type profileFollower struct {
 	read   func(context.Context) (*tlsprofile.Server, error)
 	logger logr.Logger
 	is     atomic.Pointer[tlsprofile.Server]
 }
 
-// NeedLeaderElection is false: see above.
+// NeedLeaderElection returns false: each replica serves metrics.
 func (p *profileFollower) NeedLeaderElection() bool { return false }
 
-// Start reads until the context ends. What cannot be read leaves what was read before.
+// Start reads until the context ends. If a read fails, the previous profile remains.
 func (p *profileFollower) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		within, cancel := context.WithTimeout(ctx, profileWithin)

@@ -29,12 +29,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/tlsprofile"
 )
 
-// metricsServer is the metrics' server, with an API server that accepts tokens which begin with good or other, and lets those that begin
-// with good get metrics.
+// metricsServer runs the metrics server against an API server that accepts tokens with prefix good or other and authorizes those with prefix
+// good to get metrics.
 type metricsServer struct {
 	*testing.T
 	address string
-	// reviews are how many tokens the API server was asked about.
+	// reviews counts the tokens that the API server reviewed.
 	reviews atomic.Int64
 }
 
@@ -96,7 +96,7 @@ func (s *metricsServer) api(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// get asks for metrics from an address of this machine, on a connection of its own, and returns code and body.
+// get requests metrics from a local address on a new connection and returns status code and body.
 func (s *metricsServer) get(from, token string) (int, string) {
 	s.Helper()
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -208,7 +208,7 @@ func TestGateRemembersFewAndForgets(t *testing.T) {
 		if code := asks("192.0.2.1:1", "Bearer token-2999"); code != http.StatusOK {
 			t.Errorf("a known token: %d", code)
 		}
-		for range attemptsOfOne { // good no more: it is like any other
+		for range attemptsOfOne { // the token is rejected, so it is like any other
 			asks("192.0.2.1:1", "Bearer token-2999")
 		}
 		if code := asks("192.0.2.1:1", "Bearer token-2999"); code != http.StatusTooManyRequests {
@@ -222,7 +222,7 @@ func TestGateRemembersFewAndForgets(t *testing.T) {
 	})
 }
 
-// writeCertificate makes a certificate for a name in the folder, and returns it.
+// writeCertificate writes a certificate for a name into the folder and returns it.
 func writeCertificate(t *testing.T, dir, name string) *x509.CertPool {
 	t.Helper()
 	cert, key, err := certutil.GenerateSelfSignedCertKeyWithFixtures(name, nil, nil, "")
@@ -239,7 +239,7 @@ func writeCertificate(t *testing.T, dir, name string) *x509.CertPool {
 	return pool
 }
 
-// handshake connects as who checks the certificate.
+// handshake connects as a client with this TLS configuration.
 func (s *metricsServer) handshake(config *tls.Config) error {
 	c, err := tls.Dial("tcp", s.address, config)
 	if err == nil {

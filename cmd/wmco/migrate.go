@@ -21,13 +21,13 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// migrateTimeout limits all that migrate reads.
+// migrateTimeout limits the time in which migrate reads the cluster.
 const migrateTimeout = time.Minute
 
-// errBlocked means that something must be corrected before the operator can take over.
+// errBlocked means that the administrator must correct something before the operator can take over.
 var errBlocked = errors.New("the take-over is blocked")
 
-// migrate is "wmco migrate --check": it reads a cluster that the original operator manages.
+// migrate is "wmco migrate --check": it checks a cluster that the original operator manages.
 func migrate(ctx context.Context, args []string, w io.Writer) error {
 	var kubeconfig, namespace, payloadDir string
 	var check bool

@@ -23,14 +23,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// What is asked before anything starts is asked again for a while, with a pause: manifests that were just applied need a moment to take effect.
+// Failed checks are retried for a while before anything starts: manifests that were just applied need a moment to take effect.
 const (
 	preflightPause  = time.Second
 	preflightWithin = 10 * time.Second
 )
 
-// preflight says why the operator cannot work in this cluster, in one line: without it, caches that never fill would end the process after
-// minutes, and not say which permission is missing.
+// preflight returns, in one line, why the operator cannot run in this cluster. Without it, caches that never sync would end the process after
+// minutes without naming the missing permission.
 func preflight(ctx context.Context, config *rest.Config, namespace string) error {
 	config = rest.CopyConfig(config)
 	config.Timeout = preflightWithin
@@ -55,7 +55,7 @@ func checkRepeatedly(ctx context.Context, clients kubernetes.Interface, namespac
 	}
 }
 
-// check asks once. What the API server does not answer is no finding: caches and controllers repeat their calls.
+// check runs the checks once. Requests that the API server does not answer are ignored: caches and controllers retry theirs.
 func check(ctx context.Context, clients kubernetes.Interface, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, preflightWithin)
 	defer cancel()
@@ -85,7 +85,7 @@ func check(ctx context.Context, clients kubernetes.Interface, namespace string) 
 	return nil
 }
 
-// checkKinds says which kinds of ours the API server lacks.
+// checkKinds returns an error that names the operator's kinds that the API server lacks.
 func checkKinds(clients kubernetes.Interface) error {
 	served, err := clients.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion().String())
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -105,7 +105,7 @@ func checkKinds(clients kubernetes.Interface) error {
 	return nil
 }
 
-// permissions are those without which nothing works: what caches are filled with, and the Lease. deploy/rbac-operator.yaml has all.
+// permissions returns the minimum for any work: the lists of the caches, and the Lease. deploy/rbac-operator.yaml grants all permissions.
 func permissions(namespace string) []authorizationv1.ResourceAttributes {
 	ours := v1alpha1.GroupVersion().Group
 	return []authorizationv1.ResourceAttributes{
@@ -124,7 +124,7 @@ func permissions(namespace string) []authorizationv1.ResourceAttributes {
 	}
 }
 
-// describe is a permission as kubectl auth can-i takes it.
+// describe formats a permission as kubectl auth can-i takes it.
 func describe(p authorizationv1.ResourceAttributes) string {
 	resource := p.Resource
 	if p.Group != "" {
@@ -139,13 +139,14 @@ func describe(p authorizationv1.ResourceAttributes) string {
 	return p.Verb + " " + resource
 }
 
-// maxTermination is how much of a termination message the kubelet reads (k8s.io/kubernetes/pkg/kubelet/container, MaxContainerTerminationMessageLength).
+// maxTermination is how many bytes of a termination message the kubelet reads (k8s.io/kubernetes/pkg/kubelet/container,
+// MaxContainerTerminationMessageLength).
 const maxTermination = 4096
 
-// terminationLog is where the kubelet reads a container's termination message (the default of terminationMessagePath). It exists in a pod only.
+// terminationLog is where the kubelet reads a container's termination message (the default of terminationMessagePath). It exists in pods only.
 const terminationLog = "/dev/termination-log"
 
-// sayWhyItEnds writes the reason as one line into the file, if it exists. Whatever fails then is not worth saying: the log has the reason, too.
+// sayWhyItEnds writes the reason as one line into the file, if it exists. Failures are ignored: the log has the reason, too.
 func sayWhyItEnds(path string, reason error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
@@ -155,7 +156,7 @@ func sayWhyItEnds(path string, reason error) {
 	_ = errors.Join(err, f.Close())
 }
 
-// oneLine is an error as one line that fits.
+// oneLine renders an error as one line of limited length.
 func oneLine(reason error) string {
 	return shorten.Text(strings.Join(strings.Fields(reason.Error()), " "), maxTermination)
 }

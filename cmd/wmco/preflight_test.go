@@ -19,7 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// apiServer is one with a version and kinds. Denied says which permissions, as describe says them, the operator lacks.
+// apiServer returns an API server with a version and kinds. denied reports whether the operator lacks a permission, in the format of describe.
 func apiServer(gitVersion string, kinds []string, denied func(permission string) bool) *fake.Clientset {
 	c := fake.NewClientset()
 	discovery := c.Discovery().(*fakediscovery.FakeDiscovery)
@@ -82,7 +82,7 @@ func TestPermissionsThatComeLateAreAwaited(t *testing.T) {
 	})
 }
 
-// TestAnAPIServerThatDoesNotAnswerIsNoFinding has calls fail, as while it restarts: the operator starts, and repeats them.
+// TestAnAPIServerThatDoesNotAnswerIsNoFinding fails requests, as while the API server restarts, and expects the operator to start.
 func TestAnAPIServerThatDoesNotAnswerIsNoFinding(t *testing.T) {
 	away := func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("connection refused")

@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/httpclient"
 )
 
-// TestTheOperatorFollowsNoRedirects: its token stays at the API server.
+// TestTheOperatorFollowsNoRedirects expects the operator to send its token to the API server only.
 func TestTheOperatorFollowsNoRedirects(t *testing.T) {
 	var got []string
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.URL.Path) }))

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// How calls of the API server are repeated: nine times within six seconds, more or less.
+// Failed requests to the API server are retried up to nine times, within about six seconds.
 const (
 	maxAttempts   = 10
 	firstPause    = 50 * time.Millisecond
@@ -21,12 +21,12 @@ const (
 	maxWholeBytes = 1 << 20
 )
 
-// retrying repeats calls of the API server that came to nothing: the connection broke, or the server, or what is before it, was not able to
-// answer. A join makes some twenty calls, and would begin anew for each that is lost. Only calls are repeated that do no harm when the
-// first one arrived after all. Where the server says when to come back (Retry-After), client-go does as it says.
+// retrying retries failed requests to the API server: the connection broke, or the server or a proxy before it could not answer. A join makes
+// some twenty requests and would start over for each lost one. It retries only requests that are harmless when repeated. If a response has
+// Retry-After, client-go retries.
 type retrying struct {
 	next http.RoundTripper
-	// pause waits, until the context ends at most.
+	// pause waits for the duration or until the context ends.
 	pause func(context.Context, time.Duration) error
 }
 
@@ -71,8 +71,8 @@ func (t *retrying) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 }
 
-// isRepeatable says whether a call may arrive twice: it reads, it changes an object to what is in it, or it asks for a token, of which one too
-// many is worth nothing. A watch goes on for as long as it likes, and whoever watches begins anew by himself.
+// isRepeatable reports whether a request may arrive twice: it reads, it sets an object to its content, or it requests a token, of which a
+// surplus one is harmless. Watches are long-running, and their clients restart them.
 func isRepeatable(r *http.Request) bool {
 	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
 		return false
@@ -86,7 +86,7 @@ func isRepeatable(r *http.Request) bool {
 	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/token")
 }
 
-// again is a request for its n-th repetition, the first being 0.
+// again returns a request for its n-th repetition; 0 is the first attempt.
 func again(r *http.Request, n int) (*http.Request, error) {
 	if n == 0 || r.GetBody == nil {
 		return r, nil
@@ -100,7 +100,7 @@ func again(r *http.Request, n int) (*http.Request, error) {
 	return repeated, nil
 }
 
-// isPassing says whether the next attempt may have more luck.
+// isPassing reports whether another attempt may succeed.
 func isPassing(request *http.Request, response *http.Response, err error) bool {
 	if err != nil {
 		return request.Context().Err() == nil && !errors.Is(err, context.Canceled)
@@ -115,8 +115,8 @@ func isPassing(request *http.Request, response *http.Response, err error) bool {
 	return slices.Contains(codes, response.StatusCode)
 }
 
-// keep reads an answer, so that a connection that breaks within it is known while the call can still be repeated. Of a long one it reads the
-// beginning.
+// keep reads a response, so that a connection that breaks within it is detected while the request can still be retried. Of long responses it
+// reads the beginning.
 func keep(response *http.Response) (*http.Response, error) {
 	start, err := io.ReadAll(io.LimitReader(response.Body, maxWholeBytes))
 	if err != nil {
@@ -132,7 +132,7 @@ func keep(response *http.Response) (*http.Response, error) {
 	return response, nil
 }
 
-// begun is a body of which the beginning was read already.
+// begun is a body whose beginning has been read.
 type begun struct {
 	io.Reader
 	io.Closer

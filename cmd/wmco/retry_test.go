@@ -20,8 +20,8 @@ import (
 	restclient "k8s.io/client-go/rest"
 )
 
-// unlucky is an API server that has one Node, and of whose answers chance takes some: 30 % are 503 without Retry-After, and of 20 % the
-// connection is cut, before the answer or within it.
+// unlucky starts an API server that serves one Node and fails at random: 30 % of responses are 503 without Retry-After, and for 20 % the
+// connection breaks before or within the response.
 func unlucky(t *testing.T) (url string, calls *atomic.Int64) {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(1, 2))
@@ -79,7 +79,7 @@ func TestCallsOutliveAnAPIServerThatFailsHalfOfThem(t *testing.T) {
 	}
 }
 
-// answers is a transport that answers with these status codes, one after the other; 0 is a broken connection.
+// answers is a transport that returns these status codes in order; 0 is a broken connection.
 type answers struct {
 	codes  []int
 	header http.Header
@@ -174,7 +174,7 @@ func TestACallThatIsGivenUpIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A list of a large cluster is passed on as it comes.
+// TestALongAnswerIsWhole expects streamed responses, such as the list of a large cluster, to be complete.
 func TestALongAnswerIsWhole(t *testing.T) {
 	const size = 5 << 20
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -14,8 +14,8 @@ import (
 // inRoot is set in the process that TestTimeZonesNeedNoFiles starts.
 const inRoot = "WMCO_TEST_IN_ROOT"
 
-// TestTimeZonesNeedNoFiles looks up a time zone in a root folder that has nothing but the program, as in the operator's image: maintenance
-// windows name time zones.
+// TestTimeZonesNeedNoFiles loads a time zone in a root folder that contains only the program, as in the operator's image: maintenance windows
+// name time zones.
 func TestTimeZonesNeedNoFiles(t *testing.T) {
 	if os.Getenv(inRoot) != "" {
 		if _, err := time.LoadLocation("Europe/Berlin"); err != nil {

@@ -1,5 +1,5 @@
-// Package advice knows, for each reason that the operator and its daemon report, how bad it is, what the administrator
-// does next, and which document says more. It is pure: tools and pages print what it returns.
+// Package advice maps each reason that the operator and its daemon report to its severity, the administrator's next step, and a document. It
+// does no I/O: tools and pages print what it returns.
 package advice
 
 import (
@@ -10,12 +10,11 @@ import (
 // Severity is how urgent a reason is.
 type Severity string
 
-// The severities, from the most urgent.
+// Severities, most urgent first.
 const (
-	// Error means that nothing goes on until the administrator acts.
+	// Error means that the administrator must act.
 	Error Severity = "error"
-	// Warning means that something does not work and that the operator repairs or retries it, or that it will need the
-	// administrator.
+	// Warning means that something does not work and that the operator repairs or retries it, or that it will need the administrator.
 	Warning Severity = "warning"
 	// Info means that something is in progress, or waits as configured.
 	Info Severity = "info"
@@ -27,20 +26,20 @@ const (
 type Advice struct {
 	// Severity is how urgent the reason is.
 	Severity Severity
-	// Remedy is one sentence; empty when nothing has to be done.
+	// Remedy is one sentence; empty if no action is needed.
 	Remedy string
 	// Page is the document, without extension, and the heading that explains the reason, as in
 	// "troubleshooting#a-host-does-not-become-ready".
 	Page string
 }
 
-// baseURL is where the documents are published, and extension what their files end with there. Nothing else names them.
+// baseURL is where the documents are published; extension is their file extension there. They are defined only here.
 const (
 	baseURL   = "https://github.com/windows-machine-config/wmco/blob/main/docs/"
 	extension = ".md"
 )
 
-// URL is the address of the documentation; empty when the advice names no page.
+// URL returns the address of the documentation; empty if the advice has no page.
 func (a Advice) URL() string {
 	if a.Page == "" {
 		return ""
@@ -48,7 +47,7 @@ func (a Advice) URL() string {
 	return URL(a.Page)
 }
 
-// URL is the address of a heading, as in "fleet#drain", or of a whole document, as in "fleet".
+// URL returns the address of a heading, such as "fleet#drain", or of a whole document, such as "fleet".
 func URL(page string) string {
 	document, heading, found := strings.Cut(page, "#")
 	if !found {
@@ -57,11 +56,11 @@ func URL(page string) string {
 	return baseURL + document + extension + "#" + heading
 }
 
-// Table is the advice for each reason.
+// Table maps reasons to advice.
 type Table map[string]Advice
 
-// All is the whole table: the reasons of package api, and those of the kubelet's conditions and of waiting containers
-// that administrators of Windows nodes see.
+// All returns the whole table: the reasons of package api, and those of the kubelet's conditions and of waiting containers that administrators
+// of Windows nodes encounter.
 func All() Table {
 	all := Table{}
 	for _, part := range []Table{
@@ -72,7 +71,7 @@ func All() Table {
 	return all
 }
 
-// For is the advice for a reason. A reason that is not in the table gets a Warning that points to the message.
+// For returns the advice for a reason. A reason that is not in the table gets a Warning that points to the message.
 func (t Table) For(reason string) Advice {
 	if a, known := t[reason]; known {
 		return a
@@ -80,5 +79,5 @@ func (t Table) For(reason string) Advice {
 	return Advice{Severity: Warning, Remedy: "See the message.", Page: "troubleshooting"}
 }
 
-// good is the advice for a reason that says that all is well.
+// good returns the advice for a reason without a problem.
 func good() Advice { return Advice{Severity: OK} }

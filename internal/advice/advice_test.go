@@ -50,7 +50,7 @@ func TestRemediesAreOneSentence(t *testing.T) {
 	}
 }
 
-// TestPagesExist looks for the heading of each page in docs/, and for the reason itself in that document.
+// TestPagesExist expects the heading of each page in docs/, and the reason itself in that document.
 func TestPagesExist(t *testing.T) {
 	dropped := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	for reason, a := range advice.All() {
@@ -85,7 +85,7 @@ func TestAddressesOfPages(t *testing.T) {
 	}
 }
 
-// reasons are the constants of package api that name reasons of conditions and events.
+// reasons returns the constants of package api that name reasons of conditions and events.
 func reasons(t *testing.T) map[string]string {
 	t.Helper()
 	found, aliases := map[string]string{}, map[string]string{}

@@ -4,7 +4,7 @@ import "github.com/windows-machine-config/wmco/api"
 
 const noAction = "troubleshooting#an-upgrade-reboot-or-removal-does-not-happen"
 
-// hostEvents are reasons of events on WindowsInstances, and on what they are made of.
+// hostEvents are reasons of events on WindowsInstances, and on their sources.
 func hostEvents() Table {
 	return Table{
 		api.EventInstanceInvalid:     {Error, "Correct the entry or the Machine as the message says.", "troubleshooting#a-machine-gets-no-instance"},

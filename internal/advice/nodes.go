@@ -42,7 +42,7 @@ func nodes() Table {
 	}
 }
 
-// ofWindows are the reasons of the conditions about Windows and WICD's services that WICD writes on Nodes.
+// ofWindows are the reasons of WICD's Node conditions about Windows and WICD's services.
 func ofWindows() Table {
 	return Table{
 		api.ReasonRebootPending: {Warning, "Run kubectl windows reboot <host>, or set spec.rollout.reboots of WindowsConfig to Allowed.", "fleet#reboots"},
@@ -96,8 +96,8 @@ func isolation() Table {
 	}
 }
 
-// kubelets are reasons of the conditions that kubelets write (k8s.io/kubernetes, pkg/kubelet/nodestatus/setters.go), and
-// of the node controller (pkg/controller/nodelifecycle).
+// kubelets are reasons of conditions set by kubelets (k8s.io/kubernetes, pkg/kubelet/nodestatus/setters.go) and by the node controller
+// (pkg/controller/nodelifecycle).
 func kubelets() Table {
 	return Table{
 		"KubeletReady":               good(),

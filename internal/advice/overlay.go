@@ -2,7 +2,7 @@ package advice
 
 import "github.com/windows-machine-config/wmco/api"
 
-// overlays are the reasons of condition WindowsNetworkUnavailable that come from hybrid-overlay-node.
+// overlays are the reasons of condition WindowsNetworkUnavailable that hybrid-overlay-node reports.
 func overlays() Table {
 	const (
 		overlay = "network#problems-of-the-hybrid-overlay"

@@ -12,7 +12,7 @@ const (
 	startPage = "workloads#why-a-pod-does-not-start"
 )
 
-// pods are the reasons why pods do not start, and of containers that wait (k8s.io/kubernetes, pkg/kubelet/images/types.go and
+// pods are the reasons of pods that do not start and of waiting containers (k8s.io/kubernetes, pkg/kubelet/images/types.go and
 // pkg/kubelet/kuberuntime).
 func pods() Table {
 	const accounts = "workloads#group-managed-service-accounts"

@@ -1,5 +1,5 @@
-// Package backoff gives the pauses between attempts that fail, and waits for them. The pauses grow, and differ from host to
-// host: all hosts notice an outage together, and should not come back together.
+// Package backoff implements pauses between failed attempts. The pauses grow and are random, so that hosts that notice an outage at the same
+// time do not return at the same time.
 package backoff
 
 import (
@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// ResetAfter is how long work goes well before a failure counts as the first again.
+// ResetAfter is how long work must succeed before the next failure counts as the first.
 const ResetAfter = time.Minute
 
-// Backoff gives pauses that double up to a limit, each longer by chance by up to half.
+// Backoff returns pauses that double up to a limit, each with a random extra of up to half.
 type Backoff struct{ next, longest time.Duration }
 
-// New gives pauses from one second to 20.
+// New returns a Backoff with pauses from one to 20 seconds.
 func New() *Backoff { return Between(time.Second, 20*time.Second) }
 
-// Between gives pauses that begin with first and grow up to longest.
+// Between returns a Backoff with pauses from first to longest.
 func Between(first, longest time.Duration) *Backoff { return &Backoff{next: first, longest: longest} }
 
-// Next is how long to wait after one more failure.
+// Next returns the pause after another failure.
 func (b *Backoff) Next() time.Duration {
 	d := b.next
 	b.next = min(2*d, b.longest)
 	return d + rand.N(d/2+1)
 }
 
-// Sleep waits; it ends early, with an error, when ctx is done.
+// Sleep waits for d. It returns early with an error when ctx is done.
 func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

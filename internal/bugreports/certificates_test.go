@@ -24,7 +24,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/trust"
 )
 
-// certificateReports are what was said of certificates that nodes trust, and of those that they ask for.
+// certificateReports are reports about certificates that nodes trust and certificates that they request.
 func certificateReports() []report {
 	cloud := csr.Host{CloudNames: []string{"win-2.corp.example"}, CloudAddresses: []string{"2001:db8::7"}}
 	return []report{{
@@ -65,7 +65,7 @@ func certificateReports() []report {
 	}}
 }
 
-// madeAuthority is a certificate of some 2,000 bytes as PEM.
+// madeAuthority returns a certificate of about 2,000 bytes as PEM.
 func madeAuthority(t *testing.T, n int) []byte {
 	t.Helper()
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
@@ -82,7 +82,7 @@ func madeAuthority(t *testing.T, n int) []byte {
 	return der
 }
 
-// publishing says what comes of a bundle of so many bytes.
+// publishing publishes a bundle of size bytes.
 func publishing(size int) func(*testing.T) string {
 	return func(t *testing.T) string {
 		var bundle strings.Builder
@@ -110,7 +110,7 @@ func publishing(size int) func(*testing.T) string {
 	}
 }
 
-// asking says what comes of a request for a serving certificate of the node win-2, with the host as the cluster knows it.
+// asking requests a serving certificate for node win-2, with the given facts about the host.
 func asking(host csr.Host, names []string, ips ...string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -140,7 +140,7 @@ func asking(host csr.Host, names []string, ips ...string) func(*testing.T) strin
 	}
 }
 
-// withNegativeSerial says how many certificates nodes trust, and how many are named as left out.
+// withNegativeSerial counts the certificates that nodes trust, and those that are reported as left out.
 func withNegativeSerial(t *testing.T) string {
 	good := madeAuthority(t, 1)
 	bad := []byte(strings.Replace(string(good), "\x02\x01\x07", "\x02\x01\x87", 1))

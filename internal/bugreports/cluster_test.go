@@ -26,7 +26,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
-// clusterReports are what was said of clusters: their DNS, their Services, their API server, and the addresses and names of nodes.
+// clusterReports are reports about clusters: their DNS, Services and API server, and the addresses and names of nodes.
 func clusterReports() []report {
 	return append(append(dnsReports(), serverReports()...), nodeReports()...)
 }
@@ -188,7 +188,7 @@ func nodeReports() []report {
 	}}
 }
 
-// readCluster reads a cluster that has these objects, and what every cluster has.
+// readCluster reads a cluster that has these objects, and those of every cluster.
 func readCluster(t *testing.T, config v1alpha1.WindowsConfigSpec, objects ...client.Object) (desired.Cluster, error) {
 	t.Helper()
 	port := int32(6443)
@@ -208,12 +208,12 @@ func configMap(namespace, name, key, value string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{key: value}}
 }
 
-// kubelets is ConfigMap kubelet-config, as kubeadm writes it.
+// kubelets returns ConfigMap kubelet-config, as kubeadm writes it.
 func kubelets(says string) client.Object {
 	return configMap("kube-system", "kubelet-config", "kubelet", says)
 }
 
-// dnsService is a Service of kube-system with label k8s-app and these addresses.
+// dnsService returns a Service of kube-system with label k8s-app and these addresses.
 func dnsService(name, label string, ips ...string) client.Object {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Labels: map[string]string{"k8s-app": label}},
@@ -221,7 +221,7 @@ func dnsService(name, label string, ips ...string) client.Object {
 	}
 }
 
-// dns is the DNS that pods get, or the reason why hosts wait.
+// dns returns the DNS servers and domain of pods, or the reason why hosts wait.
 func dns(config v1alpha1.DNSSpec, objects ...client.Object) func(*testing.T) string {
 	return func(t *testing.T) string {
 		got, err := readCluster(t, v1alpha1.WindowsConfigSpec{Network: v1alpha1.NetworkSpec{DNS: config}}, objects...)
@@ -236,7 +236,7 @@ func dns(config v1alpha1.DNSSpec, objects ...client.Object) func(*testing.T) str
 	}
 }
 
-// services are the ranges of Services that nodes know.
+// services returns the Service ranges that nodes know.
 func services(objects ...client.Object) func(*testing.T) string {
 	return func(t *testing.T) string {
 		got, err := readCluster(t, v1alpha1.WindowsConfigSpec{}, append(objects, dnsService("kube-dns", "kube-dns", "10.96.0.10"))...)
@@ -247,7 +247,7 @@ func services(objects ...client.Object) func(*testing.T) string {
 	}
 }
 
-// server is where hosts are sent when cluster-info has one address, and WindowsConfig another.
+// server returns the API server address of hosts if cluster-info has one address, and WindowsConfig another.
 func server(info, config string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		got, err := readCluster(t, v1alpha1.WindowsConfigSpec{Cluster: v1alpha1.ClusterSpec{APIServer: config}}, dnsService("kube-dns", "kube-dns", "10.96.0.10"),
@@ -259,10 +259,10 @@ func server(info, config string) func(*testing.T) string {
 	}
 }
 
-// now is when hosts are looked at.
+// now is the time of the checks.
 func now() time.Time { return time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC) }
 
-// aHost is one that can become a node.
+// aHost returns a host that can become a node.
 func aHost(name string) agent.Facts {
 	return agent.Facts{Host: agent.HostFacts{
 		Hostname: name, Build: 20348, UBR: 2402, Installation: "Server Core", Architecture: "amd64", Clock: now(), FreeBytes: 60 << 30,
@@ -278,7 +278,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return all
 }
 
-// nodeIP is the address of the node of a host that was reached at an address and has an interface.
+// nodeIP returns the node address of a host that was reached at an address and has an interface.
 func nodeIP(reached string, i agent.Interface) func(*testing.T) string {
 	return func(*testing.T) string {
 		f := aHost("win-1")
@@ -287,7 +287,7 @@ func nodeIP(reached string, i agent.Interface) func(*testing.T) string {
 	}
 }
 
-// named is the name of the host's node, or the reason why it has none.
+// named returns the name of the host's node, or the reason why it has none.
 func named(f agent.Facts) string {
 	if u := join.Check(f, join.CheckInput{Now: now()}); u != nil {
 		return u.Reason
@@ -307,7 +307,7 @@ func cloudName(name string) func(*testing.T) string {
 	}
 }
 
-// uninitialized is why a node is not Ready that has waited for its cloud for an hour.
+// uninitialized returns why a node that has waited an hour for its cloud is not Ready.
 func uninitialized(*testing.T) string {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "win-1", CreationTimestamp: metav1.NewTime(now().Add(-time.Hour))},
@@ -323,7 +323,7 @@ func uninitialized(*testing.T) string {
 	return ""
 }
 
-// machineNamed is the host name that a Machine of vSphere asks for, or its fault.
+// machineNamed returns the host name of a vSphere Machine, or its fault.
 func machineNamed(name string) func(*testing.T) string {
 	return func(*testing.T) string {
 		d := machines.Decide(machines.Machine{
@@ -336,7 +336,7 @@ func machineNamed(name string) func(*testing.T) string {
 	}
 }
 
-// flannel is the reason why hosts do not join a cluster with this configuration of Flannel.
+// flannel returns why hosts do not join a cluster with this Flannel configuration.
 func flannel(text string) func(*testing.T) string {
 	return func(*testing.T) string {
 		conf, err := desired.ParseFlannel(text)

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// drainReports are pods that kept nodes from being drained, or made a drain go on for ever.
+// drainReports are reports about pods that prevented a drain or made it run forever.
 func drainReports() []report {
 	return []report{{
 		link:  "https://github.com/cilium/tetragon/issues/3484",
@@ -47,7 +47,7 @@ func drainReports() []report {
 	}}
 }
 
-// restartReports are restarts that Windows waits for, and which helped nobody.
+// restartReports are reports about restarts that Windows waited for and that did not help.
 func restartReports() []report {
 	const renames = "files are renamed at the next start (PendingFileRenameOperations)"
 	return []report{{
@@ -72,7 +72,7 @@ func restarts(n rollout.Node, last *v1alpha1.LastReboot) func(*testing.T) string
 	}
 }
 
-// drained says what becomes of a pod that tolerates everything on a node that was cordoned an hour ago.
+// drained returns how a drain treats a pod that tolerates everything on a node that was cordoned an hour ago.
 func drained(change func(p *corev1.Pod, began time.Time)) func(*testing.T) string {
 	return func(*testing.T) string {
 		now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)

@@ -18,7 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// hostReports are what hosts had before they became nodes, or lost when they did.
+// hostReports are reports about what hosts had before they became nodes, or lost when they did.
 func hostReports() []report {
 	const exporter, docker = "https://github.com/prometheus-community/windows_exporter/issues/", "https://docs.docker.com/engine/install/binaries/"
 	return []report{{
@@ -59,7 +59,7 @@ func hostReports() []report {
 	}}
 }
 
-// checked is the reason for which a host cannot become a node.
+// checked returns the reason why a host cannot become a node.
 func checked(change func(*agent.Facts)) func(*testing.T) string {
 	return func(*testing.T) string {
 		now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)

@@ -18,7 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// joinReports are what was said of hosts that become nodes, and of what has to be there before.
+// joinReports are reports about joining hosts and its prerequisites.
 func joinReports() []report {
 	return append([]report{{
 		link:    "https://github.com/kubernetes/kubernetes/issues/44702",
@@ -73,7 +73,7 @@ func joinReports() []report {
 	}}, append(keyReports(), sessionReports()...)...)
 }
 
-// keyReports are private keys as people put them into a Secret.
+// keyReports are reports about private keys as users put them into a Secret.
 func keyReports() []report {
 	return []report{{
 		link: "https://github.com/appleboy/ssh-action/issues/2", input: "a key without the line break at its end", want: "taken",
@@ -93,7 +93,7 @@ func keyReports() []report {
 	}}
 }
 
-// key says whether a private key is taken, or what is said to have been found.
+// key reports whether a private key is accepted, or what the error found instead.
 func key(form func(string) string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		block, err := ssh.MarshalPrivateKey(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), "")
@@ -111,7 +111,7 @@ func key(form func(string) string) func(*testing.T) string {
 	}
 }
 
-// nodeIPOf is the address of the node of a host that was reached at 10.0.0.7.
+// nodeIPOf returns the node address of a host that was reached at 10.0.0.7.
 func nodeIPOf(addresses ...string) func(*testing.T) string {
 	return func(*testing.T) string {
 		i := agent.Interface{Name: "Ethernet", DefaultRoute: true}
@@ -126,7 +126,7 @@ func prepareHost(says string, does func(string) bool) func(*testing.T) string {
 	return document("../../docs/tasks/prepare-host.md", says, does)
 }
 
-// document says what a document says, or that it does not.
+// document checks a document and returns says if does is true for its text.
 func document(path, says string, does func(string) bool) func(*testing.T) string {
 	return func(t *testing.T) string {
 		text, err := os.ReadFile(path)

@@ -11,14 +11,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/podcause"
 )
 
-// pull is what a kubelet said of a container whose image it could not get, with other names in it.
+// pull is a kubelet's message about a container whose image could not be pulled, with changed names.
 type pull struct {
 	link, input     string
 	reason, message string
 	want            string
 }
 
-// podReports are what was said of pods on Windows nodes.
+// podReports are reports about pods on Windows nodes.
 func podReports() (all []report) {
 	for _, p := range slices.Concat(platformPulls(), credentialPulls(), certificatePulls(), proxyPulls(), networkPulls(), imagePulls(), diskPulls(), kubeletPulls(), unknownPulls()) {
 		all = append(all, report{link: p.link, input: p.input, want: p.want, outcome: waiting(p.reason, p.message)})
@@ -26,7 +26,7 @@ func podReports() (all []report) {
 	return all
 }
 
-// The beginnings of what containerd says of pulls.
+// Prefixes of containerd's messages about pulls.
 const (
 	resolve = `failed to pull and unpack image "r.test/shop/web:1": failed to resolve reference "r.test/shop/web:1": `
 	head    = resolve + `failed to do request: Head "https://r.test/v2/shop/web/manifests/1": `
@@ -92,7 +92,7 @@ func certificatePulls() []pull {
 }
 
 func proxyPulls() []pull {
-	const transport = "https://github.com/golang/go/blob/go1.26.0/src/net/http/transport.go" // dialConn: what a proxy answers to CONNECT
+	const transport = "https://github.com/golang/go/blob/go1.26.0/src/net/http/transport.go" // dialConn: a proxy's response to CONNECT
 	return []pull{
 		{"https://github.com/ray-project/ray/issues/46813", "a proxy where nothing listens", "ErrImagePull", head + `proxyconnect tcp: dial tcp 127.0.0.1:1082: connect: connection refused`, api.EventProxyUnreachable},
 		{"https://github.com/docker/for-linux/issues/620", "https:// for a proxy without TLS", "ErrImagePull", head + `proxyconnect tcp: tls: first record does not look like a TLS handshake`, api.EventProxyUnreachable},
@@ -159,7 +159,7 @@ func diskPulls() []pull {
 	}
 }
 
-// kubeletPulls are what kubelets say by themselves: their reasons are the cause.
+// kubeletPulls are messages of the kubelet itself, whose reasons are the cause.
 func kubeletPulls() []pull {
 	return []pull{
 		{"https://github.com/kubernetes/kubernetes/pull/117717", "a signature that is missing", "SignatureValidationFailed",
@@ -171,7 +171,7 @@ func kubeletPulls() []pull {
 	}
 }
 
-// unknownPulls have no cause that is known: what is said of them is shown as it is.
+// unknownPulls have no known cause: their message is shown unchanged.
 func unknownPulls() []pull {
 	return []pull{
 		{"https://github.com/microsoft/hcsshim/issues/368", "a layer that Windows does not find", "ErrImagePull", extract + `hcsshim::ImportLayer failed in Win32: The system cannot find the path specified. (0x3)`, "ErrImagePull"},
@@ -182,7 +182,7 @@ func unknownPulls() []pull {
 	}
 }
 
-// waiting is the cause that the product finds in what a kubelet says of a container that waits. What to do about it is known.
+// waiting returns the cause that podcause finds for a waiting container. It requires advice for that cause.
 func waiting(reason, message string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{

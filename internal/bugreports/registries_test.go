@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/proxy"
 )
 
-// registryReports are of mirrors, blocked registries, pull secrets and proxies.
+// registryReports are reports about mirrors, blocked registries, pull secrets and proxies.
 func registryReports() []report {
 	return slices.Concat(mirrorReports(), accessReports(), pullSecretReports(), noProxyReports(), proxyReports())
 }
@@ -24,7 +24,7 @@ const (
 	payloadRepo = "https://github.com/openshift/machine-config-operator/pull/2819"
 )
 
-// mirrorReports are sets of mirrors as administrators have them, with the names of hosts replaced.
+// mirrorReports are reports about mirror sets, with changed host names.
 func mirrorReports() []report {
 	hub := []mirrors.Set{mirrorSet("ImageTagMirrorSet", mirrorEntry("docker.io", mirrors.NeverContactSource, "192.168.122.1:5000"))}
 	library := []mirrors.Set{mirrorSet("ImageTagMirrorSet", mirrorEntry("docker.io/library", "", "192.168.122.1:5000/library"))}
@@ -51,7 +51,7 @@ func mirrorReports() []report {
 	}
 }
 
-// accessReports are of registries that are blocked or insecure on OpenShift.
+// accessReports are reports about registries that are blocked or insecure on OpenShift.
 func accessReports() []report {
 	mirrored := []mirrors.Set{mirrorSet("ImageDigestMirrorSet", mirrorEntry("a.test", "", "quay.io"))}
 	with := func(rule mirrors.Rule, release string, scopes ...string) mirrors.Input {
@@ -110,7 +110,8 @@ func proxyReports() []report {
 	}
 }
 
-// proxyURL says whether the URL of a proxy is taken, and its password kept apart; a refusal that repeats the password is said as it is.
+// proxyURL reports whether a proxy URL is accepted and its password is kept separately. An error that contains the password is returned as it
+// is.
 func proxyURL(text string) func(*testing.T) string {
 	return func(*testing.T) string {
 		_, secret, err := proxy.Render(proxy.Config{Object: "Proxy cluster", Path: "status", HTTPProxy: text}, proxy.Inside{})
@@ -145,7 +146,7 @@ func mirrorSet(kind string, entries ...mirrors.Entry) mirrors.Set {
 	return s
 }
 
-// pulledFrom are the places that are asked for an image, in order; ! behind one means that it may be without TLS.
+// pulledFrom returns the registries that are tried for an image, in order; ! after one means that TLS is optional.
 func pulledFrom(in mirrors.Input, image string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		table := mirrors.Render(in).Table
@@ -179,7 +180,7 @@ func pulledFrom(in mirrors.Input, image string) func(*testing.T) string {
 	}
 }
 
-// pullUser is the user for quay.io of a pull secret, and what is told of it.
+// pullUser returns the user for quay.io in a pull secret, and the reported problems.
 func pullUser(text string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		out := mirrors.Render(mirrors.Input{PullSecret: mirrors.PullSecret{Name: "openshift-config/pull-secret", DockerConfigJSON: []byte(text)}})
@@ -198,7 +199,7 @@ func pullUser(text string) func(*testing.T) string {
 	}
 }
 
-// noProxy says whether a list of what to reach without proxy is taken.
+// noProxy reports whether a list of proxy exceptions is accepted.
 func noProxy(text string) func(*testing.T) string {
 	return func(*testing.T) string {
 		_, _, err := proxy.Render(proxy.Config{Object: "Proxy cluster", Path: "status", HTTPProxy: "http://proxy.example.com:3128", NoProxy: text},

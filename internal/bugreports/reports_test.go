@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// report is one case from the field.
+// report is one reported case.
 type report struct {
 	link  string // where it was reported: https
 	input string // what the administrator has, in words
-	want  string // what is right, in the words of outcome
-	// outcome plays the case with the code of the product and says what came of it.
+	want  string // the correct outcome, in the words of outcome
+	// outcome runs the case with the product's code and returns the result.
 	outcome func(t *testing.T) string
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// sshReports are settings of SSH servers, and of the shell behind them.
+// sshReports are reports about settings of SSH servers and of the shells behind them.
 func sshReports() []report {
 	const settings = "https://man.openbsd.org/sshd_config"
 	const pages = "https://learn.microsoft.com/windows/win32/intl/code-page-identifiers"
@@ -50,7 +50,7 @@ func sshReports() []report {
 	}
 }
 
-// oneAtATime refuses a session while another is open. Where commands are to say something, they fail.
+// oneAtATime rejects a session while another is open. Commands fail if says is not empty.
 func oneAtATime(says string) func(ssh.NewChannel) {
 	var open atomic.Int32
 	return func(offered ssh.NewChannel) {
@@ -78,7 +78,7 @@ func oneAtATime(says string) func(ssh.NewChannel) {
 	}
 }
 
-// shellSays says how an answer that is not in UTF-8 comes.
+// shellSays checks how output that is not UTF-8 is reported.
 func shellSays(text string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		err := onHost(t, open(), oneAtATime(text), func(h *remote.Host) error { return h.Run(t.Context(), "wicd", nil, nil) })

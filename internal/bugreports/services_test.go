@@ -13,8 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/kubeproxy"
 )
 
-// serviceReports are Services for which nodes must have exactly the load balancers that kube-proxy makes: one too many is taken away from its
-// Service, and one that never comes was waited for with restarts of kube-proxy.
+// serviceReports are reports about Services for which nodes must expect exactly the load balancers that kube-proxy creates: an unexpected one
+// was removed from its Service, and waiting for a missing one restarted kube-proxy.
 func serviceReports() []report {
 	return []report{{
 		link:  "https://github.com/kubernetes/kubernetes/issues/115501",
@@ -51,7 +51,7 @@ func serviceReports() []report {
 	}}
 }
 
-// balancers are the load balancers that node win-1 must have for a Service with one pod elsewhere, once both were changed.
+// balancers returns the load balancers that node win-1 must have for a changed Service with one pod on another node.
 func balancers(service func(*corev1.Service), slice func(*discoveryv1.EndpointSlice)) func(*testing.T) string {
 	return func(*testing.T) string {
 		s := &corev1.Service{

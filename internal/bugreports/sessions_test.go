@@ -22,7 +22,7 @@ import (
 	payloads "github.com/windows-machine-config/wmco/payload/build"
 )
 
-// sessionReports are what was said of SSH servers of Windows.
+// sessionReports are reports about SSH servers on Windows.
 func sessionReports() []report {
 	return []report{{
 		link: "https://github.com/PowerShell/Win32-OpenSSH/issues/1220", input: "a profile that prints, with PowerShell as DefaultShell", want: "names profile and DefaultShell",
@@ -56,7 +56,7 @@ func sessionReports() []report {
 
 func open() *ssh.ServerConfig { return &ssh.ServerConfig{NoClientAuth: true} }
 
-// saying is a text where an error has all parts of it, or else the error.
+// saying returns text if an error contains all parts, or else the error.
 func saying(err error, text string, parts ...string) string {
 	for _, part := range parts {
 		if err == nil || !strings.Contains(err.Error(), part) {
@@ -66,7 +66,7 @@ func saying(err error, text string, parts ...string) string {
 	return text
 }
 
-// onHost connects to a host with this SSH server.
+// onHost connects to a host with this SSH server configuration.
 func onHost(t *testing.T, config *ssh.ServerConfig, serve func(ssh.NewChannel), use func(*remote.Host) error) error {
 	t.Helper()
 	signer, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
@@ -102,7 +102,7 @@ func onHost(t *testing.T, config *ssh.ServerConfig, serve func(ssh.NewChannel), 
 	return use(h)
 }
 
-// greeting is a host that writes before SFTP begins.
+// greeting is a host that prints text before SFTP begins.
 func greeting(says string) func(ssh.NewChannel) {
 	return func(offered ssh.NewChannel) {
 		channel, requests, err := offered.Accept()
@@ -119,11 +119,11 @@ func greeting(says string) func(ssh.NewChannel) {
 	}
 }
 
-// awayHost is one whose shell does not begin in the home folder, where SFTP puts files.
+// awayHost is a host whose shell does not start in the home folder, to which SFTP writes files.
 type awayHost struct {
-	home    string // with a backslash at its end
+	home    string // with a trailing backslash
 	files   map[string]bool
-	refuses int // the error with which Windows starts no program; 0 for none
+	refuses int // the error with which Windows refuses to start programs; 0 for none
 }
 
 // Connect implements join.Connector.
@@ -172,13 +172,13 @@ func (h awayHost) Run(_ context.Context, command string, stdin io.Reader, stdout
 	return nil
 }
 
-// unobserved is told nothing of.
+// unobserved ignores progress.
 type unobserved struct{}
 
 func (unobserved) Progress(join.Progress) {}
 func (unobserved) Altered([]string)       {}
 
-// inAnotherFolder says whether a host restarts whose shell begins elsewhere.
+// inAnotherFolder reports whether a host whose shell starts in another folder restarts.
 func inAnotherFolder(home string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		err := restart(t, awayHost{home: home, files: map[string]bool{}})
@@ -189,7 +189,7 @@ func inAnotherFolder(home string) func(*testing.T) string {
 	}
 }
 
-// restart has a host restart, to which WICD has to be sent first.
+// restart restarts a host that does not have WICD yet.
 func restart(t *testing.T, host awayHost) error {
 	t.Helper()
 	folder := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/podrules/podrulestest"
 )
 
-// workloadReports are manifests for Windows as people have them.
+// workloadReports are reports about manifests for Windows.
 func workloadReports() []report {
 	const datadog = "https://github.com/DataDog/helm-charts/issues/1151"
 	const wrong = "checked: containers[0].securityContext.privileged"
@@ -109,7 +109,7 @@ func workloadReports() []report {
 	}
 }
 
-// onNode is for the one node, as DaemonSets write it.
+// onNode restricts a pod to one node, as DaemonSets do.
 func onNode(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
@@ -118,7 +118,7 @@ func onNode(name string) func(*corev1.Pod) {
 	}
 }
 
-// assignedClass is the RuntimeClass that deploy/workloads gives to a pod for Windows.
+// assignedClass returns the RuntimeClass that deploy/workloads assigns to a pod for Windows.
 func assignedClass(image string, change func(*corev1.Pod)) func(*testing.T) string {
 	return func(t *testing.T) string {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}, Containers: []corev1.Container{{Name: "c", Image: image}}}}
@@ -134,7 +134,7 @@ func assignedClass(image string, change func(*corev1.Pod)) func(*testing.T) stri
 	}
 }
 
-// linted is what kubectl windows lint makes of a pod with a privileged container that lacks nothing else.
+// linted returns the finding of kubectl windows lint for a pod whose only fault is a privileged container.
 func linted(where, image, more string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		var spec map[string]any

@@ -23,7 +23,7 @@ import (
 // action is a command that changes hosts.
 type action struct {
 	s *session.Session
-	// yes leaves the question out.
+	// yes skips the confirmation.
 	yes bool
 	client.Client
 	fleet     fleetstatus.Fleet
@@ -35,7 +35,7 @@ func (a *action) addYes(c *cobra.Command) {
 	c.Flags().BoolVarP(&a.yes, "yes", "y", false, "Do not ask.")
 }
 
-// hosts connects, and finds the named hosts.
+// hosts connects to the cluster and returns the named hosts.
 func (a *action) hosts(ctx context.Context, args []string) ([]fleetstatus.Host, error) {
 	in, err := a.s.Read(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func (a *action) hosts(ctx context.Context, args []string) ([]fleetstatus.Host, 
 	return hosts, nil
 }
 
-// checked finds the named hosts, and refuses all where check refuses one.
+// checked returns the named hosts, or an error if check refuses any of them.
 func (a *action) checked(ctx context.Context, args []string, check func(fleetstatus.Host) error) ([]fleetstatus.Host, error) {
 	hosts, err := a.hosts(ctx, args)
 	if err != nil {
@@ -70,7 +70,7 @@ func (a *action) checked(ctx context.Context, args []string, check func(fleetsta
 	return hosts, nil
 }
 
-// annotate sets an annotation of the WindowsInstances of hosts.
+// annotate sets an annotation on the WindowsInstances of hosts.
 func (a *action) annotate(ctx context.Context, hosts []fleetstatus.Host, annotation, does string) error {
 	for _, h := range hosts {
 		if err := a.change(ctx, h, does, func(i *v1alpha1.WindowsInstance) { metav1.SetMetaDataAnnotation(&i.ObjectMeta, annotation, "true") }); err != nil {
@@ -80,7 +80,7 @@ func (a *action) annotate(ctx context.Context, hosts []fleetstatus.Host, annotat
 	return nil
 }
 
-// confirm asks, unless --yes was given. At the end of input there is no answer.
+// confirm asks the user for confirmation, unless --yes was given. End of input means no.
 func (a *action) confirm(question string) error {
 	if a.yes {
 		return nil
@@ -98,14 +98,14 @@ func (a *action) confirm(question string) error {
 	return session.Failf(session.CodeFailed, "not confirmed")
 }
 
-// instance reads the WindowsInstance of a host.
+// instance returns the WindowsInstance of a host.
 func (a *action) instance(ctx context.Context, h fleetstatus.Host) (*v1alpha1.WindowsInstance, error) {
 	i := &v1alpha1.WindowsInstance{}
 	err := a.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: h.Name}, i)
 	return i, session.Explain(err, "reading WindowsInstance "+h.Name)
 }
 
-// change changes the WindowsInstance of a host. Nothing is written if it stays the same.
+// change changes the WindowsInstance of a host. It writes nothing if nothing changes.
 func (a *action) change(ctx context.Context, h fleetstatus.Host, does string, change func(*v1alpha1.WindowsInstance)) error {
 	i, err := a.instance(ctx, h)
 	if err != nil {
@@ -120,7 +120,7 @@ func (a *action) change(ctx context.Context, h fleetstatus.Host, does string, ch
 	return nil
 }
 
-// pause keeps the operator from starting anything; resume lets it.
+// pause returns the command that stops the operator from starting actions, or, if paused is false, the one that resumes them.
 func pause(s *session.Session, paused bool) *cobra.Command {
 	a := &action{s: s}
 	name, does, effect := "resume", "resumed", "Lets the operator start actions again"
@@ -180,7 +180,7 @@ func (a *action) pauseAll(ctx context.Context, paused bool, does string) error {
 	return nil
 }
 
-// retry asks for another attempt of an action that failed.
+// retry returns the command that retries a failed action.
 func retry(s *session.Session) *cobra.Command {
 	a := &action{s: s}
 	return &cobra.Command{
@@ -206,14 +206,14 @@ func retry(s *session.Session) *cobra.Command {
 	}
 }
 
-// restartDidNotHelp says whether a restart of the host is what may be tried again.
+// restartDidNotHelp reports whether retrying means restarting the host again.
 func restartDidNotHelp(h fleetstatus.Host) bool {
 	return slices.ContainsFunc(h.Conditions, func(c fleetstatus.Condition) bool {
 		return c.Object == "WindowsInstance" && c.Reason == api.ReasonRebootDidNotHelp
 	})
 }
 
-// reboot asks for a restart of hosts.
+// reboot returns the command that requests restarts of hosts.
 func reboot(s *session.Session) *cobra.Command {
 	a := &action{s: s}
 	c := &cobra.Command{
@@ -267,7 +267,7 @@ func (a *action) changeNode(ctx context.Context, name, does string, change func(
 	return nil
 }
 
-// releaseHosts lets hosts go that cannot be reached.
+// releaseHosts returns the command that releases unreachable hosts.
 func releaseHosts(s *session.Session) *cobra.Command {
 	a := &action{s: s}
 	c := &cobra.Command{

@@ -20,7 +20,7 @@ func instancePath(name string) string {
 	return "/apis/" + api.GroupName + "/v1alpha1" + ours + "windowsinstances/" + name
 }
 
-// has says whether an object, as JSON, contains a text.
+// has reports whether an object, as JSON, contains text.
 func has(t *testing.T, c *clitest.Cluster, path, text string) bool {
 	t.Helper()
 	data, err := json.Marshal(c.Object(path))
@@ -30,7 +30,7 @@ func has(t *testing.T, c *clitest.Cluster, path, text string) bool {
 	return strings.Contains(string(data), text)
 }
 
-// changing is a cluster with a host that failed, one that leaves, one of a Machine, and an entry.
+// changing returns a cluster with a failed host, a leaving host, a host of a Machine, and an entry.
 func changing(t *testing.T) *clitest.Cluster {
 	c := fleet(t)
 	failed := instance("win-4", "10.1.42.4", api.ReasonReady, "")
@@ -60,7 +60,7 @@ func TestActionsChangeObjects(t *testing.T) {
 		args  []string
 		input string
 		path  string
-		text  string // must be in the object afterwards; with ! in front, must not
+		text  string // expected in the object afterwards; with ! in front, must be absent
 	}{
 		"pause":              {args: []string{"pause", "win-1"}, path: instancePath("win-1"), text: `"paused":true`},
 		"pause by address":   {args: []string{"pause", "10.1.42.2"}, path: instancePath("win-2"), text: `"paused":true`},

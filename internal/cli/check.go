@@ -26,7 +26,7 @@ import (
 type finding struct {
 	// Severity is ok, info, warning or error.
 	Severity advice.Severity `json:"severity"`
-	// Check is what was checked.
+	// Check names the check.
 	Check   string `json:"check"`
 	Message string `json:"message"`
 	Remedy  string `json:"remedy,omitempty"`
@@ -44,7 +44,7 @@ func (f *findings) add(severity advice.Severity, check, message, remedy, page st
 	*f = append(*f, is)
 }
 
-// check checks a cluster before or after the operator is installed.
+// check returns the command that checks a cluster before or after the operator is installed.
 func check(s *session.Session) *cobra.Command {
 	var o output
 	var before preflight
@@ -112,7 +112,7 @@ func printFindings(s *session.Session, o *output, found findings) error {
 	return nil
 }
 
-// checkInstalled checks a cluster with the operator.
+// checkInstalled checks a cluster that has the operator.
 func checkInstalled(ctx context.Context, s *session.Session) (findings, error) {
 	in, err := s.Read(ctx)
 	if err != nil {
@@ -151,7 +151,7 @@ func checkInstalled(ctx context.Context, s *session.Session) (findings, error) {
 	return *found, nil
 }
 
-// checker makes the checks that the status of the fleet has no room for.
+// checker runs the checks that the fleet status does not cover.
 type checker struct {
 	client.Client
 	ctx   context.Context
@@ -160,7 +160,7 @@ type checker struct {
 	found *findings
 }
 
-// unread reports what could not be read.
+// unread adds a finding for a failed read and reports whether it failed.
 func (k checker) unread(check string, err error) bool {
 	if err == nil {
 		return false
@@ -169,10 +169,10 @@ func (k checker) unread(check string, err error) bool {
 	return true
 }
 
-// leaseStale is how old the Lease of an operator that works can be: it is renewed every two seconds, and valid for 15.
+// leaseStale is the age from which the Lease means a dead operator. It is renewed every two seconds and valid for 15 seconds.
 const leaseStale = time.Minute
 
-// lease says whether a process of the operator works.
+// lease checks whether an operator process is running.
 func (k checker) lease() {
 	var lease coordinationv1.Lease
 	err := k.Get(k.ctx, client.ObjectKey{Namespace: k.in.Namespace, Name: fleetstatus.DeploymentName}, &lease)
@@ -189,13 +189,13 @@ func (k checker) lease() {
 	}
 }
 
-// key says whether there is an SSH key. Its content is not printed.
+// key checks whether the SSH key exists. It does not print its content.
 func (k checker) key() {
 	var secret corev1.Secret
 	err := k.Get(k.ctx, client.ObjectKey{Namespace: k.in.Namespace, Name: api.PrivateKeySecret}, &secret)
 	a := advice.All().For(api.ReasonPrivateKeyMissing)
 	switch {
-	case apierrors.IsForbidden(err): // reading Secrets is no right to ask for
+	case apierrors.IsForbidden(err): // users need no right to read Secrets
 		k.found.add(advice.Info, "SSH key", "not checked: you may not read Secret "+api.PrivateKeySecret, "", "")
 	case apierrors.IsNotFound(err):
 		k.found.add(advice.Error, "SSH key", "Secret "+api.PrivateKeySecret+" does not exist", a.Remedy, a.Page)
@@ -207,7 +207,7 @@ func (k checker) key() {
 	}
 }
 
-// config says whether nodes have the published settings.
+// config checks whether nodes have the published settings.
 func (k checker) config() {
 	if slices.ContainsFunc(k.in.Unread, func(u fleetstatus.Unread) bool { return u.What == "windowsconfigs" }) {
 		return
@@ -226,10 +226,10 @@ func (k checker) config() {
 	k.found.add(advice.OK, "settings", fmt.Sprintf("all %d nodes have the published ones", status.Nodes), "", "")
 }
 
-// requestLate is how long a certificate request of a node may be pending.
+// requestLate is how long a node's certificate request may be pending.
 const requestLate = 5 * time.Minute
 
-// requests finds certificate requests of hosts that nobody approved.
+// requests finds certificate requests of hosts that are still unapproved.
 func (k checker) requests() {
 	var list certificatesv1.CertificateSigningRequestList
 	if k.unread("certificate requests", k.List(k.ctx, &list)) {
@@ -255,7 +255,7 @@ func (k checker) requests() {
 	k.found.add(advice.OK, "certificate requests", "none of a host is pending", "", "")
 }
 
-// budgets finds budgets that would block a drain.
+// budgets finds PodDisruptionBudgets that would block a drain.
 func (k checker) budgets() {
 	var list policyv1.PodDisruptionBudgetList
 	if k.unread("PodDisruptionBudgets", k.List(k.ctx, &list)) {

@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
 )
 
-// checked is a cluster with everything that check looks for, renewed so long ago.
+// checked adds a Lease of the given age, a Secret with the given key, a certificate request and a PodDisruptionBudget to a cluster.
 func checked(t *testing.T, c *clitest.Cluster, renewed time.Duration, key string) *clitest.Cluster {
 	t.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: fleetstatus.DeploymentName, Namespace: api.DefaultNamespace}}

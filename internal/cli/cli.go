@@ -1,5 +1,5 @@
-// Package cli is kubectl windows: its commands. Each reads the cluster with the rights of the user, lets internal/fleetstatus
-// say what that means, and prints it.
+// Package cli implements the commands of kubectl windows. Each command reads the cluster with the user's rights, lets internal/fleetstatus
+// evaluate it, and prints the result.
 package cli
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 )
 
-// Root is the command kubectl windows with all its commands.
+// Root returns the command kubectl windows with all subcommands.
 func Root(streams genericiooptions.IOStreams, version string) *cobra.Command {
 	s := session.New(streams, version)
 	root := &cobra.Command{
@@ -57,13 +57,13 @@ func Root(streams genericiooptions.IOStreams, version string) *cobra.Command {
 	return root
 }
 
-// group is a part of the list of commands.
+// group is a section of the command list.
 type group struct {
 	id, title string
 	commands  func(*session.Session) []*cobra.Command
 }
 
-// groups are all commands.
+// groups returns all commands.
 func groups() []group {
 	return []group{
 		{"see", "Commands that show:", func(s *session.Session) []*cobra.Command {
@@ -80,16 +80,16 @@ func groups() []group {
 	}
 }
 
-// Run runs a command line and returns its exit code. What failed is one line on the error stream.
+// Run runs a command line and returns its exit code. It prints a failure as one line to the error stream.
 func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams, version string) int {
 	root := Root(streams, version)
 	root.SetArgs(args)
-	err := root.ExecuteContext(klog.NewContext(ctx, logr.Discard())) // client-go would log what this prints
+	err := root.ExecuteContext(klog.NewContext(ctx, logr.Discard())) // client-go would log what Run prints
 	if err == nil {
 		return session.CodeOK
 	}
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
-		return session.CodeFailed // whoever reads has gone
+		return session.CodeFailed // the reader is gone
 	}
 	if text := err.Error(); text != "" {
 		fmt.Fprintln(streams.ErrOut, "error: "+text)
@@ -113,7 +113,7 @@ func someHosts(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// noArguments refuses arguments.
+// noArguments rejects arguments.
 func noArguments(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return session.Failf(session.CodeUsage, "%s takes no argument %q", c.CommandPath(), args[0])
@@ -121,7 +121,7 @@ func noArguments(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// completeHosts offers the names of hosts.
+// completeHosts completes names of hosts.
 func completeHosts(s *session.Session) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		in, err := s.Read(c.Context())

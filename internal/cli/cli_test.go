@@ -30,18 +30,18 @@ const (
 	configs   = api.GroupName + "/v1alpha1/windowsconfigs"
 )
 
-// empty is a cluster with the operator's kinds and nothing else.
+// empty returns a cluster with the operator's kinds and no objects.
 func empty(t *testing.T) *clitest.Cluster {
 	return clitest.New(t, "/apis/"+instances, "/apis/"+configs, "/api/v1/nodes", "/api/v1/pods", "/api/v1/events", "/api/v1/configmaps", "/api/v1/secrets")
 }
 
 func at(ago time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-ago)) }
 
-// instance is one whose condition Ready has this reason.
+// instance returns an instance whose condition Ready has this reason.
 func instance(name, address, reason, message string) *v1alpha1.WindowsInstance {
 	i := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: api.DefaultNamespace, CreationTimestamp: at(48 * time.Hour)}}
 	i.Spec.Address, i.Spec.Username, i.Status.Hostname = address, "Administrator", name
-	i.Status.HostKey = "ssh-ed25519 of-" + name // by which its Node is known
+	i.Status.HostKey = "ssh-ed25519 of-" + name // identifies its Node
 	status := metav1.ConditionFalse
 	if reason == api.ReasonReady {
 		status, i.Status.NodeRef = metav1.ConditionTrue, &v1alpha1.NodeReference{Name: name}
@@ -74,7 +74,7 @@ func deployment() *appsv1.Deployment {
 	return d
 }
 
-// fleet is a cluster in the middle of an upgrade, with a host whose key is wrong.
+// fleet returns a cluster in the middle of an upgrade, with a host that has a wrong host key.
 func fleet(t *testing.T) *clitest.Cluster {
 	c := empty(t)
 	c.Add(instances, instance("win-1", "10.1.42.1", api.ReasonReady, ""))
@@ -162,7 +162,7 @@ func TestStatusAsJSONIsAFleet(t *testing.T) {
 	}
 }
 
-// TestBadSurroundings has one clear line and an exit code for each.
+// TestBadSurroundings expects one clear line and an exit code for each problem.
 func TestBadSurroundings(t *testing.T) {
 	for name, test := range map[string]struct {
 		cluster func(*testing.T) *clitest.Cluster

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 )
 
-// dashboard serves the page, or writes it as a file.
+// dashboard returns the command that serves the page or writes it as a file.
 func dashboard(s *session.Session) *cobra.Command {
 	var export string
 	c := &cobra.Command{
@@ -48,7 +48,7 @@ func dashboardOptions(c *cobra.Command, s *session.Session) (web.Options, error)
 	return web.Options{Config: config, Namespace: namespace, Cluster: s.ContextName(), Now: s.Now}, err
 }
 
-// exportPage writes the report. The file is for its user only: it names hosts and addresses.
+// exportPage writes the report. Only the user can read the file: it names hosts and addresses.
 func exportPage(c *cobra.Command, o web.Options, name string) error {
 	write := func(w io.Writer) error { return session.Explain(web.Export(c.Context(), o, w), "reading the cluster") }
 	if name == "-" {

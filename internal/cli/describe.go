@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
 )
 
-// describe shows one host as a tree of causes.
+// describe returns the command that shows one host as a tree of causes.
 func describe(s *session.Session) *cobra.Command {
 	var o output
 	c := &cobra.Command{
@@ -101,7 +101,7 @@ func stateDetails(h fleetstatus.Host) (text string) {
 	return text
 }
 
-// otherProblems are those besides the one that is the cause of the state.
+// otherProblems returns the problems other than the cause of the state.
 func otherProblems(h fleetstatus.Host) (others []fleetstatus.Problem) {
 	for _, problem := range h.Problems {
 		if problem.Reason != h.Reason || problem.Message != h.Message {
@@ -117,7 +117,7 @@ func printPlan(p *terminal.Printer, now time.Time, h fleetstatus.Host) {
 		if plan.WaitsFor != "" {
 			line += ", waits for " + plan.WaitsFor
 		}
-		if line += "\n" + plan.Message; plan.Remedy != "" && plan.WaitsFor != h.Reason { // else it is below Next
+		if line += "\n" + plan.Message; plan.Remedy != "" && plan.WaitsFor != h.Reason { // otherwise shown below Next
 			line += "\n→ " + plan.Remedy
 		}
 		p.Field("Plan", line)

@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// cordonAndDrain takes nodes out of service, as kubectl drain does.
+// cordonAndDrain returns the command that takes nodes out of service, as kubectl drain does.
 func cordonAndDrain(s *session.Session) *cobra.Command {
 	a := &action{s: s}
 	var timeout time.Duration
@@ -60,7 +60,7 @@ func cordonAndDrain(s *session.Session) *cobra.Command {
 	return c
 }
 
-// drainPause is the pause between two attempts to evict what is left.
+// drainPause is the pause between two attempts to evict the remaining pods.
 const drainPause = 2 * time.Second
 
 func (a *action) drain(ctx context.Context, h fleetstatus.Host, timeout time.Duration) error {
@@ -100,7 +100,7 @@ func (a *action) drain(ctx context.Context, h fleetstatus.Host, timeout time.Dur
 	}
 }
 
-// drainEnded explains why a drain did not come to its end.
+// drainEnded returns why a drain did not complete.
 func (a *action) drainEnded(ctx context.Context, err error, h fleetstatus.Host, timeout time.Duration, said string) error {
 	if ctx.Err() == context.DeadlineExceeded {
 		return session.Failf(session.CodeTimeout, "node %s is not drained after %s, and stays cordoned: %s", h.Node, timeout, shorten.Printable(said, shorten.Reported))
@@ -108,7 +108,7 @@ func (a *action) drainEnded(ctx context.Context, err error, h fleetstatus.Host, 
 	return session.Explain(err, "draining Node "+h.Node)
 }
 
-// evict asks pods to leave, and says why some must not.
+// evict evicts pods and returns why evictions were refused.
 func (a *action) evict(ctx context.Context, pods []corev1.Pod) (refused map[string]string, err error) {
 	refused = map[string]string{}
 	for i := range pods {
@@ -116,7 +116,7 @@ func (a *action) evict(ctx context.Context, pods []corev1.Pod) (refused map[stri
 		err := a.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
 		switch {
 		case err == nil || apierrors.IsNotFound(err):
-		case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err): // a budget, or two of them
+		case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err): // refused by a PodDisruptionBudget, or by two that match the pod
 			refused[drain.Name(pod)] = err.Error()
 		default:
 			return nil, session.Explain(err, "evicting pod "+drain.Name(pod))

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
 )
 
-// events shows what happened, in order.
+// events returns the command that shows events in order.
 func events(s *session.Session) *cobra.Command {
 	var o output
 	var since time.Duration
@@ -60,7 +60,7 @@ func events(s *session.Session) *cobra.Command {
 	return c
 }
 
-// selectEvents keeps what was asked for; the latest is the last.
+// selectEvents returns the matching events, newest last.
 func selectEvents(list []fleetstatus.Event, now time.Time, since time.Duration, warnings bool) []fleetstatus.Event {
 	kept := []fleetstatus.Event{}
 	for _, e := range list {
@@ -75,7 +75,7 @@ func selectEvents(list []fleetstatus.Event, now time.Time, since time.Duration, 
 	return kept
 }
 
-// printEvents prints events; alone, they are all that is printed.
+// printEvents prints events. alone means that nothing else is printed.
 func printEvents(p *terminal.Printer, now time.Time, list []fleetstatus.Event, alone bool) {
 	if len(list) == 0 {
 		return

@@ -35,7 +35,7 @@ type newHost struct {
 	instance bool
 }
 
-// add announces hosts.
+// add returns the command that adds hosts.
 func add(s *session.Session) *cobra.Command {
 	a := &action{s: s}
 	var h newHost
@@ -149,7 +149,7 @@ func (a *action) waitReady(ctx context.Context, timeout time.Duration, addresses
 	})
 }
 
-// refusedEntry is the problem of an entry that got no instance.
+// refusedEntry returns the problem of an entry that got no instance.
 func refusedEntry(w *waiter, f fleetstatus.Fleet, address string) error {
 	for _, p := range f.Problems {
 		if strings.HasPrefix(p.Object, "ConfigMap ") && strings.Contains(p.Message, address) {
@@ -159,7 +159,7 @@ func refusedEntry(w *waiter, f fleetstatus.Fleet, address string) error {
 	return nil
 }
 
-// remove removes hosts.
+// remove returns the command that removes hosts.
 func remove(s *session.Session) *cobra.Command {
 	a := &action{s: s}
 	var w waitFlags

@@ -19,22 +19,22 @@ import (
 	"github.com/windows-machine-config/wmco/internal/podrules"
 )
 
-// lintResult is what lint found.
+// lintResult is the result of lint.
 type lintResult struct {
 	Findings []lintFinding `json:"findings"`
-	// Checked is the number of pods and templates of pods that were checked, Skipped that of those for Linux.
+	// Checked is the number of checked pods and pod templates, Skipped that of skipped ones for Linux.
 	Checked int `json:"checked"`
 	Skipped int `json:"skipped"`
 }
 
-// lintFinding is what is wrong with an object of a file. Its field is that of the object.
+// lintFinding is a problem of an object in a file. Its field path begins at the object.
 type lintFinding struct {
 	File   string `json:"file"`
 	Object string `json:"object"`
 	podrules.Finding
 }
 
-// lintOptions are the flags.
+// lintOptions are the command's flags.
 type lintOptions struct {
 	output
 	files, registries          []string
@@ -42,7 +42,7 @@ type lintOptions struct {
 	images, insecureRegistries bool
 }
 
-// lint checks manifests.
+// lint returns the command that checks manifests.
 func lint(s *session.Session) *cobra.Command {
 	var o lintOptions
 	c := &cobra.Command{
@@ -72,7 +72,7 @@ func lint(s *session.Session) *cobra.Command {
 	return c
 }
 
-// run reads the files, asks registries if that is wanted, and prints what is wrong.
+// run reads the files, queries registries if requested, and prints the findings.
 func (o *lintOptions) run(ctx context.Context, s *session.Session) error {
 	if err := o.check(); err != nil {
 		return err
@@ -112,7 +112,7 @@ type linter struct {
 	skipped  int
 }
 
-// lintPod is the spec of a pod in an object of a file; path is where.
+// lintPod is the pod spec of an object in a file; path is its position in the object.
 type lintPod struct {
 	file, object, path string
 	spec               map[string]any
@@ -121,7 +121,7 @@ type lintPod struct {
 	labels    labels.Set
 }
 
-// path reads a file, or the files of a folder.
+// path reads a file or the files of a folder.
 func (l *linter) path(name string, in io.Reader, recursive bool) error {
 	if name == "-" {
 		return l.file("standard input", in)
@@ -174,7 +174,7 @@ func (l *linter) file(name string, in io.Reader) error {
 	}
 }
 
-// podSpecs are where the kinds have the spec of a pod.
+// podSpecs maps kinds to the path of their pod spec.
 func podSpecs() map[string]string {
 	const template = "spec.template.spec"
 	return map[string]string{
@@ -195,7 +195,7 @@ func (l *linter) object(file string, object map[string]any) {
 	}
 }
 
-// template takes the spec of a pod from an object that has one; there is nothing to check in others.
+// template records the pod spec of an object. It ignores objects that have none.
 func (l *linter) template(file string, object map[string]any) {
 	kind, _ := object["kind"].(string)
 	if kind == "NetworkPolicy" {
@@ -217,7 +217,7 @@ func (l *linter) template(file string, object map[string]any) {
 	l.pods = append(l.pods, lintPod{file, nameOf(kind, object), path, spec, namespaceOf(object), labelsOf(outer)})
 }
 
-// check finds what is wrong with the pods.
+// check returns the problems of the pods.
 func (l *linter) check(builds map[string]podrules.ImageBuilds) (lintResult, error) {
 	r := lintResult{Findings: []lintFinding{}, Checked: len(l.pods), Skipped: l.skipped}
 	for _, p := range l.pods {
@@ -226,7 +226,7 @@ func (l *linter) check(builds map[string]podrules.ImageBuilds) (lintResult, erro
 			return r, session.Failf(session.CodeUsage, "%s: %s: %w", p.file, p.object, err)
 		}
 		for _, f := range slices.Concat(found, podrules.CheckImages(p.spec, builds)) {
-			f.Field, f.Message = p.path+"."+f.Field, printable(f.Message) // it may name an image
+			f.Field, f.Message = p.path+"."+f.Field, printable(f.Message) // it may contain an image name
 			r.Findings = append(r.Findings, lintFinding{p.file, p.object, f})
 		}
 	}
@@ -240,7 +240,7 @@ func (l *linter) check(builds map[string]podrules.ImageBuilds) (lintResult, erro
 	return r, nil
 }
 
-// nameOf is an object as in "Deployment shop/web".
+// nameOf returns an object's kind and name, as in "Deployment shop/web".
 func nameOf(kind string, object map[string]any) string {
 	metadata, _ := object["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
@@ -253,7 +253,7 @@ func nameOf(kind string, object map[string]any) string {
 	return printable(kind + " " + name)
 }
 
-// namespaceOf is the namespace that an object names; empty where it leaves that to whoever applies it.
+// namespaceOf returns the namespace in an object; empty if the object does not set one.
 func namespaceOf(object map[string]any) string {
 	metadata, _ := object["metadata"].(map[string]any)
 	namespace, _ := metadata["namespace"].(string)

@@ -12,13 +12,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsimage"
 )
 
-// Limits of reading images.
+// Limits of image lookups.
 const (
 	maxImages    = 1000
 	imagesAtOnce = 4
 )
 
-// readImages asks the registries for all images of pods, each image once.
+// readImages queries the registries for all images of pods, each image once.
 func readImages(ctx context.Context, s *session.Session, pods []lintPod, insecure bool, allowed []string) (map[string]podrules.ImageBuilds, error) {
 	var all []string
 	for _, p := range pods {

@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 )
 
-// windowsRegistry has images whose tags are builds, and wants a password.
+// windowsRegistry serves images whose tags are builds. It requires a password.
 func windowsRegistry(t *testing.T) (host string, requests *atomic.Int64) {
 	t.Helper()
 	requests = &atomic.Int64{}

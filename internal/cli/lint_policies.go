@@ -18,8 +18,8 @@ type lintPolicy struct {
 	policy                  map[string]any
 }
 
-// check says which of the pods it selects: its connections are not restricted where the network enforces no policies on Windows nodes. Pods on
-// the network of their node are selected by no policy.
+// check reports the selected pods: if the network does not enforce policies on Windows nodes, their connections are not restricted. Policies do
+// not select pods with hostNetwork.
 func (p lintPolicy) check(pods []lintPod) (found []lintFinding, err error) {
 	var policy networkingv1.NetworkPolicy
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(p.policy, &policy); err != nil {
@@ -46,7 +46,7 @@ func (p lintPolicy) check(pods []lintPod) (found []lintFinding, err error) {
 	}}}, nil
 }
 
-// labelsOf are the labels of an object, or of a template.
+// labelsOf returns the labels of an object or a template.
 func labelsOf(object map[string]any) labels.Set {
 	metadata, _ := object["metadata"].(map[string]any)
 	written, _ := metadata["labels"].(map[string]any)

@@ -39,7 +39,7 @@ func TestLintOfNothingWrong(t *testing.T) {
 	}
 }
 
-// TestLintOfHostileTexts plants what a terminal interprets into manifests, as others write them.
+// TestLintOfHostileTexts expects terminal control characters in manifests, which may come from others, to be replaced.
 func TestLintOfHostileTexts(t *testing.T) {
 	const images = `kind: Pod
 metadata: {name: "\e[2J"}
@@ -90,7 +90,7 @@ func TestLintOfWhatIsNoManifest(t *testing.T) {
 	}
 }
 
-// TestLintOfNetworkPolicies has policies that select the pods of a Deployment for Windows, or others.
+// TestLintOfNetworkPolicies checks policies that select pods of a Deployment for Windows, and policies that select others.
 func TestLintOfNetworkPolicies(t *testing.T) {
 	const pods = `kind: Deployment
 metadata: {namespace: shop, name: web, labels: {app: another}}

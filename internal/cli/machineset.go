@@ -27,8 +27,9 @@ const (
 	labelMachineSet = "machine.openshift.io/cluster-api-machineset"
 )
 
-// Annotations of a MachineSet by which the cluster autoscaler knows the nodes that a MachineSet without Machines will have
-// (cluster-autoscaler/cloudprovider/clusterapi/README.md in github.com/kubernetes/autoscaler). Without labelsOfNodes it takes them for Linux nodes.
+// Annotations of a MachineSet that describe its future nodes to the cluster autoscaler while it has no Machines
+// (cluster-autoscaler/cloudprovider/clusterapi/README.md in github.com/kubernetes/autoscaler). Without labelsOfNodes, the autoscaler assumes
+// Linux nodes.
 const (
 	ofNodes           = "capacity.cluster-autoscaler.kubernetes.io/"
 	labelsOfNodes     = ofNodes + "labels"
@@ -38,13 +39,13 @@ const (
 	diskOfNodes       = ofNodes + "ephemeral-disk"
 )
 
-// machineSetOptions say what MachineSet to write.
+// machineSetOptions are the command's flags.
 type machineSetOptions struct {
 	platform, name, like, image string
 	replicas                    int64
 }
 
-// machineSet prints a MachineSet for Windows nodes.
+// machineSet returns the command that prints a MachineSet for Windows nodes.
 func machineSet(s *session.Session) *cobra.Command {
 	var m machineSetOptions
 	c := &cobra.Command{
@@ -77,17 +78,17 @@ func machineSet(s *session.Session) *cobra.Command {
 	return c
 }
 
-// machinePlatform is what differs between platforms: the type that Infrastructure says, the default image, whether names are
-// short, and how the image is written into the provider specification (github.com/openshift/api, machine/v1beta1 and v1).
+// machinePlatform holds the differences between platforms: the type in Infrastructure, the default image, whether names must be short, and how
+// the image is set in the provider specification (github.com/openshift/api, machine/v1beta1 and v1).
 type machinePlatform struct {
 	infrastructure, image string
 	shortNames            bool
 	set                   func(spec map[string]any, image string) error
-	// size reads the size of the machines where the provider specification has it; elsewhere it has the name of a size that the cloud knows.
+	// size reads the machine size from the provider specification; nil if that contains only the name of a size that the cloud defines.
 	size func(spec map[string]any) machineSize
 }
 
-// machineSize is the size of a machine, as quantities of Kubernetes; empty where it is not known.
+// machineSize is the size of a machine, as Kubernetes quantities; empty if unknown.
 type machineSize struct{ processors, memory, disk string }
 
 func machinePlatforms() map[string]machinePlatform {
@@ -139,7 +140,7 @@ func nutanixSize(spec map[string]any) machineSize {
 	return size
 }
 
-// number is a positive number of a provider specification with its unit, else "".
+// number returns a positive number of a provider specification with its unit, or "".
 func number(spec map[string]any, field, unit string) string {
 	n, _, _ := unstructured.NestedInt64(spec, field)
 	if n <= 0 {
@@ -155,7 +156,7 @@ func setNested(object map[string]any, value any, fields ...string) error {
 	return nil
 }
 
-// maxShortName leaves room for the six characters that a Machine's name has in addition: Windows allows 15.
+// maxShortName leaves room for the six characters that a Machine's name adds: Windows allows 15.
 const maxShortName = 9
 
 func (m machineSetOptions) make(ctx context.Context, s *session.Session) (*unstructured.Unstructured, error) {
@@ -190,7 +191,7 @@ func (m machineSetOptions) make(ctx context.Context, s *session.Session) (*unstr
 	return m.windows(like, cluster, platform)
 }
 
-// choose is the platform of the cluster, which must be the one of the flag.
+// choose returns the platform of the cluster. It must match the flag, if set.
 func (m *machineSetOptions) choose(infrastructure string) (machinePlatform, error) {
 	for name, p := range machinePlatforms() {
 		if p.infrastructure != infrastructure {
@@ -210,7 +211,7 @@ func (m *machineSetOptions) choose(infrastructure string) (machinePlatform, erro
 	return machinePlatform{}, session.Failf(session.CodeFailed, "platform %q of this cluster has no MachineSets for Windows: add hosts with kubectl windows add", infrastructure)
 }
 
-// template is the MachineSet to copy.
+// template returns the MachineSet to copy.
 func (m machineSetOptions) template(all []unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	for i := range all {
 		labels, _, _ := unstructured.NestedStringMap(all[i].Object, "spec", "template", "metadata", "labels")
@@ -224,7 +225,7 @@ func (m machineSetOptions) template(all []unstructured.Unstructured) (*unstructu
 	return nil, session.Failf(session.CodeFailed, "namespace %s has no MachineSet for Linux to copy", machineNamespace)
 }
 
-// windows makes a MachineSet for Windows of one for Linux.
+// windows converts a MachineSet for Linux to one for Windows.
 func (m machineSetOptions) windows(like *unstructured.Unstructured, cluster string, p machinePlatform) (*unstructured.Unstructured, error) {
 	value, found, err := unstructured.NestedMap(like.Object, "spec", "template", "spec", "providerSpec", "value")
 	if err != nil || !found {
@@ -267,7 +268,7 @@ func (m machineSetOptions) windows(like *unstructured.Unstructured, cluster stri
 	}}, nil
 }
 
-// forAutoscaler are the annotations for the cluster autoscaler. OpenShift's controllers of Machines write the size where the cloud knows it.
+// forAutoscaler returns the annotations for the cluster autoscaler. If the cloud defines the size, OpenShift's Machine controllers annotate it.
 func forAutoscaler(size machineSize) map[string]any {
 	annotations := map[string]any{
 		labelsOfNodes: corev1.LabelOSStable + "=windows," + corev1.LabelArchStable + "=amd64," + api.LabelWorker + "=",

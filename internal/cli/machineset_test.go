@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 )
 
-// openShift is a cluster of a platform with a MachineSet for Linux.
+// openShift returns a cluster of a platform with a MachineSet for Linux.
 func openShift(t *testing.T, platform, provider string) *clitest.Cluster {
 	t.Helper()
 	c := empty(t)
@@ -31,7 +31,7 @@ func openShift(t *testing.T, platform, provider string) *clitest.Cluster {
 
 func TestMachineSets(t *testing.T) {
 	for platform, test := range map[string]struct {
-		provider string // of Linux
+		provider string // of the Linux MachineSet
 		args     []string
 	}{
 		"AWS":     {`{kind: AWSMachineProviderConfig, ami: {id: ami-linux}, instanceType: m5.large, subnet: {id: subnet-1}, userDataSecret: {name: worker-user-data}}`, []string{"--image", "ami-windows"}},

@@ -7,7 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/migration"
 )
 
-// migrate says what happens to a cluster of the original operator.
+// migrate returns the command that checks a migration from the original operator.
 func migrate(s *session.Session) *cobra.Command {
 	var only bool
 	c := &cobra.Command{

@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
 )
 
-// Formats of output.
+// Output formats.
 const (
 	formatText = ""
 	formatJSON = "json"
@@ -31,14 +31,14 @@ type output struct {
 	allowed []string
 }
 
-// add adds the flag, with the formats that the command has besides text.
+// add adds the flag, with the formats that the command has in addition to text.
 func (o *output) add(c *cobra.Command, formats ...string) {
 	o.allowed = formats
 	c.Flags().StringVarP(&o.format, "output", "o", "", "Output format: "+strings.Join(formats, ", ")+".")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// check refuses a format that the command does not have.
+// check rejects a format that the command does not have.
 func (o *output) check() error {
 	if o.format == formatText || slices.Contains(o.allowed, o.format) {
 		return nil
@@ -46,7 +46,7 @@ func (o *output) check() error {
 	return session.Failf(session.CodeUsage, "-o %s is not supported: use one of %s", o.format, strings.Join(o.allowed, ", "))
 }
 
-// isData says whether the output is for programs.
+// isData reports whether the output is for programs.
 func (o *output) isData() bool { return o.format == formatJSON || o.format == formatYAML }
 
 // data prints a value for programs.
@@ -62,10 +62,10 @@ func (o *output) data(s *session.Session, value any) error {
 	return err
 }
 
-// resourceName is how kubectl names an instance.
+// resourceName returns kubectl's name of an instance.
 func resourceName(instance string) string { return "windowsinstance." + api.GroupName + "/" + instance }
 
-// age is how long ago something was, as kubectl writes it; empty if never.
+// age formats how long ago something was, as kubectl does; empty if at is zero.
 func age(now, at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -73,7 +73,7 @@ func age(now, at time.Time) string {
 	return duration.HumanDuration(max(0, now.Sub(at)))
 }
 
-// styleOf is the color of a state or severity.
+// styleOf returns the color of a state or severity.
 func styleOf(word string) terminal.Style {
 	switch word {
 	case "Ready", "ok", "Done", "True":
@@ -86,7 +86,7 @@ func styleOf(word string) terminal.Style {
 	return terminal.Plain
 }
 
-// mark is a severity as a sign that does not need colors.
+// mark returns a sign for a severity, for output without colors.
 func mark(severity string) string {
 	switch severity {
 	case "error":
@@ -99,10 +99,10 @@ func mark(severity string) string {
 	return "·"
 }
 
-// maxNamed is how many hosts or objects a line names.
+// maxNamed limits the hosts or objects that a line names.
 const maxNamed = 5
 
-// names lists some names, and says how many more there are.
+// names lists the first names and how many more there are.
 func names(list []string) string {
 	if len(list) <= maxNamed {
 		return strings.Join(list, ", ")
@@ -110,7 +110,7 @@ func names(list []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(list[:maxNamed], ", "), len(list)-maxNamed)
 }
 
-// firstLine is the first line of a text.
+// firstLine returns the first line of a text.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return line

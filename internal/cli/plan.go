@@ -27,7 +27,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
-// planOptions say what to plan for.
+// planOptions are the command's flags.
 type planOptions struct {
 	file         string
 	remove       []string
@@ -40,20 +40,20 @@ type planOptions struct {
 
 // planned is the plan for a fleet.
 type planned struct {
-	// Version is the one that the image of another operator has for nodes.
+	// Version is the node version of the given operator image.
 	Version string `json:"version,omitempty"`
-	// Steps are the actions in the order in which they begin.
+	// Steps are the actions in the order of their start.
 	Steps []plannedStep `json:"steps"`
-	// Waiting are the hosts that wait for something that does not come by itself.
+	// Waiting lists the hosts that wait for something that needs action.
 	Waiting []plannedStep `json:"waiting,omitempty"`
-	// Seconds is how long it all takes, at EachSeconds for each action that takes a node out of service. Measured says that this is
-	// the pace of the rollout so far; otherwise it is assumed.
+	// Seconds is the total duration, with EachSeconds for each action that takes a node out of service. Measured means that EachSeconds is the
+	// pace of the rollout so far; otherwise it is assumed.
 	Seconds     float64 `json:"seconds"`
 	EachSeconds float64 `json:"eachSeconds"`
 	Measured    bool    `json:"measured"`
-	// Settings are the fields of WindowsConfig that change besides spec.rollout, with the effect on nodes.
+	// Settings lists the changed fields of WindowsConfig other than spec.rollout, with the effect on nodes.
 	Settings []string `json:"settings,omitempty"`
-	// Notes say what the plan does not know.
+	// Notes lists what the plan does not know.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -69,7 +69,7 @@ type plannedStep struct {
 	Remedy    string  `json:"remedy,omitempty"`
 }
 
-// plan says what the operator would do.
+// plan returns the command that predicts the operator's actions.
 func plan(s *session.Session) *cobra.Command {
 	var o output
 	var p planOptions
@@ -112,7 +112,7 @@ func plan(s *session.Session) *cobra.Command {
 	return c
 }
 
-// assumedPace is how long an action takes where nothing tells.
+// assumedPace is the assumed duration of an action if it was not measured.
 const assumedPace = 10 * time.Minute
 
 func (p planOptions) plan(ctx context.Context, s *session.Session) (planned, error) {
@@ -184,7 +184,7 @@ func (r *planned) fill(now time.Time, steps []rollout.Step, waiting map[string]r
 	}
 }
 
-// changedConfig is a WindowsConfig of a file, with the defaults and the checks of the API server where the user may change it.
+// changedConfig reads a WindowsConfig from a file. The API server adds defaults and validates it, if the user may change it.
 func (a *action) changedConfig(ctx context.Context, file string, was *v1alpha1.WindowsConfig) (spec v1alpha1.WindowsConfigSpec, notes []string, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -213,7 +213,7 @@ func (a *action) changedConfig(ctx context.Context, file string, was *v1alpha1.W
 	return tried.Spec, nil, nil
 }
 
-// settingEffects says what a change of each field of WindowsConfig does to nodes (docs/settings.md, docs/network.md).
+// settingEffects describes how a change of each field of WindowsConfig affects nodes (docs/settings.md, docs/network.md).
 func settingEffects() map[string]string {
 	return map[string]string{
 		"kubelet":       "kubelets restart; pods keep running",
@@ -228,7 +228,7 @@ func settingEffects() map[string]string {
 	}
 }
 
-// changedSettings are the fields that differ besides rollout.
+// changedSettings returns the changed fields other than rollout.
 func changedSettings(was, is v1alpha1.WindowsConfigSpec) (changed []string) {
 	fields := func(spec v1alpha1.WindowsConfigSpec) (all map[string]any) {
 		text, _ := json.Marshal(spec)

@@ -24,10 +24,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// nextVersion stands for a version that is not known yet.
+// nextVersion represents a version that is not known yet.
 const nextVersion = "(next)"
 
-// planFleet gathers what rollout.Decide needs, from what the user may read. next is the release of another operator; nil if it is not known.
+// planFleet gathers the input of rollout.Decide with the user's rights. next is the release of another operator; nil if unknown.
 func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.Input, spec v1alpha1.WindowsConfigSpec, next *release.Release) (rollout.Fleet, error) {
 	version := a.fleet.Rollout.Version
 	switch {
@@ -80,11 +80,11 @@ func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.In
 	return f, nil
 }
 
-// versionCosts says what going from one version to another disrupts, by the settings that the operator published for each. Unlike the
-// operator, it does not check their signature.
+// versionCosts returns how disruptive an upgrade from one version is, from the settings that the operator published for each. Unlike the
+// operator, it does not verify their signature.
 type versionCosts struct {
 	*action
-	// to is what a node gets; nil where that cannot be read.
+	// to returns the new settings of a node; nil if unknown.
 	to    func(was desired.Node) *desired.Node
 	known map[string]v1alpha1.PlanDisruption
 }
@@ -93,7 +93,7 @@ func (v *versionCosts) from(ctx context.Context, version string) v1alpha1.PlanDi
 	if d, known := v.known[version]; known {
 		return d
 	}
-	d := v1alpha1.DisruptionDrain // as the operator assumes where a version is not published any more
+	d := v1alpha1.DisruptionDrain // as the operator assumes for versions that are no longer published
 	if was := v.published(ctx, version); was != nil {
 		if is := v.to(*was); is != nil {
 			d = disruptionOf(desired.Diff(*was, *is).Disruption)
@@ -115,7 +115,7 @@ func disruptionOf(d desired.Disruption) v1alpha1.PlanDisruption {
 	return v1alpha1.DisruptionReboot
 }
 
-// published are the settings for nodes of a version; nil where they cannot be read.
+// published returns the settings for nodes of a version; nil if they cannot be read.
 func (a *action) published(ctx context.Context, version string) *desired.Node {
 	var cm corev1.ConfigMap
 	err := a.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: api.ServicesConfigMapPrefix + version}, &cm)
@@ -129,7 +129,7 @@ func (a *action) published(ctx context.Context, version string) *desired.Node {
 	return &node
 }
 
-// paceOf is how long one action takes at the pace of the rollout so far. Several at a time each take as many times as long.
+// paceOf returns the duration of one action at the pace of the rollout so far. With n nodes at a time, each takes n times the average interval.
 func paceOf(in fleetstatus.Input, f rollout.Fleet) (each time.Duration, measured bool) {
 	if in.Config == nil || in.Config.Status.Rollout == nil || in.Config.Status.Rollout.StartedAt == nil {
 		return assumedPace, false

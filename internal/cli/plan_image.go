@@ -24,13 +24,13 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// maxChart is how much is read of a chart, in bytes.
+// maxChart limits how many bytes of a chart are read.
 const maxChart = 16 << 20
 
-// notInImage is what an image does not tell.
+// notInImage notes what cannot be read from an image.
 const notInImage = "the image says which programs change on each node, not which of their settings: those may make an upgrade more disruptive, and are known once the operator is installed"
 
-// checkFlags checks the flags, and takes the image from the chart.
+// checkFlags validates the flags and takes the image from the chart.
 func (p *planOptions) checkFlags() (err error) {
 	disruptions := []v1alpha1.PlanDisruption{v1alpha1.DisruptionNone, v1alpha1.DisruptionRestart, v1alpha1.DisruptionDrain, v1alpha1.DisruptionReboot}
 	switch {
@@ -48,7 +48,7 @@ func (p *planOptions) checkFlags() (err error) {
 	return nil
 }
 
-// nextRelease is what nodes get from the operator of an image, which says it in a label.
+// nextRelease returns the release that an operator image contains, from its label.
 func nextRelease(ctx context.Context, s *session.Session, image string, insecure bool) (release.Release, error) {
 	reader, err := imageReader([]string{image}, insecure, []string{windowsimage.RegistryOf(image)})
 	if err != nil {
@@ -82,13 +82,13 @@ func nextRelease(ctx context.Context, s *session.Session, image string, insecure
 	return next, nil
 }
 
-// withContent is a node that got the content of a release, and nothing else that an operator may change.
+// withContent returns a node's settings with the content of a release. Everything else stays, even what a new operator may change.
 func withContent(was desired.Node, next release.Release) desired.Node {
 	old, has := desired.VersionFolder(was.Digest), map[string]bool{}
 	for _, f := range was.Payload {
 		has[f.Path] = true
 	}
-	var groups []string // a node has all of a group or nothing: some are for networks and clouds only
+	var groups []string // a node has all files of a group or none: some groups are for certain networks and clouds only
 	for _, f := range next.Content.Files {
 		if has[desired.WindowsPath(f.Path)] {
 			groups = append(groups, f.Group)
@@ -103,7 +103,7 @@ func withContent(was desired.Node, next release.Release) desired.Node {
 	return is
 }
 
-// imageOfChart is the image in values.yaml of a packaged Helm chart.
+// imageOfChart returns the image in values.yaml of a packaged Helm chart.
 func imageOfChart(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -123,7 +123,7 @@ func imageOfChart(file string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("reading chart %s: %w", file, err)
 		}
-		if folder, name := path.Split(header.Name); name != "values.yaml" || strings.Count(folder, "/") != 1 { // charts in the chart have theirs
+		if folder, name := path.Split(header.Name); name != "values.yaml" || strings.Count(folder, "/") != 1 { // subcharts have their own
 			continue
 		}
 		text, err := io.ReadAll(archive)

@@ -30,7 +30,7 @@ func sha(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// content is a payload whose programs are of some versions.
+// content returns a payload with programs of the given versions.
 func content(versions map[string]string) payload.Manifest {
 	var files []payload.File
 	for _, f := range []struct{ path, group string }{
@@ -53,7 +53,7 @@ func content(versions map[string]string) payload.Manifest {
 	return payload.New(files, payload.File{})
 }
 
-// operatorRegistry has the operator's image, as an index, with a label.
+// operatorRegistry serves the operator's image, as an index, with labels.
 func operatorRegistry(t *testing.T, labels map[string]string) (host string) {
 	t.Helper()
 	config, err := json.Marshal(map[string]any{"os": "linux", "config": map[string]any{"Labels": labels}})
@@ -79,7 +79,7 @@ func operatorRegistry(t *testing.T, labels map[string]string) (host string) {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// published is upgrading with what the nodes have now, on an API server of a version.
+// published returns the cluster upgrading with the nodes' current settings, on an API server of a version.
 func published(t *testing.T, server string) *clitest.Cluster {
 	c := upgrading(t)
 	was := content(nil).Select(payload.Base, payload.Kubernetes("1.36"))
@@ -107,7 +107,7 @@ func labelWith(t *testing.T, m payload.Manifest) map[string]string {
 	return map[string]string{api.ImageLabelPayload: string(text), "org.opencontainers.image.version": "1.3.0"}
 }
 
-// TestPlanOfAnImage compares what nodes have with what the image of another operator has.
+// TestPlanOfAnImage compares the content of nodes with that of another operator's image.
 func TestPlanOfAnImage(t *testing.T) {
 	t.Setenv("REGISTRY_AUTH_FILE", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
@@ -118,7 +118,7 @@ func TestPlanOfAnImage(t *testing.T) {
 	}{
 		"another containerd":      {map[string]string{"containerd/containerd.exe": "v2"}, "v1.36.2", "Drain"},
 		"another exporter":        {map[string]string{"windows-exporter.exe": "v2"}, "v1.36.2", "Restart"},
-		"what the node lacks":     {map[string]string{"flanneld.exe": "v2"}, "v1.36.2", "Restart"}, // everything runs from another folder
+		"what the node lacks":     {map[string]string{"flanneld.exe": "v2"}, "v1.36.2", "Restart"}, // all programs run from another folder
 		"another kubelet":         {map[string]string{"kubelet.exe": "v1.36.2"}, "v1.37.0", "Drain"},
 		"the kubelet of a server": {nil, "v1.35.4", "Drain"},
 	} {
@@ -139,7 +139,7 @@ func TestPlanOfAnImage(t *testing.T) {
 			}
 			upgrades := 0
 			for _, s := range got.Steps {
-				if s.Action == "Upgrade" && s.Host != "win-2" { // which is under way
+				if s.Action == "Upgrade" && s.Host != "win-2" { // win-2 is being upgraded
 					upgrades++
 					if s.Disruption != test.disruption {
 						t.Errorf("%s: %s", s.Host, s.Disruption)
@@ -153,7 +153,7 @@ func TestPlanOfAnImage(t *testing.T) {
 	}
 }
 
-// chart is a packaged chart with a file.
+// chart returns a packaged chart with a file.
 func chart(t *testing.T, name, text string) string {
 	t.Helper()
 	var b bytes.Buffer

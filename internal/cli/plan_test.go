@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 )
 
-// upgrading is a fleet whose content is on every host: one goes to the version, one follows, one is paused.
+// upgrading returns a fleet whose content is on every host: one host upgrades, one follows, one is paused.
 func upgrading(t *testing.T) *clitest.Cluster {
 	c := fleet(t)
 	for _, name := range []string{"win-1", "win-4", "win-5"} {

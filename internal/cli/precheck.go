@@ -24,16 +24,16 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// preflight is what to check before the operator is installed.
+// preflight holds the flags of checks before the operator is installed.
 type preflight struct {
 	pre   bool
 	hosts []string
 }
 
-// preflightTimeout limits all that is read before the operator is installed.
+// preflightTimeout limits all reads before the operator is installed.
 const preflightTimeout = time.Minute
 
-// readCluster reads a cluster without the operator, or with the original one.
+// readCluster reads a cluster that has no operator, or the original one.
 func readCluster(ctx context.Context, s *session.Session) (is migration.Cluster, server string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
@@ -52,12 +52,12 @@ func readCluster(ctx context.Context, s *session.Session) (is migration.Cluster,
 	if namespace == "" {
 		namespace = api.DefaultNamespace
 	}
-	// Which kubelets the operator carries is in its image. Without them, only the oldest version counts.
+	// The available kubelets are known from the operator's image only. Without them, only the minimum version counts.
 	is, err = migration.Read(ctx, c, namespace, release.Of(s.Version, payload.Manifest{}), server)
 	return is, server, session.Explain(err, "reading the cluster")
 }
 
-// serverVersion is that of the API server. Where a cluster has several, only one is asked.
+// serverVersion returns the version of the API server. If a cluster has several API servers, it queries only one.
 func serverVersion(config *rest.Config) (string, error) {
 	asking, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -100,7 +100,7 @@ func checkServer(found *findings, server string) {
 	found.add(advice.OK, "Kubernetes", server, "", "")
 }
 
-// checkSurroundings says what of the cluster is in the way.
+// checkSurroundings adds findings about the cluster: its network, installed operators, the SSH key, entries and failed reads.
 func checkSurroundings(found *findings, is migration.Cluster) {
 	if is.NetworkFault != "" {
 		found.add(advice.Error, "pod network", is.NetworkFault, "Change the cluster's network, or set spec.network of WindowsConfig, as the message says.", "network#checks")
@@ -127,7 +127,7 @@ func checkSurroundings(found *findings, is migration.Cluster) {
 	}
 }
 
-// installing are rights that only a cluster administrator has: with them, the manifests can be applied.
+// installing returns rights that only a cluster administrator has and that applying the manifests requires.
 func installing() []authorizationv1.ResourceAttributes {
 	return []authorizationv1.ResourceAttributes{
 		{Verb: "create", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
@@ -162,10 +162,10 @@ func checkRights(ctx context.Context, s *session.Session, found *findings) error
 	return nil
 }
 
-// dialTimeout is how long a host may take to answer.
+// dialTimeout is how long a host may take to respond.
 const dialTimeout = 5 * time.Second
 
-// checkHost tries to reach the SSH port of a host, and waits for the first bytes of an SSH server (RFC 4253, section 4.2).
+// checkHost connects to a host's SSH port and waits for the identification of an SSH server (RFC 4253, section 4.2).
 func checkHost(ctx context.Context, found *findings, host string) {
 	address := host
 	if _, _, err := net.SplitHostPort(host); err != nil {

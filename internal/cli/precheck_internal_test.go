@@ -39,7 +39,7 @@ func TestSurroundings(t *testing.T) {
 	}
 }
 
-// TestHostsAreDialed tells an SSH server from another one, from a closed port, and from a silent one.
+// TestHostsAreDialed distinguishes an SSH server from another server, a closed port, and a silent one.
 func TestHostsAreDialed(t *testing.T) {
 	listen := func(greeting string) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -10,10 +10,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 )
 
-// TestCommandsFollowNoRedirects: the token of the user stays at the API server, whoever sends the user elsewhere.
+// TestCommandsFollowNoRedirects expects the user's token to be sent to the API server only, regardless of which component redirects.
 func TestCommandsFollowNoRedirects(t *testing.T) {
 	for _, test := range []struct {
-		from string // the path that is answered with a redirect
+		from string // the path that responds with a redirect
 		args []string
 		say  string
 		code int

@@ -18,16 +18,16 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsimage"
 )
 
-// Limits of asking registries.
+// Limits of registry access.
 const (
 	maxCredentials = 1 << 20
 )
 
-// insecureUsage describes the flag of commands that ask registries.
+// insecureUsage describes the flag of commands that query registries.
 const insecureUsage = "Ask registries whose certificate cannot be verified, or that have no TLS, too."
 
-// imageReader asks the registries of images as docker and podman on this machine do. Allowed are registries that are asked although they are
-// on this machine, or where no registry is: those that the user names, and nobody else.
+// imageReader returns a reader that queries image registries as docker and podman on this machine do. allowed lists the registries that the user
+// named: only these are queried even if their address is refused otherwise, such as a loopback address.
 func imageReader(images []string, insecure bool, allowed []string) (*windowsimage.Reader, error) {
 	credentials, err := registryCredentials()
 	if err != nil {
@@ -40,7 +40,7 @@ func imageReader(images []string, insecure bool, allowed []string) (*windowsimag
 	return windowsimage.New(client, mirrors.Table{Sources: unverified(images, insecure)}, windowsimage.NewMemory()), nil
 }
 
-// unverified are the registries that may be without TLS: those of this machine, as docker has it, or all.
+// unverified returns the registries that may lack verified TLS: those on this machine, as with docker, or all.
 func unverified(images []string, all bool) (sources []mirrors.Source) {
 	for _, image := range images {
 		registry := windowsimage.RegistryOf(image)
@@ -58,7 +58,7 @@ func unverified(images []string, all bool) (sources []mirrors.Source) {
 	return sources
 }
 
-// registryCredentials is the first file of those that podman (containers-auth.json(5)) and docker keep.
+// registryCredentials returns the first existing credentials file of podman (containers-auth.json(5)) and docker.
 func registryCredentials() ([]byte, error) {
 	var files []string
 	if file := os.Getenv("REGISTRY_AUTH_FILE"); file != "" {

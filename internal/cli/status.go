@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
 )
 
-// status shows the whole fleet on one page.
+// status returns the command that shows the whole fleet on one page.
 func status(s *session.Session) *cobra.Command {
 	var o output
 	var watch bool
@@ -82,7 +82,7 @@ func printFleet(p *terminal.Printer, f fleetstatus.Fleet, wide bool) {
 	}
 }
 
-// counts are the numbers of hosts, the good ones first.
+// counts returns the numbers of hosts, starting with Ready ones.
 func counts(p *terminal.Printer, f fleetstatus.Fleet) string {
 	if f.Counts.Total == 0 {
 		return "none; kubectl windows add adds one"
@@ -143,7 +143,7 @@ func printRollout(p *terminal.Printer, f fleetstatus.Fleet) {
 	}
 }
 
-// once is the name for the first of several lines.
+// once returns name for the first of several lines.
 func once(n int, name string) string {
 	if n > 0 {
 		return " "
@@ -188,7 +188,7 @@ func printProblem(p *terminal.Printer, problem fleetstatus.Problem) {
 	}
 }
 
-// maxListed is how many hosts the page lists.
+// maxListed limits the hosts on the page.
 const maxListed = 20
 
 func printHosts(p *terminal.Printer, f fleetstatus.Fleet, wide bool) {
@@ -237,7 +237,7 @@ func hostRows(f fleetstatus.Fleet, hosts []fleetstatus.Host, wide bool) (rows []
 	return rows
 }
 
-// nextAction is what happens to a host, and what it waits for.
+// nextAction returns the next action on a host and what it waits for.
 func nextAction(h fleetstatus.Host) string {
 	switch {
 	case h.Maintenance != nil:

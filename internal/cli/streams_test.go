@@ -20,7 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 )
 
-// broken is a pipe whose reader has ended.
+// broken is a pipe whose reader is closed.
 type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, syscall.EPIPE }
@@ -36,7 +36,7 @@ func TestABrokenPipeEndsTheProgramQuietly(t *testing.T) {
 	}
 }
 
-// TestWhatFailsIsSaidOnce has the API server's answer break off, which client-go logs as well.
+// TestWhatFailsIsSaidOnce interrupts the API server's response, which client-go would log, too.
 func TestWhatFailsIsSaidOnce(t *testing.T) {
 	state := klog.CaptureState()
 	defer state.Restore()
@@ -53,9 +53,9 @@ func TestWhatFailsIsSaidOnce(t *testing.T) {
 	}
 }
 
-// TestAProgramThatDoesNotLogInIsRunOnce has a kubeconfig with a program for credentials, which fails.
+// TestAProgramThatDoesNotLogInIsRunOnce uses a kubeconfig whose credential plugin fails.
 func TestAProgramThatDoesNotLogInIsRunOnce(t *testing.T) {
-	server := httptest.NewTLSServer(http.NotFoundHandler()) // over HTTP, nobody logs in
+	server := httptest.NewTLSServer(http.NotFoundHandler()) // clients send no credentials over plain HTTP
 	defer server.Close()
 	for _, args := range [][]string{{"status"}, {"describe", "win-1"}, {"check"}, {"events"}} {
 		folder := t.TempDir()

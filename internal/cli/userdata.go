@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/userdata"
 )
 
-// How Cluster API reads bootstrap data (sigs.k8s.io/cluster-api, api/core/v1beta2).
+// Cluster API's format of bootstrap data (sigs.k8s.io/cluster-api, api/core/v1beta2).
 const (
 	bootstrapSecretType = corev1.SecretType("cluster.x-k8s.io/secret")
 	bootstrapKey        = "value"
@@ -24,13 +24,13 @@ const (
 // maxPublicKeys is the size of the largest file with public keys that is read, in bytes.
 const maxPublicKeys = 64 << 10
 
-// userDataOptions say what user data to write.
+// userDataOptions are the command's flags.
 type userDataOptions struct {
 	publicKey, platform string
 	allowFrom           []string
 }
 
-// userData prints the Secret from which Cluster API starts Windows Machines.
+// userData returns the command that prints the Secret from which Cluster API starts Windows Machines.
 func userData(s *session.Session) *cobra.Command {
 	var o userDataOptions
 	c := &cobra.Command{
@@ -83,8 +83,8 @@ func (o userDataOptions) make() (*corev1.Secret, error) {
 	}, nil
 }
 
-// keys are the keys in the file, without their comments. What is no key is refused when the script is rendered, and not shown: it may be the
-// private half.
+// keys returns the public keys in the file, without comments. Rendering the script rejects invalid keys without showing them: they may be
+// private keys.
 func (o userDataOptions) keys() (keys []string, err error) {
 	f, err := os.Open(o.publicKey)
 	if err != nil {

@@ -13,20 +13,20 @@ import (
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
 )
 
-// versions are the versions of everything.
+// versions holds the versions of all components.
 type versions struct {
-	// Client is this program's, Operator the one of the operator's image.
+	// Client is the version of this program, Operator that of the operator's image.
 	Client   string `json:"client"`
 	Operator string `json:"operator,omitempty"`
-	// Desired is what nodes are to have.
+	// Desired is the version that nodes should have.
 	Desired string `json:"desired,omitempty"`
-	// Nodes are the names of nodes with each version, Kubelets with each version of the kubelet, Windows with each build.
+	// Nodes, Kubelets and Windows map versions of nodes, of kubelets and of Windows to the names of their nodes.
 	Nodes    map[string][]string `json:"nodes,omitempty"`
 	Kubelets map[string][]string `json:"kubelets,omitempty"`
 	Windows  map[string][]string `json:"windows,omitempty"`
 }
 
-// version says who has which version.
+// version returns the command that shows all versions.
 func version(s *session.Session) *cobra.Command {
 	var o output
 	var client bool

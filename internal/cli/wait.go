@@ -13,23 +13,23 @@ import (
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
 )
 
-// waiter shows the progress of hosts until they are as they are to become.
+// waiter shows the progress of hosts until they reach the requested state.
 type waiter struct {
 	s       *session.Session
 	timeout time.Duration
-	// said is the last line of each host.
+	// said is the last line printed for each host.
 	said map[string]string
 }
 
-// waitPause is the pause between two looks.
+// waitPause is the pause between two reads of the fleet.
 const waitPause = 2 * time.Second
 
-// until looks at the fleet until done says so, or until a deadline. Done may return an error that ends the wait.
+// until reads the fleet until done returns true or the timeout passes. done may return an error to end the wait.
 func (w *waiter) until(ctx context.Context, done func(fleetstatus.Fleet) (bool, error)) error {
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	for look := whole; ; look = ctx { // the first look has the deadline of its requests only, so that there is something to say
+	for look := whole; ; look = ctx { // the first read may exceed the timeout, so that there is a state to report
 		f, err := readFleet(look, w.s)
 		if look.Err() == nil {
 			if err != nil {
@@ -50,7 +50,7 @@ func (w *waiter) until(ctx context.Context, done func(fleetstatus.Fleet) (bool, 
 	}
 }
 
-// last are the last lines of all hosts.
+// last returns the last lines of all hosts.
 func (w *waiter) last() string {
 	var lines []string
 	for name, line := range w.said {
@@ -63,7 +63,7 @@ func (w *waiter) last() string {
 	return ": " + strings.Join(lines[:min(len(lines), maxNamed)], "; ")
 }
 
-// say prints how a host is, if that is new.
+// say prints the state of a host if it changed.
 func (w *waiter) say(h fleetstatus.Host) {
 	line := fmt.Sprintf("%s (%s)", h.State, h.Reason)
 	switch {
@@ -86,7 +86,7 @@ func (w *waiter) say(h fleetstatus.Host) {
 	}
 }
 
-// obstruction is the first error of a host, printed, as an error; nil if there is none.
+// obstruction prints a host's first error and returns it as an error; nil if there is none.
 func (w *waiter) obstruction(h fleetstatus.Host) error {
 	for _, p := range h.Problems {
 		if p.Severity == advice.Error {

@@ -14,17 +14,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
 )
 
-// The pause between two looks: at least refreshPause, and so much longer than the last look took that the API server
-// has little work.
+// The pause between two reads is at least refreshPause, and refreshShare times the duration of the last read, which limits the load of the API
+// server.
 const (
 	refreshPause = 2 * time.Second
 	refreshShare = 20
 )
 
-// pauseAfter is the pause after a look that took a while.
+// pauseAfter returns the pause after a read of the given duration.
 func pauseAfter(took time.Duration) time.Duration { return max(refreshPause, refreshShare*took) }
 
-// watchStatus shows the fleet until the user ends it.
+// watchStatus shows the fleet until the user quits.
 func watchStatus(ctx context.Context, s *session.Session, o *output) error {
 	f, err := readFleet(ctx, s)
 	if err != nil {
@@ -80,7 +80,7 @@ func watchLines(ctx context.Context, s *session.Session, o *output, f fleetstatu
 	}
 }
 
-// changes says what is different in another look.
+// changes returns the differences between two reads.
 func changes(was, is fleetstatus.Fleet) (lines []string) {
 	before := map[string]fleetstatus.Host{}
 	for _, h := range was.Hosts {
@@ -108,20 +108,20 @@ func changes(was, is fleetstatus.Fleet) (lines []string) {
 	return lines
 }
 
-// page is the fleet on a terminal, kept up to date.
+// page is the fleet on a terminal, updated periodically.
 type page struct {
 	ctx   context.Context
 	s     *session.Session
 	fleet fleetstatus.Fleet
 	wide  bool
-	// fault is why the last look failed.
+	// fault is why the last read failed.
 	fault         error
 	width, height int
-	// top is the first line that is shown.
+	// top is the first visible line.
 	top int
 }
 
-// looked is the result of a look.
+// looked is the result of a read.
 type looked struct {
 	fleet fleetstatus.Fleet
 	err   error
@@ -131,7 +131,7 @@ type looked struct {
 // Init implements tea.Model.
 func (m page) Init() tea.Cmd { return m.after(0) }
 
-// after looks again after a pause.
+// after reads the fleet after a pause.
 func (m page) after(took time.Duration) tea.Cmd {
 	return tea.Tick(pauseAfter(took), func(time.Time) tea.Msg {
 		began := time.Now()
@@ -168,7 +168,7 @@ func (m page) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// body is how many lines there are for the page, without the last one.
+// body returns the number of lines for the page, without the last line.
 func (m page) body() int { return max(1, m.height-1) }
 
 func (m page) lines() []string {

@@ -25,7 +25,7 @@ func hosts(states ...fleetstatus.State) fleetstatus.Fleet {
 	return f
 }
 
-// TestThePageFitsEachTerminal looks at the page on terminals of all sizes, and scrolls.
+// TestThePageFitsEachTerminal renders the page on terminals of all sizes and scrolls it.
 func TestThePageFitsEachTerminal(t *testing.T) {
 	s := session.New(genericiooptions.NewTestIOStreamsDiscard(), "v1")
 	for width := 1; width < 130; width += 3 {

@@ -26,7 +26,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes a CA with a new key, valid for a week.
+// NewAuthority creates a CA with a new key, valid for a week.
 func NewAuthority() (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -52,7 +52,7 @@ func NewAuthority() (*Authority, error) {
 // Pair is a certificate and its key, both as PEM.
 type Pair struct{ Cert, Key []byte }
 
-// Issue makes a certificate for a client, or for a client and server if it has names or addresses, with a new key. It is valid for a week.
+// Issue creates a certificate with a new key: for a client, or for a client and server if it has names or addresses. It is valid for a week.
 func (a *Authority) Issue(subject pkix.Name, names []string, addresses []net.IP) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -102,7 +102,7 @@ func hasLongNumbers(signature []byte) bool {
 	return err == nil && numbers.R.BitLen() > long && numbers.S.BitLen() > long
 }
 
-// certificate has the fields that all certificates have in common.
+// certificate returns the fields that all certificates have in common.
 func certificate(subject pkix.Name) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestWineCanCheckCertificates creates so many certificates that one would be invalid on Wine without the workaround.
+// TestWineCanCheckCertificates creates enough certificates that one would be invalid on Wine without the workaround.
 func TestWineCanCheckCertificates(t *testing.T) {
 	authority, err := NewAuthority()
 	if err != nil {

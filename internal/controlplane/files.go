@@ -7,17 +7,17 @@ import (
 	"net"
 )
 
-// Credentials are those of a control plane.
+// Credentials are the credentials of a control plane.
 type Credentials struct {
 	CA *Authority
 	// Admin is the certificate of a cluster administrator.
 	Admin Pair
-	// Files are what the programs read from Config.Folder, by name: certificates, keys, kubeconfig files and the audit policy. Only
+	// Files are the files that the programs read from Config.Folder, by name: certificates, keys, kubeconfig files and the audit policy. Only
 	// administrators of the machine may read them.
 	Files map[string][]byte
 }
 
-// NewCredentials makes a new CA with all certificates of a control plane. They are valid for a week.
+// NewCredentials creates a CA and all certificates of a control plane. They are valid for a week.
 func (c Config) NewCredentials() (Credentials, error) {
 	ca, err := NewAuthority()
 	if err != nil {
@@ -57,14 +57,14 @@ func (c Config) NewCredentials() (Credentials, error) {
 	return all, nil
 }
 
-// request is what a certificate is asked for.
+// request describes a certificate to issue.
 type request struct {
 	subject   pkix.Name
 	names     []string
 	addresses []net.IP
 }
 
-// requests are those of all certificates, by the names of their files.
+// requests returns the requests for all certificates, by file name.
 func (c Config) requests() map[string]request {
 	loopback := net.IPv4(127, 0, 0, 1)
 	return map[string]request{
@@ -81,14 +81,14 @@ func (c Config) requests() map[string]request {
 	}
 }
 
-// User is who a kubeconfig file is for: a certificate with its key, both as PEM, or a token. Neither makes a kubeconfig that only names the
+// User is the user of a kubeconfig file: a certificate with its key, both as PEM, or a token. With neither, the kubeconfig only names the
 // cluster, as in ConfigMap cluster-info.
 type User struct {
 	Certificate, Key []byte
 	Token            string
 }
 
-// Kubeconfig is a kubeconfig file (https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/), in JSON.
+// Kubeconfig returns a kubeconfig file (https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/), in JSON.
 func Kubeconfig(server string, ca []byte, u User) ([]byte, error) {
 	type object = map[string]any
 	text, err := json.MarshalIndent(object{

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The programs, as the first argument of lab/controlplane names them.
+// Programs, as in the first argument of lab/controlplane.
 const (
 	Etcd              = "etcd"
 	APIServer         = "kube-apiserver"
@@ -15,8 +15,8 @@ const (
 	Scheduler         = "kube-scheduler"
 )
 
-// The cluster's range of Service addresses, a common one, and the first of them: the Service "kubernetes", with its name. Pods on Windows
-// resolve only its whole name, and kubeadm, too, has it as the issuer of tokens.
+// The cluster's range of Service addresses, a common one, and its first address, that of Service "kubernetes", with its name. Pods on Windows
+// resolve only its full name, which kubeadm also uses as the token issuer.
 const (
 	ServiceNetwork  = "10.96.0.0/16"
 	ServiceOfTheAPI = "10.96.0.1"
@@ -26,28 +26,28 @@ const (
 // Config is a control plane. All certificates are signed by one CA, and all are verified. Node and RBAC authorize requests,
 // NodeRestriction is enabled, and certificate requests are signed once approved; nothing approves them.
 type Config struct {
-	// Folder has what Files returns, and the data of etcd. Only administrators may read it.
+	// Folder holds the Files of NewCredentials and etcd's data. Only administrators may read it.
 	Folder string
-	// Address is the IP address on which the API server listens, and Port its port.
+	// Address and Port are where the API server listens; Address is an IP address.
 	Address string
 	Port    int
 	// EtcdPort is etcd's port on loopback.
 	EtcdPort int
-	// PodNetwork is the range of pod addresses. Each node gets a /24 of it. If it is empty, no node gets one: a network divides its range
-	// itself.
+	// PodNetwork is the range of pod addresses. Each node gets a /24 of it. If it is empty, nodes get none, because the network divides its
+	// range itself.
 	PodNetwork string
-	// AuditPolicy makes the API server write audit.log into the folder; empty for none.
+	// AuditPolicy makes the API server write audit.log into the folder; empty disables it.
 	AuditPolicy string
-	// ServiceNetwork6 is the range of IPv6 addresses of Services; empty for a cluster with IPv4 alone.
+	// ServiceNetwork6 is the IPv6 range of Services; empty for an IPv4-only cluster.
 	ServiceNetwork6 string
 }
 
-// URL is that of the API server.
+// URL returns the URL of the API server.
 func (c Config) URL() string {
 	return "https://" + net.JoinHostPort(c.Address, strconv.Itoa(c.Port))
 }
 
-// Flags is the command line of one of the programs, without its name.
+// Flags returns the command line of a program, without its name.
 func (c Config) Flags(program string) []string {
 	switch program {
 	case Etcd:
@@ -101,9 +101,9 @@ func (c Config) apiServer() []string {
 		"--service-account-key-file=" + c.path("service-accounts.key"),
 		"--service-account-signing-key-file=" + c.path("service-accounts.key"),
 		"--service-cluster-ip-range=" + strings.TrimSuffix(ServiceNetwork+","+c.ServiceNetwork6, ","),
-		// No kube-proxy runs beside the API server: it calls webhooks at the endpoints of their Services.
+		// No kube-proxy runs next to the API server, so it calls webhooks at the endpoints of their Services.
 		"--enable-aggregator-routing",
-		// Only the hosts themselves resolve their names. Their serving certificates are verified.
+		// Only the hosts themselves resolve their names. The API server verifies their serving certificates.
 		"--kubelet-preferred-address-types=InternalIP",
 		"--kubelet-certificate-authority=" + c.path("ca.crt"),
 		"--kubelet-client-certificate=" + c.path("apiserver-client.crt"),
@@ -128,7 +128,7 @@ func (c Config) controllerManager() []string {
 	flags := []string{
 		"--kubeconfig=" + c.path("controller-manager.conf"),
 		"--use-service-account-credentials",
-		// Every controller gets its own token when it starts; with the default of 20 requests a second that takes five seconds.
+		// Every controller requests its own token at startup; with the default of 20 requests per second, that takes five seconds.
 		"--kube-api-qps=500",
 		"--kube-api-burst=1000",
 		"--service-account-private-key-file=" + c.path("service-accounts.key"),
@@ -139,7 +139,7 @@ func (c Config) controllerManager() []string {
 		"--service-cluster-ip-range=" + ServiceNetwork,
 		"--leader-elect=false",
 		"--secure-port=0",
-		// It makes this folder; the default is /usr/libexec/kubernetes/kubelet-plugins, on Windows on drive C:.
+		// The controller manager creates this folder; the default is /usr/libexec/kubernetes/kubelet-plugins, on Windows on drive C:.
 		"--flex-volume-plugin-dir=" + c.path("volumeplugins"),
 	}
 	if c.PodNetwork != "" {

@@ -1,5 +1,5 @@
-// Package cri makes the few calls of the Container Runtime Interface that WICD needs. A call of gRPC is a request of HTTP/2 with a length
-// before each message: that is written here, since gRPC itself would add a quarter to the size of WICD.
+// Package cri implements the few calls of the Container Runtime Interface that WICD needs. A gRPC call is an HTTP/2 request with a length before
+// each message. This package implements that itself, since gRPC would increase WICD's size by a quarter.
 package cri
 
 import (
@@ -14,52 +14,52 @@ import (
 	"strconv"
 )
 
-// maxAnswer bounds an answer, in bytes. That to ImageStatus names the tags and digests of an image.
+// maxAnswer limits a response, in bytes. The response to ImageStatus contains the tags and digests of an image.
 const maxAnswer = 1 << 20
 
-// Client calls a runtime. Transport speaks HTTP/2 to it, whatever the host of a URL.
+// Client calls a runtime. Transport connects to it over HTTP/2 and ignores the host of a URL.
 type Client struct{ Transport http.RoundTripper }
 
-// Image is an image that the runtime has, with all its layers.
+// Image is an image that the runtime has with all layers.
 type Image struct {
 	// ID is the digest of its configuration.
 	ID string
-	// Pinned keeps the kubelet from removing it when the disk is full.
+	// Pinned prevents the kubelet from removing the image when the disk is full.
 	Pinned bool
 }
 
-// Login are the credentials for one registry, as a pull secret has them.
+// Login holds the credentials for one registry, as in a pull secret.
 type Login struct {
 	Username, Password string
 	IdentityToken      string
-	// Server is the URL of the only registry that gets them.
+	// Server is the URL of the only registry to which they may be sent.
 	Server string
 }
 
-// Error is what the runtime answered instead of doing what it was asked for.
+// Error is an error that the runtime returned.
 type Error struct {
-	// Code is one of gRPC's; see package google.golang.org/grpc/codes.
+	// Code is a gRPC code; see package google.golang.org/grpc/codes.
 	Code    int
 	Message string
 }
 
-// Codes of gRPC. The runtime answers Unavailable as long as it starts, and Canceled or Unavailable when it ends.
+// gRPC codes. The runtime returns Unavailable while it starts, and Canceled or Unavailable when it stops.
 const (
 	Canceled    = 1
 	NotFound    = 5
 	Unavailable = 14
 )
 
-// Error makes Error an error.
+// Error implements error.
 func (e *Error) Error() string { return fmt.Sprintf("%s (gRPC code %d)", e.Message, e.Code) }
 
-// Version asks the runtime for its version, as the kubelet does first. An answer means that it works.
+// Version requests the runtime's version, as the kubelet does first. A response means that the runtime works.
 func (c Client) Version(ctx context.Context) error {
 	_, err := c.call(ctx, "RuntimeService/Version", nil)
 	return err
 }
 
-// NetworkReady tells whether the runtime has a network for pods: whether it has read the configuration of one.
+// NetworkReady reports whether the runtime has a pod network, that is, has read a network's configuration.
 func (c Client) NetworkReady(ctx context.Context) (bool, error) {
 	answer, err := c.call(ctx, "RuntimeService/Status", nil)
 	if err != nil {
@@ -68,7 +68,7 @@ func (c Client) NetworkReady(ctx context.Context) (bool, error) {
 	return readNetworkReady(answer)
 }
 
-// ImageStatus returns the image of a name; found is false where the runtime has none.
+// ImageStatus returns the image with a name; found is false if the runtime does not have it.
 func (c Client) ImageStatus(ctx context.Context, name string) (i Image, found bool, err error) {
 	answer, err := c.call(ctx, "ImageService/ImageStatus", requestOf(name, Login{}))
 	if err != nil {
@@ -77,7 +77,7 @@ func (c Client) ImageStatus(ctx context.Context, name string) (i Image, found bo
 	return readImage(answer)
 }
 
-// PullImage pulls and unpacks an image, and returns its ID. It is a call of as long as that takes.
+// PullImage pulls and unpacks an image and returns its ID. The call lasts until the image is unpacked.
 func (c Client) PullImage(ctx context.Context, name string, l Login) (id string, err error) {
 	answer, err := c.call(ctx, "ImageService/PullImage", requestOf(name, l))
 	if err != nil {
@@ -86,7 +86,7 @@ func (c Client) PullImage(ctx context.Context, name string, l Login) (id string,
 	return readPulled(answer)
 }
 
-// prefixBytes are before each message of gRPC: whether it is compressed, and its length.
+// prefixBytes is the length of the prefix of a gRPC message: a compression flag and the message's length.
 const prefixBytes = 5
 
 func (c Client) call(ctx context.Context, method string, message []byte) ([]byte, error) {
@@ -114,7 +114,7 @@ func (c Client) call(ctx context.Context, method string, message []byte) ([]byte
 	return body[prefixBytes:], nil
 }
 
-// outcomeOf is what the end of an answer says. A failure without a message says it in the beginning.
+// outcomeOf returns the error at the end of a response. A failure without a message has it in the headers.
 func outcomeOf(answer *http.Response) error {
 	outcome := answer.Trailer
 	if answer.Header.Get("Grpc-Status") != "" {

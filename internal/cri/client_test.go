@@ -15,15 +15,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// runtime answers calls as gRPC servers do: message, then the status in the trailers; a failure has it in the headers.
+// runtime responds like gRPC servers: the message, then the status in the trailers; for a failure, the status is in the headers.
 type runtime struct {
 	t *testing.T
-	// calls are method and message of each call.
+	// calls records method and message of each call.
 	calls []string
-	// status and text are what a failure has, answer is what a success has, after its prefix.
+	// status and text are those of a failure; answer is the message of a success, after its prefix.
 	status, text string
 	answer       []byte
-	prefix       []byte // instead of the right one
+	prefix       []byte // replaces the correct prefix
 }
 
 func (r *runtime) ServeHTTP(w http.ResponseWriter, request *http.Request) {
@@ -71,7 +71,7 @@ func newClient(t *testing.T, r *runtime) Client {
 	return Client{Transport: transport}
 }
 
-// An ImageStatusResponse as containerd 2.4 sends it: the image with ID, tags, a size, a user and pinned, and a map of info.
+// aStatus returns an ImageStatusResponse as containerd 2.4 sends it: the image with ID, tags, a size, a user and pinned, and a map of info.
 func aStatus(pinned bool) []byte {
 	var image []byte
 	image = appendBytes(image, imageID, "sha256:1")
@@ -165,7 +165,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// condition is a RuntimeCondition as containerd 2.4 sends it, in a RuntimeStatus.
+// condition returns a RuntimeCondition as containerd 2.4 sends it, in a RuntimeStatus.
 func condition(name string, is bool) []byte {
 	c := appendBytes(nil, conditionType, name)
 	if is {

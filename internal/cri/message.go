@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Numbers of fields of package runtime.v1 (k8s.io/cri-api, pkg/apis/runtime/v1/api.proto).
+// Field numbers of package runtime.v1 (k8s.io/cri-api, pkg/apis/runtime/v1/api.proto).
 const (
 	requestImage = 1 // of ImageStatusRequest and PullImageRequest: an ImageSpec
 	requestAuth  = 2 // of PullImageRequest: an AuthConfig
@@ -14,11 +14,11 @@ const (
 	authUsername, authPassword, authServer, authIdentityToken = 1, 2, 4, 5 // of AuthConfig
 
 	runtimeStatus         = 1 // of StatusResponse: a RuntimeStatus
-	runtimeConditions     = 1 // of RuntimeStatus: each a RuntimeCondition
+	runtimeConditions     = 1 // of RuntimeStatus: repeated RuntimeCondition
 	conditionType, isTrue = 1, 2
 	networkReady          = "NetworkReady" // constants.go
 
-	statusImage                = 1 // of ImageStatusResponse: an Image, absent where there is none
+	statusImage                = 1 // of ImageStatusResponse: an Image, missing if there is none
 	imageID, imagePinned       = 1, 8
 	pulledRef                  = 1 // of PullImageResponse
 	wireVarint, wire64         = 0, 1
@@ -26,10 +26,10 @@ const (
 	maxField             int32 = 1<<29 - 1
 )
 
-// errMessage says that bytes are no message of Protocol Buffers.
+// errMessage means that bytes are no Protocol Buffers message.
 var errMessage = errors.New("the answer is no message of Protocol Buffers")
 
-// appendBytes adds a field with bytes, a text or another message to a message. An empty one is left out, as Protocol Buffers do.
+// appendBytes adds a field with bytes, a text or another message to a message. It omits an empty field, as Protocol Buffers do.
 func appendBytes[T string | []byte](message []byte, field uint64, value T) []byte {
 	if len(value) == 0 {
 		return message
@@ -39,14 +39,14 @@ func appendBytes[T string | []byte](message []byte, field uint64, value T) []byt
 	return append(message, value...)
 }
 
-// field is one field of a message: number where it is one, else bytes.
+// field is one field of a message: value if it is numeric, otherwise bytes.
 type field struct {
 	number int32
 	value  uint64
 	bytes  []byte
 }
 
-// fields reads a message. Fields of unknown numbers are among them, as later versions may send them.
+// fields parses a message. It includes unknown fields, which later versions may send.
 func fields(message []byte) (all []field, err error) {
 	for len(message) > 0 {
 		tag, n := binary.Uvarint(message)
@@ -82,7 +82,7 @@ func fields(message []byte) (all []field, err error) {
 	return all, nil
 }
 
-// readImage reads an ImageStatusResponse.
+// readImage parses an ImageStatusResponse.
 func readImage(message []byte) (i Image, found bool, err error) {
 	outer, err := fields(message)
 	if err != nil {
@@ -109,7 +109,7 @@ func readImage(message []byte) (i Image, found bool, err error) {
 	return i, found, nil
 }
 
-// readNetworkReady reads a StatusResponse.
+// readNetworkReady parses a StatusResponse.
 func readNetworkReady(message []byte) (bool, error) {
 	outer, err := fields(message)
 	if err != nil {
@@ -149,7 +149,7 @@ func readCondition(c field) (is bool, name string, err error) {
 	return is, name, err
 }
 
-// readPulled reads a PullImageResponse.
+// readPulled parses a PullImageResponse.
 func readPulled(message []byte) (id string, err error) {
 	all, err := fields(message)
 	for _, f := range all {
@@ -160,7 +160,7 @@ func readPulled(message []byte) (id string, err error) {
 	return id, err
 }
 
-// requestOf is an ImageStatusRequest, or a PullImageRequest with credentials.
+// requestOf returns an ImageStatusRequest, or a PullImageRequest with credentials.
 func requestOf(name string, l Login) []byte {
 	request := appendBytes(nil, requestImage, appendBytes(nil, specImage, name))
 	var auth []byte

@@ -1,4 +1,4 @@
-// Package documents reads the commands and the objects of documents for the tests that run them, and says which test runs which.
+// Package documents extracts commands and objects from documents for the tests that run them, and maps documents to tests.
 package documents
 
 import (
@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// A Block is a block of code in a document.
+// Block is a code block in a document.
 type Block struct {
-	// Document is its path in the repository, Line that of the block's fence.
+	// Document is the document's path in the repository; Line is the line of the block's fence.
 	Document string
 	Line     int
 	// Heading is the nearest heading above it, as in "## Install".
 	Heading string
-	// Language is what the fence says, as in sh.
+	// Language is the language in the fence, as in sh.
 	Language string
 	// Text is the code, without the indentation of a list.
 	Text string
-	// NotRun is why no test runs it, from the comment before it: <!-- not run: reason -->.
+	// NotRun is the reason why no test runs it, from the comment before it: <!-- not run: reason -->.
 	NotRun string
 }
 
@@ -29,7 +29,7 @@ const (
 	prompt      = "$ "
 )
 
-// Blocks returns the blocks of a document. A block without an end, and a comment without a reason or a block, are errors.
+// Blocks returns the blocks of a document. It returns an error for a block without an end, and a comment without a reason or a block.
 func Blocks(document, text string) (blocks []Block, err error) {
 	var (
 		next   = Block{Document: document}
@@ -68,7 +68,7 @@ func Blocks(document, text string) (blocks []Block, err error) {
 	return blocks, err
 }
 
-// unindented is a line without as many leading spaces as the fence had.
+// unindented returns a line without up to indent leading spaces.
 func unindented(line string, indent int) string {
 	for range indent {
 		rest, found := strings.CutPrefix(line, " ")
@@ -80,7 +80,7 @@ func unindented(line string, indent int) string {
 	return line
 }
 
-// IsCode says whether a test has to run the block, or the document has to say why none does: commands and objects.
+// IsCode reports whether the block has commands or objects: a test must run it, or the document must state why none does.
 func (b Block) IsCode() bool {
 	switch b.Language {
 	case "sh", "bash", "console", "powershell", "yaml":
@@ -89,8 +89,8 @@ func (b Block) IsCode() bool {
 	return false
 }
 
-// Commands divides a block of commands: lines with a prompt, and those that they continue in, are commands, and the others what they print.
-// Without any prompt, all are commands.
+// Commands splits a block: lines with a prompt and their continuation lines are commands, the others are output. Without any prompt, all lines
+// are commands.
 func (b Block) Commands() (script, output string) {
 	if !strings.Contains("\n"+b.Text, "\n"+prompt) {
 		return b.Text, ""
@@ -108,5 +108,5 @@ func (b Block) Commands() (script, output string) {
 	return script, output
 }
 
-// String is where the block is.
+// String returns the position of the block.
 func (b Block) String() string { return fmt.Sprintf("%s:%d", b.Document, b.Line) }

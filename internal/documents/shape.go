@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// CompareOutput says which line of a documented output was not printed. What differs from run to run counts as equal: addresses, durations and
-// the width of columns. Other lines may stand between.
+// CompareOutput returns an error for the first line of a documented output that was not printed. It ignores what differs between runs:
+// addresses, durations and column widths. Other lines may be in between.
 func CompareOutput(documented, printed string) error {
 	rest := shapes(printed)
 	for _, want := range shapes(documented) {
@@ -22,7 +22,7 @@ func CompareOutput(documented, printed string) error {
 	return nil
 }
 
-// shapes are the lines of a text that are not empty, as they are compared.
+// shapes returns the non-empty lines of a text, in normalized form.
 func shapes(text string) (lines []string) {
 	address := regexp.MustCompile(`^\d+\.\d+\.\d+\.\d+$`)
 	duration := regexp.MustCompile(`^(\d+[dhms])+$`)

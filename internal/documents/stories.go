@@ -1,21 +1,21 @@
 package documents
 
-// A Step is a section of a document: what is below a heading, up to the next one of any depth. Without a heading it is the whole document.
+// Step is a section of a document: the text from a heading to the next one of any level. Without a heading it is the whole document.
 type Step struct{ Document, Heading string }
 
-// Of says whether a step has a block.
+// Of reports whether a step contains a block.
 func (s Step) Of(b Block) bool {
 	return s.Document == b.Document && (s.Heading == "" || s.Heading == b.Heading)
 }
 
-// A Story is what a test runs in one cluster, in order.
+// Story is what a test runs in one cluster, in order.
 type Story struct {
 	// Test is the test with its folder, as in lab/e2e.TestX, or a folder whose tests share the steps.
 	Test  string
 	Steps []Step
 }
 
-// Stories are all stories. Each block of a document that is in one is run by a test, or has a comment that says why not.
+// Stories returns all stories. A test runs each block of a document in a story, unless a comment states why not.
 func Stories() []Story {
 	return []Story{Installing(), Hosts(), OpenShift(), olm()}
 }
@@ -30,8 +30,8 @@ const (
 	withOLM    = "docs/install-olm.md"
 )
 
-// Installing is the story of a cluster in which the operator is installed and removed in each way. It has a registry, and a Linux node on which
-// the operator runs.
+// Installing is the story of a cluster in which the operator is installed and removed in every supported way. It has a registry, and a Linux
+// node that runs the operator.
 func Installing() Story {
 	return Story{"lab/doctest.TestInstallDocuments", []Step{
 		{readme, "## Install"},
@@ -70,11 +70,11 @@ func Hosts() Story {
 		Step{"docs/tasks/runtimeclass.md", ""},
 		Step{"docs/tasks/workload.md", ""},
 		Step{runbooks + "WindowsPodImageMismatch.md", ""},
-		Step{"docs/prerequisites.md", ""}, Step{"docs/tasks/prepare-host.md", ""}, // nothing of it: it says why
+		Step{"docs/prerequisites.md", ""}, Step{"docs/tasks/prepare-host.md", ""}, // runs nothing: comments state why
 	)}
 }
 
-// OpenShift is the story of a cluster with OpenShift's kinds and those of the Prometheus operator, and with registries.
+// OpenShift is the story of a cluster with the kinds of OpenShift and of the Prometheus operator, and with registries.
 func OpenShift() Story {
 	return Story{"lab/doctest.TestOpenShiftDocuments", []Step{
 		{withOLM, "## Limits of the operator"},
@@ -91,7 +91,7 @@ func OpenShift() Story {
 	}}
 }
 
-// olm is what only a cluster with the Operator Lifecycle Manager can run.
+// olm is the story that needs the Operator Lifecycle Manager.
 func olm() Story {
 	return Story{"lab/olm", []Step{
 		{withOLM, "## Before you begin"},
@@ -104,7 +104,7 @@ func olm() Story {
 	}}
 }
 
-// Elsewhere are the documents whose commands no test runs as they are, with what is tested of them.
+// Elsewhere returns the documents whose commands no test runs unchanged, with what is tested of them.
 func Elsewhere() map[string]string {
 	const objects = "lab/deploytest.TestManifests has the API server check its objects; its commands are not run"
 	const none = "no test runs its commands"

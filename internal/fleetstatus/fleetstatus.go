@@ -1,8 +1,8 @@
-// Package fleetstatus says what the objects of a cluster tell about its Windows hosts: the state and the cause for each,
-// what it waits for, and what to do next. It is pure. Its result, a Fleet, is what kubectl windows prints and what its
-// page shows; as JSON it is documented in docs/kubectl-windows.md.
+// Package fleetstatus evaluates a cluster's objects about its Windows hosts: the state of each host, the cause, what it waits for, and what to
+// do next. It does no I/O. Its result, a Fleet, is what kubectl windows prints and its dashboard shows; docs/kubectl-windows.md documents its
+// JSON form.
 //
-// What a host, or a Node, says of itself is not trusted: every text is bounded, and safe to print on a terminal.
+// It does not trust what a host or a Node reports: every text is limited in length and safe to print on a terminal.
 package fleetstatus
 
 import (
@@ -21,36 +21,36 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// Version is the version of the form of a Fleet as JSON. It changes when a field is removed or gets another meaning.
+// Version is the version of a Fleet's JSON form. It changes when a field is removed or changes its meaning.
 const Version = "v1alpha1"
 
-// Input is what was read from a cluster.
+// Input is the data that was read from a cluster.
 type Input struct {
-	// Now is when it was read.
+	// Now is the time of the read.
 	Now time.Time
-	// Namespace is that of the operator.
+	// Namespace is the operator's namespace.
 	Namespace string
-	// Config is WindowsConfig cluster; nil where there is none.
+	// Config is WindowsConfig cluster; nil if there is none.
 	Config *v1alpha1.WindowsConfig
-	// Instances are those of the namespace.
+	// Instances are the WindowsInstances of the namespace.
 	Instances []v1alpha1.WindowsInstance
 	// Nodes are the Windows nodes.
 	Nodes []corev1.Node
-	// Operator is the operator's Deployment; nil where there is none, or where it could not be read.
+	// Operator is the operator's Deployment; nil if there is none, or if it could not be read.
 	Operator *appsv1.Deployment
-	// Events are of the instances, of their Nodes, and of other objects in the namespace. They may be all, or warnings only.
+	// Events are those of the instances, of their Nodes, and of other objects in the namespace: all, or warnings only.
 	Events []corev1.Event
-	// Pods may be all pods of the Windows nodes, or those that do not run. Those of other nodes are ignored.
+	// Pods are all pods of the Windows nodes, or those that do not run. Pods of other nodes are ignored.
 	Pods []corev1.Pod
-	// Unread are the objects that could not be read. What they would tell is missing.
+	// Unread lists the objects that could not be read. Their information is missing.
 	Unread []Unread
 }
 
 // Unread is a kind of object that could not be read.
 type Unread struct {
-	// What names it, as in "nodes".
+	// What names the objects, as in "nodes".
 	What string `json:"what"`
-	// Why is the answer of the API server, or which right is missing.
+	// Why is the API server's error or the missing right.
 	Why string `json:"why"`
 }
 
@@ -60,7 +60,7 @@ type Fleet struct {
 	Version string `json:"version"`
 	// At is when the objects were read.
 	At time.Time `json:"at"`
-	// Namespace is that of the operator.
+	// Namespace is the operator's namespace.
 	Namespace string `json:"namespace"`
 	// Operator is the program in the cluster.
 	Operator Operator `json:"operator"`
@@ -70,17 +70,17 @@ type Fleet struct {
 	Rollout Rollout `json:"rollout"`
 	// Settings are the published settings of nodes.
 	Settings Settings `json:"settings"`
-	// Problems of all hosts and of the operator; the most urgent comes first. The same problem of several hosts is one.
+	// Problems of all hosts and of the operator; the most urgent comes first. A problem that several hosts have is listed once.
 	Problems []Problem `json:"problems"`
 	// Hosts by name.
 	Hosts []Host `json:"hosts"`
 	// Orphans are Windows nodes without a WindowsInstance.
 	Orphans []string `json:"orphans,omitempty"`
-	// Unread are objects that could not be read, so that something may be missing above.
+	// Unread lists objects that could not be read; the fields above may be incomplete.
 	Unread []Unread `json:"unread,omitempty"`
 }
 
-// Counts are the numbers of hosts, in all and by state.
+// Counts are the numbers of hosts, in total and by state.
 type Counts struct {
 	// Total is the number of WindowsInstances.
 	Total int `json:"total"`
@@ -88,35 +88,35 @@ type Counts struct {
 	States map[State]int `json:"states"`
 }
 
-// Settings say how far the published settings of nodes are.
+// Settings describe how many nodes have the published settings.
 type Settings struct {
 	// Published identifies the settings that nodes must have.
 	Published string `json:"published,omitempty"`
-	// Nodes is the number of nodes that follow them, Updated the number of those that have applied them.
+	// Nodes is the number of nodes to which they apply, Updated the number of nodes that have applied them.
 	Nodes   int `json:"nodes"`
 	Updated int `json:"updated"`
 }
 
-// Problem is something that is wrong, with its remedy.
+// Problem is a problem with its remedy.
 type Problem struct {
 	// Severity is error, warning or info.
 	Severity advice.Severity `json:"severity"`
 	// Reason is a code for programs, of a condition or an event.
 	Reason string `json:"reason"`
-	// Object is the object that tells it, as in "Node win-1".
+	// Object is the object that reports it, as in "Node win-1".
 	Object string `json:"object"`
-	// Hosts are the names of the affected WindowsInstances; empty when the problem is the operator's or the cluster's.
+	// Hosts are the names of the affected WindowsInstances; empty for a problem of the operator or the cluster.
 	Hosts []string `json:"hosts,omitempty"`
-	// Message is what was reported; of several hosts, what the first one reports.
+	// Message is the reported message; with several hosts, that of the first.
 	Message string `json:"message"`
-	// Since is when it began, where that is known.
+	// Since is when it began, if known.
 	Since time.Time `json:"since,omitzero"`
 	// Remedy is what to do next; Docs is the address of the documentation.
 	Remedy string `json:"remedy,omitempty"`
 	Docs   string `json:"docs,omitempty"`
 }
 
-// Of says what the objects tell.
+// Of evaluates the objects.
 func Of(in Input) Fleet {
 	r := reader{Input: in, advice: advice.All(), nodes: map[string]*corev1.Node{}}
 	r.index()
@@ -158,17 +158,17 @@ func (f Fleet) Find(host string) (Host, bool) {
 	return Host{}, false
 }
 
-// reader finds its way through the objects.
+// reader indexes the objects.
 type reader struct {
 	Input
 	advice advice.Table
 	nodes  map[string]*corev1.Node
-	pods   map[string][]*corev1.Pod   // by name of their node
-	events map[object][]*corev1.Event // by what they are about
+	pods   map[string][]*corev1.Pod   // by node name
+	events map[object][]*corev1.Event // by the object they are about
 	masker *mask.Masker               // nil until a pod does not run
 }
 
-// object is what an event is about.
+// object is the object of an event.
 type object struct{ kind, name string }
 
 func (r *reader) index() {
@@ -188,7 +188,7 @@ func (r *reader) index() {
 	}
 }
 
-// problem is one with the advice for its reason.
+// problem returns a problem with the advice for its reason.
 func (r *reader) problem(reason, object, message string, since time.Time) Problem {
 	a := r.advice.For(reason)
 	return Problem{
@@ -196,25 +196,24 @@ func (r *reader) problem(reason, object, message string, since time.Time) Proble
 	}
 }
 
-// named puts the name of a host into a remedy.
+// named inserts the name of a host into a remedy.
 func named(remedy, host string) string { return strings.ReplaceAll(remedy, "<host>", host) }
 
-// text is a message that is safe to print; label a short name.
+// text returns a message that is safe to print; label a short name.
 func text(s string) string  { return shorten.Printable(strings.TrimSpace(s), shorten.Reported) }
 func label(s string) string { return shorten.Printable(strings.TrimSpace(s), 253) }
 
-// rank orders severities.
+// rank returns the order of severities.
 func rank(s advice.Severity) int {
 	return slices.Index([]advice.Severity{advice.Error, advice.Warning, advice.Info, advice.OK}, s)
 }
 
-// worstFirst orders problems, and leaves those of the same severity in their order.
+// worstFirst sorts problems by severity and otherwise keeps their order.
 func worstFirst(problems []Problem) {
 	slices.SortStableFunc(problems, func(a, b Problem) int { return cmp.Compare(rank(a.Severity), rank(b.Severity)) })
 }
 
-// grouped makes one problem of the same problem of several hosts. What is only information is left out: it is in the
-// rollout, and in the hosts.
+// grouped merges the same problem of several hosts. Informational problems are omitted: the rollout and the hosts have them.
 func (r *reader) grouped(problems []Problem) []Problem {
 	groups, index := []Problem{}, map[string]int{}
 	for _, p := range problems {
@@ -246,7 +245,7 @@ func (r *reader) grouped(problems []Problem) []Problem {
 	return groups
 }
 
-// sourceOf is the source of an instance.
+// sourceOf returns the source of an instance.
 func sourceOf(i *v1alpha1.WindowsInstance) string {
 	return cmp.Or(label(i.Labels[api.LabelSource]), api.SourceUser)
 }

@@ -30,7 +30,7 @@ func now() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(now().Add(-d)) }
 
-// instance is one with its condition Ready, and others.
+// instance returns an instance with condition Ready and others.
 func instance(name, reason, message string, others ...metav1.Condition) v1alpha1.WindowsInstance {
 	status := metav1.ConditionFalse
 	if reason == api.ReasonReady {
@@ -74,7 +74,7 @@ func operator(ready int32) *appsv1.Deployment {
 	return d
 }
 
-// TestCausesOfFailures has the cause, its object and what to do for each kind of failure, as the objects report it.
+// TestCausesOfFailures expects the cause, its object and the remedy for each kind of failure, as the objects report it.
 func TestCausesOfFailures(t *testing.T) {
 	failed := instance("win-1", api.ReasonReady, "")
 	failed.Status.Failure = &v1alpha1.Failure{Action: v1alpha1.ActionUpgrade, Version: "1.1.0-122778d", Step: v1alpha1.MaintenanceVerify, At: ago(time.Minute), Message: "the kubelet stopped"}
@@ -157,7 +157,7 @@ func TestCausesOfFailures(t *testing.T) {
 	}
 }
 
-// TestFleetAsJSON has the whole form of a fleet.
+// TestFleetAsJSON compares the whole JSON form of a fleet.
 func TestFleetAsJSON(t *testing.T) {
 	upgrading := instance("win-2", api.ReasonDraining, "2 pods are leaving", condition(api.ConditionDraining, "True", api.ReasonDraining, "2 pods are leaving"))
 	upgrading.Status.NodeRef = &v1alpha1.NodeReference{Name: "win-2"}
@@ -207,7 +207,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// TestTextsOfHostsAreHarmless plants what a terminal interprets into everything that a host writes.
+// TestTextsOfHostsAreHarmless plants terminal control characters into everything that a host writes.
 func TestTextsOfHostsAreHarmless(t *testing.T) {
 	evil := "\x1b[2J\x1b]52;c;ZXZpbA==\a\u202e" + strings.Repeat("x", 100_000)
 	i := instance("win-1", evil, evil, condition(api.ConditionReachable, "False", evil, evil))
@@ -287,7 +287,7 @@ func TestHostsAreFoundByEachName(t *testing.T) {
 	}
 }
 
-// FuzzTexts gives every text of a host to a fleet: the result is bounded, and has no control characters but line breaks.
+// FuzzTexts sets every text of a host: the result is limited and has no control characters other than line breaks.
 func FuzzTexts(f *testing.F) {
 	f.Add("\x1b[31m", "no match for platform in manifest")
 	f.Fuzz(func(t *testing.T, reason, message string) {

@@ -18,19 +18,19 @@ import (
 // State is the state of a host, in one word.
 type State string
 
-// The states.
+// States of hosts.
 const (
 	// Ready means that the host is a working node.
 	Ready State = "Ready"
-	// Degraded means that the node is Ready, and that something on it does not work.
+	// Degraded means that the node is Ready, but something on it does not work.
 	Degraded State = "Degraded"
-	// NotReady means that the host was a working node, and is not.
+	// NotReady means that the host was a working node and no longer is.
 	NotReady State = "NotReady"
 	// Failed means that the host is not a working node until the administrator acts.
 	Failed State = "Failed"
 	// Joining means that the host is becoming a node.
 	Joining State = "Joining"
-	// Waiting means that the host is to become a node, and waits for its turn or is paused.
+	// Waiting means that the host will become a node, but waits for a slot or is paused.
 	Waiting State = "Waiting"
 	// Maintenance means that an action is in progress: an upgrade, a reboot, a repair or a replacement.
 	Maintenance State = "Maintenance"
@@ -42,16 +42,16 @@ const (
 
 // Host is the state of one host.
 type Host struct {
-	// Name is that of the WindowsInstance; Node that of its Node, if there is one.
+	// Name is the name of the WindowsInstance; Node the name of its Node, if there is one.
 	Name string `json:"name"`
 	Node string `json:"node,omitempty"`
 	// Address is where the operator reaches the host; NodeIP is the address of the Node, Hostname the host's own name.
 	Address  string `json:"address"`
 	NodeIP   string `json:"nodeIP,omitempty"`
 	Hostname string `json:"hostname,omitempty"`
-	// PodNetworks are the ranges from which pods of the Node get their addresses.
+	// PodNetworks are the ranges of the Node's pod addresses.
 	PodNetworks []string `json:"podNetworks,omitempty"`
-	// Source says what the WindowsInstance was created from; Machine names it where it is a Machine.
+	// Source is what the WindowsInstance was created from; Machine is its Machine, if it has one.
 	Source  string `json:"source"`
 	Machine string `json:"machine,omitempty"`
 	// State in one word, and its cause: the reason, the message, and since when.
@@ -59,34 +59,34 @@ type Host struct {
 	Reason  string    `json:"reason"`
 	Message string    `json:"message,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
-	// Severity is that of the cause; Next is what to do next, and Docs the address of the documentation.
+	// Severity is the severity of the cause; Next is what to do next, and Docs the address of the documentation.
 	Severity advice.Severity `json:"severity"`
 	Next     string          `json:"next,omitempty"`
 	Docs     string          `json:"docs,omitempty"`
-	// Paused says that spec.paused holds the host; Cordoned, that its Node takes no new pods, and CordonedFor for which
-	// action the operator cordoned it: empty when somebody else did.
+	// Paused means that spec.paused holds the host; Cordoned, that its Node takes no new pods. CordonedFor is the action for which the operator
+	// cordoned it: empty if another user or controller did.
 	Paused      bool   `json:"paused,omitempty"`
 	Cordoned    bool   `json:"cordoned,omitempty"`
 	CordonedFor string `json:"cordonedFor,omitempty"`
-	// Plan is the next action; Maintenance the one in progress; Failure the last one that failed.
+	// Plan is the next action; Maintenance the one in progress; Failure the last failed one.
 	Plan        *Plan    `json:"plan,omitempty"`
 	Maintenance *Action  `json:"maintenance,omitempty"`
 	Failure     *Failure `json:"failure,omitempty"`
-	// Steps are those of the last join, in order.
+	// Steps of the last join, in order.
 	Steps []Step `json:"steps,omitempty"`
 	// Versions of what runs on the host.
 	Versions Versions `json:"versions"`
-	// HostKey is the fingerprint of its SSH host key.
+	// HostKey is the fingerprint of the host's SSH key.
 	HostKey string `json:"hostKey,omitempty"`
 	// Problems of the host; the most urgent comes first.
 	Problems []Problem `json:"problems,omitempty"`
 	// Conditions of the WindowsInstance and of its Node.
 	Conditions []Condition `json:"conditions,omitempty"`
-	// Services of the host, where its Node reports them.
+	// Services of the host, if its Node reports them.
 	Services *Services `json:"services,omitempty"`
 	// Pods of the node that do not run.
 	Pods []Pod `json:"pods,omitempty"`
-	// Events of the host and its Node; the latest comes first.
+	// Events of the host and its Node; newest first.
 	Events []Event `json:"events,omitempty"`
 }
 
@@ -97,7 +97,7 @@ type Plan struct {
 	Disruption string `json:"disruption"`
 	// WaitsFor is the reason why it has not begun; empty while it runs.
 	WaitsFor string `json:"waitsFor,omitempty"`
-	// Message says why it is due and what it waits for, Remedy what to do.
+	// Message is why it is due and what it waits for; Remedy is what to do.
 	Message string `json:"message,omitempty"`
 	Remedy  string `json:"remedy,omitempty"`
 }
@@ -112,7 +112,7 @@ type Action struct {
 	// StartedAt is when the action began, StepStartedAt when its step did.
 	StartedAt     time.Time `json:"startedAt"`
 	StepStartedAt time.Time `json:"stepStartedAt"`
-	// Message says what the step waits for.
+	// Message is what the step waits for.
 	Message string `json:"message,omitempty"`
 }
 
@@ -123,7 +123,7 @@ type Failure struct {
 	Step     string `json:"step,omitempty"`
 	Version  string `json:"version,omitempty"`
 	Attempts int    `json:"attempts,omitempty"`
-	// At is when it failed, Message why.
+	// At is when it failed; Message is why.
 	At      time.Time `json:"at"`
 	Message string    `json:"message,omitempty"`
 }
@@ -140,25 +140,25 @@ type Step struct {
 
 // Versions are the versions of a host.
 type Versions struct {
-	// Windows is its build, OSImage the name that the kubelet reports.
+	// Windows is the build of Windows; OSImage the name that the kubelet reports.
 	Windows string `json:"windows,omitempty"`
 	OSImage string `json:"osImage,omitempty"`
-	// Kubelet and Runtime are as the Node reports them.
+	// Kubelet and Runtime are the versions that the Node reports.
 	Kubelet string `json:"kubelet,omitempty"`
 	Runtime string `json:"runtime,omitempty"`
-	// Node is the version of everything on the host, Desired the one that its Node was told to have.
+	// Node is the version of everything on the host; Desired the version that its Node should get.
 	Node    string `json:"node,omitempty"`
 	Desired string `json:"desired,omitempty"`
-	// Payload is the one that the host was joined with, PayloadDesired the operator's, PayloadStaged the one sent in advance.
+	// Payload is the payload that the host was joined with, PayloadDesired the operator's, PayloadStaged the one sent in advance.
 	Payload        string `json:"payload,omitempty"`
 	PayloadDesired string `json:"payloadDesired,omitempty"`
 	PayloadStaged  string `json:"payloadStaged,omitempty"`
-	// Settings identifies the settings that the node has applied; SettingsCurrent says whether they are the published ones.
+	// Settings identifies the settings that the node has applied; SettingsCurrent is true if they are the published ones.
 	Settings        string `json:"settings,omitempty"`
 	SettingsCurrent bool   `json:"settingsCurrent"`
 }
 
-// Condition is one of a WindowsInstance or a Node.
+// Condition is a condition of a WindowsInstance or a Node.
 type Condition struct {
 	// Object is "WindowsInstance" or "Node".
 	Object  string    `json:"object"`
@@ -170,7 +170,7 @@ type Condition struct {
 	Since   time.Time `json:"since,omitzero"`
 }
 
-// host says what the objects tell about one instance.
+// host evaluates the objects about one instance.
 func (r *reader) host(i *v1alpha1.WindowsInstance) Host {
 	h := Host{
 		Name: i.Name, Address: label(i.Spec.Address), NodeIP: label(i.Status.NodeIP), Hostname: label(i.Status.Hostname),
@@ -194,10 +194,10 @@ func (r *reader) host(i *v1alpha1.WindowsInstance) Host {
 	return h
 }
 
-// nodeOf is the Node of an instance; nil where there is none.
+// nodeOf returns the Node of an instance; nil if there is none.
 func (r *reader) nodeOf(i *v1alpha1.WindowsInstance) *corev1.Node {
 	if i.Status.NodeConflict != nil {
-		return nil // it is another machine's
+		return nil // it belongs to another machine
 	}
 	if i.Status.NodeRef != nil {
 		return r.nodes[i.Status.NodeRef.Name]
@@ -205,7 +205,7 @@ func (r *reader) nodeOf(i *v1alpha1.WindowsInstance) *corev1.Node {
 	return r.nodes[i.Status.Hostname]
 }
 
-// overlaySubnet is the annotation of OVN-Kubernetes' master with the range of a Windows node. Elsewhere, it is in the Node's spec.
+// overlaySubnet is OVN-Kubernetes' annotation with the pod range of a Windows node. With other networks, the Node's spec has the range.
 const overlaySubnet = "k8s.ovn.org/hybrid-overlay-node-subnet"
 
 func podNetworks(node *corev1.Node) (ranges []string) {
@@ -218,7 +218,7 @@ func podNetworks(node *corev1.Node) (ranges []string) {
 	return ranges
 }
 
-// judge says in one word how the host is, and names the cause.
+// judge sets the state of a host in one word, and the cause.
 func (r *reader) judge(h *Host, i *v1alpha1.WindowsInstance, node *corev1.Node) {
 	ready := conditionOf(i, api.ConditionReady)
 	h.Reason, h.Message, h.Since = cmp.Or(label(ready.Reason), "Unknown"), text(ready.Message), ready.LastTransitionTime.Time
@@ -228,7 +228,7 @@ func (r *reader) judge(h *Host, i *v1alpha1.WindowsInstance, node *corev1.Node) 
 		h.Severity, h.Next, h.Docs, h.Since = advice.Info, "Wait; if it lasts, check whether the operator runs.", "", i.CreationTimestamp.Time
 		h.Message = "the operator has not reported on this host yet"
 	}
-	// A problem that is more urgent than what the summary of the instance says is the cause, and not its consequence.
+	// A problem that is more urgent than the Ready condition is the cause, not a consequence.
 	if len(h.Problems) > 0 && rank(h.Problems[0].Severity) < rank(h.Severity) {
 		p := h.Problems[0]
 		h.Reason, h.Message, h.Since, h.Severity, h.Next, h.Docs = p.Reason, p.Message, p.Since, p.Severity, p.Remedy, p.Docs
@@ -259,7 +259,7 @@ func stateOf(h *Host, i *v1alpha1.WindowsInstance, node *corev1.Node, ready meta
 	return NotReady
 }
 
-// conditionOf is a condition of an instance; the zero value where it has none of this type.
+// conditionOf returns a condition of an instance; the zero value if it has none of this type.
 func conditionOf(i *v1alpha1.WindowsInstance, kind string) metav1.Condition {
 	if c := meta.FindStatusCondition(i.Status.Conditions, kind); c != nil {
 		return *c
@@ -326,7 +326,7 @@ func (r *reader) versions(i *v1alpha1.WindowsInstance, node *corev1.Node) Versio
 	return v
 }
 
-// conditionsOf lists the conditions of an instance and of its Node.
+// conditionsOf returns the conditions of an instance and of its Node.
 func conditionsOf(i *v1alpha1.WindowsInstance, node *corev1.Node) (all []Condition) {
 	for _, c := range i.Status.Conditions {
 		all = append(all, Condition{
@@ -346,7 +346,7 @@ func conditionsOf(i *v1alpha1.WindowsInstance, node *corev1.Node) (all []Conditi
 	return all
 }
 
-// badInstance are the conditions of instances that are bad when True; badNode those of Nodes.
+// badInstance returns the conditions of instances that are bad when True; badNode returns those of Nodes.
 func badInstance() []string {
 	return []string{api.ConditionStalled, api.ConditionRebootRequired, api.ConditionDraining, api.ConditionWindowsUnsupported}
 }

@@ -15,24 +15,24 @@ import (
 
 // Operator is the program in the cluster.
 type Operator struct {
-	// Found says that its Deployment was read.
+	// Found means that its Deployment was read.
 	Found bool `json:"found"`
-	// Image is its container image, Version the tag or the label of it.
+	// Image is its container image; Version is the version label or the image tag.
 	Image   string `json:"image,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Ready says that a pod of it works.
+	// Ready means that one of its pods is Ready.
 	Ready bool `json:"ready"`
-	// Message says why not.
+	// Message is why it is not Ready.
 	Message string `json:"message,omitempty"`
 }
 
-// DeploymentName is the name of the operator's Deployment in every form in which it is installed.
+// DeploymentName is the name of the operator's Deployment, whichever way it is installed.
 const DeploymentName = "windows-machine-config-operator"
 
-// versionLabel is the label of Helm and OLM for the version of a program.
+// versionLabel is the label for a program's version that Helm and OLM set.
 const versionLabel = "app.kubernetes.io/version"
 
-// operator reads the operator's Deployment.
+// operator evaluates the operator's Deployment.
 func (r *reader) operator(f *Fleet) []Problem {
 	d := r.Operator
 	object := "Deployment " + DeploymentName
@@ -66,7 +66,7 @@ func (r *reader) operator(f *Fleet) []Problem {
 	return []Problem{r.problem(advice.OperatorNotReady, object, f.Operator.Message, since)}
 }
 
-// tagOf is the tag of an image; empty where it has a digest only.
+// tagOf returns the tag of an image; empty if it has only a digest.
 func tagOf(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if i := strings.LastIndexByte(image, ':'); i > strings.LastIndexByte(image, '/') {
@@ -75,7 +75,7 @@ func tagOf(image string) string {
 	return ""
 }
 
-// config reads the conditions of WindowsConfig.
+// config evaluates the conditions of WindowsConfig.
 func (r *reader) config(f *Fleet) (found []Problem) {
 	if r.Config == nil {
 		return nil

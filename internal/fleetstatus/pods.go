@@ -14,17 +14,17 @@ import (
 type Pod struct {
 	// Name is namespace/name.
 	Name string `json:"name"`
-	// Reason and Message are those of its first container that waits.
+	// Reason and Message are those of its first waiting container.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 	// Remedy is what to do next.
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// maxPods is how many pods of a host are listed.
+// maxPods limits the listed pods of a host.
 const maxPods = 50
 
-// podsOf are the pods of a host that do not run, and the problems that they tell.
+// podsOf returns the pods of a host that do not run, and their problems.
 func (r *reader) podsOf(h Host) (pods []Pod, found []Problem) {
 	if h.Node == "" {
 		return nil, nil
@@ -34,7 +34,7 @@ func (r *reader) podsOf(h Host) (pods []Pod, found []Problem) {
 		if cause.Reason == "" {
 			continue
 		}
-		if r.masker == nil { // it takes its time, and most of the time all pods run
+		if r.masker == nil { // creating it is slow, and usually all pods run
 			r.masker = mask.New()
 		}
 		name := label(p.Namespace + "/" + p.Name)

@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// TestCausesOfPodsThatDoNotRun finds causes in what containerd and the kubelet say.
+// TestCausesOfPodsThatDoNotRun finds causes in messages of containerd and the kubelet.
 func TestCausesOfPodsThatDoNotRun(t *testing.T) {
 	const get = `failed to resolve reference "example.com/web:1": failed to do request: Head "https://`
 	for name, test := range map[string]struct{ reason, message, want string }{

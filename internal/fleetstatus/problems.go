@@ -16,8 +16,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/advice"
 )
 
-// problems of a host, without those of its pods: what its instance says, what WICD says on the Node, what the kubelet
-// says there, and what events say that no condition does.
+// problems returns the problems of a host, except those of its pods: what its instance reports, what WICD and the kubelet report on the Node,
+// and what only events report.
 func (r *reader) problems(i *v1alpha1.WindowsInstance, node *corev1.Node, h Host) []Problem {
 	var found []Problem
 	add := func(p Problem) {
@@ -49,10 +49,10 @@ func (r *reader) problems(i *v1alpha1.WindowsInstance, node *corev1.Node, h Host
 	return found
 }
 
-// eventsCount is how long an event counts as a problem: the API server forgets it after an hour, too.
+// eventsCount is how long an event counts as a problem. The API server also keeps events for an hour.
 const eventsCount = time.Hour
 
-// onlyInEvents are problems that no condition reports.
+// onlyInEvents reports whether a problem is reported by events only, not by a condition.
 func onlyInEvents(reason string) bool {
 	return slices.Contains([]string{
 		api.EventRegistryUnavailable, api.EventDefenderExclusions, api.EventSettingsRefused, api.EventVersionRefused, api.EventAddressDisputed, api.EventHostKeyShared,
@@ -60,7 +60,7 @@ func onlyInEvents(reason string) bool {
 	}, reason)
 }
 
-// instanceConditions are the conditions of an instance that are not good; the cause that Ready names is the first.
+// instanceConditions returns the conditions of an instance that are not good, starting with Ready.
 func instanceConditions(i *v1alpha1.WindowsInstance) (bad []metav1.Condition) {
 	var ready []metav1.Condition
 	for _, c := range i.Status.Conditions {
@@ -75,7 +75,7 @@ func instanceConditions(i *v1alpha1.WindowsInstance) (bad []metav1.Condition) {
 	return append(ready, bad...)
 }
 
-// failed is the last action that failed. What the operator will try again by itself is a warning.
+// failed returns the problem of the last failed action. If the operator will retry it, the problem is a warning.
 func (r *reader) failed(i *v1alpha1.WindowsInstance, object string) (Problem, bool) {
 	f := i.Status.Failure
 	if f == nil {
@@ -95,7 +95,7 @@ func (r *reader) failed(i *v1alpha1.WindowsInstance, object string) (Problem, bo
 	return p, true
 }
 
-// isBadOnNode says whether a condition of a Node reports a problem. Types of other programs are not judged.
+// isBadOnNode reports whether a condition of a Node reports a problem. Condition types of other programs are ignored.
 func isBadOnNode(c corev1.NodeCondition) bool {
 	known := append(badNode(), string(corev1.NodeReady), api.ConditionServicesHealthy, api.ConditionUpdated, api.ConditionSandboxImage, api.ConditionGMSACapable,
 		api.ConditionHyperVCapable)
@@ -103,28 +103,28 @@ func isBadOnNode(c corev1.NodeCondition) bool {
 		(c.Status != corev1.ConditionUnknown || c.Type == corev1.NodeReady)
 }
 
-// nodeReason is the reason of a condition of a Node. The node controller gives all conditions of a silent node the same.
+// nodeReason returns the reason of a Node's condition. The node controller sets the same reason in all conditions of an unresponsive node.
 func nodeReason(c corev1.NodeCondition) string {
 	return cmp.Or(c.Reason, string(c.Type))
 }
 
-// Event is one of a host, its Node, or another object in the operator's namespace.
+// Event is an event of a host, its Node, or another object in the operator's namespace.
 type Event struct {
-	// Object is what it is about, as in "Node win-1".
+	// Object is the object of the event, as in "Node win-1".
 	Object string `json:"object"`
 	// Type is Normal or Warning.
 	Type    string `json:"type"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// Last is when it happened last, Count how often.
+	// Last is when it last happened; Count is how often.
 	Last  time.Time `json:"last"`
 	Count int       `json:"count"`
 }
 
-// maxEvents is how many events of a host are kept.
+// maxEvents limits the events of a host.
 const maxEvents = 50
 
-// eventsOf are the latest events of some objects.
+// eventsOf returns the latest events of some objects.
 func (r *reader) eventsOf(of ...object) (all []Event) {
 	for _, o := range of {
 		if o.name == "" {
@@ -138,7 +138,7 @@ func (r *reader) eventsOf(of ...object) (all []Event) {
 	return all[:min(len(all), maxEvents)]
 }
 
-// EventOf reads an event of either API.
+// EventOf converts an event of either API.
 func EventOf(e *corev1.Event) Event {
 	is := Event{
 		Object: label(e.InvolvedObject.Kind + " " + e.InvolvedObject.Name), Type: label(e.Type), Reason: label(e.Reason), Message: text(e.Message),
@@ -156,8 +156,8 @@ func EventOf(e *corev1.Event) Event {
 	return is
 }
 
-// otherEvents are problems that only events of other objects report: entries that get no instance, settings that are
-// ignored, requests that break a rule.
+// otherEvents returns problems that only events of other objects report: entries that get no instance, settings that are ignored, requests that
+// break a rule.
 func (r *reader) otherEvents() (found []Problem) {
 	byObject := func(a, b object) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name)) }
 	for _, o := range slices.SortedFunc(maps.Keys(r.events), byObject) {
@@ -175,8 +175,8 @@ func (r *reader) otherEvents() (found []Problem) {
 	return found
 }
 
-// orphans are Windows nodes without an instance. Nodes that another program manages are no problem before the operator
-// says so by an event; this tool counts them at once.
+// orphans returns Windows nodes without an instance. The operator reports nodes that another program manages only after a while, by an event;
+// this function counts them at once.
 func (r *reader) orphans() (names []string, found []Problem) {
 	known := map[string]bool{}
 	for i := range r.Instances {

@@ -15,34 +15,34 @@ import (
 
 // Rollout is the progress of all hosts towards the desired version.
 type Rollout struct {
-	// Version is the desired version of nodes; empty where the operator does not report it.
+	// Version is the desired version of nodes; empty if the operator does not report it.
 	Version string `json:"version,omitempty"`
-	// Nodes is the number of Windows nodes with a WindowsInstance, AtVersion of those that have the version.
+	// Nodes is the number of Windows nodes with a WindowsInstance; AtVersion is how many of them have the version.
 	Nodes     int `json:"nodes"`
 	AtVersion int `json:"atVersion"`
-	// MaxUnavailable is how many nodes may be out of service; OutOfService are those that are cordoned or not Ready.
+	// MaxUnavailable is how many nodes may be out of service; OutOfService lists those that are cordoned or not Ready.
 	MaxUnavailable int      `json:"maxUnavailable,omitempty"`
 	OutOfService   []string `json:"outOfService,omitempty"`
-	// Paused says that WindowsConfig pauses all hosts.
+	// Paused means that WindowsConfig pauses all hosts.
 	Paused bool `json:"paused,omitempty"`
-	// StoppedBy are the hosts on which the version failed, which is why no other host gets it.
+	// StoppedBy lists the hosts on which the version failed; they stop the rollout to other hosts.
 	StoppedBy []string `json:"stoppedBy,omitempty"`
-	// StartedAt is when the first node went to the version; EstimatedEnd when all will have it at the pace so far.
+	// StartedAt is when the first node began to upgrade; EstimatedEnd is when all nodes will have the version at the pace so far.
 	StartedAt    time.Time `json:"startedAt,omitzero"`
 	EstimatedEnd time.Time `json:"estimatedEnd,omitzero"`
-	// Message is the summary of the operator.
+	// Message is the operator's summary.
 	Message string `json:"message,omitempty"`
-	// Running are the actions in progress, Waiting those that wait.
+	// Running are the actions in progress; Waiting those that wait.
 	Running []Group `json:"running,omitempty"`
 	Waiting []Group `json:"waiting,omitempty"`
 }
 
-// Group is the hosts with the same action in the same step, or with the same reason for waiting.
+// Group is a set of hosts with the same action in the same step, or with the same reason for waiting.
 type Group struct {
 	// Action is the action; Step is its step while it is in progress.
 	Action string `json:"action"`
 	Step   string `json:"step,omitempty"`
-	// Reason is why the action waits, Message what the first of the hosts reports, Remedy what to do.
+	// Reason is why the action waits; Message is what the first of the hosts reports; Remedy is what to do.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	Remedy  string `json:"remedy,omitempty"`
@@ -51,7 +51,7 @@ type Group struct {
 	Hosts []string `json:"hosts"`
 }
 
-// rollout sums up what all hosts do and wait for.
+// rollout summarizes what all hosts do and wait for.
 func (r *reader) rollout(hosts []Host) Rollout {
 	sum := Rollout{}
 	if r.Config != nil {
@@ -81,7 +81,7 @@ func (r *reader) rollout(hosts []Host) Rollout {
 	return sum
 }
 
-// sort puts a host into its group.
+// sort adds a host to its group.
 func (r *reader) sort(h Host, running, waits map[string]*Group) {
 	switch {
 	case h.Maintenance != nil:
@@ -97,7 +97,7 @@ func (r *reader) sort(h Host, running, waits map[string]*Group) {
 	}
 }
 
-// join adds a host to a group, which is made of the first one.
+// join adds a host to a group. The first host creates the group.
 func join(groups map[string]*Group, key, host string, first Group) {
 	if groups[key] == nil {
 		groups[key] = &first
@@ -105,7 +105,7 @@ func join(groups map[string]*Group, key, host string, first Group) {
 	groups[key].Hosts = append(groups[key].Hosts, host)
 }
 
-// list orders groups: the largest is the first.
+// list sorts groups, largest first.
 func list(groups map[string]*Group) (all []Group) {
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		all = append(all, *groups[key])
@@ -114,7 +114,7 @@ func list(groups map[string]*Group) (all []Group) {
 	return all
 }
 
-// isOut says that a node takes no pods.
+// isOut reports whether a node takes no pods.
 func isOut(node *corev1.Node) bool {
 	return node.Spec.Unschedulable || !nodestate.IsReady(node) || nodestate.WaitsForCloud(node)
 }

@@ -7,30 +7,30 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// Services are those of a host, as its Node has them.
+// Services are the services of a host, as its Node reports them.
 type Services struct {
-	// Outdated says that the node does not answer any more: this is what it reported last.
+	// Outdated means that the node no longer responds: this is what it reported last.
 	Outdated bool `json:"outdated,omitempty"`
-	// List is in the order in which they start.
+	// List is in the order in which the services start.
 	List []Service `json:"list"`
 }
 
 // Service is a service of a host.
 type Service struct {
-	// Name is that of Windows' service manager.
+	// Name is the name in Windows' service manager.
 	Name string `json:"name"`
-	// State is one of those of annotation services.
+	// State is one of the states of annotation services.
 	State string `json:"state"`
 	Good  bool   `json:"good"`
 	// WaitsFor names what a waiting service waits for.
 	WaitsFor string `json:"waitsFor,omitempty"`
 }
 
-// servicesOf are the services that a Node reports; nil where it reports none.
+// servicesOf returns the services that a Node reports; nil if it reports none.
 func servicesOf(node *corev1.Node) *Services {
 	all, err := nodestate.Services(node)
 	if err != nil || len(all) == 0 {
-		return nil // what WICD has not written says nothing about services
+		return nil // an annotation that WICD did not write is ignored
 	}
 	ready := nodestate.Ready(node)
 	s := &Services{Outdated: ready != nil && ready.Status == corev1.ConditionUnknown}

@@ -1,6 +1,6 @@
-// Package httpclient makes the HTTP clients of all programs. They follow no redirects: credentials go with each request that a client of
-// Kubernetes sends, whatever its host, and what answers in the end is often not trusted: the API server hands on what a kubelet says. Image
-// registries, which do send clients elsewhere, have a client of their own, internal/registryclient.
+// Package httpclient creates the HTTP clients of all programs. They follow no redirects: Kubernetes clients send credentials with each request,
+// whatever its host, and the final response is often untrusted, because the API server forwards responses of kubelets. Image registries do
+// redirect clients; internal/registryclient is the client for them.
 package httpclient
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// maxHeader is how long the headers of an answer may be, in bytes. Go's own limit is 10 MiB.
+// maxHeader is the maximum length of response headers, in bytes. Go's default is 10 MiB.
 const maxHeader = 256 << 10
 
-// New makes a client. Each of its requests has this time, reading the answer included; with zero, the time that its context has.
+// New returns a client. The timeout applies to each request, including reading the response; with zero, only the context limits it.
 func New(transport http.RoundTripper, timeout time.Duration) *http.Client {
 	return &http.Client{Transport: RefuseRedirects(transport), Timeout: timeout}
 }
 
-// Transport makes connections with these TLS settings, over the proxy of the environment.
+// Transport returns a transport with these TLS settings and the proxy of the environment.
 func Transport(config *tls.Config) *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
@@ -37,8 +37,8 @@ func Transport(config *tls.Config) *http.Transport {
 	}
 }
 
-// RefuseRedirects makes an error, a Redirect, of each answer that sends the request elsewhere. It is for clients that New does not make:
-// rest.Config.Wrap has all clients of a configuration use it.
+// RefuseRedirects turns each redirect response into an error, a Redirect. It is for clients that New does not create: with rest.Config.Wrap, all
+// clients of a configuration use it.
 func RefuseRedirects(transport http.RoundTripper) http.RoundTripper { return refusing{transport} }
 
 type refusing struct{ http.RoundTripper }
@@ -60,17 +60,17 @@ func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
 // WrappedRoundTripper implements the interface by which client-go finds the idle connections inside.
 func (r refusing) WrappedRoundTripper() http.RoundTripper { return r.RoundTripper }
 
-// Redirect says that a server answered a request by sending it elsewhere.
+// Redirect means that a server responded with a redirect.
 type Redirect struct {
 	Status int
-	// From was asked. To is what it names; without a host if that is no address.
+	// From is the requested URL. To is the redirect's target; it has no host if the target is not a valid address.
 	From, To *url.URL
 }
 
 // Error implements error.
 func (r *Redirect) Error() string { return r.By(r.From.Host) }
 
-// By is the message where the server has another name. Of the address, it tells the host only: the rest may be a secret.
+// By returns the message with another name for the server. Of the target, it contains only the host: the rest may be secret.
 func (r *Redirect) By(who string) string {
 	to := "no address"
 	if r.To.Host != "" {
@@ -79,7 +79,7 @@ func (r *Redirect) By(who string) string {
 	return fmt.Sprintf("%s sends the request elsewhere (to %s), which is not followed", who, to)
 }
 
-// ToFolder says whether the request was for a folder, which Go's file server, and so the kubelet, has with a slash at its end.
+// ToFolder reports whether the request was for a folder: Go's file server, and so the kubelet, redirects to the path with a trailing slash.
 func (r *Redirect) ToFolder() bool {
 	return r.To.Host == r.From.Host && !strings.HasSuffix(r.From.Path, "/") && strings.HasSuffix(r.To.Path, "/") && path.Base(r.To.Path) == path.Base(r.From.Path)
 }

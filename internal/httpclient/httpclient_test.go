@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/httpclient"
 )
 
-// answers is a server that always gives one answer.
+// answers is a server that always sends the same response.
 type answers struct {
 	status int
 	header http.Header
@@ -35,7 +35,7 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (a answers) CloseIdleConnections() { *a.closed = true }
 
-// get returns the status of an answer.
+// get returns the status of a response.
 func get(client *http.Client, at string) (status int, err error) {
 	answer, err := client.Get(at)
 	if err != nil {
@@ -84,7 +84,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	}
 }
 
-// FuzzRedirect: what the other side names is told in one short, printable line, and a folder is one of the same server.
+// FuzzRedirect expects a short, printable line that names the target, and that a folder is on the same server.
 func FuzzRedirect(f *testing.F) {
 	for _, location := range []string{"https://a.example.com", "a/", "", "http://%zz", "//\u202eb", "http://[::1%25\x1b]/", "//asked.example.com/a/"} {
 		f.Add(location)

@@ -7,25 +7,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Backoff spaces out the attempts at instances that fail: each failure doubles the time to the next attempt.
-// Nothing of it is kept over a restart of the operator, which is a reason to try again.
+// Backoff spaces out retries for failing instances: each failure doubles the delay. A restart of the operator resets it, since a restart is a
+// reason to retry.
 type Backoff struct {
 	Min, Max time.Duration
-	// Jitter returns a time below the one that is given.
+	// Jitter returns a random duration below d.
 	Jitter func(time.Duration) time.Duration
 
 	mu     sync.Mutex
 	failed map[types.NamespacedName]failure
 }
 
-// failure is the last one of an instance.
+// failure is the last failure of an instance.
 type failure struct {
 	delay time.Duration
 	until time.Time
 }
 
-// Fail counts a failure and returns how long to wait, up to a fifth longer than the rule says, so that
-// instances which failed together do not come back together.
+// Fail records a failure and returns the delay, which is up to a fifth longer than the back-off, so that instances that failed together do not
+// retry together.
 func (r *Backoff) Fail(id types.NamespacedName, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,24 +38,24 @@ func (r *Backoff) Fail(id types.NamespacedName, now time.Time) time.Duration {
 	return wait
 }
 
-// Until is when the instance may be tried again; zero where it did not fail.
+// Until returns when the instance may be retried; zero if it has not failed.
 func (r *Backoff) Until(id types.NamespacedName) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.failed[id].until
 }
 
-// Remaining is how long an instance that failed still has to wait; zero or less where it may be tried.
+// Remaining returns how long a failed instance still has to wait; zero or less if it may be retried.
 func (r *Backoff) Remaining(id types.NamespacedName) time.Duration { return time.Until(r.Until(id)) }
 
-// Reset forgets the failures of an instance.
+// Reset clears the failures of an instance.
 func (r *Backoff) Reset(id types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.failed, id)
 }
 
-// Sooner is the shortest of the times after which to look again, of which zero and less mean never; zero where all do.
+// Sooner returns the shortest of the given delays. Zero and negative delays mean never; it returns zero if all are.
 func Sooner(times ...time.Duration) (after time.Duration) {
 	for _, t := range times {
 		if t > 0 && (after == 0 || t < after) {

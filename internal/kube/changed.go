@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// Notify puts an event without a particular object into a channel of size 1, for a controller to reconcile. It never blocks: an event that
-// was not taken yet serves for both changes.
+// Notify sends an event without a particular object to a channel of size 1, for a controller to reconcile. It never blocks: an event that is
+// still pending covers both changes.
 func Notify(changed chan<- ctrlevent.GenericEvent) {
 	select {
 	case changed <- ctrlevent.GenericEvent{Object: &v1alpha1.WindowsConfig{}}:
@@ -20,7 +20,7 @@ func Notify(changed chan<- ctrlevent.GenericEvent) {
 	}
 }
 
-// RunEvery has the manager call a function when it starts and again a while after each call, until it stops.
+// RunEvery calls a function when the manager starts, and again a pause after each call, until the manager stops.
 func RunEvery(m manager.Manager, pause time.Duration, call func(context.Context)) error {
 	return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		wait.UntilWithContext(ctx, call, pause)

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// ReadConfig is what WindowsConfig says; the defaults where there is none.
+// ReadConfig returns the spec of WindowsConfig, or the defaults if there is none.
 func ReadConfig(ctx context.Context, reader client.Reader) (v1alpha1.WindowsConfigSpec, error) {
 	var config v1alpha1.WindowsConfig
 	err := reader.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config)

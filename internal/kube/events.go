@@ -1,5 +1,5 @@
-// Package kube holds the few things that all controllers share: events, watches on kinds that a cluster need not have,
-// back-off, slots, and what is asked of Nodes, WindowsInstances and WindowsConfig in more than one place. It decides nothing.
+// Package kube holds helpers that several controllers share: events, watches on optional kinds, back-off, slots, and common queries of Nodes,
+// WindowsInstances and WindowsConfig. It makes no decisions.
 package kube
 
 import (
@@ -13,30 +13,30 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// Event is something that happened to an object. Events that are alike in all of these are counted as one, with the note
-// of the first: what differs in more than its wording must differ in one of them.
+// Event is something that happened to an object. Events that are equal in all of these fields are counted as one, with the note of the first, so
+// events that differ in more than their wording must differ in one of these fields.
 type Event struct {
-	// Object is what it is about; related another one it has to do with, or nil.
+	// Object is the object of the event; Related is another object involved, or nil.
 	Object, Related client.Object
 	// Type is Normal or Warning.
 	Type   string
 	Reason string
-	// Action says what was done or tried, or which part of it failed; for programs.
+	// Action is what was done or attempted, or the part of it that failed; for programs.
 	Action string
 }
 
 // Events records events about objects.
 //
-// Notes quote what programs, hosts and registries say: secrets in them are masked, since many may read events.
+// Notes quote programs, hosts and registries. Secrets in them are masked, since many users can read events.
 type Events struct {
 	recorder events.EventRecorder
 	masker   *mask.Masker
 }
 
-// NewEvents records events with a recorder.
+// NewEvents returns Events that use a recorder.
 func NewEvents(r events.EventRecorder) Events { return Events{recorder: r, masker: mask.New()} }
 
-// Masked is a text without secrets, for an object that says the same as an event.
+// Masked returns a text without secrets, for an object that has the same message as an event.
 func (l Events) Masked(text string) string { return l.masker.Text(text) }
 
 // Emit records an event.

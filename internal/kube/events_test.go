@@ -16,7 +16,7 @@ func (l *lastNote) Eventf(_, _ runtime.Object, _, _, _, note string, args ...any
 	l.text = fmt.Sprintf(note, args...)
 }
 
-// TestEventsTellNoSecrets: an event quotes what a registry, a proxy or a program of a host said.
+// TestEventsTellNoSecrets expects an event that quotes a registry, a proxy or a program on a host to contain no secrets.
 func TestEventsTellNoSecrets(t *testing.T) {
 	var last lastNote
 	events := NewEvents(&last)

@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Queue takes the requests of a controller.
+// Queue receives the requests of a controller.
 type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// OnChange is the handler of what is created, updated or deleted, whichever it is.
+// OnChange returns a handler that treats creations, updates and deletions alike.
 func OnChange(ask func(context.Context, client.Object, Queue)) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e ctrlevent.CreateEvent, q Queue) { ask(ctx, e.Object, q) },

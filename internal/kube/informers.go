@@ -22,26 +22,26 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// Informer is what the operator keeps of one kind of object, for as long as it exists. Others decide how many there are, and how large.
+// Informer defines what the operator caches of one kind of object. The number and size of the objects are not under the operator's control.
 type Informer struct {
 	Object client.Object
-	// Namespace and Name are of the objects that are kept; "" for all.
+	// Namespace and Name select the cached objects; "" for all.
 	Namespace, Name string
-	// Field selects more.
+	// Field restricts the selection further.
 	Field fields.Selector
-	// Keep cuts an object to what is read of it; nil keeps its identity. It may change the object. It says whether the object counts in
-	// the share: one of which next to nothing is kept does not.
+	// Keep reduces an object to the fields that are read; nil keeps its identity. It may modify the object. It reports whether the object counts
+	// in the share: an object of which almost nothing is kept does not.
 	Keep func(client.Object) (kept client.Object, counts bool)
-	// Bytes is how much memory one object may take. Of one that would take more, its identity is kept.
+	// Bytes limits the memory of one object. Of a larger one, only the identity is kept.
 	Bytes int
-	// Share bounds all objects together; nil where only administrators decide how many there are.
+	// Share limits all objects together; nil if only administrators create them.
 	Share *Share
 }
 
-// Informers are those of one cache. A kind that is not among them is kept by its identity.
+// Informers are the informers of one cache. Of any other kind, the cache keeps only the identity.
 type Informers []Informer
 
-// Cache makes the options of the cache.
+// Cache returns the options of the cache.
 func (all Informers) Cache() cache.Options {
 	o := cache.Options{ByObject: map[client.Object]cache.ByObject{}, DefaultTransform: Identities, NewInformer: all.newInformer}
 	for _, i := range all {
@@ -57,7 +57,7 @@ func (all Informers) Cache() cache.Options {
 	return o
 }
 
-// ShareOf is the share of the objects of a kind; nil where they have none.
+// ShareOf returns the share of a kind; nil if it has none.
 func (all Informers) ShareOf(kind client.Object) *Share {
 	for _, i := range all {
 		if reflect.TypeOf(i.Object) == reflect.TypeOf(kind) {
@@ -67,14 +67,14 @@ func (all Informers) ShareOf(kind client.Object) *Share {
 	return nil
 }
 
-// Identities keeps what an event needs: which object changed.
+// Identities keeps what an event needs: the identity of the changed object.
 func Identities(o any) (any, error) { return Informer{}.Transform(o) }
 
-// Transform makes of an object what is kept of it. It may be given what it made.
+// Transform reduces an object to what the cache keeps. It is idempotent.
 func (i Informer) Transform(o any) (any, error) {
 	object, ok := o.(client.Object)
 	if !ok {
-		return o, nil // what a watch says of one that it missed the end of
+		return o, nil // a tombstone, for a deletion that the watch missed
 	}
 	if i.Keep == nil || IsCut(object) {
 		return identity(object), nil
@@ -97,7 +97,7 @@ func (i Informer) Transform(o any) (any, error) {
 	return kept, nil
 }
 
-// Of transforms an object of a type.
+// Of adapts a Keep function for a type.
 func Of[T client.Object](keep func(T) (client.Object, bool)) func(client.Object) (client.Object, bool) {
 	return func(o client.Object) (client.Object, bool) {
 		if object, ok := o.(T); ok {
@@ -107,13 +107,13 @@ func Of[T client.Object](keep func(T) (client.Object, bool)) func(client.Object)
 	}
 }
 
-// Whole keeps all but who wrote which field.
+// Whole keeps everything except managed fields.
 func Whole(o client.Object) (client.Object, bool) {
 	o.SetManagedFields(nil)
 	return o, true
 }
 
-// identity is which object it is, and in which version.
+// identity returns an object with only its identity and version.
 func identity(o client.Object) client.Object {
 	var kept client.Object
 	if _, ok := o.(*unstructured.Unstructured); ok {
@@ -135,8 +135,8 @@ func identity(o client.Object) client.Object {
 	return kept
 }
 
-// cutKey marks, in the cache only, an object of which the identity alone is kept since there is too much of it. The API server takes no
-// annotation with this key, so nobody else can set it.
+// cutKey marks, in the cache only, an object that was too large or had no room, so that only its identity is kept. The API server rejects
+// annotations with this key, so no client can set it.
 const cutKey = "/cut"
 
 func cut(o client.Object, owner string) client.Object {
@@ -145,26 +145,26 @@ func cut(o client.Object, owner string) client.Object {
 	return kept
 }
 
-// IsCut says whether the cache has no more than the identity of an object.
+// IsCut reports whether the cache has only the identity of an object.
 func IsCut(o client.Object) bool {
 	_, is := CutOf(o)
 	return is
 }
 
-// CutOf says whose share had no room for an object; "" where it is too large by itself.
+// CutOf returns the owner whose share had no room for an object; "" if the object alone is too large.
 func CutOf(o client.Object) (owner string, is bool) {
 	annotations := o.GetAnnotations()
 	owner, is = annotations[cutKey]
 	return owner, is && len(annotations) == 1
 }
 
-// Limits of what is kept of metadata, in bytes of all labels and of all annotations.
+// Limits of cached metadata, in bytes of all labels and of all annotations.
 const (
 	maxLabels      = 16 << 10
 	maxAnnotations = 32 << 10
 )
 
-// ShortenMetadata drops what is not read of an object's metadata, and where there is too much, labels and annotations of others first.
+// ShortenMetadata removes unused metadata. If there is too much, it removes labels and annotations of other programs first.
 func ShortenMetadata(o client.Object) {
 	o.SetManagedFields(nil)
 	o.SetFinalizers(firstOf(o.GetFinalizers()))
@@ -173,10 +173,10 @@ func ShortenMetadata(o client.Object) {
 	o.SetAnnotations(within(o.GetAnnotations(), maxAnnotations))
 }
 
-// firstOf keeps as many items as anybody needs.
+// firstOf keeps the first 16 items, which is enough for any use.
 func firstOf[T any](list []T) []T { return append([]T(nil), list[:min(len(list), 16)]...) }
 
-// within keeps all of a map, or what fits into a limit, ours first.
+// within returns the map, or the entries that fit into a limit, the operator's first.
 func within(all map[string]string, limit int) map[string]string {
 	size := 0
 	for key, value := range all {
@@ -199,7 +199,7 @@ func within(all map[string]string, limit int) map[string]string {
 	return kept
 }
 
-// rank puts labels and annotations of ours first, then those of Kubernetes and its networks.
+// rank orders keys: the operator's first, then those of Kubernetes and its networks.
 func rank(key string) int {
 	prefix, _, _ := strings.Cut(key, "/")
 	switch {
@@ -211,10 +211,10 @@ func rank(key string) int {
 	return 2
 }
 
-// SharesAgain is how often the shares of a cache are looked at.
+// SharesAgain is how often the shares of a cache are updated.
 const SharesAgain = time.Minute
 
-// FreeShares has what objects that are gone had be free again. cut is told how many objects of a kind found no room since the last time.
+// FreeShares frees the memory of deleted objects. It calls cut with the number of objects of a kind that have found no room since the last call.
 func (all Informers) FreeShares(ctx context.Context, scheme *runtime.Scheme, from client.Reader, cut func(kind string, objects int)) {
 	for _, i := range all {
 		if i.Share == nil {
@@ -231,7 +231,7 @@ func (all Informers) FreeShares(ctx context.Context, scheme *runtime.Scheme, fro
 	}
 }
 
-// look has the share forget objects that are gone.
+// look removes deleted objects from the share.
 func (i Informer) look(ctx context.Context, from client.Reader, scheme *runtime.Scheme) (name string, cut int, err error) {
 	kind, err := apiutil.GVKForObject(i.Object, scheme)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// Condition returns a condition, empty where it is not there.
+// Condition returns a condition, or the zero value if it is missing.
 func Condition(i *v1alpha1.WindowsInstance, kind string) metav1.Condition {
 	if c := meta.FindStatusCondition(i.Status.Conditions, kind); c != nil {
 		return *c
@@ -17,7 +17,7 @@ func Condition(i *v1alpha1.WindowsInstance, kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// HasLeft says that the host of an instance has left, or never joined: who else holds the instance does not concern us.
+// HasLeft reports whether an instance's host has left or never joined. Finalizers of others are irrelevant.
 func HasLeft(i *v1alpha1.WindowsInstance) bool {
 	return i.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(i, api.Finalizer)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mask"
 )
 
-// NewLogger makes the operator's logger. Its lines quote what programs, hosts and registries say: secrets in them are masked, as in events.
+// NewLogger returns the operator's logger. Log lines quote programs, hosts and registries; secrets in them are masked, as in events.
 func NewLogger(to io.Writer, debug bool) logr.Logger {
 	level := slog.LevelInfo
 	if debug {
@@ -18,7 +18,7 @@ func NewLogger(to io.Writer, debug bool) logr.Logger {
 	return logr.FromSlogHandler(slog.NewJSONHandler(to, &slog.HandlerOptions{Level: level, ReplaceAttr: masked(mask.New())}))
 }
 
-// masked hides secrets in whatever is text. Attributes that are neither text nor errors are numbers, times and names of objects.
+// masked masks secrets in texts. Other attributes than strings and errors are numbers, times and names of objects.
 func masked(m *mask.Masker) func([]string, slog.Attr) slog.Attr {
 	return func(_ []string, a slog.Attr) slog.Attr {
 		switch v := a.Value.Any().(type) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A host that is handed a token may say it again, and so may whoever is asked with a password: the log has neither.
+// TestLogsTellNoSecrets expects logs without secrets, even if a host repeats a token, or a server the password it received.
 func TestLogsTellNoSecrets(t *testing.T) {
 	const token = "eyJhbGciOiJSUzI1NiJ9.eyJqdGkiOiJ0b2tlbi0xIn0.c2lnbmF0dXJl"
 	var out strings.Builder

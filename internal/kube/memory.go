@@ -2,10 +2,10 @@ package kube
 
 import "reflect"
 
-// mapEntry is how much memory one entry of a map takes besides its key and value: maps are half full at worst.
+// mapEntry is the memory overhead of a map entry in addition to its key and value: maps are half full at worst.
 const mapEntry = 64
 
-// Memory is how much memory an object takes, in bytes, with all that it points to.
+// Memory returns the memory that an object takes, in bytes, including everything it points to.
 func Memory(o any) int {
 	if o == nil {
 		return 0
@@ -14,7 +14,7 @@ func Memory(o any) int {
 	return int(v.Type().Size()) + pointedTo(v)
 }
 
-// pointedTo is what a value has elsewhere.
+// pointedTo returns the memory that a value references.
 func pointedTo(v reflect.Value) (size int) {
 	switch v.Kind() {
 	case reflect.String:

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// Merge returns the maps laid over each other; the last one wins.
+// Merge merges maps; the last one wins.
 func Merge(all ...map[string]string) map[string]string {
 	result := map[string]string{}
 	for _, m := range all {
@@ -21,7 +21,7 @@ func Merge(all ...map[string]string) map[string]string {
 	return result
 }
 
-// WindowsNodes are the Windows nodes, as the cache has them: they must not be changed.
+// WindowsNodes returns the Windows nodes from the cache. Callers must not modify them.
 func WindowsNodes(ctx context.Context, reader client.Reader) ([]corev1.Node, error) {
 	var list corev1.NodeList
 	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {

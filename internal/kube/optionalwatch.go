@@ -22,16 +22,16 @@ import (
 	ctrlsource "sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// DiscoveryInterval is how often what a cluster did not have, or the operator could not read, is looked for again: a cluster gets Cluster API, an
-// administrator adds a role. It costs a request or two.
+// DiscoveryInterval is how often the operator checks again for kinds that were missing or that it could not read: Cluster API may be installed
+// or a role added. A check costs a request or two.
 const DiscoveryInterval = time.Minute
 
-// OptionalKind is a kind that a cluster need not have, and that the operator may not be allowed to read. A watch on such a kind from the start
-// would keep the whole operator from starting.
+// OptionalKind is a kind that may be missing in a cluster, or that the operator may not be allowed to read. A regular watch on it would prevent
+// the whole operator from starting.
 type OptionalKind struct {
 	Group, Kind string
-	Versions    []string // that are understood, the best first
-	// Namespace with the objects; "" for all of them.
+	Versions    []string // supported versions, best first
+	// Namespace of the objects; "" for all.
 	Namespace string
 	Labels    labels.Selector
 	// Name of the only object of interest; "" for all.
@@ -40,16 +40,16 @@ type OptionalKind struct {
 	Keep  func(client.Object) (kept client.Object, counts bool)
 	Bytes int
 	Share *Share
-	// Events handles what happens to the objects.
+	// Events handles changes of the objects.
 	Events handler.EventHandler
-	// ID tells apart what is watched in one namespace, for Follow.
+	// ID distinguishes watches in one namespace, for Follow.
 	ID string
-	// Found is told what is watched, before the first event; Lost, that it is not any more.
+	// Found is called with the watched kind before the first event; Lost is called when the watch ends.
 	Found func(kind schema.GroupVersionKind, in client.Reader)
 	Lost  func()
 }
 
-// WatchWhenAvailable adds the watch to a controller as soon as that is possible, in the background. tried is told of each attempt.
+// WatchWhenAvailable adds the watch to a controller in the background, as soon as possible. It calls tried after each attempt.
 func WatchWhenAvailable(m manager.Manager, ctl controller.Controller, kinds func(context.Context) (OptionalKind, error), tried func()) error {
 	return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		for last := ""; ; {
@@ -74,14 +74,14 @@ func WatchWhenAvailable(m manager.Manager, ctl controller.Controller, kinds func
 	}))
 }
 
-// Unwanted says why nothing is to be watched.
+// Unwanted is the reason why nothing should be watched.
 type Unwanted struct{ Reason, Message string }
 
-// Error makes Unwanted an error.
+// Error implements error.
 func (u *Unwanted) Error() string { return u.Message }
 
-// Follow keeps a watch on the kind that kinds names: another namespace or ID is another watch, and *Unwanted ends it. Any other error means that it
-// could not be found out, which changes nothing. told is told of each look.
+// Follow maintains a watch on the kind that kinds returns. Another namespace or ID replaces the watch, and *Unwanted ends it. With any other
+// error, the kind is unknown and nothing changes. It calls told with the result of each check.
 func Follow(m manager.Manager, ctl controller.Controller, kinds func(context.Context) (OptionalKind, error), told func(context.Context, error)) error {
 	return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		f := follower{watch: func(ctx context.Context, k OptionalKind) error { return k.watch(ctx, m, ctl) }}
@@ -97,7 +97,7 @@ func Follow(m manager.Manager, ctl controller.Controller, kinds func(context.Con
 	}))
 }
 
-// follower has one watch at most.
+// follower has at most one watch.
 type follower struct {
 	watch   func(context.Context, OptionalKind) error
 	watched OptionalKind
@@ -130,11 +130,11 @@ func (f *follower) end() {
 	f.watched, f.cancel = OptionalKind{}, nil
 }
 
-// watch begins to watch until ctx ends, or says why that cannot be.
+// watch starts a watch that lasts until ctx ends, or returns why it cannot.
 func (k OptionalKind) watch(ctx context.Context, m manager.Manager, ctl controller.Controller) error {
 	var mapping *meta.RESTMapping
 	var err error
-	for _, version := range k.Versions { // one by one: with several, one that is missing may hide the others
+	for _, version := range k.Versions { // one by one: if requested together, a missing version may hide the others
 		if mapping, err = m.GetRESTMapper().RESTMapping(schema.GroupKind{Group: k.Group, Kind: k.Kind}, version); err == nil {
 			break
 		}
@@ -164,7 +164,7 @@ func (k OptionalKind) watch(ctx context.Context, m manager.Manager, ctl controll
 	if err != nil {
 		return fmt.Errorf("making a cache: %w", err)
 	}
-	if _, err := objects.GetInformer(ctx, object); err != nil { // before the start, so that the start fills it
+	if _, err := objects.GetInformer(ctx, object); err != nil { // before the start, which fills it
 		return fmt.Errorf("making a cache: %w", err)
 	}
 	go func() {
@@ -175,7 +175,7 @@ func (k OptionalKind) watch(ctx context.Context, m manager.Manager, ctl controll
 	if !objects.WaitForCacheSync(ctx) {
 		return ctx.Err()
 	}
-	go wait.UntilWithContext(ctx, func(ctx context.Context) { // not by the manager: it would go on when this watch has ended
+	go wait.UntilWithContext(ctx, func(ctx context.Context) { // not by the manager: it would continue after this watch has ended
 		informers.FreeShares(ctx, m.GetScheme(), objects, func(string, int) {})
 	}, SharesAgain)
 	k.Found(mapping.GroupVersionKind, objects)
@@ -185,7 +185,7 @@ func (k OptionalKind) watch(ctx context.Context, m manager.Manager, ctl controll
 	return nil
 }
 
-// Unavailable says whether an object cannot be had because it, its namespace or its kind is not there, or because the operator may not see it.
+// Unavailable reports whether an object, its namespace or its kind does not exist, or the operator may not read it.
 func Unavailable(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || meta.IsNoMatchError(err)
 }

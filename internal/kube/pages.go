@@ -14,18 +14,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// pageSize is how many objects of a list are in memory as they are stored: an object has at most 1.5 MB in etcd.
+// pageSize limits the listed objects that are in memory as stored: an object has at most 1.5 MB in etcd.
 const pageSize = 25
 
-// newInformer makes informers that read a list in pages, and cut each page to what is kept before they ask for the next one. API servers before
-// 1.34 do not stream lists (https://kep.k8s.io/3157), and would send all objects at once.
+// newInformer creates informers that list in pages, and reduce each page to what is kept before they request the next one. API servers before
+// 1.34 do not stream lists (https://kep.k8s.io/3157) and would send all objects at once.
 func (all Informers) newInformer(from toolscache.ListerWatcher, o runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	source := toolscache.ToListerWatcherWithContext(from)
 	keep := Informer{}
 	for _, i := range all {
 		if reflect.TypeOf(i.Object) == reflect.TypeOf(o) {
 			keep = i
-			keep.Share = nil // the cache asks it, of what it stores
+			keep.Share = nil // the cache applies it when it stores an object
 		}
 	}
 	return toolscache.NewSharedIndexInformer(&toolscache.ListWatch{
@@ -36,7 +36,7 @@ func (all Informers) newInformer(from toolscache.ListerWatcher, o runtime.Object
 	}, o, resync, indexers)
 }
 
-// listInPages lists what is stored now, whatever resource version the options want at least: API servers send a list of another one whole.
+// listInPages lists the current objects, whatever resource version the options require: for others, API servers send the whole list at once.
 func listInPages(ctx context.Context, list pager.ListPageFunc, options metav1.ListOptions, keep toolscache.TransformFunc) (runtime.Object, error) {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		page, err := list(ctx, options)
@@ -50,7 +50,7 @@ func listInPages(ctx context.Context, list pager.ListPageFunc, options metav1.Li
 	return all, err
 }
 
-// cutItem replaces an item of a list by what is kept of it.
+// cutItem replaces an item of a list with what is kept of it.
 func cutItem(item runtime.Object, keep toolscache.TransformFunc) error {
 	kept, err := keep(item)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Stored objects as an API server lists them: with a limit, it returns a page and where the next one begins. Without, or where the client wants
-// a list that is at least of some version, it returns all.
+// TestListsAreReadInPages simulates the lists of an API server: with a limit, it returns a page and a continue token. Without a limit, or if the
+// client requires a minimum version, it returns all objects.
 func TestListsAreReadInPages(t *testing.T) {
 	const stored = 2*pageSize + 3
 	var sizes []int

@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podsAtOnce are read with one request. A pod may have 1.5 MB, and a tenant many such pods.
+// podsAtOnce is the number of pods per request. A pod may have 1.5 MB, and a tenant may have many such pods.
 const podsAtOnce = 50
 
-// EachPod reads pods from the API server, some at a time, until visit has seen enough of them.
+// EachPod reads pods from the API server in pages and calls visit until it returns false.
 func EachPod(ctx context.Context, live client.Reader, visit func(*corev1.Pod) bool, options ...client.ListOption) error {
 	for next := ""; ; {
 		var page corev1.PodList

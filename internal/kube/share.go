@@ -7,12 +7,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Share bounds how much memory all objects of a kind take, and those of one owner: a tenant or a node that makes many does not take the
+// Share limits the memory of all objects of a kind, and of each owner's objects, so that a tenant or node with many objects does not take the
 // room of others.
 type Share struct {
 	// Total and PerOwner are in bytes.
 	Total, PerOwner int
-	// Owner says whose an object is.
+	// Owner returns the owner of an object.
 	Owner func(client.Object) string
 
 	mu     sync.Mutex
@@ -23,13 +23,13 @@ type Share struct {
 	cut    int
 }
 
-// held is what one object takes.
+// held is the memory of one object.
 type held struct {
 	owner       string
 	size, round int
 }
 
-// take gives an object room, in place of what it had. There may be none.
+// take reserves room for an object, in place of its previous reservation. It returns false if there is no room.
 func (s *Share) take(uid types.UID, owner string, size int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,15 +65,15 @@ func (s *Share) drop(uid types.UID) {
 	}
 }
 
-// HasRoom says whether an owner has room for an object of a size.
+// HasRoom reports whether an owner has room for an object of a size.
 func (s *Share) HasRoom(owner string, size int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.total+size <= s.Total && s.owners[owner]+size <= s.PerOwner
 }
 
-// keepOnly drops objects that are gone, and says how many objects found no room since the last time. An object that came since then may not
-// be in the cache yet.
+// keepOnly removes deleted objects and returns how many objects have found no room since the last call. It keeps objects that were added since
+// then, because they may not be in the cache yet.
 func (s *Share) keepOnly(exist map[types.UID]bool) (cut int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

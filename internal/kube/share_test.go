@@ -22,7 +22,7 @@ func configMap(namespace string, n int) *corev1.ConfigMap {
 	}
 }
 
-// TestWhatIsGoneMakesRoom fills a share, and deletes what has it.
+// TestWhatIsGoneMakesRoom fills a share and deletes its objects.
 func TestWhatIsGoneMakesRoom(t *testing.T) {
 	i := Informer{Object: &corev1.ConfigMap{}, Keep: Whole, Bytes: 1 << 20, Share: &Share{Total: 30_000, PerOwner: 10_000, Owner: client.Object.GetNamespace}}
 	fits := func(namespace string) (n int) {
@@ -49,7 +49,7 @@ func TestWhatIsGoneMakesRoom(t *testing.T) {
 		t.Fatalf("%d objects fit", first)
 	}
 	nothing := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
-	for round, want := range []int{0, first} { // what came since the last round may not be in the cache yet
+	for round, want := range []int{0, first} { // objects added since the last round may not be in the cache yet
 		kind, cut, err := i.look(t.Context(), nothing, clientgoscheme.Scheme)
 		if err != nil || kind != "ConfigMap" || (cut > 0) != (round == 0) {
 			t.Errorf("round %d: %s, %d cut, %v", round, kind, cut, err)
@@ -60,8 +60,7 @@ func TestWhatIsGoneMakesRoom(t *testing.T) {
 	}
 }
 
-// TestNobodyMarksAnObjectAsCut: an object that says of itself that there is too much of it would be hidden, and a Service would claim all
-// addresses.
+// TestNobodyMarksAnObjectAsCut expects that no client can set the mark: it would hide the object, and a Service could claim all addresses.
 func TestNobodyMarksAnObjectAsCut(t *testing.T) {
 	if len(validation.ValidateAnnotations(map[string]string{cutKey: ""}, field.NewPath("annotations"))) == 0 {
 		t.Errorf("the API server takes annotation %q", cutKey)
@@ -74,7 +73,7 @@ func TestNobodyMarksAnObjectAsCut(t *testing.T) {
 	}
 }
 
-// TestMachinesHaveAShare is for kinds without a type.
+// TestMachinesHaveAShare covers kinds without a Go type.
 func TestMachinesHaveAShare(t *testing.T) {
 	machine := &unstructured.Unstructured{}
 	machine.SetGroupVersionKind(schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta1", Kind: "Machine"})

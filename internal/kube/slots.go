@@ -4,17 +4,16 @@ import (
 	"sync"
 )
 
-// Slots are the places for hosts that join at the same time. The limit may change at any time; who has a
-// place keeps it.
+// Slots limits the hosts that join at the same time. The limit may change at any time; slots that are taken remain valid.
 type Slots struct {
 	mu    sync.Mutex
 	taken int
 }
 
-// Slot is a place that was taken.
+// Slot is a slot that was taken.
 type Slot struct{ release func() }
 
-// Close gives the place back, once. Without a slot it does nothing.
+// Close releases the slot, once. On nil it does nothing.
 func (s *Slot) Close() error {
 	if s != nil {
 		s.release()
@@ -22,7 +21,7 @@ func (s *Slot) Close() error {
 	return nil
 }
 
-// Take takes a place if fewer than limit are taken.
+// Take takes a slot if fewer than limit are taken.
 func (s *Slots) Take(limit int) (slot *Slot, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,14 +36,14 @@ func (s *Slots) Take(limit int) (slot *Slot, ok bool) {
 	})}, true
 }
 
-// Taken is how many are taken.
+// Taken returns the number of slots taken.
 func (s *Slots) Taken() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.taken
 }
 
-// Free says whether a place is left.
+// Free reports whether a slot is free.
 func (s *Slots) Free(limit int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

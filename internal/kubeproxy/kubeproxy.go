@@ -1,10 +1,10 @@
-// Package kubeproxy says which load balancers kube-proxy makes in the Host Network Service of a Windows node, by its own rules:
-// pkg/proxy/winkernel, pkg/proxy/endpointslicecache.go and cmd/kube-proxy/app/server.go of Kubernetes 1.33 to 1.36. Where these versions
-// differ, the result is uncertain. It is pure. lab/differential_test.go compares it with the real kube-proxy.exe of each version in the payload.
+// Package kubeproxy computes which load balancers kube-proxy creates in the Host Network Service of a Windows node, by its own rules:
+// pkg/proxy/winkernel, pkg/proxy/endpointslicecache.go and cmd/kube-proxy/app/server.go of Kubernetes 1.33 to 1.36. Where these versions differ,
+// the result is uncertain. It does no I/O. lab/differential_test.go compares it with the real kube-proxy.exe of each version in the payload.
 //
-// It covers an overlay network with direct server return and IPv4, as WICD configures kube-proxy. Source ranges, session affinity,
-// topology hints and health check ports change no load balancer there: the first three are settings of Linux' proxies or of the load
-// balancer itself, and the last needs winkernel.forwardHealthCheckVIP, which is not set.
+// It covers an overlay network with direct server return and IPv4, as WICD configures kube-proxy. Source ranges, session affinity, topology
+// hints and health check ports do not affect load balancers there: the first three are settings of Linux proxies or of the load balancer itself,
+// and the last needs winkernel.forwardHealthCheckVIP, which is not set.
 package kubeproxy
 
 import (
@@ -18,12 +18,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// sctp is the protocol number of SCTP. kube-proxy asks Windows for load balancers with it; whether it gets them depends on Windows.
+// sctp is the protocol number of SCTP. kube-proxy requests load balancers with it from Windows; whether they are created depends on Windows.
 const sctp hns.Protocol = 132
 
-// Frontend is an address and port at which a Service answers. It can be compared.
+// Frontend is the address and port of a Service. It is comparable.
 type Frontend struct {
-	// VIP is the zero Addr for a node port, which is all addresses of the host.
+	// VIP is the zero Addr for a node port, which listens on all addresses of the host.
 	VIP      netip.Addr
 	Port     uint16
 	Protocol hns.Protocol
@@ -45,22 +45,21 @@ func (f Frontend) String() string {
 	return fmt.Sprintf("%s:%d/%s", vip, f.Port, protocol)
 }
 
-// Balancer is a load balancer that kube-proxy makes.
+// Balancer is a load balancer that kube-proxy creates.
 type Balancer struct {
 	Frontend
-	// Backends are the addresses of its endpoints, sorted, each once.
+	// Backends are the sorted addresses of its endpoints, without duplicates.
 	Backends []netip.Addr
-	// Certain is false if it depends on more than the objects whether it exists or which back ends it has: on the version of kube-proxy, on
-	// the order in which it reads EndpointSlices that contradict each other, or on a protocol that Windows may not support.
+	// Certain is false if its existence or back ends depend on more than the objects: on the version of kube-proxy, on the order in which it
+	// reads contradictory EndpointSlices, or on a protocol that Windows may not support.
 	Certain bool
 }
 
-// Presence are the endpoints that the Host Network Service has in the pod network, by address: true for one of this host, false for a
-// remote one.
+// Presence holds the Host Network Service's endpoints in the pod network, by address: true for one of this host, false for a remote one.
 type Presence map[netip.Addr]bool
 
-// Balancers returns the load balancers of a Service with these EndpointSlices, in the order of its ports: those that kube-proxy makes, and
-// uncertain ones that it may make. A Service or EndpointSlice that kube-proxy does not read has none.
+// Balancers returns the load balancers of a Service with these EndpointSlices, in the order of its ports: those that kube-proxy creates, and
+// uncertain ones that it may create. A Service or EndpointSlice that kube-proxy ignores has none.
 func (s Service) Balancers(endpoints []EndpointSlice, onHost Presence) []Balancer {
 	if !s.ClusterIP.IsValid() {
 		return nil
@@ -80,7 +79,7 @@ func (s Service) balancersOf(p Port, endpoints []EndpointSlice, onHost Presence)
 	for _, e := range chosen {
 		isLocal, exists := onHost[e.Address]
 		if !exists && e.Local {
-			continue // kube-proxy makes endpoints of other hosts only
+			continue // kube-proxy creates endpoints of other hosts only
 		}
 		cluster = append(cluster, e.Address)
 		if isLocal {
@@ -112,8 +111,8 @@ func (s Service) balancersOf(p Port, endpoints []EndpointSlice, onHost Presence)
 	return all
 }
 
-// merge collects the endpoints of a port from all EndpointSlices. Of one that is in two of them with different conditions, the version of
-// kube-proxy and the order of reading decide which counts: then certain is false.
+// merge collects the endpoints of a port from all EndpointSlices. If two of them contain an endpoint with different conditions, the version of
+// kube-proxy and the order of reading decide which applies; certain is then false.
 func merge(p Port, endpoints []EndpointSlice) (merged []Endpoint, certain bool) {
 	type target struct {
 		address netip.Addr
@@ -132,7 +131,7 @@ func merge(p Port, endpoints []EndpointSlice) (merged []Endpoint, certain bool) 
 				other, isTwice := found[at]
 				certain = certain && (!isTwice || other == e)
 				if !isTwice || other.Terminating && !e.Terminating || other.Terminating == e.Terminating && e.Ready && e.Serving {
-					found[at] = e // the one with which there is a load balancer
+					found[at] = e // the one that results in a load balancer
 				}
 			}
 		}
@@ -144,8 +143,8 @@ func merge(p Port, endpoints []EndpointSlice) (merged []Endpoint, certain bool) 
 	return merged, certain
 }
 
-// choose leaves the endpoints that take connections. Only for a Service with an address of a load balancer, kube-proxy falls back to those
-// that terminate, and to all if none serves; then available is false, and node ports and external addresses have no load balancer.
+// choose returns the endpoints that receive connections. Only for a Service with a load balancer address, kube-proxy falls back to those that
+// terminate, and to all if none serves; then available is false, and node ports and external addresses have no load balancer.
 func (s Service) choose(all []Endpoint) (chosen []Endpoint, available bool) {
 	allTerminate, noneServes := false, false
 	if len(s.Ingress) > 0 {

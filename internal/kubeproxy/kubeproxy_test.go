@@ -18,7 +18,7 @@ import (
 
 const node = "win-1"
 
-// Addresses of a pod here, a pod here without an endpoint, two pods elsewhere, and this host.
+// Addresses of a local pod, a local pod without an endpoint, two remote pods, and this host.
 const (
 	podHere, podBare, podThere, podThere2, thisHost = "10.132.1.5", "10.132.1.6", "10.132.2.5", "10.132.2.6", "192.0.2.10"
 )
@@ -37,7 +37,7 @@ func service() *corev1.Service {
 	}
 }
 
-// slice has endpoints in the form address[@node][/conditions], with r, s and t for ready, serving and terminating, in upper case for false.
+// slice returns endpoints in the form address[@node][/conditions], with r, s and t for ready, serving and terminating, in upper case for false.
 func slice(endpoints ...string) *discoveryv1.EndpointSlice {
 	name, number, protocol := "web", int32(8080), corev1.ProtocolTCP
 	o := &discoveryv1.EndpointSlice{
@@ -176,7 +176,7 @@ func TestBalancers(t *testing.T) {
 	}
 }
 
-// TestTheOrderOfEndpointSlicesDoesNotMatter, unless it is said to be uncertain.
+// TestTheOrderOfEndpointSlicesDoesNotMatter expects the same result in any order, unless it is uncertain.
 func TestTheOrderOfEndpointSlicesDoesNotMatter(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -208,7 +208,7 @@ func TestTheOrderOfEndpointSlicesDoesNotMatter(t *testing.T) {
 	}
 }
 
-// FuzzRead: whoever may write Services and EndpointSlices, in any namespace, writes them.
+// FuzzRead reads arbitrary Services and EndpointSlices, which users of any namespace may write.
 func FuzzRead(f *testing.F) {
 	for _, o := range []any{service(), slice(podHere+"@"+node, podThere+"/Rst")} {
 		b, _ := json.Marshal(o)

@@ -12,23 +12,23 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// labelProxyName marks Services that another proxy serves, whatever its value (KEP-2447). kube-proxy does not read them.
+// labelProxyName marks Services that another proxy serves, whatever its value (KEP-2447). kube-proxy ignores them.
 const labelProxyName = "service.kubernetes.io/service-proxy-name"
 
-// Service has the fields of a Service that matter for its load balancers.
+// Service has the fields of a Service that affect its load balancers.
 type Service struct {
-	// ClusterIP is its IPv4 address; the zero Addr if kube-proxy makes no load balancers for it.
+	// ClusterIP is its IPv4 address; the zero Addr if kube-proxy creates no load balancers for it.
 	ClusterIP netip.Addr
 	Ports     []Port
-	// ExternalIPs and Ingress are its IPv4 external addresses, and those of its load balancer in the mode VIP.
+	// ExternalIPs and Ingress are its IPv4 external addresses, and those of its load balancer in mode VIP.
 	ExternalIPs, Ingress []netip.Addr
 	// InternalLocal and ExternalLocal are its traffic policies.
 	InternalLocal, ExternalLocal bool
 	// PreserveDestination is kube-proxy's annotation preserve-destination.
 	PreserveDestination bool
-	// Disputed is true if kube-proxy before 1.36 does not read it: it has the label of headless Services, although it is none.
+	// Disputed is true if kube-proxy before 1.36 ignores it: it has the label of headless Services, although it is not headless.
 	Disputed bool
-	// Addresses are all its IPv4 addresses, also those for which kube-proxy makes nothing, sorted.
+	// Addresses are all its IPv4 addresses, sorted, including those without load balancers.
 	Addresses []netip.Addr
 }
 
@@ -39,12 +39,12 @@ type Port struct {
 	Port, NodePort uint16
 }
 
-// EndpointSlice has the fields of an EndpointSlice that matter. One that kube-proxy does not read has no ports.
+// EndpointSlice has the relevant fields of an EndpointSlice. One that kube-proxy ignores has no ports.
 type EndpointSlice struct {
 	Service   types.NamespacedName
 	Ports     []EndpointPort
 	Endpoints []Endpoint
-	// Disputed is true if kube-proxy before 1.36 does not read it: it has the label of another proxy.
+	// Disputed is true if kube-proxy before 1.36 ignores it: it has the label of another proxy.
 	Disputed bool
 }
 
@@ -58,13 +58,13 @@ type EndpointPort struct {
 // Endpoint is a back end.
 type Endpoint struct {
 	Address netip.Addr
-	// Local is true if it is on this node by its nodeName.
+	// Local means that its nodeName is this node.
 	Local bool
 	// Ready, Serving and Terminating are its conditions with their defaults.
 	Ready, Serving, Terminating bool
 }
 
-// ReadService reads a Service.
+// ReadService extracts the relevant fields of a Service.
 func ReadService(o *corev1.Service) Service {
 	s := Service{
 		InternalLocal:       o.Spec.InternalTrafficPolicy != nil && *o.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
@@ -94,7 +94,7 @@ func ReadService(o *corev1.Service) Service {
 	return s
 }
 
-// clusterIP4 is the address of the IPv4 half: that of its family in spec.clusterIPs, which need not be the first.
+// clusterIP4 returns the IPv4 address: that of its family in spec.clusterIPs, which need not be the first.
 func clusterIP4(o *corev1.Service) string {
 	if o.Spec.ClusterIP == "" || o.Spec.ClusterIP == corev1.ClusterIPNone {
 		return ""
@@ -109,7 +109,7 @@ func clusterIP4(o *corev1.Service) string {
 	return o.Spec.ClusterIPs[at]
 }
 
-// ReadEndpointSlice reads an EndpointSlice as kube-proxy on a node does.
+// ReadEndpointSlice interprets an EndpointSlice as kube-proxy on a node does.
 func ReadEndpointSlice(o *discoveryv1.EndpointSlice, node string) EndpointSlice {
 	s := EndpointSlice{Service: types.NamespacedName{Namespace: o.Namespace, Name: o.Labels[discoveryv1.LabelServiceName]}}
 	_, isHeadless := o.Labels[corev1.IsHeadlessService]
@@ -131,7 +131,7 @@ func ReadEndpointSlice(o *discoveryv1.EndpointSlice, node string) EndpointSlice 
 		if len(e.Addresses) == 0 {
 			continue
 		}
-		address := parse4(e.Addresses[:1]) // kube-proxy reads no other
+		address := parse4(e.Addresses[:1]) // kube-proxy ignores the others
 		if len(address) == 0 {
 			continue
 		}
@@ -156,14 +156,14 @@ func parse4(texts []string) []netip.Addr {
 	return all
 }
 
-// Equal compares what matters.
+// Equal compares all fields.
 func (s Service) Equal(other Service) bool {
 	return s.ClusterIP == other.ClusterIP && s.InternalLocal == other.InternalLocal && s.ExternalLocal == other.ExternalLocal &&
 		s.PreserveDestination == other.PreserveDestination && s.Disputed == other.Disputed && slices.Equal(s.Ports, other.Ports) && slices.Equal(s.ExternalIPs, other.ExternalIPs) &&
 		slices.Equal(s.Ingress, other.Ingress) && slices.Equal(s.Addresses, other.Addresses)
 }
 
-// Equal compares what matters.
+// Equal compares all fields.
 func (s EndpointSlice) Equal(other EndpointSlice) bool {
 	return s.Service == other.Service && s.Disputed == other.Disputed && slices.Equal(s.Ports, other.Ports) && slices.Equal(s.Endpoints, other.Endpoints)
 }

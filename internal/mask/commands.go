@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// tool is a program whose arguments hold a secret that no name tells.
+// tool is a program that takes a secret in an argument that no name identifies.
 type tool struct {
-	// flags are followed by one; attached ones begin the argument that ends with one.
+	// flags are followed by a secret; an argument that begins with one of attached ends with a secret.
 	flags, attached []string
-	// command is the one of the program's commands that has these; "" for all of them.
+	// command is the subcommand that has these arguments; "" for all.
 	command string
-	// positions finds one among the other arguments; -1 where there is none.
+	// position returns the index of a secret among the other arguments; -1 if there is none.
 	position func(others []string) int
 }
 
@@ -51,7 +51,7 @@ func tools() map[string]tool {
 	}
 }
 
-// lastOf is the last argument where a flag is given.
+// lastOf returns the last argument if a flag is present.
 func lastOf(flag string) func([]string) int {
 	return func(others []string) int {
 		if slices.ContainsFunc(others, func(o string) bool { return strings.HasPrefix(o, flag) }) && len(others) > 3 {
@@ -61,7 +61,7 @@ func lastOf(flag string) func([]string) int {
 	}
 }
 
-// registryData is the data of a value whose name says that it is secret: reg add <key> /v DefaultPassword /d x.
+// registryData returns the data of a registry value with a secret name: reg add <key> /v DefaultPassword /d x.
 func registryData(others []string) int {
 	name := slices.IndexFunc(others, func(o string) bool { return strings.EqualFold(o, "/v") })
 	data := slices.IndexFunc(others, func(o string) bool { return strings.EqualFold(o, "/d") })
@@ -71,7 +71,7 @@ func registryData(others []string) int {
 	return data + 1
 }
 
-// arguments finds the arguments of a command that are secret, and from where on they are.
+// arguments returns the indexes of secret arguments of a command, and the offset at which the secret begins.
 func (m *Masker) arguments(args []string) map[int]int {
 	secret := map[int]int{}
 	for i, arg := range args {
@@ -88,7 +88,7 @@ func (m *Masker) arguments(args []string) map[int]int {
 	return secret
 }
 
-// maxArguments is how many arguments of one program are looked at.
+// maxArguments limits the arguments of one program that are checked.
 const maxArguments = 64
 
 func (t tool) arguments(args []string, program int, secret map[int]int) {
@@ -120,12 +120,12 @@ func isSecretFlag(flag string) bool {
 	return classOf(flag) != open || flag == "creds" || strings.HasSuffix(flag, "-creds")
 }
 
-// isFlag tells an argument that begins the next flag.
+// isFlag reports whether an argument is the next flag.
 func isFlag(arg string) bool {
 	return len(arg) > 1 && (arg[0] == '-' && (arg[1] == '-' || arg[1] >= 'a' && arg[1] <= 'z') || arg[0] == '/' && !strings.ContainsAny(arg[1:], `/\.`) && len(arg) < 12)
 }
 
-// commands finds secrets of command lines in a line, and what follows the word password.
+// commands finds secrets in command lines, and words after the word password.
 func (m *Masker) commands(line string) (found spans) {
 	words := split(line)
 	args := make([]string, len(words))
@@ -143,7 +143,7 @@ func (m *Masker) commands(line string) (found spans) {
 	return found
 }
 
-// told finds what a sentence says the password is: "the password is x", "password x", "SecretString x".
+// told finds a password stated in a sentence: "the password is x", "password x", "SecretString x".
 func told(args []string, i int) (at int, is bool) {
 	name := strings.Trim(args[i], `"'():,;[]{}`)
 	c := classOf(name)
@@ -164,7 +164,7 @@ func told(args []string, i int) (at int, is bool) {
 	return 0, false
 }
 
-// isTyped tells a word that is none of a language: it has letters and digits, or letters and signs.
+// isTyped reports whether a word is not a natural word: it has letters and digits, or letters and symbols.
 func isTyped(w string) bool {
 	if len(w) < 4 || isFlag(w) || strings.ContainsAny(w, "=/\\") || strings.Contains(w, "://") {
 		return false
@@ -173,13 +173,13 @@ func isTyped(w string) bool {
 	return letters && strings.ContainsAny(w, "0123456789!@#$%^&*+~?")
 }
 
-// isMade tells a word that a program made: capital and small letters and digits, and many of them.
+// isMade reports whether a program generated a word: it is long, with upper-case and lower-case letters and digits.
 func isMade(w string) bool {
 	return len(w) >= 16 && strings.ContainsAny(w, "0123456789") && strings.ToLower(w) != w && strings.ToUpper(w) != w && strings.Trim(w, "-_.~+=") == w &&
 		!strings.ContainsAny(w, `/:\"'()<>[]{}`)
 }
 
-// split are the words of a line, without the quotation marks around them. A list with commas is one of words, too.
+// split returns the words of a line, without quotation marks. It also splits a comma-separated list.
 func split(line string) (words spans) {
 	for i := 0; i < len(line); {
 		if line[i] == ' ' || line[i] == '\t' || line[i] == ',' && (i == 0 || strings.IndexByte("\"'", line[i-1]) >= 0) || line[i] == '[' {

@@ -2,21 +2,21 @@ package mask
 
 import "strings"
 
-// document is a text line by line, with what lines mean for those after them: keys of several lines, and YAML.
+// document processes a text line by line and keeps state between lines: private keys of several lines, and YAML.
 type document struct {
 	lines []string
 	out   []string
 	end   string // of the last line
-	// inKey is how many more lines a private key may have.
+	// inKey is the maximum number of further lines of a private key.
 	inKey int
-	// secrets are the depths at which an object of kind Secret has its fields.
+	// secrets holds the indentations at which an object of kind Secret has its fields.
 	secrets map[int]bool
-	// block is what is below a field of YAML whose name says that it is secret.
+	// block is the content below a YAML field with a secret name.
 	block block
-	tag   string // the element of XML that is open
+	tag   string // the open XML element
 }
 
-// block is the content of a field of YAML, in deeper lines.
+// block is the content of a YAML field, in lines with deeper indentation.
 type block struct {
 	kind   blockKind
 	indent int
@@ -29,10 +29,10 @@ const (
 	noBlock blockKind = iota
 	scalar            // a text of several lines
 	items             // a list of values
-	fields            // values of a Secret, by their names
+	fields            // values of a Secret, by name
 )
 
-// maxKeyLines bounds how much is left out where the end of a private key is missing.
+// maxKeyLines limits the lines that are removed if a private key has no end marker.
 const maxKeyLines = 200
 
 func newDocument(text string) *document {
@@ -86,7 +86,7 @@ func (d *document) write(i int, m *Masker, depth int) {
 	d.out = append(d.out, m.line(line, depth))
 }
 
-// key says whether a line is inside of a private key. Where only its end is left of a key, the lines before it are taken back.
+// key reports whether a line is within a private key. If only the end of a key is present, it removes the key's lines before it.
 func (d *document) key(line string) bool {
 	trimmed := strings.TrimSpace(line)
 	begin, end := strings.LastIndex(line, "-----BEGIN "), strings.LastIndex(line, "-----END ")
@@ -112,7 +112,7 @@ func (d *document) key(line string) bool {
 	return false
 }
 
-// isKeyText tells a line of a private key: base64 without blanks, or a header of it.
+// isKeyText reports whether a line can belong to a private key: base64 without spaces, or a key header.
 func isKeyText(line string) bool {
 	for _, header := range []string{"Proc-Type:", "DEK-Info:", "Version:", "Comment:"} {
 		if strings.HasPrefix(line, header) {
@@ -139,7 +139,7 @@ func (d *document) inBlock(line string) (masked []string, known bool) {
 		return []string{line}, true
 	}
 	isItem := strings.HasPrefix(trimmed, "- ")
-	beside := d.block.kind == items && isItem && indent == d.block.indent // a list may begin where its name does
+	beside := d.block.kind == items && isItem && indent == d.block.indent // a list may have the indentation of its name
 	if indent <= d.block.indent && !beside {
 		d.block = block{}
 		return nil, false
@@ -171,7 +171,7 @@ func (d *document) inBlock(line string) (masked []string, known bool) {
 	return []string{line[:indent] + Mark}, true
 }
 
-// openBlock looks whether deeper lines are the value of a line's field.
+// openBlock checks whether the following deeper lines are the value of a line's field.
 func (d *document) openBlock(line string) {
 	at, key, value, isField := yamlField(line)
 	if !isField {
@@ -190,7 +190,7 @@ func (d *document) openBlock(line string) {
 	}
 }
 
-// inElement masks lines inside of an element of XML whose name says that it is secret.
+// inElement masks lines within an XML element that has a secret name.
 func (d *document) inElement(line string) (masked string, known bool) {
 	trimmed := strings.TrimSpace(line)
 	if d.tag == "" {
@@ -214,7 +214,7 @@ func (d *document) inElement(line string) (masked string, known bool) {
 	return line, true
 }
 
-// besideName masks a field "value" if a field "name" beside it says that it is secret, and an argument after its flag.
+// besideName masks a field "value" next to a field "name" with a secret name, and an argument after its flag.
 func (d *document) besideName(i int) (masked string, known bool) {
 	line := d.lines[i]
 	at, key, value, isField := yamlField(line)
@@ -250,7 +250,7 @@ func (d *document) besideName(i int) (masked string, known bool) {
 	return strings.TrimSuffix(line, item) + quotedMark(item), true
 }
 
-// quotedMark is the mark as the value was quoted.
+// quotedMark returns the mark, quoted like the value.
 func quotedMark(value string) string {
 	comma := ""
 	if strings.HasSuffix(value, ",") {
@@ -262,7 +262,7 @@ func quotedMark(value string) string {
 	return Mark + comma
 }
 
-// yamlField reads a line of YAML, or one of JSON over several lines: the column of its name, the name and what follows it.
+// yamlField parses a line of YAML or of multi-line JSON: the column of the field's name, the name and the value.
 func yamlField(line string) (column int, key, value string, isField bool) {
 	rest := strings.TrimLeft(line, " ")
 	for strings.HasPrefix(rest, "- ") {

@@ -1,6 +1,6 @@
 package mask_test
 
-// honest are texts without secrets: none of them may change.
+// honest returns texts without secrets. None of them may change.
 func honest() []string {
 	return []string{
 		`I1123 16:45:20.123456    1234 server.go:123] "Started kubelet" version="v1.36.3"`,

@@ -1,6 +1,6 @@
-// Package mask hides secrets in texts that other programs wrote: those that are known, in the forms in which programs write them, and what looks
-// like one by its structure, its name or its shape. It is pure. A secret that is neither known nor looks like one stays, so what is shown of other
-// programs is chosen first, and masked then.
+// Package mask hides secrets in texts that other programs wrote: known secrets, in the encodings that programs use, and text that looks like a
+// secret by its structure, its name or its form. It does no I/O. It cannot detect a secret that is neither known nor looks like one, so callers
+// first select which output of other programs to show, and then mask it.
 package mask
 
 import (
@@ -15,17 +15,17 @@ import (
 	"unicode/utf16"
 )
 
-// Mark takes the place of what is secret.
+// Mark replaces secrets.
 const Mark = "***"
 
 const (
-	// minSecret is how long a known secret must be: shorter ones would mask half of every log.
+	// minSecret is the minimum length of a known secret: shorter ones would mask half of every log.
 	minSecret = 5
-	// minPart is how long the part of a known secret must be that stands for all of it inside of other text in base64.
+	// minPart is the minimum length of the part of a known secret that identifies it within longer base64 text.
 	minPart = 12
-	// maxLine bounds a line. What a program writes beyond it is left out.
+	// maxLine limits a line. The rest is dropped.
 	maxLine = 16 << 10
-	// maxDepth is how deep texts inside of texts are looked at: JSON in a string of JSON, base64 in base64.
+	// maxDepth limits nested texts: JSON in a JSON string, base64 in base64.
 	maxDepth = 8
 )
 
@@ -36,7 +36,7 @@ type Masker struct {
 	tools  map[string]tool
 }
 
-// New makes a masker that knows secrets.
+// New returns a masker that knows these secrets.
 func New(secrets ...string) *Masker {
 	forms := map[string]bool{}
 	for _, s := range secrets {
@@ -53,7 +53,7 @@ func New(secrets ...string) *Masker {
 			list = append(list, form)
 		}
 	}
-	// The longest first: one may be the beginning of another.
+	// Longest first: one form may be a prefix of another.
 	slices.SortFunc(list, func(a, b string) int {
 		if len(a) != len(b) {
 			return len(b) - len(a)
@@ -67,7 +67,7 @@ func New(secrets ...string) *Masker {
 	return &Masker{known: strings.NewReplacer(pairs...), shapes: shapes(), tools: tools()}
 }
 
-// formsOf are the ways in which programs write a secret.
+// formsOf returns the encodings in which programs write a secret.
 func formsOf(secret string) []string {
 	inJSON := func(s string) string {
 		quoted, _ := json.Marshal(s)
@@ -90,7 +90,7 @@ func formsOf(secret string) []string {
 	return forms
 }
 
-// wideOf is a text in UTF-16, as Windows writes it.
+// wideOf returns a text in UTF-16, as Windows writes it.
 func wideOf(s string) string {
 	var b strings.Builder
 	for _, unit := range utf16.Encode([]rune(s)) {
@@ -100,7 +100,7 @@ func wideOf(s string) string {
 	return b.String()
 }
 
-// insideBase64 is what a secret becomes inside of a longer text in base64, wherever it begins: without the characters that depend on what is beside it.
+// insideBase64 returns the base64 forms of a secret within a longer text, at any offset, without the characters that depend on adjacent bytes.
 func insideBase64(s string) (forms []string) {
 	for before := range 3 {
 		whole := append(make([]byte, before), s...)
@@ -115,7 +115,7 @@ func insideBase64(s string) (forms []string) {
 	return forms
 }
 
-// Text masks a text of several lines: JSON and YAML by their structure, everything else line by line.
+// Text masks a text of several lines: JSON and YAML by structure, everything else line by line.
 func (m *Masker) Text(text string) string { return m.text(text, 0) }
 
 func (m *Masker) text(text string, depth int) string {
@@ -130,7 +130,7 @@ func (m *Masker) text(text string, depth int) string {
 	return document.String()
 }
 
-// narrow decodes a text in UTF-16, as Windows' programs write logs: every second byte is zero.
+// narrow decodes UTF-16, which Windows programs write to logs: every second byte is zero.
 func narrow(text string) string {
 	if len(text) < 4 || strings.Count(text, "\x00") < len(text)/3 {
 		return text
@@ -146,7 +146,7 @@ func narrow(text string) string {
 	return strings.TrimPrefix(decoded, "\ufeff")
 }
 
-// line masks one line, without its end.
+// line masks one line, without its line break.
 func (m *Masker) line(line string, depth int) string {
 	if len(line) > maxLine {
 		line = strings.ToValidUTF8(line[:maxLine], "")
@@ -170,7 +170,7 @@ func (m *Masker) line(line string, depth int) string {
 	return masked
 }
 
-// quoted masks what is between quotation marks as a text of its own, where it is escaped.
+// quoted masks escaped text between quotation marks as a separate text.
 func (m *Masker) quoted(line string, depth int) string {
 	if !strings.Contains(line, `\`) {
 		return line
@@ -199,7 +199,7 @@ func (m *Masker) quoted(line string, depth int) string {
 	return b.String() + line[done:]
 }
 
-// unescape writes out the characters that encoders of JSON and HTML escape although nobody has to.
+// unescape decodes characters that JSON and HTML encoders escape unnecessarily.
 func unescape(line string) string {
 	if !strings.Contains(line, `\u00`) && !strings.Contains(line, "&") {
 		return line
@@ -208,7 +208,7 @@ func unescape(line string) string {
 		`\u003a`, ":", `\u003A`, ":", `\u002b`, "+", `\u0040`, "@", "&amp;", "&", "&quot;", `"`, "&#34;", `"`, "&apos;", "'", "&#39;", "'").Replace(line)
 }
 
-// patterns masks what is found in a line by names and shapes.
+// patterns masks secrets that names and shapes reveal in a line.
 func (m *Masker) patterns(line string, depth int) string {
 	var found spans
 	found = append(found, urls(line)...)
@@ -226,7 +226,7 @@ type span struct{ from, to int }
 
 type spans []span
 
-// mask puts the mark in the place of each span; those that touch get one.
+// mask replaces each span with the mark. Adjacent spans get one mark.
 func (s spans) mask(line string) string {
 	s = slices.DeleteFunc(s, func(x span) bool { return x.from >= x.to || strings.Trim(line[x.from:x.to], "*") == "" })
 	if len(s) == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mask/masktest"
 )
 
-// TestSecretsThatNobodyKnowsAreMasked takes each shape alone, in the middle of a log, in a string of JSON, and twice.
+// TestSecretsThatNobodyKnowsAreMasked masks each shape alone, in the middle of a log, in a JSON string, and twice.
 func TestSecretsThatNobodyKnowsAreMasked(t *testing.T) {
 	m := mask.New()
 	in := map[string]func(string) string{
@@ -47,7 +47,7 @@ func TestSecretsThatNobodyKnowsAreMasked(t *testing.T) {
 	if n := len(masktest.Shapes()); n < 96 {
 		t.Errorf("there are %d shapes", n)
 	}
-	if leaks := masktest.Leaks(func(s string) string { return s }); len(leaks) < len(masktest.Shapes())-5 { // those that are encoded
+	if leaks := masktest.Leaks(func(s string) string { return s }); len(leaks) < len(masktest.Shapes())-5 { // except encoded ones
 		t.Errorf("without a masker, only %d shapes leak", len(leaks))
 	}
 }
@@ -61,7 +61,7 @@ func TestHonestTextsStay(t *testing.T) {
 	}
 }
 
-// TestKnownSecretsAreMaskedInTheFormsOfPrograms plants one secret in each form, where nothing else gives it away.
+// TestKnownSecretsAreMaskedInTheFormsOfPrograms plants a secret in each encoding, where nothing else reveals it.
 func TestKnownSecretsAreMaskedInTheFormsOfPrograms(t *testing.T) {
 	const secret = `Tr0ub4dor&3 "xyz'/+`
 	m := mask.New(secret)
@@ -131,7 +131,7 @@ func TestAPrivateKeyOfSeveralLinesIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestALogGoesOnAfterHalfAPrivateKey: what follows is no key, although its end is missing.
+// TestALogGoesOnAfterHalfAPrivateKey expects lines after a private key without an end marker to stay.
 func TestALogGoesOnAfterHalfAPrivateKey(t *testing.T) {
 	got := mask.New().Text("-----BEGIN PRIVATE KEY-----\nMIIhunter2\nlevel=info msg=\"goes on\"\n")
 	if !strings.HasSuffix(got, "level=info msg=\"goes on\"\n") || strings.Contains(got, "hunter2") {
@@ -147,7 +147,7 @@ func TestLongLinesAreCut(t *testing.T) {
 	}
 }
 
-// FuzzMask plants a secret that is known and one that has a shape between texts. Neither may be seen, and the text may not grow much.
+// FuzzMask plants a known secret and a shaped one between texts. Neither may be visible, and the text may not grow much.
 func FuzzMask(f *testing.F) {
 	f.Add("password=", "hunter2hunter2", uint(3))
 	f.Add("-----BEGIN PRIVATE KEY-----", "x", uint(7))

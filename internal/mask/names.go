@@ -6,19 +6,20 @@ import (
 	"unicode"
 )
 
-// class says what kind of secret a name stands for.
+// class is the kind of secret that a name denotes.
 type class int
 
 const (
 	open     class = iota
-	opaque         // token, secret, credential, private key: long and made by a program
+	opaque         // token, secret, credential, private key: long and generated
 	password       // chosen by people
 )
 
-// maxName is how much of a name counts, from its end.
+// maxName is how much of a name is evaluated, from its end.
 const maxName = 96
 
-// classOf tells by its name whether a field, a flag or a variable holds a secret. What only describes one does not: secretName, tokenTTL.
+// classOf returns the kind of secret that a field, flag or variable with this name holds. Names that only describe one are open: secretName,
+// tokenTTL.
 func classOf(name string) class {
 	name = strings.Trim(name, `-_.$"'`)
 	if len(name) > maxName {
@@ -47,7 +48,7 @@ func classOf(name string) class {
 	return found
 }
 
-// wordsOf splits dbPassword, DB_PASSWORD, db-password and DBPassword, in lower case.
+// wordsOf splits dbPassword, DB_PASSWORD, db-password and DBPassword into lower-case words.
 func wordsOf(name string) []string {
 	var words []string
 	runes := []rune(name)
@@ -96,7 +97,7 @@ func isOpaque(word string) bool {
 	return slices.Contains([]string{"cred", "creds", "jwt", "cookie", "cookies"}, word)
 }
 
-// isKey tells words whose key is secret, unlike a host key or a public key.
+// isKey reports whether words name a secret key, as opposed to a host key or a public key.
 func isKey(before, word string) bool {
 	return (word == "key" || word == "keys") && slices.Contains([]string{
 		"api", "access", "account", "client", "private", "signing", "encryption", "shared", "storage", "master", "auth", "primary", "secondary",
@@ -104,7 +105,7 @@ func isKey(before, word string) bool {
 	}, before)
 }
 
-// describing are last words of names that say something about a secret.
+// describing returns the last words of names that only describe a secret.
 func describing() []string {
 	return []string{
 		"name", "names", "namespace", "ref", "refs", "reference", "file", "files", "path", "paths", "dir", "directory", "url", "uri", "endpoint",
@@ -116,7 +117,7 @@ func describing() []string {
 	}
 }
 
-// describingWords are words that only look as if they held one.
+// describingWords returns words that contain the name of a secret but hold none.
 func describingWords() []string {
 	return []string{
 		"tokenreview", "tokenreviews", "tokenrequest", "tokenrequests", "tokenizer", "secretref", "secretlist", "secretary", "credentialspec",
@@ -124,12 +125,12 @@ func describingWords() []string {
 	}
 }
 
-// isHeader tells the headers of HTTP whose whole value is secret.
+// isHeader reports whether the whole value of an HTTP header is secret.
 func isHeader(name string) bool {
 	return slices.Contains([]string{"authorization", "proxy-authorization", "cookie", "set-cookie", "x-registry-auth", "x-registry-config"}, strings.ToLower(name))
 }
 
-// isHonest tells values that are no secrets, whatever their name says: none, a reference to another variable, and what kubectl prints of one.
+// isHonest reports whether a value is no secret, regardless of its name: empty, a reference to a variable, and placeholders that kubectl prints.
 func isHonest(name, value string) bool {
 	lower := strings.ToLower(strings.TrimSpace(value))
 	switch {
@@ -156,7 +157,7 @@ func isHonest(name, value string) bool {
 	return false
 }
 
-// isReference tells $(NAME), ${NAME}, $env:NAME, %NAME% and {{ .name }}.
+// isReference recognizes $(NAME), ${NAME}, $env:NAME, %NAME% and {{ .name }}.
 func isReference(v string) bool {
 	for _, form := range [][2]string{{"$(", ")"}, {"${", "}"}, {"{{", "}}"}, {"%", "%"}, {"$env:", ""}} {
 		inner, found := strings.CutPrefix(v, form[0])
@@ -173,14 +174,14 @@ func isReference(v string) bool {
 
 func isNumber(v string) bool { return v != "" && strings.Trim(v, "0123456789.") == "" }
 
-// isObjectName tells <namespace>/<name>, with which Kubernetes' programs name a Secret.
+// isObjectName recognizes <namespace>/<name>, the notation of Kubernetes' programs for a Secret.
 func isObjectName(v string) bool {
 	namespace, name, found := strings.Cut(v, "/")
 	label := func(s string) bool { return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789.-") == "" }
 	return found && label(namespace) && label(name)
 }
 
-// isProse tells words with which a message goes on after "password" or "token:".
+// isProse recognizes words with which a message continues after "password" or "token:".
 func isProse(word string) bool {
 	return slices.Contains([]string{
 		"a", "an", "and", "are", "as", "at", "be", "by", "can", "cannot", "could", "did", "does", "for", "from", "had", "has", "have", "if", "in", "is",

@@ -18,8 +18,7 @@ import (
 
 const root = "../.."
 
-// TestOwnMessagesStay masks every text in the code of programs: conditions and events go through a masker, and the commands in them are
-// for users to run.
+// TestOwnMessagesStay masks every string in the programs' code: conditions and events are masked, and the commands in them are for users to run.
 func TestOwnMessagesStay(t *testing.T) {
 	m, verbs, texts := mask.New(), regexp.MustCompile(`%[-+#0-9.*\[\]]*[a-zA-Z]`), 0
 	for _, folder := range []string{"api", "cmd", "internal"} {
@@ -57,7 +56,7 @@ func TestOwnMessagesStay(t *testing.T) {
 	}
 }
 
-// TestCommandsOfDocumentsStay masks what users are told to run.
+// TestCommandsOfDocumentsStay masks the commands in documents.
 func TestCommandsOfDocumentsStay(t *testing.T) {
 	m, commands := mask.New(), 0
 	for _, folder := range []string{"docs", "deploy"} {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// pairs finds the values of names that say that they are secret: name=value, name: value, "name":"value", name => value, headers of HTTP, elements of
-// XML, and name and value in two fields beside each other.
+// pairs finds values with secret names: name=value, name: value, "name":"value", name => value, HTTP headers, XML elements, and name and value
+// in adjacent fields.
 func pairs(line string) (found spans) {
 	p := pairing{line: line}
 	for i := 0; i < len(line); i++ {
@@ -29,18 +29,18 @@ func pairs(line string) (found spans) {
 type pairing struct {
 	line  string
 	found spans
-	// name and value are the last fields of these names in the same braces.
+	// name and value are the last fields with these names in the same braces.
 	name  string
 	value span
-	until int // what was taken as a value
+	until int // end of the last value
 }
 
-// isLiteralOfSecret tells the flag of kubectl create secret from that of kubectl create configmap.
+// isLiteralOfSecret distinguishes the flag of kubectl create secret from that of kubectl create configmap.
 func (p *pairing) isLiteralOfSecret(name string) bool {
 	return strings.HasSuffix(name, "from-literal") && !strings.Contains(p.line, " configmap ")
 }
 
-// separator looks at what is before and after a separator.
+// separator evaluates the text before and after a separator.
 func (p *pairing) separator(i int) {
 	name, at := nameBefore(p.line, i)
 	if name == "" || i < p.until {
@@ -84,7 +84,7 @@ func (p *pairing) separator(i int) {
 	p.add(name, value)
 }
 
-// isSentence says whether a message goes on after a colon: "making a token: creating it failed".
+// isSentence reports whether a message continues after a colon: "making a token: creating it failed".
 func (p *pairing) isSentence(name string, value span) bool {
 	word := firstWord(p.line[value.from:value.to])
 	inSentence := classOf(name) == opaque && strings.HasPrefix(p.line[value.from+len(word):], " ")
@@ -98,7 +98,7 @@ func (p *pairing) add(name string, value span) {
 	}
 }
 
-// flagInList is "--password","x".
+// flagInList finds the value in "--password","x".
 func (p *pairing) flagInList(i int) {
 	if i == 0 || p.line[i-1] != '"' && p.line[i-1] != '\'' {
 		return
@@ -112,7 +112,7 @@ func (p *pairing) flagInList(i int) {
 	}
 }
 
-// element is <password>x</password>, also with elements in it.
+// element finds the content of <password>x</password>, including nested elements.
 func (p *pairing) element(i int) {
 	begin := strings.LastIndexByte(p.line[max(0, i-maxName):i], '<')
 	if begin < 0 {
@@ -133,7 +133,7 @@ func (p *pairing) element(i int) {
 	p.add(name, span{i + 1, i + end})
 }
 
-// registryValue is "DefaultPassword    REG_SZ    x".
+// registryValue finds the value in "DefaultPassword    REG_SZ    x".
 func (p *pairing) registryValue(i int) {
 	rest := strings.TrimLeft(p.line[i:min(len(p.line), i+40)], " \t")
 	if !strings.HasPrefix(rest, "REG_") {
@@ -148,7 +148,7 @@ func (p *pairing) registryValue(i int) {
 	}
 }
 
-// nameBefore is the name that ends before a separator, and where it begins.
+// nameBefore returns the name that ends before a separator, and its start.
 func nameBefore(line string, end int) (name string, from int) {
 	for n := 0; n < 4 && end > 0 && (line[end-1] == ' ' || line[end-1] == '\t'); n++ {
 		end--
@@ -174,7 +174,7 @@ func isNameByte(c byte) bool {
 	return isAlphanumeric(c) || c == '_' || c == '-' || c == '.' || c == '$' || c >= 0x80
 }
 
-// valueAfter is the value after a separator, without its quotation marks.
+// valueAfter returns the value after a separator, without quotation marks.
 func valueAfter(line string, separator, name int) (value span, quoted bool) {
 	from := separator + 1
 	for from < len(line) && (line[from] == '=' || line[from] == '>' && line[separator] == '=') {
@@ -199,13 +199,13 @@ func valueAfter(line string, separator, name int) (value span, quoted bool) {
 	if from < len(line) && (strings.IndexByte("{[&|>", line[from]) >= 0 && line[separator] == ':' || strings.HasPrefix(line[from:], "map[")) {
 		return span{from, from}, false
 	}
-	if line[separator] == ':' && blank && strings.Trim(line[:name], " \t-\"'") == "" { // YAML: to the end
+	if line[separator] == ':' && blank && strings.Trim(line[:name], " \t-\"'") == "" { // YAML: up to the end of the line
 		return span{from, max(from, len(strings.TrimRight(line, " \t,")))}, false
 	}
 	return span{from, endOfWord(line, from)}, false
 }
 
-// quotation is the quotation mark at a place, and where what it quotes begins. Before it may be backslashes: as many as the text was escaped.
+// quotation returns the quotation mark at an offset and the start of the quoted text. Backslashes may precede it, depending on the escaping.
 func quotation(line string, at int) (mark byte, first int) {
 	i := at
 	for i < len(line) && line[i] == '\\' {
@@ -217,7 +217,7 @@ func quotation(line string, at int) (mark byte, first int) {
 	return 0, at
 }
 
-// endOfQuotation is where what is quoted ends. A quotation mark with more backslashes than the first belongs to it.
+// endOfQuotation returns the end of quoted text. A quotation mark with more backslashes than the opening one is part of the text.
 func endOfQuotation(line string, from int, mark byte, escaped int) int {
 	slashes := 0
 	for i := from; i < len(line); i++ {
@@ -226,7 +226,7 @@ func endOfQuotation(line string, from int, mark byte, escaped int) int {
 			slashes++
 			continue
 		case line[i] == mark && escaped == 0 && slashes%2 == 0 && i+1 < len(line) && line[i+1] == mark && i > from:
-			i++ // a mark in the text, written twice
+			i++ // a doubled mark is part of the text
 		case line[i] == mark && escaped == 0 && (slashes%2 == 0 || mark != '"'), line[i] == mark && escaped > 0 && slashes <= escaped:
 			if escaped > 0 {
 				return i - slashes
@@ -238,8 +238,8 @@ func endOfQuotation(line string, from int, mark byte, escaped int) int {
 	return len(line)
 }
 
-// endOfWord is where a value ends that is not quoted: at a blank, unless it is part of a connection string, or at a separator after which something
-// else begins.
+// endOfWord returns the end of an unquoted value: a space that is not within a connection string, or a separator that is followed by the next
+// item.
 func endOfWord(line string, from int) int {
 	for i := from; i < len(line); i++ {
 		c := line[i]
@@ -265,7 +265,7 @@ func endOfWord(line string, from int) int {
 	return len(line)
 }
 
-// endsAt says whether something else begins at a place: a blank, another separator, a quotation mark, or a name with its value.
+// endsAt reports whether the next item begins at an offset: a space, another separator, a quotation mark, or a name with a value.
 func endsAt(line string, at int) bool {
 	if at >= len(line) || strings.IndexByte(" \t,;&)]}|\"'`\\", line[at]) >= 0 {
 		return true
@@ -277,13 +277,13 @@ func endsAt(line string, at int) bool {
 	return i > at && i < len(line) && (line[i] == '=' || line[i] == ':')
 }
 
-// headerValue is the value of a header: for the usual schemes the word behind it, else everything up to the end of what it is part of.
+// headerValue returns the secret part of a header: for known schemes the word after the scheme, otherwise everything up to the enclosing end.
 func headerValue(line string, from, name int) span {
 	if from >= len(line) || line[from] == '{' {
 		return span{from, from}
 	}
 	end := len(line)
-	if name > 0 { // in a quotation or in brackets
+	if name > 0 { // within quotation marks
 		if at := strings.LastIndexAny(line[:name], "\"'`"); at == name-1 {
 			slashes := 0
 			for at > slashes && line[at-slashes-1] == '\\' {

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// shape is what secrets look like, whatever their name. Group 1, if there is one, is the secret.
+// shape is a form by which secrets are recognized, regardless of their name. Group 1, if present, is the secret.
 type shape struct {
 	pattern *regexp.Regexp
-	// hints are texts of which a line with that shape has one: comparing is faster than matching.
+	// hints are texts, one of which every matching line contains: comparing is faster than matching.
 	hints []string
 }
 
@@ -52,7 +52,7 @@ func shapes() []shape {
 	}
 }
 
-// shaped finds what looks like a secret.
+// shaped finds text that has the shape of a secret.
 func (m *Masker) shaped(line string) (found spans) {
 	for _, s := range m.shapes {
 		if !containsAny(line, s.hints) {
@@ -82,10 +82,10 @@ func containsAny(line string, hints []string) bool {
 	return len(hints) == 0
 }
 
-// minEncoded is how long something encoded must be to be decoded.
+// minEncoded is the minimum length of encoded text that is decoded.
 const minEncoded = 16
 
-// encoded finds what is secret once it is decoded: base64, in UTF-8 and UTF-16, and what is escaped for URLs.
+// encoded finds text that is secret once it is decoded: base64, in UTF-8 and UTF-16, and URL escapes.
 func (m *Masker) encoded(line string, depth int) (found spans) {
 	for _, run := range runs(line, func(c byte) bool { return isAlphanumeric(c) || strings.IndexByte("+/=-_", c) >= 0 }) {
 		text := line[run.from:run.to]
@@ -104,7 +104,7 @@ func (m *Masker) encoded(line string, depth int) (found spans) {
 		text := line[run.from:run.to]
 		decoded, err := url.PathUnescape(text)
 		if err == nil && decoded != text && utf8.ValidString(decoded) && m.patterns(decoded, maxDepth) != decoded {
-			// What is masked as it stands is masked there, with less around it.
+			// If the text can be masked without decoding, less of it is masked.
 			if rest := m.patterns(text, maxDepth); rest == text {
 				found = append(found, run)
 			}
@@ -118,7 +118,7 @@ func afterEqual(text string) string {
 	return after
 }
 
-// runs are the longest parts of a line of certain characters.
+// runs returns the longest parts of a line that consist of certain characters.
 func runs(line string, in func(byte) bool) (found spans) {
 	from := -1
 	for i := 0; i <= len(line); i++ {
@@ -141,7 +141,7 @@ func isAlphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
 }
 
-// decode reads base64 that is a text.
+// decode decodes base64 that contains text.
 func decode(s string) (text string, isText bool) {
 	s = strings.TrimRight(s, "=")
 	if len(s) < minEncoded || len(s)%4 == 1 {
@@ -167,7 +167,7 @@ func decode(s string) (text string, isText bool) {
 	return text, true
 }
 
-// isEncodedLogin tells the field auth of a registry's credentials: user and password in base64.
+// isEncodedLogin reports whether a field is auth of a registry's credentials: user and password in base64.
 func isEncodedLogin(key, value string) bool {
 	if !strings.EqualFold(key, "auth") && !strings.EqualFold(key, "_auth") {
 		return false

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// Bounds of what is read as JSON.
+// Limits of parsed JSON.
 const (
 	maxJSON   = 64 << 20
 	maxNested = 200
 )
 
-// object is an object of JSON whose fields keep their order.
+// object is a JSON object whose fields keep their order.
 type object []field
 
 type field struct {
@@ -48,7 +48,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// plain is JSON as it is read best.
+// plain encodes JSON without HTML escapes.
 func plain(value any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -57,7 +57,7 @@ func plain(value any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// json masks a text that is an object, a list or a string of JSON, and leaves it as it was written where nothing is masked.
+// json masks a text that is a JSON object, list or string. It returns the text unchanged if nothing is masked.
 func (m *Masker) json(text string, depth int) (masked string, isJSON bool) {
 	trimmed := strings.TrimSpace(text)
 	if depth > maxDepth || len(trimmed) < 2 || len(trimmed) > maxJSON || !json.Valid([]byte(trimmed)) {
@@ -93,7 +93,7 @@ func (m *Masker) json(text string, depth int) (masked string, isJSON bool) {
 	return text[:at] + string(after) + text[at+len(trimmed):], true
 }
 
-// ordered reads a value of JSON.
+// ordered decodes a JSON value.
 func ordered(d *json.Decoder, depth int) (any, error) {
 	if depth > maxNested {
 		return nil, errors.New("it is nested too deep")
@@ -137,15 +137,15 @@ func ordered(d *json.Decoder, depth int) (any, error) {
 	return token, nil
 }
 
-// Tree masks the texts of a JSON value: also a text whose key, or whose name beside it as in variables of a container, says that it is secret, the
-// arguments of a command, and what Secrets hold. Values are changed in place.
+// Tree masks the texts of a JSON value: values whose key is secret, or whose adjacent name is, as in a container's variables, secret arguments
+// of commands, and the data of Secrets. It changes values in place.
 func (m *Masker) Tree(value any) any { return m.tree("", value, 0) }
 
 func (m *Masker) tree(key string, value any, depth int) any {
 	switch v := value.(type) {
 	case string:
 		return m.leaf(key, v, depth)
-	case json.Number: // a password may be one
+	case json.Number: // may be a password
 		if classOf(key) == password && !isHonest(key, v.String()) {
 			return Mark
 		}
@@ -162,7 +162,7 @@ func (m *Masker) tree(key string, value any, depth int) any {
 			}
 			return nil
 		}, func(k string, x any) {
-			for i := range v { // a key that is there twice
+			for i := range v { // keys may be duplicated
 				if v[i].key == k {
 					v[i].value = x
 				}
@@ -185,7 +185,7 @@ func (m *Masker) leaf(key, v string, depth int) string {
 	return m.text(v, depth+1)
 }
 
-// list masks the arguments of a command, or a list of values.
+// list masks the arguments of a command or a list of values.
 func (m *Masker) list(key string, list []any, depth int) []any {
 	args := make([]string, len(list))
 	for i := range list {
@@ -253,7 +253,7 @@ func hide(value any) any {
 	return value
 }
 
-// hideData masks the data of a Secret in a list, which does not say its kind.
+// hideData masks the data of a Secret in a list, whose items do not have a kind.
 func hideData(item any) any {
 	switch v := item.(type) {
 	case object:

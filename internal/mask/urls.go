@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// urls finds the user and the password of URLs, also of those that are no valid URL because somebody did not escape the password.
+// urls finds the user and password of URLs, even if the URL is invalid because the password was not escaped.
 func urls(line string) (found spans) {
 	for at := 0; ; {
 		i := strings.Index(line[at:], "://")
@@ -20,7 +20,7 @@ func urls(line string) (found spans) {
 	}
 }
 
-// endOfURL is where a URL ends: before a blank, a quotation mark or the next URL.
+// endOfURL returns the end of a URL: a space, a quotation mark or the next URL.
 func endOfURL(s string) int {
 	end := len(s)
 	if next := strings.Index(s, "://"); next >= 0 {
@@ -34,7 +34,7 @@ func endOfURL(s string) int {
 	return len(strings.TrimRight(s[:end], `\'`))
 }
 
-// userInfo is how much of a URL after its scheme is user and password.
+// userInfo returns the length of user and password in a URL without its scheme.
 func userInfo(s string) int {
 	last := strings.LastIndex(s, "@")
 	if last <= 0 {
@@ -60,7 +60,7 @@ func userInfo(s string) int {
 	return max(last, 0)
 }
 
-// isHost tells what can be a host, with its port and a path.
+// isHost reports whether a text can be a host, with port and path.
 func isHost(s string) bool {
 	if end := strings.IndexAny(s, "/?#"); end >= 0 {
 		s = s[:end]

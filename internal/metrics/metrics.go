@@ -1,5 +1,5 @@
-// Package metrics describes the metrics of the operator and of the daemon on nodes: kind, help and labels of each. Those who emit
-// them, docs/metrics.md, the rules and the dashboards all take them from here. It is pure.
+// Package metrics describes the metrics of the operator and of the daemon on nodes: kind, help and labels of each. The programs that emit them,
+// docs/metrics.md, the rules and the dashboards all use these descriptions. It does no I/O.
 package metrics
 
 import (
@@ -11,7 +11,7 @@ import (
 // Kind is the type of a metric in Prometheus' text format.
 type Kind string
 
-// The kinds.
+// Kinds of metrics.
 const (
 	Counter   Kind = "counter"
 	Gauge     Kind = "gauge"
@@ -30,11 +30,11 @@ type Metric struct {
 // Label is a label of a metric.
 type Label struct {
 	Name string
-	// Values says which values there are, and so how many.
+	// Values describes the possible values, and so their number.
 	Values string
 }
 
-// LabelNames are the names of the labels, in their order.
+// LabelNames returns the names of the labels, in order.
 func (m Metric) LabelNames() []string {
 	var names []string
 	for _, l := range m.Labels {
@@ -43,7 +43,7 @@ func (m Metric) LabelNames() []string {
 	return names
 }
 
-// Of is the metric with a name. It panics for a name that is not in a table here: such a metric must not be emitted.
+// Of returns the metric with a name. It panics for an unknown name: such a metric must not be emitted.
 func Of(name string) Metric {
 	all := slices.Concat(Operator(), Node())
 	if i := slices.IndexFunc(all, func(m Metric) bool { return m.Name == name }); i >= 0 {
@@ -58,7 +58,7 @@ const (
 	action   = "`Join`, `Stage`, `Upgrade`, `Repair`, `Reboot`, `Replace`, `Leave`"
 )
 
-// Operator are the metrics of the operator.
+// Operator returns the metrics of the operator.
 func Operator() []Metric {
 	return []Metric{
 		{api.MetricBuildInfo, Gauge, "Always 1; the labels say which operator runs.", []Label{{"version", "of the operator"}, {"payload", "first twelve digits of the payload's digest"}}},
@@ -120,7 +120,7 @@ func Operator() []Metric {
 	}
 }
 
-// Node are the metrics of the daemon on nodes.
+// Node returns the metrics of the daemon on nodes.
 func Node() []Metric {
 	return []Metric{
 		{api.MetricNodeBuildInfo, Gauge, "Always 1; the label says which version the node has.", []Label{{"version", "of the node, as in annotation `version`"}}},

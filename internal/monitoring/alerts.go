@@ -5,14 +5,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/advice"
 )
 
-// The severities, as on OpenShift.
+// Severities, as on OpenShift.
 const (
 	critical = "critical"
 	warning  = "warning"
 	info     = "info"
 )
 
-// problem selects the WindowsInstances with a problem.
+// problem returns a selector for WindowsInstances with a problem.
 func problem(condition, reasons string) string {
 	selector := `condition="` + condition + `"`
 	if reasons != "" {
@@ -21,10 +21,10 @@ func problem(condition, reasons string) string {
 	return api.MetricInstanceProblem + `{` + selector + `}`
 }
 
-// normal are the reasons of Ready that say that the host is on its way, or that somebody wants it so.
+// normal are the reasons of Ready while a host makes progress or is held on purpose.
 const normal = api.ReasonPaused + "|" + api.ReasonWaitingForSlot + "|" + api.ReasonAdoptionPending
 
-// alert is an alert as it is written here: after is how long its expression must have a result, description says what happens.
+// alert is an alert in short form: after is how long its expression must have a result; description explains the effect.
 type alert struct{ name, severity, after, expr, summary, description string }
 
 func alerts(group string, all []alert) Group {
@@ -38,7 +38,7 @@ func alerts(group string, all []alert) Group {
 	return g
 }
 
-// Alerts are all alerts.
+// Alerts returns all alerts.
 func Alerts() []Group {
 	return []Group{operatorAlerts(), rolloutAlerts(), nodeAlerts()}
 }
@@ -126,7 +126,7 @@ func rolloutAlerts() Group {
 	})
 }
 
-// nodeAlerts: kubelets renew a certificate when 70 to 90 % of its life are over (k8s.io/client-go/util/certificate), WICD earlier.
+// nodeAlerts: kubelets renew a certificate after 70 to 90 % of its lifetime (k8s.io/client-go/util/certificate), WICD earlier.
 func nodeAlerts() Group {
 	const left = api.MetricNodeCertificate + ` - time()`
 	return alerts("windows-node.alerts", []alert{

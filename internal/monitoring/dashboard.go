@@ -2,8 +2,8 @@ package monitoring
 
 import "fmt"
 
-// Dashboard is a dashboard of Grafana, as far as ours need its model (schema 39: Grafana 10.3 or later). The console of OpenShift shows it,
-// too.
+// Dashboard is a Grafana dashboard, with the parts of its model that these dashboards use (schema 39: Grafana 10.3 or later). The OpenShift
+// console can show it, too.
 type Dashboard struct {
 	UID           string   `json:"uid"`
 	Title         string   `json:"title"`
@@ -37,7 +37,7 @@ type link struct {
 	KeepTime    bool     `json:"keepTime"`
 }
 
-// variable is what users choose above a dashboard.
+// variable is a choice above a dashboard.
 type variable struct {
 	Name       string  `json:"name"`
 	Label      string  `json:"label"`
@@ -55,7 +55,7 @@ type source struct {
 	UID  string `json:"uid"`
 }
 
-// Panel is one picture of a dashboard.
+// Panel is a panel of a dashboard.
 type Panel struct {
 	ID          int         `json:"id"`
 	Title       string      `json:"title"`
@@ -80,7 +80,7 @@ type Target struct {
 	RefID  string `json:"refId"`
 	Expr   string `json:"expr"`
 	Legend string `json:"legendFormat"`
-	// Instant is for tables and single values, which show the present.
+	// Instant is for tables and single values, which show the current value.
 	Instant bool   `json:"instant"`
 	Format  string `json:"format,omitempty"`
 }
@@ -96,12 +96,12 @@ type defaults struct {
 	Max  *float64 `json:"max,omitempty"`
 }
 
-// datasource is a variable, so that users choose which Prometheus they ask.
+// datasource is a variable, so that users can choose the Prometheus server.
 func datasource() source { return source{"prometheus", "${datasource}"} }
 
 const dashboardTag = "windows-machine-config"
 
-// board makes a dashboard. Panels are three in a row, in their order.
+// board returns a dashboard. Panels are arranged three in a row, in order.
 func board(uid, title, description string, variables []variable, panels ...Panel) Dashboard {
 	d := Dashboard{
 		UID: uid, Title: title, Description: description, Tags: []string{dashboardTag, "windows"}, SchemaVersion: 39, Version: 1, Refresh: "30s",
@@ -118,16 +118,16 @@ func board(uid, title, description string, variables []variable, panels ...Panel
 	return d
 }
 
-// choice is a variable with the values of a label.
+// choice returns a variable with the values of a label.
 func choice(name, label, query string) variable {
 	s := datasource()
 	return variable{Name: name, Label: label, Type: "query", Query: query, Datasource: &s, Refresh: 2, Sort: 1}
 }
 
-// expression is one with its legend.
+// expression is a query with its legend.
 type expression struct{ expr, legend string }
 
-// panel makes a panel. Only graphs show more than the present.
+// panel returns a panel. Only graphs show more than the current values.
 func panel(kind, title, unit, description string, expressions []expression) Panel {
 	p := Panel{Title: title, Description: description, Type: kind, FieldConfig: fieldConfig{Defaults: defaults{Unit: unit}, Overrides: []any{}}}
 	for i, e := range expressions {
@@ -143,7 +143,7 @@ func panel(kind, title, unit, description string, expressions []expression) Pane
 	return p
 }
 
-// graph shows values over time, number one value, table the present ones.
+// graph shows values over time, number one value, table the current values.
 func graph(title, unit, description string, expressions ...expression) Panel {
 	return panel("timeseries", title, unit, description, expressions)
 }

@@ -2,7 +2,7 @@ package monitoring
 
 import "github.com/windows-machine-config/wmco/api"
 
-// Dashboards are all dashboards.
+// Dashboards returns all dashboards.
 func Dashboards() []Dashboard {
 	return []Dashboard{fleetBoard(), hostBoard(), podsBoard()}
 }

@@ -1,3 +1,3 @@
-// Package monitoring is what Prometheus and Grafana need for Windows nodes: what is scraped and how, the rules, the alerts and the dashboards.
-// From it, hack/monitoring writes deploy/monitoring in the forms of the Prometheus operator, of OpenShift and of Prometheus itself. It is pure.
+// Package monitoring defines what Prometheus and Grafana need for Windows nodes: scrape configurations, rules, alerts and dashboards.
+// hack/monitoring writes them to deploy/monitoring in the forms of the Prometheus operator, OpenShift and Prometheus. It does no I/O.
 package monitoring

@@ -64,7 +64,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 	}
 }
 
-// TestDescriptionsNameLabelsThatTheirAlertsHave looks for {{ $labels.x }}, which is empty where the result has no label x.
+// TestDescriptionsNameLabelsThatTheirAlertsHave checks {{ $labels.x }}, which is empty if the result has no label x.
 func TestDescriptionsNameLabelsThatTheirAlertsHave(t *testing.T) {
 	label := regexp.MustCompile(`\$labels\.(\w+)`)
 	always := []string{"instance", "node", "volume"} // of targets and of windows_exporter
@@ -130,7 +130,7 @@ func TestEveryMetricIsKnown(t *testing.T) {
 	}
 }
 
-// metricsIn are the names of metrics in an expression: identifiers that are no functions, labels or keywords.
+// metricsIn returns the metric names in an expression: identifiers other than functions, labels and keywords.
 func metricsIn(expr string) (names []string) {
 	for _, drop := range []string{`"[^"]*"`, `\{[^}]*\}`, `\b(by|on|without|ignoring|group_left|group_right) *\([^)]*\)`, `\[[^\]]*\]`} {
 		expr = regexp.MustCompile(drop).ReplaceAllString(expr, " ")
@@ -173,7 +173,7 @@ func TestDashboardsAreComplete(t *testing.T) {
 	}
 }
 
-// TestANodeSpeaksForItselfOnly: names of series that a node may send, in all forms of the configuration.
+// TestANodeSpeaksForItselfOnly checks which series names a node may send, in all forms of the configuration.
 func TestANodeSpeaksForItselfOnly(t *testing.T) {
 	files, err := Files()
 	if err != nil {
@@ -205,7 +205,7 @@ func TestANodeSpeaksForItselfOnly(t *testing.T) {
 	}
 }
 
-// TestMonitorsWorkWithEveryDiscovery: a label that only one role of discovery has is empty with the others.
+// TestMonitorsWorkWithEveryDiscovery rejects labels that exist with only one discovery role and are empty with others.
 func TestMonitorsWorkWithEveryDiscovery(t *testing.T) {
 	files, err := Files()
 	if err != nil {
@@ -218,7 +218,7 @@ func TestMonitorsWorkWithEveryDiscovery(t *testing.T) {
 	}
 }
 
-// TestNoTargetDisplacesALabelOfItsSeries: where a series has a label of its target, Prometheus keeps the target's and renames the other.
+// TestNoTargetDisplacesALabelOfItsSeries: if target and series have the same label, Prometheus keeps the target's and renames the other.
 func TestNoTargetDisplacesALabelOfItsSeries(t *testing.T) {
 	byPrometheusOperator := []string{"node", "namespace", "service", "pod", "container", "endpoint", "job"}
 	labelsOf := func(list []metrics.Metric) (names []string) {
@@ -257,7 +257,7 @@ func TestNoTargetDisplacesALabelOfItsSeries(t *testing.T) {
 	}
 }
 
-// TestNoNodeGetsAToken: whoever controls a node has what Prometheus shows to it.
+// TestNoNodeGetsAToken expects no token for nodes: an attacker on a node would get it.
 func TestNoNodeGetsAToken(t *testing.T) {
 	files, err := Files()
 	if err != nil {
@@ -306,7 +306,7 @@ func TestNoNodeGetsAToken(t *testing.T) {
 	}
 }
 
-// TestTheFilesAreWhatIsMade is also checked by make check-generated.
+// TestTheFilesAreWhatIsMade checks the generated files, as make check-generated does.
 func TestTheFilesAreWhatIsMade(t *testing.T) {
 	files, err := Files()
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// flavor is what differs between the Prometheus of a cluster and another one.
+// flavor holds the differences between OpenShift's Prometheus and others.
 type flavor struct {
-	// node and operator are the TLS settings towards nodes and towards the operator.
+	// node and operator are the TLS settings for nodes and for the operator.
 	node, operator object
 }
 
 const tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
-// prometheusOperator is for kube-prometheus and others. Certificates are in objects of the operator's namespace.
+// prometheusOperator is for kube-prometheus and similar installations. Certificates are in objects of the operator's namespace.
 func prometheusOperator() flavor {
 	root := object{"configMap": object{"name": "kube-root-ca.crt", "key": "ca.crt"}}
 	client := func(key string) object { return object{"name": ClientCertificate, "key": key} }
@@ -25,7 +25,7 @@ func prometheusOperator() flavor {
 	}
 }
 
-// openShift is for OpenShift's own Prometheus, which has certificates for all of it in these folders.
+// openShift is for OpenShift's own Prometheus, which has certificates for all targets in these folders.
 func openShift() flavor {
 	const kubelets, client = "/etc/prometheus/configmaps/kubelet-serving-ca-bundle/ca-bundle.crt", "/etc/prometheus/secrets/metrics-client-certs/"
 	return flavor{
@@ -38,9 +38,9 @@ func metadata(name string) object {
 	return object{"name": name, "namespace": api.DefaultNamespace, "labels": object{"app.kubernetes.io/name": "windows-machine-config-operator"}}
 }
 
-// monitors are the jobs. Nodes get no token of Prometheus: they may be in the hands of an attacker. Service kube-system/kubelet is one that the
-// Prometheus operator writes. How targets are found, by endpoints or EndpointSlices, is left to the cluster's Prometheus: it is the one for which
-// the Prometheus operator writes them, and before 0.86 a ServiceMonitor has no say in it.
+// monitors returns the ServiceMonitors. Nodes get no token of Prometheus, because an attacker may control them. Service kube-system/kubelet is
+// maintained by the Prometheus operator. The cluster's Prometheus object defines how targets are discovered, by Endpoints or EndpointSlices: the
+// Prometheus operator writes them accordingly, and before 0.86 a ServiceMonitor cannot choose.
 func (f flavor) monitors() []object {
 	ofNodes := func(name string, endpoint object) object {
 		return object{
@@ -58,7 +58,7 @@ func (f flavor) monitors() []object {
 			"spec": object{
 				"endpoints": []any{object{
 					"port": "https", "scheme": "https", "interval": "30s", "followRedirects": false, "bearerTokenFile": tokenFile, "tlsConfig": f.operator,
-					"relabelings": inMonitor(operatorTargets()[2:]), // the Prometheus operator keeps Service and port itself
+					"relabelings": inMonitor(operatorTargets()[2:]), // the Prometheus operator selects Service and port itself
 				}},
 				"selector": object{"matchLabels": object{"app.kubernetes.io/name": "windows-machine-config-operator"}},
 			},
@@ -74,14 +74,14 @@ func (f flavor) monitors() []object {
 	}
 }
 
-// prometheusRule is an object of the Prometheus operator with groups of rules.
+// prometheusRule returns a PrometheusRule with groups of rules.
 func prometheusRule(name string, groups []Group) object {
 	return object{"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "metadata": metadata(name), "spec": object{"groups": groups}}
 }
 
 const header = "# Made by make generate from internal/monitoring.\n"
 
-// Files are the files of deploy/monitoring that are made here, by their paths in it.
+// Files returns the generated files of deploy/monitoring, by their paths in it.
 func Files() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	add := func(name string, objects ...object) error {
@@ -97,7 +97,7 @@ func Files() (map[string][]byte, error) {
 	for _, err := range []error{
 		add("servicemonitors.yaml", prometheusOperator().monitors()...),
 		add("openshift/servicemonitors.yaml", openShift().monitors()...),
-		// The name of the first is that of the original operator's object, which it replaces.
+		// The first has the name of the original operator's object, which it replaces.
 		add("rules/rules.yaml", prometheusRule("windows-prometheus-k8s-rules", RecordingRules()), prometheusRule("windows-machine-config-operator", Alerts())),
 	} {
 		if err != nil {
@@ -124,7 +124,7 @@ func Files() (map[string][]byte, error) {
 	return files, nil
 }
 
-// RuleFiles are all rules in files of Prometheus itself, by their names.
+// RuleFiles returns all rules as rule files of Prometheus, by name.
 func RuleFiles() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for name, groups := range map[string][]Group{RulesFile: RecordingRules(), AlertsFile: Alerts()} {

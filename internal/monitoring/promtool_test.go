@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// promtool runs Debian's promtool in a folder with all rules and a file of tests.
+// promtool runs Debian's promtool in a folder with all rules and a test file.
 func promtool(t *testing.T, tests object) {
 	t.Helper()
 	program, err := exec.LookPath("promtool")
@@ -40,10 +40,10 @@ func promtool(t *testing.T, tests object) {
 	}
 }
 
-// series is one of promtool's input series, with a value each minute.
+// series is an input series of promtool, with one value per minute.
 func series(name, values string) object { return object{"series": name, "values": values} }
 
-// suite is promtool's file of tests. Alerts need none of the recording rules.
+// suite returns promtool's test file. Alerts need no recording rules.
 func suite(rules []any, tests ...object) object {
 	all := make([]any, 0, len(tests))
 	for _, test := range tests {
@@ -53,8 +53,8 @@ func suite(rules []any, tests ...object) object {
 	return object{"rule_files": rules, "evaluation_interval": "1m", "tests": all}
 }
 
-// node is what windows_exporter of a version tells of a node with two processors, 8 GB of memory of which 2 are available, and one disk of 100 GB
-// with 25 free. Processors are busy for a quarter of the time. Names are those of its collectors' documents at that version.
+// node returns the series that a windows_exporter version reports for a node with two processors, 8 GB of memory, 2 of them available, and one
+// disk of 100 GB with 25 free. Processors are busy a quarter of the time. Names are from the documentation of that version's collectors.
 func node(version string) (all []any) {
 	of := func(name, labels, values string) {
 		all = append(all, series(name+`{job="windows-exporter",instance="win-1",node="win-1"`+labels+`}`, values))
@@ -101,7 +101,7 @@ func node(version string) (all []any) {
 	return append(append(all, pod(of)...), others()...)
 }
 
-// pod is a pod of two containers, for each of which windows_exporter counts the bytes of their endpoint.
+// pod returns the series of a pod with two containers, for each of which windows_exporter counts the bytes of their endpoint.
 func pod(of func(name, labels, values string)) (all []any) {
 	for _, container := range []string{"web", "helper"} {
 		id := `,container_id="containerd://` + container + `"`
@@ -120,7 +120,7 @@ func pod(of func(name, labels, values string)) (all []any) {
 	return all
 }
 
-// others are what the kubelet, the operator and WICD tell.
+// others returns the series of the kubelet, the operator and WICD.
 func others() []any {
 	const kubelet, wicd = `{job="kubelet",metrics_path="/metrics/cadvisor",node="win-1",instance="win-1",namespace="shop",pod="web-1"`, `{job="windows-exporter",instance="win-1"`
 	return []any{
@@ -181,14 +181,14 @@ func TestValuesOfRules(t *testing.T) {
 			`node_memory_MemTotal_bytes{instance="win-1"}`:                                                              8e9,
 			`instance:node_memory_utilisation:ratio{instance="win-1"}`:                                                  0.75,
 			`node_filesystem_size_bytes{instance="win-1",mountpoint="C:",fstype="ntfs"}`:                                100e9,
-			`count(node_filesystem_size_bytes)`:                                                                         1, // not the boot loader's
+			`count(node_filesystem_size_bytes)`:                                                                         1, // excludes the boot loader's volume
 			`sum by (instance) (rate(node_network_receive_bytes_total[3m]))`:                                            10,
 			`node_boot_time_seconds{instance="win-1"}`:                                                                  1000,
 			`node:windows_node:sum`:                                                                                     1,
 			`node:windows_node_memory_utilisation:{instance="win-1"}`:                                                   0.75,
 			`node:windows_node_disk_utilisation:avg_irate{instance="win-1"}`:                                            0.2,
 			`node:windows_node_filesystem_usage:{instance="win-1",volume="C:"}`:                                         0.75,
-			`pod_interface_network:container_network_receive_bytes:irate5m{namespace="shop",pod="web-1"}`:               100, // not for each container
+			`pod_interface_network:container_network_receive_bytes:irate5m{namespace="shop",pod="web-1"}`:               100, // not once per container
 			`sum(namespace_pod_container:windows_container_cpu_usage_seconds_total:sum_rate{pod="web-1"})`:              1,
 			`sum(kube_pod_windows_container_resource_memory_limit{namespace="shop"})`:                                   2e8,
 			`sum by (pod, namespace) (rate(container_cpu_usage_seconds_total{container="",pod!="",namespace!=""}[5m]))`: 1, // OpenShift's own rule
@@ -200,7 +200,7 @@ func TestValuesOfRules(t *testing.T) {
 	promtool(t, suite([]any{RulesFile}, tests...))
 }
 
-// TestAlertsFire has, for each alert, series with which it fires, and a time before which it does not.
+// TestAlertsFire defines, for each alert, series for which it fires, and the time from which it does.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
 	problem := func(condition, reason string) object {
@@ -209,7 +209,8 @@ func TestAlertsFire(t *testing.T) {
 	const on = `{job="windows-exporter",instance="win-1"`
 	cases := map[string]struct {
 		series []any
-		// minutes after which the alert fires; a minute earlier it does not, where its expression has a result at once.
+		// minutes after which the alert fires. If it is below 25, the alert must not fire at the minute before, or at minute 4 if that is
+		// earlier.
 		minutes int
 	}{
 		"WindowsMachineConfigOperatorDown": {[]any{series(`up{job="windows-machine-config-operator"}`, "0x200")}, 10},
@@ -265,7 +266,7 @@ func TestAlertsFire(t *testing.T) {
 	promtool(t, suite([]any{AlertsFile}, tests...))
 }
 
-// TestNoAlertFiresWhereAllIsWell has the nodes of the other tests, without what they have of problems.
+// TestNoAlertFiresWhereAllIsWell uses the nodes of the other tests without their problems.
 func TestNoAlertFiresWhereAllIsWell(t *testing.T) {
 	t.Parallel()
 	var input []any

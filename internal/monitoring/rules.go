@@ -1,6 +1,6 @@
 package monitoring
 
-// Rule is a recording rule or an alert of Prometheus.
+// Rule is a Prometheus recording rule or alert.
 type Rule struct {
 	Record      string            `json:"record,omitempty"`
 	Alert       string            `json:"alert,omitempty"`
@@ -10,14 +10,14 @@ type Rule struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Group is a group of rules, which are evaluated one after the other.
+// Group is a group of rules, which are evaluated in order.
 type Group struct {
 	Name  string `json:"name"`
 	Rules []Rule `json:"rules"`
 }
 
-// The metrics of windows_exporter with other names in other versions: those of 0.31, which this operator installs, come first, those of
-// 0.27, which hosts have until they are upgraded, later. docs/monitoring.md has the list.
+// Metrics of windows_exporter whose names differ between versions: those of 0.31, which this operator installs, come first, then those of 0.27,
+// which hosts have until they are upgraded. docs/monitoring.md has the list.
 const (
 	of          = `{job="windows-exporter"}`
 	memoryTotal = `(windows_memory_physical_total_bytes` + of + ` or windows_os_visible_memory_bytes` + of + ` or windows_cs_physical_memory_bytes` + of + `)`
@@ -26,18 +26,18 @@ const (
 	processors  = `(windows_cpu_logical_processor` + of + ` or windows_cs_logical_processors` + of + `)`
 	idle        = `windows_cpu_time_total{job="windows-exporter",mode="idle"}`
 	busy        = `windows_cpu_time_total{job="windows-exporter",mode!="idle"}`
-	// disks are those with a letter or a folder, not those without, as the partition of the boot loader.
+	// disks selects volumes with a drive letter or a folder, and excludes others, such as the boot loader's partition.
 	disks = `{job="windows-exporter",volume!~"HarddiskVolume.+"}`
 )
 
-// RecordingRules are all recording rules.
+// RecordingRules returns all recording rules.
 func RecordingRules() []Group {
 	return []Group{consoleRules(), mixinNodeRules(), mixinPodRules()}
 }
 
-// consoleRules have the names by which the console of OpenShift, and the rules of kube-prometheus for all nodes, ask for the metrics of
-// nodes (frontend/packages/console-app and console-shared of github.com/openshift/console). Names with rates of node_network_… are missing:
-// the rules of kube-prometheus and of OpenShift make them of the counters here, for all nodes.
+// consoleRules have the names that the OpenShift console and kube-prometheus' rules for all nodes use for node metrics
+// (frontend/packages/console-app and console-shared of github.com/openshift/console). Rates of node_network metrics are missing: the rules of
+// kube-prometheus and of OpenShift compute them for all nodes from the counters here.
 func consoleRules() Group {
 	counter := func(direction, metric string) Rule {
 		return Rule{Record: "node_network_" + direction + "_bytes_total", Expr: `label_replace(max by (instance, node, nic) (` + metric + of + `), "device", "$1", "nic", "(.*)")`}
@@ -70,19 +70,19 @@ func consoleRules() Group {
 	}}
 }
 
-// podNetwork takes the largest of a pod's containers: the Host Network Service counts an endpoint, which they share, for each.
+// podNetwork takes the maximum over a pod's containers: the Host Network Service counts the shared endpoint once for each container.
 func podNetwork(name, metric string) Rule {
 	return Rule{Record: name, Expr: `max by (namespace, pod, interface) (irate(` + metric + `{job="windows-exporter",container_id!=""}[5m]) * on (container_id) group_left (namespace, pod) ` +
 		`max by (container_id, namespace, pod) (kube_pod_container_info{container_id!=""}))`}
 }
 
 // mixinNodeRules have the names of kubernetes-mixin (rules/windows.libsonnet of github.com/kubernetes-monitoring/kubernetes-mixin, group
-// windows.node.rules), which Grafana's dashboards for Windows nodes ask for. Those of the mixin itself need a windows_exporter of some versions only.
+// windows.node.rules), which Grafana's dashboards for Windows nodes use. The mixin's own rules work with some versions of windows_exporter only.
 func mixinNodeRules() Group {
 	const rate = `irate(windows_logical_disk_read_seconds_total` + of + `[1m]) + irate(windows_logical_disk_write_seconds_total` + of + `[1m])`
 	const net = `irate(windows_net_bytes_total` + of + `[1m])`
 	const lost = `irate(windows_net_packets_received_discarded_total` + of + `[1m]) + irate(windows_net_packets_outbound_discarded_total` + of + `[1m])`
-	// both makes two rules: of the whole cluster and of each node.
+	// both returns two rules: for the whole cluster and for each node.
 	both := func(name, aggregate, expr string) []Rule {
 		return []Rule{
 			{Record: ":windows_node_" + name, Expr: aggregate + ` by (cluster) (` + expr + `)`},
@@ -116,7 +116,7 @@ func mixinNodeRules() Group {
 	return Group{Name: "windows.node.rules", Rules: rules}
 }
 
-// mixinPodRules are kubernetes-mixin's group windows.pod.rules. They need kube-state-metrics, which knows the pods of containers.
+// mixinPodRules are kubernetes-mixin's group windows.pod.rules. They need kube-state-metrics, which maps containers to pods.
 func mixinPodRules() Group {
 	const info = ` * on (container_id) group_left (container, pod, namespace) max by (container, container_id, pod, namespace) (kube_pod_container_info{container_id!=""})`
 	ofPods := func(name, metric string) Rule {

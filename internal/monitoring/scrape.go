@@ -8,25 +8,25 @@ import (
 const (
 	// JobOperator is the operator.
 	JobOperator = "windows-machine-config-operator"
-	// JobExporter is windows_exporter on each node. The name is that of the original operator.
+	// JobExporter is windows_exporter on each node. The original operator uses the same name.
 	JobExporter = "windows-exporter"
-	// JobKubelet is the kubelet of each node, the name that rules and dashboards of Kubernetes ask for.
+	// JobKubelet is the kubelet of each node. Kubernetes' rules and dashboards use this name.
 	JobKubelet = "kubelet"
 )
 
 const (
-	// MetricsService is the Service of the operator's metrics, MetricsCertificate the Secret with its serving certificate.
+	// MetricsService is the Service of the operator's metrics; MetricsCertificate is the Secret with its serving certificate.
 	MetricsService     = "windows-machine-config-operator-metrics"
 	MetricsCertificate = "windows-machine-config-operator-metrics-cert"
-	// ClientCertificate is the Secret with the certificate by which Prometheus is known to nodes (decision 8).
+	// ClientCertificate is the Secret with the certificate by which Prometheus authenticates to nodes (decision 8).
 	ClientCertificate = "windows-metrics-client"
 	exporterPort      = "9182"
-	// resourcePath is where the kubelet tells what pods need. On Windows, /metrics/cadvisor, where Linux nodes tell it, is empty.
+	// resourcePath is where the kubelet reports the resource usage of pods. On Windows, /metrics/cadvisor is empty, unlike on Linux.
 	resourcePath = "/metrics/resource"
 	cadvisorPath = "/metrics/cadvisor"
 )
 
-// relabel is a step of Prometheus' relabeling. Without source it sets the target; action is replace if empty.
+// relabel is a step of Prometheus' relabeling. Without source it sets the target; the default action is replace.
 type relabel struct {
 	source                             []string
 	regex, target, replacement, action string
@@ -46,51 +46,51 @@ func keep(source, regex string) relabel {
 
 func copyOf(source, target string) relabel { return relabel{source: []string{source}, target: target} }
 
-// port replaces the port of the address.
+// port replaces the port in the address.
 func port(number string) relabel {
 	return relabel{source: []string{"__address__"}, regex: `(.+):\d+`, target: "__address__", replacement: "$1:" + number}
 }
 
-// inPrometheusNodes name the node of a target that Prometheus found by itself, with role node.
+// inPrometheusNodes sets the node of a target that Prometheus discovered itself, with role node.
 func inPrometheusNodes() []relabel { return []relabel{copyOf(metaNodeName, nodeLabel)} }
 
-// inMonitorNodes is for targets that the Prometheus operator has found. It has set label node, from whichever role of discovery the cluster uses:
-// the labels of endpoints and of EndpointSlices have different names. The others it set are those of Service kubelet, and would displace the
-// labels of the same name that the series have.
+// inMonitorNodes is for targets that the Prometheus operator configured. It sets label node from whichever discovery role the cluster uses,
+// because the meta labels of Endpoints and EndpointSlices differ. The other labels it sets describe Service kubelet, and would displace labels
+// with the same names of the series.
 func inMonitorNodes() []relabel {
 	return []relabel{{regex: "namespace|service|endpoint|pod|container", action: "labeldrop"}}
 }
 
-// ofNode keeps Windows nodes and names series by the node: the console of OpenShift joins by instance, Kubernetes' rules by node.
+// ofNode keeps Windows nodes and labels series with the node: the OpenShift console joins by instance, Kubernetes' rules by node.
 func ofNode(named []relabel, job string) []relabel {
 	steps := append([]relabel{keep(metaNodeOS, "windows")}, named...)
 	return append(steps, copyOf(nodeLabel, "instance"), set("job", job))
 }
 
-// exporterTargets finds windows_exporter at the port beside the kubelet's.
+// exporterTargets returns windows_exporter's targets, derived from those of the kubelet with another port.
 func exporterTargets(named []relabel) []relabel {
 	return append(ofNode(named, JobExporter), port(exporterPort))
 }
 
-// kubeletTargets give the kubelet's path another name: rules and dashboards of Kubernetes look for pods at metrics_path="/metrics/cadvisor" only.
+// kubeletTargets change the metrics path label: Kubernetes' rules and dashboards expect pods at metrics_path="/metrics/cadvisor".
 func kubeletTargets(named []relabel) []relabel {
 	return append(ofNode(named, JobKubelet), set("metrics_path", cadvisorPath))
 }
 
-// What a node may send in one scrape. It may be in the hands of an attacker. With 250 pods of three containers each, and 200 certificates, it has
-// some 12,000 series.
+// Limits of what a node, which an attacker may control, may send in one scrape. With 250 pods of three containers each, and 200 certificates, a
+// node has about 12,000 series.
 const (
 	maxSamples = 30000
 	maxBody    = "20MB"
 )
 
-// exporterSeries drop what only the operator, Prometheus and kubelets tell: a node must not raise their alerts.
+// exporterSeries drop series of the operator, Prometheus and kubelets: a node must not trigger their alerts.
 func exporterSeries() []relabel {
 	return []relabel{keep("__name__", "(windows|wicd|go|process|promhttp)_.+")}
 }
 
-// kubeletSeries drop the same, and name what the kubelet tells of pods as cAdvisor does on Linux: a pod is a series without container. Where a container is
-// named, an image is, too: dashboards take series without one for pods.
+// kubeletSeries drop the same, and rename the kubelet's pod metrics to those of cAdvisor on Linux: a series without container is a pod. Series
+// with a container also get an image, because dashboards count series without an image as pods.
 func kubeletSeries() []relabel {
 	rename := func(from, to string) relabel {
 		return relabel{source: []string{"__name__"}, regex: from, target: "__name__", replacement: to}
@@ -103,7 +103,7 @@ func kubeletSeries() []relabel {
 	}
 }
 
-// operatorTargets are the operator's pods behind its Service.
+// operatorTargets select the operator's pods behind its Service.
 func operatorTargets() []relabel {
 	return []relabel{
 		keep("__meta_kubernetes_service_name", MetricsService), keep("__meta_kubernetes_endpointslice_port_name", "https"),
@@ -112,29 +112,29 @@ func operatorTargets() []relabel {
 	}
 }
 
-// operatorServerName is the name in the certificate of the operator's metrics.
+// operatorServerName returns the name in the serving certificate of the operator's metrics.
 func operatorServerName(namespace string) string { return MetricsService + "." + namespace + ".svc" }
 
-// PrometheusOptions are the options of a configuration of Prometheus. Paths are as Prometheus sees them.
+// PrometheusOptions are the options of a Prometheus configuration. Paths are as Prometheus sees them.
 type PrometheusOptions struct {
 	// Namespace of the operator.
 	Namespace string
 	// Interval between scrapes and evaluations, as in 30s.
 	Interval string
-	// Token is the file with the token of Prometheus' ServiceAccount, CA that with the CA of the API server and of kubelets.
+	// Token is the file with the token of Prometheus' ServiceAccount, CA the file with the CA of the API server and of kubelets.
 	Token, CA string
-	// ClientCertificate and ClientKey are shown to nodes.
+	// ClientCertificate and ClientKey authenticate Prometheus to nodes.
 	ClientCertificate, ClientKey string
 	// OperatorCA is the CA of the serving certificate of the operator's metrics.
 	OperatorCA string
-	// Targets are files with targets, by the role of the discovery that they replace, for a Prometheus without discovery in Kubernetes, as
-	// Debian builds it; otherwise empty.
+	// Targets are target files, by the discovery role that they replace, for a Prometheus without Kubernetes service discovery, such as
+	// Debian's; otherwise empty.
 	Targets map[string]string
-	// Rules are the files with rules.
+	// Rules are the rule files.
 	Rules []string
 }
 
-// DefaultPrometheus are the options of the configuration in deploy/monitoring/prometheus.
+// DefaultPrometheus returns the options of the configuration in deploy/monitoring/prometheus.
 func DefaultPrometheus() PrometheusOptions {
 	const account, windows = "/var/run/secrets/kubernetes.io/serviceaccount/", "/etc/prometheus/windows/"
 	return PrometheusOptions{
@@ -144,10 +144,10 @@ func DefaultPrometheus() PrometheusOptions {
 	}
 }
 
-// object is a value of YAML with fields.
+// object is a YAML mapping.
 type object = map[string]any
 
-// Prometheus is a configuration of Prometheus 2.42 or later, as YAML. Nodes get no token of Prometheus: they may be in the hands of an attacker.
+// Prometheus returns a configuration of Prometheus 2.42 or later, as YAML. Nodes get no token of Prometheus: an attacker may control them.
 func Prometheus(o PrometheusOptions) ([]byte, error) {
 	nodes := object{"ca_file": o.CA, "cert_file": o.ClientCertificate, "key_file": o.ClientKey}
 	return write(object{
@@ -173,7 +173,7 @@ func Prometheus(o PrometheusOptions) ([]byte, error) {
 	})
 }
 
-// discover adds to a job how its targets are found. Endpoints are looked for in the operator's namespace only.
+// discover adds the target discovery to a job. Endpoints are discovered in the operator's namespace only.
 func (o PrometheusOptions) discover(role string, job object) object {
 	if file := o.Targets[role]; file != "" {
 		job["file_sd_configs"] = []any{object{"files": []any{file}}}
@@ -187,7 +187,7 @@ func (o PrometheusOptions) discover(role string, job object) object {
 	return job
 }
 
-// inPrometheus are steps in the form of Prometheus' own configuration, inMonitor in that of a ServiceMonitor.
+// inPrometheus renders steps for Prometheus' own configuration, inMonitor for a ServiceMonitor.
 func inPrometheus(steps []relabel) []any { return render(steps, "source_labels", "target_label") }
 func inMonitor(steps []relabel) []any    { return render(steps, "sourceLabels", "targetLabel") }
 

@@ -7,13 +7,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Names of files with rules for Prometheus itself.
+// Names of rule files for Prometheus.
 const (
 	RulesFile  = "windows.rules.yaml"
 	AlertsFile = "windows.alerts.yaml"
 )
 
-// write is YAML of objects, a document each.
+// write encodes objects as YAML, one document each.
 func write(objects ...object) ([]byte, error) {
 	var all bytes.Buffer
 	for i, o := range objects {

@@ -9,8 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
-// FuzzChooseProvider has nodes with any provider IDs: what is told of them is short and printable, and only clouds that are known have nodes
-// wait.
+// FuzzChooseProvider uses arbitrary provider IDs: the explanation must be short and printable, and only known clouds may make nodes wait.
 func FuzzChooseProvider(f *testing.F) {
 	for _, id := range []string{"aws:///us-east-1a/i-1", "kind://docker/kind/kind", "cn-hangzhou.i-1", "", "://", "AWS://x", "\xff://x", "a\nb://"} {
 		f.Add(id, "gce://p/z/v")

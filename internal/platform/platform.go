@@ -1,10 +1,10 @@
-// Package platform lists what differs between the clouds: one row each. What a row has no value for is as on bare metal. A new cloud
-// is a row here, and a case in internal/platform/metadata where its nodes are named by its metadata service.
+// Package platform lists the differences between clouds, one row each. A row without a value is like bare metal. A new cloud needs a row here,
+// and a case in internal/platform/metadata if its metadata service names its nodes.
 package platform
 
 import "slices"
 
-// The names of the platforms, as OpenShift's Infrastructure has them in status.platformStatus.type.
+// Names of the platforms, as in status.platformStatus.type of OpenShift's Infrastructure.
 const (
 	AWS     = "AWS"
 	Azure   = "Azure"
@@ -13,53 +13,52 @@ const (
 	Nutanix = "Nutanix"
 )
 
-// MetadataAddress is where the metadata services of AWS, Azure and GCP answer.
+// MetadataAddress is the address of the metadata services of AWS, Azure and GCP.
 const MetadataAddress = "169.254.169.254"
 
-// MaxNodeName is how long the name of a node may be: the kubelet makes a label of it.
+// MaxNodeName is the maximum length of a node name: the kubelet uses it as a label value.
 const MaxNodeName = 63
 
-// Platform is what differs on one cloud.
+// Platform holds the properties of one cloud.
 type Platform struct {
 	Name string
 	// MachineKinds are the kinds of the provider specification of its Machines, in the Machine API and in Cluster API.
 	MachineKinds []string
 	// Username is the account with which the operator logs in to new Machines.
 	Username string
-	// NamesNodes is true where the cloud provider finds the machine of a Node by the name that the metadata service has for it.
+	// NamesNodes means that the cloud provider finds the machine of a Node by its name in the metadata service.
 	NamesNodes bool
-	// NamesHosts is true where a new host has the name of its Machine, and its node the DNS suffix of the host, too.
+	// NamesHosts means that a new host has the name of its Machine, and its node has the host's DNS suffix, too.
 	NamesHosts bool
-	// MetadataRoute is the route to the metadata service that Windows loses when networks of pods come and go.
+	// MetadataRoute is the route to the metadata service, which Windows loses when pod networks are created or removed.
 	MetadataRoute Route
-	// RoutesInUserData is true where new hosts need this route before the operator comes.
+	// RoutesInUserData means that new hosts need this route before the operator connects.
 	RoutesInUserData bool
-	// ProviderScheme is the scheme of the provider IDs of its nodes, as in aws:///us-east-1a/i-0abc, where clusters that do not tell their
-	// platform are told by it; "" elsewhere.
+	// ProviderScheme is the scheme of its nodes' provider IDs, as in aws:///us-east-1a/i-0abc, by which it is identified in clusters that do not
+	// report their platform; "" for others.
 	ProviderScheme string
-	// PayloadGroup is the group of the files in the payload that only its hosts get; "" where there are none.
+	// PayloadGroup is the payload group with files for its hosts only; "" if there is none.
 	PayloadGroup string
-	// PlainUserData is true where the cloud's agent runs user data as they are. The agents of the others look for tags.
+	// PlainUserData means that the cloud's agent runs user data unchanged. The agents of other clouds look for tags.
 	PlainUserData bool
-	// VXLANPort is the port that VXLAN must have because the platform's own network takes 4789 for itself; 0 for any.
+	// VXLANPort is the required VXLAN port if the platform's own network uses 4789; 0 for any.
 	VXLANPort uint16
-	// HealthChecks are the ranges from which the platform's load balancers ask nodes whether they serve, where they are not addresses of
-	// the cluster's own network.
+	// HealthChecks are the source ranges of the load balancers' health checks of nodes, unless these come from the cluster's own network.
 	HealthChecks []string
-	// ForwardsVIP is true where these load balancers ask at the address of the Service, and not at that of the node.
+	// ForwardsVIP means that these health checks target the address of the Service, not that of the node.
 	ForwardsVIP bool
 }
 
-// Route is the way to an address; 0 where we need none of our own.
+// Route is the way to an address; 0 if no route is needed.
 type Route int
 
-// The ways: by the default gateway, or on the link.
+// Routes: by the default gateway, or on-link.
 const (
 	ByGateway Route = iota + 1
 	OnLink
 )
 
-// Of returns the row of a platform; for one that has none, that of bare metal with its name.
+// Of returns the row of a platform; for an unknown one, that of bare metal with its name.
 func Of(name string) Platform {
 	for _, p := range table() {
 		if p.Name == name {
@@ -69,7 +68,7 @@ func Of(name string) Platform {
 	return Platform{Name: name, Username: administrator}
 }
 
-// OfMachine returns the name of the platform whose Machines have a kind of provider specification; "" for a kind that is in no row.
+// OfMachine returns the platform whose Machines have a kind of provider specification; "" for an unknown kind.
 func OfMachine(kind string) string {
 	for _, p := range table() {
 		if slices.Contains(p.MachineKinds, kind) {
@@ -79,7 +78,7 @@ func OfMachine(kind string) string {
 	return ""
 }
 
-// PayloadGroups are the groups of the payload that belong to a platform.
+// PayloadGroups returns the payload groups that belong to a platform.
 func PayloadGroups() (groups []string) {
 	for _, p := range table() {
 		if p.PayloadGroup != "" {
@@ -91,8 +90,8 @@ func PayloadGroups() (groups []string) {
 
 const administrator = "Administrator"
 
-// table has a row for each cloud. Azure has no account Administrator, and both of its Machine APIs ask for capi. The agent of GCP puts
-// the route to its metadata service on the link itself.
+// table has a row for each cloud. Azure has no account Administrator, and both of its Machine APIs require capi. The GCP agent creates the
+// on-link route to its metadata service itself.
 func table() []Platform {
 	return []Platform{
 		{

@@ -8,33 +8,32 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// Provider says whether an external cloud provider initializes the nodes of a cluster.
+// Provider is whether an external cloud provider initializes the nodes of a cluster.
 type Provider struct {
 	External bool
-	// Why is for users: what led to it.
+	// Why explains the decision to users.
 	Why string
-	// Platform is the name of the platform that the provider IDs of nodes tell, where the names or programs of nodes depend on it and
-	// nobody else tells it; "" otherwise.
+	// Platform is the platform identified by the nodes' provider IDs, if names or programs of nodes depend on it and the cluster does not report
+	// it otherwise; "" otherwise.
 	Platform string
-	// NodeManager says that nodes of the cloud initialize themselves, with the cloud-node-manager: those of Azure do.
+	// NodeManager means that nodes initialize themselves with the cloud-node-manager, as on Azure.
 	NodeManager bool
 }
 
-// Evidence is what a cluster shows of its cloud.
+// Evidence is what a cluster reveals about its cloud.
 type Evidence struct {
-	// OpenShift says that the cluster is one. Type and ControllerManager are status.platformStatus.type of its Infrastructure and
+	// OpenShift means that the cluster is OpenShift. Type and ControllerManager are status.platformStatus.type of its Infrastructure and
 	// status.platformStatus.external.cloudControllerManager.state.
 	OpenShift               bool
 	Type, ControllerManager string
-	// ProviderIDs are those of the Linux nodes, without those that have none.
+	// ProviderIDs are those of the Linux nodes; nodes without one are left out.
 	ProviderIDs []string
-	// NodeManager says that the payload has the cloud-node-manager for Windows.
+	// NodeManager means that the payload has the cloud-node-manager for Windows.
 	NodeManager bool
 }
 
-// ChooseProvider says whether nodes are initialized by an external cloud provider. A setting other than Auto and "" decides alone. What
-// is unclear is None: nodes that wait for a controller that is not there take no pods, and nodes that a controller does not initialize
-// do.
+// ChooseProvider decides whether an external cloud provider initializes the nodes. A setting other than Auto and "" takes precedence. If
+// unclear, the decision is None: nodes that wait for a missing controller take no pods, whereas nodes that no controller initializes do.
 func ChooseProvider(setting v1alpha1.CloudProvider, e Evidence) Provider {
 	schemes := schemesOf(e.ProviderIDs)
 	p := ofNodes(schemes, e)
@@ -51,7 +50,7 @@ func ChooseProvider(setting v1alpha1.CloudProvider, e Evidence) Provider {
 	return p
 }
 
-// ofNodes decides by the schemes of the provider IDs of Linux nodes.
+// ofNodes decides by the schemes of the Linux nodes' provider IDs.
 func ofNodes(schemes []string, e Evidence) Provider {
 	switch {
 	case len(schemes) == 0:
@@ -67,7 +66,7 @@ func ofNodes(schemes []string, e Evidence) Provider {
 	return Provider{External: true, Why: fmt.Sprintf("Linux nodes have provider IDs with scheme %q", schemes[0])}
 }
 
-// ofAzure decides on Azure, where nodes can be initialized if the payload has the program for it.
+// ofAzure decides for Azure, where nodes can be initialized if the payload has the program for it.
 func ofAzure(is string, e Evidence) Provider {
 	p := Provider{External: e.NodeManager, NodeManager: true, Why: is}
 	if !e.NodeManager {
@@ -77,8 +76,8 @@ func ofAzure(is string, e Evidence) Provider {
 	return p
 }
 
-// ofInfrastructure decides as IsCloudProviderExternal of github.com/openshift/library-go/pkg/cloudprovider does. On
-// Azure it depends on the payload, too.
+// ofInfrastructure decides like IsCloudProviderExternal of github.com/openshift/library-go/pkg/cloudprovider. On Azure the decision also depends
+// on the payload.
 func ofInfrastructure(e Evidence) Provider {
 	is := fmt.Sprintf("Infrastructure cluster has status.platformStatus.type %q", e.Type)
 	if e.Type == "External" {
@@ -92,16 +91,16 @@ func ofInfrastructure(e Evidence) Provider {
 	return Provider{External: slices.Contains(types, e.Type), Why: is}
 }
 
-// externalSchemes are those of provider IDs that nodes get from an external cloud provider, whose controller initializes every node that
-// it finds an instance of. Not among them are kind:// and metal3://, which their installers give without a controller, and k3s:// and
-// rke2://, whose controller waits for annotations or labels that only their own agents make (pkg/cloudprovider of k3s).
+// externalSchemes returns the schemes of provider IDs that external cloud providers assign, whose controllers initialize every node with a known
+// instance. It excludes kind:// and metal3://, whose installers assign IDs without a controller, and k3s:// and rke2://, whose controller waits
+// for annotations or labels that only their own agents set (pkg/cloudprovider of k3s).
 func externalSchemes() []string {
 	return []string{
 		"aws", "gce", "openstack", "vsphere", "nutanix", "ibm", "ibmpowervs", "kubevirt", "digitalocean", "hcloud", "linode", "equinixmetal",
 	}
 }
 
-// schemeOf returns the scheme of a provider ID, as aws of aws:///us-east-1a/i-0abc; "" where it has none.
+// schemeOf returns the scheme of a provider ID, such as aws of aws:///us-east-1a/i-0abc; "" if it has none.
 func schemeOf(providerID string) string {
 	scheme, _, ok := strings.Cut(providerID, "://")
 	const maxScheme = 32
@@ -111,7 +110,7 @@ func schemeOf(providerID string) string {
 	return scheme
 }
 
-// schemesOf are the schemes of provider IDs, sorted, each once, "" among them where an ID has none.
+// schemesOf returns the sorted schemes of provider IDs, without duplicates, and with "" if an ID has none.
 func schemesOf(ids []string) (schemes []string) {
 	for _, id := range ids {
 		schemes = append(schemes, schemeOf(id))
@@ -120,7 +119,7 @@ func schemesOf(ids []string) (schemes []string) {
 	return slices.Compact(schemes)
 }
 
-// ofScheme is the platform whose provider IDs have a scheme, where its nodes have names or programs of their own.
+// ofScheme returns the platform with a provider ID scheme, if its nodes have special names or programs.
 func ofScheme(scheme string) string {
 	for _, p := range table() {
 		if scheme != "" && p.ProviderScheme == scheme {

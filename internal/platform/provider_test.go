@@ -77,7 +77,7 @@ func TestChooseProvider(t *testing.T) {
 	}
 }
 
-// TestOnlyNodesOfAzureInitializeThemselves: there, a program is missing if the payload does not have it.
+// TestOnlyNodesOfAzureInitializeThemselves expects NodeManager on Azure only, even if the payload lacks the program.
 func TestOnlyNodesOfAzureInitializeThemselves(t *testing.T) {
 	for name, test := range map[string]struct {
 		setting  v1alpha1.CloudProvider

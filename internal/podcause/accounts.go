@@ -10,10 +10,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// needs is what a node has whose containers can have group Managed Service Accounts.
+// needs describes what a node needs for containers with group Managed Service Accounts.
 const needs = "is joined to a domain or has a plugin of Container Credential Guard"
 
-// accountsOf are the options for Windows of a pod and its containers.
+// accountsOf returns the Windows options of a pod and its containers.
 func accountsOf(pod *corev1.Pod) (all []*corev1.WindowsSecurityContextOptions) {
 	add := func(o *corev1.WindowsSecurityContextOptions) {
 		if o != nil {
@@ -31,7 +31,7 @@ func accountsOf(pod *corev1.Pod) (all []*corev1.WindowsSecurityContextOptions) {
 	return all
 }
 
-// credentialSpecMissing finds pods that the webhook of windows-gmsa has not seen: their containers would run without the account.
+// credentialSpecMissing finds pods that the webhook of windows-gmsa did not process: their containers would run without the account.
 func credentialSpecMissing(pod *corev1.Pod, _ Cluster) Cause {
 	for _, o := range accountsOf(pod) {
 		if o.GMSACredentialSpecName != nil && o.GMSACredentialSpec == nil {
@@ -42,7 +42,7 @@ func credentialSpecMissing(pod *corev1.Pod, _ Cluster) Cause {
 	return Cause{}
 }
 
-// WithKind adds what is missing of windows-gmsa, where a credential spec is: its kind GMSACredentialSpec exists in the cluster, or not.
+// WithKind adds what windows-gmsa lacks for a credential spec. exists reports whether the cluster has its kind GMSACredentialSpec.
 func (c Cause) WithKind(exists bool) Cause {
 	if exists {
 		c.Message += ": the webhook of windows-gmsa is not installed, or leaves the namespace of the pod out (label windows.k8s.io/disabled)"
@@ -52,7 +52,7 @@ func (c Cause) WithKind(exists bool) Cause {
 	return c
 }
 
-// nodeNotInDomain finds pods with an account on a node that does not say that it has something for one.
+// nodeNotInDomain finds pods with an account on a node that does not report support for accounts.
 func nodeNotInDomain(pod *corev1.Pod, known Cluster) Cause {
 	node := nodeOf(pod, known)
 	if node == nil || !slices.ContainsFunc(accountsOf(pod), func(o *corev1.WindowsSecurityContextOptions) bool { return o.GMSACredentialSpec != nil }) {

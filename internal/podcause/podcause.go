@@ -1,5 +1,5 @@
-// Package podcause says why a pod for Windows does not start: from what the pod says, and what is known of Windows nodes,
-// RuntimeClasses and images. It is pure.
+// Package podcause finds why a pod for Windows does not start, from the pod and from the cluster's Windows nodes, RuntimeClasses and images. It
+// does no I/O.
 package podcause
 
 import (
@@ -15,29 +15,29 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// maxMessage is for one sentence; kubelets and users write parts of it.
+// maxMessage is the length of a long sentence; kubelets and users write parts of it.
 const maxMessage = 700
 
 // Cause is why a pod does not start.
 type Cause struct {
-	// Reason is empty when nothing is wrong, or nothing is known to be.
+	// Reason is empty if nothing is wrong, or the cause is unknown.
 	Reason  string
 	Message string
-	// Image is the one that is for another build; it is known what to ask a registry for.
+	// Image is the image for another build; its registry can be queried for its builds.
 	Image string
-	// Host is the build of the node that does not run the image; zero where the node does not say it.
+	// Host is the build of the node that does not run the image; zero if the node does not report it.
 	Host windowsbuild.Build
 }
 
-// Cluster is what is known beside the pod.
+// Cluster is the information about the cluster.
 type Cluster struct {
 	// Nodes are the Windows nodes.
 	Nodes []corev1.Node
-	// Handlers are those of the RuntimeClasses, by their names.
+	// Handlers maps RuntimeClasses to their handlers.
 	Handlers map[string]string
 }
 
-// Of says why a pod does not start. The first thing that somebody has to mend is the cause.
+// Of returns why a pod does not start. The first finding that needs a fix is the cause.
 func Of(pod *corev1.Pod, known Cluster) Cause {
 	if pod.DeletionTimestamp != nil || !forWindows(pod, known) {
 		return Cause{}
@@ -51,7 +51,7 @@ func Of(pod *corev1.Pod, known Cluster) Cause {
 	return Cause{}
 }
 
-// forWindows says whether a pod is to run on a Windows node. The API server writes what a RuntimeClass selects into the pod.
+// forWindows reports whether a pod is for Windows nodes. The API server adds the node selector of a RuntimeClass to the pod.
 func forWindows(pod *corev1.Pod, known Cluster) bool {
 	switch s := pod.Spec; {
 	case s.OS != nil:
@@ -65,7 +65,7 @@ func forWindows(pod *corev1.Pod, known Cluster) bool {
 	}
 }
 
-// MayBeForWindows says whether a pod may be for a Windows node, as far as it says by itself.
+// MayBeForWindows reports whether a pod may be for Windows nodes, judging by the pod alone.
 func MayBeForWindows(pod *corev1.Pod) bool {
 	s := pod.Spec
 	if s.OS != nil {
@@ -74,7 +74,7 @@ func MayBeForWindows(pod *corev1.Pod) bool {
 	return s.NodeName != "" || s.RuntimeClassName != nil || forWindows(pod, Cluster{})
 }
 
-// TooLarge is what is kept of a pod's spec that is too large to find a cause in: for which node it is.
+// TooLarge reduces a pod's spec that is too large for finding a cause: it keeps the fields that select nodes.
 func TooLarge(s corev1.PodSpec) corev1.PodSpec {
 	kept := corev1.PodSpec{OS: s.OS, NodeName: s.NodeName, RuntimeClassName: s.RuntimeClassName, Hostname: tooLarge}
 	for _, key := range []string{corev1.LabelOSStable, corev1.LabelWindowsBuild} {
@@ -88,7 +88,7 @@ func TooLarge(s corev1.PodSpec) corev1.PodSpec {
 	return kept
 }
 
-// tooLarge is in the field Hostname of a spec that TooLarge made. It is no host name, so that no pod can have it.
+// tooLarge is the Hostname of a spec that TooLarge returned. It is not a valid host name, so no pod can have it.
 const tooLarge = "(too large)"
 
 func isTooLarge(pod *corev1.Pod) bool { return pod.Spec.Hostname == tooLarge }
@@ -100,7 +100,7 @@ func nodeOf(pod *corev1.Pod, known Cluster) *corev1.Node {
 	return nil
 }
 
-// classMissing finds a class that was deleted after the pod was made: the API server accepts no pod without its class.
+// classMissing finds a RuntimeClass that was deleted after the pod was created: the API server rejects pods without their class.
 func classMissing(pod *corev1.Pod, known Cluster) Cause {
 	name := pod.Spec.RuntimeClassName
 	if name == nil {
@@ -112,11 +112,11 @@ func classMissing(pod *corev1.Pod, known Cluster) Cause {
 	return Cause{Reason: api.EventRuntimeClassMissing, Message: fmt.Sprintf("there is no RuntimeClass %s any more, without which no kubelet starts the pod", *name)}
 }
 
-// containersWait finds what the kubelet says of containers.
+// containersWait evaluates what the kubelet reports about containers.
 func containersWait(pod *corev1.Pod, known Cluster) Cause {
 	c := Waiting(pod)
 	switch {
-	case c.Reason == "ImagePullBackOff" && ofImages(Told(pod).Reason): // between two attempts, older kubelets do not say why
+	case c.Reason == "ImagePullBackOff" && ofImages(Told(pod).Reason): // between two attempts, older kubelets do not report the reason
 		return Told(pod)
 	case !slices.Contains(api.PodReasons(), c.Reason):
 		return Cause{}
@@ -137,12 +137,12 @@ func containersWait(pod *corev1.Pod, known Cluster) Cause {
 	return c
 }
 
-// For adds for which builds the image is, as its registry says.
+// For adds the builds that the image is for, according to its registry.
 func (c Cause) For(is windowsbuild.Image) Cause {
 	switch {
 	case !is.ForWindows():
 		c.Message += "; the image is not for Windows"
-	case c.Host != 0 && is.RunsOn(c.Host): // it was pushed again, or lies
+	case c.Host != 0 && is.RunsOn(c.Host): // it was pushed again, or the registry is wrong
 		c.Message += "; its registry now says that it has one, which the node tries at its next attempt"
 	case len(is.Builds) > 0:
 		c.Message += "; the image is for " + is.String()
@@ -150,7 +150,7 @@ func (c Cause) For(is windowsbuild.Image) Cause {
 	return c
 }
 
-// Told is what the pod's annotation says.
+// Told returns the cause in the pod's annotation.
 func Told(pod *corev1.Pod) Cause {
 	reason, message, _ := strings.Cut(pod.Annotations[api.AnnotationDoesNotStart], ": ")
 	return Cause{Reason: reason, Message: message}

@@ -24,7 +24,7 @@ func taint(key string) corev1.Taint {
 	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule}
 }
 
-// waits is a pod for Windows that tolerates the taint and that the scheduler has no node for.
+// waits returns a pod for Windows that tolerates the taint and that the scheduler cannot place.
 func waits(change func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{
 		OS: &corev1.PodOS{Name: corev1.Windows}, NodeSelector: map[string]string{corev1.LabelOSStable: "windows"},
@@ -35,7 +35,7 @@ func waits(change func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// refused is a pod on a node, whose container waits.
+// refused returns a pod on a node with a waiting container.
 func refused(on, reason, message string) *corev1.Pod {
 	return waits(func(p *corev1.Pod) {
 		p.Spec.NodeName, p.Status.Conditions = on, nil
@@ -43,14 +43,14 @@ func refused(on, reason, message string) *corev1.Pod {
 	})
 }
 
-// withAccount is a pod on a node that waits, with the content of a credential spec.
+// withAccount returns a waiting pod on a node, with the content of a credential spec.
 func withAccount(on string) *corev1.Pod {
 	pod := refused(on, "ContainerCreating", "")
 	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: new("web-gmsa"), GMSACredentialSpec: new("{}")}}
 	return pod
 }
 
-// gmsa is a node that says whether it can have group Managed Service Accounts.
+// gmsa returns a node that reports whether it supports group Managed Service Accounts.
 func gmsa(name string, capable corev1.ConditionStatus) corev1.Node {
 	n := node(name, "10.0.20348")
 	n.Status.Conditions = []corev1.NodeCondition{{Type: api.ConditionGMSACapable, Status: capable}}
@@ -161,7 +161,7 @@ func TestWhatIsMissingOfWindowsGMSAIsSaid(t *testing.T) {
 	}
 }
 
-// TestHostileTextsAreBounded has a kubelet and a user write what terminals interpret.
+// TestHostileTextsAreBounded uses terminal control characters in texts of a kubelet and a user.
 func TestHostileTextsAreBounded(t *testing.T) {
 	pod := refused("win-1", "ErrImagePull", "401 Unauthorized \x1b[31m"+strings.Repeat("x", 1<<20))
 	c := podcause.Of(pod, podcause.Cluster{Nodes: []corev1.Node{node("win-1", "10.0.20348")}})

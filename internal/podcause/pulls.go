@@ -8,8 +8,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// sign is a cause, and what kubelet and containerd say when it is there: one of some texts, and one of others where there are any. Each has
-// a character that no name of an image has, which their messages quote.
+// sign is a cause, and the messages of kubelet and containerd that indicate it: one of says and, if about is not empty, one of about. Each text
+// contains a character that image names, which messages quote, cannot contain.
 type sign struct {
 	reason      string
 	says, about []string
@@ -20,7 +20,7 @@ func (s sign) isIn(message string) bool {
 	return slices.ContainsFunc(s.says, has) && (len(s.about) == 0 || slices.ContainsFunc(s.about, has))
 }
 
-// classify finds causes in what the kubelet and containerd say. What says nothing that is known keeps the reason of the kubelet.
+// classify finds the cause in a message of the kubelet or containerd. For an unknown message, it returns the kubelet's reason.
 func classify(reason, message string) string {
 	signs := ofStarts()
 	if slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", kubeletNoRegistry, kubeletNoSignature}, reason) {
@@ -30,7 +30,7 @@ func classify(reason, message string) string {
 		return signs[i].reason
 	}
 	switch reason {
-	case kubeletNoRegistry: // it is the name of one of this operator's for something else
+	case kubeletNoRegistry: // the operator uses the same name for something else
 		return api.EventRegistryUnreachable
 	case kubeletNoSignature:
 		return api.EventImageForbidden
@@ -38,19 +38,19 @@ func classify(reason, message string) string {
 	return reason
 }
 
-// Reasons of kubelets that container runtimes give them (k8s.io/cri-api, pkg/errors).
+// Reasons that container runtimes give kubelets (k8s.io/cri-api, pkg/errors).
 const (
 	kubeletNoRegistry  = "RegistryUnavailable"
 	kubeletNoSignature = "SignatureValidationFailed"
 )
 
-// ofImages says whether a reason is one why an image is not pulled.
+// ofImages reports whether a reason is about pulling an image.
 func ofImages(reason string) bool {
 	return reason != "" && slices.ContainsFunc(append(ofStarts(), ofPulls()...), func(s sign) bool { return s.reason == reason })
 }
 
-// ofStarts are signs in whatever a kubelet says of a container. Windows has texts in its language, so numbers count where there are some:
-// hcsshim writes them behind the text (internal/hcserror).
+// ofStarts returns signs in any message about a container. Windows localizes its messages, so error numbers are matched if present: hcsshim
+// appends them (internal/hcserror).
 func ofStarts() []sign {
 	return []sign{
 		{reason: api.EventImageForAnotherBuild, says: []string{
@@ -61,14 +61,14 @@ func ofStarts() []sign {
 	}
 }
 
-// ofPulls are signs in what is said of pulls, the surest first. An answer of WICD's registry has those of several registries.
+// ofPulls returns signs in messages about pulls, most reliable first. A response of WICD's registry may have signs of several registries.
 func ofPulls() []sign {
 	return slices.Concat([]sign{
 		{reason: api.EventLayerBlocked, says: []string{"(0x5)", "(0x20)", "(0xe1)", "Access is denied.", "being used by another process", "contains a virus"},
 			about: []string{"failed to extract layer", "hcsshim::"}},
-		{reason: api.EventMirrorUnavailable, says: []string{` "https://127.0.0.1:10280/`, "dial tcp 127.0.0.1:10280"}}, // WICD does not answer
+		{reason: api.EventMirrorUnavailable, says: []string{` "https://127.0.0.1:10280/`, "dial tcp 127.0.0.1:10280"}}, // WICD does not respond
 		{reason: api.EventProxyUnreachable, says: []string{"proxyconnect tcp"}},                                        // net/http
-		{reason: api.EventProxyDenied, says: []string{"Proxy Authentication Required", `": Forbidden`}},                // net/http, of a proxy's answer to CONNECT
+		{reason: api.EventProxyDenied, says: []string{"Proxy Authentication Required", `": Forbidden`}},                // net/http: a proxy's response to CONNECT
 		{reason: api.EventRegistryDenied, says: []string{mirrors.RefusesCredentials}},
 		{reason: api.EventRegistryBlocked, says: []string{mirrors.NobodyMayBeAsked}},
 		{reason: api.EventRegistryWithoutTLS, says: []string{"server gave HTTP response to HTTPS client", "first record does not look like a TLS handshake"}},
@@ -84,14 +84,14 @@ func ofPulls() []sign {
 	}, ofRegistries())
 }
 
-// ofRegistries are signs in what registries answer, and in what is said when they do not.
+// ofRegistries returns signs in responses of registries, and in messages about missing responses.
 func ofRegistries() []sign {
 	return []sign{
 		{reason: api.EventRegistryDenied, says: []string{
 			"401 Unauthorized", "403 Forbidden", "pull access denied", "no basic auth credentials", "authorization failed", "authentication required",
 			"access to the resource is denied", "missing username or secret",
 		}},
-		{says: []string{"no pull hosts: ", "no resolve hosts: "}}, // they are not found, not the image
+		{says: []string{"no pull hosts: ", "no resolve hosts: "}}, // the hosts are not found, not the image
 		{reason: api.EventImageNotFound, says: []string{": not found", "404 Not Found", "manifest unknown", "name unknown"}},
 		{reason: api.EventRegistryFailed, says: []string{"500 Internal Server Error", "502 Bad Gateway", "503 Service Unavailable", "504 Gateway Time"}},
 		{reason: api.EventRegistryUnreachable, says: []string{

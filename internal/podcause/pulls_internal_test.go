@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// TestNamesOfImagesAreNoCauses: messages quote the name of the image, which a user chooses.
+// TestNamesOfImagesAreNoCauses expects signs that no image name can contain: messages quote the name, which a user chooses.
 func TestNamesOfImagesAreNoCauses(t *testing.T) {
 	const inNames = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@"
 	for _, s := range append(ofStarts(), ofPulls()...) {
@@ -20,7 +20,7 @@ func TestNamesOfImagesAreNoCauses(t *testing.T) {
 	}
 }
 
-// TestCausesOfPullsAreReasonsOfPods: a reason that is not among them is told by nobody.
+// TestCausesOfPullsAreReasonsOfPods expects all reasons in api.PodReasons, because others are not reported.
 func TestCausesOfPullsAreReasonsOfPods(t *testing.T) {
 	for _, s := range append(ofStarts(), ofPulls()...) {
 		if s.reason != "" && !slices.Contains(api.PodReasons(), s.reason) {

@@ -16,11 +16,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// maxListed is how many nodes, labels or builds a message lists.
+// maxListed limits the nodes, labels or builds that a message lists.
 const maxListed = 4
 
-// unscheduled finds why the scheduler has no Windows node for a pod. It says nothing when a node fits and takes the pod: what is missing
-// then, as processors or volumes, the scheduler tells in terms that are not about Windows.
+// unscheduled finds why the scheduler has no Windows node for a pod. It returns no cause if a node matches and its taints are tolerated: then
+// the scheduler's own message suffices, because what is missing, such as CPU or volumes, is not specific to Windows.
 func unscheduled(pod *corev1.Pod, known Cluster) Cause {
 	if pod.Spec.NodeName != "" || !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
@@ -43,13 +43,13 @@ func unscheduled(pod *corev1.Pod, known Cluster) Cause {
 	return noneTakes(pod, fits)
 }
 
-// selects says whether a node has what the pod's node selector and required affinity ask for, by the scheduler's own rules.
+// selects reports whether a node satisfies the pod's node selector and required affinity, by the scheduler's own rules.
 func selects(pod *corev1.Pod, node *corev1.Node) bool {
 	fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
 	return fits && err == nil
 }
 
-// noneFits says what the pod asks for and no Windows node has.
+// noneFits returns what the pod requires and no Windows node has.
 func noneFits(pod *corev1.Pod, nodes []corev1.Node) Cause {
 	builds := map[windowsbuild.Build]bool{}
 	for i := range nodes {
@@ -87,7 +87,7 @@ func noneFits(pod *corev1.Pod, nodes []corev1.Node) Cause {
 	return Cause{Reason: api.EventNoNodeFits, Message: message}
 }
 
-// there says which builds there are.
+// there lists the builds of the nodes.
 func there(builds map[windowsbuild.Build]bool) string {
 	var texts []string
 	for b := range builds {
@@ -102,7 +102,7 @@ func there(builds map[windowsbuild.Build]bool) string {
 	return "there are nodes with " + shorten.List(texts, maxListed, ", ")
 }
 
-// noneTakes says which taints keep the pod from the nodes that fit.
+// noneTakes returns the taints that keep the pod off the matching nodes.
 func noneTakes(pod *corev1.Pod, fits []*corev1.Node) Cause {
 	var down, short, tainted []string
 	for _, node := range fits {
@@ -132,7 +132,7 @@ func noneTakes(pod *corev1.Pod, fits []*corev1.Node) Cause {
 	return Cause{Reason: api.EventTaintNotTolerated, Message: "the pod does not tolerate the taints of the nodes that it could run on: " + shorten.List(tainted, maxListed, ", ")}
 }
 
-// notTolerated are the taints of a node that keep the pod away.
+// notTolerated returns the taints of a node that repel the pod.
 func notTolerated(pod *corev1.Pod, node *corev1.Node) (taints []corev1.Taint) {
 	for _, t := range node.Spec.Taints {
 		isTolerated := slices.ContainsFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool { return o.ToleratesTaint(klog.Logger{}, &t, false) })
@@ -143,7 +143,7 @@ func notTolerated(pod *corev1.Pod, node *corev1.Node) (taints []corev1.Taint) {
 	return taints
 }
 
-// limitsMemory says whether any container says how much memory it needs.
+// limitsMemory reports whether any container has a request or limit of memory.
 func limitsMemory(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool {
 		return !c.Resources.Limits.Memory().IsZero() || !c.Resources.Requests.Memory().IsZero()

@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// Waiting says why a container of a pod does not run, as the kubelet and containerd say it: a reason of this operator where they say
-// enough, else theirs. It is none when all run, or have run.
+// Waiting returns why a container of a pod does not run: one of the operator's reasons if the message of the kubelet or containerd is specific
+// enough, otherwise theirs. It is empty if all containers run or have run.
 func Waiting(pod *corev1.Pod) Cause {
 	if pod.DeletionTimestamp != nil {
 		return Cause{}
@@ -30,11 +30,11 @@ func Waiting(pod *corev1.Pod) Cause {
 	return Cause{Reason: reason}
 }
 
-// maxMasked is how much of a message is searched for secrets; mask leaves out what is beyond 16 KiB of a line.
+// maxMasked limits the text that is searched for secrets; mask drops the part of a line beyond 16 KiB.
 const maxMasked = 12 << 10
 
-// Shown is what may be shown of a message: without secrets, as mask finds them, and bounded. They are masked first, and what is too long for
-// that loses whole words: a part of a secret would not look like one.
+// Shown returns a message for display: masked and shortened. It masks before shortening, and drops whole words if the message is too long to
+// mask, because part of a secret would not look like one.
 func Shown(message string, mask func(string) string) string {
 	if len(message) > maxMasked {
 		begin, end := message[:maxMasked/3], message[len(message)-maxMasked/3:]

@@ -12,12 +12,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// AssigningPolicyName is the policy that gives pods a RuntimeClass.
+// AssigningPolicyName is the name of the policy that assigns a RuntimeClass to pods.
 const AssigningPolicyName = "windows-pods-runtime-class"
 
-// Assigning are the policy that gives pods for Windows a RuntimeClass of the operator, and its binding. Its parameters are the classes that
-// exist: a pod never gets one that does not, which the API server would refuse. The API server then has the class add its node selector and
-// tolerations, because it asks all admission plugins again after a policy has changed a pod.
+// Assigning returns the policy that assigns one of the operator's RuntimeClasses to pods for Windows, and its binding. Its parameters are the
+// existing classes, so a pod never gets a missing class, which the API server would reject. The API server then adds the node selector and
+// tolerations of the class, because it runs all admission plugins again after a policy has changed a pod.
 func Assigning() []any {
 	kept := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: api.LabelAssignRuntimeClass, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"false"}},
@@ -42,12 +42,12 @@ func Assigning() []any {
 				{Name: "would-not-run", Expression: wouldNotRun()},
 				{Name: "no-host-process", Expression: "!(object.spec.?securityContext.windowsOptions.hostProcess.orValue(false) || " +
 					"object.spec.containers.exists(c, c.?securityContext.windowsOptions.hostProcess.orValue(false)))"},
-				// A class that does not fit costs less here than as an empty patch, which the API server applies.
+				// A match condition is cheaper than an empty patch, which the API server would apply.
 				{Name: "class-fits", Expression: classFits()},
 			},
 			Mutations: []admissionv1.Mutation{{
 				PatchType: admissionv1.PatchTypeJSONPatch,
-				JSONPatch: &admissionv1.JSONPatch{Expression: "!has(object.spec.runtimeClassName) ? " + // two classes can fit
+				JSONPatch: &admissionv1.JSONPatch{Expression: "!has(object.spec.runtimeClassName) ? " + // two classes can match
 					"[JSONPatch{op: 'add', path: '/spec/runtimeClassName', value: params.metadata.name}] : []"},
 			}},
 		},
@@ -65,8 +65,8 @@ func Assigning() []any {
 	}}
 }
 
-// undecided is true for pods that chose neither a class, nor a node, nor a build. A DaemonSet chooses the node of each of its pods, as others
-// do: by the field metadata.name. A pod for another system would be refused with the node selector of a class.
+// undecided is true for pods that select no class, no node and no build. DaemonSets, among others, select the node of each pod by the field
+// metadata.name. A pod for another system would be rejected with the node selector of a class.
 func undecided() string {
 	return strings.NewReplacer("SELECTOR", "object.spec.?nodeSelector", "TERMS", "object.spec"+terms, "ANOTHER", selectsAnotherExpression("object.spec"),
 		"CHOICES", list([]string{corev1.LabelHostname, corev1.LabelWindowsBuild}), "RUNS", api.LabelRunsPrefix).Replace(
@@ -77,8 +77,8 @@ func undecided() string {
 			"!TERMS.exists(t, t.?matchFields.orValue([]).size() > 0 || t.?matchExpressions.orValue([]).exists(e, e.key in CHOICES || e.key.startsWith('RUNS')))")
 }
 
-// wouldNotRun is false for pods that may have all they need: they tolerate the taint of Windows nodes, and some label or pod restricts to which
-// of these they may come. The build of a class might be that of other nodes.
+// wouldNotRun is false for pods that may already have all they need: they tolerate the taint of Windows nodes, and a label or pod affinity
+// restricts their nodes. These might have another build than the class.
 func wouldNotRun() string {
 	return strings.NewReplacer("SELECTOR", "object.spec.?nodeSelector", "TERMS", "object.spec"+terms, "LABELS", list(systemLabels())).Replace(
 		"!(" + toleratesTaint("object.spec", api.TaintValue, api.TaintValueLowerCase) + ") || !(" +
@@ -86,7 +86,7 @@ func wouldNotRun() string {
 			"object.spec.?affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution.orValue([]).size() > 0)")
 }
 
-// classFits is true for the class of the only generation that the images of a pod name, and for the default class where they name none.
+// classFits is true for the class of the only generation that the images of a pod name, or for the default class if they name none.
 func classFits() string {
 	var named []string
 	for _, r := range windowsbuild.Releases() {

@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// Check finds what is wrong with the spec of a pod for Windows nodes, decoded from JSON or YAML. The worst comes first.
+// Check returns the problems of the spec of a pod for Windows nodes, decoded from JSON or YAML. Errors come first.
 func Check(spec map[string]any) ([]Finding, error) {
 	var pod corev1.PodSpec
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &pod); err != nil {
@@ -29,7 +29,7 @@ func Check(spec map[string]any) ([]Finding, error) {
 	return found, nil
 }
 
-// placement says whether the pod comes to a Windows node, and only there.
+// placement checks that the pod runs on Windows nodes, and only there.
 func placement(pod *corev1.PodSpec) (found []Finding) {
 	const class = "Use a RuntimeClass for the build of Windows, which adds node selector and toleration; or "
 	switch {
@@ -63,7 +63,7 @@ func placement(pod *corev1.PodSpec) (found []Finding) {
 	return found
 }
 
-// hostProcess are the containers of a pod, and how many of them are HostProcess containers.
+// hostProcess counts the containers of a pod, and those that are HostProcess containers.
 type hostProcess struct{ containers, host int }
 
 func (h hostProcess) all() bool { return h.host > 0 && h.host == h.containers }
@@ -96,7 +96,7 @@ func (h hostProcess) findings(pod *corev1.PodSpec) (found []Finding) {
 	return found
 }
 
-// apart are the pairs of generations of which no node runs both.
+// apart returns the pairs of generations that no node can run both of.
 func apart() (pairs [][2]windowsbuild.Release) {
 	all := windowsbuild.Releases()
 	for i, a := range all {
@@ -112,9 +112,9 @@ func apart() (pairs [][2]windowsbuild.Release) {
 	return pairs
 }
 
-// images says where no node runs all images of a pod, by what their tags say.
+// images reports images that, by their tags, no node can run together.
 func images(pod *corev1.PodSpec) []Finding {
-	of := map[string]string{} // an image of each generation
+	of := map[string]string{} // one image of each generation
 	for i, c := range pod.Containers {
 		for _, r := range windowsbuild.Releases() {
 			if isOf(c.Image, r.Tag) {
@@ -131,14 +131,14 @@ func images(pod *corev1.PodSpec) []Finding {
 	return nil
 }
 
-// What the kubelet takes for root: pkg/kubelet/kuberuntime/security_context_windows.go.
+// Source of the root check: pkg/kubelet/kuberuntime/security_context_windows.go.
 const (
 	containerAdministrator = "ContainerAdministrator"
 	whyAdministrator       = "With runAsNonRoot, the kubelet does not start containers of ContainerAdministrator."
 	useUserOrRoot          = "Use another user, such as ContainerUser, or remove runAsNonRoot."
 )
 
-// administrator says which containers run as the user that runAsNonRoot excludes.
+// administrator reports containers that run as the user that runAsNonRoot excludes.
 func administrator(pod *corev1.PodSpec) (found []Finding) {
 	of := cmp.Or(pod.SecurityContext, &corev1.PodSecurityContext{})
 	check := func(at string, c *corev1.SecurityContext) {
@@ -163,7 +163,7 @@ func administrator(pod *corev1.PodSpec) (found []Finding) {
 	return found
 }
 
-// memory says which containers have no limit.
+// memory reports containers without a memory limit.
 func memory(pod *corev1.PodSpec) (found []Finding) {
 	for i, c := range pod.Containers {
 		if _, limited := c.Resources.Limits[corev1.ResourceMemory]; !limited {

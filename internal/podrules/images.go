@@ -13,17 +13,17 @@ import (
 // ImageField is a field of a pod's spec that names an image.
 type ImageField struct{ Field, Image string }
 
-// ImageBuilds is what a registry says of an image, or why it says nothing.
+// ImageBuilds is the result of looking up an image in its registry.
 type ImageBuilds struct {
 	Is  windowsbuild.Image
 	Err error
 }
 
-// Images are those that a pod names.
+// Images returns the images that a pod names.
 func Images(spec map[string]any) []ImageField {
 	var pod corev1.PodSpec
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &pod) != nil {
-		return nil // as Check says
+		return nil // Check reports the error
 	}
 	return imagesOf(&pod)
 }
@@ -31,7 +31,7 @@ func Images(spec map[string]any) []ImageField {
 func imagesOf(pod *corev1.PodSpec) (all []ImageField) {
 	add := func(list string, containers []corev1.Container) {
 		for i, c := range containers {
-			if c.Image != "" { // a template without one is refused
+			if c.Image != "" { // the API server rejects a template without one
 				all = append(all, ImageField{fmt.Sprintf("%s[%d].image", list, i), c.Image})
 			}
 		}
@@ -41,12 +41,12 @@ func imagesOf(pod *corev1.PodSpec) (all []ImageField) {
 	return all
 }
 
-// CheckImages finds which images do not run on the nodes that a pod asks for, and which could not be read. Images that are not in builds are
-// not checked.
+// CheckImages reports images that do not run on the nodes that a pod selects, and images that could not be read. It ignores images that are not
+// in builds.
 func CheckImages(spec map[string]any, builds map[string]ImageBuilds) []Finding {
 	var pod corev1.PodSpec
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &pod) != nil {
-		return nil // as Check says
+		return nil // Check reports the error
 	}
 	var found, unread []Finding
 	hosts, asked := hostsOf(&pod)
@@ -61,10 +61,10 @@ func CheckImages(spec map[string]any, builds map[string]ImageBuilds) []Finding {
 		case read.Err != nil:
 			unread = append(unread, Finding{Warning, c.Field, fmt.Sprintf("Image %s could not be read: %v.", c.Image, read.Err),
 				"Compare the name of the image, and log in to its registry with docker login or podman login."})
-		case len(hosts) == 0: // no node runs those before it, which says enough
+		case len(hosts) == 0: // no node runs the images before this one, which is already reported
 		case !read.Is.ForWindows():
 			found = append(found, Finding{Error, c.Field, fmt.Sprintf("Image %s is not for Windows on amd64.", c.Image), "Use an image for Windows, or a tag that has one."})
-		case hostProcess: // they run on every build
+		case hostProcess: // HostProcess containers run on every build
 		case len(runs) == 0:
 			found = append(found, Finding{Error, c.Field, fmt.Sprintf("Image %s is for %s, which does not run on %s.", c.Image, read.Is, asked), instead(read.Is, pod.RuntimeClassName)})
 			hosts = nil
@@ -75,7 +75,7 @@ func CheckImages(spec map[string]any, builds map[string]ImageBuilds) []Finding {
 	return slices.Concat(found, unread)
 }
 
-// hostsOf are the builds of the nodes that a pod may be on, and their name for people.
+// hostsOf returns the builds of the nodes that can run a pod, and a description of these nodes.
 func hostsOf(pod *corev1.PodSpec) (hosts []windowsbuild.Build, name string) {
 	if label := pod.NodeSelector[corev1.LabelWindowsBuild]; label != "" {
 		if b, err := windowsbuild.Parse(label); err == nil {
@@ -94,7 +94,7 @@ func hostsOf(pod *corev1.PodSpec) (hosts []windowsbuild.Build, name string) {
 	return hosts, "any Windows Server that nodes have"
 }
 
-// instead names the RuntimeClass for the image, with Hyper-V isolation where the pod's class has it.
+// instead suggests the RuntimeClass for the image, with Hyper-V isolation if the pod's class has it.
 func instead(is windowsbuild.Image, class *string) string {
 	isolated := class != nil && slices.ContainsFunc(windowsbuild.Releases(), func(r windowsbuild.Release) bool { return r.HyperVClass() == *class })
 	for _, r := range windowsbuild.Releases() {

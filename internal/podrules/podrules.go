@@ -1,10 +1,9 @@
-// Package podrules knows what pods on Windows nodes cannot have: fields that Windows does not know or treats otherwise than
-// Linux, and what a pod needs to come to a Windows node at all. It is pure: kubectl windows lint prints what it finds, and
-// docs/workloads.md has its table.
+// Package podrules holds rules for pods on Windows nodes: fields that Windows does not support or treats differently from Linux, and what a pod
+// needs to be scheduled to a Windows node. It does no I/O: kubectl windows lint prints its findings, and docs/workloads.md contains its table.
 //
-// Fields that the API server refuses in a pod with os.name "windows" are those of validateWindows in
-// k8s.io/kubernetes/pkg/apis/core/validation; a test compares them with an API server. Another test reads what Kubernetes of each minor version
-// in the payload refuses on Windows, and fails where no rule tells of it. What Kubernetes passes over in silence is from its page "Windows
+// The fields that the API server rejects in a pod with os.name "windows" are those of validateWindows in
+// k8s.io/kubernetes/pkg/apis/core/validation; a test compares them with an API server. Another test extracts what Kubernetes, in each minor
+// version of the payload, rejects on Windows, and fails if no rule covers it. What Kubernetes silently ignores is from its page "Windows
 // containers in Kubernetes".
 package podrules
 
@@ -17,28 +16,28 @@ import (
 
 // Rule is a field that pods on Windows nodes should not have.
 type Rule struct {
-	// Path is the field below the pod's spec. containers[*] stands for containers of all kinds, [*] for each item of a list, and a * at the end
-	// for the rest of a key.
+	// Path is the field below the pod's spec. containers[*] matches containers of all kinds, [*] each item of a list, and a trailing * the rest
+	// of a key.
 	Path string
-	// Values are those that the rule is about, as YAML writes them; all values if empty.
+	// Values are the values to which the rule applies, as in YAML; all values if empty.
 	Values []string
-	// Except are the values that are allowed.
+	// Except lists the allowed values.
 	Except []string
-	// Defaults are values that the API server writes where there is none; an admission policy cannot tell them from a user's.
+	// Defaults are values that the API server sets by default; an admission policy cannot distinguish them from a user's.
 	Defaults []string
-	// Refused says that the API server refuses the field in a pod whose os.name is windows. Without os.name, it is ignored at best.
+	// Refused means that the API server rejects the field in a pod whose os.name is windows. Without os.name, it is ignored at best.
 	Refused bool
-	// Stops says that a pod with it does not run on a Windows node. Otherwise, the field has no effect there.
+	// Stops means that a pod with it does not run on a Windows node. Otherwise, the field has no effect there.
 	Stops bool
-	// HostProcess says that the rule is not for pods of HostProcess containers.
+	// HostProcess means that the rule does not apply to pods of HostProcess containers.
 	HostProcess bool
-	// Why is what happens, Instead what to write: both are sentences.
+	// Why describes the effect, Instead what to write; both are sentences.
 	Why, Instead string
 	// Example is a value that breaks the rule, as JSON.
 	Example string
 }
 
-// What several rules say.
+// Texts that several rules share.
 const (
 	whyLinux   = "Windows does not have it."
 	whyUser    = "Windows users are not numbers."
@@ -47,7 +46,7 @@ const (
 	remove     = "Remove the field."
 )
 
-// Rules is the table.
+// Rules returns all rules.
 func Rules() []Rule {
 	return slices.Concat(podFields(), podSecurity(), containerSecurity(), volumes(), containerFields())
 }
@@ -63,7 +62,7 @@ func podFields() []Rule {
 		{Path: "dnsPolicy", Values: []string{"ClusterFirstWithHostNet"}, Stops: true, HostProcess: true, Why: "Windows does not support it.", Instead: "Use ClusterFirst.",
 			Example: `"ClusterFirstWithHostNet"`},
 		{Path: "resources", Refused: true, Why: "Windows has no limits for whole pods.", Instead: "Set resources of the containers.", Example: `{"limits":{"memory":"8Gi"}}`},
-		// Without an error: pkg/kubelet/cm/container_manager_windows.go prepares no devices, and there is no driver for Windows.
+		// No error is reported: pkg/kubelet/cm/container_manager_windows.go prepares no devices, and no driver for Windows exists.
 		{Path: "resourceClaims", Stops: true, Why: "Windows nodes have no devices for resource claims.", Instead: "Remove the field; device plugins do run on Windows.",
 			Example: `[{"name":"gpu","resourceClaimName":"gpu"}]`},
 	}
@@ -126,32 +125,32 @@ func containerFields() []Rule {
 			Example: `"HostToContainer"`},
 		{Path: "containers[*].resources.limits.hugepages-*", Stops: true, Why: "Windows has no huge pages for containers.", Instead: remove, Example: `"2Mi"`},
 		{Path: "containers[*].lifecycle.stopSignal", Except: []string{"SIGTERM", "SIGKILL"}, Why: "Windows knows SIGTERM and SIGKILL only.", Instead: remove,
-			Example: `"SIGUSR1"`}, // refused where the feature gate ContainerStopSignals is on
+			Example: `"SIGUSR1"`}, // rejected if the feature gate ContainerStopSignals is on
 	}
 }
 
 // Severity is how bad a finding is.
 type Severity string
 
-// The severities.
+// Severities of findings.
 const (
-	// Error means that the pod is refused, or does not run on a Windows node.
+	// Error means that the pod is rejected, or does not run on a Windows node.
 	Error Severity = "error"
-	// Warning means that it runs, but not as written.
+	// Warning means that the pod runs, but not as specified.
 	Warning Severity = "warning"
 )
 
-// Finding is what is wrong with a pod.
+// Finding is a problem of a pod.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	// Field is its path below the pod's spec, as in containers[0].securityContext.privileged.
 	Field string `json:"field"`
-	// Message says what happens, and Remedy what to write.
+	// Message describes the effect, Remedy what to write.
 	Message string `json:"message"`
 	Remedy  string `json:"remedy"`
 }
 
-// broken are the fields of a pod's spec that break a rule.
+// broken returns the fields of a pod's spec that break the rule.
 func (r Rule) broken(spec map[string]any, isHostProcess bool) (found []Finding) {
 	if r.HostProcess && isHostProcess {
 		return nil
@@ -170,16 +169,16 @@ func (r Rule) broken(spec map[string]any, isHostProcess bool) (found []Finding) 
 	return found
 }
 
-// field is a field that is set, with the path to it.
+// field is a field that is set, and its path.
 type field struct {
 	path  string
 	value any
 }
 
-// kinds are the lists of containers.
+// kinds returns the names of the container lists.
 func kinds() []string { return []string{"initContainers", "containers", "ephemeralContainers"} }
 
-// fieldsOf finds the fields of a path. An empty list is as good as none.
+// fieldsOf returns the fields that match a path. An empty list counts as absent.
 func fieldsOf(spec map[string]any, path string) (found []field) {
 	if rest, isContainer := strings.CutPrefix(path, "containers[*]."); isContainer {
 		for _, kind := range kinds() {
@@ -223,7 +222,7 @@ func walk(at string, object map[string]any, path []string) (found []field) {
 	return found
 }
 
-// Table is the table of all rules, as Markdown.
+// Table returns the table of all rules, as Markdown.
 func Table() string {
 	var b strings.Builder
 	b.WriteString("| Field of the pod's spec | Effect | What to write instead |\n| --- | --- | --- |\n")

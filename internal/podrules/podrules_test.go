@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the table of docs/workloads.md")
 
-// good is a pod in which nothing is wrong.
+// good is a pod without problems.
 const good = `
 os: {name: windows}
 nodeSelector: {kubernetes.io/os: windows}
@@ -42,7 +42,7 @@ func check(t *testing.T, text string) []podrules.Finding {
 	return found
 }
 
-// TestEachRuleIsFound breaks each rule by its example, in each kind of container, and nothing else.
+// TestEachRuleIsFound breaks each rule with its example, in each kind of container, and expects that rule's finding only.
 func TestEachRuleIsFound(t *testing.T) {
 	for _, rule := range podrules.Rules() {
 		lists := []string{""}
@@ -151,7 +151,7 @@ func TestPodsForWindows(t *testing.T) {
 	}
 }
 
-// FuzzCheck takes anything for the spec of a pod.
+// FuzzCheck passes arbitrary objects as the spec of a pod.
 func FuzzCheck(f *testing.F) {
 	f.Add([]byte(`{"os":{"name":"windows"},"containers":[{"securityContext":{"privileged":true}}]}`))
 	f.Add([]byte(`{"containers":{"a":1},"volumes":[null,1,{"emptyDir":[]}],"nodeSelector":1}`))
@@ -164,7 +164,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// TestDocument keeps the table of docs/workloads.md.
+// TestDocument keeps the table of docs/workloads.md up to date.
 func TestDocument(t *testing.T) {
 	const path, begin, end = "../../docs/workloads.md", "<!-- rules -->\n\n", "\n<!-- /rules -->"
 	text, err := os.ReadFile(path)

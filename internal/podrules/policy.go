@@ -13,22 +13,22 @@ import (
 
 // Names of the admission policies.
 const (
-	// PolicyName is the policy with all rules, which warns.
+	// PolicyName is the policy with all rules. It only warns.
 	PolicyName = "windows-pods"
-	// DenyPolicyName is the policy that refuses pods that do not run, in namespaces that ask for it.
+	// DenyPolicyName is the policy that rejects pods that do not run, in namespaces that opt in.
 	DenyPolicyName = "windows-pods-deny"
-	// AdvicePolicyName is the policy that warns, in namespaces with the former, of pods that run otherwise than written, or perhaps not.
+	// AdvicePolicyName is the policy that warns, in these namespaces, about pods that may not run or may not run as specified.
 	AdvicePolicyName = "windows-pods-advice"
 )
 
-// What bindings tell namespaces by api.LabelPodRules.
+// Values of the namespace label api.LabelPodRules, which the bindings select.
 const (
 	rulesOff  = "off"
 	rulesDeny = "deny"
 )
 
-// Policies are what tells those who write pods for Windows at once what will not work. Each policy converts the object for CEL anew, which
-// takes most of the time, so one policy has all rules, and only namespaces that ask for refusals have two.
+// Policies returns the policies that immediately report to authors of pods for Windows what will not work. Each policy converts the object for
+// CEL again, which takes most of the time, so one policy has all rules, and only namespaces that opt in to rejections have two.
 func Policies() []any {
 	var stops, advice []admissionv1.Validation
 	for _, r := range Rules() {
@@ -52,9 +52,9 @@ func Policies() []any {
 	}
 }
 
-// newPolicy is a policy about pods and everything with a template of pods. It never stops a pod because it cannot be evaluated. What
-// Kubernetes' own controllers make is left out: nobody reads their warnings, and the template that they make it from was looked at. What other
-// controllers make is not: that is a template of theirs, which no policy saw.
+// newPolicy returns a policy about pods and all objects with a pod template. A failed evaluation never blocks a pod. Objects that Kubernetes'
+// own controllers create are excluded: no one reads their warnings, and the policy checked the template they come from. Objects of other
+// controllers are checked: no policy saw the source of their templates.
 func newPolicy(name string, validations []admissionv1.Validation) *admissionv1.ValidatingAdmissionPolicy {
 	rule := func(group string, operations []admissionv1.OperationType, resources ...string) admissionv1.NamedRuleWithOperations {
 		return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
@@ -74,10 +74,10 @@ func newPolicy(name string, validations []admissionv1.Validation) *admissionv1.V
 				rule("batch", write, "jobs", "cronjobs"),
 			}}),
 			MatchConditions: []admissionv1.MatchCondition{
-				// By who asks, not by the owner of the object, whom everybody can invent.
+				// Checks the requesting user rather than the object's owner, which any user can set.
 				{Name: "by-people", Expression: "!request.userInfo.?username.orValue('').startsWith('system:serviceaccount:kube-system:') && " +
 					"request.userInfo.?username.orValue('') != 'system:kube-controller-manager'"},
-				// Scaling and pausing change no pod.
+				// Scaling and pausing do not change pods.
 				{Name: "changed", Expression: "request.operation == 'CREATE' || " + podSpec("object") + " != " + podSpec("oldObject")},
 				{Name: "for-windows", Expression: "[" + podSpec("object") + "].exists(s, " + forWindows("s") + ")"},
 			},
@@ -87,8 +87,8 @@ func newPolicy(name string, validations []admissionv1.Validation) *admissionv1.V
 				{Name: "containers", Expression: "variables.main + variables.spec.?initContainers.orValue([]) + variables.spec.?ephemeralContainers.orValue([])"},
 				{Name: "hostProcess", Expression: "variables.spec.?securityContext.windowsOptions.hostProcess.orValue(false) || " +
 					"variables.main.all(c, c.?securityContext.windowsOptions.hostProcess.orValue(false))"},
-				// OpenShift fills in what a security context lacks before a pod is validated: nobody wrote it. Elsewhere the annotation is whatever
-				// somebody wrote.
+				// OpenShift completes a pod's security context before validation; those fields are not the user's. On other clusters, users can
+				// set the annotation to anything.
 				{Name: "filled", Expression: filled()},
 			},
 			Validations: validations,
@@ -96,14 +96,14 @@ func newPolicy(name string, validations []admissionv1.Validation) *admissionv1.V
 	}
 }
 
-// podSpec is the expression for the spec of the pod in an object of any kind.
+// podSpec returns the expression for the pod spec of an object of any kind.
 func podSpec(object string) string {
 	return strings.ReplaceAll("(dyn(object).kind == 'Pod' ? dyn(object).spec : dyn(object).kind == 'PodTemplate' ? dyn(object).?template.spec.orValue({}) : "+
 		"dyn(object).kind == 'CronJob' ? dyn(object).spec.jobTemplate.spec.template.spec : dyn(object).spec.?template.spec.orValue({}))", "object", object)
 }
 
-// filled is true where a pod has the annotation with which OpenShift names the constraints that it was filled in from, and the user, or the
-// account of the pod, may use these.
+// filled is true for a pod with OpenShift's annotation that names the constraints from which its fields were completed, if the user or the pod's
+// service account may use these constraints.
 func filled() string {
 	const name = "object.metadata.?annotations[?'openshift.io/scc'].orValue('')"
 	const mayUse = ".group('security.openshift.io').resource('securitycontextconstraints').namespace(request.namespace).name(" + name + ").check('use').allowed()"
@@ -111,7 +111,7 @@ func filled() string {
 		"authorizer.serviceAccount(request.namespace, variables.spec.?serviceAccountName.orValue('default'))" + mayUse + ")"
 }
 
-// newBinding puts the policy of its name in force in the namespaces that a selector of api.LabelPodRules chooses.
+// newBinding applies the policy of the same name to the namespaces that match a selector of api.LabelPodRules.
 func newBinding(name string, op metav1.LabelSelectorOperator, values []string, actions ...admissionv1.ValidationAction) *admissionv1.ValidatingAdmissionPolicyBinding {
 	return &admissionv1.ValidatingAdmissionPolicyBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicyBinding"},
@@ -125,8 +125,8 @@ func newBinding(name string, op metav1.LabelSelectorOperator, values []string, a
 	}
 }
 
-// complete adds what the API server would add. That takes these fields as one: without them, a server-side apply after another apply is a
-// conflict.
+// complete sets the defaults that the API server would set. It applies these fields as a unit: without the defaults, a server-side apply after
+// another apply conflicts.
 func complete(m admissionv1.MatchResources) *admissionv1.MatchResources {
 	m.MatchPolicy = new(admissionv1.Equivalent)
 	if m.NamespaceSelector == nil {
@@ -141,7 +141,7 @@ func complete(m admissionv1.MatchResources) *admissionv1.MatchResources {
 	return &m
 }
 
-// expression is true for pods that do not break the rule.
+// expression returns an expression that is true for pods that do not break the rule.
 func (r Rule) expression() string {
 	holds := r.holds("variables.spec", strings.Split(r.Path, "."))
 	if rest, isContainer := strings.CutPrefix(r.Path, "containers[*]."); isContainer {
@@ -156,7 +156,7 @@ func (r Rule) expression() string {
 	return holds
 }
 
-// holds is true for an object in which the field of a path is absent, or has a value that the rule allows.
+// holds returns an expression that is true if the field at a path is absent or has a value that the rule allows.
 func (r Rule) holds(object string, path []string) string {
 	field := object
 	for i, name := range path {
@@ -185,7 +185,7 @@ func (r Rule) holds(object string, path []string) string {
 	return "!" + field + ".hasValue()"
 }
 
-// list writes values as a list of mixed types.
+// list renders values as a CEL list of mixed types.
 func list(values []string) string {
 	literals := make([]string, len(values))
 	for i, v := range values {
@@ -198,7 +198,7 @@ func list(values []string) string {
 	return "[" + strings.Join(literals, ", ") + "]"
 }
 
-// togetherOnANode is the rule that a node runs all images of a pod.
+// togetherOnANode requires that one node can run all images of a pod.
 func togetherOnANode() admissionv1.Validation {
 	var both []string
 	for _, pair := range apart() {
@@ -210,7 +210,7 @@ func togetherOnANode() admissionv1.Validation {
 	}
 }
 
-// noAdministrator is the rule of administrator.
+// noAdministrator is the function administrator as a validation.
 func noAdministrator() admissionv1.Validation {
 	of := func(object, field, otherwise string) string {
 		return object + ".?securityContext." + field + ".orValue(" + otherwise + ")"
@@ -223,7 +223,7 @@ func noAdministrator() admissionv1.Validation {
 	}
 }
 
-// placed are the rules with which a pod gets to a Windows node and does no harm there.
+// placed returns the rules about scheduling to Windows nodes only.
 func placed() []admissionv1.Validation {
 	tolerates := func(values ...string) string { return toleratesTaint("variables.spec", values...) }
 	const hasClass = "variables.spec.?runtimeClassName.hasValue() || "

@@ -10,8 +10,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/podrules/podrulestest"
 )
 
-// TestPodsByChance holds the rules against each other: a pod is never given a class with which it is refused, or no node fits it any more; and
-// the policies warn of what kubectl windows lint finds, of the same pods. lab/deploytest does so with an API server.
+// TestPodsByChance compares the rules with each other: assigning a class never leads to a rejection or leaves the pod without a matching node,
+// and policies warn about what kubectl windows lint reports. lab/deploytest does the same with an API server.
 func TestPodsByChance(t *testing.T) {
 	server, classes, seen := podrulestest.NewServer(t), podrulestest.Classes(), map[string]int{}
 	for seed := range uint64(2000) {
@@ -23,7 +23,7 @@ func TestPodsByChance(t *testing.T) {
 		if own.Spec.RuntimeClassName != nil {
 			var err error
 			if own, err = server.Assign(own, classes); err != nil {
-				continue // refused as it is
+				continue // rejected even without a change
 			}
 		}
 		given, err := server.Assign(pod, classes)
@@ -55,7 +55,7 @@ func TestPodsByChance(t *testing.T) {
 	}
 }
 
-// TestWhoGetsAClass has pods that chose their node, and pods that did not.
+// TestWhoGetsAClass covers pods that select their node, and pods that do not.
 func TestWhoGetsAClass(t *testing.T) {
 	server, classes := podrulestest.NewServer(t), podrulestest.Classes()
 	requires := func(label string, values ...string) *corev1.Affinity {

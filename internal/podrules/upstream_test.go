@@ -19,12 +19,12 @@ import (
 	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
-// upstreamTable has a line for each refusal of Windows that Kubernetes has: where it is, a bar, what it says, a bar, and either the paths of
-// the rules that tell of it or a dash and the reason why none does.
+// upstreamTable has a line for each rejection on Windows in Kubernetes: location, a bar, message, a bar, and either the paths of the rules that
+// cover it or a dash and the reason why no rule does.
 const upstreamTable = "testdata/upstream.txt"
 
-// TestRulesKnowWhatKubernetesRefuses reads the validation of pods and the kubelet of each minor version in the payload. It fails where
-// Kubernetes refuses something on Windows that upstreamTable does not have, and where no version has a line of the table any more.
+// TestRulesKnowWhatKubernetesRefuses reads the pod validation and the kubelet of each minor version in the payload. It fails if Kubernetes
+// rejects something on Windows that is not in upstreamTable, or if a line of the table is not in any version.
 func TestRulesKnowWhatKubernetesRefuses(t *testing.T) {
 	known, used := readUpstreamTable(t), map[string]bool{}
 	for minor, dir := range payloadtest.Kubernetes(t, "../..") {
@@ -41,7 +41,7 @@ func TestRulesKnowWhatKubernetesRefuses(t *testing.T) {
 	}
 }
 
-// readUpstreamTable returns the refusals of the table, and looks whether there are the rules that it names.
+// readUpstreamTable returns the rejections of the table, and checks that the rules it names exist.
 func readUpstreamTable(t *testing.T) (refusals []string) {
 	t.Helper()
 	content, err := os.ReadFile(upstreamTable)
@@ -70,8 +70,8 @@ func readUpstreamTable(t *testing.T) (refusals []string) {
 	return refusals
 }
 
-// validation are the errors about fields that the API server has for pods of Windows only: in functions with Windows in their name, and below
-// conditions that name it.
+// validation returns the API server's field errors that apply to pods for Windows only: those in functions with Windows in their name, and those
+// under conditions that mention it.
 func validation(t *testing.T, dir string) (found []string) {
 	const name = "pkg/apis/core/validation/validation.go"
 	files := token.NewFileSet()
@@ -134,8 +134,7 @@ func validation(t *testing.T, dir string) (found []string) {
 	return compact(found)
 }
 
-// kubelet are the texts of the kubelet that say that Windows does not have something, and all errors of its code for Windows that starts
-// containers.
+// kubelet returns the kubelet's messages that Windows lacks something, and all errors of its Windows-specific code that starts containers.
 func kubelet(t *testing.T, dir string) (found []string) {
 	says := regexp.MustCompile(`(?i)windows.*(not support|unsupported|not available|cannot|must not|not allowed|no effect)|(not supported|unsupported|not available|not allowed|no effect|does not exist).*windows`)
 	root := filepath.Join(dir, "pkg/kubelet")

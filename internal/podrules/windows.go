@@ -13,10 +13,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// What tells that a pod is for Windows, and on which nodes it may be, is here twice: for kubectl windows lint, and as expressions for admission
-// policies. A test in lab/deploytest compares them, with pods by chance.
+// The checks whether a pod is for Windows, and which nodes it selects, exist twice: for kubectl windows lint, and as expressions for admission
+// policies. A test in lab/deploytest compares both with random pods.
 
-// Labels of nodes that say no more than for which programs a node is. Kubelets set the older names, too, which older manifests select.
+// Node labels that only describe the platform. Kubelets also set the older names, which older manifests select.
 const (
 	olderOS   = "beta.kubernetes.io/os"
 	olderArch = "beta.kubernetes.io/arch"
@@ -28,11 +28,11 @@ func systemLabels() []string {
 	return append(osLabels(), corev1.LabelArchStable, olderArch)
 }
 
-// windowsImage is a regular expression for images that can only be for Windows.
+// windowsImage is a regular expression that matches only images for Windows.
 const windowsImage = `(?i)^mcr[.]microsoft[.]com/(windows|dotnet/framework)([/:@]|$)|` +
 	`^[^@]*:([^/@]*[^a-z0-9/@])?(ltsc20[0-9][0-9]|nanoserver|windowsservercore)([^a-z0-9/@][^/@]*)?(@.*)?$`
 
-// ForWindows says whether a pod asks for a Windows node: by a field that says so, or by its images where nothing says otherwise.
+// ForWindows reports whether a pod is for Windows nodes: by an explicit field, or else by its images.
 func ForWindows(spec map[string]any) bool {
 	system, _ := spec["os"].(map[string]any)
 	selector, _ := spec["nodeSelector"].(map[string]any)
@@ -48,7 +48,7 @@ func ForWindows(spec map[string]any) bool {
 	return isWindows || !isAnother && hasImage(spec, regexp.MustCompile(windowsImage))
 }
 
-// requiredTerms are those of the node affinity, of which one has to hold.
+// requiredTerms returns the required terms of the node affinity, one of which must match.
 func requiredTerms(spec map[string]any) []any {
 	var object any = spec
 	for _, name := range []string{"affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"} {
@@ -110,7 +110,7 @@ func forWindows(spec string) string {
 			"(SPEC.?containers.orValue([]) + SPEC.?initContainers.orValue([])).exists(c, c.?image.orValue('').matches('IMAGE'))")
 }
 
-// selectsAnother says whether a node selector is for another system.
+// selectsAnother reports whether a node selector is for another system.
 func selectsAnother(selector map[string]string) bool {
 	return slices.ContainsFunc(osLabels(), func(label string) bool {
 		value, selects := selector[label]
@@ -123,7 +123,7 @@ func selectsAnotherExpression(spec string) string {
 	return fmt.Sprintf("%s.exists(l, %s.?nodeSelector[?l].orValue('windows') != 'windows')", list(osLabels()), spec)
 }
 
-// selectsNodes says whether a pod says itself on which nodes it may be, by more than their architecture.
+// selectsNodes reports whether a pod selects its nodes by more than their architecture.
 func selectsNodes(pod *corev1.PodSpec) bool {
 	for label, value := range pod.NodeSelector {
 		if slices.Contains(osLabels(), label) && value == "windows" || !slices.Contains(systemLabels(), label) {
@@ -140,13 +140,13 @@ func selectsNodesExpression(spec string) string {
 		spec, list(osLabels()), list(systemLabels()), terms)
 }
 
-// toleratesTaint is an expression that is true for pods that tolerate the taint of Windows nodes with one of some values.
+// toleratesTaint returns an expression that is true for pods that tolerate the taint of Windows nodes with one of the values.
 func toleratesTaint(spec string, values ...string) string {
 	return spec + ".?tolerations.orValue([]).exists(t, (t.?key.orValue('') == '" + api.TaintKey + "' || !t.?key.hasValue() && t.?operator.orValue('') == 'Exists') && " +
 		"t.?effect.orValue('') in ['', 'NoSchedule'] && (t.?operator.orValue('') == 'Exists' || t.?value.orValue('') in " + list(values) + "))"
 }
 
-// tagPattern is a regular expression for images whose tag names a generation of Windows, as ltsc2022, between other words: as in
+// tagPattern returns a regular expression for images whose tag names a generation of Windows, such as ltsc2022, as a separate word: as in
 // windowsservercore-ltsc2022 and 10.0.20348.1.
 func tagPattern(generation string) string {
 	var words []string
@@ -156,18 +156,18 @@ func tagPattern(generation string) string {
 		}
 	}
 	if generation == "ltsc2019" {
-		words = append(words, "1809") // what images for Windows Server 2019 were called before there was the other
+		words = append(words, "1809") // tag of older images for Windows Server 2019
 	}
 	slices.Sort(words)
 	return `(?i)^[^@]*:([^/@]*[^a-z0-9/@])?(` + strings.Join(words, "|") + `)([^a-z0-9/@][^/@]*)?(@.*)?$`
 }
 
-// isOf says whether the tag of an image names a generation of Windows.
+// isOf reports whether the tag of an image names a generation of Windows.
 func isOf(image, generation string) bool {
 	return regexp.MustCompile(tagPattern(generation)).MatchString(image)
 }
 
-// hasGeneration is true where a container in a list has an image whose tag names a generation.
+// hasGeneration returns an expression that is true if a container in a list has an image whose tag names a generation.
 func hasGeneration(containers, generation string) string {
 	return fmt.Sprintf(`%s.exists(c, c.?image.orValue('').matches('%s'))`, containers, tagPattern(generation))
 }

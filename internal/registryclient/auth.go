@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// Limits of tokens: what their authority says, and how long one is used that does not say for how long it is good.
+// Limits of tokens: the size of responses and tokens, and the lifetime of a token without an expiry.
 const (
 	maxTokenAnswer = 64 << 10
 	maxToken       = 32 << 10
@@ -24,17 +24,17 @@ const (
 	tokenMargin    = 10 * time.Second
 )
 
-// tokenKey is what a token is good for: a repository of a host, with an account, of which only the hash is kept. A password is good for
-// all repositories with that account.
+// tokenKey is the scope of a token: a repository of a host, and an account, of which only the hash is stored. A password applies to all
+// repositories with that account.
 type tokenKey struct {
 	scheme, host, repository string
 	account                  [sha256.Size]byte
 }
 
-// authorized sends a request with what the registry wants to know: a token of its authority, or a password.
+// authorized sends a request with the authorization that the registry requires: a token of its authority, or a password.
 func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k call) (*http.Response, error) {
 	credential, _ := c.keyring.For(a.Name)
-	if a.IsSource && q.User != "" { // of the pod, or of the kubelet's, for the image
+	if a.IsSource && q.User != "" { // those of the pod or of the kubelet for the image
 		credential = mirrors.Credential{User: q.User, Password: q.Password}
 	}
 	key := tokenKey{k.url.Scheme, a.Host, a.Repository, sha256.Sum256([]byte(credential.User + "\x00" + credential.Password + "\x00" + credential.IdentityToken))}
@@ -58,7 +58,7 @@ func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k
 			return nil, err
 		}
 		if k.authorization == unasked {
-			k.authorization, lasts = "", 0 // what it refuses of who has a wrong password, it may give to who has none
+			k.authorization, lasts = "", 0 // an anonymous request may be allowed where a wrong password is not
 		}
 		if answer, err = c.send(ctx, k); err != nil {
 			return nil, err
@@ -77,7 +77,7 @@ func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k
 	return answer, nil
 }
 
-// sendFirst sends a request before anything is asked for, with a password where PasswordFirst says so, which it returns as it is in the header.
+// sendFirst sends the first request, with a password if PasswordFirst is set. It returns the sent header as unasked.
 func (c *Client) sendFirst(ctx context.Context, k *call, credential mirrors.Credential) (answer *http.Response, unasked string, err error) {
 	if k.authorization == "" && c.passwordFirst && k.url.Scheme == "https" && !k.trust.insecure && credential.User != "" && credential.IdentityToken == "" {
 		unasked = basic(credential)
@@ -85,7 +85,7 @@ func (c *Client) sendFirst(ctx context.Context, k *call, credential mirrors.Cred
 	}
 	answer, err = c.send(ctx, *k)
 	if err == nil && unasked != "" && (answer.StatusCode == http.StatusBadRequest || answer.StatusCode == http.StatusForbidden) {
-		discard(answer) // it may take tokens only, and names its authority to who has none
+		discard(answer) // the registry may accept tokens only, and name its authority to anonymous clients
 		k.authorization = ""
 		answer, err = c.send(ctx, *k)
 		return answer, "", err
@@ -93,7 +93,7 @@ func (c *Client) sendFirst(ctx context.Context, k *call, credential mirrors.Cred
 	return answer, unasked, err
 }
 
-// authorize makes the header that the first usable challenge asks for, and says how long it is good.
+// authorize returns the header for the first usable challenge, and how long it is valid.
 func (c *Client) authorize(ctx context.Context, a mirrors.Attempt, k call, credential mirrors.Credential, challenges []string) (header string, lasts time.Duration, err error) {
 	for _, text := range challenges {
 		scheme, parameters := parseChallenge(text)
@@ -112,8 +112,7 @@ func basic(c mirrors.Credential) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(c.User+":"+c.Password))
 }
 
-// parseChallenge reads the first challenge of a header WWW-Authenticate (RFC 9110): its scheme, and its parameters, in
-// lower case.
+// parseChallenge parses the first challenge of a header WWW-Authenticate (RFC 9110): its scheme, and its parameters in lower case.
 func parseChallenge(text string) (scheme string, parameters map[string]string) {
 	scheme, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
 	parameters = map[string]string{}
@@ -130,7 +129,7 @@ func parseChallenge(text string) (scheme string, parameters map[string]string) {
 	return strings.ToLower(scheme), parameters
 }
 
-// cutValue cuts a token or a quoted string off.
+// cutValue cuts a token or a quoted string off the text.
 func cutValue(text string) (value, rest string) {
 	quoted, isQuoted := strings.CutPrefix(strings.TrimLeft(text, " \t"), `"`)
 	if !isQuoted {
@@ -150,8 +149,8 @@ func cutValue(text string) (value, rest string) {
 	return b.String(), ""
 }
 
-// fetchToken asks the authority that a registry names for access to pull. A registry gets what it may have anyway: its
-// own credentials. They are not sent on.
+// fetchToken requests a pull token from the authority that a registry names. The authority receives only the registry's own credentials, which
+// the registry may have anyway. It does not follow redirects.
 func (c *Client) fetchToken(ctx context.Context, a mirrors.Attempt, k call, credential mirrors.Credential, parameters map[string]string) (string, time.Duration, error) {
 	realm, err := url.Parse(parameters["realm"])
 	if err != nil || realm.Host == "" || realm.User != nil || realm.Scheme != "https" && (realm.Scheme != "http" || k.url.Scheme != "http") {
@@ -185,7 +184,7 @@ func (c *Client) fetchToken(ctx context.Context, a mirrors.Attempt, k call, cred
 	return readToken(io.LimitReader(answer.Body, maxTokenAnswer))
 }
 
-// tokenRequest is a GET with a password or without, or a POST with an identity token (distribution/docs/spec/auth).
+// tokenRequest returns a GET, with a password if there is one, or a POST with an identity token (distribution/docs/spec/auth).
 func (c *Client) tokenRequest(ctx context.Context, realm *url.URL, query url.Values, credential mirrors.Credential) (*http.Request, error) {
 	if credential.IdentityToken != "" {
 		query.Set("grant_type", "refresh_token")
@@ -206,7 +205,7 @@ func (c *Client) tokenRequest(ctx context.Context, realm *url.URL, query url.Val
 	return r, err
 }
 
-// readToken reads what an authority answers.
+// readToken parses an authority's response.
 func readToken(body io.Reader) (token string, lasts time.Duration, err error) {
 	var is struct {
 		Token       string  `json:"token"`

@@ -1,6 +1,6 @@
-// Package registryclient asks image registries, as the OCI distribution specification has it: over TLS, with the credentials
-// of the place, through a proxy. What registries send is not trusted: headers, redirects, realms and tokens have bounds, and
-// credentials go to the host they are for and the authority that it names, and nowhere else.
+// Package registryclient implements a client of image registries, as in the OCI distribution specification: with TLS, credentials and a proxy.
+// It does not trust registries: headers, redirects, realms and tokens are limited, and credentials are sent only to the host they are for and to
+// the authority that it names.
 package registryclient
 
 import (
@@ -24,60 +24,60 @@ import (
 	"github.com/windows-machine-config/wmco/internal/proxy"
 )
 
-// Limits of what is asked of registries.
+// Limits of requests to registries.
 const (
-	dialTimeout  = 10 * time.Second // of TLS
+	dialTimeout  = 10 * time.Second // also of the TLS handshake
 	maxRedirects = 5
 	connections  = 32
 	recordSize   = 16 << 10 // of TLS
 	maxHeader    = 64 << 10
-	// remembered is how long a password counts that was accepted.
+	// remembered is how long an accepted password is cached.
 	remembered    = 10 * time.Minute
 	maxRemembered = 4096
 )
 
-// How a registry did not give what it was asked for.
+// Errors of requests to registries.
 var (
 	ErrNotFound     = errors.New("not found (status 404)")
 	ErrUnauthorized = errors.New(mirrors.RefusesCredentials)
 	ErrNoHead       = errors.New("it does not answer HEAD")
 )
 
-// Dial makes connections.
+// Dial opens connections.
 type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Options are what a client works with.
+// Options configure a client.
 type Options struct {
-	// Agent is how the client calls itself.
+	// Agent is the client's User-Agent.
 	Agent string
-	// Keyring holds the credentials, as .dockerconfigjson.
+	// Keyring holds the credentials in the format of .dockerconfigjson.
 	Keyring []byte
-	// PasswordFirst sends the password of a host before the host asks for one. That saves a request where one is all that is wanted. The host could
-	// have the password by asking for it, so it goes to nobody else; it is never sent to a host whose certificate is not verified.
+	// PasswordFirst sends a host's password before the host requests it, which saves a request. The host could get the password by requesting
+	// it, so no one else learns it. The password is never sent to a host whose certificate is not verified.
 	PasswordFirst bool
-	// Proxy are the variables of the environment that say how to reach registries.
+	// Proxy holds the environment variables that configure the proxy.
 	Proxy map[string]string
-	// Certificates are trusted besides those of the host, as PEM.
+	// Certificates are trusted in addition to those of the host, as PEM.
 	Certificates string
-	// Dial makes connections to registries, or to the proxy.
+	// Dial opens connections to registries or to the proxy.
 	Dial Dial
-	// Check says whether a request may be sent; nil allows all.
+	// Check returns an error if a request must not be sent; nil allows all.
 	Check func(context.Context, Hop) error
 }
 
-// Hop is one request on the way to what is asked for.
+// Hop is one request for a Request, which may take several.
 type Hop struct {
 	URL *url.URL
-	// From sends the request to this URL: by a redirect, or because it takes tokens of an authority there. It is nil for what is asked first.
+	// From is the URL that led to this one: by a redirect, or by naming an authority for tokens. It is nil for the first request.
 	From        *url.URL
 	IsAuthority bool
-	// IsProxied says that a proxy connects, which may resolve names in another way than this machine.
+	// IsProxied means that a proxy connects, which may resolve names differently from this machine.
 	IsProxied bool
 	// Part and Reference are those of the Request.
 	Part, Reference string
 }
 
-// Client asks registries.
+// Client queries registries.
 type Client struct {
 	agent   string
 	keyring mirrors.Keyring
@@ -88,20 +88,20 @@ type Client struct {
 	dial          Dial
 	check         func(context.Context, Hop) error
 	tokens        *Recent[tokenKey, string]
-	// plain are the hosts that answered without TLS.
+	// plain holds the hosts that responded without TLS.
 	plain *Recent[string, bool]
 
 	mu         sync.Mutex
 	transports map[trust]*http.Transport
 }
 
-// trust says which certificates are good.
+// trust defines which certificates are accepted.
 type trust struct {
 	insecure bool
 	ca       string
 }
 
-// New makes a client.
+// New returns a client.
 func New(o Options) *Client {
 	environment := httpproxy.Config{HTTPProxy: o.Proxy[proxy.HTTPProxy], HTTPSProxy: o.Proxy[proxy.HTTPSProxy], NoProxy: o.Proxy[proxy.NoProxy]}
 	if o.Check == nil {
@@ -113,7 +113,7 @@ func New(o Options) *Client {
 	}
 }
 
-// rootsWith adds certificates to a pool, or to that of the host. Go asks Windows first, then those that were added.
+// rootsWith adds certificates to a pool, or to the host's pool. Go checks with Windows first, then with the added certificates.
 func rootsWith(pool *x509.CertPool, more string) *x509.CertPool {
 	if pool == nil {
 		var err error
@@ -140,7 +140,7 @@ func (c *Client) transport(t trust) *http.Transport {
 		Proxy:       func(r *http.Request) (*url.URL, error) { return c.proxy(r.URL) },
 		DialContext: c.dial, TLSHandshakeTimeout: dialTimeout,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, InsecureSkipVerify: t.insecure},
-		// Content is what its digest says: it must come as it is.
+		// Content must match its digest, so it must not be encoded.
 		DisableCompression: true, MaxIdleConnsPerHost: connections, IdleConnTimeout: 30 * time.Second,
 		MaxResponseHeaderBytes: maxHeader, ReadBufferSize: recordSize,
 	}
@@ -148,7 +148,7 @@ func (c *Client) transport(t trust) *http.Transport {
 	return made
 }
 
-// Retire closes connections that are idle. Requests under way go on.
+// Retire closes idle connections. Requests in progress continue.
 func (c *Client) Retire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,33 +157,33 @@ func (c *Client) Retire() {
 	}
 }
 
-// Request is what a registry is asked for.
+// Request is a request to a registry.
 type Request struct {
 	Method string
-	// Part of the distribution API, as manifests; Reference is a tag or a digest.
+	// Part of the distribution API, such as manifests; Reference is a tag or a digest.
 	Part, Reference string
 	Query           url.Values
 	Accept          []string
-	// From and To bound the bytes that are wanted; To is -1 for all the rest.
+	// From and To limit the requested bytes; To is -1 for the rest.
 	From, To int64
-	// User and Password are those for the image's source, where there are some that count more than the keyring.
+	// User and Password are for the image's source and take precedence over the keyring, if set.
 	User, Password string
 }
 
-// IsDigest says whether a text is the digest of a content.
+// IsDigest reports whether a text is the digest of a content.
 func IsDigest(text string) bool {
 	return regexp.MustCompile(`^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`).MatchString(text)
 }
 
-// IsTag says whether a text is the tag of an image.
+// IsTag reports whether a text is the tag of an image.
 func IsTag(text string) bool { return regexp.MustCompile(`^\w[\w.-]{0,127}$`).MatchString(text) }
 
-// URL is where the request goes.
+// URL returns the URL of the request.
 func (q Request) URL(scheme string, a mirrors.Attempt) *url.URL {
 	return &url.URL{Scheme: scheme, Host: a.Host, Path: "/v2/" + a.Repository + "/" + q.Part + "/" + q.Reference, RawQuery: q.Query.Encode()}
 }
 
-// Do asks a place, and returns an answer with status 200, or 206 where a part was asked for. ctx must end the wait for it.
+// Do sends a request and returns a response with status 200, or 206 for a range. ctx must limit the wait.
 func (c *Client) Do(ctx context.Context, q Request, a mirrors.Attempt) (*http.Response, error) {
 	schemes := []string{"https"}
 	if a.Insecure {
@@ -207,7 +207,7 @@ func (c *Client) Do(ctx context.Context, q Request, a mirrors.Attempt) (*http.Re
 	return nil, err
 }
 
-// call is one request of a registry.
+// call is one HTTP request to a registry.
 type call struct {
 	request       Request
 	url           *url.URL
@@ -215,7 +215,7 @@ type call struct {
 	trust         trust
 }
 
-// send sends a request and follows redirects. Credentials go to the host that was asked, and nowhere else.
+// send sends a request and follows redirects. Credentials are sent to the original host only.
 func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	var from *url.URL
 	at, q := k.url, k.request
@@ -256,7 +256,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	return nil, fmt.Errorf("it sends on more than %d times", maxRedirects)
 }
 
-// hop is a request to a URL. A URL whose proxy cannot be told is sent to none, and fails.
+// hop returns the hop to a URL. If its proxy cannot be determined, the request fails later.
 func (c *Client) hop(k call, from, to *url.URL) Hop {
 	by, err := c.proxy(to)
 	return Hop{URL: to, From: from, IsProxied: err == nil && by != nil, Part: k.request.Part, Reference: k.request.Reference}
@@ -277,13 +277,13 @@ func isRedirect(status int) bool {
 	return false
 }
 
-// discard reads a little of what an answer says, so that its connection can be used again, and closes it.
+// discard reads a little of the response, so that its connection can be reused, and closes it.
 func discard(answer *http.Response) {
 	_, _ = io.CopyN(io.Discard, answer.Body, 4096)
 	_ = answer.Body.Close()
 }
 
-// checkStatus says what an answer that gives nothing means. Nothing that a registry writes is in it.
+// checkStatus returns an error for a response without content. The error contains no text from the registry.
 func checkStatus(answer *http.Response, method string) error {
 	switch s := answer.StatusCode; {
 	case answer.Header.Get("Content-Encoding") != "" && answer.Header.Get("Content-Encoding") != "identity":

@@ -16,9 +16,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// Mirrors, credentials, redirects and what registries do wrong are tested with internal/daemon/registry, which hands all of it on.
+// Mirrors, credentials, redirects and registry errors are tested with internal/daemon/registry, which forwards all of them.
 
-// TestAHostThatMayNotBeAskedIsNotAsked has a registry that sends on to such a host, or names it as its authority.
+// TestAHostThatMayNotBeAskedIsNotAsked uses a registry that redirects to a forbidden host, or names it as its authority.
 func TestAHostThatMayNotBeAskedIsNotAsked(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"a redirect": func(w http.ResponseWriter, r *http.Request) {
@@ -65,7 +65,7 @@ func TestAHostThatMayNotBeAskedIsNotAsked(t *testing.T) {
 	}
 }
 
-// TestAPasswordIsSentUnasked, and nothing that a host gives without it is lost by that.
+// TestAPasswordIsSentUnasked expects the password in the first request, and that anonymous access still works.
 func TestAPasswordIsSentUnasked(t *testing.T) {
 	const good = "Basic dTpw" // u:p
 	asks := func(challenge string, status int, takes ...string) func(authorization string) (int, string) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Recent is a bounded memory. When it is full, all of it is forgotten: it only saves requests.
+// Recent is a bounded cache. When it is full, it is cleared: it only saves requests.
 type Recent[K comparable, V any] struct {
 	mu    sync.Mutex
 	all   map[K]kept[V]
@@ -18,12 +18,12 @@ type kept[V any] struct {
 	until time.Time
 }
 
-// NewRecent makes a memory of at most so many things, each of which counts for so long.
+// NewRecent returns a cache for at most so many values, each of which is valid for the given duration.
 func NewRecent[K comparable, V any](most int, lasts time.Duration) *Recent[K, V] {
 	return &Recent[K, V]{all: map[K]kept[V]{}, most: most, lasts: lasts}
 }
 
-// Get finds a value that still counts.
+// Get returns a value that is still valid.
 func (r *Recent[K, V]) Get(key K) (value V, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,10 +34,10 @@ func (r *Recent[K, V]) Get(key K) (value V, ok bool) {
 	return k.value, true
 }
 
-// Put remembers a value.
+// Put stores a value.
 func (r *Recent[K, V]) Put(key K, value V) { r.PutFor(key, value, r.lasts) }
 
-// PutFor remembers a value for a time of its own.
+// PutFor stores a value with its own lifetime.
 func (r *Recent[K, V]) PutFor(key K, value V, lasts time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +47,7 @@ func (r *Recent[K, V]) PutFor(key K, value V, lasts time.Duration) {
 	r.all[key] = kept[V]{value, time.Now().Add(lasts)}
 }
 
-// Drop forgets a value.
+// Drop removes a value.
 func (r *Recent[K, V]) Drop(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,7 +1,6 @@
-// Package release says, purely, which of the operator's content goes with a cluster. The payload has the kubelet and
-// kube-proxy of several minor versions of Kubernetes; with each of them, everything else makes one release. A cluster's
-// nodes get the newest release that is not newer than the oldest of its API servers, by Kubernetes' version skew policy
-// (https://kubernetes.io/releases/version-skew-policy/).
+// Package release decides, without I/O, which of the operator's content fits a cluster. The payload has the kubelet and kube-proxy of several
+// minor versions of Kubernetes; each of them, with everything else, is one release. A cluster's nodes get the newest release that is not newer
+// than the oldest of its API servers, by Kubernetes' version skew policy (https://kubernetes.io/releases/version-skew-policy/).
 package release
 
 import (
@@ -17,25 +16,25 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// MinKubernetes is the oldest minor version of an API server that the operator works with: its admission policies, the ID of each token in
-// certificate requests and ServiceCIDR are on by default from this version on.
+// MinKubernetes is the oldest supported minor version of the API server: from this version on, the operator's admission policies, token IDs in
+// certificate requests and ServiceCIDR are on by default.
 const MinKubernetes = "1.33"
 
 // Release is the content that nodes get with one minor version of Kubernetes.
 type Release struct {
-	// Version is what nodes report that have all of it, as in 1.2.0-k1.36-3f9a2c1.
+	// Version is what nodes with this whole release report, such as 1.2.0-k1.36-3f9a2c1.
 	Version string
-	// Minor is that of Kubernetes, as in 1.36; empty in a payload without such groups, which has one release.
+	// Minor is the minor version of Kubernetes, such as 1.36; empty in a payload without Kubernetes groups, which has one release.
 	Minor string
-	// Kubelet is the version of the kubelet, as in v1.36.3; empty in a payload without one.
+	// Kubelet is the version of the kubelet, such as v1.36.3; empty in a payload without one.
 	Kubelet string
-	// Containerd is the version of containerd, as in v2.3.7; empty in a payload without one.
+	// Containerd is the version of containerd, such as v2.3.7; empty in a payload without one.
 	Containerd string
-	// Content is every file that a host can get, on any network.
+	// Content is every file that a host may get, on any network.
 	Content payload.Manifest
 }
 
-// Of returns the releases of a payload, oldest first: one at least.
+// Of returns the releases of a payload, oldest first. There is at least one.
 func Of(operator string, m payload.Manifest) []Release {
 	minors := m.Minors()
 	if len(minors) == 0 {
@@ -52,7 +51,7 @@ func of(operator, minor string, content payload.Manifest) Release {
 	return Release{Version: name(operator, minor, content.Digest), Minor: minor, Kubelet: versionOf("kubelet", content), Containerd: versionOf("containerd", content), Content: content}
 }
 
-// name is short, says the minor version, and is the same for operators with the same content and version.
+// name returns a short name that contains the minor version and is the same for operators with the same content and version.
 func name(operator, minor, digest string) string {
 	if minor != "" {
 		operator += "-k" + minor
@@ -68,15 +67,14 @@ func versionOf(component string, content payload.Manifest) string {
 	return content.Files[i].Version
 }
 
-// ErrUnknown means that no API server says which version it is. Nodes stay as they are until one does.
+// ErrUnknown means that no API server reports its version. Nodes stay unchanged until one does.
 var ErrUnknown = errors.New("no API server says its version (GET /version)")
 
 // olderMinors is how many minor versions a kubelet may be older than the API server (Kubernetes' version skew policy).
 const olderMinors = 3
 
-// Choose returns the newest release that is not newer than the oldest of the API servers' versions. Versions that cannot be
-// parsed are ignored. The error says which versions there are, and what to upgrade; with it comes the release that is nearest,
-// which no new node may have.
+// Choose returns the newest release that is not newer than the oldest of the API servers' versions. Versions that cannot be parsed are ignored.
+// The error names the versions and what to upgrade; with an error, Choose returns the nearest release, which no new node may get.
 func Choose(all []Release, servers []string) (Release, error) {
 	oldest, ok := oldestOf(servers)
 	if !ok {
@@ -108,11 +106,11 @@ func Choose(all []Release, servers []string) (Release, error) {
 	return newest, nil
 }
 
-// maxNumber is the largest that a part of a server's version may be.
+// maxNumber is the maximum of each number in a server's version.
 const maxNumber = 1023
 
-// Server is the version of an API server that counts, of what it answers to GET /version. Of a server that emulates an earlier version, it is
-// that one: its APIs are what kubelets get.
+// Server returns the relevant version of an API server, from its response to GET /version. If the server emulates an earlier version, that one
+// is relevant, because kubelets use its APIs.
 func Server(git, emulationMajor, emulationMinor string) (string, error) {
 	v, err := version.ParseGeneric(git)
 	if err != nil {
@@ -129,13 +127,13 @@ func Server(git, emulationMajor, emulationMinor string) (string, error) {
 	return fmt.Sprintf("v%d.%d.%d", v.Major(), v.Minor(), v.Patch()), nil
 }
 
-// number reads a part of a version, as in 36 or 36+.
+// number parses a part of a version, such as 36 or 36+.
 func number(text string) (uint, error) {
 	n, err := strconv.ParseUint(strings.TrimSuffix(text, "+"), 10, 10) // up to maxNumber
 	return uint(n), err
 }
 
-// oldestOf returns the oldest of versions, as in v1.36.3 or v1.36.3+f1a2b3c.
+// oldestOf returns the oldest of versions such as v1.36.3 or v1.36.3+f1a2b3c.
 func oldestOf(versions []string) (oldest *version.Version, ok bool) {
 	for _, text := range versions {
 		v, err := version.ParseGeneric(text)

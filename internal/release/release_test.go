@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// carried is a payload with these kubelets, given in no particular order.
+// carried returns a payload with these kubelets, in any order.
 func carried(kubelets ...string) payload.Manifest {
 	files := []payload.File{
 		{Path: payload.WICD, Component: "wicd", Version: "devel", Group: payload.Base, SHA256: strings.Repeat("0", 64), Size: 1},
@@ -51,7 +51,7 @@ func TestNodesGetTheNewestKubeletThatIsNotNewerThanTheOldestAPIServer(t *testing
 	}{
 		{[]string{"v1.33.0"}, "v1.33.13", ""},
 		{[]string{"v1.34.9+f1a2b3c"}, "v1.34.4", ""},
-		{[]string{"v1.35.1"}, "v1.34.4", ""}, // there is none of 1.35
+		{[]string{"v1.35.1"}, "v1.34.4", ""}, // the payload has no 1.35
 		{[]string{"v1.36.0-rc.1"}, "v1.36.3", ""},
 		{[]string{"v1.39.2"}, "v1.36.3", ""},
 		{[]string{"v1.34.1", "v1.33.7", "v1.34.1"}, "v1.33.13", ""},

@@ -1,5 +1,5 @@
-// Package shorten cuts texts and lists that go into messages to a length that the objects which carry them may have, and marks the
-// cut. It is pure.
+// Package shorten limits the length of texts and lists in messages to what the objects that contain them allow, and marks the cut. It does no
+// I/O.
 package shorten
 
 import (
@@ -21,10 +21,10 @@ const (
 	Quoted = 80
 )
 
-// mark ends a text that was cut.
+// mark ends a shortened text.
 const mark = "..."
 
-// Text cuts a text to some bytes, at a character boundary, and marks the cut with three dots. It removes invalid UTF-8.
+// Text cuts a text to at most limit bytes, at a character boundary, and marks the cut with three dots. It removes invalid UTF-8.
 func Text(text string, limit int) string {
 	if len(text) > limit {
 		text = text[:limit-len(mark)] + mark
@@ -32,7 +32,7 @@ func Text(text string, limit int) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// Middle cuts a text to some bytes as Text does, and leaves out what is in its middle: errors of programs have their cause at the end.
+// Middle cuts a text to at most limit bytes like Text, but from its middle: error messages of programs end with the cause.
 func Middle(text string, limit int) string {
 	if len(text) > limit {
 		begin := (limit - len(mark)) / 3
@@ -41,7 +41,7 @@ func Middle(text string, limit int) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// List joins the first of some items, and says how many more there are.
+// List joins the first items and adds how many more there are.
 func List(items []string, limit int, separator string) string {
 	text := strings.Join(items[:min(len(items), limit)], separator)
 	if more := len(items) - limit; more > 0 {
@@ -50,11 +50,11 @@ func List(items []string, limit int, separator string) string {
 	return text
 }
 
-// Printable makes a text that others wrote safe to print: terminals interpret control characters, and some Unicode
-// characters reverse the direction of what follows. These are written as Go escapes them, for example \x1b. Line breaks
-// stay, tabs become blanks, and a carriage return before a line break goes. The result has at most some bytes.
+// Printable makes text from other sources safe to print: terminals interpret control characters, and some Unicode characters reverse the
+// direction of the following text. These are escaped as in Go, for example \x1b. Line breaks stay, tabs become spaces, and carriage returns
+// before line breaks are removed. The result has at most limit bytes.
 func Printable(text string, limit int) string {
-	text = Text(text, limit) // before the work, which takes time for each character
+	text = Text(text, limit) // first, because escaping is slow
 	var b strings.Builder
 	for _, r := range strings.ReplaceAll(text, "\r\n", "\n") {
 		switch {

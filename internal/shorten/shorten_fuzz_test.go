@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// FuzzText: a text that is kept is short and valid, and says what it said.
+// FuzzText expects a short, valid text that begins as the original.
 func FuzzText(f *testing.F) {
 	f.Add(strings.Repeat("ä", 2047)+"b", 1, 4096)
 	f.Add("a\xff\xfeb", 3000, 1000)
@@ -29,7 +29,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// FuzzMiddle: a text that is kept is short and valid, and begins and ends as it did.
+// FuzzMiddle expects a short, valid text with the original beginning and end.
 func FuzzMiddle(f *testing.F) {
 	f.Add(strings.Repeat("ä", 2047)+"b", 4096)
 	f.Add("a\xff\xfeb", 4)

@@ -1,5 +1,5 @@
-// Package supportbundle is what the operator, WICD and kubectl windows agree on about the collection of a node's state: the name of a
-// collection, how WICD reports it on the Node, where the archive is, and which text of it is masked. It is pure.
+// Package supportbundle defines the protocol between the operator, WICD and kubectl windows for collecting a node's state: the name of a
+// collection, WICD's report on the Node, the path of the archive, and which text in it is masked. It does no I/O.
 package supportbundle
 
 import (
@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// maxID is how long the name of a collection may be. It becomes the name of a file.
+// maxID is the maximum length of a collection's name, which becomes a file name.
 const maxID = 40
 
-// CheckID refuses what cannot name a collection. Its error says what is allowed.
+// CheckID rejects an invalid name of a collection. The error describes what is allowed.
 func CheckID(id string) error {
 	ok := id != "" && len(id) <= maxID && id[0] != '-' && id[len(id)-1] != '-'
 	for _, r := range id {
@@ -28,7 +28,7 @@ func CheckID(id string) error {
 	return nil
 }
 
-// isDevice tells the names that Windows has for devices, whatever their ending.
+// isDevice reports whether Windows reserves a name for a device, whatever its extension.
 func isDevice(id string) bool {
 	switch id {
 	case "con", "prn", "aux", "nul":
@@ -37,28 +37,28 @@ func isDevice(id string) bool {
 	return len(id) == 4 && (strings.HasPrefix(id, "com") || strings.HasPrefix(id, "lpt")) && id[3] >= '0' && id[3] <= '9'
 }
 
-// Folder is the folder of archives, below the folder of logs and below the kubelet's /logs/; FileName is the name of one in it.
+// Folder is the folder of archives, below the log folder and below the kubelet's /logs/; FileName is the name of an archive in it.
 const Folder = "collect"
 
-// FileName is the name of the archive of a collection.
+// FileName returns the file name of a collection's archive.
 func FileName(id string) string { return id + ".zip" }
 
-// Path is where the kubelet serves the archive, below /logs/.
+// Path returns the path at which the kubelet serves the archive, below /logs/.
 func Path(id string) string { return Folder + "/" + FileName(id) }
 
 // Keep is how long WICD keeps an archive.
 const Keep = time.Hour
 
-// State is how far a collection is.
+// State is the progress of a collection.
 type State string
 
 // States of a collection.
 const (
-	// Collecting means that WICD writes the archive.
+	// Collecting means that WICD is writing the archive.
 	Collecting State = "Collecting"
 	// Done means that the archive can be downloaded.
 	Done State = "Done"
-	// Failed means that there is no archive; the message says why.
+	// Failed means that there is no archive; the message is the reason.
 	Failed State = "Failed"
 	// Expired means that the archive was removed after Keep.
 	Expired State = "Expired"
@@ -70,32 +70,32 @@ type Status struct {
 	State State  `json:"state"`
 	// Time is when the state began.
 	Time time.Time `json:"time"`
-	// Bytes and SHA256 are those of the archive, when it is done.
+	// Bytes and SHA256 describe the finished archive.
 	Bytes   int64  `json:"bytes,omitempty"`
 	SHA256  string `json:"sha256,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// maxStatus is how long the annotation may be; the admission policy of WICD has the same limit. maxStatusMessage leaves room for the rest, also
-// when each character of the message is escaped.
+// maxStatus is the maximum length of the annotation; WICD's admission policy has the same limit. maxStatusMessage leaves room for the other
+// fields, even if each character of the message is escaped.
 const (
 	maxStatus        = 1024
 	maxStatusMessage = 120
 )
 
-// Annotation is the value of the Node's annotation.
+// Annotation returns the value of the Node's annotation.
 func (s Status) Annotation() string {
 	if len(s.Message) > maxStatusMessage {
 		s.Message = strings.ToValidUTF8(s.Message[:maxStatusMessage], "") + "..."
 	}
 	b, err := json.Marshal(s)
 	if err != nil {
-		return "" // it has nothing that JSON lacks
+		return "" // cannot happen: every field can be encoded
 	}
 	return string(b)
 }
 
-// ParseStatus reads the annotation, which a hostile host may have written.
+// ParseStatus parses the annotation, which a hostile host may have written.
 func ParseStatus(text string) (Status, error) {
 	if len(text) > maxStatus {
 		return Status{}, fmt.Errorf("the report has %d bytes; at most %d are allowed", len(text), maxStatus)
@@ -123,7 +123,7 @@ func isHash(text string) bool {
 	return len(text) == 64 && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// Manifest is manifest.json of a node's archive.
+// Manifest is the content of manifest.json in a node's archive.
 type Manifest struct {
 	ID   string    `json:"id"`
 	Node string    `json:"node"`
@@ -131,17 +131,17 @@ type Manifest struct {
 	// Version is the version of the node.
 	Version string `json:"version"`
 	Files   []Item `json:"files"`
-	// LeftOut says what is never taken.
+	// LeftOut lists what is never collected.
 	LeftOut []string `json:"leftOut"`
 }
 
-// Item is a file of an archive.
+// Item is a file in an archive.
 type Item struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
-	// Cut is true where only the end of a file was taken.
+	// Cut means that only the end of a file was collected.
 	Cut bool `json:"cut,omitempty"`
-	// Error says why the file is missing or not whole.
+	// Error is why the file is missing or incomplete.
 	Error string `json:"error,omitempty"`
 }
 

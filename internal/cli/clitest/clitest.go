@@ -1,5 +1,5 @@
-// Package clitest runs kubectl windows against a simulated API server: tests say which objects there are and which requests
-// are forbidden, and look at what was printed and asked.
+// Package clitest runs kubectl windows against a simulated API server. Tests define the objects and the forbidden requests, and check the output
+// and the requests.
 package clitest
 
 import (
@@ -31,9 +31,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli"
 )
 
-// Cluster is a simulated API server. It serves objects by path, and merges patches into them.
+// Cluster is a simulated API server. It serves objects by path and merges patches into them.
 type Cluster struct {
-	// Kubeconfig is the file with its address.
+	// Kubeconfig is the path of a kubeconfig with its address.
 	Kubeconfig string
 
 	mu       sync.Mutex
@@ -41,13 +41,13 @@ type Cluster struct {
 	lists    map[string]bool          // paths of resources that exist
 	denied   []string                 // prefixes of paths
 	requests []string
-	handlers map[string]http.Handler // by prefix of paths
+	handlers map[string]http.Handler // by path prefix
 }
 
-// New is a cluster with the resources that the lists name, such as /api/v1/nodes.
+// New returns a cluster that serves the resources with these list paths, such as /api/v1/nodes.
 func New(t *testing.T, lists ...string) *Cluster {
 	t.Helper()
-	t.Setenv("LC_ALL", "C.UTF-8") // what is printed does not depend on who runs the test
+	t.Setenv("LC_ALL", "C.UTF-8") // output must not depend on the locale of the environment
 	c := &Cluster{objects: map[string]client.Object{}, lists: map[string]bool{}}
 	for _, l := range lists {
 		c.lists[l] = true
@@ -66,7 +66,7 @@ func New(t *testing.T, lists ...string) *Cluster {
 	return c
 }
 
-// Add adds an object of a resource, which is group/version/plural, or version/plural.
+// Add adds an object of a resource, written as group/version/plural or version/plural.
 func (c *Cluster) Add(resource string, o client.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,14 +85,14 @@ func (c *Cluster) Add(resource string, o client.Object) {
 	c.objects[at+"/"+o.GetName()] = o
 }
 
-// Deny refuses requests whose method and path begin so, as in "GET /api/v1/nodes".
+// Deny forbids requests whose method and path have this prefix, as in "GET /api/v1/nodes".
 func (c *Cluster) Deny(request string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.denied = append(c.denied, request)
 }
 
-// Handle has a handler answer requests whose path begins so, such as those to kubelets.
+// Handle registers a handler for requests whose path has this prefix, such as those to kubelets.
 func (c *Cluster) Handle(prefix string, h http.Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,10 +113,10 @@ func (c *Cluster) handler(at string) http.Handler {
 	return nil
 }
 
-// Objects serves objects only, past what Handle set.
+// Objects serves objects only and ignores the handlers set with Handle.
 func (c *Cluster) Objects() http.Handler { return http.HandlerFunc(c.serveObjects) }
 
-// Pods are all pods.
+// Pods returns all pods.
 func (c *Cluster) Pods() (pods []*corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,14 +132,14 @@ func (c *Cluster) Pods() (pods []*corev1.Pod) {
 	return pods
 }
 
-// Requests are the methods and paths that were asked, in order.
+// Requests returns the methods and paths of all requests, in order.
 func (c *Cluster) Requests() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.requests)
 }
 
-// Object is an object by path, such as /api/v1/nodes/win-1; nil if there is none.
+// Object returns the object at a path, such as /api/v1/nodes/win-1; nil if there is none.
 func (c *Cluster) Object(at string) client.Object {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,7 +197,7 @@ func reply(w http.ResponseWriter, code int, reason metav1.StatusReason, message 
 	})
 }
 
-// resourceOf is the path of all objects of a resource: without the namespace.
+// resourceOf returns the path of a resource in all namespaces.
 func resourceOf(at string) string {
 	parts := strings.Split(at, "/")
 	if i := slices.Index(parts, "namespaces"); i > 0 && len(parts) > i+2 {
@@ -227,7 +227,7 @@ func (c *Cluster) create(w http.ResponseWriter, r *http.Request) {
 	var whole map[string]any
 	text, err := io.ReadAll(r.Body)
 	if o, _, notKnown := scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil); err == nil && notKnown == nil {
-		text, err = json.Marshal(o) // kinds of Kubernetes come as protobuf
+		text, err = json.Marshal(o) // built-in kinds arrive as protobuf
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &whole)
@@ -242,7 +242,7 @@ func (c *Cluster) create(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(whole)
 }
 
-// change merges a patch, or replaces the object.
+// change merges a patch into the object, or replaces it.
 func (c *Cluster) change(w http.ResponseWriter, r *http.Request, object client.Object) {
 	var patch, whole map[string]any
 	text, _ := json.Marshal(object)
@@ -256,7 +256,7 @@ func (c *Cluster) change(w http.ResponseWriter, r *http.Request, object client.O
 	_ = json.NewEncoder(w).Encode(whole)
 }
 
-// merge is a JSON merge patch (RFC 7386).
+// merge applies a JSON merge patch (RFC 7386).
 func merge(into, patch map[string]any) {
 	for key, value := range patch {
 		inner, isMap := value.(map[string]any)
@@ -272,13 +272,13 @@ func merge(into, patch map[string]any) {
 	}
 }
 
-// Result is what a run of the command printed, and its exit code.
+// Result is the output and the exit code of a command.
 type Result struct {
 	Out, Err string
 	Code     int
 }
 
-// Run runs a command line against the cluster. Input answers questions.
+// Run runs a command line against the cluster, with input as standard input.
 func (c *Cluster) Run(t *testing.T, input string, args ...string) Result {
 	t.Helper()
 	t.Setenv("KUBECONFIG", c.Kubeconfig)

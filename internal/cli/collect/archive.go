@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/supportbundle"
 )
 
-// manifest is manifest.json of the archive.
+// manifest is the content of the archive's manifest.json.
 type manifest struct {
 	Time time.Time `json:"time"`
 	// Client is the version of this program.
@@ -27,18 +27,18 @@ type manifest struct {
 	LeftOut []string             `json:"leftOut"`
 }
 
-// hostReport is what came of one host.
+// hostReport is the result of collecting from one host.
 type hostReport struct {
 	Name  string `json:"name"`
 	Node  string `json:"node"`
 	Bytes int64  `json:"bytes"`
 	Files int    `json:"files"`
-	// Error says why there is no archive of the host, Logs that ends of logs were taken instead.
+	// Error is why there is no archive of the host; Logs means that ends of logs were collected instead.
 	Error string `json:"error,omitempty"`
 	Logs  bool   `json:"logs,omitempty"`
 }
 
-// archive is written beside, and gets its name when it is whole.
+// archive is written to a temporary file next to its name and renamed when it is complete.
 type archive struct {
 	mu       sync.Mutex
 	name     string
@@ -48,14 +48,14 @@ type archive struct {
 }
 
 func newArchive(name string, now time.Time, version string) (*archive, error) {
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.part") // nobody can have put a link there
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.part") // the name is unpredictable, so no attacker can place a link there
 	if err != nil {
 		return nil, err
 	}
 	return &archive{name: name, file: f, zip: zip.NewWriter(f), manifest: manifest{Time: now, Client: version, Hosts: []hostReport{}}}, nil
 }
 
-// abandon removes what was not finished.
+// abandon removes an unfinished archive.
 func (a *archive) abandon() {
 	if a.file != nil {
 		_ = a.file.Close()
@@ -63,7 +63,7 @@ func (a *archive) abandon() {
 	}
 }
 
-// finish writes the manifest, and gives the archive its name.
+// finish writes the manifest and renames the archive to its final name.
 func (a *archive) finish() (size int64, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -103,7 +103,7 @@ func (a *archive) add(name string, content []byte) error {
 	return a.writeLocked(name, content)
 }
 
-// cluster adds a file with what the API server knows, or the reason why there is none.
+// cluster adds a file with data from the API server, or records why there is none.
 func (a *archive) cluster(name string, content []byte, failure error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -123,15 +123,15 @@ func (a *archive) report(r hostReport) {
 	a.manifest.Hosts = append(a.manifest.Hosts, r)
 }
 
-// Bounds of a host's archive. WICD writes less.
+// Limits of a host's archive. WICD stays below them.
 const (
 	maxArchive  = 256 << 20
 	maxUnpacked = 512 << 20
 	maxFiles    = 1000
 )
 
-// merge adds the files of a host's archive below a folder, compressed as they are. The host may be hostile: names must be plain, and sizes are
-// bounded.
+// merge adds the files of a host's archive below a folder without recompressing them. The host may be hostile: names must be plain, and sizes
+// are limited.
 func (a *archive) merge(folder string, from io.ReaderAt, size int64) (files int, err error) {
 	r, err := zip.NewReader(from, size)
 	if err != nil {
@@ -172,7 +172,7 @@ func (a *archive) merge(folder string, from io.ReaderAt, size int64) (files int,
 	return files, nil
 }
 
-// isPlain admits the names that WICD gives.
+// isPlain reports whether a name has the form that WICD uses.
 func isPlain(name string) bool {
 	const plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/"
 	return name != "" && len(name) <= 200 && strings.Trim(name, plain) == "" && path.Clean("/"+name) == "/"+name && !strings.Contains(name, "..")

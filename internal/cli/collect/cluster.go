@@ -13,14 +13,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
 )
 
-// Bounds of what is read of the API server.
+// Limits of reads from the API server.
 const (
 	maxObjects = 64 << 20
 	maxLog     = 16 << 20
 	logLines   = 50_000
 )
 
-// cluster adds what the API server knows. What cannot be read is noted in the manifest.
+// cluster adds data from the API server. The manifest lists what could not be read.
 func (c *collector) cluster(ctx context.Context, in fleetstatus.Input, fleet fleetstatus.Fleet, timeout time.Duration) {
 	text, err := json.MarshalIndent(fleet, "", " ")
 	if err == nil {
@@ -59,7 +59,7 @@ func (c *collector) cluster(ctx context.Context, in fleetstatus.Input, fleet fle
 	work.Wait()
 }
 
-// masked is JSON without what only servers need, and with secrets masked.
+// masked returns the JSON text without server-side fields and with secrets masked.
 func (c *collector) masked(text []byte) ([]byte, error) {
 	var tree any
 	if err := json.Unmarshal(text, &tree); err != nil {
@@ -78,7 +78,7 @@ func (c *collector) masked(text []byte) ([]byte, error) {
 	return append(out, '\n'), err
 }
 
-// operatorPods adds the pods of the operator, their logs, and those of the containers that ran in them before.
+// operatorPods adds the operator's pods, their logs, and the logs of their previous containers.
 func (c *collector) operatorPods(ctx context.Context, namespaced string, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -30,14 +30,14 @@ import (
 
 const instances = api.GroupName + "/v1alpha1/windowsinstances"
 
-// wicd answers for a host: it writes an archive when the annotation is there, as the operator and WICD do together.
+// wicd simulates the operator and WICD of a host: it writes an archive when the annotation is set.
 type wicd struct {
 	name    string
 	archive []byte
-	// report changes what is reported; logs are served by the kubelet.
+	// report modifies the reported status. The kubelet serves logs.
 	report func(*supportbundle.Status)
 	logs   map[string]string
-	// cutAt cuts the first download after so many bytes.
+	// cutAt interrupts the first download after this many bytes.
 	cutAt int
 
 	mu  sync.Mutex
@@ -85,7 +85,7 @@ func (h *wicd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-// add adds a host to a cluster. It answers until the test ends.
+// add adds a host to a cluster. The host responds until the test ends.
 func (h *wicd) add(t *testing.T, c *clitest.Cluster) {
 	t.Helper()
 	i := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: api.DefaultNamespace}}
@@ -136,7 +136,7 @@ func newCluster(t *testing.T, hosts ...*wicd) *clitest.Cluster {
 	return c
 }
 
-// unzip reads what was written.
+// unzip returns the files of the archive that was written.
 func unzip(t *testing.T, file string) map[string]string {
 	t.Helper()
 	r, err := zip.OpenReader(file)
@@ -261,7 +261,8 @@ func TestAHostThatSendsElsewhereGetsNoToken(t *testing.T) {
 	}
 }
 
-// TestOnlyANewFileIsWritten: in a folder that others write to, a link at the name of the archive leads to a file of the user.
+// TestOnlyANewFileIsWritten expects the archive to replace a link with its name, which other users may place in a shared folder, and the link's
+// target to stay unchanged.
 func TestOnlyANewFileIsWritten(t *testing.T) {
 	c := newCluster(t)
 	folder := t.TempDir()

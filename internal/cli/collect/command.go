@@ -1,5 +1,5 @@
-// Package collect is kubectl windows collect: one archive for support, with the state of hosts that they write themselves and with what the API
-// server knows. It reads no Secret.
+// Package collect implements kubectl windows collect. It writes one archive for support, with the state that hosts collect about themselves and
+// data from the API server. It reads no Secret.
 package collect
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// options are the flags.
+// options are the command's flags.
 type options struct {
 	file     string
 	timeout  time.Duration
@@ -30,7 +30,7 @@ type options struct {
 	force    bool
 }
 
-// Command is kubectl windows collect.
+// Command returns the command kubectl windows collect.
 func Command(s *session.Session) *cobra.Command {
 	var o options
 	c := &cobra.Command{
@@ -60,7 +60,7 @@ func Command(s *session.Session) *cobra.Command {
 	return c
 }
 
-// collector is one run.
+// collector is one run of the command.
 type collector struct {
 	options
 	session *session.Session
@@ -124,7 +124,7 @@ func run(ctx context.Context, s *session.Session, o options, names []string) err
 	return nil
 }
 
-// choose are the hosts to collect from.
+// choose returns the hosts to collect from.
 func choose(fleet fleetstatus.Fleet, names []string, all bool) (hosts []fleetstatus.Host, err error) {
 	if all {
 		for _, h := range fleet.Hosts {
@@ -151,7 +151,7 @@ func choose(fleet fleetstatus.Fleet, names []string, all bool) (hosts []fleetsta
 	return hosts, nil
 }
 
-// newID names the collection. Two people who begin in the same second have different ones.
+// newID returns the collection's name. It is unique even if two users start in the same second.
 func newID(now time.Time) (string, error) {
 	chance := make([]byte, 4)
 	if _, err := rand.Read(chance); err != nil {
@@ -167,7 +167,7 @@ func (c *collector) say(format string, args ...any) {
 	fmt.Fprintln(c.session.ErrOut, shorten.Printable(fmt.Sprintf(format, args...), shorten.Note))
 }
 
-// hosts collects from hosts, some at once, and returns how many failed.
+// hosts collects from several hosts at a time and returns how many failed.
 func (c *collector) hosts(ctx context.Context, hosts []fleetstatus.Host) (failed int) {
 	slots := make(chan struct{}, c.parallel)
 	var work sync.WaitGroup
@@ -197,7 +197,7 @@ func (c *collector) hosts(ctx context.Context, hosts []fleetstatus.Host) (failed
 	return failed
 }
 
-// bytes is a size for people.
+// bytes formats a size for people.
 func bytes(n int64) string {
 	switch {
 	case n >= 1<<20:
@@ -208,7 +208,7 @@ func bytes(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// tempFile is a file that nobody else can read, and that is gone when it is closed.
+// tempFile creates a file that only the user can read. The returned function closes and removes it.
 func tempFile() (*os.File, func(), error) {
 	f, err := os.CreateTemp("", "kubectl-windows-")
 	if err != nil {

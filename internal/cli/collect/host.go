@@ -22,14 +22,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/supportbundle"
 )
 
-// Pauses and deadlines of one host.
+// Pauses, deadline and retries for one host.
 const (
 	lookEvery = 300 * time.Millisecond
 	cleanUp   = 10 * time.Second
 	retries   = 3
 )
 
-// host collects from one host. Where that fails, it takes the ends of logs.
+// host collects from one host. If that fails, it collects the ends of logs.
 func (c *collector) host(ctx context.Context, h fleetstatus.Host) hostReport {
 	report := hostReport{Name: h.Name, Node: h.Node}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
@@ -50,10 +50,10 @@ func (c *collector) host(ctx context.Context, h fleetstatus.Host) hostReport {
 	return report
 }
 
-// fromWICD asks for an archive, waits for it, downloads it, and takes the request back.
+// fromWICD requests an archive, waits for it, downloads it, and withdraws the request.
 func (c *collector) fromWICD(ctx context.Context, h fleetstatus.Host, report *hostReport) error {
 	key := types.NamespacedName{Namespace: c.namespace, Name: h.Name}
-	defer func() { // also where the answer to the request was lost
+	defer func() { // even if the response to the request was lost
 		later, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 		defer cancel()
 		if err := c.takeBack(later, key); err != nil {
@@ -84,7 +84,7 @@ func (c *collector) fromWICD(ctx context.Context, h fleetstatus.Host, report *ho
 	return nil
 }
 
-// ask sets the annotation, unless somebody else collects.
+// ask sets the annotation, unless another user is collecting from the host.
 func (c *collector) ask(ctx context.Context, key types.NamespacedName, node string) error {
 	var i v1alpha1.WindowsInstance
 	if err := c.kube.Get(ctx, key, &i); err != nil {
@@ -106,13 +106,13 @@ func (c *collector) ask(ctx context.Context, key types.NamespacedName, node stri
 	}
 	i.Annotations[api.AnnotationCollect] = c.id
 	err := c.kube.Patch(ctx, &i, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) { // the operator wrote its status, or somebody else was faster
+	if apierrors.IsConflict(err) { // the operator wrote its status, or another user was faster
 		return c.ask(ctx, key, node)
 	}
 	return session.Explain(err, "annotating windowsinstance "+key.Name)
 }
 
-// takeBack removes the annotation if it is still ours. WICD then removes the archive.
+// takeBack removes the annotation if it still has this run's ID. WICD then removes the archive.
 func (c *collector) takeBack(ctx context.Context, key types.NamespacedName) error {
 	for {
 		var i v1alpha1.WindowsInstance
@@ -120,7 +120,7 @@ func (c *collector) takeBack(ctx context.Context, key types.NamespacedName) erro
 			return client.IgnoreNotFound(err)
 		}
 		if i.Annotations[api.AnnotationCollect] != c.id {
-			return nil // somebody else collects now
+			return nil // another user is collecting now
 		}
 		before := i.DeepCopy()
 		delete(i.Annotations, api.AnnotationCollect)
@@ -159,7 +159,7 @@ func (c *collector) await(ctx context.Context, node string) (supportbundle.Statu
 	}
 }
 
-// noReport says why nothing came.
+// noReport returns why WICD did not report an archive.
 func noReport(ctx context.Context, s supportbundle.Status, node string, timeout time.Duration) error {
 	switch {
 	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -171,7 +171,7 @@ func noReport(ctx context.Context, s supportbundle.Status, node string, timeout 
 		"WICD did not answer within %s: node %s is not connected, its version does not know collections, or the operator does not run", timeout, node)
 }
 
-// download reads the archive, from where it was cut, and compares its hash.
+// download reads the archive, resumes where it was interrupted, and verifies its hash.
 func (c *collector) download(ctx context.Context, node string, s supportbundle.Status, to io.WriterAt) error {
 	if s.Bytes > maxArchive {
 		return session.Failf(session.CodeFailed, "the archive has %s; at most %s are taken", bytes(s.Bytes), bytes(maxArchive))
@@ -212,10 +212,10 @@ func (c *collector) downloadFrom(ctx context.Context, node string, s supportbund
 	return n, session.Explain(err, "downloading the archive from node "+node)
 }
 
-// logTail is how much of a log is taken without WICD.
+// logTail is how many bytes of a log are collected without WICD.
 const logTail = 1 << 20
 
-// tails takes the ends of logs, without WICD. It says whether there are some.
+// tails collects the ends of logs without WICD. It reports whether it found any.
 func (c *collector) tails(ctx context.Context, h fleetstatus.Host, report *hostReport) (taken bool) {
 	for _, file := range []string{
 		"wicd/wicd.log", "wicd/update.log", "kubelet/kubelet.log", "containerd/containerd.log", "kube-proxy/kube-proxy.log", "hybrid-overlay/hybrid-overlay.log",

@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// apiServer answers lists and watches of a few objects, as an API server does.
+// apiServer serves lists and watches of a few objects, as an API server does.
 type apiServer struct {
 	*httptest.Server
 
@@ -45,7 +45,7 @@ func newAPIServer(t *testing.T, instances ...v1alpha1.WindowsInstance) *apiServe
 	return a
 }
 
-// stop ends the watches first: Close waits for them, and a client may have begun another one after its connections were closed.
+// stop ends the watches before Close, which waits for them: a client may open another watch after CloseClientConnections.
 func (a *apiServer) stop() {
 	a.once.Do(func() {
 		close(a.stopped)
@@ -113,7 +113,7 @@ func (a *apiServer) watch(w http.ResponseWriter, ctx context.Context, changed <-
 	}
 }
 
-// refuseStreaming answers as API servers that cannot send lists by watches.
+// refuseStreaming responds as an API server that does not support streaming lists.
 func (a *apiServer) refuseStreaming(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusUnprocessableEntity)
 	_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: 422})
@@ -128,7 +128,7 @@ func (a *apiServer) forbid(w http.ResponseWriter, resource string) {
 	})
 }
 
-// set changes objects of a resource for those who watch it.
+// set replaces the objects of a resource and sends them to its watches.
 func (a *apiServer) set(resource string, objects ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,7 +140,7 @@ func (a *apiServer) set(resource string, objects ...any) {
 	}
 }
 
-// deny lets nobody read a resource, or lets them read it again, and ends the watches.
+// deny forbids or allows reading a resource and ends its watches.
 func (a *apiServer) deny(resource string, denied bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -151,7 +151,7 @@ func (a *apiServer) deny(resource string, denied bool) {
 	a.changes[resource] = nil
 }
 
-// host is an instance with a reason of Ready.
+// host returns an instance whose condition Ready has this reason.
 func host(name, reason, message string) v1alpha1.WindowsInstance {
 	status := metav1.ConditionFalse
 	if reason == api.ReasonReady {
@@ -167,7 +167,7 @@ func host(name, reason, message string) v1alpha1.WindowsInstance {
 	return i
 }
 
-// node is the Ready Node of a host.
+// node returns the Ready Node of a host.
 func node(name string) *corev1.Node {
 	return &corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},

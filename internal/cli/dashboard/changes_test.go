@@ -27,7 +27,7 @@ func TestOnlyWhatChangedIsSent(t *testing.T) {
 	began := time.Now()
 	a.set("windowsinstances", &changed)
 	got := until(t, events, "the change", func(s sent) bool { return len(s.Rows) > 0 })
-	if time.Since(began) > 5*time.Second { // make bench measures how soon it is on the screen
+	if time.Since(began) > 5*time.Second { // make bench measures the delay until the change is on the screen
 		t.Errorf("the change took %s", time.Since(began))
 	}
 	if got.Full || len(got.Rows) != 1 || got.Rows[0][0] != "win-2" || got.Rows[0][5] != api.ReasonHostKeyChanged || got.Overview.Attention != 1 {
@@ -162,7 +162,7 @@ func TestStreamsAreLimited(t *testing.T) {
 	}
 }
 
-// large is a fleet of many hosts, each with texts as long as they may be.
+// large returns a fleet of many hosts, each with texts of the maximum length.
 func large(hosts int) fleetstatus.Input {
 	in := fleetstatus.Input{Now: time.Unix(2e9, 0), Namespace: "wmco"}
 	for i := range hosts {
@@ -232,7 +232,7 @@ func TestTheReportSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestAssetsAreSmallAndPlain: no file is loaded from elsewhere, and nothing becomes HTML that was text.
+// TestAssetsAreSmallAndPlain expects that no file is loaded from elsewhere and that text never becomes HTML.
 func TestAssetsAreSmallAndPlain(t *testing.T) {
 	entries, err := assets.ReadDir("assets")
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package dashboard is the page of kubectl windows dashboard: the state of all Windows hosts in the browser of the user, with the rights
-// of the user, for as long as the command runs. It reads, and changes nothing. Nothing is installed in the cluster for it.
+// Package dashboard serves the page of kubectl windows dashboard: the state of all Windows hosts in the user's browser, with the user's rights,
+// while the command runs. It is read-only and installs nothing in the cluster.
 //
-// What is shown is a fleetstatus.Fleet, made of objects that this process watches; the browser is sent what changed as server-sent events.
-// The server listens on 127.0.0.1, and guard says who may read from it. docs/dashboard.md describes the page.
+// The page shows a fleetstatus.Fleet that is computed from objects that this process watches. The browser receives changes as server-sent
+// events. The server listens on 127.0.0.1, and guard decides which requests may read from it. docs/dashboard.md describes the page.
 package dashboard
 
 import (
@@ -25,25 +25,25 @@ import (
 const (
 	// idleStop is how long the command runs without an open page.
 	idleStop = 8 * time.Hour
-	// firstRead is how long an export waits until everything was read.
+	// firstRead is how long an export waits until all objects have been read.
 	firstRead = 30 * time.Second
 )
 
-// Options say what to show.
+// Options configures the page.
 type Options struct {
-	// Config is how to reach the API server, with the credentials of the user.
+	// Config connects to the API server with the user's credentials.
 	Config *rest.Config
-	// Namespace is that of the operator.
+	// Namespace is the operator's namespace.
 	Namespace string
-	// Cluster is the name of the cluster that the page shows, such as that of the kubeconfig's context.
+	// Cluster is the cluster name that the page shows, such as that of the kubeconfig's context.
 	Cluster string
-	// Started is told the address to open, when the page can be opened. It contains a secret.
+	// Started is called with the page's address when the page can be opened. The address contains a secret.
 	Started func(address string)
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// Run serves the page until the context ends, or until no page was open for eight hours.
+// Run serves the page until the context ends, or until no page has been open for eight hours.
 func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -73,7 +73,7 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// stopWhenIdle ends everything when no page was open for long.
+// stopWhenIdle calls stop when no page has been open for idleStop.
 func (s *server) stopWhenIdle(ctx context.Context, stop context.CancelFunc) {
 	ticker := time.NewTicker(time.Minute)
 	defer ticker.Stop()
@@ -90,7 +90,7 @@ func (s *server) stopWhenIdle(ctx context.Context, stop context.CancelFunc) {
 	}
 }
 
-// Export writes the state of the fleet as one file that needs nothing else, for tickets.
+// Export writes the state of the fleet as one self-contained file, for tickets.
 func Export(ctx context.Context, o Options, w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -117,7 +117,7 @@ func Export(ctx context.Context, o Options, w io.Writer) error {
 	return report(w, fleetstatus.Of(from.input()), o.Cluster)
 }
 
-// clients are those of the objects and of the logs. Watches have no deadline of their own; lists have listDeadline.
+// clients returns the clients for objects and logs. Watches have no deadline; lists have listDeadline.
 func clients(config *rest.Config) (client.WithWatch, *logs, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = 0

@@ -19,16 +19,16 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// opened is a page that runs, and the browser of its user.
+// opened is a running page and its user's browser.
 type opened struct {
 	t      *testing.T
 	link   string
 	origin string
-	// session is the path of the session.
+	// session is the path prefix of the session.
 	session string
 }
 
-// open starts the page for a cluster, and logs in.
+// open starts the page for a cluster and logs in.
 func open(t *testing.T, a *apiServer) *opened {
 	t.Helper()
 	links := make(chan string, 1)
@@ -58,20 +58,20 @@ func open(t *testing.T, a *apiServer) *opened {
 	return nil
 }
 
-// do makes a request for a path of the session, as the browser of the user does, with further headers.
+// do requests a path of the session, as the user's browser does, with additional headers.
 func (o *opened) do(method, path string, headers map[string]string) answer {
 	o.t.Helper()
 	return o.ask(method, o.session+strings.TrimPrefix(path, "/"), headers)
 }
 
-// ask makes a request for any path.
+// ask requests any path.
 func (o *opened) ask(method, path string, headers map[string]string) answer {
 	o.t.Helper()
 	request, err := http.NewRequestWithContext(o.t.Context(), method, o.origin, nil)
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	request.URL.Opaque = path // as it is, dots and all
+	request.URL.Opaque = path // unmodified, including dots
 	for name, value := range headers {
 		if request.Header.Set(name, value); name == "Host" {
 			request.Host = value
@@ -85,7 +85,7 @@ func (o *opened) ask(method, path string, headers map[string]string) answer {
 	return answer{status: response.StatusCode, header: response.Header, body: response.Body}
 }
 
-// answer is what the page answered. Its body is closed at the end of the test.
+// answer is a response of the page. The test closes its body at its end.
 type answer struct {
 	status int
 	header http.Header
@@ -132,7 +132,7 @@ func TestEverythingElseIsRefused(t *testing.T) {
 	}
 }
 
-// expectHardened wants the headers that every answer has.
+// expectHardened checks the headers that every response must have.
 func expectHardened(t *testing.T, h http.Header) {
 	t.Helper()
 	policy := h.Get("Content-Security-Policy")
@@ -179,7 +179,7 @@ func TestNobodyGetsInWithoutTheSecret(t *testing.T) {
 	}
 }
 
-// TestOtherPortsGetNoSecret: a browser sends cookies of 127.0.0.1 to servers of other users at its other ports.
+// TestOtherPortsGetNoSecret expects no cookies: browsers send those of 127.0.0.1 to its other ports, where other users may run servers.
 func TestOtherPortsGetNoSecret(t *testing.T) {
 	var sent string
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { sent = fmt.Sprint(r.URL, r.Header) }))
@@ -221,7 +221,7 @@ type message struct {
 	data []byte
 }
 
-// stream reads the events of a stream.
+// stream returns the events of a stream.
 func (o *opened) stream(path string) <-chan message {
 	o.t.Helper()
 	response := o.do(http.MethodGet, path, nil)
@@ -258,7 +258,7 @@ func (o *opened) stream(path string) <-chan message {
 	return events
 }
 
-// until reads a stream until an event satisfies a condition.
+// until reads events until one satisfies a condition.
 func until[T any](t *testing.T, events <-chan message, what string, is func(T) bool) T {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -283,7 +283,7 @@ func until[T any](t *testing.T, events <-chan message, what string, is func(T) b
 	}
 }
 
-// sent is an update as a page reads it.
+// sent is an update as a page receives it.
 type sent struct {
 	Overview overview `json:"overview"`
 	Full     bool     `json:"full"`

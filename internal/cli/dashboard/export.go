@@ -15,11 +15,11 @@ import (
 //go:embed report.html
 var reportFile embed.FS
 
-// maxDetailed is how many hosts a report describes in full: the most urgent.
+// maxDetailed is the number of hosts that a report describes in full: the most urgent ones.
 const maxDetailed = 200
 
-// report writes the state of a fleet as HTML. Everything that hosts and users wrote is escaped; there are no scripts, and nothing is
-// loaded from elsewhere.
+// report writes the state of a fleet as HTML. All text from hosts and users is escaped. The page has no scripts and loads nothing from
+// elsewhere.
 func report(w io.Writer, f fleetstatus.Fleet, cluster string) error {
 	style, err := assets.ReadFile("assets/app.css")
 	if err != nil {
@@ -40,7 +40,7 @@ func report(w io.Writer, f fleetstatus.Fleet, cluster string) error {
 	})
 }
 
-// urgency orders hosts: those with errors first.
+// urgency returns the sort key of a host: those with errors first.
 func urgency(h fleetstatus.Host) int {
 	return slices.Index([]advice.Severity{advice.Error, advice.Warning, advice.Info, advice.OK}, h.Severity)
 }

@@ -10,45 +10,45 @@ import (
 	"sync"
 )
 
-// guard lets only the browser of the user in, who has the address with the token: it was printed on their terminal. Other programs of this
-// machine, other users of it, and pages of other origins in the same browser are refused. There is no cookie: browsers send those of 127.0.0.1
-// to all of its ports, where servers of other users may be.
+// guard admits only the user's browser, which has the address with the token that was printed on the user's terminal. Other programs and users
+// of this machine and pages of other origins in the same browser are refused. It uses no cookie: browsers send those of 127.0.0.1 to all of its
+// ports, where other users may run servers.
 type guard struct {
-	hosts []string // of the Host header
+	hosts []string // allowed Host headers
 
 	mu      sync.Mutex
-	token   string // empty once it was used
+	token   string // empty once used
 	session string
 }
 
-// newGuard guards a server that listens at an address.
+// newGuard returns a guard for a server that listens on an address.
 func newGuard(at net.Addr) *guard {
 	_, port, _ := net.SplitHostPort(at.String())
 	return &guard{hosts: []string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("localhost", port)}, token: secret(), session: secret()}
 }
 
-// secret is a random text of 256 bits.
+// secret returns a random text of 256 bits.
 func secret() string {
 	raw := make([]byte, 32)
 	_, _ = rand.Read(raw) // never fails
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// loginPath begins the path that a token is part of, sessionPath that of everything else, of which the secret of the session is a part.
+// loginPath is the prefix of the path with the token; sessionPath is the prefix of all other paths, which contain the session's secret.
 const (
 	loginPath   = "/login/"
 	sessionPath = "/s/"
 )
 
-// link is the address that lets a browser in, once.
+// link returns the address that admits a browser, once.
 func (g *guard) link() string { return "http://" + g.hosts[0] + loginPath + g.token }
 
-// refusal is why a request is refused, and with which status; zero if it is not.
+// refusal returns why a request is refused, and with which status; zero if it is not.
 func (g *guard) refusal(r *http.Request) (status int, why string) {
 	if r.Method != http.MethodGet {
 		return http.StatusMethodNotAllowed, "only GET is allowed: this page changes nothing"
 	}
-	// A name that an attacker's DNS resolves to 127.0.0.1 makes a browser send requests here, with that name in Host.
+	// With DNS rebinding, a browser sends requests here with the attacker's name in Host.
 	if !contains(g.hosts, r.Host) {
 		return http.StatusMisdirectedRequest, "this address is served as " + g.hosts[0] + " only"
 	}
@@ -74,7 +74,7 @@ func contains(all []string, one string) bool {
 	return false
 }
 
-// inside is the path of a request below that of the session, if it has the session's secret.
+// inside returns the path below that of the session, if the request has the session's secret.
 func (g *guard) inside(r *http.Request) (path string, known bool) {
 	rest, isSession := strings.CutPrefix(r.URL.Path, sessionPath)
 	secret, path, found := strings.Cut(rest, "/")
@@ -83,8 +83,7 @@ func (g *guard) inside(r *http.Request) (path string, known bool) {
 
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// redeem exchanges the token for the path of the session. The token may have been seen by others, on the command line of the browser; it works
-// once.
+// redeem exchanges the token for the path of the session. The token works only once, since other users may see it on the browser's command line.
 func (g *guard) redeem(token string) (path string, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -95,8 +94,8 @@ func (g *guard) redeem(token string) (path string, ok bool) {
 	return sessionPath + g.session + "/", true
 }
 
-// harden sets the headers of every answer: nothing is loaded from elsewhere, no script is in the page itself, and no other page can embed
-// or read this one.
+// harden sets the headers of every response: nothing is loaded from elsewhere, inline scripts do not run, and no other page can embed or read
+// this one.
 func harden(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'")

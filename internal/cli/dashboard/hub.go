@@ -8,14 +8,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
 )
 
-// hub judges the fleet when a page asks for it, and tells pages when something changed.
+// hub computes the fleet's status when a page needs it and notifies pages of changes.
 type hub struct {
 	source  *source
 	cluster string
 
 	mu      sync.Mutex
 	latest  *snapshot
-	took    time.Duration // how long the last judgement took
+	took    time.Duration // duration of the last computation
 	waiting chan struct{} // closed at the next change
 }
 
@@ -23,7 +23,7 @@ func newHub(s *source, cluster string) *hub {
 	return &hub{source: s, cluster: cluster, waiting: make(chan struct{})}
 }
 
-// run passes on the changes of the source until the context ends.
+// run forwards the changes of the source until the context ends.
 func (h *hub) run(ctx context.Context) {
 	for {
 		select {
@@ -38,21 +38,21 @@ func (h *hub) run(ctx context.Context) {
 	}
 }
 
-// version counts the changes so far.
+// version returns the number of changes so far.
 func (h *hub) version() uint64 {
 	h.source.mu.Lock()
 	defer h.source.mu.Unlock()
 	return h.source.version
 }
 
-// pause is how long a page waits between two updates: the larger the fleet, the longer.
+// pause returns how long a page waits between two updates. It grows with the fleet.
 func (h *hub) pause() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return max(minPause, 2*h.took)
 }
 
-// current is the fleet as it is now, and a channel that is closed when it changes. Several pages share one judgement.
+// current returns the fleet's current status, and a channel that is closed when it changes. Pages share the computed status.
 func (h *hub) current() (*snapshot, <-chan struct{}, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// logBytes is how much of the end of a log is shown.
+	// logBytes is how many bytes of the end of a log are shown.
 	logBytes = 64 << 10
-	// logDeadline is how long a kubelet may take to answer.
+	// logDeadline is how long a kubelet may take to respond.
 	logDeadline = 15 * time.Second
 )
 
@@ -23,7 +23,7 @@ type service struct {
 	path string // below C:\var\log
 }
 
-// services are the logs of a host; no others can be read.
+// services returns the logs of a host; no others can be read.
 func services() []service {
 	return []service{
 		{"wicd", "wicd/wicd.log"}, {"kubelet", "kubelet/kubelet.log"}, {"containerd", "containerd/containerd.log"},
@@ -31,7 +31,7 @@ func services() []service {
 	}
 }
 
-// logs reads logs of hosts through the API server and their kubelets, with the rights of the user.
+// logs reads logs of hosts through the API server and their kubelets, with the user's rights.
 type logs struct{ files *nodefiles.Client }
 
 // logAnswer is the end of a log, or why there is none.
@@ -41,7 +41,7 @@ type logAnswer struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// tail is the end of one log of a node.
+// tail returns the end of one log of a node.
 func (l *logs) tail(ctx context.Context, node, name string) logAnswer {
 	answer := logAnswer{Service: name}
 	path := ""

@@ -11,12 +11,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// maxPods is how many pods of a host are shown.
+// maxPods limits the pods shown of a host.
 const maxPods = 250
 
-// podList is the pods of a host.
+// podList is the list of a host's pods.
 type podList struct {
-	Known  bool   `json:"known"`            // they were read
+	Known  bool   `json:"known"`            // the pods have been read
 	Denied string `json:"denied,omitempty"` // why they cannot be read
 	Total  int    `json:"total"`
 	Items  []pod  `json:"items,omitempty"`
@@ -33,7 +33,7 @@ type pod struct {
 	Since    time.Time `json:"since,omitzero"`
 }
 
-// podListOf lists the pods of a source that follows those of one node: those that do not work come first.
+// podListOf returns the pods of a source that follows one node's pods: those that do not work come first.
 func podListOf(s *source) podList {
 	k := s.kinds[0]
 	k.mu.Lock()

@@ -16,17 +16,17 @@ import (
 var assets embed.FS
 
 const (
-	// maxStreams is how many pages can be open at the same time.
+	// maxStreams limits the pages that can be open at the same time.
 	maxStreams = 8
-	// minPause is the shortest time between two updates of a page.
+	// minPause is the minimum time between two updates of a page.
 	minPause = 150 * time.Millisecond
-	// keepAlive is how often an idle stream sends something, so that the browser notices when it ended.
+	// keepAlive is how often an idle stream sends data, so that the browser detects its end.
 	keepAlive = 15 * time.Second
 	// writeDeadline is how long a browser may take to receive one update.
 	writeDeadline = 10 * time.Second
 )
 
-// server answers one browser.
+// server serves the page to one browser.
 type server struct {
 	*guard
 	hub    *hub
@@ -36,10 +36,10 @@ type server struct {
 
 	mu      sync.Mutex
 	streams int
-	last    time.Time // when a page was open last
+	last    time.Time // when a page was last open
 }
 
-// contentTypes are the files of the page.
+// contentTypes maps the page's files to their content types.
 func contentTypes() map[string]string {
 	return map[string]string{
 		"index.html": "text/html; charset=utf-8", "app.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml",
@@ -48,7 +48,7 @@ func contentTypes() map[string]string {
 	}
 }
 
-// ServeHTTP implements http.Handler. There are no other paths than these.
+// ServeHTTP implements http.Handler. It serves no other paths than these.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	harden(w.Header())
 	if status, why := s.refusal(r); status != 0 {
@@ -86,7 +86,7 @@ func (s *server) touch() {
 	s.mu.Unlock()
 }
 
-// idle says since when no page is open.
+// idle returns for how long no page has been open.
 func (s *server) idle() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *server) idle() time.Duration {
 	return s.now().Sub(s.last)
 }
 
-// login leads to the page. A redirect would make the page's request one of the site that the browser came from, which is refused.
+// login leads to the page. A redirect would count as a request from the site that the browser came from, which is refused.
 func (s *server) login(w http.ResponseWriter, token string) {
 	path, ok := s.redeem(token)
 	if !ok {
@@ -149,7 +149,7 @@ func (s *server) close() {
 	s.mu.Unlock()
 }
 
-// log sends the end of a log of a host.
+// log sends the end of a host's log.
 func (s *server) log(w http.ResponseWriter, r *http.Request) {
 	snapshot, _, err := s.hub.current()
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *server) log(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// Weight is the size of all files of the page, in bytes.
+// Weight returns the size of all files of the page, in bytes.
 func Weight() (bytes int, err error) {
 	for name := range contentTypes() {
 		content, err := assets.ReadFile("assets/" + name)

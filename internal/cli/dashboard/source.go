@@ -29,27 +29,26 @@ import (
 )
 
 const (
-	// listDeadline is the deadline of one list of objects.
+	// listDeadline limits one list request.
 	listDeadline = 30 * time.Second
-	// watchFor is how long a watch lasts before it is opened again. The API server checks the rights of the user then, and only
-	// then.
+	// watchFor is how long a watch lasts before it is reopened. The API server checks the user's rights only when a watch is opened.
 	watchFor = 20 * time.Second
-	// maxPause is the longest pause between two attempts to read a kind that cannot be read.
+	// maxPause is the maximum pause between two attempts to read a kind that cannot be read.
 	maxPause = 10 * time.Second
 )
 
-// source keeps the objects of a cluster that a page shows, by watches with the rights of the user.
+// source caches the objects that a page shows. It watches them with the user's rights.
 type source struct {
 	namespace string
 	now       func() time.Time
 	kinds     []*kind
-	changed   chan struct{} // has an element when something changed
+	changed   chan struct{} // receives an element when something changed
 
 	mu      sync.Mutex
 	version uint64 // counts the changes
 }
 
-// kind is the objects of one kind that are followed.
+// kind holds the watched objects of one kind.
 type kind struct {
 	what  string // as in Unread
 	one   client.Object
@@ -63,11 +62,11 @@ type kind struct {
 	items  map[string]client.Object
 	synced bool
 	denied error // the user may not read it, or the API server does not have it
-	lost   error // the API server does not answer
+	lost   error // the API server does not respond
 	since  time.Time
 }
 
-// newSource returns a source that follows nothing yet.
+// newSource returns a source that watches nothing yet.
 func newSource(c client.WithWatch, namespace string, now func() time.Time) *source {
 	s := &source{namespace: namespace, now: now, changed: make(chan struct{}, 1)}
 	add := func(what string, one client.Object, many func() client.ObjectList, limit client.ListOptions) {
@@ -88,7 +87,7 @@ func newSource(c client.WithWatch, namespace string, now func() time.Time) *sour
 	return s
 }
 
-// podsOf is a source with the pods of one node, for the page of its host.
+// podsOf returns a source with the pods of one node, for the page of its host.
 func podsOf(c client.WithWatch, node string, now func() time.Time) *source {
 	s := &source{now: now, changed: make(chan struct{}, 1)}
 	s.kinds = []*kind{{
@@ -98,7 +97,7 @@ func podsOf(c client.WithWatch, node string, now func() time.Time) *source {
 	return s
 }
 
-// run follows all kinds until the context ends.
+// run watches all kinds until the context ends.
 func (s *source) run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, k := range s.kinds {
@@ -107,7 +106,7 @@ func (s *source) run(ctx context.Context) {
 	all.Wait()
 }
 
-// notify says that something changed.
+// notify signals a change.
 func (s *source) notify() {
 	s.mu.Lock()
 	s.version++
@@ -118,7 +117,7 @@ func (s *source) notify() {
 	}
 }
 
-// ready says whether each kind was read, or cannot be.
+// ready reports whether each kind has been read or cannot be read.
 func (s *source) ready() bool {
 	for _, k := range s.kinds {
 		k.mu.Lock()
@@ -131,12 +130,12 @@ func (s *source) ready() bool {
 	return true
 }
 
-// input is what was read so far.
+// input returns what has been read so far.
 func (s *source) input() fleetstatus.Input {
 	in := fleetstatus.Input{Now: s.now(), Namespace: s.namespace}
 	for _, k := range s.kinds {
 		k.mu.Lock()
-		for _, key := range slices.Sorted(maps.Keys(k.items)) { // what is alike keeps its place on the page
+		for _, key := range slices.Sorted(maps.Keys(k.items)) { // equal hosts keep their order on the page
 			switch o := k.items[key].(type) {
 			case *v1alpha1.WindowsInstance:
 				in.Instances = append(in.Instances, *o)
@@ -161,7 +160,7 @@ func (s *source) input() fleetstatus.Input {
 	return in
 }
 
-// lost says since when the API server does not answer, and why; zero if it does.
+// lost returns since when the API server does not respond, and why; zero if it does.
 func (s *source) lost() (since time.Time, why string) {
 	for _, k := range s.kinds {
 		k.mu.Lock()
@@ -199,7 +198,7 @@ func (k *kind) options(o *metav1.ListOptions) *client.ListOptions {
 	return &limit
 }
 
-// list implements the first half of cache.ListerWatcher.
+// list implements the list function of cache.ListWatch.
 func (k *kind) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, listDeadline)
 	defer cancel()
@@ -209,7 +208,7 @@ func (k *kind) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 	return list, err
 }
 
-// watch implements the second half.
+// watch implements the watch function of cache.ListWatch.
 func (k *kind) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.TimeoutSeconds = new(int64(watchFor.Seconds()))
 	w, err := k.client.Watch(ctx, k.many(), k.options(&o))
@@ -217,7 +216,7 @@ func (k *kind) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface
 	return w, err
 }
 
-// note remembers how a request ended. Objects that the user may no longer read are forgotten; those of an API server that does not answer
+// note records the result of a request. Objects that the user may no longer read are removed; if the API server does not respond, the objects
 // stay.
 func (k *kind) note(ctx context.Context, err error) {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
@@ -231,7 +230,7 @@ func (k *kind) note(ctx context.Context, err error) {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		k.denied, k.lost, k.items, k.synced = err, nil, map[string]client.Object{}, false
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		// The reflector lists again, or in another way.
+		// The reflector lists again, or with other options.
 	default:
 		if k.lost == nil {
 			k.since = k.source.now()
@@ -249,7 +248,7 @@ func same(a, b error) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.Error() == b.Error()
 }
 
-// Add, Update, Delete, Replace and Resync implement cache.ReflectorStore.
+// Add implements cache.ReflectorStore.
 func (k *kind) Add(o any) error { return k.Update(o) }
 
 // Update implements cache.ReflectorStore.
@@ -290,7 +289,7 @@ func keyOf(o any) string {
 	return object.GetNamespace() + "/" + object.GetName()
 }
 
-// slim drops what is large and not shown.
+// slim removes large fields that are not shown.
 func slim(o any) client.Object {
 	object := o.(client.Object)
 	object.SetManagedFields(nil)
@@ -300,7 +299,7 @@ func slim(o any) client.Object {
 	return object
 }
 
-// explain says in one line why something could not be read.
+// explain returns in one line why a read failed.
 func explain(err error) string {
 	return strings.TrimPrefix(session.Explain(err, "reading").Error(), "reading: ")
 }

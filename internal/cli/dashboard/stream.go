@@ -20,7 +20,7 @@ type page struct {
 	pods *source
 }
 
-// follow sends updates until the browser leaves.
+// follow sends updates until the browser disconnects.
 func (p *page) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -64,7 +64,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// update sends what changed, if anything did.
+// update sends what changed, if anything.
 func (p *page) update(ctx context.Context, now *snapshot) error {
 	if p.host == "" {
 		if p.sent != nil && p.sent.version == now.version {
@@ -86,7 +86,7 @@ func (p *page) update(ctx context.Context, now *snapshot) error {
 	return p.send("host", map[string]any{"overview": now.overview, "host": h, "pods": p.podList(), "logs": services()})
 }
 
-// podList is the pods of the host.
+// podList returns the pods of the host.
 func (p *page) podList() podList {
 	if p.pods == nil {
 		return podList{}

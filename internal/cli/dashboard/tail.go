@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// lastBytes reads to the end and keeps the last bytes. A kubelet that ignores the range sends the whole file, which may be large: it is
-// read up to a hundred times as much.
+// lastBytes reads to the end and returns the last bytes. It stops after 100 times limit: a kubelet that ignores the range sends the whole file,
+// which may be large.
 func lastBytes(r io.Reader, limit int) ([]byte, error) {
 	var kept []byte
 	buffer := make([]byte, 32<<10)

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// maxNames is how many hosts of a group or a problem are named; the rest is a number.
+	// maxNames limits the named hosts of a group or problem; the others are only counted.
 	maxNames = 20
-	// maxProblems is how many problems of a fleet are sent.
+	// maxProblems limits the problems of a fleet that are sent.
 	maxProblems = 100
 )
 
@@ -33,13 +33,13 @@ type overview struct {
 	Unread    []fleetstatus.Unread `json:"unread,omitempty"`
 }
 
-// lost says that the API server does not answer.
+// lost reports that the API server does not respond.
 type lost struct {
 	Since time.Time `json:"since"`
 	Why   string    `json:"why"`
 }
 
-// problem is one with the first of its hosts.
+// problem is a problem with the first of its hosts.
 type problem struct {
 	fleetstatus.Problem
 	Total int `json:"total"`
@@ -58,7 +58,7 @@ type group struct {
 	Total int `json:"total"`
 }
 
-// overviewOf leaves the hosts out, and bounds the lists.
+// overviewOf returns the overview of a fleet, with limited lists.
 func overviewOf(f fleetstatus.Fleet) overview {
 	o := overview{
 		At: f.At, Namespace: f.Namespace, Operator: f.Operator, Counts: f.Counts, Settings: f.Settings, Unread: f.Unread, Orphans: len(f.Orphans),
@@ -91,10 +91,10 @@ func groupsOf(all []fleetstatus.Group) (groups []group) {
 
 func first(names []string) []string { return slices.Clone(names[:min(len(names), maxNames)]) }
 
-// row is a host in the table: an array saves half of the bytes.
+// row is a host in the table. An array takes half the bytes of an object.
 type row [12]any
 
-// rowOf is the row of a host. assets/fleet.js names the columns.
+// rowOf returns the row of a host. assets/fleet.js names the columns.
 func rowOf(h *fleetstatus.Host) row {
 	action, waits := "", ""
 	if h.Plan != nil {
@@ -114,15 +114,15 @@ func rowOf(h *fleetstatus.Host) row {
 	return row{h.Name, h.Node, h.Address, h.State, h.Severity, h.Reason, action, waits, version, h.Versions.SettingsCurrent, h.Cordoned, since}
 }
 
-// snapshot is the fleet at one time, as it is sent.
+// snapshot is the fleet at one time, in the form that is sent.
 type snapshot struct {
 	version  uint64
 	fleet    fleetstatus.Fleet
 	overview json.RawMessage
-	rows     map[string]string // by name of the host, as JSON
+	rows     map[string]string // by host name, as JSON
 }
 
-// update is what a page that shows the fleet is sent: the rows that changed since the last time.
+// update is sent to a page that shows the fleet: the rows that changed since the last update.
 type update struct {
 	Overview json.RawMessage   `json:"overview"`
 	Full     bool              `json:"full,omitempty"`
@@ -130,7 +130,7 @@ type update struct {
 	Removed  []string          `json:"removed,omitempty"`
 }
 
-// updateFrom says what changed since another snapshot, which may be nil.
+// updateFrom returns the changes since another snapshot, which may be nil.
 func (s *snapshot) updateFrom(before *snapshot) update {
 	u := update{Overview: s.overview, Full: before == nil}
 	for i := range s.fleet.Hosts {
@@ -150,7 +150,7 @@ func (s *snapshot) updateFrom(before *snapshot) update {
 	return u
 }
 
-// snapshotOf prepares a fleet for sending. Decorate adds what the fleet does not know.
+// snapshotOf prepares a fleet for sending. decorate adds what the fleet does not contain.
 func snapshotOf(f fleetstatus.Fleet, version uint64, decorate func(*overview)) (*snapshot, error) {
 	s := &snapshot{version: version, fleet: f, rows: make(map[string]string, len(f.Hosts))}
 	o := overviewOf(f)

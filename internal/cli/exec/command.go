@@ -1,4 +1,4 @@
-// Package exec is kubectl windows exec: a command on a Windows host, in a HostProcess pod that lasts as long as the command.
+// Package exec implements kubectl windows exec: it runs a command on a Windows host, in a HostProcess pod that lasts as long as the command.
 package exec
 
 import (
@@ -27,14 +27,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// options are the flags.
+// options are the command's flags.
 type options struct {
 	image, user string
 	timeout     time.Duration
 	raw         bool
 }
 
-// Command is kubectl windows exec.
+// Command returns the command kubectl windows exec.
 func Command(s *session.Session) *cobra.Command {
 	var o options
 	c := &cobra.Command{
@@ -61,7 +61,7 @@ func Command(s *session.Session) *cobra.Command {
 	return c
 }
 
-// Deadlines beside the command's own.
+// Deadlines in addition to the command's own.
 const (
 	startTimeout  = 3 * time.Minute
 	removeTimeout = 15 * time.Second
@@ -115,7 +115,7 @@ func run(ctx context.Context, s *session.Session, o options, host string, comman
 	return watch(ctx, s, k, pod, o)
 }
 
-// imageOf is an image that the node has, or that its kubelet can pull: the smallest that fits.
+// imageOf returns an image that the node has, or that its kubelet can pull: the smallest suitable one.
 func imageOf(node *corev1.Node) string {
 	for _, part := range []string{"windows-host-process-containers-base-image", "pause"} {
 		for _, image := range node.Status.Images {
@@ -128,7 +128,7 @@ func imageOf(node *corev1.Node) string {
 	return "mcr.microsoft.com/oss/kubernetes/pause:3.9"
 }
 
-// podFor is the pod. It is bound to its node, so that neither a scheduler nor a cordon keeps it away.
+// podFor returns the pod. It is bound to its node, so neither the scheduler nor a cordon can prevent it from running.
 func podFor(node *corev1.Node, namespace string, o options, command []string) (*corev1.Pod, error) {
 	chance := make([]byte, 4)
 	if _, err := rand.Read(chance); err != nil {
@@ -153,7 +153,7 @@ func podFor(node *corev1.Node, namespace string, o options, command []string) (*
 	}, nil
 }
 
-// watch shows the output, and returns when the command has ended.
+// watch shows the output and returns when the command has ended.
 func watch(ctx context.Context, s *session.Session, k client.Client, pod *corev1.Pod, o options) error {
 	limited, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -177,7 +177,7 @@ func watch(ctx context.Context, s *session.Session, k client.Client, pod *corev1
 	return nil
 }
 
-// reasonOf is why a container ended, where that is not the command's own doing: that one says so itself.
+// reasonOf returns why a container ended; empty if the command failed on its own, since its output explains that.
 func reasonOf(t *corev1.ContainerStateTerminated) string {
 	if t.Message == "" || t.Reason == "Error" {
 		return ""
@@ -185,7 +185,7 @@ func reasonOf(t *corev1.ContainerStateTerminated) string {
 	return shorten.Printable(t.Reason+": "+t.Message, shorten.Note)
 }
 
-// ended explains that something took too long, or was interrupted.
+// ended returns an error for a timeout or an interruption.
 func ended(ctx context.Context, err error, what string, timeout time.Duration) error {
 	switch {
 	case ctx.Err() != nil:
@@ -196,7 +196,7 @@ func ended(ctx context.Context, err error, what string, timeout time.Duration) e
 	return err
 }
 
-// await waits for a state of the container. What keeps it from starting is an error.
+// await waits for a state of the container. It returns an error if the container cannot start.
 func await(ctx context.Context, k client.Client, pod *corev1.Pod, is func(corev1.ContainerState) bool) (corev1.ContainerState, error) {
 	key := client.ObjectKeyFromObject(pod)
 	for {
@@ -223,7 +223,7 @@ func await(ctx context.Context, k client.Client, pod *corev1.Pod, is func(corev1
 	}
 }
 
-// refused is why the pod will never run.
+// refused returns why the pod will never run.
 func refused(pod *corev1.Pod) error {
 	if list := pod.Status.ContainerStatuses; len(list) > 0 && list[0].State.Waiting != nil {
 		waiting := list[0].State.Waiting
@@ -238,7 +238,7 @@ func refused(pod *corev1.Pod) error {
 	return nil
 }
 
-// copyLog shows the output of the container until it ends. A program gets it as it is.
+// copyLog copies the output of the container until it ends. It sanitizes the output for terminals, unless raw.
 func copyLog(ctx context.Context, s *session.Session, pod *corev1.Pod, raw bool) error {
 	config, err := s.Config()
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 const podsPath = "/api/v1/namespaces/" + api.DefaultNamespace + "/pods/"
 
-// newCluster has host win-1, and a kubelet that gives each pod this status.
+// newCluster returns a cluster with host win-1 and a kubelet that gives each pod this status.
 func newCluster(t *testing.T, is func(*corev1.Pod)) (*clitest.Cluster, *[]corev1.Pod) {
 	t.Helper()
 	const instances = api.GroupName + "/v1alpha1/windowsinstances"

@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli"
 )
 
-// newTerminal is a terminal for a program, and the end of it that shows what is printed.
+// newTerminal returns a terminal for a program and the end that shows what the program prints.
 func newTerminal(t *testing.T) (shown, program *os.File) {
 	t.Helper()
 	shown, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -38,7 +38,7 @@ func newTerminal(t *testing.T) (shown, program *os.File) {
 	return shown, program
 }
 
-// TestAHostDoesNotCommandTheTerminal: what a command prints can have been written by an attacker.
+// TestAHostDoesNotCommandTheTerminal expects escape sequences in a command's output to be made safe: an attacker may have written it.
 func TestAHostDoesNotCommandTheTerminal(t *testing.T) {
 	const said = "\x1b]52;c;cm0gLXJmIH4K\a\x1b]0;owned\a\u009b2Jok\x1b[32mgreen\n"
 	for _, test := range []struct {
@@ -72,7 +72,7 @@ func TestAHostDoesNotCommandTheTerminal(t *testing.T) {
 		cancel()
 		_ = program.Close()
 		if test.isTerminal {
-			_, _ = io.Copy(&got, shown) // it ends with an error when nobody has the other end
+			_, _ = io.Copy(&got, shown) // ends with an error when the other end is closed
 		}
 		if got.String() != test.want {
 			t.Errorf("%v: a terminal (%v) gets %q, want %q", test.args, test.isTerminal, got.String(), test.want)

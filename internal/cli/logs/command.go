@@ -1,4 +1,4 @@
-// Package logs is kubectl windows logs: the logs of services of Windows nodes, and Windows' event logs, read through the API server.
+// Package logs implements kubectl windows logs: it reads service logs and event logs of Windows nodes through the API server.
 package logs
 
 import (
@@ -17,14 +17,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
 )
 
-// options are the flags.
+// options are the command's flags.
 type options struct {
 	follow, list bool
 	since        time.Duration
 	tail         int
 }
 
-// Command is kubectl windows logs.
+// Command returns the command kubectl windows logs.
 func Command(s *session.Session) *cobra.Command {
 	var o options
 	c := &cobra.Command{
@@ -111,7 +111,7 @@ type viewer struct {
 	mu      sync.Mutex
 }
 
-// lines prints lines of one log. With several logs, each line says of which it is.
+// lines returns a function that prints lines of one log. With several logs, a prefix names the log.
 func (v *viewer) lines(node, name string) func(string) error {
 	prefix := ""
 	if v.several {
@@ -127,17 +127,17 @@ func (v *viewer) lines(node, name string) func(string) error {
 	}
 }
 
-// complain prints what went wrong with one of several logs.
+// complain prints why one of several logs failed.
 func (v *viewer) complain(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	fmt.Fprintln(v.session.ErrOut, "warning: "+err.Error())
 }
 
-// atOnce is how many logs are read at the same time.
+// atOnce is the number of logs that are read concurrently.
 const atOnce = 16
 
-// run shows what is there, one log after the other, and then what comes, of all at once. Logs that are optional may be absent.
+// run shows the existing lines, one log after another, and then follows all logs concurrently. Optional logs may be absent.
 func (v *viewer) run(ctx context.Context, streams []*stream, follow, optional bool) error {
 	var failures []error
 	absent, kept := 0, streams[:0:0]
@@ -175,13 +175,13 @@ func (v *viewer) run(ctx context.Context, streams []*stream, follow, optional bo
 	return v.follow(ctx, kept)
 }
 
-// buffered is what was read of a log.
+// buffered is the content read from a log.
 type buffered struct {
 	lines []string
 	err   error
 }
 
-// read reads all logs, some at once. A single log is not kept in memory.
+// read reads all logs, several at a time. A single log is printed without buffering.
 func (v *viewer) read(ctx context.Context, streams []*stream) []buffered {
 	found := make([]buffered, len(streams))
 	if len(streams) == 1 {

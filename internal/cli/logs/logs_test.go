@@ -38,7 +38,7 @@ func mustWrite(t *testing.T, folder, name, content string) {
 	}
 }
 
-// newStream is a log whose lines go to a channel.
+// newStream returns a log whose lines are sent to a channel.
 func newStream(client *nodefiles.Client, file string, tail int) (*stream, chan string) {
 	lines := make(chan string, 100_000)
 	return &stream{client: client, node: "win-1", file: file, tail: tail, now: time.Now, timeout: time.Minute,
@@ -169,7 +169,7 @@ func TestLinesAreShownWhole(t *testing.T) {
 	long := strings.Repeat("x", 2*maxLine)
 	for line, want := range map[string]string{
 		long:                 long,
-		"caf\xe9":            "caf\uFFFD", // as a program writes it in the code page of its Windows
+		"caf\xe9":            "caf\uFFFD", // as written in the host's Windows code page
 		"\x1b[2Ja\tb\u202ec": "?[2Ja b?c",
 	} {
 		if got := printable(line); got != want {

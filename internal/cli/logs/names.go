@@ -8,10 +8,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 )
 
-// usual are the logs of a node that are shown where none is named.
+// usual returns the logs of a node that are shown by default.
 func usual() []string { return []string{"wicd", "kubelet", "containerd", "kube-proxy", "System"} }
 
-// known are names of logs that are not those of their files, in lower case.
+// known maps lower-case names to files whose names differ.
 func known() map[string]string {
 	return map[string]string{
 		"wicd": "wicd/wicd.log", "windows-instance-config-daemon": "wicd/wicd.log", "update": "wicd/update.log",
@@ -23,7 +23,7 @@ func known() map[string]string {
 	}
 }
 
-// FileOf is the file of a log, below C:\var\log: of a name above, of a service, or of a path.
+// FileOf returns the file of a log, below C:\var\log. name is one of the names above, a service, or a path.
 func FileOf(name string) (string, error) {
 	file := name
 	switch path := known()[strings.ToLower(name)]; {
@@ -35,14 +35,14 @@ func FileOf(name string) (string, error) {
 	return file, nodefiles.CheckFile(file)
 }
 
-// stamps finds the time in a line of a log.
+// stamps parses the time in log lines.
 type stamps struct {
-	// year and zone are those of klog's lines, which have neither: the kubelet writes in the zone of its host.
+	// now and zone complete klog's lines, which have neither year nor time zone: the kubelet writes in the time zone of its host.
 	now  time.Time
 	zone time.Duration
 }
 
-// of is the time of a line; ok is false for a line without, which belongs to the one before.
+// of returns the time of a line. ok is false if it has none and belongs to the preceding line.
 func (s stamps) of(line string) (at time.Time, ok bool) {
 	if len(line) > 300 {
 		line = line[:300]
@@ -64,7 +64,7 @@ func (s stamps) of(line string) (at time.Time, ok bool) {
 	return at, err == nil
 }
 
-// klog reads "I1123 16:45:20.123456".
+// klog parses "I1123 16:45:20.123456".
 func (s stamps) klog(line string) (time.Time, bool) {
 	if len(line) < 21 || !strings.ContainsRune("IWEF", rune(line[0])) {
 		return time.Time{}, false
@@ -74,13 +74,13 @@ func (s stamps) klog(line string) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	at = time.Date(s.now.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), at.Nanosecond(), time.UTC).Add(-s.zone)
-	if at.After(s.now.Add(48 * time.Hour)) { // it is of last year
+	if at.After(s.now.Add(48 * time.Hour)) { // the line is from last year
 		at = at.AddDate(-1, 0, 0)
 	}
 	return at, true
 }
 
-// zoneOf is how far ahead the zone of a host's lines is. The file was changed when its last line was written.
+// zoneOf returns the UTC offset of a host's lines. It assumes that the file was modified when its last line was written.
 func zoneOf(last string, modified time.Time) time.Duration {
 	if modified.IsZero() {
 		return 0
@@ -89,7 +89,7 @@ func zoneOf(last string, modified time.Time) time.Duration {
 	if !ok {
 		return 0
 	}
-	const step = 15 * time.Minute // zones differ by that
+	const step = 15 * time.Minute // granularity of time zones
 	ahead := at.Sub(modified).Round(step)
 	if ahead > 14*time.Hour || ahead < -12*time.Hour {
 		return 0
@@ -97,8 +97,8 @@ func zoneOf(last string, modified time.Time) time.Duration {
 	return ahead
 }
 
-// printable replaces what would control a terminal. Unlike shorten.Printable it keeps a line whole, and shows where bytes
-// are no UTF-8: programs write their messages in the code page of their Windows.
+// printable replaces terminal control characters. Unlike shorten.Printable it keeps the whole line and marks invalid UTF-8: programs write
+// messages in the code page of their Windows.
 func printable(line string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' {

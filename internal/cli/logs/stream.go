@@ -12,11 +12,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 )
 
-// Bounds of what is read of one log.
+// Limits of reading one log.
 const (
 	firstRead = 64 << 10
 	maxTail   = 64 << 20
-	// maxLine is how much of a line is held; a longer one is shown as several.
+	// maxLine is how many bytes of a line are buffered; longer lines are split.
 	maxLine = 1 << 20
 )
 
@@ -24,21 +24,21 @@ const (
 type stream struct {
 	client     *nodefiles.Client
 	node, file string
-	// tail is how many lines are shown of what is there; negative: all. since is the time from which on; zero: any.
+	// tail is how many of the existing lines are shown; negative: all. since is the time of the first line; zero: any.
 	tail  int
 	since time.Time
 	now   func() time.Time
 	// timeout bounds each request.
 	timeout time.Duration
-	// show prints a line, without its end.
+	// show prints a line without its line break.
 	show func(line string) error
 
-	// next is the byte to read next, half the beginning of a line whose end was not written yet.
+	// next is the offset of the next byte to read; half is the beginning of an incomplete line.
 	next int64
 	half string
 }
 
-// print shows what is there.
+// print shows the existing lines.
 func (s *stream) print(ctx context.Context) error {
 	if s.tail < 0 && s.since.IsZero() {
 		part, err := s.client.From(ctx, s.node, s.file, 0)
@@ -56,7 +56,7 @@ func (s *stream) print(ctx context.Context) error {
 		s.half = lines[len(lines)-1]
 		lines, whole := lines[:len(lines)-1], part.From == 0
 		if !whole && len(lines) > 0 {
-			lines = lines[1:] // it is not whole
+			lines = lines[1:] // the first line is incomplete
 		}
 		shown, enough := s.choose(lines, part.Modified)
 		if !enough && !whole && size < maxTail {
@@ -72,7 +72,7 @@ func (s *stream) print(ctx context.Context) error {
 	}
 }
 
-// read reads the last bytes.
+// read returns the last bytes of the log.
 func (s *stream) read(ctx context.Context, size int64) (string, *nodefiles.Part, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -88,7 +88,7 @@ func (s *stream) read(ctx context.Context, size int64) (string, *nodefiles.Part,
 	return string(b), part, nil
 }
 
-// choose are the lines to show. enough is false when there may be more before the first of these.
+// choose returns the lines to show. enough is false if lines before the first of them may be needed, too.
 func (s *stream) choose(lines []string, modified time.Time) (shown []string, enough bool) {
 	first := 0
 	if !s.since.IsZero() {
@@ -139,13 +139,13 @@ func (s *stream) copy(part *nodefiles.Part) error {
 	}
 }
 
-// Pauses between looks at a log that is followed.
+// Pauses between reads of a followed log.
 const (
 	followEvery = time.Second
 	followRetry = 10 * time.Second
 )
 
-// follow shows what comes, until ctx is done. fails is told what goes wrong; it goes on.
+// follow shows new lines until ctx is done. It reports errors to fails and continues.
 func (s *stream) follow(ctx context.Context, fails func(error)) error {
 	pause, failed := followEvery, false
 	for {
@@ -162,7 +162,7 @@ func (s *stream) follow(ctx context.Context, fails func(error)) error {
 		case err == nil:
 			pause, failed = followEvery, false
 		case !errors.As(err, &unread):
-			return err // nothing can be printed
+			return err // the output failed
 		case unread.Code == session.CodeForbidden:
 			return err
 		default:
@@ -174,7 +174,7 @@ func (s *stream) follow(ctx context.Context, fails func(error)) error {
 	}
 }
 
-// more shows what came since the last look. A log that has become shorter was emptied, and begins again.
+// more shows the lines since the last read. If the log has become shorter, it starts over.
 func (s *stream) more(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -186,11 +186,11 @@ func (s *stream) more(ctx context.Context) error {
 		}
 		return nil
 	case errors.Is(err, nodefiles.ErrAbsent):
-		s.next, s.half = 0, "" // the service has not begun to write
+		s.next, s.half = 0, "" // the service has not written its log yet
 		return nil
 	case err != nil:
 		return err
-	case part.From != s.next: // a kubelet that does not know parts
+	case part.From != s.next: // the kubelet does not support ranges
 		s.half = ""
 	}
 	return s.copy(part)

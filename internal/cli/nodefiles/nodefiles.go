@@ -1,5 +1,5 @@
-// Package nodefiles reads what kubelets serve of C:\var\log, through the API server and in parts: of a log of gigabytes, only the part that is
-// asked for is sent.
+// Package nodefiles reads the files of C:\var\log that kubelets serve, through the API server. It requests ranges, so that only the needed part
+// of a large log is sent.
 package nodefiles
 
 import (
@@ -30,7 +30,7 @@ import (
 var (
 	// ErrAbsent means that the kubelet has no such file.
 	ErrAbsent = errors.New("there is no such file")
-	// ErrNoMore means that the file has nothing at this place; its size is in the Part.
+	// ErrNoMore means that the requested range begins beyond the end of the file. The Part has the file's size.
 	ErrNoMore = errors.New("the file has nothing more")
 )
 
@@ -40,7 +40,7 @@ type Client struct {
 	base *url.URL
 }
 
-// New makes a client. Its requests end with their contexts only.
+// New returns a client. Only contexts limit its requests.
 func New(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = 0
@@ -58,13 +58,13 @@ func New(config *rest.Config) (*Client, error) {
 // Part is a part of a file.
 type Part struct {
 	Body io.ReadCloser
-	// From is where the part begins, Size how long the whole file is; -1 if the kubelet does not say.
+	// From is the offset of the part; Size is the size of the whole file, -1 if the kubelet does not report it.
 	From, Size int64
-	// Modified is when the file was changed last.
+	// Modified is the time of the file's last change.
 	Modified time.Time
 }
 
-// FileURL is the path of a file of a node at the API server.
+// FileURL returns the path of a node's file at the API server.
 func FileURL(node, file string) string {
 	return "/api/v1/nodes/" + url.PathEscape(node) + "/proxy/logs/" + (&url.URL{Path: file}).EscapedPath()
 }
@@ -74,7 +74,7 @@ func (c *Client) Tail(ctx context.Context, node, file string, bytes int64) (*Par
 	return c.open(ctx, node, file, fmt.Sprintf("bytes=-%d", bytes))
 }
 
-// From opens a file from a byte on. Where it has none, that is ErrNoMore.
+// From opens a file at an offset. It returns ErrNoMore if the file ends before it.
 func (c *Client) From(ctx context.Context, node, file string, from int64) (*Part, error) {
 	return c.open(ctx, node, file, fmt.Sprintf("bytes=%d-", from))
 }
@@ -110,7 +110,7 @@ func (c *Client) open(ctx context.Context, node, file, bytes string) (*Part, err
 	return nil, explain(response, doing)
 }
 
-// explainRedirect says that a kubelet sends the request elsewhere, and makes one clear line of other errors, too.
+// explainRedirect explains redirects by a kubelet and renders other errors as one clear line.
 func explainRedirect(err error, node, doing string) error {
 	var redirect *httpclient.Redirect
 	switch {
@@ -123,7 +123,7 @@ func explainRedirect(err error, node, doing string) error {
 		"or another program answers at the kubelet's port; look at it before you send it anything else", doing, redirect.By("the kubelet of node "+node))
 }
 
-// Get reads any path of the API server, at most so many bytes of it.
+// Get reads at most limit bytes of any path of the API server.
 func (c *Client) Get(ctx context.Context, at string, query url.Values, limit int64) ([]byte, error) {
 	if len(query) > 0 {
 		at += "?" + query.Encode()
@@ -143,7 +143,7 @@ func (c *Client) Get(ctx context.Context, at string, query url.Values, limit int
 	return b, nil
 }
 
-// Stream opens any path of the API server, until ctx is done.
+// Stream opens any path of the API server until ctx is done.
 func (c *Client) Stream(ctx context.Context, at string, query url.Values) (io.ReadCloser, error) {
 	response, err := c.get(ctx, at+"?"+query.Encode(), http.Header{"Accept": {"*/*"}})
 	if err != nil {
@@ -167,11 +167,10 @@ func (c *Client) get(ctx context.Context, at string, header http.Header) (*http.
 	return c.http.Do(request)
 }
 
-// maxFailure is how much of an answer that is an error is read.
+// maxFailure limits how much of an error response is read.
 const maxFailure = 64 << 10
 
-// explain makes one line of an answer that is an error: of the API server, which answers with a Status, or of the kubelet, which answers with
-// text.
+// explain renders an error response as one line. The API server responds with a Status, the kubelet with text.
 func explain(response *http.Response, doing string) error {
 	b, _ := io.ReadAll(io.LimitReader(response.Body, maxFailure))
 	var status metav1.Status
@@ -197,7 +196,7 @@ func explain(response *http.Response, doing string) error {
 	return session.Failf(session.CodeFailed, "%s: the answer is %s: %s", doing, response.Status, text)
 }
 
-// parseRange reads the header Content-Range: "bytes 5-9/10", "bytes */10".
+// parseRange parses the header Content-Range: "bytes 5-9/10", "bytes */10".
 func parseRange(header string) (from, size int64, ok bool) {
 	text, ok := strings.CutPrefix(header, "bytes ")
 	if !ok {
@@ -216,7 +215,7 @@ func parseRange(header string) (from, size int64, ok bool) {
 	return from, size, ok && err == nil && from >= 0 && from <= size
 }
 
-// Bounds of a listing.
+// Limits of a listing.
 const (
 	maxListing = 1 << 20
 	maxNames   = 1000
@@ -236,7 +235,7 @@ func (c *Client) List(ctx context.Context, node, folder string) ([]string, error
 	return parseListing(string(b)), nil
 }
 
-// parseListing reads the page that Go's file server makes of a folder (net/http, dirList).
+// parseListing parses the folder page of Go's file server (net/http, dirList).
 func parseListing(page string) (names []string) {
 	for _, m := range regexp.MustCompile(`<a href="([^"]*)">`).FindAllStringSubmatch(page, maxNames) {
 		name, err := url.PathUnescape(html.UnescapeString(m[1]))
@@ -248,7 +247,7 @@ func parseListing(page string) (names []string) {
 	return names
 }
 
-// CheckFile refuses what is not the path of a file below the folder of logs.
+// CheckFile rejects anything that is not a file path below the log folder.
 func CheckFile(file string) error {
 	if file == "" || file == "." || path.Clean("/"+file) != "/"+file || strings.ContainsAny(file, "\\:*?\"<>|\x00\r\n") || len(file) > 255 {
 		return session.Failf(session.CodeUsage, "%.64q is not the path of a log: name a file below C:\\var\\log, as in kubelet/kubelet.log", file)

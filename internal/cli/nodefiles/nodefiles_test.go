@@ -18,7 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 )
 
-// countingServer serves a folder as a kubelet does, and counts what it sends.
+// countingServer serves a folder as a kubelet does and counts the bytes it sends.
 func countingServer(t *testing.T, folder string) (*Client, *int64) {
 	t.Helper()
 	var sent int64
@@ -73,7 +73,7 @@ func TestOfALogOfTwoGigabytesOnlyTheTailIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	const size = 2 << 30
-	if _, err := f.WriteAt([]byte("the last line\n"), size-14); err != nil { // the rest takes no space
+	if _, err := f.WriteAt([]byte("the last line\n"), size-14); err != nil { // the file is sparse
 		t.Fatal(err)
 	}
 	_ = f.Close()

@@ -25,7 +25,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 )
 
-// elsewhere is a server that a kubelet sends the user to. It asks for a client certificate, and remembers what it got.
+// elsewhere returns a server to which a kubelet redirects the user. It requests a client certificate and records requests and tokens.
 func elsewhere(t *testing.T) (server *httptest.Server, got *[]string) {
 	t.Helper()
 	got = &[]string{}
@@ -39,7 +39,7 @@ func elsewhere(t *testing.T) (server *httptest.Server, got *[]string) {
 	return server, got
 }
 
-// pair is a certificate that signs itself, and its key, as PEM.
+// pair returns a self-signed certificate and its key, as PEM.
 func pair(t *testing.T) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -5,7 +5,7 @@ import (
 	"context"
 )
 
-// ContextName is the name of the cluster for people: that of the kubeconfig's context.
+// ContextName returns the cluster's name for people: the kubeconfig's context.
 func (s *Session) ContextName() string {
 	raw, err := s.loader().RawConfig()
 	if err != nil {
@@ -14,8 +14,8 @@ func (s *Session) ContextName() string {
 	return cmp.Or(s.overrides.CurrentContext, raw.CurrentContext)
 }
 
-// OperatorNamespace is the operator's namespace: that of --namespace, or where WindowsInstances are. Where the user may not see them, or the
-// cluster does not have them, it is where they would be.
+// OperatorNamespace returns the operator's namespace: that of --namespace, or that of the WindowsInstances. If the user may not list them or the
+// cluster does not serve them, it returns the fallback namespace.
 func (s *Session) OperatorNamespace(ctx context.Context) (string, error) {
 	if named := s.NamespaceFlag(); named != "" {
 		return named, nil

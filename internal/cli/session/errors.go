@@ -15,25 +15,25 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// Exit codes, which docs/kubectl-windows.md documents.
+// Exit codes, documented in docs/kubectl-windows.md.
 const (
-	// CodeOK means that the command did what it was told.
+	// CodeOK means success.
 	CodeOK = 0
-	// CodeFailed means that it failed for a reason that has no code of its own.
+	// CodeFailed means a failure that has no code of its own.
 	CodeFailed = 1
 	// CodeUsage means that the command line is wrong.
 	CodeUsage = 2
-	// CodeFindings means that a check found errors, or that a host is not as it was to become.
+	// CodeFindings means that a check found errors, or that a host did not reach the requested state.
 	CodeFindings = 3
-	// CodeUnreachable means that there is no cluster, or that it does not answer.
+	// CodeUnreachable means that there is no cluster, or that it does not respond.
 	CodeUnreachable = 4
-	// CodeForbidden means that the user lacks a right, or is not known to the cluster.
+	// CodeForbidden means that the user lacks a right or is unknown to the cluster.
 	CodeForbidden = 5
 	// CodeNotInstalled means that the cluster does not have the operator's kinds, or has old ones.
 	CodeNotInstalled = 6
 	// CodeNotFound means that there is no such host.
 	CodeNotFound = 7
-	// CodeTimeout means that something took longer than the deadline that the message names.
+	// CodeTimeout means that the deadline named in the message passed.
 	CodeTimeout = 8
 )
 
@@ -49,14 +49,14 @@ func (f *Failure) Error() string { return f.Err.Error() }
 // Unwrap implements errors.Unwrap.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Failf is an error with an exit code.
+// Failf returns an error with an exit code.
 func Failf(code int, format string, args ...any) error { return failf(code, format, args...) }
 
 func failf(code int, format string, args ...any) error {
 	return &Failure{Code: code, Err: fmt.Errorf(format, args...)}
 }
 
-// CodeOf is the exit code for an error.
+// CodeOf returns the exit code for an error.
 func CodeOf(err error) int {
 	var f *Failure
 	switch {
@@ -70,8 +70,8 @@ func CodeOf(err error) int {
 	return CodeFailed
 }
 
-// Explain makes one clear line, with its exit code, of what a request failed with. Doing says what was tried, as in
-// "listing windowsinstances in namespace a".
+// Explain renders the error of a request as one clear line with an exit code. doing describes the attempt, as in "listing windowsinstances in
+// namespace a".
 func Explain(err error, doing string) error {
 	var known *Failure
 	var failed *url.Error
@@ -100,7 +100,7 @@ func Explain(err error, doing string) error {
 	return failf(CodeFailed, "%s: %s", doing, shorten.Printable(err.Error(), shorten.Note))
 }
 
-// denied names the missing right, as the API server says it (k8s.io/apiserver, pkg/endpoints/handlers/responsewriters).
+// denied names the missing right, from the API server's message (k8s.io/apiserver, pkg/endpoints/handlers/responsewriters).
 func denied(err error) string {
 	message := shorten.Printable(err.Error(), shorten.Note)
 	said := regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"(.*?)(?::|$)`).FindStringSubmatch(message)
@@ -114,7 +114,7 @@ func denied(err error) string {
 	return fmt.Sprintf("%s %s%s (user %s)", said[2], resource, said[5], said[1])
 }
 
-// uninstalled makes a clear line of a kind that the API server does not have.
+// uninstalled returns a clear error if the API server does not serve a kind.
 func uninstalled(err error, kind string) error {
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return failf(CodeNotInstalled, "the cluster does not serve %s: the operator is not installed, or an old version of it is (kubectl apply -k deploy)", kind)

@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
 )
 
-// Events are those of the operator's namespace, and of the Windows nodes. Nodes have no namespace, and their events are in
-// namespace default.
+// Events returns the events of the operator's namespace and of the Windows nodes. Nodes are cluster-scoped, and their events are in namespace
+// default.
 func (s *Session) Events(ctx context.Context) ([]fleetstatus.Event, error) {
 	c, err := s.Client()
 	if err != nil {

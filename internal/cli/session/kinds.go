@@ -19,13 +19,13 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// ClientOptions let a client read and write the kinds that commands know, without asking the API server for its kinds first.
+// ClientOptions returns options for a client of the kinds that commands use. They need no discovery requests.
 func ClientOptions() (client.Options, error) {
 	scheme := runtime.NewScheme()
 	return client.Options{Scheme: scheme, Mapper: knownKinds()}, addKinds(scheme)
 }
 
-// addKinds adds the kinds that commands read as Go values.
+// addKinds adds the kinds that commands read as Go types.
 func addKinds(scheme *runtime.Scheme) error {
 	return errors.Join(
 		v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), policyv1.AddToScheme(scheme),
@@ -34,7 +34,7 @@ func addKinds(scheme *runtime.Scheme) error {
 	)
 }
 
-// knownKinds names the resources of the kinds that commands use: with it, no request is needed to find them.
+// knownKinds maps the kinds that commands use to their resources without discovery requests.
 func knownKinds() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{"ConfigMap", "Secret", "Pod", "Event"} {

@@ -7,11 +7,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
 )
 
-// AllHosts stands for all hosts on a command line.
+// AllHosts selects all hosts on a command line.
 const AllHosts = "all"
 
-// Nodes are the names of the Nodes of hosts, which are named as ReadHost takes them. Where WindowsInstances cannot be read, or none fits, a name
-// is that of a Node.
+// Nodes returns the names of the hosts' Nodes. Hosts are named as for ReadHost. A name that matches no host, or any name if WindowsInstances
+// cannot be read, is used as that of a Node.
 func (s *Session) Nodes(ctx context.Context, hosts []string) ([]string, error) {
 	in, err := s.Read(ctx)
 	if err != nil && slices.Contains(hosts, AllHosts) {

@@ -19,9 +19,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
 )
 
-// Read reads what a fleet's status needs, with six requests: WindowsInstances, WindowsConfig, the Windows nodes, the
-// operator's Deployment, the warnings of its namespace, and the pods that do not run. What cannot be read, apart from
-// WindowsInstances, is in Unread.
+// Read reads what a fleet's status needs, with six requests: WindowsInstances, WindowsConfig, the Windows nodes, the operator's Deployment, the
+// warnings of its namespace, and the pods that do not run. It fails only if WindowsInstances cannot be read; other failed reads are listed in
+// Unread.
 func (s *Session) Read(ctx context.Context) (fleetstatus.Input, error) {
 	c, err := s.Client()
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Session) Read(ctx context.Context) (fleetstatus.Input, error) {
 	}
 	r := reading{Client: c, ctx: ctx, in: fleetstatus.Input{Now: s.Now()}}
 	var limited bool
-	// The first request is alone: a program of the kubeconfig that fails to log in would be run for each one that waits for it.
+	// The first request runs alone: concurrent requests would each run a failing credential plugin.
 	r.in.Instances, r.in.Namespace, limited, err = s.instances(ctx, c)
 	if err != nil {
 		return r.in, err
@@ -47,8 +47,8 @@ func (s *Session) Read(ctx context.Context) (fleetstatus.Input, error) {
 	return r.in, nil
 }
 
-// ReadHost reads the status of the fleet, and all events and pods of one of its hosts. Hosts are found by the name of
-// their WindowsInstance or Node, or by address.
+// ReadHost reads the fleet's status, and all events and pods of one of its hosts. The host is named by its WindowsInstance, its Node or its
+// address.
 func (s *Session) ReadHost(ctx context.Context, name string) (fleetstatus.Fleet, fleetstatus.Host, error) {
 	in, err := s.Read(ctx)
 	if err != nil {
@@ -78,13 +78,13 @@ func (s *Session) ReadHost(ctx context.Context, name string) (fleetstatus.Fleet,
 	return fleet, h, nil
 }
 
-// NotFound is the error for a host that does not exist.
+// NotFound returns the error for a host that does not exist.
 func NotFound(host, namespace string, hosts int) error {
 	return failf(CodeNotFound, "no host %q: none of the %d WindowsInstances in namespace %s has this name, node name or address", host, hosts, namespace)
 }
 
-// instances reads the WindowsInstances of all namespaces, or only of the named one, and says which namespace is the
-// operator's. Limited says that the user may not read all namespaces.
+// instances returns the WindowsInstances of the operator's namespace, and that namespace. limited means that the user may not list all
+// namespaces.
 func (s *Session) instances(ctx context.Context, c client.Client) (items []v1alpha1.WindowsInstance, namespace string, limited bool, err error) {
 	const kind = "windowsinstances." + api.GroupName
 	var list v1alpha1.WindowsInstanceList
@@ -112,7 +112,7 @@ func explainInstances(err error, kind, where string) error {
 	return Explain(err, "listing "+kind+where)
 }
 
-// operatorNamespace is the namespace of all instances.
+// operatorNamespace returns the namespace of the instances.
 func operatorNamespace(items []v1alpha1.WindowsInstance, otherwise string) (string, error) {
 	var found []string
 	for i := range items {
@@ -132,7 +132,7 @@ func operatorNamespace(items []v1alpha1.WindowsInstance, otherwise string) (stri
 	return "", failf(CodeUsage, "namespaces %q have WindowsInstances: name that of the operator with -n", found)
 }
 
-// reading reads several kinds at once.
+// reading reads several kinds concurrently.
 type reading struct {
 	client.Client
 	sync.WaitGroup
@@ -183,7 +183,7 @@ func (r *reading) operator() {
 	r.unread("deployments", Explain(client.IgnoreNotFound(err), "reading Deployment "+fleetstatus.DeploymentName))
 }
 
-// maxListed is how many events or pods are read at most: a cluster may have very many.
+// maxListed limits the events or pods that are read: a cluster may have very many.
 const maxListed = 5000
 
 func (r *reading) events(namespace string, selected fields.Set) {

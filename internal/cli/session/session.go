@@ -1,5 +1,5 @@
-// Package session is one run of kubectl windows: how it finds and reads the cluster, with which deadlines, and how it
-// reports what went wrong. Commands are in internal/cli and beside this package.
+// Package session represents one run of kubectl windows: it finds and reads the cluster with deadlines, and explains errors. The commands are in
+// internal/cli and in packages next to this one.
 package session
 
 import (
@@ -17,28 +17,27 @@ import (
 	"github.com/windows-machine-config/wmco/internal/httpclient"
 )
 
-// defaultTimeout is the deadline of each request to the API server, unless --request-timeout says otherwise.
+// defaultTimeout is the default deadline of each request to the API server (--request-timeout).
 const defaultTimeout = "30s"
 
-// Session is one run.
+// Session is one run of the program.
 type Session struct {
 	genericiooptions.IOStreams
 	// Version is that of this program.
 	Version string
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 
 	kubeconfig string
 	overrides  *clientcmd.ConfigOverrides
 }
 
-// New is a run with some streams.
+// New returns a session with these streams.
 func New(streams genericiooptions.IOStreams, version string) *Session {
 	return &Session{IOStreams: streams, Version: version, Now: time.Now, overrides: &clientcmd.ConfigOverrides{}}
 }
 
-// AddFlags adds the flags of kubectl that select the cluster and the user. Passwords have no flags: others could read them in
-// the list of processes.
+// AddFlags adds kubectl's flags that select cluster and user. There are no flags for passwords: other users could read them in the process list.
 func (s *Session) AddFlags(f *pflag.FlagSet) {
 	flags := clientcmd.RecommendedConfigOverrideFlags("")
 	flags.AuthOverrideFlags.Username, flags.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
@@ -56,8 +55,8 @@ func (s *Session) loader() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, s.overrides)
 }
 
-// Config is the configuration for clients. Each request has a deadline, which is Timeout: clients that follow a stream set
-// it to zero, and bound the stream themselves.
+// Config returns the configuration for clients. Timeout is the deadline of each request: clients that follow a stream set it to zero and limit
+// the stream themselves.
 func (s *Session) Config() (*rest.Config, error) {
 	loader := s.loader()
 	raw, err := loader.RawConfig()
@@ -75,14 +74,14 @@ func (s *Session) Config() (*rest.Config, error) {
 	if config.Timeout <= 0 {
 		config.Timeout, _ = time.ParseDuration(defaultTimeout)
 	}
-	config.QPS = -1 // the API server limits clients by itself, and this one makes few requests
+	config.QPS = -1 // the API server limits clients, and this one makes few requests
 	config.UserAgent = "kubectl-windows/" + s.Version
 	config.WarningHandler = rest.NoWarnings{}
 	config.Wrap(httpclient.RefuseRedirects)
 	return config, nil
 }
 
-// Client reads and writes the kinds that commands know. It asks the API server for nothing else.
+// Client returns a client for the kinds that commands know. It makes no discovery requests.
 func (s *Session) Client() (client.Client, error) {
 	o, err := ClientOptions()
 	if err != nil {
@@ -91,7 +90,7 @@ func (s *Session) Client() (client.Client, error) {
 	return s.client(o)
 }
 
-// DiscoveringClient asks the API server for its kinds first.
+// DiscoveringClient returns a client that discovers the API server's kinds first.
 func (s *Session) DiscoveringClient() (client.Client, error) {
 	o, err := ClientOptions()
 	if err != nil {
@@ -113,11 +112,10 @@ func (s *Session) client(o client.Options) (client.Client, error) {
 	return c, nil
 }
 
-// NamespaceFlag is the namespace that the user named; empty if none.
+// NamespaceFlag returns the namespace that the user named; empty if none.
 func (s *Session) NamespaceFlag() string { return s.overrides.Context.Namespace }
 
-// fallbackNamespace is where to look if nothing else says it: the namespace of the kubeconfig's context, unless it is
-// the one that contexts have when they name none.
+// fallbackNamespace returns the namespace of the kubeconfig's context, unless it is "default", which contexts without a namespace have, too.
 func (s *Session) fallbackNamespace() string {
 	if namespace, _, err := s.loader().Namespace(); err == nil && namespace != "default" {
 		return namespace

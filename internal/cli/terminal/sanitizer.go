@@ -9,21 +9,21 @@ import (
 	"unicode/utf8"
 )
 
-// Sanitizer writes the output of a program that may be hostile to a terminal. Escape sequences set the title and the clipboard, move the cursor
-// over what was printed before, and have terminals type answers. So only colors and styles pass. What else a terminal would obey is written as Go
-// escapes it, as \x1b, and so are characters that reverse the direction of text.
+// Sanitizer writes the output of a possibly hostile program to a terminal. Escape sequences could set the title and the clipboard, overwrite
+// earlier output, and make the terminal type responses. Only colors and styles pass. All other control characters and characters that reverse
+// the text direction are escaped as in Go, for example \x1b.
 type Sanitizer struct {
 	out io.Writer
-	// held is the beginning of a sequence or of a character whose rest was not written yet.
+	// held is the beginning of an incomplete sequence or character.
 	held []byte
-	// styled says that the terminal may have another style than its own.
+	// styled means that the terminal's style may have been changed.
 	styled bool
 }
 
-// NewSanitizer writes to a terminal.
+// NewSanitizer returns a Sanitizer that writes to a terminal.
 func NewSanitizer(out io.Writer) *Sanitizer { return &Sanitizer{out: out} }
 
-// maxStyle is how long the sequence of a style can be, in bytes.
+// maxStyle limits the sequence of a style, in bytes.
 const maxStyle = 64
 
 // Write implements io.Writer.
@@ -36,7 +36,7 @@ func (s *Sanitizer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close writes what is held, and gives the terminal its own style. The stream stays open.
+// Close writes the held bytes and resets the terminal's style. It does not close the stream.
 func (s *Sanitizer) Close() error {
 	safe, _ := s.sanitize(s.held, true)
 	s.held = nil
@@ -47,7 +47,7 @@ func (s *Sanitizer) Close() error {
 	return err
 }
 
-// sanitize makes text safe, and returns what cannot be judged without more of it, unless it is the end.
+// sanitize returns the safe text and, unless isEnd, the rest that needs more input to decide.
 func (s *Sanitizer) sanitize(text []byte, isEnd bool) (safe, rest []byte) {
 	style := regexp.MustCompile(`^\x1b\[[0-9;:]*m`)
 	beginning := regexp.MustCompile(`^\x1b(\[[0-9;:]*)?$`)
@@ -63,7 +63,7 @@ func (s *Sanitizer) sanitize(text []byte, isEnd bool) (safe, rest []byte) {
 			return safe, text
 		case r == '\n', r == '\t', r == '\r' && bytes.HasPrefix(text, []byte("\r\n")), unicode.IsGraphic(r) && (r != utf8.RuneError || size > 1):
 			safe = append(safe, text[:size]...)
-		case r == utf8.RuneError && size == 1: // a byte that is no character, as \x9b, which some terminals take for one
+		case r == utf8.RuneError && size == 1: // an invalid byte such as \x9b, which some terminals interpret
 			safe = append(safe, `\x`+strconv.FormatUint(uint64(text[0]), 16)...)
 		default:
 			quoted := strconv.QuoteRuneToASCII(r)

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
 )
 
-// sanitized is what a terminal gets of a text that is written in pieces of a size.
+// sanitized returns what a terminal receives for a text that is written in pieces of a size.
 func sanitized(t *testing.T, text string, size int) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -36,7 +36,7 @@ func TestTheTerminalObeysNobody(t *testing.T) {
 		"\x1b]0;owned\x1b\\ok":             `\x1b]0;owned\x1b\ok`,
 		"\x1b]8;;http://x\x1b\\link":       `\x1b]8;;http://x\x1b\link`,
 		"\x1b[2J\x1b[1;1Hok":               `\x1b[2J\x1b[1;1Hok`,
-		"\x1b[6n\x1b[c\x1b[>c":             `\x1b[6n\x1b[c\x1b[>c`, // the terminal would answer
+		"\x1b[6n\x1b[c\x1b[>c":             `\x1b[6n\x1b[c\x1b[>c`, // the terminal would respond
 		"\x1b[?1049h\x1b[>4;1m":            `\x1b[?1049h\x1b[>4;1m`,
 		"\x1bP+q544e\x1b\\":                `\x1bP+q544e\x1b\`,
 		"\x1bc\x1b7\x1b(0":                 `\x1bc\x1b7\x1b(0`,
@@ -66,7 +66,7 @@ type failing struct{ error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.error }
 
-// FuzzSanitizer: nothing but styles reaches the terminal, and it does not matter in which pieces it comes.
+// FuzzSanitizer checks that only styles reach the terminal, however the text is split.
 func FuzzSanitizer(f *testing.F) {
 	f.Add("\x1b[31mred\x1b]0;x\a\u009b\x9b日\r\n\r", 1)
 	f.Add("\x1b[1;2", 3)

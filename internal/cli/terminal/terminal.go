@@ -1,5 +1,5 @@
-// Package terminal prints text for people: tables, fields and paragraphs that fit the width of the terminal, with colors
-// where the terminal has them and the user wants them. What is not a terminal gets plain lines of any length.
+// Package terminal prints text for people: tables, fields and paragraphs that fit the width of the terminal, with colors if the terminal
+// supports them and the user wants them. Other outputs get plain lines of any length.
 package terminal
 
 import (
@@ -19,13 +19,13 @@ import (
 // Style is how a text looks.
 type Style int
 
-// The styles.
+// Text styles.
 const (
-	// Plain is the terminal's own.
+	// Plain is the terminal's default.
 	Plain Style = iota
 	// Bold is for headings.
 	Bold
-	// Faint is for what matters less.
+	// Faint is for less important text.
 	Faint
 	// Good, Warn and Bad are the colors of a traffic light.
 	Good
@@ -33,20 +33,20 @@ const (
 	Bad
 )
 
-// minWidth is the narrowest terminal that is served.
+// minWidth is the minimum supported width.
 const minWidth = 20
 
-// Printer prints to a stream. It keeps the first error of the stream.
+// Printer prints to a stream. It keeps the stream's first error.
 type Printer struct {
 	out   io.Writer
 	width int // 0: any
 	color bool
-	ascii bool // the locale has no other characters
+	ascii bool // the locale supports ASCII only
 	err   error
 }
 
-// New prints to a stream. It uses width and colors of the terminal if the stream is one. Environment variable NO_COLOR
-// turns colors off (https://no-color.org), COLUMNS sets another width. In a locale that has only ASCII (LANG=C), it prints no other characters.
+// New returns a printer for a stream. It uses width and colors of the terminal if the stream is one. Environment variable NO_COLOR turns colors
+// off (https://no-color.org), COLUMNS sets the width. In an ASCII locale (LANG=C), it prints ASCII only.
 func New(out io.Writer) *Printer {
 	p := &Printer{out: out, ascii: isASCII(os.Getenv)}
 	file, is := out.(*os.File)
@@ -62,7 +62,7 @@ func New(out io.Writer) *Printer {
 	return p
 }
 
-// Fixed prints to a stream with this width; 0 is for any.
+// Fixed returns a printer with this width; 0 means unlimited.
 func Fixed(out io.Writer, width int, color bool) *Printer {
 	if width > 0 {
 		width = max(width, minWidth)
@@ -70,13 +70,13 @@ func Fixed(out io.Writer, width int, color bool) *Printer {
 	return &Printer{out: out, width: width, color: color}
 }
 
-// isASCII says whether the locale is one without Unicode, by the variables of POSIX in their order. Where none is set, nothing is known.
+// isASCII reports whether the locale lacks Unicode, by the POSIX variables in their order. If none is set, it returns false.
 func isASCII(getenv func(string) string) bool {
 	locale := strings.ToLower(cmp.Or(getenv("LC_ALL"), getenv("LC_CTYPE"), getenv("LANG")))
 	return locale != "" && !strings.Contains(locale, "utf-8") && !strings.Contains(locale, "utf8")
 }
 
-// plain is a text in the characters of the locale.
+// plain returns a text in the characters of the locale.
 func (p *Printer) plain(text string) string {
 	if !p.ascii {
 		return text
@@ -90,16 +90,16 @@ func (p *Printer) plain(text string) string {
 	}, signs.Replace(text))
 }
 
-// IsTerminal says whether a stream is one.
+// IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool {
 	file, is := stream.(*os.File)
 	return is && term.IsTerminal(int(file.Fd()))
 }
 
-// Err is the first error of the stream, such as a closed pipe.
+// Err returns the stream's first error, such as that of a closed pipe.
 func (p *Printer) Err() error { return p.err }
 
-// Color says whether the printer uses colors.
+// Color reports whether the printer uses colors.
 func (p *Printer) Color() bool { return p.color }
 
 // Line prints one line, cut to the width.
@@ -111,7 +111,7 @@ func (p *Printer) Line(text string) {
 	p.write(text + "\n")
 }
 
-// Styled gives a text a style.
+// Styled applies a style to a text.
 func (p *Printer) Styled(s Style, text string) string {
 	code := [...]string{"", "1", "2", "32", "33", "31"}[s]
 	if !p.color || code == "" || text == "" {
@@ -120,10 +120,10 @@ func (p *Printer) Styled(s Style, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// Heading prints a line that begins a part.
+// Heading prints the heading of a section.
 func (p *Printer) Heading(text string) { p.Line(p.Styled(Bold, text)) }
 
-// Text prints a paragraph, wrapped and indented. Line breaks in it stay.
+// Text prints a paragraph, wrapped and indented. It keeps line breaks.
 func (p *Printer) Text(indent int, s Style, text string) {
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		for _, part := range p.wrapped(line, indent) {
@@ -138,13 +138,13 @@ func (p *Printer) wrapped(line string, indent int) []string {
 		return []string{line}
 	}
 	width := max(p.width-indent, minWidth/2)
-	return strings.Split(ansi.Hardwrap(ansi.Wrap(line, width, ""), width, true), "\n") // Wrap does not break all that is too long
+	return strings.Split(ansi.Hardwrap(ansi.Wrap(line, width, ""), width, true), "\n") // Wrap does not break long words
 }
 
-// fieldWidth is the width of the names of fields.
+// fieldWidth is the width of field names.
 const fieldWidth = 14
 
-// Field prints a name and a value, which is wrapped behind the name. A narrow terminal gets the value below the name.
+// Field prints a name and a value, which is wrapped next to the name. On a narrow terminal, the value is below the name.
 func (p *Printer) Field(name, value string) {
 	if value == "" {
 		return
@@ -172,14 +172,13 @@ func (p *Printer) write(text string) {
 // Column is a column of a table.
 type Column struct {
 	Name string
-	// Weight says which columns go first where the terminal is too narrow: those with the smallest weight.
+	// Weight decides which columns are left out first on a narrow terminal: those with the smallest weight.
 	Weight int
-	// Style gives the style of a cell; nil for none.
+	// Style returns the style of a cell; nil for none.
 	Style func(cell string) Style
 }
 
-// Table prints rows below their headings. Cells are one line. Where the terminal is too narrow, columns are left out, and
-// then the last one is cut.
+// Table prints rows below their headings, with one line per cell. On a narrow terminal, it leaves out columns and then cuts the last one.
 func (p *Printer) Table(columns []Column, rows [][]string) {
 	shown := make([]int, len(columns))
 	widths := make([]int, len(columns))
@@ -233,5 +232,5 @@ func (p *Printer) row(columns []Column, shown, widths []int, cells []string, hea
 	p.Line(b.String())
 }
 
-// oneLine makes one line of a text.
+// oneLine joins the lines of a text.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

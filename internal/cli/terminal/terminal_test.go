@@ -38,7 +38,7 @@ func TestEverythingFitsTheTerminal(t *testing.T) {
 	}
 }
 
-// TestAnyTextFitsTheTerminal wraps words with the characters at which lines are broken.
+// TestAnyTextFitsTheTerminal wraps words that contain characters at which lines can be broken.
 func TestAnyTextFitsTheTerminal(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	parts := []string{"a", "-", "/", ":", " ", "win", "→", "日", "kubectl", ".", "https://github.com/x-y/", "windowsinstances.windowsmachineconfig", "\u00a0", "é"}
@@ -59,7 +59,7 @@ func TestAnyTextFitsTheTerminal(t *testing.T) {
 	}
 }
 
-// TestALocaleWithoutUnicodeGetsNone: what is printed is the same otherwise.
+// TestALocaleWithoutUnicodeGetsNone expects ASCII in such locales and unchanged output in others.
 func TestALocaleWithoutUnicodeGetsNone(t *testing.T) {
 	for locale, want := range map[string]string{"C": "x a -> b ... ?\nNAME\n??\n", "POSIX": "x a -> b ... ?\nNAME\n??\n", "de_DE.UTF-8": "✗ a → b … é\nNAME\n日本\n", "C.utf8": "✗ a → b … é\nNAME\n日本\n", "": "✗ a → b … é\nNAME\n日本\n"} {
 		t.Setenv("LC_ALL", locale)

@@ -1,4 +1,4 @@
-// Package masktest has texts with secrets in the forms in which programs and people write them.
+// Package masktest provides texts with secrets in the forms in which programs and people write them.
 package masktest
 
 import (
@@ -11,11 +11,11 @@ import (
 type Shape struct {
 	Name string
 	Text string
-	// Secrets are parts of the secret; none of them may be seen.
+	// Secrets are parts of the secret that must not be visible.
 	Secrets []string
 }
 
-// Leaks names the shapes whose secret is still there after masking.
+// Leaks returns the names of shapes whose secret is still visible after masking.
 func Leaks(mask func(string) string) (leaks []string) {
 	for _, s := range Shapes() {
 		masked := mask(s.Text)
@@ -29,7 +29,7 @@ func Leaks(mask func(string) string) (leaks []string) {
 	return leaks
 }
 
-// Shapes are texts with secrets that nobody told the masker.
+// Shapes returns texts with secrets that the masker does not know.
 func Shapes() []Shape {
 	var all []Shape
 	for _, list := range [][][2]string{urls(), documents(), pairs(), commands(), headers(), tokens(), encoded()} {
@@ -207,7 +207,7 @@ func headers() [][2]string {
 }
 
 func tokens() [][2]string {
-	of := func(parts ...string) string { return strings.Join(parts, "") } // so that no scanner of repositories takes them for real
+	of := func(parts ...string) string { return strings.Join(parts, "") } // joined, so that secret scanners do not report them
 	return [][2]string{
 		{"GitHub", of("gh", "p_16C7e42F292c6912E7710c838347hunter2a")},
 		{"GitHub, fine-grained", of("github_", "pat_11AAAAAAA0hunter2hunter2_hunter2")},

@@ -1,8 +1,8 @@
-// Package metadata asks the metadata service of the cloud that a host runs in for the name that this cloud has for it. Where a cloud
-// provider looks after nodes, it finds the machine of a Node by this name.
+// Package metadata queries the metadata service of a host's cloud for the cloud's name of the host. Cloud providers find the machine of a Node
+// by this name.
 //
-// The services answer plain HTTP at an address of the link that is the same in every cloud, and only to the machine itself. They are
-// never asked through a proxy.
+// The services answer plain HTTP at a link-local address that is the same in every cloud, and only to the machine itself. They are never queried
+// through a proxy.
 package metadata
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// Client asks a metadata service.
+// Client queries a metadata service.
 type Client struct {
-	// Dial makes connections; nil takes this machine's network.
+	// Dial opens connections; nil uses this machine's network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// NodeName is the name that a platform has for this host, as its node is to have it; empty where the platform has none. An error
-// says what was asked, and what came.
+// NodeName returns the platform's name of this host, which its node must have; empty if the platform has none. An error contains the query and
+// the response.
 func (c Client) NodeName(ctx context.Context, cloud string) (string, error) {
 	switch cloud {
 	case platform.AWS:
@@ -37,7 +37,7 @@ func (c Client) NodeName(ctx context.Context, cloud string) (string, error) {
 	return "", nil
 }
 
-// awsName is the machine's private DNS name. A network with several domains has several names; the cloud provider takes the first.
+// awsName returns the machine's private DNS name. A network with several domains has several names; the cloud provider uses the first.
 func (c Client) awsName(ctx context.Context) (string, error) {
 	const what = "latest/meta-data/local-hostname"
 	header, refused := c.awsHeader(ctx)
@@ -52,7 +52,7 @@ func (c Client) awsName(ctx context.Context) (string, error) {
 	return checked(what, first)
 }
 
-// awsHeader is the token that version 2 of the service wants. A service that gives none, and says why, is asked without, as version 1.
+// awsHeader returns the header with the token that IMDSv2 requires. Without a token, NodeName queries the service as IMDSv1.
 func (c Client) awsHeader(ctx context.Context) (http.Header, error) {
 	token, err := c.insist(ctx, question{
 		method: http.MethodPut, path: "latest/api/token", header: http.Header{"X-Aws-Ec2-Metadata-Token-Ttl-Seconds": {"60"}},
@@ -63,7 +63,7 @@ func (c Client) awsHeader(ctx context.Context) (http.Header, error) {
 	return http.Header{"X-Aws-Ec2-Metadata-Token": {token}}, nil
 }
 
-// gcpName is the machine's DNS name; where that is too long, its first label or, failing that, as much of it as a node can have.
+// gcpName returns the machine's DNS name. If that is too long, it returns the first label, truncated to the limit for nodes.
 func (c Client) gcpName(ctx context.Context) (string, error) {
 	const what = "computeMetadata/v1/instance/hostname"
 	name, err := c.ask(ctx, http.Header{"Metadata-Flavor": {"Google"}}, what)
@@ -77,10 +77,10 @@ func (c Client) gcpName(ctx context.Context) (string, error) {
 	return checked(what, name)
 }
 
-// checked is a name as nodes are named, or an error that quotes what came instead.
+// checked returns a name in the form of node names, or an error that quotes the invalid response.
 func checked(what, name string) (string, error) {
 	const letters = "abcdefghijklmnopqrstuvwxyz"
-	for label := range strings.SplitSeq(name, ".") { // before it is folded: letters beyond ASCII may become others
+	for label := range strings.SplitSeq(name, ".") { // before lower-casing, which may turn letters beyond ASCII into ASCII
 		if label == "" || strings.Trim(label, "-") != label || strings.Trim(label, letters+"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "" {
 			return "", fmt.Errorf("asking %s: the answer %q is no DNS name", address(what), shorten.Text(name, shorten.Quoted))
 		}
@@ -92,13 +92,13 @@ func (c Client) ask(ctx context.Context, header http.Header, path string) (strin
 	return c.insist(ctx, question{method: http.MethodGet, path: path, header: header})
 }
 
-// question is one that a metadata service is asked.
+// question is a query to a metadata service.
 type question struct {
 	method, path string
 	header       http.Header
 }
 
-// How a service is asked: it answers within milliseconds, or is not there, or has too much to do for a moment.
+// Retries: a service responds within milliseconds, does not exist, or is briefly overloaded.
 const (
 	attempts     = 3
 	answerWithin = 2 * time.Second
@@ -106,7 +106,7 @@ const (
 	maxAnswer    = 4 << 10
 )
 
-// insist asks until there is an answer that asking again would not change.
+// insist repeats a query until it succeeds or fails permanently.
 func (c Client) insist(ctx context.Context, q question) (string, error) {
 	var err error
 	for attempt := range attempts {
@@ -126,7 +126,7 @@ func (c Client) insist(ctx context.Context, q question) (string, error) {
 	return "", fmt.Errorf("%w (asked %d times)", err, attempts)
 }
 
-// once asks once. again tells whether another attempt could have another outcome.
+// once sends one query. again reports whether a retry may succeed.
 func (c Client) once(ctx context.Context, q question) (text string, again bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerWithin, fmt.Errorf("no answer within %v", answerWithin))
 	defer cancel()
@@ -137,7 +137,7 @@ func (c Client) once(ctx context.Context, q question) (text string, again bool, 
 	for name, values := range q.header {
 		request.Header[name] = values
 	}
-	answer, err := (&http.Transport{DialContext: c.Dial, DisableKeepAlives: true}).RoundTrip(request) // without Proxy: none
+	answer, err := (&http.Transport{DialContext: c.Dial, DisableKeepAlives: true}).RoundTrip(request) // no Proxy is set
 	if err == nil {
 		defer answer.Body.Close()
 		var body []byte

@@ -25,7 +25,7 @@ const (
 	gcpAsked   = "GET /computeMetadata/v1/instance/hostname"
 )
 
-// ask asks a service in a time of its own.
+// ask queries a service with fake time.
 func ask(t *testing.T, o servers.MetadataOptions, check func(t *testing.T, name string, err error, took time.Duration, asked []string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestANameThatCannotBeHadSaysWhatWasAskedAndWhatCame(t *testing.T) {
 	}
 }
 
-// TestMain gives all tests a proxy, as hosts may have one: net/http looks for it once in a process.
+// TestMain sets a proxy for all tests, as hosts may have one: net/http reads it once per process.
 func TestMain(m *testing.M) {
 	for _, name := range []string{"HTTP_PROXY", "http_proxy"} {
 		if err := os.Setenv(name, "http://127.0.0.1:1"); err != nil {
@@ -159,7 +159,7 @@ func TestAskingEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// FuzzNames: whatever a service answers, a name is a DNS name in lower case, and what is told of another answer is short.
+// FuzzNames expects a lower-case DNS name, or a short error, whatever a service responds.
 func FuzzNames(f *testing.F) {
 	f.Add(true, "ip-10-0-0-1.ec2.internal other.internal")
 	f.Add(false, "-a..b\x00")
@@ -183,7 +183,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// hasLongLabel: lengths are for the checks of the operator, who refuses such a name with a reason.
+// hasLongLabel reports names that the operator's checks reject with a reason: they limit lengths.
 func hasLongLabel(name string) bool {
 	return slices.ContainsFunc(strings.Split(name, "."), func(label string) bool { return len(label) > 63 })
 }

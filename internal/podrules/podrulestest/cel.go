@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/podrules"
 )
 
-// Server evaluates the policies about pods as an API server does.
+// Server evaluates the pod policies as an API server does.
 type Server struct {
 	t        testing.TB
 	env      *cel.Env
@@ -25,7 +25,7 @@ type Server struct {
 	warn     *admissionv1.ValidatingAdmissionPolicy
 }
 
-// NewServer has the policies of package podrules.
+// NewServer returns a server with the policies of package podrules.
 func NewServer(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{t: t, programs: map[string]cel.Program{}}
@@ -76,7 +76,7 @@ func (s *Server) matches(conditions []admissionv1.MatchCondition, input map[stri
 	return !slices.ContainsFunc(conditions, func(c admissionv1.MatchCondition) bool { return s.eval(c.Expression, input).Value() != true })
 }
 
-// input is a request to create a pod.
+// input returns the CEL variables of a request to create a pod.
 func (s *Server) input(pod *corev1.Pod) map[string]any {
 	s.t.Helper()
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
@@ -88,14 +88,14 @@ func (s *Server) input(pod *corev1.Pod) map[string]any {
 	return map[string]any{"object": object, "oldObject": nil, "request": map[string]any{"operation": "CREATE", "userInfo": user}, "params": nil, "authorizer": nil, "variables": nil}
 }
 
-// Warned are the fields of a pod that the API server warns of, sorted.
+// Warned returns the sorted fields of a pod that the API server warns about.
 func (s *Server) Warned(pod *corev1.Pod) []string {
 	s.t.Helper()
 	input := s.input(pod)
 	if !s.matches(s.warn.Spec.MatchConditions, input) {
 		return nil
 	}
-	variables := map[string]any{"filled": false} // it asks an authorizer
+	variables := map[string]any{"filled": false} // its expression needs an authorizer
 	input["variables"] = variables
 	for _, v := range s.warn.Spec.Variables {
 		if v.Name != "filled" {
@@ -113,7 +113,7 @@ func (s *Server) Warned(pod *corev1.Pod) []string {
 	return slices.Compact(fields)
 }
 
-// Assign gives a pod the class that the policy chooses, and has the class add what the pod needs. The error is a refusal.
+// Assign assigns the class that the policy chooses to a pod and applies that class to the pod. The error is a rejection.
 func (s *Server) Assign(pod *corev1.Pod, classes []*nodev1.RuntimeClass) (*corev1.Pod, error) {
 	s.t.Helper()
 	given := pod.DeepCopy()

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// Pod is a pod by chance, of the fields that say for which node a pod is, and of those that Windows does not know.
+// Pod returns a random pod. It sets fields that select nodes, and fields that Windows does not support.
 func Pod(seed uint64) *corev1.Pod {
 	c := chance{rand.New(rand.NewPCG(seed, 0))}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "by-chance", Namespace: metav1.NamespaceDefault}}
@@ -56,7 +56,7 @@ func (c chance) container(name string) corev1.Container {
 	return container
 }
 
-// selectNodes says by a label where the pod may run.
+// selectNodes restricts the pod's nodes by a label.
 func (c chance) selectNodes(pod *corev1.Pod) {
 	selects := func(label string, values ...string) {
 		if pod.Spec.NodeSelector == nil {
@@ -80,7 +80,7 @@ func (c chance) selectNodes(pod *corev1.Pod) {
 	}
 }
 
-// affinity says in longer ways where the pod may run.
+// affinity restricts the pod's nodes by node affinity.
 func (c chance) affinity() *corev1.Affinity {
 	if c.rarely() {
 		return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}}
@@ -111,7 +111,7 @@ func (c chance) affinity() *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &required}}
 }
 
-// tolerate gives the pod tolerations, an owner and a class, or not.
+// tolerate may add tolerations, an owner and a class.
 func (c chance) tolerate(pod *corev1.Pod) {
 	switch c.IntN(4) {
 	case 0:
@@ -131,7 +131,7 @@ func (c chance) tolerate(pod *corev1.Pod) {
 	}
 }
 
-// breakRule gives the pod something that Windows does not know, or treats otherwise.
+// breakRule adds something that Windows does not support or treats differently.
 func (c chance) breakRule(pod *corev1.Pod) {
 	first := &pod.Spec.Containers[0]
 	switch c.IntN(9) {

@@ -18,7 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// Nodes are Windows nodes, one of each build, as they join.
+// Nodes returns Windows nodes, one of each build, as they join.
 func Nodes() (nodes []*corev1.Node) {
 	for _, r := range windowsbuild.Releases() {
 		name := "win-" + r.Version
@@ -39,7 +39,7 @@ func Nodes() (nodes []*corev1.Node) {
 	return nodes
 }
 
-// HasNode says whether the scheduler would find one of these nodes for a pod.
+// HasNode reports whether the scheduler would find one of these nodes for a pod.
 func HasNode(t testing.TB, pod *corev1.Pod) bool {
 	t.Helper()
 	return slices.ContainsFunc(Nodes(), func(n *corev1.Node) bool {
@@ -53,7 +53,7 @@ func HasNode(t testing.TB, pod *corev1.Pod) bool {
 	})
 }
 
-// Classes are RuntimeClasses for some builds, as the operator creates them; the default class is for Windows Server 2022.
+// Classes returns RuntimeClasses for some builds, as the operator creates them; the default class is for Windows Server 2022.
 func Classes() (classes []*nodev1.RuntimeClass) {
 	tolerates := func(value string) corev1.Toleration {
 		return corev1.Toleration{Key: api.TaintKey, Operator: corev1.TolerationOpEqual, Value: value, Effect: corev1.TaintEffectNoSchedule}
@@ -75,7 +75,7 @@ func Classes() (classes []*nodev1.RuntimeClass) {
 	return classes
 }
 
-// Spec is that of a pod, as a manifest has it.
+// Spec returns the spec of a pod, as in a manifest.
 func Spec(t testing.TB, pod *corev1.Pod) map[string]any {
 	t.Helper()
 	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&pod.Spec)
@@ -85,7 +85,7 @@ func Spec(t testing.TB, pod *corev1.Pod) map[string]any {
 	return spec
 }
 
-// Lint are the fields of a pod that kubectl windows lint names, as the policies name them.
+// Lint returns the fields of a pod that kubectl windows lint reports, in the notation of the policies.
 func Lint(t testing.TB, pod *corev1.Pod) map[string]podrules.Severity {
 	t.Helper()
 	spec, fields := Spec(t, pod), map[string]podrules.Severity{}
@@ -113,5 +113,5 @@ func Lint(t testing.TB, pod *corev1.Pod) map[string]podrules.Severity {
 	return fields
 }
 
-// Fields are those of Lint, sorted.
+// Fields returns the sorted fields of Lint's result.
 func Fields(found map[string]podrules.Severity) []string { return slices.Sorted(maps.Keys(found)) }

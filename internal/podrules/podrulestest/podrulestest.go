@@ -1,4 +1,4 @@
-// Package podrulestest writes pods that break rules, and pods by chance, and evaluates the policies as an API server does, for tests.
+// Package podrulestest generates pods that break rules and random pods, and evaluates the policies as an API server does, for tests.
 package podrulestest
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/podrules"
 )
 
-// Break breaks a rule in a spec by its example. List is the kind of containers, where the rule is about them. It returns the path of
-// the field.
+// Break breaks a rule in a spec with its example. list is the kind of containers, if the rule is about containers. It returns the path of the
+// field.
 func Break(t *testing.T, spec map[string]any, r podrules.Rule, list string) (at string) {
 	t.Helper()
 	path := strings.Replace(r.Path, "hugepages-*", "hugepages-2Mi", 1)
@@ -30,7 +30,7 @@ func Break(t *testing.T, spec map[string]any, r podrules.Rule, list string) (at 
 	return strings.ReplaceAll(path, "[*]", "[0]")
 }
 
-// below is a part of an object, which it makes where there is none.
+// below returns a part of an object. It creates the part if it is missing.
 func below(object map[string]any, part string) map[string]any {
 	name, isList := strings.CutSuffix(part, "[*]")
 	if !isList {
