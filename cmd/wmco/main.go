@@ -178,7 +178,7 @@ func run(ctx context.Context, f flags, logger logr.Logger) error {
 }
 
 // restConfig returns the configuration for the API server. Client-side throttling is off: API Priority and Fairness does that better. Failed
-// requests are retried.
+// requests are retried, and all but watches have a deadline.
 func restConfig(kubeconfig string) (*rest.Config, error) {
 	config, err := rest.InClusterConfig()
 	if kubeconfig != "" {
@@ -189,7 +189,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	}
 	config.QPS = -1
 	config.UserAgent = "wmco/" + version()
-	config.Wrap(newRetrying)
+	config.Wrap(apiTransport)
 	config.Wrap(httpclient.RefuseRedirects)
 	return config, nil
 }

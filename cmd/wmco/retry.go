@@ -79,7 +79,7 @@ func isRepeatable(r *http.Request) bool {
 	}
 	switch r.Method {
 	case http.MethodGet:
-		return r.URL.Query().Get("watch") == ""
+		return !isWatch(r)
 	case http.MethodPatch, http.MethodPut:
 		return true
 	}
