@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestArchitectureDocument compares the table of packages in docs/architecture.md with the tree: each package has its row, and imports only what
-// stands in the same row or below it.
+// TestArchitectureDocument compares the table of packages in docs/architecture.md with the tree: each package has its row, and imports only
+// packages in the same row or below it.
 func TestArchitectureDocument(t *testing.T) {
 	text, err := os.ReadFile("docs/architecture.md")
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestClientsFollowNoRedirects keeps credentials where they belong: clients of HTTP come from internal/httpclient, and who makes a
-// configuration of client-go, from which others make clients, wraps it there.
+// TestClientsFollowNoRedirects prevents redirects from leaking credentials: HTTP clients come from internal/httpclient, and a
+// function that creates a client-go configuration, from which others create clients, wraps it there.
 func TestClientsFollowNoRedirects(t *testing.T) {
 	clients := regexp.MustCompile(`^(http\.(Client|DefaultClient|DefaultTransport|Get|Head|Post|PostForm)|rest\.HTTPClientFor)$`)
 	fset, packages := sources(t)
@@ -18,7 +18,7 @@ func TestClientsFollowNoRedirects(t *testing.T) {
 		for _, file := range p.files {
 			ast.Inspect(file, func(n ast.Node) bool {
 				switch n := n.(type) {
-				case *ast.StarExpr: // a pointer to a client that another made
+				case *ast.StarExpr: // a pointer to a client created elsewhere
 					s, ok := n.X.(*ast.SelectorExpr)
 					return !ok || selector(s) != "http.Client"
 				case *ast.SelectorExpr:
@@ -36,7 +36,7 @@ func TestClientsFollowNoRedirects(t *testing.T) {
 	}
 }
 
-// configurations says whether a function makes a configuration of client-go, and whether it has its clients refuse redirects.
+// configurations reports whether a function creates a client-go configuration, and whether its clients refuse redirects.
 func configurations(f *ast.FuncDecl) (makes, wraps bool) {
 	makers := regexp.MustCompile(`^(rest\.InClusterConfig|clientcmd\.(BuildConfig|RESTConfig)\w*|(config|ctrl)\.GetConfig\w*|\w*\.ClientConfig)$`)
 	ast.Inspect(f, func(n ast.Node) bool {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestLibrariesOfTheCommandLineStayThere keeps what draws terminals and parses command lines out of the operator.
+// TestLibrariesOfTheCommandLineStayThere keeps libraries for terminals and command lines out of the operator.
 func TestLibrariesOfTheCommandLineStayThere(t *testing.T) {
 	_, packages := sources(t)
 	for _, p := range packages {

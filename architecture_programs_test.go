@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// TestProgramsThatEndedAreNotWaitedFor: a program whose output another holds, such as one that it started, has a pipe that never ends. Whoever
-// reads it waits for ever, whatever deadline the program had, unless WaitDelay is set.
+// TestProgramsThatEndedAreNotWaitedFor: if another process, such as a child, holds the output pipe of a program, the pipe never ends. Unless
+// WaitDelay is set, its reader waits forever, whatever deadline the program had.
 func TestProgramsThatEndedAreNotWaitedFor(t *testing.T) {
 	fset, packages := sources(t)
 	for _, p := range packages {
 		if !strings.HasPrefix(p.dir, "internal/") && !strings.HasPrefix(p.dir, "cmd/") {
-			continue // it is not on a host
+			continue // does not run on a host
 		}
 		for _, file := range p.files {
 			for _, d := range file.Decls {
@@ -28,13 +28,13 @@ func TestProgramsThatEndedAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// startsPrograms says whether a function starts a program with a deadline, and whether it limits how long it waits for its output.
+// startsPrograms reports whether a function starts a program with a deadline, and whether it limits the wait for its output.
 func startsPrograms(f *ast.FuncDecl) (starts, limits bool) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
 			starts = starts || selector(n) == "exec.CommandContext"
-			limits = limits || n.Sel.Name == "WaitDelay" || n.Sel.Name == "Start" // which reads nothing
+			limits = limits || n.Sel.Name == "WaitDelay" || n.Sel.Name == "Start" // Start reads nothing
 		case *ast.Ident:
 			limits = limits || n.Name == "outputOf"
 		}

@@ -18,8 +18,8 @@ import (
 
 const module = "github.com/windows-machine-config/wmco/"
 
-// mayImport says which packages there are, and which of ours each may import. A package that is not in it may
-// not exist; an import that is not in it points the wrong way.
+// mayImport returns all packages, with the packages of this module that each may import. A package that is not listed
+// must not exist; an import that is not listed points in the wrong direction.
 func mayImport() map[string][]string {
 	return map[string][]string{
 		".":                              {},
@@ -185,13 +185,13 @@ func mayImport() map[string][]string {
 	}
 }
 
-// purePackages decide and render. They touch neither files nor network nor clock nor cluster.
+// purePackages returns the packages that only decide and render. They use neither files nor network, clock or cluster.
 func purePackages() []string {
 	return []string{"internal/desired", "internal/release", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/tlsprofile", "internal/trust", "internal/rollout", "internal/drain", "internal/hns", "internal/hostnetwork",
 		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "internal/mask", "internal/advice", "internal/fleetstatus", "internal/podcause", "internal/podrules", "internal/windowsbuild", "internal/lifecycle", "internal/metrics", "internal/monitoring", "deploy", "internal/supportbundle", "internal/overlaystatus"}
 }
 
-// source is one package of the tree: its files without tests, parsed.
+// source is one package of the tree: its parsed files, without tests.
 type source struct {
 	dir   string
 	files map[string]*ast.File
@@ -271,7 +271,7 @@ func TestPurePackagesTouchNothing(t *testing.T) {
 	}
 }
 
-// TestWindowsIsCalledInOnePlace keeps everything else building, and tested, on Linux.
+// TestWindowsIsCalledInOnePlace ensures that all other packages build and are tested on Linux.
 func TestWindowsIsCalledInOnePlace(t *testing.T) {
 	_, packages := sources(t)
 	for _, p := range packages {

@@ -13,15 +13,15 @@ import (
 	"testing"
 )
 
-// TestDefectsHaveTheirTests looks for each test that docs/defects.md and docs/security.md name, as in internal/daemon.TestX, in its package;
-// wmco is this one.
+// TestDefectsHaveTheirTests checks that each test that docs/defects.md and docs/security.md name, as in internal/daemon.TestX, exists in its
+// package; wmco is this package.
 func TestDefectsHaveTheirTests(t *testing.T) {
 	for _, document := range []string{"docs/defects.md", "docs/security.md"} {
 		t.Run(document, func(t *testing.T) { checkTestsNamed(t, document) })
 	}
 }
 
-// TestDocumentOfNetworksNamesTests looks for the tests in the table about OpenShift's objects.
+// TestDocumentOfNetworksNamesTests checks the tests in the table of OpenShift's objects.
 func TestDocumentOfNetworksNamesTests(t *testing.T) {
 	text, err := os.ReadFile("docs/network.md")
 	if err != nil {
@@ -38,7 +38,7 @@ func TestDocumentOfNetworksNamesTests(t *testing.T) {
 	}
 }
 
-// testsNamed finds tests as in `internal/daemon.TestX`.
+// testsNamed returns an expression that matches tests as in `internal/daemon.TestX`.
 func testsNamed() *regexp.Regexp {
 	return regexp.MustCompile("`([a-z0-9/-]+)\\.([Tt]est[A-Z][A-Za-z0-9]*)`")
 }
@@ -68,7 +68,7 @@ func checkTestsNamed(t *testing.T, document string) {
 	}
 }
 
-// rows are the rows of a document's tables, without their heads.
+// rows returns the rows of a document's tables, without their headers.
 func rows(text string) (all []string) {
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| the original") && !strings.HasPrefix(line, "| who, ") && !strings.HasPrefix(line, "| ---") {
@@ -78,8 +78,8 @@ func rows(text string) (all []string) {
 	return all
 }
 
-// TestEveryThreatHasItsMutant looks for a file in hack/mutants that takes out what stops a row of docs/security.md, and wants one of the row's
-// tests to fail.
+// TestEveryThreatHasItsMutant expects, for each row of docs/security.md, a file in hack/mutants that removes its safeguard and makes one of
+// the row's tests fail.
 func TestEveryThreatHasItsMutant(t *testing.T) {
 	text, err := os.ReadFile("docs/security.md")
 	if err != nil {
@@ -96,7 +96,8 @@ func TestEveryThreatHasItsMutant(t *testing.T) {
 	}
 }
 
-// mutantTest is what a file in hack/mutants runs: a folder from the root, and what go test's -run selects in it.
+// mutantTest is the test of a file in hack/mutants: a folder relative to the root, and the argument for -run of go
+// test.
 type mutantTest struct {
 	folder, run string
 }
@@ -119,7 +120,8 @@ func testsOfMutants(t *testing.T) (all []mutantTest) {
 	return all
 }
 
-// selects tells whether a test of a folder runs with the mutant: as a function, or as a subtest that is a method (lab/deploytest).
+// selects reports whether a test of a folder runs with the mutant: as a function, or as a subtest that is a method
+// (lab/deploytest).
 func (m mutantTest) selects(t *testing.T, folder, test string) bool {
 	t.Helper()
 	if m.folder != folder {
@@ -133,7 +135,7 @@ func (m mutantTest) selects(t *testing.T, folder, test string) bool {
 	return title != "" && regexp.MustCompile(second).MatchString(title)
 }
 
-// titleOf is what -run calls the subtest that is the method of that name; empty if there is none.
+// titleOf returns the name for -run of the subtest that is the method with that name; empty if there is none.
 func titleOf(t *testing.T, folder, method string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
@@ -152,7 +154,7 @@ func titleOf(t *testing.T, folder, method string) string {
 	return ""
 }
 
-// hasFunction tells whether the tests of a package have a function, or a method, of that name.
+// hasFunction reports whether the tests of a package have a function or method with that name.
 func hasFunction(t *testing.T, folder, name string) bool {
 	t.Helper()
 	if folder == "wmco" {

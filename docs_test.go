@@ -15,8 +15,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// TestRecipesNameWhatExists reads the recipes of docs/development.md: numbered steps, each of which begins with a
-// path. It checks these paths, and all others in the document.
+// TestRecipesNameWhatExists checks the paths in docs/development.md: those that begin the numbered steps of its
+// recipes, and all others.
 func TestRecipesNameWhatExists(t *testing.T) {
 	text := read(t, "docs/development.md")
 	recipes := strings.Split(text, "\n## Recipe: ")[1:]
@@ -47,7 +47,7 @@ func TestRecipesNameWhatExists(t *testing.T) {
 	}
 }
 
-// TestGlossaryIsShortAndSorted keeps the glossary to thirty terms in alphabetical order.
+// TestGlossaryIsShortAndSorted expects at most thirty terms in alphabetical order.
 func TestGlossaryIsShortAndSorted(t *testing.T) {
 	var terms []string
 	for _, m := range regexp.MustCompile(`(?m)^- \*\*(.+?)\*\*: `).FindAllStringSubmatch(read(t, "docs/glossary.md"), -1) {
@@ -61,7 +61,7 @@ func TestGlossaryIsShortAndSorted(t *testing.T) {
 	}
 }
 
-// TestDocumentOfDisconnectedClustersNamesTheImages compares the list with what is installed and rendered.
+// TestDocumentOfDisconnectedClustersNamesTheImages compares the list with the images that are installed and rendered.
 func TestDocumentOfDisconnectedClustersNamesTheImages(t *testing.T) {
 	text := read(t, "docs/disconnected.md")
 	var listed []string
@@ -104,7 +104,7 @@ func TestDependabotKnowsEveryModule(t *testing.T) {
 	}
 }
 
-// TestDocumentsAreWrappedAndPlain keeps lines of text at 120 columns, tables and code aside, and words out that
+// TestDocumentsAreWrappedAndPlain limits lines of text, except tables and code, to 120 columns, and rejects words that
 // administrators do not search for.
 func TestDocumentsAreWrappedAndPlain(t *testing.T) {
 	unusual := unusualWords()
@@ -128,8 +128,8 @@ func TestDocumentsAreWrappedAndPlain(t *testing.T) {
 	}
 }
 
-// TestLinksLeadToHeadings checks the part behind # of every link between documents; TestDocumentsLinkToWhatExists checks
-// the files.
+// TestLinksLeadToHeadings checks the fragment of every link between documents; TestDocumentsLinkToWhatExists checks the
+// files.
 func TestLinksLeadToHeadings(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([A-Za-z0-9._/-]*)#([^)\s]+)\)`)
 	for _, name := range checkedDocuments(t) {
@@ -145,7 +145,7 @@ func TestLinksLeadToHeadings(t *testing.T) {
 	}
 }
 
-// anchors are the names by which GitHub knows the headings of a document.
+// anchors returns the names that GitHub derives from the headings of a document.
 func anchors(text string) (names []string) {
 	dropped := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {
@@ -154,7 +154,7 @@ func anchors(text string) (names []string) {
 	return names
 }
 
-// checkedDocuments are the documents that are checked here. Records of decisions and the changelog are left as they were written.
+// checkedDocuments returns the documents that are checked here. Decision records and the changelog remain as they were written.
 func checkedDocuments(t *testing.T) []string {
 	t.Helper()
 	var names []string
@@ -178,7 +178,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestEachDecisionIsListed expects each record in docs/decisions/README.md, with its title.
+// TestEachDecisionIsListed expects each record with its title in docs/decisions/README.md.
 func TestEachDecisionIsListed(t *testing.T) {
 	records, err := filepath.Glob("docs/decisions/0*.md")
 	if err != nil || len(records) == 0 {
@@ -193,7 +193,7 @@ func TestEachDecisionIsListed(t *testing.T) {
 	}
 }
 
-// TestDocumentsLinkToWhatExists follows every relative link of the documents.
+// TestDocumentsLinkToWhatExists checks every relative link of the documents.
 func TestDocumentsLinkToWhatExists(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([A-Za-z0-9._/][^)#:\s]*)(#[^)]*)?\)`)
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {

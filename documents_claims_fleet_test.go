@@ -1,6 +1,6 @@
 package wmco_test
 
-// claimsOfFleet are those of joins, rollouts, drains and repairs.
+// claimsOfFleet returns the claims about joins, rollouts, drains and repairs.
 func claimsOfFleet() []claim {
 	const (
 		broken   = "internal/nodestate/nodestate.go"

@@ -1,6 +1,6 @@
 package wmco_test
 
-// claimsOfLimits are those of what is read, kept and shown, and for how long.
+// claimsOfLimits returns the claims about what is read, kept and shown, and for how long.
 func claimsOfLimits() []claim {
 	const (
 		agent     = "internal/agent/limits.go"
@@ -151,5 +151,5 @@ func claimsOfLimits() []claim {
 	}
 }
 
-// alertAfter finds for how long an alert has to be true.
+// alertAfter returns an expression that matches how long an alert must be true.
 func alertAfter(name string) string { return `"` + name + `", \w+, "(\w+)"` }

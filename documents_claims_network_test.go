@@ -1,6 +1,6 @@
 package wmco_test
 
-// claimsOfNetwork are those of ports, networks and their repair.
+// claimsOfNetwork returns the claims about ports, networks and their repair.
 func claimsOfNetwork() []claim {
 	const (
 		firewall = "internal/desired/firewall.go"

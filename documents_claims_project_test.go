@@ -1,6 +1,6 @@
 package wmco_test
 
-// claimsOfProject are those of versions that are supported, and of how the repository is built and tested.
+// claimsOfProject returns the claims about supported versions, and about how the repository is built and tested.
 func claimsOfProject() []claim {
 	const (
 		later     = `Kubernetes (1\.[0-9]+) or later`

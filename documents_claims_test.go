@@ -13,24 +13,26 @@ import (
 // everyDocument is for a claim that any document may make, such as the number of a port.
 const everyDocument = ""
 
-// claim is a number, a time or a default in a document, and where the repository has it. The expression of the document has one group, in
-// which a space stands for any space or line break. That of the source has one group, or counts what it finds, or is the name of a constant.
+// claim is a number, a time or a default in a document, and its source in the repository. The expression for the document has one group, and
+// its spaces match any space or line break. The expression for the source has one group, or counts its matches, or is the name of a
+// constant.
 type claim struct {
 	document, says string
 	file, has      string
 }
 
-// claims are those that would mislead a reader who acts on them. What need not be known has no place in a document.
+// claims returns the claims that would mislead a reader who acts on them. Figures that readers need not know do not
+// belong in a document.
 func claims() []claim {
 	return slices.Concat(claimsOfProject(), claimsOfFleet(), claimsOfNetwork(), claimsOfLimits())
 }
 
-// defaultOf finds the default of a field of our kinds.
+// defaultOf returns an expression that matches the default of a field of this project's kinds.
 func defaultOf(field string) string {
 	return `kubebuilder:default="?([^"\n]+?)"?\n(?:\t// .*\n)*\t` + field + ` `
 }
 
-// TestDocumentsSayWhatTheRepositoryHas compares claims with their source.
+// TestDocumentsSayWhatTheRepositoryHas compares claims with their sources.
 func TestDocumentsSayWhatTheRepositoryHas(t *testing.T) {
 	texts := map[string]string{}
 	for _, document := range userDocuments(t) {
@@ -43,7 +45,7 @@ func TestDocumentsSayWhatTheRepositoryHas(t *testing.T) {
 	}
 }
 
-// said are the places at which a document makes the claim.
+// said returns the positions at which a document makes the claim.
 func (c claim) said(document, text string) (found [][2]int) {
 	if c.document != everyDocument && c.document != document {
 		return nil
@@ -55,7 +57,7 @@ func (c claim) said(document, text string) (found [][2]int) {
 	return found
 }
 
-// fault is what is wrong with a claim; empty if nothing is.
+// fault describes what is wrong with a claim; empty if nothing is.
 func (c claim) fault(documents map[string]string, source string) string {
 	want, known := c.want(source)
 	if !known {
@@ -76,7 +78,7 @@ func (c claim) fault(documents map[string]string, source string) string {
 	return ""
 }
 
-// want is what the source has, if it has one.
+// want returns the value in the source, if there is one.
 func (c claim) want(source string) (value string, known bool) {
 	has := c.has
 	if regexp.MustCompile(`^\w+$`).MatchString(has) {
@@ -92,7 +94,7 @@ func (c claim) want(source string) (value string, known bool) {
 	return strconv.Itoa(len(found)), true
 }
 
-// measure writes a number, a time, a size or a share in one way, times in seconds: "ten minutes", "10m" and "10 * time.Minute" are the same.
+// measure normalizes a number, a time, a size or a share, with times in seconds: "ten minutes", "10m" and "10 * time.Minute" are equal.
 func measure(text string) string {
 	text = strings.NewReplacer("half an hour", "30m", "a quarter of an hour", "15m", "half a minute", "30s", "time.", "", ",", "").Replace(text)
 	text = regexp.MustCompile(`(?i)\b[a-z]+\b`).ReplaceAllStringFunc(text, func(word string) string {

@@ -1,6 +1,6 @@
 package wmco_test
 
-// exceptions are figures that nothing in the repository decides, each with whose it is.
+// exceptions returns figures that the repository does not determine, each with its source.
 func exceptions() []history {
 	const (
 		example    = "an example"

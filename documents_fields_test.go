@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestCommandsReadFieldsThatExist looks for the fields of our objects that commands of documents print, and for the conditions that they
-// select: kubectl prints nothing for what does not exist, and does not fail.
+// TestCommandsReadFieldsThatExist checks the fields of this project's objects that commands in documents print, and the conditions that
+// they select: for those that do not exist, kubectl prints nothing and does not fail.
 func TestCommandsReadFieldsThatExist(t *testing.T) {
 	command := regexp.MustCompile(`(?:kubectl|oc) get (winst|windowsinstances?|windowsconfig|nodes?)\b([^\n|]*)`)
 	field := regexp.MustCompile(`[:{"' ]\.((?:spec|status)(?:\.[A-Za-z]+)*)`)
@@ -44,7 +44,7 @@ func TestCommandsReadFieldsThatExist(t *testing.T) {
 	}
 }
 
-// schema is what is read of the schema of a kind.
+// schema has the parts of a kind's schema that the test reads.
 type schema struct {
 	Properties           map[string]schema `json:"properties"`
 	AdditionalProperties *schema           `json:"additionalProperties"`
@@ -79,7 +79,7 @@ func readSchema(t *testing.T, plural string) schema {
 	return crd.Spec.Versions[0].Schema.OpenAPI
 }
 
-// conditionsOfAPI are the types of conditions in package api, and those of Kubernetes that documents select.
+// conditionsOfAPI returns the types of conditions in package api, and those of Kubernetes that documents select.
 func conditionsOfAPI(t *testing.T) []string {
 	t.Helper()
 	types := []string{"Ready"}

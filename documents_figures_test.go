@@ -12,7 +12,8 @@ type figure struct {
 	start, end int
 }
 
-// TestEveryFigureOfADocumentHasASource: a figure is what a claim compares with the repository, or documents_exceptions_test.go says whose it is.
+// TestEveryFigureOfADocumentHasASource expects each figure to be compared with the repository by a claim, or to have a source in
+// documents_exceptions_test.go.
 func TestEveryFigureOfADocumentHasASource(t *testing.T) {
 	all, documents := claims(), userDocuments(t)
 	mustBeOf(t, documents, exceptions())
@@ -44,8 +45,8 @@ func TestEveryFigureOfADocumentHasASource(t *testing.T) {
 	}
 }
 
-// figuresIn finds the figures of a text in Markdown. Code is no prose; a default alone in it, such as `30s`, is. "One", "two" and "a" are
-// figures with a unit of time only.
+// figuresIn returns the figures of a Markdown text. Code is not prose, except a lone default such as `30s`. "One", "two" and "a" are
+// figures only with a unit of time.
 func figuresIn(text string) (found []figure) {
 	prose := proseOf(text)
 	for _, expression := range []string{
@@ -63,8 +64,8 @@ func figuresIn(text string) (found []figure) {
 	return found
 }
 
-// proseOf is a text in which what has no figures is blank: code, what make generate writes, the targets of links, the numbers of list items,
-// rows and decisions, addresses, the names of Windows Server, and versions, which documents_versions_test.go compares.
+// proseOf blanks the parts of a text that have no figures: code, output of make generate, link targets, numbers of list items, rows and
+// decisions, addresses, names of Windows Server, and versions, which documents_versions_test.go compares.
 func proseOf(text string) string {
 	blank := func(s string) string {
 		b := []byte(s)
@@ -106,7 +107,7 @@ func proseOf(text string) string {
 	return text
 }
 
-// TestFiguresAreFound: what counts as a figure, and what does not.
+// TestFiguresAreFound tests what counts as a figure, and what does not.
 func TestFiguresAreFound(t *testing.T) {
 	for text, want := range map[string]string{
 		"It waits ten minutes, an hour, and two\nminutes more.":                  "ten, an, two",
@@ -137,7 +138,8 @@ func TestFiguresAreFound(t *testing.T) {
 	}
 }
 
-// userDocuments are those that users and contributors act on. The README files of lab and payload are for those who change them.
+// userDocuments returns the documents that users and contributors act on. The README files of lab and payload are for developers
+// of those folders.
 func userDocuments(t *testing.T) []string {
 	t.Helper()
 	return slices.DeleteFunc(writtenDocuments(t), func(name string) bool {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// history is a part of a document with versions that do not follow what the repository has.
+// history is a part of a document with versions that may differ from those of the repository.
 type history struct {
 	document, text, why string
 }
@@ -56,7 +56,7 @@ func histories() []history {
 	}
 }
 
-// mustBeOf wants entries to be of documents that are read.
+// mustBeOf checks that the documents of all entries are read.
 func mustBeOf(t *testing.T, documents []string, entries []history) {
 	t.Helper()
 	for _, h := range entries {
@@ -66,7 +66,7 @@ func mustBeOf(t *testing.T, documents []string, entries []history) {
 	}
 }
 
-// ranges are the places of the entries of a document, each of which must be there.
+// ranges returns the positions of a document's entries, each of which must exist.
 func ranges(t *testing.T, entries []history, document, flat string) (found [][2]int) {
 	t.Helper()
 	for _, h := range entries {

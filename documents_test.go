@@ -12,8 +12,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/documents"
 )
 
-// TestEveryCommandOfADocumentIsRun: a block of commands or objects in a document is in a story that a test runs, or a comment before it says why
-// not. A document of which nothing is run is in a list that says what is tested of it.
+// TestEveryCommandOfADocumentIsRun: each block of commands or objects in a document is in a story that a test runs, or a comment before it gives
+// the reason why not. A document of which nothing is run is in a list that describes what is tested of it.
 func TestEveryCommandOfADocumentIsRun(t *testing.T) {
 	told := map[string]bool{}
 	for _, document := range allDocuments(t) {
@@ -63,7 +63,7 @@ func checkBlocks(t *testing.T, blocks []documents.Block) {
 	}
 }
 
-// TestStoriesAreOfDocumentsAndTests: what a step names exists, and so does the test.
+// TestStoriesAreOfDocumentsAndTests checks that the documents, headings and tests of stories exist.
 func TestStoriesAreOfDocumentsAndTests(t *testing.T) {
 	for _, s := range documents.Stories() {
 		folder, test, named := strings.Cut(s.Test, ".")
@@ -78,7 +78,7 @@ func TestStoriesAreOfDocumentsAndTests(t *testing.T) {
 	}
 }
 
-// TestCommandsHaveTheirLanguage: a block without a language is no way around the rule above.
+// TestCommandsHaveTheirLanguage ensures that blocks without a language do not bypass TestEveryCommandOfADocumentIsRun.
 func TestCommandsHaveTheirLanguage(t *testing.T) {
 	command := regexp.MustCompile(`(?m)^(\$ )?(kubectl|oc|helm|make|skopeo|ssh-keygen|apiVersion:) ?`)
 	for _, document := range allDocuments(t) {
@@ -97,7 +97,7 @@ func isInAStory(document string) bool {
 	})
 }
 
-// elsewhere is the entry of the list that a document falls under.
+// elsewhere returns the list entry that covers a document.
 func elsewhere(document string) string {
 	for entry := range documents.Elsewhere() {
 		if entry == document || strings.HasSuffix(entry, "/") && strings.HasPrefix(document, entry) {
@@ -107,7 +107,7 @@ func elsewhere(document string) string {
 	return ""
 }
 
-// allDocuments are all Markdown files of the repository.
+// allDocuments returns all Markdown files of the repository.
 func allDocuments(t *testing.T) (names []string) {
 	t.Helper()
 	err := fs.WalkDir(os.DirFS("."), ".", func(name string, d fs.DirEntry, err error) error {

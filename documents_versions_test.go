@@ -17,21 +17,21 @@ import (
 	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
-// pinned is a program of others, as documents call it, with the versions of it that the repository has.
+// pinned is a third-party program, as documents name it, with its versions in the repository.
 type pinned struct {
 	name     string // a regular expression
 	versions []string
 }
 
-// mentioned is a version in a document: where it is in the text and which program it is of.
+// mentioned is a version in a document: its position in the text and its program.
 type mentioned struct {
 	start, end int
 	version    string
 	program    int // -1 if the text before it names none
 }
 
-// TestDocumentsNameVersionsThatAreThere: a version in a document is one that the repository pins or supports, or documents_history_test.go
-// says why it is another.
+// TestDocumentsNameVersionsThatAreThere expects each version in a document to be one that the repository pins or supports, or to have a
+// reason in documents_history_test.go.
 func TestDocumentsNameVersionsThatAreThere(t *testing.T) {
 	programs, documents := pinnedPrograms(t), writtenDocuments(t)
 	mustBeOf(t, documents, histories())
@@ -47,7 +47,7 @@ func TestDocumentsNameVersionsThatAreThere(t *testing.T) {
 	}
 }
 
-// fault is what is wrong with a version; empty if nothing is.
+// fault describes what is wrong with a version; empty if nothing is.
 func (m mentioned) fault(programs []pinned) string {
 	if m.program < 0 {
 		return fmt.Sprintf("no known program is named before %s: name one, remove the version, or list it in documents_history_test.go", m.version)
@@ -61,12 +61,12 @@ func (m mentioned) fault(programs []pinned) string {
 
 func (m mentioned) isIn(r [2]int) bool { return r[0] <= m.start && m.end <= r[1] }
 
-// versionsIn finds the versions in a text without line breaks. Addresses, and numbers with a unit, are none.
+// versionsIn returns the versions in a text without line breaks. Addresses, and numbers with a unit, are not versions.
 func versionsIn(text string, programs []pinned) (found []mentioned) {
 	number := regexp.MustCompile(`\bv?[0-9]+(?:\.[0-9]+)+\b`)
 	unit := regexp.MustCompile(`^(?:,? (?:and|to|or) [0-9.]+)? ?(?:s|ms|min|[KMGkm]i?B|seconds|minutes|times|%)(?:\W|$)`)
 	list := regexp.MustCompile(`^(?:[\s,(*` + "`" + `]|and|or|to)+$`)
-	// between a name and its version, as in **containerd** is of version `v2.3.7`
+	// Text between a name and its version, as in **containerd** is of version `v2.3.7`.
 	const between = `(?:[^\w.]+(?:and|before|cluster|from|is|its|newer|of|older|or|than|the|to|up|versions?))*[^\w.]*$`
 	partOfAddress := regexp.MustCompile(`^\.[A-Z]`) // such as 10.99.N.1
 	var names []*regexp.Regexp
@@ -94,7 +94,7 @@ func versionsIn(text string, programs []pinned) (found []mentioned) {
 	return found
 }
 
-// pinnedPrograms are the programs whose versions documents name, with those that the repository has.
+// pinnedPrograms returns the programs whose versions documents name, with their versions in the repository.
 func pinnedPrograms(t *testing.T) []pinned {
 	t.Helper()
 	one := func(version string) []string { return []string{strings.TrimPrefix(version, "v")} }
@@ -144,11 +144,11 @@ func pinnedPrograms(t *testing.T) []pinned {
 		{`actions/checkout`, one(regexp.MustCompile(`actions/checkout@\w+ # (\S+)`).FindStringSubmatch(read(t, ".github/workflows/release.yaml"))[1])},
 		{`wmco(?:-bundle|-catalog)?|VERSION|operator\.v[0-9.]+ *Windows Machine Config Operator`, one(tagOfImage(t))},
 		{`pause`, one(strings.TrimPrefix(path.Base(desired.DefaultSandboxImage), "pause:"))},
-		{`TLS`, []string{"1.2", "1.3"}}, // there are no others that are in use
+		{`TLS`, []string{"1.2", "1.3"}}, // no others are in use
 	}
 }
 
-// tagOfImage is the version of the operator in examples, that of the image that deploy/ installs.
+// tagOfImage returns the version of the operator in examples, which is that of the image that deploy/ installs.
 func tagOfImage(t *testing.T) string {
 	t.Helper()
 	tag := regexp.MustCompile(`newTag: (\S+)`).FindStringSubmatch(read(t, "deploy/kustomization.yaml"))
@@ -158,7 +158,7 @@ func tagOfImage(t *testing.T) string {
 	return tag[1]
 }
 
-// TestAnotherVersionIsFound: what TestDocumentsNameVersionsThatAreThere is for, and what it leaves alone.
+// TestAnotherVersionIsFound tests what TestDocumentsNameVersionsThatAreThere rejects and accepts.
 func TestAnotherVersionIsFound(t *testing.T) {
 	programs := []pinned{{"[Kk]ubernetes|kubelets?", []string{"1.36", "1.37", "1.37.2"}}, {"containerd", []string{"2.3.7"}}, {"Windows", []string{"10.0.20348"}}}
 	for text, faults := range map[string]int{
@@ -188,7 +188,7 @@ func TestAnotherVersionIsFound(t *testing.T) {
 	}
 }
 
-// goVersion is the version of Go that everything is built with.
+// goVersion returns the version of Go that everything is built with.
 func goVersion(t *testing.T) string {
 	t.Helper()
 	toolchain := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindStringSubmatch(read(t, "go.mod"))
@@ -198,7 +198,7 @@ func goVersion(t *testing.T) string {
 	return toolchain[1]
 }
 
-// servedMinors are the minor versions of Kubernetes for whose API servers the payload has a kubelet.
+// servedMinors returns the minor versions of Kubernetes for whose API servers the payload has a kubelet.
 func servedMinors(t *testing.T) (minors []string) {
 	t.Helper()
 	for _, m := range regexp.MustCompile(`(?m)^\| (1\.\d+) \|`).FindAllStringSubmatch(read(t, "docs/support.md"), -1) {
@@ -210,12 +210,12 @@ func servedMinors(t *testing.T) (minors []string) {
 	return minors
 }
 
-// writtenDocuments are those whose text is not generated and tells of today.
+// writtenDocuments returns the documents whose text is hand-written and describes the present.
 func writtenDocuments(t *testing.T) []string {
 	t.Helper()
 	generated := []string{
-		"docs/objects.md", "docs/support.md", "docs/metrics.md", "docs/readiness.md", "docs/counterparts.md", // the tests of what writes them compare them
-		"docs/performance.md", // says of each figure when it was measured, and with what
+		"docs/objects.md", "docs/support.md", "docs/metrics.md", "docs/readiness.md", "docs/counterparts.md", // compared by the tests of their generators
+		"docs/performance.md", // dates each figure and names its method
 	}
 	return slices.DeleteFunc(checkedDocuments(t), func(name string) bool {
 		return slices.Contains(generated, name) || strings.HasPrefix(name, "docs/reference/")

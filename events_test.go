@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// reasonsOfAPI are the values of the constants of api that are reasons of conditions and events, with the name of one constant each.
+// reasonsOfAPI returns the values of the constants in api that are reasons of conditions and events, each with the name of one
+// constant.
 func reasonsOfAPI(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("api/*.go")
@@ -44,13 +45,13 @@ func reasonsOfAPI(t *testing.T) map[string]string {
 	return reasons
 }
 
-// isReason says whether a constant of api is a reason.
+// isReason reports whether a constant of api is a reason.
 func isReason(name string) bool {
 	return strings.HasPrefix(name, "Reason") || strings.HasPrefix(name, "Event") || name == "ApprovalReason"
 }
 
-// TestReasonsAreStable: programs compare the reasons of conditions and events, and documents have a section for each. So each is a word
-// in CamelCase, and is written only in api.
+// TestReasonsAreStable: programs compare the reasons of conditions and events, and documents have a section for each. Each reason is
+// therefore a word in CamelCase, and is written only in api.
 func TestReasonsAreStable(t *testing.T) {
 	reasons := reasonsOfAPI(t)
 	for value, name := range reasons {
@@ -74,8 +75,8 @@ func TestReasonsAreStable(t *testing.T) {
 	}
 }
 
-// reports says whether what a package calls reason is one of a condition or an event. In the others it is a sentence, or what
-// somebody else's server says.
+// reports reports whether the reasons in a package are those of conditions or events. In other packages, a reason is a
+// sentence, or the answer of a third-party server.
 func reports(dir string) bool {
 	for _, prefix := range []string{"internal/claim", "internal/controllers", "internal/daemon", "internal/join", "internal/kube"} {
 		if dir == prefix || strings.HasPrefix(dir, prefix+"/") {
@@ -85,8 +86,8 @@ func reports(dir string) bool {
 	return false
 }
 
-// literalReason returns a text that is given as the reason of an event, a condition or an error with a reason. What a restart waits for
-// (join.Rebooting) is a sentence.
+// literalReason returns a literal used as the reason of an event, a condition or an error with a reason. The reason of join.Rebooting
+// is a sentence.
 func literalReason(n ast.Node) (at token.Pos, text string) {
 	composite, ok := n.(*ast.CompositeLit)
 	if !ok {
@@ -114,7 +115,7 @@ func literalReason(n ast.Node) (at token.Pos, text string) {
 	return token.NoPos, ""
 }
 
-// TestEventsAreDeclared finds the reason of every event: where one is created, the reason is a constant of api, or it is that of a
+// TestEventsAreDeclared checks the reason of every event where it is created: the reason is a constant of api, or that of a
 // condition, which TestReasonsAreStable checks.
 func TestEventsAreDeclared(t *testing.T) {
 	fset, packages := sources(t)
@@ -151,7 +152,7 @@ func TestEventsAreDeclared(t *testing.T) {
 	}
 }
 
-// eventReason is the reason of a kube.Event or a nodestatus.Problem.
+// eventReason returns the reason of a kube.Event or a nodestatus.Problem.
 func eventReason(n ast.Node) (ast.Expr, bool) {
 	composite, ok := n.(*ast.CompositeLit)
 	if !ok {

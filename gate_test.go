@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// TestARunSaysWhatItsStepsTook runs steps by hack/run.sh as the Makefile does: some that pass, one that fails, one that takes too long.
+// TestARunSaysWhatItsStepsTook runs steps with hack/run.sh as the Makefile does: some that pass, one that fails, one that takes too
+// long.
 func TestARunSaysWhatItsStepsTook(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -22,7 +23,7 @@ func TestARunSaysWhatItsStepsTook(t *testing.T) {
 		began   time.Duration // before now
 		status  int
 		says    []string
-		silent  string // what must not be said
+		silent  string // must not be in the output
 	}{
 		{"all pass", []string{"quick", "--", "later"}, "", 0, 0, []string{"quick             | here I am", "quick passed", "later passed"}, "FAILED"},
 		{"tests fail", []string{"quick", "broken", "--", "later"}, "", 0, 2,
@@ -64,7 +65,7 @@ func TestARunSaysWhatItsStepsTook(t *testing.T) {
 	}
 }
 
-// linkedRun is a folder with the scripts, below one with a Makefile whose steps are known.
+// linkedRun returns a folder with the scripts, below one with a Makefile whose steps are known.
 func linkedRun(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -77,7 +78,7 @@ func linkedRun(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A copy could not be started while another test, which forks now, holds its descriptor open ("text file busy").
+		// A copy fails to start ("text file busy") while a test that forks concurrently holds its descriptor open.
 		if err := os.Symlink(script, filepath.Join(hack, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +116,7 @@ FAIL
 	return hack
 }
 
-// TestTheCoreHasItsTests sees that each test which the Makefile names for make e2e-core exists: go test runs what there is and says nothing.
+// TestTheCoreHasItsTests checks that each test that the Makefile names for make e2e-core exists: go test silently ignores missing ones.
 func TestTheCoreHasItsTests(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
 	if err != nil {
@@ -132,7 +133,8 @@ func TestTheCoreHasItsTests(t *testing.T) {
 	}
 }
 
-// TestEachStepOfTheLabIsInAShard: a step of make e2e that no shard has would not be run by the two machines that share it.
+// TestEachStepOfTheLabIsInAShard: if a step of make e2e is in no shard, neither of the two machines that share it runs the
+// step.
 func TestEachStepOfTheLabIsInAShard(t *testing.T) {
 	makefile := read(t, "Makefile")
 	var shards []string
@@ -155,7 +157,7 @@ func TestEachStepOfTheLabIsInAShard(t *testing.T) {
 	}
 }
 
-// TestEachTestOfTheLabIsRun: go test runs the packages that a step names, and not one that was forgotten.
+// TestEachTestOfTheLabIsRun: go test runs only the packages that a step names, so a forgotten one would not run.
 func TestEachTestOfTheLabIsRun(t *testing.T) {
 	makefile := read(t, "Makefile")
 	seen := map[string]bool{}
@@ -178,7 +180,7 @@ func TestEachTestOfTheLabIsRun(t *testing.T) {
 	}
 }
 
-// outcomes are the first and the last column of the table, as in "quick passed".
+// outcomes returns the first and the last column of the table, as in "quick passed".
 func outcomes(output string) (lines string) {
 	for line := range strings.Lines(output) {
 		if fields := strings.Fields(line); len(fields) >= 5 {

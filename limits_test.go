@@ -18,7 +18,7 @@ const (
 	maxPortMethods   = 5
 )
 
-// TestTestFilesAreNotTooLong applies the limit for files to tests, those of the lab included.
+// TestTestFilesAreNotTooLong applies the file limit to tests, including those of the lab.
 func TestTestFilesAreNotTooLong(t *testing.T) {
 	eachGoFile(t, ".", func(name string, text []byte) {
 		if lines := bytes.Count(text, []byte("\n")); strings.HasSuffix(name, "_test.go") && lines > maxFileLines {
@@ -27,7 +27,7 @@ func TestTestFilesAreNotTooLong(t *testing.T) {
 	})
 }
 
-// eachGoFile reads all Go files of a folder, tests included, without those of testdata and hidden folders.
+// eachGoFile reads all Go files of a folder, including tests, except those in testdata and hidden folders.
 func eachGoFile(t *testing.T, folder string, each func(name string, text []byte)) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(name string, d fs.DirEntry, err error) error {
@@ -74,7 +74,7 @@ func checkLength(t *testing.T, fset *token.FileSet, n ast.Node) {
 		if lines := fset.Position(n.End()).Line - fset.Position(n.Pos()).Line + 1; lines > maxFunctionLines {
 			t.Errorf("%s: function %s has %d lines, more than %d", fset.Position(n.Pos()), n.Name.Name, lines, maxFunctionLines)
 		}
-		isOthers := n.Doc != nil && strings.Contains(n.Doc.Text(), " implements ") // who wrote that interface chose the parameters
+		isOthers := n.Doc != nil && strings.Contains(n.Doc.Text(), " implements ") // the interface determines the parameters
 		if parameters := countParameters(n.Type.Params); parameters > maxParameters && !isOthers {
 			t.Errorf("%s: function %s has %d parameters, more than %d", fset.Position(n.Pos()), n.Name.Name, parameters, maxParameters)
 		}

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestSiteHasEveryDocument compares the navigation of the site (mkdocs.yml) with docs/: a page that is in neither would not be found.
-// mkdocs itself, which needs Python, runs in make e2e.
+// TestSiteHasEveryDocument compares the navigation of the site (mkdocs.yml) with docs/: readers would not find a page that the
+// navigation lacks. mkdocs itself, which needs Python, runs in make e2e.
 func TestSiteHasEveryDocument(t *testing.T) {
 	var site struct {
 		Navigation []any `json:"nav"`
@@ -43,7 +43,7 @@ func TestSiteHasEveryDocument(t *testing.T) {
 	}
 }
 
-// pagesOf are all pages of a navigation.
+// pagesOf returns all pages of a navigation.
 func pagesOf(entries []any) (pages []string) {
 	for _, entry := range entries {
 		for _, value := range entry.(map[string]any) {
@@ -58,7 +58,7 @@ func pagesOf(entries []any) (pages []string) {
 	return pages
 }
 
-// TestEveryReasonHasASection: tools link to the section of a reason by its name in lower case.
+// TestEveryReasonHasASection: tools link to the section of a reason by its lower-case name.
 func TestEveryReasonHasASection(t *testing.T) {
 	sections := anchors(read(t, "docs/reference/reasons.md"))
 	for reason, name := range reasonsOfAPI(t) {
@@ -68,7 +68,7 @@ func TestEveryReasonHasASection(t *testing.T) {
 	}
 }
 
-// TestTasksSayHowToCheck keeps the pages of tasks short, with commands.
+// TestTasksSayHowToCheck limits the length of task pages, and requires commands in them.
 func TestTasksSayHowToCheck(t *testing.T) {
 	tasks, err := filepath.Glob("docs/tasks/*.md")
 	if err != nil || len(tasks) < 10 {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// oldestGo is the first Go with which a program reads and writes the pipes of OpenSSH for Windows without a hang: WICD has its requests and
-// its answers on them (https://go.dev/issue/75949, https://go.dev/issue/76391).
+// oldestGo is the first version of Go in which a program reads and writes the pipes of OpenSSH for Windows without hanging; WICD uses them
+// for its requests and responses (https://go.dev/issue/75949, https://go.dev/issue/76391).
 const oldestGo = "go1.26.8"
 
 func TestGoIsNewEnough(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestNothingIsDeclaredInVain finds what is exported and that no program uses. golangci-lint sees the rest. The original has
-// functions, annotations and variables that nothing reads: whoever reads them believes that they do something.
+// TestNothingIsDeclaredInVain finds exported names that no program uses. golangci-lint finds the others. The original has
+// functions, annotations and variables that nothing reads, and that mislead readers.
 func TestNothingIsDeclaredInVain(t *testing.T) {
 	fset := token.NewFileSet()
 	declared, used := map[string]token.Pos{}, map[string]int{}
@@ -55,8 +55,8 @@ func TestNothingIsDeclaredInVain(t *testing.T) {
 	}
 }
 
-// mustBeUsed says whether a name of a file is there for programs. What simulates Windows, and what tests share, is there for tests; of the API, users touch
-// values that are the same as none, and events that are reasons, too.
+// mustBeUsed reports whether programs must use a name of a file. Simulations of Windows and shared test code are for tests; in the API, users also
+// set values that are equal to none, and events that are reasons.
 func mustBeUsed(file, name string) bool {
 	switch {
 	case strings.HasPrefix(file, "internal/sim/"), strings.HasPrefix(file, "internal/controllers/controllertest/"), strings.HasPrefix(file, "internal/podrules/podrulestest/"),
@@ -68,8 +68,8 @@ func mustBeUsed(file, name string) bool {
 	return strings.HasPrefix(file, "internal/")
 }
 
-// exported are the names that a file declares for others: functions, methods, types, constants and variables. A method
-// whose comment says what it implements is called through that.
+// exported returns the names that a file declares for other packages: functions, methods, types, constants and
+// variables. A method whose comment names what it implements is called through that interface.
 func exported(file *ast.File) (names []*ast.Ident) {
 	add := func(ids ...*ast.Ident) {
 		for _, id := range ids {

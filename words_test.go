@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// retiredWords are words that nobody searches for, with what to write instead. docs/glossary.md has the words for our own things.
+// retiredWords returns words that administrators and developers do not search for, with their replacements. docs/glossary.md has
+// this project's own terms.
 func retiredWords() map[string]string {
 	return map[string]string{
 		"adorn":    "sync the metadata of a node",
@@ -34,7 +35,7 @@ func retiredWords() map[string]string {
 	}
 }
 
-// TestIdentifiersAreInTheWordsOfTheField refuses retired words within the names of what the programs declare.
+// TestIdentifiersAreInTheWordsOfTheField rejects retired words in the names that programs declare.
 func TestIdentifiersAreInTheWordsOfTheField(t *testing.T) {
 	word := regexp.MustCompile(`[A-Z]+(?:[^a-z]|$)|[A-Z]?[a-z]+`)
 	instead := retiredWords()
@@ -81,8 +82,8 @@ func declared(file *ast.File, visit func(*ast.Ident)) {
 	})
 }
 
-// TestLabAndPayloadAreInTheWordsOfTheField refuses words in code, comments and messages of the lab, its tests, and of packages that have
-// no such words any more; and in the comments of deploy/, which administrators read.
+// TestLabAndPayloadAreInTheWordsOfTheField rejects words in code, comments and messages of the lab, its tests, and packages that no
+// longer have such words; and in the comments of deploy/, which administrators read.
 func TestLabAndPayloadAreInTheWordsOfTheField(t *testing.T) {
 	retired := regexp.MustCompile(`(?i)\b(anew|mend|mends|mended|mending|whoever|in vain|carriers?|keepers?|luck|unlucky|looks at|looked at|is asked for|was asked for|the world)\b`)
 	unspecific := regexp.MustCompile(`(?i)\b(somebody|nobody|shall|wish(es)?|pokes?|poked|career|trouble)\b`)
@@ -110,18 +111,19 @@ func TestLabAndPayloadAreInTheWordsOfTheField(t *testing.T) {
 	}
 }
 
-// unusualWords are words that administrators do not search for, in what the programs write and in documents.
+// unusualWords returns an expression that matches words that administrators do not search for, in the output of
+// programs and in documents.
 func unusualWords() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(anew|mend|mends|mended|mending|shall|whoever|nobody|in vain|come to|wishes)\b`)
 }
 
-// TestTextIsInTheWordsOfTheField refuses words in what the programs write: logs, events, conditions, errors and help.
+// TestTextIsInTheWordsOfTheField rejects words in the output of programs: logs, events, conditions, errors and help.
 func TestTextIsInTheWordsOfTheField(t *testing.T) {
 	unusual := unusualWords()
 	fset, packages := sources(t)
 	for _, p := range packages {
 		if strings.HasPrefix(p.dir, "internal/sim") {
-			continue // what a simulated Windows says of itself is for tests
+			continue // the messages of a simulated Windows are for tests
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.files)) {
 			ast.Inspect(p.files[name], func(n ast.Node) bool {

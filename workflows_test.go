@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// workflow is what of a workflow of GitHub decides who can change what it makes.
+// workflow has the parts of a GitHub workflow that determine who can change what it builds.
 type workflow struct {
 	Permissions map[string]string `json:"permissions"`
 	Jobs        map[string]struct {
@@ -50,8 +50,8 @@ func workflows(t *testing.T) map[string]workflow {
 	return all
 }
 
-// TestWorkflowsUseWhatWasLookedAt: a tag of an action can be moved to other code, a commit cannot. What runs in a job cannot use its token
-// unless a step hands it over.
+// TestWorkflowsUseWhatWasLookedAt: the tag of an action can be moved to other code, a commit cannot. Programs in a job cannot use its
+// token unless a step passes it to them.
 func TestWorkflowsUseWhatWasLookedAt(t *testing.T) {
 	pinned := regexp.MustCompile(`^[a-z-]+/[a-z-]+@[0-9a-f]{40}$`)
 	for file, w := range workflows(t) {
@@ -71,7 +71,7 @@ func TestWorkflowsUseWhatWasLookedAt(t *testing.T) {
 	}
 }
 
-// TestAReleaseIsMadeOfNothingThatOthersCouldChange looks at the workflow that publishes.
+// TestAReleaseIsMadeOfNothingThatOthersCouldChange checks the workflow that publishes.
 func TestAReleaseIsMadeOfNothingThatOthersCouldChange(t *testing.T) {
 	text := read(t, ".github/workflows/release.yaml")
 	for _, never := range []string{"actions/cache", "apt-get", "pull_request", "restore-keys", "workflow_run"} {
@@ -107,7 +107,8 @@ func TestAReleaseIsMadeOfNothingThatOthersCouldChange(t *testing.T) {
 	}
 }
 
-// inputs are those of each action that a workflow uses, by its action.yml at that commit. Actions ignore what they do not know.
+// inputs returns the inputs of each action that a workflow uses, from its action.yml at that commit. Actions ignore unknown
+// inputs.
 func inputs() map[string][]string {
 	return map[string][]string{
 		"actions/checkout@de0fac2e4500dabe0009e67214ff5f5447ce83dd":                {"persist-credentials", "fetch-depth", "ref", "repository", "path"},
@@ -142,7 +143,7 @@ func TestActionsGetInputsThatTheyHave(t *testing.T) {
 }
 
 // TestChangedModulesStopARelease runs the block that compares modules with go.sum, with a go that finds a difference. find -exec and
-// -execdir, for example, succeed whatever the commands return.
+// -execdir, for example, would succeed whatever the commands return.
 func TestChangedModulesStopARelease(t *testing.T) {
 	steps := workflows(t)["release.yaml"].Jobs["build"].Steps
 	i := slices.IndexFunc(steps, func(s step) bool { return strings.Contains(s.Run, "mod verify") })
@@ -164,7 +165,8 @@ func TestChangedModulesStopARelease(t *testing.T) {
 	}
 }
 
-// TestAReleaseBeginsWithTheCatalogOfTheLastOne runs the block that gets it, with a gh that has no release, one, or no answer.
+// TestAReleaseBeginsWithTheCatalogOfTheLastOne runs the block that downloads it, with a gh that has no release, one, or no
+// answer.
 func TestAReleaseBeginsWithTheCatalogOfTheLastOne(t *testing.T) {
 	const name = "Get the catalog of the last release"
 	jobs := workflows(t)["release.yaml"].Jobs
@@ -206,7 +208,8 @@ func TestAReleaseBeginsWithTheCatalogOfTheLastOne(t *testing.T) {
 	}
 }
 
-// TestAReleaseIsBuiltByAGoThatCanBuildIt compares the Go of the workflow with what the modules need: setup-go lets Go get no newer one.
+// TestAReleaseIsBuiltByAGoThatCanBuildIt compares the workflow's version of Go with the versions that the modules need: setup-go
+// prevents Go from downloading a newer one.
 func TestAReleaseIsBuiltByAGoThatCanBuildIt(t *testing.T) {
 	var used []string
 	for _, job := range workflows(t)["release.yaml"].Jobs {

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestTheAcceptanceProgramMeetsWindowsOwnSSHServer looks at the workflow that runs it on Windows: with Windows' own SSH server and both of its
-// shells, the whole join last, because it can cut the runner off, and all that tells why it failed is kept.
+// TestTheAcceptanceProgramMeetsWindowsOwnSSHServer checks the workflow that runs the program on Windows: with Windows' own SSH server and both
+// of its shells, with the whole join last, because it can disconnect the runner, and with all diagnostics of a failure uploaded.
 func TestTheAcceptanceProgramMeetsWindowsOwnSSHServer(t *testing.T) {
 	const file = ".github/workflows/windows.yaml"
 	var w struct {

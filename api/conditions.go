@@ -7,30 +7,29 @@ const (
 	// ConditionSupported is True when the host can become a node. The operator checks build, edition, name, disk space,
 	// clock and conflicting services. Good when True.
 	ConditionSupported = "Supported"
-	// ConditionConfigured is True when everything the host needs is on it and its services are installed. Good when
-	// True.
+	// ConditionConfigured is True when the host has everything it needs and its services are installed. Good when True.
 	ConditionConfigured = "Configured"
 	// ConditionNodeReady is True when the Node exists, its kubelet reports Ready, and WICD reports the version. Good
 	// when True.
 	ConditionNodeReady = "NodeReady"
-	// ConditionReady is the summary: it is True when the host is a Ready node with the configuration the cluster
+	// ConditionReady is the summary: it is True when the host is a Ready node with the configuration that the cluster
 	// declares. Its reason is the reason of the first condition that is not good. Good when True.
 	ConditionReady = "Ready"
-	// ConditionStalled is True when only the user can resolve the problem; its message says how. Absent otherwise. Bad
+	// ConditionStalled is True when only the user can resolve the problem; the message explains how. Absent otherwise. Bad
 	// when True.
 	ConditionStalled = "Stalled"
-	// ConditionRebootRequired is True from the time a host must restart to continue until it has restarted. Absent
-	// otherwise. Bad when True.
+	// ConditionRebootRequired is True while the host must restart before the operator can continue. Absent otherwise. Bad
+	// when True.
 	ConditionRebootRequired = "RebootRequired"
 	// ConditionSandboxImage is False on a WindowsInstance while its host could not pull the sandbox image that
-	// WindowsConfig names; absent otherwise. On the Node, where WICD writes it, it is True once the image is there. The
-	// message names the registry, its answer, what to do, and from which image pods start meanwhile. Good when True.
+	// WindowsConfig names; absent otherwise. On the Node, where WICD writes it, it is True once the image is present. The
+	// message names the registry, its response, what to do, and the image that pods use in the meantime. Good when True.
 	ConditionSandboxImage = "SandboxImage"
-	// ConditionDraining is True while the node is being drained. Its message names the pods that do not leave and the
-	// PodDisruptionBudgets that block them. Absent otherwise. Bad when True.
+	// ConditionDraining is True while the node is being drained. The message names the pods that have not left and the
+	// PodDisruptionBudgets that block their eviction. Absent otherwise. Bad when True.
 	ConditionDraining = "Draining"
-	// ConditionWindowsUnsupported is True once Microsoft makes no security updates any more for the host's version of
-	// Windows. The node goes on working. The message says since when. Absent otherwise. Bad when True.
+	// ConditionWindowsUnsupported is True once Microsoft no longer provides security updates for the host's version of
+	// Windows. The node keeps working. The message contains the date. Absent otherwise. Bad when True.
 	ConditionWindowsUnsupported = "WindowsUnsupported"
 )
 
@@ -41,27 +40,28 @@ const (
 	// ConditionDegraded is True when part of the settings cannot be applied, for example a mirror set that containerd
 	// cannot express or a certificate that has expired. The rest is published. Bad when True.
 	ConditionDegraded = "Degraded"
-	// ConditionPolicies is True while the admission policies that limit hosts and the operator are in the cluster as
-	// they were installed. While it is not True, no host joins, and WICD's certificates are not renewed. Where the
-	// operator applies them itself (--apply-policies), those that limit the operator do not count: the message says
-	// which of them are missing. Good when True.
+	// ConditionPolicies is True while the admission policies that limit hosts and the operator are installed and
+	// unchanged. While it is not True, no host joins and WICD's certificates are not renewed. If the operator applies the
+	// policies itself (--apply-policies), those that limit the operator do not count; the message names the missing ones.
+	// Good when True.
 	ConditionPolicies = "PoliciesInForce"
-	// ConditionLimitsMissing is True while admission policies that limit the operator itself are missing or altered, where
-	// it works without them (--apply-policies). It then does not say why pods do not start. The message names the
-	// policies. Absent otherwise. Bad when True.
+	// ConditionLimitsMissing is True while admission policies that limit the operator itself are missing or altered, and
+	// the operator works without them (--apply-policies). It then does not explain why pods do not start. The message
+	// names the policies. Absent otherwise. Bad when True.
 	ConditionLimitsMissing = "LimitsMissing"
-	// ConditionAnotherOperator is True while a second operator is installed in another namespace. It stands by, and
-	// writes this condition; the message names both namespaces. Absent otherwise. Bad when True.
+	// ConditionAnotherOperator is True while a second operator is installed in another namespace. The second operator
+	// stands by and writes this condition; the message names both namespaces. Absent otherwise. Bad when True.
 	ConditionAnotherOperator = "AnotherOperator"
-	// ConditionClusterAPI is True while Machines of Cluster API become nodes, as spec.clusterAPI says. The message of
-	// False says what is missing; nodes that exist stay. Absent on OpenShift, and where nothing of Cluster API is asked
-	// for. Good when True.
+	// ConditionClusterAPI is True while Machines of Cluster API become nodes, as configured in spec.clusterAPI. When it is
+	// False, the message names what is missing; existing nodes stay. Absent on OpenShift and where Cluster API is not
+	// used. Good when True.
 	ConditionClusterAPI = "ClusterAPIReady"
-	// ConditionKubernetesUnsupported is True while nodes have a line of Kubernetes that gets no fixes any more. The message
-	// says since when. Absent otherwise, and on OpenShift, which goes on to fix its own. Bad when True.
+	// ConditionKubernetesUnsupported is True while nodes run a minor version of Kubernetes that no longer receives fixes.
+	// The message contains the date. Absent otherwise, and on OpenShift, which continues to fix its own versions. Bad when
+	// True.
 	ConditionKubernetesUnsupported = "KubernetesUnsupported"
-	// ConditionContainerdUnsupported is True while nodes get a containerd of a line that gets no fixes any more. The message
-	// says since when. Absent otherwise. Bad when True.
+	// ConditionContainerdUnsupported is True while nodes get a release line of containerd that no longer receives fixes. The
+	// message contains the date. Absent otherwise. Bad when True.
 	ConditionContainerdUnsupported = "ContainerdUnsupported"
 )
 
@@ -75,61 +75,63 @@ const (
 	ReasonSandboxImageDenied = "SandboxImageDenied"
 	// ReasonSandboxImageUnsuitable means that the image has no entry for the host's Windows build.
 	ReasonSandboxImageUnsuitable = "SandboxImageUnsuitable"
-	// ReasonSandboxImagePulling means that the pull has taken more than a minute and goes on.
+	// ReasonSandboxImagePulling means that the pull has taken more than a minute and is still running.
 	ReasonSandboxImagePulling = "SandboxImagePulling"
-	// ReasonSandboxImagePullFailed means that the pull failed for another reason; the message has it. This reason, and
-	// those above but the first, are also reasons of NodeReady as long as the node waits for its first image.
+	// ReasonSandboxImagePullFailed means that the pull failed for another reason, which the message contains. This reason
+	// and those above, except ReasonSandboxImagePresent, are also reasons of NodeReady while the node waits for its first
+	// image.
 	ReasonSandboxImagePullFailed = "SandboxImagePullFailed"
 )
 
 // Reasons of condition LimitsMissing.
 const (
-	// ReasonLimitsMissing means that deploy/limits of the operator's version was not applied. A compromised operator
-	// could approve certificates of others, and change Linux nodes.
+	// ReasonLimitsMissing means that deploy/limits of the operator's version was not applied. A compromised operator could
+	// approve certificates for other identities and change Linux nodes.
 	ReasonLimitsMissing = "LimitsMissing"
 )
 
 // Reasons of condition KubernetesUnsupported.
 const (
-	// ReasonEndOfSupport means that the last day with fixes for the cluster's minor version of Kubernetes is over. Faults
-	// that are found in the kubelets of its nodes are not fixed.
+	// ReasonEndOfSupport means that the last day with fixes for the cluster's minor version of Kubernetes is over. Defects
+	// found in the kubelets of its nodes are no longer fixed.
 	ReasonEndOfSupport = "EndOfSupport"
 )
 
 // Reasons of condition ContainerdUnsupported.
 const (
-	// ReasonContainerdEndOfSupport means that the last day with fixes for the line of containerd that this version of the
-	// operator has for nodes is over.
+	// ReasonContainerdEndOfSupport means that the last day with fixes for the release line of containerd that this version
+	// of the operator installs is over.
 	ReasonContainerdEndOfSupport = "ContainerdEndOfSupport"
 )
 
 // Reasons of condition WindowsUnsupported.
 const (
-	// ReasonWindowsEndOfSupport means that extended support of the host's version of Windows Server has ended. The operator
-	// does not replace the host: add one with a later version, then remove this one.
+	// ReasonWindowsEndOfSupport means that extended support for the host's version of Windows Server has ended. The
+	// operator does not replace the host: add one with a later version, then remove this one.
 	ReasonWindowsEndOfSupport = "WindowsEndOfSupport"
 )
 
 // Reasons of condition AnotherOperator.
 const (
-	// ReasonAnotherOperatorInstalled means that two operators are installed in the cluster. Only the first one works.
+	// ReasonAnotherOperatorInstalled means that two operators are installed in the cluster. Only the first one is active.
 	ReasonAnotherOperatorInstalled = "AnotherOperatorInstalled"
 )
 
 // Reasons of condition ClusterAPIReady.
 const (
-	// ReasonMachinesWatched means that the Cluster is this cluster, and that its Windows Machines become nodes.
+	// ReasonMachinesWatched means that the Cluster object represents this cluster, and that its Windows Machines become
+	// nodes.
 	ReasonMachinesWatched = "MachinesWatched"
-	// ReasonClusterAPINotConfigured means that there are instances of Machines of Cluster API, and that
-	// spec.clusterAPI of WindowsConfig does not name their namespace.
+	// ReasonClusterAPINotConfigured means that instances of Machines of Cluster API exist, but spec.clusterAPI of
+	// WindowsConfig does not name their namespace.
 	ReasonClusterAPINotConfigured = "ClusterAPINotConfigured"
-	// ReasonClusterAPINotPermitted means that the operator may not read the Machines, or the Cluster; the message has
-	// the commands that permit it.
+	// ReasonClusterAPINotPermitted means that the operator is not permitted to read the Machines or the Cluster; the
+	// message contains the commands that grant permission.
 	ReasonClusterAPINotPermitted = "ClusterAPINotPermitted"
 	// ReasonClusterAPIUnavailable means that the kinds of Cluster API, or the Cluster, do not exist or cannot be read.
 	ReasonClusterAPIUnavailable = "ClusterAPIUnavailable"
-	// ReasonClusterNotProven means that spec.controlPlaneEndpoint of the Cluster is not this cluster's API server, as
-	// far as is known; the message says what was compared.
+	// ReasonClusterNotProven means that spec.controlPlaneEndpoint of the Cluster could not be matched with this cluster's
+	// API server; the message contains the values that were compared.
 	ReasonClusterNotProven = "ClusterNotProven"
 )
 
@@ -138,31 +140,31 @@ const (
 const (
 	// ReasonPublished means that nodes can read the settings.
 	ReasonPublished = "Published"
-	// ReasonSettingsInvalid means that nothing can be published; nodes keep the settings they have.
+	// ReasonSettingsInvalid means that no settings can be published; nodes keep their current settings.
 	ReasonSettingsInvalid = "SettingsInvalid"
 	// ReasonSettingsIgnored means that some settings had to be left out; the message names them.
 	ReasonSettingsIgnored = "SettingsIgnored"
 	// ReasonPoliciesInForce means that every admission policy is installed.
 	ReasonPoliciesInForce = "PoliciesInForce"
-	// ReasonPoliciesAltered means that an admission policy or its binding is missing, differs from the one in this
-	// version of the operator, or cannot be read; the message says which. It is also a reason of condition Configured,
-	// for the instances that wait for it, and of events on policies.
+	// ReasonPoliciesAltered means that an admission policy or its binding is missing, differs from the one in this version
+	// of the operator, or cannot be read; the message names it. It is also a reason of condition Configured, for instances
+	// that wait for the policies, and of events on policies.
 	ReasonPoliciesAltered = "PoliciesAltered"
-	// ReasonNodesOutOfService is the reason of condition Upgradeable of OLM's OperatorCondition while the operator acts
-	// on a node, or waits for it to work again.
+	// ReasonNodesOutOfService is the reason of condition Upgradeable of OLM's OperatorCondition while the operator acts on
+	// a node or waits for it to work again.
 	ReasonNodesOutOfService = "NodesOutOfService"
-	// ReasonAsExpected means that nothing was left out.
+	// ReasonAsExpected means that no settings were left out.
 	ReasonAsExpected = "AsExpected"
 )
 
 // Reasons of condition Reachable.
 const (
-	// ReasonConnected means that the host answered with the right host key.
+	// ReasonConnected means that the host answered with the expected host key.
 	ReasonConnected = "Connected"
 	// ReasonConnectionRefused means that nothing listens on the host's SSH port.
 	ReasonConnectionRefused = "ConnectionRefused"
-	// ReasonConnectionTimeout means that there was no answer: the host is off, the address is wrong, or a firewall
-	// drops the packets.
+	// ReasonConnectionTimeout means that the host did not answer: it is off, the address is wrong, or a firewall drops the
+	// packets.
 	ReasonConnectionTimeout = "ConnectionTimeout"
 	// ReasonNoRoute means that the network has no route to the host.
 	ReasonNoRoute = "NoRoute"
@@ -171,9 +173,9 @@ const (
 	ReasonNotSSH = "NotSSH"
 	// ReasonAddressUnresolvable means that the DNS name has no IPv4 address.
 	ReasonAddressUnresolvable = "AddressUnresolvable"
-	// ReasonAddressInvalid means that the address, or one that the DNS name resolves to, cannot belong to a Windows
-	// host: loopback, link-local, multicast, or an address of a Service, of pods, of the API server, or of a Node that
-	// is not Windows. Neither can a name without a dot, or in the cluster's domain. The operator does not connect to it.
+	// ReasonAddressInvalid means that the address, or one that the DNS name resolves to, cannot belong to a Windows host:
+	// it is loopback, link-local or multicast, or belongs to a Service, a pod, the API server, or a Node that is not
+	// Windows. A name without a dot, or in the cluster's domain, is invalid, too. The operator does not connect to it.
 	ReasonAddressInvalid = "AddressInvalid"
 	// ReasonAuthenticationFailed means that the host does not accept this user with this key.
 	ReasonAuthenticationFailed = "AuthenticationFailed"
@@ -195,26 +197,26 @@ const (
 	ReasonSupported = "Supported"
 	// ReasonBuildUnsupported means that the Windows build is not 17763, 20348 or 26100.
 	ReasonBuildUnsupported = "BuildUnsupported"
-	// ReasonDriveUnsupported means that Windows is on another drive than C:.
+	// ReasonDriveUnsupported means that Windows is not on drive C:.
 	ReasonDriveUnsupported = "DriveUnsupported"
-	// ReasonWindowsUpdateNeeded means that the revision of the host's Windows is too old for the network of pods. The
-	// message names the revision, the one that is needed, and the update to install. Only hosts that are not nodes yet are
-	// refused for it.
+	// ReasonWindowsUpdateNeeded means that the revision of the host's Windows is too old for the pod network. The message
+	// names the revision, the required revision, and the update to install. Only hosts that are not nodes yet are rejected
+	// for this reason.
 	ReasonWindowsUpdateNeeded = "WindowsUpdateNeeded"
 	// ReasonArchitectureUnsupported means that the processor is not x64.
 	ReasonArchitectureUnsupported = "ArchitectureUnsupported"
 	// ReasonEditionUnsupported means that the Windows edition is not a server.
 	ReasonEditionUnsupported = "EditionUnsupported"
-	// ReasonHostnameInvalid means that the host's name, in lower case, is not an RFC 1123 label, or that the name its
-	// cloud has for it cannot name a node.
+	// ReasonHostnameInvalid means that the host's name, in lower case, is not an RFC 1123 label, or that its name in the
+	// cloud is not a valid node name.
 	ReasonHostnameInvalid = "HostnameInvalid"
 	// ReasonHostnameConflict means that another instance or node already has this name.
 	ReasonHostnameConflict = "HostnameConflict"
-	// ReasonHostnameChanged means that the host reports another name than the one it received a token for. The instance
-	// keeps that name until annotation accept-hostname of the instance, or spec.hostname, holds the new one.
+	// ReasonHostnameChanged means that the host reports a different name than the one for which it received a token. The
+	// instance keeps that name until annotation accept-hostname of the instance, or spec.hostname, is set to the new one.
 	ReasonHostnameChanged = "HostnameChanged"
-	// ReasonAddressNotProven means that the address the host reports for its node is not the one it was reached at, and
-	// that no host answers with its SSH host key at that address.
+	// ReasonAddressNotProven means that the address the host reports for its node is not the one at which the operator
+	// reached it, and that no host answers with its SSH host key at the reported address.
 	ReasonAddressNotProven = "AddressNotProven"
 	// ReasonServiceConflict means that a Windows service with the name of one of the operator's services exists and
 	// does not belong to the operator.
@@ -229,21 +231,21 @@ const (
 	// ReasonTrunkPortUnsupported means that the adapter with the node's address tags its packets with a VLAN ID, as it
 	// must on a trunk port of a switch.
 	ReasonTrunkPortUnsupported = "TrunkPortUnsupported"
-	// ReasonAdapterUnsupported means that the node's address is on an interface that cannot carry the pod network: that of a
-	// virtual switch of Hyper-V, a team of adapters, or a VPN.
+	// ReasonAdapterUnsupported means that the node's address is on an interface that cannot carry the pod network: a virtual
+	// switch of Hyper-V, a team of adapters, or a VPN.
 	ReasonAdapterUnsupported = "AdapterUnsupported"
-	// ReasonVXLANPortUnsupported means that the overlay uses another VXLAN port than 4789, the only one that the host's
+	// ReasonVXLANPortUnsupported means that the overlay uses a VXLAN port other than 4789, the only one that the host's
 	// Windows (build 17763) supports.
 	ReasonVXLANPortUnsupported = "VXLANPortUnsupported"
-	// ReasonAPIServerUnreachable means that the host does not reach the cluster's API server at the address that nodes
-	// get, or that another server answers there. The message has the address, what it resolves to on the host, what
-	// failed, and where the address was read. Nothing was installed on the host.
+	// ReasonAPIServerUnreachable means that the host cannot reach the cluster's API server at the address that nodes get,
+	// or that another server answers there. The message contains the address, what it resolves to on the host, the error,
+	// and the source of the address. Nothing was installed on the host.
 	ReasonAPIServerUnreachable = "APIServerUnreachable"
-	// ReasonPortInUse means that another program listens on a port that a service of the node needs. The message names
-	// the service, the port and the program. Only hosts that are not nodes yet are refused for it.
+	// ReasonPortInUse means that another program listens on a port that a service of the node needs. The message names the
+	// service, the port and the program. Only hosts that are not nodes yet are rejected for this reason.
 	ReasonPortInUse = "PortInUse"
 	// ReasonContainerRuntimeConflict means that another program, such as the containerd of Docker, listens on the named
-	// pipe of the node's containerd. Docker itself is no reason: where it keeps away from the pipe, the join only warns.
+	// pipe of the node's containerd. Docker itself is not a conflict: if it does not use the pipe, the join only warns.
 	ReasonContainerRuntimeConflict = "ContainerRuntimeConflict"
 )
 
@@ -256,14 +258,14 @@ const (
 	// ReasonRebooting means that the host restarts to continue the join. It is also a reason of condition Reachable
 	// while the host does not answer because of that restart.
 	ReasonRebooting = "Rebooting"
-	// ReasonWaitingForWindowsSetup means that Windows still sets itself up, at most for 30 minutes after its start: a restart
-	// would interrupt that. The operator continues the join by itself.
+	// ReasonWaitingForWindowsSetup means that Windows Setup is still in progress, for at most 30 minutes after Windows
+	// started: a restart would interrupt it. The operator continues the join automatically.
 	ReasonWaitingForWindowsSetup = "WaitingForWindowsSetup"
-	// ReasonWindowsServicing means that Windows is installing features or updates, at most for 15 minutes after its start: a
-	// restart would interrupt that. The operator continues the join by itself.
+	// ReasonWindowsServicing means that Windows is installing features or updates, for at most 15 minutes after it started:
+	// a restart would interrupt that. The operator continues the join automatically.
 	ReasonWindowsServicing = "WindowsServicing"
-	// ReasonDISMNotAnswering means that DISM, by which Windows tells and enables features, has not answered for minutes: Windows
-	// Update can have the component store meanwhile, or DISM hangs. The operator retries the join.
+	// ReasonDISMNotAnswering means that DISM, which lists and enables the features of Windows, has not answered for minutes:
+	// Windows Update may hold the component store, or DISM hangs. The operator retries the join.
 	ReasonDISMNotAnswering = "DISMNotAnswering"
 	// ReasonWaitingForSlot means that rollout.maxConcurrentJoins hosts are already joining.
 	ReasonWaitingForSlot = "WaitingForSlot"
@@ -272,7 +274,7 @@ const (
 	// ReasonAdoptionPending means that another program, for example the original operator, configured the host, and
 	// that its node is drained before the host joins.
 	ReasonAdoptionPending = "AdoptionPending"
-	// ReasonJoinFailed means that a step failed; the message says which and why. The operator retries it.
+	// ReasonJoinFailed means that a step failed; the message names the step and the error. The operator retries it.
 	ReasonJoinFailed = "JoinFailed"
 	// ReasonContentAltered means that a file did not have the expected content, on the host or in transit. The operator
 	// sends it again.
@@ -281,28 +283,27 @@ const (
 	// minutes processing it without finishing. Another host got its slot; the next attempt resumes at the byte where
 	// this one stopped.
 	ReasonTransferTooSlow = "TransferTooSlow"
-	// ReasonBlockedBySecuritySoftware means that antivirus software or a policy on the host removes the operator's
-	// program, or does not let it run. The message has its path and its SHA-256. The operator tries again every ten
-	// minutes.
+	// ReasonBlockedBySecuritySoftware means that antivirus software or a policy on the host removes the operator's program
+	// or prevents it from running. The message contains its path and SHA-256. The operator retries every ten minutes.
 	ReasonBlockedBySecuritySoftware = "BlockedBySecuritySoftware"
 	// ReasonNetworkNotConfigured means that WindowsConfig names no network provider, or one that cannot work.
 	ReasonNetworkNotConfigured = "NetworkNotConfigured"
 	// ReasonNetworkTypeUnsupported means that the cluster's network is not OVN-Kubernetes, which the provider requires.
 	ReasonNetworkTypeUnsupported = "NetworkTypeUnsupported"
-	// ReasonNetworkProviderMismatch means that the Linux nodes have another network than spec.network.provider of
-	// WindowsConfig is for.
+	// ReasonNetworkProviderMismatch means that spec.network.provider of WindowsConfig does not match the network of the
+	// Linux nodes.
 	ReasonNetworkProviderMismatch = "NetworkProviderMismatch"
-	// ReasonHybridOverlayNotConfigured means that OVN-Kubernetes has no hybrid overlay, or one with a range or a port
-	// with which it does not start or does not reach Windows nodes.
+	// ReasonHybridOverlayNotConfigured means that OVN-Kubernetes has no hybrid overlay, or that the range or the port of
+	// the overlay prevents it from starting or from reaching Windows nodes.
 	ReasonHybridOverlayNotConfigured = "HybridOverlayNotConfigured"
-	// ReasonHybridOverlayDualStack means that an OpenShift cluster has IPv4 and IPv6, with which OVN-Kubernetes cannot
-	// have OpenShift's hybrid overlay.
+	// ReasonHybridOverlayDualStack means that an OpenShift cluster has IPv4 and IPv6. OVN-Kubernetes does not support
+	// OpenShift's hybrid overlay on such a cluster.
 	ReasonHybridOverlayDualStack = "HybridOverlayDualStack"
 	// ReasonNetworksOverlap means that two of the cluster's address ranges (pods, pods on Windows nodes, Services,
 	// OVN-Kubernetes' own) overlap.
 	ReasonNetworksOverlap = "NetworksOverlap"
-	// ReasonClusterNetworkReserved means that pods have addresses of class E (240.0.0.0/4), with which Windows does not
-	// communicate.
+	// ReasonClusterNetworkReserved means that pods have addresses of class E (240.0.0.0/4), which Windows does not
+	// support.
 	ReasonClusterNetworkReserved = "ClusterNetworkReserved"
 	// ReasonClusterNetworkIPv6Only means that pods have no IPv4 addresses, which overlay networks on Windows require.
 	ReasonClusterNetworkIPv6Only = "ClusterNetworkIPv6Only"
@@ -313,20 +314,20 @@ const (
 	ReasonFlannelNotFound = "FlannelNotFound"
 	// ReasonFlannelUnsuitable means that Flannel's configuration does not support Windows nodes.
 	ReasonFlannelUnsuitable = "FlannelUnsuitable"
-	// ReasonClusterDNSUnknown means that nothing in the cluster tells at which address pods reach its DNS. The message
-	// names what was looked at; spec.network.dns.servers of WindowsConfig says it.
+	// ReasonClusterDNSUnknown means that the address of the cluster's DNS could not be determined. The message names the
+	// objects that were checked; set spec.network.dns.servers of WindowsConfig.
 	ReasonClusterDNSUnknown = "ClusterDNSUnknown"
 	// ReasonClusterUnknown means that the cluster's own addresses or certificates could not be read.
 	ReasonClusterUnknown = "ClusterUnknown"
 )
 
-// Reasons why an action waits, in status.plan.waitsFor. ReasonPaused is one of them, too, and ReasonNodeNotReady for a node
-// that has not been Ready for a while, but not for long enough to count as broken.
+// Reasons why an action waits, in status.plan.waitsFor. ReasonPaused is also one of them, as is ReasonNodeNotReady for a
+// node that has not been Ready for a while, but not for long enough to count as broken.
 const (
 	// ReasonBudget means that as many Windows nodes are out of service as rollout.maxUnavailable allows.
 	ReasonBudget = "Budget"
 	// ReasonFleetSilent means that more Windows nodes than rollout.maxUnavailable allows are silent (condition Ready is
-	// Unknown). The likely cause is between the nodes and the API server, so that nothing is begun.
+	// Unknown). The cause is probably between the nodes and the API server, so no action starts.
 	ReasonFleetSilent = "FleetSilent"
 	// ReasonMaintenanceWindow means that no maintenance window is open.
 	ReasonMaintenanceWindow = "MaintenanceWindow"
@@ -336,13 +337,14 @@ const (
 	ReasonRolloutStopped = "RolloutStopped"
 	// ReasonUpgradeCooldown means that the node has just been upgraded, and its daemon may still roll back.
 	ReasonUpgradeCooldown = "UpgradeCooldown"
-	// ReasonVersionSkewUnsupported means that no kubelet of the operator goes with the API servers: the oldest is newer than
-	// one of them, or the newest is more than three minor versions older than all, or none says its version.
+	// ReasonVersionSkewUnsupported means that the operator has no kubelet for the versions of the API servers: its oldest is
+	// newer than one of them, its newest is more than three minor versions older than all of them, their major version
+	// differs, or none of them reports its version.
 	ReasonVersionSkewUnsupported = "VersionSkewUnsupported"
 	// ReasonUnpublished means that ConfigMap windows-services-<version> does not exist yet. The operator writes it when
 	// it starts.
 	ReasonUnpublished = "Unpublished"
-	// ReasonFailed means that the action failed on this host; status.failure says why.
+	// ReasonFailed means that the action failed on this host; status.failure contains the error.
 	ReasonFailed = "Failed"
 )
 
@@ -351,7 +353,7 @@ const (
 	// ReasonDraining means that the node's pods are being evicted.
 	ReasonDraining = "Draining"
 	// ReasonDrainBlocked means that a PodDisruptionBudget blocks evictions, or that the API server rejects them; the
-	// message says why.
+	// message explains why.
 	ReasonDrainBlocked = "DrainBlocked"
 	// ReasonDrainTimeout means that pods remain on the node after rollout.drain.timeout.
 	ReasonDrainTimeout = "DrainTimeout"
@@ -366,16 +368,16 @@ const (
 	// ReasonNodeMissing means that the host has not registered a Node, or that the Node was deleted.
 	ReasonNodeMissing = "NodeMissing"
 	// ReasonNodeNotWindows means that the Node, by its label kubernetes.io/os and its status, is not a Windows node, so
-	// that the operator may neither change nor delete it. It is also a reason of events when changing or deleting a
-	// Node was forbidden.
+	// the operator may neither change nor delete it. It is also the reason of events about changes and deletions of a Node
+	// that were forbidden.
 	ReasonNodeNotWindows = "NodeNotWindows"
 	// ReasonNodeNotReady means that the Node exists and its kubelet does not report Ready.
 	ReasonNodeNotReady = "NodeNotReady"
 	// ReasonWaitingForCloud means that the cloud's controller has not initialized the node yet: the Node has the taint
-	// node.cloudprovider.kubernetes.io/uninitialized, and gets no pods.
+	// node.cloudprovider.kubernetes.io/uninitialized and gets no pods.
 	ReasonWaitingForCloud = "WaitingForCloud"
-	// ReasonCloudNotInitialized means that the cloud's controller has not initialized the node for more than five
-	// minutes. The message says since when, and what to look at.
+	// ReasonCloudNotInitialized means that the cloud's controller has not initialized the node for more than five minutes.
+	// The message contains the start time and what to check.
 	ReasonCloudNotInitialized = "CloudNotInitialized"
 	// ReasonVersionPending means that the node is Ready and WICD has not yet reported the version.
 	ReasonVersionPending = "VersionPending"
@@ -387,8 +389,8 @@ const (
 	ReasonPrivateKeyMissing = "PrivateKeyMissing"
 	// ReasonPrivateKeyInvalid means that private-key.pem is not a usable SSH key.
 	ReasonPrivateKeyInvalid = "PrivateKeyInvalid"
-	// ReasonRepairFailed means that a node still does not work after the operator joined it again as often as it does
-	// so.
+	// ReasonRepairFailed means that a node still does not work after the operator joined it again the maximum number of
+	// times.
 	ReasonRepairFailed = "RepairFailed"
 )
 

@@ -17,14 +17,14 @@ const (
 	// EventAddressDisputed is reported on a Node that claims an address which is proven to belong to another host, or at
 	// which an entry announces a new one, and on a WindowsInstance whose address a Service claims.
 	EventAddressDisputed = "AddressDisputed"
-	// EventProviderIDDiffers is reported on a Machine whose host's Node has another spec.providerID than the Machine.
+	// EventProviderIDDiffers is reported on a Machine whose host's Node has a different spec.providerID than the Machine.
 	EventProviderIDDiffers = "ProviderIDDiffers"
 	// EventHostKeyPinned is reported on a WindowsInstance when its host key was seen for the first time and stored.
 	EventHostKeyPinned = "HostKeyPinned"
 	// EventHostKeyShared is reported on a WindowsInstance whose host presents the same key as another one, as copies of
 	// one image do. Each of these hosts can impersonate the others.
 	EventHostKeyShared = "HostKeyShared"
-	// EventSettingsIgnored is reported on the object (a mirror set or a WindowsConfig) that declares something nodes
+	// EventSettingsIgnored is reported on the object (a mirror set or a WindowsConfig) that declares a setting that nodes
 	// cannot have.
 	EventSettingsIgnored = "SettingsIgnored"
 	// EventSettingsPublished is reported on ConfigMap windows-services-<version> when nodes can read new settings.
@@ -39,12 +39,12 @@ const (
 	// EventSigningKeyMade is reported on Secret windows-settings-signing-key when the operator created it. Nodes that
 	// know another key are joined again.
 	EventSigningKeyMade = "SigningKeyMade"
-	// EventSettingsRefused is reported on a Node that rejects a ConfigMap windows-services-<version>, because the
-	// operator did not sign that content, or because it is older than what the node has. The note says which.
+	// EventSettingsRefused is reported on a Node that rejects a ConfigMap windows-services-<version>, because the operator
+	// did not sign that content, or because it is older than the settings of the node. The note contains the cause.
 	EventSettingsRefused = "SettingsRefused"
 	// EventVersionRefused is reported on a Node that keeps its version although annotation desired-version names another
 	// one: annotation version-order is missing, is not what the operator signed for that version and this Node, or was
-	// obeyed before. The note says which.
+	// already used. The note contains the cause.
 	EventVersionRefused = "VersionRefused"
 	// EventServiceCrashLoop is reported on a Node when one of its services crashes repeatedly. The note ends with the
 	// last lines of the service's log.
@@ -58,15 +58,16 @@ const (
 	EventMaintenanceStarted = "MaintenanceStarted"
 	// EventMaintenanceDone is reported on a WindowsInstance when its node works again and is back in service.
 	EventMaintenanceDone = "MaintenanceDone"
-	// EventMaintenanceFailed is reported on a WindowsInstance when an action on its host failed. The note says why.
+	// EventMaintenanceFailed is reported on a WindowsInstance when an action on its host failed. The note contains the
+	// error.
 	EventMaintenanceFailed = "MaintenanceFailed"
-	// EventMaintenanceDeferred is reported on a WindowsInstance when an action that began because its node was broken is given
-	// up before it changed anything: the node works again, and the action waits for its turn.
+	// EventMaintenanceDeferred is reported on a WindowsInstance when an action that began because its node was broken is
+	// abandoned before it changed anything, because the node works again. The plan decides when the action may begin again.
 	EventMaintenanceDeferred = "MaintenanceDeferred"
 	// EventPodsRemain is reported on a WindowsInstance whose node was drained although some pods are still on it: they
-	// came after the node was cordoned, or should have ended long ago and spec.rollout.drain.onTimeout is Force.
+	// started after the node was cordoned, or should have ended long ago and spec.rollout.drain.onTimeout is Force.
 	EventPodsRemain = "PodsRemain"
-	// EventHostLeft is reported on a WindowsInstance whose host has left the cluster. The note says what remains on the
+	// EventHostLeft is reported on a WindowsInstance whose host has left the cluster. The note names what remains on the
 	// host.
 	EventHostLeft = "HostLeft"
 	// EventHostReleased is reported on a WindowsInstance that was removed although its host could not be cleaned up.
@@ -78,8 +79,8 @@ const (
 	// another program has its port.
 	EventRegistryUnavailable = "RegistryUnavailable"
 	// EventDefenderExclusions is reported on a Node on which Microsoft Defender does not have the exclusions of containerd
-	// that WindowsConfig asks for, because a policy or tamper protection prevents it, or because Defender does not answer.
-	// The note says what to do.
+	// that WindowsConfig requests, because a policy or tamper protection prevents it, or because Defender does not answer.
+	// The note explains what to do.
 	EventDefenderExclusions = ReasonDefenderExclusionsMissing
 	// EventCommitLimitNear is reported on a Node when condition WindowsCommitPressure becomes True.
 	EventCommitLimitNear = ReasonCommitLimitNear
@@ -91,15 +92,16 @@ const (
 	EventWindowsUpdateNeeded = ReasonWindowsUpdateNeeded
 	// EventVMwareToolsHideVirtualAdapters is reported on a Node when condition WindowsAddressesHidden becomes True.
 	EventVMwareToolsHideVirtualAdapters = ReasonVMwareToolsHideVirtualAdapters
-	// EventRebootPending is reported on a Node when Windows begins to have a restart pending.
+	// EventRebootPending is reported on a Node when a restart of Windows becomes pending.
 	EventRebootPending = ReasonRebootPending
 	// EventRebootDidNotHelp is reported on a WindowsInstance when Windows waits for a restart for the same causes as before the
-	// last one. The operator does not restart it for these again.
+	// last one. The operator does not restart the host for these causes again.
 	EventRebootDidNotHelp = ReasonRebootDidNotHelp
-	// EventCollectRefused is reported on a WindowsInstance whose annotation collect cannot name a collection.
+	// EventCollectRefused is reported on a WindowsInstance whose annotation collect is invalid, or could not be set on the
+	// Node.
 	EventCollectRefused = "CollectRefused"
-	// EventRuntimeClassConflict is reported on a RuntimeClass that has the name of one of the operator's, but was not
-	// created by it. It stays as it is.
+	// EventRuntimeClassConflict is reported on a RuntimeClass that has the name of one of the operator's RuntimeClasses,
+	// but was not created by the operator, which leaves it unchanged.
 	EventRuntimeClassConflict = "RuntimeClassConflict"
 	// EventOverlayLeftoversRemoved is reported on a Windows Node when the operator removed annotations that OVN-Kubernetes
 	// wrote to it while the hybrid overlay was off. With them, Linux pods do not reach the node's pods.
@@ -110,7 +112,7 @@ const (
 	// EventNetworkPolicyNotEnforced is reported on a NetworkPolicy that selects a pod on a Windows node, where the network
 	// enforces no NetworkPolicy: once for each generation of the policy.
 	EventNetworkPolicyNotEnforced = "NetworkPolicyNotEnforced"
-	// EventNodeReady is reported on a WindowsInstance when it became a Ready node.
+	// EventNodeReady is reported on a WindowsInstance when its host has become a Ready node.
 	EventNodeReady = "NodeReady"
 )
 

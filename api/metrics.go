@@ -17,7 +17,7 @@ const (
 	MetricSSHConnections = "wmco_ssh_connections_total"
 	// MetricInstances is the number of WindowsInstances, by condition, status and reason.
 	MetricInstances = "wmco_instances"
-	// MetricInstanceProblem is 1 for each condition of a WindowsInstance that says that something is wrong.
+	// MetricInstanceProblem is 1 for each condition of a WindowsInstance that reports a problem.
 	MetricInstanceProblem = "wmco_instance_problem"
 	// MetricActionFailed is 1 while the last action on a host has failed, by action.
 	MetricActionFailed = "wmco_instance_action_failed"
@@ -27,13 +27,14 @@ const (
 	MetricRolloutWaiting = "wmco_rollout_waiting"
 	// MetricOrphanNodes is the number of Windows nodes without a WindowsInstance.
 	MetricOrphanNodes = "wmco_orphan_nodes"
-	// MetricSettingsLag is for how many seconds newer settings have been published than a node has applied.
+	// MetricSettingsLag is the time in seconds since settings were published that a node has not applied yet.
 	MetricSettingsLag = "wmco_settings_lag_seconds"
-	// MetricSupportEnd is when the support of something that a node runs ends, in seconds since 1970, by node and product.
+	// MetricSupportEnd is when support for a product on a node ends, in seconds since 1970, by node and product.
 	MetricSupportEnd = "wmco_node_support_end_timestamp_seconds"
 	// MetricCertificateDecisions counts decisions about certificate requests of hosts, by signer, result and rule.
 	MetricCertificateDecisions = "wmco_csr_decisions_total"
-	// MetricObjectsCut is the number of objects that were too many, or too large, to be kept in memory, by kind.
+	// MetricObjectsCut is the number of objects that are not kept in memory because they are too many or too large, by
+	// kind.
 	MetricObjectsCut = "wmco_objects_cut_total"
 	// MetricPodsNotStarted is the number of pods for Windows that do not start, by reason.
 	MetricPodsNotStarted = "wmco_pods_not_started"
@@ -47,7 +48,7 @@ const (
 	MetricNodeSettingsApplied = "wicd_settings_applied_timestamp_seconds"
 	// MetricNodeCertificate is when a certificate on the node expires, in seconds since 1970.
 	MetricNodeCertificate = "wicd_certificate_expiration_timestamp_seconds"
-	// MetricNodeCertificateLifetime is for how many seconds a certificate that the node renews itself was issued.
+	// MetricNodeCertificateLifetime is the lifetime in seconds of a certificate that the node renews itself.
 	MetricNodeCertificateLifetime = "wicd_certificate_lifetime_seconds"
 	// MetricNodeServiceRestarts counts how often a service ended or had to be repaired, by service.
 	MetricNodeServiceRestarts = "wicd_service_restarts_total"
@@ -57,7 +58,7 @@ const (
 	MetricNodeNetworkUnavailable = "wicd_network_unavailable"
 	// MetricNodeNetworkRepairs counts repairs of the pod network.
 	MetricNodeNetworkRepairs = "wicd_network_repairs_total"
-	// MetricNodeProblem is 1 while a problem of Windows lasts, by the condition that the Node has then.
+	// MetricNodeProblem is 1 while a problem of Windows lasts, by the condition that reports it on the Node.
 	MetricNodeProblem = "wicd_node_problem"
 	// MetricNodeRegistryRequests counts requests to the registry on loopback, by result.
 	MetricNodeRegistryRequests = "wicd_registry_requests_total"

@@ -26,7 +26,7 @@ const (
 	InstancesConfigMap = "windows-instances"
 
 	// KnownHostsConfigMap is the ConfigMap with SSH host keys, known in advance, of hosts in windows-instances. Such a
-	// host must show its key at first contact. Written by the user, read by the operator, which reports errors as
+	// host must present its key at first contact. Written by the user, read by the operator, which reports errors as
 	// events on it.
 	KnownHostsConfigMap = "windows-known-hosts"
 
@@ -39,7 +39,7 @@ const (
 	// the administrator writes it. Read by the operator.
 	TrustedCAConfigMap = "trusted-ca"
 
-	// LabelInjectTrustedCA, with value "true", has OpenShift's network operator write the cluster's trusted CA
+	// LabelInjectTrustedCA, with value "true", makes OpenShift's network operator write the cluster's trusted CA
 	// certificates into a ConfigMap, key ca-bundle.crt.
 	LabelInjectTrustedCA = "config.openshift.io/inject-trusted-cabundle"
 
@@ -93,12 +93,12 @@ const Finalizer = GroupName + "/host"
 
 // Labels.
 const (
-	// LabelSource is the source of a WindowsInstance: ConfigMap, Machine or ClusterAPI. The source is User when the
-	// label is absent or has that value. Written by the operator on the instances it creates; it deletes only those.
+	// LabelSource is the source of a WindowsInstance: ConfigMap, Machine or ClusterAPI. The source is User when the label
+	// is absent or has that value. Written by the operator on the instances that it creates; it deletes only those.
 	LabelSource = GroupName + "/source"
 
-	// LabelMachineOS is set on Machines of both APIs that are to become Windows nodes, with value Windows. Written by
-	// the user in the MachineSet.
+	// LabelMachineOS, with value Windows, marks Machines of both APIs that become Windows nodes. Written by the user in
+	// the MachineSet.
 	LabelMachineOS = "machine.openshift.io/os-id"
 
 	// LabelIgnore, with value true on a Machine, makes the operator ignore the Machine. Written by the user.
@@ -111,35 +111,34 @@ const (
 	// LabelWorker gives the Node the role worker. Written by the operator, with an empty value.
 	LabelWorker = "node-role.kubernetes.io/worker"
 
-	// LabelRunsPrefix begins the labels that say which images a Node can run: runs.windows2019,
-	// runs.windows2022 and runs.windows2025, with value true. A node with Windows Server 2025 has the last two. Written
-	// by the operator.
+	// LabelRunsPrefix is the prefix of the labels that name the images a Node can run: runs.windows2019, runs.windows2022
+	// and runs.windows2025, with value true. A node with Windows Server 2025 has the last two. Written by the operator.
 	LabelRunsPrefix = GroupName + "/runs."
 
-	// LabelGMSA on a Node says that its condition WindowsGMSACapable is True, so that pods with a group Managed Service
+	// LabelGMSA on a Node means that its condition WindowsGMSACapable is True, so that pods with a group Managed Service
 	// Account can select it. Written by the operator, with value true.
 	LabelGMSA = GroupName + "/gmsa"
 
-	// LabelHyperV on a Node says that its condition WindowsHyperVCapable is True, so that pods with Hyper-V isolation can
+	// LabelHyperV on a Node means that its condition WindowsHyperVCapable is True, so that pods with Hyper-V isolation can
 	// select it; their RuntimeClasses do. Written by the operator, with value true.
 	LabelHyperV = GroupName + "/hyperv"
 
-	// LabelImages on a RuntimeClass says which images it is for, as Microsoft's tags do: ltsc2019, ltsc2022 or ltsc2025.
-	// Where deploy/workloads is installed, pods with such images that name no class get this one. Written by the
-	// operator.
+	// LabelImages on a RuntimeClass names the images that it is for, in the words of Microsoft's tags: ltsc2019, ltsc2022
+	// or ltsc2025. Where deploy/workloads is installed, pods with such images that name no class get this one. Written by
+	// the operator.
 	LabelImages = GroupName + "/images"
 
-	// LabelDefaultClass on a RuntimeClass says that pods for Windows get it that name no class and whose images' tags do
-	// not tell a version of Windows. Written by the operator, with value true, on the class that
-	// spec.pods.defaultRuntimeClass of WindowsConfig names.
+	// LabelDefaultClass marks the RuntimeClass of pods for Windows that name no class and whose image tags do not identify
+	// a version of Windows. Written by the operator, with value true, on the class that spec.pods.defaultRuntimeClass of
+	// WindowsConfig names.
 	LabelDefaultClass = GroupName + "/default-class"
 
-	// LabelPodRules on a Namespace says what happens to pods for Windows with fields that Windows nodes do not support: warn
-	// (also without the label), deny or off. Written by the user, read by the admission policies of pod-rules.yaml.
+	// LabelPodRules on a Namespace specifies what happens to pods for Windows with fields that Windows nodes do not support:
+	// warn (also without the label), deny or off. Written by the user, read by the admission policies of pod-rules.yaml.
 	LabelPodRules = GroupName + "/pod-rules"
 
-	// LabelAssignRuntimeClass, with value false on a Namespace or a pod, prevents that pods for Windows get a RuntimeClass
-	// that they do not name. Written by the user, read by the admission policy of deploy/workloads.
+	// LabelAssignRuntimeClass, with value false on a Namespace or a pod, prevents pods for Windows from getting a
+	// RuntimeClass that they do not name. Written by the user, read by the admission policy of deploy/workloads.
 	LabelAssignRuntimeClass = GroupName + "/assign-runtime-class"
 
 	// LabelManagedBy is a label of Kubernetes. The operator changes and deletes only RuntimeClasses on which it has value
@@ -158,7 +157,7 @@ const (
 	SourceMachine = "Machine"
 	// SourceClusterAPI marks an instance created from a Machine of Cluster API.
 	SourceClusterAPI = "ClusterAPI"
-	// SourceUser marks an instance created by the user. An instance without the label has this source, too.
+	// SourceUser marks an instance created by the user. An instance without the label also has this source.
 	SourceUser = "User"
 )
 
@@ -170,8 +169,8 @@ const UserDataSecret = "windows-user-data"
 const (
 	// HandlerProcessIsolation is the default: containers share the kernel of the host.
 	HandlerProcessIsolation = "runhcs-wcow-process"
-	// HandlerHyperVIsolation gives each pod a virtual machine of its own. Nodes know it where runtimeClasses.hyperV of
-	// WindowsConfig asks for it.
+	// HandlerHyperVIsolation gives each pod its own virtual machine. Nodes have it if runtimeClasses.hyperV of
+	// WindowsConfig is set.
 	HandlerHyperVIsolation = "runhcs-wcow-hypervisor"
 )
 
@@ -186,32 +185,31 @@ const (
 	// by the operator on the ConfigMap.
 	AnnotationSettings = GroupName + "/settings"
 
-	// AnnotationDesiredVersion is the version the node should have. Written by the operator when it is the node's turn;
-	// a Node without it gets the version that it reports. Read by users and by WICD, which goes to another version than
-	// its own if annotation version-order says that the operator ordered it, once the content of that version has been
-	// sent.
+	// AnnotationDesiredVersion is the version the node should have. Written by the operator when the node may move to it;
+	// a Node without it gets the version that it reports. Read by users and by WICD, which moves to another version only
+	// if annotation version-order proves that the operator ordered it, and once the content of that version has been sent.
 	AnnotationDesiredVersion = GroupName + "/desired-version"
 
 	// AnnotationVersionOrder is the operator's signature of the version in desired-version, for this Node alone:
-	// <serial>.<signature>. Written by the operator together with desired-version. Read by WICD, which leaves its version
+	// <serial>.<signature>. Written by the operator together with desired-version. Read by WICD, which changes its version
 	// for no other reason, and obeys each order once.
 	AnnotationVersionOrder = GroupName + "/version-order"
 
-	// AnnotationBootID names the start of Windows (nodeInfo.bootID in the status of the Node) since which condition
-	// WindowsRebootRequired was reported: with another value, the condition tells of an earlier start. Written by WICD
-	// when it has looked whether Windows waits for a restart, in at most 64 characters; read by the operator.
+	// AnnotationBootID identifies the boot of Windows for which condition WindowsRebootRequired was reported. If
+	// nodeInfo.bootID in the status of the Node differs, the condition describes an earlier boot. Written by WICD after it
+	// has checked for a pending restart, in at most 64 characters; read by the operator.
 	AnnotationBootID = GroupName + "/boot-id"
 
 	// AnnotationReboot on a Node requests that the operator drain the node and restart its host, within the budget.
 	// Written by the user with any value, removed by the operator when the restart is done.
 	AnnotationReboot = GroupName + "/reboot"
 
-	// AnnotationCordoned marks a Node that the operator cordoned; the value is the action it did so for. The operator
+	// AnnotationCordoned marks a Node that the operator cordoned; the value is the action for which it did. The operator
 	// uncordons only such nodes. Written and removed by the operator.
 	AnnotationCordoned = GroupName + "/cordoned"
 
 	// AnnotationRelease on a WindowsInstance that is being deleted removes the instance although its host cannot be
-	// reached. Everything that is installed on the host stays there. Written by the user, with value "true".
+	// reached. Everything that is installed on the host remains. Written by the user, with value "true".
 	AnnotationRelease = GroupName + "/release"
 
 	// AnnotationRetry on a WindowsInstance requests that the operator retry an action that failed on its host. Written
@@ -219,14 +217,14 @@ const (
 	AnnotationRetry = GroupName + "/retry"
 
 	// AnnotationCollect on a WindowsInstance requests that its host write an archive of its state for support:
-	// C:\var\log\collect\<value>.zip, which the kubelet serves as /logs/collect/<value>.zip for an hour. The value is 1
-	// to 40 lower-case letters, digits and hyphens. Written by the user (kubectl windows collect) and removed by the
-	// user, which removes the archive. The operator sets the same annotation on the Node, where WICD reads it.
+	// C:\var\log\collect\<value>.zip, which the kubelet serves as /logs/collect/<value>.zip for an hour. The value is 1 to
+	// 40 lower-case letters, digits and hyphens. Written by the user (kubectl windows collect); when the user removes it,
+	// the archive is removed. The operator sets the same annotation on the Node, where WICD reads it.
 	AnnotationCollect = GroupName + "/collect"
 
-	// AnnotationCollected on a Node says how far the collection is that annotation collect requests, as JSON: id, state
-	// (Collecting, Done, Failed, Expired), time, and bytes and sha256 of the archive or a message. Written and removed
-	// by WICD, read by users.
+	// AnnotationCollected on a Node is the progress of the collection that annotation collect requests, as JSON: id, state
+	// (Collecting, Done, Failed, Expired), time, and bytes and sha256 of the archive or a message. Written and removed by
+	// WICD, read by users.
 	AnnotationCollected = GroupName + "/collected"
 
 	// AnnotationServices on a Node has the state of each service that WICD supervises, in the order in which they start, as
@@ -261,13 +259,13 @@ const (
 const (
 	// TaintKey is the key of the taint on every Windows node.
 	TaintKey = "os"
-	// TaintValue is the value of the taint on every Windows node, unless spec.taint of WindowsConfig says otherwise; its
-	// effect is NoSchedule.
+	// TaintValue is the value of the taint on every Windows node, unless spec.taint of WindowsConfig specifies another;
+	// its effect is NoSchedule.
 	TaintValue = "Windows"
-	// TaintUninitialized is the key of the taint with which a kubelet of a cloud registers a node, and which the cloud's
+	// TaintUninitialized is the key of the taint with which the kubelet registers a node of a cloud, and which the cloud's
 	// controller removes when it has initialized the node (k8s.io/cloud-provider/api). The operator only reads it.
 	TaintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
-	// TaintValueLowerCase is the other value, which Kubernetes' documents use.
+	// TaintValueLowerCase is the other value, which the Kubernetes documentation uses.
 	TaintValueLowerCase = "windows"
 )
 

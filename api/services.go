@@ -4,9 +4,9 @@ package api
 const (
 	// ServiceRunning means that the service runs.
 	ServiceRunning = "Running"
-	// ServiceStopped means that the service does not run, and that nothing keeps WICD from starting it.
+	// ServiceStopped means that the service does not run, and that nothing prevents WICD from starting it.
 	ServiceStopped = "Stopped"
-	// ServiceWaiting means that the service is not started before something else: another service that works, or a file.
+	// ServiceWaiting means that the service does not start before another service works or a file exists.
 	ServiceWaiting = "Waiting"
 	// ServiceCrashLoop means that the service failed three times within five minutes (reason ServiceCrashLoop).
 	ServiceCrashLoop = "CrashLoop"

@@ -45,15 +45,15 @@ type File struct {
 	Version string `json:"version"`
 	// License is an SPDX identifier.
 	License string `json:"license,omitempty"`
-	// Group says which hosts get the file.
+	// Group selects the hosts that get the file.
 	Group string `json:"group"`
 	// SHA256 (in hexadecimal) and Size (in bytes) are those of the file on the host.
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
 	// Compressed is the transferred form, which package compress describes.
 	Compressed Blob `json:"compressed,omitzero"`
-	// Dictionary is the SHA256 of the file that must be there to decompress this one; empty for none. It is a file of the same
-	// group or of group base, so that each host that gets this file gets that one.
+	// Dictionary is the SHA256 of the file that is required to decompress this one; empty for none. That file is in the same
+	// group or in group base, so that each host that gets this file also gets its dictionary.
 	Dictionary string `json:"dictionary,omitempty"`
 }
 
@@ -81,7 +81,7 @@ func (m Manifest) Select(groups ...string) Manifest {
 	return New(files, m.Setup)
 }
 
-// Minors returns the minor versions of Kubernetes that the manifest has programs of, oldest first, as in 1.9, 1.36.
+// Minors returns the minor versions of Kubernetes whose programs the manifest has, oldest first, as in 1.9, 1.36.
 func (m Manifest) Minors() []string {
 	var minors []string
 	for _, f := range m.Files {
@@ -137,7 +137,8 @@ func (m Manifest) Validate() error {
 	return m.validateSetup()
 }
 
-// validateDictionaries returns an error for a file that a host could not decompress, and for one content in two forms.
+// validateDictionaries returns an error for a file that a host could not decompress, and for a content with two
+// compressed forms.
 func (m Manifest) validateDictionaries() error {
 	forms := map[string]File{}
 	for i, f := range m.Files {
@@ -155,14 +156,15 @@ func (m Manifest) validateDictionaries() error {
 	return nil
 }
 
-// first are the files that are sent first: those that a host needs first, and that take it longest to unpack while others arrive. The
-// others follow in the order of their paths.
+// first returns the files that are sent first: those that a host needs first, and that take longest to unpack while others arrive.
+// The others follow in the order of their paths.
 func first() []string {
 	return []string{WICD, "containerd/containerd.exe", "kubelet.exe", "kube-proxy.exe"}
 }
 
-// Order returns the files in the order in which they are sent: each after its dictionary, those first that a host needs first, and
-// those with the same dictionary together, as a host reads that once. It leaves out files whose dictionary is missing.
+// Order returns the files in the order in which they are sent: each after its dictionary, those that a host needs first at the
+// beginning, and those with the same dictionary together, because a host reads it once. It leaves out files whose dictionary is
+// missing.
 func (m Manifest) Order() []File {
 	waiting := slices.Clone(m.Files)
 	rank := func(f File) int {
@@ -253,7 +255,7 @@ func (b Blob) validate() error {
 	return nil
 }
 
-// digest hashes the output that "sha256sum" would have for the files, so that users can verify it.
+// digest hashes the output of "sha256sum" for the files, so that users can verify it.
 func digest(files []File) string {
 	var list bytes.Buffer
 	for _, f := range files {

@@ -1,8 +1,8 @@
 // Package payload reads the operator's payload for Windows hosts: every program that a node runs, compressed and named after its
 // content, and payload.json, the list of them. Package payload/build writes both ("make payload").
 //
-// The list's digest identifies the content and is therefore the name of a version: two payloads with the same digest put the same
-// files on a host.
+// The list's digest identifies the content and is therefore the name of a version: two payloads with the same digest install the
+// same files on a host.
 package payload
 
 import (
@@ -53,7 +53,7 @@ func Open(dir string) (*Payload, error) {
 	return p, nil
 }
 
-// Verify reads everything, and returns an error that names a file whose content is not what the manifest says.
+// Verify reads all contents and returns an error that names a file whose content does not match the manifest.
 func (p *Payload) Verify() error {
 	for _, f := range p.Manifest.Files {
 		if err := checkHash(p.blobPath(f), f.Compressed.SHA256); err != nil {
@@ -92,7 +92,8 @@ func (p *Payload) Blob(f File) (io.ReadSeekCloser, error) {
 	return file, nil
 }
 
-// Content is the content of f, a file of the manifest, with its hash verified. Programs of which f was compressed with another are read, too.
+// Content returns the content of f, a file of the manifest, after verifying its hash. It also reads the dictionaries that f was compressed
+// with.
 func (p *Payload) Content(f File) ([]byte, error) {
 	var dictionary compress.Dictionary
 	if f.Dictionary != "" {
@@ -114,7 +115,7 @@ func (p *Payload) Content(f File) ([]byte, error) {
 	return Unpack(blob, f, dictionary)
 }
 
-// Unpack reads what a file was compressed to, and verifies that it gives the content with the size and the hash of f.
+// Unpack decompresses a file and verifies that its content has the size and the hash of f.
 func Unpack(compressed io.Reader, f File, d compress.Dictionary) ([]byte, error) {
 	frame, err := io.ReadAll(io.LimitReader(compressed, compress.MaxSize+1))
 	if err != nil {
@@ -130,8 +131,8 @@ func Unpack(compressed io.Reader, f File, d compress.Dictionary) ([]byte, error)
 	return content, nil
 }
 
-// Setup opens wicd-setup, which unpacks WICD on a host that has none. It is not compressed. The caller closes it.
-// A payload without WICD has none: then the error matches fs.ErrNotExist.
+// Setup opens wicd-setup, which unpacks WICD on a host that has none. It is not compressed. The caller closes it. For a
+// payload without WICD, the error matches fs.ErrNotExist.
 func (p *Payload) Setup() (io.ReadCloser, error) {
 	file, err := os.Open(filepath.Join(p.dir, SetupName))
 	if err != nil {

@@ -117,7 +117,7 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	}
 }
 
-// TestContentIsWhatWasCompressed: of programs by themselves, and of one that was compressed with another.
+// TestContentIsWhatWasCompressed tests programs without a dictionary, and one that was compressed with another program.
 func TestContentIsWhatWasCompressed(t *testing.T) {
 	dir := t.TempDir()
 	old := bytes.Repeat([]byte("the kubelet of one minor version, "), 3000)

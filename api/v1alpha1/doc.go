@@ -1,8 +1,8 @@
 // Package v1alpha1 holds the kinds WindowsInstance and WindowsConfig. The names of labels, annotations, conditions and
 // reasons are in package api, because they do not change with the version. docs/objects.md is generated from both.
 //
-// A WindowsInstance is one Windows host, whatever its source. Its status shows how far the host has come towards being
-// a node, and what it waits for.
+// A WindowsInstance is one Windows host, whatever its source. Its status shows the progress of the host's join, and
+// what it waits for.
 //
 // +kubebuilder:object:generate=true
 // +groupName=windowsmachineconfig.openshift.io

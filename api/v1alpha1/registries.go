@@ -29,8 +29,8 @@ type RegistriesSpec struct {
 
 // RegistryMirrors are the mirrors of one source.
 type RegistryMirrors struct {
-	// source is a registry, or a repository in one, as image references name it: mcr.microsoft.com, quay.io/org. With
-	// *.example.com it is all subdomains.
+	// source is a registry, or a repository in one, as in image references: mcr.microsoft.com, quay.io/org. *.example.com
+	// matches all subdomains.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +required
@@ -43,14 +43,14 @@ type RegistryMirrors struct {
 	// +required
 	Mirrors []RegistryMirror `json:"mirrors"`
 
-	// mirrorSourcePolicy says whether the source is contacted when no mirror has an image.
+	// mirrorSourcePolicy specifies whether the source is contacted when no mirror has an image.
 	// +kubebuilder:validation:Enum=AllowContactingSource;NeverContactSource
 	// +kubebuilder:default=AllowContactingSource
 	// +optional
 	MirrorSourcePolicy MirrorSourcePolicy `json:"mirrorSourcePolicy,omitempty"`
 
-	// pullBy says which images are pulled from the mirrors: those referenced by digest, or those referenced by tag as
-	// well.
+	// pullBy specifies which images are pulled from the mirrors: those referenced by digest, or also those referenced by
+	// tag.
 	// +kubebuilder:validation:Enum=Digest;DigestAndTag
 	// +kubebuilder:default=DigestAndTag
 	// +optional
@@ -59,14 +59,14 @@ type RegistryMirrors struct {
 
 // RegistryMirror is one mirror.
 type RegistryMirror struct {
-	// location is a registry, or a repository in one. It takes the place of the source in image references.
+	// location is a registry, or a repository in one. It replaces the source in image references.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +required
 	Location string `json:"location"`
 
-	// insecure contacts the mirror over HTTP, or over HTTPS without verifying its certificate. What a tag is, is then only
-	// as trustworthy as the network.
+	// insecure allows nodes to contact the mirror over HTTP, or over HTTPS without verifying its certificate. The content
+	// of a tag is then only as trustworthy as the network.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 
@@ -77,7 +77,7 @@ type RegistryMirror struct {
 	CABundle string `json:"caBundle,omitempty"`
 }
 
-// MirrorSourcePolicy says whether a source may be contacted.
+// MirrorSourcePolicy specifies whether a source may be contacted.
 type MirrorSourcePolicy string
 
 // The policies, with the names OpenShift uses.
@@ -88,7 +88,7 @@ const (
 	NeverContactSource MirrorSourcePolicy = "NeverContactSource"
 )
 
-// PullBy says which images are pulled from mirrors.
+// PullBy specifies which images are pulled from mirrors.
 type PullBy string
 
 // The kinds of image reference.

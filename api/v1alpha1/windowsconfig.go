@@ -51,16 +51,16 @@ type WindowsConfigSpec struct {
 	// +optional
 	Kubelet KubeletSpec `json:"kubelet,omitempty"`
 
-	// taint is the taint of Windows nodes that keeps pods without a matching toleration away. New nodes register with
-	// it. When it changes, the operator replaces the value of the other one on existing nodes. It does not add the taint
-	// to nodes from which it was removed.
+	// taint is the taint of Windows nodes, which repels pods without a matching toleration. New nodes register with it.
+	// When it changes, the operator replaces the other value on existing nodes. It does not add the taint to nodes from
+	// which it was removed.
 	// +kubebuilder:validation:Enum="os=Windows:NoSchedule";"os=windows:NoSchedule"
 	// +kubebuilder:default="os=Windows:NoSchedule"
 	// +optional
 	Taint NodeTaint `json:"taint,omitempty"`
 
-	// trust says how the operator verifies that a host is the announced one. FirstUse accepts the SSH host key that the
-	// host presents at first contact, stores it, and requires it from then on. Pinned connects only to hosts whose key
+	// trust specifies how the operator verifies that a host is the expected one. FirstUse accepts the SSH host key that
+	// the host presents at first contact, stores it, and requires it from then on. Pinned connects only to hosts whose key
 	// is known in advance, from ConfigMap windows-known-hosts or from spec.hostKey of the WindowsInstance.
 	// +kubebuilder:validation:Enum=FirstUse;Pinned
 	// +kubebuilder:default=FirstUse
@@ -71,27 +71,27 @@ type WindowsConfigSpec struct {
 	// +optional
 	Hosts HostsSpec `json:"hosts,omitempty"`
 
-	// clusterAPI names the Machines of Cluster API whose hosts become nodes of this cluster. Without it there are none,
-	// because Machines in a management cluster may belong to other clusters, and the creator of one decides to which
+	// clusterAPI names the Machines of Cluster API whose hosts become nodes of this cluster. By default there are none,
+	// because Machines in a management cluster may belong to other clusters, and the creator of a Machine decides to which
 	// address the operator connects. On OpenShift, the field has no effect: the Machines are those in namespace
 	// openshift-cluster-api.
 	// +optional
 	ClusterAPI *ClusterAPISpec `json:"clusterAPI,omitempty"`
 
-	// network says how pods on Windows nodes are connected.
+	// network specifies how pods on Windows nodes are connected.
 	// +optional
 	Network NetworkSpec `json:"network,omitempty"`
 
-	// cloudProvider says whether Windows nodes are initialized by an external cloud provider, that is, by the
-	// cluster's cloud-controller-manager. External: kubelets run with --cloud-provider=external, new nodes get the
-	// taint node.cloudprovider.kubernetes.io/uninitialized, and no pods until the cloud's controller has removed it.
-	// None: nodes are not initialized by a cloud. Auto follows the cluster: on OpenShift, External where Infrastructure
-	// cluster says AlibabaCloud, AWS, GCP, IBMCloud, KubeVirt, Nutanix, OpenStack, PowerVS or VSphere in
-	// status.platformStatus.type, or External together with an external cloudControllerManager; elsewhere, External
-	// where a Linux node has a spec.providerID of a cloud with such a controller (for example aws://), and all of them
-	// are of one cloud. On Azure nodes initialize themselves: it is External if the operator's payload has the
-	// cloud-node-manager for Windows. Otherwise it is None; status.cloudProvider tells the decision and what led to it.
-	// After a change kubelets restart; pods keep running.
+	// cloudProvider specifies whether Windows nodes are initialized by an external cloud provider, that is, by the
+	// cluster's cloud-controller-manager. External: kubelets run with --cloud-provider=external, and new nodes get the
+	// taint node.cloudprovider.kubernetes.io/uninitialized and no pods until the cloud's controller has removed it. None:
+	// nodes are not initialized by a cloud. Auto follows the cluster. On OpenShift, it is External if
+	// status.platformStatus.type of Infrastructure cluster is AlibabaCloud, AWS, GCP, IBMCloud, KubeVirt, Nutanix,
+	// OpenStack, PowerVS or VSphere, or is External with an external cloudControllerManager. Elsewhere, it is External if
+	// Linux nodes have a spec.providerID of a cloud with such a controller (for example aws://), and all of these are of
+	// one cloud. On Azure, where nodes initialize themselves, it is External if the operator's payload has the
+	// cloud-node-manager for Windows. Otherwise, it is None; status.cloudProvider contains the decision and its reason.
+	// Kubelets restart after a change; pods keep running.
 	// +kubebuilder:validation:Enum=Auto;External;None
 	// +kubebuilder:default=Auto
 	// +optional
@@ -110,47 +110,47 @@ type WindowsConfigSpec struct {
 	// +optional
 	Runtime RuntimeSpec `json:"runtime,omitempty"`
 
-	// csiProxy says whether nodes run csi-proxy, by which CSI drivers in ordinary containers mount volumes. Drivers in
-	// HostProcess containers do not need it, and its named pipes let a pod that mounts them change the disks and shares
-	// of its node. Run runs it on every node, Off on none. Auto is Run on OpenShift. Elsewhere it is Off, because
-	// csi-proxy comes there as a DaemonSet, and a node cannot run two. Other services and pods keep running when it
-	// changes.
+	// csiProxy specifies whether nodes run csi-proxy, through which CSI drivers in ordinary containers mount volumes.
+	// Drivers in HostProcess containers do not need it, and its named pipes let a pod that mounts them change the disks
+	// and shares of its node. Run runs it on every node, Off on none. Auto is Run on OpenShift. Elsewhere it is Off,
+	// because csi-proxy is deployed there as a DaemonSet, and a node cannot run two. When the field changes, other
+	// services and pods keep running.
 	// +kubebuilder:validation:Enum=Auto;Run;Off
 	// +kubebuilder:default=Auto
 	// +optional
 	CSIProxy CSIProxy `json:"csiProxy,omitempty"`
 
-	// runtimeClasses says which RuntimeClasses the operator keeps for pods on Windows nodes.
+	// runtimeClasses specifies which RuntimeClasses the operator manages for pods on Windows nodes.
 	// +optional
 	RuntimeClasses RuntimeClassesSpec `json:"runtimeClasses,omitempty"`
 
-	// pods says what pods on Windows nodes get that do not say it themselves.
+	// pods specifies defaults for pods on Windows nodes.
 	// +optional
 	Pods PodsSpec `json:"pods,omitempty"`
 
-	// logs limits the disk space for logs of services on Windows nodes, and says how detailed they are. Services that
-	// get this on their command line, such as the kubelet, restart when it changes; pods keep running. The kubelet
-	// manages the logs of pods.
+	// logs limits the disk space for logs of services on Windows nodes, and specifies how detailed they are. Services that
+	// get these settings on their command line, such as the kubelet, restart when they change; pods keep running. The
+	// kubelet manages the logs of pods.
 	// +optional
 	Logs LogsSpec `json:"logs,omitempty"`
 
-	// cluster says of the cluster what cannot be read from it.
+	// cluster specifies properties of the cluster that the operator cannot read from it.
 	// +optional
 	Cluster ClusterSpec `json:"cluster,omitempty"`
 }
 
-// NodeTaint is the taint of Windows nodes, as kubectl taint takes it.
+// NodeTaint is the taint of Windows nodes, in the format of kubectl taint.
 type NodeTaint string
 
 // The taints of Windows nodes.
 const (
 	// TaintWindows has the value that the original operator uses.
 	TaintWindows NodeTaint = "os=Windows:NoSchedule"
-	// TaintLowerCase has the value that Kubernetes' documents use.
+	// TaintLowerCase has the value that the Kubernetes documentation uses.
 	TaintLowerCase NodeTaint = "os=windows:NoSchedule"
 )
 
-// Trust says how the operator verifies that a host is the announced one.
+// Trust specifies how the operator verifies that a host is the expected one.
 type Trust string
 
 // The policies for trusting a host.
@@ -174,8 +174,8 @@ type ProxySpec struct {
 	// +optional
 	HTTPSProxy string `json:"httpsProxy,omitempty"`
 
-	// noProxy is a comma-separated list of what is reached directly: host names, .domains, addresses, CIDR ranges. The
-	// cluster's own addresses and names are added automatically.
+	// noProxy is a comma-separated list of destinations that are reached directly: host names, .domains, addresses, CIDR
+	// ranges. The cluster's own addresses and names are added automatically.
 	// +kubebuilder:validation:MaxLength=16384
 	// +optional
 	NoProxy string `json:"noProxy,omitempty"`
@@ -214,20 +214,20 @@ type WindowsConfigStatus struct {
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
 
-	// conditions are Published (the settings are valid as a whole and nodes can read them; good when True), Degraded
-	// (part of the settings cannot be applied; the message names each; bad when True), PoliciesInForce (the admission
-	// policies are installed; good when True), LimitsMissing (those that limit the operator itself are not; bad when
-	// True), AnotherOperator (a second operator is installed, and stands by; bad when True), ClusterAPIReady
-	// (Machines of Cluster API become nodes; good when True, absent where there is nothing to say), and
-	// KubernetesUnsupported and ContainerdUnsupported (nodes have a line of Kubernetes, or get one of containerd, that gets
-	// no fixes any more; bad when True).
+	// conditions are Published (the settings are valid as a whole and nodes can read them; good when True), Degraded (part
+	// of the settings cannot be applied; the message names each; bad when True), PoliciesInForce (the admission policies
+	// are installed; good when True), LimitsMissing (the policies that limit the operator itself are not installed; bad
+	// when True), AnotherOperator (a second operator is installed and stands by; bad when True), ClusterAPIReady (Machines
+	// of Cluster API become nodes; good when True, absent where Cluster API is not used), and KubernetesUnsupported and
+	// ContainerdUnsupported (nodes run a minor version of Kubernetes, or get a release line of containerd, that no longer
+	// receives fixes; bad when True).
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// NetworkProvider is a way to connect pods.
+// NetworkProvider is a provider of the pod network.
 type NetworkProvider string
 
 // The network providers.
@@ -236,11 +236,11 @@ const (
 	NetworkOVNHybridOverlay NetworkProvider = "OVNHybridOverlay"
 	// NetworkFlannel connects Windows nodes to a cluster that uses Flannel with VXLAN.
 	NetworkFlannel NetworkProvider = "Flannel"
-	// NetworkCustom uses a network that the user supplies, as network.custom says.
+	// NetworkCustom uses a network that the user supplies, as configured in network.custom.
 	NetworkCustom NetworkProvider = "Custom"
 )
 
-// NetworkSpec says how pods on Windows nodes are connected.
+// NetworkSpec specifies how pods on Windows nodes are connected.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || self.provider != 'Custom' || has(self.custom)",message="network.custom must be set when network.provider is Custom"
 // +kubebuilder:validation:XValidation:rule="!has(self.custom) || has(self.provider) && self.provider == 'Custom'",message="network.custom may be set only when network.provider is Custom"
@@ -268,11 +268,11 @@ type NetworkSpec struct {
 	// +optional
 	AllowFrom []string `json:"allowFrom,omitempty"`
 
-	// repair says what a node does about objects of the Host Network Service that Windows has lost, or that no Service
-	// or pod owns any more. Full, the default, repairs what is proven: kube-proxy is restarted at most twice an hour and four
-	// times a day for lost load balancers, pods without a network are created again, and leftovers are removed. All else
-	// is reported. Report changes nothing and reports everything in condition WindowsNetworkUnavailable. Off does not
-	// look at load balancers, endpoints of pods and leftovers at all. With provider Custom, the field has no effect.
+	// repair specifies what a node does about objects of the Host Network Service that Windows has lost, or that no Service
+	// or pod owns any more. Full, the default, repairs proven problems: kube-proxy is restarted for lost load balancers at
+	// most twice an hour and four times a day, pods without a network are created again, and leftovers are removed. All other
+	// problems are reported. Report changes nothing and reports everything in condition WindowsNetworkUnavailable. Off does
+	// not check load balancers, endpoints of pods and leftovers at all. With provider Custom, the field has no effect.
 	// +kubebuilder:validation:Enum=Full;Report;Off
 	// +optional
 	Repair NetworkRepair `json:"repair,omitempty"`
@@ -289,12 +289,12 @@ type NetworkSpec struct {
 	// +optional
 	Custom *CustomNetwork `json:"custom,omitempty"`
 
-	// dns says how pods on Windows nodes reach the cluster's DNS, where that cannot be read from the cluster.
+	// dns specifies how pods on Windows nodes reach the cluster's DNS, if that cannot be read from the cluster.
 	// +optional
 	DNS DNSSpec `json:"dns,omitempty"`
 }
 
-// NetworkRepair says what a node does about what Windows has lost of the pod network.
+// NetworkRepair specifies what a node does about lost or unowned objects of the pod network.
 type NetworkRepair string
 
 // Values of NetworkRepair.
@@ -314,25 +314,25 @@ type OVNNetwork struct {
 	// +optional
 	VXLANPort int32 `json:"vxlanPort,omitempty"`
 
-	// clusterSubnets are the ranges from which OVN-Kubernetes allocates the pod subnets of Linux nodes: the value of
-	// its flag --cluster-subnets, for example 10.128.0.0/14/23, separated by commas. Windows nodes send nothing to a
-	// Linux node that claims a subnet outside them. The default is the range in kubeadm's configuration; without one,
-	// every subnet is accepted that no other node claims. On OpenShift, the ranges come from the cluster, and this
-	// field must not be set.
+	// clusterSubnets are the ranges from which OVN-Kubernetes allocates the pod subnets of Linux nodes: the value of its
+	// flag --cluster-subnets, for example 10.128.0.0/14/23, separated by commas. Windows nodes send nothing to a Linux
+	// node that claims a subnet outside these ranges. The default is the range in kubeadm's configuration; without one,
+	// every subnet that no other node claims is accepted. On OpenShift, the ranges come from the cluster, and this field
+	// must not be set.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^[0-9a-fA-F:.]+/[0-9]{1,3}(/[0-9]{1,3})?(,[0-9a-fA-F:.]+/[0-9]{1,3}(/[0-9]{1,3})?)*$`
 	// +optional
 	ClusterSubnets string `json:"clusterSubnets,omitempty"`
 
 	// hybridClusterSubnets are the ranges for the pods of Windows nodes, and of Linux nodes with another network: the
-	// value of OVN-Kubernetes' flag --hybrid-overlay-cluster-subnets. Of IPv4, it must be one range.
+	// value of OVN-Kubernetes' flag --hybrid-overlay-cluster-subnets. It must have exactly one IPv4 range.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^[0-9a-fA-F:.]+/[0-9]{1,3}(/[0-9]{1,3})?(,[0-9a-fA-F:.]+/[0-9]{1,3}(/[0-9]{1,3})?)*$`
 	// +optional
 	HybridClusterSubnets string `json:"hybridClusterSubnets,omitempty"`
 }
 
-// FlannelNetwork says where Flannel's configuration is.
+// FlannelNetwork specifies where Flannel's configuration is.
 type FlannelNetwork struct {
 	// namespace is the namespace of Flannel.
 	// +kubebuilder:validation:MaxLength=63
@@ -341,8 +341,8 @@ type FlannelNetwork struct {
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// configMap is the ConfigMap with Flannel's configuration in key net-conf.json. The operator may read only the
-	// default one; for another name, grant its service account get on it.
+	// configMap is the ConfigMap with Flannel's configuration in key net-conf.json. The operator is permitted to read only
+	// the default one; for another name, grant its service account get on it.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:default=kube-flannel-cfg
@@ -350,7 +350,7 @@ type FlannelNetwork struct {
 	ConfigMap string `json:"configMap,omitempty"`
 }
 
-// Where Flannel's own manifests put its configuration.
+// Location of the configuration in Flannel's own manifests.
 const (
 	// FlannelNamespace is the default of network.flannel.namespace.
 	FlannelNamespace = "kube-flannel"

@@ -1,23 +1,23 @@
 package v1alpha1
 
-// CloudProvider says who initializes nodes.
+// CloudProvider specifies whether an external cloud provider initializes nodes.
 type CloudProvider string
 
-// Who initializes nodes.
+// The modes of initialization.
 const (
 	// CloudProviderAuto follows the cluster.
 	CloudProviderAuto CloudProvider = "Auto"
-	// CloudProviderExternal leaves it to the cloud's controller.
+	// CloudProviderExternal leaves initialization to the cloud's controller.
 	CloudProviderExternal CloudProvider = "External"
 	// CloudProviderNone means that nodes are not initialized by a cloud.
 	CloudProviderNone CloudProvider = "None"
 )
 
-// CloudProviderStatus is the decision about who initializes nodes.
+// CloudProviderStatus is the decision on the initialization of nodes.
 type CloudProviderStatus struct {
 	// mode is External or None.
 	Mode CloudProvider `json:"mode"`
-	// reason says what led to it.
+	// reason explains the decision.
 	Reason string `json:"reason"`
 }
 
@@ -25,6 +25,6 @@ type CloudProviderStatus struct {
 type MissingService struct {
 	// name is the name of the service.
 	Name string `json:"name"`
-	// effect says what does not work without it, and how to get it.
+	// effect describes what does not work without the service, and how to get it.
 	Effect string `json:"effect"`
 }

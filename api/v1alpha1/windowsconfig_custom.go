@@ -5,28 +5,29 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="has(self.cniConfig) != has(self.configDir)",message="exactly one of network.custom.cniConfig and network.custom.configDir must be set"
 // +kubebuilder:validation:XValidation:rule="(has(self.kubeProxy) && self.kubeProxy == 'Managed') == has(self.networkName)",message="network.custom.networkName must be set when network.custom.kubeProxy is Managed, and only then"
 type CustomNetwork struct {
-	// cniConfig is a CNI configuration (JSON) as a Go template. Each node replaces .PodCIDR, .ServiceCIDR, .ClusterDNS
-	// and .NodeIP with its own values; .ServiceCIDRs is the list of all ranges of Services. WICD writes the result to a folder of its own. Leave it out when an installer
-	// writes the configuration, and set configDir.
+	// cniConfig is a CNI configuration (JSON) as a Go template. Each node replaces .PodCIDR, .ServiceCIDR, .ClusterDNS and
+	// .NodeIP with its own values; .ServiceCIDRs is the list of all ranges of Services. WICD writes the result to its own
+	// folder. If an installer writes the configuration, leave this field empty and set configDir.
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=65536
 	// +optional
 	CNIConfig string `json:"cniConfig,omitempty"`
 
 	// configDir is the folder on each node from which containerd reads the CNI configuration, for example
-	// C:\etc\cni\net.d. The installer of your network writes it there; the node becomes Ready when it has. WICD creates
-	// the folder if it does not exist, and leaves it when the host leaves. When this field changes, containerd restarts.
+	// C:\etc\cni\net.d. The installer of your network writes the configuration there; the node does not become Ready
+	// before that. WICD creates the folder if it does not exist, and does not remove it when the host leaves. When this
+	// field changes, containerd restarts.
 	// +optional
 	ConfigDir HostFolder `json:"configDir,omitempty"`
 
 	// binDir is the folder on each node with the programs of your network plugins, for example C:\opt\cni\bin. containerd
-	// looks for a plugin in WICD's own folder first, which has win-bridge, win-overlay and host-local, and then here.
-	// containerd runs these programs as SYSTEM. WICD creates the folder if it does not exist, and leaves it when the host
-	// leaves. When this field changes, containerd restarts.
+	// searches WICD's own folder for a plugin first, which has win-bridge, win-overlay and host-local, and then this one.
+	// containerd runs these programs as SYSTEM. WICD creates the folder if it does not exist, and does not remove it when
+	// the host leaves. When this field changes, containerd restarts.
 	// +optional
 	BinDir HostFolder `json:"binDir,omitempty"`
 
-	// kubeProxy says who turns Services into load balancers on Windows nodes. None: your network does, or a kube-proxy
+	// kubeProxy specifies what turns Services into load balancers on Windows nodes. None: your network, or a kube-proxy
 	// that you deploy. Managed: WICD installs and runs kube-proxy, for a network of type L2Bridge.
 	// +kubebuilder:validation:Enum=Managed;None
 	// +kubebuilder:default=None
@@ -41,18 +42,18 @@ type CustomNetwork struct {
 	NetworkName string `json:"networkName,omitempty"`
 }
 
-// KubeProxyMode says who turns Services into load balancers where the user supplies the network.
+// KubeProxyMode specifies what turns Services into load balancers if the user supplies the network.
 type KubeProxyMode string
 
 // The modes of kube-proxy.
 const (
 	// KubeProxyNone leaves Services to the user's network.
 	KubeProxyNone KubeProxyMode = "None"
-	// KubeProxyManaged has WICD run kube-proxy.
+	// KubeProxyManaged makes WICD run kube-proxy.
 	KubeProxyManaged KubeProxyMode = "Managed"
 )
 
-// HostFolder is a folder of the user's on drive C: of each node.
+// HostFolder is a folder of the user on drive C: of each node.
 //
 // +kubebuilder:validation:MinLength=4
 // +kubebuilder:validation:MaxLength=200

@@ -30,39 +30,39 @@ type RolloutStatus struct {
 	// +optional
 	Waiting int32 `json:"waiting,omitempty"`
 	// failed are the instances on which an action failed. While they include an upgrade to the version, no other node
-	// goes to the version. Upgrades that ended with an aborted drain, and upgrades of paused instances, do not count.
+	// moves to it. Upgrades that ended with an aborted drain, and upgrades of paused instances, do not count.
 	// +listType=atomic
 	// +optional
 	Failed []string `json:"failed,omitempty"`
-	// startedAt is when the first node went to the version.
+	// startedAt is when the first node moved to the version.
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// estimatedEnd is when all nodes will have the version if the remaining ones take as long as those before. Absent
 	// while there is no estimate.
 	// +optional
 	EstimatedEnd *metav1.Time `json:"estimatedEnd,omitempty"`
-	// message says in one sentence what happens and what it waits for.
+	// message describes in one sentence what happens and what it waits for.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
 // RolloutSpec limits how many hosts change at the same time, and when.
 type RolloutSpec struct {
-	// maxConcurrentJoins is how many hosts may be in the join steps that the operator performs, at the same time. Hosts
-	// that did not answer the last time take no slot until they answer.
+	// maxConcurrentJoins is the maximum number of hosts in the operator's join steps at the same time. A host that did not
+	// answer the last time takes a slot only after it answers.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +kubebuilder:default=32
 	// +optional
 	MaxConcurrentJoins int32 `json:"maxConcurrentJoins,omitempty"`
 
-	// paused keeps the operator from starting new actions on any host; actions in progress finish.
+	// paused prevents the operator from starting new actions on any host; actions in progress finish.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
-	// maxUnavailable is how many Windows nodes may be out of service at the same time, for any reason: a number, or a
-	// percentage of all nodes with a WindowsInstance, rounded down, at least 1. Every node that is cordoned or not
-	// Ready counts, whatever the cause. When the limit is reached, the operator takes no further node out of service.
+	// maxUnavailable is the maximum number of Windows nodes that may be out of service at the same time: a number, or a
+	// percentage of all nodes with a WindowsInstance, rounded down, at least 1. Every node that is cordoned or not Ready
+	// counts, whatever the cause. When the limit is reached, the operator takes no further node out of service.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailable must be a number of nodes, at least 1, or a percentage from 1% to 100%"
 	// +kubebuilder:default=1
@@ -73,7 +73,7 @@ type RolloutSpec struct {
 	// +optional
 	Canary *CanarySpec `json:"canary,omitempty"`
 
-	// drain says how pods leave a node before it goes out of service.
+	// drain specifies how pods leave a node before it goes out of service.
 	// +optional
 	Drain DrainSpec `json:"drain,omitempty"`
 
@@ -85,16 +85,17 @@ type RolloutSpec struct {
 	// +optional
 	MaintenanceWindows []MaintenanceWindow `json:"maintenanceWindows,omitempty"`
 
-	// reboots says what happens when Windows itself must restart (updates, files that are replaced at a restart): Never
-	// leaves the restart to the user, Allowed drains and restarts the node within maxUnavailable and the maintenance
+	// reboots specifies what happens when Windows itself must restart (updates, files that are replaced at a restart):
+	// Never leaves the restart to the user, Allowed drains and restarts the node within maxUnavailable and the maintenance
 	// windows.
 	// +kubebuilder:validation:Enum=Never;Allowed
 	// +kubebuilder:default=Never
 	// +optional
 	Reboots RebootPolicy `json:"reboots,omitempty"`
 
-	// stagingBandwidth limits how fast a new version is sent to hosts in advance, behind other transfers: bytes per
-	// second, for all hosts together. It is a quantity of at least 1Mi. It does not limit joins.
+	// stagingBandwidth limits the rate at which a new version is sent to hosts in advance, with a lower priority than
+	// other transfers: bytes per second, for all hosts together. It is a quantity of at least 1Mi. It does not limit
+	// joins.
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0",message="stagingBandwidth must be a quantity of bytes a second, at least 1Mi, for example 50Mi"
 	// +kubebuilder:default="50Mi"
@@ -109,9 +110,9 @@ type RolloutSpec struct {
 	// +optional
 	ReadinessGates []string `json:"readinessGates,omitempty"`
 
-	// machines says whether the operator may delete Machines, so that their MachineSet creates new ones: Never deletes
-	// none, OnKeyRotation those that accept neither the old nor the new SSH key, WhenBroken also those whose node could
-	// not be repaired.
+	// machines specifies whether the operator may delete Machines, so that their MachineSet creates new ones: Never
+	// deletes none, OnKeyRotation those that accept neither the old nor the new SSH key, WhenBroken also those whose node
+	// could not be repaired.
 	// +kubebuilder:validation:Enum=Never;OnKeyRotation;WhenBroken
 	// +kubebuilder:default=OnKeyRotation
 	// +optional
@@ -120,7 +121,7 @@ type RolloutSpec struct {
 
 // CanarySpec upgrades a few nodes first.
 type CanarySpec struct {
-	// count is how many nodes go first.
+	// count is the number of nodes that are upgraded first.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +kubebuilder:default=1
@@ -135,7 +136,7 @@ type CanarySpec struct {
 	Soak string `json:"soak,omitempty"`
 }
 
-// DrainSpec says how pods leave a node.
+// DrainSpec specifies how pods leave a node.
 type DrainSpec struct {
 	// timeout is how long a drain may take: hours, minutes and seconds, at least 1s.
 	// +kubebuilder:validation:MaxLength=32
@@ -144,17 +145,17 @@ type DrainSpec struct {
 	// +optional
 	Timeout string `json:"timeout,omitempty"`
 
-	// onTimeout says what happens to pods that remain after timeout: Wait keeps evicting; Force deletes them, with
-	// their grace periods, despite their PodDisruptionBudgets; Abort gives up and returns the node to service until the
-	// action is requested again.
+	// onTimeout specifies what happens to pods that remain after timeout: Wait keeps evicting them; Force deletes them,
+	// with their grace periods, despite their PodDisruptionBudgets; Abort gives up and returns the node to service until
+	// the action is requested again.
 	// +kubebuilder:validation:Enum=Wait;Force;Abort
 	// +kubebuilder:default=Wait
 	// +optional
 	OnTimeout DrainTimeoutPolicy `json:"onTimeout,omitempty"`
 
-	// settle is how long after its drain a node keeps its place in the budget, even if it has returned to service, so that
-	// the pods that left it can start elsewhere before the next node is drained: hours, minutes and seconds, or 0s for not
-	// at all. Without it, until the pods that replace them are Ready, but at most two minutes.
+	// settle is how long after its drain a node counts against the budget, even if it has returned to service, so that the
+	// pods that left it can start elsewhere before the next node is drained: hours, minutes and seconds, or 0s to disable
+	// it. By default, the node counts until the pods that replace them are Ready, but at most two minutes.
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$')",message="settle must be hours, minutes and seconds, for example 5m, or 0s"
 	// +optional
@@ -167,7 +168,7 @@ type DrainSpec struct {
 	GracePeriodOverride *int32 `json:"gracePeriodOverride,omitempty"`
 }
 
-// DrainTimeoutPolicy says what happens to pods that did not leave in time.
+// DrainTimeoutPolicy specifies what happens to pods that did not leave in time.
 type DrainTimeoutPolicy string
 
 // The policies for drains that exceed their timeout.
@@ -180,7 +181,7 @@ const (
 	DrainAbort DrainTimeoutPolicy = "Abort"
 )
 
-// RebootPolicy says what happens when Windows must restart.
+// RebootPolicy specifies what happens when Windows must restart.
 type RebootPolicy string
 
 // The policies for restarts that Windows requires.
@@ -191,7 +192,7 @@ const (
 	RebootsAllowed RebootPolicy = "Allowed"
 )
 
-// MachineReplacement says which Machines the operator may delete.
+// MachineReplacement specifies which Machines the operator may delete.
 type MachineReplacement string
 
 // The policies for deleting Machines.

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// WindowsInstance is a Windows Server host that is, or is to become, a node of this cluster. The operator creates one
+// WindowsInstance is a Windows Server host that is, or will become, a node of this cluster. The operator creates one
 // for each entry of ConfigMap windows-instances and for each Machine of a Windows node; users can create their own.
 //
 // +kubebuilder:object:root=true
@@ -80,8 +80,9 @@ type WindowsInstanceSpec struct {
 	// +optional
 	HostKey string `json:"hostKey,omitempty"`
 
-	// hostname is the desired name of the host. A host with another name, or with capitals in it, is renamed and
-	// restarted when it joins; for capitals alone, only before it has a Node. When it is empty, the host keeps its name.
+	// hostname is the desired name of the host. A host with another name, or with capitals in its name, is renamed and
+	// restarted when it joins; if only capitals differ, only before it has a Node. When it is empty, the host keeps its
+	// name.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')",message="hostname must be one label of lower-case letters, digits and hyphens"
 	// +optional
@@ -92,15 +93,15 @@ type WindowsInstanceSpec struct {
 	// +optional
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
 
-	// nodeTaints are taints that the node gets when it registers, in addition to that of spec.taint in WindowsConfig.
+	// nodeTaints are taints that the node gets when it registers, in addition to spec.taint of WindowsConfig.
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	NodeTaints []corev1.Taint `json:"nodeTaints,omitempty"`
 
-	// additionalAddresses are DNS names and IP addresses that are the host's, besides its address and the name of its
-	// node: those that the controller of a cloud writes into the status of the Node, such as an external address. The
-	// kubelet asks for a serving certificate for them, and the operator approves it only for what is here, or in the
-	// status of the host's Machine.
+	// additionalAddresses are DNS names and IP addresses of the host, in addition to its address and the name of its node:
+	// those that the controller of a cloud writes into the status of the Node, such as an external address. The kubelet
+	// requests a serving certificate for them, and the operator approves only those in this list or in the status of the
+	// host's Machine.
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=253
 	// +kubebuilder:validation:items:XValidation:rule="isIP(self) || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be an IP address, or a DNS name in lower case"
@@ -112,8 +113,8 @@ type WindowsInstanceSpec struct {
 	// +optional
 	Network *InstanceNetwork `json:"network,omitempty"`
 
-	// paused keeps the operator from starting anything on the host until it is removed. A version that failed on a
-	// paused host still rolls out to the others.
+	// paused prevents the operator from starting anything on the host while it is set. A version that failed on a paused
+	// host still rolls out to the others.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 }
@@ -128,13 +129,12 @@ type WindowsInstanceStatus struct {
 	// +optional
 	NodeRef *NodeReference `json:"nodeRef,omitempty"`
 
-	// nodeConflict names a Node that has the name of this host and is not proven to be the host's. The operator neither
+	// nodeConflict names a Node that has the name of this host and is not proven to belong to it. The operator neither
 	// changes nor deletes that Node, and approves no certificates for the host. Absent when there is none.
 	// +optional
 	NodeConflict *NodeReference `json:"nodeConflict,omitempty"`
 
-	// hostname is the name of the node: the host's own name in lower case, or the name that the cloud has for its
-	// machine.
+	// hostname is the name of the node: the host's own name in lower case, or the name of its machine in the cloud.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Hostname string `json:"hostname,omitempty"`
@@ -198,19 +198,19 @@ type WindowsInstanceStatus struct {
 	// +optional
 	Maintenance *Maintenance `json:"maintenance,omitempty"`
 
-	// drainedAt is when the last drain ended in which pods had to leave the node, or when it began while it goes on. Absent
+	// drainedAt is when the last drain that evicted pods from the node ended, or when it began if it is in progress. Absent
 	// when the pods that replace them are Ready.
 	// +optional
 	DrainedAt *metav1.Time `json:"drainedAt,omitempty"`
 
-	// lastReboot is the last restart for which Windows waited, as long as it is of interest: for the same causes the operator
-	// does not restart the host again.
+	// lastReboot is the last restart that Windows required, while it is relevant: the operator does not restart the host
+	// again for the same causes.
 	// +structType=atomic
 	// +optional
 	LastReboot *LastReboot `json:"lastReboot,omitempty"`
 
-	// retriedAt is when the user last asked, with the annotation retry, for another restart of a host whose join a restart did not
-	// help.
+	// retriedAt is when the user last requested, with the annotation retry, another restart of a host whose join a restart
+	// did not fix.
 	// +optional
 	RetriedAt *metav1.Time `json:"retriedAt,omitempty"`
 
@@ -238,7 +238,7 @@ type Plan struct {
 	// waitsFor is the reason why the action has not started. Empty while it runs.
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`
-	// message says why the action is due and what it waits for.
+	// message explains why the action is due and what it waits for.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
@@ -286,7 +286,7 @@ const (
 type NodeReference struct {
 	// name is the name of the Node.
 	Name string `json:"name"`
-	// uid is the UID of the Node. Another Node of that name has to be proven to be the host's.
+	// uid is the UID of the Node. Another Node with that name must be proven to belong to the host.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
 }
@@ -297,7 +297,7 @@ type PayloadStatus struct {
 	// current is the payload the host was last joined with.
 	// +optional
 	Current string `json:"current,omitempty"`
-	// desired is the payload that the operator carries.
+	// desired is the payload that the operator has.
 	// +optional
 	Desired string `json:"desired,omitempty"`
 	// staged is the payload that was sent to the host in advance, so that the node can move to it at once.
@@ -315,7 +315,7 @@ type StepStatus struct {
 	// state is the state of the step.
 	// +kubebuilder:validation:Enum=Waiting;Running;Done;Failed
 	State StepState `json:"state"`
-	// message says what the step does now, or why it failed.
+	// message describes what the step currently does, or why it failed.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`

@@ -10,7 +10,7 @@ type Maintenance struct {
 	// step is the current step of the action.
 	// +kubebuilder:validation:Enum=Drain;Act;Verify
 	Step MaintenanceStep `json:"step"`
-	// disruption is the effect on pods that the action was found to need.
+	// disruption is the effect of the action on pods, as determined when it was planned.
 	// +kubebuilder:validation:Enum=None;Restart;Drain;Reboot
 	Disruption PlanDisruption `json:"disruption"`
 	// version is the version that an Upgrade installs.
@@ -29,25 +29,26 @@ type Maintenance struct {
 	StartedAt metav1.Time `json:"startedAt"`
 	// stepStartedAt is when the current step started.
 	StepStartedAt metav1.Time `json:"stepStartedAt"`
-	// brokenSince is since when the node had not been Ready when the action began; absent for a node that was Ready. If the
-	// node is Ready again before anything was changed on its host, the action is given up and waits for its turn.
+	// brokenSince is the time since which the node had not been Ready when the action began; absent for a node that was
+	// Ready. If the node is Ready again before anything was changed on its host, the action is abandoned and planned
+	// again.
 	// +optional
 	BrokenSince *metav1.Time `json:"brokenSince,omitempty"`
-	// rebootCauses is what Windows waited for a restart for when a Reboot began.
+	// rebootCauses are the causes of the restart that Windows had pending when a Reboot began.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	RebootCauses string `json:"rebootCauses,omitempty"`
-	// youngestPod is when the youngest pod was created that was on the node when its drain began. Pods that tolerate the
-	// cordon and were created later stay.
+	// youngestPod is the creation time of the youngest pod that was on the node when its drain began. Pods that tolerate
+	// the cordon and were created later stay.
 	// +optional
 	YoungestPod *metav1.Time `json:"youngestPod,omitempty"`
-	// rejoins is how often the host was joined again because its node did not come back.
+	// rejoins is the number of times the host was joined again because its node did not come back.
 	// +optional
 	Rejoins int32 `json:"rejoins,omitempty"`
 	// rejoinedAt is when the host was last joined again.
 	// +optional
 	RejoinedAt *metav1.Time `json:"rejoinedAt,omitempty"`
-	// message says what the step waits for.
+	// message describes what the step waits for.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
@@ -70,7 +71,7 @@ const (
 type Failure struct {
 	// action is the action that failed.
 	Action PlanAction `json:"action"`
-	// version is the version that a failed Upgrade was to install.
+	// version is the version that a failed Upgrade installs.
 	// +optional
 	Version string `json:"version,omitempty"`
 	// step is the step that failed. A drain that was aborted does not count against the version.
@@ -81,17 +82,17 @@ type Failure struct {
 	Attempts int32 `json:"attempts,omitempty"`
 	// at is when the action failed.
 	At metav1.Time `json:"at"`
-	// message says why the action failed.
+	// message explains why the action failed.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// LastReboot is a restart for which Windows waited.
+// LastReboot is a restart that Windows required.
 type LastReboot struct {
-	// at is when the node was back.
+	// at is when the node returned after the restart.
 	At metav1.Time `json:"at"`
-	// causes is what Windows waited for before the restart.
+	// causes are the causes for which Windows required the restart.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Causes string `json:"causes,omitempty"`

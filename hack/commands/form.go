@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// formOf describes the form of a fleet as JSON: each type of the package that it has, from the one that is printed.
+// formOf describes the JSON form of a fleet: each type of the package that it contains, beginning with the one that is
+// printed.
 func formOf(folder string) (string, error) {
 	structs, fset := map[string]*ast.TypeSpec{}, token.NewFileSet()
 	names, err := filepath.Glob(filepath.Join(folder, "*.go"))
@@ -53,7 +54,7 @@ func formOf(folder string) (string, error) {
 	return b.String(), nil
 }
 
-// fields writes the table of a type, and returns the names of the types of its fields.
+// fields writes the table of a type and returns the names of the types of its fields.
 func fields(b *strings.Builder, fset *token.FileSet, name string, s *ast.StructType) (used []string) {
 	fmt.Fprintf(b, "\n### %s\n\n| field | type | what it says |\n| --- | --- | --- |\n", name)
 	type row struct{ names, types, doc string }
@@ -84,7 +85,7 @@ func fields(b *strings.Builder, fset *token.FileSet, name string, s *ast.StructT
 	return used
 }
 
-// typeName is a type in the words of JSON.
+// typeName returns the name of a type in terms of JSON.
 func typeName(fset *token.FileSet, e ast.Expr) string {
 	var text bytes.Buffer
 	_ = format.Node(&text, fset, e)

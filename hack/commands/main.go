@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// heading begins the generated part of the page, which goes to its end.
+// heading begins the generated part of the page, which extends to its end.
 const heading = "\n## Commands\n"
 
 func write(page, folder string) error {
@@ -46,7 +46,7 @@ func write(page, folder string) error {
 	return os.WriteFile(page, []byte(string(written)+commands()+form), 0o644)
 }
 
-// commands describes each command.
+// commands returns the description of each command.
 func commands() string {
 	root := cli.Root(genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard}, "")
 	var b strings.Builder
@@ -89,7 +89,7 @@ func examples(c *cobra.Command) string {
 	return strings.Join(lines, "\n")
 }
 
-// flags lists flags in a table.
+// flags writes flags as a table.
 func flags(b *strings.Builder, set *pflag.FlagSet) {
 	b.WriteString("| flag | what it does |\n| --- | --- |\n")
 	set.VisitAll(func(f *pflag.Flag) {
@@ -108,10 +108,10 @@ func flags(b *strings.Builder, set *pflag.FlagSet) {
 	})
 }
 
-// width is that of lines of documents.
+// width is the line width of documents.
 const width = 120
 
-// wrap fills the lines of each paragraph.
+// wrap wraps the lines of each paragraph.
 func wrap(text string) string {
 	var paragraphs []string
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {

@@ -1,5 +1,5 @@
-// Command counterparts writes docs/counterparts.md: which programs of others ran with the product, by which test, and what stands in for the
-// others. It refuses tests that are not there; versions are those that the modules of the repository pin.
+// Command counterparts writes docs/counterparts.md: which third-party programs ran with the product, in which test, and what replaces those
+// that did not. It rejects tests that do not exist. Versions are those that the modules of the repository pin.
 package main
 
 import (
@@ -28,22 +28,23 @@ type lists struct {
 	StandIns     []standIn     `json:"standIns"`
 }
 
-// counterpart is a program of others that ran with the product.
+// counterpart is a third-party program that ran with the product.
 type counterpart struct {
-	// Name is what it is.
+	// Name describes the program.
 	Name string `json:"name"`
-	// Pins are the folders of the Go modules that pin Package, a package or a module; without, Version is the version.
+	// Pins are the folders of the Go modules that pin Package, a package or a module. Without Pins, Version is the
+	// version.
 	Pins    []string `json:"pins,omitempty"`
 	Package string   `json:"package,omitempty"`
 	Version string   `json:"version,omitempty"`
-	// Ran is what of it ran, and against what.
+	// Ran describes which part of it ran, and against what.
 	Ran string `json:"ran"`
 	// Tests are the names of test functions, Last the day of their last green run.
 	Tests []string `json:"tests"`
 	Last  string   `json:"last"`
 }
 
-// standIn is what tests have in place of something that did not run.
+// standIn is what tests use in place of something that did not run.
 type standIn struct {
 	For     string `json:"for"`
 	Instead string `json:"instead"`
@@ -106,7 +107,7 @@ func render(root string, text []byte) ([]byte, error) {
 	return page.Bytes(), faults
 }
 
-// version is the version that is pinned, or several, oldest first as the folders are given.
+// version returns the pinned version, or several, oldest first in the order of the folders.
 func (c counterpart) version(root string) (string, error) {
 	if (len(c.Pins) > 0) == (c.Version != "") || (c.Package != "") != (len(c.Pins) > 0) {
 		return "", errors.New("want either pins and package, or version")
@@ -125,7 +126,7 @@ func (c counterpart) version(root string) (string, error) {
 	return strings.Join(versions, ", "), nil
 }
 
-// links are the tests, with links to their files.
+// links returns links to the files of the tests.
 func (c counterpart) links(places map[string]string) (links []string, err error) {
 	if len(c.Tests) == 0 {
 		return nil, errors.New("tests is empty; a counterpart without a test has not run")
@@ -140,7 +141,7 @@ func (c counterpart) links(places map[string]string) (links []string, err error)
 	return links, err
 }
 
-// testsIn are the files of the repository's test functions, by name.
+// testsIn returns the files of the repository's test functions, by name.
 func testsIn(root string) (map[string]string, error) {
 	places := map[string]string{}
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)

@@ -1,5 +1,5 @@
-// Command monitoring writes what is made from internal/monitoring and internal/metrics: the files of deploy/monitoring, docs/metrics.md and
-// docs/runbooks/README.md. Its argument is the folder of the repository.
+// Command monitoring writes the files generated from internal/monitoring and internal/metrics: those of deploy/monitoring, docs/metrics.md
+// and docs/runbooks/README.md. Its argument is the folder of the repository.
 package main
 
 import (
@@ -44,7 +44,7 @@ func run(root string) error {
 	return nil
 }
 
-// metricsPage is docs/metrics.md.
+// metricsPage returns docs/metrics.md.
 func metricsPage() string {
 	var b strings.Builder
 	b.WriteString(`# Metrics
@@ -69,7 +69,7 @@ each service of a node or each certificate file.
 	return b.String()
 }
 
-// runbooksPage is the index of the runbooks.
+// runbooksPage returns the index of the runbooks.
 func runbooksPage() string {
 	var b strings.Builder
 	b.WriteString(`# Runbooks

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Command mutate takes out one safeguard after the other, in a copy of the last commit, and runs the test that guards it: a test that
-// then passes guards nothing. hack/mutants has the changes.
+// Command mutate removes one safeguard after another, in a copy of the last commit, and runs the test that guards it: a test that
+// still passes guards nothing. hack/mutants has the changes.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// run tries all mutants that match, one after the other, and returns an error that names those that no test found.
+// run tries all matching mutants in order, and returns an error that names those that no test found.
 func run(ctx context.Context, only string) error {
 	selected, err := regexp.Compile(only)
 	if err != nil {
@@ -62,7 +62,7 @@ func tryAll(ctx context.Context, checkout string, selected *regexp.Regexp) error
 	}
 	var failed []error
 	tried := 0
-	unchanged := map[string]outcome{} // of tests that were run without a change
+	unchanged := map[string]outcome{} // of tests that ran without a change
 	for _, m := range mutants {
 		if !selected.MatchString(m.name) {
 			continue
@@ -119,7 +119,7 @@ func (m mutant) try(ctx context.Context, checkout string, unchanged map[string]o
 	return errors.Join(err, os.WriteFile(path, text, 0o644))
 }
 
-// outcome is what became of a test.
+// outcome is the result of a test.
 type outcome string
 
 const (
@@ -127,15 +127,15 @@ const (
 	failed   outcome = "fails"
 	unrun    outcome = "did not run"
 	unbuilt  outcome = "does not compile"
-	patience         = 15 * time.Minute // with compiling
-	endless          = 4 * time.Minute  // a test that runs for so long has failed
+	patience         = 15 * time.Minute // includes compiling
+	endless          = 4 * time.Minute  // a test that runs longer has failed
 )
 
 // run runs the mutant's test.
 func (m mutant) run(ctx context.Context, checkout string) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	// Go caches results, and does not look at files outside of the test's module for that: those of lab read deploy/.
+	// Go caches results without considering files outside of the test's module, such as deploy/ for the tests of lab.
 	test := exec.CommandContext(ctx, "go", "test", "-json", "-vet=off", "-count=1", "-timeout", endless.String(), "-run", m.test, m.pkg)
 	test.Dir = filepath.Join(checkout, m.module)
 	test.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -150,7 +150,7 @@ func (m mutant) run(ctx context.Context, checkout string) (outcome, error) {
 	return read(out), nil
 }
 
-// read returns the outcome from the events of go test -json. A test that is skipped did not run.
+// read returns the outcome from the events of go test -json. A skipped test did not run.
 func read(events []byte) outcome {
 	found := unrun
 	for line := range bytes.Lines(events) {

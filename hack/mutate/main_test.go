@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestMutantsFitTheCode finds mutants that the code has left behind, without running them.
+// TestMutantsFitTheCode finds mutants that no longer match the code, without running them.
 func TestMutantsFitTheCode(t *testing.T) {
 	root := filepath.Join("..", "..")
 	mutants, err := load(filepath.Join(root, "hack", "mutants"))
@@ -32,7 +32,7 @@ func TestMutantsFitTheCode(t *testing.T) {
 	}
 }
 
-// hasTest says whether the first part of the pattern, up to its subtests, selects a test of the package.
+// hasTest reports whether the first part of the pattern, before its subtests, selects a test of the package.
 func hasTest(t *testing.T, dir, pattern string) bool {
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {

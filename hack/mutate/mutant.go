@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// mutant is a change to one file that takes a safeguard out, and the test that must then fail.
+// mutant is a change to one file that removes a safeguard, and the test that must then fail.
 type mutant struct {
-	name             string // of its file, without .txt
+	name             string // name of its file, without .txt
 	effect           string // what it makes possible again
-	file             string // that it changes, from the root
-	module           string // folder of the test's module, from the root
-	pkg              string // of the test, from the module
-	test             string // what go test's -run selects
-	old, replacement string // lines of the file, and those instead
+	file             string // the changed file, relative to the root
+	module           string // folder of the test's module, relative to the root
+	pkg              string // package of the test, relative to the module
+	test             string // argument for -run of go test
+	old, replacement string // lines of the file, and their replacement
 }
 
 // load reads the mutants of a folder.

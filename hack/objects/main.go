@@ -93,7 +93,7 @@ func parse(dirs []string) ([]*ast.File, error) {
 	return files, nil
 }
 
-// rank puts the kinds first and the other files in alphabetical order.
+// rank sorts the kinds first and the other files alphabetically.
 func rank(name string) string {
 	base := filepath.Base(name)
 	switch base {

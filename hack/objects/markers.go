@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// markers are the parts of a comment that controller-gen reads, in words.
+// markers are the parts of a comment that controller-gen reads, as text.
 type markers struct {
 	optional  bool
 	byDefault string
@@ -42,7 +42,7 @@ func markersOf(doc *ast.CommentGroup) (m markers) {
 	return m
 }
 
-// boundsOf puts the markers that bound a value into words.
+// boundsOf describes the markers that limit a value.
 func boundsOf(values map[string]string) (bounds []string) {
 	add := func(text string) {
 		if text != "" {
@@ -68,7 +68,7 @@ func boundsOf(values map[string]string) (bounds []string) {
 	return bounds
 }
 
-// between says which numbers are allowed; empty bounds do not bound.
+// between describes the allowed numbers; an empty bound means no limit.
 func between(least, most, unit string) string {
 	switch {
 	case least == "" && most == "":

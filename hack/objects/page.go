@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// page is the page as far as it is written, and the constants and types it refers to.
+// page is the page as written so far, and the constants and types that it refers to.
 type page struct {
 	constants map[string]string
 	types     map[string]*ast.TypeSpec
@@ -43,7 +43,7 @@ func (p *page) learn(file *ast.File) {
 	}
 }
 
-// value is the text of a constant expression.
+// value returns the text of a constant expression.
 func (p *page) value(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -95,7 +95,7 @@ func (p *page) constantList(d *ast.GenDecl) {
 	}
 }
 
-// sentence is the comment of a constant, with the value of the constant as its subject.
+// sentence returns the comment of a constant, with the value of the constant as its subject.
 func (p *page) sentence(name string, doc *ast.CommentGroup) string {
 	if doc == nil {
 		return "`" + p.constants[name] + "`"
@@ -133,7 +133,7 @@ func (p *page) kind(name string, doc *ast.CommentGroup, s *ast.StructType) {
 	}
 }
 
-// typeName is the type of a field as users write it.
+// typeName returns the type of a field as users write it.
 func (p *page) typeName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:
@@ -157,7 +157,7 @@ func (p *page) typeName(e ast.Expr) string {
 	return ""
 }
 
-// allowed says which values a field may have: by its own markers, and by those of its type.
+// allowed describes the values that a field may have, by its own markers and those of its type.
 func (p *page) allowed(m markers, e ast.Expr) string {
 	if t, ok := e.(*ast.Ident); ok && p.types[t.Name] != nil {
 		if _, isStruct := p.types[t.Name].Type.(*ast.StructType); !isStruct {
@@ -168,7 +168,7 @@ func (p *page) allowed(m markers, e ast.Expr) string {
 	return strings.Join(append(m.bounds, m.rules...), "; ")
 }
 
-// text is a comment as one paragraph, without markers, with constants replaced by their values.
+// text returns a comment as one paragraph, without markers, with constants replaced by their values.
 func (p *page) text(doc *ast.CommentGroup) string {
 	var lines []string
 	for line := range strings.SplitSeq(doc.Text(), "\n") {
@@ -185,7 +185,7 @@ func (p *page) text(doc *ast.CommentGroup) string {
 	return cell(strings.ReplaceAll(joined, "<", `\<`))
 }
 
-// wrap breaks a paragraph, or an item of a list, into lines of at most 120 characters.
+// wrap wraps a paragraph, or an item of a list, at 120 characters.
 func wrap(text string) string {
 	var lines []string
 	line := ""
@@ -205,5 +205,5 @@ func wrap(text string) string {
 	return strings.Join(append(lines, line), "\n")
 }
 
-// cell is text that may stand in a cell of a table.
+// cell escapes text for a cell of a table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// entry is one name that users see, for example a reason, and all that the declarations say about it.
+// entry is one name that users see, for example a reason, and its descriptions from all declarations.
 type entry struct {
 	value     string
 	group     string // heading of the block in which it is declared first
@@ -32,7 +32,7 @@ func references(files []*ast.File) map[string][]byte {
 	}
 }
 
-// entries collects the constants whose names begin with one of the prefixes, in their order. A name that is declared twice is one entry.
+// entries collects the constants whose names begin with one of the prefixes, in order. A name that is declared twice is one entry.
 func (p *page) entries(files []*ast.File, prefixes ...string) (all []*entry) {
 	known := map[string]*entry{}
 	for _, file := range files {
@@ -113,7 +113,7 @@ func labelsPage(names []*entry) []byte {
 	return out.Bytes()
 }
 
-// heading is the first part of a comment, without code.
+// heading returns the first part of a comment, without code.
 func heading(text string) string {
 	text, _, _ = strings.Cut(text, ":")
 	text = strings.ReplaceAll(text, "`", "")

@@ -6,7 +6,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/advice"
 )
 
-// remedy says what to do about a reason, and where more is said; empty when nothing has to be done.
+// remedy returns what to do about a reason and a link to more information; empty if nothing has to be done.
 func remedy(reason string) string {
 	a, known := advice.All()[reason]
 	if !known || a.Remedy == "" {

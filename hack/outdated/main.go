@@ -1,5 +1,5 @@
-// Command outdated compares the programs on hosts with what the Go module proxy has: the next patches and the next minor version of each,
-// asked for by name, since its lists leave many out. It exits with code 3 if a program has to be raised.
+// Command outdated compares the programs on hosts with the versions on the Go module proxy: the next patches and the next minor version
+// of each. It requests them by name, because the proxy's lists are incomplete. It exits with code 3 if a program has to be upgraded.
 package main
 
 import (
@@ -36,14 +36,14 @@ func main() {
 	}
 }
 
-// program is what shares one pin: all programs of one module in one folder.
+// program is a set of programs with the same pin: all programs of one module in one folder.
 type program struct {
 	names  []string
 	pin    build.Pin
 	newest bool // no other folder has a later minor version of the module
 }
 
-// read are the programs of others in the payload.
+// read returns the third-party programs in the payload.
 func read(root string) ([]program, error) {
 	var programs []program
 	for _, c := range build.Components() {
@@ -66,7 +66,7 @@ func read(root string) ([]program, error) {
 	return programs, nil
 }
 
-// write prints the table, and counts the rows that are red.
+// write prints the table and returns the number of red rows.
 func write(to io.Writer, rows []row, now time.Time) (red int) {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "PROGRAM\tPINNED\tPATCH\tDAYS BEHIND\tMINOR\tFIXES UNTIL\tSTATE")
@@ -94,7 +94,7 @@ func write(to io.Writer, rows []row, now time.Time) (red int) {
 	return red
 }
 
-// row is what the proxy has beside a pin.
+// row compares a pin with the versions on the proxy.
 type row struct {
 	program
 	patch      string    // the newest patch after the pinned one; empty if there is none
@@ -103,19 +103,19 @@ type row struct {
 	err        error
 }
 
-// patience is for how long a patch may wait until it is taken.
+// patience is how long a patch may wait.
 const patience = 60 * 24 * time.Hour
 
 func (r row) daysBehind(now time.Time) int { return int(now.Sub(r.patchSince).Hours() / 24) }
 
-// line is the release line that is pinned, for products whose ends are known.
+// line returns the release line that is pinned, for products whose end of support is known.
 func (r row) line() (lifecycle.Line, bool) {
 	product := map[string]string{"k8s.io/kubernetes": lifecycle.Kubernetes, "github.com/containerd/containerd/v2": lifecycle.Containerd}[r.pin.Module]
 	v, _ := parse(r.pin.Version)
 	return lifecycle.Of(product, fmt.Sprintf("%d.%d", v.major, v.minor))
 }
 
-// kept is what a line that has ended is kept for.
+// kept returns the release line for which a line that has ended is kept.
 func (r row) kept(now time.Time) (lifecycle.Line, bool) {
 	line, known := r.line()
 	if !known || !line.Ended(now) {
@@ -124,7 +124,7 @@ func (r row) kept(now time.Time) (lifecycle.Line, bool) {
 	return lifecycle.KeptFor(line)
 }
 
-// problem says why the pin has to be raised.
+// problem explains why the pin has to be upgraded; empty if it does not.
 func (r row) problem(now time.Time) string {
 	if line, known := r.line(); known && line.Ended(now) {
 		if kept, of := r.kept(now); !of || kept.Ended(now) {

@@ -12,7 +12,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 
-// has serves versions with the day of their release, and refuses all others as a proxy does that serves a part only.
+// has returns a proxy that serves versions with the day of their release, and rejects all others, as a proxy with a
+// partial mirror does.
 func has(t *testing.T, released map[string]string) proxy {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,7 +34,7 @@ func has(t *testing.T, released map[string]string) proxy {
 func TestTableSaysWhatIsBehind(t *testing.T) {
 	now := time.Date(2026, time.November, 26, 12, 0, 0, 0, time.UTC)
 	p := has(t, map[string]string{
-		"k8s.io/kubernetes/@v/v1.36.5": "2026-09-15", "k8s.io/kubernetes/@v/v1.36.8": "2026-11-10", // later ones leave numbers out
+		"k8s.io/kubernetes/@v/v1.36.5": "2026-09-15", "k8s.io/kubernetes/@v/v1.36.8": "2026-11-10", // the later numbers have gaps
 		"k8s.io/kubernetes/@v/v1.37.0":                       "2026-08-26",
 		"github.com/!microsoft/hcsshim/@v/v0.15.0":           "2026-10-15",
 		"github.com/containernetworking/plugins/@v/v1.10.1":  "",

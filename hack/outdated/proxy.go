@@ -22,7 +22,7 @@ type proxy struct {
 	client *http.Client
 }
 
-// newProxy is the first proxy of a value of GOPROXY.
+// newProxy returns the first proxy in a value of GOPROXY.
 func newProxy(value string) proxy {
 	client := httpclient.New(httpclient.Transport(nil), 20*time.Second)
 	for url := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == ',' || r == '|' }) {
@@ -35,7 +35,8 @@ func newProxy(value string) proxy {
 
 var errNoAnswer = errors.New("the module proxy does not answer")
 
-// released says when a version was released, and whether the proxy has it. A proxy that serves a part only answers 403 for the rest.
+// released returns when a version was released, and whether the proxy has it. A proxy that serves only a part answers 403 for the
+// rest.
 func (p proxy) released(ctx context.Context, module, version string) (at time.Time, has bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/"+escape(module)+"/@v/"+version+".info", nil)
 	if err != nil {
@@ -60,7 +61,7 @@ func (p proxy) released(ctx context.Context, module, version string) (at time.Ti
 	return info.Time, true, nil
 }
 
-// escape writes capitals as the proxy wants them: "github.com/Microsoft" as "github.com/!microsoft".
+// escape encodes capital letters as the proxy requires: "github.com/Microsoft" as "github.com/!microsoft".
 func escape(module string) string {
 	var b strings.Builder
 	for _, r := range module {
@@ -72,7 +73,7 @@ func escape(module string) string {
 	return b.String()
 }
 
-// version is a release, without those before it.
+// version is a release; pre-releases are excluded.
 type version struct{ major, minor, patch int }
 
 func (v version) String() string { return fmt.Sprintf("v%d.%d.%d", v.major, v.minor, v.patch) }
@@ -85,13 +86,14 @@ func parse(s string) (version, error) {
 	return v, nil
 }
 
-// How far to look for a version after one that is not there: projects leave numbers out, and proxies, too.
+// How many missing patches end a search, and how many later minor versions are checked: projects leave numbers out, and
+// so do proxies.
 const (
 	gap    = 6
 	minors = 2
 )
 
-// compare asks for newer versions of all programs at once.
+// compare requests newer versions of all programs concurrently.
 func compare(ctx context.Context, p proxy, programs []program) []row {
 	rows := make([]row, len(programs))
 	var all sync.WaitGroup
@@ -125,7 +127,7 @@ func (p proxy) look(ctx context.Context, r *row) error {
 	return nil
 }
 
-// newest is the newest patch after a version, and when the first one after it was released.
+// newest returns the newest patch after a version, and when the first patch after it was released.
 func (p proxy) newest(ctx context.Context, pin build.Pin, after version) (newest string, since time.Time, err error) {
 	for v, missed := after, 0; missed < gap; {
 		v.patch++

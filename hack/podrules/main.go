@@ -1,5 +1,5 @@
-// Command podrules writes the admission policies about pods for Windows, deploy/pod-rules.yaml and deploy/workloads, from
-// the rules of internal/podrules.
+// Command podrules writes the admission policies for Windows pods, deploy/pod-rules.yaml and deploy/workloads, from the
+// rules of internal/podrules.
 package main
 
 import (

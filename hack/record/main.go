@@ -1,5 +1,5 @@
-// Command record draws what a program prints as a picture (SVG) in which each line appears when it was printed:
-// `make recording`. Where nothing moves, the picture shows all lines.
+// Command record draws the output of a program as a picture (SVG) in which each line appears when it was printed: `make
+// recording`. Without animation, the picture shows all lines.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// The part of the demo that is recorded: from the first line with this start, to the last of this kind.
+// The recorded part of the demo: from the first line with prefix first to the first line that contains last.
 const (
 	first = "==> Secret "
 	last  = " a pod shows a ConfigMap"
@@ -46,17 +46,17 @@ func run(from io.Reader, to string) error {
 	return os.WriteFile(to, []byte(draw(lines)), 0o644)
 }
 
-// line is one line of text, and when it was printed, counted from the first.
+// line is one line of text, and when it was printed, relative to the first.
 type line struct {
 	at   time.Duration
 	text string
 }
 
-// record reads until the demo has shown all.
+// record reads until the demo has shown everything.
 func record(from io.Reader) (lines []line, err error) {
 	var start time.Time
 	whole := false
-	for in := bufio.NewScanner(from); in.Scan(); { // to the end, or what prints would fail
+	for in := bufio.NewScanner(from); in.Scan(); { // to the end, or the demo's writes would fail
 		text := strings.TrimRight(in.Text(), " ")
 		if start.IsZero() && strings.HasPrefix(text, first) {
 			start = time.Now()

@@ -1,8 +1,9 @@
-// Command speed measures how fast this machine is at what the lab does, and prints a factor: 1 where a host on Wine joins in 6 s, as on
-// the machine of docs/performance.md, 2 where the same takes twice as long. The patience of tests and the budgets of rings are multiplied by it.
+// Command speed measures how fast this machine is at the work of the lab, and prints a factor: 1 if a host on Wine joins in 6 s, as on the
+// machine of docs/performance.md, 2 if the same takes twice as long. The patience of tests and the budgets of rings are multiplied by the
+// factor.
 //
-// Compilers and simulated hosts need a processor that computes. Windows programs on Wine do little but start processes and ask
-// Wine's server, each time by a write, a switch to another process and a read: that is what differs most between virtual machines.
+// Compilers and simulated hosts need processor speed. Windows programs on Wine mostly start processes and send requests to Wine's
+// server, each with a write, a context switch and a read, which is what differs most between virtual machines.
 package main
 
 import (
@@ -18,7 +19,7 @@ import (
 	"time"
 )
 
-// A probe is something to do, and how long it takes where the factor is 1: scaled from a machine on which a join takes 7.4 s.
+// A probe is an operation, and its duration where the factor is 1: scaled from a machine on which a join takes 7.4 s.
 type probe struct {
 	name      string
 	reference time.Duration
@@ -33,7 +34,7 @@ func probes() []probe {
 	}
 }
 
-// rounds is how often each probe is taken; the median counts.
+// rounds is how often each probe runs; the median counts.
 const rounds = 5
 
 func main() {
@@ -103,7 +104,7 @@ func startProcesses() error {
 	return nil
 }
 
-// switchProcesses has another process answer a byte, many times.
+// switchProcesses exchanges single bytes with another process, many times.
 func switchProcesses() error {
 	other := exec.Command("cat")
 	to, err := other.StdinPipe()

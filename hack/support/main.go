@@ -1,5 +1,5 @@
 // Command support writes docs/support.md: the versions of Kubernetes, OpenShift and Windows that the operator works with, and of the
-// programs that it installs. It reads them where the operator has them, so that the page cannot say anything else.
+// programs that it installs. It reads them from the operator's own sources, so that the page cannot differ.
 package main
 
 import (
@@ -52,7 +52,7 @@ func render(root string) ([]byte, error) {
 	return page.Bytes(), nil
 }
 
-// writeClusters lists the API servers for which the operator has a kubelet, as it chooses them.
+// writeClusters lists the API servers for which the operator has a kubelet, and the kubelet that it chooses.
 func writeClusters(page *bytes.Buffer, programs []program) error {
 	var files []payload.File
 	for _, p := range programs {
@@ -75,7 +75,7 @@ func writeClusters(page *bytes.Buffer, programs []program) error {
 			if server == release.MinKubernetes {
 				return fmt.Errorf("the oldest version of Kubernetes has no kubelet: %w", err)
 			}
-			return nil // later ones have none either
+			return nil // nor have later ones
 		}
 		openShift := lifecycle.OpenShiftOf(server)
 		fmt.Fprintf(page, "| %s | %s | %s | %s | %s |\n", server, openShift, chosen.Kubelet,
@@ -83,7 +83,7 @@ func writeClusters(page *bytes.Buffer, programs []program) error {
 	}
 }
 
-// lastDay is the last day with fixes of a release line, with the page that says so; empty if it is not known.
+// lastDay returns the last day with fixes of a release line, with a link to its source; empty if it is not known.
 func lastDay(product, line string) string {
 	l, known := lifecycle.Of(product, line)
 	if !known {
@@ -101,7 +101,7 @@ func writeWindows(page *bytes.Buffer) {
 	writeUpdates(page)
 }
 
-// writeUpdates lists the revisions of Windows that hosts need, and those with known faults.
+// writeUpdates lists the Windows revisions that hosts need, and those with known faults.
 func writeUpdates(page *bytes.Buffer) {
 	page.WriteString("\n### Updates of Windows\n\nThe revision is the last number of a version of Windows, and is in `status.osBuild` of a `WindowsInstance`. A host with\n" +
 		"a lower one does not become a node (`WindowsUpdateNeeded`), except where only some pods need the update. Updates are\n" +
@@ -136,7 +136,7 @@ func writePrograms(page *bytes.Buffer, programs []program) {
 	}
 }
 
-// read are all components of the payload, with the versions that the repository pins.
+// read returns all components of the payload, with the versions that the repository pins.
 func read(root string) ([]program, error) {
 	var programs []program
 	for _, c := range build.Components() {

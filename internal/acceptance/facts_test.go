@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// silent is a System that cannot tell the state of features, as where DISM is busy, nor all facts.
+// silent is a System that returns neither feature states, as if DISM were busy, nor complete facts.
 type silent struct{ host.System }
 
 func (s silent) Facts(ctx context.Context) (agent.HostFacts, error) {
@@ -98,7 +98,7 @@ func TestTheReportDoesNotNameTheMachine(t *testing.T) {
 	}
 }
 
-// FuzzHiddenText: no address of a text is left, and texts do not grow without bounds.
+// FuzzHiddenText checks that no address remains in a text, and that texts do not grow without bounds.
 func FuzzHiddenText(f *testing.F) {
 	f.Add("ipconfig: 192.168.1.7, 2001:db8:1::7 and 00-15-5D-0A-0B-0C of WIN-7Q2")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -143,7 +143,7 @@ func TestFilesThatWaitForARestartAreCounted(t *testing.T) {
 	}
 }
 
-// FuzzRenames: beginnings are short, and there are no more entries than strings.
+// FuzzRenames checks that beginnings are short, and that there are no more entries than strings.
 func FuzzRenames(f *testing.F) {
 	f.Add(`["\\??\\C:\\a\\b\\c",""]`)
 	f.Fuzz(func(t *testing.T, output string) {
@@ -154,13 +154,13 @@ func FuzzRenames(f *testing.F) {
 	})
 }
 
-// TestFilesThatAreOnlyDeletedAreNoReasonToRefuse looks at what programs leave at each start.
+// TestFilesThatAreOnlyDeletedAreNoReasonToRefuse covers the deletions that programs leave pending at each start.
 func TestFilesThatAreOnlyDeletedAreNoReasonToRefuse(t *testing.T) {
 	const files = "files in use wait for their replacement (PendingFileRenameOperations)"
 	for document, want := range map[string][]string{
 		`[{"beginning":"C:\\x","hasTarget":false,"count":3}]`: {"updates"},
 		`[{"beginning":"C:\\x","hasTarget":true,"count":1}]`:  {files, "updates"},
-		"": {files, "updates"}, // not known
+		"": {files, "updates"}, // unknown
 	} {
 		s := session{facts: agent.HostFacts{PendingReboot: []string{files, "updates"}}}
 		r := Report{Facts: []Fact{{Name: "pending-renames", Document: json.RawMessage(document)}}}

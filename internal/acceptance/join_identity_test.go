@@ -11,7 +11,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// TestOnlyTheIdentityOfTheNodeIsApproved: other requests are those of the kubelet, WICD, or nobody knows whom.
+// TestOnlyTheIdentityOfTheNodeIsApproved rejects requests of the kubelet, WICD and unknown clients.
 func TestOnlyTheIdentityOfTheNodeIsApproved(t *testing.T) {
 	type request = certificatesv1.CertificateSigningRequest
 	for name, test := range map[string]struct {

@@ -56,7 +56,7 @@ func TestImagesThatCameAlongAreServed(t *testing.T) {
 	}
 }
 
-// TestTheNodesOfTheOverlayDiffer: the overlay refuses subnets that overlap.
+// TestTheNodesOfTheOverlayDiffer requires disjoint subnets, because the overlay refuses overlapping ones.
 func TestTheNodesOfTheOverlayDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for i := 1; i <= linuxNodes; i++ {

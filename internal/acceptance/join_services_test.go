@@ -20,7 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// cluster answers as the API server of a node with a pod.
+// cluster simulates the API server of a cluster with a node and a pod.
 type cluster struct {
 	boot      string
 	container atomic.Value // string
@@ -46,7 +46,7 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// TestWhatARestartedServiceTakesAlongIsTold has a Host Network Service whose restart loses something, for a while or for good.
+// TestWhatARestartedServiceTakesAlongIsTold covers a Host Network Service that loses its network at a restart, temporarily or for good.
 func TestWhatARestartedServiceTakesAlongIsTold(t *testing.T) {
 	for name, test := range map[string]struct {
 		lost, container string
@@ -89,7 +89,7 @@ func TestWhatARestartedServiceTakesAlongIsTold(t *testing.T) {
 	}
 }
 
-// put makes a service that runs.
+// put creates a running service.
 func (c *computer) put(t *testing.T, service string) {
 	t.Helper()
 	m := c.machine()
@@ -100,7 +100,7 @@ func (c *computer) put(t *testing.T, service string) {
 	}
 }
 
-// joined is a join whose node is Ready, with a pod.
+// joined returns a join whose node is Ready and has a pod.
 func (c *computer) joined(t *testing.T) (*joining, *cluster) {
 	t.Helper()
 	m := c.machine()
@@ -121,7 +121,7 @@ func (c *computer) joined(t *testing.T) (*joining, *cluster) {
 	}, api
 }
 
-// makeNetwork makes what the Host Network Service has of a node.
+// makeNetwork creates the Host Network Service's objects of a node.
 func (c *computer) makeNetwork() {
 	service := c.HNS()
 	made := service.Add(hns.State{Networks: []hns.Network{{
@@ -133,7 +133,7 @@ func (c *computer) makeNetwork() {
 	}}})
 }
 
-// lose takes the network away, with all that is on it.
+// lose removes the network and everything on it.
 func (c *computer) lose(t *testing.T, what string) {
 	if what == "" {
 		return
@@ -148,7 +148,7 @@ func (c *computer) lose(t *testing.T, what string) {
 	}
 }
 
-// TestAKilledServiceMustBeStartedAgain by Windows or WICD.
+// TestAKilledServiceMustBeStartedAgain expects Windows or WICD to start it.
 func TestAKilledServiceMustBeStartedAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		kill func(*computer, uint32) error

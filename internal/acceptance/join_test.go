@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// joinFiles makes a folder with all files of a join, which have nothing in them.
+// joinFiles creates a folder with all files of a join. The files are empty.
 func joinFiles(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -44,7 +44,7 @@ func mustWrite(t *testing.T, path, content string) {
 	}
 }
 
-// withContainers are features of Windows as a join needs them.
+// withContainers is a System with the features that a join needs.
 type withContainers struct{ host.System }
 
 func (w withContainers) Feature(ctx context.Context, name string) (agent.FeatureState, error) {
@@ -99,7 +99,7 @@ func mustMakeFolder(t *testing.T, m *Machine, folder string) {
 	}
 }
 
-// TestAJoinWhoseProgramsDoNotStartIsPutBack has empty programs.
+// TestAJoinWhoseProgramsDoNotStartIsPutBack uses empty programs.
 func TestAJoinWhoseProgramsDoNotStartIsPutBack(t *testing.T) {
 	c := newComputer(t)
 	m := c.machine()
@@ -152,7 +152,7 @@ func TestChecksumsOfOthersAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzChecksums: what is read is below the folder.
+// FuzzChecksums checks that the listed files are below the folder.
 func FuzzChecksums(f *testing.F) {
 	f.Add(strings.Repeat("0a", 32) + "  payload/payload.json\n")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -168,7 +168,7 @@ func FuzzChecksums(f *testing.F) {
 	})
 }
 
-// TestKeysOfAdministratorsAreRestored also where Windows has no file of them.
+// TestKeysOfAdministratorsAreRestored includes the case that Windows has no file of keys.
 func TestKeysOfAdministratorsAreRestored(t *testing.T) {
 	for name, former := range map[string]string{"a key": "ssh-ed25519 AAAA somebody", "no key": "", "no file": "-"} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestKeysOfAdministratorsAreRestored(t *testing.T) {
 	}
 }
 
-// leaver is a computer with a node's own program, which takes it off when it is asked often enough.
+// leaver is a computer with a node's own program, which removes the node at the configured attempt.
 type leaver struct {
 	*computer
 	asked, times int
@@ -229,7 +229,7 @@ func (l *leaver) Run(ctx context.Context, command string, stdin io.Reader, stdou
 	return nil
 }
 
-// TestWhatANodeLeavesIsTakenOff keeps what it needs for that when it does not succeed.
+// TestWhatANodeLeavesIsTakenOff expects a failed removal to keep the files that another attempt needs.
 func TestWhatANodeLeavesIsTakenOff(t *testing.T) {
 	for times, succeeds := range map[int]bool{1: true, takeOffAttempts: true, takeOffAttempts + 1: false} {
 		synctest.Test(t, func(t *testing.T) {

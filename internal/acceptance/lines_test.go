@@ -15,7 +15,7 @@ import (
 
 const document = "../../docs/limitations.md"
 
-// TestTheDocumentHasTheList compares docs/limitations.md with Lines. With -update, it writes the list there.
+// TestTheDocumentHasTheList compares docs/limitations.md with Lines. With -update, it writes the list to the document.
 func TestTheDocumentHasTheList(t *testing.T) {
 	content, err := os.ReadFile(document)
 	if err != nil {
@@ -69,7 +69,7 @@ func TestEachLineIsTriedOrSaysWhyNot(t *testing.T) {
 	}
 }
 
-// TestTheTestsOfLinesExist looks for them in the sources of the tests and of the contracts.
+// TestTheTestsOfLinesExist searches the sources of the tests and of the contracts for them.
 func TestTheTestsOfLinesExist(t *testing.T) {
 	var sources strings.Builder
 	for _, pattern := range []string{"../win/*_test.go", "../sim/contract/*.go"} {
@@ -115,10 +115,10 @@ const (
 	documentEnd   = "<!-- The end of that list. -->\n"
 )
 
-// columns is how wide documents are.
+// columns is the width of documents.
 const columns = 120
 
-// markdown is the list of lines in Markdown.
+// markdown formats lines as a Markdown list.
 func markdown(lines []Line) string {
 	var b strings.Builder
 	for _, l := range lines {
@@ -133,7 +133,7 @@ func markdown(lines []Line) string {
 	return b.String()
 }
 
-// wrap breaks an item of a list into lines.
+// wrap breaks a list item into lines.
 func wrap(item string) string {
 	var b strings.Builder
 	width := 0

@@ -15,15 +15,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// computer is a simulated computer with the programs of Windows that probes use.
+// computer is a simulated computer with the Windows programs that probes use.
 type computer struct {
 	*sim.Windows
 	feature string // state of triedFeature
-	hyperV  string // state of Hyper-V as dism.exe tells it, if it does
-	restart bool   // whether one is scheduled
+	hyperV  string // state of Hyper-V in the output of dism.exe; empty if unknown to it
+	restart bool   // whether a restart is scheduled
 	// security is whether virtualization-based security runs.
 	security bool
-	shell    string // what reg.exe says of the default shell of OpenSSH
+	shell    string // output of reg.exe for the default shell of OpenSSH
 }
 
 func newComputer(t *testing.T) *computer {
@@ -46,7 +46,7 @@ func (c *computer) machine() Machine {
 	return Machine{Host: h, Elevated: true}
 }
 
-// features are those of the computer, which dism.exe tells.
+// features are the computer's features, as dism.exe reports them.
 type features struct {
 	host.System
 	c *computer
@@ -60,7 +60,7 @@ func (f features) EnableFeature(ctx context.Context, name string) (bool, error) 
 	return reboot, err
 }
 
-// Run is agent.Runner.
+// Run implements agent.Runner.
 func (c *computer) Run(_ context.Context, command string, _ io.Reader, stdout io.Writer) error {
 	words := strings.Fields(strings.TrimPrefix(command, system32))
 	switch {
@@ -69,7 +69,7 @@ func (c *computer) Run(_ context.Context, command string, _ io.Reader, stdout io
 		if name == desired.HyperVFeature {
 			state = c.hyperV
 		}
-		if state == "" { // an edition without it
+		if state == "" { // an edition without this feature
 			fmt.Fprint(stdout, "Error: 0x800f080c\r\n")
 			return exitCode(1)
 		}
@@ -96,14 +96,14 @@ func (c *computer) Run(_ context.Context, command string, _ io.Reader, stdout io
 	return nil
 }
 
-// exitCode is the error of a program that ended with it.
+// exitCode is the error of a program that ended with this exit code.
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 func (e exitCode) ExitCode() int { return int(e) }
 
-// state is all of the computer that probes change. That it waits for a restart is not in it: the simulated one does so even for the name
-// that it has.
+// state is everything on the computer that probes change. A pending restart is not included, because the simulated computer sets it even if it is
+// renamed to its current name.
 type state struct {
 	Feature   string
 	Restart   bool
@@ -138,7 +138,7 @@ func (c *computer) state(t *testing.T) state {
 	return s
 }
 
-// stubborn removes no exclusions.
+// stubborn is a Defender that fails to remove exclusions.
 type stubborn struct{ host.Defender }
 
 func (stubborn) Remove(context.Context, desired.Exclusions) error { return errors.New("it refuses") }

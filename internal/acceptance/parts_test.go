@@ -42,7 +42,7 @@ func TestJournalsOfOthersAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzJournal: what is read is only what probes change, and can be written again.
+// FuzzJournal checks that a parsed journal contains only changes that probes make, and can be written again.
 func FuzzJournal(f *testing.F) {
 	f.Add([]byte(`[{"kind":"folder","name":"tests"},{"kind":"host name","name":"WIN-1"}]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -65,7 +65,7 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// output is that of a program of tests on Windows.
+// output is the output of a test program on Windows.
 const output = "=== RUN   TestA\r\n" +
 	"=== RUN   TestA/One\r\n" +
 	"    a_test.go:7: not here\r\n" +

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// onItsAddress is a machine whose interface has its address, or not.
+// onItsAddress returns a machine whose interface has its address while has returns true.
 func onItsAddress(c *computer, has func() bool) Machine {
 	m := c.machine()
 	m.Host.Networks = c.HNS()
@@ -90,7 +90,7 @@ func TestNetworksAreMadeOnlyWhenThatIsAllowed(t *testing.T) {
 	}
 }
 
-// TestNetworksOfAKilledRunAreDeleted has another program's network, too, which stays.
+// TestNetworksOfAKilledRunAreDeleted also has another program's network, which stays.
 func TestNetworksOfAKilledRunAreDeleted(t *testing.T) {
 	c := newComputer(t)
 	m := onItsAddress(c, func() bool { return true })
@@ -126,7 +126,7 @@ func TestNetworksOfAKilledRunAreDeleted(t *testing.T) {
 	}
 }
 
-// slowNetworks never end adding remote subnets.
+// slowNetworks blocks when adding remote subnets.
 type slowNetworks struct{ overlayNetworks }
 
 type overlayNetworks interface {

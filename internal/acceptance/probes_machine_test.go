@@ -47,7 +47,7 @@ func TestUnusualAdaptersAreReported(t *testing.T) {
 	}
 }
 
-// TestOnlyOurOwnObjectsRefuteALeave: Windows and other programs make networks, certificates and exclusions at any time.
+// TestOnlyOurOwnObjectsRefuteALeave ignores networks, certificates and exclusions of Windows and other programs, which change at any time.
 func TestOnlyOurOwnObjectsRefuteALeave(t *testing.T) {
 	before := remains{{"network nat", false}, {"service kubelet", true}}
 	now := remains{

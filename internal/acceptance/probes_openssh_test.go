@@ -31,7 +31,7 @@ func newSigner(t *testing.T) ssh.Signer {
 	return signer
 }
 
-// TestWhatAShellChangesIsReported has servers that do what shells of Windows are known for.
+// TestWhatAShellChangesIsReported uses servers with known misbehavior of Windows shells.
 func TestWhatAShellChangesIsReported(t *testing.T) {
 	honest := func(_ context.Context, c sshd.Command, stdin io.Reader, stdout, _ io.Writer) int {
 		_, err := Command(strings.Fields(c.Line)[1:], stdin, stdout)
@@ -53,7 +53,7 @@ func TestWhatAShellChangesIsReported(t *testing.T) {
 		}, []string{"exit code 7: it arrives as 1", "exit code 1115: it arrives as 1"}},
 		"input is cut": {func(ctx context.Context, c sshd.Command, in io.Reader, out, errs io.Writer) int {
 			code := honest(ctx, c, io.LimitReader(in, 4096), out, errs)
-			_, _ = io.Copy(io.Discard, in) // a lost connection ends it
+			_, _ = io.Copy(io.Discard, in) // ends with the lost connection
 			return code
 		}, []string{"64 MB of input: 65 bytes of output"}},
 	} {
@@ -69,7 +69,7 @@ func TestWhatAShellChangesIsReported(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			go func() { _ = server.Serve(t.Context(), listener) }() // logins tell when it fails
+			go func() { _ = server.Serve(t.Context(), listener) }() // logins fail if it does
 			program := filepath.Join(t.TempDir(), "program")
 			if err := os.WriteFile(program, []byte("program"), 0o600); err != nil {
 				t.Fatal(err)

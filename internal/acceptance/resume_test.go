@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// bareOptions are those of a join that may restart a machine without feature Containers.
+// bareOptions returns the options of a join that may restart a machine without feature Containers.
 func bareOptions(t *testing.T) JoinOptions {
 	t.Helper()
 	return JoinOptions{
@@ -51,7 +51,7 @@ func TestAJoinEnablesContainersAndGoesOnAfterTheRestart(t *testing.T) {
 	})
 }
 
-// pending has a feature that stays in a state.
+// pending is a System with a feature that stays in one state.
 type pending struct {
 	host.System
 	state agent.FeatureState
@@ -62,7 +62,7 @@ func (p pending) Feature(context.Context, string) (agent.FeatureState, error) { 
 
 func (p pending) Reboot(context.Context, string, time.Duration) error { *p.asked++; return nil }
 
-// TestAFeatureThatDoesNotComeRestartsNothingTwice: Windows may roll a feature back, or need minutes after its start.
+// TestAFeatureThatDoesNotComeRestartsNothingTwice: Windows may roll back a feature, or take minutes after its start to complete it.
 func TestAFeatureThatDoesNotComeRestartsNothingTwice(t *testing.T) {
 	files := bareOptions(t)
 	for _, state := range []agent.FeatureState{agent.FeaturePending, agent.FeatureDisabled} {
@@ -84,7 +84,7 @@ func TestAFeatureThatDoesNotComeRestartsNothingTwice(t *testing.T) {
 	}
 }
 
-// TestAJoinThatWasCutBeforeItsRestartIsPutBack does not begin anew by itself.
+// TestAJoinThatWasCutBeforeItsRestartIsPutBack expects that it does not start again on its own.
 func TestAJoinThatWasCutBeforeItsRestartIsPutBack(t *testing.T) {
 	files := bareOptions(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,8 @@ func TestNothingRestartsWithoutPermission(t *testing.T) {
 	}
 }
 
-// TestAMachineThatIsNoNodeIsNotRestartedAsOne: without the sandbox image, it is not Ready, and nothing could be back.
+// TestAMachineThatIsNoNodeIsNotRestartedAsOne covers a node that is not Ready because it lacks the sandbox image: nothing could be back after a
+// restart.
 func TestAMachineThatIsNoNodeIsNotRestartedAsOne(t *testing.T) {
 	c := newComputer(t)
 	asked := 0
@@ -182,7 +183,7 @@ func TestTheServiceRunsItsOrderOncePerStart(t *testing.T) {
 	}
 }
 
-// FuzzOrder: what is read is small, and names what to run.
+// FuzzOrder checks that a parsed order is small and has arguments.
 func FuzzOrder(f *testing.F) {
 	f.Add([]byte(`{"args":["--join"],"starts":1}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
@@ -192,7 +193,7 @@ func FuzzOrder(f *testing.F) {
 	})
 }
 
-// FuzzResumption: a moment that is read is one that a join goes on from.
+// FuzzResumption checks that a parsed moment is one that a join can resume from.
 func FuzzResumption(f *testing.F) {
 	f.Add([]byte(`{"moment":"node","boot":"7"}`))
 	f.Fuzz(func(t *testing.T, content []byte) {

@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// simulated are the lines that can be tried on a simulated computer.
+// simulated returns the lines that can be tried on a simulated computer.
 func simulated() []string {
 	return []string{"features", "user-folders", "certificate-store", "hostname", "restarts", "defender", "firewall", "routes", "hns"}
 }
@@ -80,7 +80,7 @@ func TestHyperVIsComparedWithWhatWindowsSays(t *testing.T) {
 	}
 }
 
-// withFeature is a System whose feature Hyper-V is in a state.
+// withFeature is a System with feature Hyper-V in a given state.
 type withFeature struct {
 	host.System
 	is agent.FeatureState
@@ -88,7 +88,7 @@ type withFeature struct {
 
 func (w withFeature) Feature(context.Context, string) (agent.FeatureState, error) { return w.is, nil }
 
-// TestVirtualizationBasedSecurityExplainsAHypervisor: Windows then runs on its hypervisor, without feature Hyper-V.
+// TestVirtualizationBasedSecurityExplainsAHypervisor: Windows then runs on its hypervisor without feature Hyper-V.
 func TestVirtualizationBasedSecurityExplainsAHypervisor(t *testing.T) {
 	for isOn, want := range map[bool]Verdict{true: Confirmed, false: Refuted} {
 		c := newComputer(t)
@@ -110,7 +110,7 @@ func (w withHypervisor) Facts(ctx context.Context) (agent.HostFacts, error) {
 	return f, err
 }
 
-// TestACutRunIsPutBackByTheNext cuts the power at each change of the computer, probe by probe.
+// TestACutRunIsPutBackByTheNext cuts the power at each change of the computer, for each probe.
 func TestACutRunIsPutBackByTheNext(t *testing.T) {
 	for _, id := range simulated() {
 		t.Run(id, func(t *testing.T) {
@@ -127,8 +127,8 @@ func TestACutRunIsPutBackByTheNext(t *testing.T) {
 	}
 }
 
-// cutAt cuts a run after some changes, and puts back what it left: by --restore, or by another run when the number is odd. It returns false
-// when the run made no more changes.
+// cutAt interrupts a run after some changes and undoes them: by Restore, or by another run if the number of changes is odd. It returns false if the
+// run made no more changes.
 func cutAt(t *testing.T, changes int, o Options) (wasCut bool) {
 	c := newComputer(t)
 	defer c.PowerOff()
@@ -150,7 +150,7 @@ func cutAt(t *testing.T, changes int, o Options) (wasCut bool) {
 	if err != nil {
 		t.Errorf("after a cut after %d changes: %v", changes, err)
 	}
-	c.PowerCut() // it has its name again after a start
+	c.PowerCut() // the former name takes effect at the next start
 	c.PowerOn()
 	if diff := cmp.Diff(before, c.state(t)); diff != "" {
 		t.Errorf("cut after %d changes: the computer is not as before (-before +after):\n%s", changes, diff)
@@ -184,7 +184,7 @@ func TestWhatCannotBePutBackIsSaidAndTriedAgain(t *testing.T) {
 	before := c.state(t)
 	o := Options{Only: []string{"defender", "firewall"}, Out: io.Discard}
 	m := c.machine()
-	c.EditDefender(func(d *sim.Defender) { d.PolicyOnly = true }) // the probe stops when its exclusion is not in force
+	c.EditDefender(func(d *sim.Defender) { d.PolicyOnly = true }) // the probe fails if its exclusion is not in force
 	m.Host.Defender = stubborn{m.Host.Defender}
 	r, err := Run(t.Context(), m, o)
 	if err == nil || len(r.Left) != 1 || !strings.Contains(r.Left[0], "Defender exclusion "+excludedFolder) {

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// inTheService is a session beside the temporary service, which runs.
+// inTheService returns a session while the temporary service runs.
 func inTheService(t *testing.T, c *computer) *session {
 	t.Helper()
 	m := c.machine()
@@ -30,7 +30,7 @@ func inTheService(t *testing.T, c *computer) *session {
 	return &session{Machine: m, out: io.Discard}
 }
 
-// TestARunWhoseServiceIsKilledIsNotWaitedFor: nobody writes its result any more.
+// TestARunWhoseServiceIsKilledIsNotWaitedFor: its result will never be written.
 func TestARunWhoseServiceIsKilledIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newComputer(t)
@@ -45,7 +45,7 @@ func TestARunWhoseServiceIsKilledIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// TestARunThatRestartsWindowsIsWaitedFor: its service has ended, and Windows has not yet.
+// TestARunThatRestartsWindowsIsWaitedFor covers the time between the end of the service and the restart.
 func TestARunThatRestartsWindowsIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newComputer(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// held has the first changes of each kind refused, as Windows does while a scanner has a file open.
+// held rejects the first changes of each kind, as Windows does while a scanner has a file open.
 type held struct {
 	code  host.Code
 	times int
@@ -20,7 +20,7 @@ type held struct {
 
 func (h *held) before(op, name string) error {
 	if op == "write" || op == "sync" {
-		return nil // who has written to a file from its beginning is not in anybody's way
+		return nil // a process cannot be blocked in a file that it created
 	}
 	if h.was[op]++; h.was[op] <= h.times {
 		return fmt.Errorf("%s %s: %w", op, name, h.code)
@@ -28,7 +28,7 @@ func (h *held) before(op, name string) error {
 	return nil
 }
 
-// changes are all changes of names that a disk makes. The file other.txt is there.
+// changes returns all operations of a disk that change names. File other.txt must exist.
 func changes() map[string]func(host.Disk) error {
 	const other, folder = `C:\k\folder\other.txt`, `C:\k\folder`
 	return map[string]func(host.Disk) error{

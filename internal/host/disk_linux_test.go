@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// Somebody exchanges a folder and a link to another folder as fast as it goes, while the folder is removed.
+// TestRemovingDoesNotFollowAFolderThatBecomesALink swaps a folder with a link to another folder as fast as possible while the folder is removed.
 func TestRemovingDoesNotFollowAFolderThatBecomesALink(t *testing.T) {
 	const other = `C:\others`
 	d := host.Disk{Root: t.TempDir()}
@@ -37,7 +37,7 @@ func TestRemovingDoesNotFollowAFolderThatBecomesALink(t *testing.T) {
 			}
 		}()
 		<-begun
-		_ = d.RemoveAll(folder) // that it sees something else than a moment ago is an error, and no matter
+		_ = d.RemoveAll(folder) // an error because of the swap is fine
 		close(stop)
 		<-stopped
 		expectFile(t, d, other+`\file`, "somebody else's")

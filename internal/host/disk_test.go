@@ -73,7 +73,7 @@ func TestOnlyTheOwnerMayReadWhatIsWritten(t *testing.T) {
 	}
 }
 
-// On Windows a file has the rights of its folder from the moment that it is made until it gets others.
+// TestASecretComesAboutInAFolderThatIsClosed: on Windows, a new file has the rights of its folder until it gets its own.
 func TestASecretComesAboutInAFolderThatIsClosed(t *testing.T) {
 	const name = desired.KubeletData + `\config.json`
 	d := host.Disk{Root: t.TempDir()}
@@ -140,7 +140,7 @@ func TestAWriteThatIsCutLeavesOldOrNew(t *testing.T) {
 	}
 }
 
-// TestAProgramThatRunsStepsAside fails the first rename, as Windows does when the target runs.
+// TestAProgramThatRunsStepsAside fails the first rename, as Windows does if the target is a running program.
 func TestAProgramThatRunsStepsAside(t *testing.T) {
 	d := host.Disk{Root: t.TempDir()}
 	mustWriteFile(t, d, file, "runs")

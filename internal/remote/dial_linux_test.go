@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// silentPort is a TCP port that answers nothing: its queue of waiting connections is full, so Linux drops further ones.
+// silentPort returns a TCP port that never answers: its backlog is full, so Linux drops further connections.
 func silentPort(t *testing.T) Target {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -64,7 +64,7 @@ func TestSilentAddressLeavesTimeForTheNext(t *testing.T) {
 	silent := silentPort(t)
 	silent.Address = "win.example"
 	_, err := Dial(t.Context(), silent, Options{DialTimeout: 200 * time.Millisecond, Lookup: func(context.Context, string, string) ([]netip.Addr, error) {
-		return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")}, nil // the second refuses
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")}, nil // the second refuses connections
 	}})
 	e := expectKind(t, err, Timeout)
 	if e.Host != hostPort(silent) {

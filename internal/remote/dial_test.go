@@ -41,7 +41,7 @@ func listen(t *testing.T, serve func(net.Conn)) Target {
 	return Target{Address: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port, User: user, Key: newKey(t, "ed25519")}
 }
 
-// resolver answers every name with the given addresses.
+// resolver resolves every name to the given addresses.
 func resolver(addresses ...string) func(context.Context, string, string) ([]netip.Addr, error) {
 	return func(context.Context, string, string) ([]netip.Addr, error) {
 		var found []netip.Addr
@@ -201,7 +201,7 @@ func closedPort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// rawHost is a host that serves the given configuration, and hands each channel to serve.
+// rawHost returns a host with the given configuration that passes each channel to serve.
 func rawHost(config *ssh.ServerConfig, serve func(ssh.NewChannel)) func(*testing.T) Target {
 	return func(t *testing.T) Target {
 		config.AddHostKey(newKey(t, "ed25519"))
@@ -278,7 +278,7 @@ func TestHostKeyChangeIsToldApartFromBadCredentials(t *testing.T) {
 			host := startHost(t)
 			pinned := host.dial(t, Options{}).HostKey()
 			host.target.HostKey = pinned
-			host.target.Key = newKey(t, "ed25519") // refused by this host, had it come to that
+			host.target.Key = newKey(t, "ed25519") // this host would reject it if it were used
 			other := newKey(t, now)
 			host.SetFaults(func(int) sshd.Fault { return sshd.Fault{HostKey: other} })
 			_, err := Dial(t.Context(), host.target, Options{})
@@ -295,7 +295,7 @@ func TestHostKeyChangeIsToldApartFromBadCredentials(t *testing.T) {
 	}
 }
 
-// weakKey is one that ParseHostKey refuses.
+// weakKey returns a key that ParseHostKey rejects.
 func weakKey(t *testing.T) ssh.Signer {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 1024)
@@ -305,7 +305,7 @@ func weakKey(t *testing.T) ssh.Signer {
 	return must(ssh.NewSignerFromKey(key))
 }
 
-// A key that is too weak would be pinned at first contact, and refused at each one after it.
+// TestAWeakHostKeyIsRefusedAtFirstContact: otherwise the key would be pinned at first contact and rejected at every later one.
 func TestAWeakHostKeyIsRefusedAtFirstContact(t *testing.T) {
 	host := startHost(t)
 	weak := weakKey(t)
@@ -317,12 +317,12 @@ func TestAWeakHostKeyIsRefusedAtFirstContact(t *testing.T) {
 	}
 }
 
-// Whoever must be known in advance gets nothing at first contact, no login either.
+// TestAnUnknownHostIsNotTakenAtItsWord expects that nothing is sent to an unknown host with KnownOnly, not even a login.
 func TestAnUnknownHostIsNotTakenAtItsWord(t *testing.T) {
 	host := startHost(t)
 	known := host.dial(t, Options{}).HostKey()
 	host.target.KnownOnly = true
-	host.target.Key = newKey(t, "ed25519") // refused by this host, had it come to that
+	host.target.Key = newKey(t, "ed25519") // this host would reject it if it were used
 	_, err := Dial(t.Context(), host.target, Options{})
 	e := expectKind(t, err, HostKeyUnknown)
 	if e.HostKey == nil || FormatHostKey(e.HostKey) != FormatHostKey(known) || !strings.Contains(err.Error(), ssh.FingerprintSHA256(known)) {

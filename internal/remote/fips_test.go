@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestFIPSEnforced runs the tests of host keys in a process in which Go refuses all cryptography that FIPS 140-3 does not approve.
+// TestFIPSEnforced runs the host key tests in a process in which Go rejects all cryptography that FIPS 140-3 does not approve.
 func TestFIPSEnforced(t *testing.T) {
 	names := []string{"TestHostKeyIsPinnedFromTheFirstContactOn", "TestHostKeyChangeIsToldApartFromBadCredentials"}
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^("+strings.Join(names, "|")+")$")

@@ -16,14 +16,14 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// script is the other side of an SFTP session: it answers each packet with the next of its own, whatever they are.
+// script is the server of an SFTP session: it answers each packet with its next one, whatever they are.
 type script struct {
 	packets [][]byte
 
 	mu      sync.Mutex
 	turn    *sync.Cond
 	asked   []byte
-	turns   int // how many answers are due
+	turns   int // number of answers due
 	pending []byte
 	closed  bool
 }
@@ -38,7 +38,7 @@ func newScript(stream []byte) *script {
 	return s
 }
 
-// packetLength is what the first four bytes of a packet say.
+// packetLength returns the length in the first four bytes of a packet, at most 1 MiB.
 func packetLength(b []byte) int {
 	if len(b) < 4 {
 		return len(b)
@@ -88,7 +88,7 @@ func (s *script) Close() error {
 	return nil
 }
 
-// recorded is what a real server answers to a Put into a folder with a part of an earlier one.
+// recorded returns the answers of a real server to a Put into a folder that has a part of an earlier Put.
 func recorded(f *testing.F) []byte {
 	f.Helper()
 	here, there := net.Pipe()
@@ -113,7 +113,7 @@ func recorded(f *testing.F) []byte {
 	return bytes.Clone(answered.Bytes())
 }
 
-// A panic here would end the operator, for all hosts.
+// TestSuccessWithoutAttributesIsNoFile: a panic here would end the operator for all hosts.
 func TestSuccessWithoutAttributesIsNoFile(t *testing.T) {
 	const version, isThere = "\x00\x00\x00\x05\x02\x00\x00\x00\x03", "\x00\x00\x00\x11\x65\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 	s := newScript([]byte(version + isThere))
@@ -128,7 +128,7 @@ func TestSuccessWithoutAttributesIsNoFile(t *testing.T) {
 	}
 }
 
-// FuzzAnswersOfSFTP: whatever a server answers, each call ends, and a Put is done only where the server said so of each step.
+// FuzzAnswersOfSFTP checks that each call ends whatever the server answers, and that Put succeeds only if the server confirmed each step.
 func FuzzAnswersOfSFTP(f *testing.F) {
 	whole := recorded(f)
 	f.Add(whole)
@@ -157,7 +157,7 @@ func FuzzAnswersOfSFTP(f *testing.F) {
 	})
 }
 
-// FuzzStandardError: what is shown of a command's standard error is short text without control characters, however it came.
+// FuzzStandardError checks that the reported standard error of a command is short text without control characters, however it was written.
 func FuzzStandardError(f *testing.F) {
 	f.Add([]byte("Zugriff verweigert\r\n\x1b[31mred\x00\x84\xe4"), 3)
 	f.Add(bytes.Repeat([]byte("ä\u2028\n"), 3000), 1000)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// TestWhatWritesBeforeSFTPIsTold: sshd of Windows starts SFTP by the shell, where DefaultShell names one, and what its profile prints comes first.
+// TestWhatWritesBeforeSFTPIsTold: if DefaultShell is set, sshd of Windows starts SFTP through this shell, and the output of its profile comes first.
 func TestWhatWritesBeforeSFTPIsTold(t *testing.T) {
 	for name, test := range map[string]struct{ writes, told string }{
 		"a greeting":         {"Welcome to SRV01\r\n", `"Welcome to SRV01\r\n"`},

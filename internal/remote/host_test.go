@@ -23,10 +23,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/sshd"
 )
 
-// user is who the test hosts know.
+// user is the user on the test hosts.
 const user = "Administrator"
 
-// testHost is a simulated host and how to reach it.
+// testHost is a simulated host with its connection parameters.
 type testHost struct {
 	*sshd.Server
 	target Target
@@ -46,7 +46,7 @@ func startHost(t testing.TB, change ...func(*sshd.Options)) *testHost {
 	return h
 }
 
-// newHost serves a host on any listener until the test ends.
+// newHost serves a host on a listener until the test ends.
 func newHost(t testing.TB, l net.Listener, change ...func(*sshd.Options)) *testHost {
 	t.Helper()
 	key, hostKey := newKey(t, "ed25519"), newKey(t, "ed25519")
@@ -75,7 +75,7 @@ func newHost(t testing.TB, l net.Listener, change ...func(*sshd.Options)) *testH
 	return &testHost{Server: server, home: o.Home, target: Target{Address: "sim", Port: 22, User: user, Key: key}}
 }
 
-// dial connects to the host, and fails the test when that does not work.
+// dial connects to the host and fails the test if that does not work.
 func (h *testHost) dial(t testing.TB, o Options) *Host {
 	t.Helper()
 	c, err := Dial(t.Context(), h.target, o)
@@ -109,7 +109,7 @@ func (h *testHost) read(t testing.TB, name string) string {
 	return string(b)
 }
 
-// shell is what the commands of the tests mean.
+// shell implements the commands of the tests.
 func shell(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
 	var n int
 	switch word, rest, _ := strings.Cut(c.Line, " "); word {
@@ -120,7 +120,7 @@ func shell(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr 
 	case "count":
 		n, _ := io.Copy(io.Discard, stdin)
 		fmt.Fprint(stdout, n)
-	case "first": // reads one short line only
+	case "first": // reads only one short line
 		line, _ := bufio.NewReader(stdin).ReadString('\n')
 		fmt.Fprint(stdout, line)
 	case "complain":
@@ -177,7 +177,7 @@ func expectKind(t testing.TB, err error, want Kind) *Error {
 	return e
 }
 
-// expectSoon fails when done is not closed within a time that is long even for a busy machine.
+// expectSoon fails if done is not closed within a time that is long even for a busy machine.
 func expectSoon(t testing.TB, done <-chan struct{}, what string) {
 	t.Helper()
 	select {

@@ -65,7 +65,7 @@ func TestPrivateKeysAreReadInEveryUsualForm(t *testing.T) {
 	}
 }
 
-// unusableKeys maps what a user may put in place of a private key to what the error says was found.
+// unusableKeys maps inputs that a user may confuse with a private key to what the error reports as found.
 func unusableKeys() map[string]string {
 	_, ed, _ := ed25519.GenerateKey(rand.Reader)
 	small := must(rsa.GenerateKey(rand.Reader, 1024))
@@ -101,7 +101,7 @@ func unusableKeys() map[string]string {
 	}
 }
 
-// encryptedKey is an encrypted OpenSSH key in form (PROTOCOL.key in OpenSSH's sources). Deriving a real one takes seconds.
+// encryptedKey returns a key in the format of encrypted OpenSSH keys (PROTOCOL.key in OpenSSH's sources). Encrypting a real one takes seconds.
 func encryptedKey(public ssh.PublicKey) string {
 	return encodePEM("OPENSSH PRIVATE KEY", append([]byte("openssh-key-v1\x00"), ssh.Marshal(struct {
 		Cipher, KDF, KDFOptions string
@@ -110,7 +110,7 @@ func encryptedKey(public ssh.PublicKey) string {
 	}{"aes256-ctr", "bcrypt", "salt and rounds", 1, public.Marshal(), []byte("encrypted")})...))
 }
 
-// dsaKey is a DSA key in form; nothing checks that its numbers are one.
+// dsaKey returns a key in the format of DSA keys; its numbers are not a valid key.
 func dsaKey() string {
 	n := big.NewInt
 	return encodePEM("DSA PRIVATE KEY", must(asn1.Marshal(struct {
@@ -119,7 +119,7 @@ func dsaKey() string {
 	}{0, n(23), n(11), n(4), n(18), n(7)})))
 }
 
-// utf16Of is a text as PowerShell 5.1 redirects it into a file, where it begins with a byte order mark.
+// utf16Of encodes a text as PowerShell 5.1 redirects it into a file, with a byte order mark.
 func utf16Of(text string) string {
 	var b []byte
 	for _, unit := range utf16.Encode([]rune(text)) {

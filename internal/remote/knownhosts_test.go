@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// hashedName is a name as ssh-keyscan -H writes it.
+// hashedName returns a name as ssh-keyscan -H prints it.
 func hashedName(name string) string {
 	salt := []byte("0123456789abcdefghij")
 	mac := hmac.New(sha1.New, salt)
@@ -24,8 +24,8 @@ func TestKnownHosts(t *testing.T) {
 	const none = ""
 	tests := map[string]struct {
 		text string
-		want map[string]string // the key of each host, or "!" and what the error says
-		says string            // of the first line that cannot be used
+		want map[string]string // key of each host, or "!" and a part of the error
+		says string            // part of the first line's error
 	}{
 		"nothing":                  {"\n# a comment\n\n", map[string]string{"h": none}, ""},
 		"one host":                 {"10.0.0.1 " + ed, map[string]string{"10.0.0.1": ed, "10.0.0.2": none}, ""},
@@ -104,7 +104,7 @@ func FuzzKnownHosts(f *testing.F) {
 	})
 }
 
-// FuzzMatches compares with the definition: * stands for nothing, or for one character and *.
+// FuzzMatches compares with the definition: * matches nothing, or one character followed by *.
 func FuzzMatches(f *testing.F) {
 	f.Add("*a?b*", "xxaybz")
 	f.Fuzz(func(t *testing.T, pattern, name string) {

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// link is a network between two connections, with a delay each way and a rate.
+// link is a network between two connections, with a delay and a rate in each direction.
 type link struct {
 	delay  time.Duration // one way
 	rate   int           // bytes per second in each direction; 0 means no limit
-	silent atomic.Bool   // nothing arrives any more, and nobody is told
+	silent atomic.Bool   // nothing arrives any more, without an error
 }
 
 type packet struct {
@@ -21,7 +21,7 @@ type packet struct {
 	due  time.Time
 }
 
-// join carries bytes both ways until one side closes, and then closes both.
+// join copies bytes both ways until one side closes, and then closes both.
 func (l *link) join(a, b net.Conn) {
 	var both sync.WaitGroup
 	both.Go(func() { l.carry(a, b) })
@@ -30,7 +30,7 @@ func (l *link) join(a, b net.Conn) {
 }
 
 func (l *link) carry(from, to net.Conn) {
-	way := make(chan packet, 1<<12) // more than the SSH windows of the tests let in, so the sender is not held up here
+	way := make(chan packet, 1<<12) // more than the SSH windows of the tests allow, so that the sender is never blocked here
 	go func() {
 		defer from.Close()
 		defer close(way)
@@ -64,7 +64,7 @@ func (l *link) carry(from, to net.Conn) {
 	}
 }
 
-// through serves a proxy in front of the host, on a loopback socket, and makes it the target.
+// through serves a proxy to the host on a loopback socket, and makes it the target.
 func (h *testHost) through(t testing.TB, l *link) {
 	t.Helper()
 	front, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -120,7 +120,7 @@ func (m *memory) Close() error {
 	return nil
 }
 
-// Addr is where nobody else can connect to.
+// Addr returns an address to which no one else can connect.
 func (m *memory) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }
 
 // dial logs in to the host behind m, over l, until the test ends.
@@ -137,7 +137,7 @@ func (m *memory) dial(t testing.TB, l *link, h *testHost, o Options) *Host {
 	}
 	t.Cleanup(func() {
 		c.Close()
-		carried.Wait() // simulated time stops with the test, and with it what is still on its way
+		carried.Wait() // simulated time stops when the test ends, also for data in transit
 	})
 	return c
 }

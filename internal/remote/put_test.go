@@ -256,7 +256,7 @@ func TestCanceledPutDoesNotWaitForABlockedReader(t *testing.T) {
 	if _, err := w.Write(make([]byte, 100_000)); err != nil {
 		t.Fatal(err)
 	}
-	cancel() // with the next Read of the pipe under way
+	cancel() // while the next Read of the pipe is in progress
 	expectSoon(t, ended, "a canceled Put")
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the cancellation", err)

@@ -133,7 +133,7 @@ func TestRunCarriesMuchBothWays(t *testing.T) {
 	}
 }
 
-// pattern is an endless reader whose content does not repeat.
+// pattern is an endless reader with non-repeating content.
 type pattern struct{ next uint32 }
 
 func (r *pattern) Read(p []byte) (int, error) {
@@ -170,7 +170,7 @@ func TestRunEndsWithTheCommandThoughInputIsLeft(t *testing.T) {
 	h := startHost(t).dial(t, Options{})
 	in, more := io.Pipe()
 	defer more.Close()
-	go func() { _, _ = io.WriteString(more, "one\n") }() // and then nothing, but no end
+	go func() { _, _ = io.WriteString(more, "one\n") }() // then nothing, without end of input
 	var out bytes.Buffer
 	if err := h.Run(t.Context(), "first", in, &out); err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestRunEndsWithTheCommandThoughInputIsLeft(t *testing.T) {
 	}
 }
 
-// expectRunning runs a command that hangs, calls then when it does, and returns what Run does.
+// expectRunning runs a hanging command, calls then while it runs, and returns the error of Run.
 func expectRunning(t *testing.T, ctx context.Context, h *Host, then func()) error {
 	t.Helper()
 	ended := make(chan struct{})
@@ -245,7 +245,7 @@ func TestCancelEndsTheCommandAndLeavesTheConnection(t *testing.T) {
 	})
 }
 
-// counter calls a function once so many bytes were written to it.
+// counter calls a function once the given number of bytes was written to it.
 type counter struct {
 	n, at int
 	call  func()
@@ -353,7 +353,7 @@ func TestConnectionCutAtAnyByteOfARunIsLost(t *testing.T) {
 			err = whole(h)
 			h.Close()
 		}
-		if err != nil || cut < login+size { // later cuts may find the command ended
+		if err != nil || cut < login+size { // at later cuts, the command may already have ended
 			expectKind(t, err, Lost)
 		}
 	}

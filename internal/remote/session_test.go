@@ -17,7 +17,7 @@ func TestSilentHostIsLostAfterThreeUnansweredQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, cable := newMemory(), &link{delay: linkDelay}
 		h := network.dial(t, cable, newHost(t, network), Options{})
-		<-time.After(time.Hour) // an idle connection stays
+		<-time.After(time.Hour) // an idle connection stays open
 		if err := h.Run(t.Context(), "exit 0", nil, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestSilentHostIsLostAfterThreeUnansweredQuestions(t *testing.T) {
 func TestAnswersBehindASlowTransferAreNotMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newMemory()
-		h := network.dial(t, &link{rate: 20_000}, newHost(t, network), Options{}) // 2 MiB under way take 105 s
+		h := network.dial(t, &link{rate: 20_000}, newHost(t, network), Options{}) // 2 MiB in transit take 105 s
 		if err := h.Run(t.Context(), "count", io.LimitReader(zeros{}, 4<<20), nil); err != nil {
 			t.Error(err)
 		}

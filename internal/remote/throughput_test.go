@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The link that the numbers of the documentation are for: 100 Mbit/s, 10 ms there and back.
+// The link that the documented numbers apply to: 100 Mbit/s, 10 ms round trip.
 const (
 	linkRate  = 100e6 / 8
 	linkDelay = 5 * time.Millisecond
@@ -24,7 +24,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// transfers are the two ways to bring many bytes to a host.
+// transfers are the two ways to send large data to a host.
 func transfers() map[string]func(context.Context, *Host, int64) error {
 	return map[string]func(context.Context, *Host, int64) error{
 		"Run": func(ctx context.Context, h *Host, size int64) error {
@@ -75,7 +75,7 @@ func benchmarkTransfers(b *testing.B, l *link) {
 			h := host.dial(b, Options{})
 			b.SetBytes(size)
 			for b.Loop() {
-				if err := h.Put(b.Context(), "big", strings.NewReader(""), 0); err != nil { // makes room for the next
+				if err := h.Put(b.Context(), "big", strings.NewReader(""), 0); err != nil { // so that the next Put copies
 					b.Fatal(err)
 				}
 				if err := transfer(b.Context(), h, size); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// TestAHostWithOddAddressesHasItsOwnAsNode: whatever other addresses an adapter has, and whether a virtual one has them.
+// TestAHostWithOddAddressesHasItsOwnAsNode, regardless of other addresses of an adapter and of whether they moved to a virtual one.
 func TestAHostWithOddAddressesHasItsOwnAsNode(t *testing.T) {
 	moved := false
 	for seed := range uint64(30) {

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// TestAHostLeavesOverSSHAndComesBack has WICD's service at work, and the containers that the kubelet left.
+// TestAHostLeavesOverSSHAndComesBack includes a running WICD service, and containers that the kubelet left.
 func TestAHostLeavesOverSSHAndComesBack(t *testing.T) {
 	w := newFixture(t, sim.Options{Windows: sim.WindowsOptions{Hostname: "WIN-1"}})
 	for range 2 {

@@ -37,7 +37,7 @@ func TestSimulatedNetworksKeepTheContract(t *testing.T) {
 	}
 }
 
-// pods is an overlay of the tests.
+// pods returns an overlay network for tests.
 func pods(name string) hns.Network {
 	return hns.Network{
 		Name: name, Type: hns.Overlay,

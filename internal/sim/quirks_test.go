@@ -56,7 +56,7 @@ func TestASeedIsPlayedAgain(t *testing.T) {
 	})
 }
 
-// TestNoQuirkTakesMinutesInRealTime: tests would wait for them.
+// TestNoQuirkTakesMinutesInRealTime: tests would have to wait for it.
 func TestNoQuirkTakesMinutesInRealTime(t *testing.T) {
 	for seed := range uint64(100) {
 		w := newQuirkyWindows(t, sim.WindowsOptions{Seed: seed + 1})

@@ -23,7 +23,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
-// actor is the program of a service that a test can see and end.
+// actor is the program of a service that a test can observe and end.
 type actor struct {
 	ends chan uint32
 
@@ -47,7 +47,7 @@ func (a *actor) set(p *sim.Process) {
 	a.run = p
 }
 
-// process starts a moment after the service.
+// process returns the process, which starts a moment after the service.
 func (a *actor) process(t *testing.T) *sim.Process {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -62,10 +62,10 @@ func (a *actor) process(t *testing.T) *sim.Process {
 	return nil
 }
 
-// likeWine is why a Windows of contract tests is kind.
+// likeWine is why a Windows of contract tests has no quirks.
 const likeWine = "its contract is also that of Wine, which has no quirks"
 
-// mustNewComputer is a computer with the program of contract tests.
+// mustNewComputer returns a computer with the program of contract tests.
 func mustNewComputer(t *testing.T, programs map[string]sim.Program) *sim.Windows {
 	t.Helper()
 	w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), RestartDelay: 10 * time.Millisecond, Programs: programs, Kind: likeWine})
@@ -169,7 +169,7 @@ func TestSimulatedSystemKeepsTheContract(t *testing.T) {
 	})
 }
 
-// TestHyperVRunsFromTheNextStartOn: a machine whose processor cannot has the feature, and no Hyper-V.
+// TestHyperVRunsFromTheNextStartOn expects a machine without processor support to have the feature but no Hyper-V.
 func TestHyperVRunsFromTheNextStartOn(t *testing.T) {
 	for _, can := range []bool{true, false} {
 		w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Kind: "the next start is enough", Virtualization: agent.Virtualization{Processor: can}})
@@ -250,7 +250,7 @@ func TestAServiceHasTheMachinesEnvironmentOfTheLastStart(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
-		w.Restart() // one starts by itself
+		w.Restart() // one starts on its own
 		want["HTTP_PROXY"] = machine["HTTP_PROXY"]
 	}
 }
@@ -369,7 +369,7 @@ func TestTheSimulatedNextStartKeepsTheContract(t *testing.T) {
 	})
 }
 
-// latest and latestSystem are of the computer since its last start.
+// latest and latestSystem are ports of the computer since its last start.
 type (
 	latest       struct{ host.NextStart }
 	latestSystem struct{ host.System }

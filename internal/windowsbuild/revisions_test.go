@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// TestRevisions has the borders of each row of the two tables.
+// TestRevisions covers the limits of each row of the two tables.
 func TestRevisions(t *testing.T) {
 	for _, test := range []struct {
 		build    windowsbuild.Build

@@ -77,7 +77,7 @@ func TestImagesOfSeveralBuilds(t *testing.T) {
 	}
 }
 
-// FuzzParse reads what registries say.
+// FuzzParse parses versions as registries may return them.
 func FuzzParse(f *testing.F) {
 	f.Add("10.0.20348.2402")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/registryclient"
 )
 
-// TestARegistryDoesNotSendTheOperatorElsewhere by a redirect, or as the authority that gives tokens.
+// TestARegistryDoesNotSendTheOperatorElsewhere, neither by a redirect nor by naming a token server.
 func TestARegistryDoesNotSendTheOperatorElsewhere(t *testing.T) {
 	for _, to := range []string{
 		"http://169.254.169.254/latest/", "http://127.0.0.1:10250/", "http://[::1]/", "http://localhost/", "http://127.1/", "http://168.63.129.16/machine/?comp=goalstate",
@@ -41,7 +41,7 @@ func TestARegistryDoesNotSendTheOperatorElsewhere(t *testing.T) {
 	}
 }
 
-// TestRegistriesMaySendOn: registry.k8s.io has all of its content at other registries, and most registries have blobs elsewhere.
+// TestRegistriesMaySendOn: registry.k8s.io serves all of its content from other registries, and most registries store blobs elsewhere.
 func TestRegistriesMaySendOn(t *testing.T) {
 	parse := func(text string) *url.URL {
 		u, err := url.Parse(text)
@@ -72,7 +72,7 @@ func TestRegistriesMaySendOn(t *testing.T) {
 	}
 }
 
-// TestAnAllowedRegistryIsNoWayToItsOtherPaths for another registry that sends there.
+// TestAnAllowedRegistryIsNoWayToItsOtherPaths expects that another registry cannot redirect to other paths of an allowed one.
 func TestAnAllowedRegistryIsNoWayToItsOtherPaths(t *testing.T) {
 	guard := Guard{Allowed: []string{"127.0.0.1:5000"}}
 	other, own := &url.URL{Scheme: "https", Host: "r.example.com"}, &url.URL{Scheme: "https", Host: "127.0.0.1:5000"}
@@ -97,7 +97,7 @@ func TestAddressesOfNoRegistry(t *testing.T) {
 		"10.0.0.1": true, "192.168.1.1": true, "8.8.8.8": true, "2001:db8::1": true, "fd00::1": true, "::ffff:10.0.0.1": true, "64:ff9b::a00:1": true,
 		"127.0.0.1": false, "::1": false, "169.254.169.254": false, "fe80::1%eth0": false, "0.0.0.0": false, "64:ff9b::a9fe:a9fe": false, "2002:a9fe:a9fe::1": false,
 		"168.63.129.16": false, "fd00:ec2::254": false, "172.30.0.1": false, "::ffff:172.30.0.1": false, "64:ff9b::ac1e:1": false, "fd01::1": false, "10.0.0.5": false, "::ffff:10.0.0.5": false,
-		"quay.io": true, "registry": true, "10.example.com": true, "image-registry.openshift-image-registry.svc": true, // Dial sees its address
+		"quay.io": true, "registry": true, "10.example.com": true, "image-registry.openshift-image-registry.svc": true, // Dial checks its address
 		"localhost": false, "localhost.": false, "a.localhost": false, "127.1": false, "2130706433": false, "0x7f000001": false, "": false, "metadata.google.internal": false,
 	} {
 		if err := guard.host(t.Context(), host, false); (err == nil) != want || err != nil && !errors.Is(err, ErrNoRegistry) {
@@ -110,7 +110,7 @@ func TestAddressesOfNoRegistry(t *testing.T) {
 	}
 }
 
-// TestWhatAProxyConnectsToIsChecked as far as this machine can tell.
+// TestWhatAProxyConnectsToIsChecked, as far as this machine can resolve names.
 func TestWhatAProxyConnectsToIsChecked(t *testing.T) {
 	guard := Guard{Lookup: func(_ context.Context, _, name string) ([]netip.Addr, error) {
 		found := map[string]string{"127.0.0.1.nip.io.": "127.0.0.1", "rebound.example.com.": "169.254.169.254", "quay.io.": "8.8.8.8"}[name]

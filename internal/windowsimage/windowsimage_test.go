@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// registry answers by path, and counts.
+// registry answers by path, and records requests.
 type registry struct {
 	answers map[string]string
 	asked   []string
@@ -35,14 +35,14 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	_, _ = w.Write([]byte(text))
 }
 
-// reader asks a handler in place of registry r.test, and nobody else.
+// reader returns a reader for which a handler serves registry r.test. Other connections fail.
 func reader(t *testing.T, h http.Handler, table mirrors.Table) *Reader {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
 	table.Sources = append(table.Sources, mirrors.Source{Prefix: "r.test", Insecure: true})
 	c := registryclient.New(registryclient.Options{Agent: "test", Check: Guard{}.Check, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-		if address != "r.test:80" { // first it is asked with TLS
+		if address != "r.test:80" { // the first attempt uses TLS
 			return nil, fmt.Errorf("connecting to %s is not expected", address)
 		}
 		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
@@ -112,7 +112,7 @@ func TestWhatAnImageIsFor(t *testing.T) {
 	}
 }
 
-// TestOneLookAtADigest, by whichever tag it is asked for, and however many ask at once.
+// TestOneLookAtADigest expects a digest to be read once, whatever the tags and however many callers read it concurrently.
 func TestOneLookAtADigest(t *testing.T) {
 	const config = `{"os": "windows", "os.version": "10.0.17763.3287"}`
 	manifest := `{"config": {"digest": "` + digestOf(config) + `"}}`
@@ -201,7 +201,7 @@ func TestNamesOfImages(t *testing.T) {
 	}
 }
 
-// FuzzRead reads what registries answer, and what users write.
+// FuzzRead reads responses of registries and image names of users.
 func FuzzRead(f *testing.F) {
 	f.Add("r.test/a:1", `{"manifests": [{"platform": {"os": "windows", "os.version": "10.0.20348.1"}}]}`)
 	f.Add("a@sha256:x", `{"os": "windows", "os.version": "10.0.17763"}`)
@@ -226,7 +226,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// A search list would complete the names of registries and of the proxy by domains of the cluster, where users choose names.
+// TestNamesAreWhole: otherwise the search list would add domains of the cluster to names of registries and of the proxy, and users choose these
+// names.
 func TestNamesAreWhole(t *testing.T) {
 	dial := Guard{}.Dial()
 	asks := net.DefaultResolver
@@ -241,7 +242,7 @@ func TestNamesAreWhole(t *testing.T) {
 		{dial, "whole.test.", "whole.test."},
 		{dial, "registry", "registry."},
 		{named, "mirror.corp.test", "mirror.corp.test."},
-		{named, "registry", "registry"}, // an administrator gave these: they may be in the hosts file, or in a domain of the search list
+		{named, "registry", "registry"}, // configured by an administrator: may be in the hosts file, or in a domain of the search list
 		{named, "proxy", "proxy"},
 	} {
 		_, err := c.dial(t.Context(), "tcp", net.JoinHostPort(c.host, "443"))

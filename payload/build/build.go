@@ -33,7 +33,7 @@ type Options struct {
 	// Flags, if set, returns additional flags of "go build" in moduleDir. A flag with the name of a file must change with its
 	// content (a hash in its path), because programs built with the same flags are reused.
 	Flags func(ctx context.Context, moduleDir string) ([]string, error)
-	// Log gets a line when a step begins and ends. Nil means none.
+	// Log receives a line when a step begins and when it ends. Nil means none.
 	Log io.Writer
 }
 
@@ -47,7 +47,7 @@ func DefaultCache() (string, error) {
 }
 
 // Build builds the payload and returns its manifest. It reuses what has not changed since an earlier build. It can be interrupted
-// and repeated at any point: Out has the old payload, or the new one.
+// and repeated at any point: Out has either the old payload or the new one.
 func Build(ctx context.Context, o Options) (payload.Manifest, error) {
 	o, err := o.withDefaults()
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 
-// repository writes a tiny repository with this one's layout: own programs in the root module, a module folder that pins v1.2.3 of
-// another module. It returns its folder and what it declares.
+// repository writes a tiny repository with this one's layout: own programs in the root module, and a module folder that pins
+// v1.2.3 of another module. It returns its folder and the components that it declares.
 func repository(t *testing.T) (string, []build.Component) {
 	t.Helper()
 	root := t.TempDir()
@@ -55,12 +55,12 @@ func writeFile(t *testing.T, name, text string) {
 	}
 }
 
-// options for building components of the repository root into folders of the test.
+// options returns options for building components of the repository root into temporary folders of the test.
 func options(t *testing.T, root string, components []build.Component) build.Options {
 	return build.Options{Components: components, Root: root, Out: t.TempDir(), Cache: t.TempDir()}
 }
 
-// mustBuild returns the manifest and what was logged.
+// mustBuild returns the manifest and the log.
 func mustBuild(t *testing.T, o build.Options) (payload.Manifest, string) {
 	t.Helper()
 	var log strings.Builder
@@ -138,7 +138,8 @@ func TestBuildsInDifferentFoldersGiveTheSameBytes(t *testing.T) {
 	}
 }
 
-// host-local stands for the real components: it takes seconds where kubelet takes minutes.
+// TestRealComponentIsReproducible builds host-local in place of all components: it takes seconds where kubelet takes
+// minutes.
 func TestRealComponentIsReproducible(t *testing.T) {
 	components, err := build.Named("host-local")
 	if err != nil {
@@ -299,7 +300,7 @@ func TestCacheDropsWhatWasNotUsedForLong(t *testing.T) {
 	}
 }
 
-// setAge makes the file as old as what the cache drops.
+// setAge makes the file so old that the cache drops it.
 func setAge(t *testing.T, name string) {
 	t.Helper()
 	old := time.Now().Add(-31 * 24 * time.Hour)

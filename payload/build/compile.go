@@ -18,16 +18,16 @@ import (
 // program is an executable that the Go command builds from a component.
 type program struct {
 	Component
-	version string   // of the module that has the package
-	flags   []string // to "go build"
+	version string   // the version of the module that has the package
+	flags   []string // for "go build"
 	exe     string   // path of the executable
 }
 
 // compiler builds executables for windows/amd64.
 type compiler struct {
 	Options
-	programs string // the folder of the cache with a folder for each key
-	scratch  string // a folder in it that is removed after the build
+	programs string // the cache folder with a subfolder for each key
+	scratch  string // a subfolder that is removed after the build
 }
 
 // plan determines version, flags and path of each component with a module.
@@ -80,10 +80,10 @@ func (c compiler) planOne(ctx context.Context, component Component) (program, er
 // which detects changes best; the others change only with their module's pins.
 func (p program) own() bool { return p.Module == "." }
 
-// executable is the name of the program after "go build -o folder/".
+// executable returns the name of the program after "go build -o folder/".
 func (p program) executable() string { return path.Base(p.Package) + ".exe" }
 
-// linkerFlags strips the program, removes the build ID, which differs between machines, and sets the variables of stamp.
+// linkerFlags strips the program, removes the build ID, which differs between machines, and sets the variables in stamp.
 func linkerFlags(stamp []string, version string) string {
 	number := strings.TrimPrefix(version, "v")
 	major, rest, _ := strings.Cut(number, ".")
@@ -96,7 +96,7 @@ func linkerFlags(stamp []string, version string) string {
 	return strings.Join(flags, " ")
 }
 
-// key is the name of the cache folder of p: a hash of everything that determines its bytes.
+// key returns the name of the cache folder of p: a hash of everything that determines its bytes.
 func (c compiler) key(ctx context.Context, p program) (string, error) {
 	goVersion, err := c.goCommand(ctx, p.Module, "env", "GOVERSION")
 	if err != nil {
@@ -189,7 +189,7 @@ func (c compiler) goCommand(ctx context.Context, module string, args ...string) 
 	return strings.TrimSpace(string(out)), nil
 }
 
-// environment sets everything by which the user's settings could change the bytes.
+// environment returns the variables that override all settings of the user that could change the bytes.
 func environment() []string {
 	return []string{
 		"GOOS=windows", "GOARCH=amd64", "GOAMD64=v1", "CGO_ENABLED=0", "GOFIPS140=off", "GOEXPERIMENT=", "GOWORK=off",

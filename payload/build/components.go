@@ -16,10 +16,10 @@ type Component struct {
 	Minor string
 	// Path is the path of the file below the version's folder on a host.
 	Path string
-	// Group says which hosts get it.
+	// Group selects the hosts that get it.
 	Group string
 	// Dictionary is the path of the component that this one is compressed with, in the same group or in base; empty for none. It should
-	// share much code, and change no more often: this one is compressed again whenever that one changes.
+	// share much code with this one, and change no more often: this one is compressed again whenever its dictionary changes.
 	Dictionary string
 	// License is an SPDX identifier.
 	License string
@@ -38,8 +38,8 @@ func Components() []Component {
 	return slices.Concat(ownComponents(), kubernetesComponents(), containerComponents(), nodeComponents(), cloudComponents())
 }
 
-// Named returns the declared components with these names, in the order of their declaration: "kubelet" is that of every minor
-// version of Kubernetes, "kubelet-1.36" that of one.
+// Named returns the declared components with these names, in the order of their declaration: "kubelet" selects the kubelets
+// of all minor versions of Kubernetes, "kubelet-1.36" that of one.
 func Named(names ...string) ([]Component, error) {
 	var chosen []Component
 	var known []string
@@ -61,7 +61,7 @@ func Named(names ...string) ([]Component, error) {
 	return chosen, nil
 }
 
-// FullName is the name of one component only: "kubelet-1.36" where Name is "kubelet".
+// FullName returns the name of a single component: "kubelet-1.36" where Name is "kubelet".
 func (c Component) FullName() string {
 	if c.Minor == "" {
 		return c.Name
@@ -69,8 +69,8 @@ func (c Component) FullName() string {
 	return c.Name + "-" + c.Minor
 }
 
-// containerdPath is that of the program that most others are compressed with: it shares as much code with them as larger programs do,
-// every host needs it, and it serves each minor version of Kubernetes.
+// containerdPath is the path of the dictionary of most other programs: containerd shares as much code with them as larger programs
+// do, every host needs it, and it serves each minor version of Kubernetes.
 const containerdPath = "containerd/containerd.exe"
 
 func ownComponents() []Component {
@@ -83,7 +83,8 @@ func ownComponents() []Component {
 	}}
 }
 
-// Minors are the minor versions of Kubernetes whose programs the payload has, oldest first: a folder below payload/kubernetes for each.
+// Minors returns the minor versions of Kubernetes whose programs the payload has, oldest first: a folder below payload/kubernetes for
+// each.
 func Minors() []string { return []string{"1.33", "1.34", "1.35", "1.36", "1.37"} }
 
 func kubernetesComponents() []Component {

@@ -50,7 +50,7 @@ func TestNamedChoosesAndNamesWhatDoesNotExist(t *testing.T) {
 	}
 }
 
-// minorFolders are the folders of payload/kubernetes.
+// minorFolders returns the folders of payload/kubernetes.
 func minorFolders(t *testing.T) []string {
 	t.Helper()
 	folders, err := filepath.Glob(filepath.Join("..", "kubernetes", "*", "go.mod"))

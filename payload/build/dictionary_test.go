@@ -9,14 +9,14 @@ import (
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 
-// large is a text that does not compress.
+// large returns text that does not compress.
 func large(seed byte) string {
 	b := make([]byte, 100_000)
 	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b)
 	return string(b)
 }
 
-// related has two minor versions with programs that share most of their content.
+// related returns two minor versions with programs that share most of their content.
 func related() build.Set {
 	in := func(group, path, dictionary, text string) build.Content {
 		c := sampleContent(path, text)

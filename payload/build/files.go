@@ -14,7 +14,7 @@ import (
 // keptUnused is how long unused entries stay in the cache.
 const keptUnused = 30 * 24 * time.Hour
 
-// file returns the Open of a file on disk.
+// file returns the Open function of a file on disk.
 func file(name string) func() (io.ReadCloser, error) {
 	return func() (io.ReadCloser, error) { return os.Open(name) }
 }
@@ -47,7 +47,7 @@ func hashOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// replace writes a file atomically: it has all bytes that write writes or, after an error, its former content.
+// replace writes a file atomically: it has either all bytes from write or, after an error, its former content.
 func replace(name string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".part-")
 	if err != nil {
@@ -73,14 +73,14 @@ func copyOf(open func() (io.ReadCloser, error)) func(io.Writer) error {
 	}
 }
 
-// touch marks the cache entry as used. If it fails, the entry may be removed too early, and is then built again.
+// touch marks the cache entry as used. If touch fails, the entry may be removed too early and is then built again.
 func touch(name string) {
 	now := time.Now()
 	_ = os.Chtimes(name, now, now)
 }
 
-// prune removes the entries of the folder that were unused for long, such as those of earlier versions and of killed builds. If
-// it fails, the next build tries again.
+// prune removes entries of the folder that have not been used for a long time, such as those of earlier versions and of killed
+// builds. If it fails, the next build tries again.
 func prune(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {

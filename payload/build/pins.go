@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Pin is the module that a program comes from, and the version of it that the repository names.
+// Pin is the module of a program and the version that the repository pins.
 type Pin struct {
 	Module  string // "k8s.io/kubernetes"
 	Version string // "v1.36.5"
@@ -36,8 +36,8 @@ func PinIn(folder, pkg string) (Pin, error) {
 	return pin, nil
 }
 
-// pinned is the module that a package belongs to: of those that go.mod requires, the one with the longest path, in the version that
-// replaces it if one does.
+// pinned returns the module that a package belongs to: of the modules that go.mod requires, the one with the longest path, in its
+// replacement version if it has one.
 func pinned(mod, pkg string) (Pin, error) {
 	var pin Pin
 	for _, required := range regexp.MustCompile(`(?m)^(?:require)?[ \t]+(\S+) (v\S+)`).FindAllStringSubmatch(mod, -1) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestReadmeListsEachProgramInItsVersion compares the table of checksums with what is pinned.
+// TestReadmeListsEachProgramInItsVersion compares the table of checksums with the pinned versions.
 func TestReadmeListsEachProgramInItsVersion(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	if err != nil {

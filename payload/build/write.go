@@ -22,21 +22,21 @@ import (
 type Set struct {
 	// Files are the files, in any order, each with a unique path.
 	Files []Content
-	// Stub opens wicd-setup without WICD at its end. Required where Files has WICD.
+	// Stub opens wicd-setup without WICD at its end. Required if Files has WICD.
 	Stub func() (io.ReadCloser, error)
-	// Blobs is a folder that keeps compressed contents for later calls with the same Fast. Empty means none.
+	// Blobs is a folder in which compressed contents are kept for later calls with the same Fast. Empty means none.
 	Blobs string
 	// Fast compresses in a fraction of the time, to more bytes: for tests.
 	Fast bool
-	// Log gets a line for each file that was compressed. Nil means none.
+	// Log receives a line for each file that was compressed. Nil means none.
 	Log io.Writer
 }
 
 // Content is one file of a payload; the fields have the meanings of payload.File.
 type Content struct {
 	Path, Component, Version, License, Group string
-	// Dictionary is the path of the content that this one is compressed with, in the same group or in base. If there is none of that
-	// path, this one is compressed by itself.
+	// Dictionary is the path of the content that this one is compressed with, in the same group or in base. If there is no such
+	// path, this one is compressed without a dictionary.
 	Dictionary string
 	// Open opens the content. It is called several times and must return the same bytes each time.
 	Open func() (io.ReadCloser, error)
@@ -83,11 +83,11 @@ func Write(ctx context.Context, dir string, set Set) (payload.Manifest, error) {
 type writer struct {
 	Set
 	dir string
-	// files are those of the manifest, in the order of Set.Files. What add does not do yet is zero.
+	// files are those of the manifest, in the order of Set.Files. Files that add has not handled yet have zero fields.
 	files []payload.File
 }
 
-// file is the content in the manifest, before it is compressed.
+// file returns the manifest entry of the content before it is compressed.
 func (c Content) file() (f payload.File, err error) {
 	f = payload.File{Path: c.Path, Component: c.Component, Version: c.Version, License: c.License, Group: c.Group}
 	f.SHA256, f.Size, err = hashFile(c.Open)
@@ -102,7 +102,7 @@ func (w *writer) makeFolders() error {
 	return err
 }
 
-// dictionary returns the number of the content that c is compressed with; -1 if there is none.
+// dictionary returns the index of the content that c is compressed with; -1 if there is none.
 func (s Set) dictionary(c Content) int {
 	for _, group := range []string{c.Group, payload.Base} {
 		i := slices.IndexFunc(s.Files, func(f Content) bool { return f.Path == c.Dictionary && f.Group == group })
@@ -113,7 +113,7 @@ func (s Set) dictionary(c Content) int {
 	return -1
 }
 
-// add adds a compressed content to the payload. A content that one of the files before has is compressed once.
+// add adds a compressed content to the payload. A content that is identical to an earlier one is compressed only once.
 func (w *writer) add(n int) (err error) {
 	c, f := w.Files[n], &w.files[n]
 	if i := slices.IndexFunc(w.files[:n], func(same payload.File) bool { return same.SHA256 == f.SHA256 }); i >= 0 {
@@ -137,7 +137,7 @@ func (w *writer) add(n int) (err error) {
 	return replace(filepath.Join(w.dir, payload.BlobName(f.SHA256)), copyOf(Bytes(frame)))
 }
 
-// compress returns the compressed form of f, which has content c, and keeps it.
+// compress returns the compressed form of f, which has content c, and stores it in Blobs.
 func (w *writer) compress(c, with Content, f payload.File) ([]byte, error) {
 	program, err := read(c.Open)
 	if err != nil {
@@ -168,7 +168,7 @@ func (w *writer) compress(c, with Content, f payload.File) ([]byte, error) {
 	return frame.Bytes(), replace(w.keptPrefix(f)+hashOf(frame.Bytes())+".zst", copyOf(Bytes(frame.Bytes())))
 }
 
-// kept returns the compressed form of f that an earlier call kept, or nil.
+// kept returns the compressed form of f that an earlier call stored, or nil.
 func (w *writer) kept(f payload.File) []byte {
 	if w.Blobs == "" {
 		return nil
@@ -185,7 +185,7 @@ func (w *writer) kept(f payload.File) []byte {
 	return nil
 }
 
-// keptPrefix is the name of what is kept of f, up to its own hash.
+// keptPrefix returns the name of the stored form of f, up to its own hash.
 func (w *writer) keptPrefix(f payload.File) string {
 	return filepath.Join(w.Blobs, fmt.Sprintf("%d-%.16s-%.16s-", compress.Format, f.SHA256, f.Dictionary))
 }
@@ -226,7 +226,7 @@ func (w *writer) setup(files []payload.File) (payload.File, error) {
 	return f, err
 }
 
-// finish validates the manifest, writes it, and removes what the payload no longer needs.
+// finish validates and writes the manifest, and removes files that the payload no longer needs.
 func (w *writer) finish(m payload.Manifest) error {
 	if err := m.Validate(); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// random is bytes that do not compress.
+// random returns bytes that do not compress.
 func random(seed uint64, n int) []byte {
 	b := make([]byte, n)
 	source := rand.NewChaCha8([32]byte{byte(seed)})
@@ -76,7 +76,7 @@ func TestAnotherDictionaryIsDamage(t *testing.T) {
 			t.Errorf("dictionary %s: error is %v", name, err)
 		}
 	}
-	// What has the right size and other bytes is for the hash to find.
+	// Only the hash can detect other bytes of the right size.
 	if back, err := decompress(frame, len(program), dictionary(random(2, 10_000))); err == nil && bytes.Equal(back, program) {
 		t.Error("the program came back from another dictionary")
 	}
@@ -103,7 +103,7 @@ func TestAFrameGivesExactlyItsSize(t *testing.T) {
 	}
 }
 
-// allocates is the number of bytes that a function allocates.
+// allocates returns the number of bytes that a function allocates.
 func allocates(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -112,7 +112,7 @@ func allocates(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// stream is a frame whose header does not say how large the content is.
+// stream returns a frame whose header does not contain the size of the content.
 func stream(t *testing.T, content []byte) []byte {
 	t.Helper()
 	var frame bytes.Buffer

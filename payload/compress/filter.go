@@ -5,9 +5,9 @@ import (
 	"encoding/binary"
 )
 
-// apply replaces addresses in b, so that programs with the same code have the same bytes: code that moved is called over
-// another distance, and each entry of a table begins where the entry before it ends. It needs no parameters, works on any
-// bytes, and undo is its exact inverse. A change of it is a change of the format of payloads.
+// apply replaces addresses in b, so that programs with the same code have the same bytes: moved code changes the
+// distances of its calls, and each entry of a table begins where the previous one ends. It needs no parameters, works on
+// any bytes, and undo is its exact inverse. A change of apply changes the format of payloads.
 func apply(b []byte) {
 	filter{b, false}.functions()
 	filter{b, false}.unwinding()
@@ -21,14 +21,15 @@ func undo(b []byte) {
 	filter{b, true}.functions()
 }
 
-// filter takes the same steps in both directions: what it reads to find a number is never changed before, or is
-// already restored.
+// filter takes the same steps in both directions: the bytes that it reads to find a number have not been changed
+// before, or are already restored.
 type filter struct {
 	b    []byte
 	undo bool
 }
 
-// difference replaces the number at an offset by its difference to base, or restores it. It returns the number.
+// difference replaces the number at an offset with its difference from base, or restores it. It returns the original
+// number.
 func (f filter) difference(at int, base uint32) uint32 {
 	is := f.number(at)
 	if f.undo {
@@ -39,8 +40,8 @@ func (f filter) difference(at int, base uint32) uint32 {
 	return is
 }
 
-// optional is difference for a number of which zero means none and stays zero. The difference that would become zero takes the
-// place of the one that zero would have had.
+// optional is like difference, but leaves zero, which means none, unchanged. The difference that would be zero is replaced by
+// the one that zero would have had.
 func (f filter) optional(at int, base uint32) uint32 {
 	switch is := f.number(at); {
 	case is == 0:
@@ -58,8 +59,8 @@ func (f filter) optional(at int, base uint32) uint32 {
 
 func (f filter) number(at int) uint32 { return binary.LittleEndian.Uint32(f.b[at:]) }
 
-// code replaces the distances in instructions by addresses, counted from the beginning of the file. It does not
-// know which bytes are instructions: a few that are none change as well.
+// code replaces the distances in instructions with addresses, counted from the beginning of the file. It cannot
+// identify all instructions: it also changes a few bytes that are none.
 func (f filter) code() {
 	var begins [256]bool // whether an instruction with a distance begins with a byte
 	for _, b := range []byte{0xe8, 0x83, 0x48, 0x49, 0x4a, 0x4b, 0x4c, 0x4d, 0x4e, 0x4f} {
@@ -85,13 +86,13 @@ func (f filter) code() {
 		}
 		if length > 0 {
 			f.address(at + length)
-			at += length + 3 // also where nothing changed: a decision must not depend on bytes that change later
+			at += length + 3 // even if nothing changed: a decision must not depend on bytes that change later
 		}
 	}
 }
 
-// address replaces the distance at an offset by the address that it leads to, if that is in the file. The distances that
-// look like such addresses take the place of the others; so each can be restored.
+// address replaces the distance at an offset with the address that it leads to, if that is in the file. Distances that
+// look like such addresses are swapped with them, so that each can be restored.
 func (f filter) address(at int) {
 	size, from := int64(len(f.b)), int64(at+4)
 	is := int64(int32(f.number(at)))
@@ -111,17 +112,17 @@ func (f filter) address(at int) {
 	binary.LittleEndian.PutUint32(f.b[at:], uint32(is))
 }
 
-// The table of functions of a Go program (runtime.pclntab) begins with a header, whose numbers have 8 bytes each; they are
-// described by runtime.pcHeader, and functions by runtime._func. Go's linker wrote this version since Go 1.20.
+// The function table of a Go program (runtime.pclntab) begins with a header of 8-byte numbers, described by
+// runtime.pcHeader; runtime._func describes functions. Go's linker has written this version since Go 1.20.
 const (
 	headerCount = 8     // number of functions
-	headerTable = 8 * 8 // offset of the index, and of the functions behind it
+	headerTable = 8 * 8 // offset of the index, which the functions follow
 	headerSize  = headerTable + 8
 
 	indexSize = 8 // of a function in the index: address, offset of the function from the index
 
 	functionName       = 4
-	functionTables     = 16 // three offsets of tables, and more of them behind the function
+	functionTables     = 16 // three offsets of tables; more of them follow the function
 	functionTablesEnd  = 28
 	functionTableCount = 28
 	functionDataCount  = 43
@@ -130,7 +131,7 @@ const (
 
 func headerMagic() []byte { return []byte{0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8} }
 
-// functions replaces numbers of the table of functions by their differences to those of the function before.
+// functions replaces the numbers in the function table with their differences from those of the previous function.
 func (f filter) functions() {
 	header := bytes.Index(f.b, headerMagic())
 	if header < 0 || len(f.b)-header < headerSize {
@@ -155,11 +156,11 @@ func (f filter) functions() {
 	}
 }
 
-// function is what the numbers of the next function are compared with.
+// function has the numbers with which those of the next function are compared.
 type function struct{ address, name, table, end uint32 }
 
-// function replaces the numbers of one function. A function that begins before the end of the previous one, or does not end
-// in the table, is no function, and neither is what follows.
+// function replaces the numbers of one function. Bytes that begin before the end of the previous function, or do not end in
+// the table, are not a function, and neither is anything after them.
 func (f filter) function(index int, previous function) (function, bool) {
 	is := function{table: previous.table}
 	is.address = f.difference(index, previous.address)

@@ -10,17 +10,17 @@ import (
 	"testing"
 )
 
-// Where the parts of a simulated program are.
+// Offsets of the parts of a simulated program.
 const (
 	codeAt      = 0x400
 	tableAt     = 0x800
 	exceptionAt = 0xc00
 	programSize = 0x1000
 	peAt        = 0x80
-	loadedAt    = 0x10000 // the address of the section, which is the whole file from codeAt on
+	loadedAt    = 0x10000 // the address of the section, which is the whole file from codeAt
 )
 
-// simulated is a program whose code begins moved bytes later than that of others, with three functions.
+// simulated returns a program with three functions, whose code begins moved bytes later than in others.
 func simulated(moved uint32) []byte {
 	b := make([]byte, programSize)
 	put := func(at int, values ...uint32) {
@@ -34,7 +34,7 @@ func simulated(moved uint32) []byte {
 	put(peAt+peExceptions, loadedAt+exceptionAt-codeAt, 3*unwindingSize)
 	put(peAt+peOptional+240+sectionAddress, loadedAt, programSize-codeAt, codeAt)
 
-	target := int(codeAt + 0x300) // what the code calls does not move
+	target := int(codeAt + 0x300) // the target of the calls does not move
 	for n, at := range []int{codeAt + int(moved), codeAt + int(moved) + 0x50} {
 		b[at] = 0xe8
 		put(at+1, uint32(target-(at+5)))
@@ -69,7 +69,7 @@ func TestProgramsWhoseCodeMovedDifferLess(t *testing.T) {
 	if calls := differing(one[codeAt:codeAt+0x30], other[codeAt+0x20:codeAt+0x50]); calls != 0 {
 		t.Errorf("%d bytes of the same code differ", calls)
 	}
-	// The first function of the index, of the functions and of the table for unwinding shows that everything moved.
+	// The first function in the index, the function table and the unwind table still differs, because everything moved.
 	if after := differing(one[tableAt:], other[tableAt:]); before != 22 || after != 3 {
 		t.Errorf("of the tables, %d bytes differed, and %d do now", before, after)
 	}
@@ -114,7 +114,7 @@ func TestUndoRestoresAProgram(t *testing.T) {
 	}
 }
 
-// TestUndoRestoresDamagedPrograms changes bytes of what the filter relies on.
+// TestUndoRestoresDamagedPrograms changes bytes that the filter relies on.
 func TestUndoRestoresDamagedPrograms(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for n := range 20_000 {

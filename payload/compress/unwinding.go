@@ -2,7 +2,7 @@ package compress
 
 import "encoding/binary"
 
-// The format of executables of Windows (Microsoft's PE Format specification): where the table for unwinding is.
+// Offsets in Windows executables (Microsoft's PE Format specification) that lead to the unwind table.
 const (
 	peOffset          = 0x3c // of the PE header
 	peSections        = 6    // number of sections
@@ -14,10 +14,10 @@ const (
 	sectionSize       = 16
 	sectionOffset     = 20
 
-	unwindingSize = 12 // of a function: addresses of its begin, its end, and what unwinds it
+	unwindingSize = 12 // of a function: addresses of its begin, its end, and its unwind information
 )
 
-// unwinding replaces the addresses in the table for unwinding.
+// unwinding replaces the addresses in the unwind table.
 func (f filter) unwinding() {
 	var begin, end, info uint32
 	for table := f.unwindingTable(); len(table.b) >= unwindingSize; table.b = table.b[unwindingSize:] {
@@ -27,7 +27,7 @@ func (f filter) unwinding() {
 	}
 }
 
-// unwindingTable is empty where there is none.
+// unwindingTable returns the unwind table, or an empty filter if there is none.
 func (f filter) unwindingTable() filter {
 	none := filter{nil, f.undo}
 	if len(f.b) < peOffset+4 || f.b[0] != 'M' || f.b[1] != 'Z' {

@@ -1,5 +1,5 @@
-// Package containerd_test gives the hosts.toml files of internal/mirrors to the containerd that is pinned here, and
-// watches whom it asks for an image. What internal/mirrors says of containerd is proved here.
+// Package containerd_test loads the hosts.toml files of internal/mirrors into the pinned containerd, and records the
+// hosts that it contacts for an image. It proves what internal/mirrors assumes about containerd.
 package containerd_test
 
 import (
@@ -38,18 +38,19 @@ const (
 	imageDigest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 	// wicd is WICD's registry, as the golden files name it.
 	wicd = "127.0.0.1:10280"
-	// containerds is the subject of the certificate that containerd shows WICD.
+	// containerds is the subject of the certificate that containerd presents to WICD.
 	containerds = "containerd"
 )
 
-// pulls are images, and whom containerd asks for them: WICD, where it is told so, and then the registry, where it may.
+// pulls returns images and the hosts that containerd contacts for them: WICD, if configured, and then the registry, if
+// allowed.
 func pulls() []pull {
 	const only = wicd
 	return []pull{
 		{"documents", "registry.access.redhat.com/ubi9/ubi-minimal", wicd + " registry.access.redhat.com"},
 		{"documents", "registry.redhat.io/app", only},
 		{"documents", "docker-mirror.internal/app", wicd + " docker-mirror.internal"},
-		// A registry that is not mentioned is as it was.
+		// A registry that is not mentioned is unaffected.
 		{"documents", "gcr.io/team/app", "gcr.io"},
 
 		{"sources", "mcr.microsoft.com/oss/pause", wicd + " mcr.microsoft.com"},
@@ -60,7 +61,7 @@ func pulls() []pull {
 		{"sources", "docker.io/library/nginx", wicd + " registry-1.docker.io"},
 
 		{"wildcards", "a.example.com/app", wicd + " a.example.com"},
-		{"wildcards", "gcr.io/app", wicd + " gcr.io"}, // containerd has no wildcards: WICD says that it may be contacted
+		{"wildcards", "gcr.io/app", wicd + " gcr.io"}, // containerd has no wildcards: WICD answers that it may be contacted
 		{"wildcards", "quay.io/app", only},
 		{"closed-wildcard", "b.example.com/app", only},
 		{"closed-wildcard", "a.example.com/app", wicd + " a.example.com"},
@@ -92,7 +93,7 @@ func pulls() []pull {
 type pull struct{ golden, image, want string }
 
 func TestMain(m *testing.M) {
-	if err := log.SetLevel("error"); err != nil { // it tells of every host that has nothing
+	if err := log.SetLevel("error"); err != nil { // it logs every host that has nothing
 		panic(err)
 	}
 	os.Exit(m.Run())
@@ -114,8 +115,8 @@ func TestContainerdAsksWICDWhereItIsTold(t *testing.T) {
 	}
 }
 
-// TestEveryGoldenFileIsTried also shows that containerd finds each file where it is, and can read it: one that it
-// cannot read it ignores, and asks the source.
+// TestEveryGoldenFileIsTried also shows that containerd finds and can read each file: it ignores a file that it cannot
+// read, and contacts the source.
 func TestEveryGoldenFileIsTried(t *testing.T) {
 	untried := map[string]bool{}
 	err := filepath.WalkDir(goldenFiles, func(path string, d fs.DirEntry, err error) error {
@@ -136,7 +137,8 @@ func TestEveryGoldenFileIsTried(t *testing.T) {
 	}
 }
 
-// onWindows is what config_windows.go and hostDirectory of containerd make of a host; on Windows it is not used.
+// onWindows returns the folder name that config_windows.go and hostDirectory of containerd derive from a host; it is
+// not used on Windows.
 func onWindows(host string) string {
 	if i := strings.LastIndex(host, ":"); i > 0 {
 		host = host[:i] + "_" + host[i+1:] + "_"
@@ -144,11 +146,11 @@ func onWindows(host string) string {
 	return strings.ReplaceAll(host, ":", "")
 }
 
-// place gives a golden folder as containerd's config_path, with certificates where the files name them. On Linux the folder
-// of an IPv6 address has colons.
+// place copies a golden folder to use as containerd's config_path, with certificates where the files name them. On Linux,
+// the folder name of an IPv6 address has colons.
 func place(t *testing.T, golden string) string {
 	t.Helper()
-	root, err := os.MkdirTemp("", "mirrors-test-") // Wine refuses how Go removes a whole folder, so t.TempDir does not do
+	root, err := os.MkdirTemp("", "mirrors-test-") // Wine fails when Go removes a whole folder, so t.TempDir cannot be used
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +179,7 @@ func place(t *testing.T, golden string) string {
 	return root
 }
 
-// newPair is a self-signed certificate, and its key behind it, as WICD writes them for containerd.
+// newPair returns a self-signed certificate followed by its key, as WICD writes them for containerd.
 func newPair(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -224,8 +226,8 @@ func removeAll(t *testing.T, root string) {
 	}
 }
 
-// asked is whom containerd asks for a part of an image when everyone answers that it is not there. WICD must see containerd's
-// certificate and the registry of the image, and no other host the certificate.
+// asked returns the hosts that containerd contacts for a part of an image when all answer that it does not exist. WICD must
+// see containerd's certificate and the registry of the image, and no other host may see the certificate.
 func asked(t *testing.T, root, image, part string) string {
 	t.Helper()
 	var all []string
@@ -274,7 +276,7 @@ func fetch(ctx context.Context, resolver remotes.Resolver, image string) error {
 // network answers all requests of containerd.
 type network func(*http.Request) *http.Response
 
-// transport takes the place of one of containerd's, and tells the network which certificates that one had.
+// transport replaces one of containerd's transports, and passes its certificates to the network.
 type transport struct {
 	network
 	was *http.Transport
@@ -286,7 +288,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.network(r.WithContext(context.WithValue(r.Context(), ofClient{}, t.was.TLSClientConfig.Certificates))), nil
 }
 
-// clientOf is the subject of the certificates that a host sees which is asked by a request.
+// clientOf returns the subject of the certificates that the host of a request sees.
 func clientOf(r *http.Request) string {
 	var subjects []string
 	certificates, _ := r.Context().Value(ofClient{}).([]tls.Certificate)
@@ -296,8 +298,8 @@ func clientOf(r *http.Request) string {
 	return strings.Join(subjects, " ")
 }
 
-// resolver is as that of containerd's CRI (internal/cri/server/images/image_pull.go and core/transfer/registry): what the
-// kubelet found for the image is given to any host that asks for a password.
+// resolver returns a resolver like that of containerd's CRI (internal/cri/server/images/image_pull.go and
+// core/transfer/registry): any host that requests a password gets the one that the kubelet found for the image.
 func (n network) resolver(root, password string) remotes.Resolver {
 	return docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(context.Background(), config.HostOptions{
 		HostDir: config.HostDirFromRoot(root),
@@ -327,7 +329,7 @@ func answer(r *http.Request, status int, body string, header ...string) *http.Re
 		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 }
 
-// TestWICDsMessageIsShown: containerd asks with GET for what HEAD could not say.
+// TestWICDsMessageIsShown: containerd repeats a HEAD request as GET to get the message.
 func TestWICDsMessageIsShown(t *testing.T) {
 	network := network(func(r *http.Request) *http.Response {
 		return answer(r, http.StatusForbidden, `{"errors": [{"code": "DENIED", "message": "quay.io is blocked"}]}`, "Content-Type", "application/json")
@@ -338,7 +340,7 @@ func TestWICDsMessageIsShown(t *testing.T) {
 	}
 }
 
-// TestWICDGetsAPodsCredentials when it says that the source wants some.
+// TestWICDGetsAPodsCredentials expects containerd to send them when WICD answers that the source requires some.
 func TestWICDGetsAPodsCredentials(t *testing.T) {
 	isAsked := false
 	network := network(func(r *http.Request) *http.Response {
@@ -357,9 +359,9 @@ func TestWICDGetsAPodsCredentials(t *testing.T) {
 	}
 }
 
-// TestWhoComesLast holds what makes a file for a registry that must not be contacted as it is. containerd goes on to the
-// source where the file names no server, as the published example for NeverContactSource does, and where it cannot be
-// read; and it fetches content from a server that cannot pull.
+// TestWhoComesLast tests the file for a registry that must not be contacted directly. containerd continues with the
+// source if the file names no server, as the published example for NeverContactSource does, or cannot be read; and it
+// fetches content from a server that cannot pull.
 func TestWhoComesLast(t *testing.T) {
 	const (
 		mirror     = "[host.\"https://m.example.com\"]\ncapabilities = [\"pull\"]\n"

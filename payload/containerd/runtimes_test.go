@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// runtimes is what the test reads of the configuration of containerd's plugin.
+// runtimes is the part of the configuration of containerd's plugin that the test reads.
 type runtimes struct {
 	Containerd struct {
 		Default  string `toml:"default_runtime_name"`
@@ -33,7 +33,7 @@ type runtimes struct {
 	} `toml:"cni"`
 }
 
-// mustLoad has containerd load the configuration that internal/desired renders, from a golden file.
+// mustLoad loads the configuration that internal/desired renders, from a golden file, with containerd.
 func mustLoad(t *testing.T, golden string) (is runtimes) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("../../internal/desired/testdata", golden+".yaml"))
@@ -48,7 +48,7 @@ func mustLoad(t *testing.T, golden string) (is runtimes) {
 	if err := yaml.Unmarshal(content, &rendered); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.CreateTemp("", "runtimes-test-*.toml") // Wine refuses how Go removes a whole folder, so t.TempDir does not do
+	f, err := os.CreateTemp("", "runtimes-test-*.toml") // Wine fails when Go removes a whole folder, so t.TempDir cannot be used
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestLayersAreDiscardedWhereThatIsWanted(t *testing.T) {
 	}
 }
 
-// TestPodsHaveTheirRuntimes reads options as containerd does, into what the shim gets. containerd passes over a name that the shim does not
+// TestPodsHaveTheirRuntimes decodes options like containerd, into the options of the shim. containerd ignores a name that the shim does not
 // know; the test does not.
 func TestPodsHaveTheirRuntimes(t *testing.T) {
 	const process, hyperV = "runhcs-wcow-process", "runhcs-wcow-hypervisor"
@@ -116,7 +116,8 @@ func TestPodsHaveTheirRuntimes(t *testing.T) {
 	}
 }
 
-// TestPluginsAreLookedForAmongOursFirst has libcni, which containerd calls plugins with, look in the folders that containerd has loaded.
+// TestPluginsAreLookedForAmongOursFirst searches the folders that containerd has loaded with libcni, with which containerd calls
+// plugins.
 func TestPluginsAreLookedForAmongOursFirst(t *testing.T) {
 	const ours = `C:\k\versions\f8c53928063c\cni`
 	for golden, want := range map[string]struct {

@@ -1,4 +1,5 @@
-// Package payloadtest finds the versions and the source of programs in the payload, for tests that compare what we know of them with it.
+// Package payloadtest finds the versions and the source of programs in the payload, for tests that compare the project's assumptions
+// with them.
 package payloadtest
 
 import (
@@ -10,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 
-// Version is the one that the payload pins of a program, such as "containerd"; of "kubelet", it is the newest. Root is the folder of the
-// repository.
+// Version returns the version of a program, such as "containerd", that the payload pins; for "kubelet", the newest one. root is the
+// folder of the repository.
 func Version(t testing.TB, root, program string) string {
 	t.Helper()
 	components, err := build.Named(program)
@@ -25,7 +26,7 @@ func Version(t testing.TB, root, program string) string {
 	return pin.Version
 }
 
-// Required is the version of a package's module that the go.mod of a folder requires.
+// Required returns the version of a package's module that the go.mod of a folder requires.
 func Required(t testing.TB, folder, pkg string) string {
 	t.Helper()
 	pin, err := build.PinIn(folder, pkg)
@@ -35,8 +36,8 @@ func Required(t testing.TB, folder, pkg string) string {
 	return pin.Version
 }
 
-// Kubernetes are the folders of Kubernetes' source, by minor version, in the versions that the payload pins. Root is the folder of the
-// repository.
+// Kubernetes returns the folders with the sources of Kubernetes by minor version, in the versions that the payload pins. root is the
+// folder of the repository.
 func Kubernetes(t *testing.T, root string) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "payload", "kubernetes", "*", "go.mod"))
@@ -51,8 +52,8 @@ func Kubernetes(t *testing.T, root string) map[string]string {
 	return dirs
 }
 
-// Source is the folder of a module's source, in the version that the module in dir requires. It is downloaded if the module cache does not
-// have it.
+// Source returns the folder with the sources of a module, in the version that the module in dir requires. It downloads them if the module
+// cache does not have them.
 func Source(t *testing.T, dir, module string) string {
 	t.Helper()
 	download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)

@@ -1,6 +1,6 @@
-// Package selfextract defines the format of a self-extracting executable: a stub, then a program as package compress makes
-// it, then a trailer of fixed size that says where the program begins and which hash it has. Windows and Linux both ignore
-// what follows an executable's own end, so the file stays executable.
+// Package selfextract defines the format of a self-extracting executable: a stub, then a program compressed by package
+// compress, then a trailer of fixed size with the position and the hash of the program. Windows and Linux both ignore data
+// after an executable's own end, so the file stays executable.
 //
 // wicd-setup reads this format on a host, the payload's builder writes it.
 package selfextract
@@ -25,10 +25,10 @@ var (
 	ErrMalformed = errors.New("the trailer at the end of this executable contradicts the executable's size")
 )
 
-// Program describes the program inside.
+// Program describes the embedded program.
 type Program struct {
-	SHA256 [sha256.Size]byte // of the program, not compressed
-	Size   int64             // in bytes, not compressed
+	SHA256 [sha256.Size]byte // of the uncompressed program
+	Size   int64             // of the uncompressed program, in bytes
 }
 
 // Write writes a self-extracting executable to w: stub, compressed program and trailer.

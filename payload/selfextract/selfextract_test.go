@@ -46,7 +46,7 @@ func TestTruncatedExecutableIsRejected(t *testing.T) {
 			t.Errorf("after %d of %d bytes: error %v, want ErrNoTail", n, len(data), err)
 		}
 	}
-	for n := 1; n <= len("stubcompressed"); n++ { // the beginning is missing: only the length can tell
+	for n := 1; n <= len("stubcompressed"); n++ { // the beginning is missing: only the length reveals that
 		_, compressed, err := find(data[n:])
 		if n > len("stub") && !errors.Is(err, selfextract.ErrMalformed) {
 			t.Errorf("without the first %d bytes: %q, error %v, want ErrMalformed", n, compressed, err)

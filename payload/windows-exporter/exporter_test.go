@@ -1,5 +1,5 @@
-// Package exporter_test gives what internal/desired says of windows_exporter to the exporter that is pinned here: its
-// command line, and the configuration of its server.
+// Package exporter_test runs the pinned exporter with the settings that internal/desired declares for windows_exporter:
+// its command line, and the configuration of its server.
 package exporter_test
 
 import (
@@ -34,7 +34,7 @@ const (
 	clientCA  = `C:\k\kubelet-ca.crt`
 )
 
-// declared are the command line and the server's configuration of the golden file.
+// declared returns the command line and the server's configuration of the golden file.
 func declared(t *testing.T) (command, config string) {
 	t.Helper()
 	text, err := os.ReadFile(golden)
@@ -66,8 +66,8 @@ func declared(t *testing.T) (command, config string) {
 	return command, config
 }
 
-// moduleFolder is where the sources of a module are, of the version that go.mod names. They need not be there yet: no test is
-// built from them.
+// moduleFolder returns the folder with the sources of a module, in the version that go.mod names. It downloads them if
+// necessary: no test is built from them.
 func moduleFolder(t *testing.T, module string) string {
 	t.Helper()
 	out, err := exec.Command("go", "mod", "download", "-json", module).Output()
@@ -81,7 +81,7 @@ func moduleFolder(t *testing.T, module string) string {
 	return downloaded.Dir
 }
 
-// TestTheExporterHasTheseFlagsAndCollectors looks into its source: it builds for Windows only.
+// TestTheExporterHasTheseFlagsAndCollectors searches the exporter's source, because it builds for Windows only.
 func TestTheExporterHasTheseFlagsAndCollectors(t *testing.T) {
 	command, _ := declared(t)
 	folder := moduleFolder(t, "github.com/prometheus-community/windows_exporter")
@@ -114,8 +114,8 @@ func TestTheExporterHasTheseFlagsAndCollectors(t *testing.T) {
 	}
 }
 
-// TestTheExporterHasTheMetricsOfRulesAndDashboards looks into the sources of the enabled collectors for the names that the list of
-// internal/monitoring, which a test there compares with all rules and dashboards, has for this version.
+// TestTheExporterHasTheMetricsOfRulesAndDashboards searches the sources of the enabled collectors for the metrics that
+// internal/monitoring lists for this version. A test there compares the list with all rules and dashboards.
 func TestTheExporterHasTheMetricsOfRulesAndDashboards(t *testing.T) {
 	command, _ := declared(t)
 	_, enabled, _ := strings.Cut(command, "--collectors.enabled ")
@@ -185,7 +185,7 @@ func (a *authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 }
 
-// issue returns certificate and key in one, as the kubelet keeps them.
+// issue returns certificate and key in one file, as the kubelet stores them.
 func (a *authority) issue(t *testing.T, name string, usage x509.ExtKeyUsage) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -215,7 +215,7 @@ type node struct {
 	ended             chan error
 }
 
-// newNode starts the exporter's server with what is there.
+// newNode starts the exporter's server with these certificates.
 func newNode(t *testing.T, certificate, clients []byte) *node {
 	t.Helper()
 	folder := t.TempDir()
@@ -247,7 +247,7 @@ func mustWrite(t *testing.T, name string, content []byte) {
 	}
 }
 
-// scrape asks for metrics on a connection of its own. It returns the serial number of the server's certificate.
+// scrape requests metrics on a new connection. It returns the serial number of the server's certificate.
 func (n *node) scrape(t *testing.T, servers *authority, client []byte, version uint16) (int64, error) {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -291,8 +291,9 @@ func TestMetricsAreForClientsWithACertificateOfTheCluster(t *testing.T) {
 	}
 }
 
-// TestTheExporterFollowsNewCertificatesByItself is why nobody restarts it when the kubelet renews its certificate, or the
-// cluster its authority. The original never noticed that the Secret with its one certificate for all nodes had changed.
+// TestTheExporterFollowsNewCertificatesByItself proves that it needs no restart when the kubelet renews its certificate,
+// or the cluster its authority. The original never noticed that the Secret with its one certificate for all nodes had
+// changed.
 func TestTheExporterFollowsNewCertificatesByItself(t *testing.T) {
 	cluster, next := newAuthority(t, "cluster"), newAuthority(t, "next")
 	n := newNode(t, cluster.issue(t, "system:node:win-1", x509.ExtKeyUsageServerAuth), cluster.pem())
@@ -314,7 +315,7 @@ func TestTheExporterFollowsNewCertificatesByItself(t *testing.T) {
 	}
 }
 
-// TestTheExporterEndsWithoutItsCertificate is why it is not started before the kubelet has one.
+// TestTheExporterEndsWithoutItsCertificate is why it is not started before the kubelet has a certificate.
 func TestTheExporterEndsWithoutItsCertificate(t *testing.T) {
 	n := newNode(t, nil, newAuthority(t, "cluster").pem())
 	select {

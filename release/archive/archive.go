@@ -1,4 +1,4 @@
-// Package archive writes tar files that depend on nothing but their content: the same files give the same bytes.
+// Package archive writes tar files that depend only on their content: the same files give the same bytes.
 package archive
 
 import (
@@ -12,26 +12,26 @@ import (
 // File is a file of an archive.
 type File struct {
 	Name string
-	// Size is in bytes, and exactly what Open gives.
+	// Size is in bytes, and exactly what Open returns.
 	Size int64
 	Open func() (io.ReadCloser, error)
-	// Program says that the file can be executed.
+	// Program marks the file as executable.
 	Program bool
 }
 
-// Bytes is a file with this content.
+// Bytes returns a file with this content.
 func Bytes(name string, content []byte) File {
 	return File{Name: name, Size: int64(len(content)), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }}
 }
 
-// Executable is a program with this content.
+// Executable returns an executable file with this content.
 func Executable(name string, content []byte) File {
 	f := Bytes(name, content)
 	f.Program = true
 	return f
 }
 
-// Write writes files in this order, readable by everybody, of user 0 and time 0.
+// Write writes files in this order, world-readable, with user 0 and time 0.
 func Write(w io.Writer, files []File) error {
 	archive := tar.NewWriter(w)
 	for _, f := range files {

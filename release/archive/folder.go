@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// WriteFolder writes files, by their path in the folder with slashes, in place of what the folder has.
+// WriteFolder replaces the content of a folder with files, keyed by their slash-separated path in it.
 func WriteFolder(folder string, files map[string][]byte) error {
 	if err := os.RemoveAll(folder); err != nil {
 		return err

@@ -35,10 +35,10 @@ type Source struct {
 	Deploy, Changelog string
 }
 
-// Checksums is the name of the file with the SHA-256 of each other one, as sha256sum reads it.
+// Checksums is the name of the file with the SHA-256 of every other file, in the format of sha256sum.
 const Checksums = "SHA256SUMS"
 
-// release is one that is being written.
+// release is a release that is being written.
 type release struct {
 	Source
 	dir   string
@@ -67,7 +67,7 @@ func Write(dir string, s Source) (names []string, err error) {
 	return append(r.files, Checksums), r.writeChecksums()
 }
 
-// reference is the image by tag and digest.
+// reference returns the image by tag and digest.
 func (r *release) reference() string {
 	return fmt.Sprintf("%s:v%s@%s", r.Repository, r.Version, r.image.digest)
 }
@@ -121,7 +121,7 @@ func (r *release) writeSBOM() error {
 	return r.addBytes("wmco-"+r.Version+".cdx.json", r.image.sbom)
 }
 
-// writeManifests packs what kubectl apply -k takes.
+// writeManifests packs the manifests for kubectl apply -k.
 func (r *release) writeManifests() error {
 	var files []archive.File
 	err := filepath.WalkDir(r.Deploy, func(name string, d fs.DirEntry, err error) error {
@@ -150,7 +150,7 @@ func (r *release) writeManifests() error {
 	return r.addBytes("wmco-"+r.Version+"-manifests.tar.gz", packed.Bytes())
 }
 
-// pinned is a kustomization that names the image by its digest.
+// pinned returns the kustomization with the image named by its digest.
 func (r *release) pinned(kustomization []byte) ([]byte, error) {
 	tag := regexp.MustCompile(`(?m)^  newTag: .*$`)
 	if n := len(tag.FindAll(kustomization, -1)); n != 1 {
@@ -159,7 +159,7 @@ func (r *release) pinned(kustomization []byte) ([]byte, error) {
 	return tag.ReplaceAll(kustomization, fmt.Appendf(nil, "  newName: %s\n  digest: %s", r.Repository, r.image.digest)), nil
 }
 
-// writeOLM packs bundle and catalog, which must be those of this image.
+// writeOLM packs bundle and catalog, which must name this image.
 func (r *release) writeOLM() error {
 	csv, err := filepath.Glob(filepath.Join(r.OLM, "bundle", "manifests", "*.clusterserviceversion.yaml"))
 	if err == nil && len(csv) != 1 {
@@ -185,7 +185,7 @@ func (r *release) writeOLM() error {
 	})
 }
 
-// writePlugin copies the archives of kubectl windows, which must be those of this version, and krew's manifest.
+// writePlugin copies the archives of kubectl windows, which must have this version, and krew's manifest.
 func (r *release) writePlugin() error {
 	names, err := filepath.Glob(filepath.Join(r.Plugin, "kubectl-windows-"+r.Version+"-*.tar.gz"))
 	if err == nil && len(names) == 0 {
@@ -206,7 +206,7 @@ func (r *release) writePlugin() error {
 	return nil
 }
 
-// writeImage packs the layout, as "skopeo copy oci-archive:" reads it.
+// writeImage packs the layout, for "skopeo copy oci-archive:".
 func (r *release) writeImage() error {
 	files, err := filesOf(r.Layout, "")
 	if err != nil {
@@ -215,7 +215,7 @@ func (r *release) writeImage() error {
 	return r.add("wmco-"+r.Version+"-image.tar", func(w io.Writer) error { return archive.Write(w, files) })
 }
 
-// filesOf are all files of a folder, in the order of their names, below another name in the archive.
+// filesOf returns all files of a folder in the order of their names, below another name in the archive.
 func filesOf(folder, below string) (files []archive.File, err error) {
 	err = filepath.WalkDir(folder, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -29,7 +29,7 @@ import (
 
 const bom = `{"bomFormat": "CycloneDX", "metadata": {"component": {"version": "1.2.0"}}}`
 
-// built is a source with an image of a version, as make image writes it; its digest comes with it.
+// built returns a source with an image of a version, as make image writes it, and its digest.
 func built(t *testing.T, version string) (s artifacts.Source, digest string) {
 	t.Helper()
 	dir := t.TempDir()

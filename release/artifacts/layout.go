@@ -9,13 +9,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// layoutImage is an image as make image wrote it.
+// layoutImage is an image written by make image.
 type layoutImage struct {
 	digest string
 	sbom   []byte
 }
 
-// readLayout reads the image of a version in a layout, and its software bill of materials beside it.
+// readLayout reads the image of a version in a layout, and its software bill of materials next to it.
 func readLayout(folder, version string) (layoutImage, error) {
 	index, err := layout.ImageIndexFromPath(folder)
 	if err != nil {
@@ -36,7 +36,7 @@ func readLayout(folder, version string) (layoutImage, error) {
 	return layoutImage{digest: one.Digest.String(), sbom: sbom}, err
 }
 
-// readSBOM reads a software bill of materials, which must be of this version.
+// readSBOM reads a software bill of materials, which must be for this version.
 func readSBOM(name, version string) ([]byte, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

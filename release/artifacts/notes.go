@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// unreleased is the section of the changelog for what no release has yet.
+// unreleased is the section of the changelog for changes that no release contains yet.
 const unreleased = "Unreleased"
 
-// Notes returns what a changelog says of a version: the section with its name, without the heading. Builds of commits without a tag, as in
-// 0.0.0-g1a2b3c4 (hack/version.sh), get the section Unreleased. Missing and empty sections are errors.
+// Notes returns the section of a changelog for a version, without its heading. Builds of untagged commits, as in 0.0.0-g1a2b3c4
+// (hack/version.sh), get the section Unreleased. Missing and empty sections are errors.
 func Notes(changelog, version string) (string, error) {
 	section := version
 	if regexp.MustCompile(`-g[0-9a-f]{7,40}(-dirty)?$`).MatchString(version) {

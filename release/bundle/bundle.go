@@ -1,9 +1,9 @@
-// Package bundle makes the bundle of the operator for the Operator Lifecycle Manager (OLM), in format registry+v1, from the manifests of
-// deploy/: the ClusterServiceVersion, and the objects that OLM creates beside it.
+// Package bundle builds the operator's bundle for the Operator Lifecycle Manager (OLM), in format registry+v1, from the manifests of
+// deploy/: the ClusterServiceVersion and the other objects that OLM creates.
 //
-// A bundle can contain neither admission policies nor Roles of other namespaces. The operator applies the policies that limit hosts itself,
-// and deploy/olm has its permissions for that. A bundle must not contain kinds that some clusters lack: there, its installation fails for
-// good. So deploy/monitoring is not part of it.
+// A bundle can contain neither admission policies nor Roles in other namespaces. The operator applies the policies that limit hosts itself,
+// with permissions from deploy/olm. A bundle must not contain kinds that some clusters lack, because its installation there fails
+// permanently. deploy/monitoring is therefore not part of it.
 package bundle
 
 import (
@@ -33,10 +33,10 @@ const Package = "windows-machine-config-operator"
 // Channel is the only channel, and the default one.
 const Channel = "stable"
 
-// olm is the part of deploy/ that only a bundle has.
+// olm is the part of deploy/ that is only in bundles.
 const olm manifests.Part = "olm"
 
-// limits is the part that a bundle cannot have.
+// limits is the part that a bundle cannot contain.
 const limits manifests.Part = "limits"
 
 // Source is what a bundle is made of.
@@ -51,16 +51,17 @@ type Source struct {
 	Created time.Time
 	// Replaces is the version that OLM upgrades to this one; empty for the first release.
 	Replaces string
-	// Maintainer answers questions about the bundle.
+	// Maintainer is the contact for questions about the bundle.
 	Maintainer mail.Address
 }
 
 // Bundle is a bundle's content.
 type Bundle struct {
 	CSV v1alpha1.ClusterServiceVersion
-	// Objects are what OLM creates beside the CSV: CustomResourceDefinitions, roles, their bindings and Services. They have no namespace.
+	// Objects are the objects that OLM creates in addition to the CSV: CustomResourceDefinitions, roles, their bindings and Services.
+	// They have no namespace.
 	Objects []*unstructured.Unstructured
-	// Annotations are those of metadata/annotations.yaml, which are labels of the image, too.
+	// Annotations are those of metadata/annotations.yaml, which are also labels of the image.
 	Annotations map[string]string
 	// Properties are those of metadata/properties.yaml.
 	Properties []Property
@@ -72,18 +73,18 @@ type Property struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// CompatibilityType is the type of the property that has Compatibility. OLM ignores types that it does not know.
+// CompatibilityType is the type of the property that contains Compatibility. OLM ignores unknown types.
 const CompatibilityType = api.GroupName + "/compatibility"
 
-// Compatibility says to whose nodes a version can be given.
+// Compatibility describes the nodes that can get a version.
 type Compatibility struct {
 	// KubernetesMinors are the minor versions whose kubelets the payload has, oldest first.
 	KubernetesMinors []string `json:"kubernetesMinors"`
-	// UpgradesFrom is the oldest version whose daemon on nodes can be upgraded to this one directly (RELEASE.md); empty for the first release.
+	// UpgradesFrom is the oldest version whose daemon can be upgraded to this one directly (RELEASE.md); empty for the first release.
 	UpgradesFrom string `json:"upgradesFrom,omitempty"`
 }
 
-// Build makes a bundle and checks it with Check.
+// Build builds a bundle and checks it with Check.
 func Build(s Source) (*Bundle, error) {
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("building the bundle: %w", err)
@@ -96,7 +97,7 @@ func Build(s Source) (*Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the bundle: %w", err)
 	}
-	// What the operator may do only within limits comes with these, which a bundle cannot have.
+	// Permissions that require the limits come with the limits, which a bundle cannot contain.
 	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
 		return slices.ContainsFunc(limited, func(l *unstructured.Unstructured) bool { return manifests.Key(l) == manifests.Key(o) })
 	})
@@ -117,7 +118,8 @@ func Build(s Source) (*Bundle, error) {
 	return b, b.Check()
 }
 
-// versionPattern is a semantic version without build metadata, which names of objects cannot have (https://semver.org).
+// versionPattern matches a semantic version without build metadata, which is invalid in object names
+// (https://semver.org).
 const versionPattern = `(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9a-z-]+(\.[0-9a-z-]+)*)?`
 
 func (s Source) check() error {
@@ -134,7 +136,7 @@ func (s Source) check() error {
 		if err := errors.Join(errFrom, errTo); err != nil {
 			return err
 		}
-		if to.LessThan(from) { // Check finds one that replaces itself
+		if to.LessThan(from) { // Check reports a version that replaces itself
 			return fmt.Errorf("replaced version %s must be older than %s; OLM would upgrade from the one to the other", s.Replaces, s.Version)
 		}
 	}
@@ -144,8 +146,8 @@ func (s Source) check() error {
 	return nil
 }
 
-// annotations are those of metadata/annotations.yaml (registry+v1), and the range of OpenShift versions, which must agree with minKubeVersion:
-// OpenShift 4.20 has Kubernetes 1.33.
+// annotations returns those of metadata/annotations.yaml (registry+v1), and the range of OpenShift versions, which must agree with
+// minKubeVersion: OpenShift 4.20 has Kubernetes 1.33.
 func annotations() map[string]string {
 	const prefix = "operators.operatorframework.io.bundle."
 	return map[string]string{
@@ -162,7 +164,7 @@ func annotations() map[string]string {
 	}
 }
 
-// Files are the files of the bundle by their paths, such as manifests/….yaml.
+// Files returns the files of the bundle by their paths, such as manifests/<name>.yaml.
 func (b *Bundle) Files() (map[string][]byte, error) {
 	files := map[string][]byte{"tests/scorecard/config.yaml": scorecard}
 	add := func(name string, content any) error {
@@ -189,5 +191,5 @@ func (b *Bundle) Files() (map[string][]byte, error) {
 	return files, errors.Join(errs...)
 }
 
-// Names are the paths of files in order.
+// Names returns the sorted paths of files.
 func Names(files map[string][]byte) []string { return slices.Sorted(maps.Keys(files)) }

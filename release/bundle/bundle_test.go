@@ -82,7 +82,8 @@ func TestABundleIsComplete(t *testing.T) {
 	}
 }
 
-// TestABundleHasOnlyKindsThatEveryClusterHas: an InstallPlan with another kind fails for good, even if the kind comes later.
+// TestABundleHasOnlyKindsThatEveryClusterHas: an InstallPlan with a missing kind fails permanently, even if the kind is
+// installed later.
 func TestABundleHasOnlyKindsThatEveryClusterHas(t *testing.T) {
 	served := []string{"v1", "rbac.authorization.k8s.io/v1", "apiextensions.k8s.io/v1"}
 	for _, o := range mustBuild(t).Objects {
@@ -126,7 +127,7 @@ func TestTheSameSourceGivesTheSameFiles(t *testing.T) {
 	}
 }
 
-// grants are permissions, each as one word: resource, name and verb, of which "" is any name.
+// grants returns permissions, each as one string of resource, name and verb. An empty name means any name.
 func grants(rules []rbacv1.PolicyRule) map[string]bool {
 	all := map[string]bool{}
 	anyOf := func(list []string) []string {
@@ -162,7 +163,7 @@ func roleRules(t *testing.T, part manifests.Part, kind, name string) []rbacv1.Po
 	return role.Rules
 }
 
-// TestABundlePermitsNoMoreThanDeploy lists what the operator may do with OLM beside what it may do otherwise.
+// TestABundlePermitsNoMoreThanDeploy lists the permissions that the operator has only with OLM.
 func TestABundlePermitsNoMoreThanDeploy(t *testing.T) {
 	b := mustBuild(t)
 	permitted := func(all []v1alpha1.StrategyDeploymentPermissions, account string) map[string]bool {
@@ -204,7 +205,7 @@ func TestABundlePermitsNoMoreThanDeploy(t *testing.T) {
 	}
 }
 
-// TestNothingUnnamedIsPermittedInOtherNamespaces looks at Secrets, ConfigMaps and policies.
+// TestNothingUnnamedIsPermittedInOtherNamespaces checks Secrets, ConfigMaps and policies.
 func TestNothingUnnamedIsPermittedInOtherNamespaces(t *testing.T) {
 	for _, p := range mustBuild(t).CSV.Spec.InstallStrategy.StrategySpec.ClusterPermissions {
 		for _, r := range p.Rules {
@@ -221,7 +222,7 @@ func TestNothingUnnamedIsPermittedInOtherNamespaces(t *testing.T) {
 	}
 }
 
-// TestStrongRightsComeWithTheLimits: what nothing limits with OLM is not permitted there.
+// TestStrongRightsComeWithTheLimits expects that a bundle does not grant permissions that only the limits restrict.
 func TestStrongRightsComeWithTheLimits(t *testing.T) {
 	b := mustBuild(t)
 	var rules []rbacv1.PolicyRule

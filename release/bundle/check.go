@@ -15,20 +15,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Check runs the validators of github.com/operator-framework/api, as operator-sdk does, and then checks what they do not: rules of the static
-// tests of community catalogs (github.com/redhat-openshift-ecosystem/operator-pipelines), of OLM v1, and our own. Warnings are errors. The
-// error names all that is wrong.
+// Check runs the validators of github.com/operator-framework/api, as operator-sdk does, and then checks what they do not cover: rules of the
+// static tests of community catalogs (github.com/redhat-openshift-ecosystem/operator-pipelines), of OLM v1, and of this repository. Warnings
+// are errors. The error contains all problems.
 func (b *Bundle) Check() error {
 	return errors.Join(b.validate(), b.checkName(), b.checkTexts(), b.checkCatalogAnnotations(), b.checkImages(), b.checkRights(), b.checkObjects(),
 		b.checkDefinitions(), b.checkMetadata())
 }
 
-// problem is an error that says where in the bundle something is wrong.
+// problem returns an error with the place in the bundle.
 func problem(where, format string, args ...any) error {
 	return fmt.Errorf("bundle: %s: %w", where, fmt.Errorf(format, args...))
 }
 
-// validate runs the validators: those of every bundle, and those of catalogs.
+// validate runs the validators for all bundles and those for catalogs.
 func (b *Bundle) validate() error {
 	size, compressed, err := b.size()
 	if err != nil {
@@ -55,7 +55,7 @@ func (b *Bundle) validate() error {
 	return errors.Join(errs...)
 }
 
-// definitions are the CustomResourceDefinitions.
+// definitions returns the CustomResourceDefinitions.
 func (b *Bundle) definitions() (all []*apiextensionsv1.CustomResourceDefinition, err error) {
 	for _, o := range b.Objects {
 		if o.GetKind() != "CustomResourceDefinition" {
@@ -70,7 +70,7 @@ func (b *Bundle) definitions() (all []*apiextensionsv1.CustomResourceDefinition,
 	return all, nil
 }
 
-// size is that of the files, and of each of them compressed for itself, which is more than what OLM counts.
+// size returns the size of the files, and their size when each is compressed separately, which is more than OLM counts.
 func (b *Bundle) size() (plain, compressed int64, err error) {
 	files, err := b.Files()
 	if err != nil {
@@ -99,9 +99,9 @@ func (b *Bundle) checkName() error {
 	return errors.Join(errs...)
 }
 
-// supportedKinds are what OLM creates beside a CSV: those of operator-registry that the catalog operator of OLM v0 and the extensions of
-// OLM v1 take both (pkg/controller/operators/catalog/supportedresources.go, internal/operator-controller/rukpak/bundle). Without
-// NetworkPolicy, which community catalogs refuse.
+// supportedKinds returns the kinds that OLM creates in addition to a CSV: those of operator-registry that both the catalog operator of
+// OLM v0 and the extensions of OLM v1 accept (pkg/controller/operators/catalog/supportedresources.go,
+// internal/operator-controller/rukpak/bundle). NetworkPolicy is left out, because community catalogs reject it.
 func supportedKinds() []string {
 	return []string{
 		"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Service", "ServiceAccount", "Role", "RoleBinding", "PrometheusRule",
@@ -149,7 +149,7 @@ func (b *Bundle) checkDefinitions() error {
 	return errors.Join(errs...)
 }
 
-// checkDescriptor finds a path that the schema does not have.
+// checkDescriptor returns an error for a path that is not in the schema.
 func checkDescriptor(where string, at apiextensionsv1.JSONSchemaProps, path, displayName, description string) error {
 	if displayName == "" || description == "" {
 		return problem(where, "descriptor %s has no displayName or no description", path)

@@ -95,7 +95,7 @@ func TestTheRulesOfTheValidators(t *testing.T) {
 	}
 }
 
-// copyOf makes a copy that can be changed; a build takes longer.
+// copyOf returns a copy that can be changed, which is faster than a build.
 func copyOf(t *testing.T, b *bundle.Bundle) *bundle.Bundle {
 	t.Helper()
 	text, err := json.Marshal(b)
@@ -113,7 +113,7 @@ func firstContainer(b *bundle.Bundle) *corev1.Container {
 	return &b.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec.Template.Spec.Containers[0]
 }
 
-// noise cannot be compressed.
+// noise returns bytes that do not compress.
 func noise(n int) []byte {
 	all, x := make([]byte, n), uint32(1)
 	for i := range all {

@@ -31,7 +31,7 @@ func (b *Bundle) checkTexts() error {
 	return errors.Join(errs...)
 }
 
-// checkCatalogAnnotations looks for what catalogs sort and show by.
+// checkCatalogAnnotations checks the annotations that catalogs display and sort by.
 func (b *Bundle) checkCatalogAnnotations() error {
 	var errs []error
 	all := b.CSV.Annotations
@@ -49,7 +49,7 @@ func (b *Bundle) checkCatalogAnnotations() error {
 	return errors.Join(errs...)
 }
 
-// checkImages requires digests, and that each image is mirrored for disconnected clusters; and requests of resources.
+// checkImages requires digests, mirrored images for disconnected clusters, and resource requests.
 func (b *Bundle) checkImages() error {
 	var errs []error
 	related := map[string]bool{}
@@ -74,7 +74,8 @@ func (b *Bundle) checkImages() error {
 	return errors.Join(errs...)
 }
 
-// checkRights refuses creating kinds, which is OLM's work, and changing OpenShift's security context constraints.
+// checkRights rejects permissions to create CustomResourceDefinitions, which OLM does, and to change OpenShift's
+// security context constraints.
 func (b *Bundle) checkRights() error {
 	var errs []error
 	install := b.CSV.Spec.InstallStrategy.StrategySpec

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// scorecard are the tests that pipelines of catalogs run of a bundle on a cluster (https://sdk.operatorframework.io, scorecard).
+// scorecard lists the tests that catalog pipelines run for a bundle on a cluster (https://sdk.operatorframework.io, scorecard).
 //
 //go:embed scorecard.yaml
 var scorecard []byte
@@ -16,12 +16,12 @@ var scorecard []byte
 // catalogTemplate is the name of the catalog's template, which the pipeline of a community catalog writes when it releases the first version.
 const catalogTemplate = "stable.yaml"
 
-// catalogs are those of the versions of OpenShift and OKD that a release begins with. The pipeline proposes newer ones when there are any.
+// catalogs returns those of the OpenShift and OKD versions that the first release supports. The pipeline proposes newer ones.
 func catalogs() []string { return []string{"v4.20", "v4.21", "v4.22"} }
 
-// Community are the files by which a version is proposed to a community catalog, by their paths in its repository
-// (https://redhat-openshift-ecosystem.github.io/operator-pipelines): the bundle, how its version is released, and how catalogs are made of
-// all versions. They hold for the catalog of OKD and OpenShift.
+// Community returns the files that propose a version to a community catalog, by their paths in its repository
+// (https://redhat-openshift-ecosystem.github.io/operator-pipelines): the bundle, how its version is released, and how catalogs are built
+// from all versions. They apply to the catalogs of OKD and of OpenShift.
 func (b *Bundle) Community() (map[string][]byte, error) {
 	files, err := b.Files()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/release/bundle"
 )
 
-// TestAnEntryOfACommunityCatalogIsComplete looks for what the pipeline of these catalogs needs, and for what must agree between its files
-// (operatorcert/static_tests/common of github.com/redhat-openshift-ecosystem/operator-pipelines).
+// TestAnEntryOfACommunityCatalogIsComplete checks for the files that the pipelines of these catalogs need, and that they agree with each
+// other (operatorcert/static_tests/common of github.com/redhat-openshift-ecosystem/operator-pipelines).
 func TestAnEntryOfACommunityCatalogIsComplete(t *testing.T) {
 	b := mustBuild(t)
 	entry, err := b.Community()

@@ -7,12 +7,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// container is the only container of the only Deployment.
+// container returns the only container of the only Deployment.
 func container(c *v1alpha1.ClusterServiceVersion) *corev1.Container {
 	return &c.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec.Template.Spec.Containers[0]
 }
 
-// manifest is the CSV as an object without what only a cluster writes.
+// manifest returns the CSV as an object without the fields that only a cluster writes.
 func manifest(c *v1alpha1.ClusterServiceVersion) (map[string]any, error) {
 	text, err := json.Marshal(c)
 	if err != nil {

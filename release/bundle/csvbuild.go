@@ -24,7 +24,7 @@ var description string
 
 const repository = "https://github.com/windows-machine-config/wmco"
 
-// csv makes the ClusterServiceVersion.
+// csv builds the ClusterServiceVersion.
 func (s Source) csv(p parts, minKubeVersion string) (c v1alpha1.ClusterServiceVersion, err error) {
 	annotations, err := s.csvAnnotations(p.namespace)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s Source) csv(p parts, minKubeVersion string) (c v1alpha1.ClusterServiceVe
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.ClusterServiceVersionAPIVersion, Kind: v1alpha1.ClusterServiceVersionKind},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: Name(s.Version), Namespace: "placeholder", Annotations: annotations,
-			// The architectures that consoles offer the operator on.
+			// Consoles offer the operator on these architectures.
 			Labels: map[string]string{"operatorframework.io/arch.amd64": "supported", "operatorframework.io/arch.arm64": "supported", "operatorframework.io/os.linux": "supported"},
 		},
 		Spec: v1alpha1.ClusterServiceVersionSpec{
@@ -75,18 +75,18 @@ func (s Source) csv(p parts, minKubeVersion string) (c v1alpha1.ClusterServiceVe
 	one.Image = s.Image
 	// OLM installs no admission policies.
 	one.Args = append(slices.Clone(one.Args), "--apply-policies")
-	// The namespaces of the OperatorGroup; the operator refuses any other than its own.
+	// WATCH_NAMESPACE has the namespaces of the OperatorGroup; the operator refuses any other than its own.
 	one.Env = append(slices.Clone(one.Env), corev1.EnvVar{Name: "WATCH_NAMESPACE", ValueFrom: &corev1.EnvVarSource{
 		FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['olm.targetNamespaces']"},
 	}})
 	return c, nil
 }
 
-// Name is the name of the bundle and of the CSV of a version.
+// Name returns the name of the bundle and of the CSV of a version.
 func Name(version string) string { return Package + ".v" + version }
 
-// csvAnnotations are what consoles and catalogs read. The keys features.operators.openshift.io/… are those of OpenShift's documentation for
-// operators ("Infrastructure features").
+// csvAnnotations returns the annotations that consoles and catalogs read. The keys features.operators.openshift.io/* are those of
+// OpenShift's documentation for operators ("Infrastructure features").
 func (s Source) csvAnnotations(namespace *unstructured.Unstructured) (map[string]string, error) {
 	template := map[string]any{
 		"apiVersion": "v1", "kind": "Namespace",

@@ -7,7 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// What the consoles of OKD and OpenShift know of descriptors (packages/operator-lifecycle-manager/src/components/descriptors/types.ts of
+// Descriptors that the consoles of OKD and OpenShift support (packages/operator-lifecycle-manager/src/components/descriptors/types.ts of
 // github.com/openshift/console).
 const (
 	inSpec     = "urn:alm:descriptor:com.tectonic.ui:"
@@ -21,7 +21,7 @@ const (
 	ofNode     = "urn:alm:descriptor:io.kubernetes:Node"
 )
 
-// definitions describes the kinds of the operator.
+// definitions describes the operator's kinds.
 func definitions() operators.CustomResourceDefinitions {
 	version := v1alpha1.GroupVersion().Version
 	return operators.CustomResourceDefinitions{Owned: []operators.CRDDescription{
@@ -89,7 +89,7 @@ func instanceStatus() []operators.StatusDescriptor {
 	}
 }
 
-// windowsConfig is the object that the console asks for after the installation.
+// windowsConfig returns the object that the console requests after the installation.
 func windowsConfig() map[string]any {
 	return map[string]any{
 		"apiVersion": v1alpha1.GroupVersion().String(), "kind": "WindowsConfig", "metadata": map[string]any{"name": api.WindowsConfigName},
@@ -97,7 +97,7 @@ func windowsConfig() map[string]any {
 	}
 }
 
-// examples are the objects that consoles offer in forms and as YAML, one of each kind.
+// examples returns the objects that consoles offer in forms and as YAML, one of each kind.
 func examples(namespace string) []any {
 	return []any{
 		windowsConfig(),

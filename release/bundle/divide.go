@@ -13,18 +13,18 @@ import (
 	"github.com/windows-machine-config/wmco/release/manifests"
 )
 
-// parts are the manifests by where a bundle has them.
+// parts are the manifests by their place in a bundle.
 type parts struct {
 	namespace  *unstructured.Unstructured
 	deployment appsv1.Deployment
 	// cluster and own are the permissions of ServiceAccounts in the whole cluster and in the operator's namespace.
 	cluster, own []v1alpha1.StrategyDeploymentPermissions
-	// objects are those beside the CSV.
+	// objects are those outside of the CSV.
 	objects []*unstructured.Unstructured
 }
 
-// divide sorts manifests. OLM creates the ServiceAccounts that have permissions, with roles of its own; so what is bound to them is part of
-// the CSV, in which it also is right in every namespace. Policies are applied by the operator.
+// divide sorts manifests. OLM creates the ServiceAccounts that have permissions, and their roles. Everything bound to them is therefore
+// part of the CSV, where it is valid in every namespace. The operator applies the policies.
 func divide(objects []*unstructured.Unstructured) (p parts, err error) {
 	d := divider{objects: objects, consumed: map[string]bool{}}
 	for _, o := range objects {
@@ -56,15 +56,15 @@ func divide(objects []*unstructured.Unstructured) (p parts, err error) {
 	return p, nil
 }
 
-// divider collects what ServiceAccounts may do.
+// divider collects the permissions of ServiceAccounts.
 type divider struct {
 	objects      []*unstructured.Unstructured
-	consumed     map[string]bool // by key: what the CSV has
+	consumed     map[string]bool // keys of the objects in the CSV
 	cluster, own []v1alpha1.StrategyDeploymentPermissions
 }
 
 // bind adds a binding to the permissions of its ServiceAccount. Bindings to groups, and to accounts of other
-// namespaces, stay objects.
+// namespaces, remain objects.
 func (d *divider) bind(o *unstructured.Unstructured) error {
 	var binding struct {
 		RoleRef  rbacv1.RoleRef   `json:"roleRef"`
@@ -78,7 +78,7 @@ func (d *divider) bind(o *unstructured.Unstructured) error {
 	}
 	subject := binding.Subjects[0]
 	if subject.Kind != rbacv1.ServiceAccountKind || subject.Namespace != api.DefaultNamespace {
-		return nil // that of OpenShift's Prometheus, too
+		return nil // includes that of OpenShift's Prometheus
 	}
 	rules, role, err := d.rules(binding.RoleRef)
 	if err != nil {
@@ -105,7 +105,7 @@ func grant(all []v1alpha1.StrategyDeploymentPermissions, account string, rules [
 	return append(all, v1alpha1.StrategyDeploymentPermissions{ServiceAccountName: account, Rules: rules})
 }
 
-// rules are those of a role in the manifests or of Kubernetes' own.
+// rules returns those of a role in the manifests or of a Kubernetes role.
 func (d *divider) rules(ref rbacv1.RoleRef) (rules []rbacv1.PolicyRule, key string, err error) {
 	if rules := kubernetesRoles()[ref.Name]; ref.Kind == "ClusterRole" && rules != nil {
 		return rules, "", nil
@@ -123,7 +123,7 @@ func (d *divider) rules(ref rbacv1.RoleRef) (rules []rbacv1.PolicyRule, key stri
 	return nil, "", fmt.Errorf("%s %s is not in the manifests", ref.Kind, ref.Name)
 }
 
-// kubernetesRoles are the ClusterRoles of Kubernetes that the manifests bind: a CSV has rules, not references
+// kubernetesRoles returns the ClusterRoles of Kubernetes that the manifests bind, because a CSV has rules instead of references
 // (plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go of Kubernetes; lab/olm compares them with those of an API server).
 func kubernetesRoles() map[string][]rbacv1.PolicyRule {
 	return map[string][]rbacv1.PolicyRule{

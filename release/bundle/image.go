@@ -6,8 +6,8 @@ import (
 	"github.com/windows-machine-config/wmco/release/image"
 )
 
-// Image makes the bundle's image, which OLM unpacks: manifests/, metadata/ and tests/, and the annotations of the bundle as labels. Of the source,
-// version, revision and time count.
+// Image builds the bundle's image, which OLM unpacks: manifests/, metadata/ and tests/, with the bundle's annotations as labels. It uses only
+// version, revision and time of the source.
 func (b *Bundle) Image(s image.Source) (v1.ImageIndex, error) {
 	files, err := b.Files()
 	if err != nil {

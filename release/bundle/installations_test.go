@@ -17,7 +17,8 @@ import (
 	"github.com/windows-machine-config/wmco/release/manifests"
 )
 
-// TestNoInstallationRunsOnAnotherArchitecture: on a cluster whose control plane has other processors, too, the pod would not start there.
+// TestNoInstallationRunsOnAnotherArchitecture: on a cluster whose control plane also has other processors, the pod would not start on
+// those nodes.
 func TestNoInstallationRunsOnAnotherArchitecture(t *testing.T) {
 	b := mustBuild(t)
 	files, err := b.Files()
@@ -85,7 +86,8 @@ func deployed(t *testing.T) appsv1.Deployment {
 	return d
 }
 
-// The resolver of the cluster completes names by its search list: a Service would answer for the host win1.lan, and a pod for the proxy.
+// TestNoInstallationAsksTheClusterForNames: the cluster's resolver completes names by its search list, so a Service could answer for
+// host win1.lan, and a pod for the proxy.
 func TestNoInstallationAsksTheClusterForNames(t *testing.T) {
 	policies := map[string]string{"deploy/": string(deployed(t).Spec.Template.Spec.DNSPolicy)}
 	for _, d := range mustBuild(t).CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {

@@ -1,6 +1,6 @@
-// Package catalog makes the file-based catalog from which the Operator Lifecycle Manager (OLM) installs and upgrades the operator: a
-// package, its channel, and a bundle for each version. A catalog in which a version cannot be upgraded, or an upgrade would strand nodes, is
-// not made.
+// Package catalog builds the file-based catalog from which the Operator Lifecycle Manager (OLM) installs and upgrades the operator: a
+// package, its channel, and a bundle for each version. It rejects a catalog in which a version cannot be upgraded, or an upgrade would
+// strand nodes.
 package catalog
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/release/image"
 )
 
-// The schemas of what is in a catalog (alpha/declcfg of github.com/operator-framework/operator-registry).
+// The schemas in a catalog (alpha/declcfg of github.com/operator-framework/operator-registry).
 const (
 	packageSchema = "olm.package"
 	channelSchema = "olm.channel"
@@ -35,7 +35,7 @@ type Catalog struct {
 	Bundles  []Bundle
 }
 
-// Package is what consoles show before a version is chosen.
+// Package has the information that consoles show before a version is chosen.
 type Package struct {
 	Schema         string        `json:"schema"`
 	Name           string        `json:"name"`
@@ -52,7 +52,7 @@ type Channel struct {
 	Entries []Entry `json:"entries"`
 }
 
-// Entry is a version in a channel, and which versions OLM upgrades to it directly.
+// Entry is a version in a channel, and the versions that OLM upgrades to it directly.
 type Entry struct {
 	Name      string   `json:"name"`
 	Replaces  string   `json:"replaces,omitempty"`
@@ -70,7 +70,7 @@ type Bundle struct {
 	RelatedImages []v1alpha1.RelatedImage `json:"relatedImages"`
 }
 
-// New makes the catalog of the first release.
+// New builds the catalog of the first release.
 func New(b *bundle.Bundle, ref string) (*Catalog, error) {
 	c := &Catalog{
 		Package: Package{
@@ -101,7 +101,7 @@ func (c *Catalog) Add(b *bundle.Bundle, ref string) error {
 	return c.Check()
 }
 
-// properties are what OLM's resolver and consoles read of a version, instead of the bundle.
+// properties returns the properties that OLM's resolver and consoles read instead of the bundle.
 func properties(b *bundle.Bundle) ([]bundle.Property, error) {
 	var all []bundle.Property
 	add := func(kind string, value any) error {
@@ -123,7 +123,7 @@ func properties(b *bundle.Bundle) ([]bundle.Property, error) {
 	return append(all, b.Properties...), errors.Join(errs...)
 }
 
-// Head is the version that the next one replaces.
+// Head returns the version that the next one replaces.
 func (c *Catalog) Head() (version string, err error) {
 	for _, ch := range c.Channels {
 		if ch.Name != bundle.Channel {
@@ -159,10 +159,10 @@ func (c *Catalog) Encode() ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// maxCatalog is the largest catalog that is read, in bytes: a thousand versions.
+// maxCatalog limits the size of a catalog that is read, in bytes: a thousand versions.
 const maxCatalog = 64 << 20
 
-// Decode reads a catalog that Encode wrote, and checks it. Schemas and fields that Encode does not write are errors.
+// Decode reads and checks a catalog that Encode wrote. Schemas and fields that Encode does not write are errors.
 func Decode(r io.Reader) (*Catalog, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxCatalog+1))
 	if err != nil {
@@ -213,8 +213,8 @@ func (c *Catalog) read(raw json.RawMessage) error {
 // pathInImage is the path of the catalog in its image.
 const pathInImage = "configs/" + bundle.Package + "/catalog.yaml"
 
-// Image makes the catalog's image. OLM v0 serves it with a program of its own (spec.grpcPodConfig.extractContent of CatalogSource), OLM v1
-// reads it as it is. Of the source, version, revision and time count.
+// Image builds the catalog's image. OLM v0 serves it with its own program (spec.grpcPodConfig.extractContent of CatalogSource); OLM v1
+// reads the files directly. It uses only version, revision and time of the source.
 func (c *Catalog) Image(s image.Source) (v1.ImageIndex, error) {
 	text, err := c.Encode()
 	if err != nil {

@@ -33,7 +33,7 @@ func newBundle(t testing.TB, version, replaces string) *bundle.Bundle {
 	return b
 }
 
-// releases is a catalog of versions 1.0.0, 1.1.0 and 1.2.0.
+// releases returns a catalog of versions 1.0.0, 1.1.0 and 1.2.0.
 func releases(t testing.TB) *catalog.Catalog {
 	t.Helper()
 	c, err := catalog.New(newBundle(t, "1.0.0", ""), "quay.io/team/wmco-bundle"+digestOf("0"))
@@ -98,7 +98,7 @@ func TestACatalogThatStrandsNodesIsRefused(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		change func(*catalog.Catalog)
-		want   string // "" where it is allowed
+		want   string // "" if it is allowed
 	}{
 		"nothing":                   {func(*catalog.Catalog) {}, ""},
 		"a patch of the last minor": {compatibility(2, []string{"1.36", "1.37"}, "1.1.0"), ""},
@@ -207,7 +207,7 @@ func TestTheImageOfACatalog(t *testing.T) {
 	}
 }
 
-// foldersOf are the folders in the files of an image.
+// foldersOf returns the folders in the files of an image.
 func foldersOf(t *testing.T, content io.ReadCloser) map[string]bool {
 	t.Helper()
 	defer content.Close()
@@ -240,7 +240,7 @@ func TestWhatIsNoCatalogIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that a catalog that is accepted is written so that it is read again.
+// FuzzDecode checks that an accepted catalog can be encoded and decoded again.
 func FuzzDecode(f *testing.F) {
 	text, err := releases(f).Encode()
 	if err != nil {

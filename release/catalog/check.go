@@ -15,7 +15,8 @@ import (
 )
 
 // Check applies the rules of catalogs (alpha/model/model.go of github.com/operator-framework/operator-registry), and those of this
-// operator: an upgrade leads upwards, and the nodes of the former version can follow it. The error names each entry that breaks a rule.
+// operator: an upgrade leads to a later version, and the nodes of the former version can follow it. The error names each entry that
+// breaks a rule.
 func (c *Catalog) Check() error {
 	bundles := map[string]Bundle{}
 	errs := []error{c.checkPackage()}
@@ -65,7 +66,7 @@ func (c *Catalog) checkPackage() error {
 	return errors.Join(errs...)
 }
 
-// check says what the version of a bundle is.
+// check returns the version of a bundle, or its problems.
 func (b Bundle) check() (version string, err error) {
 	var errs []error
 	if b.Package != bundle.Package {
@@ -94,7 +95,7 @@ func (b Bundle) check() (version string, err error) {
 	return version, errors.Join(errs...)
 }
 
-// check finds cycles, several heads, versions without a way to the head, and upgrades that strand nodes.
+// check rejects cycles, several heads, versions without a path to the head, and upgrades that strand nodes.
 func (ch Channel) check(bundles map[string]Bundle) error {
 	var errs []error
 	fault := func(format string, args ...any) {
@@ -144,7 +145,7 @@ func (ch Channel) check(bundles map[string]Bundle) error {
 	return errors.Join(errs...)
 }
 
-// heads are the entries that no other one replaces or skips.
+// heads returns the entries that no other entry replaces or skips.
 func (ch Channel) heads() []string {
 	former := map[string]bool{}
 	for _, e := range ch.Entries {
@@ -162,7 +163,7 @@ func (ch Channel) heads() []string {
 	return heads
 }
 
-// upgradesFrom are the entries from which OLM upgrades to this one directly.
+// upgradesFrom returns the entries from which OLM upgrades to this one directly.
 func (e Entry) upgradesFrom(ch Channel) ([]string, error) {
 	from := slices.Clone(e.Skips)
 	if e.Replaces != "" {
@@ -189,11 +190,11 @@ func (e Entry) upgradesFrom(ch Channel) ([]string, error) {
 	return from, nil
 }
 
-// followed says why nodes of a version cannot follow an upgrade to another one, and would be stranded at the daemon and the kubelet that
-// they have: it is none, their daemon is older than what the newer operator upgrades, or no version of Kubernetes has kubelets of both.
+// followed returns why nodes of a version cannot follow an upgrade to another one, and would keep their daemon and kubelet: the upgrade
+// is a downgrade, their daemon is older than the newer operator can upgrade, or no version of Kubernetes has kubelets of both.
 func followed(former, next Bundle) error {
 	if former.Name == "" || next.Name == "" {
-		return nil // which is another fault
+		return nil // another check reports it
 	}
 	was, errWas := former.compatibility()
 	is, errIs := next.compatibility()

@@ -18,7 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/release/image"
 )
 
-// documented are the manifests of docs/install-olm.md by kind.
+// documented returns the manifests of docs/install-olm.md by kind.
 func documented(t *testing.T) map[string][]*unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/install-olm.md")
@@ -43,7 +43,7 @@ func documented(t *testing.T) map[string][]*unstructured.Unstructured {
 	return found
 }
 
-// one is the only manifest of a kind.
+// one returns the only manifest of a kind.
 func one(t *testing.T, all map[string][]*unstructured.Unstructured, kind string) *unstructured.Unstructured {
 	t.Helper()
 	if n := len(all[kind]); n != 1 {
@@ -61,8 +61,8 @@ func textOf(t *testing.T, o *unstructured.Unstructured, path ...string) string {
 	return value
 }
 
-// TestTheDocumentedCatalogSourceIsServed applies what OLM does with a CatalogSource to the image that it names: it copies the folders that
-// extractContent names out of the image, and a folder that is missing ends the pod. A cache is one of them, and must be of this catalog.
+// TestTheDocumentedCatalogSourceIsServed applies the CatalogSource to the image that it names, as OLM does: OLM copies the folders in
+// extractContent out of the image, and a missing folder ends the pod. A cache is one of them, and must be of this catalog.
 func TestTheDocumentedCatalogSourceIsServed(t *testing.T) {
 	source := one(t, documented(t), "CatalogSource")
 	index, err := releases(t).Image(image.Source{Version: "1.2.0"})
@@ -95,7 +95,8 @@ func TestTheDocumentedCatalogSourceIsServed(t *testing.T) {
 	}
 }
 
-// TestTheDocumentedCatalogsFollowReleases: a catalog by the tag of a version has no other one, and is never looked for again.
+// TestTheDocumentedCatalogsFollowReleases: a catalog referenced by the tag of a version never has another version, and is not
+// pulled again.
 func TestTheDocumentedCatalogsFollowReleases(t *testing.T) {
 	all := documented(t)
 	source, cluster := one(t, all, "CatalogSource"), one(t, all, "ClusterCatalog")
@@ -113,7 +114,7 @@ func TestTheDocumentedCatalogsFollowReleases(t *testing.T) {
 	}
 }
 
-// TestTheDocumentedManifestsFitEachOther compares names that users copy from one manifest to the next.
+// TestTheDocumentedManifestsFitEachOther compares the names that users copy from one manifest to the next.
 func TestTheDocumentedManifestsFitEachOther(t *testing.T) {
 	all := documented(t)
 	source, namespace, group := one(t, all, "CatalogSource"), one(t, all, "Namespace"), one(t, all, "OperatorGroup")
@@ -141,7 +142,7 @@ func TestTheDocumentedManifestsFitEachOther(t *testing.T) {
 	}
 }
 
-// suggestedNamespace is the Namespace that the console creates.
+// suggestedNamespace returns the Namespace that the console creates.
 func suggestedNamespace(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	files, err := newBundle(t, "1.0.0", "").Files()
@@ -158,7 +159,7 @@ func suggestedNamespace(t *testing.T) *unstructured.Unstructured {
 	return &namespace
 }
 
-// TestACatalogKeepsWhatIsPublished: whoever runs a version that a new catalog lacks has no way up any more.
+// TestACatalogKeepsWhatIsPublished: a cluster with a version that a new catalog lacks could no longer be upgraded.
 func TestACatalogKeepsWhatIsPublished(t *testing.T) {
 	index, err := releases(t).Image(image.Source{Version: "1.2.0"})
 	if err != nil {

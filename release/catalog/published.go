@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/release/bundle"
 )
 
-// OfImage reads the catalog of an image that Image made. Those of all platforms have the same.
+// OfImage reads the catalog of an image that Image built. The images of all platforms have the same catalog.
 func OfImage(index v1.ImageIndex) (*Catalog, error) {
 	manifest, err := index.IndexManifest()
 	if err != nil {
@@ -41,8 +41,8 @@ func OfImage(index v1.ImageIndex) (*Catalog, error) {
 	}
 }
 
-// Keeps refuses a catalog that lacks a version of a published one, or has another image for it: who runs that version, or is about to, would
-// be left without a way up. A version that was withdrawn may be missing.
+// Keeps returns an error if the catalog lacks a version of a published one, or has another image for it: clusters that run that version, or
+// are about to, could not be upgraded. The withdrawn version may be missing.
 func (c *Catalog) Keeps(published *Catalog, withdrawn string) error {
 	images := map[string]string{}
 	for _, b := range c.Bundles {

@@ -31,14 +31,14 @@ type Source struct {
 	Deploy string
 	// Version is the semantic version of chart and operator, without v.
 	Version string
-	// Image is the operator's, as repository:tag, repository@sha256:… or both; that of deploy/ if empty.
+	// Image is the operator's image, as repository:tag, repository@sha256:<digest> or both; that of deploy/ if empty.
 	Image string
 }
 
 //go:embed files
 var ours embed.FS
 
-// Files returns the files of the chart by their paths in it. They depend on nothing but the source.
+// Files returns the files of the chart by their paths in it. They depend only on the source.
 func Files(s Source) (map[string][]byte, error) {
 	if _, err := version.ParseSemantic(s.Version); err != nil || strings.HasPrefix(s.Version, "v") {
 		return nil, fmt.Errorf("making the chart: version %q must be a semantic version without v, as in 1.2.0", s.Version)
@@ -79,13 +79,13 @@ func Files(s Source) (map[string][]byte, error) {
 	return files, err
 }
 
-// part is manifests that are rendered under a condition; always if it is empty. Two parts may have the same objects.
+// part is a set of manifests with a render condition; empty means always. Two parts may have the same objects.
 type part struct {
 	name, when string
 	objects    []*unstructured.Unstructured
 }
 
-// load reads the parts of a folder deploy. The first one is the operator itself.
+// load reads the parts of folder deploy. The first one is the operator itself.
 func load(deploy string) ([]part, error) {
 	parts := []part{
 		{}, {name: "monitoring-", when: "and .Values.monitoring.objects (not .Values.openshift.enabled)"},
@@ -104,7 +104,7 @@ func load(deploy string) ([]part, error) {
 	return parts, nil
 }
 
-// defaults are what the files of the chart name of deploy/.
+// defaults are the values of deploy/ that the chart's files refer to.
 type defaults struct {
 	Name, Version, Kubernetes     string
 	Repository, Tag, Digest       string
@@ -138,7 +138,8 @@ func defaultsOf(objects []*unstructured.Unstructured, s Source) (defaults, error
 	return d, nil
 }
 
-// splitImage splits a reference to an image: a tag, a digest or both follow the repository. Without them, the tag is latest, as for docker.
+// splitImage splits an image reference: the repository is followed by a tag, a digest or both. Without them, the tag is latest, as in
+// docker.
 func splitImage(image string) (repository, tag, digest string, err error) {
 	parts := regexp.MustCompile(`^([a-z0-9][a-z0-9._:/-]*?)(?::([A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?:@(sha256:[0-9a-f]{64}))?$`).FindStringSubmatch(image)
 	if parts == nil {
@@ -169,5 +170,5 @@ func fill(name string, text []byte, d defaults) ([]byte, error) {
 	return filled.Bytes(), nil
 }
 
-// names are the paths of files in their order.
+// names returns the sorted paths of files.
 func names(files map[string][]byte) []string { return slices.Sorted(maps.Keys(files)) }

@@ -81,7 +81,7 @@ func TestEachValueHasAType(t *testing.T) {
 	check("", values, schema)
 }
 
-// TestTheImageOfTheValuesIsAReference: templates put repository and tag between quotes. lab/e2e has Helm check that one of tag and digest is there.
+// TestTheImageOfTheValuesIsAReference: templates quote repository and tag. lab/e2e checks with Helm that a tag or a digest is set.
 func TestTheImageOfTheValuesIsAReference(t *testing.T) {
 	files, err := chart.Files(chart.Source{Deploy: deploy, Version: "1.2.0"})
 	if err != nil {
@@ -115,7 +115,8 @@ func TestTheImageOfTheValuesIsAReference(t *testing.T) {
 	}
 }
 
-// TestTheOutputOfHelmTemplateIsExplained: applied with its hooks, it has a ConfigMap that a policy refuses while there are hosts.
+// TestTheOutputOfHelmTemplateIsExplained: if applied with its hooks, the output has a ConfigMap that a policy rejects while there
+// are hosts.
 func TestTheOutputOfHelmTemplateIsExplained(t *testing.T) {
 	files, err := chart.Files(chart.Source{Deploy: deploy, Version: "1.2.0"})
 	if err != nil {
@@ -148,7 +149,7 @@ func TestBadSourcesAreNamed(t *testing.T) {
 	}
 }
 
-// TestManifestsThatLackAReplacedFieldAreRefused copies deploy/ without what the chart replaces.
+// TestManifestsThatLackAReplacedFieldAreRefused copies deploy/ without the fields that the chart replaces.
 func TestManifestsThatLackAReplacedFieldAreRefused(t *testing.T) {
 	for name, test := range map[string]struct{ old, new, says string }{
 		"an argument": {"        - --metrics-bind-address=:9182\n", "", "there is no --metrics-bind-address="},
@@ -207,7 +208,7 @@ func TestArchiveIsTheFolderAndAlwaysTheSame(t *testing.T) {
 	}
 }
 
-// unpacked compares an archive with the folder beside it.
+// unpacked compares an archive with the folder next to it.
 func unpacked(t *testing.T, archive []byte, dir string) {
 	t.Helper()
 	plain, err := gzip.NewReader(bytes.NewReader(archive))

@@ -1,5 +1,5 @@
-// Package chart makes a Helm chart of what is in deploy/. It has no manifests of its own but for what only Helm can do, a check before the
-// release is uninstalled: the rest are those of deploy/, in which a table of substitutions puts expressions over values.
+// Package chart builds a Helm chart from deploy/. Its only own manifest is for something that only Helm can do, a check before the release
+// is uninstalled; all others are those of deploy/, in which a table of substitutions replaces values with expressions.
 //
-// With the defaults of the values, the chart renders what kustomize builds.
+// With the default values, the chart renders what kustomize builds.
 package chart

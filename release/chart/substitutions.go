@@ -11,17 +11,17 @@ import (
 
 const operator = "windows-machine-config-operator"
 
-// substitution replaces a field of manifests by an expression.
+// substitution replaces a field of manifests with an expression.
 type substitution struct {
-	// kind and name are those of the objects; all of a kind where the name is empty.
+	// kind and name select the objects; an empty name selects all of the kind.
 	kind, name string
 	// path leads to the field. In a list, an element selects the item with this name, or the text that begins with it.
 	path []string
 	// expression is the field's value in the template.
 	expression string
-	// structured says that the expression is a value with structure of its own: its YAML is indented below the field.
+	// structured marks the expression as a value with its own structure: its YAML is indented below the field.
 	structured bool
-	// when is a condition without which the field is left out; always there if empty.
+	// when is the condition for the field; empty means always.
 	when string
 }
 
@@ -53,12 +53,13 @@ func substitutions() []substitution {
 	}
 }
 
-// account replaces a field of the ServiceAccount of Prometheus: the namespace before the name, by which the subject is found.
+// account replaces a field of the ServiceAccount of Prometheus. The namespace must be replaced before the name, which selects
+// the subject.
 func account(kind, name, field string) substitution {
 	return substitution{kind: kind, name: name, path: []string{"subjects", "prometheus-k8s", field}, expression: "{{ .Values.monitoring.prometheus." + field + " }}"}
 }
 
-// ofMachines puts an object into the namespace of Cluster API's Machines.
+// ofMachines places an object in the namespace of Cluster API's Machines.
 func ofMachines(kind string) substitution {
 	return substitution{
 		kind: kind, name: "windows-machine-config-cluster-api", path: []string{"metadata", "namespace"},
@@ -68,7 +69,7 @@ func ofMachines(kind string) substitution {
 
 const imageExpression = `{{ .Values.image.repository }}{{ with .Values.image.digest }}@{{ . }}{{ else }}:{{ .Values.image.tag }}{{ end }}`
 
-// condition says which objects are rendered only if a value says so.
+// condition returns the condition for rendering an object, if there is one.
 func condition(o *unstructured.Unstructured) string {
 	switch {
 	case o.GetKind() == "Namespace":
@@ -85,10 +86,10 @@ func condition(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// placeholder stands in a manifest for the substitution with this number until it is text.
+// placeholder returns the text that marks the substitution with this number in a manifest until it is rendered.
 func placeholder(n int) string { return fmt.Sprintf("wmco-substitution-%d-", n) }
 
-// replace puts placeholders into an object, and returns the numbers of those that it put there.
+// replace puts placeholders into an object and returns their numbers.
 func replace(o *unstructured.Unstructured, all []substitution) (used []int, err error) {
 	for n, s := range all {
 		if o.GetKind() != s.kind || s.name != "" && o.GetName() != s.name {
@@ -133,7 +134,7 @@ func set(value any, path []string, by string, add bool) error {
 	return fmt.Errorf("there is no %s", element)
 }
 
-// replaceNamespace replaces the operator's namespace by that of the release, wherever it is a whole value, or part of the name of a Service.
+// replaceNamespace replaces the operator's namespace with that of the release, where it is a whole value or part of a Service name.
 func replaceNamespace(value any) any {
 	const service = "." + api.DefaultNamespace + ".svc"
 	switch v := value.(type) {

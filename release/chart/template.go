@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifestTemplates are the manifests as templates of Helm: a file for each kind of each part.
+// manifestTemplates returns the manifests as Helm templates: a file for each kind of each part.
 func manifestTemplates(parts []part) (map[string][]byte, error) {
 	all := substitutions()
 	files := map[string]*bytes.Buffer{}
@@ -45,7 +45,7 @@ func manifestTemplates(parts []part) (map[string][]byte, error) {
 	return written, nil
 }
 
-// manifestTemplate is an object as a template with a condition, and the numbers of the substitutions in it.
+// manifestTemplate returns an object as a template with a condition, and the numbers of the substitutions in it.
 func manifestTemplate(o *unstructured.Unstructured, when string, all []substitution) (string, []int, error) {
 	used, err := replace(o, all)
 	if err != nil {
@@ -69,12 +69,12 @@ func manifestTemplate(o *unstructured.Unstructured, when string, all []substitut
 	return text.String(), used, nil
 }
 
-// literal keeps what looks like an expression in a manifest from being one.
+// literal escapes text in a manifest that looks like an expression.
 func literal(manifest string) string {
 	return strings.ReplaceAll(manifest, "{{", `{{ "{{" }}`)
 }
 
-// expand puts the expressions of substitutions into a line.
+// expand replaces the placeholders in a line with their expressions.
 func expand(line string, all []substitution, used []int) string {
 	line = strings.ReplaceAll(line, namespacePlaceholder, namespaceExpression)
 	for _, n := range used {
@@ -95,7 +95,7 @@ func expand(line string, all []substitution, used []int) string {
 	return line
 }
 
-// quoted is a scalar of YAML that stays text whatever its expression gives.
+// quoted returns a YAML scalar that remains text whatever its expression renders.
 func quoted(expression string) string {
 	return "'" + expression + "'"
 }

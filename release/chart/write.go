@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/release/archive"
 )
 
-// Write writes a chart into a folder, as Helm reads it from one: its files below a folder with its name, which is replaced. Beside it comes
-// the archive that "helm push" takes. It returns the path of the archive.
+// Write writes a chart into a folder, where Helm can read it: its files in a subfolder with its name, which is replaced, and next to it the
+// archive for "helm push". It returns the path of the archive.
 func Write(dir string, s Source) (packed string, err error) {
 	files, err := Files(s)
 	if err != nil {
@@ -29,10 +29,10 @@ func Write(dir string, s Source) (packed string, err error) {
 	return packed, os.WriteFile(packed, content, 0o644)
 }
 
-// ArchiveName is the name of a chart's archive, as "helm package" gives it.
+// ArchiveName returns the name of a chart's archive, as "helm package" would choose it.
 func ArchiveName(s Source) string { return fmt.Sprintf("%s-%s.tgz", Name, s.Version) }
 
-// Pack is the archive of a chart's files. The same files give the same archive.
+// Pack returns the archive of a chart's files. The same files give the same archive.
 func Pack(files map[string][]byte) ([]byte, error) {
 	list := []archive.File{archive.Bytes(path.Join(Name, about), files[about])} // Helm reads it first
 	for _, name := range names(files) {

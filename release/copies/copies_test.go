@@ -30,7 +30,7 @@ func newRegistry(t *testing.T) (address string) {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// TestCopiesKeepTheirDigests mirrors images from registry to registry, as docs/disconnected.md says.
+// TestCopiesKeepTheirDigests mirrors images from registry to registry, as described in docs/disconnected.md.
 func TestCopiesKeepTheirDigests(t *testing.T) {
 	built := newRelease(t)
 	eachTool(t, func(t *testing.T, tool tool) {
@@ -75,7 +75,7 @@ func TestTheDocumentedCommandsPushAReleasesImages(t *testing.T) {
 	})
 }
 
-// hasDigests compares a copy with the index that it was made of, and with the image of each platform in it.
+// hasDigests compares a copy with the original index and with the image of each platform in it.
 func hasDigests(t *testing.T, tool tool, at string, index v1.ImageIndex) {
 	t.Helper()
 	manifest, err := index.IndexManifest()
@@ -115,7 +115,7 @@ func hasDigests(t *testing.T, tool tool, at string, index v1.ImageIndex) {
 	t.Logf("%s: %s: digests equal %d of %d", tool.name, at, equal, len(manifest.Manifests))
 }
 
-// unpack unpacks an archive as tar does, into the folder that it is in.
+// unpack unpacks an archive into its own folder, as tar does.
 func unpack(t *testing.T, archive string) {
 	t.Helper()
 	file, err := os.Open(archive)

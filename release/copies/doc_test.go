@@ -1,3 +1,3 @@
-// Package copies_test copies our images with the tools of users, which write indexes again: the copies must have the digests that manifests,
-// chart, bundle and catalog name. It is a module of its own because of what skopeo is made of.
+// Package copies_test copies the operator's images with tools of users, which write indexes again: the copies must have the digests that
+// manifests, chart, bundle and catalog name. It is a separate module because of skopeo's dependencies.
 package copies_test

@@ -26,7 +26,7 @@ const (
 // built is a release with a small payload.
 type built struct {
 	source image.Source
-	// images are the operator's, the bundle's and the catalog's, by the end of the name of their repositories.
+	// images are the operator's, the bundle's and the catalog's, by the suffix of their repository name.
 	images  map[string]v1.ImageIndex
 	bundle  *bundle.Bundle
 	catalog *catalog.Catalog
@@ -59,7 +59,7 @@ func newRelease(t *testing.T) built {
 	return b
 }
 
-// reference is the name by which others of the release know an image.
+// reference returns the name by which other files of the release refer to an image.
 func (b built) reference(t *testing.T, suffix string) string {
 	t.Helper()
 	digest, err := b.images[suffix].Digest()

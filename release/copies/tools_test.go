@@ -16,13 +16,13 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// tool copies an image with those of all platforms.
+// tool copies an image with all its platforms.
 type tool struct {
 	name string
 	copy func(ctx context.Context, from, to string) error
 }
 
-// eachTool runs a test with the library of today's skopeo, and with the skopeo that is installed, which is old on Debian 12.
+// eachTool runs a test with the library of the current skopeo, and with the installed skopeo, which is old on Debian 12.
 func eachTool(t *testing.T, run func(*testing.T, tool)) {
 	t.Helper()
 	t.Run("library", func(t *testing.T) { run(t, tool{"the library of skopeo", copyWithLibrary}) })

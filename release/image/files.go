@@ -9,18 +9,18 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Files are the content of an image without programs, such as that of a bundle or a catalog for the Operator Lifecycle Manager.
+// Files is the content of an image without programs, such as a bundle or a catalog for the Operator Lifecycle Manager.
 type Files struct {
-	// Title and Description say what the image is.
+	// Title and Description describe the image.
 	Title, Description string
-	// Content are the files by their paths, which begin with no slash. Everybody may read them.
+	// Content has the files by their paths, which do not begin with a slash. They are world-readable.
 	Content map[string][]byte
-	// Labels are those of the image, beside what the OCI image specification calls annotations.
+	// Labels are the image's labels, in addition to the annotations of the OCI image specification.
 	Labels map[string]string
 }
 
-// BuildFiles makes an index with the same single layer for each platform of control plane nodes: OLM runs a program of its own within such
-// an image, so it must match the node. Of the source, only version, revision and time count.
+// BuildFiles builds an index with the same single layer for each platform of control plane nodes: OLM runs its own program in the image,
+// so it must match the node. It uses only version, revision and time of the source.
 func BuildFiles(s Source, f Files) (v1.ImageIndex, error) {
 	if len(f.Content) == 0 {
 		return nil, fmt.Errorf("building image %s: there are no files", f.Title)

@@ -21,20 +21,20 @@ import (
 
 // Source is what an image is made of.
 type Source struct {
-	// Payload is the folder that make payload wrote.
+	// Payload is the folder written by make payload.
 	Payload string
-	// Operators are the paths of the operator's executables, by the architecture of Linux that they are for: amd64, arm64.
+	// Operators are the paths of the operator's executables, by their Linux architecture: amd64, arm64.
 	Operators map[string]string
 	// Version is that of the release, as in 1.2.0; Revision is the commit that it is built from.
 	Version, Revision string
-	// Created is the time of that commit: an image has no other time.
+	// Created is the time of that commit, and the only time in the image.
 	Created time.Time
 }
 
-// Repository is where the source code is.
+// Repository is the URL of the source code.
 const Repository = "https://github.com/windows-machine-config/wmco"
 
-// Provenance says what the image is built from, by a builder.
+// Provenance returns the provenance of the image for a builder.
 func (s Source) Provenance(builder string) signature.Provenance {
 	return signature.Provenance{Source: Repository, Version: s.Version, Revision: s.Revision, Builder: builder}
 }
@@ -42,8 +42,8 @@ func (s Source) Provenance(builder string) signature.Provenance {
 // userID is the user and group that the operator runs as; /etc/passwd in the image names it.
 const userID = "65532"
 
-// Build makes the index. Every file of the payload is verified first: the error names one that is not what payload.json says.
-// Layers are read from the source's files again whenever they are written, which must not change until then.
+// Build builds the index. It first verifies every file of the payload; the error names a file that does not match
+// payload.json. Layers read the source's files again whenever they are written, so the files must not change until then.
 func Build(s Source) (v1.ImageIndex, error) {
 	if len(s.Operators) == 0 {
 		return nil, errors.New("building the image: there is no executable of the operator")
@@ -66,7 +66,7 @@ func Build(s Source) (v1.ImageIndex, error) {
 	return index, nil
 }
 
-// indexOf is an index with an image for each architecture.
+// indexOf returns an index with an image for each architecture.
 func indexOf(architectures []string, annotations map[string]string, build func(v1.Platform) (v1.Image, error)) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, architecture := range architectures {
@@ -84,14 +84,14 @@ func indexOf(architectures []string, annotations map[string]string, build func(v
 	return annotated, nil
 }
 
-// untyped is an image whose descriptor in an index has no artifactType. Tools that are older than this field drop it when they write the
-// index again, for example skopeo 1.9 when it copies, and the index then has another digest.
+// untyped is an image whose descriptor in an index has no artifactType. Tools older than this field, such as skopeo 1.9, drop it when
+// they write the index again, which changes the digest of the index.
 type untyped struct{ v1.Image }
 
-// ArtifactType is what package partial asks for.
+// ArtifactType overrides the artifact type that package partial reads.
 func (untyped) ArtifactType() (string, error) { return "", nil }
 
-// image is the one for a platform.
+// image returns the image for a platform.
 func (s Source) image(platform v1.Platform, m payload.Manifest, common []v1.Layer) (v1.Image, error) {
 	operator, err := s.operatorLayer(platform)
 	if err != nil {
@@ -109,7 +109,7 @@ func (s Source) image(platform v1.Platform, m payload.Manifest, common []v1.Laye
 	}, append(slices.Clone(common), operator)...)
 }
 
-// platformImage is an image with layers for a platform.
+// platformImage returns an image with layers for a platform.
 func (s Source) platformImage(platform v1.Platform, runs v1.Config, all ...v1.Layer) (v1.Image, error) {
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	var layers []mutate.Addendum
@@ -130,7 +130,7 @@ func (s Source) platformImage(platform v1.Platform, runs v1.Config, all ...v1.La
 	return mutate.ConfigFile(one, config)
 }
 
-// annotations are those of the OCI image specification (annotations.md).
+// annotations returns those of the OCI image specification (annotations.md).
 func (s Source) annotations() map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":         "windows-machine-config-operator",
@@ -144,7 +144,7 @@ func (s Source) annotations() map[string]string {
 	}
 }
 
-// labels are the annotations, and those that the consoles of OKD and OpenShift show of images.
+// labels returns the annotations, and the labels that the consoles of OKD and OpenShift show for images.
 func (s Source) labels() map[string]string {
 	labels := s.annotations()
 	maps.Copy(labels, map[string]string{
@@ -155,7 +155,7 @@ func (s Source) labels() map[string]string {
 	return labels
 }
 
-// PullBytes is the number of bytes that the largest of an index's images is pulled with.
+// PullBytes returns the number of bytes to pull for the largest image of an index.
 func PullBytes(index v1.ImageIndex) (most int64, err error) {
 	manifest, err := index.IndexManifest()
 	if err != nil {

@@ -42,7 +42,7 @@ func digest(t *testing.T, i v1.ImageIndex) v1.Hash {
 	return d
 }
 
-// images are those of an index by architecture, read back from an OCI image layout.
+// images returns those of an index by architecture, read back from an OCI image layout.
 func images(t *testing.T, index v1.ImageIndex) map[string]v1.Image {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "layout")
@@ -115,7 +115,7 @@ func TestAnImageIsComplete(t *testing.T) {
 	}
 }
 
-// contents are the files of an image.
+// contents returns the files of an image.
 func contents(t *testing.T, one v1.Image) map[string]string {
 	t.Helper()
 	all := mutate.Extract(one)
@@ -130,9 +130,9 @@ func contents(t *testing.T, one v1.Image) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		writable := int64(0o222) // by nobody
+		writable := int64(0o222) // by no one
 		if header.Typeflag == tar.TypeDir {
-			writable = 0o022 // by root only, which must be able to delete what is in it
+			writable = 0o022 // by root only, which must be able to delete its content
 		}
 		if header.Mode&writable != 0 || header.Uid != 0 || header.Gid != 0 || !header.ModTime.IsZero() && header.ModTime.Unix() != 0 {
 			t.Errorf("%s has mode %o, owner %d:%d, time %s", header.Name, header.Mode, header.Uid, header.Gid, header.ModTime)
@@ -145,7 +145,7 @@ func contents(t *testing.T, one v1.Image) map[string]string {
 	}
 }
 
-// TestWhoeverUnpacksALayerCanDeleteIt follows the tools that copy modes: OLM removes an unpacked catalog before it unpacks it again, without
+// TestWhoeverUnpacksALayerCanDeleteIt checks for tools that copy modes: OLM removes an unpacked catalog before it unpacks it again, without
 // capabilities.
 func TestWhoeverUnpacksALayerCanDeleteIt(t *testing.T) {
 	for name, index := range map[string]v1.ImageIndex{"programs": mustBuild(t, imagetest.NewSource(t)), "files": mustBuildFiles(t)} {
@@ -174,8 +174,8 @@ func TestWhoeverUnpacksALayerCanDeleteIt(t *testing.T) {
 	}
 }
 
-// TestAnIndexSurvivesReadersBeforeArtifactTypes: tools that do not know the field artifactType drop it when they write an index again, whose
-// digest then is another one.
+// TestAnIndexSurvivesReadersBeforeArtifactTypes: tools that do not know the field artifactType drop it when they write an index again, which
+// changes the index's digest.
 func TestAnIndexSurvivesReadersBeforeArtifactTypes(t *testing.T) {
 	for name, index := range map[string]v1.ImageIndex{"programs": mustBuild(t, imagetest.NewSource(t)), "files": mustBuildFiles(t)} {
 		raw, err := index.RawManifest()
@@ -188,7 +188,7 @@ func TestAnIndexSurvivesReadersBeforeArtifactTypes(t *testing.T) {
 	}
 }
 
-// TestALayoutHasOneImage: skopeo copies from a layout without a name only if there is no other image in it.
+// TestALayoutHasOneImage: skopeo copies from a layout without a name only if it has a single image.
 func TestALayoutHasOneImage(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "layout")
 	index := mustBuild(t, imagetest.NewSource(t))

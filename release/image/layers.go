@@ -32,14 +32,14 @@ const (
 
 // file is a file of a layer.
 type file struct {
-	// path is where its content is; if empty, content has it.
+	// path is the file with the content; if empty, content has it.
 	path    string
 	content []byte
-	// mode has the permissions; nobody may write.
+	// mode has the permissions; no file is writable.
 	mode int64
 }
 
-// commonLayers are those that images of all platforms share.
+// commonLayers returns the layers that the images of all platforms share.
 func commonLayers(s Source, p *payload.Payload) ([]v1.Layer, error) {
 	programs := map[string]file{payloadFolder + "/" + payload.ManifestName: {path: filepath.Join(s.Payload, payload.ManifestName), mode: 0o444}}
 	for _, f := range p.Manifest.Files {
@@ -51,10 +51,10 @@ func commonLayers(s Source, p *payload.Payload) ([]v1.Layer, error) {
 	}
 	base := map[string]file{
 		certificatesPEM: {content: authorities(), mode: 0o444},
-		// The kubelet passes on the user only; the group comes from here.
+		// The kubelet passes only the user; the group comes from this file.
 		passwd: {content: []byte("wmco:x:" + userID + ":" + userID + ":Windows Machine Config Operator:/:/sbin/nologin\n"), mode: 0o444},
 	}
-	first, err := layer(programs, gzip.NoCompression) // it is compressed
+	first, err := layer(programs, gzip.NoCompression) // the content is compressed already
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func commonLayers(s Source, p *payload.Payload) ([]v1.Layer, error) {
 	return []v1.Layer{first, second}, err
 }
 
-// operatorLayer has the executable. One for another platform is refused.
+// operatorLayer returns the layer with the executable. It rejects an executable for another platform.
 func (s Source) operatorLayer(platform v1.Platform) (v1.Layer, error) {
 	name := s.Operators[platform.Architecture]
 	program, err := elf.Open(name)
@@ -79,23 +79,23 @@ func (s Source) operatorLayer(platform v1.Platform) (v1.Layer, error) {
 	return layer(map[string]file{operatorName: {path: name, mode: 0o555}}, gzip.DefaultCompression)
 }
 
-// machines are the architectures that control plane nodes may have.
+// machines returns the supported architectures of control plane nodes.
 func machines() map[string]elf.Machine {
 	return map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 }
 
-// authorities are the certificates of public authorities, as PEM.
+// authorities returns the certificates of public authorities in PEM format.
 func authorities() []byte {
 	var all []byte
 	for root := range bundle.Roots() {
-		if root.Constraint == nil { // otherwise it is trusted for some certificates only, which a file cannot express
+		if root.Constraint == nil { // a file cannot express constraints
 			all = append(all, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate})...)
 		}
 	}
 	return all
 }
 
-// layer is a layer with files, which it reads again whenever it is read.
+// layer returns a layer with files, which are read again whenever the layer is read.
 func layer(files map[string]file, level int) (v1.Layer, error) {
 	open := func() (io.ReadCloser, error) {
 		r, w := io.Pipe()
@@ -105,7 +105,7 @@ func layer(files map[string]file, level int) (v1.Layer, error) {
 	return tarball.LayerFromOpener(open, tarball.WithCompressionLevel(level), tarball.WithMediaType(types.OCILayer))
 }
 
-// writeTar writes files and the folders above them in the order of their names. They belong to root, and have no time.
+// writeTar writes files and their parent folders in the order of their names. They belong to root and have no time.
 func writeTar(w io.Writer, files map[string]file) error {
 	archive := tar.NewWriter(w)
 	folders := map[string]bool{".": true}
@@ -120,8 +120,8 @@ func writeTar(w io.Writer, files map[string]file) error {
 	return archive.Close()
 }
 
-// folderMode lets the owner write: whoever unpacks a layer as another user than root owns the folders, and deletes what is in them. OLM does
-// so with a catalog that it unpacked before.
+// folderMode lets the owner write: a user other than root that unpacks a layer owns the folders and can delete their content. OLM does this
+// with a catalog that it unpacked before.
 const folderMode = 0o755
 
 func writeFolders(archive *tar.Writer, name string, written map[string]bool) error {

@@ -21,7 +21,7 @@ import (
 // develVersion is the version in the build information of a module that was built from a folder.
 const develVersion = "(devel)"
 
-// operator is the component of the operator, with the modules of its executables for all architectures.
+// operator returns the component of the operator, with the modules of its executables for all architectures.
 func (s Source) operator() (cyclonedx.Component, error) {
 	c := cyclonedx.Component{BOMRef: operatorName, Type: cyclonedx.ComponentTypeApplication, Name: operatorName, Version: s.Version}
 	all := map[string]cyclonedx.Component{}
@@ -38,8 +38,8 @@ func (s Source) operator() (cyclonedx.Component, error) {
 	return c, nil
 }
 
-// programs are the components of a payload's files, in the order of their paths, and of wicd-setup. Of the unknown ones, nobody can tell
-// what they are made of: they have no build information of Go.
+// programs returns the components of a payload's files, in the order of their paths, and of wicd-setup. The modules of unknown ones
+// cannot be determined, because they have no build information of Go.
 func programs(p *payload.Payload) (all []cyclonedx.Component, unknown []cyclonedx.BOMReference, err error) {
 	add := func(f payload.File, content []byte) {
 		c, known := program(f, content)
@@ -49,7 +49,7 @@ func programs(p *payload.Payload) (all []cyclonedx.Component, unknown []cycloned
 		all = append(all, c)
 	}
 	dictionaries := map[string]compress.Dictionary{"": {}}
-	order := p.Manifest.Order() // each after its dictionary
+	order := p.Manifest.Order() // each file after its dictionary
 	for i, f := range order {
 		content, err := decompress(p, f, dictionaries[f.Dictionary])
 		if err != nil {
@@ -90,7 +90,7 @@ func readSetup(p *payload.Payload) ([]byte, error) {
 	return io.ReadAll(setup)
 }
 
-// program is the component of one program, with its modules if they are known.
+// program returns the component of one program, with its modules if they are known.
 func program(f payload.File, content []byte) (c cyclonedx.Component, known bool) {
 	c = cyclonedx.Component{
 		BOMRef: f.Group + "/" + f.Path, Type: cyclonedx.ComponentTypeApplication, Name: f.Component, Version: f.Version, Description: f.Path,
@@ -108,8 +108,8 @@ func program(f payload.File, content []byte) (c cyclonedx.Component, known bool)
 	return c, true
 }
 
-// modules are the components of those modules that a program is made of beside its own, and of Go's standard library, by the references
-// that they have within the program's.
+// modules returns the components of a program's modules except its own, and of Go's standard library, by their references within the
+// program's.
 func modules(program string, info *debug.BuildInfo) map[string]cyclonedx.Component {
 	all := map[string]cyclonedx.Component{}
 	add := func(c cyclonedx.Component) {
@@ -140,8 +140,8 @@ func sorted(all map[string]cyclonedx.Component) *[]cyclonedx.Component {
 	return &list
 }
 
-// packageURL is the URL of a version of a Go module (https://github.com/package-url/purl-spec, type golang), without a version if that is
-// empty. Advisories have the paths of modules with their capital letters.
+// packageURL returns the URL of a version of a Go module (https://github.com/package-url/purl-spec, type golang), without a version if
+// that is empty. Module paths keep their capital letters, as in advisories.
 func packageURL(module, version string) string {
 	if version != "" {
 		version = "@" + url.QueryEscape(version)

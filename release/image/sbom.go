@@ -18,7 +18,7 @@ import (
 // sbomType is the media type of a software bill of materials in CycloneDX as JSON (https://www.iana.org/assignments/media-types).
 const sbomType types.MediaType = "application/vnd.cyclonedx+json"
 
-// SBOMReferrer is what a registry lists as the software bill of materials of an index.
+// SBOMReferrer returns the artifact that a registry lists as the software bill of materials of an index.
 func SBOMReferrer(index v1.ImageIndex, sbom []byte) (v1.Image, error) {
 	of, err := partial.Descriptor(index)
 	if err != nil {
@@ -27,7 +27,7 @@ func SBOMReferrer(index v1.ImageIndex, sbom []byte) (v1.Image, error) {
 	return artifact(*of, sbom, sbomType, nil)
 }
 
-// artifact is what a registry lists as the referrer of a manifest: content of a media type, which is the artifact's type, too.
+// artifact returns a referrer of a manifest: content with a media type, which is also the artifact's type.
 func artifact(of v1.Descriptor, content []byte, mediaType types.MediaType, annotations map[string]string) (v1.Image, error) {
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), mediaType)
 	one, err := mutate.Append(base, mutate.Addendum{Layer: static.NewLayer(content, mediaType)})
@@ -42,9 +42,9 @@ func artifact(of v1.Descriptor, content []byte, mediaType types.MediaType, annot
 	return referrer, nil
 }
 
-// SBOM is the software bill of materials of the image: the operator and the programs of the payload, and within each the Go modules that it
-// is made of, from its build information. Scanners cannot find those in the image, where the payload is compressed. It is the same for the same
-// source: it has neither a serial number nor the time of the build.
+// SBOM returns the software bill of materials of the image: the operator and the programs of the payload, each with its Go modules, from its
+// build information. Scanners cannot find those in the image, where the payload is compressed. The same source gives the same result: it has
+// neither a serial number nor a build time.
 func (s Source) SBOM() ([]byte, error) {
 	text, err := s.sbom()
 	if err != nil {

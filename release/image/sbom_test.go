@@ -24,8 +24,8 @@ import (
 	"github.com/windows-machine-config/wmco/release/image/imagetest"
 )
 
-// withModules is a source whose programs are real: the operator and two programs of the payload are the command of this folder, one more
-// is the program for Windows that unpacks WICD, and one was not built with Go.
+// withModules returns a source with real programs: the operator and two programs of the payload are the command of this folder, one is
+// the program for Windows that unpacks WICD, and one was not built with Go.
 func withModules(t *testing.T) image.Source {
 	t.Helper()
 	s := imagetest.NewSource(t)
@@ -82,7 +82,7 @@ func mustSBOM(t *testing.T, s image.Source, index v1.ImageIndex) v1.Image {
 
 func TestTheSBOMNamesModulesAndPrograms(t *testing.T) {
 	s := withModules(t)
-	index := mustBuild(t, imagetest.NewSource(t)) // which one does not matter here
+	index := mustBuild(t, imagetest.NewSource(t)) // any index will do
 	sbom := mustSBOM(t, s, index)
 	if err := validate.Image(sbom); err != nil {
 		t.Error(err)
@@ -102,7 +102,7 @@ func TestTheSBOMNamesModulesAndPrograms(t *testing.T) {
 	for name, want := range map[string]struct{ url, module string }{
 		"wmco":                           {"pkg:golang/github.com/windows-machine-config/wmco/release@v1.2.0", "pkg:golang/github.com/google/go-containerregistry@v"},
 		"kubelet":                        {own, "pkg:golang/github.com/google/go-containerregistry@v"},
-		"containerd":                     {own, "pkg:golang/github.com/docker/cli@v29"}, // whose version has +incompatible
+		"containerd":                     {own, "pkg:golang/github.com/docker/cli@v29"}, // the version has +incompatible
 		"wicd-setup":                     {ofWMCO, "pkg:golang/github.com/klauspost/compress@v"},
 		"windows-instance-config-daemon": {ofWMCO, "pkg:golang/stdlib@1."},
 		"other":                          {"", ""},
@@ -125,7 +125,7 @@ func TestTheSBOMNamesModulesAndPrograms(t *testing.T) {
 	}
 }
 
-// checkProgram looks for the URL of a program, and for a module within it, whose version the URL ends with, escaped.
+// checkProgram checks the URL of a program, and that it has a module whose URL ends with the escaped version.
 func checkProgram(t *testing.T, c cyclonedx.Component, url, module string) {
 	t.Helper()
 	if c.PackageURL != url || c.Version == "" {
@@ -144,7 +144,7 @@ func checkProgram(t *testing.T, c cyclonedx.Component, url, module string) {
 	}
 }
 
-// checkReferences looks for references that two components have.
+// checkReferences checks that no two components have the same reference.
 func checkReferences(t *testing.T, bom cyclonedx.BOM) {
 	t.Helper()
 	seen := map[string]bool{bom.Metadata.Component.BOMRef: true}
@@ -163,7 +163,7 @@ func checkReferences(t *testing.T, bom cyclonedx.BOM) {
 	check(*bom.Components)
 }
 
-// decode reads what an artifact holds.
+// decode reads the content of an artifact.
 func decode(t *testing.T, sbom v1.Image) (bom cyclonedx.BOM) {
 	t.Helper()
 	layers, err := sbom.Layers()
@@ -194,7 +194,7 @@ func TestAProgramThatIsNotWhatTheManifestSaysHasNoSBOM(t *testing.T) {
 	}
 }
 
-// TestARegistryListsTheSBOMWithTheImage pushes to a registry with the API for referrers.
+// TestARegistryListsTheSBOMWithTheImage pushes to a registry with the referrers API.
 func TestARegistryListsTheSBOMWithTheImage(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()

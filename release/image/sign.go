@@ -21,7 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/release/signature"
 )
 
-// The form of signatures is that of cosign (specs/SIGNATURE_SPEC.md of sigstore/cosign), which CRI-O, podman and skopeo verify as
+// Signatures use the format of cosign (specs/SIGNATURE_SPEC.md of sigstore/cosign), which CRI-O, podman and skopeo verify as
 // sigstoreSigned (containers-policy.json(5)).
 const (
 	signatureLayer      = types.MediaType("application/vnd.dev.cosign.simplesigning.v1+json")
@@ -29,12 +29,12 @@ const (
 	signatureType       = "cosign container image signature"
 )
 
-// claimType is the type of a statement that says no more of an image than that the key's owner signed it (cosign 3, pkg/types).
+// claimType is the type of a statement that only claims that the key's owner signed an image (cosign 3, pkg/types).
 const claimType = "https://sigstore.dev/cosign/sign/v1"
 
-// Sign signs a pushed index and each of its images, which is what nodes pull. The reference is the one that Push got. Each gets a signature
-// in the form that CRI-O, podman and older versions of cosign read, and as a bundle of Sigstore: where an image has any bundle, for example
-// the provenance that GitHub adds, cosign 3 looks for no other signatures. A second bundle says what the image was built from.
+// Sign signs a pushed index and each of its images, which nodes pull. The reference is the one passed to Push. Each gets a signature in the
+// format that CRI-O, podman and older versions of cosign read, and a Sigstore bundle: if an image has any bundle, for example the
+// provenance that GitHub adds, cosign 3 ignores other signatures. A second bundle contains the provenance of the image.
 func Sign(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, key *ecdsa.PrivateKey, p signature.Provenance) error {
 	var options []name.Option
 	if plainHTTP {
@@ -89,7 +89,7 @@ func signOne(ctx context.Context, repository name.Repository, d v1.Descriptor, k
 	return nil
 }
 
-// statement makes the artifact that carries a signed statement about a manifest.
+// statement returns the artifact with a signed statement about a manifest.
 func statement(d v1.Descriptor, s signature.Statement, key *ecdsa.PrivateKey) (v1.Image, error) {
 	bundle, err := signature.SignStatement(s, key)
 	if err != nil {
@@ -100,7 +100,7 @@ func statement(d v1.Descriptor, s signature.Statement, key *ecdsa.PrivateKey) (v
 	})
 }
 
-// sign makes the image that carries the signature of a manifest.
+// sign returns the image with the signature of a manifest.
 func sign(repository string, digest v1.Hash, key *ecdsa.PrivateKey) (v1.Image, error) {
 	claim, err := json.Marshal(map[string]any{
 		"critical": map[string]any{

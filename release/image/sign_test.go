@@ -101,7 +101,7 @@ func TestSignaturesAreOfEachImage(t *testing.T) {
 	}
 }
 
-// checkStatements looks for the two statements about a manifest. That cosign verifies them, release/verify tests.
+// checkStatements checks the two statements about a manifest. release/verify tests that cosign verifies them.
 func checkStatements(t *testing.T, where, d string) {
 	t.Helper()
 	at, err := name.NewDigest(where+"@"+d, name.Insecure)
@@ -134,7 +134,7 @@ func checkStatements(t *testing.T, where, d string) {
 	}
 }
 
-// signatureOf reads the signature of a manifest as cosign stores it.
+// signatureOf reads the signature of a manifest in the format of cosign.
 func signatureOf(t *testing.T, where, d string) (claim, signature []byte) {
 	t.Helper()
 	at, err := name.ParseReference(where+":"+strings.Replace(d, ":", "-", 1)+".sig", name.Insecure)
@@ -192,7 +192,7 @@ func newKey(t *testing.T) (private, public string) {
 	return private, public
 }
 
-// pull pulls with a policy that demands a signature by the key.
+// pull pulls with a policy that requires a signature by the key.
 func pull(t *testing.T, where, public string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()

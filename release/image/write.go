@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// Write writes an index as an OCI image layout, in place of what the folder has. It has the version as its name there, and is the only one:
-// tools take a layout without a name for the image in it if there is one.
+// Write replaces the content of a folder with an index as an OCI image layout. The version is the name of the index, which is the only one,
+// so that tools can select it without a name.
 func Write(folder string, s Source, index v1.ImageIndex) error {
 	if err := os.RemoveAll(folder); err != nil {
 		return err
@@ -31,8 +31,8 @@ func Write(folder string, s Source, index v1.ImageIndex) error {
 	return to.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": s.Version}))
 }
 
-// Push pushes an index to a repository with a tag, and what refers to it without one. The credentials are those that docker login and
-// podman login keep. Where names the index by its digest.
+// Push pushes an index to a repository with a tag, and its referrers without one. It uses the credentials of docker login and podman
+// login. where is the index by its digest.
 func Push(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, referrers ...v1.Image) (where string, err error) {
 	var options []name.Option
 	if plainHTTP {
@@ -59,7 +59,7 @@ func Push(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, r
 	return tag.Context().Digest(digest.String()).String(), err
 }
 
-// Pull returns the index that a name in a registry has; nil where there is none.
+// Pull returns the index of a name in a registry; nil if there is none.
 func Pull(ctx context.Context, from string, plainHTTP bool) (v1.ImageIndex, error) {
 	var options []name.Option
 	if plainHTTP {
@@ -80,8 +80,8 @@ func Pull(ctx context.Context, from string, plainHTTP bool) (v1.ImageIndex, erro
 	return index, nil
 }
 
-// WriteKustomization writes a folder, which must be beside deploy/, from which kubectl apply -k installs an image. Where is what Push
-// returned.
+// WriteKustomization writes a folder, which must be next to deploy/, from which kubectl apply -k installs an image. where is the
+// result of Push.
 func WriteKustomization(folder, where string) error {
 	repository, digest, found := strings.Cut(where, "@")
 	if !found {

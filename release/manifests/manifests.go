@@ -1,5 +1,5 @@
-// Package manifests reads what users install, the kustomize folder deploy/, for the other forms in which it is published. Those have no
-// second copy of it.
+// Package manifests reads the kustomize folder deploy/ for the other formats in which the operator is published, so that they need no
+// second copy of the manifests.
 package manifests
 
 import (
@@ -18,7 +18,7 @@ import (
 // Part is a folder of deploy/ that can be applied.
 type Part string
 
-// The parts. Base is for all clusters, OpenShift is added to it on OpenShift and OKD, and ClusterAPI to both where namespace
+// The parts. Base is for all clusters, OpenShift is added to it on OpenShift and OKD, and ClusterAPI to both if namespace
 // openshift-cluster-api exists.
 const (
 	Base       Part = "."
@@ -26,16 +26,17 @@ const (
 	ClusterAPI Part = "openshift/cluster-api"
 )
 
-// ClusterAPIElsewhere is for Machines of Cluster API on other clusters. Its objects have no namespace: it is where the Machines are.
+// ClusterAPIElsewhere is for Machines of Cluster API on other clusters. Its objects have no namespace; they belong in that of the
+// Machines.
 const ClusterAPIElsewhere Part = "cluster-api"
 
-// Monitoring is for clusters with the Prometheus operator, MonitoringOpenShift instead of it for OpenShift and OKD. Both need its kinds.
+// Monitoring is for clusters with the Prometheus operator; on OpenShift and OKD, MonitoringOpenShift replaces it. Both need its kinds.
 const (
 	Monitoring          Part = "monitoring"
 	MonitoringOpenShift Part = "monitoring/openshift"
 )
 
-// Load returns the objects of parts of a folder deploy, in the order in which they can be created: by kind, then by namespace and name.
+// Load returns the objects of parts of a folder deploy in an order in which they can be created: by kind, then by namespace and name.
 // Numbers are int64 or float64. It only reads files.
 func Load(deploy string, parts ...Part) ([]*unstructured.Unstructured, error) {
 	if len(parts) == 0 {
@@ -63,7 +64,7 @@ func Load(deploy string, parts ...Part) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// Key identifies an object in a cluster: kind, namespace and name.
+// Key identifies an object in a cluster by kind, namespace and name.
 func Key(o *unstructured.Unstructured) string {
 	if o.GetNamespace() == "" {
 		return o.GetKind() + "/" + o.GetName()
@@ -71,7 +72,7 @@ func Key(o *unstructured.Unstructured) string {
 	return o.GetKind() + "/" + o.GetNamespace() + "/" + o.GetName()
 }
 
-// Find returns the object of a kind and name as a type of Kubernetes, and whether there is one. The name must be unique for its kind.
+// Find returns the object of a kind and name as a type of Kubernetes, and whether it exists. The name must be unique for its kind.
 func Find[T any](objects []*unstructured.Unstructured, kind, name string) (typed T, found bool, err error) {
 	for _, o := range objects {
 		if o.GetKind() != kind || o.GetName() != name {
@@ -108,7 +109,7 @@ func load(dir string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// rank is the place of a kind: what others need comes first.
+// rank returns the position of a kind: dependencies come first.
 func rank(o *unstructured.Unstructured) int {
 	kinds := []string{"Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
 		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}

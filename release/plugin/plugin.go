@@ -1,5 +1,5 @@
 // Package plugin packs kubectl windows: an archive for each platform, and the manifest with which krew, the package manager
-// of kubectl's plugins, installs it from an index of our own.
+// for kubectl plugins, installs it from the project's own index.
 package plugin
 
 import (
@@ -20,7 +20,7 @@ import (
 // Name is the name of the plugin, as in kubectl windows.
 const Name = "windows"
 
-// Manifest is the name of krew's manifest, which must be the plugin's.
+// Manifest is the name of krew's manifest, which must match the plugin's name.
 const Manifest = Name + ".yaml"
 
 // Source is what the archives are made of.
@@ -29,19 +29,19 @@ type Source struct {
 	Version string
 	// Programs is the folder with <os>-<arch>/kubectl-windows, as make plugin builds them. License is the path of LICENSE.
 	Programs, License string
-	// Downloads is the URL of the folder that the archives are published in.
+	// Downloads is the URL of the folder in which the archives are published.
 	Downloads string
 }
 
-// Platform is an operating system with a processor, as Go names them.
+// Platform is an operating system and an architecture, as Go names them.
 type Platform struct{ OS, Arch string }
 
-// Platforms are all that the plugin is built for.
+// Platforms returns all platforms that the plugin is built for.
 func Platforms() []Platform {
 	return []Platform{{"darwin", "amd64"}, {"darwin", "arm64"}, {"linux", "amd64"}, {"linux", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"}}
 }
 
-// program is the name of the program on a platform.
+// program returns the name of the program on a platform.
 func (p Platform) program() string {
 	if p.OS == "windows" {
 		return "kubectl-" + Name + ".exe"
@@ -49,15 +49,16 @@ func (p Platform) program() string {
 	return "kubectl-" + Name
 }
 
-// archiveName is the name of a platform's archive.
+// archiveName returns the name of a platform's archive.
 func (s Source) archiveName(p Platform) string {
 	return fmt.Sprintf("kubectl-%s-%s-%s-%s.tar.gz", Name, s.Version, p.OS, p.Arch)
 }
 
-// completion is what kubectl calls to complete a command line of the plugin, if it is in PATH (kubectl completion --help).
+// completion is the script that kubectl calls to complete a command line of the plugin, if it is in PATH (kubectl
+// completion --help).
 const completion = "#!/bin/sh\nexec kubectl " + Name + " __complete \"$@\"\n"
 
-// Files are the archives and the manifest, by name.
+// Files returns the archives and the manifest, by name.
 func Files(s Source) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	license, err := os.ReadFile(s.License)
@@ -84,7 +85,7 @@ func Files(s Source) (map[string][]byte, error) {
 	return files, nil
 }
 
-// pack makes the archive of a platform. The same files give the same bytes.
+// pack returns the archive of a platform. The same files give the same bytes.
 func pack(p Platform, program, license []byte) ([]byte, error) {
 	var packed bytes.Buffer
 	compressed, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)

@@ -21,7 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/release/plugin"
 )
 
-// source has a program for each platform.
+// source returns a source with a program for each platform.
 func source(t *testing.T) plugin.Source {
 	t.Helper()
 	s := plugin.Source{Version: "1.2.0", Programs: t.TempDir(), License: "../../LICENSE", Downloads: "https://example.com/v1.2.0/"}
@@ -88,7 +88,7 @@ func TestTheManifestIsOneOfKrew(t *testing.T) {
 	}
 }
 
-// unpack are the files of an archive, each with its mode in front of its content.
+// unpack returns the files of an archive, each with its mode in front of its content.
 func unpack(t *testing.T, packed []byte) map[string]string {
 	t.Helper()
 	compressed, err := gzip.NewReader(bytes.NewReader(packed))

@@ -23,7 +23,7 @@ type bundle struct {
 	Envelope  *envelope         `json:"dsseEnvelope,omitempty"`
 }
 
-// material names the public key: it is not in the bundle.
+// material names the public key, which is not in the bundle.
 type material struct {
 	PublicKey struct {
 		Hint string `json:"hint"`
@@ -75,15 +75,15 @@ func SignFile(content []byte, key *ecdsa.PrivateKey) ([]byte, error) {
 	return json.Marshal(b)
 }
 
-// Statement says something of subjects (https://in-toto.io/Statement/v1).
+// Statement is a claim about subjects (https://in-toto.io/Statement/v1).
 type Statement struct {
 	Subjects []Subject
-	// PredicateType is a URI that says what the predicate means.
+	// PredicateType is a URI that defines the meaning of the predicate.
 	PredicateType string
 	Predicate     any
 }
 
-// Subject is a file or an image, by its SHA-256 in hexadecimal.
+// Subject is a file or an image, identified by its SHA-256 in hexadecimal.
 type Subject struct{ Name, SHA256 string }
 
 // SignStatement returns the bundle with a signed statement.
@@ -96,7 +96,7 @@ func SignStatement(s Statement, key *ecdsa.PrivateKey) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What is signed, of the payload and its type (PAE of the protocol of DSSE).
+	// The signature covers the payload and its type (pre-authentication encoding of DSSE).
 	message := fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(statementType), statementType, len(payload), payload)
 	signature, err := Sign(message, key)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package signature signs with the project's key: files and statements about them, as bundles of Sigstore, which cosign verifies without a
-// network. The same key and the same content give the same bytes.
+// Package signature signs files and statements about them with the project's key, as Sigstore bundles, which cosign verifies without a
+// network. The same key and content give the same bytes.
 package signature
 
 import (
@@ -12,7 +12,8 @@ import (
 	"os"
 )
 
-// ReadKey reads an unencrypted ECDSA private key in PEM, as "openssl ecparam -name prime256v1 -genkey -noout" makes it.
+// ReadKey reads an unencrypted ECDSA private key in PEM format, as created by "openssl ecparam -name prime256v1 -genkey
+// -noout".
 func ReadKey(path string) (*ecdsa.PrivateKey, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -33,7 +34,7 @@ func ReadKey(path string) (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// CheckPublic returns an error if a file has another public key than that of a private key. Where there is no file, any key is accepted.
+// CheckPublic returns an error if a file has a public key other than that of the private key. If there is no file, any key is accepted.
 func CheckPublic(path string, key *ecdsa.PrivateKey) error {
 	text, err := os.ReadFile(path)
 	if os.IsNotExist(err) {

@@ -1,21 +1,21 @@
 package signature
 
-// ProvenanceType is the type of a predicate that says what something was built from (https://slsa.dev/spec/v1.1/provenance).
+// ProvenanceType is the predicate type of provenance statements (https://slsa.dev/spec/v1.1/provenance).
 const ProvenanceType = "https://slsa.dev/provenance/v1"
 
-// Provenance says what a release was built from, and who says so.
+// Provenance describes what a release was built from, and who claims it.
 type Provenance struct {
 	// Source is the URL of the repository of the source code. Version is the semantic version of the release without v, Revision the whole
 	// commit that its tag names.
 	Source, Version, Revision string
-	// Builder is the URI of who built it.
+	// Builder is the URI of the builder.
 	Builder string
 }
 
-// HandBuilder is the builder of a release that a maintainer built, and vouches for with the key.
+// HandBuilder is the builder of a release that a maintainer built and signed with the key.
 func HandBuilder(source string) string { return source + "/blob/main/RELEASE.md#builders" }
 
-// Statement says of subjects that they were built so. It has no times: the same build gives the same statement.
+// Statement returns the provenance of subjects. It has no times: the same build gives the same statement.
 func (p Provenance) Statement(subjects ...Subject) Statement {
 	uri := "git+" + p.Source + "@refs/tags/v" + p.Version
 	return Statement{

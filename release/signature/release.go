@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Names of files in the folder of a release. Its checksums do not list the two that are made of them.
+// Names of files in the folder of a release. Its checksums do not list the two bundles that are made from them.
 const (
 	checksums       = "SHA256SUMS"
 	ChecksumsBundle = checksums + ".sigstore.json"
@@ -20,7 +20,7 @@ const (
 	ProvenanceBundle = "provenance.sigstore.json"
 )
 
-// Release signs the checksums of a release, and its provenance, into its folder. Every file is compared with its checksum first.
+// Release signs the checksums of a release, and its provenance, into its folder. It first compares every file with its checksum.
 func Release(dir string, p Provenance, key *ecdsa.PrivateKey) error {
 	text, err := os.ReadFile(filepath.Join(dir, checksums))
 	if err != nil {
@@ -44,7 +44,7 @@ func Release(dir string, p Provenance, key *ecdsa.PrivateKey) error {
 	)
 }
 
-// verify compares the files of a folder with their checksums, which must be of all of them.
+// verify compares the files of a folder with their checksums, which must list all of them.
 func verify(dir, list string) (all []Subject, err error) {
 	listed := map[string]bool{checksums: true, ChecksumsBundle: true, ProvenanceBundle: true}
 	for line := range strings.Lines(list) {

@@ -26,7 +26,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// write writes a file of the test.
+// write writes a test file.
 func write(t *testing.T, path string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -34,7 +34,7 @@ func write(t *testing.T, path string, content []byte) {
 	}
 }
 
-// released is the folder of a release with two files.
+// released returns the folder of a release with two files.
 func released(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -51,10 +51,10 @@ func provenance() signature.Provenance {
 	return signature.Provenance{Source: "https://example.com/wmco", Version: "1.2.0", Revision: strings.Repeat("01", 20), Builder: "https://example.com/builder"}
 }
 
-// TestAReleaseIsSigned verifies both signatures with what their specifications say. That cosign verifies them, release/verify tests.
+// TestAReleaseIsSigned verifies both signatures according to their specifications. release/verify tests that cosign verifies them.
 func TestAReleaseIsSigned(t *testing.T) {
 	dir, key := released(t), newKey(t)
-	for range 2 { // the second time, its own files are there
+	for range 2 { // the second time, the folder has its own files
 		if err := signature.Release(dir, provenance(), key); err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ func (r *released) testFiles(t *testing.T) {
 	}
 }
 
-// testSBOM validates the software bill of materials with the schema of CycloneDX, which its library has.
+// testSBOM validates the software bill of materials with the CycloneDX schema from its library.
 func (r *released) testSBOM(t *testing.T) {
 	library := command(t, ".", nil, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go")
 	text, err := os.ReadFile(filepath.Join(r.files, "wmco-"+version+".cdx.json"))
@@ -62,7 +62,7 @@ func (r *released) testSBOM(t *testing.T) {
 		return gojsonschema.NewReferenceLoader("file://" + filepath.Join(library, "schema", name))
 	}
 	loader := gojsonschema.NewSchemaLoader()
-	for _, name := range []string{"spdx", "jsf-0.82"} { // which the schema refers to, at their publisher
+	for _, name := range []string{"spdx", "jsf-0.82"} { // the schema refers to them at their publisher
 		found, err := filepath.Glob(filepath.Join(library, "schema", name+".schema*.json"))
 		if err != nil || len(found) != 1 {
 			t.Fatal(found, err)
@@ -71,7 +71,7 @@ func (r *released) testSBOM(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// It also refers to names of algorithms, which the library does not have. Nothing in the list names one.
+	// The schema also refers to names of algorithms that are not in the library. Nothing in the list names one.
 	const algorithms = `{"definitions": {"algorithmFamiliesEnum": false, "ellipticCurvesEnum": false}}`
 	if err := loader.AddSchema("http://cyclonedx.org/schema/cryptography-defs.schema.json", gojsonschema.NewStringLoader(algorithms)); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func (r *released) testSBOM(t *testing.T) {
 	}
 }
 
-// testKrew lets krew's validator install the plugin for each platform, from archives that the test serves.
+// testKrew installs the plugin for each platform with krew's validator, from archives that the test serves.
 func (r *released) testKrew(t *testing.T) {
 	released, err := os.ReadFile(filepath.Join(r.files, "windows.yaml"))
 	if err != nil {
@@ -119,7 +119,7 @@ func (r *released) testKrew(t *testing.T) {
 	}
 }
 
-// testCommunity looks for the entry of a community catalog in the archive for OLM.
+// testCommunity checks that the archive for OLM has the entry of a community catalog.
 func (r *released) testCommunity(t *testing.T) {
 	dir := t.TempDir()
 	command(t, dir, r.env, "tar", "-xzf", filepath.Join(r.files, "wmco-"+version+"-olm.tar.gz"))

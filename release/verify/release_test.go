@@ -22,7 +22,7 @@ import (
 
 const version = "0.1.0"
 
-// released is a release that the workflow made.
+// released is a release built by the workflow.
 type released struct {
 	clone, files string // the folder of the job that published, and its folder with the files
 	revision     string
@@ -33,14 +33,14 @@ type released struct {
 }
 
 // TestTheWorkflowMakesARelease runs every block of the workflow in clones of the last commit, in which CHANGELOG.md has a section for the
-// version. The payload is the whole one. Then it verifies the release as users do.
+// version, with the whole payload. It then verifies the release as users do.
 func TestTheWorkflowMakesARelease(t *testing.T) {
 	r := newReleased(t)
 	first := filepath.Join(t.TempDir(), "first")
 	tagged(t, r, first)
 	run := r.runner(t, readWorkflow(t, filepath.Join(first, ".github", "workflows", "release.yaml")))
 	for _, name := range run.workflow.order(t) {
-		r.clone = filepath.Join(t.TempDir(), "clone-of-"+name) // as long as no other: files must not depend on it
+		r.clone = filepath.Join(t.TempDir(), "clone-of-"+name) // of another length each time: files must not depend on it
 		command(t, ".", r.env, "git", "clone", "--quiet", first, r.clone)
 		run.runJob(t, name, r.clone)
 	}
@@ -79,13 +79,13 @@ func newReleased(t *testing.T) *released {
 			r.env = append(r.env, variable)
 		}
 	}
-	// The caches of the user's Go and payload: jobs have homes of their own.
+	// Jobs have their own homes, so they get the caches of the user's Go and payload.
 	r.env = append(r.env, "SSL_CERT_FILE="+authority, "XDG_CACHE_HOME="+cache,
 		"GOCACHE="+command(t, ".", nil, "go", "env", "GOCACHE"), "GOMODCACHE="+command(t, ".", nil, "go", "env", "GOMODCACHE"))
 	return r
 }
 
-// tagged makes a clone with a commit for the release, and the tag on it.
+// tagged creates a clone with a commit for the release and its tag.
 func tagged(t *testing.T, r *released, clone string) {
 	t.Helper()
 	root := command(t, ".", r.env, "git", "rev-parse", "--show-toplevel")
@@ -107,7 +107,8 @@ func tagged(t *testing.T, r *released, clone string) {
 	r.revision = git("rev-parse", "HEAD")
 }
 
-// runner is GitHub for these jobs, with the registry of the test in place of ghcr.io, and a gh that takes any existing files.
+// runner simulates GitHub for these jobs, with the test registry in place of ghcr.io, and a gh that accepts any existing
+// files.
 func (r *released) runner(t *testing.T, w workflow) *runner {
 	t.Helper()
 	if !strings.HasPrefix(w.Env["REPOSITORY"], "ghcr.io/") {
@@ -143,7 +144,7 @@ printf '%s\n' "${@:2}" > "$HOME/published"
 	}
 }
 
-// attest checks what GitHub would attest. To the image, it adds a statement that another key signed, as GitHub would.
+// attest checks what GitHub would attest. It adds a statement signed with another key to the image, as GitHub would.
 func (r *released) attest(t *testing.T, clone string, with map[string]string) {
 	t.Helper()
 	if pattern := with["subject-path"]; pattern != "" {

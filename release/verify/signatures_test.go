@@ -28,7 +28,7 @@ import (
 	"github.com/windows-machine-config/wmco/release/signature"
 )
 
-// options are those of cosign with --key and --insecure-ignore-tlog.
+// options returns those of cosign with --key and --insecure-ignore-tlog.
 func (r *released) options(t *testing.T, key *ecdsa.PrivateKey) *cosign.CheckOpts {
 	t.Helper()
 	verifier, err := sigstore.LoadVerifier(&key.PublicKey, crypto.SHA256)
@@ -41,7 +41,7 @@ func (r *released) options(t *testing.T, key *ecdsa.PrivateKey) *cosign.CheckOpt
 	}
 }
 
-// testImages verifies all images, each also for its platforms, as "cosign verify" and "cosign verify-attestation" do.
+// testImages verifies all images and their platforms, as "cosign verify" and "cosign verify-attestation" do.
 func (r *released) testImages(t *testing.T) {
 	for image, tag := range map[string]string{"": "v" + version, "-bundle": version, "-catalog": version} {
 		tagged := r.reference(t, r.repository+image+":"+tag)
@@ -80,7 +80,7 @@ func (r *released) verifyImage(t *testing.T, at name.Reference) {
 	}
 }
 
-// statementOf is the type and the text of a statement in an envelope.
+// statementOf returns the type and the text of a statement in an envelope.
 func statementOf(t *testing.T, attestation oci.Signature) (kind, text string) {
 	t.Helper()
 	payload, err := attestation.Payload()
@@ -98,7 +98,7 @@ func statementOf(t *testing.T, attestation oci.Signature) (kind, text string) {
 	return statement.PredicateType, string(envelope.Payload)
 }
 
-// pushForeign adds a statement about a manifest that another key signed.
+// pushForeign adds a statement about a manifest, signed with another key.
 func (r *released) pushForeign(t *testing.T, at name.Reference, of v1.Descriptor) {
 	t.Helper()
 	p := signature.Provenance{Source: "https://example.com", Version: version, Revision: r.revision, Builder: "https://example.com/builder"}

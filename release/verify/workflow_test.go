@@ -15,10 +15,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// left is the comment that leaves a block out of the dry run; after it comes why.
+// left is the comment that excludes a block from the dry run; the reason follows it.
 const left = "# not in the dry run: "
 
-// workflow is what of a workflow of GitHub the dry run follows.
+// workflow has the parts of a GitHub workflow that the dry run follows.
 type workflow struct {
 	Env  map[string]string `yaml:"env"`
 	Jobs map[string]job    `yaml:"jobs"`
@@ -62,7 +62,7 @@ func readWorkflow(t *testing.T, name string) (w workflow) {
 	return w
 }
 
-// order are the names of the jobs, each after those that it needs.
+// order returns the names of the jobs, each after those that it needs.
 func (w workflow) order(t *testing.T) (names []string) {
 	t.Helper()
 	for len(names) < len(w.Jobs) {
@@ -80,23 +80,23 @@ func (w workflow) order(t *testing.T) (names []string) {
 	return names
 }
 
-// run is a job on a machine of its own: a folder with the clone, and a home.
+// run is a job on its own machine: a folder with the clone, and a home.
 type run struct {
 	*runner
 	clone, home, temp string
 	job               job
 	outputs           map[string]string // "steps.<id>.outputs.<name>"
-	variables         []string          // that blocks have set for those after them
+	variables         []string          // set by blocks for those after them
 }
 
-// runner is where jobs run: what GitHub would be.
+// runner runs jobs in place of GitHub.
 type runner struct {
 	workflow workflow
-	// values are those of expressions, as in github.actor.
+	// values are the values of expressions, as in github.actor.
 	values map[string]string
-	// env are the variables of all steps.
+	// env has the variables of all steps.
 	env []string
-	// artifacts is the folder of what jobs hand over, by name.
+	// artifacts is the folder of files that jobs pass to each other, by name.
 	artifacts string
 	// attest gets the inputs of a step that attests.
 	attest func(t *testing.T, clone string, with map[string]string)
@@ -126,7 +126,7 @@ func (r *runner) runJob(t *testing.T, name, clone string) {
 	}
 }
 
-// expand evaluates the expressions of a text. Those that the dry run does not know fail it.
+// expand evaluates the expressions of a text. Expressions that the dry run does not know fail the test.
 func (r *run) expand(t *testing.T, text string) string {
 	t.Helper()
 	return regexp.MustCompile(`\$\{\{ *([^}]*?) *\}\}`).ReplaceAllStringFunc(text, func(expression string) string {
@@ -141,8 +141,8 @@ func (r *run) expand(t *testing.T, text string) string {
 	})
 }
 
-// runBlock runs a block as GitHub does: bash stops at the first command that fails, what it writes into GITHUB_OUTPUT are the outputs of its
-// step, and what it writes into GITHUB_ENV are variables of the blocks after it.
+// runBlock runs a block as GitHub does: bash stops at the first failing command, text in GITHUB_OUTPUT becomes the outputs of the step, and
+// text in GITHUB_ENV becomes variables of later blocks.
 func (r *run) runBlock(t *testing.T, s step) {
 	t.Helper()
 	script, output, variables := filepath.Join(r.temp, "block.sh"), filepath.Join(r.temp, "output"), filepath.Join(r.temp, "variables")
@@ -191,7 +191,7 @@ func (r *run) use(t *testing.T, s step) {
 	}
 	action, _, _ := strings.Cut(s.Uses, "@")
 	switch action {
-	case "actions/checkout", "actions/setup-go": // the clone is there, and Go
+	case "actions/checkout", "actions/setup-go": // the clone and Go exist already
 	case "actions/upload-artifact":
 		mustCopy(t, filepath.Join(r.clone, with["path"]), filepath.Join(r.artifacts, with["name"]))
 	case "actions/download-artifact":

@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/lies"
 )
 
-// answer has a field that true answers leave out, in a part that they leave out.
+// answer has a field that true answers omit, in a part that they omit.
 type answer struct {
 	Name  string `json:"name"`
 	Parts []part `json:"parts,omitempty"`
@@ -35,7 +35,7 @@ func TestASeedIsOneSequenceOfLies(t *testing.T) {
 	}
 }
 
-// Whatever an answer can have is lied about, although nobody has named it here.
+// TestEveryFieldIsLiedAbout, although no test lists the fields.
 func TestEveryFieldIsLiedAbout(t *testing.T) {
 	l := lies.New(1, &answer{})
 	l.Words = []string{"win-2"}

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// running is a server on a loopback socket, with a key that its user Administrator may log in with.
+// running is a server on a loopback socket, with a key that authorizes its user Administrator.
 type running struct {
 	*Server
 	address string
@@ -49,7 +49,7 @@ func start(t testing.TB, change func(*Options)) *running {
 	return r
 }
 
-// serve begins to serve on a new port, until stop is called.
+// serve starts to serve on a new port, until stop is called.
 func (r *running) serve(t testing.TB) (stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -89,7 +89,7 @@ func (r *running) login(user string, key ssh.Signer) (*ssh.Client, error) {
 	})
 }
 
-// client logs in, and fails the test when that does not work.
+// client logs in, and fails the test if that does not work.
 func (r *running) client(t testing.TB) *ssh.Client {
 	t.Helper()
 	c, err := r.login("administrator", r.key)
@@ -100,7 +100,7 @@ func (r *running) client(t testing.TB) *ssh.Client {
 	return c
 }
 
-// session opens a channel, and fails the test when that does not work.
+// session opens a channel, and fails the test if that does not work.
 func session(t testing.TB, c *ssh.Client) *ssh.Session {
 	t.Helper()
 	s, err := c.NewSession()
@@ -121,7 +121,7 @@ func (r *running) transfers(t testing.TB) *sftp.Client {
 	return c
 }
 
-// expectSoon fails when nothing arrives within a time that is long even for a busy machine.
+// expectSoon fails if nothing arrives within a time that is long even for a busy machine.
 func expectSoon[T any](t testing.TB, c <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -355,7 +355,7 @@ func TestManyIdleServersAreCheap(t *testing.T) {
 	}
 }
 
-// idle is a listener that nobody connects to.
+// idle is a listener without clients.
 type idle struct {
 	once   sync.Once
 	closed chan struct{}

@@ -21,7 +21,7 @@ func main() {
 	set.StringVar(&s.Deploy, "deploy", "../deploy", "`folder` with the manifests")
 	set.StringVar(&s.Changelog, "changelog", "../CHANGELOG.md", "`file` with the changes of each version")
 	out := set.String("out", "../_release", "`folder` for the release, which is replaced")
-	_ = set.Parse(os.Args[1:]) // it says what is wrong, and exits
+	_ = set.Parse(os.Args[1:]) // prints the error and exits
 	names, err := artifacts.Write(*out, s)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)

@@ -1,4 +1,4 @@
-// The command makes the operator's bundle for the Operator Lifecycle Manager, and adds it to a catalog. "make bundle" and "make catalog"
+// The command builds the operator's bundle for the Operator Lifecycle Manager and adds it to a catalog. "make bundle" and "make catalog"
 // run it.
 package main
 
@@ -32,7 +32,7 @@ type options struct {
 	bundle bundle.Source
 	// layout is the folder of the operator's image, whose digest the bundle names.
 	layout string
-	// repository, bundleRepository and catalogRepository are where the images are, or are pushed to.
+	// repository, bundleRepository and catalogRepository are the repositories of the images.
 	repository, bundleRepository, catalogRepository string
 	revision                                        string
 	// previous is the catalog of the last release.
@@ -42,7 +42,7 @@ type options struct {
 	out             string
 	catalog         bool
 	push, plainHTTP bool
-	key             *ecdsa.PrivateKey // that signs what is pushed; nil for none
+	key             *ecdsa.PrivateKey // signs what is pushed; nil for none
 	builder         string
 }
 
@@ -52,7 +52,7 @@ func main() {
 		return
 	}
 	if err != nil {
-		os.Exit(2) // parse has said why
+		os.Exit(2) // parse has printed the error
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -171,7 +171,7 @@ func run(ctx context.Context, o options, w io.Writer) error {
 	return o.writeCatalog(ctx, w, next)
 }
 
-// keepsPublished looks at what the tag of the channel has, before anything is pushed.
+// keepsPublished checks the catalog that the channel's tag currently has, before anything is pushed.
 func (o options) keepsPublished(ctx context.Context, next *catalog.Catalog) error {
 	if !o.push {
 		return nil
@@ -191,7 +191,7 @@ func (o options) keepsPublished(ctx context.Context, next *catalog.Catalog) erro
 	return nil
 }
 
-// writeCatalog writes the catalog and its image. What follows the channel has the tag of the channel, which therefore comes last.
+// writeCatalog writes the catalog and its image. The channel's tag, which installations follow, is pushed last.
 func (o options) writeCatalog(ctx context.Context, w io.Writer, c *catalog.Catalog) error {
 	text, err := c.Encode()
 	if err != nil {
@@ -211,7 +211,7 @@ func (o options) writeCatalog(ctx context.Context, w io.Writer, c *catalog.Catal
 	return err
 }
 
-// writeFolders writes the bundle's files, and the entry by which it is proposed to a community catalog.
+// writeFolders writes the bundle's files, and the entry that proposes it to a community catalog.
 func (o options) writeFolders(b *bundle.Bundle) error {
 	files, err := b.Files()
 	if err != nil {
@@ -228,13 +228,13 @@ func (o options) source() image.Source {
 	return image.Source{Version: o.bundle.Version, Revision: o.revision, Created: o.bundle.Created}
 }
 
-// reference is the name of an image with its digest.
+// reference returns the name of an image with its digest.
 func (o options) reference(index v1.ImageIndex, repository string) (string, error) {
 	digest, err := index.Digest()
 	return repository + "@" + digest.String(), err
 }
 
-// publish pushes an image with the version as its tag, or writes it into a folder, and says its name with the digest.
+// publish pushes an image with the version as its tag, or writes it into a folder, and prints its name with the digest.
 func (o options) publish(ctx context.Context, w io.Writer, index v1.ImageIndex, repository, folder string) error {
 	ref, err := o.reference(index, repository)
 	if err != nil {
@@ -255,7 +255,7 @@ func (o options) publish(ctx context.Context, w io.Writer, index v1.ImageIndex, 
 	return err
 }
 
-// operatorDigest is the digest of the index in an image layout that make image wrote.
+// operatorDigest returns the digest of the index in an image layout written by make image.
 func operatorDigest(folder string) (string, error) {
 	index, err := layout.ImageIndexFromPath(folder)
 	if err != nil {
@@ -273,7 +273,7 @@ func operatorDigest(folder string) (string, error) {
 	return "", fmt.Errorf("reading the operator's image: folder %s has no index; run make image", folder)
 }
 
-// readPrevious reads the catalog of the last release; nil where there is none.
+// readPrevious reads the catalog of the last release; nil if there is none.
 func readPrevious(name string) (*catalog.Catalog, error) {
 	if name == "" {
 		return nil, nil

@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/release/catalog"
 )
 
-// TestTwoReleasesArePushed makes a release, and the next one on its catalog.
+// TestTwoReleasesArePushed builds a release, and the next one on top of its catalog.
 func TestTwoReleasesArePushed(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
@@ -83,7 +83,7 @@ func digestOf(t *testing.T, at string) string {
 	return found.Digest.String()
 }
 
-// TestTheTagOfTheChannelLosesNoVersion forgets the catalog of the last release.
+// TestTheTagOfTheChannelLosesNoVersion omits the catalog of the last release.
 func TestTheTagOfTheChannelLosesNoVersion(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()

@@ -1,4 +1,4 @@
-// The command makes the Helm chart of deploy/. "make chart" runs it.
+// The command builds the Helm chart of deploy/. "make chart" runs it.
 package main
 
 import (
@@ -16,7 +16,7 @@ func main() {
 	set.StringVar(&s.Version, "version", "0.0.0-devel", "semantic `version` of chart and operator, without v")
 	set.StringVar(&s.Image, "image", "", "the operator's `image`, as repository:tag, repository@digest or repository:tag@digest; that of the manifests by default")
 	out := set.String("out", "../_chart", "`folder` for the chart and its archive")
-	_ = set.Parse(os.Args[1:]) // it says what is wrong, and exits
+	_ = set.Parse(os.Args[1:]) // prints the error and exits
 	archive, err := chart.Write(*out, s)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chart:", err)

@@ -1,4 +1,4 @@
-// The command builds the operator's image from what make build and make payload wrote. "make image" runs it.
+// The command builds the operator's image from the output of make build and make payload. "make image" runs it.
 package main
 
 import (
@@ -24,10 +24,10 @@ import (
 // options are the flags.
 type options struct {
 	source image.Source
-	// install is a folder for a kustomization of deploy/ with the image that was pushed; empty for none.
+	// install is a folder for a kustomization of deploy/ with the pushed image; empty for none.
 	out, push, install string
 	plainHTTP          bool
-	key                *ecdsa.PrivateKey // that signs what is pushed; nil for none
+	key                *ecdsa.PrivateKey // signs what is pushed; nil for none
 	builder            string
 }
 
@@ -37,7 +37,7 @@ func main() {
 		return
 	}
 	if err != nil {
-		os.Exit(2) // parse has said why
+		os.Exit(2) // parse has printed the error
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -89,7 +89,7 @@ func parse(args []string) (o options, err error) {
 	return o, nil
 }
 
-// push pushes the image, signs it, and writes what installs it.
+// push pushes the image, signs it, and writes the kustomization that installs it.
 func push(ctx context.Context, o options, index v1.ImageIndex, sbom []byte) (where string, err error) {
 	referrer, err := image.SBOMReferrer(index, sbom)
 	if err != nil {

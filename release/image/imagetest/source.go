@@ -1,4 +1,4 @@
-// Package imagetest has a source of images for tests.
+// Package imagetest provides a source of images for tests.
 package imagetest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/release/image"
 )
 
-// NewSource is a payload of two files, and executables for both architectures, of version 1.2.0.
+// NewSource returns a payload of two files and executables for both architectures, with version 1.2.0.
 func NewSource(t *testing.T) image.Source {
 	t.Helper()
 	dir := t.TempDir()
@@ -47,7 +47,7 @@ func NewSource(t *testing.T) image.Source {
 	}
 }
 
-// program is the header of an executable, which is all that image.Build looks into.
+// program returns the header of an executable, the only part that image.Build reads.
 func program(t *testing.T, machine elf.Machine) string {
 	t.Helper()
 	header := elf.Header64{

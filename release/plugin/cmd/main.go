@@ -21,7 +21,7 @@ func main() {
 	set.StringVar(&s.License, "license", "../LICENSE", "`file` with the license")
 	set.StringVar(&s.Downloads, "downloads", "", "`URL` of the folder that the archives are published in")
 	out := set.String("out", "../_plugin", "`folder` for the archives, which is replaced")
-	_ = set.Parse(os.Args[1:]) // it says what is wrong, and exits
+	_ = set.Parse(os.Args[1:]) // prints the error and exits
 	if err := write(*out, s); err != nil {
 		fmt.Fprintln(os.Stderr, "plugin:", err)
 		os.Exit(1)

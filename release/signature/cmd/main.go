@@ -18,7 +18,7 @@ func main() {
 	set.StringVar(&p.Version, "version", "", "semantic `version` of the release, without v")
 	set.StringVar(&p.Revision, "revision", "", "`commit` that the release is built from")
 	set.StringVar(&p.Builder, "builder", signature.HandBuilder(p.Source), "`URI` of who built it")
-	_ = set.Parse(os.Args[1:]) // it says what is wrong, and exits
+	_ = set.Parse(os.Args[1:]) // prints the error and exits
 	if err := sign(*dir, *keyFile, *public, p); err != nil {
 		fmt.Fprintln(os.Stderr, "sign:", err)
 		os.Exit(1)

@@ -1,5 +1,5 @@
-// Package modules_test compares the software bill of materials with what syft finds in the programs. It is a package of its own because syft
-// takes minutes to compile.
+// Package modules_test compares the software bill of materials with the modules that syft finds in the programs. It is a separate package
+// because syft takes minutes to compile.
 package modules_test
 
 import (
@@ -27,7 +27,7 @@ import (
 
 const root = "../../.."
 
-// TestSyftFindsTheSameModules looks into each program of the whole payload.
+// TestSyftFindsTheSameModules checks each program of the whole payload.
 func TestSyftFindsTheSameModules(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := build.Build(t.Context(), build.Options{Components: build.Components(), Root: root, Out: dir, Version: "v1.2.0", Log: os.Stdout}); err != nil {
@@ -63,7 +63,7 @@ func TestSyftFindsTheSameModules(t *testing.T) {
 	checkDecoded(t, text, ours)
 }
 
-// compare compares package URLs. A program of this repository has the version of the release, which syft cannot know.
+// compare compares package URLs. Programs of this repository have the version of the release, which syft cannot know.
 func compare(t *testing.T, program string, ours, theirs []string) {
 	t.Helper()
 	own := func(url string) string {
@@ -93,7 +93,7 @@ func compare(t *testing.T, program string, ours, theirs []string) {
 	t.Logf("%s: %d modules", program, len(both[0]))
 }
 
-// bom is the software bill of materials of an image with this payload.
+// bom returns the software bill of materials of an image with this payload.
 func bom(t *testing.T, dir string) []byte {
 	t.Helper()
 	operator := filepath.Join(t.TempDir(), "wmco")
@@ -154,7 +154,7 @@ func unpack(t *testing.T, p *payload.Payload, to string) {
 	write(p.Manifest.Setup, content)
 }
 
-// catalog are the package URLs that syft finds, by the path of the program.
+// catalog returns the package URLs that syft finds, by the path of the program.
 func catalog(t *testing.T, dir string) map[string][]string {
 	t.Helper()
 	from, err := directorysource.NewFromPath(dir)
@@ -165,8 +165,8 @@ func catalog(t *testing.T, dir string) map[string][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The error says of each program that its cryptographic settings are not to be read, as it has no symbols. Programs without packages,
-	// the test reports.
+	// The error reports for each program that its cryptographic settings cannot be read, because it has no symbols. The test itself
+	// reports programs without packages.
 	packages, _, err := golang.NewGoModuleBinaryCataloger(golang.CatalogerConfig{}).Catalog(t.Context(), resolver)
 	t.Logf("syft says: %v", err)
 	found := map[string][]string{}
@@ -179,7 +179,7 @@ func catalog(t *testing.T, dir string) map[string][]string {
 	return found
 }
 
-// checkDecoded lets syft read the list, as scanners do that look for vulnerabilities in it. It must not lose the modules within programs.
+// checkDecoded decodes the list with syft, as vulnerability scanners do. Modules within programs must not be lost.
 func checkDecoded(t *testing.T, text []byte, ours cyclonedx.BOM) {
 	t.Helper()
 	decoded, _, _, err := cyclonedxjson.NewFormatDecoder().Decode(bytes.NewReader(text))
