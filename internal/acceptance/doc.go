@@ -1,7 +1,6 @@
-// Package acceptance tries on a Windows machine what could not be tried where this product is developed. Lines is the list
-// of it: the document docs/limitations.md is written from it, and a report of Run answers each line. Join tries the whole: it makes the
-// machine a node of a control plane on itself.
+// Package acceptance tries on a Windows machine what could not be tried where this product is developed. Lines lists these items: docs/limitations.md
+// is generated from it, and a report of Run answers each line. Join tries everything together: it makes the machine a node of a control plane that
+// runs on the same machine.
 //
-// A machine is left as it was. Each change is written to a journal before it is made, so that a later run can put back what
-// one that was cut left behind.
+// A run leaves the machine as it was. Each change is written to a journal first, so that a later run can undo the changes of an interrupted one.
 package acceptance

@@ -16,13 +16,14 @@ import (
 )
 
 const (
-	// factTimeout is how long one fact may take, factsTimeout how long all may take, and maxFact how long one may be, in bytes.
+	// factTimeout limits one fact, factsTimeout all of them, and maxFact the size of one, in bytes.
 	factTimeout  = 90 * time.Second
 	factsTimeout = 10 * time.Minute
 	maxFact      = 512 << 10
 )
 
-// Fact is what Windows says of one thing, as it says it, before anything is tried. One of Document, Text and Error is not empty.
+// Fact is one piece of information from Windows in its original form, collected before anything is tried or by a probe. Exactly one of Document, Text
+// and Error is set.
 type Fact struct {
 	Name     string          `json:"name"`
 	Document json.RawMessage `json:"document,omitempty"`
@@ -31,13 +32,13 @@ type Fact struct {
 	Seconds  float64         `json:"seconds"`
 }
 
-// question is how a fact is asked for.
+// question describes how one fact is collected.
 type question struct {
 	name string
 	ask  func(ctx context.Context, s *session) (string, error)
 }
 
-// collect asks for all facts, each by itself, and hands on the report after each.
+// collect collects all facts, one by one, and passes the report to report after each.
 func (s *session) collect(ctx context.Context, r *Report, report func(Report) error) error {
 	s.say("facts: what Windows says of itself; nothing is changed")
 	began := time.Now()
@@ -63,7 +64,7 @@ func (s *session) collect(ctx context.Context, r *Report, report func(Report) er
 	return nil
 }
 
-// record asks for one more fact, in the middle of a probe, and hands on the report.
+// record collects one more fact in the middle of a probe and adds it to the report.
 func (s *session) record(ctx context.Context, q question) {
 	if s.recorded != nil {
 		s.recorded(s.fact(ctx, q))
@@ -86,22 +87,23 @@ func (s *session) fact(ctx context.Context, q question) Fact {
 	return f
 }
 
-// program asks with a program of Windows.
+// program returns a question that a Windows program answers.
 func program(name, command string) question {
 	return question{name, func(ctx context.Context, s *session) (string, error) { return s.told(ctx, command) }}
 }
 
-// told runs a program of Windows and returns its output; the error has what it complains of.
+// told runs a Windows program and returns its output. The error contains the program's error output.
 func (s *session) told(ctx context.Context, command string) (string, error) {
 	var b bytes.Buffer
 	err := s.Host.Programs.Run(ctx, system32+command, nil, &b)
 	return b.String(), err
 }
 
-// powerShell answers in UTF-8, where it is allowed to set that.
+// powerShell makes PowerShell print UTF-8, where it is allowed to set that.
 const powerShell = `WindowsPowerShell\v1.0\powershell.exe -NoProfile -NonInteractive -Command [Console]::OutputEncoding=[Text.Encoding]::UTF8;`
 
-// cmdlet asks with PowerShell for fields of objects, as a list in JSON, which can be empty. Words of the command are separated by one space, and it has no quotation marks.
+// cmdlet returns a question that PowerShell answers with a JSON list of objects, possibly empty, with these fields. The words of command are
+// separated by one space and contain no quotation marks.
 func cmdlet(name, command string, fields ...string) question {
 	if len(fields) > 0 {
 		command += " | Select-Object " + strings.Join(fields, ",")
@@ -109,12 +111,12 @@ func cmdlet(name, command string, fields ...string) question {
 	return program(name, powerShell+"$ErrorActionPreference='Stop';ConvertTo-Json -Depth 4 -Compress -InputObject @("+command+")")
 }
 
-// feature asks DISM for the state of a feature, as WICD's users do.
+// feature returns a question that queries dism.exe for the state of a feature, as an administrator would.
 func feature(name, feature string) question {
 	return question{name, func(ctx context.Context, s *session) (string, error) { return s.featureState(ctx, feature) }}
 }
 
-// ofWindows are the facts that WICD reads.
+// ofWindows returns the facts that WICD reads.
 func ofWindows(ctx context.Context, s *session) (string, error) {
 	s.facts, s.factsFailure = s.Host.System.Facts(ctx)
 	s.hide = newHider(s.hide.salt, append(slices.Clone(s.hide.names), s.facts.Hostname, s.facts.Domain)...)
@@ -122,7 +124,7 @@ func ofWindows(ctx context.Context, s *session) (string, error) {
 	return string(text), errors.Join(s.factsFailure, err)
 }
 
-// serverSettings are those of sshd_config: keywords and, where they name no user or host, their values.
+// serverSettings returns the keywords of sshd_config, with their values where they name no user or host.
 func serverSettings(_ context.Context, s *session) (string, error) {
 	content, err := s.Host.Disk.Read(sshFolder + `\sshd_config`)
 	return sshSettings(string(content), s.hide), err
@@ -145,14 +147,14 @@ func sshSettings(text string, h *hider) string {
 	return b.String()
 }
 
-// renameEntry is an entry of PendingFileRenameOperations: the beginning of a path, and whether the file gets another name, or is deleted.
+// renameEntry is an entry of PendingFileRenameOperations: the beginning of the path, and whether the file is renamed or deleted.
 type renameEntry struct {
 	Beginning string `json:"beginning"`
 	HasTarget bool   `json:"hasTarget"`
 	Count     int    `json:"count"`
 }
 
-// pendingRenames asks for PendingFileRenameOperations.
+// pendingRenames reads PendingFileRenameOperations.
 func pendingRenames(ctx context.Context, s *session) (string, error) {
 	output, err := s.told(ctx, powerShell+
 		"ConvertTo-Json -Compress @((Get-ItemProperty -LiteralPath 'HKLM:\\SYSTEM\\CurrentControlSet\\Control\\Session Manager').PendingFileRenameOperations)")
@@ -167,7 +169,7 @@ func pendingRenames(ctx context.Context, s *session) (string, error) {
 	return string(text), err
 }
 
-// parseRenames reads the list, which has two strings for each file: its path, and the path that it gets, or nothing. An absent list is empty.
+// parseRenames parses the list, which has two strings per file: its path, and its new path or an empty string. An absent list is empty.
 func parseRenames(output string) ([]renameEntry, error) {
 	var list []*string
 	if err := json.Unmarshal([]byte(strings.TrimSpace(output)), &list); err != nil {
@@ -188,14 +190,14 @@ func parseRenames(output string) ([]renameEntry, error) {
 	return entries, nil
 }
 
-// beginning is a path without what follows its second folder.
+// beginning returns the path up to its second folder.
 func beginning(path string) string {
 	path = strings.TrimPrefix(strings.TrimLeft(path, "!*0123456789"), `\??\`)
 	parts := strings.Split(path, `\`)
 	return strings.Join(parts[:min(len(parts), 3)], `\`)
 }
 
-// renamesWithTarget is how many files get another name with the next start. known is false where Windows does not tell.
+// renamesWithTarget returns how many files are renamed at the next start of Windows. known is false if the facts do not include that.
 func (r Report) renamesWithTarget() (count int, known bool) {
 	i := slices.IndexFunc(r.Facts, func(f Fact) bool { return f.Name == "pending-renames" && f.Error == "" })
 	var entries []renameEntry
@@ -210,7 +212,7 @@ func (r Report) renamesWithTarget() (count int, known bool) {
 	return count, true
 }
 
-// questions are all facts, those first that tell the most.
+// questions returns all questions, the most informative ones first.
 func questions() []question {
 	return slices.Concat([]question{
 		{"windows", ofWindows},
@@ -219,7 +221,7 @@ func questions() []question {
 	}, questionsOfWindows(), questionsOfNetwork(), questionsOfProtection())
 }
 
-// documentsOfHNS asks the Host Network Service for all that it has, as it says it.
+// documentsOfHNS returns all objects of the Host Network Service, unmodified.
 func documentsOfHNS(ctx context.Context, s *session) (string, error) {
 	service, has := s.Host.Networks.(documenter)
 	if !has {
@@ -229,8 +231,8 @@ func documentsOfHNS(ctx context.Context, s *session) (string, error) {
 	return string(documents), err
 }
 
-// documenter is a Host Network Service that gives its documents.
+// documenter is a Host Network Service that returns its objects as JSON documents.
 type documenter interface {
-	// Documents are those of all objects, of both generations of the API, in JSON.
+	// Documents returns all objects of both generations of the API as JSON.
 	Documents(ctx context.Context) (json.RawMessage, error)
 }

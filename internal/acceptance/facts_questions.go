@@ -1,12 +1,12 @@
 package acceptance
 
-// Keys of the registry, for PowerShell; the second is the beginning of several.
+// Registry keys for PowerShell. servicing is a prefix of several.
 const (
 	windowsKey = `'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'`
 	servicing  = `'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\`
 )
 
-// questionsOfWindows ask for what this Windows is, and what it is in the middle of.
+// questionsOfWindows returns the questions about the Windows version and its pending operations.
 func questionsOfWindows() []question {
 	return []question{
 		cmdlet("edition", "Get-ItemProperty -LiteralPath "+windowsKey,
@@ -35,7 +35,7 @@ func questionsOfWindows() []question {
 	}
 }
 
-// questionsOfNetwork ask for adapters, addresses, routes, ports and networks.
+// questionsOfNetwork returns the questions about adapters, addresses, routes, ports and networks.
 func questionsOfNetwork() []question {
 	return []question{
 		cmdlet("adapters", "Get-NetAdapter -IncludeHidden", "Name", "InterfaceDescription", "ifIndex", "InterfaceGuid", "MacAddress", "Status", "LinkSpeed",
@@ -62,7 +62,7 @@ func questionsOfNetwork() []question {
 	}
 }
 
-// questionsOfProtection ask for what watches programs and files, and for the SSH server.
+// questionsOfProtection returns the questions about software that monitors programs and files, and about the SSH server.
 func questionsOfProtection() []question {
 	return []question{
 		cmdlet("sshd", "Get-Item -Path C:\\Windows\\System32\\OpenSSH\\sshd.exe,'C:\\Program Files\\OpenSSH*\\sshd.exe' -ErrorAction SilentlyContinue | ForEach-Object VersionInfo",

@@ -14,18 +14,18 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mask"
 )
 
-// hider takes out of texts what a public report must not have: secrets, and what names or locates the machine. A name or an address becomes a
-// hash with a salt, so that it is the same throughout one report, and nowhere else.
+// hider removes from texts what a public report must not contain: secrets, and whatever names or locates the machine. A name or an address is
+// replaced by a salted hash, so that it is the same throughout one report and in no other.
 type hider struct {
 	salt    []byte
-	names   []string // in lower case, the longest first
+	names   []string // in lower case, longest first
 	secrets *mask.Masker
 }
 
-// shortestName is how long a name must be, in bytes: shorter ones would hide parts of words.
+// shortestName is the minimum length of a hidden name, in bytes: shorter names would hide parts of words.
 const shortestName = 4
 
-// newHider hides these names of the machine and its users. Names that every Windows has are none.
+// newHider returns a hider for these names of the machine and its users. It ignores names that every Windows has.
 func newHider(salt []byte, names ...string) *hider {
 	h := &hider{salt: salt, secrets: mask.New()}
 	for _, name := range names {
@@ -42,9 +42,9 @@ func commonNames() []string {
 	return []string{"administrator", "system", "workgroup", "localhost", "public", "default", "all users", "default user", "user", "local", "localdomain"}
 }
 
-// namesHere are what names this machine, and the user who runs the program.
+// namesHere returns the names of this machine and of the user who runs the program.
 func namesHere() []string {
-	host, _ := os.Hostname() // without it, the others still count
+	host, _ := os.Hostname() // without it, the other names are still hidden
 	return []string{host, os.Getenv("COMPUTERNAME"), os.Getenv("USERNAME"), os.Getenv("USERDOMAIN"), os.Getenv("USERDNSDOMAIN"), os.Getenv("LOGONSERVER")}
 }
 
@@ -56,7 +56,7 @@ func (h *hider) hash(text string) string {
 
 func (h *hider) name(text string) string { return "name-" + h.hash(strings.ToLower(text)) }
 
-// text hides what is in a text.
+// text hides names, addresses and secrets in a text.
 func (h *hider) text(text string) string {
 	text = h.secrets.Text(strings.ToValidUTF8(text, "?"))
 	for _, f := range h.forms() {
@@ -73,11 +73,11 @@ type form struct {
 	replace func(string) string
 }
 
-// forms are the forms in which texts have names and addresses.
+// forms returns the patterns of names and addresses in texts.
 func (h *hider) forms() []form {
 	return []form{
 		{regexp.MustCompile(`\b[0-9A-Fa-f]{2}(?:[-:][0-9A-Fa-f]{2}){5}\b`), func(mac string) string {
-			return mac[:9] + "mac-" + h.hash(strings.ReplaceAll(strings.ToUpper(mac), ":", "-")) // the first half is the vendor's
+			return mac[:9] + "mac-" + h.hash(strings.ReplaceAll(strings.ToUpper(mac), ":", "-")) // the first half identifies the vendor
 		}},
 		{regexp.MustCompile(`\bS-1-5-21(?:-\d+){3}`), func(sid string) string { return "S-1-5-21-" + h.hash(sid) }},
 		{regexp.MustCompile(`(?i)[/\\]Users[/\\]+[^/\\"\s]+`), func(path string) string {
@@ -93,7 +93,7 @@ func (h *hider) forms() []form {
 	}
 }
 
-// address hides an address, but for those that say nothing of the machine. Two of one /24, or /64, have the same beginning.
+// address hides an address unless it reveals nothing about the machine. Addresses of the same /24 or /64 keep a common prefix.
 func (h *hider) address(text string) string {
 	a, err := netip.ParseAddr(text)
 	if err != nil || isKnownAddress(a) {
@@ -113,8 +113,8 @@ func (h *hider) address(text string) string {
 	return kind + "-" + h.hash(network.String()) + "-" + h.hash(a.String())
 }
 
-// isKnownAddress tells whether an address is none of the machine's: loopback, masks, multicast, networks for documentation, those of this
-// program, and the metadata services of clouds.
+// isKnownAddress reports whether an address reveals nothing about the machine: loopback, masks, multicast, documentation networks, the networks of
+// this program, and the metadata services of clouds.
 func isKnownAddress(a netip.Addr) bool {
 	if a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.Is4() && a.As4()[0] == 255 {
 		return true
@@ -127,7 +127,7 @@ func isKnownAddress(a netip.Addr) bool {
 	return false
 }
 
-// value hides what is in a value of JSON: of fields whose name says what they have, all text.
+// value hides the content of a JSON value. In fields whose name reveals their content, it hides all text.
 func (h *hider) value(key string, value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -140,7 +140,7 @@ func (h *hider) value(key string, value any) any {
 		}
 	case string:
 		named := regexp.MustCompile(`(?i)(suffix|suffixsearchlist|domain|hostname|computername|serialnumber|uuid|username|owner)$`)
-		version := regexp.MustCompile(`(?i)version$`) // 8.1.0.1 is no address there
+		version := regexp.MustCompile(`(?i)version$`) // 8.1.0.1 is not an address there
 		switch {
 		case named.MatchString(key) && v != "" && !slices.Contains(commonNames(), strings.ToLower(v)):
 			return h.name(v)
@@ -152,7 +152,7 @@ func (h *hider) value(key string, value any) any {
 	return value
 }
 
-// answer hides what is in an answer of Windows: JSON, or text.
+// answer hides the content of an answer of Windows, JSON or text.
 func (h *hider) answer(output string) (document json.RawMessage, text string) {
 	output = strings.TrimSpace(strings.TrimPrefix(output, "\ufeff"))
 	if strings.HasPrefix(output, "{") || strings.HasPrefix(output, "[") {

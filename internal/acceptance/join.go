@@ -16,53 +16,53 @@ import (
 // JoinOptions are the options of Join.
 type JoinOptions struct {
 	Options // Only is not used
-	// Files is the folder that make acceptance JOIN=1 builds beside the program: the control plane, the operator and its payload.
+	// Files is the folder that make acceptance JOIN=1 builds next to the program: the control plane, the operator and its payload.
 	Files string
-	// User is whom the operator logs in as. It must be an administrator.
+	// User is the user that the operator logs in as. It must be an administrator.
 	User string
-	// Image is that of the pod, with its registry; the sandbox image if empty.
+	// Image is the image of the pod, including its registry. Default: the sandbox image.
 	Image string
-	// ImagePort is the port at which that image answers HTTP requests; 0 if it answers none.
+	// ImagePort is the port at which the image answers HTTP requests, or 0 if it does not.
 	ImagePort uint16
-	// Mirror is host and port of a registry without TLS that has the images, for machines that do not reach their registries.
+	// Mirror is the host and port of a registry without TLS that serves the images, for machines that cannot reach the original registries.
 	Mirror string
-	// Network is that of the pods: Flannel or OVN.
+	// Network is the pod network: Flannel or OVN.
 	Network string
 }
 
-// The networks of pods.
+// The pod networks.
 const (
 	Flannel = "flannel"
 	OVN     = "ovn"
 )
 
-// joining is a join of this machine to a control plane on itself.
+// joining is a join of this machine to a control plane that runs on it.
 type joining struct {
 	*session
 	options JoinOptions
 	config  controlplane.Config
-	// address is that at which the operator reaches this machine.
+	// address is the address at which the operator reaches this machine.
 	address string
 	api     apiServer
 	before  remains
-	// credentials are those of the control plane, key is the line that authorizes the operator with an SSH server.
+	// credentials belong to the control plane. key is the line that authorizes the operator at an SSH server.
 	credentials controlplane.Credentials
 	key         string
 	running     running
-	// ownSSH says that the SSH server is this program's, asked when a restart was asked for.
+	// ownSSH is set if this program runs the SSH server. asked is when it requested a restart.
 	ownSSH bool
 	asked  time.Time
-	// imagesAt is where images that came along are served; empty where there are none.
+	// imagesAt is the address that serves the included images; empty if there are none.
 	imagesAt string
-	// report is that of the run, for what follows a restart.
+	// report is the report of the run, which continues after a restart.
 	report *Report
-	// had are the parts of the node before its restart.
+	// had lists the parts of the node that were present before its restart.
 	had []string
-	// failed is the ID of the first step that did not succeed.
+	// failed is the ID of the first required step that failed.
 	failed string
 }
 
-// joinSteps are the steps of a join, in order. Each needs those before it.
+// joinSteps returns the steps of a join, in order. Each needs those before it.
 func joinSteps(j *joining) []Line {
 	steps := []Line{
 		{
@@ -106,7 +106,8 @@ func joinSteps(j *joining) []Line {
 	return steps
 }
 
-// inOrder is a step that is not tried when one of the first did not succeed. A sandbox image, or what happens to a node, is no reason: it can leave.
+// inOrder returns a step that is skipped after one of the first steps failed. A missing sandbox image or a failed later step does not prevent the
+// following steps: the node can still leave.
 func (j *joining) inOrder(l Line) func(context.Context, *session) (string, error) {
 	return func(ctx context.Context, s *session) (string, error) {
 		if j.failed != "" {
@@ -120,9 +121,9 @@ func (j *joining) inOrder(l Line) func(context.Context, *session) (string, error
 	}
 }
 
-// Join makes this machine a node of a control plane on itself, runs a pod, takes the node off again, and puts back what is left. Each step
-// is a line of the report. What an earlier run left is put back first, unless that run restarted Windows: then it goes on. The errors are those
-// of Run, and ErrRestarting.
+// Join makes this machine a node of a control plane that runs on it, runs a pod, removes the node, and undoes the remaining changes. Each step is a
+// line of the report. Changes of an earlier run are undone first, unless that run restarted Windows: then it continues. The errors are those of Run,
+// and ErrRestarting.
 func Join(ctx context.Context, m Machine, o JoinOptions) (Report, error) {
 	s, release, err := open(ctx, m, o.Options)
 	if err != nil {
@@ -141,7 +142,7 @@ func Join(ctx context.Context, m Machine, o JoinOptions) (Report, error) {
 	}
 	s.recorded = func(f Fact) {
 		r.Facts = append(r.Facts, f)
-		_ = o.report(r) // the report after the line tells the error
+		_ = o.report(r) // the error returns with the report after the line
 	}
 	j, err := s.prepareOrResume(ctx, o, &r, after)
 	switch {
@@ -157,7 +158,7 @@ func Join(ctx context.Context, m Machine, o JoinOptions) (Report, error) {
 	return r, err
 }
 
-// run tries the steps that have no answer yet.
+// run runs the steps that have no answer yet.
 func (j *joining) run(ctx context.Context, r *Report) error {
 	s, o := j.session, j.options
 	lines := joinSteps(j)
@@ -178,19 +179,19 @@ func (j *joining) run(ctx context.Context, r *Report) error {
 			return errors.Join(err, s.failedUndo(r))
 		}
 	}
-	s.addLogs(context.WithoutCancel(ctx), r) // they go with what is put back
+	s.addLogs(context.WithoutCancel(ctx), r) // undoing removes them
 	if err := errors.Join(s.journal.failure, s.failedUndo(r)); err != nil {
 		return errors.Join(err, o.Options.report(*r))
 	}
 	return errors.Join(s.end(ctx, r, o.Options, context.Cause(ctx)), s.close())
 }
 
-// hasAnswer tells whether a step was tried before a restart.
+// hasAnswer reports whether a step was tried before a restart.
 func (r Report) hasAnswer(id string) bool {
 	return slices.ContainsFunc(r.Lines, func(a Answer) bool { return a.ID == id })
 }
 
-// prepareOrResume is a join that begins, or goes on after a restart.
+// prepareOrResume starts a join, or continues it after a restart.
 func (s *session) prepareOrResume(ctx context.Context, o JoinOptions, r *Report, after *resumption) (*joining, error) {
 	if after != nil && after.Moment == asNode {
 		return s.resumeNode(ctx, o, r, after)
@@ -215,10 +216,10 @@ func (s *session) prepareOrResume(ctx context.Context, o JoinOptions, r *Report,
 	return j, err
 }
 
-// errStopped is the error of a join that cannot go on, and has a line that says why.
+// errStopped is returned for a join that cannot continue; a line of the report has the reason.
 var errStopped = errors.New("the join ended early")
 
-// enableFirst enables Containers on a machine that has all else that a join needs.
+// enableFirst enables feature Containers on a machine that has everything else that a join needs.
 func (s *session) enableFirst(ctx context.Context, o JoinOptions, r *Report) error {
 	if err := s.refuseNode(ctx); err != nil {
 		return err
@@ -245,7 +246,7 @@ func (s *session) enableFirst(ctx context.Context, o JoinOptions, r *Report) err
 	return s.restart(ctx, resumption{Moment: forContainers, Report: *r})
 }
 
-// prepare looks whether this machine can become a node for a while. It changes nothing but what the journal needs.
+// prepare checks whether this machine can become a node temporarily. It changes nothing.
 func prepare(ctx context.Context, s *session, o JoinOptions, r Report) (*joining, error) {
 	if err := s.refuseNode(ctx); err != nil {
 		return nil, err
@@ -269,16 +270,16 @@ func prepare(ctx context.Context, s *session, o JoinOptions, r Report) (*joining
 
 func newJoining(s *session, o JoinOptions, address string) *joining {
 	j := &joining{session: s, options: o, address: address, running: running{ended: map[string]error{}}}
-	// All that speaks to the API server is on this machine. Its other addresses will not do: the operator takes no API server for a host, and a
-	// network of pods takes the address off its adapter for seconds.
+	// All clients of the API server run on this machine. Its other addresses are not suitable: the operator refuses an API server as a host, and
+	// creating a pod network removes the address from its adapter for seconds.
 	j.config = controlplane.Config{Folder: s.Host.Disk.Local(joinFolder), Address: "127.0.0.1", PodNetwork: podNetwork}
 	if o.Network == OVN {
-		j.config.PodNetwork = "" // it divides its ranges itself
+		j.config.PodNetwork = "" // OVN-Kubernetes divides its ranges itself
 	}
 	return j
 }
 
-// joinPlan says what a join changes.
+// joinPlan returns a description of the changes that a join makes.
 func joinPlan(lines []Line) string {
 	var b strings.Builder
 	b.WriteString("This program makes this machine a node of a control plane that it starts here, and puts back what it changes. It needs about\n" +
@@ -290,7 +291,7 @@ func joinPlan(lines []Line) string {
 	return b.String()
 }
 
-// JoinPlan says what a join of a machine changes.
+// JoinPlan returns a description of the changes that a join makes to a machine.
 func JoinPlan() string {
 	return joinPlan(joinSteps(&joining{}))
 }

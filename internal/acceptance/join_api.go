@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// callTimeout is how long a request to the API server may take, maxAnswer how long its answer may be, in bytes.
+	// callTimeout limits a request to the API server, and maxAnswer the size of a response, in bytes.
 	callTimeout = 30 * time.Second
 	maxAnswer   = 16 << 20
-	// pollInterval is the pause between two looks.
+	// pollInterval is the pause between two checks.
 	pollInterval = time.Second
 )
 
-// apiServer is the API server as a cluster administrator has it. A client of Kubernetes would double the size of this program.
+// apiServer is a client with the rights of a cluster administrator. A Kubernetes client library would double the size of this program.
 type apiServer struct {
 	url  string
 	http *http.Client
@@ -40,26 +40,26 @@ func newAPIServer(url string, c controlplane.Credentials) (apiServer, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.CA.PEM)
 	transport := httpclient.Transport(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13})
-	transport.Proxy = nil // it is this machine
+	transport.Proxy = nil // the API server runs on this machine
 	return apiServer{url: url, http: httpclient.New(transport, callTimeout)}, nil
 }
 
-// get reads an object. An absent one is errAbsent.
+// get reads an object. It returns errAbsent if there is none.
 func (a apiServer) get(ctx context.Context, path string, into any) error {
 	return a.call(ctx, http.MethodGet, path, nil, into)
 }
 
-// create makes an object in a collection, and reads the answer unless into is nil.
+// create creates an object in a collection and, unless into is nil, reads the response into it.
 func (a apiServer) create(ctx context.Context, path string, object, into any) error {
 	return a.call(ctx, http.MethodPost, path, object, into)
 }
 
-// patch changes fields of an object, in the form of RFC 7396.
+// patch applies a JSON merge patch (RFC 7396) to an object.
 func (a apiServer) patch(ctx context.Context, path string, fields any) error {
 	return a.call(ctx, http.MethodPatch, path, fields, nil)
 }
 
-// remove removes an object. An absent one is no error.
+// remove deletes an object. An absent one is no error.
 func (a apiServer) remove(ctx context.Context, path string) error {
 	err := a.call(ctx, http.MethodDelete, path, nil, nil)
 	if errors.Is(err, errAbsent) {
@@ -102,7 +102,7 @@ func (a apiServer) call(ctx context.Context, method, path string, object, into a
 		return fmt.Errorf("%s %s: %w", method, path, errAbsent)
 	case response.StatusCode >= http.StatusBadRequest:
 		var status metav1.Status
-		_ = json.Unmarshal(answer, &status) // the code alone is something
+		_ = json.Unmarshal(answer, &status) // otherwise the status code must do
 		return fmt.Errorf("%s %s: %s: %s", method, path, response.Status, status.Message)
 	case into == nil:
 		return nil
@@ -113,7 +113,7 @@ func (a apiServer) call(ctx context.Context, method, path string, object, into a
 	return nil
 }
 
-// await asks until it is told that nothing is missing, an error of check, or the end of ctx, whose error says what was missing.
+// await polls check until nothing is missing, check fails, or ctx ends. In the last case, the error includes what was missing.
 func await(ctx context.Context, what string, check func(context.Context) (missing string, err error)) error {
 	last := "it was not asked"
 	for {
@@ -121,7 +121,7 @@ func await(ctx context.Context, what string, check func(context.Context) (missin
 		if err != nil || missing == "" {
 			return err
 		}
-		if ctx.Err() == nil { // else it says only that
+		if ctx.Err() == nil { // otherwise the error only repeats that ctx ended
 			last = missing
 		}
 		select {

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The identity of a node for OVN-Kubernetes, as internal/overlay asks for it. ovnkube-identity approves it, and a role of OVN-Kubernetes' allows
-// its group what a node does; this cluster has neither.
+// The identity of a node for OVN-Kubernetes, as internal/overlay requests it. In a real cluster, ovnkube-identity approves the request, and a role of
+// OVN-Kubernetes grants the group what a node needs. This cluster has neither.
 const (
 	overlayUser  = "system:ovn-node:"
 	overlayGroup = "system:ovn-nodes"
@@ -24,7 +24,7 @@ const (
 	ofBindings   = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 )
 
-// allowOverlay gives the group of nodes the rights that the overlay needs.
+// allowOverlay grants the group of nodes the rights that the overlay needs.
 func (j *joining) allowOverlay(ctx context.Context) error {
 	meta := metav1.ObjectMeta{Name: "wmco-acceptance-overlay"}
 	return errors.Join(
@@ -39,11 +39,11 @@ func (j *joining) allowOverlay(ctx context.Context) error {
 		}, nil))
 }
 
-// approveOverlay approves this node's request for its identity, as ovnkube-identity does.
+// approveOverlay approves this node's request for its OVN-Kubernetes identity, as ovnkube-identity does.
 func (j *joining) approveOverlay(ctx context.Context) error {
 	node, err := j.node(ctx)
 	if err != nil {
-		return nil // there is none yet
+		return nil // there is no node yet
 	}
 	var list certificatesv1.CertificateSigningRequestList
 	if err := j.api.get(ctx, ofRequests, &list); err != nil {
@@ -63,7 +63,7 @@ func (j *joining) approveOverlay(ctx context.Context) error {
 	return nil
 }
 
-// isOfOverlay tells whether a node itself asks for its own identity, and nobody has decided.
+// isOfOverlay reports whether the node requests its own OVN-Kubernetes identity in an undecided request.
 func isOfOverlay(r certificatesv1.CertificateSigningRequest, node string) bool {
 	asks := r.Spec.Username == nodeUser+node || r.Spec.Username == overlayUser+node
 	if len(r.Status.Conditions) > 0 || r.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName || !asks {

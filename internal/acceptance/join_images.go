@@ -14,23 +14,23 @@ import (
 	"strings"
 )
 
-// imagesFolder has images beside the other files of a join, each in a folder with the layout of
+// imagesFolder contains images next to the other files of a join, each in a folder in the format
 // https://github.com/opencontainers/image-spec/blob/main/image-layout.md.
 const imagesFolder = "images"
 
-// images serves such images like a registry that can only be read.
+// images serves such images as a read-only registry.
 type images struct {
 	blobs map[string]string // digest -> file
 	names []namedImage
 }
 
-// namedImage is a manifest or an index with the name that its layout gives it.
+// namedImage is a manifest or an index with its name in the layout.
 type namedImage struct {
 	name string // registry/repository:tag, or a tag alone
 	descriptor
 }
 
-// readImages reads the layouts below a folder. An absent folder has none.
+// readImages reads the layouts below a folder. An absent folder is treated as empty.
 func readImages(folder string) (images, error) {
 	all := images{blobs: map[string]string{}}
 	layouts, err := filepath.Glob(filepath.Join(folder, "*", "index.json"))
@@ -75,7 +75,7 @@ func (i *images) add(layout string) error {
 	})
 }
 
-// ServeHTTP answers what containerd asks a registry for.
+// ServeHTTP implements the part of the registry API that containerd uses.
 func (i images) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		http.Error(w, "this registry can only be read", http.StatusMethodNotAllowed)
@@ -104,7 +104,7 @@ func (i images) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeFile(w, r, file)
 }
 
-// manifest finds a manifest by its digest, or by the name of a repository and a tag.
+// manifest finds a manifest by its digest, or by repository and tag.
 func (i images) manifest(repository, reference string) descriptor {
 	at := slices.IndexFunc(i.names, func(n namedImage) bool {
 		return n.Digest == reference || n.name == reference || strings.HasSuffix("/"+n.name, "/"+repository+":"+reference)
@@ -112,7 +112,7 @@ func (i images) manifest(repository, reference string) descriptor {
 	if at >= 0 {
 		return i.names[at].descriptor
 	}
-	// A manifest of an index, which says itself what it is.
+	// A manifest that an index lists. Its content has its media type.
 	var said struct {
 		MediaType string `json:"mediaType"`
 	}
@@ -126,8 +126,8 @@ func (i images) manifest(repository, reference string) descriptor {
 	return descriptor{MediaType: said.MediaType, Digest: reference}
 }
 
-// serveImages serves the images that came along on loopback, at an address or a free one, and makes them the mirror of all registries, unless
-// the user names one. It goes on until the process ends.
+// serveImages serves the included images on loopback, at address or a free one, and makes this server the mirror of all registries, unless the user
+// set a mirror. It serves until the process ends.
 func (j *joining) serveImages(address string) error {
 	brought, err := readImages(j.path(imagesFolder))
 	if err != nil || len(brought.names) == 0 || j.options.Mirror != "" {
@@ -138,7 +138,7 @@ func (j *joining) serveImages(address string) error {
 		return err
 	}
 	server := &http.Server{Handler: brought, ReadHeaderTimeout: callTimeout}
-	go func() { _ = server.Serve(l) }() // the pod tells when it is gone
+	go func() { _ = server.Serve(l) }() // if it fails, the pod does
 	j.imagesAt = l.Addr().String()
 	j.options.Mirror = j.imagesAt
 	j.say("  images that came along are served at %s", j.imagesAt)

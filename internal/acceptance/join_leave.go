@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	// keysFile has the SSH keys of administrators, where OpenSSH's server is installed.
+	// keysFile contains the administrators' SSH keys if the OpenSSH server is installed.
 	sshFolder = `C:\ProgramData\ssh`
 	keysFile  = sshFolder + `\administrators_authorized_keys`
-	// keysFolder has what was in it: one of these two files.
+	// keysFolder has one of two files: a copy of the former keysFile, or a mark that there was none.
 	keysFolder = Root + `\keys`
 	formerKeys = keysFolder + `\former`
 	noKeys     = keysFolder + `\absent`
 )
 
-// remains are what a node has that a machine has not.
+// remains lists the parts of a node on a machine.
 type remains []remain
 
-// remain is one of them. It is ours when only the product makes what has this name or place; others change such things at any time.
+// remain is one part. It is ours if only this product creates objects with this name or path; other programs change the others at any time.
 type remain struct {
 	What string `json:"what"`
 	Ours bool   `json:"ours,omitempty"`
 }
 
-// look lists them. Journal and logs of WICD stay by design, and are not listed.
+// look lists the remains. WICD's journal and logs stay by design and are not listed.
 func (j *joining) look(ctx context.Context) (remains, error) {
 	var all remains
 	add := func(ours bool, kind, name string) { all = append(all, remain{kind + " " + name, ours}) }
@@ -61,7 +61,7 @@ func (j *joining) look(ctx context.Context) (remains, error) {
 	}
 	roots, rootsErr := j.Host.Certificates.List(ctx)
 	for _, r := range roots {
-		add(false, "root certificate", r) // a join without certificates of its own adds none
+		add(false, "root certificate", r) // a join without its own certificates adds none
 	}
 	for _, folder := range []string{desired.ContainerdData, desired.KubeletData, desired.CNIData} {
 		if j.Host.Disk.Exists(folder) {
@@ -75,7 +75,7 @@ func (j *joining) look(ctx context.Context) (remains, error) {
 		}
 	}
 	exclusions, err2 := j.Host.Defender.Exclusions(ctx)
-	if err2 == nil { // else nothing is excluded, or it cannot be told
+	if err2 == nil { // otherwise there are no exclusions, or they cannot be read
 		for _, path := range exclusions.Paths {
 			add(isOurPath(path), "Defender exclusion", path)
 		}
@@ -83,19 +83,19 @@ func (j *joining) look(ctx context.Context) (remains, error) {
 	return all, errors.Join(err, networkErr, rootsErr, listErr)
 }
 
-// isOurNetwork tells whether a network is one that the overlay or Flannel makes.
+// isOurNetwork reports whether a network is one that the overlay or Flannel creates.
 func isOurNetwork(name string) bool {
 	return strings.HasPrefix(name, "flannel.") || strings.HasSuffix(name, "OVNKubernetesHybridOverlayNetwork")
 }
 
-// isOurPath tells whether a path is in a folder of the product.
+// isOurPath reports whether a path is in a folder of the product.
 func isOurPath(path string) bool {
 	return slices.ContainsFunc([]string{desired.Root, desired.ContainerdData, desired.KubeletData, desired.CNIData}, func(folder string) bool {
 		return len(path) >= len(folder) && strings.EqualFold(path[:len(folder)], folder) && (len(path) == len(folder) || path[len(folder)] == '\\')
 	})
 }
 
-// since divides what was not there before into what is ours and what others made meanwhile.
+// since returns what was added since before: parts of the product, and those that others created in the meantime.
 func (now remains) since(before remains) (ours, others []string) {
 	for _, r := range now {
 		switch {
@@ -109,7 +109,7 @@ func (now remains) since(before remains) (ours, others []string) {
 	return ours, others
 }
 
-// leave is a step of the join.
+// leave is a step of the join: it removes the host from the operator's list and checks that nothing remains.
 func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
 	ended := errors.Join(j.removePod(ctx), j.removeWebPods(ctx))
 	began := time.Now()
@@ -161,7 +161,7 @@ func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
 	return fmt.Sprintf("the host left within %.0f s, and nothing is left but journal and logs%s", took.Seconds(), firewall), ended
 }
 
-// authorize adds the operator's key to those of administrators. What was there is kept beside the journal.
+// authorize adds the operator's key to the administrators' keys. The former file is kept next to the journal.
 func (s *session) authorize(ctx context.Context, key string) error {
 	if _, err := s.folder(ctx, "keys"); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (s *session) authorize(ctx context.Context, key string) error {
 	return s.change(change{Kind: kindKeys}, func() error { return s.writeKeys(former + key + "\n") })
 }
 
-// writeKeys replaces the file of administrators' keys, which OpenSSH reads only when no other user may write it.
+// writeKeys replaces the file of the administrators' keys. OpenSSH reads it only if no other user may write it.
 func (s *session) writeKeys(content string) error {
 	disk := s.Host.Disk
 	return disk.Replace(keysFile, func(beside string) error {
@@ -198,7 +198,7 @@ func (s *session) writeKeys(content string) error {
 	})
 }
 
-// restoreKeys makes the keys of administrators those that were there.
+// restoreKeys restores the administrators' keys.
 func (s *session) restoreKeys() error {
 	disk := s.Host.Disk
 	if !disk.Exists(formerKeys) {
@@ -215,13 +215,13 @@ func (s *session) restoreKeys() error {
 }
 
 const (
-	// takeOffAttempts is how often it is tried to take a node off, takeOffPause the pause between: a service that is deleted goes when the last
-	// program that has it open has ended.
+	// takeOffAttempts limits the attempts to remove a node, with takeOffPause in between: a deleted service disappears when the last program with an
+	// open handle to it has ended.
 	takeOffAttempts = 5
 	takeOffPause    = 2 * time.Second
 )
 
-// takeOffNode takes off what is on this machine of a node of that cluster. Operator and control plane end first, so that none joins it again.
+// takeOffNode removes a node of that cluster from this machine. The operator and the control plane end first, so that they do not join it again.
 func (s *session) takeOffNode(ctx context.Context, cluster string) error {
 	if _, err := s.Host.Containers.EndPrograms(ctx, joinFolder); err != nil {
 		return err
@@ -247,7 +247,7 @@ func (s *session) takeOffNode(ctx context.Context, cluster string) error {
 	return s.removeBrought()
 }
 
-// takeOffOnce has the node's own program take it off, and removes what that leaves.
+// takeOffOnce runs the node's own program to remove the node, and then deletes what that program leaves.
 func (s *session) takeOffOnce(ctx context.Context, cluster string) error {
 	if s.Host.Disk.Exists(desired.State) || s.isNode(ctx) {
 		var result agent.LeaveResult
@@ -255,7 +255,7 @@ func (s *session) takeOffOnce(ctx context.Context, cluster string) error {
 		if err := agent.Call(ctx, s.Host.Programs, command, agent.LeaveRequest{Cluster: cluster}, &result, func(agent.Step) {}); err != nil {
 			return err
 		}
-		remains := slices.DeleteFunc(result.Remains, func(r string) bool { return strings.Contains(r, joinFolder+`\`) }) // goes with the folder
+		remains := slices.DeleteFunc(result.Remains, func(r string) bool { return strings.Contains(r, joinFolder+`\`) }) // removed with the folder
 		if len(remains) > 0 {
 			return fmt.Errorf("these stay: %s", strings.Join(remains, ", "))
 		}
@@ -276,7 +276,7 @@ func (s *session) isNode(ctx context.Context) bool {
 	return err != nil || len(services) > 0
 }
 
-// removeBrought removes the programs that the operator brought into the home of the user.
+// removeBrought removes the programs that the operator copied into the user's home folder.
 func (s *session) removeBrought() error {
 	home, err := s.home()
 	if err != nil {

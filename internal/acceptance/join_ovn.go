@@ -19,16 +19,16 @@ const (
 	linuxSubnets = "k8s.ovn.org/node-subnets"
 )
 
-// The ranges of a cluster with OVN-Kubernetes, OpenShift's defaults, with the subnet of this node.
+// The ranges of a cluster with OVN-Kubernetes (OpenShift's defaults), and the subnet of this node.
 const (
 	clusterRange = "10.128.0.0/14"
 	hybridRange  = "10.132.0.0/14"
 	ownSubnet    = "10.132.0.0/23"
-	// linuxNodes is how many Linux nodes there seem to be: more than the overlay puts into one request to the Host Network Service.
+	// linuxNodes is the number of simulated Linux nodes: more than the overlay puts into one request to the Host Network Service.
 	linuxNodes = 300
 )
 
-// ovnNetwork is what an administrator of a cluster with OVN-Kubernetes writes into WindowsConfig.
+// ovnNetwork returns the part of WindowsConfig that an administrator of a cluster with OVN-Kubernetes writes.
 func ovnNetwork() v1alpha1.NetworkSpec {
 	return v1alpha1.NetworkSpec{
 		Provider: v1alpha1.NetworkOVNHybridOverlay,
@@ -36,7 +36,8 @@ func ovnNetwork() v1alpha1.NetworkSpec {
 	}
 }
 
-// linuxNode is the Node of a Linux computer that does not exist, as OVN-Kubernetes annotates it. Its address is for benchmarks (RFC 2544).
+// linuxNode returns the Node of a nonexistent Linux computer with the annotations of OVN-Kubernetes. Its address is from the benchmark range (RFC
+// 2544).
 func linuxNode(i int) corev1.Node {
 	subnet := netip.AddrFrom4([4]byte{10, 128 + byte(i>>7), byte(i&0x7f) << 1, 0})
 	return corev1.Node{
@@ -55,7 +56,7 @@ func linuxNode(i int) corev1.Node {
 	}
 }
 
-// makeLinuxNodes makes the Nodes of the rest of the cluster.
+// makeLinuxNodes creates the Nodes of the rest of the cluster.
 func (j *joining) makeLinuxNodes(ctx context.Context) error {
 	for i := 1; i <= linuxNodes; i++ {
 		if err := j.api.create(ctx, "/api/v1/nodes", linuxNode(i), nil); err != nil {
@@ -65,16 +66,16 @@ func (j *joining) makeLinuxNodes(ctx context.Context) error {
 	return nil
 }
 
-// assignSubnet gives this node its subnet, as OVN-Kubernetes' control plane does.
+// assignSubnet assigns this node its subnet, as the control plane of OVN-Kubernetes does.
 func (j *joining) assignSubnet(ctx context.Context) error {
 	node, err := j.node(ctx)
 	if err != nil || node.Annotations[hybridSubnet] != "" {
-		return nil // there is none yet, or it has it
+		return nil // there is no node yet, or it has a subnet
 	}
 	return j.api.patch(ctx, "/api/v1/nodes/"+node.Name, map[string]any{"metadata": map[string]any{"annotations": map[string]string{hybridSubnet: ownSubnet}}})
 }
 
-// podRange is the range of pods of a node.
+// podRange returns the pod range of a node.
 func podRange(node corev1.Node) string {
 	if node.Spec.PodCIDR != "" {
 		return node.Spec.PodCIDR
@@ -82,7 +83,7 @@ func podRange(node corev1.Node) string {
 	return node.Annotations[hybridSubnet]
 }
 
-// overlayPatience is how long the overlay gets for the subnets of all nodes.
+// overlayPatience is how long the overlay may take for the subnets of all nodes.
 const overlayPatience = 3 * time.Minute
 
 // awaitRemotes waits until the Host Network Service has the subnets of all Linux nodes.

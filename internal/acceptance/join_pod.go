@@ -28,10 +28,10 @@ const (
 	ofServices = "/api/v1/namespaces/default/services"
 )
 
-// image is that of the pod. That of sandboxes runs until it is stopped, and every node has it.
+// image returns the image of the pod. Default: the sandbox image, which runs until it is stopped and is present on every node.
 func (j *joining) image() string { return cmp.Or(j.options.Image, desired.DefaultSandboxImage) }
 
-// registries are those of the images that are used.
+// registries returns the registries of the images in use.
 func (j *joining) registries() []string {
 	var registries []string
 	for _, image := range []string{desired.DefaultSandboxImage, j.image()} {
@@ -64,7 +64,7 @@ func (j *joining) runPod(ctx context.Context, _ *session) (string, error) {
 	})
 	ran := time.Since(began)
 	if failure != nil {
-		return "", errors.Join(failure, j.removePod(ctx)) // else it stays for the steps that restart what is below it
+		return "", errors.Join(failure, j.removePod(ctx)) // otherwise it stays for the steps that restart services below it
 	}
 	if ip, err := netip.ParseAddr(pod.Status.PodIP); err != nil || !inRange(podRange(node), ip) {
 		return "", fmt.Errorf("its address is %q, and the node's range %s", pod.Status.PodIP, podRange(node))
@@ -72,7 +72,7 @@ func (j *joining) runPod(ctx context.Context, _ *session) (string, error) {
 	return fmt.Sprintf("%s ran after %.0f s, at %s; %s", j.image(), ran.Seconds(), pod.Status.PodIP, j.awaitBalancer(ctx)), nil
 }
 
-// windowsPod is a pod of the image.
+// windowsPod returns a pod with the image.
 func (j *joining) windowsPod(name string) corev1.Pod {
 	mountToken, grace := false, int64(5)
 	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{podLabel: name}}, Spec: corev1.PodSpec{
@@ -86,17 +86,17 @@ func (j *joining) windowsPod(name string) corev1.Pod {
 // podLabel is the label by which Services select pods.
 const podLabel = "app"
 
-// serviceOf is a Service of the pods with that label.
+// serviceOf returns a Service for the pods with that label.
 func serviceOf(label string, port uint16) corev1.Service {
 	return corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: label}, Spec: corev1.ServiceSpec{
 		Selector: map[string]string{podLabel: label}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(int32(port))}},
 	}}
 }
 
-// balancerPatience is how long kube-proxy gets for the load balancer of a Service.
+// balancerPatience is how long kube-proxy may take for the load balancer of a Service.
 const balancerPatience = time.Minute
 
-// awaitBalancer waits for the first load balancer. A cluster whose pods have no Services has none.
+// awaitBalancer waits for the first load balancer and returns the result as text. There is none until a Service has pods.
 func (j *joining) awaitBalancer(ctx context.Context) string {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, balancerPatience)
@@ -119,7 +119,7 @@ func inRange(cidr string, ip netip.Addr) bool {
 	return err == nil && prefix.Contains(ip)
 }
 
-// canGetImages tells why images cannot be had, where that is no fault of the node.
+// canGetImages returns an error if images cannot be pulled for a reason outside the node.
 func (j *joining) canGetImages(ctx context.Context, node corev1.Node) error {
 	if j.options.Mirror != "" {
 		return nil
@@ -136,7 +136,7 @@ func (j *joining) canGetImages(ctx context.Context, node corev1.Node) error {
 		}
 		response, err := client.Do(request)
 		var redirect *httpclient.Redirect
-		if errors.As(err, &redirect) { // it answers
+		if errors.As(err, &redirect) { // the registry answers
 			continue
 		}
 		if err != nil {
@@ -147,7 +147,7 @@ func (j *joining) canGetImages(ctx context.Context, node corev1.Node) error {
 	return nil
 }
 
-// whyNotReady is what keeps a pod from being Ready; empty when it is.
+// whyNotReady returns why a pod is not Ready; empty if it is.
 func (j *joining) whyNotReady(ctx context.Context, pod corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
@@ -166,7 +166,7 @@ func (j *joining) whyNotReady(ctx context.Context, pod corev1.Pod) string {
 	return strings.Join(append(said, j.warnings(ctx, metav1.NamespaceDefault, pod.Name)...), "; ")
 }
 
-// warnings are what events of type Warning say of an object.
+// warnings returns the events of type Warning for an object.
 func (j *joining) warnings(ctx context.Context, namespace, name string) (said []string) {
 	var events corev1.EventList
 	err := j.api.get(ctx, "/api/v1/namespaces/"+namespace+"/events?fieldSelector=type=Warning,involvedObject.name="+name, &events)

@@ -25,24 +25,24 @@ const (
 	setupProgram        = "payload/wicd-setup.exe"
 )
 
-// joinFolder has a copy of them, certificates, logs and the data of etcd.
+// joinFolder contains a copy of these files, the certificates, the logs and the data of etcd.
 const joinFolder = Root + `\join`
 
-// logTail is how much of a program's log is told when it ends, in bytes.
+// logTail is how much of a program's log is included in an error when the program ends, in bytes.
 const logTail = 1500
 
-// running are the programs that a join started. They end with this process.
+// running tracks the programs that a join started. They end with this process.
 type running struct {
 	mu    sync.Mutex
 	ended map[string]error // of those that have ended
 }
 
-// path is that of a file of the join, for Go.
+// path returns the local path of a file of the join.
 func (j *joining) path(name string) string {
 	return filepath.Join(j.Host.Disk.Local(joinFolder), filepath.FromSlash(name))
 }
 
-// takeFiles copies the files of a join to where only administrators can change them, and compares them with their checksums.
+// takeFiles copies the files of a join to a folder that only administrators can change, and verifies their checksums.
 func (j *joining) takeFiles(ctx context.Context) error {
 	sums, err := readChecksums(j.options.Files)
 	if err != nil {
@@ -62,7 +62,7 @@ func (j *joining) takeFiles(ctx context.Context) error {
 	return nil
 }
 
-// start starts a program of the join, whose output goes to a file in the folder.
+// start starts a program of the join and redirects its output to a file in the folder.
 func (j *joining) start(name, program string, arguments ...string) error {
 	log, err := os.OpenFile(j.path(name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -83,7 +83,7 @@ func (j *joining) start(name, program string, arguments ...string) error {
 	return nil
 }
 
-// failure tells that a program has ended, which none does by itself.
+// failure returns an error if a program has ended. None of them exits on its own.
 func (j *joining) failure() error {
 	j.running.mu.Lock()
 	defer j.running.mu.Unlock()
@@ -139,7 +139,7 @@ func (j *joining) startControlPlane(ctx context.Context, _ *session) (string, er
 	if err := j.startParts(controlplane.ControllerManager, controlplane.Scheduler); err != nil {
 		return "", err
 	}
-	// Only the controllers make it.
+	// Only the controllers create it.
 	if err := j.await(ctx, "the controllers do not work", j.exists("/api/v1/namespaces/default/serviceaccounts/default")); err != nil {
 		return "", err
 	}
@@ -156,7 +156,7 @@ func (j *joining) startParts(names ...string) error {
 	return nil
 }
 
-// await waits as the function of that name does, and ends when a program has ended.
+// await polls like the function await, and fails as soon as a program has ended.
 func (j *joining) await(ctx context.Context, what string, check func(context.Context) (string, error)) error {
 	err := await(ctx, what, func(ctx context.Context) (string, error) {
 		if err := j.failure(); err != nil {
@@ -170,7 +170,7 @@ func (j *joining) await(ctx context.Context, what string, check func(context.Con
 	return err
 }
 
-// exists waits for an object.
+// exists returns a check for await that waits for an object.
 func (j *joining) exists(path string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		if err := j.api.get(ctx, path, nil); err != nil {

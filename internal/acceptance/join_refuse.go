@@ -23,10 +23,10 @@ import (
 // checksums lists the files of a join as sha256sum prints them.
 const checksums = "SHA256SUMS"
 
-// neededBytes on drive C: the files of a join, what they unpack to, and an image.
+// neededBytes is the free space required on drive C: for the files of a join, their unpacked content, and an image.
 const neededBytes = 6 << 30
 
-// refuseJoin says why this machine cannot become a node for a while, or returns the address at which the operator reaches it. It changes
+// refuseJoin returns an error if this machine cannot become a node temporarily, else the address at which the operator reaches it. It changes
 // nothing.
 func (s *session) refuseJoin(ctx context.Context, o JoinOptions, r Report) (netip.Addr, error) {
 	is, err := s.containers(ctx)
@@ -40,7 +40,7 @@ func (s *session) refuseJoin(ctx context.Context, o JoinOptions, r Report) (neti
 	return s.refuseRest(ctx, o, r)
 }
 
-// refuseRest is refuseJoin but for the feature.
+// refuseRest checks everything that refuseJoin does except the feature.
 func (s *session) refuseRest(ctx context.Context, o JoinOptions, r Report) (netip.Addr, error) {
 	refused := func(format string, values ...any) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("%w: %w", ErrRefused, fmt.Errorf(format, values...))
@@ -76,8 +76,8 @@ func (s *session) refuseRest(ctx context.Context, o JoinOptions, r Report) (neti
 	return address, nil
 }
 
-// waitsForRestart is why Windows waits for a restart. Files that only wait for their deletion are no reason: programs leave some at each start, and
-// Windows clears them at the next one.
+// waitsForRestart returns the reasons for which Windows waits for a restart. Files pending deletion do not count: programs leave some at each start,
+// and Windows deletes them at the next one.
 func (s *session) waitsForRestart(r Report) []string {
 	renamed, known := r.renamesWithTarget()
 	return slices.DeleteFunc(slices.Clone(s.facts.PendingReboot), func(why string) bool {
@@ -85,7 +85,7 @@ func (s *session) waitsForRestart(r Report) []string {
 	})
 }
 
-// joinAddress is an IPv4 address of the machine that others can reach: that of a default route, where there is one.
+// joinAddress returns an IPv4 address of the machine that others can reach, preferably that of a default route.
 func (s *session) joinAddress() (netip.Addr, bool) {
 	if a, found := s.address(); found {
 		return a, true
@@ -100,7 +100,7 @@ func (s *session) joinAddress() (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// freePort is a port of 127.0.0.1 that nothing listens on.
+// freePort returns an unused port of 127.0.0.1.
 func freePort(ctx context.Context) (int, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -109,10 +109,10 @@ func freePort(ctx context.Context) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// maxChecksums is how long the list may be, in bytes. One has a few thousand.
+// maxChecksums is the maximum size of the list, in bytes. A real one has a few thousand.
 const maxChecksums = 1 << 20
 
-// readChecksums reads the list of files in a folder: path with slashes -> SHA-256 in hexadecimal digits.
+// readChecksums reads the list of files in a folder: path with slashes -> hexadecimal SHA-256.
 func readChecksums(folder string) (map[string]string, error) {
 	f, err := os.Open(filepath.Join(folder, checksums))
 	if err != nil {
@@ -145,7 +145,7 @@ func parseChecksums(r io.Reader) (map[string]string, error) {
 	return sums, in.Err()
 }
 
-// copyChecked copies a file that must have this SHA-256.
+// copyChecked copies a file and verifies its SHA-256.
 func copyChecked(from, to, want string) error {
 	source, err := os.Open(from)
 	if err != nil {

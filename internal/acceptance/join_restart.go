@@ -17,12 +17,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// restarts tells whether the join restarts the node.
+// restarts reports whether the join restarts the node.
 func (j *joining) restarts() bool {
 	return slices.Contains(j.options.Allowed, RestartAllowed) && j.options.InService
 }
 
-// restartNode is a step of the join: it restarts Windows, and after that says when what is back.
+// restartNode is a step of the join: it restarts Windows, and then reports when each part of the node is back.
 func (j *joining) restartNode(ctx context.Context, s *session) (string, error) {
 	switch {
 	case !j.restarts():
@@ -44,7 +44,7 @@ func (j *joining) restartNode(ctx context.Context, s *session) (string, error) {
 	return j.watchReturn(ctx, s)
 }
 
-// resumeNode starts control plane and operator again, with what they had.
+// resumeNode restores a join after the restart, with the former ports, addresses and credentials.
 func (s *session) resumeNode(ctx context.Context, o JoinOptions, r *Report, after *resumption) (*joining, error) {
 	s.facts, s.factsFailure = s.Host.System.Facts(ctx)
 	j := newJoining(s, o, after.Address)
@@ -73,7 +73,7 @@ func (s *session) resumeNode(ctx context.Context, o JoinOptions, r *Report, afte
 	return j, nil
 }
 
-// startAgain starts what ended with Windows.
+// startAgain starts the programs that ended with Windows.
 func (j *joining) startAgain(ctx context.Context) error {
 	if err := j.startParts(controlplane.Etcd, controlplane.APIServer); err != nil {
 		return err
@@ -92,10 +92,10 @@ func (j *joining) startAgain(ctx context.Context) error {
 	return j.startTheOperator()
 }
 
-// returnPatience is how long a node gets to be back.
+// returnPatience is how long a node may take to be back.
 const returnPatience = 12 * time.Minute
 
-// watchReturn looks each second what of a node is back.
+// watchReturn checks every second which parts of the node are back.
 func (j *joining) watchReturn(ctx context.Context, s *session) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, returnPatience)
 	defer cancel()
@@ -131,12 +131,12 @@ func (j *joining) watchReturn(ctx context.Context, s *session) (string, error) {
 	return seen, nil
 }
 
-// parts are what of a node is looked for.
+// parts returns the parts of a node that are checked.
 func parts() []string {
 	return []string{"services", "network", "endpoint of the host", "load balancers", "node", "pod"}
 }
 
-// notBack is why parts of the node are not back.
+// notBack returns, for each missing part of the node, why it is missing.
 func (j *joining) notBack(ctx context.Context, boot string) map[string]string {
 	missing := map[string]string{}
 	services, err := j.Host.Services.List(ctx, desired.Services())
@@ -174,7 +174,7 @@ func (j *joining) notBack(ctx context.Context, boot string) map[string]string {
 	return missing
 }
 
-// nodeNotBack: what the API server has of the node may be from before the restart.
+// nodeNotBack returns why the Node is not Ready again. It compares the boot ID, because the Node's status may be from before the restart.
 func (j *joining) nodeNotBack(ctx context.Context, boot string) string {
 	node, err := j.node(ctx)
 	if err != nil {
@@ -193,7 +193,7 @@ func (j *joining) nodeNotBack(ctx context.Context, boot string) string {
 
 func (j *joining) podNotBack(ctx context.Context) string {
 	if !j.report.wasConfirmed("pod") {
-		return "" // there was none
+		return "" // there was no pod
 	}
 	var pod corev1.Pod
 	if err := j.api.get(ctx, ofPods+"/"+triedPod, &pod); err != nil && !errors.Is(err, errAbsent) {

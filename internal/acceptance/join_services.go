@@ -16,19 +16,19 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// The services of Windows below a node.
+// The Windows services below a node.
 const (
 	networkService = "hns"
 	computeService = "vmcompute"
 )
 
-// startPatience is how long Windows and WICD get to start a service again whose process was killed.
+// startPatience is how long Windows and WICD may take to start a service after its process was killed.
 const startPatience = time.Minute
 
-// backPatience is how long a node gets to be as before when one of its services restarted.
+// backPatience is how long a node may take to recover after one of its services restarted.
 const backPatience = 5 * time.Minute
 
-// serviceSteps are those that restart one service each, below the node and its pod.
+// serviceSteps returns the steps that restart one service each below the node and its pod.
 func (j *joining) serviceSteps() (steps []Line) {
 	for _, s := range []struct {
 		id, title, name, changes string
@@ -49,7 +49,7 @@ func (j *joining) serviceSteps() (steps []Line) {
 	return steps
 }
 
-// stopAndStart restarts a service of Windows.
+// stopAndStart restarts a Windows service.
 func stopAndStart(ctx context.Context, s *session, service host.Service) (string, error) {
 	began := time.Now()
 	if err := errors.Join(s.Host.Services.Stop(ctx, service.Name), s.Host.Services.Start(ctx, service.Name)); err != nil {
@@ -58,8 +58,8 @@ func stopAndStart(ctx context.Context, s *session, service host.Service) (string
 	return fmt.Sprintf("the restart took %.1f s", time.Since(began).Seconds()), nil
 }
 
-// killProcess kills the process of a service of the node, which must be started again by Windows or WICD. Stopped, it would stop those that depend
-// on it, and WICD would start them meanwhile.
+// killProcess kills the process of a service of the node. Windows or WICD must then start it again. Stopping the service instead would also stop the
+// services that depend on it, and WICD would start them in the meantime.
 func killProcess(ctx context.Context, s *session, service host.Service) (string, error) {
 	if s.Kill == nil || service.PID == 0 {
 		return "", untriedf("service %s has no process that can be killed", service.Name)
@@ -70,7 +70,7 @@ func killProcess(ctx context.Context, s *session, service host.Service) (string,
 	killed := time.Now()
 	patience := startPatience
 	if s.Wine {
-		patience = startPatience / 4 // it restarts no services
+		patience = startPatience / 4 // Wine restarts no services
 	}
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -91,7 +91,7 @@ func killProcess(ctx context.Context, s *session, service host.Service) (string,
 	return "", errors.Join(err, starting)
 }
 
-// restartService restarts a service, and says what of the node is there at some moments afterwards.
+// restartService restarts a service, and reports at some moments afterwards which parts of the node are missing.
 func (j *joining) restartService(ctx context.Context, s *session, service string, restart func(context.Context, *session, host.Service) (string, error)) (string, error) {
 	if !j.report.wasConfirmed("node-ready") {
 		return "", untriedf("it takes a Ready node")
@@ -143,22 +143,22 @@ func (j *joining) restartService(ctx context.Context, s *session, service string
 	return seen, nil
 }
 
-// moments are those after a restart of a service at which it is looked what is there.
+// moments returns the times after a restart of a service at which the node is checked.
 func (s *session) moments() []time.Duration {
 	all := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, time.Minute}
 	if s.Wine {
-		return all[:2] // its services are stand-ins, which tell nothing by what they do later
+		return all[:2] // its services are stand-ins whose later behavior proves nothing
 	}
 	return all
 }
 
-// present are the parts of a node that are there.
+// present returns the parts of a node that are not missing.
 func (j *joining) present(ctx context.Context, boot string) []string {
 	missing := j.notBack(ctx, boot)
 	return slices.DeleteFunc(parts(), func(what string) bool { return missing[what] != "" })
 }
 
-// listed has what is missing of the parts that a node had.
+// listed formats what is missing of the parts that the node had.
 func listed(missing map[string]string, had []string) string {
 	var texts []string
 	for _, what := range had {
@@ -169,7 +169,7 @@ func listed(missing map[string]string, had []string) string {
 	return strings.Join(texts, "; ")
 }
 
-// container is the ID of the pod's container; empty where there is none.
+// container returns the ID of the pod's container; empty if there is none.
 func (j *joining) container(ctx context.Context) string {
 	var pod corev1.Pod
 	if err := j.api.get(ctx, ofPods+"/"+triedPod, &pod); err != nil || len(pod.Status.ContainerStatuses) == 0 {
@@ -178,7 +178,7 @@ func (j *joining) container(ctx context.Context) string {
 	return pod.Status.ContainerStatuses[0].ContainerID
 }
 
-// warningsOfNode are what events said of the node since a moment, such as the repairs of the network that WICD would make.
+// warningsOfNode returns the events of type Warning for the node since a time, such as the network repairs that WICD would make.
 func (j *joining) warningsOfNode(ctx context.Context, since time.Time) (said []string) {
 	node, err := j.node(ctx)
 	if err != nil {

@@ -26,16 +26,16 @@ import (
 )
 
 const (
-	// podNetwork is the range of pod addresses, Flannel's usual one; flannelConf is its configuration with the defaults of Windows.
+	// podNetwork is the range of pod addresses, Flannel's default; flannelConf is its configuration with the Windows defaults.
 	podNetwork  = "10.244.0.0/16"
 	flannelConf = `{"Network": "` + podNetwork + `", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`
 	// operatorAccount is the operator's ServiceAccount in deploy/.
 	operatorAccount = "windows-machine-config-operator"
-	// sshPort is that of the SSH server.
+	// sshPort is the port of the SSH server.
 	sshPort = "22"
 )
 
-// The paths of the API server that steps use.
+// The API paths that steps use.
 const (
 	ofOperator  = "/api/v1/namespaces/" + api.DefaultNamespace
 	ofInstances = "/apis/" + api.GroupName + "/v1alpha1/namespaces/" + api.DefaultNamespace + "/windowsinstances/"
@@ -46,7 +46,7 @@ func (j *joining) startOperator(ctx context.Context, _ *session) (string, error)
 	if err := j.publish(ctx); err != nil {
 		return "", untriedf("%w", err)
 	}
-	// As deploy/README.md says; its cache would stay in the user's home.
+	// See deploy/README.md. The default cache would stay in the user's home folder.
 	kubectl := exec.CommandContext(ctx, j.path(controlPlaneProgram), "kubectl", "--kubeconfig="+j.path("admin.conf"), "--cache-dir="+j.path("cache"),
 		"apply", "--server-side", "-k", j.path("deploy"))
 	kubectl.Dir = j.path("")
@@ -65,7 +65,7 @@ func (j *joining) startOperator(ctx context.Context, _ *session) (string, error)
 		return "", err
 	}
 	began := time.Now()
-	// It writes the settings of nodes only when its controllers work.
+	// The operator publishes node settings only if its controllers work.
 	if err := j.configure(ctx); err != nil {
 		return "", err
 	}
@@ -84,7 +84,7 @@ func (j *joining) startOperator(ctx context.Context, _ *session) (string, error)
 	return fmt.Sprintf("it published the settings of nodes after %.0f s", time.Since(began).Seconds()), err
 }
 
-// kubeletConfig is what kubeadm keeps for kubelets of new nodes, as far as nodes of the operator get it. No DNS server runs there.
+// kubeletConfig is the part of kubeadm's kubelet configuration for new nodes that the operator's nodes get. No DNS server runs at that address.
 const kubeletConfig = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n"
 
 // publish writes ConfigMaps cluster-info and kubelet-config, as kubeadm does, and an administrator's kubeconfig.
@@ -114,7 +114,7 @@ func (j *joining) writeKubeconfig(name string, u controlplane.User) error {
 	return os.WriteFile(j.path(name), content, 0o600)
 }
 
-// configure creates what an administrator creates first: Flannel's configuration, WindowsConfig, and the Secret with the key.
+// configure creates what an administrator creates first: Flannel's configuration, WindowsConfig, and the Secret with the SSH key.
 func (j *joining) configure(ctx context.Context) error {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -153,7 +153,7 @@ func (j *joining) configure(ctx context.Context) error {
 		j.api.create(ctx, "/apis/"+api.GroupName+"/v1alpha1/windowsconfigs", config, nil))
 }
 
-// networkSpec has WICD tell what it would repair, and repair nothing: what Windows says of its objects after a restart is what is to be learned.
+// networkSpec has WICD report repairs without making them, so that the report shows what Windows itself does with its objects after a restart.
 func (j *joining) networkSpec() v1alpha1.NetworkSpec {
 	spec := v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}
 	if j.options.Network == OVN {
@@ -163,7 +163,7 @@ func (j *joining) networkSpec() v1alpha1.NetworkSpec {
 	return spec
 }
 
-// publishNetwork creates what the network of pods has in a cluster.
+// publishNetwork creates the cluster's objects of the pod network.
 func (j *joining) publishNetwork(ctx context.Context) error {
 	if j.options.Network == OVN {
 		return errors.Join(j.allowOverlay(ctx), j.makeLinuxNodes(ctx))
@@ -176,7 +176,7 @@ func (j *joining) publishNetwork(ctx context.Context) error {
 		}, nil))
 }
 
-// announce is a step of the join: it lets the operator log in, and lists this machine as a host.
+// announce is a step of the join: it authorizes the operator's login and adds this machine to the operator's list of hosts.
 func (j *joining) announce(ctx context.Context, s *session) (string, error) {
 	server, err := j.openSSH(ctx)
 	if err != nil {
@@ -199,7 +199,7 @@ func (j *joining) announce(ctx context.Context, s *session) (string, error) {
 	return server, err
 }
 
-// openSSH authorizes the operator's key with the SSH server of Windows, or starts one where nothing listens on its port.
+// openSSH authorizes the operator's key at the SSH server of Windows, or starts a server if nothing listens on its port.
 func (j *joining) openSSH(ctx context.Context) (server string, err error) {
 	address := net.JoinHostPort(j.address, sshPort)
 	connection, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", address)
@@ -212,20 +212,20 @@ func (j *joining) openSSH(ctx context.Context) (server string, err error) {
 	return "an SSH server of this program, because none listens on port " + sshPort, j.startSSH()
 }
 
-// startSSH starts an SSH server of the program.
+// startSSH starts this program's SSH server.
 func (j *joining) startSSH() error {
 	j.ownSSH = true
 	return j.start("sshd", sshProgram, "--listen="+net.JoinHostPort(j.address, sshPort), "--user="+j.options.User,
 		"--keys="+j.path("authorized_keys"), "--folder="+j.path(""))
 }
 
-// startTheOperator starts its process.
+// startTheOperator starts the operator's process.
 func (j *joining) startTheOperator() error {
 	return j.start("operator", operatorProgram, "--kubeconfig="+j.path("operator.conf"), "--payload-dir="+j.path("payload"),
 		"--namespace="+api.DefaultNamespace, "--one-machine", "--metrics-bind-address=0", "--health-probe-bind-address=0")
 }
 
-// errNoSandboxImage is the error of a node that lacks only the image, on a network without its registry.
+// errNoSandboxImage reports a node that lacks only the sandbox image because its registry is out of reach.
 var errNoSandboxImage = errors.New("the node has everything but the sandbox image")
 
 // awaitNode is a step of the join.
@@ -263,12 +263,12 @@ func (j *joining) awaitNode(ctx context.Context, _ *session) (string, error) {
 	return seen + more, err
 }
 
-// lacksOnlyImage is errNoSandboxImage when the image could not be pulled because its registry is out of reach. Without it, WICD gives
-// containerd no configuration of the network, and the node cannot be Ready.
+// lacksOnlyImage returns errNoSandboxImage if the image could not be pulled because its registry is out of reach. Without the image, WICD does not
+// configure containerd's network, and the node cannot be Ready.
 func (j *joining) lacksOnlyImage(ctx context.Context) error {
 	node, err := j.node(ctx)
 	if err != nil {
-		return nil // there is none yet
+		return nil // there is no node yet
 	}
 	for _, c := range node.Status.Conditions {
 		failed := c.Reason == api.ReasonSandboxImagePullFailed || c.Reason == api.ReasonSandboxImageNotFound
@@ -282,7 +282,7 @@ func (j *joining) lacksOnlyImage(ctx context.Context) error {
 	return nil
 }
 
-// missing is what a condition of the instance says while it is not True.
+// missing returns the reason and message of a condition of the instance that is not True; empty if it is.
 func (j *joining) missing(ctx context.Context, condition string) (string, error) {
 	var i v1alpha1.WindowsInstance
 	if err := j.api.get(ctx, ofInstances+j.address, &i); err != nil {
@@ -299,7 +299,7 @@ func (j *joining) missing(ctx context.Context, condition string) (string, error)
 	return "its WindowsInstance has no condition " + condition, nil
 }
 
-// node is the one Windows node.
+// node returns the only Windows node.
 func (j *joining) node(ctx context.Context) (corev1.Node, error) {
 	var list corev1.NodeList
 	if err := j.api.get(ctx, "/api/v1/nodes", &list); err != nil {

@@ -17,28 +17,27 @@ import (
 )
 
 const (
-	// webPods is the name of the Service of two pods, and the beginning of theirs.
+	// webPods is the name of the Service of two pods, and the prefix of the pods' names.
 	webPods = "wmco-acceptance-web"
-	// webTries is how often each way is tried, webPatience how long it gets to work for the first time: kube-proxy needs a moment for a
-	// new Service.
+	// webTries is the number of requests per way. webPatience is how long the first answer may take: kube-proxy needs a moment for a new Service.
 	webTries    = 10
 	webPatience = time.Minute
 	callSeconds = 5
 )
 
-// webPodNames are the two pods.
+// webPodNames returns the names of the two pods.
 func webPodNames() []string { return []string{webPods + "-1", webPods + "-2"} }
 
-// way is a way for a request.
+// way is the way of a request: from where to where.
 type way struct {
 	what, address string
 	// from is the pod that sends it; empty for this machine.
 	from string
-	// mayFail: Windows does not promise it.
+	// mayFail is set if Windows does not promise this way.
 	mayFail bool
 }
 
-// tryTraffic is a step of the join: two pods that answer HTTP, and ways to them.
+// tryTraffic is a step of the join: it starts two pods that answer HTTP, and sends requests to them in several ways.
 func (j *joining) tryTraffic(ctx context.Context, s *session) (string, error) {
 	switch {
 	case j.options.Image == "" || j.options.ImagePort == 0:
@@ -74,7 +73,7 @@ func (j *joining) tryTraffic(ctx context.Context, s *session) (string, error) {
 	return text, nil
 }
 
-// startWebPods starts the pods with a Service of type NodePort, and waits until they are Ready.
+// startWebPods starts the pods and a Service of type NodePort, and waits until the pods are Ready.
 func (j *joining) startWebPods(ctx context.Context) (service corev1.Service, pods []corev1.Pod, err error) {
 	service = serviceOf(webPods, j.options.ImagePort)
 	service.Spec.Type = corev1.ServiceTypeNodePort
@@ -103,8 +102,8 @@ func (j *joining) startWebPods(ctx context.Context) (service corev1.Service, pod
 	return service, pods, nil
 }
 
-// ways are those that are tried. https://learn.microsoft.com/virtualization/windowscontainers/kubernetes/common-problems says that a node does not
-// reach its own node ports.
+// ways returns the ways to try. A node does not reach its own node ports, according to
+// https://learn.microsoft.com/virtualization/windowscontainers/kubernetes/common-problems.
 func (j *joining) ways(service corev1.Service, pods []corev1.Pod) []way {
 	first, second := pods[0], pods[1]
 	port := strconv.Itoa(int(j.options.ImagePort))
@@ -121,7 +120,8 @@ func (j *joining) ways(service corev1.Service, pods []corev1.Pod) []way {
 	}
 }
 
-// send tries a way some times, once it has worked. One that loses some requests is seen, not wrong: a pod may not reach itself by its Service.
+// send waits until a way works, and then tries it several more times. Lost requests are reported but do not fail: a pod may not reach itself by its
+// Service.
 func (j *joining) send(ctx context.Context, w way) (string, error) {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, webPatience)

@@ -13,20 +13,20 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// Root is the folder of the program on the machine. Only administrators may read or write it.
+// Root is the program's folder on the machine. Only administrators may read or write it.
 const Root = `C:\ProgramData\wmco-acceptance`
 
 const (
 	journalFile = Root + `\journal.json`
 	lockFile    = Root + `\lock`
-	// maxJournal is how large a journal may be, in bytes. One has a few hundred.
+	// maxJournal is the maximum size of a journal, in bytes. A real one has a few hundred.
 	maxJournal = 64 << 10
 )
 
-// Kind says what a change is a change of.
+// Kind is the kind of a change.
 type Kind string
 
-// The kinds of changes, with what Name and Former of a Change are.
+// The kinds of changes, with the meaning of the change's name.
 const (
 	kindFolder      Kind = "folder"                      // name below Root
 	kindFeature     Kind = "Windows feature"             // name
@@ -36,7 +36,7 @@ const (
 	kindCertificate Kind = "root certificate"            // SHA-256
 	kindHostname    Kind = "host name"                   // former name
 	kindRestart     Kind = "scheduled restart"           // empty
-	kindTests       Kind = "tests"                       // name of the tests' program
+	kindTests       Kind = "tests"                       // name of the test program
 	kindKeys        Kind = "SSH keys"                    // empty
 	kindNode        Kind = "node"                        // UID of the cluster
 	kindNetworks    Kind = "networks"                    // empty
@@ -45,7 +45,7 @@ const (
 	kindBrought     Kind = "programs in the home folder" // empty
 )
 
-// change is one change of the machine.
+// change is one change to the machine.
 type change struct {
 	Kind Kind   `json:"kind"`
 	Name string `json:"name,omitempty"`
@@ -58,7 +58,7 @@ func (c change) String() string {
 	return string(c.Kind) + " " + c.Name
 }
 
-// check refuses changes that no probe makes: what a journal says is undone with all rights.
+// check refuses changes that no probe makes, because the changes in a journal are undone with administrator rights.
 func (c change) check() error {
 	names := map[Kind]string{
 		kindFolder:      `[a-z]+`,
@@ -87,15 +87,15 @@ func (c change) check() error {
 	return nil
 }
 
-// journal has the changes that were not put back yet, the oldest first.
+// journal contains the changes that were not undone yet, oldest first.
 type journal struct {
 	disk    host.Disk
 	changes []change
-	// failure is why it could not be written: nothing may be changed any more.
+	// failure is why the journal could not be written. Nothing may be changed after that.
 	failure error
 }
 
-// readJournal reads the journal of a run that was cut. A missing file is an empty one.
+// readJournal reads the journal of an interrupted run. A missing file is treated as an empty journal.
 func readJournal(d host.Disk) (*journal, error) {
 	j := &journal{disk: d}
 	f, err := d.Open(journalFile)
@@ -134,7 +134,7 @@ func parseJournal(content []byte) ([]change, error) {
 	return changes, nil
 }
 
-// add writes a change that is about to be made. One that is there already stays.
+// add records a change that is about to be made. A duplicate is ignored.
 func (j *journal) add(c change) error {
 	if slices.Contains(j.changes, c) {
 		return nil
@@ -142,7 +142,7 @@ func (j *journal) add(c change) error {
 	return j.write(append(slices.Clone(j.changes), c))
 }
 
-// remove forgets a change that was put back.
+// remove deletes a change that was undone.
 func (j *journal) remove(c change) error {
 	return j.write(slices.DeleteFunc(slices.Clone(j.changes), func(other change) bool { return other == c }))
 }

@@ -7,35 +7,35 @@ import (
 	"slices"
 )
 
-// Line is something that could not be tried on a real Windows. It has exactly one of Try, Tests and Reason.
+// Line is one thing that could not be tried on a real Windows. Exactly one of Try, Tests and Reason is set.
 type Line struct {
-	// ID names the line in reports. It stays the same as long as the line does.
+	// ID identifies the line in reports. It never changes.
 	ID string
-	// Title and Text are the line of the document, Text in Markdown.
+	// Title and Text are the text of the line in the document; Text is Markdown.
 	Title, Text string
-	// Claim is what is confirmed or refuted. A line that no program can try has none.
+	// Claim is the statement that is confirmed or refuted. It is empty if no program can try it.
 	Claim string
-	// Changes says what Try changes for a while; empty when it changes nothing.
+	// Changes describes what Try changes temporarily; empty if nothing.
 	Changes string
-	// Needs is what the user must allow for Try, as in Options.Allowed; empty for what every run tries.
+	// Needs is the permission that Try needs, as in Options.Allowed; empty if every run tries it.
 	Needs string
-	// Try returns nil where the claim holds, an error of untriedf where that cannot be told, and else what contradicts it. seen
-	// is what it saw, for people.
+	// Try returns nil if the claim holds, an untriedf error if that cannot be determined, and otherwise an error that says what contradicts the
+	// claim. seen is what was observed, for people.
 	Try func(ctx context.Context, s *session) (seen string, err error)
-	// Tests are names of tests of package internal/win. The claim holds when all of them pass.
+	// Tests are names of tests of package internal/win. The claim holds if all of them pass.
 	Tests []string
-	// Reason is why no program can try it on one machine.
+	// Reason is why no program can try the claim on a single machine.
 	Reason string
 }
 
-// Lines are all lines, in the order of the document.
+// Lines returns all lines, in the order of the document.
 func Lines() []Line {
 	return slices.Concat(machineLines(), featureLines(), healthLines(), fileLines(), loginLines(), serviceLines(), processLines(), networkLines(), podLines())
 }
 
 var errUntried = errors.New("could not be tried")
 
-// untriedf is the error of a probe that cannot tell whether its claim holds.
+// untriedf returns the error of a probe that cannot determine whether its claim holds.
 func untriedf(format string, values ...any) error {
 	return fmt.Errorf("%w: %w", errUntried, fmt.Errorf(format, values...))
 }

@@ -1,6 +1,6 @@
 package acceptance
 
-// featureLines are the lines about Windows itself and its protection.
+// featureLines returns the lines about Windows itself and its protection.
 func featureLines() []Line {
 	return []Line{
 		{
@@ -55,7 +55,7 @@ func featureLines() []Line {
 	}
 }
 
-// healthLines are the lines about what WICD tells of Windows on the Node.
+// healthLines returns the lines about the Windows health that WICD reports on the Node.
 func healthLines() []Line {
 	return []Line{
 		{
@@ -75,7 +75,7 @@ func healthLines() []Line {
 	}
 }
 
-// fileLines are the lines about files and certificates.
+// fileLines returns the lines about files and certificates.
 func fileLines() []Line {
 	return []Line{
 		{
@@ -125,7 +125,7 @@ func fileLines() []Line {
 	}
 }
 
-// loginLines are the lines about how a host is reached and made.
+// loginLines returns the lines about how a host is reached and created.
 func loginLines() []Line {
 	return []Line{
 		{

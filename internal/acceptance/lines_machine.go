@@ -1,6 +1,6 @@
 package acceptance
 
-// machineLines are the lines about what a machine must have, which take a moment each.
+// machineLines returns the lines about the requirements on a machine, which take a moment each.
 func machineLines() []Line {
 	return []Line{
 		{

@@ -1,6 +1,6 @@
 package acceptance
 
-// networkLines are the lines about networks.
+// networkLines returns the lines about networks.
 func networkLines() []Line {
 	return []Line{
 		{

@@ -1,6 +1,6 @@
 package acceptance
 
-// podLines are the lines about containers and pods.
+// podLines returns the lines about containers and pods.
 func podLines() []Line {
 	return []Line{
 		{

@@ -1,6 +1,6 @@
 package acceptance
 
-// serviceLines are the lines about Windows' service control manager.
+// serviceLines returns the lines about Windows' service control manager.
 func serviceLines() []Line {
 	return []Line{
 		{
@@ -58,7 +58,7 @@ func serviceLines() []Line {
 	}
 }
 
-// processLines are the lines about processes of services.
+// processLines returns the lines about the processes of services.
 func processLines() []Line {
 	return []Line{
 		{

@@ -21,15 +21,15 @@ import (
 const Issues = "https://github.com/windows-machine-config/wmco/issues"
 
 const (
-	// lastLines and lastBytes bound what is taken of each log, logAge is how old events may be.
+	// lastLines and lastBytes limit what is taken of each log, and logAge is the maximum age of events.
 	lastLines = 2000
 	lastBytes = 1 << 20
 	logAge    = time.Hour
-	// maxLogFiles bounds the logs of one folder.
+	// maxLogFiles limits the logs of one folder.
 	maxLogFiles = 50
 )
 
-// channels are the event logs whose events of the last hour go into the archive.
+// channels returns the event logs whose events of the last hour go into the archive.
 func channels() []string {
 	return []string{
 		"System", "Application", "Setup", "OpenSSH/Operational", "Microsoft-Windows-Host-Network-Service-Admin",
@@ -39,7 +39,7 @@ func channels() []string {
 	}
 }
 
-// addLogs adds the ends of logs to a report. One that cannot be read says so.
+// addLogs adds the ends of logs to a report. For a log that cannot be read, it adds the error.
 func (s *session) addLogs(ctx context.Context, r *Report) {
 	if r.logs == nil {
 		r.logs = map[string]string{}
@@ -80,7 +80,7 @@ func (s *session) addLog(r *Report, name, file string) {
 	r.logs[name] = s.hide.text(endOf(s.Host.Disk.Local(file)))
 }
 
-// endOf is the end of a file, or why it cannot be read.
+// endOf returns the end of a file, or why it cannot be read.
 func endOf(name string) string {
 	f, err := os.Open(name)
 	if err != nil {
@@ -98,7 +98,7 @@ func endOf(name string) string {
 	return strings.Join(lines[max(0, len(lines)-lastLines):], "\n")
 }
 
-// events are those of the last hour in a channel, or why they cannot be read.
+// events returns the events of the last hour in a channel, or why they cannot be read.
 func (s *session) events(ctx context.Context, channel string) string {
 	events, err := s.Host.EventLogs.Read(ctx, channel, 0, lastLines)
 	if err != nil {
@@ -113,13 +113,13 @@ func (s *session) events(ctx context.Context, channel string) string {
 	return b.String()
 }
 
-// JSON is the report for programs.
+// JSON returns the report for programs.
 func (r Report) JSON() ([]byte, error) {
 	text, err := json.MarshalIndent(r, "", "  ")
 	return append(text, '\n'), err
 }
 
-// Archive is a zip file with the report in both forms, and the logs.
+// Archive returns a zip file with the report in both forms, and the logs.
 func (r Report) Archive() ([]byte, error) {
 	text, err := r.JSON()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// certificateFor creates a certificate for a server, signed by another, or by itself if that is nil.
+// certificateFor creates a server certificate that is signed by authority, or self-signed if that is nil.
 func certificateFor(name string, authority *x509.Certificate, by *rsa.PrivateKey) (*x509.Certificate, *rsa.PrivateKey, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -73,7 +73,7 @@ func tryRoot(ctx context.Context, s *session) (string, error) {
 	return fmt.Sprintf("trusted after %.1f s", time.Since(began).Seconds()), nil
 }
 
-// updateService is where Windows looks for roots that it does not have.
+// updateService is where Windows downloads root certificates that it does not have.
 const updateService = "ctldl.windowsupdate.com:80"
 
 func tryLookup(ctx context.Context, _ *session) (string, error) {
@@ -81,7 +81,7 @@ func tryLookup(ctx context.Context, _ *session) (string, error) {
 	if err != nil {
 		return "", untriedf("%w", err)
 	}
-	roots, err := x509.SystemCertPool() // as containerd does for a registry with a certificate of its own
+	roots, err := x509.SystemCertPool() // as containerd does for a registry with its own certificate
 	if err != nil {
 		return "", untriedf("%w", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// Names and numbers of the networks of probe hns: as the overlay makes them, with names of their own.
+// Names and numbers of the networks of probe hns. They are like the overlay's, with different names.
 const (
 	triedPrefix     = "wmco-acceptance"
 	triedBase       = triedPrefix + "-base"
@@ -37,7 +37,7 @@ type balancerService interface {
 	CreateLoadBalancer(ctx context.Context, b hns.LoadBalancer) (id string, err error)
 }
 
-// networkTrial is a run of probe hns.
+// networkTrial is the state of one run of probe hns.
 type networkTrial struct {
 	*session
 	service  overlayService
@@ -62,8 +62,8 @@ func (n *networkTrial) fail(format string, values ...any) {
 	n.say("  %s", n.wrong[len(n.wrong)-1])
 }
 
-// tryHNS makes the networks of the overlay, looks at them, and deletes them again. When the machine is cut off for too long, it goes on to the
-// deletion at once.
+// tryHNS creates the networks of the overlay, checks them, and deletes them again. If the machine is cut off for too long, it deletes them
+// immediately.
 func tryHNS(ctx context.Context, s *session) (string, error) {
 	service, can := s.Host.Networks.(overlayService)
 	address, found := s.joinAddress()
@@ -105,7 +105,7 @@ func tryHNS(ctx context.Context, s *session) (string, error) {
 	return text, nil
 }
 
-// try makes everything. It ends early when the context does.
+// try creates all objects. It stops early when ctx ends.
 func (n *networkTrial) try(ctx context.Context) {
 	base, pods := n.wanted()
 	if _, ok := n.create(ctx, base); !ok {
@@ -132,7 +132,7 @@ func (n *networkTrial) try(ctx context.Context) {
 	n.restartService(ctx)
 }
 
-// wanted are the networks, as the overlay wants its own.
+// wanted returns the networks with the same properties as the overlay's.
 func (n *networkTrial) wanted() (base, pods hns.Network) {
 	first, own := netip.MustParsePrefix("100.64.0.0/30"), netip.MustParsePrefix("10.244.250.0/24")
 	return hns.Network{
@@ -144,7 +144,7 @@ func (n *networkTrial) wanted() (base, pods hns.Network) {
 		}
 }
 
-// create makes a network; where Windows refuses it, also without the policies that some builds refuse.
+// create creates a network. If Windows refuses it, create retries without the policies that some builds refuse.
 func (n *networkTrial) create(ctx context.Context, wanted hns.Network) (made hns.Network, ok bool) {
 	var other hns.Network
 	for _, try := range []struct {
@@ -174,7 +174,7 @@ func (n *networkTrial) create(ctx context.Context, wanted hns.Network) (made hns
 	return hns.Network{}, false
 }
 
-// checkEcho compares what Windows returns of a network with what was asked for.
+// checkEcho compares the network that Windows returns with the requested one.
 func (n *networkTrial) checkEcho(ctx context.Context, wanted hns.Network) {
 	state, err := n.Host.Networks.Look(ctx)
 	if err != nil {
@@ -212,7 +212,7 @@ func (n *networkTrial) addRemotes(ctx context.Context) {
 	}
 }
 
-// remotes is how many remote subnets the network has.
+// remotes returns the number of remote subnets of the network.
 func (n *networkTrial) remotes(ctx context.Context) int {
 	state, err := n.Host.Networks.Look(ctx)
 	if err != nil {
@@ -226,7 +226,7 @@ func (n *networkTrial) remotes(ctx context.Context) int {
 	return 0
 }
 
-// addBalancers makes load balancers until Windows refuses one: its range of ports is the limit.
+// addBalancers creates load balancers until Windows refuses one: its port range is the limit.
 func (n *networkTrial) addBalancers(ctx context.Context) {
 	service, can := n.Host.Networks.(balancerService)
 	if !can || n.endpoint.ID == "" {
@@ -246,7 +246,7 @@ func (n *networkTrial) addBalancers(ctx context.Context) {
 	n.note("%d load balancers with direct server return were made after %.1f s", triedBalancers, time.Since(began).Seconds())
 }
 
-// restartService restarts the Host Network Service and says what it has afterwards.
+// restartService restarts the Host Network Service and notes which objects it has afterwards.
 func (n *networkTrial) restartService(ctx context.Context) {
 	const service = "hns"
 	if err := errors.Join(n.Host.Services.Stop(ctx, service), n.Host.Services.Start(ctx, service)); err != nil {
@@ -271,7 +271,7 @@ func (n *networkTrial) restartService(ctx context.Context) {
 	n.recordDocuments(ctx, "after-restart")
 }
 
-// removeNetworks removes the networks of the probe with all that is on them.
+// removeNetworks removes the networks of the probe and everything on them.
 func (s *session) removeNetworks(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
@@ -304,7 +304,7 @@ func (s *session) removeNetworks(ctx context.Context) error {
 	return s.Host.Networks.Remove(ctx, ours)
 }
 
-// removeNamed removes a network that was made half.
+// removeNamed removes a partially created network.
 func (n *networkTrial) removeNamed(ctx context.Context, name string) {
 	state, err := n.Host.Networks.Look(ctx)
 	for _, network := range state.Networks {
@@ -317,7 +317,7 @@ func (n *networkTrial) removeNamed(ctx context.Context, name string) {
 	}
 }
 
-// recordNetwork records what Windows says of its network at a moment.
+// recordNetwork records the network state of Windows at a moment of the probe.
 func (n *networkTrial) recordNetwork(ctx context.Context, when string) {
 	for _, q := range questionsOfNetwork() {
 		switch q.name {

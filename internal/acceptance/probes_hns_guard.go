@@ -10,8 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 )
 
-// guard looks for the machine's network until the context ends, and ends it when there was none for too long. It returns the longest time
-// without.
+// guard monitors the machine's network until ctx ends, and calls stop if the network is missing for too long. It sends the longest outage.
 func (n *networkTrial) guard(ctx context.Context, stop context.CancelCauseFunc) <-chan time.Duration {
 	done := make(chan time.Duration, 1)
 	answers := n.reaches(ctx, true)
@@ -37,7 +36,7 @@ func (n *networkTrial) guard(ctx context.Context, stop context.CancelCauseFunc) 
 	return done
 }
 
-// reaches tells whether the machine has its address, and, where the gateway answers at all, whether it does.
+// reaches reports whether the machine has its address and, if answers is true, whether the gateway answers.
 func (n *networkTrial) reaches(ctx context.Context, answers bool) bool {
 	if !n.hasAddress(n.address) {
 		return false
@@ -66,7 +65,7 @@ func (n *networkTrial) awaitAddress(ctx context.Context) {
 	n.note("the machine has its address %.0f s after the networks were deleted", time.Since(began).Seconds())
 }
 
-// hasAddress tells whether an interface of the machine has an address.
+// hasAddress reports whether an interface of the machine has an address.
 func (s *session) hasAddress(want netip.Addr) bool {
 	addresses := s.Addresses
 	if addresses == nil {
@@ -78,10 +77,10 @@ func (s *session) hasAddress(want netip.Addr) bool {
 			return true
 		}
 	}
-	return err != nil // it cannot be told
+	return err != nil // unknown counts as yes
 }
 
-// adapterOf is the name of the interface with an address.
+// adapterOf returns the name of the interface with an address.
 func (s *session) adapterOf(address netip.Addr) string {
 	for _, i := range s.facts.Interfaces {
 		if hasAddressOf(i, address) {
@@ -100,7 +99,7 @@ func hasAddressOf(i agent.Interface, address netip.Addr) bool {
 	return false
 }
 
-// gateway is the default gateway; empty where it cannot be told.
+// gateway returns the default gateway; empty if it is unknown.
 func (s *session) gateway(ctx context.Context) string {
 	output, err := s.told(ctx, powerShell+"(Get-NetRoute -DestinationPrefix 0.0.0.0/0 | Sort-Object RouteMetric | Select-Object -First 1).NextHop")
 	address, parsing := netip.ParseAddr(strings.TrimSpace(strings.TrimPrefix(output, "\ufeff")))

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// system32 is the folder of Windows' own programs.
+	// system32 is the folder of the Windows programs.
 	system32 = `C:\Windows\System32\`
-	// triedFeature is a small feature that every Windows Server has and that no other depends on.
+	// triedFeature is a small feature that every Windows Server has and no other feature depends on.
 	triedFeature = "TelnetClient"
 	// excludedFolder does not exist.
 	excludedFolder = Root + `\excluded`
-	// triedHostname has the longest NetBIOS name that a host name can make, 15 characters.
+	// triedHostname has 15 characters, the maximum of a NetBIOS name.
 	triedHostname = "wmco-acceptance"
 )
 
-// run runs a program of Windows and returns its output and exit code.
+// run runs a Windows program and returns its output and exit code.
 func (s *session) run(ctx context.Context, command string) (output string, exitCode int, err error) {
 	var b bytes.Buffer
 	err = s.Host.Programs.Run(ctx, system32+command, nil, &b)
@@ -39,7 +39,7 @@ func (s *session) run(ctx context.Context, command string) (output string, exitC
 	return b.String(), 0, err
 }
 
-// featureState is the state of a feature in the words of dism.exe: Enabled, Disabled, Enable Pending.
+// featureState returns the state of a feature in the words of dism.exe: Enabled, Disabled, Enable Pending.
 func (s *session) featureState(ctx context.Context, feature string) (string, error) {
 	output, code, err := s.run(ctx, "dism.exe /English /Online /Get-FeatureInfo /FeatureName:"+feature)
 	if err != nil {
@@ -115,8 +115,8 @@ func tryHyperV(ctx context.Context, s *session) (string, error) {
 	return seen, err
 }
 
-// hasVirtualizationBasedSecurity tells whether Windows runs on its hypervisor for its own security. Credential Guard does that by default on
-// Windows Server 2025 in a domain (https://learn.microsoft.com/windows/security/identity-protection/credential-guard/).
+// hasVirtualizationBasedSecurity reports whether Windows uses its hypervisor for its own security. Credential Guard does so by default on Windows
+// Server 2025 in a domain (https://learn.microsoft.com/windows/security/identity-protection/credential-guard/).
 func (s *session) hasVirtualizationBasedSecurity(ctx context.Context) bool {
 	output, err := s.told(ctx, powerShell+`Get-CimInstance -Namespace root\Microsoft\Windows\DeviceGuard -ClassName Win32_DeviceGuard`+
 		" | ForEach-Object VirtualizationBasedSecurityStatus")
@@ -175,7 +175,7 @@ func tryHostname(ctx context.Context, s *session) (string, error) {
 	return "it tells the old name, and that it waits for a restart", nil
 }
 
-// The exit codes of shutdown.exe.
+// Exit codes of shutdown.exe.
 const (
 	shutdownScheduled = 1190 // ERROR_SHUTDOWN_IS_SCHEDULED
 	noShutdown        = 1116 // ERROR_NO_SHUTDOWN_IN_PROGRESS
@@ -195,7 +195,7 @@ func tryRestart(ctx context.Context, s *session) (string, error) {
 	if err != nil {
 		return "", untriedf("%w", err)
 	}
-	if first == shutdownScheduled { // by somebody else, who may still want it
+	if first == shutdownScheduled { // another program scheduled it and may still need it
 		return "", errors.Join(s.journal.remove(restart), untriedf("a restart is scheduled already"))
 	}
 	if first != 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/httpclient"
 )
 
-// The media types of an image (https://github.com/opencontainers/image-spec, and those of Docker before it).
+// The media types of an image (https://github.com/opencontainers/image-spec), and Docker's older ones.
 const (
 	ociIndex       = "application/vnd.oci.image.index.v1+json"
 	ociManifest    = "application/vnd.oci.image.manifest.v1+json"
@@ -23,7 +23,7 @@ const (
 	dockerManifest = "application/vnd.docker.distribution.manifest.v2+json"
 )
 
-// maxManifest is how long a manifest may be, in bytes, as for containerd.
+// maxManifest is the maximum size of a manifest, in bytes, as in containerd.
 const maxManifest = 4 << 20
 
 // descriptor is a part of an image.
@@ -38,13 +38,13 @@ type descriptor struct {
 	} `json:"platform"`
 }
 
-// manifest is that of an image, or the index of one for several platforms.
+// manifest is the manifest of an image, or the index of an image for several platforms.
 type manifest struct {
 	Manifests []descriptor `json:"manifests"`
 	Layers    []descriptor `json:"layers"`
 }
 
-// repository is that of an image in a registry which asks for no login.
+// repository is an image repository in a registry that requires no login.
 type repository struct {
 	client *http.Client
 	url    string // https://registry/v2/name
@@ -60,7 +60,7 @@ func trySandboxImage(ctx context.Context, s *session) (string, error) {
 	return r.try(ctx, tag, s.facts.Build)
 }
 
-// try looks for the image of a build of Windows.
+// try checks that there is an image for a build of Windows.
 func (r repository) try(ctx context.Context, tag string, build int) (string, error) {
 	index, err := r.manifest(ctx, tag)
 	if err != nil {
@@ -104,7 +104,7 @@ func (r repository) has(ctx context.Context, digest string) error {
 	body, err := r.get(ctx, http.MethodHead, "/blobs/"+digest)
 	var redirect *httpclient.Redirect
 	switch {
-	case errors.As(err, &redirect): // it has the content at another server
+	case errors.As(err, &redirect): // another server has the content
 		return nil
 	case err != nil:
 		return err

@@ -20,10 +20,10 @@ func tryRevision(_ context.Context, s *session) (string, error) {
 	return judgeRevision(s.facts.Build, s.facts.UBR)
 }
 
-// judgeRevision knows the first revision of a build that has what networks of pods need.
+// judgeRevision compares the revision of a build with the first one that supports pod networks.
 func judgeRevision(build, revision int) (string, error) {
-	// KB4489899 has remote subnets of overlays (https://github.com/flannel-io/flannel/pull/1061), KB5012637 is what the original operator's
-	// docs/wmco-prerequisites.md demands.
+	// KB4489899 brings remote subnets of overlays (https://github.com/flannel-io/flannel/pull/1061). KB5012637 is required by the original operator's
+	// docs/wmco-prerequisites.md.
 	needs := map[int]struct {
 		revision int
 		update   string
@@ -39,7 +39,7 @@ func judgeRevision(build, revision int) (string, error) {
 	return seen, nil
 }
 
-// adapterState is what PowerShell tells of the adapter with the address of the machine. The numbers are those of the CIM classes.
+// adapterState is PowerShell's output for the adapter with the machine's address. The numbers are those of the CIM classes.
 type adapterState struct {
 	Alias             string `json:"-"`
 	HardwareInterface bool
@@ -79,7 +79,8 @@ func tryAdapter(ctx context.Context, s *session) (string, error) {
 	return "", untriedf("no interface has a default route")
 }
 
-// judgeAdapter says what is unusual about the adapter: it refutes that this machine is like those on which networks were made before.
+// judgeAdapter lists what is unusual about the adapter. It refutes the claim that this machine is like those on which such networks were created
+// before.
 func judgeAdapter(a adapterState) (string, error) {
 	seen := fmt.Sprintf("adapter %q, %s, DHCP: %v, MTU %d, IPv4 addresses: %d", a.Alias, a.Description, a.DHCP == 1, a.MTU, a.Addresses)
 	var why []string
@@ -101,7 +102,7 @@ func judgeAdapter(a adapterState) (string, error) {
 	return seen, nil
 }
 
-// scanPatience is how long an antivirus program gets for removing a program.
+// scanPatience is how long antivirus software may take to remove a program.
 const scanPatience = 30 * time.Second
 
 func tryAntivirus(ctx context.Context, s *session) (string, error) {
@@ -124,7 +125,7 @@ func tryAntivirus(ctx context.Context, s *session) (string, error) {
 	_, err = outputOf(command)
 	ran := time.Since(began)
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		err = nil // it was started
+		err = nil // the program was started
 	}
 	if err != nil {
 		return "", fmt.Errorf("it is not started: %w", err)
@@ -149,7 +150,7 @@ func tryAntivirus(ctx context.Context, s *session) (string, error) {
 	return seen, nil
 }
 
-// detections is how many threats Defender has detected, or that it does not tell.
+// detections returns how many threats Defender has detected, or that the number is unknown.
 func (s *session) detections(ctx context.Context) string {
 	output, err := s.told(ctx, powerShell+"@(Get-MpThreatDetection).Count")
 	if count := strings.TrimSpace(strings.TrimPrefix(output, "\ufeff")); err == nil && count != "" {

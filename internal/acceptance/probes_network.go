@@ -77,7 +77,7 @@ func tryRoutes(ctx context.Context, s *session) (string, error) {
 	}
 }
 
-// quiet reads messages until none has come for a second.
+// quiet receives from changed until nothing has arrived for a second.
 func quiet(changed <-chan struct{}) {
 	for {
 		select {
@@ -88,7 +88,7 @@ func quiet(changed <-chan struct{}) {
 	}
 }
 
-// removeRoute removes the route. route.exe says in its output only whether there was one.
+// removeRoute removes the route. Only the output of route.exe says whether there was one.
 func (s *session) removeRoute(ctx context.Context) error {
 	_, _, err := s.run(ctx, "route.exe DELETE "+triedRoute+" MASK 255.255.255.255")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +97,7 @@ func (s *session) removeRoute(ctx context.Context) error {
 	return err
 }
 
-// address is an IPv4 address of an interface with a default route.
+// address returns an IPv4 address of an interface with a default route.
 func (s *session) address() (netip.Addr, bool) {
 	for _, i := range s.facts.Interfaces {
 		for _, a := range i.Addresses {

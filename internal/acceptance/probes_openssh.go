@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// sentBytes and answeredBytes are what a join sends and gets at the most, roughly.
+	// sentBytes and answeredBytes are roughly the most that a join sends and receives.
 	sentBytes     = 64 << 20
 	answeredBytes = 8 << 20
-	// broughtName is a name of programs that the operator brings into the home folder.
+	// broughtName is a name of programs that the operator copies into the home folder.
 	broughtName = "wicd-0123456789abcdef.exe"
 	openSSHKey  = `HKLM\SOFTWARE\OpenSSH`
 	shellValue  = "DefaultShell"
@@ -32,7 +32,7 @@ const (
 	shutdownRunning = 1115
 )
 
-// loginShells are the shells that OpenSSH may start; the first is what it starts without a setting.
+// loginShells returns the shells that OpenSSH may start; the first one is its default.
 func loginShells() []shell {
 	return []shell{
 		{name: "cmd.exe"},
@@ -41,7 +41,7 @@ func loginShells() []shell {
 	}
 }
 
-// tryOpenSSH logs in as the operator does, to Windows' own server.
+// tryOpenSSH logs in to the SSH server of Windows as the operator does.
 func tryOpenSSH(ctx context.Context, s *session) (string, error) {
 	if !s.Host.Disk.Exists(sshFolder) {
 		return "", untriedf("OpenSSH's server is not installed")
@@ -84,7 +84,7 @@ func tryOpenSSH(ctx context.Context, s *session) (string, error) {
 	return text, nil
 }
 
-// login is what one login with one shell shows.
+// login is one login with one shell, and what it found.
 type login struct {
 	target         remote.Target
 	program, shell string
@@ -133,7 +133,7 @@ func (l *login) bring(ctx context.Context, h *remote.Host) error {
 	return h.Put(ctx, broughtName, f, info.Size())
 }
 
-// exchange sends random bytes to the program, and compares what it answers.
+// exchange sends random bytes to the program, and verifies its output and exit code.
 func exchange(ctx context.Context, h *remote.Host, send, answer int64, code int) error {
 	hash := sha256.New()
 	var output bytes.Buffer
@@ -159,7 +159,7 @@ func exchange(ctx context.Context, h *remote.Host, send, answer int64, code int)
 	return nil
 }
 
-// lose closes the connection in the middle of the input of a program. The server can be logged in to afterwards.
+// lose closes the connection while a program reads its input. Afterwards the server must accept another login.
 func (l *login) lose(ctx context.Context) error {
 	h, err := remote.Dial(ctx, l.target, remote.Options{})
 	if err != nil {
@@ -177,11 +177,11 @@ func (l *login) lose(ctx context.Context) error {
 	return again.Close()
 }
 
-// shell is the default shell of OpenSSH; empty for none.
+// shell returns the default shell of OpenSSH; empty if none is set.
 func (s *session) shell(ctx context.Context) (string, error) {
 	output, code, err := s.run(ctx, "reg.exe query "+openSSHKey+" /v "+shellValue)
 	if err != nil || code != 0 {
-		return "", err // there is no such value
+		return "", err // the value does not exist
 	}
 	m := regexp.MustCompile(shellValue + `\s+REG_(?:EXPAND_)?SZ\s+(.+)`).FindStringSubmatch(output)
 	if m == nil {
@@ -190,7 +190,7 @@ func (s *session) shell(ctx context.Context) (string, error) {
 	return strings.TrimSpace(m[1]), nil
 }
 
-// setShell gives OpenSSH a default shell, or none.
+// setShell sets the default shell of OpenSSH, or removes the setting if path is empty.
 func (s *session) setShell(ctx context.Context, path string) error {
 	arguments := []string{"add", openSSHKey, "/v", shellValue, "/t", "REG_SZ", "/d", path, "/f"}
 	if path == "" {
@@ -199,7 +199,7 @@ func (s *session) setShell(ctx context.Context, path string) error {
 		}
 		arguments = []string{"delete", openSSHKey, "/v", shellValue, "/f"}
 	}
-	output, err := outputOf(exec.CommandContext(ctx, s.Host.Disk.Local(system32+"reg.exe"), arguments...)) // the path may have spaces
+	output, err := outputOf(exec.CommandContext(ctx, s.Host.Disk.Local(system32+"reg.exe"), arguments...)) // the path may contain spaces
 	if err != nil {
 		return fmt.Errorf("setting the default shell of OpenSSH: %w: %s", err, tail(output))
 	}

@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// Commands of the program that probes give to it.
+// Commands that probes run with this program.
 const (
-	// EchoCommand prints the arguments.
+	// EchoCommand prints its arguments.
 	EchoCommand = "echo"
-	// CountCommand counts in a file, until it is killed or half a minute has passed.
+	// CountCommand counts in a file until it is killed or half a minute has passed.
 	CountCommand = "count"
-	// HashCommand reads its input to the end, prints its SHA-256 and as many more bytes as the first argument says, and ends with the exit code
-	// that the second one says.
+	// HashCommand reads its input to the end, prints its SHA-256 followed by as many bytes as the first argument says, and ends with the exit code in
+	// the second argument.
 	HashCommand = "hash"
 )
 
@@ -31,7 +31,7 @@ type Exit int
 
 func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// Command does what a command of probes says. known is false for other arguments.
+// Command runs a command of a probe. known is false for other arguments.
 func Command(args []string, in io.Reader, out io.Writer) (known bool, err error) {
 	switch {
 	case len(args) > 0 && args[0] == EchoCommand:
@@ -73,7 +73,7 @@ func hashInput(more, code string, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// pattern is an endless text with all bytes, also those that shells change.
+// pattern is an endless text of all bytes, including those that shells change.
 type pattern struct{ next byte }
 
 func (p *pattern) Read(into []byte) (int, error) {
@@ -84,14 +84,14 @@ func (p *pattern) Read(into []byte) (int, error) {
 	return len(into), nil
 }
 
-// shell is a shell that a host may have for logins by SSH.
+// shell is a possible login shell of a host.
 type shell struct{ name, path, option string }
 
 func shells() []shell {
 	return []shell{
 		{"cmd.exe", system32 + "cmd.exe", "/c"},
 		{"PowerShell", system32 + `WindowsPowerShell\v1.0\powershell.exe`, "-c"},
-		{"bash", `C:\Program Files\Git\bin\bash.exe`, "-c"}, // where Git for Windows is installed
+		{"bash", `C:\Program Files\Git\bin\bash.exe`, "-c"}, // if Git for Windows is installed
 	}
 }
 
@@ -113,7 +113,7 @@ func tryShells(ctx context.Context, s *session) (string, error) {
 		command.Dir = s.Host.Disk.Local(folder)
 		output, err := outputOf(command)
 		if s.Wine && len(output) == 0 {
-			continue // Wine has a PowerShell that does nothing
+			continue // the PowerShell of Wine does nothing
 		}
 		if got := strings.TrimSpace(string(output)); err != nil || got != EchoCommand+"|one|--two=3" {
 			return "", errors.Join(err, fmt.Errorf("%s makes of it %q", sh.name, got))
@@ -126,7 +126,7 @@ func tryShells(ctx context.Context, s *session) (string, error) {
 	return "tried: " + strings.Join(tried, ", "), nil
 }
 
-// logRunner is the program between Windows and the kubelet.
+// logRunner is the program that Windows starts and that starts the kubelet.
 const logRunner = "kube-log-runner"
 
 func tryLogRunner(ctx context.Context, s *session) (string, error) {
@@ -148,17 +148,17 @@ func tryLogRunner(ctx context.Context, s *session) (string, error) {
 	}
 	pid, before, err := awaitCount(counter, -1)
 	killed := runner.Process.Kill()
-	_ = runner.Wait() // it says that it was killed
+	_ = runner.Wait() // reports that it was killed
 	if err = errors.Join(err, killed); err != nil {
 		return "", untriedf("%w", err)
 	}
 	time.Sleep(time.Second)
 	_, after, err := awaitCount(counter, before)
 	if err == nil {
-		_, after, err = awaitCount(counter, after) // it counts on, long after
+		_, after, err = awaitCount(counter, after) // still counting long after
 	}
 	if child, finding := os.FindProcess(pid); finding == nil {
-		_ = child.Kill() // it is gone if it ended, too
+		_ = child.Kill() // already gone if it ended, too
 		_, _ = child.Wait()
 	}
 	if err != nil {
@@ -167,7 +167,7 @@ func tryLogRunner(ctx context.Context, s *session) (string, error) {
 	return fmt.Sprintf("it counted from %d to %d", before, after), nil
 }
 
-// awaitCount waits until a program counts beyond a number.
+// awaitCount waits until a program has counted beyond a number.
 func awaitCount(file string, beyond int) (pid, count int, err error) {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		content, err := os.ReadFile(file)

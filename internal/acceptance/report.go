@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// Verdict is what was found of a line.
+// Verdict is the result for a line.
 type Verdict string
 
 // The verdicts.
@@ -20,36 +20,36 @@ const (
 	Untried   Verdict = "could not be tried"
 )
 
-// slowFact is from when on the time that a fact took is told, in seconds.
+// slowFact is the time from which the duration of a fact is reported, in seconds.
 const slowFact = 10
 
-// maxSeen is how long the text of an answer may be, in bytes: a failing test can print much.
+// maxSeen is the maximum size of the text of an answer, in bytes: a failing test can print much.
 const maxSeen = 4 << 10
 
-// Report is what a run found. Names and addresses of the machine are hashes in it, with a salt that no other report has.
+// Report is the result of a run. Names and addresses of the machine are replaced by hashes with a salt that no other report uses.
 type Report struct {
 	Version  string    `json:"version"`
 	Started  time.Time `json:"started"`
-	Finished time.Time `json:"finished,omitzero"` // missing in the report of a run that was cut
-	// Refused is why nothing was tried; empty where something was.
+	Finished time.Time `json:"finished,omitzero"` // missing in the report of an interrupted run
+	// Refused is why nothing was tried; empty if the run tried something.
 	Refused string `json:"refused,omitempty"`
-	// Machine is the Windows it ran on.
+	// Machine is the Windows version of the machine.
 	Machine Windows `json:"machine"`
-	// Facts are what Windows said before anything was tried.
+	// Facts are the facts about Windows, including those that probes recorded.
 	Facts []Fact `json:"facts,omitempty"`
-	// Notes are what happened beside the lines, such as restarts.
+	// Notes are events outside the lines, such as restarts.
 	Notes []string `json:"notes,omitempty"`
 	// Lines are the answers, in the order of the document.
 	Lines []Answer `json:"lines"`
 	// Tests are the results of the contract tests.
 	Tests []TestResult `json:"tests,omitempty"`
-	// Left is what could not be put back.
+	// Left is what could not be undone.
 	Left []string `json:"left,omitempty"`
 
 	logs map[string]string // name -> the end of a log, for Archive
 }
 
-// Windows is a version of Windows. Wine is true where it only claims to be one.
+// Windows is a version of Windows. Wine is true if Wine only emulates it.
 type Windows struct {
 	Product      string `json:"product"`
 	Build        int    `json:"build"`
@@ -59,18 +59,18 @@ type Windows struct {
 	Wine         bool   `json:"wine"`
 }
 
-// Answer is what was found of one line.
+// Answer is the result for one line.
 type Answer struct {
 	ID      string  `json:"id"`
 	Title   string  `json:"title"`
 	Claim   string  `json:"claim,omitempty"`
 	Verdict Verdict `json:"verdict"`
-	// Seen is what was seen, or why the line could not be tried.
+	// Seen is what was observed, or why the line could not be tried.
 	Seen    string  `json:"seen,omitempty"`
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-// judge makes the verdict of what a probe returned.
+// judge sets the verdict from the return values of a probe.
 func (a *Answer) judge(seen string, err error) {
 	switch {
 	case err == nil:
@@ -87,13 +87,13 @@ func newReport(version string) Report {
 	return Report{Version: version, Started: time.Now().UTC()}
 }
 
-// windows is the Windows of the facts.
+// windows returns the Windows version in the facts.
 func (s *session) windows() Windows {
 	f := s.facts
 	return Windows{Product: f.Product, Build: f.Build, UBR: f.UBR, Installation: f.Installation, Architecture: f.Architecture, Wine: s.Wine}
 }
 
-// hiddenTests are the results of tests, for the report.
+// hiddenTests returns the results of tests, with hidden names, for the report.
 func (s *session) hiddenTests() (results []TestResult) {
 	for _, t := range s.tests {
 		t.Output = s.hide.text(t.Output)
@@ -102,7 +102,7 @@ func (s *session) hiddenTests() (results []TestResult) {
 	return results
 }
 
-// Refuted tells whether a line was refuted, or a contract test failed.
+// Refuted reports whether a line was refuted or a contract test failed.
 func (r Report) Refuted() bool {
 	return r.count(Refuted) > 0 || slices.ContainsFunc(r.Tests, func(t TestResult) bool { return t.Result == failedTest })
 }
@@ -116,7 +116,7 @@ func (r Report) count(v Verdict) (n int) {
 	return n
 }
 
-// Summary is the report for people, in Markdown.
+// Summary returns the report for people, in Markdown.
 func (r Report) Summary() string {
 	var b strings.Builder
 	m := r.Machine
@@ -152,7 +152,7 @@ func (r Report) Summary() string {
 	return b.String() + r.summaryOfTests() + r.summaryOfFacts()
 }
 
-// summaryOfFacts has those that could not be told, or took long; all are in report.json.
+// summaryOfFacts lists the facts that could not be collected or took long. All are in report.json.
 func (r Report) summaryOfFacts() string {
 	if len(r.Facts) == 0 {
 		return ""
@@ -192,7 +192,7 @@ func (r Report) summaryOfTests() string {
 	return fmt.Sprintf("\n## Tests of the code that calls Windows\n\n%d passed, %d failed, %d skipped\n%s", count[passedTest], count[failedTest], count[skippedTest], failed)
 }
 
-// Plan says what a run of these lines tries and changes.
+// Plan returns a description of what a run of these lines tries and changes.
 func Plan(lines []Line) string {
 	var b strings.Builder
 	b.WriteString("This program tries the following and puts back what it changes. It needs about five minutes.\n")

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// ErrRestarting is the error of Join when Windows restarts: the run goes on afterwards, in its service.
+// ErrRestarting is returned by Join when Windows restarts. The run continues afterwards, in its service.
 var ErrRestarting = errors.New("Windows restarts, and the run goes on afterwards")
 
 // RestartAllowed allows a join to restart Windows.
@@ -21,20 +21,20 @@ const RestartAllowed = "restart"
 const (
 	resumeFile = Root + `\resume.json`
 	maxResume  = 64 << 20
-	// restartDelay is how long a restart waits, featurePatience how long Windows gets to complete a feature after it, and lookPause the time
-	// between two looks meanwhile.
+	// restartDelay is the delay of a restart, featurePatience how long Windows may take to complete a feature after it, and lookPause the time
+	// between two checks.
 	restartDelay    = 5 * time.Second
 	featurePatience = 12 * time.Minute
 	lookPause       = 2 * time.Second
 )
 
-// The moments at which a join restarts Windows.
+// The occasions on which a join restarts Windows.
 const (
 	forContainers = "containers"
 	asNode        = "node"
 )
 
-// resumption is what a join must remember when Windows restarts.
+// resumption is the state of a join that is kept while Windows restarts.
 type resumption struct {
 	Moment string    `json:"moment"`
 	Boot   string    `json:"boot"`
@@ -49,11 +49,11 @@ type resumption struct {
 	OwnSSH   bool    `json:"ownSSH,omitempty"`
 	ImagesAt string  `json:"imagesAt,omitempty"`
 	Before   remains `json:"before,omitempty"`
-	// Had are the parts of the node that were there.
+	// Had lists the parts of the node before the restart.
 	Had []string `json:"had,omitempty"`
 }
 
-// restart remembers where a join is, and restarts Windows. It returns ErrRestarting when Windows ends this process, or at once in tests.
+// restart saves the state of a join and restarts Windows. It returns ErrRestarting when Windows ends this process, or immediately in tests.
 func (s *session) restart(ctx context.Context, r resumption) error {
 	boot, err := s.Host.NextStart.Boot(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *session) restart(ctx context.Context, r resumption) error {
 	return ErrRestarting
 }
 
-// resumed is what a join remembered before Windows restarted; nil where there is none. It is an error that Windows did not restart.
+// resumed returns the state that a join saved before Windows restarted, or nil if there is none. It fails if Windows did not restart.
 func (s *session) resumed(ctx context.Context) (*resumption, error) {
 	if !s.Host.Disk.Exists(resumeFile) {
 		return nil, nil
@@ -83,7 +83,7 @@ func (s *session) resumed(ctx context.Context) (*resumption, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Host.Disk.Remove(resumeFile); err != nil { // each restart is gone on from once
+	if err := s.Host.Disk.Remove(resumeFile); err != nil { // a join resumes only once per restart
 		return nil, err
 	}
 	r, err := parseResumption(content)
@@ -122,12 +122,12 @@ func containersLine() Line {
 	}
 }
 
-// containers is the state of the feature, as DISM says.
+// containers returns the state of the feature, as reported by DISM.
 func (s *session) containers(ctx context.Context) (agent.FeatureState, error) {
 	return s.Host.System.Feature(ctx, desired.ContainersFeature)
 }
 
-// enableContainers enables the feature as WICD does. reboot is true when it takes effect after a restart.
+// enableContainers enables the feature as WICD does. reboot is true if the feature takes effect after a restart.
 func (s *session) enableContainers(ctx context.Context) (seen string, reboot bool, err error) {
 	began := time.Now()
 	s.say("  changing: feature %s", desired.ContainersFeature)
@@ -135,7 +135,7 @@ func (s *session) enableContainers(ctx context.Context) (seen string, reboot boo
 	return fmt.Sprintf("DISM enabled it after %.1f s, needs a restart: %v", time.Since(began).Seconds(), reboot), reboot, err
 }
 
-// awaitContainers looks every 2 seconds what DISM says after a restart, until the feature is enabled. It never restarts again.
+// awaitContainers queries DISM every 2 seconds after a restart, until the feature is enabled. It never restarts again.
 func (s *session) awaitContainers(ctx context.Context, asked time.Time) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, featurePatience)
 	defer cancel()

@@ -16,11 +16,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// ServiceName is the name of the temporary service in which a run survives what cuts the session of its user. It is not marked as the
-// product's: WICD would remove it.
+// ServiceName is the name of the temporary service in which a run survives the end of its user's session. It is not marked as the product's, because
+// WICD would remove it.
 const ServiceName = "wmco-acceptance"
 
-// IsService tells whether a program is the one that the service starts.
+// IsService reports whether a program is the one that the service starts.
 func IsService(program string) bool { return strings.EqualFold(program, serviceProgram) }
 
 // The files of the service, in a folder that only administrators may use.
@@ -33,19 +33,19 @@ const (
 )
 
 const (
-	// maxStarts is how often the service may start for one run: once, and after the restarts that a join asks for.
+	// maxStarts is how often the service may start for one run: once, and after each restart that a join requests.
 	maxStarts = 4
 	maxOrder  = 16 << 10
 	maxResult = 16
 )
 
-// order is what the service runs: the command line of the user.
+// order is the command line that the service runs.
 type order struct {
 	Args   []string `json:"args"`
 	Starts int      `json:"starts"`
 }
 
-// Detach runs the program with these arguments in a temporary service, and repeats what it says. The service goes on when this process ends. It
+// Detach runs the program with these arguments in a temporary service and copies its output. The service continues if this process ends. Detach
 // returns the exit code of the run.
 func Detach(ctx context.Context, m Machine, o Options, args []string) (int, error) {
 	s, release, err := open(ctx, m, o)
@@ -69,7 +69,7 @@ func Detach(ctx context.Context, m Machine, o Options, args []string) (int, erro
 	return code, errors.Join(err, s.cleanUpService())
 }
 
-// makeService makes the service, which starts with Windows until the run has ended.
+// makeService creates the service, which starts with Windows until the run has ended.
 func (s *session) makeService(ctx context.Context, args []string) error {
 	if _, err := s.folder(ctx, filepath.Base(s.Host.Disk.Local(serviceFolder))); err != nil {
 		return err
@@ -110,7 +110,7 @@ func parseOrder(content []byte) (o order, err error) {
 	return o, nil
 }
 
-// follow repeats what the service says, until its run has ended. When ctx ends, the run is stopped, which puts back what it changed.
+// follow copies the service's output until its run has ended. When ctx ends, it stops the run, which then undoes its changes.
 func (s *session) follow(ctx context.Context) (code int, err error) {
 	output, err := os.OpenFile(s.Host.Disk.Local(outputFile), os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -142,21 +142,21 @@ func (s *session) follow(ctx context.Context) (code int, err error) {
 	}
 }
 
-// errKilled is the error of a run whose service ended without a result.
+// errKilled is returned for a service that ended without a result.
 var errKilled = errors.New("service " + ServiceName + " ended in the middle of its run, and what it changed was put back: start this program again")
 
-// wasKilled tells whether the service has ended without a result, and not because Windows restarts.
+// wasKilled reports whether the service ended without a result although Windows does not restart.
 func (s *session) wasKilled(ctx context.Context) bool {
 	services, err := s.Host.Services.List(context.WithoutCancel(ctx), []string{ServiceName})
 	ended := err == nil && !slices.ContainsFunc(services, func(v host.Service) bool { return v.Name == ServiceName && v.State != host.Stopped })
 	if !ended || s.Host.Disk.Exists(resumeFile) {
 		return false
 	}
-	_, wrote := s.result() // it writes that before it ends
+	_, wrote := s.result() // written before the service ends
 	return !wrote
 }
 
-// result is the exit code of the run in the service, once it has ended.
+// result returns the exit code of the run in the service. ended is false before there is one.
 func (s *session) result() (code int, ended bool) {
 	content, err := s.Host.Disk.Read(resultFile)
 	if err != nil || len(content) > maxResult {
@@ -166,7 +166,7 @@ func (s *session) result() (code int, ended bool) {
 	return code, err == nil
 }
 
-// cleanUpService removes the service, and its folder, when its run has ended. Its process may need a moment to end.
+// cleanUpService removes the service and its folder after its run. The service's process may need a moment to end.
 func (s *session) cleanUpService() error {
 	ctx := context.Background()
 	var err error
@@ -184,13 +184,13 @@ func (s *session) restore(ctx context.Context) error {
 	return err
 }
 
-// removeService removes the service. One that runs in this process goes when it has stopped.
+// removeService removes the service. If it runs in this process, Windows removes it after it has stopped.
 func (s *session) removeService(ctx context.Context) error {
 	return s.Host.Services.Delete(ctx, ServiceName)
 }
 
-// Serve is what the service does: it runs its order, with run as the program itself, and removes the service when the run has ended. A run
-// that restarts Windows goes on with the next start. One that was cut is only put back.
+// Serve is the main function of the service: it passes the arguments of its order to run, and removes the service when the run has ended. A run that
+// restarts Windows continues at the next start. The changes of an interrupted run are only undone.
 func Serve(ctx context.Context, m Machine, restarting int, run func(ctx context.Context, args []string, out io.Writer) int) error {
 	content, err := m.Host.Disk.Read(orderFile)
 	if err != nil {

@@ -20,29 +20,29 @@ type Options struct {
 	Version string
 	// Only are the IDs of the lines to try; all if empty.
 	Only []string
-	// Allowed are what the user allows beyond what every run changes: NetworkCut, Login, RestartAllowed.
+	// Allowed lists the permissions beyond what every run changes: NetworkCut, Login, RestartAllowed.
 	Allowed []string
-	// User is whom probes log in as.
+	// User is the user that probes log in as.
 	User string
-	// Names are names that the report hides, besides those of this machine and of the user who runs the program.
+	// Names are additional names that the report hides. Those of this machine and of the user who runs the program are always hidden.
 	Names []string
-	// InService says that this is the temporary service of Detach.
+	// InService is set in the temporary service of Detach.
 	InService bool
 	// OnWine allows Wine, and nothing else.
 	OnWine bool
-	// Out is where it says what it does.
+	// Out receives progress messages.
 	Out io.Writer
-	// Report takes the report after each line, so that a run that is cut leaves what it knew; nil if it is not wanted.
+	// Report, if set, receives the report after each line, so that an interrupted run leaves its results.
 	Report func(Report) error
 }
 
-// NetworkCut allows probes that cut the network of the machine for a while.
+// NetworkCut allows probes that interrupt the network of the machine temporarily.
 const NetworkCut = "network-cut"
 
-// Login allows the probe that logs in to the SSH server of the machine, and changes its default shell for a moment.
+// Login allows the probe that logs in to the SSH server of the machine and changes its default shell temporarily.
 const Login = "login"
 
-// probeTimeout is how long a line may take. The contract tests are the slowest.
+// probeTimeout limits the time of a line. The contract tests are the slowest.
 const probeTimeout = 15 * time.Minute
 
 // session is one run on a machine.
@@ -52,14 +52,14 @@ type session struct {
 	journal *journal
 	hide    *hider
 	facts   agent.HostFacts
-	// factsFailure is why some of facts could not be read.
+	// factsFailure is why some facts could not be read.
 	factsFailure error
 	tests        []TestResult // nil before they ran
-	// recorded takes facts of probes, allowed are the changes that the user allows beyond those of every run.
+	// recorded receives facts of probes. allowed lists the changes that the user allows beyond those of every run.
 	recorded func(Fact)
 	allowed  []string
 	user     string
-	// inService is that of the options.
+	// inService is Options.InService.
 	inService bool
 }
 
@@ -67,7 +67,7 @@ func (s *session) say(format string, values ...any) {
 	fmt.Fprintf(s.out, format+"\n", values...)
 }
 
-// change makes a change of the machine: it is said and written to the journal before.
+// change makes a change to the machine, after printing it and writing it to the journal.
 func (s *session) change(c change, do func() error) error {
 	if err := c.check(); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (s *session) change(c change, do func() error) error {
 	return do()
 }
 
-// folder makes an empty folder of that name below Root.
+// folder creates an empty folder of that name below Root.
 func (s *session) folder(ctx context.Context, name string) (string, error) {
 	folder := Root + `\` + name
 	return folder, s.change(change{kindFolder, name}, func() error {
@@ -91,7 +91,7 @@ func (s *session) folder(ctx context.Context, name string) (string, error) {
 	})
 }
 
-// removeFolder removes a folder. Programs in it that still run are ended, because Windows would keep their files.
+// removeFolder removes a folder. It first ends the programs that run from it, because Windows would keep their files.
 func (s *session) removeFolder(ctx context.Context, folder string) error {
 	if _, err := s.Host.Containers.EndPrograms(ctx, folder); err != nil {
 		return err
@@ -99,9 +99,8 @@ func (s *session) removeFolder(ctx context.Context, folder string) error {
 	return s.Host.Disk.RemoveAll(folder)
 }
 
-// Run tries the lines on a machine, puts back what it changed, and returns its report. What an earlier run left is put back first.
-// ErrRefused says that nothing was changed; the report has facts then, too. With another error, the report is incomplete, or something could
-// not be put back.
+// Run tries the lines on a machine, undoes its changes, and returns its report. Changes of an earlier run are undone first. ErrRefused means that
+// nothing was changed; the report then has facts, too. With any other error, the report is incomplete, or something could not be undone.
 func Run(ctx context.Context, m Machine, o Options) (Report, error) {
 	lines, err := selected(o.Only)
 	if err != nil {
@@ -122,7 +121,7 @@ func Run(ctx context.Context, m Machine, o Options) (Report, error) {
 	}
 	s.recorded = func(f Fact) {
 		r.Facts = append(r.Facts, f)
-		_ = o.report(r) // the report after the line tells the error
+		_ = o.report(r) // the error returns with the report after the line
 	}
 	s.say("%s\n", Plan(lines))
 	for _, l := range lines {
@@ -139,7 +138,7 @@ func Run(ctx context.Context, m Machine, o Options) (Report, error) {
 	return r, err
 }
 
-// begin puts back what an earlier run left, and begins a report with the facts.
+// begin undoes the changes of an earlier run, and starts a report with the facts.
 func (s *session) begin(ctx context.Context, o Options) (Report, error) {
 	if err := s.undoAll(ctx); err != nil {
 		return Report{}, err
@@ -149,7 +148,7 @@ func (s *session) begin(ctx context.Context, o Options) (Report, error) {
 	return r, err
 }
 
-// end adds the logs to a report and hands it on. The run ended with this error.
+// end adds the logs to a report and passes it on. why is the error with which the run ended.
 func (s *session) end(ctx context.Context, r *Report, o Options, why error) error {
 	if errors.Is(why, ErrRefused) {
 		r.Refused = s.hide.text(why.Error())
@@ -161,7 +160,8 @@ func (s *session) end(ctx context.Context, r *Report, o Options, why error) erro
 	return errors.Join(why, o.report(*r))
 }
 
-// refuse is the report of a machine on which nothing is tried: facts can still tell why. A run that goes on elsewhere writes its own report.
+// refuse returns the report of a machine on which nothing is tried, since its facts can still show why. If another run is active, that run writes the
+// report.
 func refuse(ctx context.Context, m Machine, o Options, why error) (Report, error) {
 	if !errors.Is(why, ErrRefused) || errors.Is(why, host.ErrLocked) || m.Wine != o.OnWine {
 		return Report{}, why
@@ -178,7 +178,7 @@ func refuse(ctx context.Context, m Machine, o Options, why error) (Report, error
 	return r, why
 }
 
-// newSession is a session without a journal.
+// newSession returns a session without a journal.
 func newSession(m Machine, o Options) (*session, error) {
 	salt := make([]byte, 32)
 	if _, err := rand.Read(salt); err != nil {
@@ -194,7 +194,7 @@ func (o Options) report(r Report) error {
 	return o.Report(r)
 }
 
-// Restore puts back what an earlier run left, and nothing else. left is false when there was nothing.
+// Restore undoes the changes of an earlier run and does nothing else. left is false if there were none.
 func Restore(ctx context.Context, m Machine, o Options) (left bool, err error) {
 	if err := m.refuseEdition(o); err != nil {
 		return false, err
@@ -214,12 +214,12 @@ func Restore(ctx context.Context, m Machine, o Options) (left bool, err error) {
 	return left, s.close()
 }
 
-// open takes the machine for this process and reads the journal of an earlier run.
+// open locks the machine for this process and reads the journal of an earlier run.
 func open(ctx context.Context, m Machine, o Options) (*session, func(), error) {
 	if err := m.refuseEdition(o); err != nil {
 		return nil, nil, err
 	}
-	if !m.Host.Disk.Exists(Root) { // the folder of an earlier run has a journal: its changes may look like a node
+	if !m.Host.Disk.Exists(Root) { // after an earlier run, the changes in its journal may look like a node
 		if err := m.refuseNode(ctx); err != nil {
 			return nil, nil, err
 		}
@@ -228,7 +228,7 @@ func open(ctx context.Context, m Machine, o Options) (*session, func(), error) {
 		return nil, nil, fmt.Errorf("making the folder of the journal: %w", err)
 	}
 	ours, _, err := m.Host.Rights.Look(Root, host.Private)
-	if err == nil && !ours && !m.Wine { // Wine does not tell rights as they were set
+	if err == nil && !ours && !m.Wine { // Wine does not return rights exactly as they were set
 		err = errors.New("others than administrators can change it: look at what is in it, and remove it")
 	}
 	if err != nil {
@@ -252,12 +252,12 @@ func open(ctx context.Context, m Machine, o Options) (*session, func(), error) {
 	return s, func() {
 		release()
 		if len(j.changes) == 0 && !m.Host.Disk.Exists(resumeFile) {
-			_ = m.Host.Disk.RemoveAll(Root) // Windows removes no lock that is held
+			_ = m.Host.Disk.RemoveAll(Root) // Windows keeps a locked file
 		}
 	}, nil
 }
 
-// close removes the journal, in which nothing is left but the service in which this runs.
+// close removes the journal unless it still has changes, such as the service in which this process runs.
 func (s *session) close() error {
 	if len(s.journal.changes) > 0 {
 		return nil
@@ -265,7 +265,7 @@ func (s *session) close() error {
 	return s.Host.Disk.Remove(journalFile)
 }
 
-// failedUndo puts back what a probe changed.
+// failedUndo undoes all changes, and adds failures to the report.
 func (s *session) failedUndo(r *Report) error {
 	err := s.undoAll(context.Background())
 	if err != nil {
@@ -274,7 +274,7 @@ func (s *session) failedUndo(r *Report) error {
 	return err
 }
 
-// try gives the answer to one line.
+// try returns the answer to one line.
 func (s *session) try(ctx context.Context, l Line) Answer {
 	a := Answer{ID: l.ID, Title: l.Title, Claim: l.Claim}
 	s.say("%s: %s (at %s)", l.ID, l.Title, time.Now().Format(time.TimeOnly))
@@ -311,7 +311,7 @@ func (s *session) probe(ctx context.Context, l Line) (string, error) {
 	return judgeTests(s.tests, l.Tests)
 }
 
-// selected are the lines with these IDs; all for none.
+// selected returns the lines with these IDs, or all if there are none.
 func selected(ids []string) ([]Line, error) {
 	lines := Lines()
 	if len(ids) == 0 {

@@ -18,12 +18,12 @@ import (
 	"time"
 )
 
-// testsTimeout is how long a program of tests may take, within the time of the line that first needs it (probeTimeout). One of them waits for
-// services that Windows restarts. On Wine, on a busy machine, eight minutes were not enough.
+// testsTimeout limits a test program. It is below the time of the line that first needs it (probeTimeout). One of the tests waits for services that
+// Windows restarts; eight minutes were not enough on Wine on a busy machine.
 const testsTimeout = 12 * time.Minute
 
-// The program with the contracts, whose tests lines name; the test of cleanUpArgument removes what a run of tests left that was cut, and cleanUpOnly
-// in the environment makes it do nothing else.
+// The program with the contract tests that lines name. Its test cleanUpArgument removes what an interrupted run of tests left; with cleanUpOnly in
+// the environment, it does nothing else.
 const (
 	contractTests   = "win"
 	testSuffix      = ".test"
@@ -33,13 +33,13 @@ const (
 	cleanUpOnly     = "WICD_TEST_CLEAN_UP"
 )
 
-// TestResult is what one test found.
+// TestResult is the result of one test.
 type TestResult struct {
-	// Name begins with the program of the test: win/TestX/Case.
+	// Name starts with the name of the test program: win/TestX/Case.
 	Name string `json:"name"`
 	// Result is passed, failed or skipped.
 	Result string `json:"result"`
-	// Output is what a test said that did not pass.
+	// Output is the output of a test that did not pass.
 	Output string `json:"output,omitempty"`
 }
 
@@ -49,10 +49,10 @@ const (
 	skippedTest = "skipped"
 )
 
-// runTests runs all programs of tests, and keeps their results. A program that fails is no error.
+// runTests runs all test programs and stores their results. A failing program is no error.
 func (s *session) runTests(ctx context.Context) error {
 	s.tests = []TestResult{}
-	folder, err := s.folder(ctx, testsFolder) // it goes after what the tests changed
+	folder, err := s.folder(ctx, testsFolder) // removed after the changes of the tests are undone
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (s *session) runTests(ctx context.Context) error {
 	return nil
 }
 
-// runTestsOf runs a program of tests in a folder and returns its output.
+// runTestsOf runs a test program in a folder and returns its output.
 func (s *session) runTestsOf(ctx context.Context, name, folder string, arguments ...string) ([]byte, error) {
 	packed, known := s.Programs[name+testSuffix]
 	if !known {
@@ -100,10 +100,10 @@ func (s *session) runTestsOf(ctx context.Context, name, folder string, arguments
 	return outputOf(command)
 }
 
-// releasedWithin is how long other programs may hold the output of one that has ended or was killed.
+// releasedWithin is how long other programs may hold the output of a program that has ended or was killed.
 const releasedWithin = 10 * time.Second
 
-// outputOf runs a program to its end. What it started may have its output longer: a killed process that has not gone yet is no failure.
+// outputOf runs a program to its end. Its children may hold its output longer: a killed process that is not gone yet is no failure.
 func outputOf(command *exec.Cmd) ([]byte, error) {
 	command.WaitDelay = cmp.Or(command.WaitDelay, releasedWithin)
 	output, err := command.CombinedOutput()
@@ -113,8 +113,8 @@ func outputOf(command *exec.Cmd) ([]byte, error) {
 	return output, err
 }
 
-// cleanUpAfterTests removes what a program of tests left that was cut. One that ended left nothing. It runs in a folder of its own: services
-// of the tests may still run in theirs.
+// cleanUpAfterTests removes what an interrupted test program left. A program that ended left nothing. It runs in its own folder, because services of
+// the tests may still run from theirs.
 func (s *session) cleanUpAfterTests(ctx context.Context, name string) error {
 	folder, err := s.folder(ctx, cleanUpFolder)
 	if err != nil {
@@ -143,10 +143,10 @@ func unpack(name string, packed []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// tail is the end of an output.
+// tail returns the end of an output.
 func tail(output []byte) []byte { return bytes.TrimSpace(output[max(0, len(output)-maxSeen):]) }
 
-// parseTests reads the output of a program of tests that was started with -test.v.
+// parseTests parses the output of a test program that ran with -test.v.
 func parseTests(program string, output []byte) (results []TestResult) {
 	begin := regexp.MustCompile(`^=== (?:RUN|CONT|NAME) +(\S+)$`)
 	end := regexp.MustCompile(`^ *--- (PASS|FAIL|SKIP): (\S+) \(`)
@@ -172,7 +172,7 @@ func parseTests(program string, output []byte) (results []TestResult) {
 	return results
 }
 
-// judgeTests is the outcome of a line whose claim holds when these tests pass.
+// judgeTests returns the result of a line whose claim holds if these tests pass.
 func judgeTests(results []TestResult, names []string) (string, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(results, func(r TestResult) bool { return r.Name == contractTests+"/"+name })

@@ -10,19 +10,19 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// undoTimeout is how long putting back one change may take.
+// undoTimeout limits undoing one change.
 const undoTimeout = 3 * time.Minute
 
-// leaveTimeout is how long taking a node off may take: services end within two minutes each.
+// leaveTimeout limits removing a node: its services end within two minutes each.
 const leaveTimeout = 10 * time.Minute
 
-// undoAll puts all changes back, the newest first. It goes on after a failure: what could not be put back stays in the journal.
+// undoAll undoes all changes, newest first. It continues after a failure: changes that could not be undone stay in the journal.
 func (s *session) undoAll(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx) // also after Ctrl+C
 	var failures []error
 	for _, c := range slices.Backward(slices.Clone(s.journal.changes)) {
 		if s.inService && isOfService(c) {
-			continue // it runs in it
+			continue // this process runs in the service
 		}
 		s.say("  putting back: %s", c)
 		timeout := undoTimeout
@@ -42,7 +42,7 @@ func (s *session) undoAll(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// undo puts one change back. It is no error if the change was never made, or was put back before.
+// undo undoes one change. It is no error if the change was never made or was already undone.
 func (s *session) undo(ctx context.Context, c change) error {
 	switch c.Kind {
 	case kindFolder:
@@ -84,14 +84,14 @@ func (s *session) undo(ctx context.Context, c change) error {
 	return c.check()
 }
 
-// isNeeded tells whether a change that could not be put back needs a folder for that.
+// isNeeded reports whether a change that is still to be undone needs this folder.
 func (s *session) isNeeded(folder change) bool {
 	return slices.ContainsFunc(s.journal.changes, func(c change) bool {
 		return c.Kind == kindNode && Root+`\`+folder.Name == joinFolder || c.Kind == kindKeys && Root+`\`+folder.Name == keysFolder
 	})
 }
 
-// isOfService tells whether a change is the temporary service, which goes last.
+// isOfService reports whether a change belongs to the temporary service, which is removed last.
 func isOfService(c change) bool {
 	return c.Kind == kindService || c.Kind == kindFolder && Root+`\`+c.Name == serviceFolder
 }

@@ -13,26 +13,24 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// Disk is drive C:. Its files have Windows names, C:\k\kubelet.conf; Root says where this machine keeps them.
+// Disk is drive C:. Its files have Windows names such as C:\k\kubelet.conf; Root is where they are on this machine.
 //
-// A file gets its content whole or not at all: it is written beside under the name with the ending .new, brought
-// to disk, and renamed. A leftover of a write that was cut is overwritten by the next one.
+// Files are replaced atomically: the content is written to a file with the suffix .new, flushed to disk, and renamed. A leftover of an interrupted
+// write is overwritten by the next one.
 type Disk struct {
-	// Root is a folder that stands for the computer: C:\k\x is <Root>/C/k/x. Empty on Windows, where a name means
-	// itself.
+	// Root is a folder that represents the computer: C:\k\x is <Root>/C/k/x. It is empty on Windows, where names are used as they are.
 	Root string
-	// Before, when set, is called before each change of a file; its error takes the place of the change. Tests cut
-	// the power with it.
+	// Before, if set, is called before each change of a file; an error prevents the change. Tests use it to simulate power failures.
 	Before func(op, name string) error
 }
 
-// Endings of the files that replacing a file makes beside it.
+// Suffixes of the files that are created next to a file while it is replaced.
 const (
 	TemporarySuffix = ".new"
 	replacedSuffix  = ".old"
 )
 
-// Local is the name by which this machine knows a file: the name itself, or its place below Root.
+// Local returns the path of a file on this machine: the name itself, or its path below Root.
 func (d Disk) Local(name string) string {
 	if d.Root == "" {
 		return name
@@ -41,10 +39,10 @@ func (d Disk) Local(name string) string {
 	return filepath.Join(d.Root, drive, filepath.FromSlash(strings.ReplaceAll(rest, `\`, "/")))
 }
 
-// Parent is the folder of a Windows name.
+// Parent returns the folder of a Windows name.
 func Parent(name string) string { return name[:max(strings.LastIndexByte(name, '\\'), 0)] }
 
-// Allow asks whether a change may happen.
+// Allow returns an error if Before prevents the change.
 func (d Disk) Allow(op, name string) error {
 	if d.Before == nil {
 		return nil
@@ -52,22 +50,22 @@ func (d Disk) Allow(op, name string) error {
 	return d.Before(op, name)
 }
 
-// Read returns the content of a file. Absent, it is fs.ErrNotExist.
+// Read returns the content of a file, or fs.ErrNotExist if it is absent.
 func (d Disk) Read(name string) ([]byte, error) { return os.ReadFile(d.Local(name)) }
 
 // Open opens a file for reading.
 func (d Disk) Open(name string) (*os.File, error) { return os.Open(d.Local(name)) }
 
-// Stat describes a file or folder, and does not follow a link.
+// Stat describes a file or folder without following links.
 func (d Disk) Stat(name string) (fs.FileInfo, error) { return os.Lstat(d.Local(name)) }
 
-// Exists tells whether there is something under a name.
+// Exists reports whether a file or folder has this name.
 func (d Disk) Exists(name string) bool {
 	_, err := d.Stat(name)
 	return err == nil
 }
 
-// List returns the names of what is in a folder, sorted; of an absent folder, nothing.
+// List returns the sorted names in a folder. It returns none for an absent folder.
 func (d Disk) List(folder string) ([]string, error) {
 	entries, err := os.ReadDir(d.Local(folder))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,7 +78,7 @@ func (d Disk) List(folder string) ([]string, error) {
 	return names, err
 }
 
-// MakeFolder makes a folder and those above it. An existing one is no error.
+// MakeFolder creates a folder and its parents. An existing one is no error.
 func (d Disk) MakeFolder(name string) (made bool, err error) {
 	if info, err := d.Stat(name); err == nil && info.IsDir() {
 		return false, nil
@@ -91,8 +89,8 @@ func (d Disk) MakeFolder(name string) (made bool, err error) {
 	return true, os.MkdirAll(d.Local(name), 0o700)
 }
 
-// WriteFile gives a file this content, and makes its folder. It writes nothing when the file has it already. On
-// Windows the file inherits the rights of its folder; elsewhere only its owner may read it.
+// WriteFile writes a file unless it already has this content, and creates its folder. On Windows the file inherits the rights of its folder;
+// elsewhere only its owner may read it.
 func (d Disk) WriteFile(name, content string) (changed bool, err error) {
 	if old, err := d.Read(name); err == nil && bytes.Equal(old, []byte(content)) {
 		return false, nil
@@ -103,7 +101,7 @@ func (d Disk) WriteFile(name, content string) (changed bool, err error) {
 	return true, d.Replace(name, func(beside string) error { return d.create(beside, content) })
 }
 
-// Prepare does what WriteFile does, but for what can fail on a full disk alone: commit gives the file its content.
+// Prepare does the part of WriteFile that needs disk space. commit does the rest and cannot fail because the disk is full.
 func (d Disk) Prepare(name, content string) (commit func() error, err error) {
 	if old, err := d.Read(name); err == nil && bytes.Equal(old, []byte(content)) {
 		return func() error { return nil }, nil
@@ -117,9 +115,9 @@ func (d Disk) Prepare(name, content string) (commit func() error, err error) {
 	return func() error { return d.Replace(name, func(string) error { return nil }) }, nil
 }
 
-// WriteSecret does the same as WriteFile for a file that nobody else can read at any moment, whatever the rights to its folder: it comes
-// about in C:\k\state, where only SYSTEM and Administrators may read, protect closes it before the content comes, and a rename on the same
-// drive leaves it so. A file that has the content already is closed again.
+// WriteSecret is like WriteFile for a file that no other user can read at any time, regardless of the rights to its folder: the file is created in
+// C:\k\state, where only SYSTEM and Administrators may read, protect restricts it before the content is written, and a rename on the same drive
+// preserves that. If the file already has the content, only protect is called.
 func (d Disk) WriteSecret(name, content string, protect func(name string) error) (changed bool, err error) {
 	if old, err := d.Read(name); err == nil && bytes.Equal(old, []byte(content)) {
 		return false, protect(name)
@@ -139,7 +137,7 @@ func (d Disk) WriteSecret(name, content string, protect func(name string) error)
 	})
 }
 
-// create makes a new file. What is there under the name, a leftover with rights we do not know, goes first.
+// create writes a new file. It first removes an existing one, a leftover with unknown rights.
 func (d Disk) create(name, content string) error {
 	f, err := d.Create(name)
 	if err != nil {
@@ -148,13 +146,13 @@ func (d Disk) create(name, content string) error {
 	return d.Fill(f, name, content, func(string) error { return nil })
 }
 
-// Fill writes the content of a new file, after protect was called, brings it to disk and closes it.
+// Fill calls protect, writes the content of a new file, flushes it to disk and closes it.
 func (d Disk) Fill(f *os.File, name, content string, protect func(name string) error) error {
 	if err := protect(name); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	if err := d.Allow("write", name); err != nil {
-		_, _ = f.WriteString(content[:len(content)/2]) // as a cut would leave it
+		_, _ = f.WriteString(content[:len(content)/2]) // as a power failure would leave it
 		return errors.Join(err, f.Close())
 	}
 	if _, err := io.WriteString(f, content); err != nil {
@@ -163,7 +161,7 @@ func (d Disk) Fill(f *os.File, name, content string, protect func(name string) e
 	return d.Finish(f, name)
 }
 
-// Create makes a new, empty file in place of what has this name.
+// Create creates a new, empty file and removes an existing one.
 func (d Disk) Create(name string) (*os.File, error) {
 	if err := d.Remove(name); err != nil {
 		return nil, err
@@ -179,7 +177,7 @@ func (d Disk) Create(name string) (*os.File, error) {
 	return f, err
 }
 
-// Finish brings a file to disk and closes it.
+// Finish flushes a file to disk and closes it.
 func (d Disk) Finish(f *os.File, name string) error {
 	err := d.Allow("sync", name)
 	if err == nil {
@@ -188,7 +186,7 @@ func (d Disk) Finish(f *os.File, name string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Append opens a file for appending, makes it when absent, and says how long it is.
+// Append opens a file for appending, creates it if it is absent, and returns its size.
 func (d Disk) Append(name string) (f *os.File, size int64, err error) {
 	if err := d.Allow("append", name); err != nil {
 		return nil, 0, err
@@ -203,7 +201,7 @@ func (d Disk) Append(name string) (f *os.File, size int64, err error) {
 	return f, info.Size(), nil
 }
 
-// Link gives a file a second name, in a folder that exists. It changes nothing when both are the same file.
+// Link gives a file a second name in an existing folder. It changes nothing if both names already refer to the same file.
 func (d Disk) Link(from, to string) (changed bool, err error) {
 	source, err := d.Stat(from)
 	if err != nil {
@@ -227,8 +225,8 @@ func (d Disk) link(from, to string) error {
 	return os.Link(d.Local(from), d.Local(to))
 }
 
-// LinkOpen gives a file that programs may have open a second name, in place of what has it. Link cannot: Windows renames no name of a file
-// that a Go program has open.
+// LinkOpen gives a file that programs may have open a second name, and removes an existing file with that name. Link cannot do that, because Windows
+// cannot rename a file that a Go program has open.
 func (d Disk) LinkOpen(from, to string) error {
 	source, err := d.Stat(from)
 	if err != nil {
@@ -243,13 +241,13 @@ func (d Disk) LinkOpen(from, to string) error {
 	return patiently(func() error { return d.link(from, to) })
 }
 
-// Replace lets write make a file beside, and gives it the name. Windows refuses to replace a program that runs but
-// lets it be renamed: then what has the name steps aside, and goes once nobody uses it any more.
+// Replace replaces a file with the one that write creates next to it. Windows refuses to replace a running program but allows renaming it. In this
+// case, the old file steps aside and is removed once it is no longer in use.
 func (d Disk) Replace(name string, write func(beside string) error) error {
 	return d.replaceWith(name, name+TemporarySuffix, write)
 }
 
-// replaceWith does the same with a file beside, or elsewhere on the drive.
+// replaceWith is like Replace with the name of the temporary file, which may be anywhere on the drive.
 func (d Disk) replaceWith(name, beside string, write func(beside string) error) error {
 	if err := write(beside); err != nil {
 		return err
@@ -257,7 +255,7 @@ func (d Disk) replaceWith(name, beside string, write func(beside string) error) 
 	return patiently(func() error { return d.takePlace(beside, name) })
 }
 
-// takePlace gives a file the name of another, which steps aside if it cannot be replaced.
+// takePlace renames beside to name. If the existing file cannot be replaced, it steps aside.
 func (d Disk) takePlace(beside, name string) error {
 	err := d.rename(beside, name)
 	if err == nil || !d.Exists(name) {
@@ -274,16 +272,16 @@ func (d Disk) takePlace(beside, name string) error {
 	return nil
 }
 
-// asides is how many files of one name can have stepped aside and still be in use.
+// asides is how many old versions of one file can be in use at the same time.
 const asides = 8
 
-// IsAside tells whether a name is that of a file that stepped aside.
+// IsAside reports whether a name belongs to a file that stepped aside.
 func IsAside(name string) bool {
 	end := len(name) - 1
 	return end >= 0 && strings.HasSuffix(name[:end], replacedSuffix) && name[end] >= '0' && name[end] < '0'+asides
 }
 
-// StepAside renames a file to a name that ends in .old and a digit.
+// StepAside appends .old and a digit to the name of a file.
 func (d Disk) StepAside(name string) (aside string, err error) {
 	for n := range asides {
 		aside = fmt.Sprintf("%s%s%d", name, replacedSuffix, n)
@@ -294,8 +292,8 @@ func (d Disk) StepAside(name string) (aside string, err error) {
 	return "", err
 }
 
-// Clear takes a name away from its file, which goes at once, or once nobody uses it any more: Windows refuses to remove a program
-// that runs, by any of its names, but lets it be renamed.
+// Clear frees the name of a file: it removes the file, or renames it while it is in use. Windows refuses to remove a running program by any of its
+// names but allows renaming it.
 func (d Disk) Clear(name string) error {
 	return patiently(func() error {
 		err := d.remove(name)
@@ -319,7 +317,7 @@ func (d Disk) Truncate(name string) error {
 	})
 }
 
-// Rename gives a file another name; a file of that name is replaced.
+// Rename renames a file and replaces an existing one.
 func (d Disk) Rename(from, to string) error {
 	return patiently(func() error { return d.rename(from, to) })
 }
@@ -336,7 +334,7 @@ func (d Disk) Remove(name string) error {
 	return patiently(func() error { return d.remove(name) })
 }
 
-// RemoveUnused does the same, but waits for nobody: it is for programs that may run, and go another time then.
+// RemoveUnused is like Remove but does not wait. It is for programs that may run; a later call removes those.
 func (d Disk) RemoveUnused(name string) error { return d.remove(name) }
 
 func (d Disk) remove(name string) error {
@@ -352,11 +350,11 @@ func (d Disk) remove(name string) error {
 	return nil
 }
 
-// Walk calls visit for a folder, and for everything below it from the top down. It does not follow links.
+// Walk calls visit for a folder and everything below it, top down. It does not follow links.
 func (d Disk) Walk(name string, visit func(name string, info fs.FileInfo) error) error {
 	info, err := d.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // removed meanwhile
+		return nil // removed in the meantime
 	}
 	if err != nil {
 		return err

@@ -12,13 +12,13 @@ import (
 	"syscall"
 )
 
-// RemoveAll removes a file, or a folder with all that is in it, as far as possible. An absent one is no error.
+// RemoveAll removes a file, or a folder with its content, as far as possible. An absent one is no error.
 func (d Disk) RemoveAll(name string) error {
 	return errors.Join(d.RemoveTree(context.Background(), name)...)
 }
 
-// RemoveTree does the same until ctx ends, and tells what stays and why. It does not follow links, behind which are volumes of pods, also
-// not one that comes in the place of a folder meanwhile: users of the host, and pods, may change what is in some of them.
+// RemoveTree is like RemoveAll until ctx ends, and returns an error for each file that remains. It does not follow links, which may lead to volumes
+// of pods, not even a link that replaces a folder in the meantime: users of the host and pods may change the content of some folders.
 func (d Disk) RemoveTree(ctx context.Context, name string) (failures []error) {
 	local := d.Local(name)
 	above, err := os.OpenRoot(filepath.Dir(local))
@@ -32,8 +32,8 @@ func (d Disk) RemoveTree(ctx context.Context, name string) (failures []error) {
 	return d.removeIn(ctx, above, filepath.Base(local), name, newPatience())
 }
 
-// removeIn removes what has the name base in a folder. name is the whole name. All that is removed has one patience: where many programs run,
-// removing them would else take minutes.
+// removeIn removes base from a folder; name is its full name. All removals share one patience, because removing many running programs would otherwise
+// take minutes.
 func (d Disk) removeIn(ctx context.Context, folder *os.Root, base, name string, p patience) (failures []error) {
 	if ctx.Err() != nil {
 		return []error{ctx.Err()}
@@ -60,8 +60,8 @@ func (d Disk) removeIn(ctx context.Context, folder *os.Root, base, name string, 
 	return nil
 }
 
-// removeFrom removes a file or an empty folder. Wine does not know the call with which a Root removes, and says so: there, and nowhere else,
-// the folder is looked up again.
+// removeFrom removes a file or an empty folder. Wine does not implement the call that os.Root uses for removal and returns ERROR_INVALID_FUNCTION.
+// Only in this case, the folder is looked up again by name.
 func removeFrom(folder *os.Root, base string) error {
 	const invalidFunction = syscall.Errno(1) // ERROR_INVALID_FUNCTION
 	err := folder.Remove(base)
@@ -71,7 +71,7 @@ func removeFrom(folder *os.Root, base string) error {
 	return err
 }
 
-// empty removes what is in the folder that looked tells of.
+// empty removes the content of the folder that looked describes.
 func (d Disk) empty(ctx context.Context, above *os.Root, looked fs.FileInfo, name string, p patience) (failures []error) {
 	names, folder, err := openFolder(above, looked)
 	if err != nil {
@@ -84,7 +84,7 @@ func (d Disk) empty(ctx context.Context, above *os.Root, looked fs.FileInfo, nam
 	return failures
 }
 
-// openFolder opens the folder that looked tells of, and no other, and lists it.
+// openFolder opens and lists the folder that looked describes, and fails if it was replaced.
 func openFolder(above *os.Root, looked fs.FileInfo) (names []string, folder *os.Root, err error) {
 	folder, err = above.OpenRoot(looked.Name())
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// maxRanges is how many ranges of addresses a rule may have.
+// maxRanges is how many address ranges a rule may have.
 const maxRanges = 80
 
-// checkRanges refuses what are no ranges of addresses, and what is all of them.
+// checkRanges rejects invalid address ranges, and the range of all addresses.
 func checkRanges(ranges []string) error {
 	if len(ranges) > maxRanges {
 		return fmt.Errorf("%d ranges of addresses are more than %d", len(ranges), maxRanges)
@@ -25,8 +25,8 @@ func checkRanges(ranges []string) error {
 	return nil
 }
 
-// SameRanges tells whether a list of addresses, as Windows' firewall gives it back, has just these ranges. It gives back 10.0.0.0/8 as
-// 10.0.0.0/255.0.0.0, and may give a single address with or without a mask, a range of IPv6 by its ends, and all in another order
+// SameRanges reports whether a list of addresses from the Windows firewall contains exactly these ranges. Windows returns 10.0.0.0/8 as
+// 10.0.0.0/255.0.0.0. It may return a single address with or without a mask, an IPv6 range as first and last address, and the list in another order
 // (INetFwRule::get_RemoteAddresses).
 func SameRanges(list string, ranges []string) bool {
 	var is, want []netip.Prefix
@@ -49,7 +49,7 @@ func SameRanges(list string, ranges []string) bool {
 	return slices.Equal(slices.Compact(is), slices.Compact(want))
 }
 
-// parseRange reads an address, one with the length of its prefix or a mask, or the first and the last of a prefix.
+// parseRange parses an address, an address with a prefix length or a mask, or the first and last address of a prefix.
 func parseRange(text string) (netip.Prefix, bool) {
 	if first, last, isPair := strings.Cut(text, "-"); isPair {
 		return prefixOfEnds(first, last)
@@ -70,7 +70,7 @@ func parseRange(text string) (netip.Prefix, bool) {
 	return p, err == nil
 }
 
-// lengthOf a prefix from its mask, or from the number itself.
+// lengthOf returns the length of a prefix from its mask or from the length itself.
 func lengthOf(mask string) (int, bool) {
 	if n, err := strconv.Atoi(mask); err == nil {
 		return n, n >= 0
@@ -91,7 +91,7 @@ func lengthOf(mask string) (int, bool) {
 	return length, true
 }
 
-// prefixOfEnds is the prefix that begins and ends with these addresses.
+// prefixOfEnds returns the prefix with this first and last address.
 func prefixOfEnds(first, last string) (netip.Prefix, bool) {
 	a, errA := netip.ParseAddr(strings.TrimSpace(first))
 	b, errB := netip.ParseAddr(strings.TrimSpace(last))
@@ -114,7 +114,7 @@ func prefixOfEnds(first, last string) (netip.Prefix, bool) {
 	for i := range x {
 		host := min(max(8*(i+1)-length, 0), 8)
 		if ones := byte(1<<host - 1); x[i]&ones != 0 || y[i]&ones != ones {
-			return netip.Prefix{}, false // more or less than a prefix
+			return netip.Prefix{}, false // not exactly one prefix
 		}
 	}
 	return p, true

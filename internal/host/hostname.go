@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// maxHostname is how many characters a label of DNS has at most.
+// maxHostname is the maximum length of a DNS label.
 const maxHostname = 63
 
-// CheckHostname refuses names that a host, or the node on it, cannot have: those that are no label of DNS.
+// CheckHostname rejects names that are not DNS labels: neither a host nor its node can have them.
 func CheckHostname(name string) error {
 	const allowed = "abcdefghijklmnopqrstuvwxyz0123456789-"
 	isLabel := strings.Trim(strings.ToLower(name), allowed) == "" && strings.Trim(name, "-") == name

@@ -2,7 +2,7 @@ package host
 
 import "strings"
 
-// IsRelative tells whether a Windows path stays below the folder it is used in.
+// IsRelative reports whether a Windows path is relative and stays below its base folder.
 func IsRelative(path string) bool {
 	for segment := range strings.SplitSeq(path, `\`) {
 		if strings.Trim(segment, ". ") == "" || strings.ContainsAny(segment, `/:*?"<>|`) {

@@ -1,6 +1,6 @@
-// Package host is what WICD needs of the machine it runs on: ports for Windows' own things (services, features, rights,
-// certificates, firewall, networks) and Disk for files, which maps C:\ to a folder. internal/win implements the ports,
-// internal/sim simulates them, and the contract tests in internal/sim hold for both.
+// Package host defines what WICD needs of the machine that it runs on: ports for Windows features (services, features, rights, certificates,
+// firewall, networks), and Disk for files, which maps C:\ to a folder. internal/win implements the ports, internal/sim simulates them, and both must
+// pass the contract tests in internal/sim.
 package host
 
 import (
@@ -20,94 +20,87 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// System is the Windows the daemon runs on. internal/win is the real one, internal/sim a simulated one; the
-// contract tests in internal/sim hold for both.
+// System is the Windows that the daemon runs on.
 type System interface {
-	// Facts says what Windows says about itself. It changes nothing, and a fact that cannot be read does not keep the others back.
+	// Facts returns facts about Windows. It changes nothing. If a fact cannot be read, it still returns the others.
 	Facts(ctx context.Context) (agent.HostFacts, error)
-	// Feature is the state of a Windows feature; FeatureUnknown where this Windows does not have it. Windows may take seconds, and minutes
-	// while it is busy; the end of ctx ends that. What Windows answers instead is a *FeatureError.
+	// Feature returns the state of a Windows feature, FeatureUnknown if this Windows does not have it. Windows may take seconds, or minutes while it
+	// is busy; the call returns when ctx ends. An error of Windows is a *FeatureError.
 	Feature(ctx context.Context, name string) (agent.FeatureState, error)
-	// EnableFeature enables a Windows feature with all it needs. reboot is true when it takes effect only after
-	// a restart. An enabled feature stays as it is. It fails as Feature does.
+	// EnableFeature enables a Windows feature with its dependencies. reboot is true if it takes effect only after a restart. Enabling an enabled
+	// feature changes nothing. It fails as Feature does.
 	EnableFeature(ctx context.Context, name string) (reboot bool, err error)
-	// Reboot restarts the host after a delay, in which the caller can still answer. A second call is harmless.
+	// Reboot restarts the host after a delay in which the caller can still respond. A second call is harmless.
 	Reboot(ctx context.Context, reason string, after time.Duration) error
-	// Lock takes the lock of that name, C:\k\state\join.lock, for this process: it ends with release or with the
-	// process, however that ends. It does not wait: a lock that somebody else holds is ErrLocked. The file is
-	// created when absent and stays.
+	// Lock acquires the lock of that name, such as C:\k\state\join.lock, for this process. It is released by release or when the process ends, even
+	// by a crash. Lock does not wait: it returns ErrLocked if another process holds the lock. The file is created if absent, and stays.
 	Lock(path string) (release func(), err error)
 }
 
-// Rights say who may use files and folders. They do not follow links: what is meant is the link.
+// Rights control who may use files and folders. They do not follow links: they apply to the link itself.
 type Rights interface {
-	// MakeFolder makes a folder, in one that exists, which belongs to Administrators and has these rights from its first moment. One
-	// that exists stays as it is; then made is false.
+	// MakeFolder creates a folder, in an existing one, that belongs to Administrators and has these rights from the start. An existing folder is not
+	// changed; made is false then.
 	MakeFolder(folder string, who Access) (made bool, err error)
-	// Look tells whose a file, folder or link is. ours is true when it belongs to Administrators and has exactly these rights. stranger
-	// names its owner where that is neither an administrator, as far as can be told from the owner alone, nor Windows itself; else it
-	// is empty. What does not exist is fs.ErrNotExist.
+	// Look checks the owner and rights of a file, folder or link. ours is true if it belongs to Administrators and has exactly these rights. stranger
+	// is its owner if that is neither Windows itself nor an administrator, as far as the owner alone shows; otherwise it is empty. An absent one is
+	// fs.ErrNotExist.
 	Look(name string, who Access) (ours bool, stranger string, err error)
-	// Protect makes a file or folder belong to Administrators and gives it exactly these rights. What is in a folder keeps its own; what
-	// is made in it from now on inherits the folder's. A link is an error, what does not exist is fs.ErrNotExist.
+	// Protect makes Administrators the owner of a file or folder and gives it exactly these rights. The content of a folder keeps its own rights; new
+	// content inherits the folder's. A link is an error, and an absent one is fs.ErrNotExist.
 	Protect(name string, who Access) error
 }
 
-// Access says who may do what besides SYSTEM and Administrators, who may do everything.
+// Access is who has access in addition to SYSTEM and Administrators, who have full access.
 type Access int
 
 const (
-	// Private is for nobody else.
+	// Private gives no one else access.
 	Private Access = iota
-	// Readable lets users of the host read, and run, a folder and what is in it.
+	// Readable lets users of the host read and run a folder and its content.
 	Readable
-	// Volumes lets them read a folder, and do in folders below it what they may in new folders of drive C:, which is to make folders
-	// and files of their own. Pods that run as ContainerUser, who is one of the users, write to their volumes so.
+	// Volumes lets them read a folder, and gives them the rights in its subfolders that they have in new folders of drive C: to create folders and
+	// files of their own. This is how pods that run as ContainerUser, one of the users, write to their volumes.
 	Volumes
 )
 
-// Services is the service control manager. It speaks of all services by their declaration.
+// Services is the service control manager (SCM). A service is identified by its declaration.
 type Services interface {
-	// List returns the services on the host that have one of the names, each once, in the spelling of the list. Without names, it returns
-	// those whose description marks them as ours, which takes longer.
+	// List returns the host's services with one of these names, each once, in the spelling of the list. Without names, it returns those whose
+	// description marks them as managed, which takes longer.
 	List(ctx context.Context, names []string) ([]Service, error)
-	// Put makes a service equal to its declaration: creates it, or changes what differs. It starts at boot, and
-	// the SCM restarts it whenever its process dies or it stops by itself with an error; one that stops by itself
-	// without an error stays stopped. Put starts and stops nothing: a new command line or environment is that of
-	// the next start. changed is false when all was as declared. Variables that CheckVariables refuses are an
-	// error, and nothing changes. A service that is about to be deleted and goes when it has stopped is ErrDeleted.
+	// Put makes a service equal to its declaration: it creates the service or changes what differs. The service starts at boot, and the SCM restarts
+	// it when its process dies or stops with an error; a service that stops without an error stays stopped. Put starts and stops nothing: a new
+	// command line or environment takes effect at the next start. changed is false if nothing differed. Variables that CheckVariables rejects are an
+	// error, and nothing changes. A service that is marked for deletion until it stops is ErrDeleted.
 	Put(ctx context.Context, s desired.Service) (changed bool, err error)
-	// Start starts a service, those it depends on first, and waits until it runs. A running service stays as it
-	// is. A service that does not exist is ErrNotFound.
+	// Start starts a service after those it depends on, and waits until it runs. A running service is not changed. An absent one is ErrNotFound.
 	Start(ctx context.Context, name string) error
-	// Stop stops a service, those that depend on it first, and waits until its process is gone. A stopped or
-	// absent service is no error.
+	// Stop stops a service after those that depend on it, and waits until its process has ended. A stopped or absent service is no error.
 	Stop(ctx context.Context, name string) error
-	// Delete stops a service, as Stop does, and removes it. One that is still running, because it is the one that asks, goes
-	// when it has stopped. An absent service is no error.
+	// Delete stops a service, as Stop does, and removes it. The calling service itself is removed when it has stopped. An absent service is no error.
 	Delete(ctx context.Context, name string) error
 }
 
-// Changes is what the service control manager tells of itself.
+// Changes watches the service control manager.
 type Changes interface {
-	// Watch sends whenever the state of one of the services changed, or somebody changed its declaration or deleted it,
-	// until ctx is done; then it closes the channel. Several changes may become one message, and there may be messages
-	// without a change. A name that is not there is no error.
+	// Watch sends a message when the state of one of the services changed, or its declaration was changed or deleted, until ctx is done; then it
+	// closes the channel. Several changes may be merged into one message, and there may be messages without a change. An absent service is no error.
 	Watch(ctx context.Context, names []string) (<-chan struct{}, error)
 }
 
-// Service is a service as it is on the host.
+// Service is a service on the host.
 type Service struct {
 	desired.Service
-	// State is what the SCM says.
+	// State is the state that the SCM reports.
 	State ServiceState
-	// PID of its process; 0 when it does not run.
+	// PID is the ID of its process; 0 if it does not run.
 	PID uint32
-	// ExitCode of its last process.
+	// ExitCode is the exit code of its last process.
 	ExitCode uint32
 }
 
-// ServiceState is the state of a service, as the SCM names it.
+// ServiceState is the state of a service, in the SCM's terms.
 type ServiceState string
 
 // The states of a service.
@@ -119,19 +112,16 @@ const (
 	Paused   ServiceState = "Paused"
 )
 
-// Environment is the environment of the machine. Services see a change of it after the next start of Windows, when
-// the SCM reads it; what a service needs earlier belongs in its own environment, desired.Service.
+// Environment is the environment of the machine. Services see changes after the next start of Windows, when the SCM reads it. What a service needs
+// earlier belongs in its own environment, see desired.Service.
 type Environment interface {
-	// Set gives the machine these variables with these values, literally: no %NAME% in them is replaced. Those of
-	// ours that have no value are removed. No other variable is touched, and nothing is written that is there.
-	// Names are the same when they differ in case only. changed has the names of the variables that were set or
-	// removed, sorted, also with an error. Values may be secret: they are in no error and no log. Variables that
-	// CheckVariables refuses are an error, and nothing changes.
+	// Set sets these variables literally: %NAME% is not expanded. Variables in ours without a value are removed. Other variables are not changed, and
+	// nothing is written if all is as requested. Names are case-insensitive. changed lists the variables that were set or removed, sorted, even with
+	// an error. Values may be secret and appear in no error or log. Variables that CheckVariables rejects are an error, and nothing changes.
 	Set(ctx context.Context, variables map[string]string, ours []string) (changed []string, err error)
 }
 
-// CheckVariables refuses what Windows cannot keep as variables of an environment. Its error names the variable, and
-// never tells its value.
+// CheckVariables rejects what Windows cannot store as environment variables. The error names the variable but not its value.
 func CheckVariables(variables map[string]string) error {
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
@@ -149,85 +139,78 @@ func CheckVariables(variables map[string]string) error {
 	return nil
 }
 
-// Certificates are the root certificates that this machine trusts because somebody put them into its store, which
-// Windows calls LocalMachine\Root. Those that come with Windows or by a group policy are none of them. Two certificates
-// are the same when all their bytes are, whatever their subjects and serial numbers.
+// Certificates are the root certificates that were added to this machine's store LocalMachine\Root, without those that Windows includes or a group
+// policy adds. Certificates are equal if all their bytes are, regardless of subjects and serial numbers.
 type Certificates interface {
-	// List returns the SHA-256 of the DER of each certificate in lower-case hexadecimal digits, sorted.
+	// List returns the SHA-256 of the DER of each certificate in lower-case hexadecimal, sorted.
 	List(ctx context.Context) ([]string, error)
-	// Add adds a certificate, which is DER. added is false when it was there. What is not exactly one certificate is
-	// an error.
+	// Add adds a certificate in DER. added is false if it was already present. Anything but exactly one certificate is an error.
 	Add(ctx context.Context, der []byte) (added bool, err error)
-	// Remove removes the certificate with a SHA-256, as List gives it. An absent one is no error; then removed is
-	// false.
+	// Remove removes the certificate with this SHA-256, as returned by List. An absent one is no error; then removed is false.
 	Remove(ctx context.Context, hash string) (removed bool, err error)
 }
 
-// Probes asks services whether they work. They are asked on the host itself and past any proxy.
+// Probes check whether services work. Requests are made on the host itself and bypass any proxy.
 type Probes interface {
-	// Probe returns nil when a service answers well at an address, as desired.Service.Ready describes it, and else says what
-	// came instead. It gives up with ctx.
+	// Probe returns nil if a service at an address answers as desired.Service.Ready describes it, otherwise an error with what it received. It ends
+	// with ctx.
 	Probe(ctx context.Context, address string) error
 }
 
-// Images are those of the container runtime, for pods.
+// Images are the pod images of the container runtime.
 type Images interface {
-	// Look returns the image of a whole name, registry and tag or digest included, if the runtime has it with all its layers. It is quick.
-	// That the runtime does not answer is an error.
+	// Look returns an image by its full name, with registry and tag or digest, if the runtime has it with all its layers. It is quick. It fails if
+	// the runtime does not answer.
 	Look(ctx context.Context, name string) (image cri.Image, found bool, err error)
-	// Pull pulls an image from its registry, or a mirror, and unpacks it, also where it is there already. It takes as long as that takes, or
-	// until ctx ends. What the runtime says of an image that it cannot get is a *cri.Error; that it does not answer is another error, or one
-	// with code cri.Unavailable or cri.Canceled. A pull pins the image that the runtime's configuration has for sandboxes.
+	// Pull pulls an image from its registry or a mirror, and unpacks it, even if it is already present. It ends with ctx. If the runtime cannot pull
+	// the image, the error is a *cri.Error; if the runtime does not answer, it is another error, or one with code cri.Unavailable or cri.Canceled. A
+	// pull pins the image that the runtime is configured to use for sandboxes.
 	Pull(ctx context.Context, name string, l cri.Login) error
 }
 
 // Runtime is the container runtime.
 type Runtime interface {
-	// NetworkReady tells whether it has read a configuration of the network of pods. It is quick. That the runtime does not answer is an error.
+	// NetworkReady reports whether the runtime has loaded a configuration of the pod network. It is quick. It fails if the runtime does not answer.
 	NetworkReady(ctx context.Context) (bool, error)
 }
 
-// Containers are what containerd, its shims and its network plugins made of parts of Windows. It goes on, or stays, when their
-// processes have ended.
+// Containers are the Windows objects that containerd, its shims and its network plugins create. They outlive the processes that created them.
 type Containers interface {
-	// List returns the names of the containers that containerd's shims made and that exist still, sorted. An error means that the Host
-	// Compute Service does not answer. It ends with ctx.
+	// List returns the names of existing containers that containerd's shims created, sorted. It fails if the Host Compute Service does not answer,
+	// and ends with ctx.
 	List(ctx context.Context) ([]string, error)
-	// End ends a container with all its processes, and waits until it is gone. An absent one is no error.
+	// End terminates a container and all its processes, and waits until it is gone. An absent one is no error.
 	End(ctx context.Context, name string) error
-	// RemoveNamespace removes the network of a pod: the namespace with this GUID, and the endpoints in it. An absent one is
-	// no error; then removed is false.
+	// RemoveNamespace removes the network of a pod: the namespace with this GUID and its endpoints. An absent one is no error; then removed is false.
 	RemoveNamespace(ctx context.Context, id string) (removed bool, err error)
-	// RemoveLayer removes the folder of a layer of an image or container, whose files belong to Windows' installer and can be
-	// in use by its filters. An absent one is no error.
+	// RemoveLayer removes the folder of a layer of an image or container. Its files belong to Windows' installer and can be in use by its filters. An
+	// absent one is no error.
 	RemoveLayer(ctx context.Context, folder string) error
-	// EndPrograms ends the processes whose program lies below a folder, but for the process that asks, and waits until they
-	// are gone. It returns the paths of the programs, sorted, also with an error.
+	// EndPrograms ends the processes whose program is below a folder, except the calling process, and waits until they have ended. It returns the
+	// paths of the programs, sorted, even with an error.
 	EndPrograms(ctx context.Context, folder string) (ended []string, err error)
 }
 
-// NextStart is what happens when Windows starts the next time.
+// NextStart is what happens at the next start of Windows.
 type NextStart interface {
-	// Waits says why Windows itself waits for a restart. It is quick.
+	// Waits returns why Windows itself waits for a restart. It is quick.
 	Waits(ctx context.Context) (Waits, error)
-	// Unfinished says what Windows has begun and not finished. It is quick.
+	// Unfinished returns what Windows has begun but not finished. It is quick.
 	Unfinished(ctx context.Context) (Unfinished, error)
-	// Boot names the present start of Windows, as Facts do and as the kubelet does in the status of its Node. It is quick.
+	// Boot returns the ID of the current boot of Windows, as in Facts and in the Node status that the kubelet sets. It is quick.
 	Boot(ctx context.Context) (id string, err error)
-	// Rename gives the host another DNS host name from then on, and the NetBIOS name that its first 15 characters make. Facts
-	// tell the name that it has until then. A name that Windows does not take is an error.
+	// Rename gives the host another DNS host name at the next start, and its first 15 characters as NetBIOS name. Until then, Facts returns the
+	// current name. A name that Windows does not accept is an error.
 	Rename(ctx context.Context, hostname string) error
 }
 
-// Host is everything the daemon needs of the machine: its Windows, its services, its settings, its programs, its drive, and
-// its network.
+// Host is everything that the daemon needs of the machine: Windows, services, settings, programs, drive and network.
 type Host struct {
 	System   System
 	Rights   Rights
 	Services Services
 	Changes  Changes
-	// Programs runs commands on the host itself: the full path of a program without spaces in it, and its arguments. A
-	// program ends with ctx at the latest.
+	// Programs runs commands on the host: the full path of a program without spaces, and its arguments. A program is ended with ctx at the latest.
 	Programs     agent.Runner
 	Probes       Probes
 	Runtime      Runtime
@@ -247,15 +230,15 @@ type Host struct {
 	Inventory    Inventory
 	HostNetwork  HostNetwork
 	Disk         Disk
-	// Dial makes connections to the API server, to the metadata service of a cloud and to registries; nil takes this machine's network.
+	// Dial connects to the API server, the metadata service of a cloud, and registries. Default: this machine's network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Resolve is the addresses of a DNS name; nil asks this machine's resolver.
+	// Resolve returns the addresses of a DNS name. Default: this machine's resolver.
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
-	// Listen opens ports on loopback; nil takes this machine's network.
+	// Listen opens ports on loopback. Default: this machine's network.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 }
 
-// MakePrivate closes a file or folder to everybody but the system and its administrators, where it is not so already.
+// MakePrivate restricts a file or folder to SYSTEM and Administrators, unless it already is.
 func (h Host) MakePrivate(name string) error {
 	if ours, _, err := h.Rights.Look(name, Private); err != nil || ours {
 		return err
@@ -263,17 +246,17 @@ func (h Host) MakePrivate(name string) error {
 	return h.Rights.Protect(name, Private)
 }
 
-// ErrNotFound is what a port returns for a service or feature that does not exist.
+// ErrNotFound is returned for a service or feature that does not exist.
 var ErrNotFound = fs.ErrNotExist
 
-// ErrNoNumber is what HNSState.Get returns for a value that is no DWORD.
+// ErrNoNumber is returned by HNSState.Get for a value that is not a DWORD.
 var ErrNoNumber = errors.New("not a DWORD")
 
-// ErrDeleted is what Services.Put returns for a service that somebody deleted while it runs.
+// ErrDeleted is returned by Services.Put for a running service that was deleted.
 var ErrDeleted = errors.New("deleted, and goes when it has stopped")
 
-// ErrLocked is what System.Lock returns when somebody else holds the lock.
+// ErrLocked is returned by System.Lock if another process holds the lock.
 var ErrLocked = errors.New("locked by another process")
 
-// ErrBusy means that Windows could not do it now, whatever was asked: the same may succeed in a moment.
+// ErrBusy means that Windows cannot handle any request at the moment. A retry may succeed soon.
 var ErrBusy = errors.New("Windows is busy")

@@ -10,24 +10,22 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// Firewall is Windows' own. It decides what reaches programs of the host.
+// Firewall is the Windows firewall. It controls which traffic reaches programs of the host.
 type Firewall interface {
-	// Set makes our rules be these: each lets in what it names, in every profile and on every interface. It adds what is missing,
-	// also what somebody disabled or narrowed, and removes what is wanted no more. The rules of others stay as they are, whatever
-	// their names. Nothing is closed meanwhile that is wanted before and after. changed has the names of the rules that were
-	// added, mended or removed, sorted, also with an error. Rules that CheckRules refuses are an error, and nothing changes. That
-	// rules have no effect is ErrNoFirewall.
+	// Set makes these the rules of the operator: each allows the traffic it names, in every profile and on every interface. It adds missing rules,
+	// replaces those that were disabled or narrowed, and removes obsolete ones. Rules of others are not changed, whatever their names. Traffic that
+	// is allowed before and after is never blocked in between. changed lists the rules that were added, replaced or removed, sorted, even with an
+	// error. Rules that CheckRules rejects are an error, and nothing changes. If rules have no effect, the error is ErrNoFirewall.
 	Set(ctx context.Context, rules []desired.FirewallRule) (changed []string, err error)
 }
 
-// FirewallGroup marks our rules: Windows shows it as their group.
+// FirewallGroup marks the operator's rules: Windows shows it as their group.
 const FirewallGroup = "OpenShift managed"
 
-// ErrNoFirewall is what Firewall.Set returns where rules have no effect: the service is stopped and keeps nothing out, or a group
-// policy has the last word.
+// ErrNoFirewall is returned by Firewall.Set if rules have no effect: the service is stopped and blocks nothing, or a group policy overrides them.
 var ErrNoFirewall = errors.New("rules of the firewall have no effect")
 
-// CheckRules refuses what Windows' firewall cannot keep as rules.
+// CheckRules rejects what the Windows firewall cannot store as rules.
 func CheckRules(rules []desired.FirewallRule) error {
 	seen := map[string]bool{}
 	for _, r := range rules {
@@ -57,55 +55,55 @@ func CheckRules(rules []desired.FirewallRule) error {
 	return nil
 }
 
-// maxPath is the length of a path that every part of Windows can use (MAX_PATH).
+// maxPath is the maximum length of a path in every part of Windows (MAX_PATH).
 const maxPath = 260
 
-// isProgram tells whether a text is the full path of a program, without variables, which the firewall would expand.
+// isProgram reports whether a text is the full path of a program without variables, which the firewall would expand.
 func isProgram(path string) bool {
 	const drive = `C:\`
 	return len(path) < maxPath && strings.HasPrefix(path, drive) && strings.HasSuffix(path, ".exe") && !strings.ContainsAny(path[len(drive):], "%/:*?|\"<>\x00")
 }
 
-// Defender is Microsoft Defender Antivirus. Exclusions are the same when they differ in case only.
+// Defender is Microsoft Defender Antivirus. Exclusions are case-insensitive.
 type Defender interface {
-	// Exclusions returns the exclusions that are in force, whoever set them: administrators of the host, group policies, or WICD. They are
-	// in the spelling in which they were set. What Defender excludes by itself is none of them. Where nothing scans, that is
-	// ErrNoDefender, and where a policy hides them from administrators of the host, ErrExclusionsHidden.
+	// Exclusions returns the exclusions in force, regardless of their source: administrators of the host, group policies, or WICD. They are in the
+	// spelling in which they were set. Defender's automatic exclusions are not included. It returns ErrNoDefender if nothing scans, and
+	// ErrExclusionsHidden if a policy hides exclusions from administrators of the host.
 	Exclusions(ctx context.Context) (desired.Exclusions, error)
-	// Add adds exclusions to those that are set on the host. Existing ones are no error. Without an error, they can still be without
-	// effect, where a policy has the last word: Exclusions tells. Where nothing scans, that is ErrNoDefender.
+	// Add adds exclusions to those set on the host. Existing ones are no error. Even without an error, they may have no effect if a policy overrides
+	// them; check Exclusions. It returns ErrNoDefender if nothing scans.
 	Add(ctx context.Context, e desired.Exclusions) error
-	// Remove removes exclusions from those that are set on the host. Absent ones are no error; those of a policy stay in force. Where
-	// nothing scans, that is ErrNoDefender.
+	// Remove removes exclusions from those set on the host. Absent ones are no error; those of a policy stay in force. It returns ErrNoDefender if
+	// nothing scans.
 	Remove(ctx context.Context, e desired.Exclusions) error
-	// Scans tells whether files are scanned when programs use them: Defender's real-time protection is on. It can be off while another
-	// program does that. Where nothing scans, that is ErrNoDefender.
+	// Scans reports whether files are scanned when programs use them: Defender's real-time protection is on. It can be off while another program does
+	// that. It returns ErrNoDefender if nothing scans.
 	Scans(ctx context.Context) (bool, error)
 }
 
-// ErrNoDefender is what Defender returns where it scans nothing: it is not installed, or its service does not run.
+// ErrNoDefender is returned by Defender if it scans nothing: it is not installed, or its service does not run.
 var ErrNoDefender = errors.New("Microsoft Defender does not run")
 
-// ErrExclusionsHidden is what Defender.Exclusions returns where a policy hides exclusions from administrators of the host.
+// ErrExclusionsHidden is returned by Defender.Exclusions if a policy hides exclusions from administrators of the host.
 var ErrExclusionsHidden = errors.New("a policy hides the exclusions of Microsoft Defender from administrators of the host")
 
-// Routes is the table of the host's IPv4 routes.
+// Routes is the host's IPv4 routing table.
 type Routes interface {
-	// Ensure adds a route unless its interface has one to the same destination already, whatever its gateway. Nothing else changes.
-	// It is gone with the next start of Windows. When no interface has the address, that is ErrNotFound; a Windows that can add no
-	// routes is errors.ErrUnsupported.
+	// Ensure adds a route unless its interface already has one to the same destination, with any gateway. It changes nothing else. The route is gone
+	// after the next start of Windows. If no interface has the address, the error is ErrNotFound; if Windows cannot add routes, it is
+	// errors.ErrUnsupported.
 	Ensure(ctx context.Context, r Route) (changed bool, err error)
-	// Watch sends whenever routes changed, until ctx is done; then it closes the channel. Several changes may become one message,
-	// and there may be messages without a change.
+	// Watch sends a message when routes changed, until ctx is done; then it closes the channel. Several changes may be merged into one message, and
+	// there may be messages without a change.
 	Watch(ctx context.Context) (<-chan struct{}, error)
 }
 
 // Route is one route.
 type Route struct {
-	// To is the destination, without bits beyond the prefix.
+	// To is the destination. Bits beyond the prefix are zero.
 	To netip.Prefix
-	// From is an address of the host: the route is on the interface that has it.
+	// From is an address of the host. The route is on the interface with this address.
 	From netip.Addr
-	// Gateway is true when it goes through that interface's default gateway, where it has one, and not to the destination directly.
+	// Gateway is true if the route uses the default gateway of that interface, if any, instead of reaching the destination directly.
 	Gateway bool
 }

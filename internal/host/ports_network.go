@@ -9,49 +9,47 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// Networks is Windows' Host Network Service. Other programs of the host change it at the same time: the overlay, kube-proxy,
-// and the network plugins of containerd. Calls that fail give the errors of package hns where one of them fits; a service that
-// does not answer before ctx ends is hns.ErrUnavailable, too.
+// Networks is the Host Network Service of Windows. Other programs change its objects at the same time: the overlay, kube-proxy, and the network
+// plugins of containerd. Errors are those of package hns where one applies; if the service does not answer before ctx ends, the error is
+// hns.ErrUnavailable, too.
 type Networks interface {
-	// Look returns everything that the service has, each kind ordered by ID. A service that does not answer is
-	// hns.ErrUnavailable, and never a state without objects; a Windows that has no such service at all has no objects.
+	// Look returns all objects of the service, each kind ordered by ID. If the service does not answer, the error is hns.ErrUnavailable; a state
+	// without objects means that there are none, or that Windows has no such service.
 	Look(ctx context.Context) (hns.State, error)
-	// LookClosely is Look by the second generation of Windows' API, which reads each object by itself: it takes long where there are
-	// thousands. Endpoints whose IDs are given are looked for by these, too.
+	// LookClosely is like Look with the second generation of the Windows API, which reads each object separately: it takes long if there are
+	// thousands. Endpoints with the given IDs are queried by ID, too.
 	LookClosely(ctx context.Context, endpoints []string) (hns.State, error)
-	// CreateEndpoint makes an endpoint on the network that e.Network names and returns it as it is then, with ID, MAC, and an
-	// address of the network's first subnet when e has none. One with Host is attached to the host's compartment before it
-	// returns; when that fails, there is no endpoint. When the network has one of that name, or another has its address, that is
-	// hns.ErrExists and nothing changes; an absent network is hns.ErrNotFound.
+	// CreateEndpoint creates an endpoint on the network e.Network and returns it with ID, MAC, and an address of the network's first subnet if e has
+	// none. An endpoint with Host is attached to the host's compartment before it returns; if that fails, there is no endpoint. If the name exists in
+	// the network, or another endpoint has the address, the error is hns.ErrExists and nothing changes. An absent network is hns.ErrNotFound.
 	CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint, error)
-	// Remove removes the load balancers, endpoints and networks of a state by their IDs, in this order, and looks at nothing
-	// else of them. Absent ones are no error. It goes on after a failure and tells all of them. Removing the last overlay cuts
-	// the connections of the host for some seconds.
+	// Remove removes the load balancers, endpoints and networks of a state, in this order. It uses only their IDs. Absent ones are no error. It
+	// continues after failures and returns all of them. Removing the last overlay interrupts the connections of the host for some seconds.
 	Remove(ctx context.Context, s hns.State) error
-	// Watch sends whenever the service has stopped or started, until ctx is done; then it closes the channel. Several changes
-	// may become one message, and there may be messages without a change.
+	// Watch sends a message when the service has stopped or started, until ctx is done; then it closes the channel. Several changes may be merged
+	// into one message, and there may be messages without a change.
 	Watch(ctx context.Context) (<-chan struct{}, error)
 }
 
-// HostNetwork is what Windows lets be set of the host's own network, beside that of pods.
+// HostNetwork is the configuration of the host's own network, as opposed to the pod network.
 type HostNetwork interface {
-	// Ports says which ports Windows gives away by itself, and which it gives to nobody.
+	// Ports returns the port ranges that Windows assigns itself or reserves.
 	Ports(ctx context.Context) (Ports, error)
 }
 
-// Ports are those of TCP over IPv4.
+// Ports are TCP ports over IPv4.
 type Ports struct {
-	// Dynamic is the range from which Windows gives ports to programs that ask for any.
+	// Dynamic is the range from which Windows assigns ports to programs that request any port.
 	Dynamic PortRange
-	// Excluded are ranges that programs cannot listen on, though none does.
+	// Excluded are reserved ranges: no program can listen there, even if none does.
 	Excluded []PortRange
 }
 
-// PortRange is a range of ports with its ends; empty if both are 0.
+// PortRange is an inclusive range of ports; empty if both are 0.
 type PortRange struct{ First, Last uint16 }
 
-// ExcludedOf says, for people, which of some ports Windows gives to nobody; empty if none. A program that listens there fails with
-// WSAEACCES (10013), as if it had no permission.
+// ExcludedOf describes which of these ports Windows reserves; empty if none. A program that listens on one fails with WSAEACCES (10013), as if it
+// lacked permission.
 func (p Ports) ExcludedOf(ports []uint16) string {
 	var all []string
 	for _, port := range slices.Compact(slices.Sorted(slices.Values(ports))) {
@@ -69,10 +67,10 @@ func (p Ports) ExcludedOf(ports []uint16) string {
 		"; reserve each on the host before winnat and hns take it: netsh interface ipv4 add excludedportrange tcp <port> 1, after net stop winnat or a restart of Windows"
 }
 
-// portsPerService is how many dynamic ports the load balancers of a Service take (Adjust-DynamicPortRange of github.com/Azure/AgentBaker).
+// portsPerService is how many dynamic ports the load balancers of a Service use (Adjust-DynamicPortRange of github.com/Azure/AgentBaker).
 const portsPerService = 63
 
-// ShortFor says, for people, that the load balancers of so many Services take most of the dynamic ports; empty if they do not.
+// ShortFor returns a warning if the load balancers of this many Services use most of the dynamic ports; empty if they do not.
 func (p Ports) ShortFor(services int) string {
 	all := int(p.Dynamic.Last) - int(p.Dynamic.First) + 1
 	if needed := services * portsPerService; p.Dynamic.First > 0 && needed*100 > all*80 {

@@ -20,7 +20,7 @@ type apiSession struct {
 	state    *state
 	report   *reporter
 	follower *follower
-	// cuts has a message when the connections of this host have been cut. Until they fail by themselves, minutes could pass.
+	// cuts receives a message when the connections of this host were interrupted. Without it, minutes could pass until they fail on their own.
 	cuts chan struct{}
 }
 

@@ -23,7 +23,7 @@ const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 func (h *host) file(name string) string { return filepath.Join(h.options.CertDir, name) }
 
-// certificate is the host's current one; nil when it has none.
+// certificate returns the host's current certificate; nil if it has none.
 func (h *host) certificate() *x509.Certificate {
 	b, err := os.ReadFile(h.file("ovnkube-client-current.pem"))
 	if err != nil {
@@ -37,7 +37,7 @@ func (h *host) certificate() *x509.Certificate {
 	return pair.Leaf
 }
 
-// files are those of the host's identity.
+// files returns the files of the host's identity.
 func (h *host) files() []string {
 	h.env.Helper()
 	entries, err := os.ReadDir(h.options.CertDir)
@@ -186,7 +186,7 @@ func TestAnExpiredOrForeignCertificateIsReplaced(t *testing.T) {
 	})
 }
 
-// A cluster with a new CA rejects a certificate that has not expired.
+// TestARejectedCertificateIsReplaced: a cluster with a new CA rejects a certificate that has not expired.
 func TestARejectedCertificateIsReplaced(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{}).start()
@@ -206,7 +206,7 @@ func TestCertificatesOfTheOriginalProgramAreRemoved(t *testing.T) {
 		e.awaits(time.Minute, "the overlay is there", h.published)
 		h.stop()
 		first := h.certificate()
-		// client-go's store has the certificates under their dates, and a link to the last.
+		// client-go's store names certificates by their dates, and links to the last one.
 		dated := h.file("ovnkube-client-2000-01-01-00-00-00.pem")
 		if err := os.Rename(h.file("ovnkube-client-current.pem"), dated); err != nil {
 			t.Fatal(err)
@@ -231,7 +231,8 @@ func TestCertificatesOfTheOriginalProgramAreRemoved(t *testing.T) {
 	})
 }
 
-// The kubelet's files change while it renews its certificate. With a certificate of its own the program does not need them.
+// TestOnlyTheFirstCertificateNeedsTheKubelet: the kubelet's files change while it renews its certificate. Once the program has its own certificate,
+// it does not need them.
 func TestOnlyTheFirstCertificateNeedsTheKubelet(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{})

@@ -10,17 +10,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// claim is the subnet that a Node claims. A kubelet may write the annotation of its own Node, so that a claim alone decides nothing.
+// claim is the subnet that a Node claims. A kubelet may write the annotation of its own Node, so a claim alone decides nothing.
 type claim struct {
 	node Node
-	// subnet is not valid while the Node has none that can be read.
+	// subnet is not valid if the Node has no readable one.
 	subnet netip.Prefix
 	hybrid bool
 	// err is why the Node cannot have the subnet.
 	err error
 }
 
-// claims are the claims of all Nodes, each Node once, sorted by subnet and name.
+// claims returns the claims of all Nodes, each Node once, sorted by subnet and name.
 func (r Ranges) claims(own Node, others []Node) []claim {
 	all := make([]claim, 0, len(others)+1)
 	for i := range len(others) + 1 {
@@ -42,13 +42,13 @@ func (r Ranges) claims(own Node, others []Node) []claim {
 	return all
 }
 
-// holders has the names of Nodes by the subnet that they have. No two subnets overlap.
+// holders maps each subnet to the name of the Node that has it. No two subnets overlap.
 type holders map[netip.Prefix]string
 
 // settle decides which Nodes have their subnet, and sets err of all other claims. claims are sorted.
 //
-// A Node that has its subnet keeps it. The rest are claims that no one held before. One of them that contains subnets of several other
-// Nodes is refused: these are more likely to be right. If only two of them overlap, it is not known who is right, and both are refused.
+// A Node that has its subnet keeps it. The rest are claims that no one held before. A claim that contains subnets of several other Nodes is refused,
+// because those are more likely to be right. Of other overlapping claims, it is unknown which is right, and all are refused.
 func settle(claims []claim, held holders) holders {
 	has := held.kept(claims)
 	taken := has.subnets()
@@ -70,7 +70,7 @@ func settle(claims []claim, held holders) holders {
 	return has
 }
 
-// kept are the holders that are still there. A Node that is gone, or has another subnet, has no longer the one that it had.
+// kept returns the holders that still exist. A Node that is gone, or has another subnet, no longer holds its former one.
 func (h holders) kept(claims []claim) holders {
 	subnets := make(map[string]netip.Prefix, len(claims))
 	for i := range claims {
@@ -87,7 +87,7 @@ func (h holders) kept(claims []claim) holders {
 	return kept
 }
 
-// add adds the holders of subnets that overlap none of those that are there.
+// add adds the holders of subnets that do not overlap existing ones.
 func (h holders) add(more holders) {
 	taken := h.subnets()
 	for _, subnet := range more.subnets() {
@@ -99,7 +99,7 @@ func (h holders) add(more holders) {
 	}
 }
 
-// subnets are sorted.
+// subnets returns the subnets, sorted.
 func (h holders) subnets() []netip.Prefix {
 	all := make([]netip.Prefix, 0, len(h))
 	for subnet := range h {
@@ -109,7 +109,7 @@ func (h holders) subnets() []netip.Prefix {
 	return all
 }
 
-// overlapping finds one of some sorted subnets, of which no two overlap.
+// overlapping finds a subnet that overlaps in a sorted list of disjoint subnets.
 func overlapping(sorted []netip.Prefix, subnet netip.Prefix) (netip.Prefix, bool) {
 	at, _ := slices.BinarySearchFunc(sorted, subnet, comparePrefixes)
 	for _, near := range sorted[max(at-1, 0):min(at+1, len(sorted))] {
@@ -134,7 +134,7 @@ type claimed struct {
 // settleOpen returns the claims that are granted, and sets err of the others. open is sorted.
 func settleOpen(open []*claim) (granted []*claim) {
 	all := nest(open)
-	for _, c := range slices.Backward(all) { // what is within another comes first
+	for _, c := range slices.Backward(all) { // inner subnets first
 		c.several = c.several || len(c.inside) > 1
 		if c.several && c.parent != nil {
 			c.parent.several = true
@@ -188,18 +188,18 @@ func nest(open []*claim) (all []*claimed) {
 	return all
 }
 
-// neighbor is another Node of which something has to be reported.
+// neighbor is another Node with a problem to report.
 type neighbor struct {
 	node string
 	err  error
 }
 
-// decision says what follows from the Nodes.
+// decision is the result of deciding on the Nodes.
 type decision struct {
 	// remotes are the remote subnets of other nodes, sorted.
 	remotes []hns.RemoteSubnet
 	holders holders
-	// refused are the Nodes of the overlay to which this host has no route, limited those to which others have none, or cannot have one.
+	// refused are the Nodes of the overlay to which this host has no route; limited are those to which other nodes have none, or cannot have one.
 	refused, limited []neighbor
 	// own is why other nodes have no route to the pods of this host.
 	own error
@@ -240,7 +240,7 @@ func (s Settings) decide(own Node, others []Node, held holders) decision {
 
 func byNode(a, b neighbor) int { return cmp.Compare(a.node, b.node) }
 
-// remote is the remote subnet of another Node. This host cannot have a route to a part of its own subnet, or to itself.
+// remote returns the remote subnet of another Node. This host cannot have a route to a part of its own subnet, or to itself.
 func (c *claim) remote(ownSubnet netip.Prefix, ownAddress netip.Addr) (hns.RemoteSubnet, error) {
 	if c.err != nil {
 		return hns.RemoteSubnet{}, c.err
@@ -255,7 +255,7 @@ func (c *claim) remote(ownSubnet netip.Prefix, ownAddress netip.Addr) (hns.Remot
 	return remote, err
 }
 
-// ownProblem is why other nodes refuse the subnet of this one. They decide by the same rules.
+// ownProblem returns why other nodes refuse the subnet of this one. They use the same rules.
 func (s Settings) ownProblem(own Node, claims []claim) error {
 	at := slices.IndexFunc(claims, func(c claim) bool { return c.node.Name == own.Name })
 	err := claims[at].err
@@ -271,7 +271,7 @@ func (s Settings) ownProblem(own Node, claims []claim) error {
 	return err
 }
 
-// unrouted is why Linux nodes have no route to a subnet.
+// unrouted returns why Linux nodes have no route to a subnet.
 func (s Settings) unrouted(c claim) error {
 	if !c.hybrid || s.Ranges.isRouted(c.subnet) {
 		return nil
@@ -280,7 +280,7 @@ func (s Settings) unrouted(c claim) error {
 		c.subnet, s.Ranges.Hybrid[0])
 }
 
-// holdersOf finds the Nodes of existing remote subnets. If several Nodes have one, it is not known who had it.
+// holdersOf finds the Nodes of existing remote subnets. If several Nodes have the same, it is unknown which one held it.
 func (s Settings) holdersOf(remotes []hns.RemoteSubnet, own Node, others []Node) holders {
 	there := map[hns.RemoteSubnet]bool{}
 	for _, r := range remotes {

@@ -21,7 +21,7 @@ func prefixes(texts ...string) (all []netip.Prefix) {
 	return all
 }
 
-// numbered is Windows node number i.
+// numbered returns Windows node number i.
 func numbered(i int, subnet string) Node {
 	return windowsNode(fmt.Sprintf("win-%d", i), fmt.Sprintf("192.0.2.%d", i), subnet, fmt.Sprintf("00-15-5D-00-00-%02X", i))
 }
@@ -36,7 +36,7 @@ func knownRanges() Ranges {
 	return Ranges{Cluster: prefixes("10.128.0.0/14"), Hybrid: prefixes("10.132.0.0/14", "10.160.0.0/16")}
 }
 
-// names are the Nodes with a remote subnet.
+// names returns the Nodes with a remote subnet.
 func (d decision) names() (all []string) {
 	for _, r := range d.remotes {
 		all = append(all, d.holders[r.Prefix])
@@ -52,7 +52,8 @@ func reports(neighbors []neighbor) (text string) {
 	return text
 }
 
-// OpenShift passes no prefix length to OVN-Kubernetes, and a Node keeps a subnet of another length that it had before.
+// TestThePrefixLengthOfANodeDecidesNothing: OpenShift passes no prefix length to OVN-Kubernetes, and a Node keeps a subnet of another length that it
+// had before.
 func TestThePrefixLengthOfANodeDecidesNothing(t *testing.T) {
 	for _, flag := range []string{"10.132.0.0/14/23", "10.132.0.0/14/24", "10.132.0.0/14"} {
 		hybrid, err := parseRanges(flag)
@@ -96,7 +97,7 @@ func TestWhichSubnetsCanBeOfANode(t *testing.T) {
 			if got := d.names(); !slices.Equal(got, want) || !strings.Contains(reports(d.refused), test.want) || test.want == "" && len(d.refused) > 0 {
 				t.Errorf("remote subnets of %v, want %v; refused %s", got, want, reports(d.refused))
 			}
-			// The program of that host says the same of itself.
+			// The program on that host decides the same about itself.
 			if own := (Settings{Ranges: test.ranges}).decide(test.node, nil, nil).own; (own == nil) != (test.want == "" && name != "in the second range") || own != nil && !strings.Contains(own.Error(), test.want) {
 				t.Errorf("of itself it says %v", own)
 			}
@@ -104,7 +105,7 @@ func TestWhichSubnetsCanBeOfANode(t *testing.T) {
 	}
 }
 
-// OVN-Kubernetes assigns subnets of all ranges, and makes Linux nodes route only the first.
+// TestANodeInTheSecondRangeIsReportedAndUsed: OVN-Kubernetes assigns subnets of all ranges, but makes Linux nodes route only the first.
 func TestANodeInTheSecondRangeIsReportedAndUsed(t *testing.T) {
 	s := Settings{Ranges: knownRanges()}
 	d := s.decide(numbered(1, "10.132.2.0/23"), []Node{numbered(2, "10.160.8.0/24")}, nil)
@@ -117,7 +118,8 @@ func TestANodeInTheSecondRangeIsReportedAndUsed(t *testing.T) {
 	}
 }
 
-// A Node writes its own annotations and addresses: a kubelet, or anyone with its certificate, can claim any subnet.
+// TestANodeDoesNotGetTheSubnetOfAnother: a Node writes its own annotations and addresses, so a kubelet, or anyone with its certificate, can claim any
+// subnet.
 func TestANodeDoesNotGetTheSubnetOfAnother(t *testing.T) {
 	change := func(n Node, f func(*Node)) Node { f(&n); return n }
 	own, victim := numbered(1, "10.132.2.0/23"), numbered(5, "10.132.8.0/23")
@@ -202,7 +204,7 @@ func TestHoldersOfExistingRemoteSubnets(t *testing.T) {
 	}
 }
 
-// randomNodes makes Nodes: most have a subnet of their own, the others claim what they like.
+// randomNodes returns Nodes: most have their own subnet, the others claim random ones.
 func randomNodes(random *rand.Rand, nodes int) (all []Node) {
 	for i := range nodes {
 		n := numbered(i+1, fmt.Sprintf("10.132.%d.0/24", i))
@@ -219,7 +221,7 @@ func randomNodes(random *rand.Rand, nodes int) (all []Node) {
 	return all
 }
 
-// FuzzHostileNodes checks what must hold for any Nodes, of which some claim the subnets of others.
+// FuzzHostileNodes checks the invariants for any Nodes, some of which claim the subnets of others.
 func FuzzHostileNodes(f *testing.F) {
 	for i := range uint64(50) {
 		f.Add(i, uint8(i), i%2 == 0)
@@ -249,7 +251,7 @@ func FuzzHostileNodes(f *testing.F) {
 				t.Errorf("%s goes from %q to %q", subnet, d.holders[subnet], node)
 			}
 		}
-		// A Node that comes takes a subnet from no Node that has one, and from others only if it overlaps.
+		// A new Node takes no subnet from a Node that has one, and blocks other claims only if it overlaps.
 		hostile := random.IntN(len(others))
 		before := s.decide(own, slices.Delete(slices.Clone(others), hostile, hostile+1), held)
 		claimed, _, _ := others[hostile].prefix()

@@ -27,8 +27,8 @@ type credentials struct {
 	certificate *tls.Certificate
 }
 
-// client is a client of the API server. client-go would be most of this program and of its memory; a few strings of each Node are
-// enough here.
+// client is a client of the API server. client-go would be most of this program and of its memory, and the program only needs a few strings of each
+// Node.
 type client struct {
 	server    string
 	token     string
@@ -132,8 +132,7 @@ func (c *client) do(ctx context.Context, method, path, contentType string, body 
 	return json.Unmarshal(text, into)
 }
 
-// annotate sets annotations of a Node. OVN-Kubernetes lets its nodes change only their status; for the API server, annotations are
-// part of it.
+// annotate sets annotations of a Node. OVN-Kubernetes only lets its nodes change their status, and the API server accepts annotations with it.
 func (c *client) annotate(ctx context.Context, node string, annotations map[string]string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {

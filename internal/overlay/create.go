@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// hostRouteEvery is how often a route of the host that was refused is tried again.
+	// hostRouteEvery is how often a refused route of the host is retried.
 	hostRouteEvery = time.Minute
-	// unlistedTimeout is the longest time for which a network that is found by its ID and not listed is waited for.
+	// unlistedTimeout is how long to wait for a network that is found by its ID but not listed.
 	unlistedTimeout = 2 * time.Minute
 )
 
-// see completes networks with what is remembered of them, and tells what of that Windows contradicts.
+// see completes networks with what was stored about them, and reports contradictions by Windows.
 func (r *networkReconciler) see(networks []hns.Network) {
 	var unexpected []string
 	for i := range networks {
@@ -35,8 +35,8 @@ func (r *networkReconciler) see(networks []hns.Network) {
 	r.report.setNetworks(unexpected)
 }
 
-// isUnlisted reports whether one of these networks exists in spite of not being listed, or whether that cannot be found out: a service that
-// has just started may not list all. To create it again could make a second switch. After a while, the list decides.
+// isUnlisted reports whether one of these networks exists although it is not listed, or whether that is unknown: a service that has just started may
+// not list all. Creating it again could create a second switch. After a while, the list decides.
 func (r *networkReconciler) isUnlisted(ctx context.Context, missing []hns.Network) bool {
 	if r.finder == nil || !r.missingSince.IsZero() && time.Since(r.missingSince) > unlistedTimeout {
 		return false
@@ -61,8 +61,8 @@ func (r *networkReconciler) isUnlisted(ctx context.Context, missing []hns.Networ
 	return false
 }
 
-// createOnAdapter creates a network on the adapter with the node's address. The network of pods names no adapter; only where Windows refuses
-// that, or takes another adapter, it is named.
+// createOnAdapter creates a network on the adapter with the node's address. The network of pods names no adapter unless Windows refuses that, or
+// chooses another adapter.
 func (r *networkReconciler) createOnAdapter(ctx context.Context, own Node, n hns.Network, why string) error {
 	created, err := r.createNetwork(ctx, own, n, why)
 	if n.Adapter != "" || n.Name != Network || r.settings.adapter() == "" || ctx.Err() != nil {
@@ -87,7 +87,7 @@ func (r *networkReconciler) createOnAdapter(ctx context.Context, own Node, n hns
 	return nil
 }
 
-// createNetwork creates one network. It logs before the call, because the call can cut the connection of the log's reader.
+// createNetwork creates one network. It logs first, because creation can interrupt the connection of the log's reader.
 func (r *networkReconciler) createNetwork(ctx context.Context, own Node, n hns.Network, why string) (hns.Network, error) {
 	first, within := len(r.have) == 0, createTimeout
 	r.log.Info("Creating a network", "network", n.Name, "because", why, "wanted", describe(n), "mayCutConnections", first)
@@ -106,7 +106,7 @@ func (r *networkReconciler) createNetwork(ctx context.Context, own Node, n hns.N
 	if first {
 		r.guard.created(errors.Is(err, context.DeadlineExceeded))
 	}
-	if first && (err == nil || time.Since(began) > maxImmediateFailure) { // a failure that took longer may have changed something
+	if first && (err == nil || time.Since(began) > maxImmediateFailure) { // a slow failure may have changed something
 		r.onCut()
 	}
 	if err != nil {
@@ -121,14 +121,14 @@ func (r *networkReconciler) createNetwork(ctx context.Context, own Node, n hns.N
 	return created, nil
 }
 
-// addHostRoute gives the network of pods the host's own route, if Windows refused it. Without it, the network works for pods.
+// addHostRoute adds the host's own route to the network of pods, if Windows refused it. Pods can use the network without it.
 func (r *networkReconciler) addHostRoute(ctx context.Context) {
 	n := named(r.have, Network)
 	if n == nil || r.hostRouter == nil {
 		return
 	}
 	_, known := r.made.have[n.ID]
-	if n.HostRoute || !known && len(n.Remotes) > 0 { // one of an earlier version, which had it before its remote subnets
+	if n.HostRoute || !known && len(n.Remotes) > 0 { // created by an earlier version, which added the route before the remote subnets
 		r.report.setHostRoute("")
 		return
 	}
@@ -154,7 +154,7 @@ func isElsewhere(n hns.Network, addresses []netip.Addr) bool {
 	return n.ManagementIP.IsValid() && len(addresses) > 0 && !slices.Contains(addresses, n.ManagementIP)
 }
 
-// adapterProblem says which networks are on another adapter.
+// adapterProblem describes which networks are on another adapter.
 func adapterProblem(networks []hns.Network, addresses []netip.Addr) string {
 	for _, n := range networks {
 		if isElsewhere(n, addresses) {

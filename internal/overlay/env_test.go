@@ -26,7 +26,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
-// env is a cluster with Windows hosts in simulated time. The test does the work of OVN-Kubernetes' master.
+// env is a cluster with Windows hosts in simulated time. The test plays the role of OVN-Kubernetes' master.
 type env struct {
 	*testing.T
 	cluster *servers.Cluster
@@ -41,7 +41,7 @@ func story(t *testing.T, test func(e *env)) {
 			t.Fatal(err)
 		}
 		e := &env{T: t, cluster: c, ends: []func(){c.Close}}
-		defer func() { // within the simulated time, also after Fatal
+		defer func() { // within the simulated time, even after Fatal
 			for _, end := range slices.Backward(e.ends) {
 				end()
 			}
@@ -52,7 +52,7 @@ func story(t *testing.T, test func(e *env)) {
 
 func nodePath(name string) string { return "/api/v1/nodes/" + name }
 
-// node creates a Node as kubelet and master do.
+// node creates a Node like the kubelet and the master.
 func (e *env) node(name, system, ip string, annotations map[string]string) {
 	e.Helper()
 	err := e.cluster.Put(nodePath(name), map[string]any{
@@ -81,7 +81,7 @@ func linuxAnnotations(i int) map[string]string {
 	}
 }
 
-// linuxRemote is the remote subnet of the Linux host.
+// linuxRemote returns the remote subnet of the Linux host.
 func linuxRemote(i int) hns.RemoteSubnet {
 	return hns.RemoteSubnet{
 		Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(128 + i/256), byte(i), 0}), 24), VNI: overlay.VNI,
@@ -136,7 +136,7 @@ func (h *host) start() *host {
 	return h
 }
 
-// awaits waits, in simulated time, until something holds.
+// awaits waits, in simulated time, until a condition holds.
 func (e *env) awaits(within time.Duration, what string, holds func() bool) {
 	e.Helper()
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
@@ -150,13 +150,13 @@ func (e *env) awaits(within time.Duration, what string, holds func() bool) {
 	}
 }
 
-// passes lets time go by.
+// passes lets time pass.
 func (e *env) passes(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// network returns the host's network of that name, and whether it has it once.
+// network returns the host's network of that name, and reports whether there is exactly one.
 func (h *host) network(name string) (found hns.Network, once bool) {
 	n := 0
 	for _, is := range h.service.State().Networks {
@@ -177,7 +177,7 @@ func (h *host) has(remotes ...hns.RemoteSubnet) bool {
 	return base && pods && slices.Equal(n.Remotes, remotes)
 }
 
-// remote is the remote subnet of this host on others.
+// remote returns the remote subnet that other hosts need for this one.
 func (h *host) remote() hns.RemoteSubnet {
 	n, _ := h.network(overlay.Network)
 	return hns.RemoteSubnet{Prefix: n.Subnets[0].Prefix, VNI: overlay.VNI, Host: n.ManagementIP, RouterMAC: n.RouterMAC}
@@ -201,7 +201,7 @@ func (e *env) annotate(node, name, value string) {
 	e.cluster.Patch(nodePath(node), map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: value}}})
 }
 
-// changes are the calls since the last ResetCalls that changed something.
+// changes returns the calls since the last ResetCalls that changed something.
 func (h *host) changes() map[string]int {
 	calls := h.service.Calls()
 	delete(calls, "Networks")
@@ -237,7 +237,7 @@ func (b *logBuffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// count is how often a text is in the log.
+// count returns how often a text is in the log.
 func (b *logBuffer) count(text string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -251,7 +251,7 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// linuxRemotes are the remote subnets of the first Linux hosts.
+// linuxRemotes returns the remote subnets of the first Linux hosts.
 func linuxRemotes(hosts int) (all []hns.RemoteSubnet) {
 	for i := range hosts {
 		all = append(all, linuxRemote(i))

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Names of files in the folder of certificates. Those of certificates are client-go's, so that this program and OVN-Kubernetes' own
-// find each other's certificates.
+// Names of files in the certificate folder. Those of certificates are client-go's, so that this program and OVN-Kubernetes' own find each other's
+// certificates.
 const (
 	filePrefix  = "ovnkube-client-"
 	currentFile = filePrefix + "current.pem"
@@ -53,7 +53,7 @@ func writeFile(name string, content []byte) error {
 	return os.Rename(beside, name)
 }
 
-// remembered reads a file in which this program remembers what the log calls it. A damaged file counts as absent.
+// remembered reads a file that this program stores between starts. what describes it in the log. A damaged file is treated as absent.
 func remembered[M ~map[K]V, K comparable, V any](name string, limit int64, parse func([]byte) (M, error), log *slog.Logger, what string) M {
 	text, err := readLimited(name, limit)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,8 +92,8 @@ func readLimited(name string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// removeOld removes certificates that are no longer used. client-go keeps each under a name with its time, and the current one is a
-// link to the last. Such a link is replaced with a file first.
+// removeOld removes certificates that are no longer used. client-go stores each under a name with its time, and the current one is a link to the
+// last. Such a link is replaced with a file first.
 func removeOld(folder string) (removed []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

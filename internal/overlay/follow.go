@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// watchTimeout ends a watch, which is then started again. A random time, nearly as long, is added so that hosts do not all
-	// reconnect at once.
+	// watchTimeout ends a watch, which is then restarted. A random time of up to the same length is added, so that hosts do not all reconnect at
+	// once.
 	watchTimeout = 5 * time.Minute
 	// initialTimeout is how long a watch may take until it has sent all existing Nodes.
 	initialTimeout = time.Minute
@@ -28,11 +28,11 @@ const (
 	maxAnswered = 500
 )
 
-// follower keeps the state equal to the Nodes of the cluster. With another client it continues at the version that it has reached.
+// follower keeps the state equal to the Nodes of the cluster. With a new client it continues at the last version.
 type follower struct {
 	state *state
 	log   *slog.Logger
-	// version is the resource version of the last event; empty if all Nodes have to be read.
+	// version is the resource version of the last event; empty if all Nodes must be read.
 	version string
 	// listOnly is true if the API server cannot start a watch with the existing Nodes.
 	listOnly  bool
@@ -76,7 +76,7 @@ func (f *follower) logOnce(err error) {
 	f.lastError = text
 }
 
-// follow watches until the watch ends. If the Nodes are not known, it starts with all of them.
+// follow watches Nodes until the watch ends. If the Nodes are unknown, it starts with all of them.
 func (f *follower) follow(ctx context.Context, c *client) error {
 	if f.version == "" && f.listOnly {
 		if err := f.list(ctx, c); err != nil {
@@ -151,7 +151,7 @@ func (f *follower) applyInitial(nodes map[string]Node, e event, late *time.Timer
 
 // setAll replaces all Nodes.
 func (f *follower) setAll(nodes map[string]Node, version string) {
-	count := len(nodes) // replace takes the map over: others may write to it
+	count := len(nodes) // replace takes ownership of the map
 	f.state.replace(nodes)
 	f.version, f.lastError = version, ""
 	f.log.Info("All Nodes read", "nodes", count, "version", version)
@@ -170,7 +170,7 @@ func (f *follower) apply(e event) error {
 	return nil
 }
 
-// list reads all Nodes page by page. Of each it stores only what the overlay needs.
+// list reads all Nodes page by page. It stores only the fields that the overlay needs.
 func (f *follower) list(ctx context.Context, c *client) error {
 	nodes := map[string]Node{}
 	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
@@ -227,7 +227,7 @@ func publishRouterMAC(ctx context.Context, s *state, c *client, report *reporter
 	}
 }
 
-// deniedAnnotation says that other nodes do not get the address of this host's router.
+// deniedAnnotation returns the message that other nodes do not get the address of this host's router.
 func deniedAnnotation(err error) string {
 	return "other nodes have no route to the pods of this node, because the API server does not let this program write annotation " + RouterMACAnnotation +
 		": ovnkube-identity of OVN-Kubernetes must run with --enable-hybrid-overlay; " + shorten.Printable(err.Error(), maxAnswered)

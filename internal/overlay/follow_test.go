@@ -55,7 +55,7 @@ func TestNodesAreListedInPagesWithoutSendInitialEvents(t *testing.T) {
 	})
 }
 
-// Other nodes need the address of this host's router. Another program may have changed or removed it.
+// TestTheRouterAddressIsPublishedAgain: other nodes need the address of this host's router, and another program may have changed or removed it.
 func TestTheRouterAddressIsPublishedAgain(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{}).start()

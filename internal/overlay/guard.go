@@ -16,41 +16,41 @@ import (
 )
 
 const (
-	// hostNetworkName is in the folder of containerd's network configuration, as subnet-holders is.
+	// hostNetworkName is the name of the record, in the folder of containerd's network configuration, like holdersName.
 	hostNetworkName = "host-network"
 	// addressGrace is how long the host may be without its address after the first network was created. Windows needs some seconds.
 	addressGrace = time.Minute
-	// restoreAfter is how long Windows may take to give the virtual adapter the other settings, tellAfter when those that are still
-	// missing are a problem.
+	// restoreAfter is how long Windows may take to configure the other settings of the virtual adapter. tellAfter is when settings that are still
+	// missing are reported.
 	restoreAfter = 10 * time.Second
 	tellAfter    = 30 * time.Second
 )
 
-// hostState is what the guard says of the host.
+// hostState is the guard's verdict about the host.
 type hostState int
 
 const (
-	// hostKept says that the overlay may be changed.
+	// hostKept means that the overlay may be changed.
 	hostKept hostState = iota
-	// hostAway says that the host has no address for the moment.
+	// hostAway means that the host currently has no address.
 	hostAway
-	// hostLost says that the networks must go, and stay away.
+	// hostLost means that the networks must be removed, and not created again.
 	hostLost
 )
 
-// hostGuard sees to it that the first network does not cost the host its own: Windows can lose the address, above all one that is not from
-// DHCP, and then only a console helps. So the settings of the adapter are recorded before, and compared after. Without the address, the
-// networks are removed, which gives the adapter its address back (https://github.com/microsoft/SDN/issues/498), and are not created again.
+// hostGuard protects the host's network when its first network is created: Windows can lose the address, especially one that is not from DHCP, and
+// then only a console helps. The guard records the settings of the adapter before, and compares them afterwards. If the address is lost, it removes
+// the networks, which restores the adapter's address (https://github.com/microsoft/SDN/issues/498), and does not create them again.
 type hostGuard struct {
 	adapters Adapters
 	file     string
 	log      *slog.Logger
 	report   *reporter
-	// record is what the file has; its phase is empty if there is none.
+	// record is the content of the file; its phase is empty if there is none.
 	record hostnetwork.Record
-	// until is when the address must be back, since when it was found again.
+	// until is when the address must be back. since is when it was found again.
 	until, since time.Time
-	// restored is true once lost settings have been set; failure is why that did not work.
+	// restored is set after restoring the lost settings was attempted. failure is the last error.
 	restored bool
 	failure  error
 }
@@ -61,7 +61,7 @@ func newHostGuard(o Options, report *reporter) *hostGuard {
 	return g
 }
 
-// read reads the record. A damaged one counts as absent.
+// read reads the record. A damaged one is treated as absent.
 func (g *hostGuard) read() (r hostnetwork.Record, there bool) {
 	if g.adapters == nil {
 		return r, false
@@ -81,7 +81,8 @@ func (g *hostGuard) read() (r hostnetwork.Record, there bool) {
 
 func (g *hostGuard) isMaking() bool { return g.record.Phase == hostnetwork.Making }
 
-// begin records the settings of the host before its first network is created. After an attempt that was cut, those of before count.
+// begin records the settings of the host before its first network is created. After an interrupted attempt, the settings from before that attempt are
+// kept.
 func (g *hostGuard) begin(ctx context.Context, own Node) error {
 	if g.adapters == nil {
 		return nil
@@ -107,7 +108,7 @@ func (g *hostGuard) begin(ctx context.Context, own Node) error {
 	return g.write(hostnetwork.Record{Phase: hostnetwork.Making, Address: address, Before: before})
 }
 
-// created begins to wait for the address. A creation that has taken all of the time has used it up.
+// created starts the wait for the address. After a creation that took all of its time, there is no further wait.
 func (g *hostGuard) created(tookAll bool) {
 	g.until = time.Now()
 	if !tookAll {
@@ -115,7 +116,7 @@ func (g *hostGuard) created(tookAll bool) {
 	}
 }
 
-// look says whether the host still has its network, and restores what can be. hasNetworks tells whether there is one of ours.
+// look checks whether the host still has its network, and restores lost settings. hasNetworks reports whether the overlay's networks exist.
 func (g *hostGuard) look(ctx context.Context, hasNetworks func(context.Context) (bool, error)) hostState {
 	switch phase := g.record.Phase; {
 	case phase == "" || phase == hostnetwork.Made || phase != hostnetwork.Making && g.isDismissed():
@@ -126,7 +127,7 @@ func (g *hostGuard) look(ctx context.Context, hasNetworks func(context.Context) 
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	all, err := g.adapters.Adapters(ctx)
-	if err != nil { // doubt: the networks stay
+	if err != nil { // unknown: the networks stay
 		g.logFailure("Reading the network settings of this host failed", err)
 		return hostKept
 	}
@@ -136,7 +137,7 @@ func (g *hostGuard) look(ctx context.Context, hasNetworks func(context.Context) 
 		g.compare(ctx, now, all)
 		return hostKept
 	case !g.isMaking():
-		return hostKept // it had its address with the network, and lost it by something else
+		return hostKept // it had its address after the network was created, and lost it for another reason
 	case time.Now().Before(g.until):
 		g.since = time.Time{}
 		return hostAway
@@ -145,7 +146,7 @@ func (g *hostGuard) look(ctx context.Context, hasNetworks func(context.Context) 
 	case err != nil:
 		g.logFailure("Reading the networks of a host without its address failed", err)
 		return hostAway
-	case !has: // it lost the address by something else
+	case !has: // it lost the address for another reason
 		if err := g.forget(); err != nil {
 			g.logFailure("Removing the record of the network settings failed", err)
 		}
@@ -154,19 +155,19 @@ func (g *hostGuard) look(ctx context.Context, hasNetworks func(context.Context) 
 	return g.giveUp(all)
 }
 
-// giveUp does not wait for the address any more: the networks are removed, and not created again.
+// giveUp stops waiting for the address: the networks are removed, and not created again.
 func (g *hostGuard) giveUp(all []hostnetwork.Adapter) hostState {
 	r := g.record
 	r.Phase, r.Instead = hostnetwork.Lost, instead(all)
 	g.log.Error("The host has lost its address with its first network: removing the networks", "address", r.Address.String(), "instead", r.Instead)
 	if err := g.write(r); err != nil {
 		g.logFailure("Storing that the host has lost its address failed", err)
-		g.record = r // they are removed all the same
+		g.record = r // the networks are removed anyway
 	}
 	return g.lookLost()
 }
 
-// isDismissed tells that a user has deleted the record, which ends what it says.
+// isDismissed reports whether a user has deleted the record, and resets the guard if so.
 func (g *hostGuard) isDismissed() bool {
 	if _, err := os.Lstat(g.file); !errors.Is(err, fs.ErrNotExist) {
 		return false
@@ -177,13 +178,13 @@ func (g *hostGuard) isDismissed() bool {
 	return true
 }
 
-// lookLost tells of the lost address until a user deletes the record.
+// lookLost reports the lost address until a user deletes the record.
 func (g *hostGuard) lookLost() hostState {
 	g.report.setHost(lostMessage(g.record, g.file), "")
 	return hostLost
 }
 
-// compare restores what the adapter has lost, once, and tells what is still missing then.
+// compare restores once what the adapter has lost, and reports what is missing afterwards.
 func (g *hostGuard) compare(ctx context.Context, now hostnetwork.Adapter, all []hostnetwork.Adapter) {
 	if g.since.IsZero() {
 		g.since = time.Now()
@@ -194,7 +195,7 @@ func (g *hostGuard) compare(ctx context.Context, now hostnetwork.Adapter, all []
 	case lost.IsEmpty():
 		g.report.setHost("", "")
 		if passed < restoreAfter && g.isMaking() && !g.restored {
-			return // Windows may still be about to change it
+			return // Windows may still change it
 		}
 		r.Phase = hostnetwork.Made
 	case !g.isMaking():
@@ -240,7 +241,7 @@ func (g *hostGuard) logFailure(what string, err error) {
 	g.failure = err
 }
 
-// instead says which IPv4 addresses the host has.
+// instead lists the IPv4 addresses that the host has.
 func instead(all []hostnetwork.Adapter) string {
 	var parts []string
 	for _, a := range all {

@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// onAdapter has the host make its networks on an adapter with quirks. Without its address, it reaches nobody.
+// onAdapter makes the host create its networks on an adapter with quirks. Without its address, the host reaches nothing.
 func (h *host) onAdapter(q sim.AdapterQuirks) *sim.HostAdapter {
 	a := h.service.On(q)
 	h.options.HNS, h.options.Adapters = a, a
@@ -31,7 +31,7 @@ func (h *host) onAdapter(q sim.AdapterQuirks) *sim.HostAdapter {
 	return a
 }
 
-// told are the messages in the status file, by their reasons.
+// told returns the messages in the status file by their reasons.
 func (h *host) told() map[string]string {
 	h.env.Helper()
 	all := map[string]string{}
@@ -43,8 +43,8 @@ func (h *host) told() map[string]string {
 
 func (h *host) record() string { return filepath.Join(h.options.CertDir, "host-network") }
 
-// TestAHostThatLosesItsAddressGetsItBack: the networks are removed, and not created again, however often the program starts. Somebody has to
-// delete the record.
+// TestAHostThatLosesItsAddressGetsItBack expects the networks to be removed and not created again, however often the program starts, until a user
+// deletes the record.
 func TestAHostThatLosesItsAddressGetsItBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		quirks sim.AdapterQuirks
@@ -71,7 +71,7 @@ func TestAHostThatLosesItsAddressGetsItBack(t *testing.T) {
 				if n := h.service.State().Networks; len(n) != 0 {
 					t.Errorf("there are networks: %v", n)
 				}
-				for range 3 { // it starts again, with Windows or without
+				for range 3 { // the program starts again, with or without Windows
 					h.service.ResetCalls()
 					e.passes(10 * time.Minute)
 					h.wantChanges(map[string]int{})
@@ -82,7 +82,7 @@ func TestAHostThatLosesItsAddressGetsItBack(t *testing.T) {
 					h.start()
 				}
 				e.passes(time.Minute)
-				a.DisableDeviceLess() // what the user corrects
+				a.DisableDeviceLess() // the user's correction
 				if err := os.Remove(h.record()); err != nil {
 					t.Fatal(err)
 				}
@@ -92,7 +92,7 @@ func TestAHostThatLosesItsAddressGetsItBack(t *testing.T) {
 	}
 }
 
-// TestAHostWithoutItsAddressForAWhileKeepsItsNetworks, also when the program is restarted meanwhile.
+// TestAHostWithoutItsAddressForAWhileKeepsItsNetworks, even if the program is restarted in the meantime.
 func TestAHostWithoutItsAddressForAWhileKeepsItsNetworks(t *testing.T) {
 	for _, away := range []time.Duration{0, 5 * time.Second, 55 * time.Second} {
 		for _, restarted := range []bool{false, true} {
@@ -121,7 +121,7 @@ func TestAHostWithoutItsAddressForAWhileKeepsItsNetworks(t *testing.T) {
 	}
 }
 
-// TestSettingsThatTheFirstNetworkCostAreRestored, once: what somebody sets later is not worked against.
+// TestSettingsThatTheFirstNetworkCostAreRestored expects this once: settings that a user changes later are not reverted.
 func TestSettingsThatTheFirstNetworkCostAreRestored(t *testing.T) {
 	all := sim.AdapterQuirks{Static: true, LosesDNS: true, LosesMetric: true, LosesSecondary: true, MTU: 1450}
 	story(t, func(e *env) {
@@ -164,7 +164,7 @@ func TestSettingsThatTheFirstNetworkCostAreRestored(t *testing.T) {
 	})
 }
 
-// TestSettingsFromBeforeTheFirstAttemptCount: Windows may have moved the address, and lost settings, although it says that it created no network.
+// TestSettingsFromBeforeTheFirstAttemptCount: Windows may have moved the address and lost settings, although it reports that it created no network.
 func TestSettingsFromBeforeTheFirstAttemptCount(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		t.Run(fmt.Sprint(restarted), func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestSettingsFromBeforeTheFirstAttemptCount(t *testing.T) {
 	}
 }
 
-// TestARecordWithoutANetworkIsNoLoss: the power may go between the two, and the address come late at the next start.
+// TestARecordWithoutANetworkIsNoLoss: a power failure may occur between the two, and the address may be late at the next start.
 func TestARecordWithoutANetworkIsNoLoss(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
@@ -209,8 +209,8 @@ func TestARecordWithoutANetworkIsNoLoss(t *testing.T) {
 	})
 }
 
-// TestHostsByChanceKeepTheirNetwork: whatever the first network does to a host, it has its address and its settings again, or the networks are
-// gone and it is told.
+// TestHostsByChanceKeepTheirNetwork expects that, whatever the first network does to a host, it gets its address and settings back, or the networks
+// are removed and that is reported.
 func TestHostsByChanceKeepTheirNetwork(t *testing.T) {
 	for seed := range uint64(40) {
 		quirks := sim.QuirksByChance(seed).Adapter

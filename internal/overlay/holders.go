@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// holdersName is in the folder of containerd's network configuration. It ends with none of the extensions that containerd reads.
+	// holdersName is in the folder of containerd's network configuration. It has none of the extensions that containerd reads.
 	holdersName = "subnet-holders"
 	// saveInterval limits how often the file is written while many nodes join.
 	saveInterval = 10 * time.Second
@@ -25,19 +25,19 @@ const (
 	maxNodeName    = 253
 )
 
-// holdersFile remembers on the host which Nodes have their subnets, so that a Node keeps its own when Windows restarts.
+// holdersFile stores on the host which Nodes have which subnets, so that a Node keeps its subnet when Windows restarts.
 type holdersFile struct {
 	name string
 	log  *slog.Logger
 	have holders
-	// known is true once have includes the Nodes of the remote subnets that existed when the program started.
+	// known is set once have includes the Nodes of the remote subnets that existed when the program started.
 	known bool
-	// saved is what the file has, savedAt when it was written.
+	// saved is the content of the file, written at savedAt.
 	saved   holders
 	savedAt time.Time
 }
 
-// readHolders reads the file. A damaged one counts as absent.
+// readHolders reads the file. A damaged one is treated as absent.
 func readHolders(folder string, log *slog.Logger) *holdersFile {
 	h := &holdersFile{name: filepath.Join(folder, holdersName), log: log}
 	h.have = remembered(h.name, maxHoldersFile, parseHolders, log, "which nodes had which subnets")

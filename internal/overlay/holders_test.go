@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// restartWindows restarts the host: the network of pods is lost with its remote subnets, and while the host is away something happens.
+// restartWindows restarts the host: the network of pods is lost with its remote subnets, and meanwhile is called while the host is down.
 func (h *host) restartWindows(meanwhile func()) {
 	h.stop()
 	pods, _ := h.network(overlay.Network)
@@ -84,7 +84,7 @@ func TestTheLastNodeBeforeTheEndIsRemembered(t *testing.T) {
 	})
 }
 
-// Many nodes join within seconds.
+// TestTheFileOfHoldersIsNotWrittenForEachNode: many nodes may join within seconds.
 func TestTheFileOfHoldersIsNotWrittenForEachNode(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{}).start()

@@ -7,7 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
-// The identity of nodes for OVN-Kubernetes, which approves such requests and lets a node change its own annotations.
+// The identity of nodes in OVN-Kubernetes, which approves such requests and lets a node change its own annotations.
 const (
 	userPrefix = "system:ovn-node:"
 	userGroup  = "system:ovn-nodes"

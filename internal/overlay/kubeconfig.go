@@ -47,7 +47,7 @@ type user struct {
 	TokenFile       string `json:"tokenFile"`
 }
 
-// access is how to reach the API server, and as whom.
+// access has the address of the API server and the credentials.
 type access struct {
 	server      string
 	ca          []byte
@@ -127,7 +127,7 @@ func (u user) credentials(folder string) (credentials, error) {
 	return c, nil
 }
 
-// content is a value of the kubeconfig, or else the content of the file that it names.
+// content returns a value of the kubeconfig, or else the content of the file that it names.
 func content(inline []byte, name, folder string) ([]byte, error) {
 	if len(inline) > 0 || name == "" {
 		return inline, nil

@@ -19,7 +19,7 @@ import (
 const (
 	// madeName is in the folder of containerd's network configuration, like holdersName.
 	madeName = "made-networks"
-	// maxMade and maxMadeFile limit the file: there are two networks, and what is left of earlier ones.
+	// maxMade and maxMadeFile limit the file: there are two networks, and leftovers of earlier ones.
 	maxMade     = 16
 	maxMadeFile = 64 << 10
 	// maxMadeText limits names in it.
@@ -32,28 +32,28 @@ type made struct {
 	Subnet  netip.Prefix `json:"subnet"`
 	Gateway netip.Addr   `json:"gateway"`
 	VNI     uint32       `json:"vni"`
-	Port    uint16       `json:"vxlanPort,omitempty"` // 4789 is Windows' own
+	Port    uint16       `json:"vxlanPort,omitempty"` // 4789 is Windows' default
 	Adapter string       `json:"adapter,omitempty"`
-	// HostRoute says that Windows accepted the policy, HadAddresses that the network once had its addresses.
+	// HostRoute means that Windows accepted the policy, HadAddresses that the network had its addresses at some time.
 	HostRoute    bool `json:"hostRoute,omitempty"`
 	HadAddresses bool `json:"hadAddresses,omitempty"`
 }
 
-// madeFile remembers on the host which networks this program created, by ID, so that it knows them when it starts again.
+// madeFile stores on the host which networks this program created, by ID, so that it recognizes them after a restart.
 type madeFile struct {
 	name string
 	log  *slog.Logger
 	have map[string]made
 }
 
-// readMade reads the file. A damaged one counts as absent: then what Windows returns is all that is known.
+// readMade reads the file. A damaged one is treated as absent: then only what Windows returns is known.
 func readMade(folder string, log *slog.Logger) *madeFile {
 	m := &madeFile{name: filepath.Join(folder, madeName), log: log}
 	m.have = remembered(m.name, maxMadeFile, parseMade, log, "which networks were created")
 	return m
 }
 
-// add remembers a network that was created as requested. Earlier ones of that name are forgotten.
+// add stores a network that was created as requested. Earlier ones with that name are deleted.
 func (m *madeFile) add(created, requested hns.Network) {
 	maps.DeleteFunc(m.have, func(_ string, n made) bool { return n.Name == requested.Name })
 	s := requested.Subnets[0]
@@ -64,7 +64,7 @@ func (m *madeFile) add(created, requested hns.Network) {
 	m.save()
 }
 
-// adopt remembers networks that an earlier version created, as the settings want them: nothing of them contradicts those.
+// adopt stores networks of an earlier version with the current settings, because nothing in them contradicts these.
 func (m *madeFile) adopt(have, wanted []hns.Network) {
 	for _, w := range wanted {
 		n := named(have, w.Name)
@@ -72,7 +72,7 @@ func (m *madeFile) adopt(have, wanted []hns.Network) {
 			continue
 		}
 		if _, known := m.have[n.ID]; !known {
-			n.HostRoute = n.HostRoute || len(n.Remotes) > 0 // it came before them
+			n.HostRoute = n.HostRoute || len(n.Remotes) > 0 // it was added before them
 			m.add(*n, w)
 		}
 	}
@@ -85,7 +85,7 @@ func (m *madeFile) remove(id string) {
 	}
 }
 
-// note remembers what has become of a network.
+// note updates what is stored of a network.
 func (m *madeFile) note(n hns.Network) {
 	was, known := m.have[n.ID]
 	is := was
@@ -96,22 +96,22 @@ func (m *madeFile) note(n hns.Network) {
 	}
 }
 
-// complete gives a network, as Windows returns it, what was requested. differs is what Windows returns instead of that; empty if nothing. It is
-// told, and does not count: a Windows that returns something else for what it was asked would have the network replaced at each start.
+// complete fills in what was requested for a network that Windows returned. differs is what Windows returns instead; empty if nothing. A difference
+// is only reported: if Windows always returns something else than requested, the network would otherwise be replaced at each start.
 func (m *madeFile) complete(n *hns.Network) (differs string) {
 	is, known := m.have[n.ID]
 	if !known {
 		return ""
 	}
 	requested := hns.Network{Type: hns.Overlay, Subnets: []hns.Subnet{{Prefix: is.Subnet, Gateway: is.Gateway, VNI: is.VNI}}, VXLANPort: hns.OwnVXLANPort(is.Port)}
-	differs = contradiction(*n, requested, nil) // whose adapter it is, their addresses tell
+	differs = contradiction(*n, requested, nil) // the addresses show whose adapter it is
 	n.Subnets = requested.Subnets
 	n.VXLANPort, n.Adapter, n.HostRoute = is.Port, is.Adapter, n.HostRoute || is.HostRoute
 	m.note(*n)
 	return differs
 }
 
-// idOf is the ID of the network of that name that was created last; empty if it is not known.
+// idOf returns the ID of the network of that name that was created last; empty if it is unknown.
 func (m *madeFile) idOf(name string) string {
 	for id, n := range m.have {
 		if n.Name == name {

@@ -21,7 +21,7 @@ func TestTheFileOfMadeNetworksIsReadAsItWasWritten(t *testing.T) {
 		created.ID = string(rune('a' + i))
 		m.add(created, n)
 		created.ID = string(rune('m' + i))
-		m.add(created, n) // the one before is gone
+		m.add(created, n) // replaces the one before
 	}
 	m.note(hns.Network{ID: "n", RouterMAC: "00-15-5D-00-00-01", ManagementIP: netip.MustParseAddr("192.0.2.1")})
 	m.note(hns.Network{ID: "another's", HostRoute: true})

@@ -23,13 +23,13 @@ type Call struct {
 	Stdout, Stderr io.Writer
 	// HNS opens the Host Network Service. If the result is a Watcher, it reports restarts, too.
 	HNS func() (HNS, error)
-	// Routes are those of this host.
+	// Routes accesses the routes of this host.
 	Routes Routes
-	// Adapters are those of this host.
+	// Adapters accesses the network interfaces of this host.
 	Adapters Adapters
 	// Dial connects to the API server; nil means the network of this machine.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Serve runs the service under the control of Windows, which ends it by way of the context.
+	// Serve runs the service under the control of Windows, which stops it through the context.
 	Serve func(run func(context.Context)) error
 }
 
@@ -62,7 +62,7 @@ func Main(ctx context.Context, call Call) int {
 	return 0
 }
 
-// logStartFailure logs an error of the flags to the log file, even if only that flag can be read: a service has no standard error.
+// logStartFailure logs an error of the flags to the log file, if at least that flag can be parsed: a service has no standard error.
 func logStartFailure(args []string, failure error) {
 	name := ""
 	for i, arg := range args {
@@ -86,7 +86,7 @@ func logStartFailure(args []string, failure error) {
 	slog.New(slog.NewJSONHandler(f, nil)).Error("Starting failed: correct the flags of the service", "error", failure.Error())
 }
 
-// parse reads the flags. Names and meaning are those of OVN-Kubernetes' program of the same name; --interface is ours.
+// parse parses the flags. Their names and meanings are those of OVN-Kubernetes' program of the same name, except --interface, which is an addition.
 func parse(call Call) (command, error) {
 	var c command
 	var port uint
@@ -176,7 +176,7 @@ func (c command) run(ctx context.Context, call Call) error {
 	return call.Serve(func(ctx context.Context) { Run(ctx, c.options) })
 }
 
-// openLog opens the log for appending. WICD may truncate it to rotate it; what is appended then is at its beginning.
+// openLog opens the log for appending. WICD may truncate it to rotate it; later records are then at its beginning.
 func openLog(name string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return nil, err

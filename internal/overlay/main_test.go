@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// runMain runs the program with flags; it is stopped at once.
+// runMain runs the program with flags; it is stopped immediately.
 func runMain(t *testing.T, hnsFails error, args ...string) (code int, stdout, stderr string, served bool) {
 	t.Helper()
 	var out, err strings.Builder
@@ -66,7 +66,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// A service has no standard error.
+// TestAnErrorOfTheFlagsIsInTheLogFile: a service has no standard error.
 func TestAnErrorOfTheFlagsIsInTheLogFile(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after []string
@@ -97,7 +97,7 @@ func TestAnErrorOfTheFlagsIsInTheLogFile(t *testing.T) {
 	}
 }
 
-// WICD rotates logs by copying and truncating the file, which the program has open.
+// TestATruncatedLogContinuesAtItsBeginning: WICD rotates logs by copying and truncating the file, which the program has open.
 func TestATruncatedLogContinuesAtItsBeginning(t *testing.T) {
 	folder := t.TempDir()
 	name := filepath.Join(folder, "logs", "hybrid-overlay.log")

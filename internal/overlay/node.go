@@ -12,12 +12,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// Annotations of Nodes. Their names are OVN-Kubernetes'.
+// Annotations of Nodes that OVN-Kubernetes defines.
 const (
 	// SubnetAnnotation is the subnet of a Windows node, which OVN-Kubernetes' master writes.
 	SubnetAnnotation = "k8s.ovn.org/hybrid-overlay-node-subnet"
-	// RouterMACAnnotation is the MAC address of a node's distributed router. A Windows node writes its own, the master that of a Linux
-	// node.
+	// RouterMACAnnotation is the MAC address of a node's distributed router. A Windows node writes its own; the master writes that of a Linux node.
 	RouterMACAnnotation = "k8s.ovn.org/hybrid-overlay-distributed-router-gateway-mac"
 	// LinuxSubnetsAnnotation has the subnets of a Linux node by network, as JSON.
 	LinuxSubnetsAnnotation = "k8s.ovn.org/node-subnets"
@@ -36,9 +35,8 @@ type Node struct {
 // errIncomplete means that the Node is not part of the overlay, or not yet.
 var errIncomplete = errors.New("the Node is not part of the overlay yet")
 
-// prefix is the IPv4 subnet of the node's pods, and whether it is one of the hybrid overlay's. A Linux node has a subnet of
-// OVN-Kubernetes' own network. A Linux node with another network that was added to the hybrid overlay has a subnet like a Windows
-// node.
+// prefix returns the IPv4 subnet of the node's pods, and reports whether it belongs to the hybrid overlay. A Linux node has a subnet of
+// OVN-Kubernetes' own network. A Linux node with another network that was added to the hybrid overlay has a subnet like a Windows node.
 func (n Node) prefix() (p netip.Prefix, hybrid bool, err error) {
 	if !n.Windows && n.LinuxSubnets != "" {
 		p, err := parseLinuxSubnets(n.LinuxSubnets)
@@ -58,7 +56,7 @@ func (n Node) prefix() (p netip.Prefix, hybrid bool, err error) {
 	return p, true, nil
 }
 
-// address is the node's first internal IPv4 address.
+// address returns the node's first internal IPv4 address.
 func (n Node) address() (netip.Addr, error) {
 	err := fmt.Errorf("%w: it has no InternalIP that is an IPv4 address", errIncomplete)
 	for _, text := range n.InternalIPs {
@@ -76,7 +74,7 @@ func (n Node) address() (netip.Addr, error) {
 	return netip.Addr{}, err
 }
 
-// addresses are all of the node's internal IPv4 addresses: Windows may have another of them on the adapter than the first.
+// addresses returns all of the node's internal IPv4 addresses: Windows may use another one than the first on the adapter.
 func (n Node) addresses() (all []netip.Addr) {
 	for _, text := range n.InternalIPs {
 		if ip, err := parseIP(text); err == nil && ip.Is4() {
@@ -110,7 +108,7 @@ func parseIP(text string) (netip.Addr, error) {
 	return ip, nil
 }
 
-// remote is the node's subnet as this host must have it in HNS.
+// remote returns the node's subnet as this host needs it in the Host Network Service.
 func (n Node) remote(prefix netip.Prefix) (hns.RemoteSubnet, error) {
 	if n.RouterMAC == "" {
 		return hns.RemoteSubnet{}, fmt.Errorf("%w: it has no annotation %s", errIncomplete, RouterMACAnnotation)

@@ -143,7 +143,8 @@ func TestOwnSubnetChanges(t *testing.T) {
 	})
 }
 
-// A deleted Node comes back with the next heartbeat of its kubelet. Until then the networks must stay.
+// TestNothingIsRemovedWhileTheOwnNodeIsMissing: a deleted Node is recreated with the next heartbeat of its kubelet. Until then the networks must
+// stay.
 func TestNothingIsRemovedWhileTheOwnNodeIsMissing(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
@@ -177,7 +178,7 @@ func TestAnInvalidNodeIsLoggedOnce(t *testing.T) {
 	})
 }
 
-// A kubelet may write any subnet to its own Node.
+// TestANodeCannotClaimTheSubnetOfAnother: a kubelet may write any subnet to its own Node.
 func TestANodeCannotClaimTheSubnetOfAnother(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
@@ -221,7 +222,7 @@ func TestASubnetOutsideOfTheRangesIsRejected(t *testing.T) {
 	})
 }
 
-// Such a Node is used all the same.
+// TestWhatIsWrongWithANodeIsLoggedOnce expects such a Node to be used anyway.
 func TestWhatIsWrongWithANodeIsLoggedOnce(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)

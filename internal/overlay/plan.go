@@ -12,8 +12,8 @@ import (
 
 // Names and numbers of the hybrid overlay. kube-proxy, the CNI plugin and the Linux nodes use the same.
 const (
-	// BaseNetwork has no pods. It survives restarts of Windows, and with it the host's virtual switch does. So only the first start
-	// cuts the host's connections.
+	// BaseNetwork has no pods. It survives restarts of Windows, and so does the host's virtual switch. So only the first start interrupts the host's
+	// connections.
 	BaseNetwork = "BaseOVNKubernetesHybridOverlayNetwork"
 	// Network is the network of pods.
 	Network = "OVNKubernetesHybridOverlayNetwork"
@@ -24,7 +24,7 @@ const (
 	baseSubnet = "100.64.0.0/30"
 )
 
-// Settings are the settings of the networks besides the subnet.
+// Settings are the settings of the networks in addition to the subnet.
 type Settings struct {
 	// VXLANPort is the UDP port; 0 means 4789.
 	VXLANPort uint16
@@ -38,8 +38,8 @@ type Settings struct {
 func (s Settings) networks(own netip.Prefix) []hns.Network {
 	port := hns.OwnVXLANPort(s.VXLANPort)
 	base := netip.MustParsePrefix(baseSubnet)
-	// The network of pods names no adapter: by then, the adapter has the switch of the base network, and the Host Network Service may refuse
-	// to put a second one on it (0x803B0006).
+	// The network of pods names no adapter: by then, the adapter has the switch of the base network, and the Host Network Service may refuse a second
+	// one on it (0x803B0006).
 	return []hns.Network{{
 		Name: BaseNetwork, Type: hns.Overlay, Adapter: s.adapter(), VXLANPort: port, Persistent: true,
 		Subnets: []hns.Subnet{{Prefix: base, Gateway: base.Addr().Next().Next(), VNI: baseVNI}},
@@ -49,7 +49,7 @@ func (s Settings) networks(own netip.Prefix) []hns.Network {
 	}}
 }
 
-// adapter is the physical adapter. The first overlay network of a host creates a virtual one on it, to which the host's address moves.
+// adapter returns the physical adapter. The first overlay network of a host creates a virtual one on it, to which the host's address moves.
 func (s Settings) adapter() string {
 	if below, isVirtual := hns.AdapterBelow(s.Adapter); isVirtual {
 		return below
@@ -57,9 +57,9 @@ func (s Settings) adapter() string {
 	return s.Adapter
 }
 
-// contradiction is what a network has that differs from the wanted one; empty if nothing does. What Windows does not return is unknown and
-// contradicts nothing: no document says what it returns of a request, and a network is removed with the endpoints of all pods. addresses
-// are the node's: where the host has one of them on the network, the network is on the right adapter, whatever its name.
+// contradiction returns what differs between a network and the wanted one; empty if nothing. What Windows does not return is unknown and contradicts
+// nothing: it is not documented what it returns, and removing a network removes the endpoints of all pods. addresses are the node's: if the host has
+// one of them on the network, the network is on the right adapter, whatever its name.
 func contradiction(found, wanted hns.Network, addresses []netip.Addr) string {
 	if found.Type != "" && !strings.EqualFold(string(found.Type), string(wanted.Type)) {
 		return fmt.Sprintf("type %s instead of %s", found.Type, wanted.Type)
@@ -92,9 +92,9 @@ func subnetContradiction(found []hns.Subnet, wanted hns.Subnet) string {
 	return ""
 }
 
-// networkChange has the changes after which each wanted network exists once.
+// networkChange contains the changes after which each wanted network exists once.
 type networkChange struct {
-	// remove are networks with our names that cannot be used: another subnet, port or adapter, or a duplicate. unusable has the reasons.
+	// remove are networks with the overlay's names that cannot be used: another subnet, port or adapter, or a duplicate. unusable has the reasons.
 	remove   []hns.Network
 	unusable map[string]string
 	// create are wanted networks that do not exist, in their order.
@@ -105,7 +105,7 @@ type networkChange struct {
 
 func (c networkChange) isEmpty() bool { return len(c.remove)+len(c.create) == 0 }
 
-// changeNetworks compares. It ignores networks with other names. Of duplicates, it keeps one that is in use.
+// changeNetworks returns the necessary changes. It ignores networks with other names. Of duplicates, it keeps one that is in use.
 func changeNetworks(have, wanted []hns.Network, addresses []netip.Addr) networkChange {
 	c := networkChange{unusable: map[string]string{}}
 	inUse := func(n hns.Network) int { return min(len(n.Remotes), 1) }
@@ -147,7 +147,7 @@ func describe(n hns.Network) string {
 		n.Type, strings.Join(subnets, " and "), cmp.Or(n.VXLANPort, hns.DefaultVXLANPort), n.Adapter, n.HostRoute)
 }
 
-// named finds a network by its name.
+// named finds a network by name.
 func named(networks []hns.Network, name string) *hns.Network {
 	for i := range networks {
 		if networks[i].Name == name {
@@ -164,8 +164,8 @@ func comparePrefixes(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
-// changeRemotes compares remote subnets. It ignores those with another VNI. Both results are sorted by subnet; remove has them exactly
-// as in have.
+// changeRemotes compares remote subnets. It ignores those with another VNI. Both results are sorted by subnet; those in remove are identical to those
+// in have.
 func changeRemotes(have, wanted []hns.RemoteSubnet) (remove, add []hns.RemoteSubnet) {
 	missing := map[hns.RemoteSubnet]bool{}
 	for _, w := range wanted {

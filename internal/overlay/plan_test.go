@@ -123,7 +123,7 @@ func TestNetworksThatDoNotMatchAreReplaced(t *testing.T) {
 	}
 }
 
-// TestNetworkOnAnotherAdapter: names of adapters change, and come back as those of virtual ones. Only another address proves another adapter.
+// TestNetworkOnAnotherAdapter: Windows changes the names of adapters, and returns those of virtual ones. Only another address proves another adapter.
 func TestNetworkOnAnotherAdapter(t *testing.T) {
 	wanted := Settings{Adapter: "Ethernet 2", VXLANPort: 9898}.networks(netip.MustParsePrefix("10.132.1.0/24"))[0]
 	ours, others, none := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1"), netip.Addr{}

@@ -16,11 +16,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// forget removes what the program remembers of networks that it created.
+// forget removes the program's record of the networks that it created.
 func (h *host) forget() { _ = os.Remove(filepath.Join(h.options.CertDir, "made-networks")) }
 
-// TestNetworksStayWhateverWindowsReturns: what Windows does not return of a network, or in other words, is no reason to remove it. That goes
-// for networks of this program, of one that forgot them, and of OVN-Kubernetes' own.
+// TestNetworksStayWhateverWindowsReturns: what Windows does not return, or returns in another form, is no reason to remove a network. This applies to
+// networks of this program, of one without its record, and of OVN-Kubernetes' own program.
 func TestNetworksStayWhateverWindowsReturns(t *testing.T) {
 	for name, quirks := range map[string]sim.NetworkQuirks{
 		"nothing":     {OmitsVNI: true, OmitsVXLANPort: true, OmitsAdapter: true},
@@ -54,7 +54,8 @@ func TestNetworksStayWhateverWindowsReturns(t *testing.T) {
 	}
 }
 
-// A change of settings is one also where Windows does not tell what a network has: it is remembered.
+// TestAChangedPortIsAppliedAlthoughWindowsDoesNotTellIt: a change of settings is detected even if Windows does not return the setting, because it is
+// stored.
 func TestAChangedPortIsAppliedAlthoughWindowsDoesNotTellIt(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{OmitsVXLANPort: true, OmitsVNI: true}})
@@ -74,7 +75,7 @@ func TestAChangedPortIsAppliedAlthoughWindowsDoesNotTellIt(t *testing.T) {
 	})
 }
 
-// TestNetworksOfAnEarlierVersionAreRemembered: they are as the settings say when this version sees them first.
+// TestNetworksOfAnEarlierVersionAreRemembered: they match the settings when this version first sees them.
 func TestNetworksOfAnEarlierVersionAreRemembered(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{})
@@ -129,7 +130,7 @@ func TestTheNetworkOfPodsFindsTheSwitchOfTheBase(t *testing.T) {
 	}
 }
 
-// A host on which Windows takes the wrong adapter in any case keeps its network, and says so.
+// TestAWrongAdapterIsTold: a host on which Windows always chooses the wrong adapter keeps its network and reports that.
 func TestAWrongAdapterIsTold(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{ChoosesAddress: "198.51.100.7"}}).reporting()
@@ -141,8 +142,8 @@ func TestAWrongAdapterIsTold(t *testing.T) {
 	})
 }
 
-// What Windows returns of a network of this program that is not what it requested is told. The network stays, however often the program starts:
-// Windows may return the same of the next one.
+// TestANetworkThatWindowsDescribesOtherwiseIsToldAndStays: if Windows returns something else than what this program requested, it is reported. The
+// network stays, however often the program starts, because Windows may return the same for the next one.
 func TestANetworkThatWindowsDescribesOtherwiseIsToldAndStays(t *testing.T) {
 	for name, test := range map[string]struct {
 		edit func(*hns.Network)
@@ -185,7 +186,7 @@ func TestANetworkThatWindowsDescribesOtherwiseIsToldAndStays(t *testing.T) {
 	}
 }
 
-// Where Windows refuses the host's route, the network stays. The route alone is tried again.
+// TestARefusedHostRouteIsTriedAgain: if Windows refuses the host's route, the network stays. Only the route is retried.
 func TestARefusedHostRouteIsTriedAgain(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
@@ -211,7 +212,8 @@ func TestARefusedHostRouteIsTriedAgain(t *testing.T) {
 	})
 }
 
-// A service that has just started does not list all networks; one that is there by its ID is not created a second time.
+// TestAnUnlistedNetworkIsNotCreatedAgain: a service that has just started does not list all networks. One that is found by its ID is not created
+// again.
 func TestAnUnlistedNetworkIsNotCreatedAgain(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{ListsLate: 20 * time.Second}}).start()
@@ -229,7 +231,7 @@ func TestAnUnlistedNetworkIsNotCreatedAgain(t *testing.T) {
 	})
 }
 
-// Where it cannot be found out whether a network exists, the list decides after two minutes.
+// TestAListDecidesWhereNothingElseDoes: if it is unknown whether a network exists, the list decides after two minutes.
 func TestAListDecidesWhereNothingElseDoes(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{}).start()
@@ -244,7 +246,7 @@ func TestAListDecidesWhereNothingElseDoes(t *testing.T) {
 	})
 }
 
-// TestNoNetworkIsRemovedForQuirks plays two hours of a host, with restarts of everything, on Windows of many kinds.
+// TestNoNetworkIsRemovedForQuirks simulates two hours of a host, with restarts of everything, on Windows with various quirks.
 func TestNoNetworkIsRemovedForQuirks(t *testing.T) {
 	for seed := range uint64(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -286,7 +288,7 @@ func (h *host) ids() string {
 	return strings.Join(ids, " ")
 }
 
-// The original's networks name no adapter and are not known to this program.
+// TestNetworksOfTheOriginalStay: the original operator's networks name no adapter, and this program has no record of them.
 func TestNetworksOfTheOriginalStay(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// Ranges are the ranges from which OVN-Kubernetes assigns a subnet to each node. Empty if they are not known.
+// Ranges are the ranges from which OVN-Kubernetes assigns a subnet to each node. They are empty if unknown.
 type Ranges struct {
-	// Cluster are the ranges of Linux nodes, Hybrid those of the hybrid overlay: Windows nodes, and Linux nodes with another network.
+	// Cluster contains the ranges of Linux nodes, Hybrid those of the hybrid overlay: Windows nodes, and Linux nodes with another network.
 	Cluster, Hybrid []netip.Prefix
 }
 
-// check reports why a subnet cannot belong to a node. If the node's ranges are not known, the subnet must be outside of the others.
+// check returns why a subnet cannot belong to a node. If the node's ranges are unknown, the subnet must be outside of the others.
 //
-// The length of the subnet does not count, if it is longer than that of the range. The length in OVN-Kubernetes' flags is that of the
-// subnets that it assigns from now on: it keeps a subnet of another length that a Node has already, and on OpenShift it does not get
-// the hostPrefix that the administrator has set.
+// The length of the subnet is not checked, except that it must be longer than that of the range. The length in OVN-Kubernetes' flags only applies to
+// newly assigned subnets: a Node keeps a subnet of another length that it already has, and on OpenShift OVN-Kubernetes does not get the hostPrefix
+// that the administrator has set.
 func (r Ranges) check(subnet netip.Prefix, hybrid bool) error {
 	name, its, others := "cluster network", r.Cluster, r.Hybrid
 	if hybrid {
@@ -40,8 +40,8 @@ func (r Ranges) check(subnet netip.Prefix, hybrid bool) error {
 	return nil
 }
 
-// isRouted reports whether Linux nodes have a route to a subnet of the hybrid overlay. OVN-Kubernetes assigns subnets of all ranges, and
-// routes only the first.
+// isRouted reports whether Linux nodes have a route to a subnet of the hybrid overlay. OVN-Kubernetes assigns subnets of all ranges, but routes only
+// the first.
 func (r Ranges) isRouted(subnet netip.Prefix) bool {
 	return len(r.Hybrid) == 0 || r.Hybrid[0].Overlaps(subnet)
 }

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// resyncInterval is how often the networks are compared when nothing happens. So something that is lost without a notification
-	// is back within 30 seconds.
+	// resyncInterval is how often the networks are compared without any event. So something that is lost without a notification is restored within 30
+	// seconds.
 	resyncInterval = 15 * time.Second
-	// pollInterval is how often something that is about to change is read, such as the address that Windows reports a moment after a
-	// network was created. A host joins only as fast as this change is seen.
+	// pollInterval is how often a pending change is polled, such as the address that Windows reports a moment after a network was created. It limits
+	// how fast a host joins.
 	pollInterval = 250 * time.Millisecond
-	// maxImmediateFailure is the longest time that a call takes which fails before it has changed anything.
+	// maxImmediateFailure is the longest time of a call that fails before it has changed anything.
 	maxImmediateFailure = time.Second
 	// missingGrace is how long a network must be missing before it is created again: a service that has just started may not have
 	// read all networks yet, and creating one can cut the host's connections.
 	missingGrace = 2 * time.Second
-	// settleTimeout is the longest time until a new network has its addresses, and the host its connections.
+	// settleTimeout is the maximum time until a new network has its addresses, and the host its connections.
 	settleTimeout = time.Minute
-	// recreateAfter is when a network that still has none is created again: no pod can use it. WICD restarts a service after three minutes
-	// without its network, so that it has to be before that.
+	// recreateAfter is when a network that still has no addresses is created again: no pod can use it. This must be before WICD restarts the service,
+	// which it does after three minutes without a network.
 	recreateAfter = 2 * time.Minute
 	// createTimeout and callTimeout limit calls of the service.
 	createTimeout = 3 * time.Minute
@@ -36,16 +36,16 @@ const (
 	batchSize = 250
 )
 
-// networkReconciler makes the networks of the Host Network Service follow from the Nodes. Between two reads it remembers what the
-// service has, so that a change needs as few calls as possible.
+// networkReconciler reconciles the networks of the Host Network Service with the Nodes. Between two reads it caches the state of the service, so that
+// a change needs as few calls as possible.
 type networkReconciler struct {
 	hns      HNS
 	settings Settings
 	state    *state
 	log      *slog.Logger
-	// onCut is called when the connections of this host have been cut.
+	// onCut is called when the connections of this host were interrupted.
 	onCut func()
-	// routes are those of this host; nil if they need no attention.
+	// routes accesses the routes of this host; nil if they need not be moved.
 	routes    Routes
 	routeMove routeMove
 
@@ -55,12 +55,12 @@ type networkReconciler struct {
 	readAt     time.Time
 	hostRouter HostRouter
 	finder     Finder
-	// made are the networks that this program created. used are those, by ID, that had addresses or remote subnets when they were seen first.
+	// made are the networks that this program created. used are the IDs of networks that had addresses or remote subnets when they were first seen.
 	made *madeFile
 	used map[string]bool
-	// namedAdapter is true once the adapter of the network of pods was named, because Windows took another one.
+	// namedAdapter is set once the adapter of the network of pods was named, because Windows chose another one.
 	namedAdapter bool
-	// routedAt is when the host's route was refused last.
+	// routedAt is when the host's route was last refused.
 	routedAt time.Time
 	// missingSince is when a network was first found missing; zero if none is missing.
 	missingSince time.Time
@@ -69,11 +69,11 @@ type networkReconciler struct {
 	// lastLogged is the last problem that was logged. It is not logged twice.
 	lastLogged string
 	report     *reporter
-	// guard looks after the settings of this host's adapter.
+	// guard protects the settings of this host's adapter.
 	guard *hostGuard
 	// holders are the Nodes that have their subnets.
 	holders *holdersFile
-	// reported is what was logged of other Nodes.
+	// reported contains what was logged about other Nodes.
 	reported map[string]bool
 	failed   pauses
 }
@@ -102,7 +102,7 @@ func (r *networkReconciler) run(ctx context.Context, restarted <-chan struct{}) 
 	r.holders.saveNow()
 }
 
-// wait returns when there may be something to do. It returns false when the channel restarted is closed.
+// wait returns when there may be something to do. It returns false if channel restarted is closed.
 func (r *networkReconciler) wait(ctx context.Context, wait time.Duration, restarted <-chan struct{}) bool {
 	t := time.NewTimer(wait)
 	defer t.Stop()
@@ -124,7 +124,7 @@ func (r *networkReconciler) wait(ctx context.Context, wait time.Duration, restar
 
 // reconcile makes all changes that are due, and returns the longest time until the next call.
 func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error) {
-	switch r.guard.look(ctx, r.hasNetworks) { // first: without its address, the host hears of no Node
+	switch r.guard.look(ctx, r.hasNetworks) { // first: without its address, the host receives no Nodes
 	case hostLost:
 		return resyncInterval, r.abandon(ctx)
 	case hostAway:
@@ -163,14 +163,14 @@ func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error
 	return wait, err
 }
 
-// hasNetworks tells whether there are networks of ours.
+// hasNetworks reports whether the overlay's networks exist.
 func (r *networkReconciler) hasNetworks(ctx context.Context) (bool, error) {
 	r.fresh = false
 	err := r.readNetworks(ctx)
 	return len(r.have) > 0, err
 }
 
-// abandon removes all networks, that of pods first.
+// abandon removes all networks of the overlay, the network of pods first.
 func (r *networkReconciler) abandon(ctx context.Context) error {
 	if has, err := r.hasNetworks(ctx); !has || err != nil {
 		return err
@@ -186,7 +186,7 @@ func (r *networkReconciler) abandon(ctx context.Context) error {
 	return nil
 }
 
-// readNetworks reads the networks unless they are known.
+// readNetworks reads the networks unless the cache is current.
 func (r *networkReconciler) readNetworks(ctx context.Context) error {
 	if r.fresh && time.Since(r.readAt) < resyncInterval {
 		return nil
@@ -247,8 +247,8 @@ func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, sub
 	return 0, nil
 }
 
-// removeUnsettled removes the network of pods if Windows has never reported its addresses, so that it is created again. One that was used
-// stays: pods have endpoints on it.
+// removeUnsettled removes the network of pods if Windows has never reported its addresses, so that it is created again. A network that was used is
+// kept, because pods have endpoints on it.
 func (r *networkReconciler) removeUnsettled(ctx context.Context, own Node) error {
 	n := named(r.have, Network)
 	if n == nil || n.HasAddresses() || r.used[n.ID] || r.unsettledSince.IsZero() || time.Since(r.unsettledSince) < recreateAfter {
@@ -317,8 +317,7 @@ func (r *networkReconciler) moveRoutes(ctx context.Context, own Node) bool {
 	return done
 }
 
-// publishRouter has the router's MAC address published as soon as Windows has reported it, and returns the time until the next
-// reconcile.
+// publishRouter has the router's MAC address published as soon as Windows has reported it. It returns the time until the next reconcile.
 func (r *networkReconciler) publishRouter() (time.Duration, error) {
 	n := named(r.have, Network)
 	if n == nil {

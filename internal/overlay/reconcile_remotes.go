@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// reconcileRemotes adds and removes the remote subnets of other nodes, as decided from the Nodes.
+// reconcileRemotes adds and removes the remote subnets of other nodes according to the decision.
 func (r *networkReconciler) reconcileRemotes(ctx context.Context, own Node, all []Node, d decision) error {
 	n := named(r.have, Network)
 	if n == nil {
@@ -58,7 +58,7 @@ func (r *networkReconciler) addRemotes(ctx context.Context, n *hns.Network, add 
 	})
 }
 
-// inBatches calls do with all remote subnets, many at a time.
+// inBatches calls do with all remote subnets in batches.
 func inBatches(ctx context.Context, all []hns.RemoteSubnet, do func(context.Context, []hns.RemoteSubnet) error) (err error) {
 	for some := range slices.Chunk(all, batchSize) {
 		err = errors.Join(err, inHalves(ctx, some, do))
@@ -69,8 +69,8 @@ func inBatches(ctx context.Context, all []hns.RemoteSubnet, do func(context.Cont
 	return err
 }
 
-// inHalves calls do with all of them. If Windows rejects the call, it tries again with each half, so that one bad remote subnet
-// does not block the others.
+// inHalves calls do with all of them. If Windows rejects the call, it retries with each half, so that one bad remote subnet does not block the
+// others.
 func inHalves(ctx context.Context, some []hns.RemoteSubnet, do func(context.Context, []hns.RemoteSubnet) error) error {
 	within, cancel := context.WithTimeout(ctx, callTimeout)
 	err := do(within, some)
@@ -101,7 +101,7 @@ func subnetsOf(some []hns.RemoteSubnet) string {
 	return shorten.List(names, few, ", ")
 }
 
-// logNeighbors logs once what is wrong with the subnet or the address of a Node.
+// logNeighbors logs problems with the subnet or the address of each Node once.
 func (r *networkReconciler) logNeighbors(d decision) {
 	reported := map[string]bool{}
 	log := func(neighbors []neighbor, what string) {

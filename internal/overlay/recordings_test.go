@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// recording has what OVN-Kubernetes' own programs wrote on Nodes.
+// recording contains what OVN-Kubernetes' own programs wrote to Nodes.
 type recording struct {
 	Recording, ClusterSubnets, HybridSubnets string
 	Steps                                    []struct {
@@ -25,7 +25,7 @@ type recordedNode struct {
 	IPs                                 []string
 }
 
-// node is the Node. Where only OVN-Kubernetes' cluster manager ran, no program has written the address of a router: it gets one.
+// node returns the Node. If only OVN-Kubernetes' cluster manager ran, no program has written the address of a router, and a made-up one is used.
 func (r recordedNode) node(allRun bool) Node {
 	n := Node{Name: r.Name, Windows: r.OS == "windows", Subnet: r.Subnet, LinuxSubnets: r.LinuxSubnets, RouterMAC: r.MAC, InternalIPs: r.IPs}
 	if n.RouterMAC == "" && !allRun {
@@ -63,7 +63,7 @@ func TestWindowsNodesReachAllNodesOfOVNKubernetes(t *testing.T) {
 			if err != nil || errHybrid != nil {
 				t.Fatal(err, errHybrid)
 			}
-			allRun := r.Recording[:2] > "12" // with hybrid-overlay-node and the Linux nodes' program
+			allRun := r.Recording[:2] > "12" // including hybrid-overlay-node and the program of Linux nodes
 			nodes, held, decided := map[string]recordedNode{}, map[string]holders{}, 0
 			for i, step := range r.Steps {
 				for _, n := range step.Changed {
@@ -81,7 +81,7 @@ func TestWindowsNodesReachAllNodesOfOVNKubernetes(t *testing.T) {
 	}
 }
 
-// checkStep decides on each Windows node. held are the holders that each of them remembers.
+// checkStep decides on each Windows node. held contains the holders that each of them has stored.
 func checkStep(t *testing.T, s Settings, step string, nodes map[string]recordedNode, held map[string]holders, allRun bool) (decided int) {
 	t.Helper()
 	var all []Node
@@ -111,7 +111,7 @@ func checkStep(t *testing.T, s Settings, step string, nodes map[string]recordedN
 	return decided
 }
 
-// subnet is what the Node says.
+// subnet returns the subnet in the Node's annotations.
 func (n Node) subnet(t *testing.T) netip.Prefix {
 	t.Helper()
 	p, _, err := n.prefix()

@@ -66,7 +66,7 @@ func TestALossIsNoticedWhileNodesChange(t *testing.T) {
 	})
 }
 
-// A service that has just started may not have read its networks yet.
+// TestANetworkThatComesBackIsNotCreatedAgain: a service that has just started may not have read its networks yet.
 func TestANetworkThatComesBackIsNotCreatedAgain(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)

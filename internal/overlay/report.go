@@ -18,33 +18,33 @@ import (
 )
 
 const (
-	// waitsAfter is when something that others have to do is a problem: a host that joins waits for seconds.
+	// waitsAfter is when waiting for others becomes a problem: a host that joins waits for seconds.
 	waitsAfter = time.Minute
-	// refusedAfter is when something that is refused is a problem: annotations of Nodes change one after the other.
+	// refusedAfter is when a refusal becomes a problem: annotations of Nodes change one after another.
 	refusedAfter = 30 * time.Second
 	// fewSubjects is how many Nodes a message names.
 	fewSubjects = 3
-	// subjectText limits what a message says of one Node.
+	// subjectText limits the text about one Node.
 	subjectText = 240
 )
 
-// problem is why the overlay does not work. Of one reason there can be several, of different Nodes.
+// problem is why the overlay does not work. There can be several with one reason, for different Nodes.
 type problem struct {
 	reason, node, message string
 }
 
-// reporter publishes problems that last: in the log, and in the status file.
+// reporter publishes lasting problems in the log and in the status file.
 type reporter struct {
 	// file is the name of the status file; empty if there is none.
 	file string
 	log  *slog.Logger
-	// changed has a message when found has changed.
+	// changed receives a message when found has changed.
 	changed chan struct{}
 	// lastError is the last error of writing the file that was logged.
 	lastError string
 
 	mu sync.Mutex
-	// found are all problems by their reasons, with when each was found.
+	// found contains all problems by reason, with the time at which each was found.
 	found map[string][]foundProblem
 }
 
@@ -57,7 +57,7 @@ func newReporter(file string, log *slog.Logger) *reporter {
 	return &reporter{file: file, log: log, changed: make(chan struct{}, 1), found: map[string][]foundProblem{}}
 }
 
-// set replaces the problems of one reason. A problem of the same Node stays as old as it is, also with another message.
+// set replaces the problems of one reason. A problem of the same Node keeps its age, even with another message.
 func (r *reporter) set(reason string, problems ...problem) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +79,7 @@ func (r *reporter) set(reason string, problems ...problem) {
 	}
 }
 
-// due are the problems that have lasted, as they are published, and when to look again; never if that is 0.
+// due returns the lasting problems in the form in which they are published, and when to check again; never if that is 0.
 func (r *reporter) due(now time.Time) (s overlaystatus.Status, again time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +102,7 @@ func (r *reporter) due(now time.Time) (s overlaystatus.Status, again time.Durati
 	return s, again
 }
 
-// reasons are all reasons, the most important first.
+// reasons returns all reasons, the most important first.
 func reasons() []string {
 	return []string{
 		api.ReasonHostAddressLost, api.ReasonHostNetworkChanged,
@@ -115,7 +115,7 @@ func reasons() []string {
 
 func lastsFor(reason string) time.Duration {
 	switch reason {
-	case api.ReasonHostAddressLost, api.ReasonHostNetworkChanged: // both have lasted before they are told
+	case api.ReasonHostAddressLost, api.ReasonHostNetworkChanged: // reported only after they have lasted
 		return 0
 	case api.ReasonOverlaySubnetRefused, api.ReasonOverlayAnnotationDenied, api.ReasonOverlayNeighborRefused:
 		return refusedAfter
@@ -123,7 +123,7 @@ func lastsFor(reason string) time.Duration {
 	return waitsAfter
 }
 
-// combine is one message for problems of one reason.
+// combine returns one message for the problems of one reason.
 func combine(problems []problem) string {
 	if problems[0].node == "" {
 		return problems[0].message
@@ -135,8 +135,7 @@ func combine(problems []problem) string {
 	return "this node has no route to the pods of " + shorten.List(texts, fewSubjects, ", ")
 }
 
-// run publishes the status whenever it changes, until ctx is done. Then the file is removed: what it says may not be true any
-// more.
+// run publishes the status whenever it changes, until ctx is done. Then it removes the file, whose content may no longer be true.
 func (r *reporter) run(ctx context.Context) {
 	published := overlaystatus.Status{}
 	written := false
@@ -165,7 +164,7 @@ func (r *reporter) run(ctx context.Context) {
 	}
 }
 
-// logChanges logs each problem when it appears, changes or is gone.
+// logChanges logs each problem when it appears, changes or disappears.
 func (r *reporter) logChanges(before, now overlaystatus.Status) {
 	for _, p := range now.Problems {
 		if !slices.Contains(before.Problems, p) {
@@ -196,7 +195,7 @@ func (r *reporter) write(s overlaystatus.Status) (written bool) {
 	return err == nil
 }
 
-// nodeProblems are the problems that follow from the Nodes, by the reasons of nodeReasons.
+// nodeProblems returns the problems that follow from the Nodes, for the reasons in nodeReasons.
 func nodeProblems(own Node, all []Node, d decision) map[string][]problem {
 	found := map[string][]problem{}
 	add := func(reason, node, message string) {
@@ -221,7 +220,7 @@ func nodeProblems(own Node, all []Node, d decision) map[string][]problem {
 	return found
 }
 
-// nodeReasons are the reasons of problems that follow from the Nodes.
+// nodeReasons returns the reasons of problems that follow from the Nodes.
 func nodeReasons() []string {
 	return []string{
 		api.ReasonOverlayNodeTreatedAsLinux, api.ReasonOverlaySubnetMissing, api.ReasonOverlaySubnetRefused,
@@ -229,7 +228,7 @@ func nodeReasons() []string {
 	}
 }
 
-// linuxProblem says that no Linux node of OVN-Kubernetes takes part in the overlay.
+// linuxProblem returns a message if no Linux node of OVN-Kubernetes is part of the overlay.
 func linuxProblem(own string, all []Node) string {
 	var without []string
 	for _, n := range all {

@@ -25,7 +25,7 @@ func (h *host) reporting() *host {
 	return h
 }
 
-// problems are those of the status file.
+// problems returns the problems in the status file.
 func (h *host) problems() []overlaystatus.Problem {
 	h.env.Helper()
 	text, err := os.ReadFile(h.options.StatusFile)
@@ -51,7 +51,7 @@ func (h *host) wantProblem(reason, says string) {
 	}
 }
 
-// ovnRanges are the flags of a cluster of OpenShift, and a second hybrid range.
+// ovnRanges returns the ranges of an OpenShift cluster, and a second hybrid range.
 func ovnRanges() overlay.Ranges {
 	return overlay.Ranges{
 		Cluster: []netip.Prefix{netip.MustParsePrefix("10.128.0.0/14")},
@@ -127,7 +127,7 @@ func TestTheStatusSaysWhyTheOverlayDoesNotWork(t *testing.T) {
 	}
 }
 
-// Annotations that OVN-Kubernetes left when its hybrid overlay was off for a while mean nothing.
+// TestALeftoverSubnetOfLinuxIsIgnored: annotations that OVN-Kubernetes left when its hybrid overlay was off for a while mean nothing.
 func TestALeftoverSubnetOfLinuxIsIgnored(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
@@ -149,7 +149,7 @@ func TestALeftoverSubnetOfLinuxIsIgnored(t *testing.T) {
 	})
 }
 
-// Whatever the label of the Node says, the program runs on Windows.
+// TestTheOwnNodeIsWindowsWithoutALabel: whatever the label of the Node, the program runs on Windows.
 func TestTheOwnNodeIsWindowsWithoutALabel(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{}).reporting().start()

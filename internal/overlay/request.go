@@ -16,7 +16,7 @@ import (
 
 const requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
-// signingRequest is the part of a CertificateSigningRequest that is written and read here.
+// signingRequest has the fields of a CertificateSigningRequest that are written and read here.
 type signingRequest struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -40,7 +40,7 @@ type signingRequest struct {
 	} `json:"status,omitempty"`
 }
 
-// certificate returns the certificate, nothing while the request is pending, or why it was denied.
+// certificate returns the certificate, nil while the request is pending, or an error if it was denied.
 func (r signingRequest) certificate() ([]byte, error) {
 	if r.Status == nil {
 		return nil, nil
@@ -53,7 +53,7 @@ func (r signingRequest) certificate() ([]byte, error) {
 	return r.Status.Certificate, nil
 }
 
-// pending says what the request waits for.
+// pending describes what the request waits for.
 func (r signingRequest) pending(node string) string {
 	if r.Status != nil {
 		for _, c := range r.Status.Conditions {
@@ -149,7 +149,7 @@ func (c *client) waitForChange(ctx context.Context, r signingRequest) error {
 	if err != nil && !hasCode(err, http.StatusGone) {
 		return fmt.Errorf("watching: %w", err)
 	}
-	if time.Since(began) < firstPause { // a server that ends watches at once needs a pause between requests
+	if time.Since(began) < firstPause { // pause between requests to a server that ends watches immediately
 		return backoff.Sleep(ctx, firstPause)
 	}
 	return ctx.Err()

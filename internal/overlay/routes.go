@@ -17,18 +17,18 @@ type Route struct {
 
 // Routes reads and changes the routes of this host. Once there is an overlay network, another interface has the host's address.
 type Routes interface {
-	// Routes returns the routes of the interface that has an address. It is an error if no interface has it.
+	// Routes returns the routes of the interface with an address. It fails if no interface has it.
 	Routes(ctx context.Context, address netip.Addr) ([]Route, error)
-	// PersistentRoutes returns the routes that Windows keeps across restarts, except default routes, and that can be those of the
-	// interface that has an address: their gateway is in its subnet. Those without a gateway are included if no other interface has
-	// them. With an error, some may be missing.
+	// PersistentRoutes returns the routes that Windows keeps across restarts, except default routes, and that may belong to the interface with an
+	// address: their gateway is in its subnet. Those without a gateway are included if no other interface has them. With an error, some may be
+	// missing.
 	PersistentRoutes(ctx context.Context, address netip.Addr) ([]Route, error)
-	// AddRoute adds a route, until the next restart of Windows, to the interface that has an address.
+	// AddRoute adds a route, until the next restart of Windows, to the interface with an address.
 	AddRoute(ctx context.Context, address netip.Addr, r Route) error
 }
 
-// routeMove moves static routes to the virtual adapter that the first overlay network creates, and keeps them when a network is created
-// again. Windows moves only the address.
+// routeMove moves static routes to the virtual adapter that the first overlay network creates, and keeps them when a network is recreated. Windows
+// only moves the address.
 //
 // A persistent route stays bound to the adapter below the virtual one, so that after a restart of Windows it is missing: it is added at
 // each start of the program. Windows' store of persistent routes is not changed. So a route that was not persistent does not become so,
@@ -36,9 +36,9 @@ type Routes interface {
 type routeMove struct {
 	routes  Routes
 	address netip.Addr
-	// left are the routes that the interface had before a change.
+	// left contains the routes that the interface had before a change.
 	left []Route
-	// persistent are the persistent routes, once they have been read.
+	// persistent contains the persistent routes after they have been read.
 	persistent     []Route
 	persistentRead bool
 	// until is when advance gives up; zero before the first start.
@@ -46,16 +46,16 @@ type routeMove struct {
 	done  bool
 }
 
-// routeChange is what was added.
+// routeChange contains the added routes.
 type routeChange struct {
 	moved, restored []Route
-	// unknown are persistent routes without a gateway that no interface has: it is not known whose they are.
+	// unknown are persistent routes without a gateway that no interface has: it is unknown whose they are.
 	unknown []Route
-	// reading is why not all persistent routes were read.
+	// reading is why not all persistent routes could be read.
 	reading error
 }
 
-// start begins to add persistent routes that are missing, unless that has been done.
+// start starts to add missing persistent routes, unless that was already done.
 func (m *routeMove) start(routes Routes, own Node) {
 	if !m.until.IsZero() {
 		return
@@ -85,7 +85,7 @@ func (m *routeMove) begin(ctx context.Context, routes Routes, own Node) error {
 		}
 	}
 	if running {
-		return nil // it has read them before
+		return nil // they have already been read
 	}
 	return err
 }
@@ -120,7 +120,7 @@ func (m *routeMove) addMissing(ctx context.Context) (change routeChange, err err
 		}
 	}
 	for _, r := range m.persistent {
-		if slices.ContainsFunc(there, func(t Route) bool { return t.To == r.To }) { // also by another gateway: that was set later
+		if slices.ContainsFunc(there, func(t Route) bool { return t.To == r.To }) { // also by another gateway, which was set later
 			continue
 		}
 		if r.Gateway.IsUnspecified() {

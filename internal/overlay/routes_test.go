@@ -24,7 +24,7 @@ type adapters struct {
 	virtual  []overlay.Route
 	moved    time.Time
 	refuses  error
-	// persistent are what Windows keeps, unlisted is why it cannot be read.
+	// persistent are the routes that Windows keeps. unlisted is why they cannot be read.
 	persistent []overlay.Route
 	unlisted   error
 }
@@ -39,7 +39,7 @@ func (a *adapters) CreateNetwork(ctx context.Context, n hns.Network) (hns.Networ
 	return a.HNS.CreateNetwork(ctx, n)
 }
 
-// DeleteNetwork implements overlay.HNS. Windows can lose routes when a network goes.
+// DeleteNetwork implements overlay.HNS. Windows can lose routes when a network is deleted.
 func (a *adapters) DeleteNetwork(ctx context.Context, id string) error {
 	a.restart(a.virtual[:1]...)
 	return a.HNS.DeleteNetwork(ctx, id)
@@ -67,7 +67,7 @@ func (a *adapters) PersistentRoutes(context.Context, netip.Addr) ([]overlay.Rout
 	return slices.Clone(a.persistent), a.unlisted
 }
 
-// restart is a restart of Windows: the base network keeps the virtual adapter, which has only what Windows adds by itself.
+// restart simulates a restart of Windows: the base network keeps the virtual adapter, which only has the routes that Windows adds itself.
 func (a *adapters) restart(usual ...overlay.Route) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +128,7 @@ func TestStaticRoutesMoveWithTheAddress(t *testing.T) {
 				if h.log.count(test.says) != 1 {
 					t.Errorf("the log does not say %q once:\n%s", test.says, h.log)
 				}
-				// A network that is made again moves nothing.
+				// Recreating a network moves nothing.
 				n, _ := h.network(overlay.Network)
 				h.service.Lose(n.ID)
 				e.awaits(time.Minute, "the network is back", func() bool { return h.published() && h.has(linuxRemote(1)) })
@@ -148,7 +148,7 @@ func TestPersistentRoutesSurviveARestartOfWindows(t *testing.T) {
 	temporary := route("169.254.169.250/32", "192.0.2.254") // EC2Launch adds such routes at each start
 	for name, test := range map[string]struct {
 		meanwhile func(a *adapters)
-		want      []overlay.Route // besides the usual one
+		want      []overlay.Route // in addition to the usual one
 		says      string
 	}{
 		"none was removed":          {func(*adapters) {}, []overlay.Route{storage}, "Persistent routes added to the virtual adapter"},
@@ -188,7 +188,7 @@ func TestPersistentRoutesSurviveARestartOfWindows(t *testing.T) {
 	}
 }
 
-// The networks are there when the program starts later than Windows has restored them.
+// TestPersistentRoutesAreAddedWhenNoNetworkChanges: the networks exist if the program starts after Windows has restored them.
 func TestPersistentRoutesAreAddedWhenNoNetworkChanges(t *testing.T) {
 	usual := overlay.Route{To: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("192.0.2.254"), Metric: 5}
 	storage := overlay.Route{To: netip.MustParsePrefix("10.9.0.0/16"), Gateway: netip.MustParseAddr("192.0.2.253"), Metric: 7}
@@ -207,7 +207,7 @@ func TestPersistentRoutesAreAddedWhenNoNetworkChanges(t *testing.T) {
 		if want := []overlay.Route{usual, storage}; !slices.Equal(a.virtual, want) {
 			t.Errorf("routes %v, want %v", a.virtual, want)
 		}
-		// What is removed while the program runs stays away until its next start.
+		// A route that is removed while the program runs is not added again until its next start.
 		a.restart(usual)
 		e.passes(10 * time.Minute)
 		if want := []overlay.Route{usual}; !slices.Equal(a.virtual, want) {

@@ -23,16 +23,16 @@ type Options struct {
 	// BootstrapKubeconfig.
 	Server, CAFile string
 	Settings       Settings
-	// StatusFile is the file for the problems of the overlay (package overlaystatus), which WICD reads; empty for none.
+	// StatusFile is the file that reports the problems of the overlay to WICD (package overlaystatus); empty for none.
 	StatusFile string
 	HNS        HNS
-	// Routes are the routes of this host, which must move with its address; nil for a host that has none.
+	// Routes accesses the routes of this host, which must move with its address; nil for a host without routes.
 	Routes Routes
-	// Adapters are the network interfaces of this host, whose settings must survive the first network; nil if they need no attention.
+	// Adapters accesses the network interfaces of this host, whose settings must survive the first network; nil if they need no protection.
 	Adapters Adapters
-	// Watcher reports restarts of the service; without one they are noticed at the next resync.
+	// Watcher reports restarts of the service. Without one, they are noticed at the next resync.
 	Watcher Watcher
-	// HostRouter and Finder are what the Host Network Service offers besides; nil for one that does not.
+	// HostRouter and Finder are optional features of the Host Network Service; nil if it lacks them.
 	HostRouter HostRouter
 	Finder     Finder
 	Log        *slog.Logger

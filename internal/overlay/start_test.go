@@ -40,7 +40,8 @@ func TestWindowsReportsAddressesLate(t *testing.T) {
 	})
 }
 
-// Windows may create a network and never report its addresses. Pods cannot use it. One that pods use stays, whatever Windows reports later.
+// TestANetworkThatNeverHadAddressesIsCreatedAgain: Windows may create a network and never report its addresses, so that pods cannot use it. A network
+// that pods use stays, whatever Windows reports later.
 func TestANetworkThatNeverHadAddressesIsCreatedAgain(t *testing.T) {
 	for name, loses := range map[string]func(*hns.Network){
 		"of the host": func(n *hns.Network) { n.ManagementIP = netip.Addr{} }, "of the router": func(n *hns.Network) { n.RouterMAC = "" },
@@ -59,7 +60,7 @@ func TestANetworkThatNeverHadAddressesIsCreatedAgain(t *testing.T) {
 						h.service.Edit(had.ID, func(n *hns.Network) { n.Remotes = nil })
 					}
 					h.start()
-					e.passes(time.Second) // the remote subnets are there again
+					e.passes(time.Second) // the remote subnets are back
 					h.service.ResetCalls()
 					e.passes(109 * time.Second)
 					h.wantChanges(map[string]int{})
@@ -96,7 +97,7 @@ func TestAnUnreadableRouterAddressIsLogged(t *testing.T) {
 	})
 }
 
-// A network cannot be created on a switch that is not ready.
+// TestOverlayWaitsForTheBaseNetwork: a network cannot be created on a switch that is not ready.
 func TestOverlayWaitsForTheBaseNetwork(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{})

@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// state has the Nodes of the cluster, and what this host must publish. Three goroutines share it: one follows Nodes, one reconciles
-// the networks, one publishes.
+// state contains the Nodes of the cluster, and what this host must publish. Three goroutines share it: one follows Nodes, one reconciles the
+// networks, one publishes.
 type state struct {
 	own string
 
 	mu sync.Mutex
-	// nodes are all Nodes, or none until all are known. A Node that is not in it does not exist.
+	// nodes are all Nodes, or empty until all are known. A Node that it lacks does not exist.
 	nodes map[string]Node
 	// mac is the address of this host's router; empty until it is known.
 	mac string
 
-	// changed has a message when nodes have changed, macChanged when mac or the own Node has.
+	// changed receives a message when nodes have changed, macChanged when mac or the own Node has.
 	changed, macChanged chan struct{}
 }
 
@@ -25,7 +25,7 @@ func newState(own string) *state {
 	return &state{own: own, nodes: map[string]Node{}, changed: make(chan struct{}, 1), macChanged: make(chan struct{}, 1)}
 }
 
-// wake sends a message, unless one is waiting.
+// wake sends a message, unless one is pending.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -59,7 +59,7 @@ func (s *state) replace(nodes map[string]Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if own, exists := nodes[s.own]; exists {
-		own.Windows = true // whatever its label says
+		own.Windows = true // regardless of its label
 		nodes[s.own] = own
 	}
 	if maps.EqualFunc(s.nodes, nodes, same) {
@@ -82,8 +82,7 @@ func same(a, b Node) bool {
 		slices.Equal(a.InternalIPs, b.InternalIPs)
 }
 
-// known returns the own Node and all Nodes. It returns false while the own one is unknown or does not exist: then missing Nodes mean
-// nothing.
+// known returns the own Node and all Nodes. It returns false while the own one is unknown or does not exist: then missing Nodes mean nothing.
 func (s *state) known() (own Node, all []Node, exists bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

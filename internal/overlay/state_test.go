@@ -2,7 +2,7 @@ package overlay
 
 import "testing"
 
-// A cluster of a thousand nodes has several heartbeats a second.
+// TestAHeartbeatIsNoChange: a cluster of a thousand nodes has several heartbeats a second.
 func TestAHeartbeatIsNoChange(t *testing.T) {
 	s := newState("win-1")
 	changed := func() bool {

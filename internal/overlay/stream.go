@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// object has the fields of a Node that are read, and those of other objects that can come in its place. All others are skipped, so
-// that the memory does not depend on the size of Nodes.
+// object has the fields of a Node that are read, and those of other objects that may be sent instead. All others are skipped, so that the memory use
+// does not depend on the size of Nodes.
 type object struct {
 	Metadata struct {
 		Name            string `json:"name"`
@@ -21,18 +21,18 @@ type object struct {
 			Subnet       string `json:"k8s.ovn.org/hybrid-overlay-node-subnet"`
 			LinuxSubnets string `json:"k8s.ovn.org/node-subnets"`
 			RouterMAC    string `json:"k8s.ovn.org/hybrid-overlay-distributed-router-gateway-mac"`
-			// AllKnown is on the bookmark after the last Node that existed when the watch began.
+			// AllKnown is set on the bookmark after the last Node that existed when the watch started.
 			AllKnown string `json:"k8s.io/initial-events-end"`
 		} `json:"annotations"`
 	} `json:"metadata"`
 	Status status `json:"status"`
-	// Code, Reason and Message are those of a Status, which comes when a watch fails.
+	// Code, Reason and Message are those of a Status, which is sent when a watch fails.
 	Code    int    `json:"code"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
 
-// status of a Node. That of a Status is a string.
+// status is the status of a Node. In a Status, the field is a string.
 type status struct{ internalIPs []string }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -66,7 +66,7 @@ func (o object) node() Node {
 	}
 }
 
-// event is one of a watch.
+// event is one event of a watch.
 type event struct {
 	Type   string `json:"type"`
 	Object object `json:"object"`

@@ -1,5 +1,5 @@
-// Package overlaystatus is the file in which hybrid-overlay-node says why the hybrid overlay does not work, for WICD to report it on the
-// Node. It is pure: who writes and who reads the file is not its matter.
+// Package overlaystatus defines the file in which hybrid-overlay-node reports why the hybrid overlay does not work. WICD copies it to the Node. The
+// package does no I/O.
 package overlaystatus
 
 import (
@@ -36,7 +36,7 @@ type Status struct {
 type Problem struct {
 	// Reason is one of the reasons of condition WindowsNetworkUnavailable that begin with Overlay (package api).
 	Reason string `json:"reason"`
-	// Message is one printable line that says what the problem is and what to do.
+	// Message is one printable line with the problem and what to do about it.
 	Message string `json:"message"`
 }
 
@@ -53,12 +53,12 @@ func Encode(s Status) []byte {
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // it would make a message six times as long
-	_ = e.Encode(short)    // strings cannot fail
+	e.SetEscapeHTML(false) // escaping would make a message six times as long
+	_ = e.Encode(short)    // encoding strings cannot fail
 	return b.Bytes()
 }
 
-// Decode reads what Encode has written, and refuses everything else.
+// Decode parses what Encode has written, and rejects everything else.
 func Decode(b []byte) (Status, error) {
 	if len(b) > MaxSize {
 		return Status{}, fmt.Errorf("the status has %d bytes, and at most %d are allowed", len(b), MaxSize)

@@ -29,7 +29,7 @@ func connect(ctx context.Context, t Target, o Options) (net.Conn, error) {
 	deadline, _ := limited.Deadline()
 	var first error
 	for i, a := range addresses {
-		share := time.Until(deadline) / time.Duration(len(addresses)-i) // one silent address leaves time for the others
+		share := time.Until(deadline) / time.Duration(len(addresses)-i) // one silent address must not use up the time of the others
 		c, err := dialWithin(limited, share, o.Dial, net.JoinHostPort(a.String(), strconv.Itoa(t.Port)))
 		if err == nil {
 			return c, nil
@@ -47,7 +47,7 @@ func dialWithin(ctx context.Context, limit time.Duration, dial func(context.Cont
 	return dial(ctx, "tcp4", address)
 }
 
-// resolve returns the IPv4 addresses of an address or a name: at least one, or an error.
+// resolve returns the IPv4 addresses of an address or a name. It fails if there is none.
 func resolve(ctx context.Context, address string, lookup func(context.Context, string, string) ([]netip.Addr, error)) ([]netip.Addr, error) {
 	found := []netip.Addr{}
 	if literal, err := netip.ParseAddr(address); err == nil {
@@ -79,7 +79,7 @@ func tcpKind(err error) Kind {
 	}
 }
 
-// login runs the SSH handshake over c, and takes care of c.
+// login runs the SSH handshake over c, and owns c.
 func login(ctx context.Context, c net.Conn, t Target, o Options) (*Host, error) {
 	h := &Host{name: hostPort(t), options: o, conn: &countedConn{Conn: c}, dead: make(chan struct{})}
 	attempt := &attempt{target: t}
@@ -104,7 +104,7 @@ func login(ctx context.Context, c net.Conn, t Target, o Options) (*Host, error) 
 	return h, nil
 }
 
-// dialError is the failure of a dial. A canceled dial says nothing about the host and is no *Error.
+// dialError returns the error of a dial. A canceled dial proves nothing about the host and is not an *Error.
 func dialError(ctx context.Context, t Target, k Kind, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("connecting to %s: %w", hostPort(t), context.Cause(ctx))
@@ -116,14 +116,14 @@ func dialError(ctx context.Context, t Target, k Kind, err error) error {
 	return &Error{Kind: k, Host: hostPort(t), Err: bounded(err)}
 }
 
-// attempt is one handshake, and how far it came.
+// attempt is one handshake and its progress.
 type attempt struct {
 	target Target
-	shown  ssh.PublicKey // nil until the host has proved to own it
-	asked  bool          // the login has begun
+	shown  ssh.PublicKey // nil until the host has proved that it owns the key
+	asked  bool          // authentication has started
 }
 
-// config sets up the handshake.
+// config returns the configuration of the handshake.
 func (a *attempt) config() *ssh.ClientConfig {
 	return &ssh.ClientConfig{
 		Config:            algorithms(),
@@ -135,12 +135,12 @@ func (a *attempt) config() *ssh.ClientConfig {
 	}
 }
 
-// algorithms are those the SSH library holds for secure, without HMAC-SHA1. Of its defaults that leaves out
-// diffie-hellman-group14-sha1, hmac-sha1 and hmac-sha1-96, and for keys ssh-dss and ssh-rsa, which signs with SHA-1. OpenSSH
-// 7.7, the oldest one Windows Server ships, has better ones of each.
+// algorithms returns those that the SSH library considers secure, without HMAC-SHA1. Compared with the library's defaults, this excludes
+// diffie-hellman-group14-sha1, hmac-sha1 and hmac-sha1-96, and the key types ssh-dss and ssh-rsa, which sign with SHA-1. OpenSSH 7.7, the oldest
+// version that Windows Server includes, supports better ones of each kind.
 //
-// In FIPS 140-3 mode, the library leaves out what is not approved. Where Go enforces that mode (GODEBUG=fips140=only), it
-// still offers two algorithms that then fail: the key exchange with X25519, and GCM with nonces of its own.
+// In FIPS 140-3 mode, the library omits algorithms that are not approved. If Go enforces that mode (GODEBUG=fips140=only), the library still offers
+// two algorithms that then fail: the key exchange with X25519, and GCM with its own nonces.
 func algorithms() ssh.Config {
 	secure := ssh.SupportedAlgorithms()
 	isWeak := func(name string) bool {
@@ -156,8 +156,8 @@ func algorithms() ssh.Config {
 	}
 }
 
-// hostKeyAlgorithms are in the order of preference. A host with several keys shows the pinned one, because its type comes
-// first; the others are there so that a host without it shows what it has instead, and the user learns its fingerprint.
+// hostKeyAlgorithms returns the algorithms in order of preference. A host with several keys presents the pinned one, because its type comes first.
+// The other types let a host without the pinned key present another one, so that the error contains its fingerprint.
 func hostKeyAlgorithms(pinned ssh.PublicKey) []string {
 	all := []string{ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
 		ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
@@ -172,14 +172,14 @@ func hostKeyAlgorithms(pinned ssh.PublicKey) []string {
 	return append(first, others...)
 }
 
-// withoutSHA1 keeps an RSA key from signing with SHA-1.
+// withoutSHA1 prevents an RSA key from signing with SHA-1.
 func withoutSHA1(key ssh.Signer) ssh.Signer {
 	signer, ok := key.(ssh.AlgorithmSigner)
 	if !ok || key.PublicKey().Type() != ssh.KeyAlgoRSA {
 		return key
 	}
 	strong, err := ssh.NewSignerWithAlgorithms(signer, []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256})
-	if err != nil { // a signer that has chosen its algorithms itself
+	if err != nil { // the signer has already restricted its algorithms
 		return key
 	}
 	return strong
@@ -198,7 +198,7 @@ func (a *attempt) checkHostKey(_ string, _ net.Addr, shown ssh.PublicKey) error 
 		Err: fmt.Errorf("it shows the host key %s, pinned is %s", describe(shown), describe(pinned))}
 }
 
-// checkStranger looks at the key of a host that nobody knows yet: what would be refused when it is pinned must not be trusted first.
+// checkStranger checks the key of a host without a pinned key: a key that would later be rejected as pinned key must not be trusted at first contact.
 func (a *attempt) checkStranger(shown ssh.PublicKey) error {
 	if weakness := unsuitableHostKey(shown); weakness != "" {
 		return &Error{Kind: HostKeyUnsuitable, Host: hostPort(a.target), Err: fmt.Errorf("its host key is %s, needed are %d bits of RSA or more", weakness, minRSABits)}
@@ -209,7 +209,7 @@ func (a *attempt) checkStranger(shown ssh.PublicKey) error {
 	return nil
 }
 
-// beforeLogin is called before each try to log in, with what was tried. There is one key, so the second call is a refusal.
+// beforeLogin is called before each authentication attempt. Since there is only one key, a second call means that the host rejected it.
 func (a *attempt) beforeLogin(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 	const method = "publickey"
 	offered := fmt.Sprintf("user %q with the key %s", a.target.User, describe(a.target.Key.PublicKey()))
@@ -228,7 +228,7 @@ func (a *attempt) beforeLogin(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) 
 	return nil, &Error{Kind: Authentication, Host: hostPort(a.target), Err: err}
 }
 
-// kind tells why a handshake failed, when none of our own checks has said so already.
+// kind classifies a failed handshake, unless one of the checks above has already returned an *Error.
 func (a *attempt) kind(err error) Kind {
 	var n net.Error
 	switch {
@@ -236,7 +236,7 @@ func (a *attempt) kind(err error) Kind {
 		return Timeout
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &n):
 		return Lost
-	case a.asked: // disconnected in words, as OpenSSH does after too many refusals
+	case a.asked: // disconnected with a message, as OpenSSH does after too many failures
 		return Authentication
 	default:
 		return Protocol

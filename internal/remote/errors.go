@@ -9,34 +9,34 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// Kind is why a host could not be reached, or not any longer.
+// Kind is why a host cannot be reached, or the connection was lost.
 type Kind string
 
 // The kinds of Error.
 const (
-	// Unresolvable: the address is no IPv4 address, and no name of one.
+	// Unresolvable: the address is neither an IPv4 address nor a name that resolves to one.
 	Unresolvable Kind = "Unresolvable"
-	// Refused: the host is there, nothing listens on the port.
+	// Refused: the host is up, but nothing listens on the port.
 	Refused Kind = "Refused"
-	// Unreachable: the network says that there is no way to the host.
+	// Unreachable: there is no route to the host.
 	Unreachable Kind = "Unreachable"
-	// Timeout: no answer to TCP, or none that completed the handshake in time.
+	// Timeout: no answer to TCP, or the handshake was not completed in time.
 	Timeout Kind = "Timeout"
-	// Protocol: what listens there is no SSH server, or shares no algorithm with us.
+	// Protocol: the port is not served by an SSH server, or the server and the operator have no algorithm in common.
 	Protocol Kind = "Protocol"
-	// Authentication: the host refuses the user or the key.
+	// Authentication: the host rejects the user or the key.
 	Authentication Kind = "Authentication"
-	// HostKeyChanged: the host shows another key than the pinned one.
+	// HostKeyChanged: the host presents another key than the pinned one.
 	HostKeyChanged Kind = "HostKeyChanged"
-	// HostKeyUnknown: nobody has vouched for the key that the host shows, and it is not to be taken at its word.
+	// HostKeyUnknown: the host key is unknown, and trust on first use is disabled.
 	HostKeyUnknown Kind = "HostKeyUnknown"
-	// HostKeyUnsuitable: the key that the host shows is too weak to tell it by.
+	// HostKeyUnsuitable: the host key is too weak to identify the host.
 	HostKeyUnsuitable Kind = "HostKeyUnsuitable"
-	// Lost: the connection was there and has ended.
+	// Lost: the established connection ended.
 	Lost Kind = "Lost"
 )
 
-// advice is what the user can do.
+// advice returns what the user can do.
 func (k Kind) advice() string {
 	switch k {
 	case Unresolvable:
@@ -69,17 +69,17 @@ func (k Kind) advice() string {
 
 // Error is a failure to reach a host; match it with errors.As.
 type Error struct {
-	// Kind tells the failures apart.
+	// Kind classifies the failure.
 	Kind Kind
 	// Host is the address and port, as in 10.0.0.7:22.
 	Host string
-	// HostKey is the key the host showed, for HostKeyChanged and HostKeyUnknown only.
+	// HostKey is the key that the host presented, for HostKeyChanged and HostKeyUnknown only.
 	HostKey ssh.PublicKey
-	// Err is what happened.
+	// Err is the cause.
 	Err error
 }
 
-// Error says what happened and what to do.
+// Error describes the failure and what to do about it.
 func (e *Error) Error() string {
 	return fmt.Sprintf("reaching %s: %v; %s", e.Host, e.Err, e.Kind.advice())
 }
@@ -87,18 +87,18 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ExitError is a command that ran and did not end with status 0.
+// ExitError is returned for a command that did not exit with status 0.
 type ExitError struct {
-	// Status is the exit status, an unsigned 32-bit number on Windows; -1 when the host gave none.
+	// Status is the exit status, an unsigned 32-bit number on Windows, or -1 if the host sent none.
 	Status int
-	// Stderr is the end of what the command wrote to its standard error, at most 4 KiB.
+	// Stderr is the end of the command's standard error, at most 4 KiB.
 	Stderr string
 }
 
-// ExitStatus returns Status, for who knows no more of a failure than that it has one.
+// ExitStatus returns Status. Package join uses it without importing this package.
 func (e *ExitError) ExitStatus() int { return e.Status }
 
-// Error names the status, in hexadecimal too when it is a Windows status code such as 0xC0000135.
+// Error includes the status, also in hexadecimal if it is a Windows status code such as 0xC0000135.
 func (e *ExitError) Error() string {
 	var s strings.Builder
 	switch {
@@ -115,13 +115,13 @@ func (e *ExitError) Error() string {
 	return s.String()
 }
 
-// told is an error with words of a host, which may be of any length and hold what terminals interpret.
+// told is an error with text from a host, shortened and without characters that terminals interpret.
 type told struct {
 	text string
 	err  error
 }
 
-// bounded makes an error that is safe to log of one that may have words of a host.
+// bounded makes an error safe to log that may contain text from a host.
 func bounded(err error) error {
 	if err == nil {
 		return nil
@@ -132,8 +132,8 @@ func bounded(err error) error {
 	return err
 }
 
-// Error is the text, cut.
+// Error returns the shortened text.
 func (t *told) Error() string { return t.text }
 
-// Unwrap returns the error itself.
+// Unwrap returns the original error.
 func (t *told) Unwrap() error { return t.err }

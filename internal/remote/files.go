@@ -12,14 +12,14 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Files are the files of a host, in one SFTP session. Names have forward slashes; relative ones begin in the user's home, absolute ones are
+// Files accesses the files of a host in one SFTP session. Names use forward slashes; relative ones start in the user's home folder, absolute ones are
 // written as C:/k/x.
 type Files struct {
 	ctx     context.Context
 	session *sftpSession
 }
 
-// Files calls use with the files of the host, until that returns or ctx is done.
+// Files calls use with the files of the host, until use returns or ctx ends.
 func (h *Host) Files(ctx context.Context, use func(*Files) error) error {
 	return h.session(ctx, func(s *ssh.Session) error {
 		session, err := startSFTP(s)
@@ -31,17 +31,17 @@ func (h *Host) Files(ctx context.Context, use func(*Files) error) error {
 	})
 }
 
-// Server is how the host's SSH server identifies itself, SSH-2.0-OpenSSH_for_Windows_9.5, which nothing proves, and where it was reached.
+// Server returns the version that the host's SSH server reports, such as SSH-2.0-OpenSSH_for_Windows_9.5, which is not verified, and its address.
 func (h *Host) Server() (version string, at netip.Addr) {
 	return string(h.client.ServerVersion()), h.address
 }
 
-// Write makes a file with this content, whole or not at all, in a folder that exists.
+// Write atomically creates a file with this content in an existing folder.
 func (f *Files) Write(name string, b []byte) error {
 	return f.do("writing", name, func() error { return f.session.put(name, &content{f.ctx, bytes.NewReader(b)}, int64(len(b))) })
 }
 
-// Exists tells whether there is a file or folder.
+// Exists reports whether a file or folder exists.
 func (f *Files) Exists(name string) (there bool, err error) {
 	err = f.do("looking for", name, func() error {
 		_, err := stat(f.session.Client, name)
@@ -54,7 +54,7 @@ func (f *Files) Exists(name string) (there bool, err error) {
 	return there, err
 }
 
-// Path is the full name of a file as Windows has it, C:\Users\x\file.
+// Path returns the full Windows name of a file, such as C:\Users\x\file.
 func (f *Files) Path(name string) (path string, err error) {
 	err = f.do("finding", name, func() error {
 		path, err = f.session.RealPath(name)

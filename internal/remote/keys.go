@@ -16,11 +16,11 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// minRSABits is the shortest RSA key taken: shorter ones give less than the 112 bits of strength that NIST SP 800-131A asks for.
+// minRSABits is the minimum size of an RSA key: smaller ones have less than the 112 bits of strength that NIST SP 800-131A requires.
 const minRSABits = 2048
 
-// ParsePrivateKey reads an unencrypted private key in any of the usual PEM forms. Errors say what was found instead and
-// how to make a key; they never contain a part of it.
+// ParsePrivateKey parses an unencrypted private key in any of the common PEM formats. Errors describe what was found instead and how to create a key;
+// they never contain a part of it.
 func ParsePrivateKey(text []byte) (ssh.Signer, error) {
 	if encoding := encodingOf(text); encoding != "" {
 		return nil, keyError(encoding)
@@ -52,7 +52,7 @@ func keyError(found string) error {
 		"private key in PEM form, as made by: ssh-keygen -t ed25519 -N '' -f key", found, minRSABits)
 }
 
-// findPrivateKey returns the first PEM block of a private key, or nil and what there is instead.
+// findPrivateKey returns the first PEM block with a private key, or nil and a description of what was found instead.
 func findPrivateKey(text []byte) (key *pem.Block, found string) {
 	for rest := text; ; {
 		var block *pem.Block
@@ -74,7 +74,7 @@ func findPrivateKey(text []byte) (key *pem.Block, found string) {
 	}
 }
 
-// encodingOf names what Windows' programs make of plain text; empty for plain text.
+// encodingOf names the non-ASCII encoding of a file that a Windows program wrote; empty if the text is plain.
 func encodingOf(text []byte) string {
 	const ascii = "; save it as plain ASCII, as Set-Content -Encoding ascii does"
 	switch {
@@ -107,7 +107,7 @@ func withoutPEM(text string) string {
 	return "no PEM"
 }
 
-// unsuitable says why a key that can be read should not be used; empty when it can.
+// unsuitable returns why a valid key must not be used; empty if it may.
 func unsuitable(key crypto.PrivateKey) string {
 	switch k := key.(type) {
 	case *rsa.PrivateKey:
@@ -127,7 +127,7 @@ func unsuitable(key crypto.PrivateKey) string {
 	return ""
 }
 
-// ParseHostKey reads a host key in the form of a .pub file: the type, the key in base64, and maybe a comment.
+// ParseHostKey parses a host key in the format of a .pub file: type, base64 key, and an optional comment.
 func ParseHostKey(text string) (ssh.PublicKey, error) {
 	if encoding := encodingOf([]byte(text)); encoding != "" {
 		return nil, hostKeyError(encoding)
@@ -152,7 +152,7 @@ func ParseHostKey(text string) (ssh.PublicKey, error) {
 	return key, nil
 }
 
-// unsuitableHostKey says why a host key should not be trusted; empty when it can.
+// unsuitableHostKey returns why a host key must not be trusted; empty if it may.
 func unsuitableHostKey(key ssh.PublicKey) string {
 	switch key.Type() {
 	case ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521:

@@ -15,19 +15,19 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// maxPatterns is how many hashed names and patterns are compared: each with each host.
+// maxPatterns limits the hashed names and patterns, because each is compared with each host.
 const maxPatterns = 2048
 
-// KnownHosts are host keys that somebody has vouched for in advance.
+// KnownHosts are host keys that an administrator listed before first contact.
 type KnownHosts struct {
 	lines []knownLine
-	// named are the lines that have a name as it is, in lower case and without a dot at its end.
+	// named are the lines with plain names, in lower case and without a trailing dot.
 	named map[string][]int
 	// matching are the lines with patterns or hashed names.
 	matching []int
-	// Faults are what is wrong with lines, the first ones first, each with its number.
+	// Faults are the errors in lines, in order, with line numbers.
 	Faults []error
-	// Nameless is the first fault of a line of which nobody can say whose key it has: it may be any host's. nil where there is none.
+	// Nameless is the first error in a line whose hosts are unknown: it may concern any host. nil if there is none.
 	Nameless error
 }
 
@@ -38,16 +38,16 @@ type knownLine struct {
 	err   error
 }
 
-// hostPattern is one of the hosts that a line is for.
+// hostPattern is one of the hosts of a line.
 type hostPattern struct {
-	name      string // with * and ?; empty where it is hashed
+	name      string // may contain * and ?; empty if hashed
 	salt, sum []byte
 	port      string
-	isExcept  bool // it is for no host that matches
+	isExcept  bool // excludes matching hosts from the line
 }
 
-// ParseKnownHosts reads host keys in the form that ssh-keyscan prints and that OpenSSH keeps in known_hosts (sshd(8), SSH_KNOWN_HOSTS FILE
-// FORMAT): names, hashed names, and patterns. Markers are faults of their lines.
+// ParseKnownHosts parses host keys in the format of ssh-keyscan and OpenSSH's known_hosts (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT): names, hashed
+// names, and patterns. A line with a marker is an error.
 func ParseKnownHosts(text string) KnownHosts {
 	k := KnownHosts{named: map[string][]int{}}
 	number, patterns := 0, 0
@@ -85,8 +85,8 @@ func (k *KnownHosts) add(line knownLine) {
 	}
 }
 
-// Find returns the key of a host at port 22 by its name or address, nil where there is no line for it. An error says that there is one, or may be
-// one, whose key cannot be told. A host with several keys has the one that it would show at first contact.
+// Find returns the key of a host at port 22 by its name or address, or nil if no line matches. It returns an error if a line matches, or may match,
+// but has no usable key. Of several keys, it returns the one that the host would present at first contact.
 func (k KnownHosts) Find(host string) (ssh.PublicKey, error) {
 	host = canonical(host)
 	keys := map[string]ssh.PublicKey{}
@@ -115,25 +115,25 @@ func (k KnownHosts) Find(host string) (ssh.PublicKey, error) {
 	return nil, k.Nameless
 }
 
-// preferred is the key that a host with all of these shows whom it does not know.
+// preferred returns the one of these keys that the host presents if none is pinned.
 func preferred(keys map[string]ssh.PublicKey) ssh.PublicKey {
 	for _, algorithm := range hostKeyAlgorithms(nil) {
 		if key := keys[algorithm]; key != nil {
 			return key
 		}
 	}
-	return slices.Collect(maps.Values(keys))[0] // RSA: its algorithms are not named as its keys are
+	return slices.Collect(maps.Values(keys))[0] // RSA: its algorithms have other names than its key type
 }
 
-// parseKnownHost reads the fields of a line. With an error come the hosts that the line is for, where all of them can be told.
+// parseKnownHost parses the fields of a line. With an error, it returns the hosts of the line if all of them are known.
 func parseKnownHost(fields []string) (line knownLine, err error) {
 	if marker := fields[0]; strings.HasPrefix(marker, "@") {
-		if len(fields) > 3 { // else it may lack its names
+		if len(fields) > 3 { // otherwise the names may be missing
 			line.hosts, _ = parseHosts(fields[1])
 		}
 		return line, fmt.Errorf("the marker %.20q is not supported", marker)
 	}
-	if len(fields) < 3 || !isKeyType(fields[1]) { // the first field may be no names
+	if len(fields) < 3 || !isKeyType(fields[1]) { // the first field may not be the names
 		return line, hostKeyError("no names, type and key")
 	}
 	if line.hosts, err = parseHosts(fields[0]); err != nil {
@@ -143,12 +143,12 @@ func parseKnownHost(fields []string) (line knownLine, err error) {
 	return line, err
 }
 
-// isKeyType says whether a text is what keys of a type are called, whether or not they can be used.
+// isKeyType reports whether a text looks like a key type, supported or not.
 func isKeyType(text string) bool {
 	return slices.ContainsFunc([]string{"ssh-", "ecdsa-", "sk-"}, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 }
 
-// parseHosts reads the first field of a line; all of it or nothing.
+// parseHosts parses the first field of a line. It fails if any part is invalid.
 func parseHosts(field string) (hosts []hostPattern, err error) {
 	for text := range strings.SplitSeq(field, ",") {
 		h, err := parseHost(text)
@@ -182,7 +182,7 @@ func parseHost(text string) (h hostPattern, err error) {
 	return h, nil
 }
 
-// parseHash reads a hashed name: |1|<salt>|<HMAC-SHA1 of the name>, both in base64.
+// parseHash parses a hashed name: |1|<salt>|<HMAC-SHA1 of the name>, both in base64.
 func parseHash(text string) (h hostPattern, err error) {
 	const advice = "; make the lines with ssh-keyscan without -H"
 	if fips140.Enforced() {
@@ -202,7 +202,7 @@ func parseHash(text string) (h hostPattern, err error) {
 	return h, nil
 }
 
-// patterns is how many hosts of the line must be compared with each host.
+// patterns returns how many host patterns of the line must be compared with each host.
 func (l knownLine) patterns() (n int) {
 	for _, h := range l.hosts {
 		if h.salt != nil || h.isExcept || strings.ContainsAny(h.name, "*?") {
@@ -212,7 +212,7 @@ func (l knownLine) patterns() (n int) {
 	return n
 }
 
-// portOf says whether the line is for a host, and at which port. What comes with ! is left out of all that matches.
+// portOf reports whether the line matches a host, and for which port. A match of a pattern with ! excludes the host.
 func (l knownLine) portOf(host string) (port string, ok bool) {
 	for _, h := range l.hosts {
 		at, matches := h.portOf(host)
@@ -235,9 +235,9 @@ func (h hostPattern) portOf(host string) (port string, ok bool) {
 	return defaultPort, hmac.Equal(mac.Sum(nil), h.sum)
 }
 
-// matches compares a name with a pattern: * is any text, and ? any character.
+// matches reports whether a name matches a pattern: * matches any text, and ? any character.
 func matches(pattern, name string) bool {
-	star, rest := -1, 0 // where the last * is, and what of the name comes behind what it stands for
+	star, rest := -1, 0 // position of the last *, and where the name continues after the text that the * matches
 	p, n := 0, 0
 	for n < len(name) {
 		switch {
@@ -246,7 +246,7 @@ func matches(pattern, name string) bool {
 			p++
 		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == name[n]):
 			p, n = p+1, n+1
-		case star >= 0: // it stands for one character more
+		case star >= 0: // let the last * match one more character
 			rest++
 			p, n = star+1, rest
 		default:
@@ -258,5 +258,5 @@ func matches(pattern, name string) bool {
 
 const defaultPort = "22"
 
-// canonical is a name as names are compared.
+// canonical returns the form in which names are compared.
 func canonical(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }

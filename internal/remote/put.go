@@ -25,14 +25,14 @@ const (
 	fsync       = "fsync@openssh.com"
 )
 
-// Put copies size bytes from r into the file name on the host, with one SFTP session. The name has forward slashes; a
-// relative one begins in the user's home, an absolute one is written as C:/k/x. The folder must exist. Nothing is done, and r
-// not read, when a file of that name and size is there already, so a name must stand for one content.
+// Put copies size bytes from r into the file name on the host, in one SFTP session. The name uses forward slashes; a relative one starts in the
+// user's home folder, an absolute one is written as C:/k/x. The folder must exist. If a file of that name and size already exists, Put does nothing
+// and does not read r, so a name must always have the same content.
 //
-// The content goes into <name>.<random>.part beside the file, which gets its name only when it is complete on the host's
-// disk: whatever happens, name is never half a file. Parts that an earlier Put of the same name left are removed.
+// The content is written to <name>.<random>.part next to the file, and renamed when it is complete on the host's disk: name is never a partial file.
+// Parts left by earlier calls for the same name are removed.
 //
-// When ctx ends, the transfer stops and the cause of ctx is returned; the part stays for the next Put to remove.
+// When ctx ends, Put stops the transfer and returns the cause of ctx. The part stays until the next Put removes it.
 func (h *Host) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	err := h.session(ctx, func(s *ssh.Session) error { return put(s, name, &content{ctx, r}, size) })
 	if err != nil {
@@ -55,8 +55,8 @@ func put(s *ssh.Session, name string, r io.Reader, size int64) error {
 }
 
 func (c *sftpSession) put(name string, r io.Reader, size int64) (err error) {
-	// The library takes answers for good that make no sense, and panics over them in more than one place (Remove, for one, looks at
-	// attributes that are not there): one host must not end the operator for all.
+	// The library accepts invalid answers and panics on them in several places (Remove, for example, dereferences missing attributes). One host must
+	// not end the operator for all hosts.
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the host's answers make no sense: %v", p)
@@ -76,18 +76,18 @@ func (c *sftpSession) put(name string, r io.Reader, size int64) (err error) {
 		err = rename(c.Client, part, name)
 	}
 	if err != nil {
-		_ = c.Remove(part) // else the next Put does it
+		_ = c.Remove(part) // otherwise the next Put removes it
 	}
 	return err
 }
 
-// sftpSession is an SFTP session with a host that cannot fill our memory.
+// sftpSession is an SFTP session with a limit on what the host can send, so that it cannot exhaust the operator's memory.
 type sftpSession struct {
 	*sftp.Client
 	answers *answers
 }
 
-// startSFTP makes a fresh session an SFTP session. The library's own constructor would leak the channel on failure.
+// startSFTP starts SFTP in a new session. The library's own constructor would leak the channel on failure.
 func startSFTP(s *ssh.Session) (*sftpSession, error) {
 	in, err := s.StdinPipe()
 	if err != nil {
@@ -109,14 +109,14 @@ func startSFTP(s *ssh.Session) (*sftpSession, error) {
 	return &sftpSession{c, a}, nil
 }
 
-// maxHead is how much of what a host writes first is told, in bytes.
+// maxHead is how much of a host's first output is included in errors, in bytes.
 const maxHead = 80
 
-// explain says what speaks in the place of SFTP. sshd of Windows starts SFTP by the shell, and what its profile writes comes first.
+// explain describes unexpected output before SFTP. sshd of Windows starts SFTP through the shell, and the output of its profile comes first.
 func (a *answers) explain(err error) error {
 	const versionPacket = 2 // draft-ietf-secsh-filexfer-02, section 4
 
-	rest, _ := a.waiting.Peek(min(a.waiting.Buffered(), maxHead-len(a.head))) // which is there
+	rest, _ := a.waiting.Peek(min(a.waiting.Buffered(), maxHead-len(a.head))) // already read
 	head := slices.Concat(a.head, rest)
 	if len(head) == 0 || len(head) > 4 && head[0] == 0 && head[4] == versionPacket {
 		return fmt.Errorf("starting SFTP: %w", err)
@@ -126,22 +126,22 @@ func (a *answers) explain(err error) error {
 		strconv.QuoteToASCII(string(head)), err)
 }
 
-// What a host may answer in one session, in bytes. It acknowledges each 32 KiB with some 30, and lists a file with some 150.
+// Limits of a host's answers in one session, in bytes. It acknowledges each 32 KiB with some 30 bytes, and lists a file with some 150.
 const (
 	maxAnswers = 8 << 20
 	maxListing = 64 << 10
 )
 
-// answers are what the host writes. A listing that is longer than it may be is ended, a session with more answers, too.
+// answers reads what the host sends. It ends a listing that exceeds its limit, and a session with too many answers.
 type answers struct {
 	from    io.Reader
-	waiting *bufio.Reader // from, where there is more than was read
-	head    []byte        // the first of them, for whoever starts the session
+	waiting *bufio.Reader // from, to access what is buffered beyond that
+	head    []byte        // the first answers, for startSFTP's errors
 	read    atomic.Int64
 	listing atomic.Pointer[listing]
 }
 
-// listing is a listing that is under way: end is called when more bytes than upTo were read in all.
+// listing is a listing in progress: end is called when more than upTo bytes were read in total.
 type listing struct {
 	upTo int64
 	end  context.CancelFunc
@@ -164,26 +164,26 @@ func (a *answers) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// list lists a folder, or the beginning of one that is too long.
+// list returns the content of a folder, truncated at maxListing.
 func (c *sftpSession) list(folder string) []fs.FileInfo {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c.answers.listing.Store(&listing{c.answers.read.Load() + maxListing, cancel})
 	defer c.answers.listing.Store(nil)
-	entries, _ := c.ReadDirContext(ctx, folder) // where it fails, creating the part will say why
+	entries, _ := c.ReadDirContext(ctx, folder) // if this fails, creating the part returns a better error
 	return entries
 }
 
-// write fills a new file with exactly size bytes and makes sure that they are on the host's disk.
+// write writes exactly size bytes to a new file and flushes them to the host's disk.
 func write(c *sftp.Client, part string, r io.Reader, size int64) error {
 	f, err := c.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
-	if err == nil && f == nil { // the library takes success without a handle for a file that is not there
+	if err == nil && f == nil { // for an absent file, the library treats success without a handle as success
 		err = errors.New("the host answered without a handle")
 	}
 	if err != nil {
 		return fmt.Errorf("creating %s: %w", part, err)
 	}
-	// 64 writes of 32 KiB are under way at any time, as much as the SSH window holds. OpenSSH for Windows takes no larger writes.
+	// 64 writes of 32 KiB are in progress at any time, as much as the SSH window allows. OpenSSH for Windows accepts no larger writes.
 	n, err := f.ReadFromWithConcurrency(io.LimitReader(r, size+1), 0)
 	if err == nil && n != size {
 		err = fmt.Errorf("the content does not have the %d bytes announced", size)
@@ -206,8 +206,7 @@ func write(c *sftp.Client, part string, r io.Reader, size int64) error {
 	return nil
 }
 
-// stat asks for the attributes of a file. Where a host answers with success and nothing else, the library gives something whose methods
-// panic.
+// stat returns the attributes of a file. If a host answers with success and nothing else, the library returns a value whose methods panic.
 func stat(c *sftp.Client, name string) (fs.FileInfo, error) {
 	info, err := c.Stat(name)
 	if err != nil {
@@ -219,13 +218,13 @@ func stat(c *sftp.Client, name string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// rename gives a complete part its name.
+// rename renames a complete part to its final name.
 func rename(c *sftp.Client, part, name string) error {
 	var err error
 	if _, can := c.HasExtension(posixRename); can {
 		err = c.PosixRename(part, name)
 	} else {
-		_ = c.Remove(name) // the plain rename of SFTP refuses to replace a file
+		_ = c.Remove(name) // SFTP's standard rename refuses to replace a file
 		err = c.Rename(part, name)
 	}
 	if err != nil {
@@ -236,8 +235,8 @@ func rename(c *sftp.Client, part, name string) error {
 
 const partSuffix = ".part"
 
-// removeParts removes what interrupted transfers of a name have left. A part that another transfer still writes stays: Windows
-// does not remove an open file.
+// removeParts removes the parts left by interrupted transfers of a name. A part that another transfer is writing stays: Windows does not remove an
+// open file.
 func (c *sftpSession) removeParts(name string) {
 	folder := path.Dir(name)
 	for _, e := range c.list(folder) {
@@ -249,7 +248,7 @@ func (c *sftpSession) removeParts(name string) {
 	}
 }
 
-// content is the caller's reader, which ends with its context.
+// content is the caller's reader until its context ends.
 type content struct {
 	ctx  context.Context
 	from io.Reader

@@ -1,6 +1,6 @@
-// Package remote is a Windows host over SSH: run a command, put a file, over one connection. The host's key is pinned,
-// everything can be canceled and has a deadline, and every failure to reach a host is one of the few kinds a user can do
-// something about. It knows nothing of what is run or put; the caller quotes its command lines.
+// Package remote connects to a Windows host over SSH to run commands and copy files over one connection. The host's key is pinned, all calls have
+// deadlines and can be canceled, and each failure to reach a host is one of a few kinds that a user can act on. The package does not interpret
+// commands or files; the caller quotes command lines.
 package remote
 
 import (
@@ -15,38 +15,39 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Target says which host to reach and how to tell that it is the right one.
+// Target is a host to connect to and how to verify its identity.
 type Target struct {
 	// Address is an IPv4 address or a DNS name that has one.
 	Address string
 	// Port is where sshd listens; 0 means 22.
 	Port int
-	// User is the account to log in with; it has to be an administrator for most of what is done to a host.
+	// User is the account to log in with. Most operations on a host require an administrator.
 	User string
 	// Key is the private key that User accepts.
 	Key ssh.Signer
-	// HostKey is the only key the host may show. When nil, the host is taken at its word: the caller keeps
-	// Host.HostKey and pins it from then on.
+	// HostKey is the only accepted host key. If nil, any suitable key is accepted (trust on first use): the caller stores Host.HostKey and pins it
+	// from then on.
 	HostKey ssh.PublicKey
-	// KnownOnly takes no host at its word: without HostKey, dialing ends when the host has shown its key, before anything is sent.
+	// KnownOnly disables trust on first use: without HostKey, the dial ends after the host has presented its key, before anything is sent.
 	KnownOnly bool
 }
 
-// Options bounds how long things may take. The zero value has the defaults.
+// Options limits how long operations may take. The zero value has the defaults.
 type Options struct {
-	// DialTimeout bounds the name resolution and the TCP connection together; default 10 s.
+	// DialTimeout limits name resolution and the TCP connection together; default 10 s.
 	DialTimeout time.Duration
-	// HandshakeTimeout bounds the key exchange and the login together; default 15 s.
+	// HandshakeTimeout limits key exchange and login together; default 15 s.
 	HandshakeTimeout time.Duration
-	// KeepAlive is the time between two questions whether the host is still there; default 10 s.
+	// KeepAlive is the interval of keepalive requests; default 10 s.
 	KeepAlive time.Duration
-	// KeepAliveMisses is how many questions in a row may stay without a sign of life before the connection counts as lost; default 3.
+	// KeepAliveMisses is how many keepalive requests in a row may pass without any data from the host before the connection is considered lost;
+	// default 3.
 	KeepAliveMisses int
-	// Grace is how long a canceled call may take to close its channel before the connection is closed instead; default 2 s.
+	// Grace is how long a canceled call may take to close its channel before the connection is closed; default 2 s.
 	Grace time.Duration
-	// Lookup resolves a name; default net.DefaultResolver.LookupNetIP, whose signature it has.
+	// Lookup resolves a name; default net.DefaultResolver.LookupNetIP.
 	Lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)
-	// Dial opens a TCP connection; default net.Dialer.DialContext, whose signature it has.
+	// Dial opens a TCP connection; default net.Dialer.DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -72,8 +73,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Host is an authenticated connection to a host. Its methods may be called from several goroutines at once; each Run and
-// Put opens a channel of its own, of which OpenSSH allows ten at a time (MaxSessions).
+// Host is an authenticated connection to a host. Its methods may be called concurrently; each Run and Put opens its own channel, of which OpenSSH
+// allows ten at a time (MaxSessions).
 type Host struct {
 	name    string // address:port, for messages
 	options Options
@@ -85,18 +86,18 @@ type Host struct {
 
 	once  sync.Once
 	dead  chan struct{} // closed when the connection has ended or is being closed
-	cause error         // why; set before dead is closed
+	cause error         // why dead is closed; set before that
 }
 
-// Usage is what a connection has carried so far.
+// Usage is what a connection has transferred so far.
 type Usage struct {
 	// Channels counts the channels opened, one for each Run and Put.
 	Channels int64
-	// BytesIn and BytesOut count what TCP carried from and to the host, protocol overhead included.
+	// BytesIn and BytesOut count the bytes of the TCP connection from and to the host, including the overhead of SSH.
 	BytesIn, BytesOut int64
 }
 
-// Dial connects and logs in. Failures are *Error, unless ctx was canceled. The context only governs the dialing.
+// Dial connects and logs in. Errors are *Error, unless ctx was canceled. The context applies only to dialing.
 func Dial(ctx context.Context, t Target, o Options) (*Host, error) {
 	if t.Port == 0 {
 		t.Port = 22
@@ -109,18 +110,18 @@ func Dial(ctx context.Context, t Target, o Options) (*Host, error) {
 	return login(ctx, c, t, o)
 }
 
-// HostKey is the key the host has shown, and proved to own.
+// HostKey returns the key that the host presented and proved to own.
 func (h *Host) HostKey() ssh.PublicKey { return h.key }
 
-// Address is the address at which the host was reached.
+// Address returns the address at which the host was reached.
 func (h *Host) Address() netip.Addr { return h.address }
 
-// Usage counts what the connection has carried so far.
+// Usage returns what the connection has transferred so far.
 func (h *Host) Usage() Usage {
 	return Usage{Channels: h.opened.Load(), BytesIn: h.conn.in.Load(), BytesOut: h.conn.out.Load()}
 }
 
-// Close ends the connection and every call on it. It may be called more than once.
+// Close closes the connection and ends all calls on it. It may be called more than once.
 func (h *Host) Close() error {
 	h.end(net.ErrClosed)
 	return nil

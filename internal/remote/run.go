@@ -11,17 +11,17 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// tailSize bounds how much of a command's standard error is kept, in bytes.
+// tailSize limits how much of a command's standard error is kept, in bytes.
 const tailSize = 4 << 10
 
-// Run starts a command, sends it stdin, copies what it writes to stdout, and returns when it has ended; both streams may
-// be nil. A command that does not end with status 0 is an *ExitError, a lost connection an *Error. A failing Read or Write
-// of the caller's streams ends the command and is returned; a command never takes a failed Read for the end of its input.
+// Run runs a command with stdin as its input, copies its output to stdout, and returns when it has ended; both streams may be nil. The error is an
+// *ExitError if the command does not exit with status 0, and an *Error if the connection is lost. A failing Read or Write of the caller's streams
+// ends the command, and its error is returned; the command never sees a failed Read as the end of its input.
 //
-// When ctx ends, the command is sent SIGKILL, its channel is closed and the cause of ctx returned. Windows' sshd has no
-// signals: a program there has to notice that its input or output has ended.
+// When ctx ends, Run sends SIGKILL to the command, closes its channel and returns the cause of ctx. Windows' sshd does not support signals: a program
+// there must detect that its input or output has ended.
 //
-// A Read of stdin that blocks when the command ends is not waited for.
+// Run does not wait for a Read of stdin that blocks when the command ends.
 func (h *Host) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -34,7 +34,7 @@ func (h *Host) Run(ctx context.Context, command string, stdin io.Reader, stdout 
 	return nil
 }
 
-// execute runs a command in a fresh session.
+// execute runs a command in a new session.
 func execute(s *ssh.Session, command string, in *input, out *output) error {
 	var stderr tail
 	s.Stdout, s.Stderr = out, &stderr
@@ -58,7 +58,7 @@ func execute(s *ssh.Session, command string, in *input, out *output) error {
 	return err
 }
 
-// input is the caller's stdin; fail ends the command.
+// input is the caller's stdin. fail ends the command.
 type input struct {
 	from   io.Reader
 	fail   context.CancelCauseFunc
@@ -74,17 +74,17 @@ func (in *input) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sendTo copies the input and then its end, unless it broke off.
+// sendTo copies the input and closes w, unless reading the input failed.
 func (in *input) sendTo(w io.WriteCloser) {
 	if in.from != nil {
-		_, _ = io.Copy(w, in) // fails when the command does not want more; its exit status tells the rest
+		_, _ = io.Copy(w, in) // fails if the command stops reading; its exit status explains why
 	}
 	if !in.failed {
 		_ = w.Close()
 	}
 }
 
-// output is the caller's stdout; fail ends the command.
+// output is the caller's stdout. fail ends the command.
 type output struct {
 	to   io.Writer
 	fail context.CancelCauseFunc
@@ -116,7 +116,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is the tail as one may show it: valid UTF-8 without control characters, whatever code page the host writes.
+// String returns the tail as valid UTF-8 without control characters, whatever code page the host uses.
 func (t *tail) String() string {
 	s := strings.Map(func(r rune) rune {
 		switch {

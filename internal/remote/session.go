@@ -11,7 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// end closes the connection for the given reason; the first reason stays.
+// end closes the connection with a reason. Only the first reason is kept.
 func (h *Host) end(cause error) {
 	h.once.Do(func() {
 		h.cause = cause
@@ -20,7 +20,7 @@ func (h *Host) end(cause error) {
 	h.conn.Close()
 }
 
-// watch ends the host when its connection ends.
+// watch calls end when the connection ends.
 func (h *Host) watch() {
 	err := h.client.Wait()
 	if errors.Is(err, io.EOF) {
@@ -29,8 +29,8 @@ func (h *Host) watch() {
 	h.end(bounded(err))
 }
 
-// keepAlive asks every interval whether the host is still there, and gives the connection up after too many questions
-// without a sign of life. Any byte is one: the answer may be queued behind a long transfer.
+// keepAlive sends a request at every interval, and closes the connection after too many intervals without a sign of life. Any byte received is one:
+// the answer may be queued behind a long transfer.
 func (h *Host) keepAlive() {
 	tick := time.NewTicker(h.options.KeepAlive)
 	defer tick.Stop()
@@ -50,7 +50,7 @@ func (h *Host) keepAlive() {
 			return
 		}
 		unanswered++
-		if asking.CompareAndSwap(false, true) { // TCP repeats an unanswered question by itself
+		if asking.CompareAndSwap(false, true) { // TCP itself retransmits an unanswered request
 			go func() {
 				defer asking.Store(false)
 				_ = h.ask()
@@ -59,14 +59,14 @@ func (h *Host) keepAlive() {
 	}
 }
 
-// ask makes the host answer, whatever the answer. It returns when the answer is there or the connection has ended.
+// ask sends a request that the host must answer, in whatever way. It returns when the answer has arrived or the connection has ended.
 func (h *Host) ask() error {
 	_, _, err := h.client.SendRequest("keepalive@openssh.com", true, nil)
 	return err
 }
 
-// explain returns err, or Lost when the connection itself has ended. The SSH library reports both a channel that was closed
-// and a connection that was lost as the end of the stream, so the host is asked.
+// explain returns err, or Lost if the connection itself has ended. The SSH library reports both a closed channel and a lost connection as the end of
+// the stream, so explain sends a request to the host.
 func (h *Host) explain(err error) error {
 	answer := make(chan error, 1)
 	go func() { answer <- h.ask() }()
@@ -83,13 +83,13 @@ func (h *Host) explain(err error) error {
 	return h.lost()
 }
 
-// lost is the error of a connection that is dead.
+// lost returns the error of a dead connection.
 func (h *Host) lost() error {
 	return &Error{Kind: Lost, Host: h.name, Err: fmt.Errorf("the connection was lost: %w", h.cause)}
 }
 
-// session opens a channel and gives it to use. When ctx ends first, the command in the channel is killed and the channel
-// closed; when that does not end use within Options.Grace, the connection is closed.
+// session opens a channel and passes it to use. If ctx ends first, session kills the command in the channel and closes the channel. If use does not
+// return within Options.Grace, it closes the connection.
 func (h *Host) session(ctx context.Context, use func(*ssh.Session) error) error {
 	select {
 	case <-h.dead:
@@ -103,14 +103,14 @@ func (h *Host) session(ctx context.Context, use func(*ssh.Session) error) error 
 	case err := <-done:
 		return h.outcome(ctx, err)
 	case <-h.dead:
-		// The SSH library forgets a channel that is opened in the very moment in which the connection ends.
+		// The SSH library forgets a channel that is opened at the very moment when the connection ends.
 		if ended, err := within(h.options.Grace, done); ended {
 			return h.outcome(ctx, err)
 		}
 		return h.lost()
 	case <-ctx.Done():
 	}
-	go func() { // it may block for as long as the connection does
+	go func() { // may block as long as the connection does
 		if s := opened.Load(); s != nil {
 			_ = s.Signal(ssh.SIGKILL)
 			_ = s.Close()
@@ -118,12 +118,12 @@ func (h *Host) session(ctx context.Context, use func(*ssh.Session) error) error 
 	}()
 	if ended, _ := within(h.options.Grace, done); !ended {
 		h.end(fmt.Errorf("a canceled call did not end within %s", h.options.Grace))
-		within(h.options.Grace, done) // only a blocked Read or Write of the caller's can still hold it
+		within(h.options.Grace, done) // only a blocked Read or Write of the caller can still delay it
 	}
 	return context.Cause(ctx)
 }
 
-// open opens a channel for use, and stores it for whoever has to close it before its time.
+// open opens a channel for use, and stores it in opened so that session can close it early.
 func (h *Host) open(ctx context.Context, opened *atomic.Pointer[ssh.Session], use func(*ssh.Session) error) error {
 	s, err := h.client.NewSession()
 	if err != nil {
@@ -132,13 +132,13 @@ func (h *Host) open(ctx context.Context, opened *atomic.Pointer[ssh.Session], us
 	defer s.Close()
 	h.opened.Add(1)
 	opened.Store(s)
-	if ctx.Err() != nil { // nobody may be left to close it
+	if ctx.Err() != nil { // session may have returned without closing it
 		return context.Cause(ctx)
 	}
 	return use(s)
 }
 
-// outcome is what to tell the caller about a call that ended by itself.
+// outcome returns the error for a call that was not canceled.
 func (h *Host) outcome(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -154,7 +154,7 @@ func (h *Host) outcome(ctx context.Context, err error) error {
 	return h.explain(bounded(err))
 }
 
-// within waits for a call to end, but not for longer than limit.
+// within waits for a call to end, at most for limit.
 func within(limit time.Duration, done <-chan error) (ended bool, err error) {
 	select {
 	case err := <-done:

@@ -14,9 +14,9 @@ import (
 type Accounts struct {
 	// Domain is the name of the domain that it is joined to; empty for none.
 	Domain string
-	// Plugins are the registered plugins of Container Credential Guard, by the names of their keys; those whose class exists are true.
+	// Plugins are the registered plugins of Container Credential Guard by key name. The value is true if the plugin's class exists.
 	Plugins map[string]bool
-	// Fails makes each question fail.
+	// Fails makes each call fail.
 	Fails error
 }
 

@@ -13,12 +13,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hostnetwork"
 )
 
-// HostAdapter is the host's own network interface below the networks of a Host Network Service. Its methods CreateNetwork and
-// DeleteNetwork are those of the service, with their effect on the host. It is safe for concurrent use.
+// HostAdapter is the host's own network interface below the networks of a Host Network Service. Its methods CreateNetwork and DeleteNetwork wrap
+// those of the service and apply their effect on the host. It is safe for concurrent use.
 type HostAdapter struct {
 	*HNS
 	quirks AdapterQuirks
-	// DeviceLess says that the service may make adapters without a device: registry value DeviceLessNicDisabled is not set.
+	// deviceLess is set if the service may create adapters without a device: registry value DeviceLessNicDisabled is not set.
 	deviceLess bool
 
 	mu       sync.Mutex
@@ -35,7 +35,7 @@ const (
 	adapterMTU  = 1460
 )
 
-// On is the adapter of a host, on which the service makes its networks.
+// On returns the adapter of a host on which the service creates its networks.
 func (h *HNS) On(q AdapterQuirks) *HostAdapter {
 	address := netip.PrefixFrom(h.options.ManagementIP, 24)
 	second := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, address.Addr().As4()[3]}), 24)
@@ -63,7 +63,7 @@ func (a *HostAdapter) CreateNetwork(ctx context.Context, n hns.Network) (hns.Net
 	return a.HNS.CreateNetwork(ctx, n)
 }
 
-// DeleteNetwork implements the port of the overlay. Without its last network, the host has its adapter back.
+// DeleteNetwork implements the port of the overlay. Deleting the last network restores the host's adapter.
 func (a *HostAdapter) DeleteNetwork(ctx context.Context, id string) error {
 	err := a.HNS.DeleteNetwork(ctx, id)
 	if len(a.State().Networks) == 0 {
@@ -74,7 +74,7 @@ func (a *HostAdapter) DeleteNetwork(ctx context.Context, id string) error {
 	return err
 }
 
-// moved is the virtual adapter that the first network makes.
+// moved returns the virtual adapter that the first network creates.
 func (a *HostAdapter) moved() hostnetwork.Adapter {
 	v, q := a.physical, a.quirks
 	v.Name, v.Index, v.MTU = "vEthernet ("+adapterName+")", 17, a.physical.MTU-hostnetwork.Encapsulation
@@ -124,7 +124,7 @@ func (a *HostAdapter) nowLocked() hostnetwork.Adapter {
 	return v
 }
 
-// HasAddress tells whether the host has its address.
+// HasAddress reports whether the host has its address.
 func (a *HostAdapter) HasAddress() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -132,7 +132,7 @@ func (a *HostAdapter) HasAddress() bool {
 	return has
 }
 
-// Restores counts the calls of Restore.
+// Restores returns the number of Restore calls.
 func (a *HostAdapter) Restores() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 type boot struct {
 	w  *Windows
 	id string
-	// began is when it started.
+	// began is the time of its start.
 	began time.Time
 	ctx   context.Context
 	end   context.CancelFunc
@@ -122,7 +122,7 @@ func (b *boot) faultLocked(operation string) error {
 	return err
 }
 
-// Facts implements daemon.System.
+// Facts implements host.System.
 func (b *boot) Facts(context.Context) (agent.HostFacts, error) {
 	w := b.w
 	w.mu.Lock()
@@ -143,7 +143,7 @@ func (b *boot) Facts(context.Context) (agent.HostFacts, error) {
 	return f, nil
 }
 
-// hideLocked takes out the facts that Windows does not tell.
+// hideLocked removes the facts that Windows does not report.
 func (b *boot) hideLocked(f *agent.HostFacts) {
 	for _, name := range b.w.options.Quirks.Servicing.Unread {
 		switch name {
@@ -171,7 +171,7 @@ func (b *boot) hideLocked(f *agent.HostFacts) {
 	}
 }
 
-// Reboot implements daemon.System.
+// Reboot implements host.System.
 func (b *boot) Reboot(_ context.Context, _ string, after time.Duration) error {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
@@ -193,7 +193,7 @@ func (b *boot) Reboot(_ context.Context, _ string, after time.Duration) error {
 	return nil
 }
 
-// Lock implements daemon.System.
+// Lock implements host.System.
 func (b *boot) Lock(name string) (release func(), err error) {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()

@@ -16,7 +16,7 @@ var ErrInUse = errors.New("the process cannot access the file because it is bein
 
 // HCS is the Host Compute Service.
 type HCS struct {
-	// Hangs makes it answer no list.
+	// Hangs makes it answer no list request.
 	Hangs bool
 	// Fails makes each list fail.
 	Fails error
@@ -32,7 +32,7 @@ func (w *Windows) SetHCS(is HCS) {
 // containers are those created by containerd's shims.
 type containers struct{ boot *boot }
 
-// List implements daemon.Containers.
+// List implements host.Containers.
 func (c containers) List(ctx context.Context) ([]string, error) {
 	w := c.boot.w
 	w.mu.Lock()
@@ -52,13 +52,13 @@ func (c containers) List(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(w.containers)), fails
 }
 
-// End implements daemon.Containers.
+// End implements host.Containers.
 func (c containers) End(_ context.Context, name string) error {
 	_, err := c.remove(c.boot.w.containers, name, "end "+name)
 	return err
 }
 
-// RemoveNamespace implements daemon.Containers.
+// RemoveNamespace implements host.Containers.
 func (c containers) RemoveNamespace(_ context.Context, id string) (removed bool, err error) {
 	return c.remove(c.boot.w.networks, strings.ToLower(id), "network "+strings.ToLower(id))
 }
@@ -79,7 +79,7 @@ func (c containers) remove(from map[string]bool, name, operation string) (remove
 	return true, nil
 }
 
-// RemoveLayer implements daemon.Containers.
+// RemoveLayer implements host.Containers.
 func (c containers) RemoveLayer(_ context.Context, folder string) error {
 	if !c.boot.w.Disk().Exists(folder) {
 		return nil
@@ -93,7 +93,7 @@ func (c containers) RemoveLayer(_ context.Context, folder string) error {
 	return c.boot.w.Disk().RemoveAll(folder)
 }
 
-// EndPrograms implements daemon.Containers.
+// EndPrograms implements host.Containers.
 func (c containers) EndPrograms(ctx context.Context, folder string) (ended []string, err error) {
 	w := c.boot.w
 	w.mu.Lock()
@@ -145,7 +145,7 @@ func (w *Windows) AddLayer(folder string) error {
 	return err
 }
 
-// Remnants are the existing containers, programs, networks of pods and layers.
+// Remnants returns the existing containers, programs, pod networks and layers.
 func (w *Windows) Remnants() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,7 +176,7 @@ func (b *boot) inUseLocked(name string) error {
 	return nil
 }
 
-// programsLocked are the files of the programs that run.
+// programsLocked returns the files of the running programs.
 func (b *boot) programsLocked() []string {
 	programs := slices.Collect(maps.Keys(b.w.programs))
 	for name := range b.running {

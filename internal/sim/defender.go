@@ -16,17 +16,17 @@ type Defender struct {
 	Stopped bool
 	// Set are the exclusions that are set on the host, Policy those of a group policy.
 	Set, Policy desired.Exclusions
-	// PolicyOnly is true where exclusions that are set on the host have no effect (policy DisableLocalAdminMerge).
+	// PolicyOnly is true if exclusions set on the host have no effect (policy DisableLocalAdminMerge).
 	PolicyOnly bool
-	// Hidden is true where a policy hides exclusions from administrators of the host.
+	// Hidden is true if a policy hides exclusions from administrators of the host.
 	Hidden bool
-	// RealTimeOff is true where it scans no files when programs use them.
+	// RealTimeOff is true if it does not scan files when programs use them.
 	RealTimeOff bool
 	// Refuses makes each change of exclusions fail.
 	Refuses error
 	// Hangs makes each call fail after half a minute.
 	Hangs bool
-	// Writes counts the calls that change exclusions, also without effect: each is an event in the log of Defender.
+	// Writes counts the calls that change exclusions, even without effect: each is an event in the log of Defender.
 	Writes int
 }
 
@@ -84,7 +84,7 @@ func (d defender) change(ctx context.Context, operation string, e desired.Exclus
 	})
 }
 
-// use hands over the Defender, whose service runs.
+// use passes the running Defender to a function.
 func (d defender) use(ctx context.Context, use func(*Defender) error) error {
 	w := d.boot.w
 	w.mu.Lock()
@@ -118,7 +118,7 @@ func (w *Windows) EditDefender(edit func(*Defender)) {
 	edit(&w.defender)
 }
 
-// Defender is Microsoft Defender as it is now.
+// Defender returns the current state of Microsoft Defender.
 func (w *Windows) Defender() Defender {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,7 +19,7 @@ type eventLog struct {
 	last   uint64
 }
 
-// newEventLogs are the logs that every Windows has.
+// newEventLogs returns the logs that every Windows has.
 func newEventLogs() map[string]*eventLog {
 	return map[string]*eventLog{"System": {}, "Application": {}}
 }
@@ -50,7 +50,7 @@ func (l eventLogs) Read(ctx context.Context, channel string, after uint64, limit
 	return newer[max(0, len(newer)-limit):], nil
 }
 
-// WriteEvent writes an event, and makes the channel if it does not exist. Record is set, and Time if it is zero.
+// WriteEvent writes an event, and creates the channel if it does not exist. It sets Record, and Time if that is zero.
 func (w *Windows) WriteEvent(channel string, e host.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,7 +70,7 @@ func (w *Windows) WriteEvent(channel string, e host.Event) {
 	is.events = append(is.events, e)
 }
 
-// ClearEvents clears a log, like an administrator: records begin again.
+// ClearEvents clears a log, like an administrator: record numbers start again.
 func (w *Windows) ClearEvents(channel string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,20 +10,20 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// servicing is what became of features, and of restarts.
+// servicing is the state of features and restarts.
 type servicing struct {
-	// completing are features that become something when Windows has completed its servicing in this boot.
+	// completing are the states that features get when Windows has completed its servicing in this boot.
 	completing map[string]agent.FeatureState
-	// rollbacks and ownRestarts are how many there still are.
+	// rollbacks and ownRestarts are how many are left.
 	rollbacks, ownRestarts int
-	// restarts are those that programs asked for; disturbed are those of them in the middle of setup or servicing.
+	// restarts counts those that programs requested, disturbed those of them during setup or servicing.
 	restarts, disturbed int
 }
 
-// ownRestart is when Windows restarts by itself, after its start.
+// ownRestart is how long after its start Windows restarts on its own.
 const ownRestart = 30 * time.Second
 
-// RestartsAsked is how many restarts programs asked for, and how many of those came while Windows was setting itself up, or servicing.
+// RestartsAsked returns how many restarts programs requested, and how many of those came during setup or servicing.
 func (w *Windows) RestartsAsked() (all, disturbed int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +77,7 @@ func (b *boot) EnableFeature(ctx context.Context, name string) (reboot bool, err
 	}
 }
 
-// dism is how long DISM takes, and whether it answers at all.
+// dism simulates the duration of a DISM call, and whether DISM answers at all.
 func (b *boot) dism(ctx context.Context) error {
 	b.w.mu.Lock()
 	q := b.w.options.Quirks.Servicing
@@ -105,7 +105,7 @@ func (b *boot) dism(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// completeLocked ends what Windows completes after its start. The caller holds the lock.
+// completeLocked completes what Windows finishes some time after its start. The caller holds the lock.
 func (b *boot) completeLocked() {
 	if time.Since(b.began) < b.w.options.Quirks.Servicing.PendingFor {
 		return
@@ -116,7 +116,7 @@ func (b *boot) completeLocked() {
 	b.w.servicing.completing = nil
 }
 
-// startFeaturesLocked begins to complete pending features in a new boot. The caller holds the lock.
+// startFeaturesLocked starts to complete pending features in a new boot. The caller holds the lock.
 func (w *Windows) startFeaturesLocked() {
 	q, s := w.options.Quirks.Servicing, &w.servicing
 	s.completing = map[string]agent.FeatureState{}
@@ -149,7 +149,7 @@ func (w *Windows) startFeaturesLocked() {
 	}
 }
 
-// unfinishedLocked is what Windows has not finished. The caller holds the lock.
+// unfinishedLocked returns what Windows has not finished. The caller holds the lock.
 func (b *boot) unfinishedLocked() host.Unfinished {
 	b.completeLocked()
 	w := b.w
@@ -163,7 +163,7 @@ func (b *boot) unfinishedLocked() host.Unfinished {
 	return u
 }
 
-// servicesOfFeatures are the services that come with features. The caller holds the lock.
+// servicesOfFeatures returns the services that features install. The caller holds the lock.
 func (b *boot) servicesOfFeatures() (names []string) {
 	b.completeLocked()
 	hyperV := b.w.features[desired.HyperVFeature] == agent.FeatureEnabled

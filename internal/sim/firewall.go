@@ -16,7 +16,7 @@ import (
 // Rule is a rule of the firewall.
 type Rule struct {
 	desired.FirewallRule
-	// Group it belongs to; daemon.FirewallGroup for ours.
+	// Group is the group of the rule; host.FirewallGroup for managed rules.
 	Group string
 	// Disabled rules have no effect.
 	Disabled bool
@@ -25,7 +25,7 @@ type Rule struct {
 // firewall is Windows' firewall.
 type firewall struct{ boot *boot }
 
-// Set implements daemon.Firewall. Each rule is a change of its own.
+// Set implements host.Firewall. Each rule is a separate change.
 func (f firewall) Set(ctx context.Context, rules []desired.FirewallRule) (changed []string, err error) {
 	if err := errors.Join(ctx.Err(), host.CheckRules(rules)); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (f firewall) Set(ctx context.Context, rules []desired.FirewallRule) (change
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// Rules are those of the firewall, by name.
+// Rules returns the rules of the firewall, by name.
 func (w *Windows) Rules() []Rule {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +84,7 @@ func (w *Windows) AddRule(r Rule) {
 	w.rules = append(w.rules, r)
 }
 
-// EditRules changes all our rules with a name, like another program.
+// EditRules changes all managed rules with a name, like another program.
 func (w *Windows) EditRules(name string, edit func(*Rule)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

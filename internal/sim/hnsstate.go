@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// hnsState are the values of the Host Network Service in the registry.
+// hnsState accesses the values of the Host Network Service in the registry.
 type hnsState struct{ boot *boot }
 
 // Get implements host.HNSState.
@@ -73,7 +73,7 @@ func (w *Windows) EditHNSState(edit func(map[string]uint32)) {
 	edit(w.hnsNumbers)
 }
 
-// HNSState are the values of the Host Network Service in the registry.
+// HNSState returns the values of the Host Network Service in the registry.
 func (w *Windows) HNSState() map[string]uint32 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -22,19 +22,19 @@ import (
 
 // Options are the options of a host.
 type Options struct {
-	// Windows is the computer. An empty Root is a temporary folder, which Close removes. An empty Address is that of
-	// ListenAddr. Programs override the simulated WICD and kubelet.
+	// Windows is the computer. If Root is empty, a temporary folder is used, which Close removes. If Address is empty, that of ListenAddr is used.
+	// Programs override the simulated WICD and kubelet.
 	Windows WindowsOptions
 	// ListenAddr is the address and port of the SSH server. Each of 127.1.0.1 to 127.1.255.254 is a separate loopback address, so
 	// that addresses identify hosts. Port 0 means any free port.
 	ListenAddr string
-	// Listen, where it is set, opens the SSH server's listener at each start of the computer, in place of one at ListenAddr.
+	// Listen, if set, opens the SSH server's listener at each start of the computer instead of listening at ListenAddr.
 	Listen func() (net.Listener, error)
 	// User can log in with the keys of C:\ProgramData\ssh\administrators_authorized_keys; Administrator if empty. Without that
 	// file, the host gets one with AuthorizedKeys.
 	User           string
 	AuthorizedKeys []ssh.PublicKey
-	// HostKey identifies the SSH server; a new Ed25519 key when nil.
+	// HostKey identifies the SSH server. Default: a new Ed25519 key.
 	HostKey ssh.Signer
 	// Malice is the behavior of a hostile host; empty for an honest one. Lies changes the facts that a hostile host reports, each
 	// time.
@@ -44,8 +44,8 @@ type Options struct {
 	Kubelet KubeletOptions
 }
 
-// Host is a simulated Windows host: a computer with an SSH server. A transferred file can be executed if it is WICD or
-// wicd-setup; as services, WICD and the kubelet work.
+// Host is a simulated Windows host: a computer with an SSH server. Transferred files can be executed if they are WICD or wicd-setup. WICD and the
+// kubelet can also run as services.
 type Host struct {
 	windows *Windows
 	server  *sshd.Server
@@ -77,7 +77,7 @@ func Start(ctx context.Context, o Options) (*Host, error) {
 	return h, nil
 }
 
-// furnish completes the options, and creates home folder and SSH server.
+// furnish completes the options, and creates the home folder and the SSH server.
 func (h *Host) furnish(o *Options) error {
 	if o.Windows.Root == "" {
 		root, err := os.MkdirTemp("", "windows-")
@@ -155,7 +155,7 @@ func (h *Host) serve(ctx context.Context, listener net.Listener) {
 	}
 }
 
-// listenAgain listens where the host did before it was off. Old connections may block the address for a moment.
+// listenAgain listens at the same address as before the power cut. Old connections may block the address for a moment.
 func (h *Host) listenAgain(ctx context.Context) (net.Listener, error) {
 	for {
 		l, err := h.listen()

@@ -42,7 +42,7 @@ const (
 	Greed Malice = "Greed"
 	// Thief behaves like WICD until it gets a token. It keeps the token, and fails.
 	Thief Malice = "Thief"
-	// Lies behaves like WICD until it is joined, lies by chance about whatever it answers, and fails.
+	// Lies behaves like WICD until it is joined, answers with random lies, and fails.
 	Lies Malice = "Lies"
 )
 
@@ -51,7 +51,7 @@ func Malices() []Malice {
 	return []Malice{Flood, Results, Steps, LongLine, Values, Folders, Trickle, Silence, Greed, Thief, Lies}
 }
 
-// hostile behaves according to its malice, and reports false facts.
+// hostile is the behavior of a hostile host.
 type hostile struct {
 	honest sshd.Handler
 	malice Malice
@@ -99,7 +99,7 @@ func (h *hostile) exec(ctx context.Context, c sshd.Command, stdin io.Reader, std
 	return h.honest(ctx, c, stdin, stdout, stderr)
 }
 
-// results answers with facts that have other names each time: a client that merges them would grow.
+// results answers with facts that have different names each time: the memory of a client that merges them would grow.
 func (h *hostile) results(out *until) int {
 	for n := 0; ; n++ {
 		var line bytes.Buffer
@@ -139,7 +139,7 @@ func (h *hostile) greed(stdin io.Reader, stdout io.Writer) int {
 	}
 }
 
-// facts are WICD's facts with lies.
+// facts returns WICD's facts with lies.
 func (h *hostile) facts(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
 	var answer bytes.Buffer
 	code := h.honest(ctx, c, stdin, &answer, stderr)
@@ -155,7 +155,7 @@ func (h *hostile) facts(ctx context.Context, c sshd.Command, stdin io.Reader, st
 	return agent.NewSession(strings.NewReader(""), stdout).End(last.Result, nil)
 }
 
-// lieChance is how many lines are lies: with all of them, a host would never come far.
+// lieChance is the share of lines that are lies: if all were, a host would fail too early.
 const lieChance = 0.2
 
 // lie answers what WICD answers, with lies that differ from one command to the next.
@@ -170,7 +170,7 @@ func (h *hostile) lie(ctx context.Context, c sshd.Command, verb string, stdin io
 	} else {
 		code = h.honest(ctx, c, stdin, out, stderr)
 	}
-	_ = out.Close() // who does not listen any more is not lied to
+	_ = out.Close() // the client may have stopped reading
 	return code
 }
 
@@ -196,7 +196,7 @@ func (h *hostile) keep(stdin io.Reader, stdout io.Writer) int {
 	return s.End(nil, &agent.Error{Code: agent.CodeServiceFailed, Message: strings.Repeat("service kubelet does not start. ", 1<<15)})
 }
 
-// until is an output of a command, while the command runs.
+// until is the output of a command while the command runs.
 type until struct {
 	ctx context.Context
 	io.Writer

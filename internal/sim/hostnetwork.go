@@ -28,7 +28,7 @@ func (n hostNetwork) Ports(ctx context.Context) (host.Ports, error) {
 	return p, ctx.Err()
 }
 
-// Interfaces are the computer's, as Windows tells of them: the one with the default route has the quirks.
+// Interfaces returns the computer's interfaces as Windows reports them: the one with the default route has the quirks.
 func (q AdapterQuirks) Interfaces(list []agent.Interface, hasOverlay bool) []agent.Interface {
 	list = slices.Clone(list)
 	at := slices.IndexFunc(list, func(i agent.Interface) bool { return i.DefaultRoute })
@@ -57,7 +57,7 @@ func (q AdapterQuirks) Interfaces(list []agent.Interface, hasOverlay bool) []age
 	return list
 }
 
-// hasOverlay tells whether the host has a virtual adapter.
+// hasOverlay reports whether the host has a virtual adapter.
 func (h *HNS) hasOverlay() bool {
 	return slices.ContainsFunc(h.State().Networks, func(n hns.Network) bool { return n.Type == hns.Overlay })
 }

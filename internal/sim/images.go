@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// images are those of the simulated containerd. Every registry has every image, unless RefuseImage says otherwise.
+// images is the image service of the simulated containerd. Every registry has every image, unless RefuseImage was called.
 type images struct{ boot *boot }
 
 // Look implements host.Images.
@@ -46,7 +46,7 @@ func (i images) NetworkReady(ctx context.Context) (bool, error) {
 	return hasConfig && !w.missed, nil
 }
 
-// cniFolder is the folder from which containerd reads the configuration of the pod network, as its own configuration says.
+// cniFolder returns the folder from which containerd reads the pod network configuration, according to its own configuration.
 func (w *Windows) cniFolder() string {
 	content, _ := w.Disk().Read(`C:\k\containerd\containerd_conf.toml`)
 	if found := regexp.MustCompile(`(?m)^ *conf_dir = '(.*)'$`).FindSubmatch(content); found != nil {
@@ -55,8 +55,8 @@ func (w *Windows) cniFolder() string {
 	return desired.CNIFolder
 }
 
-// MissNetwork makes the runtime miss the configuration of its network until something in the folder changes, as when it could not open the
-// file in the moment in which it was told.
+// MissNetwork makes the runtime miss its network configuration until something in the folder changes, as if it could not open the file when it was
+// notified.
 func (w *Windows) MissNetwork() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +109,7 @@ func (w *Windows) RefuseImage(name string, err *cri.Error) {
 	}
 }
 
-// SlowPulls makes each pull take so long.
+// SlowPulls sets the duration of each pull.
 func (w *Windows) SlowPulls(takes time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,14 +123,14 @@ func (w *Windows) RemoveImage(name string) {
 	delete(w.images, name)
 }
 
-// Images are the images that there are, and whether they are pinned.
+// Images returns the existing images, and whether they are pinned.
 func (w *Windows) Images() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.images)
 }
 
-// Pulls are the images that were pulled, or refused, in order.
+// Pulls returns the images that were pulled or refused, in order.
 func (w *Windows) Pulls() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// keysFile is where OpenSSH for Windows has the keys of administrators.
+// keysFile is where OpenSSH for Windows stores the keys of administrators.
 const keysFile = `C:\ProgramData\ssh\administrators_authorized_keys`
 
 // keyring is that file, with the one user of the host.
@@ -17,7 +17,7 @@ type keyring struct {
 	disk host.Disk
 }
 
-// create makes the file where there is none.
+// create creates the file if it does not exist.
 func (k *keyring) create(keys []ssh.PublicKey) error {
 	if k.disk.Exists(keysFile) {
 		return nil
@@ -30,7 +30,7 @@ func (k *keyring) create(keys []ssh.PublicKey) error {
 	return err
 }
 
-// of are the keys that a user may log in with now.
+// of returns the keys that a user may log in with now.
 func (k *keyring) of(user string) (keys []ssh.PublicKey) {
 	rest, err := k.disk.Read(keysFile)
 	if err != nil || !strings.EqualFold(user, k.user) {

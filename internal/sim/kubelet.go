@@ -20,7 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// What simulated nodes report, as nodes with the newest programs of the payload do.
+// The versions that simulated nodes report, those of the newest programs in the payload.
 const (
 	KubeletVersion   = "v1.37.2"
 	ContainerRuntime = "containerd://2.3.7"
@@ -28,16 +28,16 @@ const (
 
 // KubeletOptions are the options of a simulated kubelet.
 type KubeletOptions struct {
-	// Heartbeat is how often it renews the Lease and checks the host; 10 s, like the real one, if 0.
+	// Heartbeat is how often it renews the Lease and checks the host. Default: 10 s, like the real one.
 	Heartbeat time.Duration
-	// Version is what the node reports; KubeletVersion when empty.
+	// Version is the version that the node reports. Default: KubeletVersion.
 	Version string
-	// CNIConfig is the file without which the node is not ready; C:\k\cni\config\cni.conf when empty.
+	// CNIConfig is the file without which the node is not ready. Default: C:\k\cni\config\cni.conf.
 	CNIConfig string
 }
 
-// Program is the kubelet as a service: it requests a certificate with the token of the bootstrap kubeconfig, registers the node
-// with its labels and taints, and keeps it Ready while there is a pod network. The node has no pods.
+// Program returns the kubelet as a service: it requests a certificate with the token of the bootstrap kubeconfig, registers the node with its labels
+// and taints, and keeps it Ready while there is a pod network. The node has no pods.
 func (o KubeletOptions) Program() Program {
 	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
 	o.Version = cmp.Or(o.Version, KubeletVersion)
@@ -126,7 +126,7 @@ func (k *kubelet) readConfig() error {
 	return k.startManagers(config.kubeletManagers)
 }
 
-// retry repeats until success or until ctx is done. After a permanent error the kubelet exits, and Windows starts it again.
+// retry retries until success or the end of ctx. After a permanent error the kubelet exits, and Windows restarts it.
 func (k *kubelet) retry(ctx context.Context, try func(context.Context) error) error {
 	for wait := 500 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
 		err := try(ctx)
@@ -217,7 +217,7 @@ func (k *kubelet) beat(ctx context.Context) {
 	}
 }
 
-// isOfCloud says whether a cloud initializes the node.
+// isOfCloud reports whether a cloud initializes the node.
 func (k *kubelet) isOfCloud() bool { return k.flags["cloud-provider"] == "external" }
 
 func (k *kubelet) ready() bool { return k.host.Disk.Exists(k.options.CNIConfig) }
@@ -226,13 +226,13 @@ func (k *kubelet) ready() bool { return k.host.Disk.Exists(k.options.CNIConfig) 
 func (k *kubelet) report(ctx context.Context) error {
 	status := k.status()
 	if k.isOfCloud() {
-		status.Addresses = nil // those that the node has are the cloud's
+		status.Addresses = nil // the cloud sets the node's addresses
 	}
 	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		return err
 	}
-	// As with the real kubelet, conditions of others stay.
+	// As with the real kubelet, conditions set by others are kept.
 	_, err = k.api.core.Nodes().Patch(ctx, k.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("reporting the status of node %s: %w", k.node, err)

@@ -91,9 +91,9 @@ func newKubeletAPI(h host.Host, a access, pair *tls.Certificate) (*kubeletAPI, e
 	return &kubeletAPI{core: core, certificates: certificates, coordination: coordination, transport: transport}, nil
 }
 
-// wanted is a certificate of the kubelet, and how it is requested.
+// wanted is a certificate of the kubelet, and how to request it.
 type wanted struct {
-	// name is the beginning of the names of its files.
+	// name is the prefix of its file names.
 	name, signer string
 	usage        certificatesv1.KeyUsage
 	template     x509.CertificateRequest
@@ -103,7 +103,7 @@ func (k *kubelet) pairFile(c wanted) string {
 	return k.flags["cert-dir"] + `\` + c.name + "-current.pem"
 }
 
-// clientCertificate authenticates the kubelet to the API server, servingCertificate to its clients.
+// clientCertificate authenticates the kubelet to the API server, servingCertificate authenticates it to its clients.
 func (k *kubelet) clientCertificate() wanted {
 	return wanted{name: "kubelet-client", signer: certificatesv1.KubeAPIServerClientKubeletSignerName, usage: certificatesv1.UsageClientAuth}
 }
@@ -115,7 +115,7 @@ func (k *kubelet) servingCertificate() wanted {
 	}
 }
 
-// connect gets the kubelet its certificate, if it has none, and creates its client.
+// connect obtains the kubelet's certificate if it has none, and creates its client.
 func (k *kubelet) connect(ctx context.Context) error {
 	c := k.clientCertificate()
 	a, err := k.readAccess(k.flags["kubeconfig"])
@@ -130,7 +130,7 @@ func (k *kubelet) connect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// The real kubelet, too, writes it before it has the certificate.
+		// The real kubelet also writes it before it has the certificate.
 		if _, err := k.host.Disk.WriteFile(k.flags["kubeconfig"], string(content)); err != nil {
 			return err
 		}
@@ -291,7 +291,7 @@ func awaitIssued(ctx context.Context, api *kubeletAPI, name string) ([]byte, err
 	}
 }
 
-// firstIssued returns the first certificate in a watch; nil if the watch ends before.
+// firstIssued returns the first certificate in a watch; nil if the watch ends first.
 func firstIssued(w watch.Interface) ([]byte, error) {
 	for event := range w.ResultChan() {
 		csr, ok := event.Object.(*certificatesv1.CertificateSigningRequest)

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-// kubeletManagers are fields of the kubelet's configuration that its managers of processors and memory read.
+// kubeletManagers has the fields of the kubelet's configuration that its CPU and memory managers read.
 type kubeletManagers struct {
 	FeatureGates        map[string]bool   `json:"featureGates"`
 	CPUManagerPolicy    string            `json:"cpuManagerPolicy"`
@@ -16,14 +16,14 @@ type kubeletManagers struct {
 	SystemReserved      map[string]string `json:"systemReserved"`
 }
 
-// managerState is a state file: of which policy it is, and for which part of the machine.
+// managerState is the content of a state file: the policy, and the reserved part of the machine.
 type managerState struct {
 	PolicyName string `json:"policyName"`
 	Reserved   string `json:"reserved"`
 }
 
-// startManagers is what the real managers do at the start: each ends the kubelet where its state file is of another policy, or of other
-// reservations (NewCheckpointState and validateState in pkg/kubelet/cm), and writes one where there is none.
+// startManagers does what the real managers do at start: a manager stops the kubelet if its state file has another policy or other reservations
+// (NewCheckpointState and validateState in pkg/kubelet/cm), and creates the file if there is none.
 func (k *kubelet) startManagers(config kubeletManagers) error {
 	if !config.FeatureGates["WindowsCPUAndMemoryAffinity"] {
 		return nil

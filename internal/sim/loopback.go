@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// errPortTaken is what Windows says of a port that another program has (WSAEADDRINUSE).
+// errPortTaken is the error of Windows for a port that another program uses (WSAEADDRINUSE).
 var errPortTaken = errors.New("Only one usage of each socket address (protocol/network address/port) is normally permitted.")
 
-// loopback are the ports of the simulated Windows on its loopback, by address.
+// loopback contains the ports that are open on the loopback of the simulated Windows, by address.
 type loopback struct {
 	mu    sync.Mutex
 	ports map[string]*loopbackPort
@@ -32,7 +32,7 @@ func (l *loopback) listen(_ context.Context, network, address string) (net.Liste
 	return p, nil
 }
 
-// ListenLoopback opens a port of the simulated Windows, as any program of it may.
+// ListenLoopback opens a port of the simulated Windows, as any of its programs may.
 func (w *Windows) ListenLoopback(address string) (net.Listener, error) {
 	return w.loopback.listen(context.Background(), "tcp", address)
 }

@@ -9,7 +9,7 @@ import (
 // ownCommit is what Windows and its own services commit.
 const ownCommit = 1 << 30
 
-// memory is that of the computer in one boot. It has a paging file of a quarter of its size.
+// memory is the computer's memory in one boot. The paging file is a quarter of its size.
 type memory struct{ boot *boot }
 
 // Commit implements host.Memory.
@@ -27,7 +27,7 @@ func (m memory) Commit(ctx context.Context) (host.Commit, error) {
 	return host.Commit{Used: min(ownCommit+w.committed, limit), Limit: limit}, nil
 }
 
-// Commit makes programs have committed this much memory.
+// Commit sets how much memory programs have committed.
 func (w *Windows) Commit(bytes uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

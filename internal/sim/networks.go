@@ -16,11 +16,11 @@ import (
 
 // HNSOptions are the options of a Host Network Service. The zero value is a Windows Server 2022.
 type HNSOptions struct {
-	// ManagementIP is the host's address; 192.0.2.10 when it is not valid.
+	// ManagementIP is the host's address. Default: 192.0.2.10.
 	ManagementIP netip.Addr
-	// Build is the version of Windows, 20348 when 0.
+	// Build is the build of Windows. Default: 20348.
 	Build int
-	// Settle is how long a new network has neither router MAC nor management IP.
+	// Settle is how long a new network lacks a router MAC and a management IP.
 	Settle time.Duration
 	Quirks NetworkQuirks
 }
@@ -36,20 +36,21 @@ type HNS struct {
 	balancers map[string]hns.LoadBalancer
 	// hostSpace is the GUID of the namespace of the host's own compartment.
 	hostSpace string
-	made      int // objects, which makes their IDs and MACs different
+	made      int // number of created objects, for unique IDs and MACs
 	stopped   bool
 	slow      time.Duration
-	failures  []error          // of the next calls, the first of them first
+	failures  []error          // of the next calls, in order
 	refused   map[string]error // by the name of the call
 	calls     map[string]int
 	watches   map[chan struct{}]bool
-	// startedAt is when the service was started last; zero if that was before the beginning. startsAt is when one that starts late answers.
+	// startedAt is when the service was last started; zero if it has been running from the beginning. startsAt is when a service that starts late
+	// answers.
 	startedAt, startsAt time.Time
-	// stale are endpoints that the first generation of the API lists although they are gone.
+	// stale are removed endpoints that the first generation of the API still lists.
 	stale []hns.Endpoint
 }
 
-// NewHNS makes a service without objects, which runs.
+// NewHNS returns a running service without objects.
 func NewHNS(o HNSOptions) *HNS {
 	if !o.ManagementIP.IsValid() {
 		o.ManagementIP = netip.AddrFrom4([4]byte{192, 0, 2, 10})
@@ -96,7 +97,7 @@ func (h *HNS) begin(ctx context.Context, call string) error {
 	return nil
 }
 
-// newID makes a GUID. The caller holds the lock, or is alone.
+// newID returns a new GUID. The caller holds the lock, or has exclusive access.
 func (h *HNS) newID() string {
 	h.made++
 	return fmt.Sprintf("51a00000-0000-4000-8000-%012x", h.made)
@@ -109,7 +110,7 @@ func (h *HNS) newMAC(kind byte) string {
 	return fmt.Sprintf("00-15-%02X-%02X-%02X-%02X", kind, low[0], low[1], byte(h.made))
 }
 
-// Look implements daemon.Networks.
+// Look implements host.Networks.
 func (h *HNS) Look(ctx context.Context) (hns.State, error) {
 	if err := h.begin(ctx, "Look"); err != nil {
 		return hns.State{}, err
@@ -254,7 +255,7 @@ func (h *HNS) changeRemotes(ctx context.Context, call, network string, change fu
 	return nil
 }
 
-// CreateEndpoint implements daemon.Networks.
+// CreateEndpoint implements host.Networks.
 func (h *HNS) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint, error) {
 	if err := h.begin(ctx, "CreateEndpoint"); err != nil {
 		return hns.Endpoint{}, err
@@ -282,7 +283,7 @@ func (h *HNS) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint,
 	return e, nil
 }
 
-// freeAddressLocked is the first unused address of a network's first subnet; not valid if there is none.
+// freeAddressLocked returns the first unused address of a network's first subnet; not valid if there is none.
 func (h *HNS) freeAddressLocked(n hns.Network) netip.Addr {
 	if len(n.Subnets) == 0 {
 		return netip.Addr{}
@@ -301,7 +302,7 @@ func (h *HNS) freeAddressLocked(n hns.Network) netip.Addr {
 	return netip.Addr{}
 }
 
-// Remove implements daemon.Networks.
+// Remove implements host.Networks.
 func (h *HNS) Remove(ctx context.Context, s hns.State) error {
 	if err := h.begin(ctx, "Remove"); err != nil {
 		return err
@@ -310,7 +311,7 @@ func (h *HNS) Remove(ctx context.Context, s hns.State) error {
 	return nil
 }
 
-// idsOf are the objects of a state in the order in which they are removed.
+// idsOf returns the IDs of a state's objects in the order in which they are removed.
 func idsOf(s hns.State) []string {
 	var ids []string
 	for _, b := range s.LoadBalancers {
@@ -325,7 +326,7 @@ func idsOf(s hns.State) []string {
 	return ids
 }
 
-// Watch implements daemon.Networks.
+// Watch implements host.Networks.
 func (h *HNS) Watch(ctx context.Context) (<-chan struct{}, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -340,7 +341,7 @@ func (h *HNS) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return changes, nil
 }
 
-// State is all objects of the service, also when it is stopped. It does not count as a call.
+// State returns all objects of the service, even if it is stopped. It does not count as a call.
 func (h *HNS) State() hns.State {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -34,7 +34,7 @@ func (h *HNS) Add(s hns.State) hns.State {
 	}
 	for _, b := range s.LoadBalancers {
 		if ports := h.options.Quirks.Ports; ports > 0 && (len(h.balancers)+1)*portsOfBalancer > ports {
-			continue // kube-proxy logs that and goes on
+			continue // kube-proxy logs that and continues
 		}
 		if b.ID == "" {
 			b.ID = h.newID()
@@ -54,7 +54,7 @@ func (h *HNS) Lose(ids ...string) {
 	}
 }
 
-// loseLocked reports whether there was a network, an endpoint or a load balancer with this ID.
+// loseLocked removes a network, an endpoint or a load balancer with this ID, and reports whether it existed.
 func (h *HNS) loseLocked(id string) bool {
 	_, isNetwork := h.networks[id]
 	_, isEndpoint := h.endpoints[id]
@@ -72,7 +72,7 @@ func (h *HNS) loseLocked(id string) bool {
 	return isNetwork || isEndpoint || isBalancer
 }
 
-// LoseLoadBalancers removes all of them without a notification.
+// LoseLoadBalancers removes all load balancers without a notification.
 func (h *HNS) LoseLoadBalancers() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -177,7 +177,7 @@ func (h *HNS) reboot() {
 // networks is the service for the programs of one boot.
 type networks struct{ boot *boot }
 
-// Look implements daemon.Networks.
+// Look implements host.Networks.
 func (n networks) Look(ctx context.Context) (hns.State, error) {
 	if n.boot.isOff() {
 		return hns.State{}, ErrPower
@@ -185,7 +185,7 @@ func (n networks) Look(ctx context.Context) (hns.State, error) {
 	return n.boot.w.hns.Look(ctx)
 }
 
-// LookClosely implements daemon.Networks.
+// LookClosely implements host.Networks.
 func (n networks) LookClosely(ctx context.Context, endpoints []string) (hns.State, error) {
 	if n.boot.isOff() {
 		return hns.State{}, ErrPower
@@ -193,7 +193,7 @@ func (n networks) LookClosely(ctx context.Context, endpoints []string) (hns.Stat
 	return n.boot.w.hns.LookClosely(ctx, endpoints)
 }
 
-// CreateEndpoint implements daemon.Networks.
+// CreateEndpoint implements host.Networks.
 func (n networks) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint, error) {
 	if err := n.boot.change("endpoint " + e.Name); err != nil {
 		return hns.Endpoint{}, err
@@ -201,7 +201,7 @@ func (n networks) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpo
 	return n.boot.w.hns.CreateEndpoint(ctx, e)
 }
 
-// Remove implements daemon.Networks. The power can go before each object.
+// Remove implements host.Networks. The power can go before each object.
 func (n networks) Remove(ctx context.Context, s hns.State) error {
 	if n.boot.isOff() {
 		return ErrPower
@@ -220,7 +220,7 @@ func (n networks) Remove(ctx context.Context, s hns.State) error {
 	return failures
 }
 
-// Watch implements daemon.Networks.
+// Watch implements host.Networks.
 func (n networks) Watch(ctx context.Context) (<-chan struct{}, error) {
 	if n.boot.isOff() {
 		return nil, ErrPower
@@ -228,11 +228,11 @@ func (n networks) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return n.boot.w.hns.Watch(ctx)
 }
 
-// HNS is the Host Network Service of the computer, independent of its power.
+// HNS returns the Host Network Service of the computer, independent of its power.
 func (w *Windows) HNS() *HNS { return w.hns }
 
-// newHNSOf is the service of a computer.
+// newHNSOf returns the service of a computer.
 func newHNSOf(o WindowsOptions) *HNS {
-	address, _ := netip.ParseAddr(o.Address) // one that is no address has that of NewHNS
+	address, _ := netip.ParseAddr(o.Address) // an invalid address selects the default
 	return NewHNS(HNSOptions{ManagementIP: address, Build: o.Build, Quirks: o.Quirks.Network})
 }

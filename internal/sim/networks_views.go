@@ -11,10 +11,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// portsOfBalancer is how many ports a load balancer takes.
+// portsOfBalancer is how many ports a load balancer uses.
 const portsOfBalancer = 63
 
-// startedLocked tells whether the service runs. The first call starts one that starts late.
+// startedLocked reports whether the service runs. The first call starts a service with quirk StartsLate.
 func (h *HNS) startedLocked() bool {
 	late := h.options.Quirks.StartsLate
 	if late == 0 || !h.startedAt.IsZero() && !h.startsAt.IsZero() {
@@ -30,7 +30,7 @@ func (h *HNS) startedLocked() bool {
 	return true
 }
 
-// bindLocked refuses a network for its adapter.
+// bindLocked rejects a network because of its adapter.
 func (h *HNS) bindLocked(n hns.Network) error {
 	q := h.options.Quirks
 	if n.Adapter == "" && q.NeedsAdapter {
@@ -50,7 +50,7 @@ func (h *HNS) bindLocked(n hns.Network) error {
 	return nil
 }
 
-// managementIPLocked is the host's address on the adapter of a network.
+// managementIPLocked returns the host's address on the adapter of a network.
 func (h *HNS) managementIPLocked(n hns.Network) netip.Addr {
 	if chosen, err := netip.ParseAddr(h.options.Quirks.ChoosesAddress); err == nil && n.Adapter == "" {
 		return chosen
@@ -58,7 +58,7 @@ func (h *HNS) managementIPLocked(n hns.Network) netip.Addr {
 	return h.options.ManagementIP
 }
 
-// echo is a network as the service returns it.
+// echo returns a network in the form in which the service returns it.
 func (h *HNS) echo(n hns.Network) hns.Network {
 	q := h.options.Quirks
 	for i := range n.Subnets {
@@ -85,7 +85,7 @@ func (h *HNS) echoed(s hns.State) hns.State {
 	return s
 }
 
-// listed leaves out what lists lack for a while after the service has started.
+// listed removes the objects that lists lack for a while after the service has started.
 func (h *HNS) listed(s hns.State) hns.State {
 	h.mu.Lock()
 	started := h.startedAt
@@ -103,7 +103,7 @@ func halfOf[T any](all []T) (half []T) {
 	return half
 }
 
-// firstGeneration is what the first generation of the API returns.
+// firstGeneration returns the state that the first generation of the API lists.
 func (h *HNS) firstGeneration() hns.State {
 	s := h.echoed(h.listed(h.State()))
 	h.mu.Lock()
@@ -122,7 +122,7 @@ func (h *HNS) firstGeneration() hns.State {
 	return s
 }
 
-// LookClosely implements daemon.Networks: it is what the second generation of the API returns.
+// LookClosely implements host.Networks: it returns the state that the second generation of the API lists.
 func (h *HNS) LookClosely(ctx context.Context, _ []string) (hns.State, error) {
 	if err := h.begin(ctx, "LookClosely"); err != nil {
 		return hns.State{}, err
@@ -160,7 +160,7 @@ func (h *HNS) AddHostRoute(ctx context.Context, network string) error {
 	return nil
 }
 
-// SetQuirks replaces those of the service, as an update of Windows does.
+// SetQuirks replaces the quirks of the service, as an update of Windows does.
 func (h *HNS) SetQuirks(q NetworkQuirks) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

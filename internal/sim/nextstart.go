@@ -11,10 +11,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// nextStart has the changes that wait for a restart.
+// nextStart has the changes that take effect at a restart.
 type nextStart struct{ boot *boot }
 
-// Waits implements daemon.NextStart.
+// Waits implements host.NextStart.
 func (n nextStart) Waits(ctx context.Context) (host.Waits, error) {
 	n.boot.w.mu.Lock()
 	defer n.boot.w.mu.Unlock()
@@ -24,7 +24,7 @@ func (n nextStart) Waits(ctx context.Context) (host.Waits, error) {
 	return n.boot.waitsLocked(), ctx.Err()
 }
 
-// Unfinished implements daemon.NextStart.
+// Unfinished implements host.NextStart.
 func (n nextStart) Unfinished(ctx context.Context) (host.Unfinished, error) {
 	n.boot.w.mu.Lock()
 	defer n.boot.w.mu.Unlock()
@@ -34,7 +34,7 @@ func (n nextStart) Unfinished(ctx context.Context) (host.Unfinished, error) {
 	return n.boot.unfinishedLocked(), ctx.Err()
 }
 
-// Boot implements daemon.NextStart.
+// Boot implements host.NextStart.
 func (n nextStart) Boot(ctx context.Context) (string, error) {
 	if n.boot.isOff() {
 		return "", ErrPower
@@ -42,7 +42,7 @@ func (n nextStart) Boot(ctx context.Context) (string, error) {
 	return n.boot.id, ctx.Err()
 }
 
-// Rename implements daemon.NextStart.
+// Rename implements host.NextStart.
 func (n nextStart) Rename(_ context.Context, hostname string) error {
 	if err := host.CheckHostname(hostname); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (b *boot) waitsLocked() host.Waits {
 	return waits
 }
 
-// RenameAtStart adds strings to PendingFileRenameOperations, as a program does that replaces a file in use.
+// RenameAtStart adds strings to PendingFileRenameOperations, like a program that replaces a file in use.
 func (w *Windows) RenameAtStart(values ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

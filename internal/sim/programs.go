@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// Run implements agent.Runner. The only program that a simulated computer has is WICD, of whatever bytes the file consists.
+// Run implements agent.Runner. The only program on a simulated computer is WICD, whatever the content of its file.
 func (b *boot) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
 	program, args, _ := strings.Cut(command, " ")
 	b.w.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// Quirks is what a real Windows Server does that an idle, finished and unguarded one would not. The zero value has none.
+// Quirks are deviations of a real Windows Server from an idle one that has finished its setup and has no security software. The zero value has none.
 type Quirks struct {
 	Servicing ServicingQuirks
 	Setup     SetupQuirks
@@ -24,7 +24,7 @@ type Quirks struct {
 	Files     FileQuirks
 }
 
-// QuirksByChance are those of a seed. Each kind has its own sequence, so that a new one changes no other.
+// QuirksByChance returns the quirks of a seed. Each kind has its own random sequence, so that a new kind changes no other.
 func QuirksByChance(seed uint64) Quirks {
 	of := func(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, kind)) }
 	return Quirks{
@@ -33,7 +33,7 @@ func QuirksByChance(seed uint64) Quirks {
 	}
 }
 
-// PassingQuirksByChance are those of a seed that a host gets over by itself: it needs time, and no person.
+// PassingQuirksByChance returns those quirks of a seed that a host overcomes without manual intervention, given time.
 func PassingQuirksByChance(seed uint64) Quirks {
 	q := QuirksByChance(seed)
 	s := &q.Servicing
@@ -53,10 +53,10 @@ func PassingQuirksByChance(seed uint64) Quirks {
 	return q
 }
 
-// SeedVariable is the environment variable that gives every Windows the quirks of one seed.
+// SeedVariable is the environment variable that gives every simulated Windows the quirks of one seed.
 const SeedVariable = "WMCO_QUIRKS_SEED"
 
-// SeedOf is the seed for a test or a host of this name: always the same, unless SeedVariable says another.
+// SeedOf returns the seed for a test or a host of this name: always the same, unless SeedVariable sets another.
 func SeedOf(name string) uint64 {
 	if seed, err := strconv.ParseUint(os.Getenv(SeedVariable), 10, 64); err == nil {
 		return seed
@@ -66,7 +66,7 @@ func SeedOf(name string) uint64 {
 	return uint64(h.Sum32())
 }
 
-// unkind gives a Windows its quirks, unless the options have some or say why it is kind.
+// unkind sets random quirks, unless the options have some or Kind is set.
 func (o *WindowsOptions) unkind() {
 	o.Hostname = cmp.Or(o.Hostname, "WIN-SIM")
 	if o.Kind != "" || !reflect.ValueOf(o.Quirks).IsZero() {
@@ -77,17 +77,17 @@ func (o *WindowsOptions) unkind() {
 	o.Quirks = PassingQuirksByChance(o.Seed)
 	if !inSimulatedTime() {
 		hurry(reflect.ValueOf(&o.Quirks).Elem())
-		o.Quirks.Files.Held = 0 // WICD waits at least 50 ms for each file
+		o.Quirks.Files.Held = 0 // it would slow down WICD by at least 50 ms per file
 	}
 }
 
-// inSimulatedTime tells whether the clock is that of testing/synctest, which begins with the year 2000.
+// inSimulatedTime reports whether the clock is that of testing/synctest, which starts in the year 2000.
 func inSimulatedTime() bool { return time.Now().Year() == 2000 }
 
-// mostInRealTime is how long anything takes at most out of simulated time.
+// mostInRealTime is the maximum of each duration outside simulated time.
 const mostInRealTime = 20 * time.Millisecond
 
-// hurry shortens all that takes its time.
+// hurry shortens all durations.
 func hurry(v reflect.Value) {
 	switch {
 	case v.Type() == reflect.TypeFor[time.Duration]():
@@ -101,14 +101,14 @@ func hurry(v reflect.Value) {
 	}
 }
 
-// Quirks are those that this Windows has.
+// Quirks returns the quirks of this Windows.
 func (w *Windows) Quirks() Quirks {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.options.Quirks
 }
 
-// Told says which quirks this Windows has, and how to play them again; for tests that fail.
+// Told describes the quirks of this Windows and how to reproduce them, for failing tests.
 func (w *Windows) Told() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

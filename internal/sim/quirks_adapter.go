@@ -9,38 +9,38 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// AdapterQuirks are those of the host's own adapter: its name, its addresses and what the first network does to them. The first network
-// moves the host's address from the adapter to a virtual one in any case, which has another index and a smaller MTU.
+// AdapterQuirks concern the host's own adapter: its name, its addresses and what the first network does to them. Without any quirk, the first network
+// moves the host's address from the adapter to a virtual one, which has another index and a smaller MTU.
 type AdapterQuirks struct {
 	// Away is how long no adapter has the host's address after the first network was created.
 	Away time.Duration
-	// Static says that the address is not from DHCP. On builds other than 20348, the virtual adapter then gets its settings by DHCP, and
-	// the host loses the address, unless the Host Network Service has no device-less adapters (registry value DeviceLessNicDisabled):
-	// prerequisites of the original operator, https://github.com/ovn-kubernetes/ovn-kubernetes/issues/2530.
+	// Static means that the address is not from DHCP. On builds other than 20348, the virtual adapter then gets its settings by DHCP, and the host
+	// loses the address, unless the Host Network Service has no device-less adapters (registry value DeviceLessNicDisabled): prerequisites of the
+	// original operator, https://github.com/ovn-kubernetes/ovn-kubernetes/issues/2530.
 	Static bool
-	// Instead is the address that the virtual adapter gets in place of that of the host, for good: DHCP gives another one, or no
-	// server answers and Windows gives itself one of 169.254.0.0/16 (https://github.com/microsoft/SDN/issues/498).
+	// Instead is the address that the virtual adapter permanently gets instead of the host's: DHCP assigns another one, or no server answers and
+	// Windows chooses one of 169.254.0.0/16 (https://github.com/microsoft/SDN/issues/498).
 	Instead netip.Prefix
-	// Second names the virtual adapter "vEthernet (Ethernet) 2": one of an earlier network still has the name.
+	// Second names the virtual adapter "vEthernet (Ethernet) 2", because one of an earlier network still has the name.
 	Second bool
-	// MTU is that of the virtual adapter, whatever the adapter below has; 0 for 50 less than that. The Host Network Service sets 1450 also
-	// where the adapter has 1460 (mtu-with-new-hnsnetwork.txt of https://github.com/pjh/SDN).
+	// MTU is the MTU of the virtual adapter, regardless of the adapter below; 0 for 50 less than that one's. The Host Network Service sets 1450 even
+	// if the adapter has 1460 (mtu-with-new-hnsnetwork.txt of https://github.com/pjh/SDN).
 	MTU uint32
-	// LosesDNS, LosesMetric and LosesSecondary say that the virtual adapter does not get the configured DNS servers and suffix, the
-	// interface metric, and the addresses besides the first.
+	// LosesDNS, LosesMetric and LosesSecondary mean that the virtual adapter does not get the configured DNS servers and suffix, the interface
+	// metric, or the addresses after the first.
 	LosesDNS, LosesMetric, LosesSecondary bool
-	// Refuses says that Windows cannot set DNS servers (SetInterfaceDnsSettings is missing before build 19041).
+	// Refuses means that Windows cannot set DNS servers (SetInterfaceDnsSettings is missing before build 19041).
 	Refuses bool
-	// Excluded are ranges of ports that no program can listen on (WSAEACCES, 10013): winnat and the Host Network Service take blocks of
-	// 100 at a start of Windows, also among our ports. Dynamic is the range of ports for programs that ask for any; 49152-65535 if empty.
+	// Excluded are port ranges that no program can listen on (WSAEACCES, 10013): winnat and the Host Network Service reserve blocks of 100 at a start
+	// of Windows, which may include a node's ports. Dynamic is the range of ports for programs that request any port; 49152-65535 if empty.
 	Excluded []host.PortRange
 	Dynamic  host.PortRange
-	// Listeners are other programs that listen on ports of nodes, such as an exporter that an installer put on the host.
+	// Listeners are other programs that listen on a node's ports, such as an exporter that an installer put on the host.
 	Listeners []agent.Listener
-	// More are addresses that the interface with the default route has before the host's own: of a failover cluster, not for connections of
-	// Windows itself (SkipAsSource), or in another state than Preferred.
+	// More are addresses that the interface with the default route has before the host's own: addresses of a failover cluster, addresses that are not
+	// used for outgoing connections (SkipAsSource), or addresses in another state than Preferred.
 	More []agent.AddressState
-	// Moves says that the first overlay moves that interface in the facts, too: it gets another name, index, GUID and MTU.
+	// Moves means that the first overlay changes that interface in the facts, too: it gets another name, index, GUID and MTU.
 	Moves bool
 }
 

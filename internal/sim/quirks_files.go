@@ -13,16 +13,16 @@ import (
 	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
-// FileQuirks are those of files and programs: scanners that hold them, software that removes them.
+// FileQuirks concern files and programs: scanners that hold them, and software that removes them.
 type FileQuirks struct {
-	// Held is how long a scanner holds a file, from the first change of its name on: new files, links, renames, removals and truncations
-	// fail meanwhile, with HeldCode.
+	// Held is how long a scanner holds a file, starting with the first change of its name. Meanwhile, creating, linking, renaming, removing and
+	// truncating it fail with HeldCode.
 	Held     time.Duration
 	HeldCode host.Code
-	// Distrusted are the programs that security software does not let run when they come to the host.
+	// Distrusted are the kinds of programs that security software blocks when they arrive on the host.
 	Distrusted Programs
-	// Refusal is how starting one of them fails: 225 (ERROR_VIRUS_INFECTED), 1260 (ERROR_ACCESS_DISABLED_BY_POLICY) or 4551
-	// (ERROR_SYSTEM_INTEGRITY_POLICY_VIOLATION), of Windows' system error codes. Where it is 0, the file is gone a moment after it came.
+	// Refusal is the system error with which starting one of them fails: 225 (ERROR_VIRUS_INFECTED), 1260 (ERROR_ACCESS_DISABLED_BY_POLICY) or 4551
+	// (ERROR_SYSTEM_INTEGRITY_POLICY_VIOLATION). If it is 0, the file is removed right after it arrived.
 	Refusal host.Code
 }
 
@@ -31,9 +31,9 @@ type Programs string
 
 // The kinds of programs that security software distrusts.
 const (
-	// Unpackers hold another program that they write and start.
+	// Unpackers contain another program that they write and start.
 	Unpackers Programs = "Unpackers"
-	// Strangers are all that no installer put on the host.
+	// Strangers are all programs that no installer put on the host.
 	Strangers Programs = "Strangers"
 )
 
@@ -47,7 +47,7 @@ func filesByChance(r *rand.Rand) FileQuirks {
 	return q
 }
 
-// heldLocked says how a change of a name fails while a scanner holds the file.
+// heldLocked returns an error if a scanner holds the file whose name is to be changed.
 func (b *boot) heldLocked(op, name string) error {
 	q := b.w.options.Quirks.Files
 	if q.Held == 0 || !slices.Contains([]string{"create", "link", "rename", "remove", "truncate"}, op) {
@@ -64,7 +64,7 @@ func (b *boot) heldLocked(op, name string) error {
 	return nil
 }
 
-// distrusts tells whether security software lets a program run that came to the host.
+// distrusts reports whether security software blocks a program that arrived on the host.
 func (q FileQuirks) distrusts(local string) bool {
 	switch q.Distrusted {
 	case Strangers:
@@ -85,14 +85,14 @@ func (q FileQuirks) distrusts(local string) bool {
 	return false
 }
 
-// refusalText is the part of Windows' text of an error by which people know it.
+// refusalText returns the characteristic part of Windows' text for an error.
 func refusalText(code host.Code) string {
 	return map[host.Code]string{225: "contains a virus", 1260: "blocked by group policy", 4551: "policy has blocked this file"}[code]
 }
 
-// arrived is what security software does with a file that came by SFTP.
+// arrived does what security software does with a file that arrived by SFTP.
 func (q FileQuirks) arrived(local string) {
 	if q.Refusal == 0 && q.distrusts(local) {
-		_ = os.Remove(local) // if it is gone already, that is the same
+		_ = os.Remove(local) // it may already be gone
 	}
 }

@@ -5,34 +5,33 @@ import (
 	"time"
 )
 
-// NetworkQuirks are those of the Host Network Service: what it echoes, refuses, forgets and lists late.
+// NetworkQuirks concern the Host Network Service: what it returns, rejects, loses and lists late.
 type NetworkQuirks struct {
-	// OmitsVNI, OmitsVXLANPort and OmitsAdapter leave that out of networks that the service returns. The policies of a network are what the
-	// caller sent, and no document says which of them come back (OVN-Kubernetes compares type, prefix and gateway only).
+	// OmitsVNI, OmitsVXLANPort and OmitsAdapter remove that from networks that the service returns. The policies of a network are what the caller
+	// sent, and it is not documented which of them are returned (OVN-Kubernetes compares only type, prefix and gateway).
 	OmitsVNI, OmitsVXLANPort, OmitsAdapter bool
-	// RenamesAdapter returns an adapter by the name of the virtual one on it, vEthernet (Ethernet), which has its address by then.
+	// RenamesAdapter returns the adapter by the name of the virtual one on it, vEthernet (Ethernet), which has its address by then.
 	RenamesAdapter bool
-	// Adapters are the names of the host's adapters; nil allows any. A network on another, or on one that has a switch, is refused: 0x803B0006
-	// (microsoft/SDN#300, "is already allocated to a vswitch").
+	// Adapters are the names of the host's adapters; nil allows any. A network on another adapter, or on one that has a switch, is rejected with
+	// 0x803B0006 (microsoft/SDN#300, "is already allocated to a vswitch").
 	Adapters []string
-	// NeedsAdapter refuses an overlay for which no adapter is named, which no document rules out.
+	// NeedsAdapter rejects an overlay without an adapter name. The documentation does not rule that out.
 	NeedsAdapter bool
-	// ChoosesAddress is the host's address on the adapter that Windows chooses when none is named, on a host with several; empty for
+	// ChoosesAddress is the host's address on the adapter that Windows chooses if none is named, on a host with several; empty for
 	// HNSOptions.ManagementIP.
 	ChoosesAddress string
-	// RefusesHostRoute refuses the policy HostRoute, as builds before 18321 may (flannel, device_windows.go).
+	// RefusesHostRoute rejects policy HostRoute, as builds before 18321 may (flannel, device_windows.go).
 	RefusesHostRoute bool
-	// ListsLate is how long lists lack every second object after the service has started: it reads HNS.data then.
+	// ListsLate is how long lists lack every second object after the service has started, because it is still reading HNS.data.
 	ListsLate time.Duration
-	// OmitsAddresses and OmitsVIPs leave the addresses of endpoints and load balancers out of what the first generation of the API returns.
+	// OmitsAddresses and OmitsVIPs remove the addresses of endpoints and load balancers from the results of the first generation of the API.
 	OmitsAddresses, OmitsVIPs bool
-	// ListsStale has the first generation of the API list a removed endpoint of a pod: another endpoint with one address, that of another
-	// host (kubernetes#130963).
+	// ListsStale makes the first generation of the API list a removed pod endpoint: a second endpoint with the same address, on another host
+	// (kubernetes#130963).
 	ListsStale bool
-	// Ports is the number of ports for load balancers, of which each takes 63 (AgentBaker, Adjust-DynamicPortRange); 0 is no limit.
+	// Ports is the number of ports for load balancers, each of which uses 63 (AgentBaker, Adjust-DynamicPortRange); 0 means no limit.
 	Ports int
-	// StartsLate is how long the service takes to start. It is not running until the first call (Manual and stopped on Windows Server 2019,
-	// K2s#593), which the service does not answer.
+	// StartsLate is how long the service takes to start. The first call starts it and fails (Manual and stopped on Windows Server 2019, K2s#593).
 	StartsLate time.Duration
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// SlowServices are services that do not start as soon as they are asked to.
+// SlowServices are services that start slowly.
 type SlowServices struct {
-	// MissBoot are those that do not connect to the service control manager within its 30 seconds (ServicesPipeTimeout) when Windows starts:
-	// they stay stopped with exit code 1053, which is no failure after which the manager starts them again
+	// MissBoot are those that do not connect to the service control manager within its 30 seconds (ServicesPipeTimeout) when Windows starts. They
+	// stay stopped with exit code 1053, which the manager does not treat as a failure to recover from
 	// (https://learn.microsoft.com/troubleshoot/windows-server/system-management-components/service-not-start-events-7000-7011-time-out-error).
 	MissBoot []string
 	// StartTakes is how long each later start takes.
@@ -37,18 +37,18 @@ func slowServicesByChance(r *rand.Rand) (s SlowServices) {
 	return s
 }
 
-// Revision is how new the updates of Windows are: the zero value is what WindowsOptions.UBR says.
+// Revision selects the revision of Windows. The zero value selects WindowsOptions.UBR.
 type Revision string
 
-// Revisions that windowsbuild knows something of.
+// Revisions with a meaning in package windowsbuild.
 const (
-	// RevisionTooOld is the last one with which a host does not become a node, of builds that have one.
+	// RevisionTooOld is the last one with which a host cannot become a node, for builds that have one.
 	RevisionTooOld Revision = "TooOld"
-	// RevisionFaulty is the first one with a known fault, of builds that have one.
+	// RevisionFaulty is the first one with a known defect, for builds that have one.
 	RevisionFaulty Revision = "Faulty"
 )
 
-// Of is the revision of a build; otherwise is what it is where the build has none of the kind.
+// Of returns the revision of a build, or otherwise if the build has none of this kind.
 func (k Revision) Of(build, otherwise int) int {
 	revision := otherwise
 	switch k {

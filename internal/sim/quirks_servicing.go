@@ -5,37 +5,37 @@ import (
 	"time"
 )
 
-// ServicingQuirks are those of DISM, of features, and of restarts that Windows waits for.
+// ServicingQuirks concern DISM, features, and pending restarts of Windows.
 type ServicingQuirks struct {
-	// PendingFor is how long after a start an enabled feature is still Pending: TrustedInstaller ends its work beside the other services
+	// PendingFor is how long after a start an enabled feature is still Pending: TrustedInstaller finishes its work while other services already run
 	// (actions/runner-images issue 4720 waits for feature Containers after the restart).
 	PendingFor time.Duration
-	// RolledBack is how many times an enabled feature is Disabled again after the start that should have completed it; negative for each
+	// RolledBack is how many times an enabled feature is Disabled again after the start that should have completed it; negative for every time
 	// (microsoft/WSL issue 1304).
 	RolledBack int
-	// RestartsItself is how many times Windows restarts by itself, half a minute after it has started, before a feature is complete
-	// (up to three: actions/runner-images issue 4668).
+	// RestartsItself is how many times Windows restarts on its own, half a minute after its start, before a feature is complete (up to three:
+	// actions/runner-images issue 4668).
 	RestartsItself int
-	// ServicingFor is how long after each start servicing is under way: Component Based Servicing has the key RebootInProgress, or
-	// SessionsPending\Exclusive is not 0, or TrustedInstaller runs. RebootPending is there until then.
+	// ServicingFor is how long servicing continues after each start: Component Based Servicing has the key RebootInProgress, or
+	// SessionsPending\Exclusive is not 0, or TrustedInstaller runs. RebootPending exists until then.
 	ServicingFor time.Duration
-	// BusyFor is how long after each start DISM answers nothing, because Windows Update has the component store.
+	// BusyFor is how long after each start DISM does not answer, because Windows Update uses the component store.
 	BusyFor time.Duration
-	// Takes is how long each answer of DISM takes.
+	// Takes is the duration of each DISM call.
 	Takes time.Duration
 	// Hangs makes DISM never answer.
 	Hangs bool
-	// Refuses is what DISM answers when it is to enable a feature, in as many boots as RefusesIn; negative for all. 3017 and 0x800f082f ask
-	// for a restart first, 0x800f081f and 0x800f0906 find no files to install from (dismapi.h, winerror.h, and Microsoft's article about
-	// error codes of .NET Framework 3.5).
+	// Refuses is DISM's error for enabling a feature, in the first RefusesIn boots; negative for all. 3017 and 0x800f082f require a restart first;
+	// 0x800f081f and 0x800f0906 mean that no files to install from were found (dismapi.h, winerror.h, and Microsoft's article about error codes of
+	// .NET Framework 3.5).
 	Refuses   uint32
 	RefusesIn int
-	// BrokenStore makes DISM fail to tell the state of features: ERROR_SXS_COMPONENT_STORE_CORRUPT.
+	// BrokenStore makes DISM fail to return the state of features: ERROR_SXS_COMPONENT_STORE_CORRUPT.
 	BrokenStore bool
-	// FileRenames are strings of PendingFileRenameOperations that some program writes at each start, in pairs: a file, and what replaces
-	// it, or an empty string for a file that goes (chocolatey/choco issue 1768, dotnet/sdk pull request 36159).
+	// FileRenames are strings of PendingFileRenameOperations that a program writes at each start, in pairs: a file, and its replacement or, if the
+	// file is to be deleted, an empty string (chocolatey/choco issue 1768, dotnet/sdk pull request 36159).
 	FileRenames []string
-	// Unread are facts that Windows does not tell, by their name.
+	// Unread are the names of facts that Windows does not return.
 	Unread []string
 }
 

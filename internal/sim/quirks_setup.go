@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// SetupQuirks are those of a Windows that still sets itself up: first boot, clock, name, services that start slowly.
+// SetupQuirks concern a Windows that has not finished its setup: first boot, clock, name, slowly starting services.
 type SetupQuirks struct {
-	// For is how long after its first start Windows still sets itself up: HKLM\SYSTEM\Setup has OOBEInProgress or SystemSetupInProgress, and
-	// Setup\State another ImageState than IMAGE_STATE_COMPLETE (Microsoft's article about the states of Windows Setup).
+	// For is how long after its first start Windows is still in setup: HKLM\SYSTEM\Setup has OOBEInProgress or SystemSetupInProgress, and Setup\State
+	// another ImageState than IMAGE_STATE_COMPLETE (Microsoft's article about the states of Windows Setup).
 	For time.Duration
-	// Name is the host name that something sets back at each start: customization of guests, an agent of the cloud, or a group policy.
+	// Name is the host name that another component resets at each start: guest customization, a cloud agent, or a group policy.
 	Name string
 	// SlowServices are services that start slowly, or not at all when Windows starts.
 	SlowServices SlowServices
-	// Revision is how new the updates of Windows are.
+	// Revision selects the revision of Windows.
 	Revision Revision
-	// Docker says that Docker Engine was installed before, as service docker. Its containerd may have the pipe of that of nodes.
+	// Docker means that Docker Engine is installed as service docker. With DockerHasPipe, its containerd uses the pipe of a node's containerd.
 	Docker, DockerHasPipe bool
 }
 

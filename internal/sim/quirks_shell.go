@@ -7,29 +7,29 @@ import (
 	"math/rand/v2"
 )
 
-// ShellQuirks are those of the SSH server and of the shell that it starts.
+// ShellQuirks concern the SSH server and the shell that it starts.
 type ShellQuirks struct {
-	// Version is how the SSH server identifies itself, SSH-2.0-OpenSSH_for_Windows_7.7; empty for another server. Windows Server 2019 comes
-	// with version 7.7, 2022 with 8.1, and 2025 with 9.5.
+	// Version is the version string of the SSH server, such as SSH-2.0-OpenSSH_for_Windows_7.7; empty for another server. Windows Server 2019
+	// includes version 7.7, 2022 has 8.1, and 2025 has 9.5.
 	Version string
-	// StdinEnds is after how many bytes a command reads the end of its input although more was sent, and StdinStalls after how many it
-	// reads nothing more; 0 for never. OpenSSH 7.7 for Windows hands its input on by pipes of 4,096 bytes
-	// (PowerShell/Win32-OpenSSH issues 752 and 893), and Ansible asks for 7.9 or later (docs.ansible.com, windows_ssh).
+	// StdinEnds is after how many bytes a command reads the end of its input although more was sent, and StdinStalls after how many it reads nothing
+	// more; 0 for never. OpenSSH 7.7 for Windows passes input through pipes of 4,096 bytes (PowerShell/Win32-OpenSSH issues 752 and 893), and Ansible
+	// requires 7.9 or later (docs.ansible.com, windows_ssh).
 	StdinEnds, StdinStalls int64
-	// StdinBlocks is how many bytes of its input a command reads at a time at most; 0 for any number.
+	// StdinBlocks is the maximum number of bytes that a command reads at a time; 0 for no limit.
 	StdinBlocks int
-	// PowerShell has it be the default shell: of exit codes, it passes on 0, and 1 for all others (about_PowerShell_exe, -Command).
+	// PowerShell is the default shell if set: it returns exit code 0 unchanged, and 1 for all others (about_PowerShell_exe, -Command).
 	PowerShell bool
-	// RunsOn has commands run on when their connection ends, as Windows has neither signals nor terminals that hang up.
+	// RunsOn lets commands continue when their connection ends, as Windows has neither signals nor terminals that hang up.
 	RunsOn bool
-	// Profile is what a script at the start of the shell writes before the command's output.
+	// Profile is what a startup script of the shell writes before the command's output.
 	Profile string
-	// NoProfile has the first connection begin in C:\Windows: a user who never logged in has no profile, and OpenSSH takes that folder for
-	// the home of such a one (contrib/win32/win32compat/pwd.c, get_passwd).
+	// NoProfile makes the first connection start in C:\Windows: a user who never logged in has no profile, and OpenSSH then uses that folder as home
+	// (contrib/win32/win32compat/pwd.c, get_passwd).
 	NoProfile bool
 }
 
-// oldOpenSSH is the one of Windows Server 2019.
+// oldOpenSSH is the version in Windows Server 2019.
 const oldOpenSSH = "SSH-2.0-OpenSSH_for_Windows_7.7"
 
 func shellByChance(r *rand.Rand) ShellQuirks {
@@ -53,7 +53,7 @@ func shellByChance(r *rand.Rand) ShellQuirks {
 	return q
 }
 
-// input is what a command reads of what was sent to it.
+// input returns the input as a command reads it.
 func (q ShellQuirks) input(ctx context.Context, stdin io.Reader) io.Reader {
 	in := &quirkyInput{ctx: ctx, from: stdin, quirks: q}
 	in.left = max(q.StdinEnds, q.StdinStalls)
@@ -65,7 +65,7 @@ type quirkyInput struct {
 	ctx    context.Context // of the command
 	from   io.Reader
 	quirks ShellQuirks
-	left   int64 // until it ends or stalls, where it does
+	left   int64 // until it ends or stalls
 }
 
 // Read implements io.Reader.
@@ -87,7 +87,7 @@ func (in *quirkyInput) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// exitCode is the one that the shell ends with when its command ended with code.
+// exitCode returns the exit code of the shell for the exit code of its command.
 func (q ShellQuirks) exitCode(code int) int {
 	if q.PowerShell {
 		return min(code, 1)

@@ -13,10 +13,10 @@ import (
 // marks files of an ordinary user.
 type rights struct{ boot *boot }
 
-// strangers is the owner of everything with a sticky bit.
+// strangers is the owner of every object with a sticky bit.
 const strangers = `WIN-SIM\user`
 
-// modeOf is the mode of a folder, or of a file, with rights.
+// modeOf returns the mode for these rights of a folder or file.
 func modeOf(who host.Access, isFolder bool) fs.FileMode {
 	mode := map[host.Access]fs.FileMode{host.Private: 0o700, host.Readable: 0o755, host.Volumes: 0o757}[who]
 	if !isFolder {
@@ -25,7 +25,7 @@ func modeOf(who host.Access, isFolder bool) fs.FileMode {
 	return mode
 }
 
-// MakeFolder implements daemon.Rights.
+// MakeFolder implements host.Rights.
 func (r rights) MakeFolder(folder string, who host.Access) (made bool, err error) {
 	disk := r.boot.w.Disk()
 	local := disk.Local(folder)
@@ -45,7 +45,7 @@ func (r rights) MakeFolder(folder string, who host.Access) (made bool, err error
 	return true, os.Chmod(local, modeOf(who, true))
 }
 
-// Look implements daemon.Rights.
+// Look implements host.Rights.
 func (r rights) Look(name string, who host.Access) (ours bool, stranger string, err error) {
 	if r.boot.isOff() {
 		return false, "", ErrPower
@@ -60,7 +60,7 @@ func (r rights) Look(name string, who host.Access) (ours bool, stranger string, 
 	return info.Mode().Perm() == modeOf(who, info.IsDir()), "", nil
 }
 
-// Protect implements daemon.Rights. It does not count as a change: nothing depends on where it is interrupted.
+// Protect implements host.Rights. It does not count as a change: nothing depends on where it is interrupted.
 func (r rights) Protect(name string, who host.Access) error {
 	if err := r.fault("protect " + name); err != nil {
 		return err

@@ -10,10 +10,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// routes is the table of routes. It is empty after each start: it does not contain the interfaces' own routes.
+// routes is the routing table. It is empty after each start: it does not contain the interfaces' own routes.
 type routes struct{ boot *boot }
 
-// Ensure implements daemon.Routes.
+// Ensure implements host.Routes.
 func (r routes) Ensure(ctx context.Context, want host.Route) (changed bool, err error) {
 	w := r.boot.w
 	w.mu.Lock()
@@ -40,7 +40,7 @@ func (r routes) Ensure(ctx context.Context, want host.Route) (changed bool, err 
 	return true, nil
 }
 
-// Watch implements daemon.Routes.
+// Watch implements host.Routes.
 func (r routes) Watch(ctx context.Context) (<-chan struct{}, error) {
 	w := r.boot.w
 	w.mu.Lock()
@@ -63,12 +63,12 @@ func (b *boot) tellRoutesLocked() {
 	for changes := range b.routeWatches {
 		select {
 		case changes <- struct{}{}:
-		default: // there is one already
+		default: // a message is already pending
 		}
 	}
 }
 
-// Routes are the routes added since the computer started.
+// Routes returns the routes added since the computer started.
 func (w *Windows) Routes() []host.Route {
 	w.mu.Lock()
 	defer w.mu.Unlock()

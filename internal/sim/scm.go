@@ -34,7 +34,7 @@ type process struct {
 	done  chan struct{}
 	// asked is set when the service manager has sent a stop, crashed when the process was killed.
 	asked, crashed bool
-	// config is what was in the file after --config when the process started.
+	// config is the content of the file after --config when the process started.
 	config string
 }
 
@@ -56,7 +56,7 @@ func (b *boot) describe(s desired.Service) host.Service {
 	return d
 }
 
-// List implements daemon.Services.
+// List implements host.Services.
 func (b *boot) List(_ context.Context, names []string) ([]host.Service, error) {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
@@ -82,10 +82,10 @@ func (b *boot) List(_ context.Context, names []string) ([]host.Service, error) {
 	return list, nil
 }
 
-// dockerService is that of Docker Engine.
+// dockerService is the service of Docker Engine.
 const dockerService = "docker"
 
-// Put implements daemon.Services.
+// Put implements host.Services.
 func (b *boot) Put(_ context.Context, s desired.Service) (changed bool, err error) {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
@@ -121,7 +121,7 @@ func kept(s desired.Service) desired.Service {
 	return k
 }
 
-// Start implements daemon.Services.
+// Start implements host.Services.
 func (b *boot) Start(ctx context.Context, name string) error {
 	if takes := b.w.options.Quirks.Setup.SlowServices.StartTakes; takes > 0 {
 		select {
@@ -155,7 +155,7 @@ func (b *boot) startLocked(name string) error {
 	}
 	for _, on := range s.DependsOn {
 		if err := b.startLocked(on); err != nil {
-			// A dependency that is not found is a failure of this service, which is there.
+			// A missing dependency is a failure of this service, which exists.
 			return fmt.Errorf("starting %s, which %s depends on: %s", on, name, err.Error())
 		}
 	}
@@ -180,7 +180,7 @@ func (b *boot) canRun(program string) error {
 	return nil
 }
 
-// Delete implements daemon.Services.
+// Delete implements host.Services.
 func (b *boot) Delete(ctx context.Context, name string) error {
 	if err := b.stop(ctx, name); err != nil {
 		return err
@@ -208,7 +208,7 @@ type member struct {
 	name string
 }
 
-// Delete implements daemon.Services.
+// Delete implements host.Services.
 func (m member) Delete(ctx context.Context, name string) error {
 	if name == m.name {
 		return m.remove(name)
@@ -233,7 +233,7 @@ func (b *boot) launch(s desired.Service) {
 	p := &process{pid: b.lastPID, since: time.Now(), end: end, done: make(chan struct{})}
 	if _, rest, configured := strings.Cut(s.Command, " --config "); configured {
 		file, _, _ := strings.Cut(rest, " ")
-		content, _ := b.w.Disk().Read(file) // without it, a program takes its defaults
+		content, _ := b.w.Disk().Read(file) // if it is missing, a program uses its defaults
 		p.config = string(content)
 	}
 	b.running[s.Name] = p
@@ -281,7 +281,7 @@ func (b *boot) ended(name string, p *process, code uint32) {
 	}
 }
 
-// Stop implements daemon.Services.
+// Stop implements host.Services.
 func (b *boot) Stop(ctx context.Context, name string) error { return b.stop(ctx, name) }
 
 func (b *boot) stop(ctx context.Context, name string) error {
@@ -323,7 +323,7 @@ func (b *boot) stop(ctx context.Context, name string) error {
 	}
 }
 
-// Watch implements daemon.Changes.
+// Watch implements host.Changes.
 func (b *boot) Watch(ctx context.Context, names []string) (<-chan struct{}, error) {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // environment is the machine's environment.
 type environment struct{ boot *boot }
 
-// Set implements daemon.Environment. Each variable is a change of its own.
+// Set implements host.Environment. Each variable is a separate change.
 func (e environment) Set(ctx context.Context, variables map[string]string, ours []string) (changed []string, err error) {
 	if err := errors.Join(ctx.Err(), host.CheckVariables(variables)); err != nil {
 		return nil, fmt.Errorf("setting the environment of the machine: %w", err)
@@ -65,7 +65,7 @@ func spelled(variables map[string]string, name string) (string, bool) {
 	return name, false
 }
 
-// merged are variables, overridden by others.
+// merged returns variables, overridden by others.
 func merged(variables, others map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, variables)
@@ -85,7 +85,7 @@ func (w *Windows) SetVariable(name, value string) {
 	w.environment[key] = value
 }
 
-// Environment is the machine's environment in the registry.
+// Environment returns the machine's environment in the registry.
 func (w *Windows) Environment() map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +95,7 @@ func (w *Windows) Environment() map[string]string {
 // certificates are the trusted certificates of the machine.
 type certificates struct{ boot *boot }
 
-// List implements daemon.Certificates.
+// List implements host.Certificates.
 func (c certificates) List(ctx context.Context) ([]string, error) {
 	w := c.boot.w
 	w.mu.Lock()
@@ -106,7 +106,7 @@ func (c certificates) List(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(w.trusted)), ctx.Err()
 }
 
-// Add implements daemon.Certificates.
+// Add implements host.Certificates.
 func (c certificates) Add(ctx context.Context, der []byte) (added bool, err error) {
 	if _, err := x509.ParseCertificate(der); err != nil {
 		return false, fmt.Errorf("trusting a certificate: it is not one: %w", err)
@@ -115,7 +115,7 @@ func (c certificates) Add(ctx context.Context, der []byte) (added bool, err erro
 	return c.set(ctx, hex.EncodeToString(sum[:]), true)
 }
 
-// Remove implements daemon.Certificates.
+// Remove implements host.Certificates.
 func (c certificates) Remove(ctx context.Context, hash string) (removed bool, err error) {
 	return c.set(ctx, hash, false)
 }

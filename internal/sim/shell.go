@@ -19,18 +19,17 @@ import (
 	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
-// shell runs commands that arrive over SSH, like cmd.exe. It supports one kind of program: WICD, with any content, and wicd-setup
-// around it.
+// shell runs commands that arrive over SSH, like cmd.exe. The only programs that it supports are WICD, with any content, and wicd-setup.
 type shell struct {
 	host       *Host
 	home, root string
 	quirks     Quirks
 }
 
-// windowsFolder is where the system is.
+// windowsFolder is the folder of Windows.
 const windowsFolder = `C:\Windows`
 
-// firstHome is where the first connection begins, where that is another folder.
+// firstHome returns the folder in which the first connection starts, if it is another one.
 func (s *shell) firstHome() string {
 	if s.quirks.Shell.NoProfile {
 		return s.local(windowsFolder)
@@ -40,14 +39,14 @@ func (s *shell) firstHome() string {
 
 func (s *shell) local(name string) string { return host.Disk{Root: s.root}.Local(name) }
 
-// Command is a command line that came over another SSH server than ours.
+// Command is a command line that arrived over another SSH server.
 type Command struct {
 	User, Line     string
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 }
 
-// RunCommand runs a command on a computer of its own, whose drives are in a folder: each command may be another process.
+// RunCommand runs a command on a new simulated computer whose drives are in an existing folder: each command may be in another process.
 func RunCommand(ctx context.Context, o WindowsOptions, c Command) int {
 	o.unkind()
 	w := NewWindows(o)
@@ -59,7 +58,7 @@ func RunCommand(ctx context.Context, o WindowsOptions, c Command) int {
 // exec implements sshd.Handler.
 func (s *shell) exec(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
 	q := s.quirks.Shell
-	_, _ = io.WriteString(stdout, q.Profile) // who does not listen any more misses nothing
+	_, _ = io.WriteString(stdout, q.Profile) // the client may have stopped reading
 	at := *s
 	if c.Dir == s.local(windowsFolder) {
 		at.home = windowsFolder
@@ -95,7 +94,7 @@ func (s *shell) run(ctx context.Context, c sshd.Command, stdin io.Reader, stdout
 	})
 }
 
-// path is the full Windows path of a program, which is relative to the home folder. Doubled backslashes are one.
+// path returns the full Windows path of a program, which may be relative to the home folder. Double backslashes become single ones.
 func (s *shell) path(program string) string {
 	name := strings.ReplaceAll(strings.Trim(program, `"`), `\\`, `\`)
 	if strings.Contains(name, ":") {

@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// Probe implements daemon.Probes: a service answers where its declaration says, once it has been running for its Startup.
+// Probe implements host.Probes: a service answers at its declared address once it has been running for its Startup.
 func (b *boot) Probe(ctx context.Context, address string) error {
 	w := b.w
 	w.mu.Lock()
@@ -29,7 +29,7 @@ func (b *boot) Probe(ctx context.Context, address string) error {
 	return fmt.Errorf("probing %s: connection refused", address)
 }
 
-// Silence makes the program of a service answer no more probes while it goes on running, until it is called with false.
+// Silence makes the program of a running service stop answering probes, until it is called with false.
 func (w *Windows) Silence(service string, silent bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +84,7 @@ func (w *Windows) Disabled(service string) bool {
 	return d != nil && d.disabled
 }
 
-// Since is when the process of a service started; zero when it does not run.
+// Since returns when the process of a service started; zero if it does not run.
 func (w *Windows) Since(service string) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -23,49 +23,49 @@ import (
 type WindowsOptions struct {
 	// Root is an existing folder; C:\k\x is <Root>/C/k/x. Its content survives restarts and power cuts.
 	Root string
-	// Hostname in Windows' spelling; WIN-SIM if empty. Domain is its primary DNS suffix.
+	// Hostname is in Windows' spelling. Default: WIN-SIM. Domain is its primary DNS suffix.
 	Hostname, Domain string
-	// Build and UBR of the version, 20348 and 2402 when 0.
+	// Build and UBR are those of the version. Default: 20348 and 2402.
 	Build, UBR int
-	// Installation and Architecture as agent.HostFacts has them; Server Core and amd64 when empty.
+	// Installation and Architecture are as in agent.HostFacts. Default: Server Core and amd64.
 	Installation, Architecture string
-	// SystemDrive is the drive that Windows says to be on; C: when empty.
+	// SystemDrive is the drive that Windows reports as its own. Default: C:.
 	SystemDrive string
-	// Address is the only address, on the interface with the default route; 192.0.2.10 when empty.
+	// Address is the only address, on the interface with the default route. Default: 192.0.2.10.
 	Address string
 	// Interfaces are the network interfaces; if nil, one with Address.
 	Interfaces []agent.Interface
-	// FreeBytes on drive C:, 100 GB when 0, and MemoryBytes, 16 GB when 0.
+	// FreeBytes on drive C: is 100 GB by default, and MemoryBytes is 16 GB.
 	FreeBytes, MemoryBytes uint64
-	// Processors are 4 when 0.
+	// Processors is 4 by default.
 	Processors int
 	// Skew is how far the clock is ahead.
 	Skew time.Duration
 	// Features are the initial features; if nil, Containers is enabled, and Hyper-V is not.
 	Features map[string]agent.FeatureState
-	// Virtualization is what the machine has for Hyper-V, before that runs.
+	// Virtualization is what the machine supports for Hyper-V before Hyper-V runs.
 	Virtualization agent.Virtualization
 	// Programs are the services' programs, by the name of the service. A service without one runs until it is stopped.
 	Programs map[string]Program
-	// Damaged are programs, by a part of their path, that do not start.
+	// Damaged is a part of the path of programs that do not start.
 	Damaged string
 	// RestartDelay is how long the service manager waits before it restarts a service that has exited; 5 s if 0.
 	RestartDelay time.Duration
-	// Startup is how long a service takes until it answers probes, by name; others answer at once.
+	// Startup is how long a service takes until it answers probes, by name; others answer immediately.
 	Startup map[string]time.Duration
 	// Dial connects programs to the API server and to metadata services; nil means the network of this machine.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Resolve is the addresses of a DNS name; nil asks the resolver of this machine.
+	// Resolve returns the addresses of a DNS name; nil uses the resolver of this machine.
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
 	// BootTime is how long a restart takes from the end of the last service to the start of the first.
 	BootTime time.Duration
-	// Quirks is what this Windows does that an idle, finished and unguarded one would not. Where there is none, they are those of Seed that
-	// a host gets over by itself, at most a moment long out of simulated time; 0 is the seed of Hostname (SeedOf).
+	// Quirks are deviations from an idle Windows that has finished its setup and has no security software. By default, they are the passing quirks of
+	// Seed, with short durations outside simulated time. If Seed is 0, it is derived from Hostname (SeedOf).
 	Quirks Quirks
 	Seed   uint64
-	// Kind says why a Windows has no quirks. It is empty for one that has.
+	// Kind is the reason why a Windows has no quirks, or empty if it has some.
 	Kind string
-	// drawn says that Quirks are those of Seed.
+	// drawn is set if Quirks are those of Seed.
 	drawn bool
 }
 
@@ -97,18 +97,18 @@ type Windows struct {
 	// containers and programs without a service run until the computer restarts; networks of pods and layers of images stay.
 	containers, programs, networks, layers map[string]bool
 	rules                                  []Rule // of the firewall
-	// missed says that the runtime has not read the configuration of its network.
+	// missed is set if the runtime has not read its network configuration.
 	missed bool
-	// images say whether they are pinned; refused are those that no registry gives, pulls those that were asked for.
+	// images are the existing images, and whether they are pinned; refused are those that no registry has; pulls are those that were requested.
 	images  map[string]bool
 	refused map[string]*cri.Error
 	pulls   []string
-	// pullTakes is how long a pull takes.
+	// pullTakes is the duration of a pull.
 	pullTakes       time.Duration
 	firewallStopped bool
 	defender        Defender
 	hcs             HCS
-	// committed is the memory that programs have committed, beside that of Windows itself.
+	// committed is the memory that programs have committed, in addition to that of Windows itself.
 	committed uint64
 	accounts  Accounts
 	// events are the logs of events by channel; nil if they cannot be read.
@@ -120,20 +120,20 @@ type Windows struct {
 	waits, renames []string
 	servicing      servicing
 	created        time.Time
-	// held says until when a scanner holds files, by name.
+	// held is until when a scanner holds files, by name.
 	held     map[string]time.Time
 	hns      *HNS
 	failNext map[string]error
-	// busy says until when an operation cannot be done.
+	// busy is until when an operation cannot be done.
 	busy     map[string]time.Time
-	cutAfter int // changes until the power goes; negative: never
-	roomFor  int // changes of files until the disk is full; negative: always
+	cutAfter int // number of changes until the power is cut; negative: never
+	roomFor  int // number of file changes until the disk is full; negative: never full
 	changes  int
 	boots    int
 	boot     *boot // the current one, also after a cut
 	// next is closed when the computer starts.
 	next chan struct{}
-	// hnsNumbers are the values by which the Host Network Service is told to do something differently.
+	// hnsNumbers are the settings of the Host Network Service in the registry.
 	hnsNumbers map[string]uint32
 }
 
@@ -172,7 +172,7 @@ func NewWindows(o WindowsOptions) *Windows {
 	return w
 }
 
-// ethernet is an interface with an address and the default route.
+// ethernet returns an interface with an address and the default route.
 func ethernet(address string) agent.Interface {
 	i := agent.Interface{
 		Name: "Ethernet", Index: 4, GUID: "6c0b2f3e-0000-4000-8000-00000000e7e7", MAC: "00-15-5d-00-00-01", DefaultRoute: true, Metric: 25,
@@ -183,24 +183,24 @@ func ethernet(address string) agent.Interface {
 	return i
 }
 
-// Host is the computer for programs that start now.
+// Host returns the computer for programs that start now.
 func (w *Windows) Host() host.Host {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.boot.host()
 }
 
-// Disk is drive C: for the simulation, with the power on or off.
+// Disk returns drive C: for the simulation, with the power on or off.
 func (w *Windows) Disk() host.Disk { return host.Disk{Root: w.options.Root} }
 
-// BootID is the ID of the current boot.
+// BootID returns the ID of the current boot.
 func (w *Windows) BootID() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.boot.id
 }
 
-// Update installs an update of Windows that needs no restart: the version has another revision.
+// Update installs a Windows update that needs no restart: the version gets another revision.
 func (w *Windows) Update(revision int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -210,7 +210,7 @@ func (w *Windows) Update(revision int) {
 // FailNext makes the next operation of a kind fail once: "start kubelet", "stop kubelet", "put kubelet", "watch", "feature
 // Containers", "protect C:\k", "reboot", "rename", "end pause" (of a container), "network <GUID>" (of a pod), "endpoint
 // VIPEndpoint" (creation), "remove <GUID>" (an object of the Host Network Service), "layer C:\x", "variable HTTP_PROXY" (of the
-// machine), "certificate <SHA-256>", or an operation of daemon.Disk with its file: "rename C:\k\kubelet.conf".
+// machine), "certificate <SHA-256>", or an operation of host.Disk with its file: "rename C:\k\kubelet.conf".
 func (w *Windows) FailNext(operation string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -242,14 +242,14 @@ func (w *Windows) FillDisk(after int) {
 	w.roomFor = after
 }
 
-// Changes is the number of changes that programs made, or tried to make, since the computer was created.
+// Changes returns the number of changes that programs made, or tried to make, since the computer was created.
 func (w *Windows) Changes() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.changes
 }
 
-// PowerCut stops everything at once. Files stay as they are.
+// PowerCut stops everything immediately. Files stay as they are.
 func (w *Windows) PowerCut() {
 	w.mu.Lock()
 	w.cutLocked()
@@ -295,16 +295,16 @@ func (w *Windows) PowerOn() {
 	w.next = make(chan struct{})
 	w.mu.Unlock()
 	for _, name := range names {
-		_ = b.start(name) // other services start nevertheless
+		_ = b.start(name) // other services start anyway
 	}
 }
 
-// takeEffectLocked applies the changes that wait for a start. The caller holds the lock.
+// takeEffectLocked applies the changes that take effect at a start. The caller holds the lock.
 func (w *Windows) takeEffectLocked() {
 	w.startFeaturesLocked()
 	w.boot.virtualization = w.options.Virtualization
 	if w.options.Virtualization.Processor && w.features[desired.HyperVFeature] == agent.FeatureEnabled {
-		w.boot.virtualization = agent.Virtualization{Hypervisor: "Microsoft Hv", HyperV: true} // it takes the processor's for itself
+		w.boot.virtualization = agent.Virtualization{Hypervisor: "Microsoft Hv", HyperV: true} // Hyper-V occupies the processor's extension
 	}
 	if w.nextName != "" {
 		w.options.Hostname, w.nextName = w.nextName, ""

@@ -250,7 +250,7 @@ func TestAServiceHasTheMachinesEnvironmentOfTheLastStart(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
-		w.Restart() // one starts on its own
+		w.Restart() // the service starts automatically
 		want["HTTP_PROXY"] = machine["HTTP_PROXY"]
 	}
 }

@@ -58,7 +58,7 @@ func (accounts) Plugins(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf(`opening HKLM\%s: %w`, credentialPlugins, err)
 	}
 	defer key.Close()
-	names, err := key.ReadSubKeyNames(4 * host.MaxPlugins) // among what is none
+	names, err := key.ReadSubKeyNames(4 * host.MaxPlugins) // other subkeys may be among them
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf(`reading HKLM\%s: %w`, credentialPlugins, err)
 	}

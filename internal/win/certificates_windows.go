@@ -19,7 +19,7 @@ import (
 // certificates are those in the registry of the store LocalMachine\Root.
 type certificates struct{}
 
-// List implements daemon.Certificates.
+// List implements host.Certificates.
 func (certificates) List(ctx context.Context) (hashes []string, err error) {
 	err = withRoots(ctx, windows.CERT_STORE_READONLY_FLAG, func(r roots) error {
 		return r.each(func(_ *windows.CertContext, der []byte) error {
@@ -34,7 +34,7 @@ func (certificates) List(ctx context.Context) (hashes []string, err error) {
 	return hashes, nil
 }
 
-// Add implements daemon.Certificates.
+// Add implements host.Certificates.
 func (certificates) Add(ctx context.Context, der []byte) (added bool, err error) {
 	if _, err := x509.ParseCertificate(der); err != nil {
 		return false, fmt.Errorf("trusting a certificate: it is not one: %w", err)
@@ -57,13 +57,13 @@ func (certificates) Add(ctx context.Context, der []byte) (added bool, err error)
 	return added, nil
 }
 
-// Remove implements daemon.Certificates.
+// Remove implements host.Certificates.
 func (certificates) Remove(ctx context.Context, hash string) (removed bool, err error) {
 	err = withRoots(ctx, 0, func(r roots) error {
 		found, err := r.find(hash)
 		removed = len(found) > 0
 		for _, c := range found {
-			// It frees c, also when it fails.
+			// It frees c, even if it fails.
 			err = errors.Join(err, windows.CertDeleteCertificateFromStore(c))
 		}
 		return err
@@ -82,9 +82,9 @@ func hashOf(der []byte) string {
 // roots is the open store.
 type roots struct{ handle windows.Handle }
 
-// withRoots opens the store for a function. It is the physical store in the registry, not the logical one that shows
-// the certificates of Windows' own list, group policies and smart cards as well: so none of those can be removed,
-// and ours is there whatever becomes of them. See "Logical and Physical Stores" in Microsoft's documentation.
+// withRoots opens the store for a function. It is the physical store in the registry. The logical store also shows the certificates of Windows' own
+// list, group policies and smart cards: so none of those can be removed, and changes to them do not affect managed certificates. See "Logical and
+// Physical Stores" in Microsoft's documentation.
 func withRoots(ctx context.Context, flags uint32, use func(roots) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (r roots) each(visit func(c *windows.CertContext, der []byte) error) error 
 	}
 }
 
-// find returns the certificates with this SHA-256, at most one as far as Windows goes. They must be released.
+// find returns the certificates with this SHA-256; Windows stores at most one. They must be released.
 func (r roots) find(hash string) (found []*windows.CertContext, err error) {
 	err = r.each(func(c *windows.CertContext, der []byte) error {
 		if hashOf(der) == hash {
@@ -138,8 +138,8 @@ func release(found []*windows.CertContext) {
 	}
 }
 
-// add adds a certificate that is not there. Windows must not look for it by itself: by its rules (CERT_STORE_ADD_NEW,
-// CERT_STORE_ADD_REPLACE_EXISTING), one with the same issuer and serial number is the same.
+// add adds a certificate that is not in the store. Windows must not check for duplicates itself: by its rules (CERT_STORE_ADD_NEW,
+// CERT_STORE_ADD_REPLACE_EXISTING), a certificate with the same issuer and serial number is the same.
 func (r roots) add(der []byte) error {
 	c, err := windows.CertCreateCertificateContext(windows.X509_ASN_ENCODING, &der[0], uint32(len(der)))
 	if err != nil {

@@ -39,7 +39,7 @@ func mustSign(t *testing.T) (authority, server []byte) {
 	return authority, server
 }
 
-// verify verifies a server's certificate with Windows' roots, like every Go program without roots of its own.
+// verify verifies a server's certificate with Windows' roots, like every Go program without its own roots.
 func verify(file string) error {
 	der, err := os.ReadFile(file)
 	if err != nil {
@@ -67,7 +67,7 @@ func TestWhatAnAddedAuthoritySignedIsTrusted(t *testing.T) {
 	}
 	expect := func(when string, want bool) {
 		t.Helper()
-		client := exec.Command(program) // a process on Wine reads the roots once
+		client := exec.Command(program) // on Wine, a process reads the roots only once
 		client.Env = append(os.Environ(), asClient+"="+file)
 		if output, err := client.CombinedOutput(); (err == nil) != want {
 			t.Errorf("%s: %v: %s", when, err, output)

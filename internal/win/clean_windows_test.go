@@ -15,10 +15,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/contract"
 )
 
-// asCleaner makes TestWhatACutRunLeavesIsRemoved leave nothing before it removes what is there. wmco-acceptance sets it.
+// asCleaner makes TestWhatACutRunLeavesIsRemoved create nothing before it removes leftovers. wmco-acceptance sets it.
 const asCleaner = "WICD_TEST_CLEAN_UP"
 
-// TestWhatACutRunLeavesIsRemoved removes what tests of this package leave on a machine when they are killed.
+// TestWhatACutRunLeavesIsRemoved removes what killed tests of this package leave on a machine.
 func TestWhatACutRunLeavesIsRemoved(t *testing.T) {
 	h := mustHost(t)
 	if os.Getenv(asCleaner) == "" {
@@ -50,7 +50,7 @@ func TestWhatACutRunLeavesIsRemoved(t *testing.T) {
 	}
 }
 
-// testAuthorities are the roots of this machine that have a name of the tests.
+// testAuthorities returns the roots of this machine with a name that the tests use.
 func testAuthorities(t *testing.T) (found []*x509.Certificate) {
 	t.Helper()
 	store, err := windows.UTF16PtrFromString("ROOT")

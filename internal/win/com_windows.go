@@ -9,10 +9,10 @@ import (
 	"github.com/go-ole/go-ole"
 )
 
-// initializeCOM makes the thread of the caller one that may call COM objects, until release is called on it.
+// initializeCOM prepares the caller's thread for calls of COM objects, until release is called on it.
 func initializeCOM() (release func(), err error) {
 	runtime.LockOSThread()
-	const alreadyDone = 1 // S_FALSE: it counts, too
+	const alreadyDone = 1 // S_FALSE, which must be balanced, too
 	err = ole.CoInitializeEx(0, ole.COINIT_MULTITHREADED)
 	if failed := (*ole.OleError)(nil); errors.As(err, &failed) && failed.Code() == alreadyDone {
 		err = nil
@@ -24,7 +24,7 @@ func initializeCOM() (release func(), err error) {
 	return func() { ole.CoUninitialize(); runtime.UnlockOSThread() }, nil
 }
 
-// explained is an error of COM with its number, which is often all it has.
+// explained adds the number to an error of COM, which often has nothing else.
 func explained(err error) error {
 	failed := (*ole.OleError)(nil)
 	if !errors.As(err, &failed) {

@@ -18,16 +18,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/network"
 )
 
-// containers are the compute systems of the Host Compute Service that containerd's shims created. Its functions are called
-// without hcsshim, where they are internal (internal/vmcompute and internal/wclayer). Without the feature Containers there is no
-// such service, and there are no containers.
+// containers are the compute systems of the Host Compute Service that containerd's shims created. This calls its functions directly because they are
+// internal in hcsshim (internal/vmcompute and internal/wclayer). Without feature Containers, there is no such service, and there are no containers.
 type containers struct {
 	// patience is how long a container or a process may take to end.
 	patience time.Duration
 	// networks has the namespaces of pods.
 	networks *network.HNS
-	// turn is held while a list is read. The service can hang, and a call of it cannot be canceled: one that hangs keeps its thread and
-	// the turn, and further calls wait without taking threads, too.
+	// turn is held while a list is read. The service can hang, and its calls cannot be canceled: a call that hangs keeps its thread and the turn, so
+	// that further calls wait without occupying threads.
 	turn chan struct{}
 }
 
@@ -38,7 +37,7 @@ func newContainers(networks *network.HNS) containers {
 // shimOwner is the owner of the shims' compute systems: the name of their program.
 const shimOwner = "containerd-shim-runhcs-v1.exe"
 
-// Results of the Host Compute Service that are no failures here (internal/hcs/errors.go of hcsshim).
+// Results of the Host Compute Service that are no errors here (internal/hcs/errors.go of hcsshim).
 const (
 	hcsPending        = syscall.Errno(0xc0370103)
 	hcsSystemNotFound = syscall.Errno(0xc037010e)
@@ -48,7 +47,7 @@ const (
 // enumerate is the function that lists compute systems.
 const enumerate = "HcsEnumerateComputeSystems"
 
-// List implements daemon.Containers.
+// List implements host.Containers.
 func (c containers) List(ctx context.Context) ([]string, error) {
 	dll := windows.NewLazySystemDLL("vmcompute.dll")
 	if dll.Load() != nil || ctx.Err() != nil {
@@ -106,7 +105,7 @@ func listSystems(dll *windows.LazyDLL) ([]string, error) {
 	return names, nil
 }
 
-// End implements daemon.Containers.
+// End implements host.Containers.
 func (c containers) End(ctx context.Context, name string) error {
 	if err := terminate(name); err != nil {
 		return fmt.Errorf("ending container %s: %w", name, err)
@@ -154,18 +153,18 @@ func terminate(name string) error {
 	return errors.Join(err, hcsCall(dll, "HcsCloseComputeSystem", uintptr(system)))
 }
 
-// RemoveNamespace implements daemon.Containers.
+// RemoveNamespace implements host.Containers.
 func (c containers) RemoveNamespace(ctx context.Context, id string) (removed bool, err error) {
 	return c.networks.RemoveNamespace(ctx, id)
 }
 
-// driver is the folder of a layer. It is empty, so that the layer's name is its path; flavor 1 is a layer in the file system.
+// driver is the parent folder of a layer. It is empty, so that the layer's name is its path; flavor 1 is a layer in the file system.
 type driver struct {
 	flavor uintptr
 	home   *uint16
 }
 
-// RemoveLayer implements daemon.Containers. It first unprepares and deactivates a layer that is in use.
+// RemoveLayer implements host.Containers. It first unprepares and deactivates a layer that is in use.
 func (c containers) RemoveLayer(_ context.Context, folder string) error {
 	dll := windows.NewLazySystemDLL("vmcompute.dll")
 	if dll.Load() != nil {
@@ -208,7 +207,7 @@ func hcsCall(dll *windows.LazyDLL, function string, arguments ...uintptr) error 
 	return fmt.Errorf("%s answers: %w", function, syscall.Errno(code))
 }
 
-// textOf is a text that a function returned, which is freed.
+// textOf returns a text that a function returned, and frees it.
 func textOf(text *uint16) string {
 	if text == nil {
 		return ""

@@ -69,7 +69,7 @@ func mustCreateNetwork(t *testing.T) (namespace string) {
 	return strings.ToLower(space.Id)
 }
 
-// What the reaper of a lab's host does for the lab's vmcompute.dll, each on a port of its own (lab/guestapi).
+// Ports on which the reaper of a lab host serves the lab's vmcompute.dll (lab/guestapi).
 const (
 	drivesPort    = "6"
 	addressesPort = "7"
@@ -107,7 +107,7 @@ func wide(t *testing.T, text string) *uint16 {
 	return p
 }
 
-// TestAListWaitsForNoOther: a call of the Host Compute Service that hangs takes the turn with it.
+// TestAListWaitsForNoOther: a hanging call of the Host Compute Service keeps the turn.
 func TestAListWaitsForNoOther(t *testing.T) {
 	if windows.NewLazySystemDLL("vmcompute.dll").Load() != nil {
 		t.Skip("this Windows has no vmcompute.dll: its feature Containers is not enabled, or this Wine lacks lab/hostcompute")

@@ -141,7 +141,7 @@ func TestTheNextStartKeepsItsPromises(t *testing.T) {
 	})
 }
 
-// mustOpenEnvironment opens the environment of the machine, from which variables are removed now and after the test.
+// mustOpenEnvironment opens the environment of the machine, and removes these variables now and after the test.
 func mustOpenEnvironment(t *testing.T, names ...string) registry.Key {
 	t.Helper()
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, machineEnvironment, registry.ALL_ACCESS)
@@ -178,7 +178,7 @@ func mustReadAll(t *testing.T, key registry.Key) map[string]string {
 	return all
 }
 
-// mustReadVariables reads what a service reported of its environment.
+// mustReadVariables reads the environment that a service reported.
 func mustReadVariables(t *testing.T, file string) map[string]string {
 	t.Helper()
 	content, err := os.ReadFile(file)
@@ -304,7 +304,7 @@ func withService(t *testing.T, name string, access uint32, do func(windows.Handl
 	}
 }
 
-// end makes a service stop by itself.
+// end makes a service stop on its own.
 func end(t *testing.T, name string, code uint32) {
 	t.Helper()
 	request(t, name, endRequest+code)

@@ -51,7 +51,7 @@ func (d defender) Exclusions(ctx context.Context) (desired.Exclusions, error) {
 	return e, nil
 }
 
-// isHidden recognizes the sentence that stands for all exclusions where policy HideExclusionsFromLocalAdmins hides them.
+// isHidden recognizes the sentence that replaces all exclusions if policy HideExclusionsFromLocalAdmins hides them.
 func isHidden(exclusion string) bool { return strings.HasPrefix(exclusion, "N/A:") }
 
 // Add implements host.Defender.
@@ -86,7 +86,7 @@ func (d defender) change(ctx context.Context, method string, e desired.Exclusion
 	if err := checkDefender(); err != nil || e.IsEmpty() {
 		return err
 	}
-	e = desired.Exclusions{Processes: slices.Clone(e.Processes), Paths: slices.Clone(e.Paths)} // the call can outlive this one
+	e = desired.Exclusions{Processes: slices.Clone(e.Processes), Paths: slices.Clone(e.Paths)} // the call may outlive this one
 	_, err := withNamespace(ctx, d.wmi, defenderNamespace, func(s wmiServices) (struct{}, error) {
 		return struct{}{}, s.do(defenderClass, method, func(in wmiClassObject) error {
 			return errors.Join(in.putStrings(excludedProcesses, e.Processes), in.putStrings(excludedPaths, e.Paths))

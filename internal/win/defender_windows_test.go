@@ -23,7 +23,7 @@ func TestDefenderKeepsItsPromises(t *testing.T) {
 	})
 }
 
-// TestADefenderThatCannotBeManagedIsAFailure: its service runs, and its interface is missing. It scans, so that there is something to tell.
+// TestADefenderThatCannotBeManagedIsAFailure has a running service without its interface, and real-time protection.
 func TestADefenderThatCannotBeManagedIsAFailure(t *testing.T) {
 	if _, err := isRunning(defenderService); !errors.Is(err, host.ErrNotFound) {
 		t.Skipf("this Windows has Defender (%v)", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// Antivirus software, for example, opens files for moments in a way that prevents that they are replaced or renamed.
+// TestAFileIsReplacedOnceNothingPreventsIt: antivirus software, for example, briefly opens files in a way that prevents replacing or renaming them.
 func TestAFileIsReplacedOnceNothingPreventsIt(t *testing.T) {
 	name := filepath.Join(tempFolder(t), "node.json")
 	if err := os.WriteFile(name, []byte("old"), 0o600); err != nil {

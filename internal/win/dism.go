@@ -1,5 +1,5 @@
 package win
 
-// DISMCommand is the first argument of a process that asks DISM for its parent. Each program that uses System of Host hands the others to DISM,
-// before it does anything else.
+// DISMCommand is the first argument of a process that calls DISM for its parent. Each program that uses System of Host must pass the other arguments
+// to DISM before it does anything else.
 const DISMCommand = "dism"

@@ -16,8 +16,8 @@ import (
 // onlineImage is the name under which DISM knows the running Windows (DISM_ONLINE_IMAGE in dismapi.h).
 const onlineImage = "DISM_{53BFAE52-B167-4E2F-A258-0A37B57FF845}"
 
-// Results of DISM calls beside 0. hresultUnknownFeature is DISMAPI_E_UNKNOWN_FEATURE, hresultReloadSession (a
-// success) DISMAPI_S_RELOAD_IMAGE_SESSION_REQUIRED.
+// Results of DISM calls other than 0. hresultUnknownFeature is DISMAPI_E_UNKNOWN_FEATURE, hresultReloadSession (a success)
+// DISMAPI_S_RELOAD_IMAGE_SESSION_REQUIRED.
 const (
 	hresultReloadSession  = 1
 	hresultUnknownFeature = 0x800f080c
@@ -33,8 +33,7 @@ const (
 	statePartiallyInstalled featureState = 7
 )
 
-// state in the words of the port. A feature that leaves with the next start counts as disabled: it has to be
-// enabled again.
+// state converts the state to the port's. A feature that will be removed at the next start counts as disabled: it must be enabled again.
 func (s featureState) state() agent.FeatureState {
 	switch s {
 	case stateInstalled:
@@ -81,13 +80,13 @@ func withDISM(ctx context.Context, use func(*dism) error) (err error) {
 	return use(d)
 }
 
-// state of a feature; daemon.ErrNotFound and FeatureUnknown when Windows does not know it.
+// state returns the state of a feature, or host.ErrNotFound and FeatureUnknown if Windows does not have it.
 func (d *dism) state(feature string) (agent.FeatureState, error) {
 	name, err := windows.UTF16PtrFromString(feature)
 	if err != nil {
 		return agent.FeatureUnknown, err
 	}
-	// DismFeatureInfo begins with the name and the state.
+	// DismFeatureInfo starts with the name and the state.
 	var info *struct {
 		name  *uint16
 		state featureState
@@ -116,7 +115,7 @@ func (d *dism) enable(ctx context.Context, feature string) (reboot bool, err err
 	stop := context.AfterFunc(ctx, func() { _ = windows.SetEvent(cancel); close(stopped) })
 	err = d.call("DismEnableFeature", uintptr(d.session), uintptr(unsafe.Pointer(name)), 0, 0, 0, 0, 0, 1, uintptr(cancel), 0, 0)
 	if !stop() {
-		<-stopped // the event is closed after it was set
+		<-stopped // only then may the event be closed
 		err = errors.Join(err, ctx.Err())
 	}
 	if errors.Is(err, windows.ERROR_SUCCESS_REBOOT_REQUIRED) {
@@ -125,8 +124,8 @@ func (d *dism) enable(ctx context.Context, feature string) (reboot bool, err err
 	return false, err
 }
 
-// call calls a function of DISM. Its HRESULT is an error unless it is 0, and also when it says that a restart is
-// needed (ERROR_SUCCESS_REBOOT_REQUIRED). What the arguments point to is kept until it returns.
+// call calls a DISM function. It returns an error for every HRESULT other than 0, including the success code that requires a restart
+// (ERROR_SUCCESS_REBOOT_REQUIRED). Memory that the arguments point to is kept until it returns.
 //
 //go:uintptrescapes
 func (d *dism) call(function string, args ...uintptr) error {

@@ -2,17 +2,17 @@ package win
 
 import "golang.org/x/sys/windows"
 
-// Edition is what a program must know of a Windows before it tries things there.
+// Edition is what a program must know about a Windows before it tries things there.
 type Edition struct {
-	// Wine is true where this is Wine.
+	// Wine is true if this is Wine.
 	Wine bool
-	// Desktop is true for editions that are not for servers (wProductType of OSVERSIONINFOEX).
+	// Desktop is true for editions other than server editions (wProductType of OSVERSIONINFOEX).
 	Desktop bool
-	// Elevated is true when this process has the rights of an administrator.
+	// Elevated is true if this process has administrator rights.
 	Elevated bool
 }
 
-// ThisEdition tells about the Windows that this program runs on. It changes nothing.
+// ThisEdition returns the edition of the Windows that this program runs on. It changes nothing.
 func ThisEdition() Edition {
 	const workstation = 1 // VER_NT_WORKSTATION
 	return Edition{

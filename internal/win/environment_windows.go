@@ -26,8 +26,8 @@ type environment struct {
 	patience time.Duration
 }
 
-// Set implements daemon.Environment. The values are REG_SZ: in a REG_EXPAND_SZ, Windows would take the percent-encoded
-// characters of a proxy's URL for names of variables.
+// Set implements host.Environment. The values are REG_SZ: in a REG_EXPAND_SZ, Windows would interpret the percent-encoded characters of a proxy URL
+// as names of variables.
 func (e environment) Set(ctx context.Context, variables map[string]string, ours []string) (changed []string, err error) {
 	err = errors.Join(ctx.Err(), host.CheckVariables(variables))
 	if err == nil {
@@ -89,8 +89,8 @@ func remove(key registry.Key, name string) (changed bool, err error) {
 	return err == nil, err
 }
 
-// notify notifies all windows of this session that the environment changed, so that programs started from them get it. None of
-// our programs depends on it. Windows' timeout is for each window, so this has one for all.
+// notify notifies all windows of this session that the environment changed, so that programs started from them get the new one. None of the product's
+// programs depends on it. Windows' timeout is for each window, so this one limits all.
 func (e environment) notify(ctx context.Context) {
 	const (
 		everybody      = 0xffff // HWND_BROADCAST
@@ -118,7 +118,7 @@ func (e environment) notify(ctx context.Context) {
 // ownEnvironment is the value of a service's key with its environment: REG_MULTI_SZ with lines NAME=value.
 const ownEnvironment = "Environment"
 
-// ownVariables reads the environment of a service, nil when it has none. An absent service is daemon.ErrNotFound.
+// ownVariables reads the environment of a service, nil if it has none. An absent service is host.ErrNotFound.
 func ownVariables(service string) (map[string]string, error) {
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, scm.ServicesKey+service, registry.QUERY_VALUE|registry.WOW64_64KEY)
 	if err != nil {
@@ -137,8 +137,8 @@ func ownVariables(service string) (map[string]string, error) {
 	return parse(lines), nil
 }
 
-// setOwnVariables makes the environment of a service equal to the variables; it writes nothing when it is. Passwords may
-// be among them: the key is to be closed before.
+// setOwnVariables makes the environment of a service equal to the variables; it writes nothing if it already is. The variables may contain passwords:
+// call closeKey first.
 func setOwnVariables(service string, variables map[string]string) (changed bool, err error) {
 	now, err := ownVariables(service)
 	if err != nil || maps.Equal(now, variables) {
@@ -166,8 +166,8 @@ const (
 	keyRights     = "(A;CI;KA;;;SY)(A;CI;KA;;;BA)"
 )
 
-// closeKey denies users of the host access to the key of a service, which Windows grants by default. It does so before the key
-// gets a secret, because a user who opened it earlier could still read it.
+// closeKey denies users of the host access to the key of a service, which Windows grants by default. It must be called before the key gets a secret:
+// a user who opened the key earlier could still read it.
 func closeKey(service string) error {
 	const access = registry.QUERY_VALUE | registry.WOW64_64KEY | windows.READ_CONTROL | windows.WRITE_DAC
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, scm.ServicesKey+service, access)
@@ -193,7 +193,7 @@ func closeKey(service string) error {
 	return nil
 }
 
-// rightsOf are the rights to a key that inherits none, empty for any other.
+// rightsOf returns the rights to a key that inherits none, empty for any other key.
 func rightsOf(key registry.Key) string {
 	descriptor, err := windows.GetSecurityInfo(windows.Handle(key), windows.SE_REGISTRY_KEY, windows.DACL_SECURITY_INFORMATION)
 	if err != nil {
@@ -202,7 +202,7 @@ func rightsOf(key registry.Key) string {
 	return behind(descriptor, onlyOwnRights)
 }
 
-// lines are variables in Windows' form, sorted.
+// lines returns variables in Windows' form, sorted.
 func lines(variables map[string]string) []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(variables)) {

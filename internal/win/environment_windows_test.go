@@ -106,7 +106,7 @@ func mustOpenWindow(t *testing.T, hear func(message, lParam uintptr)) {
 				result, _, _ := answer.Call(window, message, wParam, lParam)
 				return result
 			}),
-			name: windows.StringToUTF16Ptr(t.Name()), // that of one more window is refused, and the first one's serves
+			name: windows.StringToUTF16Ptr(t.Name()), // Windows refuses a second class of this name, and uses the first one
 		}
 		class.size = uint32(unsafe.Sizeof(class))
 		_, _, _ = user32.NewProc("RegisterClassExW").Call(uintptr(unsafe.Pointer(&class)))
@@ -166,7 +166,7 @@ func TestTheEnvironmentOfAServiceIsWhereWindowsLooks(t *testing.T) {
 	}
 }
 
-// The service has no secret yet. A user who opened its key now could read one later.
+// TestUsersOfTheHostCannotReadTheKeyOfAService, even before it has a secret: a user who opened its key now could read one later.
 func TestUsersOfTheHostCannotReadTheKeyOfAService(t *testing.T) {
 	s, d := mustServe(t, "runs")
 	for _, step := range []string{"new", "opened to everybody"} {
@@ -176,7 +176,7 @@ func TestUsersOfTheHostCannotReadTheKeyOfAService(t *testing.T) {
 		key := mustOpenService(t)
 		want := onlyOwnRights + keyRights
 		if onWine() {
-			want = "D:" + keyRights // it does not report whether rights are inherited
+			want = "D:" + keyRights // it does not return whether rights are inherited
 		}
 		descriptor, err := windows.GetSecurityInfo(windows.Handle(key), windows.SE_REGISTRY_KEY, windows.DACL_SECURITY_INFORMATION)
 		if err != nil {

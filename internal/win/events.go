@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// maxMessage bounds the message of an event, in bytes. Windows' own limit is 32 KiB for each of its strings.
+// maxMessage limits the message of an event, in bytes. Windows' own limit is 32 KiB for each of its strings.
 const maxMessage = 4 << 10
 
 // eventXML is an event as Windows renders it
@@ -42,8 +42,8 @@ type eventXML struct {
 	}
 }
 
-// parseEvent reads an event that Windows rendered as XML. Its message is the event's data; the provider that name opens is provider, which
-// for older sources is not the one that people know.
+// parseEvent parses an event that Windows rendered as XML. Its message is the event's data. provider is the name under which the provider can be
+// opened, which for older sources differs from the name that people know.
 func parseEvent(text string) (e host.Event, provider string, err error) {
 	var x eventXML
 	if err := xml.Unmarshal([]byte(sanitize(text)), &x); err != nil {
@@ -80,7 +80,7 @@ func parseEvent(text string) (e host.Event, provider string, err error) {
 	return e, x.System.Provider.Name, nil
 }
 
-// sanitize replaces characters that XML 1.0 forbids, and references to them. Windows writes data of events as it is.
+// sanitize replaces characters that XML 1.0 forbids, and references to them. Windows does not escape them in event data.
 func sanitize(text string) string {
 	allowed := func(r rune) bool {
 		return r == '\t' || r == '\n' || r == '\r' || r >= 0x20 && r <= 0xd7ff || r >= 0xe000 && r <= 0xfffd || r >= 0x10000 && r <= 0x10ffff
@@ -105,7 +105,7 @@ func sanitize(text string) string {
 	})
 }
 
-// eventLevel is the name of a level (winmeta.xml). 0 is what older providers and audits have, which the event viewer shows as Information.
+// eventLevel returns the name of a level (winmeta.xml). Older providers and audits use 0, which the Event Viewer shows as Information.
 func eventLevel(level uint8) host.EventLevel {
 	switch level {
 	case 1:
@@ -120,7 +120,7 @@ func eventLevel(level uint8) host.EventLevel {
 	return host.EventInformation
 }
 
-// cutMessage makes one line of a text, and bounds it.
+// cutMessage converts a text to one line and limits its length.
 func cutMessage(text string) string {
 	if len(text) > 2*maxMessage {
 		text = text[:2*maxMessage]

@@ -22,12 +22,11 @@ const (
 	evtFormatMessageEvent    = 1
 
 	errChannelNotFound  = syscall.Errno(15007) // ERROR_EVT_CHANNEL_NOT_FOUND
-	errUnresolvedInsert = syscall.Errno(15029) // ERROR_EVT_UNRESOLVED_VALUE_INSERT: the text is there all the same
+	errUnresolvedInsert = syscall.Errno(15029) // ERROR_EVT_UNRESOLVED_VALUE_INSERT: the text is returned anyway
 )
 
-// eventLogs reads events with Windows' event API (wevtapi.dll, https://learn.microsoft.com/windows/win32/wes/windows-event-log). Its calls ask the
-// service EventLog. They cannot be canceled: a read that takes longer than its context goes on in the background, and the next one waits
-// for it.
+// eventLogs reads events with the Windows event API (wevtapi.dll, https://learn.microsoft.com/windows/win32/wes/windows-event-log), which calls
+// service EventLog. The calls cannot be canceled: a read that outlasts its context continues in the background, and the next one waits for it.
 type eventLogs struct {
 	query, next, render, format, open, end *windows.LazyProc
 	turn                                   chan struct{}
@@ -74,7 +73,7 @@ func (l eventLogs) Read(ctx context.Context, channel string, after uint64, limit
 	}
 }
 
-// read reads from the newest event back to the one that is known.
+// read reads from the newest event back to the last known one.
 func (l eventLogs) read(ctx context.Context, channel string, after uint64, limit int) ([]host.Event, error) {
 	path, err := windows.UTF16PtrFromString(channel)
 	if err != nil {
@@ -119,7 +118,7 @@ func (l eventLogs) read(ctx context.Context, channel string, after uint64, limit
 
 func (l eventLogs) close(handle uintptr) { _, _, _ = l.end.Call(handle) }
 
-// eventReader renders events, and keeps open what it knows of their providers.
+// eventReader renders events and keeps the metadata of their providers open.
 type eventReader struct {
 	eventLogs
 	publishers map[string]uintptr
@@ -133,7 +132,7 @@ func (r eventReader) release() {
 	}
 }
 
-// batch reads the next events; more is false when there are none. An event that cannot be read is left out: its record is missing then.
+// batch reads the next events; more is false if there are none. An event that cannot be read is omitted.
 func (r eventReader) batch(results uintptr) (events []host.Event, more bool, err error) {
 	var handles [32]uintptr
 	var count uint32
@@ -176,7 +175,7 @@ func (r eventReader) event(handle uintptr) (host.Event, error) {
 	return e, nil
 }
 
-// message is the event's text in the language of Windows; empty where the provider has none.
+// message returns the event's text in the language of Windows; empty if the provider has none.
 func (r eventReader) message(handle uintptr, provider string) string {
 	publisher, known := r.publishers[provider]
 	if !known {
@@ -202,7 +201,7 @@ func (r eventReader) message(handle uintptr, provider string) string {
 	return cutMessage(text)
 }
 
-// grow calls a function with a buffer that is large enough. used is what it needs, in characters.
+// grow calls a function with a sufficiently large buffer. used is the required size in characters.
 func grow(call func(buffer []uint16, used *uint32) (uintptr, error)) (string, error) {
 	const most = 1 << 20
 	buffer := make([]uint16, 4<<10)

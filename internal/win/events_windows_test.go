@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/contract"
 )
 
-// testSource is a source of events that only tests use. It has the texts of EventCreate.exe, which has none but the data.
+// testSource is an event source that only tests use. It uses the message file of EventCreate.exe, whose messages contain only the data.
 const testSource = "WICD contract"
 
 func TestEventLogsKeepTheirPromises(t *testing.T) {

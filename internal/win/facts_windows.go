@@ -33,7 +33,7 @@ const (
 	updateReboot    = `SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired`
 )
 
-// Facts implements daemon.System.
+// Facts implements host.System.
 func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 	build, revision, err := inventory{}.Version(ctx)
 	if err != nil {
@@ -80,13 +80,13 @@ func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 	return f, ctx.Err()
 }
 
-// systemDrive is the drive of the folder of Windows.
+// systemDrive returns the drive of the Windows folder.
 func systemDrive() (string, error) {
 	folder, err := windows.GetSystemWindowsDirectory()
 	return strings.ToUpper(filepath.VolumeName(folder)), err
 }
 
-// architecture of the machine, which is not that of the process where Windows emulates another one.
+// architecture returns the architecture of the machine, which differs from the process's if Windows emulates another one.
 func architecture() string {
 	var process, native uint16
 	if err := windows.IsWow64Process2(windows.CurrentProcess(), &process, &native); err != nil {
@@ -103,7 +103,7 @@ func architecture() string {
 	return fmt.Sprintf("unknown (machine type %#x)", native)
 }
 
-// bootID is the number that the kubelet reports as well. Windows increases it at each start.
+// bootID returns the number that the kubelet also reports. Windows increases it at each start.
 func bootID() (string, error) {
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, prefetch, registry.QUERY_VALUE|registry.WOW64_64KEY)
 	if err != nil {
@@ -117,9 +117,9 @@ func bootID() (string, error) {
 	return strconv.FormatUint(id, 10), nil
 }
 
-// dnsName is a current name of Windows; those of the physical computer would be the ones after the next start.
+// dnsName returns a current name of Windows. The names of the physical computer would be those after the next start.
 func dnsName(kind uint32) (string, error) {
-	size := uint32(256) // a host name has 63 characters at most, and all of it 255
+	size := uint32(256) // a host name has at most 63 characters, a full name 255
 	name := make([]uint16, size)
 	if err := windows.GetComputerNameEx(kind, &name[0], &size); err != nil {
 		return "", err
@@ -152,13 +152,13 @@ func memoryBytes() (uint64, error) {
 	return status.total, nil
 }
 
-// processors counts those of all groups, as the kubelet does (pkg/kubelet/winstats).
+// processors counts the processors of all groups, as the kubelet does (pkg/kubelet/winstats).
 func processors() int {
 	const allGroups = 0xffff // ALL_PROCESSOR_GROUPS
 	return int(windows.GetActiveProcessorCount(allGroups))
 }
 
-// numaNodes is how many NUMA nodes there are, or 0 where Windows does not tell.
+// numaNodes returns the number of NUMA nodes, or 0 if Windows does not return it.
 func numaNodes() int {
 	var highest uint32
 	call := windows.NewLazySystemDLL("kernel32.dll").NewProc("GetNumaHighestNodeNumber")
@@ -168,7 +168,7 @@ func numaNodes() int {
 	return int(highest) + 1
 }
 
-// waits is why Windows needs a restart.
+// waits returns why Windows needs a restart.
 func waits() (w host.Waits) {
 	if w.Servicing = exists(servicingReboot); w.Servicing {
 		w.Causes = append(w.Causes, "features or updates are half installed (Component Based Servicing)")
@@ -184,7 +184,7 @@ func waits() (w host.Waits) {
 	return w
 }
 
-// read hands an open key below HKEY_LOCAL_MACHINE to a function; an absent key is not opened.
+// read passes an open key below HKEY_LOCAL_MACHINE to a function, unless the key is absent.
 func read(path string, use func(registry.Key)) {
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, path, registry.QUERY_VALUE|registry.WOW64_64KEY)
 	if err != nil {
@@ -199,19 +199,19 @@ func exists(path string) (found bool) {
 	return found
 }
 
-// text is the value of a key; empty when there is none.
+// text returns the value of a key; empty if there is none.
 func text(path, name string) (value string) {
 	read(path, func(k registry.Key) { value, _, _ = k.GetStringValue(name) })
 	return value
 }
 
-// texts are the strings of a value of a key.
+// texts returns the strings of a value of a key.
 func texts(path, name string) (values []string) {
 	read(path, func(k registry.Key) { values, _, _ = k.GetStringsValue(name) })
 	return values
 }
 
-// number is the value of a key; 0 when there is none.
+// number returns the value of a key; 0 if there is none.
 func number(path, name string) (value uint64) {
 	read(path, func(k registry.Key) { value, _, _ = k.GetIntegerValue(name) })
 	return value

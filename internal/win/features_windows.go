@@ -17,10 +17,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// inDISM is a variable of the environment of a process that asks DISM: it starts no other.
+// inDISM is an environment variable that marks a process started to call DISM, so that it does not start another one.
 const inDISM = "WICD_DISM"
 
-// Feature implements daemon.System.
+// Feature implements host.System.
 func (s *system) Feature(ctx context.Context, name string) (agent.FeatureState, error) {
 	answer, err := askDISM(ctx, dismState, name)
 	if errors.Is(err, host.ErrNotFound) {
@@ -32,7 +32,7 @@ func (s *system) Feature(ctx context.Context, name string) (agent.FeatureState, 
 	return answer.State, nil
 }
 
-// EnableFeature implements daemon.System.
+// EnableFeature implements host.System.
 func (s *system) EnableFeature(ctx context.Context, name string) (reboot bool, err error) {
 	answer, err := askDISM(ctx, dismEnable, name)
 	if err != nil {
@@ -41,25 +41,25 @@ func (s *system) EnableFeature(ctx context.Context, name string) (reboot bool, e
 	return answer.Reboot, nil
 }
 
-// What a process can ask DISM.
+// Requests to a DISM process.
 const (
 	dismState  = "state"
 	dismEnable = "enable"
 )
 
-// dismAnswer is what DISM said, as one line of JSON.
+// dismAnswer is the result of DISM, as one line of JSON.
 type dismAnswer struct {
 	State  agent.FeatureState `json:"state,omitempty"`
 	Reboot bool               `json:"reboot,omitempty"`
-	// Call and Code are of a host.FeatureError, Error is any other. Unknown says that this Windows does not have the feature, or DISM.
+	// Call and Code are those of a host.FeatureError; Error is any other error. Unknown means that this Windows does not have the feature, or DISM.
 	Call    string `json:"call,omitempty"`
 	Code    uint32 `json:"code,omitempty"`
 	Error   string `json:"error,omitempty"`
 	Unknown bool   `json:"unknown,omitempty"`
 }
 
-// askDISM asks DISM in a process of its own, since nothing ends a call that hangs but the end of its process. At the end of ctx, DISM is asked to
-// give up, and ended a moment later.
+// askDISM calls DISM in a separate process, because a hanging call can only be stopped by ending its process. When ctx ends, the process is asked to
+// cancel, and killed a moment later.
 func askDISM(ctx context.Context, what, feature string) (answer dismAnswer, err error) {
 	if os.Getenv(inDISM) != "" {
 		return answer, errors.New("this process was started to ask DISM, and does not")
@@ -91,7 +91,7 @@ func askDISM(ctx context.Context, what, feature string) (answer dismAnswer, err 
 	return answer, answer.err()
 }
 
-// err is what DISM answered instead.
+// err returns the error of DISM.
 func (a dismAnswer) err() error {
 	switch {
 	case a.Call != "":
@@ -104,12 +104,12 @@ func (a dismAnswer) err() error {
 	return nil
 }
 
-// DISM asks DISM for the parent of this process, writes one line of JSON, and returns the exit code. It gives up when its input ends.
+// DISM calls DISM for the parent of this process, writes one line of JSON, and returns the exit code. It cancels when its input ends.
 func DISM(args []string, stdin io.Reader, stdout io.Writer) int {
 	if len(args) != 2 {
 		return 1
 	}
-	_ = Contain() // without it, what DISM starts may outlive a call that hangs
+	_ = Contain() // otherwise, processes that DISM starts may outlive a hanging call
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
@@ -133,7 +133,7 @@ func DISM(args []string, stdin io.Reader, stdout io.Writer) int {
 	return 0
 }
 
-// answer tells the state of a feature, or enables it.
+// answer reads the state of a feature, and enables it if requested.
 func (d *dism) answer(ctx context.Context, what, feature string, answer *dismAnswer) (err error) {
 	if answer.State, err = d.state(feature); err != nil || what != dismEnable || answer.State == agent.FeatureEnabled {
 		return err

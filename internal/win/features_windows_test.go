@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// switches make the lab's DISM unkind (lab/shims/dismapi.c).
+// switches inject faults into the lab's DISM (lab/shims/dismapi.c).
 const switches = `Software\WMCOLab\DISM`
 
 func TestADISMThatHangsEndsWithItsProcess(t *testing.T) {

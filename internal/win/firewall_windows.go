@@ -17,14 +17,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// firewallService is the service of Windows' firewall. Without it, nothing is filtered, and rules cannot be read.
+// firewallService is the service of the Windows firewall. While it does not run, nothing is filtered, and rules cannot be read.
 const firewallService = "MpsSvc"
 
-// firewall is Windows' firewall, used by its COM objects: HNetCfg.FwPolicy2 has the rules, HNetCfg.FwRule is a rule (netfw.h,
+// firewall is the Windows firewall, accessed by its COM objects: HNetCfg.FwPolicy2 has the rules, HNetCfg.FwRule is a rule (netfw.h,
 // https://learn.microsoft.com/windows/win32/api/netfw/).
 type firewall struct{}
 
-// Set implements daemon.Firewall. It adds missing rules before it removes surplus ones.
+// Set implements host.Firewall. It adds missing rules before it removes surplus ones.
 func (firewall) Set(ctx context.Context, rules []desired.FirewallRule) ([]string, error) {
 	if err := host.CheckRules(rules); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func withPolicy(do func(policy) error) error {
 	return do(p)
 }
 
-// comObject is a COM object that is called by names.
+// comObject is a COM object whose members are called by name.
 type comObject struct{ *ole.IDispatch }
 
 func newCOMObject(name string) (comObject, error) {
@@ -133,7 +133,7 @@ func (p policy) close() {
 	p.whole.Release()
 }
 
-// set makes our rules equal to these, and records the names of changed ones.
+// set makes the managed rules equal to these, and records the names of changed ones.
 func (p policy) set(ctx context.Context, wanted []desired.FirewallRule, changed map[string]bool) error {
 	ours, err := p.ours()
 	defer func() {
@@ -169,7 +169,7 @@ func (p policy) set(ctx context.Context, wanted []desired.FirewallRule, changed 
 	return nil
 }
 
-// ours are the rules of our group. Also with an error, the caller releases them.
+// ours returns the rules of the operator's group. The caller releases them, even with an error.
 func (p policy) ours() (ours []comObject, err error) {
 	err = oleutil.ForEach(p.rules.IDispatch, func(v *ole.VARIANT) error {
 		defer func() { _ = v.Clear() }()
@@ -189,7 +189,7 @@ func (p policy) ours() (ours []comObject, err error) {
 	return ours, explained(err)
 }
 
-// property of a rule. Those that are not given have their value when a rule is made.
+// property is a property of a rule. Those that are not given have the default value.
 type property struct {
 	name  string
 	value any
@@ -204,8 +204,8 @@ const (
 	anything    = "*"
 )
 
-// properties of a rule that permits exactly what it names, and nothing through a tunnel past a router (edge traversal). They must
-// be set in this order: ports need a protocol.
+// properties returns the properties of a rule that allows exactly the traffic it names, without edge traversal (tunnels past a router). They must be
+// set in this order: ports require a protocol.
 func properties(r desired.FirewallRule) []property {
 	protocol := int32(windows.IPPROTO_TCP)
 	if r.Protocol == desired.UDP {
@@ -243,7 +243,7 @@ func properties(r desired.FirewallRule) []property {
 	}
 }
 
-// is reports whether a rule of ours permits what it should. An unreadable property counts as wrong.
+// is reports whether a managed rule allows what it should. An unreadable property counts as wrong.
 func (o comObject) is(r desired.FirewallRule) bool {
 	return !slices.ContainsFunc(properties(r), func(p property) bool {
 		is, err := o.get(p.name)
@@ -251,7 +251,7 @@ func (o comObject) is(r desired.FirewallRule) bool {
 	})
 }
 
-// has reports whether a property has the wanted value. Windows has its own form of lists.
+// has reports whether a property has the wanted value. Windows uses its own form of lists.
 func (p property) has(is any, r desired.FirewallRule) bool {
 	text, isText := is.(string)
 	switch {
@@ -282,8 +282,7 @@ func (p policy) add(r desired.FirewallRule) error {
 	return p.rules.call("Add", o.IDispatch)
 }
 
-// remove removes a rule of ours. Windows removes by name, and a rule of another program can have the same name, so this renames
-// it first.
+// remove removes a managed rule. Windows removes by name, and a rule of another program can have the same name, so the rule is renamed first.
 func (p policy) remove(o comObject) (name string, err error) {
 	is, err := o.get("Name")
 	name, _ = is.(string)
@@ -301,7 +300,7 @@ func (p policy) remove(o comObject) (name string, err error) {
 	return name, p.rules.call("Remove", own)
 }
 
-// effect returns why the computer's own rules have no effect, if so.
+// effect returns an error if rules set on this computer have no effect.
 func (p policy) effect() error {
 	state, err := p.whole.get("LocalPolicyModifyState")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 func TestTheFirewallKeepsItsPromises(t *testing.T) {
-	mustBeWine(t) // on a real Windows our rules belong to a node
+	mustBeWine(t) // on a real Windows the managed rules belong to a node
 	mustHaveFirewall(t)
 	host := mustHost(t)
 	contract.Firewall(t, func(t *testing.T) contract.FirewallFixture {
@@ -56,7 +56,7 @@ func TestTheFirewallKeepsItsPromises(t *testing.T) {
 	})
 }
 
-// TestAWindowsWithoutFirewallIsReported: without a filter no rules are needed, and there are none to remove.
+// TestAWindowsWithoutFirewallIsReported: without a filter, no rules are needed, and there are none to remove.
 func TestAWindowsWithoutFirewallIsReported(t *testing.T) {
 	if _, err := isRunning(firewallService); !errors.Is(err, host.ErrNotFound) {
 		t.Skipf("this Windows has the firewall's service (%v)", err)
@@ -70,7 +70,7 @@ func TestAWindowsWithoutFirewallIsReported(t *testing.T) {
 	}
 }
 
-// mustHaveFirewall skips the test where the firewall's objects have no effect, as on Wine.
+// mustHaveFirewall skips the test if the firewall's objects have no effect, as on Wine.
 func mustHaveFirewall(t *testing.T) {
 	t.Helper()
 	mustWithPolicy(t, func(p policy) error {
@@ -81,7 +81,7 @@ func mustHaveFirewall(t *testing.T) {
 	})
 }
 
-// mustRunInstead creates and starts a service of Windows that Wine does not have, until the test ends.
+// mustRunInstead creates and starts a Windows service that Wine does not have, until the test ends.
 func mustRunInstead(t *testing.T, s host.Services, name string) {
 	t.Helper()
 	removeAfter(t, s, name)
@@ -98,7 +98,7 @@ func mustWithPolicy(t *testing.T, use func(policy) error) {
 	}
 }
 
-// eachRule hands over the rules that are ours or the contract's.
+// eachRule calls use with the managed rules and the contract's.
 func eachRule(t *testing.T, use func(p policy, o comObject) error) {
 	t.Helper()
 	mustWithPolicy(t, func(p policy) error {

@@ -48,7 +48,7 @@ func TestNetworksKeepTheirPromises(t *testing.T) {
 	})
 }
 
-// mustHaveHNS skips tests where networks must not be made, or cannot.
+// mustHaveHNS skips tests if networks cannot or must not be created.
 func mustHaveHNS(t *testing.T) {
 	t.Helper()
 	if !onWine() {
@@ -59,8 +59,8 @@ func mustHaveHNS(t *testing.T) {
 	}
 }
 
-// servedFile is locked by the lab's network service while it runs; without it, calls are answered without a service.
-// testdata/wine removes it, because the calls of this process have it open.
+// servedFile is locked by the lab's network service while it runs; without this file, calls are answered without a service. testdata/wine removes it,
+// because the calls of this process have it open.
 const servedFile = `C:\lab\hns\service`
 
 // serveNetworks is Store.Serve of lab/hns.
@@ -93,7 +93,7 @@ func removeAll(t *testing.T, h *network.HNS) {
 	t.Cleanup(remove)
 }
 
-// mustCreateLoadBalancer makes one as kube-proxy does.
+// mustCreateLoadBalancer creates a load balancer as kube-proxy does.
 func mustCreateLoadBalancer(t *testing.T, b hns.LoadBalancer) (id string) {
 	t.Helper()
 	wanted := &hcn.HostComputeLoadBalancer{

@@ -11,13 +11,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// hnsKey is the key of the Host Network Service below HKEY_LOCAL_MACHINE, hnsStateKey the one with its values in it.
+// hnsKey is the key of the Host Network Service below HKEY_LOCAL_MACHINE. hnsStateKey is its subkey with the values.
 const (
 	hnsKey      = scm.ServicesKey + "hns"
 	hnsStateKey = "State"
 )
 
-// hnsState are the values of the Host Network Service in the registry.
+// hnsState accesses the values of the Host Network Service in the registry.
 type hnsState struct{}
 
 // Get implements host.HNSState.
@@ -51,7 +51,7 @@ func (hnsState) Set(ctx context.Context, name string, number uint32) error {
 	return nil
 }
 
-// Remove implements host.HNSState. The key goes with its last value: Set makes it where it is missing.
+// Remove implements host.HNSState. It removes the key with its last value; Set creates a missing key.
 func (hnsState) Remove(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -73,7 +73,8 @@ func (hnsState) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// useHNSState opens the key with the values, and makes it on request. It never makes the key of the service: that would look like one.
+// useHNSState opens the key with the values, and creates it on request. It never creates the key of the service, which would look like an installed
+// service.
 func useHNSState(access uint32, create bool, use func(registry.Key) error) error {
 	service, err := registry.OpenKey(registry.LOCAL_MACHINE, hnsKey, registry.CREATE_SUB_KEY|registry.WOW64_64KEY)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/contract"
 )
 
-// mustHaveHNSKey makes the key of the service where Windows has none, for a test.
+// mustHaveHNSKey creates the key of the service for a test, if Windows has none.
 func mustHaveHNSKey(t *testing.T) {
 	t.Helper()
 	key, existed, err := registry.CreateKey(registry.LOCAL_MACHINE, hnsKey, registry.ALL_ACCESS)

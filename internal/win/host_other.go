@@ -16,13 +16,13 @@ func Host() (host.Host, error) {
 	return host.Host{}, fmt.Errorf("calling Windows on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
 
-// Edition is nothing that this system has.
+// Edition has no meaning on this system.
 type Edition struct{ Wine, Desktop, Elevated bool }
 
 // ThisEdition is empty: this is not Windows.
 func ThisEdition() Edition { return Edition{} }
 
-// Contain returns errors.ErrUnsupported: jobs are Windows'.
+// Contain returns errors.ErrUnsupported: only Windows has jobs.
 func Contain() error {
 	return fmt.Errorf("making a job on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }

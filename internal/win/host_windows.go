@@ -12,8 +12,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// Host is the Windows that this program runs on. It is created once per process: each call needs one of the two thousand
-// callbacks that Go can give to Windows.
+// Host returns the Windows that this program runs on. Call it once per process: each call uses one of the two thousand callbacks that Go can give to
+// Windows.
 func Host() (host.Host, error) {
 	folder, err := windows.GetSystemDirectory()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cri"
 )
 
-// images are those of the container runtime on a pipe.
+// images is the image service of the container runtime on a pipe.
 type images struct{ pipe string }
 
 // Look implements host.Images.

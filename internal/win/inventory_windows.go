@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/network"
 )
 
-// inventory reads what reports say of this Windows.
+// inventory reads what reports include about this Windows.
 type inventory struct{}
 
 // Routes implements host.Inventory.
@@ -47,7 +47,7 @@ func (inventory) FirewallRules(context.Context) (entries []host.FirewallEntry, e
 	return entries, nil
 }
 
-// entry is a rule for people. A property that cannot be read stays empty.
+// entry returns the rule in readable form. A property that cannot be read stays empty.
 func (o comObject) entry() host.FirewallEntry {
 	text := func(name string) string {
 		value, err := o.get(name)

@@ -14,8 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// endLeftovers kills the programs that the killed process of a service left running, such as the kubelet of kube-log-runner. They
-// would block the ports of the next process. Only programs in the command line are killed: containers run on without containerd.
+// endLeftovers kills the programs that the killed process of a service left running, such as the kubelet of kube-log-runner. They would block the
+// ports of the next process. Only programs in the command line are killed: containers continue without containerd.
 func endLeftovers(ctx context.Context, command string) error {
 	for _, program := range furtherPrograms(command) {
 		left, err := processesOf(program)
@@ -40,7 +40,7 @@ func endLeftovers(ctx context.Context, command string) error {
 	return nil
 }
 
-// furtherPrograms are the programs that a command line names after the first.
+// furtherPrograms returns the programs that a command line names after the first.
 func furtherPrograms(command string) (programs []string) {
 	for i, word := range strings.Fields(command) {
 		if word = strings.Trim(word, `"`); i > 0 && strings.HasSuffix(strings.ToLower(word), ".exe") {
@@ -55,7 +55,7 @@ func processesOf(program string) ([]scm.Process, error) {
 	return openProcesses(program[strings.LastIndexByte(program, '\\')+1:], func(image string) bool { return strings.EqualFold(image, program) })
 }
 
-// openProcesses opens the processes whose program has a name, or any name where it is empty, and a path that is wanted.
+// openProcesses opens the processes whose program has this file name (any, if it is empty) and a wanted path.
 func openProcesses(file string, wanted func(image string) bool) (found []scm.Process, err error) {
 	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPPROCESS, 0)
 	if err != nil {
@@ -71,7 +71,7 @@ func openProcesses(file string, wanted func(image string) bool) (found []scm.Pro
 		h, err := windows.OpenProcess(access, false, entry.ProcessID)
 		if err != nil || entry.ProcessID == windows.GetCurrentProcessId() {
 			scm.Process{Handle: h}.Close()
-			continue // exited meanwhile, or no permission
+			continue // it has exited, or permission is missing
 		}
 		if p := (scm.Process{Handle: h}); wanted(image(p)) && !p.Ended() {
 			found = append(found, p)
@@ -85,7 +85,7 @@ func openProcesses(file string, wanted func(image string) bool) (found []scm.Pro
 	return found, nil
 }
 
-// EndPrograms implements daemon.Containers.
+// EndPrograms implements host.Containers.
 func (c containers) EndPrograms(ctx context.Context, folder string) (ended []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
@@ -114,7 +114,7 @@ func (c containers) EndPrograms(ctx context.Context, folder string) (ended []str
 	return ended, nil
 }
 
-// image is the path of a process's program; empty if Windows does not return it.
+// image returns the path of a process's program; empty if Windows does not return it.
 func image(p scm.Process) string {
 	buffer := make([]uint16, windows.MAX_LONG_PATH)
 	size := uint32(len(buffer))

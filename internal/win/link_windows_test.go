@@ -7,7 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// WICD gives its own log, which it has open, the name that must-gather takes. Windows renames no name of such a file.
+// TestAFileThatIsOpenGetsASecondName: WICD gives its own open log the name that must-gather collects. Windows cannot rename an open file.
 func TestAFileThatIsOpenGetsASecondName(t *testing.T) {
 	d, folder := host.Disk{}, tempFolder(t)
 	one, other := folder+`\wicd.log`, folder+`\wicd.INFO`

@@ -13,10 +13,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// maxListeners is how many an answer may have.
+// maxListeners is how many listeners are returned.
 const maxListeners = 64
 
-// listeners are the programs on ports that a node may need.
+// listeners returns the programs that listen on ports that a node may need.
 func listeners() (found []agent.Listener, err error) {
 	sockets, err := network.Sockets()
 	if err != nil {
@@ -30,7 +30,7 @@ func listeners() (found []agent.Listener, err error) {
 	return found, nil
 }
 
-// programOf is the path of a process's program; empty where Windows does not say it, as of its own processes.
+// programOf returns the path of a process's program; empty if Windows does not return it, as for its own processes.
 func programOf(pid uint32) string {
 	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, pid)
 	if err != nil {
@@ -41,13 +41,13 @@ func programOf(pid uint32) string {
 	return image(p)
 }
 
-// hasPipe tells whether some program has made a named pipe. It does not connect to it. golang.org/x/sys lacks the call.
+// hasPipe reports whether a program has created a named pipe, without connecting to it. golang.org/x/sys lacks the call.
 func hasPipe(name string) (bool, error) {
 	text, err := windows.UTF16PtrFromString(name)
 	if err != nil {
 		return false, err
 	}
-	const atMost = 1 // ms; 0 would be what the pipe's owner chose
+	const atMost = 1 // ms; 0 would select the default of the pipe's owner
 	call := windows.NewLazySystemDLL("kernel32.dll").NewProc("WaitNamedPipeW")
 	isFree, _, err := call.Call(uintptr(unsafe.Pointer(text)), atMost)
 	switch {

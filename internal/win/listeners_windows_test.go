@@ -13,19 +13,19 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 )
 
-// TestWhoListensOnPortsOfTheNodeIsKnown listens on one itself, of each protocol.
+// TestWhoListensOnPortsOfTheNodeIsKnown listens on one port for each protocol.
 func TestWhoListensOnPortsOfTheNodeIsKnown(t *testing.T) {
 	tcp, err := net.Listen("tcp4", "127.0.0.1:10280")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tcp.Close()
-	other, err := net.Listen("tcp4", "127.0.0.1:0") // none that a node needs
+	other, err := net.Listen("tcp4", "127.0.0.1:0") // not a port of a node
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	udp, err := windows.Socket(windows.AF_INET, windows.SOCK_DGRAM, 0) // Wine refuses an option that package net sets
+	udp, err := windows.Socket(windows.AF_INET, windows.SOCK_DGRAM, 0) // Wine rejects an option that package net sets
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestWhoListensOnPortsOfTheNodeIsKnown(t *testing.T) {
 	for _, want := range []agent.Listener{{Port: 10280}, {Port: 4789, UDP: true}} {
 		if !slices.ContainsFunc(got, func(l agent.Listener) bool {
 			isNamed := l.PID == uint32(os.Getpid()) && strings.EqualFold(l.Program, self)
-			return l.Port == want.Port && l.UDP == want.UDP && l.Address == netip.MustParseAddr("127.0.0.1") && (isNamed || onWine() && l.PID == 0) // Wine does not always know the process
+			return l.Port == want.Port && l.UDP == want.UDP && l.Address == netip.MustParseAddr("127.0.0.1") && (isNamed || onWine() && l.PID == 0) // Wine does not always return the process
 		}) {
 			t.Errorf("listeners are %+v, want one like %+v of %s (process %d)", got, want, self, os.Getpid())
 		}
@@ -57,7 +57,7 @@ func TestWhoListensOnPortsOfTheNodeIsKnown(t *testing.T) {
 	}
 }
 
-// TestANamedPipeIsSeenWithoutAConnection: busy or not.
+// TestANamedPipeIsSeenWithoutAConnection expects that for busy and idle pipes.
 func TestANamedPipeIsSeenWithoutAConnection(t *testing.T) {
 	const name = `\\.\pipe\wicd-test-is-there`
 	if got, err := hasPipe(name); got || err != nil {

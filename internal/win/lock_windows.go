@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// Lock implements daemon.System. Windows releases the lock when the process exits.
+// Lock implements host.System. Windows releases the lock when the process exits.
 func (s *system) Lock(path string) (release func(), err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

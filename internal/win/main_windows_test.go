@@ -17,12 +17,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// How the test program is started as another program.
+// How the test program is started in other roles.
 const (
 	// The first argument.
 	asService = "service"
 	asChild   = "child"
-	// Variables of the environment.
+	// Environment variables.
 	asShutdown   = "WICD_TEST_SHUTDOWN"
 	asLockHolder = "WICD_TEST_LOCK"
 	asClient     = "WICD_TEST_CLIENT"
@@ -31,7 +31,7 @@ const (
 	asWatcher    = "WICD_TEST_WATCH"
 )
 
-// TestMain makes the test program the service that tests create, the shutdown.exe that they call, and other processes.
+// TestMain runs the test program in other roles: the service that tests create, the shutdown.exe that they call, and other processes.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == DISMCommand {
 		os.Exit(DISM(os.Args[2:], os.Stdin, os.Stdout))
@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		if os.Args[2] == "lingers" {
-			time.Sleep(2 * time.Second) // the SCM has been told that the service has stopped
+			time.Sleep(2 * time.Second) // the service has already reported to the SCM that it has stopped
 		}
 		os.Exit(0)
 	}
@@ -93,7 +93,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// vanish is a service whose process exits before the SCM has the answer to its stop request.
+// vanish runs a service whose process exits before the SCM has the answer to its stop request.
 func vanish() int {
 	handler := windows.NewCallback(func(control uint32, _, _, _ uintptr) uintptr {
 		if control == windows.SERVICE_CONTROL_STOP {
@@ -117,7 +117,7 @@ func vanish() int {
 	return 0
 }
 
-// contained starts another program after Contain, says its process ID, and stays.
+// contained starts another program after Contain, prints its process ID, and keeps running.
 func contained() int {
 	if err := Contain(); err != nil {
 		fmt.Println(err)
@@ -133,8 +133,7 @@ func contained() int {
 	return 0
 }
 
-// echo prints its arguments and the first line of its input; with the argument fail it also prints an error, and with hang it
-// does not exit.
+// echo prints its arguments and the first line of its input; with argument fail it also prints an error, and with hang it does not exit.
 func echo(args []string) int {
 	line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	switch args[0] {
@@ -148,7 +147,7 @@ func echo(args []string) int {
 	return 0
 }
 
-// command is the command line of the test program as a service with a behavior.
+// command returns the command line that runs the test program as a service with a behavior.
 func command(t *testing.T, behavior string) string {
 	t.Helper()
 	program, err := os.Executable()
@@ -161,21 +160,20 @@ func command(t *testing.T, behavior string) string {
 // testService is a service with a behavior: runs, tells, slow, hangs, fails, lingers, serves, starts or stuck. Others are vanish and ends.
 type testService string
 
-// endRequest is the first of the controls with which a service stops by itself: its exit code is added. Controls from 128 to 255
-// are user-defined.
+// endRequest is the first control that makes a service stop on its own; the exit code is added to it. Controls from 128 to 255 are user-defined.
 const endRequest = 128
 
 // endsWith is the exit code of the service ends, which Serve runs.
 const endsWith = 43
 
-// deleteRequest lets a service delete itself. When that fails, it ends.
+// deleteRequest makes a service delete itself. If that fails, the service ends.
 const deleteRequest = 140
 
 func (b testService) Execute(args []string, requests <-chan svc.ChangeRequest, status chan<- svc.Status) (bool, uint32) {
 	switch b {
 	case "fails":
 		return true, 42
-	case "tells": // its environment, to a file in a folder
+	case "tells": // writes its environment to a file in a folder
 		if err := os.WriteFile(os.Args[3]+`\`+args[0], []byte(strings.Join(os.Environ(), "\n")), 0o600); err != nil {
 			return false, 1
 		}
@@ -185,7 +183,7 @@ func (b testService) Execute(args []string, requests <-chan svc.ChangeRequest, s
 		} else {
 			return false, 1
 		}
-	case "starts": // another program, which knows nothing of services, and stays when this one goes
+	case "starts": // starts another program that is no service, and that keeps running when this one ends
 		if exec.Command(os.Args[3], asChild).Start() != nil {
 			return false, 1
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// memory is that of this machine.
+// memory reads the memory use of this machine.
 type memory struct{}
 
 // performance is PERFORMANCE_INFORMATION, which golang.org/x/sys lacks. Sizes are in pages.

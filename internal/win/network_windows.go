@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/network"
 )
 
-// interfaces are the network interfaces that are up, without the loopback, and the adapters that are hardware.
+// interfaces returns the network interfaces that are up, without the loopback, and the hardware adapters.
 func interfaces() (found []agent.Interface, hardware []agent.Adapter, err error) {
 	adapters, err := network.Adapters()
 	if err != nil || len(adapters) == 0 {
@@ -50,7 +50,7 @@ func interfaces() (found []agent.Interface, hardware []agent.Adapter, err error)
 	return found, hardware, nil
 }
 
-// mostAdapters is how many adapters facts have at most.
+// mostAdapters is the maximum number of adapters in facts.
 const mostAdapters = 128
 
 func describe(a *windows.IpAdapterAddresses) agent.Interface {
@@ -82,7 +82,7 @@ func states(a *windows.IpAdapterAddresses) (all []agent.AddressState) {
 // networkAdapters is the class of drivers below which each adapter has a key with a number.
 const networkAdapters = `SYSTEM\CurrentControlSet\Control\Class\{4d36e972-e325-11ce-bfc1-08002be10318}`
 
-// vlan is the VLAN ID configured for an adapter's driver, under Windows' standardized keyword VlanID (NDIS); 0 if none.
+// vlan returns the VLAN ID configured for an adapter's driver with Windows' standardized keyword VlanID (NDIS); 0 if none.
 func vlan(adapter string) uint16 {
 	class, err := registry.OpenKey(registry.LOCAL_MACHINE, networkAdapters, registry.ENUMERATE_SUB_KEYS|registry.WOW64_64KEY)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 // nextStart is what Windows does at its next start.
 type nextStart struct{}
 
-// Waits implements daemon.NextStart. It reads a few values of the registry.
+// Waits implements host.NextStart. It reads a few values of the registry.
 func (nextStart) Waits(ctx context.Context) (host.Waits, error) { return waits(), ctx.Err() }
 
 // imageComplete is the state of an installation of Windows that has finished its setup.
 const imageComplete = "IMAGE_STATE_COMPLETE"
 
-// Unfinished implements daemon.NextStart.
+// Unfinished implements host.NextStart.
 func (nextStart) Unfinished(ctx context.Context) (host.Unfinished, error) {
 	u := host.Unfinished{Up: windows.DurationSinceBoot()}
 	for _, value := range []string{"SystemSetupInProgress", "OOBEInProgress"} {
@@ -37,19 +37,19 @@ func (nextStart) Unfinished(ctx context.Context) (host.Unfinished, error) {
 	if number(servicingQueue, "Exclusive") != 0 {
 		u.Servicing = append(u.Servicing, "SessionsPending")
 	}
-	if runs, err := isRunning("TrustedInstaller"); err == nil && runs { // Windows has it; one that cannot tell waits for nothing
+	if runs, err := isRunning("TrustedInstaller"); err == nil && runs { // the Windows Modules Installer; if its state is unknown, it is assumed to be idle
 		u.Servicing = append(u.Servicing, "TrustedInstaller runs")
 	}
 	return u, ctx.Err()
 }
 
-// Boot implements daemon.NextStart.
+// Boot implements host.NextStart.
 func (nextStart) Boot(ctx context.Context) (string, error) {
 	id, err := bootID()
 	return id, errors.Join(err, ctx.Err())
 }
 
-// Rename implements daemon.NextStart. Windows derives the NetBIOS name.
+// Rename implements host.NextStart. Windows derives the NetBIOS name.
 func (nextStart) Rename(_ context.Context, hostname string) error {
 	if err := host.CheckHostname(hostname); err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 // probes sends probes to services of this host.
 type probes struct{}
 
-// Probe implements daemon.Probes.
+// Probe implements host.Probes.
 func (probes) Probe(ctx context.Context, address string) error {
 	u, err := url.Parse(address)
 	switch {
@@ -54,7 +54,7 @@ func probeHTTP(ctx context.Context, address string) error {
 	return nil
 }
 
-// probeRuntime calls Version. To connect is not enough: containerd listens, and tells the SCM that it runs, before it can answer
+// probeRuntime calls Version. Connecting is not enough: containerd listens, and reports to the SCM that it runs, before it can answer
 // (checkInitialized in internal/cri/instrument of containerd 2.3).
 func probeRuntime(ctx context.Context, pipe string) error {
 	runtime, end := dialRuntime(pipe)
@@ -62,7 +62,7 @@ func probeRuntime(ctx context.Context, pipe string) error {
 	return runtime.Version(ctx)
 }
 
-// dialRuntime makes a client of the container runtime that listens on a pipe, for a few calls: each connection of it ends with end.
+// dialRuntime returns a client of the container runtime on a pipe, for a few calls. end closes its connections.
 func dialRuntime(pipe string) (runtime cri.Client, end func()) {
 	protocols := &http.Protocols{}
 	protocols.SetUnencryptedHTTP2(true)
@@ -79,7 +79,7 @@ func dialRuntime(pipe string) (runtime cri.Client, end func()) {
 	return cri.Client{Transport: transport}, transport.CloseIdleConnections
 }
 
-// dialPipe connects to a pipe. The pipe's server cannot impersonate this process: by default it could, and we are SYSTEM
+// dialPipe connects to a pipe. The pipe's server cannot impersonate this process, which it could by default, and this process runs as SYSTEM
 // (Microsoft's documentation of CreateFile, SECURITY_SQOS_PRESENT).
 func dialPipe(ctx context.Context, name string) (net.Conn, error) {
 	const anonymous = windows.SECURITY_SQOS_PRESENT | windows.SECURITY_ANONYMOUS
@@ -97,7 +97,7 @@ func dialPipe(ctx context.Context, name string) (net.Conn, error) {
 	}
 }
 
-// readAheadConn is a connection that is read from at once.
+// readAheadConn is a connection from which data is read immediately.
 type readAheadConn struct {
 	net.Conn
 	read *io.PipeReader

@@ -38,7 +38,7 @@ func TestProbesKeepTheirPromises(t *testing.T) {
 			if runtime.is() {
 				return "0", ""
 			}
-			return "14", "server is not initialized yet" // as containerd answers at first
+			return "14", "server is not initialized yet" // as containerd answers during its start
 		})
 		return []contract.ProbesFixture{
 			{Probes: host.Probes, Address: server.URL + "/healthz", Absent: "http://127.0.0.1:1/healthz", Set: web.set},
@@ -86,7 +86,7 @@ func serveRuntime(t *testing.T, answer func() (status, message string)) {
 	}))
 }
 
-// servePipe answers HTTP/2 on testPipe until it is stopped, at the end of the test at the latest.
+// servePipe serves HTTP/2 on testPipe until stop is called, or the test ends.
 func servePipe(t *testing.T, handler http.Handler) (stop func()) {
 	t.Helper()
 	protocols := &http.Protocols{}
@@ -101,7 +101,7 @@ func servePipe(t *testing.T, handler http.Handler) (stop func()) {
 	return stop
 }
 
-// awaitPipe returns when the pipe is there.
+// awaitPipe returns when the pipe exists.
 func awaitPipe(t *testing.T) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -123,7 +123,7 @@ type pipeListener struct {
 func (l *pipeListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.accept()
-		if !errors.Is(err, windows.ERROR_NO_DATA) { // the client has gone already
+		if !errors.Is(err, windows.ERROR_NO_DATA) { // the client has already disconnected
 			return c, err
 		}
 	}
@@ -171,7 +171,7 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return pipeAddr(testPipe) }
 
-// TestBothMayWriteFirst has a server that does not read before its first write was read, like grpc-go's.
+// TestBothMayWriteFirst uses a server that does not read before the client has read its first write, like grpc-go's.
 func TestBothMayWriteFirst(t *testing.T) {
 	listener := &pipeListener{ended: make(chan struct{})}
 	done := make(chan error, 1)

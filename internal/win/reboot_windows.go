@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Reboot implements daemon.System. It calls shutdown.exe, the documented way, which enables the needed privilege in services and
+// Reboot implements host.System. It calls shutdown.exe, the documented way, which enables the needed privilege in services and
 // SSH sessions. The delay is rounded up to whole seconds.
 func (s *system) Reboot(ctx context.Context, reason string, after time.Duration) error {
 	const longest = 512 // the maximum length of a reason
@@ -20,7 +20,7 @@ func (s *system) Reboot(ctx context.Context, reason string, after time.Duration)
 		reason = string(r[:longest])
 	}
 	seconds := int((after + time.Second - 1) / time.Second)
-	// p:4:1 is a planned restart for the maintenance of an application.
+	// p:4:1 is a planned restart for application maintenance.
 	cmd := exec.CommandContext(ctx, s.shutdown, "/r", "/t", strconv.Itoa(seconds), "/c", reason, "/d", "p:4:1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{HideWindow: true, CreationFlags: windows.CREATE_NO_WINDOW}
 	cmd.WaitDelay = killedAfter

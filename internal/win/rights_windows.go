@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// ownRights is the beginning of rights in the security descriptor definition language: owner Administrators, nothing inherited.
+// ownRights is the prefix of rights in the security descriptor definition language: owner Administrators, nothing inherited.
 const ownRights = "O:BAD:P"
 
 // Rights of a file, or of a folder and what is created in it.
@@ -22,7 +22,7 @@ const (
 
 	privateFolder  = "(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)"
 	readableFolder = privateFolder + "(A;OICI;0x1200a9;;;BU)"
-	// In folders below, users make folders and files, which are then theirs; so says Windows for drive C:.
+	// In subfolders, users can create files and folders, which they then own. Windows grants the same on drive C:.
 	volumesFolder = readableFolder + "(A;CIIO;DCLC;;;BU)(A;OICIIO;GA;;;CO)"
 )
 
@@ -40,7 +40,7 @@ func rightsFor(who host.Access, isFolder bool) string {
 	return readableFile
 }
 
-// rights are those of the files of this Windows.
+// rights controls the rights of files on this Windows.
 type rights struct{}
 
 // ownPrivileges permit administrators to open and own objects whose rights exclude them.
@@ -48,7 +48,7 @@ func ownPrivileges() []string {
 	return []string{"SeBackupPrivilege", "SeRestorePrivilege", "SeTakeOwnershipPrivilege"}
 }
 
-// MakeFolder implements daemon.Rights.
+// MakeFolder implements host.Rights.
 func (rights) MakeFolder(folder string, who host.Access) (made bool, err error) {
 	name, err := windows.UTF16PtrFromString(folder)
 	if err != nil {
@@ -70,7 +70,7 @@ func (rights) MakeFolder(folder string, who host.Access) (made bool, err error) 
 	return true, nil
 }
 
-// Look implements daemon.Rights.
+// Look implements host.Rights.
 func (rights) Look(name string, who host.Access) (ours bool, stranger string, err error) {
 	err = privileged(func() error {
 		o, err := openObject(name, 0)
@@ -89,7 +89,7 @@ func (rights) Look(name string, who host.Access) (ours bool, stranger string, er
 	return ours, stranger, nil
 }
 
-// Protect implements daemon.Rights.
+// Protect implements host.Rights.
 func (rights) Protect(name string, who host.Access) error {
 	err := privileged(func() error {
 		o, err := openObject(name, windows.WRITE_DAC|windows.WRITE_OWNER)
@@ -114,8 +114,8 @@ type object struct {
 	folder, link bool
 }
 
-// openObject opens a file or folder itself, never the target of a link. Later calls do not use the path. The object can be
-// inspected; access is what else is to be done with it.
+// openObject opens a file or folder itself, never the target of a link. Later calls do not use the path. The object can be inspected; access adds
+// other rights.
 func openObject(path string, access uint32) (object, error) {
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {
@@ -140,15 +140,14 @@ func openObject(path string, access uint32) (object, error) {
 	}, nil
 }
 
-// Accounts that golang.org/x/sys has no names for: Windows' installer, and who is administrator in a container.
+// Accounts that golang.org/x/sys does not define: Windows' installer, and the administrator in a container.
 const (
 	trustedInstaller       = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464"
 	containerAdministrator = "S-1-5-93-2-1"
 )
 
-// stranger is the owner of an object, unless that is Administrators, SYSTEM, Windows' installer, this process' account, the
-// account Administrator of this host or a domain, or the administrator of a container, who is an administrator of the host for
-// Windows, too.
+// stranger returns the owner of an object, unless that is Administrators, SYSTEM, Windows' installer, this process' account, the account
+// Administrator of this host or a domain, or the administrator of a container, whom Windows treats as an administrator of the host, too.
 func (o object) stranger() (string, error) {
 	descriptor, err := windows.GetSecurityInfo(o.handle, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION)
 	if err != nil {
@@ -199,8 +198,8 @@ func (o object) has(rights string) bool {
 	return behind(descriptor, ownRights) == rights
 }
 
-// behind returns the rights of a descriptor that begins in one way, with P at the end, empty when it begins in another. Behind the P there
-// may be AI or AR, which say how the rights came about.
+// behind returns the rights of a descriptor that starts with this prefix, which ends with P, or an empty string for any other descriptor. The P may
+// be followed by AI or AR, which describe inheritance.
 func behind(descriptor *windows.SECURITY_DESCRIPTOR, beginning string) string {
 	rights, ok := strings.CutPrefix(descriptor.String(), beginning)
 	if !ok {
@@ -229,7 +228,7 @@ func privileged(do func() error, privileges ...string) error {
 	return <-done
 }
 
-// enable enables privileges for this thread. Those that the user does not have stay disabled: what needs them fails.
+// enable enables privileges for this thread. Those that the user does not have stay disabled, and calls that need them fail.
 func enable(privileges []string) error {
 	var token windows.Token
 	const access = windows.TOKEN_ADJUST_PRIVILEGES | windows.TOKEN_QUERY

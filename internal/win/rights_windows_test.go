@@ -47,7 +47,8 @@ func mustGiveAway(t *testing.T, name string, who windows.WELL_KNOWN_SID_TYPE) {
 	}
 }
 
-// Windows returns rights in the form in which we write them. Otherwise every check would find differences.
+// TestRightsAreSpelledAsWindowsDoes: Windows must return rights in the form in which the product writes them. Otherwise every check would find
+// differences.
 func TestRightsAreSpelledAsWindowsDoes(t *testing.T) {
 	for _, list := range []string{privateFile, readableFile, privateFolder, readableFolder, volumesFolder} {
 		descriptor, err := windows.SecurityDescriptorFromString(ownRights + list)
@@ -56,7 +57,7 @@ func TestRightsAreSpelledAsWindowsDoes(t *testing.T) {
 		}
 		got := descriptor.String()
 		if onWine() {
-			got = strings.Replace(got, "D:(", "D:P(", 1) // it does not report whether rights are inherited
+			got = strings.Replace(got, "D:(", "D:P(", 1) // it does not return whether rights are inherited
 		}
 		if got != ownRights+list {
 			t.Errorf("Windows writes %s, we write %s", got, ownRights+list)

@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/network"
 )
 
-// routes is the table of IPv4 routes of this Windows.
+// routes is the IPv4 routing table of this Windows.
 type routes struct {
 	// notified is Windows' callback for changed routes; see newRoutes.
 	notified uintptr
@@ -24,13 +24,13 @@ func newRoutes() routes {
 	return routes{notified: windows.NewCallback(func(w *routeWatch, _, _ uintptr) uintptr {
 		select {
 		case w.changes <- struct{}{}:
-		default: // one is waiting to be read
+		default: // a message is already pending
 		}
 		return 0
 	})}
 }
 
-// Ensure implements daemon.Routes.
+// Ensure implements host.Routes.
 func (routes) Ensure(_ context.Context, r host.Route) (changed bool, err error) {
 	index, err := network.InterfaceWith(r.From)
 	if err != nil {
@@ -55,13 +55,13 @@ func (routes) Ensure(_ context.Context, r host.Route) (changed bool, err error) 
 	if !r.Gateway || !gateway.IsValid() {
 		gateway = netip.IPv4Unspecified() // the destination is on the link
 	}
-	return network.AddRoute(index, r.To, gateway, 0) // does nothing if another program was faster
+	return network.AddRoute(index, r.To, gateway, 0) // does nothing if another program has added it in the meantime
 }
 
 // routeWatch is a registered watch.
 type routeWatch struct{ changes chan struct{} }
 
-// Watch implements daemon.Routes.
+// Watch implements host.Routes.
 func (r routes) Watch(ctx context.Context) (<-chan struct{}, error) {
 	w := &routeWatch{changes: make(chan struct{}, 1)}
 	pinned := &runtime.Pinner{}

@@ -28,7 +28,7 @@ func TestRoutesKeepTheirPromises(t *testing.T) {
 	})
 }
 
-// mustAddress is an IPv4 address of this machine.
+// mustAddress returns an IPv4 address of this machine.
 func mustAddress(t *testing.T) netip.Addr {
 	t.Helper()
 	for _, i := range mustFacts(t).Interfaces {
@@ -42,7 +42,7 @@ func mustAddress(t *testing.T) netip.Addr {
 	return netip.Addr{}
 }
 
-// mustRemoveRoutes removes the routes to a destination, on whatever interface.
+// mustRemoveRoutes removes the routes to a destination on all interfaces.
 func mustRemoveRoutes(t *testing.T, to netip.Prefix) {
 	t.Helper()
 	var rows []windows.MibIpForwardRow2

@@ -44,7 +44,7 @@ func (s service) config(name string) (config, error) {
 	}, nil
 }
 
-// list reads strings that end with an empty one.
+// list reads a list of strings that ends with an empty one.
 func list(p *uint16) []string {
 	var all []string
 	for p != nil && *p != 0 {
@@ -55,7 +55,7 @@ func list(p *uint16) []string {
 	return all
 }
 
-// block writes strings for Windows, the last followed by an empty one.
+// block encodes strings for Windows, the last followed by an empty one.
 func block(all []string) []uint16 {
 	var b []uint16
 	for _, s := range all {
@@ -72,7 +72,7 @@ func (s service) description() (string, error) {
 	return windows.UTF16PtrToString((*windows.SERVICE_DESCRIPTION)(unsafe.Pointer(&buffer[0])).Description), nil
 }
 
-// setting reads what QueryServiceConfig2 says at a level.
+// setting reads the result of QueryServiceConfig2 at a level.
 func (s service) setting(level uint32) ([]byte, error) {
 	return scm.Answer(func(buffer *byte, size uint32, needed *uint32) error {
 		return windows.QueryServiceConfig2(s.Handle, level, buffer, size, needed)
@@ -87,5 +87,5 @@ func ended(status windows.SERVICE_STATUS_PROCESS) string {
 	return "it ended with Win32 exit code " + numbered(syscall.Errno(status.Win32ExitCode))
 }
 
-// numbered is an error of Windows with its number, which is the same in every language.
+// numbered formats a Windows error with its number, which is the same in every language.
 func numbered(code syscall.Errno) string { return fmt.Sprintf("%d: %v", uint32(code), code) }

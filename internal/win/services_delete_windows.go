@@ -13,7 +13,7 @@ import (
 // deleteAccess is the standard right DELETE (winnt.h), which golang.org/x/sys lacks.
 const deleteAccess = 0x10000
 
-// Delete implements daemon.Services.
+// Delete implements host.Services.
 func (s *services) Delete(ctx context.Context, name string) error {
 	own, err := isOwnProcess(name)
 	if err == nil && !own {

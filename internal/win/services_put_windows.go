@@ -17,13 +17,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// Settings of each of our services. The SCM uses milliseconds, and seconds for the reset period.
+// Settings of each of the product's services. The SCM uses milliseconds, and seconds for the reset period.
 const (
 	account = "LocalSystem"
-	// resetSeconds without a failure reset the count of failures.
+	// resetSeconds is how long a service must run without a failure to reset the count of failures.
 	resetSeconds = 300
-	// preShutdown is how long Windows waits for a service that handles PRESHUTDOWN. A longer time stays: the kubelet sets one for
-	// the grace periods of its pods.
+	// preShutdown is how long Windows waits for a service that handles PRESHUTDOWN. A longer time is kept: the kubelet sets one for the grace periods
+	// of its pods.
 	preShutdown = 3 * time.Minute
 )
 
@@ -32,7 +32,7 @@ func restarts() []time.Duration {
 	return []time.Duration{5 * time.Second, 10 * time.Second, time.Minute}
 }
 
-// Put implements daemon.Services. Some settings cannot be read (Wine returns only a few). They are written when the service is
+// Put implements host.Services. Some settings cannot be read (Wine returns only a few). They are written when the service is
 // created and with any other change, so that the result changed is accurate.
 func (s *services) Put(ctx context.Context, d desired.Service) (changed bool, err error) {
 	if err := host.CheckVariables(d.Environment); err != nil {
@@ -55,7 +55,7 @@ func put(d desired.Service) (changed bool, err error) {
 		return false, err
 	}
 	defer m.Close()
-	// A restart as recovery needs the right to start.
+	// Restarting as recovery action requires the right to start.
 	const access = windows.SERVICE_QUERY_CONFIG | windows.SERVICE_QUERY_STATUS | windows.SERVICE_CHANGE_CONFIG | windows.SERVICE_START
 	s, err := m.open(d.Name, access)
 	created := errors.Is(err, host.ErrNotFound)
@@ -187,8 +187,8 @@ func settings(d desired.Service) []setting {
 			return now.ResetPeriod == resetSeconds && slices.Equal(unsafe.Slice(now.Actions, now.ActionsCount), actions)
 		},
 	}, {
-		// Also when the service stops by itself and reports an error, not only when its process dies. Microsoft's
-		// documentation says that this takes effect at the next start of Windows; until then WICD starts it.
+		// Also if the service stops on its own and reports an error, not only if its process dies. According to Microsoft's documentation, this takes
+		// effect at the next start of Windows; until then WICD starts the service.
 		level: windows.SERVICE_CONFIG_FAILURE_ACTIONS_FLAG,
 		value: unsafe.Pointer(&windows.SERVICE_FAILURE_ACTIONS_FLAG{FailureActionsOnNonCrashFailures: 1}),
 		holds: func(a unsafe.Pointer) bool {

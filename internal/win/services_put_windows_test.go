@@ -48,7 +48,7 @@ func TestPutRestoresChangedSettings(t *testing.T) {
 	}
 }
 
-// mustSetting is the value that Put writes at a level. The tests use the SCM's numbers, not our constants.
+// mustSetting returns the value that Put writes at a level. The tests use the SCM's numbers, not the package's constants.
 func mustSetting(t *testing.T, level uint32) unsafe.Pointer {
 	t.Helper()
 	for _, s := range settings(desired.Service{Name: testName, Description: "a service of the tests"}) {
@@ -60,8 +60,8 @@ func mustSetting(t *testing.T, level uint32) unsafe.Pointer {
 	return nil
 }
 
-// The original operator passed seconds to a tool that expects milliseconds, so that a failing service was restarted without a
-// pause.
+// TestFailuresAreFollowedByARestartAfterMilliseconds: the original operator passed seconds to a tool that expects milliseconds, so that a failing
+// service was restarted without a pause.
 func TestFailuresAreFollowedByARestartAfterMilliseconds(t *testing.T) {
 	failure := (*windows.SERVICE_FAILURE_ACTIONS)(mustSetting(t, windows.SERVICE_CONFIG_FAILURE_ACTIONS))
 	const restart = 1 // SC_ACTION_RESTART

@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// Start implements daemon.Services.
+// Start implements host.Services.
 func (s *services) Start(ctx context.Context, name string) error {
 	if err := s.start(ctx, name, nil); err != nil {
 		return fmt.Errorf("starting service %s: %w", name, err)
@@ -71,7 +71,7 @@ func (m manager) look(name string) (status windows.SERVICE_STATUS_PROCESS, c con
 	return status, c, err
 }
 
-// begin makes the SCM start a service, after it has stopped if it is stopping. The SCM returns when the process is connected.
+// begin makes the SCM start a service. If it is stopping, begin waits until it has stopped. The SCM returns when the process is connected.
 func (m manager) begin(ctx context.Context, name, command string) error {
 	svc, err := m.open(name, windows.SERVICE_START|windows.SERVICE_QUERY_STATUS)
 	if err != nil {
@@ -115,8 +115,8 @@ func (m manager) begin(ctx context.Context, name, command string) error {
 	return err
 }
 
-// isBusy says whether an answer of the SCM is about the computer as it is now: a program that did not connect within 30 seconds, or that could
-// not be started for want of memory and the like. winerror.h has their meanings.
+// isBusy reports whether an error of the SCM is about the current state of the computer: a program did not connect within 30 seconds, or could not be
+// started because of insufficient memory and the like. Their meanings are in winerror.h.
 func isBusy(code syscall.Errno) bool {
 	switch code {
 	case windows.ERROR_SERVICE_REQUEST_TIMEOUT, windows.ERROR_INTERNAL_ERROR, windows.ERROR_NO_SYSTEM_RESOURCES, windows.ERROR_NOT_ENOUGH_MEMORY, windows.ERROR_COMMITMENT_LIMIT:
@@ -161,7 +161,7 @@ func (s *services) started(ctx context.Context, m manager, name string) error {
 	}
 }
 
-// Stop implements daemon.Services. A process that does not exit in time (two minutes, or three quarters of the time until ctx
+// Stop implements host.Services. A process that does not exit in time (two minutes, or three quarters of the time until ctx
 // ends if that is less) is killed, which is logged and is no error.
 func (s *services) Stop(ctx context.Context, name string) error {
 	m, err := connect(windows.SC_MANAGER_ENUMERATE_SERVICE)
@@ -279,7 +279,7 @@ func (s service) sendStop() (sent bool, err error) {
 	case err == nil, errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE):
 		return true, nil
 	case errors.Is(err, windows.ERROR_BROKEN_PIPE), errors.Is(err, windows.ERROR_SERVICE_REQUEST_TIMEOUT):
-		return true, nil // its process has exited, or is too busy, before it answered
+		return true, nil // its process has exited, or is too busy to answer
 	case errors.Is(err, windows.ERROR_SERVICE_CANNOT_ACCEPT_CTRL), errors.Is(err, windows.ERROR_INVALID_SERVICE_CONTROL),
 		errors.Is(err, windows.ERROR_DEPENDENT_SERVICES_RUNNING):
 		return false, nil

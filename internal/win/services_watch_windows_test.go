@@ -71,7 +71,7 @@ func TestWatchUsesNotifications(t *testing.T) {
 	}
 }
 
-// TestAKilledProgramKeepsNoService: Windows closes what it had open.
+// TestAKilledProgramKeepsNoService expects Windows to close the handles of a killed program.
 func TestAKilledProgramKeepsNoService(t *testing.T) {
 	for _, how := range []string{"has it open", "watches it"} {
 		t.Run(how, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestAKilledProgramKeepsNoService(t *testing.T) {
 			other := d
 			other.Name = otherName
 			removeAfter(t, s, otherName)
-			mustPut(t, s, other) // which stays as it is
+			mustPut(t, s, other) // which is not changed
 			program := exec.Command(os.Args[0])
 			program.Env = append(os.Environ(), asWatcher+"="+how)
 			output, err := program.StdoutPipe()
@@ -105,7 +105,7 @@ func TestAKilledProgramKeepsNoService(t *testing.T) {
 // otherName is the name of a second service.
 const otherName = testName + "-other"
 
-// holdService is a program that has the service of the tests open until it is killed.
+// holdService runs a program that keeps the service of the tests open until it is killed.
 func holdService(how string) int {
 	m, err := scm.Connect(0)
 	if err == nil {

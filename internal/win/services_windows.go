@@ -30,7 +30,7 @@ type services struct {
 // tick is how often a service that is starting or stopping is polled.
 const tick = 100 * time.Millisecond
 
-// List implements daemon.Services. Without names it reads the description of each service, for which Windows loads the texts of most.
+// List implements host.Services. Without names it reads the description of each service, for most of which Windows has to load texts.
 func (s *services) List(ctx context.Context, names []string) ([]host.Service, error) {
 	m, err := connect(windows.SC_MANAGER_ENUMERATE_SERVICE)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *services) List(ctx context.Context, names []string) ([]host.Service, er
 	return found, nil
 }
 
-// read reads a service. If it is neither requested nor marked as ours, listed is false and only its description is read.
+// read reads a service. If it is neither requested nor managed, listed is false and only its description is read.
 func (m manager) read(name string, asked bool) (found host.Service, listed bool, err error) {
 	s, err := m.open(name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS)
 	if err != nil {
@@ -92,12 +92,12 @@ func (m manager) read(name string, asked bool) (found host.Service, listed bool,
 	return observed(declared, status), true, err
 }
 
-// isNamed tells whether a list has a name, as Windows compares names.
+// isNamed reports whether a list contains a name, compared as Windows does.
 func isNamed(name string, names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
-// observed is a service with what the SCM says about its process.
+// observed returns a service with the process state that the SCM reports.
 func observed(declaration desired.Service, status windows.SERVICE_STATUS_PROCESS) host.Service {
 	s := host.Service{Service: declaration, State: state(status), PID: status.ProcessId, ExitCode: status.Win32ExitCode}
 	if s.State == host.Stopped {
@@ -170,7 +170,7 @@ func connect(access uint32) (manager, error) {
 	return manager{m}, err
 }
 
-// open opens a service. A missing one is daemon.ErrNotFound.
+// open opens a service. A missing one is host.ErrNotFound.
 func (m manager) open(name string, access uint32) (service, error) {
 	s, err := m.Open(name, access)
 	return service{s}, err

@@ -111,7 +111,7 @@ func TestStartNamesTheDependencyThatFails(t *testing.T) {
 	for _, step := range []struct{ dependency, want string }{
 		{testName, "it depends on service " + testName},
 		{"wicd-absent", "wicd-absent, which does not exist"},
-		{above, "it depends on itself"}, // which Windows refuses and Wine does not
+		{above, "it depends on itself"}, // Windows refuses this, Wine does not
 	} {
 		if _, err := s.Put(t.Context(), desired.Service{Name: above, Command: d.Command, DependsOn: []string{step.dependency}}); err != nil {
 			if step.dependency == above && errors.Is(err, windows.ERROR_CIRCULAR_DEPENDENCY) {
@@ -169,7 +169,7 @@ func TestStopEndsAProcessThatDoesNotStop(t *testing.T) {
 	}
 }
 
-// TestProcessesOfAKilledServiceAreKilled has a service that is killed and leaves a program behind, like kube-log-runner.
+// TestProcessesOfAKilledServiceAreKilled covers a killed service that leaves a program running, like kube-log-runner.
 func TestProcessesOfAKilledServiceAreKilled(t *testing.T) {
 	copied := tempFolder(t) + `\child.exe`
 	program, err := os.ReadFile(mustExecutable(t))

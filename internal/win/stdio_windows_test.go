@@ -16,15 +16,15 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// OpenSSH for Windows gives a command pipes that are opened for overlapped calls and hold 4 KiB (contrib/win32/win32compat/fileio.c,
-// fileio_pipe), by way of the shell, which inherits them, too.
+// OpenSSH for Windows runs a command with pipes that are opened for overlapped calls and hold 4 KiB (contrib/win32/win32compat/fileio.c,
+// fileio_pipe). The shell inherits them, too, and passes them on.
 const (
 	sshPipeSize = 4 << 10
 	stdioSize   = 64 << 20
 )
 
-// How the test program is started as one that converses over such pipes: as WICD, as wicd-setup, which starts WICD with its own
-// streams, and as the shell, which writes by itself when its command has ended.
+// Roles of the test program that use such pipes: WICD, wicd-setup, which starts WICD with its own streams, and the shell, which also writes after its
+// command has ended.
 const (
 	asStdio   = "WICD_TEST_STDIO"
 	asWICD    = "wicd"
@@ -34,7 +34,7 @@ const (
 	shellBye  = "the shell is done\n"
 )
 
-// converseOverStdio is what the test program does as the first of a chain: each starts the one after it.
+// converseOverStdio runs the first role of a chain: each role starts the next.
 func converseOverStdio(chain string) int {
 	role, next, _ := strings.Cut(chain, ">")
 	switch role {
@@ -61,7 +61,7 @@ func converseOverStdio(chain string) int {
 	return 0
 }
 
-// converseAsWICD reads its whole input and answers as much, with the hash of what it read at the end.
+// converseAsWICD reads its whole input and then writes as much, followed by the hash of the input.
 func converseAsWICD() int {
 	hash := sha256.New()
 	if n, err := io.Copy(hash, os.Stdin); err != nil || n != stdioSize {
@@ -80,7 +80,7 @@ func converseAsWICD() int {
 	return 0
 }
 
-// echoAll writes what it reads, and the hash of it at the end: input and output are used in turns, as by the command that receives content.
+// echoAll writes what it reads, followed by its hash: input and output alternate, as in the command that receives content.
 func echoAll() int {
 	hash := sha256.New()
 	if n, err := io.Copy(os.Stdout, io.TeeReader(os.Stdin, hash)); err != nil || n != stdioSize {
@@ -93,7 +93,7 @@ func echoAll() int {
 	return 0
 }
 
-// writeAsShell writes as a program does that knows nothing of overlapped calls.
+// writeAsShell writes like a program that does not use overlapped calls.
 func writeAsShell() int {
 	stdout, err := windows.GetStdHandle(windows.STD_OUTPUT_HANDLE)
 	if err != nil {
@@ -154,7 +154,7 @@ func converseOverPipes(t *testing.T, chain string) {
 	}
 }
 
-// numbers are endless bytes that are not all the same.
+// numbers is an endless reader of bytes that are not all the same.
 type numbers struct{}
 
 func (numbers) Read(p []byte) (int, error) {
@@ -164,7 +164,7 @@ func (numbers) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// sshPipe makes a pipe: our end, and the handle of the command's.
+// sshPipe creates a pipe. It returns this process's end, and the handle of the command's end.
 func sshPipe(t *testing.T, ours, theirs uint32) (*os.File, windows.Handle) {
 	t.Helper()
 	name := windows.StringToUTF16Ptr(fmt.Sprintf(`\\.\pipe\wicd-test-%d-%d`, os.Getpid(), time.Now().UnixNano()))
@@ -183,7 +183,7 @@ func sshPipe(t *testing.T, ours, theirs uint32) (*os.File, windows.Handle) {
 	return file, client
 }
 
-// startWithHandles starts a program with these handles as its streams, as they are.
+// startWithHandles starts a program with exactly these handles as its streams.
 func startWithHandles(program string, environment []string, stdin, stdout windows.Handle) (*os.Process, error) {
 	attributes := &syscall.ProcAttr{
 		Env: environment, Files: []uintptr{uintptr(stdin), uintptr(stdout), uintptr(windows.Stderr)},

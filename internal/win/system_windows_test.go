@@ -23,7 +23,7 @@ func mustBeWine(t *testing.T) {
 	}
 }
 
-// A test that is killed does not restore what it set. The acceptance program runs these tests several times on one Windows.
+// TestNothingIsLeftOfAnEarlierRun: a killed test does not restore what it set. The acceptance program runs these tests several times on one Windows.
 func TestNothingIsLeftOfAnEarlierRun(t *testing.T) {
 	mustBeWine(t)
 	run := os.Getenv("WMCO_WINE_RUN")
@@ -97,7 +97,7 @@ func TestFactsAreThoseOfTheServer(t *testing.T) {
 	}
 }
 
-// TestVirtualizationIsThatOfTheProcessor compares it with what Linux says of the same processor. Wine does not run as a guest of its own.
+// TestVirtualizationIsThatOfTheProcessor compares it with Linux' data about the same processor. Wine does not run in its own virtual machine.
 func TestVirtualizationIsThatOfTheProcessor(t *testing.T) {
 	mustBeWine(t)
 	content, err := os.ReadFile(`\\?\unix\proc\cpuinfo`)
@@ -150,7 +150,7 @@ func TestTheDefaultRouteHasItsInterface(t *testing.T) {
 	}
 }
 
-// TestTheVLANOfAnAdapterIsFound has keys of two drivers, one of them of another adapter.
+// TestTheVLANOfAnAdapterIsFound uses keys of two drivers, one of them for another adapter.
 func TestTheVLANOfAnAdapterIsFound(t *testing.T) {
 	mustBeWine(t)
 	list := mustFacts(t).Interfaces

@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 )
 
-// Leaves of the instruction CPUID. Hypervisors have those from 0x40000000 on; there, Hyper-V says what a partition may do (Hypervisor
+// Leaves of the CPUID instruction. Hypervisors use those from 0x40000000 on; there, Hyper-V reports the privileges of a partition (Hypervisor
 // Top-Level Functional Specification, Feature and Interface Discovery).
 const (
 	cpuFeatures      = 1
@@ -21,15 +21,15 @@ const (
 const (
 	// hypervisorPresent is a bit of ECX of cpuFeatures.
 	hypervisorPresent = 1 << 31
-	// createPartitions is a bit of EBX of hypervisorRights. Only the partition in which Hyper-V was installed has it: the virtual machines
-	// above see the same hypervisor without it.
+	// createPartitions is a bit of EBX of hypervisorRights. Only the partition in which Hyper-V was installed has it: its virtual machines see the
+	// same hypervisor without this bit.
 	createPartitions = 1 << 0
 )
 
-// hyperVVendor is what Hyper-V calls itself. Others do so, too, where Windows is to use their calls as those of Hyper-V.
+// hyperVVendor is the vendor ID of Hyper-V. Other hypervisors also return it if Windows should use their calls like those of Hyper-V.
 const hyperVVendor = "Microsoft Hv"
 
-// cpuid executes the instruction CPUID, which every program may.
+// cpuid executes the CPUID instruction, which needs no privilege.
 func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
 
 func virtualization() (v agent.Virtualization) {

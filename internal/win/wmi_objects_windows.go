@@ -11,13 +11,13 @@ import (
 // wmiServices is a namespace (IWbemServices).
 type wmiServices struct{ wmiObject }
 
-// instance hands over the first instance of a class. That there is none is an error.
+// instance passes the first instance of a class to use. It fails if there is none.
 func (s wmiServices) instance(class string, use func(wmiClassObject) error) error {
 	const (
 		atOnce             = 0x10 | 0x20 // WBEM_FLAG_RETURN_IMMEDIATELY | WBEM_FLAG_FORWARD_ONLY
 		createInstanceEnum = 18
 		next               = 4
-		forEver            = 0xffffffff // WBEM_INFINITE: withNamespace has the limit
+		forEver            = 0xffffffff // WBEM_INFINITE: withNamespace sets the limit
 	)
 	name := newBSTR(class)
 	defer name.free()
@@ -42,7 +42,7 @@ func (s wmiServices) instance(class string, use func(wmiClassObject) error) erro
 	return use(wmiClassObject{wmiObject{first}})
 }
 
-// do calls a static method of a class: set gives its parameters values, and get reads its results, which have a ReturnValue; get may be nil.
+// do calls a static method of a class. set sets its parameters, and get reads its results, which include ReturnValue; get may be nil.
 func (s wmiServices) do(class, method string, set, get func(wmiClassObject) error) error {
 	out, err := s.execute(class, method, set)
 	if err == nil && out.IUnknown == nil {
@@ -91,7 +91,7 @@ func (s wmiServices) execute(class, method string, set func(wmiClassObject) erro
 // wmiClassObject is a class, an instance of one, or the parameters of a method (IWbemClassObject).
 type wmiClassObject struct{ wmiObject }
 
-// parameters are those of a method, without values.
+// parameters returns the parameters of a method, without values.
 func (o wmiClassObject) parameters(method string) (wmiClassObject, error) {
 	const getMethod, spawnInstance = 19, 15
 	name, err := windows.UTF16PtrFromString(method)
@@ -127,7 +127,7 @@ func (o wmiClassObject) get(property string, use func(*ole.VARIANT) error) error
 	return nil
 }
 
-// strings reads a list of strings, which is empty where the property has no value.
+// strings reads a list of strings. It is empty if the property has no value.
 func (o wmiClassObject) strings(property string) (list []string, err error) {
 	err = o.get(property, func(v *ole.VARIANT) error {
 		switch v.VT {
@@ -142,7 +142,7 @@ func (o wmiClassObject) strings(property string) (list []string, err error) {
 	return list, err
 }
 
-// number reads an integer of 32 bits; WMI has those without sign in the same type.
+// number reads a 32-bit integer; WMI uses the same type for unsigned ones.
 func (o wmiClassObject) number(property string) (n int32, err error) {
 	err = o.get(property, func(v *ole.VARIANT) error {
 		if v.VT != ole.VT_I4 {
@@ -166,7 +166,7 @@ func (o wmiClassObject) truth(property string) (is bool, err error) {
 	return is, err
 }
 
-// put sets a property. Its value stays the caller's.
+// put sets a property. The caller keeps ownership of value.
 func (o wmiClassObject) put(property string, value *ole.VARIANT) error {
 	const put = 5
 	name, err := windows.UTF16PtrFromString(property)
@@ -179,7 +179,7 @@ func (o wmiClassObject) put(property string, value *ole.VARIANT) error {
 	return nil
 }
 
-// putStrings sets a property to a list of strings. An empty list leaves it as it is.
+// putStrings sets a property to a list of strings. An empty list changes nothing.
 func (o wmiClassObject) putStrings(property string, list []string) error {
 	if len(list) == 0 {
 		return nil
@@ -193,7 +193,7 @@ func (o wmiClassObject) putStrings(property string, list []string) error {
 	defer func() { _ = value.Clear() }()
 	for i, text := range list {
 		at, item := int32(i), newBSTR(text)
-		result, _, _ := dll.NewProc("SafeArrayPutElement").Call(array, uintptr(unsafe.Pointer(&at)), item.pointer()) // it copies
+		result, _, _ := dll.NewProc("SafeArrayPutElement").Call(array, uintptr(unsafe.Pointer(&at)), item.pointer()) // copies the item
 		item.free()
 		if err := resultOf(result); err != nil {
 			return fmt.Errorf("setting property %s: %w", property, err)

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// wmi is Windows Management Instrumentation, used by its COM interfaces IWbemLocator, IWbemServices, IEnumWbemClassObject and
-// IWbemClassObject (wbemcli.h, https://learn.microsoft.com/windows/win32/wmisdk/com-api-for-wmi).
+// wmi is Windows Management Instrumentation, accessed by its COM interfaces IWbemLocator, IWbemServices, IEnumWbemClassObject and IWbemClassObject
+// (wbemcli.h, https://learn.microsoft.com/windows/win32/wmisdk/com-api-for-wmi).
 type wmi struct {
 	// patience is how long a call may take.
 	patience time.Duration
-	// free holds a token while no call is in progress. WMI can hang, and a call of COM cannot be canceled: one that hangs keeps its
-	// thread and the token, and further calls fail at once instead of taking threads, too.
+	// free holds a token while no call is in progress. WMI can hang, and COM calls cannot be canceled: a call that hangs keeps its thread and the
+	// token, so that further calls fail immediately instead of occupying threads.
 	free chan struct{}
 }
 
@@ -28,11 +28,11 @@ func newWMI(patience time.Duration) *wmi {
 	return &wmi{patience: patience, free: free}
 }
 
-// errWMIHangs is the error of a call that got no answer in time, and of calls while that one is in progress.
+// errWMIHangs is returned by a call without an answer in time, and by calls while that one is in progress.
 var errWMIHangs = errors.New("the service of Windows Management Instrumentation (Winmgmt) does not answer")
 
-// withNamespace connects to a namespace and hands it to use, which runs on another goroutine and must not change anything of the caller's:
-// withNamespace returns before use does when ctx ends or patience is over.
+// withNamespace connects to a namespace and passes it to use. use runs on another goroutine and must not change variables of the caller, because
+// withNamespace returns earlier if ctx ends or patience is over.
 func withNamespace[T any](ctx context.Context, w *wmi, name string, use func(wmiServices) (T, error)) (result T, err error) {
 	if err := ctx.Err(); err != nil {
 		return result, err
@@ -96,8 +96,7 @@ func connectWMI(namespace string, use func(wmiServices) error) error {
 	return use(wmiServices{wmiObject{services}})
 }
 
-// impersonate lets WMI act as the caller in calls by an interface, as each provider needs it; the default of a process lets it only see who
-// calls.
+// impersonate allows WMI to act as the caller in calls of an interface, which each provider requires. By default, WMI may only identify the caller.
 func impersonate(o *ole.IUnknown) error {
 	const (
 		byWindows    = 10 // RPC_C_AUTHN_WINNT
@@ -110,7 +109,7 @@ func impersonate(o *ole.IUnknown) error {
 	return resultOf(result)
 }
 
-// wmiObject is an interface of WMI. Its methods are called by their places in its table (wbemcli.h).
+// wmiObject is an interface of WMI. Its methods are called by their index in its table (wbemcli.h).
 type wmiObject struct{ *ole.IUnknown }
 
 // call calls a method. Pointers must be converted to uintptr in the call.
@@ -122,7 +121,7 @@ func (o wmiObject) call(place uintptr, arguments ...uintptr) error {
 	return resultOf(result)
 }
 
-// resultOf is the error of an HRESULT, which is negative.
+// resultOf returns the error of an HRESULT, which is negative for errors.
 func resultOf(result uintptr) error {
 	if int32(result) >= 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// registryNamespace has StdRegProv, whose static methods read the registry: the only ones of Wine with strings as parameters.
+// registryNamespace has StdRegProv, whose static methods read the registry. On Wine, only these have string parameters.
 const registryNamespace = `root\default`
 
 func ask[T any](t *testing.T, namespace string, use func(wmiServices) (T, error)) T {
@@ -72,7 +72,7 @@ func TestWMICallsAMethodWithParameters(t *testing.T) {
 	}
 }
 
-// TestWMITakesAListOfStrings puts one into the results of a method, which have such a property; no method of Wine takes one.
+// TestWMITakesAListOfStrings sets one in the results of a method, which have such a property. No method of Wine has one as a parameter.
 func TestWMITakesAListOfStrings(t *testing.T) {
 	want := []string{`C:\k\a b.exe`, "", `C:\ProgramData\ÄÖ\日本`}
 	got := ask(t, registryNamespace, func(s wmiServices) (list []string, err error) {
@@ -124,7 +124,7 @@ func TestErrorsOfWMIAreTold(t *testing.T) {
 	}
 }
 
-// TestAHangingWMITakesOneThread: the second call does not wait, and there are calls again when the first has ended.
+// TestAHangingWMITakesOneThread expects a second call to fail immediately, and calls to work again when the first has ended.
 func TestAHangingWMITakesOneThread(t *testing.T) {
 	w, end := newWMI(time.Second), make(chan struct{})
 	_, err := withNamespace(t.Context(), w, registryNamespace, func(wmiServices) (int, error) { <-end; return 0, nil })

@@ -2,22 +2,22 @@ package windowsbuild
 
 import "fmt"
 
-// Update is a cumulative update of Windows that a build needs, or an equally good later one.
+// Update is a cumulative Windows update that a build needs, or any later one.
 type Update struct {
 	Build Build
-	// Revision is the fourth number of the version that it installs, which Windows calls UBR: 681 in 10.0.20348.681.
+	// Revision is the revision that it installs, the fourth number of the version, which Windows calls UBR: 681 in 10.0.20348.681.
 	Revision int
-	// KB is its number in Microsoft's knowledge base.
+	// KB is its number in Microsoft's Knowledge Base.
 	KB string
-	// For is what does not work without it.
+	// For is the feature that does not work without it.
 	For string
-	// Source says who tells so.
+	// Source documents this.
 	Source string
-	// Optional says that only pods of some kind need it: a host becomes a node without it.
+	// Optional is set if only some pods need it: a host can become a node without it.
 	Optional bool
 }
 
-// Updates are those that are known, the oldest build first.
+// Updates returns the known updates, oldest build first.
 func Updates() []Update {
 	return []Update{
 		{Build: Server2019, Revision: 348, KB: "KB4482887", For: "networks of pods that are there again after a restart",
@@ -31,34 +31,34 @@ func Updates() []Update {
 	}
 }
 
-// Fault is a defect of Windows in a range of revisions: From and later ones, but not Before and those after it.
+// Fault is a defect of Windows in the revisions from From up to, but not including, Before.
 type Fault struct {
 	Build        Build
 	From, Before int
-	// Since is the update that brought it; empty where the first release of the build has it. Fixed is the one that fixes it.
+	// Since is the update that introduced it; empty if the first release of the build has it. Fixed is the update that fixes it.
 	Since, Fixed string
-	// What does not work.
+	// What describes the defect.
 	What string
-	// Source says who tells so.
+	// Source documents this.
 	Source string
 }
 
-// Faults are those that are known, the oldest build first. None is certain to strike: a host with one becomes a node, and is told of it.
+// Faults returns the known defects, oldest build first. None affects every host: a host with one still becomes a node, with a warning.
 func Faults() []Fault {
 	return []Fault{
 		{Build: Server2022, From: 2582, Before: 2762, Since: "KB5040437", Fixed: "KB5044281",
 			What:   "pods can reach neither other nodes nor what is outside of the cluster",
 			Source: "https://github.com/microsoft/Windows-Containers/issues/516"},
-		// The source announces a fix of overlay networks with the updates of October 2025, and names neither the update nor its revision: these
-		// are those of the cumulative update of that month.
+		// The source announces a fix of overlay networks in the updates of October 2025 but names neither the update nor its revision. These are
+		// those of the cumulative update of that month.
 		{Build: Server2025, From: 0, Before: 6899, Fixed: "KB5066835",
 			What:   "overlay networks between nodes do not work",
 			Source: "https://github.com/rancher/rancher/issues/50915"},
 	}
 }
 
-// Missing is the update that a host of a build and a revision must have to become a node: the one with the greatest revision. A revision of 0
-// is none that Windows has: it could not be read, and says nothing.
+// Missing returns the update that a host needs to become a node, if any: the one with the highest revision. A revision of 0 means that it could not
+// be read, so nothing is missing.
 func Missing(b Build, revision int) (missing Update, isMissing bool) {
 	for _, u := range Updates() {
 		if u.Build == b && !u.Optional && 0 < revision && revision < u.Revision && u.Revision > missing.Revision {
@@ -68,7 +68,7 @@ func Missing(b Build, revision int) (missing Update, isMissing bool) {
 	return missing, isMissing
 }
 
-// FaultOf is the defect that a build has at a revision.
+// FaultOf returns the defect of a build at a revision.
 func FaultOf(b Build, revision int) (Fault, bool) {
 	for _, f := range Faults() {
 		if f.Build == b && 0 < revision && f.From <= revision && revision < f.Before {
@@ -78,18 +78,18 @@ func FaultOf(b Build, revision int) (Fault, bool) {
 	return Fault{}, false
 }
 
-// install says how a host gets an update. All that count here are cumulative.
+// install returns how to install an update. All updates here are cumulative.
 func install(kb string, revision int) string {
 	return fmt.Sprintf("install %s or any later cumulative update, with which the revision is at least %d, and restart the host", kb, revision)
 }
 
-// Without says what a host of a revision does not have without the update, and how it gets it.
+// Without describes what does not work on a host at a revision without the update, and how to install it.
 func (u Update) Without(revision int) string {
 	return fmt.Sprintf("the host runs %s with revision %d; %s need revision %d (%s): %s",
 		u.Build, revision, u.For, u.Revision, u.KB, install(u.KB, u.Revision))
 }
 
-// At says what a host of a revision suffers from, and what fixes it.
+// At describes the defect on a host at a revision, and how to fix it.
 func (f Fault) At(revision int) string {
 	return fmt.Sprintf("the host runs %s with revision %d, with which %s (%s): %s", f.Build, revision, f.What, f.Source, install(f.Fixed, f.Before))
 }

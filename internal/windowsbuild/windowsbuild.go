@@ -1,5 +1,4 @@
-// Package windowsbuild knows builds of Windows: how images and Nodes write them, and which hosts run containers of which
-// images. It is pure.
+// Package windowsbuild handles builds of Windows: how images and Nodes spell them, and which hosts run containers of which images. It does no I/O.
 package windowsbuild
 
 import (
@@ -11,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// Build is the third number of a version of Windows, 20348 in 10.0.20348.2402. Zero is none.
+// Build is the third number of a Windows version, 20348 in 10.0.20348.2402. Zero means unknown.
 type Build int
 
 // Builds of Windows Server with long-term servicing.
@@ -24,20 +23,20 @@ const (
 // Release is a release of Windows Server with long-term servicing.
 type Release struct {
 	Build Build
-	// Version is its year, as 2022.
+	// Version is its year, such as 2022.
 	Version string
-	// Tag is what Microsoft's images have as their tag, as ltsc2022.
+	// Tag is the tag of Microsoft's images for it, such as ltsc2022.
 	Tag string
-	// Class is the usual name of a RuntimeClass for the build, as windows2022.
+	// Class is the usual name of a RuntimeClass for the build, such as windows2022.
 	Class string
-	// Name is how people call it.
+	// Name is its common name.
 	Name string
 }
 
-// HyperVClass is the usual name of a RuntimeClass for the build with Hyper-V isolation, as windows2022-hyperv.
+// HyperVClass returns the usual name of a RuntimeClass for the build with Hyper-V isolation, such as windows2022-hyperv.
 func (r Release) HyperVClass() string { return r.Class + "-hyperv" }
 
-// Releases are those that nodes can have, the oldest first.
+// Releases returns the releases that nodes can run, oldest first.
 func Releases() []Release {
 	return []Release{
 		{Server2019, "2019", "ltsc2019", "windows2019", "Windows Server 2019"},
@@ -46,7 +45,7 @@ func Releases() []Release {
 	}
 }
 
-// ReleaseOf is the release with a build, if there is one.
+// ReleaseOf returns the release with a build, if any.
 func ReleaseOf(b Build) (Release, bool) {
 	for _, r := range Releases() {
 		if r.Build == b {
@@ -56,10 +55,10 @@ func ReleaseOf(b Build) (Release, bool) {
 	return Release{}, false
 }
 
-// Label is the value of label node.kubernetes.io/windows-build on nodes, as 10.0.20348.
+// Label returns the value of label node.kubernetes.io/windows-build on nodes, such as 10.0.20348.
 func (b Build) Label() string { return "10.0." + strconv.Itoa(int(b)) }
 
-// String names the build as people call it: 10.0.20348 (Windows Server 2022).
+// String returns the build with its common name: 10.0.20348 (Windows Server 2022).
 func (b Build) String() string {
 	if r, known := ReleaseOf(b); known {
 		return b.Label() + " (" + r.Name + ")"
@@ -67,7 +66,7 @@ func (b Build) String() string {
 	return b.Label()
 }
 
-// Parse reads a version as images, Nodes and Windows write it: 10.0.20348 or 10.0.20348.2402, and nothing else.
+// Parse parses a version in the form of images, Nodes and Windows: 10.0.20348 or 10.0.20348.2402, and nothing else.
 func Parse(version string) (Build, error) {
 	parts := strings.SplitN(version, ".", 5)
 	if len(parts) != 3 && len(parts) != 4 {
@@ -76,7 +75,7 @@ func Parse(version string) (Build, error) {
 	var numbers [4]int
 	for i, part := range parts {
 		n, err := strconv.ParseUint(part, 10, 31)
-		if err != nil || strconv.FormatUint(n, 10) != part { // no signs, no zeros before it
+		if err != nil || strconv.FormatUint(n, 10) != part { // no signs, no leading zeros
 			return 0, fmt.Errorf("%.40q is no version of Windows such as 10.0.20348.2402", version)
 		}
 		numbers[i] = int(n)
@@ -87,11 +86,10 @@ func Parse(version string) (Build, error) {
 	return Build(numbers[2]), nil
 }
 
-// Runs says whether a host runs containers of an image, as containerd decides: hosts before Windows Server 2022 run only
-// images of their own build, later ones all from 20348 up to their own build. Every host tries an image that does not tell
-// its build. With Hyper-V isolation it is the same, although Windows could run images of all older builds then: containerd
-// pulls what is for the host (WithPlatforms in internal/cri/server/images/image_pull.go of containerd 2.3), and the virtual
-// machine starts from the layers of the sandbox image.
+// Runs reports whether a host runs containers of an image, as containerd decides: hosts before Windows Server 2022 run only images of their own
+// build, later ones run all from 20348 up to their own build. Every host tries an image without a build. The rules are the same with Hyper-V
+// isolation, although Windows could then run images of all older builds: containerd pulls the image for the host (WithPlatforms in
+// internal/cri/server/images/image_pull.go of containerd 2.3), and the virtual machine starts from the layers of the sandbox image.
 func Runs(host, image Build) bool {
 	switch {
 	case host == 0:
@@ -104,18 +102,18 @@ func Runs(host, image Build) bool {
 	return Server2022 <= image && image <= host
 }
 
-// Image is what an image says of the builds that it is for.
+// Image is the set of builds that an image supports.
 type Image struct {
-	// Builds are in order, each once.
+	// Builds are sorted, without duplicates.
 	Builds []Build
-	// Any says that a part of it is for Windows and tells no build: every host tries it.
+	// Any is set if a part of the image is for Windows without naming a build: every host tries it.
 	Any bool
 }
 
-// ForWindows says whether any part of the image is for Windows.
+// ForWindows reports whether any part of the image is for Windows.
 func (i Image) ForWindows() bool { return i.Any || len(i.Builds) > 0 }
 
-// RunsOn says whether a host with a build runs the image.
+// RunsOn reports whether a host with this build runs the image.
 func (i Image) RunsOn(host Build) bool {
 	return i.Any || slices.ContainsFunc(i.Builds, func(b Build) bool { return Runs(host, b) })
 }
@@ -132,5 +130,5 @@ func (i Image) String() string {
 	return shorten.List(names, maxNamed, ", ")
 }
 
-// maxNamed is how many builds an image is said to be for.
+// maxNamed is how many builds String names.
 const maxNamed = 6

@@ -17,29 +17,30 @@ import (
 )
 
 const (
-	// dialTimeout is for one connection.
+	// dialTimeout limits one connection attempt.
 	dialTimeout = 5 * time.Second
-	// lookupTimeout is for a name that a proxy resolves again.
+	// lookupTimeout limits resolving a name that a proxy resolves again.
 	lookupTimeout = 2 * time.Second
 )
 
-// ErrNoRegistry means that a Guard refuses an address or a name.
+// ErrNoRegistry means that a Guard rejects an address or a name.
 var ErrNoRegistry = errors.New("no address of a registry")
 
-// Guard keeps who asks registries for others to registries. Users choose the names of images, and so who is asked; who is asked chooses where
-// a redirect leads. Its zero value refuses addresses that no machine of a user has, such as loopback and those of clouds' metadata services.
+// Guard prevents requests to registries from reaching anything else. Users choose image names and thus the registries; the registries choose the
+// targets of redirects. The zero value rejects addresses that no user's machine has, such as loopback and the metadata services of clouds.
 type Guard struct {
-	// Ranges are of the cluster itself, its Services and pods: there is no registry from which Windows nodes get images.
+	// Ranges are the cluster's own ranges of Services and pods: no registry there serves Windows nodes.
 	Ranges []netip.Prefix
 	// Own returns the addresses of this machine; nil for none.
 	Own func() ([]net.Addr, error)
-	// Lookup resolves a name, which ends with a dot. It is for names that a proxy connects to.
+	// Lookup resolves a fully qualified name with a trailing dot. It is used for names that a proxy connects to.
 	Lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)
-	// Allowed are hosts, with their ports if images have them, that are asked in any case. Proxies are those to which connections are made.
+	// Allowed are hosts, with their ports if images have them, whose addresses are not checked. Nor are those of Proxies, the configured
+	// proxies.
 	Allowed, Proxies []string
 }
 
-// address refuses addresses at which there is no registry.
+// address rejects addresses at which there can be no registry.
 func (g Guard) address(a netip.Addr) error {
 	if says := addresses.Special(a); says != "" {
 		return fmt.Errorf("%s is %w: it %s", a, ErrNoRegistry, says)
@@ -65,7 +66,7 @@ func (g Guard) address(a netip.Addr) error {
 	return nil
 }
 
-// Check refuses requests to what is no registry, by its name or address, and by who sends there.
+// Check rejects requests to anything but a registry, based on its name or address and on the host that redirects to it.
 func (g Guard) Check(ctx context.Context, hop registryclient.Hop) error {
 	if !slices.Contains(g.Allowed, hop.URL.Host) {
 		if err := g.host(ctx, hop.URL.Hostname(), hop.IsProxied); err != nil {
@@ -78,7 +79,7 @@ func (g Guard) Check(ctx context.Context, hop registryclient.Hop) error {
 	return sentOn(hop)
 }
 
-// host refuses hosts by what they are called. Without a proxy, Dial sees the address, too.
+// host rejects hosts by their name. Without a proxy, Dial checks the address, too.
 func (g Guard) host(ctx context.Context, host string, isProxied bool) error {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return g.address(a)
@@ -106,7 +107,7 @@ func (g Guard) host(ctx context.Context, host string, isProxied bool) error {
 	return nil
 }
 
-// outside refuses names that mean something else from within the cluster than from outside.
+// outside rejects names that have a different meaning inside the cluster than outside.
 func outside(host string) error {
 	if a, err := netip.ParseAddr(host); err == nil && a.IsValid() {
 		return nil
@@ -117,8 +118,8 @@ func outside(host string) error {
 	return nil
 }
 
-// sentOn refuses what a registry sends to another host that no registry has to: any URL there but the same content, or its bytes. Registries
-// have the bytes of blobs at servers of any kind.
+// sentOn rejects redirects to another host that no registry needs: any URL except the same content, or the bytes of a blob. Registries may store
+// blobs on servers of any kind.
 func sentOn(hop registryclient.Hop) error {
 	if err := outside(hop.URL.Hostname()); err != nil {
 		return err
@@ -132,8 +133,8 @@ func sentOn(hop registryclient.Hop) error {
 	return fmt.Errorf("it sends on to something else at %.64q", hop.URL.Host)
 }
 
-// Dial makes connections, and refuses addresses that names turn out to have. Names are whole: no search list completes them, but for names
-// without a domain that an administrator gave, which may be in the hosts file, too.
+// Dial returns a function that opens connections and rejects forbidden addresses after resolution. Names are absolute, so that no search list
+// applies. Exceptions are names without a domain that an administrator configured, which may also be in the hosts file.
 func (g Guard) Dial() registryclient.Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(address)

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// platform is for which system a part of an image is (OCI image specification).
+// platform is the platform of an image (OCI image specification).
 type platform struct {
 	OS           string `json:"os"`
 	OSVersion    string `json:"os.version"`
@@ -24,7 +24,7 @@ type entry struct {
 	Platform platform `json:"platform"`
 }
 
-// entries are those of an index, of which there may be so many only: each takes more memory than its text.
+// entries are the images of an index. Their number is limited, because each takes more memory than its text.
 type entries []entry
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -50,7 +50,7 @@ func (e *entries) UnmarshalJSON(text []byte) error {
 
 var errNoManifest = errors.New("it does not answer with the manifest of an image")
 
-// parseManifest reads an index, which has entries, or the manifest of one image, which names its configuration.
+// parseManifest parses an index, and returns its entries, or the manifest of one image, and returns the digest of its configuration.
 func parseManifest(text []byte) (index entries, config string, err error) {
 	var m struct {
 		Config struct {
@@ -70,7 +70,7 @@ func parseManifest(text []byte) (index entries, config string, err error) {
 	return nil, m.Config.Digest, nil
 }
 
-// readLinuxManifest names the manifest for Linux on amd64 of an index, or the configuration of one image.
+// readLinuxManifest returns the manifest for Linux on amd64 in an index, or the configuration of a single image.
 func readLinuxManifest(text []byte) (manifest, config string, err error) {
 	index, config, err := parseManifest(text)
 	if err != nil || config != "" {
@@ -97,7 +97,7 @@ func readLabels(text []byte) (map[string]string, error) {
 	return c.Config.Labels, nil
 }
 
-// readManifest reads for which builds the images of an index are, or names the configuration of one image.
+// readManifest returns the builds of the images in an index, or the configuration of a single image.
 func readManifest(text []byte) (is windowsbuild.Image, config string, err error) {
 	index, config, err := parseManifest(text)
 	if err != nil || config != "" {
@@ -110,7 +110,7 @@ func readManifest(text []byte) (is windowsbuild.Image, config string, err error)
 		}
 		if p.OSVersion == "" {
 			is.Any = true
-		} else if b, err := windowsbuild.Parse(p.OSVersion); err == nil { // no node takes what is no version
+		} else if b, err := windowsbuild.Parse(p.OSVersion); err == nil { // no node accepts an invalid version
 			is.Builds = append(is.Builds, b)
 		}
 	}

@@ -9,27 +9,27 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// Limits of what is remembered.
+// Limits of the memory.
 const (
 	maxRemembered = 4096
 	remembered    = time.Hour
 )
 
-// Memory knows for what images are by the digests of their manifests, whatever tags they have. Content with a digest never changes, so readers
-// with different credentials and mirrors can share a memory.
+// Memory caches the builds of images by the digests of their manifests, regardless of tags. Content with a digest never changes, so readers with
+// different credentials and mirrors can share a memory.
 type Memory struct {
 	known *registryclient.Recent[string, windowsbuild.Image]
 
 	mu      sync.Mutex
-	reading map[string]chan struct{} // closed when it is over
+	reading map[string]chan struct{} // closed when the read has ended
 }
 
-// NewMemory makes a memory that knows nothing.
+// NewMemory returns an empty memory.
 func NewMemory() *Memory {
 	return &Memory{known: registryclient.NewRecent[string, windowsbuild.Image](maxRemembered, remembered), reading: map[string]chan struct{}{}}
 }
 
-// get returns what is known of a digest, or reads it. Of those who ask for one digest at the same time, one reads.
+// get returns the cached value of a digest, or reads it. Of concurrent callers with the same digest, only one reads.
 func (m *Memory) get(ctx context.Context, digest string, read func() (windowsbuild.Image, error)) (windowsbuild.Image, error) {
 	for {
 		m.mu.Lock()
@@ -55,7 +55,7 @@ func (m *Memory) get(ctx context.Context, digest string, read func() (windowsbui
 			return is, err
 		}
 		select {
-		case <-other: // who failed may have had other credentials
+		case <-other: // if it failed, it may have used other credentials
 		case <-ctx.Done():
 			return windowsbuild.Image{}, ctx.Err()
 		}

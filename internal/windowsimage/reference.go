@@ -8,15 +8,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/registryclient"
 )
 
-// reference is an image as a pod names it.
+// reference is an image reference of a pod.
 type reference struct {
 	name mirrors.Name
 	kind mirrors.Kind
-	// at is the digest, or the tag where there is none.
+	// at is the digest, or the tag if there is none.
 	at string
 }
 
-// parse reads the name of an image as containerd does (distribution/reference).
+// parse parses an image reference as containerd does (distribution/reference).
 func parse(image string) (reference, error) {
 	rest, digest, byDigest := strings.Cut(image, "@")
 	tag := "latest"
@@ -42,7 +42,7 @@ func parse(image string) (reference, error) {
 	return reference{name, mirrors.Tags, tag}, nil
 }
 
-// RegistryOf is the host that an image is from by its name, whoever is asked in its place; empty where it is no name.
+// RegistryOf returns the registry in an image reference, regardless of mirrors; empty if the reference is invalid.
 func RegistryOf(image string) string {
 	r, err := parse(image)
 	if err != nil {

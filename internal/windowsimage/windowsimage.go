@@ -1,6 +1,6 @@
-// Package windowsimage asks registries for which builds of Windows an image is. Users choose the image and often its registry,
-// so both are taken to be hostile: what is read is bounded in size, number and time. Who asks for others keeps away from some
-// addresses as well, with a Guard.
+// Package windowsimage queries registries for the Windows builds that an image supports. Users choose the image and often its registry, so both are
+// treated as hostile: responses are limited in size, number and time. A component that queries on behalf of users also uses a Guard, which rejects
+// some addresses.
 package windowsimage
 
 import (
@@ -20,16 +20,16 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// Limits of one look at an image.
+// Limits of reading one image.
 const (
 	patience    = 10 * time.Second
-	maxAttempts = 4 // mirrors, and the source
+	maxAttempts = 4 // mirrors and the source
 	maxManifest = 4 << 20
 	maxConfig   = 1 << 20
 	maxEntries  = 256
 )
 
-// Reader asks registries.
+// Reader queries registries.
 type Reader struct {
 	router   *mirrors.Router
 	client   *registryclient.Client
@@ -37,15 +37,15 @@ type Reader struct {
 	patience time.Duration
 }
 
-// New makes a reader that asks as the client does, at the mirrors of a table where it has some, for what the memory does not know.
+// New returns a reader that uses the client, the mirrors of the table, and the memory as cache.
 func New(c *registryclient.Client, table mirrors.Table, memory *Memory) *Reader {
 	return &Reader{router: mirrors.NewRouter(table), client: c, memory: memory, patience: patience}
 }
 
-// Close closes connections that are idle.
+// Close closes idle connections.
 func (r *Reader) Close() { r.client.Retire() }
 
-// Read asks one place after the other until one has the image: its manifest and, where that is no index, its configuration.
+// Read queries one mirror after another until one has the image: its manifest and, unless that is an index, its configuration.
 func (r *Reader) Read(ctx context.Context, image string) (is windowsbuild.Image, err error) {
 	err = r.ask(ctx, image, func(ctx context.Context, a mirrors.Attempt, at string) error {
 		if registryclient.IsDigest(at) {
@@ -69,7 +69,7 @@ func (r *Reader) Read(ctx context.Context, image string) (is windowsbuild.Image,
 	return is, err
 }
 
-// builds reads for which builds an image is: from its manifest, or its configuration.
+// builds returns the builds of an image from its manifest, or from its configuration.
 func (r *Reader) builds(ctx context.Context, a mirrors.Attempt, manifest []byte) (windowsbuild.Image, error) {
 	is, config, err := readManifest(manifest)
 	if err != nil || config == "" {
@@ -82,7 +82,7 @@ func (r *Reader) builds(ctx context.Context, a mirrors.Attempt, manifest []byte)
 	return readConfig(text)
 }
 
-// Labels reads the labels of an image for Linux on amd64.
+// Labels returns the labels of an image for Linux on amd64.
 func (r *Reader) Labels(ctx context.Context, image string) (labels map[string]string, err error) {
 	err = r.ask(ctx, image, func(ctx context.Context, a mirrors.Attempt, at string) error {
 		text, err := r.get(ctx, a, "manifests", at, maxManifest)
@@ -95,7 +95,7 @@ func (r *Reader) Labels(ctx context.Context, image string) (labels map[string]st
 				_, config, err = readLinuxManifest(text)
 			}
 		}
-		if err == nil && config == "" { // an index in an index
+		if err == nil && config == "" { // an index within an index
 			err = errNoManifest
 		}
 		if err != nil {
@@ -109,7 +109,7 @@ func (r *Reader) Labels(ctx context.Context, image string) (labels map[string]st
 	return labels, err
 }
 
-// ask asks one place after the other until one answers, each with its part of the time. at is the tag or the digest.
+// ask queries one mirror after another until one answers, each with a share of the time. at is the tag or the digest.
 func (r *Reader) ask(ctx context.Context, image string, one func(ctx context.Context, a mirrors.Attempt, at string) error) error {
 	ref, err := parse(image)
 	if err != nil {
@@ -134,7 +134,7 @@ func (r *Reader) ask(ctx context.Context, image string, one func(ctx context.Con
 	return errors.Join(causes...)
 }
 
-// get reads a manifest or a blob, and verifies it where its digest is known.
+// get reads a manifest or a blob, and verifies it if its digest is known.
 func (r *Reader) get(ctx context.Context, a mirrors.Attempt, part, at string, most int64) ([]byte, error) {
 	q := registryclient.Request{Method: http.MethodGet, Part: part, Reference: at, To: -1}
 	if part == "manifests" {
@@ -165,7 +165,7 @@ func (r *Reader) get(ctx context.Context, a mirrors.Attempt, part, at string, mo
 
 var errTooLong = errors.New("it answers with more than an image has there")
 
-// isOf says whether a text has a digest.
+// isOf reports whether a text has a digest.
 func isOf(digest string, text []byte) bool {
 	if sum, is := strings.CutPrefix(digest, "sha512:"); is {
 		have := sha512.Sum512(text)

@@ -26,7 +26,7 @@ type CertificatesFixture struct {
 	Certificates host.Certificates
 }
 
-// Certificates checks the contract of daemon.Certificates.
+// Certificates checks the contract of host.Certificates.
 func Certificates(t *testing.T, fixture func(t *testing.T) CertificatesFixture) {
 	for _, test := range []struct {
 		name string

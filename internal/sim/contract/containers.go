@@ -27,12 +27,12 @@ type ContainersFixture struct {
 	Network      func(t *testing.T) (id string)
 	Layer        func(t *testing.T, folder string)
 	NoContainers string
-	// Hang makes the Host Compute Service answer no more until the test ends; nil if a test cannot, and NoHang is the reason.
+	// Hang makes the Host Compute Service stop answering until the test ends; nil if a test cannot, and NoHang is the reason.
 	Hang   func(t *testing.T)
 	NoHang string
 }
 
-// Containers checks the contract of daemon.Containers.
+// Containers checks the contract of host.Containers.
 func Containers(t *testing.T, fixture func(t *testing.T) ContainersFixture) {
 	for _, test := range []struct {
 		name string

@@ -42,10 +42,9 @@ type ServicesFixture struct {
 	Edits map[string]func(t *testing.T, name string)
 	// Delete deletes a service, like another program; a running one exists until it has stopped.
 	Delete func(t *testing.T, name string)
-	// DeleteItself makes the program of a running service delete the service by Services.Delete, and continue to run. It returns
-	// when that is done.
+	// DeleteItself makes the program of a running service delete the service by Services.Delete and continue to run. It returns after the deletion.
 	DeleteItself func(t *testing.T, name string)
-	// End makes the program of a running service stop by itself, with this exit code: 0 or 1.
+	// End makes the program of a running service stop on its own with this exit code: 0 or 1.
 	End func(t *testing.T, name string, code uint32)
 	// Recovery is how long the service manager waits before it restarts a failed service. NoRecovery is why it does not; empty if
 	// it does.

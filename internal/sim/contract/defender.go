@@ -17,9 +17,9 @@ import (
 // DefenderFixture is Microsoft Defender for one test.
 type DefenderFixture struct {
 	Defender host.Defender
-	// Stop stops its service, or takes it away, until the test ends.
+	// Stop stops its service, or removes it, until the test ends.
 	Stop func(t *testing.T)
-	// NoExclusions is why the fixture has no exclusions to test with; empty if there are none at first, and can be some.
+	// NoExclusions is why exclusions cannot be tested; empty if they can, and there are none at first.
 	NoExclusions string
 	// SetByPolicy sets exclusions by a group policy.
 	SetByPolicy func(t *testing.T, e desired.Exclusions)

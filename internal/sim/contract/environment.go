@@ -31,7 +31,7 @@ type EnvironmentFixture struct {
 	All func(t *testing.T) map[string]string
 }
 
-// Environment checks the contract of daemon.Environment.
+// Environment checks the contract of host.Environment.
 func Environment(t *testing.T, fixture func(t *testing.T) EnvironmentFixture) {
 	for _, test := range []struct {
 		name string
@@ -49,8 +49,8 @@ func Environment(t *testing.T, fixture func(t *testing.T) EnvironmentFixture) {
 	}
 }
 
-// values that programs have damaged: lists with commas, percent-encoded characters that look like the name of a variable,
-// characters beyond the Basic Multilingual Plane, nothing at all.
+// values contains values that programs have damaged: lists with commas, percent-encoded characters that look like the name of a variable, characters
+// beyond the Basic Multilingual Plane, and the empty string.
 func values() map[string]string {
 	return map[string]string{
 		FirstVariable:  `http://user:p%40ss%SystemRoot%"=&;@proxy.example:3128/`,

@@ -16,7 +16,7 @@ import (
 type EventLogsFixture struct {
 	EventLogs host.EventLogs
 	Inventory host.Inventory
-	// Channel is one to which Write writes, as this Provider and with level Warning.
+	// Channel is the channel to which Write writes, as this Provider and with level Warning.
 	Channel, Provider string
 	Write             func(t *testing.T, id uint32, message string)
 	// Clear clears the channel; nil if a test must not, and NoClear is the reason.

@@ -22,27 +22,27 @@ const (
 // Rule is a rule of the firewall, with the properties that the tests check.
 type Rule struct {
 	desired.FirewallRule
-	// Ours is true for rules of our group.
+	// Ours is true for rules of the operator's group.
 	Ours bool
 	// Works is true if the rule permits what it names, from where it should.
 	Works bool
 }
 
-// FirewallFixture is one firewall for one test, without rules of ours and without rules that have one of the names above.
+// FirewallFixture is one firewall for one test, without managed rules and without rules that have one of the names above.
 type FirewallFixture struct {
 	Firewall host.Firewall
-	// Rules are our rules and those with one of the names above.
+	// Rules returns the managed rules and those with one of the names above.
 	Rules func(t *testing.T) []Rule
 	// Give adds a rule of another program.
 	Give func(t *testing.T, r desired.FirewallRule)
-	// Edits break our rule of a name like another program, each in one way.
+	// Edits break the managed rule with a name as another program would, each in one way.
 	Edits map[string]func(t *testing.T, name string)
 	// Stop stops the firewall's service until the test ends; nil if a test must not, and NoStop is the reason.
 	Stop   func(t *testing.T)
 	NoStop string
 }
 
-// Firewall checks the contract of daemon.Firewall.
+// Firewall checks the contract of host.Firewall.
 func Firewall(t *testing.T, fixture func(t *testing.T) FirewallFixture) {
 	for _, test := range []struct {
 		name string
@@ -72,7 +72,7 @@ func limitedRule() desired.FirewallRule {
 	return limited
 }
 
-// programRule lets in what is sent to any port on which a program listens.
+// programRule allows traffic to any port on which a program listens.
 func programRule() desired.FirewallRule {
 	return desired.FirewallRule{Name: SecondRule, Protocol: desired.UDP, Program: `C:\k\versions\0123456789ab\kube-proxy.exe`}
 }
@@ -158,7 +158,7 @@ func rulesOfOthersStay(t *testing.T, f FirewallFixture) {
 	expectRules(t, f, theirs)
 }
 
-// badRules are lists that a firewall could not store.
+// badRules returns lists that a firewall could not store.
 func badRules() map[string][]desired.FirewallRule {
 	edited := func(edit func(*desired.FirewallRule)) []desired.FirewallRule {
 		bad := secondRule()

@@ -8,13 +8,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// HNSValue is a value of the tests. The fixture removes that of earlier runs.
+// HNSValue is the registry value that the tests use. The fixture removes it.
 const HNSValue = "WICDContract"
 
 // HNSStateFixture are the values of a Host Network Service for one test.
 type HNSStateFixture struct {
 	State host.HNSState
-	// Without takes the service from Windows; nil where that cannot be tried.
+	// Without removes the service from Windows; nil if that cannot be tested.
 	Without func(t *testing.T)
 }
 

@@ -13,7 +13,7 @@ import (
 type ImagesFixture struct {
 	Images  host.Images
 	Runtime host.Runtime
-	// Good can be pulled, Absent is in no registry.
+	// Good can be pulled. Absent is in no registry.
 	Good, Absent string
 	// Stop ends the runtime.
 	Stop func()

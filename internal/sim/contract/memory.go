@@ -56,7 +56,7 @@ func whatProgramsCommitIsCounted(t *testing.T, f MemoryFixture) {
 	const more = 256 << 20
 	before := mustCommit(t, f)
 	f.Commit(t, more)
-	if after := mustCommit(t, f); after.Used < before.Used+more/2 { // others free some meanwhile
+	if after := mustCommit(t, f); after.Used < before.Used+more/2 { // other programs may have freed some
 		t.Errorf("committed is %d, and was %d before another %d", after.Used, before.Used, uint64(more))
 	}
 }

@@ -41,7 +41,7 @@ type NetworksFixture struct {
 	NoStop      string
 }
 
-// Networks checks the contracts of daemon.Networks and Overlay.
+// Networks checks the contracts of host.Networks and Overlay.
 func Networks(t *testing.T, fixture func(t *testing.T) NetworksFixture) {
 	for _, test := range []struct {
 		name string
@@ -314,7 +314,7 @@ func onlyWhatIsNamedIsRemoved(t *testing.T, f NetworksFixture) {
 	all := mustBalance(t, f)
 	expectLeft := func(what string, remove, left hns.State) {
 		t.Helper()
-		for range 2 { // the second time it does not exist
+		for range 2 { // the second call finds none
 			if err := f.Networks.Remove(deadline(t), remove); err != nil {
 				t.Errorf("removing %s: %v", what, err)
 			}

@@ -9,11 +9,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// OverlayByID is what Overlay must implement, too: what the overlay asks of one network, given by its ID.
+// OverlayByID is the part of the overlay's port that operates on one network, given by its ID. Overlay must implement it, too.
 type OverlayByID interface {
-	// HasNetwork says whether the network exists.
+	// HasNetwork reports whether the network exists.
 	HasNetwork(ctx context.Context, id string) (bool, error)
-	// AddHostRoute gives it the host's own route to its endpoints. It may have one.
+	// AddHostRoute adds the host's own route to the network's endpoints. It may already exist.
 	AddHostRoute(ctx context.Context, network string) error
 }
 
@@ -28,7 +28,7 @@ func aCloseLookHasTheSame(t *testing.T, f NetworksFixture) {
 	}
 }
 
-// aNetworkIsFoundByItsID, and takes the route of the host later, more than once.
+// aNetworkIsFoundByItsID also adds the host's route later, more than once.
 func aNetworkIsFoundByItsID(t *testing.T, f NetworksFixture) {
 	wanted := overlayNetwork()
 	wanted.HostRoute = false

@@ -21,7 +21,7 @@ type NextStartFixture struct {
 	AtOnce string
 }
 
-// NextStart checks the contract of daemon.NextStart.
+// NextStart checks the contract of host.NextStart.
 func NextStart(t *testing.T, fixture func(t *testing.T) NextStartFixture) {
 	for _, test := range []struct {
 		name string
@@ -68,7 +68,7 @@ func whatWindowsWaitsForIsTold(t *testing.T, f NextStartFixture) {
 	}
 }
 
-// whatIsUnfinishedIsTold has a computer that was installed long ago.
+// whatIsUnfinishedIsTold expects a computer that was installed long ago.
 func whatIsUnfinishedIsTold(t *testing.T, f NextStartFixture) {
 	first, err := f.NextStart.Unfinished(deadline(t))
 	if err != nil {

@@ -17,7 +17,7 @@ type ProbesFixture struct {
 	Set func(well bool)
 }
 
-// Probes checks the contract of daemon.Probes. The fixture has one service for each kind of address.
+// Probes checks the contract of host.Probes. The fixture has one service for each kind of address.
 func Probes(t *testing.T, fixture func(t *testing.T) []ProbesFixture) {
 	for _, f := range fixture(t) {
 		t.Run(f.Address, func(t *testing.T) {

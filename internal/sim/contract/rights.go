@@ -27,7 +27,7 @@ type RightsFixture struct {
 	NoLinks string
 }
 
-// Rights checks the contract of daemon.Rights.
+// Rights checks the contract of host.Rights.
 func Rights(t *testing.T, fixture func(t *testing.T) RightsFixture) {
 	for _, test := range []struct {
 		name string

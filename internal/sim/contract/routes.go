@@ -13,10 +13,10 @@ import (
 // Destination is the destination of the tests' routes (RFC 5737). The fixture removes routes of earlier runs.
 const Destination = "203.0.113.9/32"
 
-// RoutesFixture is the table of routes of one computer for one test.
+// RoutesFixture is the routing table of one computer for one test.
 type RoutesFixture struct {
 	Routes host.Routes
-	// Address is one of the computer's.
+	// Address is an address of the computer.
 	Address netip.Addr
 	// Remove removes the routes to Destination, like another program.
 	Remove func(t *testing.T)
@@ -24,7 +24,7 @@ type RoutesFixture struct {
 	NoRoutes, NoWatch string
 }
 
-// Routes checks the contract of daemon.Routes.
+// Routes checks the contract of host.Routes.
 func Routes(t *testing.T, fixture func(t *testing.T) RoutesFixture) {
 	for _, test := range []struct {
 		name string

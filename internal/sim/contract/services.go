@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// Services checks the contract of daemon.Services.
+// Services checks the contract of host.Services.
 func Services(t *testing.T, fixture func(t *testing.T) ServicesFixture) {
 	for _, test := range []struct {
 		name string
@@ -323,7 +323,7 @@ func whatCrashedIsStartedAgain(t *testing.T, f ServicesFixture) {
 	expectRestart(t, f, func() { f.Crash(t, First) })
 }
 
-// whatEndsWithAnErrorIsStartedAgain is a failure for Windows, but not a crash.
+// whatEndsWithAnErrorIsStartedAgain: Windows treats this as a failure, although it is not a crash.
 func whatEndsWithAnErrorIsStartedAgain(t *testing.T, f ServicesFixture) {
 	if f.NoRecovery != "" {
 		t.Skip(f.NoRecovery)

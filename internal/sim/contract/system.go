@@ -23,7 +23,7 @@ type SystemFixture struct {
 	NoFeatures string
 }
 
-// System checks the contract of daemon.System, without a restart.
+// System checks the contract of host.System, without a restart.
 func System(t *testing.T, fixture func(t *testing.T) SystemFixture) {
 	for _, test := range []struct {
 		name string
@@ -96,7 +96,7 @@ func factsStayWhileWindowsRuns(t *testing.T, f SystemFixture) {
 	}
 }
 
-// whatIsThereForHyperVIsTold checks that the parts of it agree.
+// whatIsThereForHyperVIsTold checks that the facts about Hyper-V are consistent.
 func whatIsThereForHyperVIsTold(t *testing.T, f SystemFixture) {
 	is := mustFacts(t, f).Virtualization
 	feature, err := f.System.Feature(deadline(t), desired.HyperVFeature)

@@ -33,7 +33,7 @@ func watchTellsOfStartStopAndCrash(t *testing.T, f ServicesFixture) {
 	}
 }
 
-// watchReportsEdits also checks that Put restores what was edited, and then has nothing more to do.
+// watchReportsEdits also checks that Put reverts edits, and then has nothing more to do.
 func watchReportsEdits(t *testing.T, f ServicesFixture) {
 	declared := with(declare(Second, f.Runs, First), values())
 	mustPut(t, f, declare(First, f.Runs), declared)
@@ -79,7 +79,7 @@ func watchTellsOfADeletion(t *testing.T, f ServicesFixture) {
 	}
 }
 
-// drain takes the messages that are under way, until there is silence.
+// drain receives pending messages until none arrives for a while.
 func drain(changes <-chan struct{}) {
 	for {
 		select {

@@ -1,5 +1,5 @@
-// Package lies makes false answers of true ones, by chance. It knows no field of any answer, so that whatever is told is lied about: values are
-// absurd, huge, doubled, of another type, of another host or gone, and lines are cut, doubled, out of order or no lines.
+// Package lies derives random false answers from true ones. It knows no field of any answer, so that it lies about every field: values are absurd,
+// huge, duplicated, of another type, from another host or missing, and lines are cut, duplicated, out of order or malformed.
 package lies
 
 import (
@@ -14,16 +14,16 @@ import (
 	"strings"
 )
 
-// Liar lies by chance. One seed is one sequence of lies. It is for one goroutine at a time.
+// Liar lies at random. A seed determines the sequence of lies. It must not be used concurrently.
 type Liar struct {
 	rand *rand.Rand
-	// Words are what it may say in place of what is true: names, addresses and keys of others, and what it was told.
+	// Words are texts that it may use in lies: names, addresses and keys of others, and texts sent to it.
 	Words []string
-	// fields are the names of all fields that an answer can have, also of those that are empty in the true one.
+	// fields are the names of all fields that an answer can have, including those that the true answer omits.
 	fields []string
 }
 
-// New makes a liar. Fields of the types of answers, such as &agent.Facts{}, are lied about where the true answer does not have them, too.
+// New returns a liar. It also lies about fields of the answers' types, such as &agent.Facts{}, that the true answer omits.
 func New(seed uint64, answers ...any) *Liar {
 	names, seen := map[string]bool{}, map[reflect.Type]bool{}
 	for _, answer := range answers {
@@ -32,7 +32,7 @@ func New(seed uint64, answers ...any) *Liar {
 	return &Liar{rand: rand.New(rand.NewPCG(seed, 0x11e5)), fields: slices.Sorted(maps.Keys(names))}
 }
 
-// collect collects the names that the fields of a type, and of the types in it, have in JSON.
+// collect collects the JSON names of the fields of a type and of the types in it.
 func collect(kind reflect.Type, names map[string]bool, seen map[reflect.Type]bool) {
 	switch kind.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Array:
@@ -54,13 +54,13 @@ func collect(kind reflect.Type, names map[string]bool, seen map[reflect.Type]boo
 	}
 }
 
-// Chance says yes with a probability.
+// Chance returns true with probability p.
 func (l *Liar) Chance(p float64) bool { return l.rand.Float64() < p }
 
 // IntN returns a number below n.
 func (l *Liar) IntN(n int) int { return l.rand.IntN(n) }
 
-// Line makes lines of one: the same one, or what is no true line. Few of them are longer than they may be.
+// Line returns the lines to send instead of one: the same line, or malformed ones. A few exceed the maximum length.
 func (l *Liar) Line(line []byte) [][]byte {
 	if l.Chance(0.8) {
 		line = l.JSON(line)
@@ -68,11 +68,11 @@ func (l *Liar) Line(line []byte) [][]byte {
 	switch l.IntN(20) {
 	case 0: // cut
 		return [][]byte{line[:l.IntN(len(line)+1)]}
-	case 1: // doubled
+	case 1: // duplicated
 		return [][]byte{line, line}
 	case 2: // after another one
 		return [][]byte{[]byte(l.Text("")), line}
-	case 3: // not at all
+	case 3: // missing
 		return nil
 	case 4: // broken
 		at := l.IntN(len(line) + 1)
@@ -81,10 +81,10 @@ func (l *Liar) Line(line []byte) [][]byte {
 	return [][]byte{line}
 }
 
-// JSON lies about one to three values of a JSON value. What is no JSON stays.
+// JSON lies about one to three values of a JSON value. Other text is not changed.
 func (l *Liar) JSON(text []byte) []byte {
 	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber() // large numbers stay what they are
+	d.UseNumber() // keep large numbers exact
 	var value any
 	if d.Decode(&value) != nil {
 		return text
@@ -97,19 +97,19 @@ func (l *Liar) JSON(text []byte) []byte {
 	if err != nil {
 		return text
 	}
-	if l.Chance(0.05) && len(b) > 1 && b[0] == '{' { // a field that is there twice: which counts?
+	if l.Chance(0.05) && len(b) > 1 && b[0] == '{' { // a duplicate field
 		b = slices.Concat([]byte("{"), fmt.Appendf(nil, "%q:%q,", l.field(), l.Text("")), b[1:])
 	}
 	return b
 }
 
-// Object makes another object of one by lying about its JSON, and says whether that can be read as such an object.
+// Object lies about the JSON of an object and decodes the result into another one. It reports whether that is possible.
 func (l *Liar) Object(from, into any) bool {
 	b, err := json.Marshal(from)
 	return err == nil && json.Unmarshal(l.JSON(b), into) == nil
 }
 
-// count counts a value and all within it.
+// count returns the number of values in a value, including itself.
 func count(value any) int {
 	n := 1
 	switch v := value.(type) {
@@ -125,7 +125,7 @@ func count(value any) int {
 	return n
 }
 
-// lie replaces the value that is as many places further.
+// lie replaces the value at position at.
 func (l *Liar) lie(value any, at *int) any {
 	if *at == 0 {
 		*at--
@@ -149,7 +149,7 @@ func (l *Liar) lie(value any, at *int) any {
 	return value
 }
 
-// instead is what is said in place of a value.
+// instead returns a replacement of a value.
 func (l *Liar) instead(value any) any {
 	if l.Chance(0.1) {
 		return l.value()
@@ -169,12 +169,12 @@ func (l *Liar) instead(value any) any {
 	return l.value()
 }
 
-// value is one of any type.
+// value returns a value of a random type.
 func (l *Liar) value() any {
 	return []any{nil, true, l.number(), l.Text(""), []any{}, map[string]any{}, []any{l.Text("")}, map[string]any{l.field(): l.Text("")}, l.deep()}[l.IntN(9)]
 }
 
-// deep is a list in a list, and so on.
+// deep returns nested lists.
 func (l *Liar) deep() (value any) {
 	for range 1 + l.IntN(200) {
 		value = []any{value}
@@ -193,7 +193,7 @@ func (l *Liar) list(v []any) []any {
 	case 1: // out of order
 		l.rand.Shuffle(len(v), func(i, j int) { v[i], v[j] = v[j], v[i] })
 		return v
-	case 2: // doubled, or many times
+	case 2: // duplicated, or repeated many times
 		if len(v) == 0 {
 			return []any{l.value()}
 		}
@@ -202,7 +202,7 @@ func (l *Liar) list(v []any) []any {
 	return append(v, l.value())
 }
 
-// fieldsOf leaves a field out, adds one, or exchanges two.
+// fieldsOf omits a field, adds one, or swaps two.
 func (l *Liar) fieldsOf(v map[string]any) map[string]any {
 	keys := slices.Sorted(maps.Keys(v))
 	if len(keys) == 0 || l.Chance(0.5) {
@@ -218,7 +218,7 @@ func (l *Liar) fieldsOf(v map[string]any) map[string]any {
 	return v
 }
 
-// field is the name of a field of an answer, or of none.
+// field returns the name of a field of an answer, or a random name.
 func (l *Liar) field() string {
 	if len(l.fields) == 0 || l.Chance(0.1) {
 		return l.Text("")
@@ -226,7 +226,7 @@ func (l *Liar) field() string {
 	return l.fields[l.IntN(len(l.fields))]
 }
 
-// Text is what is said in place of a text.
+// Text returns a replacement of a text.
 func (l *Liar) Text(text string) string {
 	if len(l.Words) > 0 && l.Chance(0.4) {
 		return l.Words[l.IntN(len(l.Words))]

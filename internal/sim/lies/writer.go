@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Writer passes lines on to another writer, and lies about some of them. What has no end of a line is passed on by Close.
+// Writer returns a writer that passes lines to another writer and lies about some of them. Close passes on an unterminated line.
 func (l *Liar) Writer(to io.Writer, chance float64) io.WriteCloser {
 	return &writer{liar: l, to: to, chance: chance}
 }

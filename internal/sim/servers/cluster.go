@@ -26,9 +26,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// Cluster is a simulated API server with only the features that hosts need to become nodes, for tests in which a real one would
-// be too slow. It stores any object; it authenticates its token and the certificates it issued; it has no admission and no
-// authorization.
+// Cluster is a simulated API server with only the features that hosts need to become nodes, for tests in which a real one would be too slow. It
+// stores any object. It authenticates its token and the certificates that it issued. It has no admission and no authorization.
 type Cluster struct {
 	// URL, CA (PEM) and Token are for clients.
 	URL, CA, Token string
@@ -46,7 +45,7 @@ type Cluster struct {
 	approve func(*certificatesv1.CertificateSigningRequest) bool
 	// life is the duration of certificates; 0 means the requested one.
 	life time.Duration
-	// ahead is the difference of the cluster's clock to the hosts' clocks.
+	// ahead is how far the cluster's clock is ahead of the hosts' clocks.
 	ahead  time.Duration
 	counts map[string]int
 	away   bool
@@ -121,7 +120,7 @@ func (c *Cluster) makeCA() (err error) {
 	return err
 }
 
-// issue signs a certificate; it returns DER.
+// issue signs a certificate and returns its DER.
 func (c *Cluster) issue(template *x509.Certificate, public any, life time.Duration) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	if err != nil {
@@ -149,15 +148,14 @@ func (c *Cluster) Approve(approve func(*certificatesv1.CertificateSigningRequest
 	}
 }
 
-// SetCertificateLife sets the duration of all certificates from now on, whatever is requested.
+// SetCertificateLife sets the duration of all certificates from now on, regardless of the request.
 func (c *Cluster) SetCertificateLife(life time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.life = life
 }
 
-// SetClock sets the difference of the cluster's clock to the hosts' clocks. It is used to issue certificates and check their
-// expiry.
+// SetClock sets how far the cluster's clock is ahead of the hosts' clocks. It applies to issuing certificates and checking their expiry.
 func (c *Cluster) SetClock(ahead time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,7 +202,7 @@ func (c *Cluster) Forbid(user, method, path string) {
 	c.forbidden = append(c.forbidden, [3]string{user, method, path})
 }
 
-// Permit ends what Forbid began.
+// Permit ends the effect of Forbid.
 func (c *Cluster) Permit() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,7 +218,7 @@ func (c *Cluster) isForbidden(r *http.Request) bool {
 	})
 }
 
-// Count is the number of requests so far with this method whose path contains the text.
+// Count returns the number of requests so far with this method whose path contains the text.
 func (c *Cluster) Count(method, path string) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,7 +230,7 @@ func (c *Cluster) Count(method, path string) (n int) {
 	return n
 }
 
-// Get reads the object at a path such as /api/v1/nodes/win-1; it returns false when there is none.
+// Get reads the object at a path such as /api/v1/nodes/win-1, and reports whether it exists.
 func (c *Cluster) Get(path string, into any) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

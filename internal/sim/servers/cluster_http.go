@@ -261,8 +261,7 @@ func keepConditions(object, patch map[string]any) {
 	}
 }
 
-// watch sends the events since a version (without one, the existing objects), and new events, until the client disconnects or the
-// timeout.
+// watch sends the events since a version (without one, the existing objects) and new events, until the client disconnects or the request times out.
 func (c *Cluster) watch(w http.ResponseWriter, r *http.Request) {
 	seen, ok := c.beginWatch(w, r)
 	if !ok {
@@ -297,7 +296,7 @@ func (c *Cluster) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// beginWatch starts a watch and returns the version from which it continues. It returns false if there can be none.
+// beginWatch starts a watch and returns the version from which it continues. It returns false if the watch is not possible.
 func (c *Cluster) beginWatch(w http.ResponseWriter, r *http.Request) (seen int, ok bool) {
 	c.mu.Lock()
 	forgotten, lists := c.forgotten, c.listsOnly

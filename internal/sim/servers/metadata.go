@@ -14,13 +14,13 @@ import (
 
 // MetadataOptions are the options of a cloud's metadata service for one machine.
 type MetadataOptions struct {
-	// Platform is one of package platform's.
+	// Platform is one of the platforms in package platform.
 	Platform string
 	// Name is the name of the machine.
 	Name string
 	// With Version1, AWS' service has no tokens; with NoVersion1, it requires one.
 	Version1, NoVersion1 bool
-	// Status is returned instead of an answer, as often as Failures says.
+	// Status is returned instead of an answer, for the first Failures requests.
 	Status   int
 	Failures int
 	// Delay is the delay of an answer.
@@ -43,7 +43,7 @@ type Metadata struct {
 // metadataToken is the token of AWS' service.
 const metadataToken = "a-token"
 
-// NewMetadata starts a service, which runs until Close. It is reached only by Dial.
+// NewMetadata starts a service that runs until Close. It is only reachable by Dial.
 func NewMetadata(o MetadataOptions) *Metadata {
 	m := &Metadata{options: o, listener: newPipeListener(), failures: o.Failures}
 	m.server = &http.Server{Handler: http.HandlerFunc(m.answer)}
@@ -51,7 +51,7 @@ func NewMetadata(o MetadataOptions) *Metadata {
 	return m
 }
 
-// Dial connects to the service at the clouds' address.
+// Dial connects to the service at the address that clouds use.
 func (m *Metadata) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	switch {
 	case address == platform.MetadataAddress+":80":

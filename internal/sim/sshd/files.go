@@ -12,15 +12,15 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// files serves the names of one file transfer. Names reach it absolute, clean and with forward slashes.
+// files serves the names of one file transfer. It receives names that are absolute, clean and use forward slashes.
 type files struct {
 	home, root string
-	endless    bool   // folders have files without end
+	endless    bool   // folders list endless files
 	wrote      func() // called for each file opened for writing
 	arrived    func(local string)
 }
 
-// local is the local path of a client's name: /C:/k/x is <root>/C/k/x, or C:\k\x on Windows without a root.
+// local returns the local path of a client's name: /C:/k/x is <root>/C/k/x, or C:\k\x on Windows without a root.
 func (f *files) local(name string) string {
 	if letter, rest, ok := cutDrive(name); ok {
 		if f.root != "" {
@@ -51,7 +51,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// remote is the client's name of a local folder; the inverse of local.
+// remote returns the client's name of a local folder; it is the inverse of local.
 func (f *files) remote(folder string) string {
 	name := filepath.ToSlash(folder)
 	if f.root != "" {
@@ -160,7 +160,7 @@ func (f *files) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
 		}
 		var l listing
 		for _, e := range entries {
-			if info, err := e.Info(); err == nil { // else it was removed
+			if info, err := e.Info(); err == nil { // otherwise it was removed
 				l = append(l, info)
 			}
 		}
@@ -184,7 +184,7 @@ func described(info fs.FileInfo, err error) (sftp.ListerAt, error) {
 // listing is an answer in the form that the SFTP library requires.
 type listing []fs.FileInfo
 
-// ListAt copies the entries from the given one on.
+// ListAt copies entries, starting with the given one.
 func (l listing) ListAt(into []fs.FileInfo, from int64) (int, error) {
 	if from >= int64(len(l)) {
 		return 0, io.EOF
@@ -199,7 +199,7 @@ func (l listing) ListAt(into []fs.FileInfo, from int64) (int, error) {
 // endless is a listing that never ends.
 type endless struct{ fs.FileInfo }
 
-// ListAt fills in the same entry again and again.
+// ListAt returns the same entry repeatedly.
 func (e endless) ListAt(into []fs.FileInfo, _ int64) (int, error) {
 	for i := range into {
 		into[i] = e.FileInfo

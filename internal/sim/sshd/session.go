@@ -45,10 +45,10 @@ func (s *Server) serveConn(server context.Context, tcp net.Conn) {
 	open.Wait()
 }
 
-// visitor is who has logged in.
+// visitor is a logged-in user.
 type visitor struct{ user, home string }
 
-// home is where a new connection begins.
+// home returns the folder in which a new connection starts.
 func (s *Server) home() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *Server) home() string {
 	return s.options.Home
 }
 
-// serveChannel runs the one command or file transfer of a channel, and listens meanwhile for signals and the end.
+// serveChannel runs the one command or file transfer of a channel, while it listens for signals and the end of the channel.
 func (s *Server) serveChannel(ctx context.Context, who visitor, offered ssh.NewChannel) {
 	if offered.ChannelType() != "session" {
 		_ = offered.Reject(ssh.UnknownChannelType, "only sessions are served")
@@ -97,7 +97,7 @@ func (s *Server) serveChannel(ctx context.Context, who visitor, offered ssh.NewC
 	channel.Close()
 }
 
-// program is what a request starts, already counted; nil if the server does not support it.
+// program returns what a request starts, already counted; nil if the server does not support it.
 func (s *Server) program(r *ssh.Request, who visitor) func(context.Context, ssh.Channel) int {
 	var asked struct{ Name string } // the command of RFC 4254 section 6.5, and the subsystem too
 	if ssh.Unmarshal(r.Payload, &asked) != nil {
@@ -117,7 +117,7 @@ func (s *Server) program(r *ssh.Request, who visitor) func(context.Context, ssh.
 	return nil
 }
 
-// transfer speaks SFTP until the client ends it.
+// transfer serves SFTP until the client ends it.
 func (s *Server) transfer(c ssh.Channel, home string) int {
 	f := &files{home: home, root: s.options.Root, endless: s.options.EndlessFolders, arrived: s.options.Arrived, wrote: func() {
 		s.count(func(n *Counters) { n.FilesWritten++ })

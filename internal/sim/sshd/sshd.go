@@ -31,18 +31,18 @@ type Options struct {
 	Users map[string][]ssh.PublicKey
 	// Keys, if set, returns additional keys of a user at each login.
 	Keys func(user string) []ssh.PublicKey
-	// Home is an existing folder of this machine: commands start there, relative names of file transfers begin there.
+	// Home is an existing folder of this machine: commands start there, and relative names of file transfers are resolved there.
 	Home string
 	// Root, if set, contains the simulated drives: the transferred file C:/k/x is <Root>/C/k/x, and /etc/x is <Root>/etc/x. If
 	// empty, absolute names are those of this machine.
 	Root string
-	// FirstHome, if set, takes the place of Home for the first connection.
+	// FirstHome, if set, is used instead of Home for the first connection.
 	FirstHome string
-	// Version is how the server identifies itself; empty for that of the SSH library.
+	// Version is the version string of the server. Default: that of the SSH library.
 	Version string
-	// RunsOn has commands run on when their connection ends.
+	// RunsOn lets commands continue when their connection ends.
 	RunsOn bool
-	// Arrived, if set, is told the local name of each file that a transfer gave its name.
+	// Arrived, if set, is called with the local name of each file that a transfer has renamed to its final name.
 	Arrived func(local string)
 	// Exec runs a command. If nil, commands are rejected.
 	Exec Handler
@@ -52,7 +52,7 @@ type Options struct {
 
 // Command is one exec request.
 type Command struct {
-	// Line is the command line as the client sent it; no shell has touched it.
+	// Line is the command line as the client sent it, not interpreted by a shell.
 	Line string
 	// User is the name the client logged in with.
 	User string
@@ -66,23 +66,23 @@ type Handler func(ctx context.Context, c Command, stdin io.Reader, stdout, stder
 
 // Counters are the counts since New.
 type Counters struct {
-	// Connections counts TCP connections, those that never logged in included.
+	// Connections counts TCP connections, including those that never logged in.
 	Connections int
 	// ExecChannels and SFTPChannels count accepted requests of either kind.
 	ExecChannels, SFTPChannels int
 	// FilesWritten counts files opened for writing by file transfers.
 	FilesWritten int
-	// BytesIn and BytesOut count what TCP carried from and to clients, protocol overhead included.
+	// BytesIn and BytesOut count the bytes of TCP connections from and to clients, including the overhead of SSH.
 	BytesIn, BytesOut int64
 	// Commands are the lines of the accepted commands, in order.
 	Commands []string
 }
 
-// Fault is an injected fault of one connection. The zero value is none.
+// Fault is an injected fault of one connection. The zero value means no fault.
 type Fault struct {
-	// CutAfterIn closes the connection once this many bytes came in; 0 means never.
+	// CutAfterIn closes the connection after this many bytes were received; 0 means never.
 	CutAfterIn int64
-	// CutAfterOut closes the connection once this many bytes went out; 0 means never.
+	// CutAfterOut closes the connection after this many bytes were sent; 0 means never.
 	CutAfterOut int64
 	// Stall keeps the connection open and never answers.
 	Stall bool
@@ -112,9 +112,8 @@ func New(o Options) (*Server, error) {
 	return &Server{options: o, live: map[*conn]struct{}{}}, nil
 }
 
-// Serve takes connections from l until ctx ends or l fails. It then closes l and all connections, waits for the
-// commands that ran, and returns nil when ctx was the reason. It may be called again with another listener, as a host
-// that has rebooted, and for several listeners at once.
+// Serve accepts connections from l until ctx ends or l fails. It then closes l and all connections, waits for the running commands, and returns nil
+// if ctx ended. It may be called again with another listener, as if the host had rebooted, and for several listeners at once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	var open sync.WaitGroup
 	defer open.Wait()
@@ -136,7 +135,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// Counters returns what was counted so far.
+// Counters returns the current counts.
 func (s *Server) Counters() Counters {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +190,7 @@ func (s *Server) dismiss(c *conn) {
 	delete(s.live, c)
 }
 
-// config is the SSH side of a connection with the given fault.
+// config returns the SSH configuration of a connection with the given fault.
 func (s *Server) config(f Fault) *ssh.ServerConfig {
 	c := &ssh.ServerConfig{
 		ServerVersion: s.options.Version,

@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// Adapters are the network interfaces that are up, without the loopback.
+// Adapters returns the network interfaces that are up, without the loopback.
 func Adapters() ([]*windows.IpAdapterAddresses, error) {
 	buffer, err := scm.Answer(func(buffer *byte, size uint32, needed *uint32) error {
 		*needed = size
@@ -36,9 +36,9 @@ func Adapters() ([]*windows.IpAdapterAddresses, error) {
 	return found, nil
 }
 
-const duplicate = 2 // IpDadStateDuplicate: another host has the address, so that Windows does not use it
+const duplicate = 2 // IpDadStateDuplicate: another host has the address, so Windows does not use it
 
-// Addresses are those of an adapter, each with the prefix of its subnet.
+// Addresses returns the addresses of an adapter, each with the prefix of its subnet.
 func Addresses(a *windows.IpAdapterAddresses) []netip.Prefix {
 	all := []netip.Prefix{}
 	for u := a.FirstUnicastAddress; u != nil; u = u.Next {

@@ -1,6 +1,6 @@
-// Package network has Windows' networks: the Host Network Service with the networks and endpoints of pods, the adapters, and the
-// table of IPv4 routes.
+// Package network accesses Windows' networks: the Host Network Service with the networks and endpoints of pods, the adapters, and the IPv4 routing
+// table.
 //
-// It is separate from internal/win because hybrid-overlay-node needs only this and package scm: so that program does not contain
-// what only WICD needs.
+// It is separate from internal/win because hybrid-overlay-node needs only this package and package scm, and should not contain code that only WICD
+// needs.
 package network

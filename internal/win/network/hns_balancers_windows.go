@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// CreateLoadBalancer makes a load balancer as kube-proxy does, and returns its ID. The product itself makes none.
+// CreateLoadBalancer creates a load balancer as kube-proxy does, and returns its ID. The product itself creates none.
 func (h *HNS) CreateLoadBalancer(ctx context.Context, b hns.LoadBalancer) (id string, err error) {
 	wanted := &hcn.HostComputeLoadBalancer{
 		HostComputeEndpoints: b.Endpoints, SchemaVersion: hcn.V2SchemaVersion(),

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// maxDocuments is how many objects of one kind are read one by one.
+	// maxDocuments limits how many objects of one kind are read.
 	maxDocuments = 1000
 	allObjects   = `{"SchemaVersion":{"Major":2,"Minor":0},"Flags":0}`
 )
 
-// document is an answer of the Host Network Service, or why there is none.
+// document is a response of the Host Network Service, or an error.
 type document struct {
 	Answer json.RawMessage `json:"answer,omitempty"`
 	Error  string          `json:"error,omitempty"`
 }
 
-// Documents are all objects of the Host Network Service as Windows describes them, of both generations of its API: "v1" and "v2", then the kind.
-// A kind that cannot be read has its error.
+// Documents returns all objects of the Host Network Service as JSON, from both generations of its API: "v1" and "v2", then the kind. A kind that
+// cannot be read has its error.
 func (h *HNS) Documents(ctx context.Context) (json.RawMessage, error) {
 	all := map[string]map[string][]document{"v1": {}, "v2": {}}
 	err := h.look(ctx, "reading the documents of the Host Network Service", func() error {
@@ -41,7 +41,7 @@ func (h *HNS) Documents(ctx context.Context) (json.RawMessage, error) {
 	return written(all), nil
 }
 
-// firstGeneration asks for a path of the first API.
+// firstGeneration reads a path of the first API.
 func firstGeneration(path string) (d document) {
 	call := windows.NewLazySystemDLL("vmcompute.dll").NewProc("HNSCall")
 	var answer *uint16
@@ -53,7 +53,7 @@ func firstGeneration(path string) (d document) {
 	return answered(code, answer)
 }
 
-// secondGeneration asks for all objects of a kind of the second API, one by one.
+// secondGeneration reads all objects of a kind of the second API, one by one.
 func secondGeneration(kind string) []document {
 	dll := windows.NewLazySystemDLL("computenetwork.dll")
 	var list, failure *uint16
@@ -81,7 +81,7 @@ func secondGeneration(kind string) []document {
 	return documents
 }
 
-// properties asks for one object of the second API.
+// properties reads one object of the second API.
 func properties(dll *windows.LazyDLL, kind string, id windows.GUID) document {
 	var handle uintptr
 	var failure, text *uint16
@@ -102,18 +102,18 @@ func properties(dll *windows.LazyDLL, kind string, id windows.GUID) document {
 	return answered(code, text)
 }
 
-// called calls a function of Windows, which an old one may not have. What the arguments point to stays where it is meanwhile.
+// called calls a Windows function, which may be missing in older versions. Memory that the arguments point to stays in place meanwhile.
 //
 //go:uintptrescapes
 func called(call *windows.LazyProc, arguments ...uintptr) (code uintptr, err error) {
 	if err := call.Find(); err != nil {
 		return 0, err
 	}
-	code, _, _ = call.Call(arguments...) // it returns an HRESULT
+	code, _, _ = call.Call(arguments...) // an HRESULT
 	return code, nil
 }
 
-// answered is what a function returned. It frees the text.
+// answered converts what a function returned, and frees the text.
 func answered(code uintptr, text *uint16) document {
 	defer release(text)
 	var d document
@@ -137,7 +137,7 @@ func release(text *uint16) {
 	}
 }
 
-// wide is a text for Windows. It has no zero byte.
+// wide converts a text for Windows. It must not contain a zero byte.
 func wide(text string) *uint16 {
 	p, _ := windows.UTF16PtrFromString(text)
 	return p

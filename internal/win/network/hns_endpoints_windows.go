@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// Look implements daemon.Networks.
+// Look implements host.Networks.
 func (h *HNS) Look(ctx context.Context) (hns.State, error) {
 	var s hns.State
 	err := h.look(ctx, "looking at the Host Network Service", func() (err error) {
@@ -29,7 +29,7 @@ func (h *HNS) Look(ctx context.Context) (hns.State, error) {
 	return s, nil
 }
 
-// unlessNone drops the error of a Windows without the service, which has no objects.
+// unlessNone drops the error of a Windows without the service: it has no objects.
 func unlessNone(err error) error {
 	if errors.Is(err, errNoHNS) {
 		return nil
@@ -49,7 +49,7 @@ func stateNow() (s hns.State, err error) {
 	if err != nil {
 		return s, err
 	}
-	// The second generation of the API reads each object separately; there can be thousands. The first returns all at once.
+	// The second generation of the API reads each object separately, and there can be thousands. The first returns all at once.
 	endpoints, err := hcsshim.HNSListEndpointRequest()
 	if err != nil {
 		return s, err
@@ -76,7 +76,7 @@ func sortByID(s hns.State) {
 	slices.SortStableFunc(s.LoadBalancers, func(a, b hns.LoadBalancer) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// LookClosely implements daemon.Networks.
+// LookClosely implements host.Networks.
 func (h *HNS) LookClosely(ctx context.Context, endpoints []string) (hns.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.longPatience)
 	defer cancel()
@@ -91,7 +91,7 @@ func (h *HNS) LookClosely(ctx context.Context, endpoints []string) (hns.State, e
 	return s, nil
 }
 
-// closeState is what the second generation of the API has, and those of these endpoints that the first has by their IDs.
+// closeState returns what the second generation of the API lists, and the endpoints with these IDs that the first generation has.
 func closeState(ids []string) (s hns.State, err error) {
 	if s.Networks, err = networksNow(); err != nil {
 		return s, err
@@ -123,7 +123,7 @@ func closeState(ids []string) (s hns.State, err error) {
 	return s, err
 }
 
-// loadBalancersOf converts a load balancer: to one for each port.
+// loadBalancersOf converts a load balancer to one for each port.
 func loadBalancersOf(from hcn.HostComputeLoadBalancer) (all []hns.LoadBalancer) {
 	b := hns.LoadBalancer{ID: strings.ToLower(from.Id), DSR: from.Flags&hcn.LoadBalancerFlagsDSR != 0}
 	b.SourceVIP, _ = netip.ParseAddr(from.SourceVIP)
@@ -142,7 +142,7 @@ func loadBalancersOf(from hcn.HostComputeLoadBalancer) (all []hns.LoadBalancer) 
 	return all
 }
 
-// hostSpaces are the namespaces of the host's own compartment: one, or none if it had no endpoint yet.
+// hostSpaces returns the namespaces of the host's own compartment: one, or none before it has an endpoint.
 func hostSpaces() ([]string, error) {
 	all, err := listed(hcn.ListNamespaces)
 	var ids []string
@@ -154,7 +154,7 @@ func hostSpaces() ([]string, error) {
 	return ids, err
 }
 
-// CreateEndpoint implements daemon.Networks.
+// CreateEndpoint implements host.Networks.
 func (h *HNS) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint, error) {
 	var made hns.Endpoint
 	err := h.change(ctx, fmt.Sprintf("creating endpoint %s on network %s", e.Name, e.Network), func() (err error) {
@@ -209,7 +209,7 @@ func asEndpoint(from *hcn.HostComputeEndpoint, host []string) hns.Endpoint {
 	return endpointOf(*from, host)
 }
 
-// prefixLength is that of the subnet which has the endpoint's address.
+// prefixLength returns the prefix length of the subnet that contains the endpoint's address.
 func prefixLength(n hns.Network, e hns.Endpoint) uint8 {
 	for _, s := range n.Subnets {
 		if s.Prefix.Contains(e.Address) {
@@ -238,7 +238,7 @@ func attachToHost(e *hcn.HostComputeEndpoint) (space string, err error) {
 	return spaces[0], nil
 }
 
-// Remove implements daemon.Networks.
+// Remove implements host.Networks.
 func (h *HNS) Remove(ctx context.Context, s hns.State) error {
 	var failures error
 	for _, b := range s.LoadBalancers {
@@ -266,7 +266,7 @@ func (h *HNS) remove(ctx context.Context, what string, call func() error) error 
 func (h *HNS) RemoveNamespace(ctx context.Context, id string) (removed bool, err error) {
 	var space *hcn.HostComputeNamespace
 	err = h.look(ctx, "looking for namespace "+id, func() error {
-		all, err := listed(hcn.ListNamespaces) // reading a missing one has no error of its own
+		all, err := listed(hcn.ListNamespaces) // reading an absent one has no specific error
 		if i := slices.IndexFunc(all, func(n hcn.HostComputeNamespace) bool { return same(n.Id, id) }); i >= 0 {
 			space = &all[i]
 		}

@@ -2,17 +2,17 @@ package network
 
 import "strings"
 
-// hnsService is the Host Network Service.
+// hnsService is the name of the Host Network Service.
 const hnsService = "hns"
 
-// needed are services without which the Host Network Service answers that a service is not active: Dnscache (microsoft/SDN#509), and others
-// that guides to harden Windows disable.
+// needed returns services without which the Host Network Service responds that a service is not active: Dnscache (microsoft/SDN#509), and others that
+// Windows hardening guides disable.
 func needed() []string {
 	return []string{"Dnscache", "SharedAccess", "BFE", "mpssvc", "nsi", "vmcompute"}
 }
 
-// needs says which of them do not run while the Host Network Service does: its own stop explains the answer by itself. stopped is why a service does
-// not run; empty if it does.
+// needs describes which of them do not run while the Host Network Service does; if it is stopped itself, that alone explains the response. stopped
+// returns why a service does not run; empty if it does.
 func needs(stopped func(name string) string) string {
 	if stopped(hnsService) != "" {
 		return ""

@@ -40,7 +40,7 @@ func networksNow() ([]hns.Network, error) {
 	return networks, nil
 }
 
-// findNetwork is the network with an ID. hcn's own search compares texts, and Windows' is in upper case.
+// findNetwork returns the network with an ID. hcn's own search is case-sensitive, and Windows uses upper case.
 func findNetwork(id string) (hcn.HostComputeNetwork, error) {
 	all, err := listed(hcn.ListNetworks)
 	if err != nil {
@@ -107,11 +107,11 @@ func createNetwork(n hns.Network) (hns.Network, error) {
 		return hns.Network{}, err
 	}
 	is := networkOf(*made)
-	is.HostRoute = n.HostRoute && addHostRoute(made) == nil // only an existing network accepts it, and it is of use without
+	is.HostRoute = n.HostRoute && addHostRoute(made) == nil // only an existing network accepts it, and the network works without it
 	return is, nil
 }
 
-// addHostRoute gives a network the host's own route to its endpoints. Builds before 18321 may refuse it.
+// addHostRoute adds the host's own route to a network's endpoints. Builds before 18321 may refuse it.
 func addHostRoute(n *hcn.HostComputeNetwork) error {
 	return n.AddPolicy(hcn.PolicyNetworkRequest{Policies: []hcn.NetworkPolicy{policyOf(hcn.HostRoute, struct{}{})}})
 }
@@ -200,7 +200,7 @@ func policyOf(kind hcn.NetworkPolicyType, settings any) hcn.NetworkPolicy {
 	return hcn.NetworkPolicy{Type: kind, Settings: written(settings)}
 }
 
-// written is a document of hcn as JSON, which cannot fail.
+// written encodes a document of hcn as JSON, which cannot fail.
 func written(document any) json.RawMessage {
 	raw, _ := json.Marshal(document)
 	return raw
@@ -248,14 +248,14 @@ func (h *HNS) RemoveRemotes(ctx context.Context, network string, remotes []hns.R
 			}
 			is := remoteOf(p)
 			if slices.ContainsFunc(remotes, func(r hns.RemoteSubnet) bool { r.RouterMAC = macOf(r.RouterMAC); return r == is }) {
-				there = append(there, p) // in Windows' form, by which it finds it
+				there = append(there, p) // in Windows' own form, which it needs to find the policy
 			}
 		}
 		return there, nil
 	}, (*hcn.HostComputeNetwork).RemovePolicy)
 }
 
-// changeRemotes changes those policies of a network that find finds in what the network is, in one request.
+// changeRemotes changes the policies of a network that find returns, in one request.
 func (h *HNS) changeRemotes(ctx context.Context, what, network string, find func(hcn.HostComputeNetwork) ([]hcn.NetworkPolicy, error),
 	change func(*hcn.HostComputeNetwork, hcn.PolicyNetworkRequest) error) error {
 	return h.change(ctx, what, func() error {

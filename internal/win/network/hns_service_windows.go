@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// startEvery is the pause between attempts to start the service, startPoll how often it is asked whether it runs, startsWithin how long.
+	// startEvery is the pause between attempts to start the service, startPoll how often its state is polled, and startsWithin for how long.
 	startEvery   = 10 * time.Second
 	startPoll    = 200 * time.Millisecond
 	startsWithin = 20 * time.Second
 )
 
-// starter starts the service hns where it is installed and stopped, until it has run once: on Windows Server 2019, it is stopped after the
-// feature Containers was enabled, and not every first call starts it. Later, it is not started: then an administrator has stopped it.
+// starter starts service hns if it is installed and stopped, until it has run once: on Windows Server 2019, it is stopped after the feature
+// Containers was enabled, and not every first call starts it. After it has run, it is not started again: then an administrator has stopped it.
 type starter struct {
 	mu      sync.Mutex
 	hasRun  bool
@@ -46,14 +46,14 @@ func (s *starter) start() error {
 	return s.failure
 }
 
-// ran is for a call that the service has answered.
+// ran records that the service has answered a call.
 func (s *starter) ran() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hasRun, s.failure = true, nil
 }
 
-// startService starts a service that is stopped, and returns its state. One that is not installed is 0, and no error.
+// startService starts a stopped service and returns its state. If it is not installed, the state is 0 and the error nil.
 func startService(name string) (state uint32, err error) {
 	m, err := scm.Connect(0)
 	if err != nil {
@@ -82,8 +82,8 @@ func startService(name string) (state uint32, err error) {
 	return status.CurrentState, err
 }
 
-// needsOf says which services that the Host Network Service needs do not run, where its answer can mean these: that a service is not
-// active, while its own runs.
+// needsOf describes which services that the Host Network Service needs do not run, if its error can mean that: a service is not active, although the
+// Host Network Service itself runs.
 func needsOf(code syscall.Errno) string {
 	if code != windows.ERROR_SERVICE_NOT_ACTIVE {
 		return ""
@@ -96,7 +96,7 @@ func needsOf(code syscall.Errno) string {
 	return needs(func(name string) string { return described(m, name) })
 }
 
-// described is why a service does not run; empty if it does, or if that is not known.
+// described returns why a service does not run; empty if it runs, or if that is unknown.
 func described(m scm.Manager, name string) string {
 	s, err := m.Open(name, windows.SERVICE_QUERY_STATUS|windows.SERVICE_QUERY_CONFIG)
 	if errors.Is(err, fs.ErrNotExist) {

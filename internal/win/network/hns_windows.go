@@ -20,9 +20,8 @@ import (
 // HNS is the Host Network Service of this Windows, called with hcsshim's package hcn. It implements the ports of the daemon and
 // of the overlay.
 //
-// Calls of hcn cannot be canceled. A call that takes longer than its context continues in the background, and its result is lost;
-// the next call of its kind waits for it, so that a service that hangs costs at most three threads. hcn logs (logrus) its calls only at level
-// Debug, which is off.
+// Calls of hcn cannot be canceled. A call that outlasts its context continues in the background, and its result is lost; the next call of its kind
+// waits for it, so that a hanging service occupies at most three threads. hcn logs its calls (logrus) only at level Debug, which is off.
 type HNS struct {
 	services *scm.Changes
 	// looks, closeLooks and changes limit running calls to one of each kind.
@@ -33,7 +32,7 @@ type HNS struct {
 	starter                starter
 }
 
-// NewHNS returns the Host Network Service of this Windows; watch is a watch of services. It is called once per process.
+// NewHNS returns the Host Network Service of this Windows; services is a watch of services. Call it once per process.
 func NewHNS(services *scm.Changes) *HNS {
 	return &HNS{
 		services: services, looks: make(chan struct{}, 1), closeLooks: make(chan struct{}, 1), changes: make(chan struct{}, 1),
@@ -64,7 +63,7 @@ func (h *HNS) change(ctx context.Context, what string, call func() error) error 
 	return h.run(ctx, h.changes, what, call)
 }
 
-// run runs calls of hcn until they end or ctx does. What they set may be read only when it returns nil.
+// run runs calls of hcn until they end or ctx does. Variables that call sets may be read only if run returns nil.
 func (h *HNS) run(ctx context.Context, turn chan struct{}, what string, call func() error) error {
 	if windows.NewLazySystemDLL("computenetwork.dll").Load() != nil { // hcn panics then
 		return fmt.Errorf("%s: %w", what, errNoHNS)
@@ -129,7 +128,7 @@ func asOurs(err error) error {
 	return err
 }
 
-// codeOf is the code of an error of hcn, which cannot be unwrapped; 0 if it has none.
+// codeOf returns the code of an error of hcn, which cannot be unwrapped; 0 if it has none.
 func codeOf(err error) syscall.Errno {
 	var failure *hcn.HcnError
 	var code syscall.Errno
@@ -139,7 +138,7 @@ func codeOf(err error) syscall.Errno {
 	return code
 }
 
-// codesOfAbsence mean that an object does not exist.
+// codesOfAbsence returns the codes that mean that an object does not exist.
 func codesOfAbsence() []syscall.Errno {
 	return []syscall.Errno{
 		windows.ERROR_NOT_FOUND, syscall.Errno(windows.HCN_E_NETWORK_NOT_FOUND), syscall.Errno(windows.HCN_E_ENDPOINT_NOT_FOUND),
@@ -147,7 +146,7 @@ func codesOfAbsence() []syscall.Errno {
 	}
 }
 
-// codesOfPresence mean that another object conflicts.
+// codesOfPresence returns the codes that mean that another object conflicts.
 func codesOfPresence() []syscall.Errno {
 	return []syscall.Errno{
 		windows.ERROR_ALREADY_EXISTS, windows.ERROR_OBJECT_ALREADY_EXISTS, syscall.Errno(windows.HCN_E_NETWORK_ALREADY_EXISTS),
@@ -155,7 +154,7 @@ func codesOfPresence() []syscall.Errno {
 	}
 }
 
-// codesOfSilence mean that the service is stopped or stopping. The call to it is an RPC; hcn returns codes of Win32 unchanged and
+// codesOfSilence returns the codes that mean that the service is stopped or stopping. Calls to it are RPCs; hcn returns Win32 codes unchanged and
 // others as HRESULTs.
 func codesOfSilence() []syscall.Errno {
 	const (
@@ -201,5 +200,5 @@ func listed[T any](list func() ([]T, error)) (all []T, err error) {
 	return all, err
 }
 
-// same reports whether two GUIDs are the same. Windows writes them in upper case, we in lower case.
+// same reports whether two GUIDs are equal. Windows writes them in upper case, the product in lower case.
 func same(a, b string) bool { return strings.EqualFold(a, b) }

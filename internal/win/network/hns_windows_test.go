@@ -50,7 +50,7 @@ func TestCodesOfTheServiceHaveOurErrors(t *testing.T) {
 	}
 }
 
-// errorOf is an error of hcn with a code of Windows.
+// errorOf returns an error of hcn with a Windows error code.
 func errorOf(code syscall.Errno) error {
 	failure := &hcn.HcnError{}
 	inner := reflect.ValueOf(&failure.HcsError).Elem() // whose type is hcsshim's own
@@ -122,7 +122,7 @@ func TestOnlyAWindowsWithoutTheServiceHasNoNetworksForSure(t *testing.T) {
 	}
 }
 
-// TestTheServiceIsStartedOnce: a service that cannot be started says so, and one that ran is not started again.
+// TestTheServiceIsStartedOnce expects an error for a service that cannot be started, and no second start of one that ran.
 func TestTheServiceIsStartedOnce(t *testing.T) {
 	if windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() != nil {
 		t.Skip("a test must not replace the service of a real Windows")
@@ -152,7 +152,7 @@ func TestTheServiceIsStartedOnce(t *testing.T) {
 	}
 }
 
-// TestEachAdapterHasOneKind, whatever Windows says of it.
+// TestEachAdapterHasOneKind, whatever Windows returns.
 func TestEachAdapterHasOneKind(t *testing.T) {
 	kinds := Kinds()
 	t.Logf("%+v", kinds)

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Kind is what an adapter is, as its driver says (MIB_IF_ROW2).
+// Kind is the kind of an adapter, as reported by its driver (MIB_IF_ROW2).
 type Kind struct {
 	Name, MAC string
-	// Hardware is true of an adapter that is hardware, or looks like it in a virtual machine; Connector where something can be plugged in.
+	// Hardware is true for hardware, and for virtual hardware in a virtual machine. Connector is true if a cable can be plugged in.
 	Hardware, Connector bool
 }
 
@@ -22,7 +22,7 @@ const (
 	hasConnector
 )
 
-// Kinds are the kinds of all adapters by their LUIDs, also of those that have no addresses. It is empty if Windows does not tell, as Wine.
+// Kinds returns the kinds of all adapters by LUID, including those without addresses. It is empty if Windows, like Wine, does not return them.
 func Kinds() map[uint64]Kind {
 	var table *windows.MibIfTable2
 	if windows.NewLazySystemDLL("iphlpapi.dll").NewProc("GetIfTable2Ex").Find() != nil ||
@@ -44,7 +44,7 @@ func Kinds() map[uint64]Kind {
 	return kinds
 }
 
-// MAC is an address on the link, such as 00-15-5d-0a-0b-0c; empty if there is none.
+// MAC formats a link-layer address, such as 00-15-5d-0a-0b-0c; empty if there is none.
 func MAC(address []byte) string {
 	return strings.ReplaceAll(net.HardwareAddr(address).String(), ":", "-")
 }

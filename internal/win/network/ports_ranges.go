@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// PortRange is a range of ports with its ends.
+// PortRange is an inclusive range of ports.
 type PortRange struct{ First, Last uint16 }
 
-// maxPortRanges is how many excluded ranges are read.
+// maxPortRanges limits how many excluded ranges are read.
 const maxPortRanges = 512
 
-// parseDynamic reads what netsh says of the dynamic range: two lines that end with a number, the first port and how many. The words before
-// are in the language of Windows.
+// parseDynamic parses netsh's output for the dynamic range: two lines that end with a number, the first port and the count. The words before them are
+// in the language of Windows.
 func parseDynamic(text string) (r PortRange, ok bool) {
 	var numbers []uint64
 	for line := range strings.Lines(text) {
@@ -27,8 +27,8 @@ func parseDynamic(text string) (r PortRange, ok bool) {
 	return PortRange{uint16(numbers[0]), uint16(numbers[0] + numbers[1] - 1)}, true
 }
 
-// parseExcluded reads what netsh says of excluded ranges: lines with the first and the last port. Those with an asterisk are an
-// administrator's: they keep Windows from giving the ports away, and programs can listen on them.
+// parseExcluded parses netsh's output for excluded ranges: lines with the first and the last port. Ranges with an asterisk were added by an
+// administrator: Windows does not assign their ports, but programs can listen on them.
 func parseExcluded(text string) (ranges []PortRange) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)

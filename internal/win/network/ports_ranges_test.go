@@ -29,7 +29,7 @@ func TestPortRangesAreRead(t *testing.T) {
 	}
 }
 
-// FuzzPortRanges checks that ranges are within bounds, and few.
+// FuzzPortRanges checks that the ranges are valid and their number is limited.
 func FuzzPortRanges(f *testing.F) {
 	f.Add(dynamicText)
 	f.Add(excluded)

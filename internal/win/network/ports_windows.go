@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// portsWithin limits how long Windows' own program may take.
+// portsWithin limits how long netsh.exe may take.
 const portsWithin = 15 * time.Second
 
-// Ports are the dynamic range of TCP over IPv4, and the ranges that are excluded. No documented call of Windows returns either; the text of
-// netsh.exe is read without its words, which are in the language of Windows.
+// Ports returns the dynamic range of TCP over IPv4 and the excluded ranges. No documented call of Windows returns either. Only the numbers in the
+// output of netsh.exe are used, because its words are in the language of Windows.
 func Ports(ctx context.Context) (dynamic PortRange, excluded []PortRange, err error) {
 	ctx, cancel := context.WithTimeout(ctx, portsWithin)
 	defer cancel()

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// releasedWithin is how long other programs may hold the output of one that has ended or was killed. Without a limit, a program that inherited
-// it would be waited for.
+// releasedWithin is how long other programs may hold the output of a program that has ended or was killed. Without this limit, said would wait for a
+// program that inherited the output.
 const releasedWithin = 2 * time.Second
 
-// said runs a program of Windows and returns its output.
+// said runs a Windows program and returns its output.
 func said(ctx context.Context, program string, arguments ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, arguments...)
 	cmd.WaitDelay = releasedWithin

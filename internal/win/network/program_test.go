@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestAProgramIsNotWaitedForBecauseAnotherHasItsOutput: it ended, and what it started runs on.
+// TestAProgramIsNotWaitedForBecauseAnotherHasItsOutput covers a program that ended while its child keeps running.
 func TestAProgramIsNotWaitedForBecauseAnotherHasItsOutput(t *testing.T) {
 	ended := filepath.Join(t.TempDir(), "ended")
 	t.Setenv("ENDED", ended)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// StaticRoute is a static IPv4 route; Windows creates the routes to the subnets of an interface itself.
+// StaticRoute is a static IPv4 route. Windows itself creates the routes to the subnets of an interface.
 type StaticRoute struct {
 	To netip.Prefix
 	// Gateway is 0.0.0.0 if the destination is on the link.
@@ -30,7 +30,7 @@ func parseRouteNames(names []string) (all []StaticRoute) {
 		to, errTo := netip.ParseAddr(fields[0])
 		mask, errMask := netip.ParseAddr(fields[1])
 		gateway, errGateway := netip.ParseAddr(fields[2])
-		metric, err := strconv.ParseInt(fields[3], 10, 32) // -1 means that Windows chooses it
+		metric, err := strconv.ParseInt(fields[3], 10, 32) // -1: Windows chooses it
 		if errTo != nil || errMask != nil || errGateway != nil || err != nil || !to.Is4() || !mask.Is4() || !gateway.Is4() {
 			continue
 		}
@@ -66,8 +66,8 @@ func parseNetshRoutes(text string) (all []StaticRoute) {
 	return all
 }
 
-// ofInterface are the persistent routes that can be those of an interface with some subnets: their gateway is in one of these. Of a
-// route without a gateway that is not known. Default routes belong to the configuration of the interface, which Windows moves itself.
+// ofInterface returns the persistent routes that may belong to an interface with these subnets: their gateway is in one of them. For a route without
+// a gateway, that is unknown. Default routes belong to the configuration of the interface, which Windows moves itself.
 func ofInterface(persistent []StaticRoute, subnets []netip.Prefix) (all []StaticRoute) {
 	for _, r := range persistent {
 		near := slices.ContainsFunc(subnets, func(s netip.Prefix) bool { return s.Contains(r.Gateway) })

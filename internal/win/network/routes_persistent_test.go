@@ -53,7 +53,7 @@ func TestPersistentRoutesOfAnInterface(t *testing.T) {
 	}
 }
 
-// FuzzPersistentRoutes checks that whatever Windows says gives a bounded number of routes that can be added.
+// FuzzPersistentRoutes checks that any output of Windows results in a limited number of routes that can be added.
 func FuzzPersistentRoutes(f *testing.F) {
 	f.Add("No Manual 256 10.9.0.0/16 6 192.0.2.253\n", "10.9.0.0,255.255.0.0,192.0.2.253,7")
 	f.Add("x 1 ::/0 6 ::1\n1 0.0.0.0/33 2 3", "0.0.0.0,0.0.0.0,0.0.0.0,-9")

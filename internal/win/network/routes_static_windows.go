@@ -40,7 +40,7 @@ func AddStaticRoute(address netip.Addr, r StaticRoute) error {
 	return err
 }
 
-// persistentWithin limits how long Windows' own program may take.
+// persistentWithin limits how long netsh.exe may take.
 const persistentWithin = 15 * time.Second
 
 // PersistentRoutes returns the routes that Windows keeps across restarts and that can be those of the interface with an address. Windows
@@ -61,7 +61,7 @@ func PersistentRoutes(ctx context.Context, address netip.Addr) ([]StaticRoute, e
 	return found, err
 }
 
-// readPersistentRoutes reads what route.exe and New-NetRoute have stored. No call of iphlpapi.dll returns that.
+// readPersistentRoutes reads the routes that route.exe and New-NetRoute have stored. No call of iphlpapi.dll returns them.
 func readPersistentRoutes(ctx context.Context) (all []StaticRoute, err error) {
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, `SYSTEM\CurrentControlSet\Services\Tcpip\Parameters\PersistentRoutes`, registry.QUERY_VALUE)
 	if err == nil {

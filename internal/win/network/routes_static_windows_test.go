@@ -43,7 +43,7 @@ func TestStaticRoutesAreThoseOfOneInterface(t *testing.T) {
 	}
 }
 
-// What the tests add is not persistent.
+// TestPersistentRoutesAreOnlyThose: the routes that the tests add are not persistent.
 func TestPersistentRoutesAreOnlyThose(t *testing.T) {
 	found, err := PersistentRoutes(t.Context(), mustAddress(t))
 	if err != nil {
@@ -65,7 +65,7 @@ func removeAddedRoute() error {
 	return exec.Command("route.exe", "delete", addedRoute().To.Addr().String(), "mask", "255.255.255.240").Run()
 }
 
-// TestWhatACutRunLeavesIsRemoved removes what tests of this package leave on a machine when they are killed. wmco-acceptance runs it alone.
+// TestWhatACutRunLeavesIsRemoved removes what killed tests of this package leave on a machine. wmco-acceptance runs only this test.
 func TestWhatACutRunLeavesIsRemoved(t *testing.T) {
 	if err := removeAddedRoute(); errors.Is(err, exec.ErrNotFound) {
 		t.Skip("this Windows (Wine) has no route.exe, and can add no routes")
@@ -76,7 +76,7 @@ func TestWhatACutRunLeavesIsRemoved(t *testing.T) {
 	}
 }
 
-// mustAddress is an IPv4 address of this machine.
+// mustAddress returns an IPv4 address of this machine.
 func mustAddress(t *testing.T) netip.Addr {
 	t.Helper()
 	adapters, err := Adapters()

@@ -28,7 +28,7 @@ func EachRoute(use func(*windows.MibIpForwardRow2)) error {
 	return nil
 }
 
-// IPv4 is the address in a SOCKADDR_INET of family AF_INET, where it is what follows the port.
+// IPv4 returns the address in a SOCKADDR_INET of family AF_INET, in which it follows the port.
 func IPv4(a windows.RawSockaddrInet) netip.Addr {
 	return netip.AddrFrom4(*(*[4]byte)(unsafe.Pointer(&a.Data[0])))
 }
@@ -38,8 +38,7 @@ func setIPv4(a *windows.RawSockaddrInet, ip netip.Addr) {
 	*(*[4]byte)(unsafe.Pointer(&a.Data[0])) = ip.As4()
 }
 
-// AddRoute adds a route that lasts until the next start of Windows. An existing one is no error, and not changed.
-// golang.org/x/sys lacks the call.
+// AddRoute adds a route that lasts until the next start of Windows. An existing one is no error and is not changed. golang.org/x/sys lacks the call.
 func AddRoute(index uint32, to netip.Prefix, gateway netip.Addr, metric uint32) (added bool, err error) {
 	dll := windows.NewLazySystemDLL("iphlpapi.dll")
 	prepare, create := dll.NewProc("InitializeIpForwardEntry"), dll.NewProc("CreateIpForwardEntry2")
@@ -47,7 +46,7 @@ func AddRoute(index uint32, to netip.Prefix, gateway netip.Addr, metric uint32) 
 		return false, fmt.Errorf("adding a route: %w (%w)", errors.ErrUnsupported, err)
 	}
 	var row windows.MibIpForwardRow2
-	_, _, _ = prepare.Call(uintptr(unsafe.Pointer(&row))) // gives no result
+	_, _, _ = prepare.Call(uintptr(unsafe.Pointer(&row))) // returns nothing
 	row.InterfaceIndex, row.Metric = index, metric
 	setIPv4(&row.DestinationPrefix.Prefix, to.Addr())
 	row.DestinationPrefix.PrefixLength = uint8(to.Bits())

@@ -15,7 +15,7 @@ func TestAnAddressIsWrittenAsItIsRead(t *testing.T) {
 	if a.Family != windows.AF_INET || IPv4(a) != ip {
 		t.Errorf("family %d, address %s", a.Family, IPv4(a))
 	}
-	// A SOCKADDR_IN has the address behind family and port.
+	// In a SOCKADDR_IN, the address follows family and port.
 	if in := (*windows.RawSockaddrInet4)(unsafe.Pointer(&a)); netip.AddrFrom4(in.Addr) != ip {
 		t.Errorf("as SOCKADDR_IN it is %v", in.Addr)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hostnetwork"
 )
 
-// Values of IP_ADAPTER_ADDRESSES and what it lists (iptypes.h).
+// Values of IP_ADAPTER_ADDRESSES and its lists (iptypes.h).
 const (
 	dhcpEnabled    = 0x4 // IP_ADAPTER_DHCP_ENABLED
 	originManual   = 1   // IpPrefixOriginManual
@@ -25,15 +25,15 @@ const (
 // Address is an address of an interface with its state.
 type Address struct {
 	Prefix netip.Prefix
-	// Static addresses are configured, and neither from DHCP nor from a router.
+	// Static addresses are configured manually, neither by DHCP nor by a router.
 	Static bool
 	// State is Preferred, Deprecated, Tentative or Invalid.
 	State string
-	// SkipAsSource says that Windows uses it for no connection of its own. Transient addresses are of a failover cluster.
+	// SkipAsSource means that Windows does not use the address for outgoing connections. Transient addresses belong to a failover cluster.
 	SkipAsSource, Transient bool
 }
 
-// States are the addresses of an adapter, each with its state.
+// States returns the addresses of an adapter, each with its state.
 func States(a *windows.IpAdapterAddresses) []Address {
 	skipped := skippedAsSource()
 	names := []string{"Invalid", "Tentative", "Duplicate", "Deprecated", "Preferred"}
@@ -62,7 +62,7 @@ type place struct {
 	ip    netip.Addr
 }
 
-// skippedAsSource are the IPv4 addresses that Windows uses for no connection of its own. GetAdaptersAddresses does not tell.
+// skippedAsSource returns the IPv4 addresses that Windows does not use for outgoing connections. GetAdaptersAddresses does not return this.
 func skippedAsSource() map[place]bool {
 	skipped := map[place]bool{}
 	var table *windows.MibUnicastIpAddressTable
@@ -78,7 +78,7 @@ func skippedAsSource() map[place]bool {
 	return skipped
 }
 
-// rowIPv4 is the address in the SOCKADDR_INET of a row.
+// rowIPv4 returns the address in the SOCKADDR_INET of a row.
 func rowIPv4(row *windows.MibUnicastIpAddressRow) netip.Addr {
 	return IPv4(*(*windows.RawSockaddrInet)(unsafe.Pointer(&row.Address)))
 }
@@ -87,7 +87,7 @@ func iphlpapi(name string) *windows.LazyProc {
 	return windows.NewLazySystemDLL("iphlpapi.dll").NewProc(name)
 }
 
-// DNSServers are those of an adapter, of both families.
+// DNSServers returns the DNS servers of an adapter, of both families.
 func DNSServers(a *windows.IpAdapterAddresses) []netip.Addr {
 	var all []netip.Addr
 	for d := a.FirstDnsServerAddress; d != nil; d = d.Next {
@@ -98,7 +98,7 @@ func DNSServers(a *windows.IpAdapterAddresses) []netip.Addr {
 	return all
 }
 
-// hasStaticDNS tells whether DNS servers or the suffix of an adapter are configured by hand: DHCP's have values of other names.
+// hasStaticDNS reports whether DNS servers or the suffix of an adapter are configured manually: those of DHCP are stored under other names.
 func hasStaticDNS(adapter string) bool {
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, `SYSTEM\CurrentControlSet\Services\Tcpip\Parameters\Interfaces\`+adapter, registry.QUERY_VALUE|registry.WOW64_64KEY)
 	if err != nil {
@@ -110,10 +110,10 @@ func hasStaticDNS(adapter string) bool {
 	return servers != "" || suffix != ""
 }
 
-// HasDHCP tells whether an adapter gets its IPv4 settings by DHCP.
+// HasDHCP reports whether an adapter gets its IPv4 settings by DHCP.
 func HasDHCP(a *windows.IpAdapterAddresses) bool { return a.Flags&dhcpEnabled != 0 }
 
-// MTU is that of IPv4 on an adapter.
+// MTU returns the MTU of IPv4 on an adapter.
 func MTU(a *windows.IpAdapterAddresses) uint32 {
 	if row, err := interfaceRow(a.IfIndex); err == nil {
 		return row.NlMtu
@@ -121,7 +121,7 @@ func MTU(a *windows.IpAdapterAddresses) uint32 {
 	return a.Mtu
 }
 
-// HostAdapters are the interfaces with the settings for IPv4 that a pod network can cost them.
+// HostAdapters returns the interfaces with the IPv4 settings that creating a pod network may lose.
 func HostAdapters() ([]hostnetwork.Adapter, error) {
 	list, err := Adapters()
 	if err != nil {
@@ -163,7 +163,7 @@ func interfaceRow(index uint32) (row windows.MibIpInterfaceRow, err error) {
 	return row, windows.GetIpInterfaceEntry(&row)
 }
 
-// Restore sets what an interface with an address lost. It goes on after a failure.
+// Restore restores what an interface with an address lost. It continues after a failure.
 func Restore(address netip.Addr, l hostnetwork.Loss) error {
 	a, err := adapterWith(address)
 	if err != nil {
@@ -182,7 +182,7 @@ func Restore(address netip.Addr, l hostnetwork.Loss) error {
 	return errs
 }
 
-// succeeded is what a call of iphlpapi.dll says.
+// succeeded calls a function of iphlpapi.dll and converts its result to an error.
 func succeeded(what string, p *windows.LazyProc, args ...uintptr) error {
 	if err := p.Find(); err != nil {
 		return fmt.Errorf("%s: %w (%w)", what, errors.ErrUnsupported, err)
@@ -199,7 +199,7 @@ func addAddress(index uint32, lost hostnetwork.Address) error {
 	if err := initialize.Find(); err != nil {
 		return fmt.Errorf("adding address %s: %w (%w)", lost.Prefix, errors.ErrUnsupported, err)
 	}
-	_, _, _ = initialize.Call(uintptr(unsafe.Pointer(&row))) // gives no result
+	_, _, _ = initialize.Call(uintptr(unsafe.Pointer(&row))) // returns nothing
 	setIPv4((*windows.RawSockaddrInet)(unsafe.Pointer(&row.Address)), lost.Prefix.Addr())
 	row.InterfaceIndex, row.OnLinkPrefixLength, row.DadState = index, uint8(lost.Prefix.Bits()), preferredState
 	if lost.SkipAsSource {
@@ -217,7 +217,7 @@ func setInterface(index, mtu, metric uint32) error {
 	if err != nil {
 		return err
 	}
-	row.SitePrefixLength = 0 // else IPv4 refuses the row (SetIpInterfaceEntry)
+	row.SitePrefixLength = 0 // otherwise IPv4 rejects the row (SetIpInterfaceEntry)
 	if mtu != 0 {
 		row.NlMtu = mtu
 	}
@@ -267,6 +267,6 @@ func setDNS(adapter string, servers []netip.Addr, suffix string) error {
 			return err
 		}
 	}
-	// The GUID is an argument by value: on amd64, a structure of its size is passed by its address.
+	// The GUID is passed by value. On amd64, a structure of its size is passed by reference.
 	return succeeded("setting DNS servers", iphlpapi("SetInterfaceDnsSettings"), uintptr(unsafe.Pointer(&guid)), uintptr(unsafe.Pointer(&s)))
 }

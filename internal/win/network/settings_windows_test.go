@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/network"
 )
 
-// TestTheSettingsOfInterfacesAreRead: each interface that is up has an MTU, and its addresses are those that Addresses finds.
+// TestTheSettingsOfInterfacesAreRead expects each interface that is up to have an MTU, and the addresses that Addresses returns.
 func TestTheSettingsOfInterfacesAreRead(t *testing.T) {
 	list, err := network.Adapters()
 	if err != nil || len(list) == 0 {
@@ -41,7 +41,7 @@ func TestTheSettingsOfInterfacesAreRead(t *testing.T) {
 	t.Logf("%+v", all)
 }
 
-// TestRestoringNothingNewChangesNothing sets the settings that an interface has.
+// TestRestoringNothingNewChangesNothing restores the current settings of an interface.
 func TestRestoringNothingNewChangesNothing(t *testing.T) {
 	all, err := network.HostAdapters()
 	if err != nil {
@@ -69,12 +69,12 @@ func TestRestoringNothingNewChangesNothing(t *testing.T) {
 	}
 }
 
-// TestRowsHaveTheSizeOfWindows: netioapi.h for amd64.
+// TestRowsHaveTheSizeOfWindows compares the sizes with netioapi.h for amd64.
 func TestRowsHaveTheSizeOfWindows(t *testing.T) {
 	if size := unsafe.Sizeof(windows.MibUnicastIpAddressRow{}); size != 80 {
 		t.Errorf("MIB_UNICASTIPADDRESS_ROW has %d bytes, want 80", size)
 	}
-	var row windows.MibIpInterfaceRow // its end is longer in golang.org/x/sys: offloads are bits of one byte each
+	var row windows.MibIpInterfaceRow // longer in golang.org/x/sys: Windows packs each offload structure at its end into one byte
 	if size, prefix, metric, mtu := unsafe.Sizeof(row), unsafe.Offsetof(row.SitePrefixLength), unsafe.Offsetof(row.Metric), unsafe.Offsetof(row.NlMtu); size < 168 || prefix != 144 ||
 		metric != 148 || mtu != 152 {
 		t.Errorf("MIB_IPINTERFACE_ROW has %d bytes, SitePrefixLength at %d, Metric at %d, NlMtu at %d, want 168, 144, 148, 152", size, prefix, metric, mtu)

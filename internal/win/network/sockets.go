@@ -5,14 +5,14 @@ import (
 	"net/netip"
 )
 
-// Socket is one of TCP that listens, or one of UDP.
+// Socket is a listening TCP socket or any UDP socket.
 type Socket struct {
 	UDP bool
 	At  netip.AddrPort
 	PID uint32
 }
 
-// table is one of GetExtendedTcpTable or GetExtendedUdpTable: which it is, and where its rows have what is read (iprtrmib.h, tcpmib.h, udpmib.h).
+// table describes a table of GetExtendedTcpTable or GetExtendedUdpTable and the offsets of the fields in its rows (iprtrmib.h, tcpmib.h, udpmib.h).
 type table struct {
 	udp             bool
 	function        string
@@ -36,7 +36,7 @@ func tables() []table {
 	}
 }
 
-// parse reads a table as Windows returns it: the number of rows, and the rows without a gap. Rows beyond what was returned are not read.
+// parse parses a table as Windows returns it: the number of rows, followed by the rows without gaps. It does not read beyond the content.
 func (t table) parse(content []byte) (sockets []Socket) {
 	const counter = 4
 	if len(content) < counter {
@@ -45,7 +45,7 @@ func (t table) parse(content []byte) (sockets []Socket) {
 	count := binary.LittleEndian.Uint32(content)
 	for rows := content[counter:]; count > 0 && len(rows) >= t.row; count, rows = count-1, rows[t.row:] {
 		address, _ := netip.AddrFromSlice(rows[t.address : t.address+t.length])
-		port := binary.BigEndian.Uint16(rows[t.port:]) // in network order, in the first two of four bytes
+		port := binary.BigEndian.Uint16(rows[t.port:]) // in network byte order, in the first two of four bytes
 		sockets = append(sockets, Socket{t.udp, netip.AddrPortFrom(address, port), binary.LittleEndian.Uint32(rows[t.pid:])})
 	}
 	return sockets

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// of makes a table of this kind as Windows lays it out.
+// of builds a table of this kind in Windows' layout.
 func (t table) of(sockets ...Socket) []byte {
 	content := binary.LittleEndian.AppendUint32(nil, uint32(len(sockets)))
 	for _, s := range sockets {
@@ -20,7 +20,7 @@ func (t table) of(sockets ...Socket) []byte {
 	return content
 }
 
-// TestTablesOfSocketsAreReadAsWindowsLaysThemOut has one row of each table, byte by byte.
+// TestTablesOfSocketsAreReadAsWindowsLaysThemOut uses one row of each table, byte by byte.
 func TestTablesOfSocketsAreReadAsWindowsLaysThemOut(t *testing.T) {
 	one := []byte{1, 0, 0, 0}
 	v6 := netip.MustParseAddr("fe80::1").AsSlice()
@@ -38,7 +38,7 @@ func TestTablesOfSocketsAreReadAsWindowsLaysThemOut(t *testing.T) {
 	}
 }
 
-// FuzzSockets: whatever a table has, no more is read than was returned, and the rows of a whole one are all read.
+// FuzzSockets checks that parsing never reads beyond a table, and reads all rows of a complete one.
 func FuzzSockets(f *testing.F) {
 	for _, kind := range tables() {
 		f.Add(kind.of(Socket{At: netip.MustParseAddrPort("10.0.0.7:9182"), PID: 4}, Socket{}))

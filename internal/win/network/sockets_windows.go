@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// Sockets are those of TCP that listen, and all of UDP. golang.org/x/sys lacks the calls.
+// Sockets returns the listening TCP sockets and all UDP sockets. golang.org/x/sys lacks the calls.
 func Sockets() (sockets []Socket, err error) {
 	dll := windows.NewLazySystemDLL("iphlpapi.dll")
 	for _, t := range tables() {

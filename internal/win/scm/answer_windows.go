@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Answer calls a function of Windows that fills a buffer, with a larger buffer until it is large enough.
+// Answer calls a Windows function that fills a buffer, and enlarges the buffer until it is sufficient.
 func Answer(call func(buffer *byte, size uint32, needed *uint32) error) ([]byte, error) {
 	const most = 256 << 10 // the SCM accepts no larger one
 	for size := uint32(4096); ; {

@@ -1,5 +1,5 @@
-// Package scm has Windows' service control manager (SCM): connections, services opened for reading, their processes, a watch for
-// changes, and how one of our programs runs as a service.
+// Package scm accesses Windows' service control manager (SCM): connections, services opened for reading, their processes, a watch for changes, and
+// running one of the product's programs as a service.
 //
-// The settings of our services, and how they are started, stopped and deleted, are in internal/win.
+// The settings of the product's services, and how they are started, stopped and deleted, are in internal/win.
 package scm

@@ -15,7 +15,7 @@ const ServicesKey = `SYSTEM\CurrentControlSet\Services\`
 // Manager is a connection to the SCM.
 type Manager struct{ Handle windows.Handle }
 
-// Connect makes a connection with a right to access (SC_MANAGER_*) beside that to open services.
+// Connect opens a connection with the access rights (SC_MANAGER_*) in addition to that of opening services.
 func Connect(access uint32) (Manager, error) {
 	h, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CONNECT|access)
 	if err != nil {
@@ -46,7 +46,7 @@ type Entry struct {
 	Status windows.SERVICE_STATUS_PROCESS
 }
 
-// Services lists all services that are programs. Hosts with many sessions have hundreds, in more than one page.
+// Services lists all services that are programs. Hosts with many sessions have hundreds, which take more than one page.
 func (m Manager) Services() ([]Entry, error) {
 	buffer := make([]byte, 256<<10) // the SCM accepts no larger one
 	return pages(func(resume *uint32) (page []Entry, more bool, err error) {

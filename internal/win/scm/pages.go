@@ -2,11 +2,10 @@ package scm
 
 import "errors"
 
-// errStuck is the error of a list that does not go on.
+// errStuck is the error of a list that makes no progress.
 var errStuck = errors.New("the list has more entries, and Windows does not go on with it")
 
-// pages reads a list that comes in pages. next reads the page at resume, sets resume to that of the page after it, and tells whether there is
-// one.
+// pages reads a list that is returned in pages. next reads the page at resume, sets resume to the next page, and reports whether there is one.
 func pages[E any](next func(resume *uint32) (page []E, more bool, err error)) ([]E, error) {
 	var all []E
 	for resume := uint32(0); ; {

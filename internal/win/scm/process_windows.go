@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Died reports whether a process does not exist any more. It is false if Windows does not say.
+// Died reports whether a process no longer exists. It is false if that is unknown.
 func Died(pid uint32) bool {
 	if pid == 0 {
 		return false
@@ -23,8 +23,7 @@ func Died(pid uint32) bool {
 // Process is the open process of a service; empty for a stopped service, or one that shares its process.
 type Process struct{ Handle windows.Handle }
 
-// Process opens the process of a service. The handle stays that of this process, even if it has exited and its ID is used by
-// another.
+// Process opens the process of a service. The handle keeps referring to it even after it has exited and another process has its ID.
 func (s Service) Process() (Process, error) {
 	for {
 		status, err := s.Status()
@@ -36,7 +35,7 @@ func (s Service) Process() (Process, error) {
 			return Process{}, nil
 		}
 		h, err := windows.OpenProcess(windows.SYNCHRONIZE|windows.PROCESS_TERMINATE, false, status.ProcessId)
-		if err != nil && !errors.Is(err, windows.ERROR_INVALID_PARAMETER) { // the process does not exist any more
+		if err != nil && !errors.Is(err, windows.ERROR_INVALID_PARAMETER) { // the process no longer exists
 			return Process{}, err
 		}
 		// While the service still has this process, its ID cannot belong to another.

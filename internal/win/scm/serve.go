@@ -21,8 +21,8 @@ const (
 	stopPending
 )
 
-// serve runs the program as a service. It reports every state, and ends the program's context at a stop control. If the program
-// exits by itself, the exit code is never 0, so that the service manager starts it again.
+// serve runs the program as a service. It reports every state, and cancels the program's context at a stop control. If the program exits on its own,
+// the exit code is never 0, so that the service manager restarts it.
 func serve(controls <-chan control, report func(serviceState), run func(context.Context) uint32) (exitCode uint32) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -9,10 +9,10 @@ import (
 	"runtime"
 )
 
-// Serve returns errors.ErrUnsupported: services are Windows'.
+// Serve returns errors.ErrUnsupported: only Windows has services.
 func Serve(service string, _ func(context.Context)) error { return ServeCode(service, nil) }
 
-// ServeCode returns errors.ErrUnsupported: services are Windows'.
+// ServeCode returns errors.ErrUnsupported: only Windows has services.
 func ServeCode(service string, _ func(context.Context) uint32) error {
 	return fmt.Errorf("running service %s on %s: %w", service, runtime.GOOS, errors.ErrUnsupported)
 }

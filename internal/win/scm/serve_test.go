@@ -14,7 +14,7 @@ func untilStopped(ctx context.Context) uint32 {
 	return 5
 }
 
-// with is a program that ends by itself.
+// with returns a program that ends on its own.
 func with(code uint32) func(context.Context) uint32 {
 	return func(context.Context) uint32 { return code }
 }

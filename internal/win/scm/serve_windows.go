@@ -9,7 +9,7 @@ import (
 // stopHint is how many milliseconds the service manager waits for the service to stop.
 const stopHint = 20_000
 
-// Serve runs a program as the Windows service of that name. The service manager ends it by its context.
+// Serve runs a program as the Windows service of that name. The service manager stops it by canceling its context.
 func Serve(service string, run func(context.Context)) error {
 	return ServeCode(service, func(ctx context.Context) uint32 {
 		run(ctx)
@@ -17,7 +17,7 @@ func Serve(service string, run func(context.Context)) error {
 	})
 }
 
-// ServeCode is Serve for a program with an exit code, which is that of the service if the program exits by itself.
+// ServeCode is Serve for a program with an exit code, which becomes the service's if the program exits on its own.
 func ServeCode(service string, run func(context.Context) (exitCode uint32)) error {
 	return svc.Run(service, handler(run))
 }

@@ -12,7 +12,7 @@ type Service struct{ Handle windows.Handle }
 // Close closes the service.
 func (s Service) Close() { _ = windows.CloseServiceHandle(s.Handle) }
 
-// Status of a service. One whose process has died is stopped; Windows' SCM takes a moment to notice that, Wine's never does.
+// Status returns the status of a service. A service whose process has died is stopped; Windows' SCM takes a moment to notice that, Wine's never does.
 func (s Service) Status() (windows.SERVICE_STATUS_PROCESS, error) {
 	var status windows.SERVICE_STATUS_PROCESS
 	var needed uint32

@@ -24,22 +24,22 @@ const (
 
 // Changes watches services.
 type Changes struct {
-	// LookAgain is how often watched services are read without a notification while one of them is missing: there is none for it.
+	// LookAgain is how often watched services are read without a notification while one of them is absent: its creation is not notified.
 	LookAgain time.Duration
-	// Reopen is how often all of them are opened again, in case that a notification was lost. On Wine it is as often as LookAgain: there are
-	// none for services that are being deleted, which an open handle delays.
+	// Reopen is how often all of them are opened again, in case a notification was lost. On Wine it equals LookAgain, because Wine sends no
+	// notifications for services that are being deleted, and an open handle delays the deletion.
 	Reopen time.Duration
-	// Polls reads services as often as they are opened again, without notifications. On Wine, a program that is killed while it waits for one
-	// keeps all services open that it had open: those that are deleted do not go.
+	// Polls reads services as often as they are opened again, without notifications. On Wine, a program that is killed while it waits for a
+	// notification keeps all its services open, so that deleted ones never disappear.
 	Polls bool
-	// kept are all services that were ever watched. Windows' threads may write notifications into them after their handles were closed.
+	// kept contains all services that were ever watched. Windows' threads may write notifications into them after their handles were closed.
 	mu   sync.Mutex
 	kept []*watched
 	// wake is a callback of Windows that does nothing; its call wakes the watching thread.
 	wake uintptr
 }
 
-// NewChanges is called once per process: each call uses one of the two thousand callbacks that Go can give to Windows.
+// NewChanges must be called once per process: each call uses one of the two thousand callbacks that Go can give to Windows.
 func NewChanges() *Changes {
 	const soon, seldom = 2 * time.Second, 30 * time.Second
 	c := &Changes{LookAgain: soon, Reopen: seldom, wake: windows.NewCallback(func(uintptr) uintptr { return 0 })}
@@ -114,13 +114,13 @@ func (w *watcher) run(ctx context.Context, ready chan<- struct{}) {
 		if ctx.Err() == nil && w.look() {
 			select {
 			case w.changes <- struct{}{}:
-			default: // one is waiting to be read
+			default: // a message is already pending
 			}
 		}
 	}
 	<-stopped
 	w.close()
-	windows.SleepEx(0, true) // receives the notifications that are queued
+	windows.SleepEx(0, true) // receives queued notifications
 	w.free()
 	close(w.changes)
 }
@@ -134,7 +134,7 @@ func (w *watcher) free() {
 	_ = windows.CloseHandle(w.stop)
 }
 
-// reopen creates a new connection. The SCM sends nothing more on one that lags behind.
+// reopen creates a new connection. The SCM sends no more notifications on one that lags behind.
 func (w *watcher) reopen() {
 	if m, err := Connect(0); err == nil {
 		w.close()

@@ -9,7 +9,7 @@ import (
 type watched struct {
 	name   string
 	handle windows.Handle // 0 if the service does not exist
-	// polled is true if Windows is not to write to notice.
+	// polled is true if Windows must not write to notice.
 	polled bool
 	// subscribed is true while Windows writes to notice when the service changes. A notification can arrive after its handle was
 	// closed: Changes keeps the memory.
@@ -91,7 +91,7 @@ func (s *watched) subscribe(wake uintptr) {
 		s.openKey()
 	}
 	if s.process.Handle == 0 {
-		s.process, _ = Service{s.handle}.Process() // without it, the SCM's notice comes
+		s.process, _ = Service{s.handle}.Process() // if this fails, the SCM's notification arrives
 	}
 }
 
@@ -115,7 +115,7 @@ func (s *watched) closeKey() {
 		return
 	}
 	s.missed = s.missed || s.isSignalled()
-	_ = s.key.Close() // which sets the event
+	_ = s.key.Close() // this sets the event
 	_ = windows.ResetEvent(s.edited)
 	s.key = 0
 }
