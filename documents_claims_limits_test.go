@@ -127,7 +127,7 @@ func claimsOfLimits() []claim {
 		{"docs/node-problems.md", `or less than ([0-9]+%)`, kubelet, `"imagefs.available": "(\w+%)"`},
 		{"docs/settings.md", `default of .systemReserved. has (\w+), that`, resources, `"cpu": "(\w+)"`},
 		{"docs/workloads.md", `overhead of (\w+) is`, "internal/controllers/runtimeclass/declare.go", `virtualMachineMemory = "(\w+)"`},
-		{"docs/workloads.md", "`(1809)` or", "internal/podrules/windows.go", `"([0-9]+)"\) // what images`},
+		{"docs/workloads.md", "`(1809)` or", "internal/podrules/windows.go", `"([0-9]+)"\) // tag of older images`},
 		{"docs/workloads.md", `WICD looks every (\w+ minutes)`, "internal/daemon/nodestatus/accounts.go", "accountsEvery"},
 
 		{"docs/runbooks/WindowsMachineConfigOperatorDown.md", `the operator for (\w+ minutes)`, alerts, alertAfter("WindowsMachineConfigOperatorDown")},

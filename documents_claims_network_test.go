@@ -37,7 +37,7 @@ func claimsOfNetwork() []claim {
 		{"docs/prerequisites.md", `and not ([0-9]+) to`, updates, `Server2022, From: ([0-9]+)`},
 		{everyDocument, `\b(6899)\b`, updates, `Server2025, From: 0, Before: ([0-9]+)`},
 
-		{"docs/limitations.md", `for the updates of (\w+ [0-9]+)`, updates, `with the updates of (\w+ [0-9]+)`},
+		{"docs/limitations.md", `for the updates of (\w+ [0-9]+)`, updates, `overlay networks in the updates of (\w+ [0-9]+)`},
 		{"docs/network.md", "range counts, and is ([0-9]+) if", "internal/desired/network.go", "OVNHostPrefix"},
 		{"docs/network.md", `\| ([0-9]+) to 65535; Flannel`, "internal/desired/network_checks.go", "minVNI"},
 		{"docs/network.md", `on Windows begin at ([0-9]+)`, "internal/desired/network_checks.go", "minVNI"},
