@@ -35,7 +35,7 @@ const (
 	ranges     = 16
 )
 
-// CanHaveHosts returns an error that says what is missing for hosts on this machine, on Wine or simulated, or nil.
+// CanHaveHosts returns an error if this machine lacks what hosts need, on Wine or simulated.
 func CanHaveHosts() error {
 	if os.Geteuid() != 0 {
 		return errors.New("hosts of the lab, simulated ones too, have addresses on network links of their own, which need root")

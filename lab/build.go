@@ -23,8 +23,7 @@ import (
 // unusedAfter is how long an unused entry stays in the cache.
 const unusedAfter = 14 * 24 * time.Hour
 
-// A cache has files that are expensive to build, by a key of their sources:
-// ${XDG_CACHE_HOME:-$HOME/.cache}/wmco/lab/<key>/<name>.
+// A cache stores files that are expensive to build, by a key of their sources: ${XDG_CACHE_HOME:-$HOME/.cache}/wmco/lab/<key>/<name>.
 type cache struct {
 	dir      string
 	progress io.Writer // one line for each operation of more than two seconds
@@ -50,12 +49,11 @@ type item struct {
 	name  string
 	about string // the operation, for the progress line
 	key   string
-	// make writes the item to a path that does not exist, in the file system of the cache.
+	// make writes the item to a new path in the file system of the cache.
 	make func(ctx context.Context, path string) error
 }
 
-// get returns the path of an item, and makes the item if it is missing. Processes that need the same item wait for the one that
-// makes it.
+// get returns the path of an item, and builds the item if it is missing. Processes that need the same item wait for the one that builds it.
 func (c cache) get(ctx context.Context, it item) (string, error) {
 	dir := filepath.Join(c.dir, it.key)
 	path := filepath.Join(dir, it.name)
@@ -90,7 +88,7 @@ func (c cache) get(ctx context.Context, it item) (string, error) {
 	return path, nil
 }
 
-// use reports whether an item is there, and marks it as used now.
+// use reports whether an item exists, and records its use.
 func (c cache) use(path string) bool {
 	if _, err := os.Lstat(path); err != nil {
 		return false
@@ -100,7 +98,7 @@ func (c cache) use(path string) bool {
 	return true
 }
 
-// lock locks a name among all processes.
+// lock locks a name across all processes.
 func (c cache) lock(ctx context.Context, name string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(c.dir, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -124,7 +122,7 @@ func (c cache) lock(ctx context.Context, name string) (unlock func(), err error)
 	}
 }
 
-// report prints a line when an operation takes more than two seconds, and another when it is done.
+// report prints a line if an operation takes more than two seconds, and another when it is done.
 func (c cache) report(about string) (done func()) {
 	start := time.Now()
 	timer := time.AfterFunc(2*time.Second, func() { fmt.Fprintf(c.progress, "lab: %s...\n", about) })
@@ -224,7 +222,7 @@ func goVersion(ctx context.Context, module string) (string, error) {
 	return string(out), nil
 }
 
-// content builds a program, and reads it.
+// content builds a program and returns its content.
 func (c cache) content(ctx context.Context, p program) (string, error) {
 	path, err := c.build(ctx, p)
 	if err != nil {
@@ -248,8 +246,8 @@ func prepare(ctx context.Context, progress io.Writer, programs ...program) error
 	return nil
 }
 
-// goBuild runs go build, or another command of Go that builds, in a module's folder. All programs get the same flags, so that packages are
-// compiled once. More of the environment comes last.
+// goBuild runs go build, or another Go command that builds, in a module's folder. All programs get the same flags, so that packages are compiled
+// once. env is appended to the environment.
 func goBuild(ctx context.Context, dir, out string, env []string, command ...string) error {
 	cmd := exec.CommandContext(ctx, "go", slices.Insert(command, 1, "-trimpath", "-buildvcs=false", "-o", out)...)
 	cmd.Dir = dir
@@ -260,7 +258,7 @@ func goBuild(ctx context.Context, dir, out string, env []string, command ...stri
 	return nil
 }
 
-// BuildOptions are how BuildOwn builds.
+// BuildOptions are the options of BuildOwn.
 type BuildOptions struct {
 	// Race makes the program report data races.
 	Race bool
@@ -310,7 +308,7 @@ func BuildOwn(ctx context.Context, root, pkg, out string, o BuildOptions, progre
 	return os.WriteFile(out, content, 0o700)
 }
 
-// others reports whether the program is another module's, whose version is in go.mod.
+// others reports whether the program belongs to another module, whose version is in go.mod.
 func (p program) others() bool {
 	host, _, _ := strings.Cut(p.pkg, "/")
 	return strings.Contains(host, ".")

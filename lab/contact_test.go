@@ -32,7 +32,7 @@ import (
 // contactPatience is the timeout for a contact, which takes seconds on an idle machine.
 const contactPatience = 3 * time.Minute
 
-// contacts are visits of a host on which no WICD was yet, with a payload of WICD and another program.
+// contacts makes first contacts with a host that has no WICD yet, with a payload of WICD and another program.
 type contacts struct {
 	host    *lab.Host
 	key     ssh.Signer
@@ -57,7 +57,7 @@ func newContacts(t *testing.T, o lab.Options) contacts {
 	return c
 }
 
-// reachedHost is a connection with the files that the join knows.
+// reachedHost adapts a remote.Host to the interface that package join requires.
 type reachedHost struct{ *remote.Host }
 
 func (h reachedHost) Files(ctx context.Context, use func(agent.Files) error) error {
@@ -74,7 +74,7 @@ func (c contacts) visit(o join.Observer) *join.Visit {
 	return &join.Visit{Host: c, Payload: c.payload, Content: c.payload.Manifest, Observer: o, Now: time.Now}
 }
 
-// untold is an Observer that nobody listens to.
+// untold is an Observer that discards everything.
 type untold struct{}
 
 func (untold) Progress(join.Progress) {}
@@ -93,13 +93,12 @@ func (c cutter) Progress(p join.Progress) {
 	}
 }
 
-// freeSlots always have a place.
+// freeSlots always has a free slot.
 type freeSlots struct{}
 
 func (freeSlots) Take() (io.Closer, error) { return io.NopCloser(nil), nil }
 
-// stageAndLeave takes all content to the host, and everything off it again. A contact that fails is tried again if retries is true, as the
-// operator does.
+// stageAndLeave sends all content to the host, and removes everything from it. If retries is true, a failed contact is retried, as the operator does.
 func (c contacts) stageAndLeave(t *testing.T, o join.Observer, retries bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), lab.Patience(contactPatience))
@@ -123,7 +122,7 @@ func (c contacts) stageAndLeave(t *testing.T, o join.Observer, retries bool) {
 	if _, err := c.visit(untold{}).Leave(ctx, "cluster"); err != nil {
 		t.Fatalf("leaving: %v", err)
 	}
-	// The program that takes everything off stays in the home folder: it runs.
+	// The program that removes everything stays in the home folder, because it is running.
 	for folder, names := range map[string]string{`C:\users\` + testenv.User: "wicd-input-*", `C:\windows`: "wicd-*"} {
 		local, err := c.host.Path(folder)
 		if err != nil {
@@ -135,7 +134,7 @@ func (c contacts) stageAndLeave(t *testing.T, o join.Observer, retries bool) {
 	}
 }
 
-// exitStatus is that of a command.
+// exitStatus returns the exit status of a command.
 func (c contacts) exitStatus(t *testing.T, line string) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), lab.Patience(contactPatience))
@@ -156,7 +155,7 @@ func (c contacts) exitStatus(t *testing.T, line string) int {
 	return exit.ExitStatus()
 }
 
-// TestContactWithQuirksOfSSHServers makes the whole first contact with a host whose SSH server and shell are as those of Windows can be.
+// TestContactWithQuirksOfSSHServers makes a whole first contact with hosts whose SSH server and shell have the quirks that Windows can have.
 func TestContactWithQuirksOfSSHServers(t *testing.T) {
 	c := newContacts(t, lab.Options{})
 	const old = "SSH-2.0-OpenSSH_for_Windows_7.7"
@@ -206,12 +205,12 @@ func TestContactWithQuirksOfSSHServers(t *testing.T) {
 			}
 		})
 		if !passed {
-			return // what it left disturbs the others
+			return // its leftovers disturb the others
 		}
 	}
 }
 
-// TestContactThroughOpenSSHOfDebian makes the whole first contact through the code that OpenSSH for Windows is made of.
+// TestContactThroughOpenSSHOfDebian makes a whole first contact through Debian's OpenSSH, which shares its code with OpenSSH for Windows.
 func TestContactThroughOpenSSHOfDebian(t *testing.T) {
 	if err := lab.CanRunOpenSSH(); err != nil {
 		t.Skip("SKIPPED:", err)

@@ -49,7 +49,7 @@ func TestContainers(t *testing.T) {
 	t.Run("ProcessorTimeIsThatOfTheContainer", func(t *testing.T) { p.in(t).processorTime() })
 }
 
-// ask returns what the web server of a pod prints, a line for each argument after the first.
+// ask returns the output of the web server of a pod, with a line for each argument after the first.
 func (p pods) ask(from *corev1.Pod, arguments ...string) []string {
 	p.t.Helper()
 	output, code, err := p.Exec(p.t.Context(), from, "", append([]string{"webserver"}, arguments...)...)
@@ -135,7 +135,7 @@ func (p pods) attach() {
 	p.reach(pod, corev1.PodSucceeded)
 }
 
-// hostProcess runs a DaemonSet of a HostProcess container.
+// hostProcess runs a DaemonSet with a HostProcess container.
 func (p pods) hostProcess() {
 	const port = 8085
 	p.create(&corev1.ConfigMap{ObjectMeta: inDefault("of-host-process"), Data: map[string]string{"color": "blue"}})
@@ -218,7 +218,7 @@ func (p pods) commands() {
 	}
 }
 
-// memoryLimit has a container that takes more memory than it may, and one that does not.
+// memoryLimit runs a container that exceeds its memory limit, and one that does not.
 func (p pods) memoryLimit() {
 	limited := func(name, megabytes string) *corev1.Pod {
 		pod := once(name, "fill", megabytes)
@@ -229,7 +229,7 @@ func (p pods) memoryLimit() {
 	p.reach(limited("modest", "20"), corev1.PodSucceeded)
 	greedy := limited("greedy", "500")
 	p.reach(greedy, corev1.PodFailed)
-	const goFails = 2 // Go's runtime, when Windows gives it no memory
+	const goFails = 2 // Go's runtime, when Windows denies it memory
 	if ended := greedy.Status.ContainerStatuses[0].State.Terminated; ended.ExitCode != goFails {
 		p.t.Errorf("a container that takes too much memory ended like this: %+v", ended)
 	}
@@ -251,7 +251,7 @@ func (p pods) processorLimit() {
 	p.t.Logf("a container with 200m had %d %% of a processor", share)
 }
 
-// processorTime compares the processor time of a program by its own account with what the kubelet tells of its container, and of another one.
+// processorTime compares the processor time that a program measures itself with the kubelet's values for its container and for another one.
 func (p pods) processorTime() {
 	if err := lab.CanLimit(); err != nil {
 		p.t.Skip("SKIPPED:", err)

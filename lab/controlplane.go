@@ -45,7 +45,7 @@ type ControlPlaneOptions struct {
 	// Kubernetes is the version of API server, controller manager and scheduler, as in v1.33.13; the newest one if empty. A module below
 	// kubernetes must pin it.
 	Kubernetes string
-	// DualStack gives Services addresses of both families if they ask for them.
+	// DualStack gives Services addresses of both families if they request them.
 	DualStack bool
 	// Progress gets a line for each operation that takes more than two seconds; standard error if nil.
 	Progress io.Writer

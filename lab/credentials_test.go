@@ -16,8 +16,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// TestTheKubeletTakesTheConfigurationOfItsCredentialProvider gives the kubelet's own code the file that nodes on AWS get. Its provider is an
-// empty program here, which the kubelet looks for and does not start.
+// TestTheKubeletTakesTheConfigurationOfItsCredentialProvider loads the configuration that nodes on AWS get with the kubelet's own code. The provider
+// is an empty program, which the kubelet looks up and does not start.
 func TestTheKubeletTakesTheConfigurationOfItsCredentialProvider(t *testing.T) {
 	const program = "ecr-credential-provider.exe"
 	in := desired.Inputs{

@@ -38,13 +38,13 @@ func csiNodeProgram() program {
 	}
 }
 
-// PrepareCSI builds Azure File's CSI driver, and what it needs beside it, unless they are in the cache.
+// PrepareCSI builds Azure File's CSI driver and its companion programs, unless they are in the cache.
 func PrepareCSI(ctx context.Context, progress io.Writer) error {
 	return prepare(ctx, progress, azureFileProgram(), csiNodeProgram())
 }
 
-// AddAzureFile adds the images of Azure File's node plugin for Windows to a registry of StartPodImages: the driver itself, with csidriver/node
-// as its PowerShell and in place of node-driver-registrar.
+// AddAzureFile adds the images of Azure File's node plugin for Windows to a registry of StartPodImages: the driver itself, with csidriver/node in
+// place of its PowerShell and of node-driver-registrar.
 func (l *Lab) AddAzureFile(ctx context.Context, r *Registry) error {
 	c, err := openCache(l.options.Progress)
 	if err != nil {

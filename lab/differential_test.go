@@ -38,15 +38,14 @@ const (
 	// differentialServices is the number of Services of each seed, differentialChanges how many of them change while kube-proxy runs.
 	differentialServices = 150
 	differentialChanges  = 50
-	// settledFor is how long nothing may change before what kube-proxy has made counts: it looks again every 30 seconds at what it could not
-	// make.
+	// settledFor is how long nothing may change before the state counts as final: kube-proxy retries failed load balancers every 30 seconds.
 	settledFor = 40 * time.Second
 	equalFor   = 6 * time.Second
 	podHere    = "10.132.7.77"
 )
 
-// TestKubeProxyMakesWhatIsExpected gives Services and EndpointSlices by chance to the real kube-proxy.exe of each minor version in turn, and
-// compares its load balancers and their back ends with what package kubeproxy says of them: after its start, and after changes.
+// TestKubeProxyMakesWhatIsExpected gives random Services and EndpointSlices to the real kube-proxy.exe of each minor version in turn, and compares
+// its load balancers and their back ends with the predictions of package kubeproxy: after its start, and after changes.
 func TestKubeProxyMakesWhatIsExpected(t *testing.T) {
 	seeds := differentialSeeds
 	if text := os.Getenv("WMCO_PROXY_SEEDS"); text != "" {
@@ -62,7 +61,7 @@ func TestKubeProxyMakesWhatIsExpected(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d with %s", seed, minor), func(t *testing.T) {
 			l := lab.Start(t, lab.Options{Hosts: []string{"win-1"}, DualStack: true})
 			config := l.ControlPlane.RESTConfig()
-			config.WarningHandler = rest.NoWarnings{} // of external addresses
+			config.WarningHandler = rest.NoWarnings{} // about external addresses
 			client, err := kubernetes.NewForConfig(config)
 			if err != nil {
 				t.Fatal(err)
@@ -84,7 +83,7 @@ func TestKubeProxyMakesWhatIsExpected(t *testing.T) {
 	}
 }
 
-// differential is a host with kube-proxy, and a source of chance.
+// differential is a host with kube-proxy, and a source of random numbers.
 type differential struct {
 	networks
 	random *rand.Rand
@@ -94,7 +93,7 @@ func (d differential) chance(of int) bool { return d.random.IntN(of) == 0 }
 
 func (d differential) pick(list ...string) string { return list[d.random.IntN(len(list))] }
 
-// maybe is a condition of an endpoint.
+// maybe returns a random condition of an endpoint.
 func (d differential) maybe() *bool {
 	switch d.random.IntN(4) {
 	case 0:
@@ -105,7 +104,7 @@ func (d differential) maybe() *bool {
 	return new(true)
 }
 
-// inParallel draws objects one after the other, so that a seed has always the same, and sends them to the API server in parallel.
+// inParallel generates objects one after the other, so that a seed always gives the same ones, and sends them to the API server in parallel.
 func (d differential) inParallel(count int, draw func(number int) (send func(context.Context) error)) {
 	d.t.Helper()
 	sends := make([]func(context.Context) error, count)
@@ -128,7 +127,7 @@ func (d differential) inParallel(count int, draw func(number int) (send func(con
 	}
 }
 
-// compare waits until kube-proxy has what is expected, or nothing has changed for a while, and tells the differences.
+// compare waits until kube-proxy has the expected state, or nothing has changed for a while, and reports the differences.
 func (d differential) compare(when string) {
 	d.t.Helper()
 	began := time.Now()
@@ -152,7 +151,7 @@ func (d differential) compare(when string) {
 	}
 }
 
-// objectsOf are the Services of which differences tell, with their EndpointSlices.
+// objectsOf returns the Services named in differences, with their EndpointSlices.
 func (d differential) objectsOf(differences string) string {
 	services, err := d.client.CoreV1().Services("default").List(d.t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -177,7 +176,7 @@ func (d differential) objectsOf(differences string) string {
 	return strings.Join(all, "\n")
 }
 
-// failures are the errors in kube-proxy's log, but for those that are expected of Services without endpoints.
+// failures returns the errors in kube-proxy's log, except those that are expected for Services without endpoints.
 func (d differential) failures() string {
 	var lines []string
 	for line := range strings.Lines(d.log(proxyLogFile)) {
@@ -188,7 +187,7 @@ func (d differential) failures() string {
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
-// have are the back ends of the load balancers that the host has.
+// have returns the back ends of the host's load balancers.
 func (d differential) have() map[kubeproxy.Frontend][]netip.Addr {
 	d.t.Helper()
 	addresses := map[string]netip.Addr{}
@@ -213,7 +212,7 @@ func (d differential) have() map[kubeproxy.Frontend][]netip.Addr {
 	return have
 }
 
-// differences compares what the host has with what package kubeproxy expects.
+// differences compares the host's load balancers with the predictions of package kubeproxy.
 func (d differential) differences(ctx context.Context, have map[kubeproxy.Frontend][]netip.Addr) string {
 	want, undecided, err := d.expected(ctx)
 	if err != nil {
@@ -236,7 +235,7 @@ func (d differential) differences(ctx context.Context, have map[kubeproxy.Fronte
 	return strings.Join(all, "\n")
 }
 
-// expected are the back ends by frontend, without those that are undecided.
+// expected returns the back ends by frontend, without the undecided ones.
 func (d differential) expected(ctx context.Context) (want map[kubeproxy.Frontend][]netip.Addr, undecided map[kubeproxy.Frontend]bool, err error) {
 	services, err := d.client.CoreV1().Services("").List(ctx, metav1.ListOptions{})
 	if err != nil {

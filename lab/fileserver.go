@@ -21,14 +21,14 @@ const (
 	smbdProgram = "/usr/sbin/smbd"
 	// SharedFolder is the name of the one share of a FileServer.
 	SharedFolder = "reports"
-	// unixUser is the account of this machine that Samba wants for its user: one of Debian's, with its number.
+	// unixUser is the account of this machine that Samba requires for its user: one of Debian's, with its number.
 	unixUser = "daemon:1"
 )
 
-// CanServeFiles returns an error that says what is missing for a FileServer, or nil.
+// CanServeFiles returns an error if this machine cannot run a FileServer.
 func CanServeFiles() error { return findService(smbdProgram, "samba") }
 
-// A FileServer is Debian's Samba, on the lab's address. It has one share, which needs a user and a password and is encrypted.
+// A FileServer is Debian's Samba, on the lab's address. Its one share requires a user and a password, and is encrypted.
 type FileServer struct {
 	*service
 	address string
@@ -86,7 +86,7 @@ force user = root
 read only = no
 `
 
-// ntHash is how SMB's logon stores a password (MS-NLMP, 3.3.1).
+// ntHash returns a password as SMB's logon stores it (MS-NLMP, 3.3.1).
 func ntHash(password string) string {
 	var text bytes.Buffer
 	for _, u := range utf16.Encode([]rune(password)) {

@@ -27,7 +27,7 @@ const (
 	squidUser    = "proxy" // Debian's user for squid
 )
 
-// CanRunForwardProxy returns an error that says what is missing for a ForwardProxy, or nil.
+// CanRunForwardProxy returns an error if this machine cannot run a ForwardProxy.
 func CanRunForwardProxy() error {
 	return errors.Join(findService(squidProgram, "squid"), findService(squidHelper, "squid"))
 }

@@ -33,9 +33,9 @@ type Host struct {
 	name   string
 	number int    // last byte of the address
 	dir    string // its layer over the template; kept while the host is off
-	// authorized are the public keys of who may log in, as in authorized_keys.
+	// authorized are the public keys of the user that may log in, as in authorized_keys.
 	authorized []byte
-	// openssh answers in place of the lab's SSH server; nil if that answers itself.
+	// openssh answers in place of the lab's SSH server; nil if that is not replaced.
 	openssh *openssh
 
 	mu     sync.Mutex
@@ -190,7 +190,7 @@ func (h *Host) checkPort(port int) error {
 
 const sshPort = 22
 
-// failure returns why the host went down by itself; nil while it is on.
+// failure returns why the host went down on its own; nil while it is on.
 func (h *Host) failure() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

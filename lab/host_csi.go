@@ -11,7 +11,7 @@ func csiProgram() program {
 	return program{pkg: "csi", about: "building the program that asks csi-proxy", env: []string{"GOOS=windows", "GOARCH=amd64"}}
 }
 
-// MakeFolderByCSIProxy asks the host's csi-proxy for a folder, as the node plugin of a CSI driver does, and whether it exists then.
+// MakeFolderByCSIProxy creates a folder by the host's csi-proxy, as the node plugin of a CSI driver does, and returns whether it exists afterwards.
 func (h *Host) MakeFolderByCSIProxy(ctx context.Context, path string) (exists bool, err error) {
 	if _, err := h.csi(ctx, "mkdir", path); err != nil {
 		return false, err

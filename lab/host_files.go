@@ -68,7 +68,7 @@ func (h *Host) Path(path string) (string, error) {
 	return local, nil
 }
 
-// entry finds a name in a folder as Windows does: exactly, or else in another case. Otherwise it is a new name.
+// entry finds a name in a folder as Windows does: an exact match first, then one in another case. Otherwise it is a new name.
 func entry(dir, name string) string {
 	if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 		return name
@@ -104,7 +104,7 @@ func (h *Host) Stats() (sshd.Stats, error) {
 	return sshd.ReadStats(path)
 }
 
-// SetSSHQuirks gives the host's SSH server other quirks, for connections to come.
+// SetSSHQuirks changes the quirks of the host's SSH server, for new connections.
 func (h *Host) SetSSHQuirks(q sshd.Quirks) error {
 	text, err := json.Marshal(q)
 	if err != nil {

@@ -101,7 +101,7 @@ func (s HNS) ClearFaults() error {
 	return s.do(func(store *hns.Store) error { return store.Clear() })
 }
 
-// SetQuirks gives HNS other quirks, for good.
+// SetQuirks changes the quirks of HNS permanently.
 func (s HNS) SetQuirks(q hns.Quirks) error {
 	return s.do(func(store *hns.Store) error { return store.SetQuirks(q) })
 }

@@ -29,14 +29,14 @@ func (h *Host) RemoveImage(ctx context.Context, image string) error {
 	return err
 }
 
-// IsPinned reports whether the host's containerd keeps its kubelet from removing an image.
+// IsPinned reports whether the host's containerd protects an image from removal by the kubelet.
 func (h *Host) IsPinned(ctx context.Context, image string) (bool, error) {
 	status, err := h.cri(ctx, "status", image)
 	return status == "pinned=true", err
 }
 
-// StartContainer makes the host's containerd run a command in a new pod with an image that it has, as its kubelet does. It returns how many
-// seconds it took until the command wrote its first line, and removes the pod.
+// StartContainer makes the host's containerd run a command in a new pod with an existing image, as its kubelet does. It returns how many seconds
+// passed until the command wrote its first line, and removes the pod.
 func (h *Host) StartContainer(ctx context.Context, image, command string) (seconds float64, err error) {
 	took, err := h.cri(ctx, "start", image+" "+command)
 	if err != nil {
@@ -53,7 +53,7 @@ func (h *Host) cri(ctx context.Context, verb, image string) (string, error) {
 	return said, nil
 }
 
-// runProgram runs a program of the lab on the host, where it is copied at its first run, and returns what it prints.
+// runProgram runs a program of the lab on the host, and returns its output. The first run copies it there.
 func (h *Host) runProgram(ctx context.Context, p program, arguments string) (string, error) {
 	onHost := `C:\lab\` + path.Base(p.pkg) + ".exe"
 	if err := h.placeProgram(ctx, p, onHost); err != nil {
@@ -69,7 +69,7 @@ func (h *Host) runProgram(ctx context.Context, p program, arguments string) (str
 	return strings.TrimSpace(string(result.Stdout)), nil
 }
 
-// placeProgram copies a program of the lab to the host unless it is there.
+// placeProgram copies a program of the lab to the host unless it exists there.
 func (h *Host) placeProgram(ctx context.Context, p program, onHost string) error {
 	if _, err := h.Stat(onHost); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -61,7 +61,7 @@ func (h *Host) Drives() ([]string, error) {
 	return names, nil
 }
 
-// Usage returns the memory of all processes of the host, with each process's part of what it shares, and the size of its changes on disk.
+// Usage returns the memory of all processes of the host, with each process's share of shared memory, and the size of its changes on disk.
 func (h *Host) Usage() (memory, disk int64, err error) {
 	pid, err := h.pid()
 	if err != nil {

@@ -35,7 +35,7 @@ type Options struct {
 	OpenSSH bool
 	// Kubernetes is the version that the control plane reports; see ControlPlaneOptions.
 	Kubernetes string
-	// DualStack gives Services addresses of both families if they ask for them.
+	// DualStack gives Services addresses of both families if they request them.
 	DualStack bool
 	// NoPodCIDRs leaves spec.podCIDRs of Nodes empty; see ControlPlaneOptions.
 	NoPodCIDRs bool

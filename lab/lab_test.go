@@ -277,7 +277,7 @@ func TestRegistryValuesCanBeReadAndRemoved(t *testing.T) {
 	}
 }
 
-// TestServicesHaveTimeToStart starts a program that is no service and ends after 13 s. Wine's own patience is 10 s.
+// TestServicesHaveTimeToStart starts a program that is no service and ends after 13 s. Wine's own timeout is 10 s.
 func TestServicesHaveTimeToStart(t *testing.T) {
 	h, _ := mustStart(t, Options{})
 	err := h.must(t.Context(), `sc.exe create slow binPath= "C:\windows\system32\ping.exe -n 14 127.0.0.1"`)

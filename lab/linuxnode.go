@@ -59,7 +59,7 @@ const (
 	kubeletProgram    = "kubelet"
 )
 
-// CanRunLinuxNodes returns nil if this machine can run a LinuxNode, or an error that says what is missing.
+// CanRunLinuxNodes returns nil if this machine can run a LinuxNode, or an error that names what is missing.
 func CanRunLinuxNodes() error {
 	if err := CanHaveHosts(); err != nil {
 		return err
@@ -73,8 +73,8 @@ func CanRunLinuxNodes() error {
 	return CanRunRegistries()
 }
 
-// CanLimit returns nil if containers can be limited in all that they use, or an error that says what is missing. Memory of Windows containers
-// is limited on every machine.
+// CanLimit returns nil if all resources of containers can be limited, or an error that names what is missing. Memory of Windows containers is limited
+// on every machine.
 func CanLimit() error {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A Container runs on a LinuxNode. The kernel says what it is; nothing of it comes from the kubelet or containerd.
+// A Container runs on a LinuxNode. All its values come from the kernel, not from the kubelet or containerd.
 type Container struct {
 	// PID is the first process's ID in this machine.
 	PID    int
@@ -93,7 +93,7 @@ func (c Container) MountOptions(at string) string {
 	return ""
 }
 
-// Age is how long the first process has run, in steps of 10 ms (proc_pid_stat(5)).
+// Age returns how long the first process has run, in steps of 10 ms (proc_pid_stat(5)).
 func (c Container) Age() (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.PID))
 	if err != nil {

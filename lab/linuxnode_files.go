@@ -23,7 +23,7 @@ func (n *LinuxNode) writeFiles(images *Registry) error {
 	if err != nil {
 		return err
 	}
-	// As all pods of the node, the kubelet reaches the API server at the address of its Service.
+	// Like all pods of the node, the kubelet reaches the API server at the address of its Service.
 	kubeconfig, err := controlplane.Kubeconfig("https://"+net.JoinHostPort(controlplane.ServiceOfTheAPI, "443"), cp.CA(),
 		controlplane.User{Certificate: client.Cert, Key: client.Key})
 	if err != nil {
@@ -48,7 +48,7 @@ func (n *LinuxNode) writeFiles(images *Registry) error {
 	return nil
 }
 
-// kubeletConfig is for cgroups of version 1. The kubelet does not change the machine's kernel settings: the node shows it others.
+// kubeletConfig is for cgroups of version 1. The kubelet does not change the machine's kernel settings, because the node shows it other values.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication:

@@ -40,7 +40,7 @@ func (n *LinuxNode) ConnectPods(ctx context.Context) error {
 	return nil
 }
 
-// addPlugins writes the plugins and their configuration, in place of that of nodeCNIConfig. containerd notices it.
+// addPlugins writes the plugins and their configuration, which replaces nodeCNIConfig. containerd notices it.
 func (n *LinuxNode) addPlugins(ctx context.Context) error {
 	c, err := openCache(n.lab.options.Progress)
 	if err != nil {
@@ -69,7 +69,7 @@ func (n *LinuxNode) addPlugins(ctx context.Context) error {
 	return os.WriteFile(n.path(nodeCNIFile), fmt.Appendf(nil, podCNIConfig, pods), 0o600)
 }
 
-// podCNIConfig gives each pod a link of its own to the node, so that every packet passes the node's rules, those of Services among them.
+// podCNIConfig gives each pod its own link to the node, so that every packet passes the node's rules, including those of Services.
 const podCNIConfig = `{"cniVersion": "1.0.0", "name": "lab", "plugins": [
   {"type": "ptp", "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}
 ]}
@@ -112,7 +112,7 @@ func (n *LinuxNode) writeProxyFiles(context.Context) error {
 		os.WriteFile(n.path("kube-proxy.yaml"), fmt.Appendf(nil, kubeProxyConfig, n.path("kube-proxy.conf"), n.name, n.lab.PodNetwork()), 0o600))
 }
 
-// kubeProxyConfig leaves alone the settings of the kernel that are not the node's own.
+// kubeProxyConfig leaves kernel settings unchanged that are not the node's own.
 const kubeProxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 clientConnection: {kubeconfig: %s}

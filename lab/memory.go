@@ -11,8 +11,8 @@ import (
 // memoryNeeded is several times what the hosts of a test need.
 const memoryNeeded = 8 << 30
 
-// PreferMemory moves temporary files to /dev/shm if it has room: drives of hosts, and the data of the control plane. A shared
-// disk can stall for minutes, and can be so full that kubelets evict pods. Go still builds its programs where it did before.
+// PreferMemory moves temporary files to /dev/shm if it has room: drives of hosts, and the data of the control plane. A shared disk can stall for
+// minutes, and can be so full that kubelets evict pods. Go builds its programs where it did before.
 func PreferMemory() error {
 	const memory = "/dev/shm"
 	var s syscall.Statfs_t

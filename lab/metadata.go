@@ -15,8 +15,8 @@ import (
 // metadataAddress is where the metadata services of clouds answer.
 const metadataAddress = "169.254.169.254"
 
-// ServeMetadata serves a cloud's metadata service for this host, at the address that clouds have for it, until stop is called or the host
-// is turned off. Only the host reaches it.
+// ServeMetadata serves a cloud's metadata service for this host, at the address that clouds use for it, until stop is called or the host is turned
+// off. Only the host reaches it.
 func (h *Host) ServeMetadata(handler http.Handler) (stop func(), err error) {
 	pid, err := h.pid()
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 type network struct {
 	number int // the third byte of its addresses
 	anchor *reaper
-	inside *netlink.Handle // for the anchor's namespace
+	inside *netlink.Handle // a handle for the anchor's namespace
 }
 
 const (
@@ -192,7 +192,7 @@ func (n *network) attach(name string) error {
 
 func (n *network) address(number int) string { return fmt.Sprintf("10.99.%d.%d", n.number, number) }
 
-// pods is the range of pod addresses of this network: one for each number, so that labs do not conflict.
+// pods returns the range of pod addresses of this network: one for each number, so that labs do not conflict.
 func (n *network) pods() string { return fmt.Sprintf("10.%d.%d.0/17", 128+n.number/2, n.number%2*128) }
 
 // routePods makes pods neighbors on the bridge: the host of a pod answers for its address.

@@ -30,12 +30,12 @@ const (
 
 // services runs kube-proxy.exe in a cluster of some size. Some calls fail at first, as on Windows.
 func (n networks) services() {
-	for i, code := range []hns.Code{hns.Exists, hns.PortExists} { // one call each: both count the first
+	for i, code := range []hns.Code{hns.Exists, hns.PortExists} { // one call each: the first call counts for both
 		if err := n.host.HNS().Inject(hns.Fault{Call: "HcnCreateLoadBalancer", Code: code, Times: i + 1}); err != nil {
 			n.t.Fatal(err)
 		}
 	}
-	want := n.createServices(0, 1) // besides the API server's
+	want := n.createServices(0, 1) // in addition to the API server's
 	defer n.startProxy()()
 	testenv.Eventually(n.t, networkPatience, "kube-proxy meets what Windows says at times", func(context.Context) string {
 		log := n.log(proxyLogFile)
@@ -94,7 +94,7 @@ func (n networks) createServices(first, count int) map[string][]string {
 	return want
 }
 
-// endpointsOf are the addresses of the endpoints of a Service. No other Service has them.
+// endpointsOf returns the addresses of the endpoints of a Service. No other Service has them.
 func endpointsOf(service int) []string {
 	var list []string
 	for i := range endpointsPerService {
@@ -154,7 +154,7 @@ func (n networks) missing(want map[string][]string) string {
 	return cmp.Diff(want, have)
 }
 
-// frontends are the addresses of load balancers, except those of the API server, with the addresses of their endpoints.
+// frontends returns the addresses of load balancers, except those of the API server, with the addresses of their endpoints.
 func (n networks) frontends() map[string][]string {
 	n.t.Helper()
 	endpoints := map[string]string{}

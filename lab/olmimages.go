@@ -34,11 +34,11 @@ const aboutOLM = "building the Operator Lifecycle Manager (some minutes the firs
 func opmProgram() program {
 	return program{
 		pkg: "github.com/operator-framework/operator-registry/cmd/opm", module: olmModules, about: aboutOLM,
-		env: []string{"GOFLAGS=-tags=containers_image_openpgp"}, // signatures of images in Go instead of C
+		env: []string{"GOFLAGS=-tags=containers_image_openpgp"}, // signatures of images are verified in Go instead of C
 	}
 }
 
-// olmPrograms are the programs in the images of OLM, by image. OLM's own images have cp and grpc_health_probe of others.
+// olmPrograms returns the programs in the images of OLM, by image. In OLM's own images, cp and grpc_health_probe come from other projects.
 func olmPrograms() map[string][]program {
 	own := func(name string) program { return program{pkg: name, module: olmModules, about: aboutOLM} }
 	theirs := func(path string) program { return own(olmModule + "/" + path) }
@@ -90,7 +90,7 @@ func OPM(ctx context.Context, progress io.Writer) (string, error) {
 	return c.build(ctx, opmProgram())
 }
 
-// OLMChart is the folder of OLM's own chart, which installs it and its kinds.
+// OLMChart returns the folder of OLM's own chart, which installs OLM and its CRDs.
 func OLMChart(ctx context.Context) (string, error) {
 	module, err := moduleDir(ctx)
 	if err != nil {

@@ -32,7 +32,7 @@ const (
 // behindPort is the port of the lab's own SSH server behind OpenSSH, on the host's loopback link.
 const behindPort = 2022
 
-// CanRunOpenSSH returns an error that says what is missing for hosts with Debian's OpenSSH server, or nil.
+// CanRunOpenSSH returns an error if this machine cannot run hosts with Debian's OpenSSH server.
 func CanRunOpenSSH() error {
 	for _, program := range []string{opensshProgram, opensshFiles, opensshClient} {
 		if err := findService(program, "openssh-server"); err != nil {
@@ -45,8 +45,8 @@ func CanRunOpenSSH() error {
 	return CanRunWindows()
 }
 
-// openssh is Debian's OpenSSH server at port 22 of a host, in the host's network. It has the host's key, and reads its authorized keys. SFTP
-// is that of its package, on drive C:; commands go to the lab's own server, which has the shell of Windows.
+// openssh is Debian's OpenSSH server at port 22 of a host, in the host's network. It has the host's key, and reads its authorized keys. SFTP is that
+// of the Debian package, on drive C:; commands are forwarded to the lab's own server, which has the shell of Windows.
 type openssh struct {
 	*service
 	key ssh.Signer // with which it logs in to the lab's server
@@ -77,7 +77,7 @@ func (l *Lab) newOpenSSH() (*openssh, error) {
 	return &openssh{service: s, key: key, pem: pem.EncodeToMemory(block)}, nil
 }
 
-// files are those that the lab's server on the host has for it, by their paths below drive_c.
+// files returns the files for it that the lab's server on the host has, by their paths below drive_c.
 func (o *openssh) files(authorized []byte) map[string][]byte {
 	return map[string][]byte{
 		below(guestapi.SSHListenFile):      []byte(net.JoinHostPort("127.0.0.1", strconv.Itoa(behindPort))),
@@ -167,5 +167,5 @@ func (o *openssh) prepare(h *Host) error {
 	if err := os.Chmod(o.path("shell"), 0o755); err != nil {
 		return fmt.Errorf("making the shell a program: %w", err)
 	}
-	return os.MkdirAll("/run/sshd", 0o755) // which Debian's unit creates
+	return os.MkdirAll("/run/sshd", 0o755) // Debian's unit creates it
 }

@@ -149,20 +149,20 @@ func HostPlatform() v1.Platform {
 
 func hostVersion() string { return fmt.Sprintf("10.0.%d.%d", Build, Revision) }
 
-// inMirror is where a mirror has an image.
+// inMirror returns where a mirror has an image.
 func inMirror(name string) (repository, tag string) {
 	_, repository, _ = strings.Cut(name, "/")
 	repository, tag, _ = strings.Cut(repository, ":")
 	return repository, tag
 }
 
-// pushAs pushes an image to where a mirror has the one of that name.
+// pushAs pushes an image to the place of that name in a mirror.
 func (r *Registry) pushAs(ctx context.Context, name string, i image.Image) error {
 	repository, tag := inMirror(name)
 	return r.Push(ctx, repository, tag, i)
 }
 
-// pushProgram builds an image of a program, with others beside it, and pushes it to where a mirror has it.
+// pushProgram builds an image of programs, of which the first is its entrypoint, and pushes it to its place in a mirror.
 func (r *Registry) pushProgram(ctx context.Context, name, stopSignal string, programs ...string) error {
 	i, err := imageOf(name, stopSignal, programs...)
 	if err != nil {
@@ -171,7 +171,7 @@ func (r *Registry) pushProgram(ctx context.Context, name, stopSignal string, pro
 	return r.pushAs(ctx, name, i)
 }
 
-// imageOf builds an image of a program, with others beside it.
+// imageOf builds an image of programs, of which the first is its entrypoint.
 func imageOf(name, stopSignal string, programs ...string) (image.Image, error) {
 	files := map[string]string{}
 	for _, program := range programs {
@@ -188,14 +188,14 @@ func imageOf(name, stopSignal string, programs ...string) (image.Image, error) {
 	return i, nil
 }
 
-// exe is the name of a program on Windows.
+// exe returns the name of a program on Windows.
 func exe(program string) string { return strings.TrimSuffix(filepath.Base(program), ".exe") + ".exe" }
 
 func wincatProgram() program {
 	return program{pkg: "containers/wincat", about: "building the program that forwards ports", env: []string{"GOOS=windows", "GOARCH=amd64"}, image: true}
 }
 
-// pause builds the program that containerd starts for every pod, and the one by which it forwards ports.
+// pause builds the program that containerd starts for every pod, and the one with which it forwards ports.
 func (c cache) pause(ctx context.Context) ([]string, error) {
 	module, err := moduleDir(ctx)
 	if err != nil {

@@ -125,7 +125,7 @@ func (p pods) logsAndExec() {
 	}
 }
 
-// failureRestarts makes a program exit with a code of its own.
+// failureRestarts makes a program exit with an exit code of its own.
 func (p pods) failureRestarts() {
 	pod := p.expectServing("win-webserver", 2)[0]
 	_, _ = testenv.Call(p.t.Context(), pod.Status.PodIP, "/exit?code=3") // it exits while it answers
@@ -200,7 +200,7 @@ func (p pods) outliveContainerd() {
 	}
 }
 
-// agnhost runs Kubernetes' own test program: it sends a request to one of our pods, reports its name, and uses its grace period.
+// agnhost runs Kubernetes' own test program: it sends a request to one of the lab's pods, reports its name, and uses its grace period.
 func (p pods) agnhost() {
 	const grace, says = int64(60), "Sleeping 2 seconds before terminating"
 	if err := p.AddAgnhost(p.t.Context()); err != nil {
@@ -342,7 +342,7 @@ func (p pods) nothingStays() {
 	p.eventually("all objects of pods are removed", func(ctx context.Context) string { return p.expectOnHost(ctx, 0) })
 }
 
-// expectOnHost returns what is wrong on a host with count pods.
+// expectOnHost returns what is wrong on a host that must have count pods.
 func (p pods) expectOnHost(ctx context.Context, count int) string {
 	containers, err := p.host.Containers(ctx)
 	if err != nil || len(containers) != 2*count {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// A Program of this machine runs beside the control plane, and ends with it.
+// A Program runs on this machine next to the control plane, and ends with it.
 type Program struct {
 	*reaper
 	log string

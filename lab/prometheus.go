@@ -27,7 +27,7 @@ const (
 	prometheusConfig = "prometheus.yml"
 )
 
-// CanRunPrometheus returns an error that says what is missing for Prometheus, or nil.
+// CanRunPrometheus returns an error if this machine cannot run Prometheus.
 func CanRunPrometheus() error {
 	return errors.Join(findService(prometheusProgram, "prometheus"), findService(promtoolProgram, "prometheus"))
 }
@@ -105,7 +105,7 @@ type Sample struct {
 	Value  float64
 }
 
-// Query evaluates an expression now. The result is empty where no series fit.
+// Query evaluates an expression now. The result is empty if no series match.
 func (p *Prometheus) Query(ctx context.Context, expression string) ([]Sample, error) {
 	var data struct {
 		ResultType string          `json:"resultType"`
@@ -155,7 +155,7 @@ func (v *value) UnmarshalJSON(text []byte) error {
 type Target struct {
 	Labels map[string]string `json:"labels"`
 	URL    string            `json:"scrapeUrl"`
-	// Health is up, down or unknown; LastError says why it is down.
+	// Health is up, down or unknown; LastError is the reason why it is down.
 	Health    string  `json:"health"`
 	LastError string  `json:"lastError"`
 	Seconds   float64 `json:"lastScrapeDuration"`
@@ -182,7 +182,7 @@ func (p *Prometheus) Alerts(ctx context.Context) ([]Alert, error) {
 	return data.Alerts, err
 }
 
-// RuleState is a rule as Prometheus evaluated it last.
+// RuleState is the last evaluation of a rule.
 type RuleState struct {
 	Name      string `json:"name"`
 	Health    string `json:"health"`

@@ -32,7 +32,7 @@ import (
 
 const registryProgram = "/usr/bin/docker-registry"
 
-// CanRunRegistries returns an error that says what is missing for registries, or nil.
+// CanRunRegistries returns an error if this machine cannot run registries.
 func CanRunRegistries() error { return findService(registryProgram, "docker-registry") }
 
 // RegistryOptions are the options of a Registry.

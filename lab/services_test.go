@@ -72,7 +72,7 @@ func TestRegistryAndProxyLogRequests(t *testing.T) {
 	if status := get("guessed"); status != http.StatusUnauthorized {
 		t.Errorf("with a wrong password the status is %d", status)
 	}
-	if status := get(r.Password); status != http.StatusNotFound { // it asked for no OCI manifest
+	if status := get(r.Password); status != http.StatusNotFound { // the request accepts no OCI manifest
 		t.Errorf("with the password the status is %d", status)
 	}
 	asked, err := r.Requests()

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/image"
 )
 
-// standIn is an image that documents name, with the lab's web server in place of its programs. See containers/webserver.
+// standIn is an image named in the documents, with the lab's web server in place of its programs. See containers/webserver.
 type standIn struct {
 	name string
 	// build is 0 for all builds of Windows.
@@ -44,7 +44,7 @@ func standIns() []standIn {
 	}
 }
 
-// AddStandIns adds the images that documents name to a registry, to where a mirror of theirs has them.
+// AddStandIns adds the images named in the documents to a registry, where a mirror of theirs has them.
 func (l *Lab) AddStandIns(ctx context.Context, r *Registry) error {
 	content, err := l.webserver(ctx)
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 	ProductName = "Windows Server 2022 Datacenter"
 )
 
-// ErrNoWindows means that this machine cannot run Windows hosts; the error's text says what is missing.
+// ErrNoWindows means that this machine cannot run Windows hosts; the error's text names what is missing.
 var ErrNoWindows = errors.New("no Windows hosts on this machine")
 
 func guestProgram() program {
@@ -48,7 +48,7 @@ func hostComputeLibrary() program {
 	}
 }
 
-// CanRunWindows returns nil if this machine can run Windows hosts, or an error that wraps ErrNoWindows and says what is missing.
+// CanRunWindows returns nil if this machine can run Windows hosts, or an error that wraps ErrNoWindows and names what is missing.
 func CanRunWindows() error {
 	if err := CanHaveHosts(); err != nil {
 		return fmt.Errorf("%w: %w", ErrNoWindows, err)
@@ -64,7 +64,7 @@ func CanRunWindows() error {
 	return nil
 }
 
-// CanBalance returns nil if Services work on this machine's hosts, or an error that says what is missing.
+// CanBalance returns nil if Services work on this machine's hosts, or an error that names what is missing.
 func CanBalance() error {
 	if findNFT() == "" {
 		return fmt.Errorf("%s not found; install nftables", nft)
@@ -74,7 +74,7 @@ func CanBalance() error {
 
 const nft = "/usr/sbin/nft"
 
-// findNFT returns the path of nft, which sets the kernel's rules for Services; "" if there is none.
+// findNFT returns the path of nft, which sets the kernel's rules for Services; "" if it is not installed.
 func findNFT() string {
 	if _, err := os.Stat(nft); err != nil {
 		return ""
@@ -220,8 +220,8 @@ func below(windowsPath string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(windowsPath, `C:\`), `\`, "/")
 }
 
-// registryEntries are what kubelet and WICD read about Windows. Wine uses them for the version that programs see, too, which is
-// why CurrentVersion is 10.0 here and 6.3 on Windows.
+// registryEntries returns the values that kubelet and WICD read about Windows. Wine also uses them for the version that programs see, which is why
+// CurrentVersion is 10.0 here and 6.3 on Windows.
 func registryEntries() []guestapi.RegistryEntry {
 	const current = `HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion`
 	text := func(key, name, value string) guestapi.RegistryEntry {
@@ -248,11 +248,11 @@ func registryEntries() []guestapi.RegistryEntry {
 		number(`HKLM\Software\WMCOLab\Features`, "Containers", 1), // enabled; see shims/dismapi.c
 		text(`HKLM\SYSTEM\HardwareConfig`, "LastConfig", "{00000000-0000-0000-0000-000000000000}"),
 		number(`HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`, "BootId", 0),
-		// Both are milliseconds. Wine 8 ignores them unless they are texts. On Wine, the process of a service sometimes hangs at its end;
-		// on Windows it does not. Here Wine kills it after this time.
+		// Both are milliseconds. Wine 8 ignores them unless they are strings. On Wine, the process of a service sometimes hangs at exit; on Windows
+		// it does not. Here Wine kills it after this time.
 		text(`HKLM\SYSTEM\CurrentControlSet\Control`, "WaitToKillServiceTimeout", "10000"),
-		// For the start of a service and its answers to controls, Wine has 10 s and Windows 30 s. On a busy machine of the lab, Wine
-		// needs longer than that for a program as large as the kubelet.
+		// Timeout for the start of a service and its answers to controls: 10 s on Wine, 30 s on Windows. On a busy machine of the lab, Wine needs
+		// longer than that for a program as large as the kubelet.
 		text(`HKLM\SYSTEM\CurrentControlSet\Control`, "ServicesPipeTimeout", "60000"),
 	}
 }

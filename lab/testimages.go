@@ -42,7 +42,7 @@ func PrepareTests(ctx context.Context, progress io.Writer) error {
 	return prepare(ctx, progress, upstreamProgram(), agnhostProgram(), toolsProgram(), coreDNSProgram())
 }
 
-// toolNames are the names under which images have the shell and its programs. Scripts find more of them, in the shell itself.
+// toolNames returns the names under which images have the shell and its programs. Scripts find more of them, in the shell itself.
 func toolNames() []string {
 	return []string{
 		"awk", "cat", "curl", "date", "dig", "echo", "env", "false", "grep", "head", "hexdump", "hostname", "id", "ls", "mkdir", "mv", "nc", "nslookup",

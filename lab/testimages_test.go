@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
-// TestImagesAreThoseOfTheSuite compares the tags of the images with those that the suite of lab/upstream asks for.
+// TestImagesAreThoseOfTheSuite compares the tags of the images with those that the suite of lab/upstream uses.
 func TestImagesAreThoseOfTheSuite(t *testing.T) {
 	source := payloadtest.Source(t, "upstream", "k8s.io/kubernetes")
 	manifest, err := os.ReadFile(filepath.Join(source, "test/utils/image/manifest.go"))

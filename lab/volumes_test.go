@@ -195,7 +195,7 @@ func (p pods) update(o client.Object) {
 	}
 }
 
-// cost logs what containers need. Each pod has two, and that of its sandbox.
+// cost logs the resources that containers use. Each pod has two, and its sandbox container.
 func (p pods) cost() {
 	const count = 3
 	memory, disk, err := p.host.Usage()

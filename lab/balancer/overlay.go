@@ -21,8 +21,8 @@ type network struct {
 	}
 }
 
-// encapsulation are rules for packets of pods: those of an overlay network reach its own subnets, and of the cluster's other pods only
-// those for which it has a remote subnet route, as nothing else tells Windows where to send them. The lab's own network needs none.
+// encapsulation returns the rules for packets of pods. Packets from an overlay network reach its own subnets, and other pods of the cluster only
+// through a remote subnet route, because Windows has no other route to them. The lab's own network needs none.
 func encapsulation(pods netip.Prefix, networks []hns.Object) string {
 	var rules strings.Builder
 	for _, o := range networks {

@@ -104,7 +104,7 @@ func (a admission) prepare(ctx context.Context) error {
 	}
 }
 
-// create creates a pod up to its storage, and says how many milliseconds that took.
+// create creates a pod as a dry run, and returns how many milliseconds that took.
 func (a admission) create(ctx context.Context, namespace string) (*corev1.Pod, float64, error) {
 	memory := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.PodSpec{

@@ -97,8 +97,8 @@ func (c crowd) putEntries(ctx context.Context, n int, mirror string) error {
 	return nil
 }
 
-// askRegistry asks the registry of a host for an image of a source as containerd does, and returns what it answers; it is empty until
-// there is a registry. The answer names the mirrors that did not have the image.
+// askRegistry requests an image of a source from a host's registry as containerd does, and returns the answer; it is empty until there is a registry.
+// The answer names the mirrors that did not have the image.
 func askRegistry(ctx context.Context, h *sim.Host, source string) string {
 	ca, err := h.Windows().Disk().Read(desired.RegistryCA)
 	pair, errPair := h.Windows().Disk().Read(desired.RegistryClient)

@@ -108,7 +108,7 @@ func (e *explaining) requests() (float64, error) {
 	return float64(asked), nil
 }
 
-// measureMany measures how long it takes to tell of thousands of pods, and how the operator's memory grows.
+// measureMany measures how long the operator needs to explain the failures of thousands of pods, and how its memory grows.
 func (e *explaining) measureMany(ctx context.Context) error {
 	before, err := e.Operator.PeakMemory()
 	if err != nil {
@@ -140,7 +140,8 @@ func (e *explaining) measureMany(ctx context.Context) error {
 	return err
 }
 
-// failAll has pods of an app fail as the kubelet says it of an image for another build, and returns the seconds until all are told.
+// failAll makes the pods of an app fail as the kubelet reports it for an image of another build, and returns the seconds until every pod has its
+// explanation.
 func (e *explaining) failAll(ctx context.Context, app string, count, first int) (seconds float64, err error) {
 	began := time.Now()
 	numbers, failures := make(chan int), make(chan error, writers)

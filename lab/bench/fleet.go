@@ -56,7 +56,7 @@ func (f fleet) joinAll(ctx context.Context, n int) (seconds float64, err error) 
 	return f.joinSome(ctx, n, comparable)
 }
 
-// joinSome does so with hosts that are unkind, unless kind says why not.
+// joinSome is joinAll with hosts that are unkind, unless kind gives the reason why not.
 func (f fleet) joinSome(ctx context.Context, n int, kind string) (seconds float64, err error) {
 	for range n {
 		if _, err := f.start(kind); err != nil {

@@ -70,7 +70,7 @@ func (f fleet) measureNames(ctx context.Context) error {
 	})
 }
 
-// addGoodAddress adds the address as soon as the names are asked for.
+// addGoodAddress adds the address as soon as the names are resolved.
 func (f fleet) addGoodAddress(ctx context.Context, entries *corev1.ConfigMap) (seconds float64, err error) {
 	const ready = "192.0.2.78" // an address that shows that the operator works
 	for _, address := range []string{ready, goodAddress} {

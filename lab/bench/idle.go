@@ -93,7 +93,7 @@ func processes() map[int]string {
 	return found
 }
 
-// isOurs tells whether a process was started by this one, or by those that it started: other labs may run on this machine.
+// isOurs reports whether a process was started by this one or by its descendants: other labs may run on this machine.
 func isOurs(pid int) bool {
 	for pid > 1 && pid != os.Getpid() {
 		pid, _ = strconv.Atoi(field(fmt.Sprintf("/proc/%d/status", pid), "PPid"))
@@ -129,8 +129,8 @@ func networkOf(pid int) string {
 	return name
 }
 
-// memoryOverFloor reports a program's memory, and its ratio to that of kube-log-runner on the same host: a Go program that is a service,
-// starts another and copies what it prints. No service of ours can be smaller.
+// memoryOverFloor reports a program's memory, and its ratio to that of kube-log-runner on the same host: a Go program that is a service, starts
+// another and copies its output. No service of the operator can be smaller.
 func (s *sheet) memoryOverFloor(all map[int]string, pid int, name string) error {
 	floor, err := processOf(all, "kube-log-runner.exe", "")
 	if err != nil {

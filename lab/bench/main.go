@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command bench measures the numbers that the documentation promises: the operator as users install it, a real control plane, and
-// Windows hosts on Wine. Standard output has a line "name value unit" for each number, and lines with # that describe the
-// machine; standard error has the progress. docs/performance.md says what the numbers mean.
+// Command bench measures the numbers that the documentation promises: the operator as users install it, a real control plane, and Windows hosts on
+// Wine. Standard output has a line "name value unit" for each number, and lines with # that describe the machine; standard error has the progress.
+// docs/performance.md explains the numbers.
 package main
 
 import (

@@ -51,8 +51,8 @@ func measureNetworkHost(ctx context.Context, s *sheet) error {
 	return nil
 }
 
-// measureJoin measures, from WICD's journal, the time from the start of hybrid-overlay-node, when the service before it runs,
-// until the pod network is configured. It counts the processes that were started besides the services.
+// measureJoin measures, from WICD's journal, the time from the start of hybrid-overlay-node, when the service before it runs, until the pod network
+// is configured. It also counts the processes started in addition to the services.
 func (n *netHost) measureJoin(others map[int]string) error {
 	raw, err := n.host.ReadFile(desired.State + `\journal.jsonl`)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // podStarts is how many pods are started in each way, after one that is not counted.
 const podStarts = 9
 
-// measurePods measures pods of a Wine host: how long their start takes, and until the operator says why they do not.
+// measurePods measures pods of a Wine host: how long they take to start, and how long the operator takes to explain why they do not.
 func measurePods(ctx context.Context, s *sheet) error {
 	if err := errors.Join(lab.CanRunWindows(), lab.CanRunRegistries(), lab.CanRunForwardProxy()); err != nil {
 		return fmt.Errorf("a host on Wine, registries and a proxy are required: %w", err)

@@ -40,7 +40,7 @@ func openCrowd(ctx context.Context, s *sheet) (crowd, error) {
 // comparable is why the hosts of most numbers have a kind Windows.
 const comparable = "numbers of different versions are compared, whatever quirks a simulated Windows has learned since"
 
-// start starts a host without announcing it. Its Windows is unkind, or why says why not.
+// start starts a host without announcing it. Its Windows is unkind unless why gives a reason against it.
 func (c crowd) start(why string) (testenv.Host, error) {
 	_, at, err := c.AddSimulated(sim.Options{
 		// One machine cannot renew the leases of a thousand kubelets every ten seconds.

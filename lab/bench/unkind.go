@@ -21,7 +21,7 @@ const (
 	factsCalls  = 11
 )
 
-// measureUnkind lets simulated hosts with quirks by chance become nodes, and asks a Windows host for its facts.
+// measureUnkind joins simulated hosts with random quirks, and queries the facts of a Windows host.
 func measureUnkind(ctx context.Context, s *sheet) error {
 	s.say("%d simulated hosts with quirks of Windows by chance (minutes)", unkindHosts)
 	out, err := s.goTest(ctx, "..", fmt.Sprintf("WMCO_QUIRKS_SEEDS=%d", unkindHosts), "TestHostsJoinWhateverWindowsDoes", "./internal/controllers/storytest")

@@ -39,7 +39,8 @@ func infrastructure(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: infrastructureGroup, Version: providerVersion, Kind: kind}
 }
 
-// providerKinds are the CustomResourceDefinitions of the provider. Their label says which versions keep which version of Cluster API's contract.
+// providerKinds are the CustomResourceDefinitions of the provider. Their label maps a version of Cluster API's contract to the
+// version that implements it.
 func providerKinds() []*unstructured.Unstructured {
 	var all []*unstructured.Unstructured
 	for _, gvk := range []schema.GroupVersionKind{labCluster(), labMachine(), labMachineTemplate(), labControlPlane()} {

@@ -37,7 +37,7 @@ type Provider struct {
 	failed func(error)
 
 	mu sync.Mutex
-	// machines are those at work, by namespace and name, so that one does not wait for another.
+	// machines are those in progress, by namespace and name, so that none waits for another.
 	machines map[types.NamespacedName]struct{}
 	running  sync.WaitGroup
 }
@@ -101,7 +101,7 @@ func (p *Provider) list(ctx context.Context, gvk schema.GroupVersionKind) ([]uns
 	return list.Items, err
 }
 
-// begin works on a machine beside the others.
+// begin works on a machine concurrently with others.
 func (p *Provider) begin(ctx context.Context, machine *unstructured.Unstructured) {
 	name := client.ObjectKeyFromObject(machine)
 	p.mu.Lock()
@@ -189,7 +189,7 @@ func (p *Provider) userData(ctx context.Context, machine *unstructured.Unstructu
 	return data, nil
 }
 
-// report writes the status of an object, unless it says that already.
+// report writes the status of an object if it differs.
 func (p *Provider) report(ctx context.Context, o *unstructured.Unstructured, status map[string]any) error {
 	if _, reported := o.Object["status"]; reported {
 		return nil

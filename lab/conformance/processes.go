@@ -21,7 +21,7 @@ import (
 const (
 	// batchSize is how many cases a process runs. It takes some seconds to start.
 	batchSize = 12
-	// interruptPatience is how long a process may take to remove its objects and to write its report after it was told to end.
+	// interruptPatience is how long an interrupted process may take to remove its objects and to write its report.
 	interruptPatience = 90 * time.Second
 	// commandPatience is how long a command may take that runs no case.
 	commandPatience = 2 * time.Minute
@@ -114,7 +114,7 @@ func (t *tests) runBatch(ctx context.Context, c *cluster, n int, b suite.Batch) 
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir) // cases leave files there
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 2 * interruptPatience
-	runErr := cmd.Run() // an exit code is also that of cases that failed: the report says
+	runErr := cmd.Run() // failed cases also set the exit code: the report has the results
 	report, err := os.Open(filepath.Join(dir, "junit_01.xml"))
 	if errors.Is(err, fs.ErrNotExist) && ctx.Err() != nil {
 		return none, nil

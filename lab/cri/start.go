@@ -14,11 +14,11 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// logFolder is where containerd writes the log of a container that this program starts.
+// logFolder is where containerd writes the logs of containers that this program starts.
 const logFolder = `C:\lab\cri-logs`
 
-// start starts a container with a command in a sandbox, as the kubelet does, and prints how many seconds it took until the container wrote its
-// first line.
+// start runs a command in a container of a new sandbox, as the kubelet does, and prints how many seconds passed until the container wrote its first
+// line.
 func start(ctx context.Context, client cri.RuntimeServiceClient, image string, command []string) (err error) {
 	name := fmt.Sprintf("plain-%d", time.Now().UnixNano())
 	sandbox := &cri.PodSandboxConfig{

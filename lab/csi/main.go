@@ -1,6 +1,6 @@
 //go:build windows
 
-// Command csi asks the csi-proxy of a Windows host for something as the node plugin of a CSI driver does, with the client of csi-proxy.
+// Command csi sends requests to the csi-proxy of a Windows host as the node plugin of a CSI driver does, with the client of csi-proxy.
 //
 //	csi mkdir PATH   makes a folder
 //	csi exists PATH  prints whether a path exists

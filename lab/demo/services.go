@@ -18,7 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// What the pods show: a file of a ConfigMap in a folder of theirs.
+// The pods serve a file of a ConfigMap, mounted in a folder.
 const (
 	greeting = "Hello from a ConfigMap"
 	file     = "greeting.txt"
@@ -95,7 +95,7 @@ func show(ctx context.Context, env *testenv.Env, url string) error {
 	return err
 }
 
-// ask sends a request from a pod, until there is an answer.
+// ask sends requests from a pod until there is an answer.
 func ask(ctx context.Context, env *testenv.Env, url string) (from, answer string, err error) {
 	for {
 		pods, err := env.Pods(ctx, webserver)

@@ -22,7 +22,7 @@ const failing = "object.spec.isMissing.isMissing == ''"
 
 // breakage makes the evaluation of a policy about pods fail.
 type breakage struct {
-	// name says what is broken, policy which one.
+	// name is the broken part, policy the policy that has it.
 	name, policy string
 	change       change
 }
@@ -115,7 +115,7 @@ func (c *cluster) testBrokenPolicies(t *testing.T) {
 	}
 }
 
-// isOf says whether an object is a policy, or one of its bindings.
+// isOf reports whether an object is a policy or one of its bindings.
 func isOf(o *unstructured.Unstructured, policy string) bool {
 	if name, _, _ := unstructured.NestedString(o.Object, "spec", "policyName"); name != "" {
 		return name == policy
@@ -142,7 +142,7 @@ func (c *cluster) apply(t *testing.T, objects []*unstructured.Unstructured) {
 	}
 }
 
-// createAll creates pods of all kinds of which nothing is to be said, and fails with what is said.
+// createAll creates acceptable pods of all kinds, and returns an error with any warnings or refusals.
 func (w writer) createAll(ctx context.Context) error {
 	spec := goodSpec()
 	spec["os"] = map[string]any{"name": "windows"}

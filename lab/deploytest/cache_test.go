@@ -26,7 +26,7 @@ import (
 
 // testMemoryOfTheCache has a writer of ConfigMaps, a tenant and a node fill what the operator watches, and reads it as the operator does.
 func (c *cluster) testMemoryOfTheCache(t *testing.T) {
-	const mostHeld, mostAtPeak = 16 << 20, 192 << 20 // of 200 MB that are there
+	const mostHeld, mostAtPeak = 16 << 20, 192 << 20 // of 200 MB
 	maps, pods := c.admin.CoreV1().ConfigMaps(namespace), c.admin.CoreV1().Pods("default")
 	for i := range 150 {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)}, Data: map[string]string{"a": strings.Repeat("x", 1_000_000)}}

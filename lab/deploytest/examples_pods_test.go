@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/podrules"
 )
 
-// runsOnWindows wants a template of pods to have what kubectl windows lint asks for.
+// runsOnWindows requires what kubectl windows lint requires of a template of pods.
 func runsOnWindows(template map[string]any) error {
 	spec, _ := template["spec"].(map[string]any)
 	found, err := podrules.Check(spec)

@@ -77,7 +77,7 @@ func objectsOf(t *testing.T, b documents.Block) (all []example) {
 	return all
 }
 
-// complete gives a part of one of our objects what is missing, and says whether this is an object at all.
+// complete adds the missing parts to a fragment of one of the operator's objects, and reports whether it is an object at all.
 func complete(o *unstructured.Unstructured) bool {
 	if o.GetKind() != "" {
 		return true
@@ -161,7 +161,7 @@ func (c *cluster) testExamples(t *testing.T) {
 	}
 }
 
-// isOfKubernetes says whether an example is as Kubernetes' documentation has it: without a namespace, and without what else we ask for.
+// isOfKubernetes reports whether an example is copied from Kubernetes' documentation: without a namespace and the operator's further requirements.
 func isOfKubernetes(o example) bool {
 	return o.document == "docs/examples.md" && slices.Contains([]string{"win-webserver", "iis-2019", "iis"}, o.GetName()) && o.GetNamespace() == ""
 }

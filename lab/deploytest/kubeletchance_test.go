@@ -66,7 +66,7 @@ func (c *cluster) testKubeletByChance(t *testing.T) {
 	}
 }
 
-// startsWith says why the kubelet would not start with a configuration that is read strictly.
+// startsWith returns why the kubelet would not start with a configuration under strict decoding.
 func startsWith(strict runtime.Decoder, content string) error {
 	kc := &kubeletconfig.KubeletConfiguration{}
 	if err := runtime.DecodeInto(strict, []byte(content), kc); err != nil {

@@ -96,7 +96,7 @@ func TestManifestsOnEarlierKubernetes(t *testing.T) {
 	}
 }
 
-// testWorkloadsAreRefused expects what docs/workloads.md says of earlier versions.
+// testWorkloadsAreRefused expects what docs/workloads.md documents for earlier versions.
 func (c *cluster) testWorkloadsAreRefused(t *testing.T) {
 	err := manifest.Apply(t.Context(), c.config, deployDir+"/workloads")
 	if err == nil || !strings.Contains(err.Error(), `no matches for kind "MutatingAdmissionPolicy" in version "admissionregistration.k8s.io/v1"`) {

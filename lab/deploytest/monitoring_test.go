@@ -113,7 +113,7 @@ func (c *cluster) testMonitoringKinds(t *testing.T, version prometheusoperator.V
 	}
 }
 
-// removeKind removes a CustomResourceDefinition with its objects, if it is there.
+// removeKind removes a CustomResourceDefinition with its objects, if it exists.
 func (c *cluster) removeKind(t *testing.T, name string) {
 	t.Helper()
 	definitions := c.admin.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})

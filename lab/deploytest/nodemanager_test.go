@@ -111,7 +111,7 @@ func (c *cluster) testNodeManagerOnItsNode(t *testing.T) {
 	c.setNode(t, name, "azure:///one", []string{api.TaintUninitialized, "os"})
 	try(t, []attempt{
 		{"initializes a Node that has a provider ID", "", and(func(n *corev1.Node) { n.Spec.ProviderID = "azure:///one" })},
-		{"changes a provider ID", "providerID", and(func(n *corev1.Node) { n.Spec.ProviderID = "azure:///two" })}, // Kubernetes forbids it by itself, too
+		{"changes a provider ID", "providerID", and(func(n *corev1.Node) { n.Spec.ProviderID = "azure:///two" })}, // Kubernetes itself also forbids it
 	})
 	c.setNode(t, name, "", []string{"os"})
 	try(t, []attempt{

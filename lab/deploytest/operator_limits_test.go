@@ -209,7 +209,7 @@ func (c *cluster) testOperatorApproves(t *testing.T) {
 		{"WICD's for as long as it gets", host, daemons, client, nil, nil, "spec.expirationSeconds of the certificate request is not set"},
 		{"WICD's for serving", daemon, daemons, server, new(day), nil, "spec.usages of the certificate request are digital signature, server auth"},
 		{"an administrator's", c.admin, daemons, client, new(day), nil, others},
-		// Not an administrator's: Kubernetes' own approver approves that, for an administrator may ask for any node.
+		// Not an administrator's: Kubernetes' own approver approves that, because an administrator may request certificates for any node.
 		{"somebody's as kubelet", c.mayRequest(t, c.as(t, "bob"), "bob"), kubelets, client, nil, nil, others},
 		{"the operator's own", c.mayRequest(t, o, "system:serviceaccount:"+namespace+":windows-machine-config-operator"), daemons, client, new(day), nil, others},
 		{"that of a bootstrap account elsewhere", c.mayRequest(t, c.as(t, "system:serviceaccount:default:windows-node-bootstrapper"), "system:serviceaccount:default:windows-node-bootstrapper"),
@@ -246,7 +246,7 @@ func (c *cluster) testOperatorApproves(t *testing.T) {
 		}})
 	}
 	try(t, attempts)
-	// Requests of this signer cannot be created any more; old ones may exist.
+	// Requests of this signer can no longer be created; old ones may exist.
 	review, err := o.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: "approve", Group: "certificates.k8s.io", Resource: "signers", Name: "kubernetes.io/legacy-unknown",

@@ -68,7 +68,7 @@ func (w writer) create(ctx context.Context, o *unstructured.Unstructured) error 
 	return drop(w.dynamic.Resource(resource).Namespace(o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
 }
 
-// goodSpec is the spec of a pod of which nothing is to be said. It has no os.name, with which the API server itself refuses much.
+// goodSpec returns a valid spec of a pod that violates no rule. It has no os.name, because the API server itself refuses many fields with it.
 func goodSpec() map[string]any {
 	container := func(name string) map[string]any {
 		return map[string]any{"name": name, "image": "example.com/web:ltsc2022", "resources": map[string]any{"limits": map[string]any{"memory": "1Gi"}}}
@@ -253,8 +253,8 @@ func (c *cluster) testPodPoliciesOfNamespaces(t *testing.T, w writer, privileged
 	c.expectWarning(t, w, []*unstructured.Unstructured{in("rules-off", privileged)}, "")
 	c.expectWarning(t, w, []*unstructured.Unstructured{in("rules-warn", privileged)}, "Windows has no privileged containers")
 
-	// What Kubernetes' controllers make is not refused: it would be missing. An owner that somebody invents is no way around, nor is the annotation
-	// of OpenShift; scaling what is there is.
+	// Objects of Kubernetes' controllers are not refused, because they would be missing. An invented owner does not bypass the rules, and neither
+	// does the annotation of OpenShift. Existing objects can be scaled.
 	owned := in("rules-deny", privileged)
 	owned.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"})
 	owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "u", Controller: new(true)}})
@@ -282,7 +282,7 @@ func (c *cluster) newWriterAs(t *testing.T, user string) writer {
 	return writer{newClients(t, config), w}
 }
 
-// mayWritePods is a user who may write all in one namespace, as its administrator.
+// mayWritePods returns a user who may write everything in one namespace, as its administrator.
 func (c *cluster) mayWritePods(t *testing.T, in string) writer {
 	t.Helper()
 	const user = "tenant-of-pods"

@@ -15,8 +15,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/podrules/podrulestest"
 )
 
-// testPodRules has the API server judge each rule: it refuses a pod for Windows that breaks one where the rule says so, for the field
-// that the rule names, and accepts it otherwise.
+// testPodRules has the API server judge each rule: it must refuse a pod for Windows that breaks a rule with Refused, and name the rule's field. It
+// must accept all others.
 func (c *cluster) testPodRules(t *testing.T) {
 	for _, rule := range podrules.Rules() {
 		lists := []string{""}
@@ -50,7 +50,7 @@ func (c *cluster) testPodRules(t *testing.T) {
 	}
 }
 
-// addVolumes adds what the API server wants of volumes besides the field that a rule is about.
+// addVolumes adds the other fields that the API server requires of volumes.
 func addVolumes(spec map[string]any) {
 	volume := map[string]any{"name": "example", "emptyDir": map[string]any{}}
 	if all, _ := spec["volumes"].([]any); len(all) > 0 {

@@ -77,7 +77,7 @@ func buildPlugin(t *testing.T) (program string) {
 	return program
 }
 
-// serveAsKubelet serves as the kubelet of win-1, with a certificate of the cluster, until the test ends. Its Node says where.
+// serveAsKubelet serves as the kubelet of win-1, with a certificate of the cluster, until the test ends. Its Node has the address.
 func (c *cluster) serveAsKubelet(t *testing.T, handle http.HandlerFunc) (port int) {
 	t.Helper()
 	address := ownAddress(t) // the API server connects to no kubelet at a loopback address

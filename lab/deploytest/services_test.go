@@ -103,8 +103,8 @@ func (c *cluster) testNamespaceCanBeDeleted(t *testing.T) {
 	})
 }
 
-// mayWriteConfigMaps permits a user to write the ConfigMaps of the operator's namespace, and nothing else. The API server's authorizer
-// may see the binding before the role, and says then that the role is not found: the wait is for the ConfigMap's own "not found".
+// mayWriteConfigMaps permits a user to write the ConfigMaps of the operator's namespace, and nothing else. The API server's authorizer may see the
+// binding before the role, and then report that the role is not found: the wait is for the ConfigMap's own "not found".
 func (c *cluster) mayWriteConfigMaps(t *testing.T, user string) clients {
 	t.Helper()
 	name := metav1.ObjectMeta{GenerateName: "configmaps-", Namespace: namespace}

@@ -222,7 +222,7 @@ func TestNamesOfServicesAreNobodysHosts(t *testing.T) {
 		}))
 	}()
 	guard := windowsimage.Guard{Lookup: net.DefaultResolver.LookupNetIP, Proxies: []string{"proxy.corp.lan:3128"}}
-	asks := registryclient.New(registryclient.Options{ // as the controller that tells why pods do not start
+	asks := registryclient.New(registryclient.Options{ // as the controller that explains why pods do not start
 		Agent: "test", PasswordFirst: true, Proxy: map[string]string{"HTTPS_PROXY": "http://operator:secret@proxy.corp.lan:3128"}, Dial: guard.Dial(), Check: guard.Check,
 	})
 	_, err = windowsimage.New(asks, mirrors.Table{}, windowsimage.NewMemory()).Read(t.Context(), "registry.example.com/a/b:1")

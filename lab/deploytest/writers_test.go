@@ -46,7 +46,7 @@ func (c *cluster) permit(t *testing.T, in, user string, rules ...rbacv1.PolicyRu
 	return c.as(t, user)
 }
 
-// testSecretsAreTheOperators has somebody who may write Secrets, and not read them, plant, replace and delete what nodes trust.
+// testSecretsAreTheOperators has a user who may write Secrets, but not read them, plant, replace and delete Secrets that nodes trust.
 func (c *cluster) testSecretsAreTheOperators(t *testing.T) {
 	const refused = "is what Windows nodes trust, and only the operator writes it"
 	writer := c.permit(t, namespace, "secret-writer", rbacv1.PolicyRule{
@@ -147,7 +147,8 @@ func (c *cluster) rolesOfOLM(t *testing.T) {
 	})
 }
 
-// testRolesOfOLMWriteNothing compares who may write our objects with what deploy/README.md says, where OLM has added to Kubernetes' roles.
+// testRolesOfOLMWriteNothing compares the users who may write the operator's objects with deploy/README.md, on a cluster where OLM has extended
+// Kubernetes' roles.
 func (c *cluster) testRolesOfOLMWriteNothing(t *testing.T) {
 	const refused = "who writes them decides what runs on Windows hosts"
 	c.rolesOfOLM(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// mistake is one with which the operator does not start, and what its pod says then. docs/troubleshooting.md has the same words.
+// mistake is a mistake with which the operator does not start, and the message in its pod's log. docs/troubleshooting.md has the same message.
 type mistake struct {
 	name string
 	do   func(context.Context) error

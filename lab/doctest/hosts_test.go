@@ -51,7 +51,7 @@ func TestHostDocuments(t *testing.T) {
 			d.shell.Replace["<name>"], d.shell.Replace["<namespace>"] = "nanoserver", "default" // the pod of the RuntimeClass
 			return nil
 		},
-		"kubectl delete configmap windows-instances": d.do( // the restart is done, as the page before it says
+		"kubectl delete configmap windows-instances": d.do( // the restart is done, as described on the page before it
 			"while kubectl get node win-1 -o jsonpath={.metadata.annotations} | grep windowsmachineconfig.openshift.io/reboot; do sleep 1; done"),
 		"kubectl create configmap trusted-ca": func(context.Context) error {
 			return os.WriteFile(filepath.Join(d.dir, "proxy-ca.pem"), env.Lab.ControlPlane.CA(), 0o600)

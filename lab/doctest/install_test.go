@@ -26,8 +26,8 @@ type installation struct {
 	began  time.Time  // the first command of the installation that is measured
 }
 
-// TestInstallDocuments builds the operator's image as the README says, and installs and removes the operator in each way that documents have,
-// with kubectl, Helm 4 and Helm 3. The operator runs from that image; a simulated host joins, and leaves before the operator is removed.
+// TestInstallDocuments builds the operator's image as the README describes, and installs and removes the operator in each documented way, with
+// kubectl, Helm 4 and Helm 3. The operator runs from that image; a simulated host joins, and leaves before the operator is removed.
 func TestInstallDocuments(t *testing.T) {
 	needs(t, lab.CanRunLinuxNodes())
 	t.Parallel()

@@ -63,7 +63,7 @@ func monitored(ctx context.Context, env *testenv.Env) error {
 	return err
 }
 
-// canRunSkopeo returns an error that says what is missing for skopeo, or nil.
+// canRunSkopeo returns an error if skopeo is missing.
 func canRunSkopeo() error {
 	if _, err := os.Stat("/usr/bin/skopeo"); err != nil {
 		return fmt.Errorf("%w; install Debian's skopeo", err)
@@ -71,8 +71,8 @@ func canRunSkopeo() error {
 	return nil
 }
 
-// mirrors prepares the images that documents mirror, and the look at what comes of it: the mirror has the very bytes of the index, with the entry
-// of each build of Windows.
+// mirrors prepares the images that documents mirror, and checks the result: the mirror has the exact bytes of the index, with the entry of each build
+// of Windows.
 func (d *reader) mirrors(ctx context.Context, registry *lab.Registry) error {
 	var platforms []v1.Platform
 	for _, build := range []string{"10.0.17763.1", "10.0.20348.1", "10.0.26100.1"} {

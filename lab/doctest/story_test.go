@@ -28,7 +28,7 @@ type reader struct {
 	dir   string // where a user works: with the folders of the repository that documents name
 	shell *testenv.Shell
 	steps []step
-	// before and after are what the story needs and no document says, by what a block begins with.
+	// before and after are the undocumented actions of the story, by the beginning of a block.
 	before, after map[string]func(context.Context) error
 	used          map[string]bool // of these, and of the names that are replaced
 	log           func(format string, args ...any)

@@ -29,12 +29,12 @@ import (
 const (
 	// acceptanceFolder is where the acceptance program is on the host.
 	acceptanceFolder = `C:\acceptance`
-	// featuresKey has the states of the lab's features of Windows.
+	// featuresKey has the states of the lab's Windows features.
 	featuresKey = `HKLM\Software\WMCOLab\Features`
 )
 
-// TestJoinOfAcceptance runs the acceptance program with --join on a Wine host: control plane, operator and node are programs for Windows
-// on one machine. The environment's own control plane has no part in it.
+// TestJoinOfAcceptance runs the acceptance program with --join on a Wine host: control plane, operator and node are programs for Windows on one
+// machine. The environment's own control plane is not involved.
 func TestJoinOfAcceptance(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, testenv.Options{
@@ -60,14 +60,14 @@ func TestJoinOfAcceptance(t *testing.T) {
 	}
 }
 
-// acceptanceTest is a host with the acceptance program, as it was before that ran.
+// acceptanceTest is a host with the acceptance program, and the host's state before that ran.
 type acceptanceTest struct {
 	place
 	host  *lab.Host
 	fresh snapshot
 }
 
-// programCommand is the command line of the program, joinCommand that of a join, with more options.
+// programCommand returns the command line of the program, joinCommand that of a join, with further options.
 func programCommand(more string) string {
 	return acceptanceFolder + `\wmco-acceptance.exe --on-wine --out ` + acceptanceFolder + more
 }
@@ -76,17 +76,17 @@ func (a acceptanceTest) joinCommand(more string) string {
 	return programCommand(" --join --mirror " + a.PodImages().Host + more)
 }
 
-// webImage has step traffic tried.
+// webImage makes step traffic run.
 const webImage = " --image mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2022 --image-port 80"
 
-// stepsOfJoin are the IDs of the steps that work on Wine, in their order. It has no service vmcompute.
+// stepsOfJoin returns the IDs of the steps that work on Wine, in their order. Wine has no service vmcompute.
 func stepsOfJoin() []string {
 	return []string{"control-plane", "operator", "ssh", "node-ready", "pod", "traffic", "hns-restarted", "containerd-restarted", "wicd-restarted", "leave"}
 }
 
-// cutsOfJoin are the steps at which the process of the service is killed. Each takes a minute or more, and all of them more than a run of all
-// tests has for it. These are one before the machine is a node, one while it becomes one, and one before WICD is killed as well.
-// WMCO_ACCEPTANCE_CUTS names others, separated by commas, or "all".
+// cutsOfJoin returns the steps at which the process of the service is killed. Each takes a minute or more, so a run of all tests has no time for
+// every step. The default is one before the machine is a node, one while it becomes one, and one before WICD is killed as well. WMCO_ACCEPTANCE_CUTS
+// names others, separated by commas, or "all".
 func cutsOfJoin() []string {
 	if steps := os.Getenv("WMCO_ACCEPTANCE_CUTS"); steps == "all" {
 		return stepsOfJoin()
@@ -96,7 +96,7 @@ func cutsOfJoin() []string {
 	return []string{"control-plane", "node-ready", "wicd-restarted"}
 }
 
-// cutSession closes the connection at a step; the server ends the program with it.
+// cutSession closes the connection at a step, which makes the server end the program.
 func (a acceptanceTest) cutSession() {
 	said, err := a.runAsUser(a.host, a.joinCommand(webImage), func(line string) error {
 		if strings.HasPrefix(line, "pod: ") {
@@ -107,7 +107,7 @@ func (a acceptanceTest) cutSession() {
 	if !errors.Is(err, errCut) {
 		a.t.Fatalf("it was to be cut: %v\n%s", err, said)
 	}
-	said, err = a.runAsUser(a.host, a.joinCommand(webImage), nil) // it puts back what the one before left
+	said, err = a.runAsUser(a.host, a.joinCommand(webImage), nil) // it cleans up after the previous run
 	a.t.Logf("%s", said)
 	if err != nil {
 		a.t.Error(err)
@@ -168,7 +168,7 @@ func (a acceptanceTest) restartInService() {
 	a.expectAsBefore("at the end")
 }
 
-// killService kills the process of the service at steps of a join. The program of the session says so, and puts back what the service changed.
+// killService kills the process of the service at steps of a join. The program of the session reports it, and reverts the service's changes.
 func (a acceptanceTest) killService() {
 	for _, step := range cutsOfJoin() {
 		options := " --as-service"
@@ -191,7 +191,7 @@ func (a acceptanceTest) killService() {
 	}
 }
 
-// makeNetworks runs line hns with the lab's Host Network Service, which has no other overlay then.
+// makeNetworks runs line hns with the lab's Host Network Service, which has no other overlay at that time.
 func (a acceptanceTest) makeNetworks() {
 	service := a.host.HNS()
 	others, err := service.List(hns.Network)
@@ -239,7 +239,7 @@ func (a acceptanceTest) makeNetworks() {
 	expectNone("at the end")
 }
 
-// expectReport checks that the steps of a finished report are confirmed, but for those that could not be tried.
+// expectReport checks that the steps of a finished report are confirmed, except those that could not be tried.
 func (a acceptanceTest) expectReport(confirmed []string, untried ...string) {
 	a.t.Helper()
 	content, err := a.host.ReadFile(acceptanceFolder + `\report.json`)
@@ -268,7 +268,7 @@ func (a acceptanceTest) expectReport(confirmed []string, untried ...string) {
 	}
 }
 
-// expectAsBefore checks that the program left nothing. Feature Containers stays, and each start of Windows has a number.
+// expectAsBefore checks that the program left nothing behind. Feature Containers stays, and each start of Windows has a number.
 func (a acceptanceTest) expectAsBefore(when string) {
 	a.t.Helper()
 	for _, difference := range a.fresh.compare(takeSnapshot(a.t, a.host), "") {
@@ -278,7 +278,7 @@ func (a acceptanceTest) expectAsBefore(when string) {
 	}
 }
 
-// bringAcceptance builds the acceptance program with what --join needs, and copies all to a host.
+// bringAcceptance builds the acceptance program and what --join needs, and copies everything to a host.
 func (p place) bringAcceptance(host *lab.Host) {
 	p.t.Helper()
 	root, err := testenv.Repository(p.t.Context())
@@ -305,10 +305,10 @@ func (p place) bringAcceptance(host *lab.Host) {
 	}
 }
 
-// errCut is the error of a watcher who has the connection closed.
+// errCut is returned by a watcher to close the connection.
 var errCut = errors.New("the connection was closed")
 
-// runAsUser runs a command on a host over SSH, and returns what it says. watch sees each line, unless it is nil; with an error of its, the
+// runAsUser runs a command on a host over SSH, and returns its output. watch, if not nil, is called with each line; if it returns an error, the
 // connection is closed, and the server ends the command.
 func (p place) runAsUser(host *lab.Host, command string, watch func(line string) error) (said string, err error) {
 	signer, err := ssh.ParsePrivateKey(p.Key)

@@ -30,7 +30,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// impatientRules are all rules. Alerts fire after a second, and look back for a minute instead of a quarter of an hour.
+// impatientRules returns all rules. Alerts fire after a second, and evaluate the last minute instead of the last quarter of an hour.
 func impatientRules(t *testing.T) map[string][]byte {
 	t.Helper()
 	files, err := monitoring.RuleFiles()
@@ -72,7 +72,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// expectAlert waits until an alert fires that has the label, and its links and texts are filled in.
+// expectAlert waits until an alert with the label fires, and checks that its links and texts are filled in.
 func (w watched) expectAlert(name, label, value string) {
 	w.t.Helper()
 	w.eventually("alert "+name+" fires", func(ctx context.Context) string {
@@ -92,7 +92,7 @@ func (w watched) expectAlert(name, label, value string) {
 	})
 }
 
-// expectResolved waits until the alert does not fire any more.
+// expectResolved waits until the alert no longer fires.
 func (w watched) expectResolved(name, label, value string) {
 	w.t.Helper()
 	w.eventually("alert "+name+" is resolved", func(ctx context.Context) string {
@@ -156,7 +156,7 @@ func (w watched) blockedDrain() {
 	w.create(budget)
 	w.create(pod)
 	was := pod.DeepCopy()
-	pod.Status.Phase = corev1.PodRunning // no kubelet of a simulated host says so
+	pod.Status.Phase = corev1.PodRunning // a simulated host has no kubelet that reports it
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	if err := w.Client.Status().Patch(w.t.Context(), pod, client.MergeFrom(was)); err != nil {
 		w.t.Fatal(err)

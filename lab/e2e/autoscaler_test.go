@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/vsphere"
 )
 
-// autoscalerVariable is the environment variable with the path of the cluster autoscaler, which no module has that can be downloaded.
+// autoscalerVariable is the environment variable with the path of the cluster autoscaler, which is not in any module that can be downloaded.
 const autoscalerVariable = "WMCO_CLUSTER_AUTOSCALER"
 
 // isScaledByLoad has the cluster autoscaler make a Machine of a MachineSet without Machines for a pod that fits nowhere else, and remove it when
@@ -61,7 +61,7 @@ func (v onVSphere) isScaledByLoad() {
 	v.expectMachines(0)
 }
 
-// limit annotates the MachineSet with the numbers of Machines between which the cluster autoscaler may scale it.
+// limit annotates the MachineSet with the bounds between which the cluster autoscaler may scale it.
 func (v onVSphere) limit(least, most int) {
 	v.t.Helper()
 	const limit = "machine.openshift.io/cluster-api-autoscaler-node-group-"

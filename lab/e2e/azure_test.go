@@ -23,7 +23,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestAzure has a simulated host in a cluster on Azure. The test is the cloud-node-manager: it does what that does, with its certificate.
+// TestAzure has a simulated host in a cluster on Azure. The test plays the cloud-node-manager, with its certificate.
 func TestAzure(t *testing.T) {
 	p := newPlace(t, testenv.Options{})
 	p.becomeAzure()
@@ -43,8 +43,8 @@ func TestAzure(t *testing.T) {
 	p.expectDeniedElsewhere(manager)
 }
 
-// TestAzureOnWindows has the real cloud-node-manager initialize the Node of a real kubelet, on Wine, beside the real csi-proxy. The metadata
-// service of its host is the test's.
+// TestAzureOnWindows has the real cloud-node-manager initialize the Node of a real kubelet, on Wine, next to the real csi-proxy. The test serves the
+// host's metadata service.
 func TestAzureOnWindows(t *testing.T) {
 	needs(t, lab.CanRunWindows())
 	p := newPlace(t, testenv.Options{WineHosts: 1, Components: []string{"azure-cloud-node-manager", "csi-proxy"}})
@@ -77,7 +77,7 @@ func TestAzureOnWindows(t *testing.T) {
 	p.expectCSIProxy(host)
 }
 
-// becomeAzure gives the cluster a Linux node on Azure: nodes are then initialized by the cloud-node-manager, which the payload has.
+// becomeAzure gives the cluster a Linux node on Azure, so that nodes are initialized by the cloud-node-manager of the payload.
 func (p place) becomeAzure() {
 	p.t.Helper()
 	linux := &corev1.Node{
@@ -117,7 +117,7 @@ func (p place) initializeAs(manager client.Client, name string, machine testenv.
 	}
 }
 
-// expectOfMachine waits until a Node has what the metadata service of its machine says, and no taint but that of Windows.
+// expectOfMachine waits until a Node has the values of its machine's metadata service, and no taint but that of Windows.
 func (p place) expectOfMachine(name string, machine testenv.AzureMachine) {
 	p.t.Helper()
 	p.expectFromCloud(name, machine.ProviderID(), testenv.AzureType, testenv.AzureZone, testenv.AzureRegion, func(is []corev1.NodeAddress) bool {
@@ -127,7 +127,7 @@ func (p place) expectOfMachine(name string, machine testenv.AzureMachine) {
 	})
 }
 
-// expectDeniedElsewhere tries the certificate of win-1's cloud-node-manager on another Node, and on its own for something else.
+// expectDeniedElsewhere tries the certificate of win-1's cloud-node-manager on another Node, and on its own Node for other changes.
 func (p place) expectDeniedElsewhere(manager client.Client) {
 	p.t.Helper()
 	for name, change := range map[string]func(*corev1.Node){
@@ -148,8 +148,8 @@ func (p place) expectDeniedElsewhere(manager client.Client) {
 	}
 }
 
-// expectRequests checks which requests for objects a user made, each as verb, resource and name, besides those of expectDeniedElsewhere.
-// Programs of older versions list before they watch.
+// expectRequests checks a user's requests for objects, each as verb, resource and name, in addition to those of expectDeniedElsewhere. Programs of
+// older versions list before they watch.
 func (p place) expectRequests(since time.Time, user string, want ...string) {
 	p.t.Helper()
 	requests, err := p.Lab.ControlPlane.Requests(since)

@@ -165,7 +165,7 @@ func (s servicesTest) nodePort() {
 	}
 }
 
-// sourceVIP is the address in place of the client's that a host's load balancer for a port of the host has.
+// sourceVIP returns the address that replaces the client's in a host's load balancer for a port of the host.
 func (s servicesTest) sourceVIP(h *lab.Host, port int32) string {
 	s.t.Helper()
 	for _, o := range s.objects(h, hns.LoadBalancer) {
@@ -231,11 +231,11 @@ func (s servicesTest) loadBalancer() {
 		s.t.Fatal(err)
 	}
 	for i := range pods {
-		s.expect(pods[i:i+1], "http://"+address, pods[i].Name) // that of its host
+		s.expect(pods[i:i+1], "http://"+address, pods[i].Name) // the one on its host
 	}
 }
 
-// differentPods has a Service whose ports have names that only one of two pods each knows; pods come and go.
+// differentPods has a Service with named ports, each of which only one of two pods has, while pods come and go.
 func (s servicesTest) differentPods() {
 	o := s.service("different", func(spec *corev1.ServiceSpec) {
 		spec.Selector = map[string]string{"app": "different"}
@@ -272,7 +272,7 @@ func (s servicesTest) podWithPort(name, port string, number int32) *corev1.Pod {
 	return pod
 }
 
-// follow removes a pod, and expects the other one to answer alone.
+// follow removes a pod, and expects only the other one to answer.
 func (s servicesTest) follow() {
 	o := s.service("follow", nil)
 	s.expect(s.webPods(), "http://"+o.Spec.ClusterIP, namesOf(s.webPods())...)

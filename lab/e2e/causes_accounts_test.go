@@ -18,8 +18,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// missingAccount has pods with a group Managed Service Account wait for all that it takes, one after the other: the kind and the webhook of
-// windows-gmsa, and a node with a domain.
+// missingAccount has pods with a group Managed Service Account wait for each of its prerequisites in turn: the kind and the webhook of windows-gmsa,
+// and a node with a domain.
 func missingAccount(p teller) {
 	j := p.ready("alone")
 	account := corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: new("web")}
@@ -52,7 +52,7 @@ func missingAccount(p teller) {
 	p.leaves(j.name)
 }
 
-// expectPodTold creates a pod with an account on a node, and waits until it is told why it does not start.
+// expectPodTold creates a pod with an account on a node, and waits until the pod has the reason why it does not start.
 func (p teller) expectPodTold(node string, account corev1.WindowsSecurityContextOptions, reason string, says ...string) {
 	p.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "gmsa-"}, Spec: corev1.PodSpec{
@@ -75,7 +75,7 @@ func (p teller) expectPodTold(node string, account corev1.WindowsSecurityContext
 	p.remove(pod)
 }
 
-// credentialSpecs is the definition of the kind of windows-gmsa.
+// credentialSpecs returns the CustomResourceDefinition of windows-gmsa.
 func credentialSpecs() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{

@@ -23,8 +23,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestCausesAreTold causes what makes hosts fail, one after another, and expects that kubectl windows tells cause and remedy, and
-// neither once it is remedied.
+// TestCausesAreTold makes hosts fail, for one cause after another, and expects kubectl windows to report cause and remedy, and neither once it is
+// fixed.
 func TestCausesAreTold(t *testing.T) {
 	told := newTeller(newPlace(t, testenv.Options{}))
 	for _, cause := range []struct {
@@ -78,7 +78,7 @@ func (p teller) in(t *testing.T) teller {
 	return p
 }
 
-// run runs kubectl windows, and expects an exit code and what it says.
+// run runs kubectl windows, and expects an exit code and the parts of its output.
 func (p teller) run(code int, args []string, says ...string) testenv.PluginResult {
 	p.t.Helper()
 	r, err := p.plugin.Run(p.t.Context(), args...)
@@ -91,7 +91,7 @@ func (p teller) run(code int, args []string, says ...string) testenv.PluginResul
 	return r
 }
 
-// expectTold waits until status and the description of a host both tell all parts.
+// expectTold waits until both the status and the description of a host contain all parts.
 func (p teller) expectTold(host string, parts ...string) {
 	p.t.Helper()
 	for _, command := range [][]string{{"status"}, {"describe", host}} {
@@ -105,7 +105,7 @@ func (p teller) expectTold(host string, parts ...string) {
 	}
 }
 
-// expectNotTold waits until status does not tell a reason.
+// expectNotTold waits until status no longer reports a reason.
 func (p teller) expectNotTold(reason string) {
 	p.t.Helper()
 	p.eventually("kubectl windows does not tell "+reason, func(ctx context.Context) string {
@@ -211,7 +211,7 @@ func failedCanary(p teller) {
 	p.leaves(second.name)
 }
 
-// leaves removes a host, so that what comes next has the status for itself.
+// leaves removes a host, so that status shows only the next case.
 func (p teller) leaves(name types.NamespacedName) {
 	p.t.Helper()
 	p.remove(p.instance(name))

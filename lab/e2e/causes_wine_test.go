@@ -21,17 +21,17 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// mirrored is a registry that hosts can have from its mirror only.
+// mirrored is a registry that hosts can reach only through its mirror.
 const mirrored = "shop.test"
 
-// TestCausesOnWindowsAreTold goes on where simulated hosts end: with failures that containerd and the kubelet report.
+// TestCausesOnWindowsAreTold covers what simulated hosts cannot: failures that containerd and the kubelet report.
 func TestCausesOnWindowsAreTold(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newTeller(newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab}))
 	mirror := p.startRegistry()
 	p.setPullSecret(api.DefaultNamespace, mirror)
 	p.trustRegistries()
-	// The operator has the names of hosts from a proxy only.
+	// The operator can resolve hosts only through a proxy.
 	proxy, err := p.Lab.StartForwardProxy(t.Context(), map[string]string{lab.MachineName: p.Lab.Address()})
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func (w windowsTeller) anotherBuild() {
 	w.expectArrived([]joiner{{at: w.Hosts()[0]}})
 }
 
-// expectPodTold waits until a pod of an app has annotation and event of a reason, and counts what the operator asked the registry for.
+// expectPodTold waits until a pod of an app has annotation and event of a reason, and counts the operator's requests to the registry.
 func (w windowsTeller) expectPodTold(app, reason string, says ...string) {
 	w.t.Helper()
 	var failed, at time.Time
@@ -142,7 +142,7 @@ func (w windowsTeller) mirrorDown() {
 	if err := w.mirror.Start(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	// The kubelet waits longer and longer before it pulls for the same pod again.
+	// The kubelet retries the pull for the same pod with growing back-off.
 	if err := w.Client.DeleteAllOf(w.t.Context(), &corev1.Pod{}, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{"app": "shop"}); err != nil {
 		w.t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func (w windowsTeller) silentProxy() {
 	w.expectArrived([]joiner{{at: w.Hosts()[0]}})
 }
 
-// fullDisk has the kubelet take for full what is nearly empty.
+// fullDisk has the kubelet treat a nearly empty disk as full.
 func (w windowsTeller) fullDisk() {
 	var was map[string]string
 	w.configure(func(s *v1alpha1.WindowsConfigSpec) {

@@ -37,8 +37,8 @@ const (
 	wicdSigner    = certificatesv1.KubeAPIServerClientSignerName
 )
 
-// requesters are clients that request certificates of others. All are real: the certificates of a host that has joined, the token
-// of a host that is joining, and tokens from the API server.
+// requesters are clients that request certificates of other nodes. All are real: the certificates of a host that has joined, the token of a host that
+// is joining, and tokens from the API server.
 type requesters struct {
 	kubelet, wicd, bootstrap, strayBootstrap, stranger client.Client
 }
@@ -54,7 +54,7 @@ type badRequest struct {
 	ip           string
 	// rule is the rule that the event must name.
 	rule string
-	// says is a part of the event's note, or, without a rule, of the API server's error: then even creating the request fails.
+	// says is a part of the event's note, or, without a rule, of the API server's error when creating the request itself fails.
 	says string
 }
 
@@ -110,7 +110,7 @@ func certificatesRefused(p place) {
 	}
 	made := p.createAll(badRequests)
 	joining.open()
-	p.expectAlive(joining.joiner) // then the operator has checked all requests once more
+	p.expectAlive(joining.joiner) // then the operator has checked all requests again
 	for _, name := range made {
 		p.expectPending(name)
 	}
@@ -262,13 +262,13 @@ func (p place) tokenOn(h held) string {
 	return kubeconfig.Users[0].User.Token
 }
 
-// asOperator is a client with the operator's permissions: no other client may write what nodes obey.
+// asOperator returns a client with the operator's permissions: no other client may write the objects that nodes obey.
 func (p place) asOperator() client.Client {
 	p.t.Helper()
 	return p.withToken(p.tokenOf(api.DefaultNamespace, testenv.OperatorAccount))
 }
 
-// tokenOf requests a token of a ServiceAccount.
+// tokenOf requests a token for a ServiceAccount.
 func (p place) tokenOf(namespace, name string) string {
 	p.t.Helper()
 	request := &authenticationv1.TokenRequest{}

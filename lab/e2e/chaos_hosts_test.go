@@ -23,8 +23,8 @@ const (
 	inFlightBytes = 64*32<<10 + 256<<10
 )
 
-// connectionsCut cuts the first two connections of each host, one in each direction. The cuts are spread over the whole join.
-// They are closer together where little is sent: the handshake and wicd-setup at the beginning, the join itself at the end.
+// connectionsCut cuts the first two connections of each host, one in each direction. The cuts are spread over the whole join. They are closer
+// together where little is sent: at the handshake and wicd-setup in the beginning, and at the join itself in the end.
 func connectionsCut(p place) {
 	whole, again := p.measureJoin()
 	random := p.random()
@@ -59,7 +59,7 @@ func connectionsCut(p place) {
 	p.expectOneNodeEach(all)
 }
 
-// measureJoin counts the bytes of a join without failures, and those of a join of a host that has all content.
+// measureJoin counts the bytes of a join without failures, and those of another join of a host that already has all content.
 func (p place) measureJoin() (whole, again sshd.Counters) {
 	calm := p.joiner("calm", nil)
 	p.expectReady(calm.name)
@@ -77,7 +77,7 @@ func (p place) measureJoin() (whole, again sshd.Counters) {
 	return whole, again
 }
 
-// cutOf is the n-th of 24 first cuts; at, from 0 to 1, moves it within its section.
+// cutOf returns the n-th of 24 first cuts; at, from 0 to 1, moves it within its section.
 func cutOf(n int, whole, again sshd.Counters, at float64) sshd.Fault {
 	place := func(from, size int64, n, of int) int64 {
 		return from + 1 + int64((float64(n)+at)/float64(of)*float64(size-1))
@@ -98,7 +98,7 @@ func cutOf(n int, whole, again sshd.Counters, at float64) sshd.Fault {
 func powerLost(p place) {
 	calm := p.joiner("calm-power", nil)
 	p.expectAlive(calm)
-	changes := calm.Windows().Changes() * 9 / 10 // some are made at the end, only while others are waited for
+	changes := calm.Windows().Changes() * 9 / 10 // some are made at the end, while others are still pending
 	const hosts = 16
 	var all []joiner
 	var cuts sync.WaitGroup
@@ -117,8 +117,7 @@ func powerLost(p place) {
 	p.expectOneNodeEach(all)
 }
 
-// cutAnyway is when a host loses power that has made fewer changes than planned: their number depends on what happens at the same
-// time.
+// cutAnyway is when a host loses power that has made fewer changes than planned: the number depends on concurrent operations.
 const cutAnyway = 20 * time.Second
 
 // powerOnAfterCut waits until a host has no power, and restores it after a second.

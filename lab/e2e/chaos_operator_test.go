@@ -79,7 +79,7 @@ func (p place) startOperator() {
 	}
 }
 
-// held is a host whose kubelet and WICD wait until open is called, so that it stays as a join leaves it.
+// held is a host whose kubelet and WICD wait until open is called, so that the host stays in the state right after the join.
 type held struct {
 	joiner
 	open func()
@@ -151,9 +151,9 @@ func (p place) requestsOf(node string, count int) (names []string) {
 	return names
 }
 
-// apiServerUnavailable stops the API server while five hosts join and others work. In twenty seconds the operator loses its Lease
-// (after ten), ends, and is started again as its Deployment would, and all clients retry several times. A longer outage would
-// only make their pauses longer, up to half a minute.
+// apiServerUnavailable stops the API server while five hosts join and others work. In twenty seconds the operator loses its Lease (after ten), exits,
+// and is restarted as its Deployment would do, and all clients retry several times. A longer outage would only lengthen their pauses, up to half a
+// minute.
 func apiServerUnavailable(p place) {
 	before := p.hostStates()
 	wait := p.follow("hosts are in the middle of their joins", func(i *v1alpha1.WindowsInstance) bool {
@@ -204,7 +204,7 @@ func (p place) keepOperatorRunning() (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// hostState is the state that must not change on a host that works.
+// hostState is the state that must not change on a working host.
 type hostState struct {
 	boot  string
 	pids  map[string]uint32
@@ -289,8 +289,8 @@ func storeAltered(p place) {
 	}
 }
 
-// payloadAltered alters what the operator sends. SSH prevents changes in transit; this has the same effect on the host. That WICD
-// discards every wrong byte is tested in package daemon.
+// payloadAltered alters the content that the operator sends. SSH prevents changes in transit; this has the same effect on the host. Package daemon
+// tests that WICD discards every wrong byte.
 func payloadAltered(p place) {
 	blob := p.blobOf("containerd/containerd.exe") // every host gets it
 	whole, err := os.ReadFile(blob)
@@ -310,7 +310,7 @@ func payloadAltered(p place) {
 	p.expectAlive(j)
 }
 
-// alter changes one byte in the middle of a file, in place, and returns the hash that it had.
+// alter changes one byte in the middle of a file, in place, and returns the former hash.
 func (p place) alter(name string) (good string) {
 	p.t.Helper()
 	good = p.hashOf(name)

@@ -23,7 +23,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// programBytes makes joins long enough to be interrupted within a program. The loss of an interruption is small in comparison.
+// programBytes makes joins long enough to be interrupted within a program, and makes the loss of an interruption comparatively small.
 const programBytes = 4 << 20
 
 // TestChaos has a subtest for each failure that can happen at any moment. Nothing is lost, and everything recovers without help.
@@ -67,7 +67,7 @@ func (p place) joiner(hostname string, prepare func(*sim.Host)) joiner {
 	return joiner{host, h, p.announce(h, nil)}
 }
 
-// random is a source of random numbers. It logs its seed, which can be set here to repeat a failure.
+// random returns a source of random numbers. It logs its seed, which can be set here to repeat a failure.
 func (p place) random() *rand.Rand {
 	p.t.Helper()
 	seed := rand.Uint64()

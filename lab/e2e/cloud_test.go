@@ -24,8 +24,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestCloud has a real kubelet on Wine wait for its cloud: the controller for nodes of every cloud-controller-manager, with a fake cloud
-// behind it, initializes the node. It stays initialized after a restart of the host, and the next Node of the host is initialized, too.
+// TestCloud has a real kubelet on Wine wait for its cloud: the node controller of every cloud-controller-manager, with a fake cloud behind it,
+// initializes the node. It stays initialized after a restart of the host, and the host's next Node is initialized, too.
 func TestCloud(t *testing.T) {
 	needs(t, lab.CanRunWindows())
 	p := newPlace(t, testenv.Options{WineHosts: 1})
@@ -63,7 +63,7 @@ func TestCloud(t *testing.T) {
 	})
 }
 
-// TestCloudOfTheCluster has no setting: Linux nodes tell the cloud, and a simulated host joins.
+// TestCloudOfTheCluster has no setting: the operator detects the cloud from Linux nodes, and a simulated host joins.
 func TestCloudOfTheCluster(t *testing.T) {
 	p := newPlace(t, testenv.Options{})
 	cloud := p.startCloud()
@@ -84,8 +84,8 @@ func TestCloudOfTheCluster(t *testing.T) {
 	p.expectReady(name)
 }
 
-// checkCloudNames has the cloud give the machine more names and addresses. The kubelet asks for a certificate for them, which it gets when the
-// user has said that they are the host's.
+// checkCloudNames has the cloud report more names and addresses for the machine. The kubelet requests a certificate for them, which it gets after the
+// user has listed them for the host.
 func (p place) checkCloudNames(cloud *testenv.Cloud, host *lab.Host, name types.NamespacedName) {
 	const internal, external = "win-1.lab.internal", "203.0.113.7"
 	cloud.Set("win-1", testenv.CloudMachine("lab:///lab-a/i-1", host.Address(),
@@ -139,7 +139,7 @@ func (p place) startCloud() *testenv.Cloud {
 	return cloud
 }
 
-// expectCloudProvider waits until the operator has decided who initializes nodes.
+// expectCloudProvider waits until the operator has determined what initializes nodes.
 func (p place) expectCloudProvider(want v1alpha1.CloudProvider) {
 	p.t.Helper()
 	p.eventually(fmt.Sprintf("the cloud provider is %s", want), func(ctx context.Context) string {
@@ -154,7 +154,7 @@ func (p place) expectCloudProvider(want v1alpha1.CloudProvider) {
 	})
 }
 
-// expectWaitsForCloud waits until the kubelet of a node works and the instance says that only its cloud is missing.
+// expectWaitsForCloud waits until the kubelet of a node works and the instance reports that only its cloud is missing.
 func (p place) expectWaitsForCloud(name types.NamespacedName, node string) {
 	p.t.Helper()
 	p.expect(name, api.ConditionReady, api.ReasonWaitingForCloud, api.TaintUninitialized)
@@ -174,7 +174,7 @@ func (p place) expectWaitsForCloud(name types.NamespacedName, node string) {
 	p.expect(name, api.ConditionReady, api.ReasonWaitingForCloud)
 }
 
-// expectInitialized waits until a node has what the machine of its cloud says, and no taint but that of Windows.
+// expectInitialized waits until a node has the values of its cloud's machine, and no taint but that of Windows.
 func (p place) expectInitialized(node, providerID string) {
 	p.t.Helper()
 	p.expectFromCloud(node, providerID, "lab.large", "lab-a", "lab", func(a []corev1.NodeAddress) bool {
@@ -182,8 +182,8 @@ func (p place) expectInitialized(node, providerID string) {
 	})
 }
 
-// expectFromCloud waits until a node has the provider ID, instance type, zone, region and addresses of its machine, and no longer the taint
-// of a node that waits for its cloud.
+// expectFromCloud waits until a node has the provider ID, instance type, zone, region and addresses of its machine, and no longer the taint of a node
+// that waits for its cloud.
 func (p place) expectFromCloud(node, providerID, instanceType, zone, region string, hasAddresses func([]corev1.NodeAddress) bool) {
 	p.t.Helper()
 	p.eventually("node "+node+" is initialized", func(ctx context.Context) string {
@@ -231,7 +231,7 @@ func (p place) startPod(name string) {
 	})
 }
 
-// expectScheduled waits until a pod has a node.
+// expectScheduled waits until a pod is scheduled.
 func (p place) expectScheduled(name string) {
 	p.t.Helper()
 	p.eventually("pod "+name+" has a node", func(ctx context.Context) string {

@@ -32,21 +32,21 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// The namespace of Machines, the Cluster that stands for the lab's, and its MachineDeployment.
+// The namespace of Machines, the Cluster that represents the lab's, and its MachineDeployment.
 const (
 	selfNamespace = "self"
 	selfCluster   = "mgmt"
 	deployment    = "windows"
 )
 
-// machinesOf is a place whose machines are Cluster API's.
+// machinesOf is a place whose machines are managed by Cluster API.
 type machinesOf struct {
 	place
 	cloud *testenv.Machines
 }
 
-// TestClusterAPI has Cluster API's own controllers make hosts: a MachineDeployment becomes nodes as docs/machines.md says, grows, is repaired by
-// a MachineHealthCheck, and shrinks with a drain that keeps a disruption budget.
+// TestClusterAPI has Cluster API's own controllers make hosts: a MachineDeployment becomes nodes as docs/machines.md describes, grows, is repaired by
+// a MachineHealthCheck, and shrinks with a drain that respects a disruption budget.
 func TestClusterAPI(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab})
@@ -61,7 +61,7 @@ func TestClusterAPI(t *testing.T) {
 	})
 	m := machinesOf{p, cloud}
 	m.prepare()
-	p.joinAll() // a host on which Cluster API has nothing to say
+	p.joinAll() // a host that Cluster API does not manage
 
 	passed := t.Run("a MachineDeployment becomes a node", func(t *testing.T) {
 		m := m.in(t)
@@ -89,7 +89,7 @@ func TestClusterAPI(t *testing.T) {
 
 func (m machinesOf) in(t *testing.T) machinesOf { return machinesOf{m.place.in(t), m.cloud} }
 
-// prepare does what docs/machines.md says.
+// prepare follows docs/machines.md.
 func (m machinesOf) prepare() {
 	m.t.Helper()
 	ctx, config := m.t.Context(), m.Lab.ControlPlane.RESTConfig()
@@ -164,7 +164,7 @@ func (m machinesOf) machines(ctx context.Context) ([]unstructured.Unstructured, 
 	return list.Items, err
 }
 
-// expectNodes waits until there are as many Machines as wanted, each Running with its own Ready node, and nothing is left of others.
+// expectNodes waits until there are as many Machines as wanted, each Running with its own Ready node, and nothing is left of removed ones.
 func (m machinesOf) expectNodes(want int) (nodes []string) {
 	m.t.Helper()
 	m.eventually(fmt.Sprintf("there are %d Machines with Ready nodes", want), func(ctx context.Context) (missing string) {
@@ -221,7 +221,7 @@ func isTrue(o *unstructured.Unstructured, condition string) bool {
 	})
 }
 
-// ofOthers creates Machines that are not of this cluster: one of another Cluster in the same namespace, which is told, and one of another namespace.
+// ofOthers creates Machines of other clusters: one of another Cluster in the same namespace, which is reported, and one of another namespace.
 func (m machinesOf) ofOthers() {
 	const tenant = "tenant"
 	m.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}})
@@ -263,7 +263,7 @@ func (m machinesOf) ofOthers() {
 	}
 }
 
-// shrinks scales the MachineDeployment down to one while its Machines run pods of which one at a time may be missing.
+// shrinks scales the MachineDeployment down to one while its Machines run pods, of which only one at a time may be missing.
 func (m machinesOf) shrinks() {
 	nodes := m.expectNodes(2)
 	if !m.RunsPods() {
@@ -298,7 +298,7 @@ func (m machinesOf) shrinks() {
 	}
 }
 
-// isReplaced cuts the power of a host: a MachineHealthCheck has Cluster API delete its Machine, and the MachineDeployment makes another one.
+// isReplaced cuts the power of a host: a MachineHealthCheck makes Cluster API delete its Machine, and the MachineDeployment creates another one.
 func (m machinesOf) isReplaced() {
 	before := m.expectNodes(1)
 	check := &unstructured.Unstructured{Object: map[string]any{

@@ -27,9 +27,9 @@ const (
 	shareAccount    = "reports"
 )
 
-// TestCSIDriver runs Azure File's CSI driver with its own manifests, changed as docs/storage.md says, and has Samba as the file server. Its node
-// plugin, in HostProcess containers, registers with the kubelet and logs in to the share. Wine has no symbolic links, which are all that mounts
-// a share on Windows, so that the pod that wants the volume does not start.
+// TestCSIDriver runs Azure File's CSI driver with its own manifests, changed as docs/storage.md describes, and has Samba as the file server. Its node
+// plugin, in HostProcess containers, registers with the kubelet and logs in to the share. Wine lacks symbolic links, by which Windows mounts a share,
+// so that the pod with the volume does not start.
 func TestCSIDriver(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries(), lab.CanServeFiles())
 	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, Pods: true})
@@ -71,8 +71,8 @@ func TestCSIDriver(t *testing.T) {
 	} {
 		fresh[`file C:\`+left] = fs.ModeDir.String() // HostProcess containers leave the folders in which they mount (hcsshim, ApplyFileBinding)
 	}
-	fresh[`file C:\dev\termination-log`] = takeSnapshot(t, host)[`file C:\dev\termination-log`] // which Windows has no file for
-	p.leave(host, fresh)                                                                        // with the driver on it
+	fresh[`file C:\dev\termination-log`] = takeSnapshot(t, host)[`file C:\dev\termination-log`] // Windows has no such file
+	p.leave(host, fresh)                                                                        // the driver is still installed
 }
 
 // installAzureFile applies the driver's own manifests. Its DaemonSet for Windows does not tolerate the taint of Windows nodes.
@@ -97,7 +97,7 @@ func (p place) installAzureFile() {
 	if d.Status.DesiredNumberScheduled != 0 {
 		p.t.Errorf("%d nodes want a pod of the driver as it comes: docs/storage.md says none", d.Status.DesiredNumberScheduled)
 	}
-	// Of the two ways to map a share that the driver has, Wine cannot have the default: it has no WMI for that.
+	// The driver can map a share in two ways. The default one needs WMI, which Wine lacks.
 	patch := []byte(`[
 		{"op": "add", "path": "/spec/template/spec/tolerations/-", "value": {"key": "os", "operator": "Exists", "effect": "NoSchedule"}},
 		{"op": "add", "path": "/spec/template/spec/containers/1/args/-", "value": "--use-win-cim-api=false"}
@@ -119,7 +119,7 @@ func (p place) installAzureFile() {
 	})
 }
 
-// pluginState is the state of the node plugin's containers.
+// pluginState returns the state of the node plugin's containers.
 func (p place) pluginState(ctx context.Context) string {
 	var pods corev1.PodList
 	err := p.Client.List(ctx, &pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"app": azureFilePlugin})
@@ -130,7 +130,7 @@ func (p place) pluginState(ctx context.Context) string {
 	return fmt.Sprintf("%s %+v %+v", s.Message, s.InitContainerStatuses, s.ContainerStatuses)
 }
 
-// useShare creates a pod that wants the share as a volume.
+// useShare creates a pod that mounts the share as a volume.
 func (p place) useShare(server, password string) *corev1.Pod {
 	p.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: shareAccount}

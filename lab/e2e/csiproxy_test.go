@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab"
 )
 
-// expectCSIProxy asks the csi-proxy of a node for a folder of the kubelet, and for one elsewhere, as the node plugin of a CSI driver does.
-// Then it is switched off.
+// expectCSIProxy calls the csi-proxy of a node for a folder of the kubelet, and for another one, as the node plugin of a CSI driver does. Then it is
+// switched off.
 func (p place) expectCSIProxy(host *lab.Host) {
 	p.t.Helper()
 	p.eventually("csi-proxy answers", func(ctx context.Context) string {

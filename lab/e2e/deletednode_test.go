@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestANodeIsDeletedAndItsHostRestarts is what many administrators do to repair a node. The kubelet registers the Node again by itself, without an
+// TestANodeIsDeletedAndItsHostRestarts does what many administrators do to repair a node. The kubelet registers the Node again on its own, without an
 // address: Windows has none yet.
 func TestANodeIsDeletedAndItsHostRestarts(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())

@@ -19,9 +19,9 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestDisconnected joins a host of an OpenShift cluster that reaches two registries only, and none of the sources. The host gets its
-// sandbox image by an ImageTagMirrorSet, and pods theirs by the example of OpenShift's documents for Windows nodes: an
-// ImageDigestMirrorSet, in which the hosts of the mirrors are those of the lab.
+// TestDisconnected joins a host of an OpenShift cluster that reaches two registries only, and none of the sources. The host gets its sandbox image by
+// an ImageTagMirrorSet, and pods theirs by the example of OpenShift's documents for Windows nodes: an ImageDigestMirrorSet with the lab's registries
+// as mirrors.
 func TestDisconnected(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, OpenShift: "None"})
@@ -71,7 +71,7 @@ spec:
 	expectRequest(t, second, http.MethodGet, "/v2/example2/ubi-minimal/manifests/sha256:", http.StatusOK)
 
 	p.runFrom("product", "registry.redhat.io/product/app@"+p.pushWebserver(second, "product/app").Digest().String())
-	expectRequest(t, second, http.MethodHead, "/v2/product/app/manifests/sha256:", http.StatusOK) // the host has its content already
+	expectRequest(t, second, http.MethodHead, "/v2/product/app/manifests/sha256:", http.StatusOK) // the host already has the content
 }
 
 func (p place) startRegistry() *lab.Registry {
@@ -121,7 +121,7 @@ func (p place) deploy(name, image string) *appsv1.Deployment {
 	return d
 }
 
-// expectRequest searches a registry's log for a request whose path has a beginning.
+// expectRequest searches a registry's log for a request whose path has a prefix.
 func expectRequest(t *testing.T, r *lab.Registry, method, prefix string, status int) {
 	t.Helper()
 	all, err := r.Requests()

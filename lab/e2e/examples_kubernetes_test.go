@@ -21,7 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// kubernetesWebServer checks the first example of Kubernetes' documentation as that says. There is no ping in the lab.
+// kubernetesWebServer checks the first example of Kubernetes' documentation by its own steps. The lab has no ping.
 func (x examplesTest) kubernetesWebServer() {
 	const answer = "Windows Container Web Server"
 	pods := x.readyPods("win-webserver", 2)
@@ -58,7 +58,7 @@ func (x examplesTest) kubernetesWebServer() {
 	x.expectOutbound(&pods[0])
 }
 
-// expectOutbound reaches a server outside of the cluster from a pod.
+// expectOutbound connects to a server outside of the cluster from a pod.
 func (x examplesTest) expectOutbound(pod *corev1.Pod) {
 	x.t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(x.Lab.Address(), "0"))
@@ -100,7 +100,7 @@ func (x examplesTest) expectNode(pod *corev1.Pod, build windowsbuild.Build, clas
 	}
 }
 
-// generations creates pods that say nothing but os.name, with images of five generations.
+// generations creates pods that set only os.name, with images of five generations.
 func (x examplesTest) generations() {
 	const repository = "lab.test/generations"
 	const server23H2 windowsbuild.Build = 25398
@@ -133,7 +133,7 @@ func (x examplesTest) generations() {
 		pod.Spec.RuntimeClassName = new("windows2022") // no class is assigned to a pod that has chosen its node
 		return pod
 	}
-	// The API server gives pods what its cache has of the class.
+	// The API server assigns the class from its cache.
 	x.eventually("class windows2022 is for newer hosts, too", func(ctx context.Context) string {
 		pod := newer()
 		err := x.Client.Create(ctx, pod, client.DryRunAll)
@@ -147,7 +147,7 @@ func (x examplesTest) generations() {
 	x.expectNode(&pod, windowsbuild.Server2025, "windows2022")
 }
 
-// generationPod is a pod of the web server of which only os.name says that it is for Windows.
+// generationPod returns a pod of the web server in which only os.name requests Windows.
 func generationPod(name, image string, selector map[string]string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{"app": name}}, Spec: testenv.WebserverPod(),

@@ -44,7 +44,7 @@ func (x examplesTest) probes() {
 	})
 }
 
-// namedPipe opens the pipe. In Wine, pipes are the host's for all programs, so that the pod must also have asked for it.
+// namedPipe opens the pipe. On Wine, programs of all pods share the host's pipes, so the test also checks that the pod requested it.
 func (x examplesTest) namedPipe() {
 	pod := x.ready("pipe")
 	x.prints(pod, "webserver", "open", `\\.\pipe\containerd-containerd`)
@@ -105,7 +105,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// user checks that the container services are asked for the account. In the lab, all programs run as one.
+// user checks that the container services are called with the account. In the lab, all programs run as one user.
 func (x examplesTest) user() {
 	pod := x.ready("user")
 	if !x.noted(pod, "HcsCreateProcess", `"User":"ContainerUser"`, "pause") {
@@ -113,7 +113,7 @@ func (x examplesTest) user() {
 	}
 }
 
-// hostProcess reads what the DaemonSet sets on each host. Its containers then wait, and are not started again.
+// hostProcess checks the values that the DaemonSet sets on each host. Its containers then wait, and are not restarted.
 func (x examplesTest) hostProcess() {
 	x.eventually("all hosts have the setting", func(ctx context.Context) string {
 		for _, h := range x.Lab.Hosts() {
@@ -141,7 +141,7 @@ func (x examplesTest) hostProcess() {
 	})
 }
 
-// logMonitor has the application write to a file. The image of the lab has a program of the lab in place of LogMonitor.
+// logMonitor has the application write to a file. The image of the lab has a stand-in for LogMonitor.
 func (x examplesTest) logMonitor() {
 	pod := x.ready("logs")
 	x.prints(pod, "cmd", "/c", `mkdir C:\inetpub\logs& echo a line of the application> C:\inetpub\logs\app.log`)
@@ -154,7 +154,7 @@ func (x examplesTest) logMonitor() {
 	})
 }
 
-// graceful deletes a pod. Its program is told, and ends long before it would be killed.
+// graceful deletes a pod. Its program gets the stop signal, and exits long before it would be killed.
 func (x examplesTest) graceful() {
 	pod := x.ready("graceful")
 	log := make(chan string, 1)
@@ -173,7 +173,7 @@ func (x examplesTest) graceful() {
 	}
 }
 
-// autoscaler has a pod compute. Its Deployment then gets as many pods as it may have, where the autoscaler wants more.
+// autoscaler keeps a pod busy. Its Deployment then gets its maximum of pods, while the autoscaler wants more.
 func (x examplesTest) autoscaler() {
 	idle := x.readyPods("front", 1)
 	at := client.ObjectKeyFromObject(&idle[0])
@@ -186,7 +186,7 @@ func (x examplesTest) autoscaler() {
 	go func() {
 		defer close(stopped)
 		for ctx.Err() == nil {
-			_, _, _ = x.Exec(ctx, &idle[0], "", "webserver", "spin", "20") // what fails is no load, which the autoscaler shows
+			_, _, _ = x.Exec(ctx, &idle[0], "", "webserver", "spin", "20") // a failure means no load, which the autoscaler shows
 		}
 	}()
 	x.eventually("the autoscaler wants more pods than it may have", func(ctx context.Context) string {
@@ -197,7 +197,7 @@ func (x examplesTest) autoscaler() {
 	<-stopped
 }
 
-// scaled says what an autoscaler lacks that has set so many pods and has a condition.
+// scaled returns what is missing until an autoscaler has set this number of pods and has a condition.
 func (x examplesTest) scaled(ctx context.Context, at client.ObjectKey, replicas int32, condition autoscalingv2.HorizontalPodAutoscalerConditionType, reason string) string {
 	var hpa autoscalingv2.HorizontalPodAutoscaler
 	if err := x.Client.Get(ctx, at, &hpa); err != nil {

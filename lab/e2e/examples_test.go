@@ -24,8 +24,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestExamples applies docs/examples.md as it is, in a cluster with nodes of three versions of Windows. Registries of the lab have images in
-// place of those that the document names.
+// TestExamples applies docs/examples.md unchanged, in a cluster with nodes of three versions of Windows. Registries of the lab replace those that the
+// document names.
 func TestExamples(t *testing.T) {
 	needs(t, lab.CanBalance(), lab.CanRunRegistries(), lab.CanRunLinuxNodes())
 	x := openExamples(t)
@@ -68,7 +68,7 @@ type examplesTest struct {
 	text  string
 }
 
-// builds are those of the hosts, in their order.
+// builds returns the builds of the hosts, in their order.
 func builds() []windowsbuild.Build {
 	return []windowsbuild.Build{windowsbuild.Server2022, windowsbuild.Server2019, windowsbuild.Server2025}
 }
@@ -103,7 +103,7 @@ func openExamples(t *testing.T) examplesTest {
 			Source: "registry.example.com", MirrorSourcePolicy: v1alpha1.NeverContactSource,
 			Mirrors: []v1alpha1.RegistryMirror{{Location: x.PodImages().Host, Insecure: true}},
 		})
-		s.RuntimeClasses.Additional = []v1alpha1.AdditionalRuntimeClass{{Name: "windows-2019", Version: "2019"}} // as the document says
+		s.RuntimeClasses.Additional = []v1alpha1.AdditionalRuntimeClass{{Name: "windows-2019", Version: "2019"}} // as in the document
 		s.Pods.DefaultRuntimeClass = "windows2025"
 	})
 	return x
@@ -132,7 +132,7 @@ func (x examplesTest) becomeBuild(h *lab.Host, b windowsbuild.Build) {
 	}
 }
 
-// apply applies the objects below a heading, as they are.
+// apply applies the objects below a heading, unchanged.
 func (x examplesTest) apply(heading string) {
 	x.t.Helper()
 	blocks, err := documents.Blocks("docs/examples.md", x.text)
@@ -193,7 +193,7 @@ func notReadyPod(pod *corev1.Pod) string {
 	return fmt.Sprintf("it is %s: %+v; %v", pod.Status.Phase, pod.Status.ContainerStatuses, pod.Annotations)
 }
 
-// readyPods waits until an app has so many pods, and all are Ready.
+// readyPods waits until an app has count pods, and all are Ready.
 func (x examplesTest) readyPods(app string, count int) (pods []corev1.Pod) {
 	x.t.Helper()
 	x.eventually(fmt.Sprintf("%d pods of %s are Ready", count, app), func(ctx context.Context) string {

@@ -8,11 +8,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/monitoring"
 )
 
-// namedExpression is an expression, and where it is.
+// namedExpression is an expression and its location.
 type namedExpression struct{ where, expr string }
 
-// expressions are those of all recording rules and dashboards, with a node and a namespace chosen. Those of alerts are not among them: they have
-// no result where nothing is wrong.
+// expressions returns the expressions of all recording rules and dashboards, for a node and a namespace. Those of alerts are excluded, because they
+// have no result on a healthy cluster.
 func expressions(node, namespace string) []namedExpression {
 	var all []namedExpression
 	for _, g := range monitoring.RecordingRules() {

@@ -77,7 +77,7 @@ func (p place) flannelRestores() {
 	p.expectFlannelRemotes()
 }
 
-// running are the command lines of flanneld's processes on a host.
+// running returns the command lines of flanneld's processes on a host.
 func (p place) running(h *lab.Host) (found []string) {
 	p.t.Helper()
 	all, err := h.Processes()

@@ -22,8 +22,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestFleetRules looks, with a real API server and the operator's own permissions, whether nodes of a former version stay as they are until
-// their turn, whatever happens to them meanwhile: with the hosts' own daemons, which follow what their Nodes say.
+// TestFleetRules checks, with a real API server and the operator's own permissions, that nodes of a former version stay unchanged until their turn,
+// whatever happens to them meanwhile. The hosts' own daemons run, and follow their Nodes.
 func TestFleetRules(t *testing.T) {
 	const hosts = 4
 	p := newPlace(t, testenv.Options{SimulatedHosts: hosts})
@@ -117,8 +117,8 @@ func TestFleetRules(t *testing.T) {
 	}
 }
 
-// runAgent starts a Deployment whose pod tolerates every taint, with Kubernetes' own controller and scheduler, and runs and ends its pods as
-// kubelets do. It returns how many pods there were so far.
+// runAgent starts a Deployment whose pod tolerates every taint, with Kubernetes' own controller and scheduler, and runs and ends its pods as kubelets
+// do. made returns the number of pods so far.
 func (p place) runAgent() (made func() int) {
 	p.t.Helper()
 	one := int32(1)
@@ -199,7 +199,7 @@ func (p place) expectWaiting(reason string, names ...string) {
 	})
 }
 
-// silence does what the node lifecycle controller does to nodes that nobody hears from, and undoes it after a while.
+// silence marks nodes as the node lifecycle controller does if their kubelets stop reporting, and undoes it after a while.
 func (p place) silence(lasts time.Duration, names ...string) {
 	p.t.Helper()
 	set := func(status corev1.ConditionStatus) {
@@ -221,8 +221,8 @@ func (p place) silence(lasts time.Duration, names ...string) {
 	set(corev1.ConditionTrue)
 }
 
-// expectLeftAlone watches for a while whether nodes are not cordoned, keep their version (where one is given) and their pods, and whether nothing
-// is begun with their hosts.
+// expectLeftAlone checks for a while that nodes are not cordoned, keep their version (if one is given) and their pods, and that no action begins on
+// their hosts.
 func (p place) expectLeftAlone(lasts time.Duration, version string, names ...string) {
 	p.t.Helper()
 	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(250 * time.Millisecond) {

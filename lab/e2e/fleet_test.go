@@ -18,8 +18,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestFleet upgrades simulated hosts to another version and back, restarts one on request, and removes all, with a real API
-// server and the operator's own permissions.
+// TestFleet upgrades simulated hosts to another version and back, restarts one on request, and removes all, with a real API server and the operator's
+// own permissions.
 func TestFleet(t *testing.T) {
 	const hosts = 4
 	p := newPlace(t, testenv.Options{SimulatedHosts: hosts})
@@ -97,7 +97,7 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// restartWith starts the operator again with another payload.
+// restartWith restarts the operator with another payload.
 func (p place) restartWith(dir string) {
 	p.t.Helper()
 	if err := p.Operator.Upgrade(dir); err != nil {

@@ -45,7 +45,7 @@ func TestHealing(t *testing.T) {
 	}
 }
 
-// ward is a place with one host whose services are harmed.
+// ward is a place with one host whose services are damaged.
 type ward struct {
 	place
 	host *lab.Host
@@ -54,7 +54,7 @@ type ward struct {
 	declared map[string]declaration
 }
 
-// declaration is a service as in the registry.
+// declaration is the configuration of a service in the registry.
 type declaration struct {
 	Command   string
 	Start     uint64
@@ -80,7 +80,7 @@ func services() []string {
 	return []string{"containerd", "kubelet", "windows_exporter", api.WICDService}
 }
 
-// processes returns the processes of the services; missing says which of them does not run.
+// processes returns the processes of the services; missing lists those that do not run.
 func (w ward) processes() (pids map[string]uint32, missing string) {
 	w.t.Helper()
 	all, err := w.host.Services(w.t.Context())
@@ -135,9 +135,9 @@ type harm struct {
 	restarts, may []string
 }
 
-// repairs harms a service in several ways.
+// repairs damages a service in several ways.
 func (w ward) repairs(service string) {
-	with := []string{service} // services that stop with the service
+	with := []string{service} // services that stop together with the service
 	if service == "containerd" {
 		with = append(with, "kubelet")
 	}
@@ -145,18 +145,18 @@ func (w ward) repairs(service string) {
 		return func(ctx context.Context) error { return do(ctx, service) }
 	}
 	deleted := func(ctx context.Context) error {
-		// Wine's service manager does not report that a running service was deleted. Windows' does.
+		// Unlike Windows, Wine's service manager does not report that a running service was deleted.
 		return errors.Join(w.host.DeleteService(ctx, service), w.host.StopService(ctx, service))
 	}
 	edited := guestapi.ServiceEdit{
 		Name: service, Command: w.declared[service].Command + " --other", DependsOn: []string{"Eventlog"}, Disabled: true,
 	}
 	for _, h := range []harm{
-		// An edit that comes while WICD declares the services is undone then; the process is still the one of the right declaration.
+		// An edit during WICD's own declaration of the services is reverted by it; the process still has the right declaration.
 		{"edited", func(ctx context.Context) error { return w.host.EditService(ctx, edited) }, nil, with},
 		{"killed", of(w.host.KillService), []string{service}, nil},
 		{"stopped", of(w.host.StopService), []string{service}, nil},
-		{"deleted", deleted, []string{service}, with}, // it can be started and stopped again before the deletion is noticed
+		{"deleted", deleted, []string{service}, with}, // it can be restarted before the deletion is noticed
 	} {
 		w.repair(service, h)
 	}
@@ -196,7 +196,7 @@ func (w ward) runsWithoutDaemon() {
 // calm is how long processes must stay the same.
 const calm = 2 * time.Second
 
-// repair harms a service, and waits until all services are as declared and those that must restart have restarted.
+// repair damages a service, and waits until all services are as declared and those that must restart have restarted.
 func (w ward) repair(service string, h harm) {
 	w.t.Helper()
 	before := w.pids()

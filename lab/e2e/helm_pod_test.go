@@ -63,7 +63,7 @@ func (r released) expectImage(tag string) {
 	}
 }
 
-// saysWhatIsMissing takes permissions of the operator, and gives them back.
+// saysWhatIsMissing revokes permissions of the operator, and restores them.
 func (r released) saysWhatIsMissing() {
 	binding := &rbacv1.ClusterRoleBinding{}
 	r.get(client.ObjectKey{Name: operatorName}, binding)
@@ -89,5 +89,5 @@ func (r released) saysWhatIsMissing() {
 	})
 	binding.ObjectMeta = metav1.ObjectMeta{Name: binding.Name, Labels: binding.Labels, Annotations: binding.Annotations}
 	r.create(binding)
-	r.readyPod() // the kubelet starts the container again
+	r.readyPod() // the kubelet restarts the container
 }

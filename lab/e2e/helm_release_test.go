@@ -25,7 +25,7 @@ import (
 
 const operatorName = "windows-machine-config-operator"
 
-// released is a cluster into which Helm installed the operator.
+// released is a cluster in which Helm installed the operator.
 type released struct {
 	place
 	helm *helm.Helm
@@ -119,12 +119,12 @@ func (r released) refusesToUninstall() {
 	}
 	r.t.Logf("helm uninstall says: %v", err)
 	compare(r.t, r.objects(), before)
-	// Helm takes the release for half uninstalled, as deploy/README.md says, and upgrades it only after this.
+	// For Helm the release is partly uninstalled, as deploy/README.md explains; it can be upgraded only after this.
 	r.must("rollback", "wmco", "3")
 	r.must("upgrade", "wmco", r.first)
 }
 
-// objects are the objects of the release, without what Kubernetes and Helm write beside their specification.
+// objects returns the objects of the release, without the fields that Kubernetes and Helm add to their specification.
 func (r released) objects() map[string]*unstructured.Unstructured {
 	r.t.Helper()
 	objects := rendered(r.t, r.helm, r.first, "--no-hooks")
@@ -163,7 +163,7 @@ func (r released) uninstalls() {
 	if err := r.Client.Get(r.t.Context(), ours(operatorName+"-uninstall"), hook); !apierrors.IsNotFound(err) {
 		r.t.Errorf("the hook's ConfigMap stayed (%v)", err)
 	}
-	// What kubectl installed becomes the release's.
+	// The release adopts objects that kubectl installed.
 	root, err := testenv.Repository(r.t.Context())
 	if err == nil {
 		err = manifest.Apply(r.t.Context(), r.Lab.ControlPlane.RESTConfig(), root+"/deploy")
@@ -178,7 +178,7 @@ func (r released) uninstalls() {
 	r.expectPod("registry.example.com/wmco:v0.2.0", "1Gi")
 }
 
-// leaveAll lets all hosts leave, as the notes of the refused uninstallation say.
+// leaveAll removes all hosts, as the notes of the refused uninstallation describe.
 func (r released) leaveAll() {
 	r.t.Helper()
 	r.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap}})

@@ -21,7 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// newHelm builds Helm, with a home that the test removes.
+// newHelm builds Helm, with a home folder that is removed at the test's end.
 func newHelm(t *testing.T) (program *helm.Helm, root string) {
 	t.Helper()
 	root, err := testenv.Repository(t.Context())
@@ -58,7 +58,7 @@ func TestHelmChart(t *testing.T) {
 		want := kustomized(t, root+"/deploy")
 		got := rendered(t, h, folder, "--set", "namespace.create=true")
 		for _, key := range []string{"ValidatingAdmissionPolicy/", "ValidatingAdmissionPolicyBinding/", "ConfigMap/" + api.DefaultNamespace + "/"} {
-			if key += "windows-machine-config-operator-uninstall"; got[key] == nil { // only Helm has it
+			if key += "windows-machine-config-operator-uninstall"; got[key] == nil { // only Helm has this object
 				t.Errorf("there is no %s", key)
 			}
 			delete(got, key)
@@ -149,7 +149,7 @@ func valuesArrive(t *testing.T, h *helm.Helm, folder string) {
 	}
 }
 
-// rendered are the objects that helm template prints, by their keys. What only Helm reads is removed from CRDs and the Namespace.
+// rendered returns the objects that helm template prints, by their keys. Fields that only Helm reads are removed from CRDs and the Namespace.
 func rendered(t *testing.T, h *helm.Helm, folder string, args ...string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	out, err := h.Run(t.Context(), slices.Concat([]string{"template", "wmco", folder, "--namespace", api.DefaultNamespace}, args)...)

@@ -65,8 +65,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// expectOneIdentity uses a host's tokens to request the identities of victims, which it must not get, and those of nodes that do
-// not exist, of which it can get one: that of the name for which it got its first token.
+// expectOneIdentity uses a host's tokens to request the identities of victims, which it must not get, and those of nonexistent nodes, of which it can
+// get one: that of the name for which it got its first token.
 func (p place) expectOneIdentity(host string, tokens, victims, claimed []string) {
 	p.t.Helper()
 	made := map[string]string{} // the node of each request
@@ -114,7 +114,7 @@ func (p place) expectOneIdentity(host string, tokens, victims, claimed []string)
 	}
 }
 
-// refusedRequests are the certificate requests that the operator has reported as violating a rule.
+// refusedRequests returns the certificate requests that the operator has reported as violating a rule.
 func (p place) refusedRequests(ctx context.Context) (map[string]bool, error) {
 	var list eventsv1.EventList
 	if err := p.Client.List(ctx, &list, client.InNamespace("default")); err != nil {

@@ -28,7 +28,7 @@ import (
 // hyperVClass is the RuntimeClass for pods with Hyper-V isolation on the simulated hosts.
 const hyperVClass = "windows2022-hyperv"
 
-// TestHyperV asks for Hyper-V isolation on simulated hosts, of which one cannot have it, with a real API server and the operator's own
+// TestHyperV enables Hyper-V isolation on simulated hosts, one of which does not support it, with a real API server and the operator's own
 // permissions. No pod runs in a virtual machine.
 func TestHyperV(t *testing.T) {
 	p := newPlace(t, testenv.Options{})
@@ -52,7 +52,7 @@ func TestHyperV(t *testing.T) {
 			}
 			return ""
 		})
-		time.Sleep(5 * time.Second) // in which nothing happens
+		time.Sleep(5 * time.Second) // nothing must happen
 		if is := []string{able.Windows().BootID(), unable.Windows().BootID()}; !slices.Equal(is, before) {
 			t.Errorf("boot IDs are %v, before they were %v", is, before)
 		}
@@ -79,7 +79,7 @@ func TestHyperV(t *testing.T) {
 	t.Run("it ends when no pod uses it", func(t *testing.T) { p.in(t).endHyperV() })
 }
 
-// expectHyperV waits until a node says how it is, and has the label if it has Hyper-V.
+// expectHyperV waits until a node has the condition, and has the label if it supports Hyper-V.
 func (p place) expectHyperV(name string, status corev1.ConditionStatus, reason string) {
 	p.t.Helper()
 	p.eventually(fmt.Sprintf("node %s has %s", name, reason), func(context.Context) string {
@@ -95,7 +95,7 @@ func (p place) expectHyperV(name string, status corev1.ConditionStatus, reason s
 	})
 }
 
-// expectClass waits until the class is there, or is not.
+// expectClass waits until the class exists, or does not.
 func (p place) expectClass(exists bool) {
 	p.t.Helper()
 	p.eventually(fmt.Sprintf("RuntimeClass %s exists: %v", hyperVClass, exists), func(ctx context.Context) string {
@@ -108,7 +108,7 @@ func (p place) expectClass(exists bool) {
 	})
 }
 
-// endHyperV has a pod that still uses Hyper-V isolation when nobody asks for it any more.
+// endHyperV has a pod that still uses Hyper-V isolation after it is no longer configured.
 func (p place) endHyperV() {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "tenant"}, Spec: corev1.PodSpec{
 		OS: &corev1.PodOS{Name: corev1.Windows}, RuntimeClassName: new(hyperVClass), TerminationGracePeriodSeconds: new(int64),
@@ -128,7 +128,7 @@ func (p place) endHyperV() {
 		p.t.Errorf("the pod has overhead %v", pod.Spec.Overhead)
 	}
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.RuntimeClasses.HyperV = nil })
-	time.Sleep(5 * time.Second) // in which nothing happens
+	time.Sleep(5 * time.Second) // nothing must happen
 	p.expectClass(true)
 	p.expectHyperV(pod.Spec.NodeName, corev1.ConditionTrue, api.ReasonHyperVRuns)
 	if err := p.Client.Delete(p.t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {

@@ -11,7 +11,7 @@ import (
 
 const containerdLog = `C:\var\log\containerd\containerd.log`
 
-// fileOf is the content of a file on the host.
+// fileOf returns the content of a file on the host.
 func (s shelf) fileOf(name string) string {
 	s.t.Helper()
 	text, err := s.host.ReadFile(name)
@@ -21,12 +21,12 @@ func (s shelf) fileOf(name string) string {
 	return string(text)
 }
 
-// expectNoSecretInLog searches containerd's log, which is at level trace while the other tests pull, for what only
-// administrators of the host may know.
+// expectNoSecretInLog searches containerd's log, which is at level trace while the other tests pull, for secrets that only administrators of the host
+// may know.
 func (s shelf) expectNoSecretInLog() {
 	s.t.Helper()
 	log := s.fileOf(containerdLog)
-	// Requests to WICD and to a registry are in it, with their headers: its level is trace.
+	// At level trace, the log has the requests to WICD and to a registry, with their headers.
 	for _, want := range []string{"level=debug", `"do request"`, "request.header.accept", "127.0.0.1:10280", s.remote.Host} {
 		if !strings.Contains(log, want) {
 			s.t.Errorf("%d bytes of containerd's log do not contain %s", len(log), want)

@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab"
 )
 
-// fromMirrors pulls images named after the source, which runs only where stated.
+// fromMirrors pulls images by the names of the source, which runs only where stated.
 func (s shelf) fromMirrors() {
 	const copies = "copies/"
 	digest, tag := s.push("digest", copies, s.first, s.second), s.push("tag", copies, s.first, s.second)
@@ -40,7 +40,7 @@ func (s shelf) fromMirrors() {
 	s.fromTheSource(copies)
 }
 
-// fromTheSource starts the source, and checks that it gets requests only if the policy permits it.
+// fromTheSource starts the source, and checks that it gets requests only if the policy permits them.
 func (s shelf) fromTheSource(copies string) {
 	mirrored, missing := s.push("mirrored", copies, s.second), s.push("missing", "", s.source)
 	s.expectPulled(mirrored.byTag(s.source), mirrored)
@@ -51,7 +51,7 @@ func (s shelf) fromTheSource(copies string) {
 	s.expectAnswered(s.second, missing, http.MethodHead, "manifests/1", http.StatusNotFound)
 	s.expectServed(s.source, missing, "1")
 
-	// As on Linux nodes: an image by tag comes whole from the source, one by digest from the mirror.
+	// As on Linux nodes: an image by tag comes entirely from the source, one by digest from the mirror.
 	byTag, byDigest := s.push("by-tag", copies, s.first), s.push("by-digest", copies, s.first)
 	s.push("by-tag", "", s.source)
 	s.push("by-digest", "", s.source)
@@ -77,8 +77,8 @@ func (s shelf) fromTheSource(copies string) {
 	s.expectNoRequest(s.source, forbidden)
 }
 
-// fromTheDocuments has sources of one registry with different mirrors, whose paths end otherwise than those of the sources,
-// as in the documents' example of an ImageDigestMirrorSet.
+// fromTheDocuments has sources of one registry with different mirrors, whose paths end differently from those of the sources, as in the documents'
+// example of an ImageDigestMirrorSet.
 func (s shelf) fromTheDocuments() {
 	s.t.Helper()
 	minimal, other, plain := s.push("minimal", "example/", s.second), s.push("other", "other/", s.first), s.push("plain", "", s.source)

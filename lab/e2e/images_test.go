@@ -34,8 +34,8 @@ func TestImages(t *testing.T) {
 	}
 	s := newShelf(p)
 	p.expectReady(ours(p.Hosts()[0].Address))
-	// The proxy comes first: containerd restarts for it. A program on Wine that has verified a certificate does not notice CAs
-	// that are trusted later.
+	// The proxy comes first, because containerd restarts for it. A program on Wine that has verified a certificate does not notice CAs that are
+	// trusted later.
 	t.Run("ThroughAProxy", func(t *testing.T) { s.in(t).throughAProxy() })
 	t.Run("FromMirrors", func(t *testing.T) { s.in(t).fromMirrors() })
 	t.Run("LogOfContainerd", func(t *testing.T) { s.in(t).expectNoSecretInLog() })
@@ -45,8 +45,8 @@ func TestImages(t *testing.T) {
 type shelf struct {
 	place
 	host *lab.Host
-	// source is the registry in the names of images, the next two are its mirrors. Hosts can reach them. Remote is outside of the
-	// hosts' network, and only the proxy resolves its name.
+	// source is the registry in the names of images; first and second are its mirrors. Hosts can reach them. Remote is outside of the hosts' network,
+	// and only the proxy resolves its name.
 	source, first, second, remote *lab.Registry
 }
 
@@ -188,7 +188,7 @@ func (s shelf) expectNotPulled(image, why string) {
 	}
 }
 
-// requests are the host's requests for an app in a registry's log.
+// requests returns the host's requests for an app in a registry's log.
 func (s shelf) requests(r *lab.Registry, a app) []lab.RegistryRequest {
 	s.t.Helper()
 	all, err := r.Requests()

@@ -23,14 +23,14 @@ import (
 	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
-// releaseOf is the release of the kubelet in the payload for a minor version.
+// releaseOf returns the release of the kubelet in the payload for a minor version.
 func releaseOf(t *testing.T, minor string) string {
 	t.Helper()
 	return payloadtest.Version(t, "../..", "kubelet-"+minor)
 }
 
-// TestEachKubernetes joins a host to a cluster of each minor version of Kubernetes that the payload has, with its kubelet and kube-proxy; with
-// the oldest alone unless WMCO_KUBERNETES is "all", since other tests have the newest. The control plane is that version's own.
+// TestEachKubernetes joins a host to a cluster of each minor version of Kubernetes in the payload, with its kubelet and kube-proxy. The control plane
+// has the same version. Unless WMCO_KUBERNETES is "all", only the oldest version is tested, since other tests have the newest.
 func TestEachKubernetes(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	minors := build.Minors()
@@ -47,8 +47,8 @@ func TestEachKubernetes(t *testing.T) {
 	}
 }
 
-// TestClusterMoves joins two hosts to a cluster of the oldest Kubernetes, upgrades the control plane to the next one, and expects that the
-// nodes follow one after the other, without a lost request. The kubelets are real ones of both versions.
+// TestClusterMoves joins two hosts to a cluster of the oldest Kubernetes, upgrades the control plane to the next version, and expects that the nodes
+// follow one after the other, without a lost request. The kubelets of both versions are real.
 func TestClusterMoves(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, moving(t, ""))
@@ -56,8 +56,8 @@ func TestClusterMoves(t *testing.T) {
 	p.moveCluster(func() {})
 }
 
-// TestOpenShiftMoves does the same on OpenShift, on a platform with a cloud-controller-manager, which the kubelets of both versions leave
-// it to initialize their nodes.
+// TestOpenShiftMoves does the same on OpenShift, on a platform with a cloud-controller-manager, to which the kubelets of both versions leave the
+// initialization of their nodes.
 func TestOpenShiftMoves(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, moving(t, "VSphere"))
@@ -73,7 +73,7 @@ func TestOpenShiftMoves(t *testing.T) {
 	}
 }
 
-// moving is a cluster of the oldest Kubernetes, with programs for the next.
+// moving returns options for a cluster of the oldest Kubernetes, with programs for the next version.
 func moving(t *testing.T, platform string) testenv.Options {
 	t.Helper()
 	minors := build.Minors()[:2]
@@ -82,7 +82,7 @@ func moving(t *testing.T, platform string) testenv.Options {
 	}
 }
 
-// moveCluster takes a cluster with two nodes of the oldest version to the next one. The former version of the API server counts for ten
+// moveCluster upgrades a cluster with two nodes from the oldest version to the next one. The former version of the API server stays in effect for ten
 // minutes, unless the operator is restarted after the upgrade.
 func (p place) moveCluster(upgraded func()) {
 	p.t.Helper()

@@ -21,8 +21,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestMonitoring evaluates every expression of the rules and the dashboards with what Prometheus scrapes of a real operator, and of a Wine host
-// with pods.
+// TestMonitoring evaluates every expression of the rules and the dashboards with the metrics that Prometheus scrapes from a real operator, and from a
+// Wine host with pods.
 func TestMonitoring(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunLinuxNodes(), lab.CanRunPrometheus())
 	p := newPlace(t, testenv.Options{
@@ -50,7 +50,7 @@ func TestMonitoring(t *testing.T) {
 	t.Run("AnExporterThatDoesNotAnswerIsAnAlert", func(t *testing.T) { watched{p.in(t), prometheus}.exporterDown() })
 }
 
-// startLimited starts a pod with requests and limits, of which some rules tell.
+// startLimited starts a pod with requests and limits, which some rules need.
 func (p place) startLimited() {
 	p.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "limited"}, Spec: testenv.WebserverPod()}
@@ -112,8 +112,8 @@ func (w watched) exporterDown() {
 // scrapeWine is the interval of scrapes of a Wine host, and their timeout: on a busy machine windows_exporter takes more than a second.
 const scrapeWine = 5 * time.Second
 
-// withoutResult are expressions without a result in a lab where all is well, by a part of them. Their values are tested by promtool, in
-// internal/monitoring; that they have one is tested by TestPrometheusOperator.
+// withoutResult returns expressions without a result in a healthy lab, by a part of them. promtool tests their values in internal/monitoring;
+// TestPrometheusOperator tests that they have a result.
 func withoutResult() map[string]string {
 	const wine, network = "Wine has no performance counters and no WMI", "the lab's network service does not say which containers share an endpoint"
 	missing := withoutFault()
@@ -127,7 +127,7 @@ func withoutResult() map[string]string {
 	return missing
 }
 
-// expectResults waits until every expression has a result, but for those of which a part is listed.
+// expectResults waits until every expression has a result, except those of which a part is listed.
 func (p place) expectResults(prometheus *lab.Prometheus, without map[string]string) {
 	p.t.Helper()
 	missing := expressions("win-1", ".+")

@@ -34,14 +34,14 @@ func (s servicesTest) names() {
 	s.expectAddresses(&pods[0], "headless", pods[0].Status.PodIP, pods[1].Status.PodIP)
 	s.expectAddresses(&pods[0], "kube-dns")
 	s.expectAddresses(&pods[0], "kube-dns.kube-system.svc.cluster.local.", clusterDNS)
-	s.expectAddresses(&pods[0], "kube-dns.kube-system") // as on Windows, only the first suffix is used,
+	s.expectAddresses(&pods[0], "kube-dns.kube-system") // on Windows, only the first suffix is used,
 	endpoint := strings.ReplaceAll(pods[0].Status.PodIP, ".", "-") + ".headless"
 	s.expectAddresses(&pods[0], endpoint+".default.svc.cluster.local", pods[0].Status.PodIP)
 	s.expectAddresses(&pods[0], endpoint) // and none for a name with a dot
 	s.expectAddresses(s.podWithDNS("kube-system.svc.cluster.local"), "kube-dns", clusterDNS)
 }
 
-// podWithDNS creates a pod beside the others that has a suffix of its own for names.
+// podWithDNS creates a pod with its own DNS suffix, next to the others.
 func (s servicesTest) podWithDNS(suffix string) *corev1.Pod {
 	s.t.Helper()
 	pod := &corev1.Pod{
@@ -55,7 +55,7 @@ func (s servicesTest) podWithDNS(suffix string) *corev1.Pod {
 	return &s.ExpectServing(s.t, patience, pod.Name, 1)[0]
 }
 
-// expectAddresses waits until a name has exactly some addresses in a pod; none if it must not exist.
+// expectAddresses waits until a name resolves to exactly these addresses in a pod, or does not exist if there are none.
 func (s servicesTest) expectAddresses(pod *corev1.Pod, name string, addresses ...string) {
 	s.t.Helper()
 	slices.Sort(addresses)

@@ -33,7 +33,7 @@ func TestNetworkChecks(t *testing.T) {
 	name := p.announce(h, nil)
 	t.Run("Flannel", func(t *testing.T) { p.in(t).flannelFaults(name) })
 	p.becomeOpenShift("None")
-	p.restartOperator() // OpenShift's kinds are discovered at the start
+	p.restartOperator() // OpenShift's kinds are discovered at startup
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network = v1alpha1.NetworkSpec{} })
 	t.Run("OpenShift", func(t *testing.T) { p.in(t).openshiftFaults(name) })
 	if n := host.SSH().Counters().Connections; n != 0 {

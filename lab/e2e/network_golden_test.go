@@ -63,14 +63,14 @@ func isNotCompared(o hns.Object) bool {
 	})
 }
 
-// vipsOf are the Service addresses of a load balancer.
+// vipsOf returns the Service addresses of a load balancer.
 func vipsOf(o hns.Object) []string {
 	var balancer struct{ FrontendVIPs []string }
 	decode(o, &balancer)
 	return balancer.FrontendVIPs
 }
 
-// addressesOf are the addresses of an endpoint.
+// addressesOf returns the addresses of an endpoint.
 func addressesOf(o hns.Object) (addresses []string) {
 	var endpoint struct{ IpConfigurations []struct{ IpAddress string } }
 	decode(o, &endpoint)
@@ -80,7 +80,7 @@ func addressesOf(o hns.Object) (addresses []string) {
 	return addresses
 }
 
-// orderOf is a sort key that is the same in each run: the name, then the kind of address.
+// orderOf returns a sort key that is the same in each run: the name, then the kind of address.
 func orderOf(o hns.Object) string {
 	b, _ := json.Marshal(o["IpConfigurations"])
 	return fmt.Sprint(o["Name"], string(b))

@@ -21,13 +21,13 @@ import (
 	"github.com/windows-machine-config/wmco/lab/hns"
 )
 
-// A loss is a known loss of Windows.
+// A loss is a known loss of objects by Windows.
 type loss struct {
 	what string
 	lose func() error
 }
 
-// losses has all kinds of losses; with -short only the last, which includes something of all others.
+// losses returns all kinds of losses; with -short only the last, which includes something of all others.
 func (p place) losses(h *lab.Host) []loss {
 	all := []loss{
 		{"a load balancer", func() error { return p.loseFirst(h, hns.LoadBalancer, "") }},
@@ -93,7 +93,7 @@ func (p place) loseFirst(h *lab.Host, kind hns.Kind, name string) error {
 	return fmt.Errorf("there is no %s %q", kind, name)
 }
 
-// lacks returns what is missing of a host's network.
+// lacks returns the missing objects of a host's network.
 func (p place) lacks(h *lab.Host, vips []string) string {
 	if !p.has(h, hns.Network, overlay.Network) {
 		return "the network"
@@ -136,7 +136,7 @@ func (p place) watchNetwork(h *lab.Host) (reasons func() string, stop func()) {
 	}, stop
 }
 
-// repairEvents is the number of events about repairs of a host's network.
+// repairEvents returns the number of events about repairs of a host's network.
 func (p place) repairEvents(h *lab.Host) (n int) {
 	p.t.Helper()
 	var list eventsv1.EventList

@@ -52,7 +52,7 @@ func (p place) createService(i int) error {
 	return err
 }
 
-// vips are the addresses of the Services that services created.
+// vips returns the addresses of the Services that services created.
 func (p place) vips() []string {
 	p.t.Helper()
 	var list corev1.ServiceList

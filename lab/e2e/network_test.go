@@ -24,11 +24,11 @@ import (
 // Numbers of TestNetwork's Services.
 const (
 	endpointsEach = 5
-	// settledAfter is how long Services must not have changed before WICD restarts kube-proxy for a load balancer that is lost.
+	// settledAfter is how long Services must not have changed before WICD restarts kube-proxy for a lost load balancer.
 	settledAfter = 5*time.Minute + 10*time.Second
 )
 
-// manyServices is a number of Services for which kube-proxy needs some time; fewer with -short.
+// manyServices returns a number of Services for which kube-proxy needs some time; fewer with -short.
 func manyServices() int {
 	if testing.Short() {
 		return 8
@@ -36,7 +36,7 @@ func manyServices() int {
 	return 200
 }
 
-// TestNetwork runs the real kube-proxy and our hybrid-overlay-node on three Windows hosts with the lab's network service.
+// TestNetwork runs the real kube-proxy and the operator's hybrid-overlay-node on three Windows hosts with the lab's network service.
 func TestNetwork(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, testenv.Options{WineHosts: 3, Network: testenv.NetworkHybridOverlay})
@@ -51,7 +51,7 @@ func TestNetwork(t *testing.T) {
 		t.Run("load balancers of deleted Services are removed", func(t *testing.T) { p.in(t).noServices() })
 }
 
-// remotes are the remote subnets of a host's network, each with the address of its host.
+// remotes returns the remote subnets of a host's network, each with the address of its host.
 func (p place) remotes(h *lab.Host, network string) (remotes []string) {
 	for _, n := range p.objects(h, hns.Network) {
 		if n["Name"] != network {
@@ -104,7 +104,7 @@ func (p place) expectRemotes(linux ...string) {
 	}, linux...)
 }
 
-// expectRemotesOf waits until a network of each host has the subnets of all other nodes, and others.
+// expectRemotesOf waits until a network of each host has the subnets of all other nodes, and the others given.
 func (p place) expectRemotesOf(network string, wayTo func(corev1.Node) string, others ...string) {
 	p.t.Helper()
 	p.eventually("each host has the subnets of all others", func(ctx context.Context) string {
@@ -145,7 +145,7 @@ func (p place) linuxNode() {
 	p.expectRemotes()
 }
 
-// anotherPort changes the UDP port of the overlay, for which each host creates its networks again.
+// anotherPort changes the UDP port of the overlay, for which each host recreates its networks.
 func (p place) anotherPort(port int32) {
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network.OVN = &v1alpha1.OVNNetwork{VXLANPort: port} })
 	for _, h := range p.Lab.Hosts() {
@@ -162,7 +162,7 @@ func (p place) anotherPort(port int32) {
 	p.expectRemotes()
 }
 
-// portOf is the configured port of a host's overlay; 0 for VXLAN's default, or without an overlay.
+// portOf returns the configured port of a host's overlay; 0 for VXLAN's default, or without an overlay.
 func (p place) portOf(h *lab.Host) (port int32) {
 	for _, n := range p.objects(h, hns.Network) {
 		var network struct {

@@ -28,8 +28,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestOpenShift installs the operator on an OpenShift cluster, with OpenShift's own definitions of all objects that it reads. Each
-// object is changed as administrators and OpenShift's operators change it, and nodes apply it.
+// TestOpenShift installs the operator on an OpenShift cluster, with OpenShift's own definitions of all objects that it reads. Each object is changed
+// as administrators and OpenShift's operators change it, and nodes apply it.
 func TestOpenShift(t *testing.T) {
 	p := newPlace(t, testenv.Options{OpenShift: "None"})
 	all := []joiner{p.joiner("openshift-0", nil), p.joiner("openshift-1", nil)}
@@ -51,7 +51,7 @@ func TestOpenShift(t *testing.T) {
 	}
 }
 
-// injectedAuthorities: the operator asks for the certificates, the network operator writes them.
+// injectedAuthorities: the operator requests the certificates, the network operator writes them.
 func injectedAuthorities(p place, all []joiner) {
 	p.eventually("ConfigMap trusted-ca is filled", func(ctx context.Context) string {
 		var cm corev1.ConfigMap
@@ -97,7 +97,7 @@ func registryAuthorities(p place, all []joiner) {
 	p.expectCertificates(all, 1)
 }
 
-// openshiftProxy writes what the administrator writes, and what the network operator makes of it.
+// openshiftProxy writes the administrator's fields, and those that the network operator derives from them.
 func openshiftProxy(p place, all []joiner) {
 	const object = "config.openshift.io/v1 Proxy cluster"
 	p.patch(object, "spec: {httpsProxy: 'http://proxy.example:3128', noProxy: .corp.example}")
@@ -124,7 +124,7 @@ func openshiftProxy(p place, all []joiner) {
 	p.expectArrived(all)
 }
 
-// mirrorSets are those of the documents, as oc-mirror writes them too.
+// mirrorSets applies the mirror sets of the documents, which oc-mirror also writes.
 func mirrorSets(p place, all []joiner) {
 	p.create(parse(p.t, `
 apiVersion: config.openshift.io/v1
@@ -158,7 +158,7 @@ spec:
 	p.expectArrived(all)
 }
 
-// registrySources are those of images.config. containerd is sent to WICD for what is blocked.
+// registrySources changes the registry sources of images.config. containerd is sent to WICD for blocked images.
 func registrySources(p place, all []joiner) {
 	const object, hosts = "config.openshift.io/v1 Image cluster", `C:\k\containerd\registries\blocked.example\hosts.toml`
 	expect := func(isBlocked bool) {

@@ -25,14 +25,14 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// originalVersion is how versions of the original operator look.
+// originalVersion has the format of versions of the original operator.
 const originalVersion = "10.20.1-0a1b2c3"
 
-// originalLock is the ConfigMap with which instances of the original operator exclude each other.
+// originalLock is the ConfigMap by which instances of the original operator exclude each other.
 const originalLock = "windows-machine-config-operator-lock"
 
-// TestFromTheOriginal has a cluster and hosts as the original operator leaves them. The check says what is to do first; then this operator
-// takes the nodes over, one at a time.
+// TestFromTheOriginal has a cluster and hosts as the original operator leaves them. The check reports the required steps; then this operator adopts
+// the nodes, one at a time.
 func TestFromTheOriginal(t *testing.T) {
 	const hosts = 3
 	p := newPlace(t, testenv.Options{SimulatedHosts: hosts, OpenShift: "None", Before: func(ctx context.Context, env *testenv.Env) error {
@@ -63,7 +63,7 @@ func TestFromTheOriginal(t *testing.T) {
 	p.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: originalLock}})
 }
 
-// originalCluster makes what the original operator leaves in a cluster and on its hosts, and checks that before this operator is installed.
+// originalCluster creates what the original operator leaves in a cluster and on its hosts, and runs the check before this operator is installed.
 func originalCluster(ctx context.Context, t *testing.T, env *testenv.Env) error {
 	t.Helper()
 	in := metav1.ObjectMeta{Namespace: api.DefaultNamespace}
@@ -94,7 +94,7 @@ func originalCluster(ctx context.Context, t *testing.T, env *testenv.Env) error 
 		}
 	}
 	for _, o := range objects {
-		node, isNode := o.DeepCopyObject().(*corev1.Node) // the status is written by itself
+		node, isNode := o.DeepCopyObject().(*corev1.Node) // the status is written separately
 		if err := env.Client.Create(ctx, o); err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func addHybridOverlay(ctx context.Context, env *testenv.Env) error {
 	return env.Client.Patch(ctx, network, client.RawPatch(types.MergePatchType, []byte(overlay)))
 }
 
-// checkOriginal runs the check as long as the original operator is there, and without it.
+// checkOriginal runs the check while the original operator exists, and after it is deleted.
 func checkOriginal(ctx context.Context, t *testing.T, env *testenv.Env, operator *appsv1.Deployment) error {
 	t.Helper()
 	check := func() string {
@@ -156,7 +156,7 @@ func originalNode(h testenv.Host) *corev1.Node {
 	}
 }
 
-// originalHost has services and files of the original operator on a host.
+// originalHost creates services and files of the original operator on a host.
 func originalHost(ctx context.Context, h testenv.Host, host *sim.Host) error {
 	w := host.Windows()
 	for _, name := range []string{

@@ -14,18 +14,18 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// outageWatch measures how long nodes are out of service, and how long pods take to end.
+// outageWatch measures how long nodes are out of service, and how long pods take to terminate.
 type outageWatch struct {
 	mu       sync.Mutex
 	since    map[string]time.Time // node -> when it was drained
 	cordoned map[string]time.Time
 	over     []string
 	longest  time.Duration
-	stopping map[types.UID]time.Time // pod -> when it was told to stop
+	stopping map[types.UID]time.Time // pod -> when its deletion began
 	pods     map[types.UID]time.Duration
 }
 
-// outageMost is how long a node may be out of service besides its drain.
+// outageMost is how long a node may be out of service in addition to its drain.
 const outageMost = 20 * time.Second
 
 // watchOutages measures from now on.
@@ -90,7 +90,7 @@ func (w *outageWatch) observePods(now time.Time, pods []corev1.Pod) {
 	}
 }
 
-// lasted is how long a pod existed after it was told to stop.
+// lasted returns how long a pod existed after its deletion began.
 func (w *outageWatch) lasted(pod types.UID) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

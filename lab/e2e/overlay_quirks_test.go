@@ -17,10 +17,10 @@ import (
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
 
-// madeNetworks is where the overlay of a host remembers what it requested.
+// madeNetworks is where the overlay of a host stores its requests.
 const madeNetworks = `C:\k\cni\config\made-networks`
 
-// unkindService is a Host Network Service that returns networks in other words than they were requested in, and little at first.
+// unkindService returns quirks with which networks are returned in other words than they were requested in, and with few objects at first.
 func unkindService() hns.Quirks {
 	return hns.Quirks{
 		OmitsVNI: true, OmitsVXLANPort: true, RenamesAdapter: true, Adapters: []string{hostspec.Link}, RefusesHostRoute: true,
@@ -28,7 +28,7 @@ func unkindService() hns.Quirks {
 	}
 }
 
-// makeUnkind has the first host's Host Network Service be unkind from the beginning.
+// makeUnkind makes the first host's Host Network Service unkind from the beginning.
 func (x overlayTest) makeUnkind() {
 	x.t.Helper()
 	if err := x.Lab.Hosts()[0].HNS().SetQuirks(unkindService()); err != nil {
@@ -36,8 +36,8 @@ func (x overlayTest) makeUnkind() {
 	}
 }
 
-// keepUnkind makes the other hosts' services unkind, too, as an update of Windows would, and has all of them and the programs that use them
-// start again. There, the overlay does not know any more what it requested, as after an upgrade. Everything there is stays as it is.
+// keepUnkind makes the other hosts' services unkind, too, as an update of Windows would, and restarts all of them and the programs that use them.
+// There, the overlay no longer knows its requests, as after an upgrade. All existing objects must stay unchanged.
 func (x overlayTest) keepUnkind() {
 	ctx := x.t.Context()
 	hosts := x.Lab.Hosts()
@@ -61,7 +61,7 @@ func (x overlayTest) keepUnkind() {
 			x.t.Fatal(err)
 		}
 	}
-	// When the hosts have the subnet of a new node, they have compared all their networks.
+	// Once the hosts have the subnet of a new node, they have compared all their networks.
 	x.linuxNodeComes()
 	if diff := cmp.Diff(was, x.hostObjects()); diff != "" {
 		x.t.Fatalf("networks, endpoints of pods, and containers: %s", diff)
@@ -81,14 +81,14 @@ func (x overlayTest) keepUnkind() {
 				x.t.Errorf("%s: %s", h.Name(), line)
 			}
 		}
-		// The steps that follow need services that show what is there.
+		// The following steps need services that return all objects.
 		if err := h.HNS().SetQuirks(hns.Quirks{}); err != nil {
 			x.t.Error(err)
 		}
 	}
 }
 
-// hostObjects are the networks and the endpoints of pods of each host, and the containers of pods with their restarts.
+// hostObjects returns the networks and the endpoints of pods of each host, and the containers of pods with their restarts.
 func (x overlayTest) hostObjects() map[string]string {
 	x.t.Helper()
 	found := map[string]string{}

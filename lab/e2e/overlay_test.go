@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// overlaySide is a Linux side with which the hybrid overlay is tried.
+// overlaySide is a Linux side with which the hybrid overlay is tested.
 type overlaySide struct {
 	name     string
 	programs ovn.Programs
@@ -29,9 +29,9 @@ func overlaySides() []overlaySide {
 	return []overlaySide{{name: "stand-in"}, {"programs", programs, programs.Missing()}}
 }
 
-// TestHybridOverlay joins hosts to an OpenShift cluster whose Network object is as the documents say. The Linux side is the lab's stand-in,
-// and OVN-Kubernetes' own programs where the environment names them (make e2e-ovn). The Host Network Service of a host is as unkind as that
-// of the simulation.
+// TestHybridOverlay joins hosts to an OpenShift cluster whose Network object follows the documents. The Linux side is the lab's stand-in, and
+// OVN-Kubernetes' own programs where the environment names them (make e2e-ovn). The Host Network Service of a host is as unkind as that of the
+// simulation.
 func TestHybridOverlay(t *testing.T) {
 	needs(t, lab.CanBalance(), lab.CanRunRegistries())
 	for _, side := range overlaySides() {
@@ -67,7 +67,7 @@ type overlayTest struct{ servicesTest }
 // networkOperator is the object that configures OpenShift's network.
 const networkOperator = "operator.openshift.io/v1 Network cluster"
 
-// subnet is the subnet of a node, of length 24: nobody tells OVN-Kubernetes of hostPrefix.
+// subnet returns the subnet of a node, of length 24: OVN-Kubernetes does not get hostPrefix.
 func (x overlayTest) subnet(node string) netip.Prefix {
 	x.t.Helper()
 	n := x.node(node)
@@ -96,7 +96,7 @@ func (x overlayTest) expectSubnets() {
 	}
 }
 
-// deploy starts a pod on each host, and lets each ask the other.
+// deploy starts a pod on each host, and sends requests from each to the other.
 func (x overlayTest) deploy() {
 	if _, err := x.WinWebserver(x.t.Context(), "web", int32(len(x.Lab.Hosts())), onEachHost); err != nil {
 		x.t.Fatal(err)
@@ -104,7 +104,7 @@ func (x overlayTest) deploy() {
 	x.expectTraffic()
 }
 
-// expectTraffic waits until each pod is in the subnet of its host, and is reached by all.
+// expectTraffic waits until each pod is in the subnet of its host, and all pods can reach it.
 func (x overlayTest) expectTraffic() {
 	x.t.Helper()
 	x.ExpectServing(x.t, patience, "web", len(x.Lab.Hosts()))
@@ -130,7 +130,7 @@ func (x overlayTest) linuxRemote() string {
 	return testenv.LinuxSubnet(x.node("linux-1")) + " by 10.99.200.1"
 }
 
-// registerAgain deletes the Node of a host. The restarted kubelet registers it, and OVN-Kubernetes gives it the next free subnet.
+// registerAgain deletes the Node of a host. The restarted kubelet registers it again, and OVN-Kubernetes assigns the next free subnet.
 func (x overlayTest) registerAgain() {
 	if testing.Short() {
 		x.t.Skip("SKIPPED: it takes a minute and a half; run without -short")
@@ -156,8 +156,8 @@ func (x overlayTest) registerAgain() {
 	x.expectTraffic()
 }
 
-// offAndOn disables the hybrid overlay, with which OVN-Kubernetes takes Windows nodes for its own, and enables it. Its Linux nodes prefer
-// what it has written in between to the subnets of the hybrid overlay, and leave it there: the operator removes it.
+// offAndOn disables the hybrid overlay, so that OVN-Kubernetes treats Windows nodes as its own, and enables it again. Its Linux nodes prefer the
+// annotations written in between to the subnets of the hybrid overlay, and do not remove them: the operator does.
 func (x overlayTest) offAndOn() {
 	subnets := map[string]netip.Prefix{}
 	for _, h := range x.Lab.Hosts() {
@@ -175,7 +175,7 @@ func (x overlayTest) offAndOn() {
 		}
 		return ""
 	})
-	x.expectRemotes() // the Linux node has no gateway any more
+	x.expectRemotes() // the Linux node no longer has a gateway
 	x.patch(networkOperator, "spec: {defaultNetwork: {ovnKubernetesConfig: {hybridOverlayConfig: "+x.HybridOverlayConfig()+"}}}")
 	x.expectRemotes(x.linuxRemote())
 	for name, was := range subnets {
@@ -183,7 +183,7 @@ func (x overlayTest) offAndOn() {
 			x.t.Errorf("Node %s has subnet %s, had %s", name, now, was)
 		}
 	}
-	x.restartOperator() // it looks when it starts, and else every five minutes
+	x.restartOperator() // it checks at startup, and otherwise every five minutes
 	x.eventually("nothing of the time in between is left", func(context.Context) string {
 		for _, h := range x.Lab.Hosts() {
 			n := x.node(h.Name())
@@ -198,12 +198,12 @@ func (x overlayTest) offAndOn() {
 	x.expectTraffic()
 }
 
-// linuxAnnotations are what OVN-Kubernetes writes on the Nodes that it takes for its own.
+// linuxAnnotations returns the annotations that OVN-Kubernetes writes on Nodes that it treats as its own.
 func linuxAnnotations() []string {
 	return []string{ovn.NodeSubnetsAnnotation, ovn.NodeIDAnnotation, ovn.TransitAnnotation}
 }
 
-// changeWhileRunning patches what the network operator refuses. The old configuration stays.
+// changeWhileRunning applies patches that the network operator refuses. The old configuration stays in effect.
 func (x overlayTest) changeWhileRunning() {
 	x.patch(networkOperator, "spec: {defaultNetwork: {ovnKubernetesConfig: {hybridOverlayConfig: {hybridOverlayVXLANPort: 9898}}}}")
 	x.expectDegraded("True")

@@ -27,8 +27,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// patience is the timeout for operations that take seconds on an idle machine, at speed factor 1. It is longer than the two
-// minutes after which WICD kills a service that does not stop: on Wine, programs sometimes hang at their end.
+// patience is the timeout for operations that take seconds on an idle machine, at speed factor 1. It is longer than the two minutes after which WICD
+// kills a service that does not stop: on Wine, programs sometimes hang at exit.
 const patience = 5 * time.Minute
 
 // needs skips a test if something is missing, with the reason.
@@ -68,7 +68,7 @@ func newPlace(t *testing.T, o testenv.Options) place {
 	return place{env, t, &sync.Mutex{}}
 }
 
-// in is the place for a subtest.
+// in returns the place for a subtest.
 func (p place) in(t *testing.T) place {
 	p.t = t
 	return p
@@ -89,7 +89,7 @@ func (p place) joinAll() {
 	p.expectAllReady()
 }
 
-// host starts a simulated host without announcing it. Its Windows is kind, unless its quirks are chosen: these hosts have a fault of their own.
+// host starts a simulated host without announcing it. Its Windows is kind unless its quirks are chosen: these hosts have faults of their own.
 func (p place) host(o sim.Options) (*sim.Host, testenv.Host) {
 	p.t.Helper()
 	o.Windows.Kind = cmp.Or(o.Windows.Kind, "one fault at a time")
@@ -102,7 +102,7 @@ func (p place) host(o sim.Options) (*sim.Host, testenv.Host) {
 	return host, h
 }
 
-// announce writes a WindowsInstance for a host; change may change it first.
+// announce creates a WindowsInstance for a host; change may modify it first.
 func (p place) announce(h testenv.Host, change func(*v1alpha1.WindowsInstance)) types.NamespacedName {
 	p.t.Helper()
 	i := h.Instance()
@@ -258,7 +258,7 @@ func (p place) key(text []byte) {
 	}
 }
 
-// noted says whether the container services of the host of a pod were called with all parts at once.
+// noted reports whether a call to the container services on a pod's host contained all parts.
 func (p place) noted(pod *corev1.Pod, parts ...string) bool {
 	p.t.Helper()
 	i := slices.IndexFunc(p.Lab.Hosts(), func(h *lab.Host) bool { return h.Name() == pod.Spec.NodeName })

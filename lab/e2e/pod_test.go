@@ -39,7 +39,7 @@ func TestOperatorPod(t *testing.T) {
 	t.Run("ItWorksAgainAfterItsNodeRestarted", func(t *testing.T) { p.in(t).restartLinuxNode() })
 }
 
-// checkPodRights reads from the kernel what the operator's process may do.
+// checkPodRights reads the permissions of the operator's process from the kernel.
 func (p place) checkPodRights() {
 	c := p.container()
 	const none = "0000000000000000"
@@ -60,7 +60,7 @@ func (p place) checkPodRights() {
 	}
 }
 
-// container is the operator's container.
+// container returns the operator's container.
 func (p place) container() lab.Container {
 	p.t.Helper()
 	c, err := p.Pod.Container(p.t.Context())
@@ -143,7 +143,7 @@ func TestOperatorUpgrade(t *testing.T) {
 		t.Errorf("the nodes have version %s; the plan said %s", is, planned)
 	}
 	for _, host := range p.Lab.Hosts() {
-		p.expectGuardGone(host) // else the node waits for it while drained: real updates are not that close together
+		p.expectGuardGone(host) // otherwise the node waits for it while drained: real updates are further apart
 	}
 	p.rollImage("v0.1.0", func(is string) bool { return is == first })
 	for _, problem := range watch.problems() {
@@ -151,8 +151,8 @@ func TestOperatorUpgrade(t *testing.T) {
 	}
 }
 
-// expectPlanned has kubectl windows plan the upgrade of two nodes to a tag of the operator's image, which is not installed yet, and returns
-// the version that they are to get.
+// expectPlanned has kubectl windows plan the upgrade of two nodes to a tag of the operator's image that is not installed yet, and returns the target
+// version.
 func (p place) expectPlanned(tag string) (version string) {
 	p.t.Helper()
 	plugin, err := p.Plugin(p.t.Context())
@@ -232,7 +232,7 @@ func TestThousandInstances(t *testing.T) {
 		}
 		return ""
 	})
-	// On a machine that is busy for long, the operator can lose its Lease, and starts again. Memory must never be the reason.
+	// On a machine that is busy for long, the operator can lose its Lease, and is restarted. The reason must never be memory.
 	if last := p.readyPod().Status.ContainerStatuses[0].LastTerminationState.Terminated; last != nil && last.Reason == "OOMKilled" {
 		t.Errorf("the operator had not enough memory: %+v", last)
 	}

@@ -33,7 +33,7 @@ func (p place) expectScraped() *lab.Prometheus {
 	return prometheus
 }
 
-// expectTargets waits until Prometheus has one target of each job, and all are up.
+// expectTargets waits until Prometheus has one target for each job, and all are up.
 func (p place) expectTargets(prometheus *lab.Prometheus, jobs ...string) {
 	p.t.Helper()
 	p.eventually("Prometheus scrapes "+strings.Join(jobs, ", "), func(ctx context.Context) string {

@@ -25,9 +25,9 @@ var exporterTells string
 //go:embed testdata/kubelet_resource.txt
 var kubeletTells string
 
-// TestPrometheusOperator has real Prometheus operators make configurations of the objects in deploy, for each way in which targets are found, and
-// evaluates every expression with what Prometheus scrapes then. The operator and kube-state-metrics are real; what the node tells is made up, so
-// that nothing is missing that Wine does not have.
+// TestPrometheusOperator has real Prometheus operators generate configurations from the objects in deploy, for each kind of target discovery, and
+// evaluates every expression with the scraped metrics. The operator and kube-state-metrics are real; the metrics of the node are made up, so that
+// those that Wine lacks are present, too.
 func TestPrometheusOperator(t *testing.T) {
 	needs(t, lab.CanRunLinuxNodes(), lab.CanRunPrometheus())
 	p := newPlace(t, testenv.Options{Pod: true, SimulatedHosts: 1, Before: testenv.ServeMetrics})
@@ -75,7 +75,7 @@ func (p place) expectManaged(operator *testenv.PrometheusOperator, m testenv.Man
 	}
 }
 
-// serveNode listens where the exporter and the kubelet of a simulated host would, and tells clients that show a certificate what is made up.
+// serveNode listens where the exporter and the kubelet of a simulated host would, and serves made-up metrics to clients that present a certificate.
 func (p place) serveNode(host testenv.Host) {
 	p.t.Helper()
 	certificate, err := p.KubeletCertificate(p.t.Context(), host.Name, host.Address)
@@ -99,7 +99,7 @@ func (p place) serveNode(host testenv.Host) {
 	}
 }
 
-// runPod creates the pod of which the node tells. No kubelet of a simulated host says that it runs.
+// runPod creates the pod in the node's metrics. A simulated host has no kubelet that reports it as running.
 func (p place) runPod(node string) {
 	p.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "web"}, Spec: testenv.WebserverPod()}
@@ -114,7 +114,7 @@ func (p place) runPod(node string) {
 	}
 }
 
-// withoutFault are expressions without a result where nothing is wrong and nothing waits.
+// withoutFault returns expressions without a result on a cluster without faults or pending work.
 func withoutFault() map[string]string {
 	const well = "nothing is wrong, and nothing waits"
 	return map[string]string{

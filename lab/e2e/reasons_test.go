@@ -20,8 +20,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// expectDeclaredReasons reads the events that the operator and WICD reported in a test: the reason of each is declared in api, so that
-// programs and documents can rely on it.
+// expectDeclaredReasons reads the events that the operator and WICD reported in a test: each reason must be declared in api, so that programs and
+// documents can rely on it.
 func expectDeclaredReasons(t *testing.T, env *testenv.Env) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -40,7 +40,7 @@ func expectDeclaredReasons(t *testing.T, env *testenv.Env) {
 	}
 }
 
-// declaredReasons are the texts of all constants of api.
+// declaredReasons returns the values of all constants of api.
 func declaredReasons(t *testing.T) (all []string) {
 	t.Helper()
 	files, err := filepath.Glob("../../api/*.go")

@@ -24,12 +24,12 @@ import (
 
 const (
 	pauseRepository = "mcr.microsoft.com/oss/kubernetes/pause"
-	// Other tags than that of the default: one that no registry has, one without an entry for the host, and one that may take its place.
+	// Tags other than the default: one that no registry has, one without an entry for the host, and one that may replace it.
 	absentPause, foreignPause, otherPause = pauseRepository + ":absent", pauseRepository + ":foreign", pauseRepository + ":other"
 )
 
-// TestSandboxImage joins a Windows host on Wine to a closed network: what it may ask is behind a proxy that logs everything, and its sandbox
-// image comes from mirrors that do not have it, deny it, have it for others, and have it at last.
+// TestSandboxImage joins a Windows host on Wine to a closed network: all its requests pass a proxy that logs them, and its sandbox image comes from
+// mirrors that do not have it, deny it, have it for other platforms, and finally have it.
 func TestSandboxImage(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries(), lab.CanRunForwardProxy())
 	c := newClosedNetwork(newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab}))
@@ -47,7 +47,7 @@ type closedNetwork struct {
 	place
 	host *lab.Host
 	name types.NamespacedName
-	// closed wants credentials; it is the mirror of Microsoft's registry from the second step on.
+	// closed requires credentials; it is the mirror of Microsoft's registry from the second step on.
 	closed *lab.Registry
 	proxy  *lab.ForwardProxy
 }
@@ -74,7 +74,7 @@ func (c closedNetwork) in(t *testing.T) closedNetwork {
 	return c
 }
 
-// expectImage waits until the node says so of its sandbox image, and returns whether it is Ready.
+// expectImage waits until condition SandboxImage of the node has a reason and the parts of a message, and returns whether the node is Ready.
 func (c closedNetwork) expectImage(reason string, parts ...string) (isReady bool) {
 	c.t.Helper()
 	c.eventually("condition SandboxImage of the node has reason "+reason, func(ctx context.Context) string {
@@ -107,7 +107,7 @@ func (c closedNetwork) notFound() {
 	c.expectEvent(c.Hosts()[0].Name, api.ReasonSandboxImageNotFound, absentPause)
 }
 
-// denied has a mirror that wants credentials, and the image by default.
+// denied has a mirror that requires credentials, and the default image.
 func (c closedNetwork) denied() {
 	c.configure(func(s *v1alpha1.WindowsConfigSpec) {
 		s.Runtime.SandboxImage = ""
@@ -134,7 +134,7 @@ func (c closedNetwork) repaired() {
 
 func linux() v1.Platform { return v1.Platform{Architecture: "amd64", OS: "linux"} }
 
-// documented are the images in the table of docs/disconnected.md.
+// documented returns the images in the table of docs/disconnected.md.
 func (c closedNetwork) documented() (repositories []string) {
 	text, err := os.ReadFile("../../docs/disconnected.md")
 	if err != nil {
@@ -149,7 +149,7 @@ func (c closedNetwork) documented() (repositories []string) {
 	return repositories
 }
 
-// onlyDocumented compares what the host asked for with the document, before any pod ran.
+// onlyDocumented compares the host's requests with the document, before any pod has run.
 func (c closedNetwork) onlyDocumented() {
 	repositories := c.documented()
 	asked := 0
@@ -176,7 +176,7 @@ func (c closedNetwork) onlyDocumented() {
 	}
 }
 
-// foreign asks for an image without an entry for the host: the node keeps the one that it has.
+// foreign configures an image without an entry for the host: the node keeps its current one.
 func (c closedNetwork) foreign() {
 	old := v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: "10.0.17763.1"}
 	if err := c.Lab.AddPause(c.t.Context(), c.closed, foreignPause, linux(), old); err != nil {
@@ -200,7 +200,7 @@ func (c closedNetwork) foreign() {
 	c.expectSameContainers(before)
 }
 
-// another is an image that the registry has: containerd restarts with it, and pods go on.
+// another configures an image that the registry has: containerd restarts with it, and pods continue to run.
 func (c closedNetwork) another() {
 	if err := c.Lab.AddPause(c.t.Context(), c.closed, otherPause, linux(), lab.HostPlatform()); err != nil {
 		c.t.Fatal(err)

@@ -57,7 +57,7 @@ func TestSecondOperator(t *testing.T) {
 	i := second.Instance()
 	i.Namespace = namespace
 	p.create(i)
-	p.restartWith(p.Payload) // the first restarts, and comes first again
+	p.restartWith(p.Payload) // after the restart, the first is the active operator again
 	p.announce(testenv.Host{Name: "bystander", Address: p.UnusedAddress(), Port: 22}, nil)
 	p.expect(ours("bystander"), api.ConditionReady, api.ReasonConnectionRefused)
 	now := &v1alpha1.WindowsInstance{}

@@ -14,8 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// serviceSettings changes what services have on their command lines and in the kubelet's configuration, with the real programs, and the
-// taint of the node. Pods go on.
+// serviceSettings changes settings on the command lines of services, in the kubelet's configuration and in the taint of the node, with the real
+// programs. Pods continue to run.
 func (c closedNetwork) serviceSettings() {
 	before := c.expectServing("after", 1)
 	c.configure(func(s *v1alpha1.WindowsConfigSpec) {

@@ -85,7 +85,7 @@ func (p place) config() *v1alpha1.WindowsConfig {
 	return &config
 }
 
-// expectArrived waits until every node reports the published settings, and WindowsConfig reports this.
+// expectArrived waits until every node reports the published settings, and WindowsConfig reports that they have arrived.
 func (p place) expectArrived(all []joiner) {
 	p.t.Helper()
 	p.eventually("the settings arrive", func(ctx context.Context) string {
@@ -213,7 +213,7 @@ func certificatesChange(p place, all []joiner) {
 	p.expectArrived(all)
 }
 
-// mirrorsChange adds a mirror that requires a password, and removes it. Nothing is restarted for it.
+// mirrorsChange adds a mirror that requires a password, and removes it. Nothing is restarted.
 func mirrorsChange(p place, all []joiner) {
 	before := p.hostStates()
 	const hosts, credentials = `C:\k\containerd\registries\mcr.microsoft.com\hosts.toml`, `C:\var\lib\kubelet\config.json`
@@ -266,7 +266,7 @@ func mirrorsChange(p place, all []joiner) {
 	}
 }
 
-// keyOf is the key of the certificate that a host made for its containerd, without what all keys have.
+// keyOf returns the key of the certificate that a host made for its containerd, without the part that all keys share.
 func keyOf(p place, j joiner) string {
 	p.t.Helper()
 	text, err := j.Windows().Disk().Read(`C:\k\containerd\wicd-client.pem`)
@@ -276,7 +276,7 @@ func keyOf(p place, j joiner) string {
 	return keyIn(p.t, string(text))
 }
 
-// keyIn is the first line of the private key in a PEM file.
+// keyIn returns the first line of the private key in a PEM file.
 func keyIn(t *testing.T, text string) string {
 	t.Helper()
 	_, key, found := strings.Cut(text, "-----BEGIN PRIVATE KEY-----\n")
@@ -302,8 +302,8 @@ func kubeletChanges(p place, all []joiner) {
 	}
 }
 
-// publishedRestored deletes all published objects, and checks that they are restored while nodes stay unchanged. What nodes obey
-// can be deleted only with the operator's permissions.
+// publishedRestored deletes all published objects, and checks that they are restored while nodes stay unchanged. Objects that nodes obey can be
+// deleted only with the operator's permissions.
 func publishedRestored(p place, all []joiner) {
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy.HTTPProxy = secretProxy })
 	p.expectArrived(all)
@@ -329,7 +329,7 @@ func publishedRestored(p place, all []joiner) {
 			}
 			return ""
 		})
-		p.expectArrived(all) // other secrets have another version, and what nodes obey is published again
+		p.expectArrived(all) // other secrets have another version, and the objects that nodes obey are published again
 	}
 	for name, is := range p.hostStates() {
 		if !maps.Equal(before[name].pids, is.pids) {

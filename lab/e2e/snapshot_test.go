@@ -122,7 +122,7 @@ func (s snapshot) compare(now snapshot, remains string) (differences []string) {
 
 func mayDiffer(what string) bool {
 	for _, part := range []string{
-		`file C:\var\log\`, `file C:\k\state\journal`, // what stays
+		`file C:\var\log\`, `file C:\k\state\journal`, // these stay
 		`file C:\users\Public\containerd`, // services on Wine use this folder instead of C:\ProgramData
 		`registry HKEY_LOCAL_MACHINE\Software\Microsoft\SystemCertificates\`,
 		`registry HKEY_LOCAL_MACHINE\Software\Wow6432Node\Microsoft\SystemCertificates\`,                             // Wine fills the stores at their first use

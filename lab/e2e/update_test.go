@@ -29,14 +29,14 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// TestAWindowsHostUpdatesItself updates a node to a version with another daemon, and then to one whose daemon is not a program.
-// The node does this by itself, with real services, and returns to the version that works.
+// TestAWindowsHostUpdatesItself updates a node to a version with another daemon, and then to one whose daemon is not a program. The node does this on
+// its own, with real services, and returns to the version that works.
 func TestAWindowsHostUpdatesItself(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, testenv.Options{WineHosts: 1})
 	host := p.Lab.Hosts()[0]
 	p.joinAll()
-	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.Paused = true }) // else the operator returns the node to its own version
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.Paused = true }) // otherwise the operator returns the node to its own version
 	stats, err := host.Stats()
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 	}
 }
 
-// published is the desired state of nodes of a version.
+// published returns the desired state of nodes of a version.
 func (p place) published(version string) desired.Node {
 	p.t.Helper()
 	var cm corev1.ConfigMap
@@ -133,7 +133,7 @@ func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.
 	return node
 }
 
-// signed is the desired state as the operator publishes it: signed with its key.
+// signed returns the desired state as the operator publishes it: signed with its key.
 func (p place) signed(node desired.Node) map[string]string {
 	p.t.Helper()
 	data, err := node.Data()
@@ -149,7 +149,7 @@ func (p place) signed(node desired.Node) map[string]string {
 	return data
 }
 
-// order has a node go to a version, as the operator does.
+// order writes a version order for a node, as the operator does.
 func (p place) order(name, version string) {
 	p.t.Helper()
 	node := p.node(name)
@@ -162,7 +162,7 @@ func (p place) order(name, version string) {
 	}
 }
 
-// clusterID is the UID of namespace kube-system.
+// clusterID returns the UID of namespace kube-system.
 func (p place) clusterID() string {
 	p.t.Helper()
 	var cluster corev1.Namespace
@@ -170,7 +170,7 @@ func (p place) clusterID() string {
 	return string(cluster.UID)
 }
 
-// signingKey is the one with which the operator signs.
+// signingKey returns the operator's signing key.
 func (p place) signingKey() ed25519.PrivateKey {
 	p.t.Helper()
 	var secret corev1.Secret
@@ -196,7 +196,7 @@ func (p place) expectGuardGone(host *lab.Host) {
 	})
 }
 
-// servicesOf are our services on a host.
+// servicesOf returns the operator's services on a host.
 func (p place) servicesOf(host *lab.Host) map[string]guestapi.Service {
 	p.t.Helper()
 	list, err := host.Services(p.t.Context())

@@ -29,8 +29,8 @@ const (
  "ipam": {"type": "host-local", "subnet": "10.140.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}}]}`
 )
 
-// TestUsersNetwork has an installer bring a network: a plugin, a configuration and a network of Windows. The node waits for each, pods get
-// their addresses from the plugin, and kube-proxy serves the network.
+// TestUsersNetwork has an installer provide a network: a plugin, a configuration and a network of Windows. The node waits for each, pods get their
+// addresses from the plugin, and kube-proxy serves the network.
 func TestUsersNetwork(t *testing.T) {
 	needs(t, lab.CanRunWindows())
 	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, Components: []string{"win-bridge", "host-local", "kube-proxy"}})
@@ -82,7 +82,7 @@ func TestUsersNetwork(t *testing.T) {
 
 type fields = map[string]any
 
-// expectLacks waits until the Node says what its network lacks.
+// expectLacks waits until the Node reports what its network lacks.
 func (p place) expectLacks(reason, says string) {
 	p.t.Helper()
 	p.eventually("the Node says "+reason, func(ctx context.Context) string {

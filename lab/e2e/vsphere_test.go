@@ -25,7 +25,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/vsphere/vcenter"
 )
 
-// machineSetName is short: the names of the Machines are those of hosts.
+// machineSetName is short, because the names of the Machines are also host names.
 const machineSetName = "win"
 
 // onVSphere is a place in a vCenter.
@@ -35,7 +35,7 @@ type onVSphere struct {
 }
 
 // TestVSphere has OpenShift's own controllers for vSphere, and vSphere's own cloud-controller-manager, make nodes of virtual machines of a simulated
-// vCenter: those of a MachineSet that kubectl windows has written, and one that an administrator has made.
+// vCenter: those of a MachineSet that kubectl windows has written, and one that an administrator has created.
 func TestVSphere(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, OpenShift: platform.VSphere})
@@ -65,7 +65,7 @@ func TestVSphere(t *testing.T) {
 
 func (v onVSphere) in(t *testing.T) onVSphere { return onVSphere{v.place.in(t), v.vcenter} }
 
-// startVSphere makes a vCenter, in which the host that is there already is a virtual machine, and starts the controllers.
+// startVSphere creates a vCenter that has the existing host as a virtual machine, and starts the controllers.
 func (p place) startVSphere() onVSphere {
 	p.t.Helper()
 	ctx := p.t.Context()
@@ -119,7 +119,7 @@ func (v onVSphere) expectInitialized(node string) {
 	})
 }
 
-// uninitialized says what a node lacks of what the cloud knows.
+// uninitialized returns which values of the cloud a node lacks.
 func (v onVSphere) uninitialized(n *corev1.Node) (missing string) {
 	waits := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == api.TaintUninitialized })
 	is := fmt.Sprintf("taints %v, provider ID %s, labels %v, addresses %v", n.Spec.Taints, n.Spec.ProviderID, n.Labels, n.Status.Addresses)
@@ -152,7 +152,7 @@ func (v onVSphere) createMachineSet() {
 	v.create(made)
 }
 
-// machineSet is the MachineSet, without what it says.
+// machineSet returns the MachineSet without its spec.
 func (v onVSphere) machineSet() *unstructured.Unstructured {
 	set := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": vsphere.Namespace, "name": machineSetName}}}
 	set.SetAPIVersion(openshift.MachineAPI)
@@ -170,8 +170,8 @@ func (v onVSphere) scale(replicas int64) {
 	}
 }
 
-// expectMachines waits until there are as many Machines as wanted, each Running with its own virtual machine, instance and Ready node, and nothing
-// is left of others.
+// expectMachines waits until there are as many Machines as wanted, each Running with its own virtual machine, instance and Ready node, and nothing is
+// left of removed ones.
 func (v onVSphere) expectMachines(want int) {
 	v.t.Helper()
 	v.eventually(fmt.Sprintf("there are %d Machines with Ready nodes", want), func(ctx context.Context) string {
@@ -196,7 +196,7 @@ func (v onVSphere) expectMachines(want int) {
 	})
 }
 
-// notRunning says what a Machine lacks.
+// notRunning returns what a Machine lacks to be running.
 func (v onVSphere) notRunning(ctx context.Context, m *unstructured.Unstructured) (missing string) {
 	phase, _, _ := unstructured.NestedString(m.Object, "status", "phase")
 	node, _, _ := unstructured.NestedString(m.Object, "status", "nodeRef", "name")
@@ -224,7 +224,7 @@ func (v onVSphere) notRunning(ctx context.Context, m *unstructured.Unstructured)
 	return ""
 }
 
-// differs says which virtual machines, nodes of instances and nodes are there beside those with these names, or missing.
+// differs returns how virtual machines, nodes of instances and Windows nodes differ from these names.
 func (v onVSphere) differs(ctx context.Context, names []string) string {
 	slices.Sort(names)
 	virtual, err := v.vcenter.Names(ctx)
@@ -257,8 +257,8 @@ func (v onVSphere) differs(ctx context.Context, names []string) string {
 	return ""
 }
 
-// ownMachine makes a virtual machine as an administrator does. The setup of Windows has given it a name in upper case, by which vSphere's controller
-// does not find it, and the administrator does what docs/cloud.md says.
+// ownMachine creates a virtual machine as an administrator does. The setup of Windows has given it a name in upper case, by which vSphere's
+// controller does not find it, and the administrator follows docs/cloud.md.
 func (v onVSphere) ownMachine() {
 	const name = "byo"
 	if err := v.vcenter.Clone(v.t.Context(), name); err != nil {

@@ -110,7 +110,7 @@ func (p place) checkReboot(host *lab.Host, name types.NamespacedName) {
 	p.expectReady(name)
 }
 
-// checkPlugin registers a plugin of Container Credential Guard. WICD sees it when it starts, with Windows, or within ten minutes.
+// checkPlugin registers a plugin of Container Credential Guard. WICD detects it when it starts, when Windows starts, or within ten minutes.
 func (p place) checkPlugin(host *lab.Host, name types.NamespacedName) {
 	if c := nodestate.Condition(p.node("win-1"), api.ConditionGMSACapable); c != nil {
 		p.t.Errorf("a host without a plugin has condition %+v", c)
@@ -175,7 +175,7 @@ func (p place) checkRejoin(host *lab.Host, name types.NamespacedName) {
 		p.t.Fatal(err)
 	}
 	was := p.node("win-1").UID
-	if err := p.Release(p.t.Context(), p.instance(name)); err != nil { // else the host would be cleaned up
+	if err := p.Release(p.t.Context(), p.instance(name)); err != nil { // otherwise the host would be cleaned up
 		p.t.Fatal(err)
 	}
 	p.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap}})

@@ -70,7 +70,7 @@ func (p place) anotherKey(watch *budgetWatch) {
 	}
 }
 
-// untouched is the state that another key must not change: nodes, their boots, and the processes of services.
+// untouched returns the state that another key must not change: nodes, their boots, and the processes of services.
 func (p place) untouched() map[string]string {
 	p.t.Helper()
 	all := map[string]string{}

@@ -17,13 +17,13 @@ import (
 	"github.com/windows-machine-config/wmco/lab/openshift"
 )
 
-// lastHost is the host that is removed and added again.
+// lastHost returns the host that is removed and added again.
 func (p place) lastHost() *lab.Host {
 	hosts := p.Lab.Hosts()
 	return hosts[len(hosts)-1]
 }
 
-// leaveNoTrace removes the last host from the cluster and checks what remains on it.
+// leaveNoTrace removes the last host from the cluster and checks for remains on it.
 func (p place) leaveNoTrace(fresh snapshot) {
 	host := p.lastHost()
 	const keys = "file " + guestapi.AuthorizedKeysFile
@@ -61,7 +61,7 @@ func (p place) leave(host *lab.Host, fresh snapshot) {
 	}
 }
 
-// comeAsMachine adds the last host again: a Machine has its address.
+// comeAsMachine adds the last host again, by a Machine with its address.
 func (p place) comeAsMachine() {
 	host := p.lastHost()
 	p.becomeOpenShift("None")

@@ -32,8 +32,7 @@ const (
 	appSlow  = "slow"  // a pod that uses its grace period
 )
 
-// slowGrace is how many seconds the slow pod runs after it was told to stop: longer than pods' default of 30 s, but not with
-// -short.
+// slowGrace returns how many seconds the slow pod runs after its stop signal: longer than pods' default of 30 s, but not with -short.
 func slowGrace() int {
 	if testing.Short() {
 		return 5
@@ -73,7 +72,7 @@ func TestWindowsFleet(t *testing.T) {
 		t.Run("the first kubelet again", func(t *testing.T) {
 			p := p.in(t)
 			for _, host := range p.Lab.Hosts() {
-				p.expectGuardGone(host) // else the node waits for it while drained: real updates are not that close together
+				p.expectGuardGone(host) // otherwise the node waits for it while drained: real updates are further apart
 			}
 			p.roll(p.Payload, watch, outages)
 			p.expectKubelets(func(program []byte) bool { return !isMarked(program) })
@@ -93,7 +92,7 @@ func TestWindowsFleet(t *testing.T) {
 func (p place) startWeb() {
 	p.t.Helper()
 	_, err := p.WinWebserver(p.t.Context(), appWeb, 3, func(d *appsv1.Deployment) {
-		// Clients do not know that a pod ends before its program does: to lose no request it must serve for a moment longer.
+		// Clients learn of a pod's end only after its program does: to lose no request, it must serve for a moment longer.
 		d.Spec.Template.Spec = testenv.WebserverPod("GRACE_SECONDS=2")
 	})
 	if err != nil {
@@ -117,7 +116,7 @@ func (p place) startApps() {
 		grace := int64(60)
 		d.Spec.Template.Spec = testenv.WebserverPod(fmt.Sprintf("GRACE_SECONDS=%d", slowGrace()))
 		d.Spec.Template.Spec.TerminationGracePeriodSeconds = &grace
-		d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname] = "win-2" // so that it is told to stop once
+		d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname] = "win-2" // so that it is stopped only once
 	})
 	if err != nil {
 		p.t.Fatal(err)

@@ -162,7 +162,7 @@ func shutdown(args []string) error {
 	return nil
 }
 
-// linkQuestion is what kubelets ask PowerShell about each path of a subPath (pkg/volume/util/subpath): which kind of link it is, if any.
+// linkQuestion is the command that kubelets run in PowerShell for each path of a subPath (pkg/volume/util/subpath), to get the kind of link, if any.
 const linkQuestion = "$ErrorActionPreference = 'Stop'; (Get-Item -Force -LiteralPath $env:linkpath).LinkType"
 
 // powerShell records the start and fails, except for that question: the product must not depend on PowerShell. Wine has no links.

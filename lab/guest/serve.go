@@ -22,8 +22,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 )
 
-// serveLab serves the lab's requests until the host must go down; the exit code says how. When the last ordinary process ends,
-// Wine stops all services: this is that process.
+// serveLab serves the lab's requests until the host must go down, for a reason that becomes the exit code. When the last ordinary process ends, Wine
+// stops all services: this is that process.
 func serveLab() error {
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(guestapi.Port)))
 	if err != nil {

@@ -16,7 +16,7 @@ type Drive struct {
 	OnHost bool `json:",omitempty"`
 	// Host is the name that the container's programs have for their computer; empty for that of the host.
 	Host string `json:",omitempty"`
-	// Namespace is the network namespace of the container, whose endpoint says how its programs resolve names.
+	// Namespace is the network namespace of the container, whose endpoint determines how its programs resolve names.
 	Namespace string `json:",omitempty"`
 	Limits
 	Remove bool `json:",omitempty"`

@@ -12,7 +12,7 @@ const (
 	AddressesDone = "done"
 )
 
-// Exit codes of the guest that tell the host's init what to do next. Unix keeps eight bits of them.
+// Exit codes by which the guest reports to the host's init what to do next. Unix keeps eight bits of them.
 const (
 	ExitReboot   = 101
 	ExitPowerOff = 102
@@ -96,7 +96,7 @@ type Shutdown struct {
 // RegistryName names a value; Key begins with HKLM\ or HKCU\, an empty Name is the key's default value.
 type RegistryName struct{ Key, Name string }
 
-// RegistryValue is a value; Type says which field has it.
+// RegistryValue is a value; Type determines which field has it.
 type RegistryValue struct {
 	Type   string   // REG_SZ, REG_EXPAND_SZ: Text; REG_MULTI_SZ: Texts; REG_DWORD, REG_QWORD: Number; REG_BINARY: Data
 	Text   string   `json:",omitempty"`

@@ -109,7 +109,7 @@ func ParseDocument(id, document string) (System, error) {
 	return s, nil
 }
 
-// Systems is the folder with the information about all compute systems. A system without a job does not exist any more, whatever
+// Systems is the folder with the information about all compute systems. A system without a job no longer exists, whatever
 // is in the folder.
 type Systems struct {
 	Dir string

@@ -14,7 +14,7 @@ import (
 // ProcessorTime is how long processors have worked for the processes of a compute system, with those that have ended.
 type ProcessorTime struct{ User, Kernel time.Duration }
 
-// ReadProcessorTime reads the time from the folder of a cgroup, as Wine tells a process its own time only. Without the folder, nothing was
+// ReadProcessorTime reads the time from the folder of a cgroup, because Wine gives a process only its own time. Without the folder, nothing was
 // counted.
 func ReadProcessorTime(folder string) (all ProcessorTime, err error) {
 	for file, to := range map[string]*time.Duration{"cpuacct.usage_user": &all.User, "cpuacct.usage_sys": &all.Kernel} {

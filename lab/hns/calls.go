@@ -87,8 +87,8 @@ func (s *Store) Properties(k Kind, id string) (document string, err error) {
 	return document, err
 }
 
-// List returns the objects that match a query (HostComputeQuery), sorted by ID: those with the fields of its filter, which is
-// JSON in a string. The caller must not change them.
+// List returns the objects that match a query (HostComputeQuery), sorted by ID: those with the fields of its filter, which is JSON in a string. The
+// caller must not change them.
 func (s *Store) List(k Kind, query string) (found []Object, err error) {
 	err = s.find(k, query, func(o Object) { found = append(found, o) })
 	return found, err
@@ -254,7 +254,7 @@ func (s *Store) LoseOne(k Kind, id string) error {
 	})
 }
 
-// Addresses are the addresses of all local endpoints, by the namespace that has them: "" is the host's.
+// Addresses returns the addresses of all local endpoints, by their namespace: "" is the host's.
 func (s *Store) Addresses() (of map[string][]string, err error) {
 	of = map[string][]string{}
 	err = s.view(func(now *state) error {

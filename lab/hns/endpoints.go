@@ -21,7 +21,7 @@ func (o Object) addresses() []string {
 	return list
 }
 
-// ownAddresses are the addresses of a local endpoint.
+// ownAddresses returns the addresses of a local endpoint.
 func (o Object) ownAddresses() []string {
 	if o.remote() {
 		return nil
@@ -29,7 +29,7 @@ func (o Object) ownAddresses() []string {
 	return o.addresses()
 }
 
-// compartment is the namespace of an endpoint; "" is the host's.
+// compartment returns the namespace of an endpoint; "" is the host's.
 func (o Object) compartment() string {
 	if in := key(o.text("HostComputeNamespace")); in != hostDefaultID {
 		return in
@@ -37,7 +37,7 @@ func (o Object) compartment() string {
 	return ""
 }
 
-// place is an address on a network.
+// place is the key of an address on a network.
 func place(network, address string) string { return key(network) + " " + address }
 
 func (o Object) places(k Kind) []string {
@@ -114,7 +114,7 @@ func (now *state) address(network, e Object) error {
 	return nil
 }
 
-// containing is the subnet of an address other than the gateway; a subnet without a prefix if there is none.
+// containing returns the subnet of an address other than the gateway; a subnet without a prefix if there is none.
 func containing(subnets []subnet, address string) subnet {
 	a, err := netip.ParseAddr(address)
 	for _, s := range subnets {

@@ -91,7 +91,7 @@ func (s *Store) meet(call string) (delay time.Duration, code Code, err error) {
 // serviceFile exists if the host has the service. Without it, calls are answered without the service.
 const serviceFile = "service"
 
-// Serve is the service hns: calls are answered until the returned function is called or the process ends.
+// Serve runs the service hns: calls are answered until the returned function is called or the process ends.
 func (s *Store) Serve() (stop func() error, err error) {
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("creating the folder of networks: %w", err)

@@ -50,7 +50,7 @@ const (
 	Fail             Code = 0x80004005
 )
 
-// Error is the text of a code, if it has one.
+// Error returns the name of a code, if it has one.
 func (c Code) Error() string {
 	texts := map[Code]string{
 		NetworkNotFound: "the network was not found", EndpointNotFound: "the endpoint was not found",
@@ -67,7 +67,7 @@ func (c Code) Error() string {
 	return fmt.Sprintf("result %#x", uint32(c))
 }
 
-// CodeOf is the code of an error; 0 of none.
+// CodeOf returns the code of an error; 0 if it has none.
 func CodeOf(err error) Code {
 	var c Code
 	switch {
@@ -79,7 +79,7 @@ func CodeOf(err error) Code {
 	return Fail
 }
 
-// missing is Windows' code for a missing object of the kind.
+// missing returns Windows' code for a missing object of the kind.
 func (k Kind) missing() Code {
 	switch k {
 	case Network:
@@ -121,7 +121,7 @@ func (o Object) into(fields any) {
 	}
 }
 
-// clone is a copy that may be changed.
+// clone returns a copy that may be changed.
 func (o Object) clone() Object {
 	var copied Object
 	o.into(&copied)

@@ -27,7 +27,7 @@ func mustCreate(t *testing.T, s *Store, k Kind, id, settings string) Object {
 	return o
 }
 
-// openStore is a process of the host.
+// openStore opens the store as a process of the host.
 func openStore(t *testing.T, dir string) *Store {
 	t.Helper()
 	s := &Store{Dir: dir, Address: func() string { return "10.99.1.2" }}
@@ -39,7 +39,7 @@ func openStore(t *testing.T, dir string) *Store {
 	return s
 }
 
-// newStore has a network with an endpoint, and a namespace.
+// newStore returns a store with a network with an endpoint, and a namespace.
 func newStore(t *testing.T) *Store {
 	t.Helper()
 	s := openStore(t, t.TempDir())

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// frontends are the combinations of addresses and ports of a load balancer. Without an address it uses ports of the host.
+// frontends returns the combinations of addresses and ports of a load balancer. Without an address it uses ports of the host.
 func (o Object) frontends(k Kind) []string {
 	if k != LoadBalancer {
 		return nil
@@ -23,7 +23,7 @@ func (o Object) frontends(k Kind) []string {
 	return list
 }
 
-// targets are the endpoints of a load balancer or a route.
+// targets returns the endpoints of a load balancer or a route.
 func (o Object) targets() []string {
 	list, _ := o["HostComputeEndpoints"].([]any)
 	var ids []string

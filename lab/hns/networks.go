@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// items are the objects of a list in JSON.
+// items returns the objects of a list in JSON.
 func items(list any) []map[string]any {
 	var found []map[string]any
 	all, _ := list.([]any)
@@ -53,7 +53,7 @@ func (s *Store) completeNetwork(now *state, n Object) error {
 	return nil
 }
 
-// field is the value of a field in a field.
+// field returns the value of a nested field.
 func field(o Object, names ...string) any {
 	var v any = map[string]any(o)
 	for _, name := range names {
@@ -122,7 +122,7 @@ func (o Object) subnets() []subnet {
 	return list
 }
 
-// free is an unused address of the network, with its subnet.
+// free returns an unused address of the network, with its subnet.
 func (now *state) free(network Object) (netip.Addr, subnet, error) {
 	for _, s := range network.subnets() {
 		first := s.prefix.Addr().Next() // the first one is the network's own
@@ -135,7 +135,7 @@ func (now *state) free(network Object) (netip.Addr, subnet, error) {
 	return netip.Addr{}, subnet{}, fmt.Errorf("finding a free address: %w", InvalidIP)
 }
 
-// freeMAC is an unused address of the network's pool. The endpoint's ID determines where the search begins.
+// freeMAC returns an unused address of the network's pool. The search begins at a position derived from the endpoint's ID.
 func (now *state) freeMAC(network Object, id string) string {
 	ranges := items(field(network, "MacPool", "Ranges"))
 	if len(ranges) == 0 {

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Quirks is what a real Host Network Service does that this one otherwise does not. Names and meaning are those of NetworkQuirks in
+// Quirks are behaviors of a real Host Network Service that this one has only on request. Names and meaning are those of NetworkQuirks in
 // internal/sim.
 type Quirks struct {
-	// OmitsVNI, OmitsVXLANPort and OmitsAdapter leave that out of networks that the service returns.
+	// OmitsVNI, OmitsVXLANPort and OmitsAdapter leave these fields out of networks that the service returns.
 	OmitsVNI, OmitsVXLANPort, OmitsAdapter bool
 	// RenamesAdapter returns an adapter by the name of the virtual one on it, as in vEthernet (Ethernet).
 	RenamesAdapter bool
-	// Adapters are the names of the host's adapters; nil allows any. A network on another, or on one that has a network, is refused.
+	// Adapters are the names of the host's adapters; nil allows any. A network on another adapter, or on one that already has a network, is refused.
 	Adapters []string
-	// NeedsAdapter refuses an overlay for which no adapter is named.
+	// NeedsAdapter refuses an overlay that names no adapter.
 	NeedsAdapter bool
 	// RefusesHostRoute refuses the policy HostRoute.
 	RefusesHostRoute bool
@@ -44,7 +44,7 @@ const (
 	portsOfBalancer = 63
 )
 
-// SetQuirks replaces those of the service, as another Windows would have them. They stay over boots.
+// SetQuirks replaces the quirks of the service, as another Windows would have them. They survive boots.
 func (s *Store) SetQuirks(q Quirks) error {
 	raw, err := json.Marshal(q)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Store) SetQuirks(q Quirks) error {
 	})
 }
 
-// bind refuses a network for its adapter.
+// bind refuses a network because of its adapter.
 func (now *state) bind(n Object) error {
 	q, adapter := now.quirks, n.adapter()
 	switch {
@@ -79,12 +79,12 @@ func (now *state) bind(n Object) error {
 	return nil
 }
 
-// adapterSettings are the policies that name a network's adapter, with the field that has the name.
+// adapterSettings returns the policies that name a network's adapter, with the field for the name.
 func adapterSettings() map[string]string {
 	return map[string]string{"NetAdapterName": "NetworkAdapterName", "InterfaceConstraint": "InterfaceAlias"}
 }
 
-// adapter is the name of a network's adapter; "" if it has none.
+// adapter returns the name of a network's adapter; "" if it has none.
 func (o Object) adapter() string {
 	for _, p := range items(o["Policies"]) {
 		settings, _ := p["Settings"].(map[string]any)
@@ -95,13 +95,13 @@ func (o Object) adapter() string {
 	return ""
 }
 
-// refuses tells whether a request asks for a policy that the service does not know.
+// refuses reports whether a request has a policy that the service does not know.
 func (q Quirks) refuses(k Kind, r request2) bool {
 	return q.RefusesHostRoute && k == Network && r.RequestType == "Add" &&
 		slices.ContainsFunc(items(r.Settings.Policies), func(p map[string]any) bool { return text(p, "Type") == "HostRoute" })
 }
 
-// echo is an object as the service returns it. It leaves the object itself unchanged.
+// echo returns an object as the service returns it. It leaves the object itself unchanged.
 func (q Quirks) echo(k Kind, o Object) Object {
 	if k != Network || o == nil || !q.OmitsVNI && !q.OmitsVXLANPort && !q.OmitsAdapter && !q.RenamesAdapter {
 		return o
@@ -138,7 +138,7 @@ func (o Object) omitVNI() {
 	}
 }
 
-// quirksNow are the quirks, and whether lists still lack objects.
+// quirksNow returns the quirks, and whether lists still lack objects.
 func (s *Store) quirksNow() (q Quirks, isLate bool, err error) {
 	if err := s.view(func(now *state) error { q = now.quirks; return nil }); err != nil || q.ListsLate == 0 {
 		return q, false, err
@@ -150,7 +150,7 @@ func (s *Store) quirksNow() (q Quirks, isLate bool, err error) {
 	return q, time.Since(info.ModTime()) < q.ListsLate, nil
 }
 
-// listed is a list of the second generation.
+// listed returns a list of the second generation.
 func (s *Store) listed(k Kind, ids []string) ([]string, error) {
 	_, isLate, err := s.quirksNow()
 	if k == Network && isLate {
@@ -159,7 +159,7 @@ func (s *Store) listed(k Kind, ids []string) ([]string, error) {
 	return ids, err
 }
 
-// oldListed is a list of the first generation, with each object in its form.
+// oldListed returns a list of the first generation, with each object in its form.
 func (s *Store) oldListed(k Kind, all []map[string]any) ([]map[string]any, error) {
 	q, isLate, err := s.quirksNow()
 	if isLate && (k == Endpoint || k == LoadBalancer) {
@@ -171,7 +171,7 @@ func (s *Store) oldListed(k Kind, all []map[string]any) ([]map[string]any, error
 	return all, err
 }
 
-// oldEcho is an object of the first generation as the service returns it.
+// oldEcho returns an object of the first generation as the service returns it.
 func (q Quirks) oldEcho(o map[string]any) map[string]any {
 	if q.OmitsAddresses {
 		o = without(o, "IPAddress")
@@ -195,7 +195,7 @@ func everySecond[T any](all []T) []T {
 	return half
 }
 
-// keepStale notes a removed endpoint that is still listed.
+// keepStale records a removed endpoint that is still listed.
 func (s *Store) keepStale(now *state, e Object) {
 	if !now.quirks.ListsStale || e.remote() {
 		return
@@ -206,7 +206,7 @@ func (s *Store) keepStale(now *state, e Object) {
 	s.put(stale, o)
 }
 
-// staleID is another ID than that of the endpoint, and always the same.
+// staleID returns an ID that differs from the endpoint's, and is always the same.
 func staleID(id string) string {
 	return "57A1E000" + strings.TrimPrefix(key(id), key(id)[:min(8, len(key(id)))])
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// overlaySettings are those of a network as the hybrid overlay asks for it.
+// overlaySettings are the settings of a network that the hybrid overlay requests.
 const overlaySettings = `{"Name":"base","Type":"Overlay","Ipams":[{"Subnets":[{"IpAddressPrefix":"100.64.0.0/30",
 	"Policies":[{"Type":"VSID","Settings":{"IsolationId":4098}}]}]}],"Policies":[
 	{"Type":"NetAdapterName","Settings":{"NetworkAdapterName":"Ethernet"}},{"Type":"VxlanPort","Settings":{"Port":9898}}]}`
 
 const overlayID = "BBBBBBBB-0000-0000-0000-000000000001"
 
-// mustSet gives a store quirks by another process.
+// mustSet sets the quirks of a store from another process.
 func mustSet(t *testing.T, s *Store, q Quirks) {
 	t.Helper()
 	if err := openStore(t, s.Dir).SetQuirks(q); err != nil {
@@ -33,7 +33,7 @@ func TestQuirksAreThoseOfTheSimulation(t *testing.T) {
 		want := there.Field(i)
 		if got, found := here.FieldByName(want.Name); found && got.Type != want.Type {
 			t.Errorf("%s is of type %s, in the simulation of type %s", want.Name, got.Type, want.Type)
-		} else if !found && want.Name != "ChoosesAddress" && want.Name != "StartsLate" { // the address and the service are the host's
+		} else if !found && want.Name != "ChoosesAddress" && want.Name != "StartsLate" { // the address and the service belong to the host
 			t.Errorf("%s is missing", want.Name)
 		}
 	}

@@ -59,7 +59,7 @@ func (s *state) unindex(k Kind, id string, was Object) {
 	}
 }
 
-// entries are the lines of a journal with only the current objects.
+// entries returns the lines of a journal with only the current objects.
 func (s *state) entries() []entry {
 	var list []entry
 	for _, k := range []Kind{Network, Endpoint, Namespace, LoadBalancer, Route, fault, quirks, stale} {

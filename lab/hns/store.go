@@ -92,7 +92,7 @@ func (s *Store) view(do func(*state) error) error {
 	return do(&s.known)
 }
 
-// change changes objects by put and remove, while no other process does. If do fails, nothing is changed.
+// change changes objects by put and remove, and excludes other processes. If do fails, nothing is changed.
 func (s *Store) change(do func(*state) error) error {
 	tell, err := s.commitChange(do)
 	if err == nil && tell && s.Changed != nil {
@@ -296,5 +296,5 @@ func encodeLines(entries []entry) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// key is the form of an ID in maps.
+// key returns the form of an ID in maps.
 func key(id string) string { return strings.ToUpper(strings.Trim(id, "{}")) }

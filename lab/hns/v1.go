@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Version is the reported version: that of Windows Server 2022, which has all features that hcsshim knows.
+// version returns the reported version: that of Windows Server 2022, which has all features that hcsshim knows.
 func version() map[string]any { return map[string]any{"Major": 15, "Minor": 4} }
 
-// Call handles a call of the first generation of Windows' API (HNSCall of vmcompute.dll): REST, with JSON as in hcsshim's
-// internal/hns. Both generations have the same objects. NewID is the ID of a new object.
+// Call handles a call of the first generation of Windows' API (HNSCall of vmcompute.dll): REST, with JSON as in hcsshim's internal/hns. Both
+// generations have the same objects. newID returns the ID of a new object.
 func (s *Store) Call(method, path, body string, newID func() string) (answer string, err error) {
 	c := oldCall{Store: s, method: method, path: strings.Split(strings.Trim(path, "/"), "/"), body: []byte(body), newID: newID, names: map[string]string{}}
 	output, err := c.answer()
@@ -41,7 +41,7 @@ type oldCall struct {
 	names  map[string]string // of networks, by ID
 }
 
-// id is the object in the path, and verb the operation.
+// id returns the object in the path, and verb the operation.
 func (c oldCall) id() string { return c.part(1) }
 
 func (c oldCall) verb() string { return c.part(2) }

@@ -189,7 +189,7 @@ func newPolicyList(old Object) (Kind, Object, error) {
 	return "", nil, InvalidPolicy
 }
 
-// policyNames are policies and settings that have different names in the two generations, the first one's first.
+// policyNames returns policies and settings that have different names in the two generations, the first generation's name first.
 func policyNames() []struct{ old, is, oldField, field string } {
 	return []struct{ old, is, oldField, field string }{
 		{"PA", "ProviderAddress", "PA", "ProviderAddress"},

@@ -43,7 +43,7 @@ func (s *subscription) call() {
 	}
 }
 
-// unsubscribe returns when the function cannot be called any more.
+// unsubscribe returns when the function can no longer be called.
 func unsubscribe(handle uintptr) error {
 	s, err := find[*subscription](handle)
 	if err != nil {

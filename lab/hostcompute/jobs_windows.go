@@ -85,7 +85,7 @@ func (j job) close() {
 	}
 }
 
-// has reports whether the compute system has ended.
+// hasEnded reports whether the compute system has ended.
 func (j job) hasEnded() bool {
 	state, err := windows.WaitForSingleObject(j.ended, 0)
 	return err == nil && state == windows.WAIT_OBJECT_0

@@ -27,7 +27,7 @@ type object struct {
 	id   string
 }
 
-// failed returns from a call of the network service: besides the result it has a description.
+// failed returns from a call of the network service, whose result also has a description.
 func failed(err error, details **uint16, call string) uint32 {
 	if err == nil {
 		return 0
@@ -179,8 +179,8 @@ func newID() string {
 	return guidText(id)
 }
 
-// ownAddress is the host's address, which the reaper wrote before Windows booted. Wine does not know it until a while after its start: on a
-// busy machine, 20 seconds were too few.
+// ownAddress returns the host's address, which the reaper wrote before Windows booted. Wine knows it only some time after its start: on a busy
+// machine, 20 seconds were too few.
 func ownAddress() string {
 	address, err := os.ReadFile(guestapi.AddressFile)
 	if err != nil {

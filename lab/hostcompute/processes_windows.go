@@ -68,7 +68,7 @@ func (s *system) create(document string) (*process, error) {
 	return &process{pid: started.ProcessId, handle: started.Process, system: s.ID, pipes: ends.parent}, nil
 }
 
-// program is the host's path of the program in a command line.
+// program returns the host's path of the program in a command line.
 func (s *system) program(p hcs.Parameters) (string, error) {
 	args, err := windows.DecomposeCommandLine(p.CommandLine)
 	if err != nil || len(args) == 0 {
@@ -270,7 +270,7 @@ func HcsOpenProcess(handle uintptr, pid uint32, opened *uintptr, details **uint1
 	})
 }
 
-// onProcess makes a call that works on a process.
+// onProcess runs a call on a process.
 func onProcess(handle uintptr, name string, do func(*process) error) uint32 {
 	p, err := find[*process](handle)
 	if err != nil {
@@ -316,7 +316,7 @@ func HcsGetProcessProperties(handle uintptr, properties, details **uint16) uint3
 	})
 }
 
-// HcsModifyProcess closes a standard input when asked to, and has no console to size.
+// HcsModifyProcess accepts requests to close the standard input or to resize the console, without an effect.
 //
 //export HcsModifyProcess
 func HcsModifyProcess(handle uintptr, request *uint16, details **uint16) uint32 {

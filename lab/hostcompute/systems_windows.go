@@ -117,7 +117,7 @@ func HcsCloseComputeSystem(handle uintptr) uint32 {
 	return result(err, "HcsCloseComputeSystem")
 }
 
-// onSystem makes a call that works on a compute system.
+// onSystem runs a call on a compute system.
 func onSystem(handle uintptr, name string, do func(*system) error) uint32 {
 	s, err := find[*system](handle)
 	if err != nil {
@@ -134,7 +134,7 @@ func HcsStartComputeSystem(handle uintptr, options *uint16, details **uint16) ui
 	})
 }
 
-// HcsShutdownComputeSystem ends a compute system. Its caller has asked the processes before.
+// HcsShutdownComputeSystem ends a compute system. Its caller has signaled the processes before.
 //
 //export HcsShutdownComputeSystem
 func HcsShutdownComputeSystem(handle uintptr, options *uint16, details **uint16) uint32 {
@@ -182,7 +182,7 @@ func HcsGetComputeSystemProperties(handle uintptr, query *uint16, properties, de
 	return 0
 }
 
-// HcsModifyComputeSystem says yes: what can be changed of a compute system (its memory, its processors) bounds nothing here.
+// HcsModifyComputeSystem succeeds without an effect: the limits of a compute system (memory, processors) are not enforced here.
 //
 //export HcsModifyComputeSystem
 func HcsModifyComputeSystem(handle uintptr, request *uint16, details **uint16) uint32 {

@@ -49,7 +49,7 @@ func NewLinux(architecture string, program []byte) (Image, error) {
 	return NewLinuxPrograms(architecture, v1.ImageConfig{Entrypoint: []string{"/program"}}, map[string][]byte{"program": program})
 }
 
-// NewLinuxPrograms creates an image for Linux that has only programs, by path, and runs as the configuration says.
+// NewLinuxPrograms creates an image for Linux that has only programs, by path, with the configuration run.
 func NewLinuxPrograms(architecture string, run v1.ImageConfig, programs map[string][]byte) (Image, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -69,7 +69,7 @@ func NewLinuxPrograms(architecture string, run v1.ImageConfig, programs map[stri
 	return newImage(v1.Platform{Architecture: architecture, OS: "linux"}, run, b.Bytes())
 }
 
-// NewWindows creates an image with one layer for each map of files, as New does, that runs as the configuration says.
+// NewWindows creates an image with one layer for each map of files, as New does, with the configuration run.
 func NewWindows(osVersion string, run v1.ImageConfig, layers ...map[string]string) (Image, error) {
 	var all [][]byte
 	for n, files := range layers {

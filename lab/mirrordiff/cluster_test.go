@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// cluster is what an administrator says of registries.
+// cluster is an administrator's configuration of registries.
 type cluster struct {
 	digests, tags              []entry
 	allowed, blocked, insecure []string // registrySources
@@ -107,7 +107,7 @@ func (c chance) cluster() cluster {
 	return out
 }
 
-// pull asks for something near what the cluster has an opinion of.
+// pull returns a random pull of an image close to the names in the cluster's configuration.
 func (c chance) pull(in cluster) pull {
 	near := []string{c.host() + c.path(), "quay.io/team/release", in.repository()}
 	for _, e := range append(in.digests, in.tags...) {

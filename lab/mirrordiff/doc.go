@@ -1,5 +1,5 @@
-// Package mirrordiff compares from where Windows nodes pull images with from where Linux nodes of OpenShift do. It plays clusters by chance,
-// and asks for each image the product (internal/mirrors), and the libraries of Linux nodes: that with which OpenShift writes registries.conf
-// (openshift/runtime-utils), and that which reads it (containers/image). Each difference that is known is a row with its reason; any other one
-// fails the test. It is a module of its own, because nothing else depends on these libraries.
+// Package mirrordiff compares the places from which Windows nodes pull images with those of OpenShift's Linux nodes. It generates random clusters,
+// and resolves each image with the product (internal/mirrors) and with the libraries of Linux nodes: the one with which OpenShift writes
+// registries.conf (openshift/runtime-utils), and the one that reads it (containers/image). Each known difference is a row with its reason; any other
+// fails the test. It is a separate module, because nothing else depends on these libraries.
 package mirrordiff

@@ -106,7 +106,7 @@ func (l *linux) rewrite(image reference.Named, prefix, location string) (name st
 	return location + "/" + reference.Path(image), true
 }
 
-// windows are the places that a Windows node asks.
+// windows returns the places that a Windows node tries.
 func windows(router *mirrors.Router, p pull) (places []string, route mirrors.Route, err error) {
 	image, err := parse(p)
 	if err != nil {

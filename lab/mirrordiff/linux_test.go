@@ -23,14 +23,14 @@ import (
 type linux struct {
 	context *types.SystemContext
 	sources []string // with mirrors
-	// policy says of scopes whether images of that name may be pulled; the empty scope is for all others.
+	// policy reports for scopes whether images of that name may be pulled; the empty scope is for all others.
 	policy map[string]bool
 	// corrects is the set of deviations that are undone; none by default.
 	corrects map[string]bool
 }
 
-// newLinux writes the files of a node into a folder, with some deviations undone in what OpenShift asks itself about the release. It fails where
-// OpenShift fails, and nodes keep what they had.
+// newLinux writes the files of a node into a folder. Deviations in corrects are undone where OpenShift checks the release's own image. It fails where
+// OpenShift fails, in which case nodes keep their files.
 func newLinux(folder string, in cluster, corrects map[string]bool) (*linux, error) {
 	digests, tags := in.sets()
 	l := &linux{corrects: corrects, context: &types.SystemContext{SystemRegistriesConfPath: filepath.Join(folder, "registries.conf"), SystemRegistriesConfDirPath: filepath.Join(folder, "none")}}
@@ -93,7 +93,7 @@ func (l *linux) setPolicy(in cluster) (blocked []string, err error) {
 	return blocked, nil
 }
 
-// isMirrored says whether an image may be pulled from one of its places.
+// isMirrored reports whether an image may be pulled from one of its places.
 func (l *linux) isMirrored(image reference.Named, blocked []string) (bool, error) {
 	r, err := l.find(image.Name())
 	if err != nil || r == nil {
@@ -108,7 +108,7 @@ func (l *linux) isMirrored(image reference.Named, blocked []string) (bool, error
 	}), nil
 }
 
-// pull are the places that are asked for an image, in order; ! behind one means that it may be without TLS.
+// pull returns the places that are tried for an image, in order; a trailing ! means that TLS is optional.
 func (l *linux) pull(p pull) ([]string, error) {
 	image, err := parse(p)
 	if err != nil || !l.mayPull(image) {
@@ -151,7 +151,7 @@ func parse(p pull) (reference.Named, error) {
 	return reference.ParseNormalizedNamed(text)
 }
 
-// mayPull asks the policy, as requirementsForImageRef of containers/image does.
+// mayPull evaluates the policy, like requirementsForImageRef of containers/image.
 func (l *linux) mayPull(image reference.Named) bool {
 	for _, scope := range policyconfiguration.DockerReferenceNamespaces(image) {
 		if may, known := l.policy[scope]; known {

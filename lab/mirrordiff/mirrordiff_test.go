@@ -76,7 +76,7 @@ func TestWindowsNodesPullFromWhereLinuxNodesDo(t *testing.T) {
 	t.Logf("%6d alike, %d by several of these", seen[""], seen[several])
 }
 
-// wicd is where containerd asks WICD.
+// wicd is where containerd reaches WICD.
 const wicd = "https://127.0.0.1:10280"
 
 // several is the class of a difference that takes more than one of those known to explain.
@@ -120,7 +120,7 @@ func (v verdict) compare(p pull) string {
 	return several
 }
 
-// without are the places that Linux nodes would ask without some differences.
+// without returns the places that Linux nodes would try without some differences.
 func (v verdict) without(p pull, corrects map[string]bool) []string {
 	v.t.Helper()
 	node := *v.node
@@ -136,7 +136,7 @@ func (v verdict) without(p pull, corrects map[string]bool) []string {
 	return places
 }
 
-// checkHosts reads what containerd is told of the registry: it must not get a way to it that the route does not have.
+// checkHosts reads containerd's configuration of the registry: it must not permit an access that the route does not have.
 func (v verdict) checkHosts(p pull, route mirrors.Route) {
 	v.t.Helper()
 	image, err := parse(p)
@@ -153,7 +153,7 @@ func (v verdict) checkHosts(p pull, route mirrors.Route) {
 		file = v.files[mirrors.Folder+`\_default\hosts.toml`]
 	}
 	if strings.Contains(file, fmt.Sprintf("server = %q", wicd)) {
-		return // only WICD is asked
+		return // only WICD is used
 	}
 	last := len(route.Attempts) - 1
 	switch {

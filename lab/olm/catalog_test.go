@@ -23,7 +23,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab"
 )
 
-// A catalogBundle is what a catalog says of a version.
+// A catalogBundle is the entry of a version in a catalog.
 type catalogBundle struct {
 	Schema     string `json:"schema"`
 	Name       string `json:"name"`
@@ -101,8 +101,8 @@ func (p *place) expectSame(what string, got, want any) {
 	}
 }
 
-// expectCatalog waits until OLM serves the catalog that a tag names, and no other, and has connected to it: what it knows of the catalog before
-// counts until then.
+// expectCatalog waits until OLM serves the catalog that a tag names, and no other, and has connected to it: OLM uses its former content of the
+// catalog until then.
 func (p *place) expectCatalog(tag string) {
 	p.t.Helper()
 	p.eventually("OLM reads the catalog "+tag, func(ctx context.Context) string {
@@ -119,7 +119,7 @@ func (p *place) expectCatalog(tag string) {
 	})
 }
 
-// connection is what OLM says of its connection to the catalog.
+// connection returns the state of OLM's connection to the catalog.
 func (p *place) connection(ctx context.Context) (state string, since time.Time, err error) {
 	source := &unstructured.Unstructured{}
 	source.SetAPIVersion("operators.coreos.com/v1alpha1")

@@ -90,7 +90,7 @@ func (p *place) waitForOLM(ctx context.Context) error {
 	}
 }
 
-// renderOLM returns the objects of OLM's chart, without the package server, which only consoles ask.
+// renderOLM returns the objects of OLM's chart, without the package server, which only consoles use.
 func (p *place) renderOLM(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	dir := filepath.Join(p.out, "helm")
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// faulty has the catalog move to a version whose kinds do not accept the WindowsConfig that is there. OLM refuses it, the operator goes on,
-// and what the document says leads to the next version.
+// faulty moves the catalog to a version whose CRDs do not accept the existing WindowsConfig. OLM refuses it, the operator continues to run, and the
+// documented steps lead to the next version.
 func (p *place) faulty() {
 	ctx := p.t.Context()
 	deploy := filepath.Join(p.out, "faulty")
@@ -52,7 +52,7 @@ func (p *place) faulty() {
 	if err == nil {
 		err = p.runBlocks("## When an InstallPlan fails", 1)
 	}
-	p.expectCatalog("0.5.0") // else OLM could install 0.4.0 once more
+	p.expectCatalog("0.5.0") // otherwise OLM could install 0.4.0 again
 	if err == nil {
 		err = p.subscribe(ctx, "0.5.0")
 	}

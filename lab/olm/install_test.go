@@ -121,7 +121,7 @@ func (p *place) in(t *testing.T) *place {
 	return &q
 }
 
-// install does what docs/install-olm.md says under "Installing with the CLI", with the catalog that the tag of the channel names.
+// install follows "Installing with the CLI" of docs/install-olm.md, with the catalog that the tag of the channel names.
 func (p *place) install(ctx context.Context, env *testenv.Env) error {
 	p.Env = env
 	if err := errors.Join(p.installOLM(ctx), p.release(ctx, "0.1.0", "")); err != nil {
@@ -170,7 +170,7 @@ func (p *place) release(ctx context.Context, version, previous string, options .
 	return nil
 }
 
-// digest asks the registry for the digest of an image.
+// digest queries the registry for the digest of an image.
 func (p *place) digest(ctx context.Context, name, tag string) (string, error) {
 	_, repository, _ := strings.Cut(name, "/")
 	request, err := http.NewRequestWithContext(ctx, http.MethodHead, "http://"+p.Pod.Registry().Address+"/v2/"+repository+"/manifests/"+tag, nil)
@@ -190,14 +190,14 @@ func (p *place) digest(ctx context.Context, name, tag string) (string, error) {
 	return digest, nil
 }
 
-// A csvStatus is what OLM says of a ClusterServiceVersion.
+// A csvStatus is the status of a ClusterServiceVersion.
 type csvStatus struct {
 	Phase   string `json:"phase"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
 
-// status reads what OLM says of a version.
+// status reads the status of a version's ClusterServiceVersion.
 func (p *place) status(ctx context.Context, version string) (status csvStatus, err error) {
 	csv := &unstructured.Unstructured{}
 	csv.SetAPIVersion("operators.coreos.com/v1alpha1")

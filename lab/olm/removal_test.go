@@ -71,7 +71,7 @@ func (p *place) upgradeBlocks() (approve, move string) {
 	return blocks[0], blocks[1]
 }
 
-// move has the catalog be that of another version, as the document says.
+// move changes the catalog to that of another version, as documented.
 func (p *place) move(version string) error {
 	_, move := p.upgradeBlocks()
 	return p.runBlock(move, map[string]string{"0.2.0": version})
@@ -85,7 +85,7 @@ func (p *place) again() {
 	p.mustReach("0.5.0", "Succeeded")
 }
 
-// left are the objects outside of namespaces whose name tells that they are the operator's, and Windows nodes.
+// left returns the cluster-scoped objects whose names show that they are the operator's, and Windows nodes.
 func (p *place) left(ctx context.Context) (left []string, err error) {
 	for _, kind := range []schema.GroupVersionKind{
 		{Version: "v1", Kind: "Node"},

@@ -89,7 +89,7 @@ func (p *place) as(account string) *rest.Config {
 	return config
 }
 
-// rulesOf are what an account may do, as rights.Of says it, without what every account may do.
+// rulesOf returns the permissions of an account, in the form of rights.Of, without those of every account.
 func (p *place) rulesOf(account string) ([]string, error) {
 	rules := func(account string) ([]string, error) {
 		clients, err := kubernetes.NewForConfig(p.as(account))

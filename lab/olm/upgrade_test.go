@@ -28,9 +28,9 @@ const gate = "lab.test/Accepted"
 // channelTag is the tag of the catalog's image that the document names. It moves with each release.
 const channelTag = "stable"
 
-// upgrade has the catalog move to version 0.2.0, with another kubelet, which OLM must find by itself, while the rollout is paused, with the settings that the document shows
-// for the Deployment, and an InstallPlan that somebody must approve. Nodes must not change before the pause ends, and then one after another.
-// While they do, the catalog moves on to 0.3.0, which must wait.
+// upgrade moves the catalog to version 0.2.0, with another kubelet, which OLM must find on its own, while the rollout is paused, with the documented
+// settings for the Deployment, and an InstallPlan that needs approval. Nodes must not change before the pause ends, and then one after another. While
+// they do, the catalog moves on to 0.3.0, which must wait.
 func (p *place) upgrade() {
 	ctx := p.t.Context()
 	change := func(change func(*v1alpha1.RolloutSpec)) {

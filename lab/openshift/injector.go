@@ -13,16 +13,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The label that asks the network operator to fill a ConfigMap, and the key that it fills (its pkg/util/validation and
+// The label by which a ConfigMap requests the certificates of the network operator, and the key that it fills (its pkg/util/validation and
 // pkg/controller/configmap_ca_injector).
 const (
 	injectLabel = "config.openshift.io/inject-trusted-cabundle"
 	injectKey   = "ca-bundle.crt"
 )
 
-// InjectCAs keeps the CA certificates of the cluster in all ConfigMaps that ask for them, as the network operator does, until the
-// context ends. It is a stand-in: the operator itself merges those of its image with those of the Proxy object. failed is called with
-// what the API server refuses.
+// InjectCAs keeps the CA certificates of the cluster in all ConfigMaps that request them, as the network operator does, until the context ends. It is
+// a stand-in: the network operator itself merges those of its image with those of the Proxy object. failed is called with errors of the API server.
 func InjectCAs(ctx context.Context, clients kubernetes.Interface, bundle string, failed func(error)) {
 	maps := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = injectLabel + "=true"

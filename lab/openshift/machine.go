@@ -10,7 +10,7 @@ const (
 	ClusterAPI = "cluster.x-k8s.io/v1beta2"
 )
 
-// InfrastructureName is what Infrastructure says of the cluster.
+// InfrastructureName is the name of the cluster in object Infrastructure.
 const InfrastructureName = "lab-7xq2p"
 
 // NewMachine returns a Machine of one of the APIs as a MachineSet creates it on AWS, with the labels of its template.

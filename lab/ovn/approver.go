@@ -25,7 +25,7 @@ const (
 // longest is the longest validity in seconds: a year.
 const longest = 365 * 24 * 60 * 60
 
-// Judge decides about a certificate request; the text says why it is denied.
+// Judge decides about a certificate request; the text is the reason for a denial.
 func Judge(r *certificatesv1.CertificateSigningRequest) (Verdict, string) {
 	name, organization, ok := subject(r)
 	if !ok || len(r.Status.Conditions) > 0 || len(r.Status.Certificate) > 0 {
@@ -55,7 +55,7 @@ func Judge(r *certificatesv1.CertificateSigningRequest) (Verdict, string) {
 	return Approved, ""
 }
 
-// judgeRequester says what is wrong with who requests and for which usages.
+// judgeRequester returns what is wrong with the requester or the usages.
 func judgeRequester(r *certificatesv1.CertificateSigningRequest) string {
 	prefix, node := cutLast(r.Spec.Username)
 	switch {

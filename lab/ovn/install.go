@@ -24,7 +24,7 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// A webhookServer is where the API server asks: a port of this machine, with a certificate of its own.
+// A webhookServer is where the API server calls the webhook: a port of this machine, with its own certificate.
 type webhookServer struct {
 	net.Listener
 	cert, key []byte

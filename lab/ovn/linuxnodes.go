@@ -38,8 +38,8 @@ func (l *linuxNodes) wake() {
 	}
 }
 
-// leave removes the gateways of all Linux nodes, as their programs do when they start without hybrid overlay. They can as long as the webhook
-// has not been told: later it refuses.
+// leave removes the gateways of all Linux nodes, as their programs do when they start without hybrid overlay. They can do so only until the webhook
+// is reconfigured: then it refuses.
 func (l *linuxNodes) leave(ctx context.Context) error {
 	l.hybrid.Store(false)
 	nodes, err := l.clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

@@ -36,7 +36,7 @@ func FromEnvironment() Programs {
 	return Programs{ClusterManager: os.Getenv(ClusterManagerVariable), Identity: os.Getenv(IdentityVariable)}
 }
 
-// Missing says which program is not there; nil if both are.
+// Missing returns an error for each program that is missing; nil if both exist.
 func (p Programs) Missing() error {
 	var failed error
 	for _, program := range []struct{ variable, path string }{{ClusterManagerVariable, p.ClusterManager}, {IdentityVariable, p.Identity}} {

@@ -45,13 +45,13 @@ type replay struct {
 	manager *ovn.Manager
 }
 
-// act does what a step says, and returns the error with which the cluster manager ended.
+// act performs a step, and returns the error with which the cluster manager exited.
 func (p *replay) act(st *story.Step) error {
 	for _, name := range st.Delete {
 		delete(p.nodes, name)
 		p.order = slices.DeleteFunc(p.order, func(other string) bool { return other == name })
 	}
-	// The cluster manager sees a deletion before the Node is there again: each was a step.
+	// The cluster manager sees a deletion before the Node is registered again: each was a step.
 	if err := p.sync(false); err != nil {
 		return err
 	}

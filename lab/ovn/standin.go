@@ -192,8 +192,8 @@ func (s *standIn) sync(ctx context.Context, m *Manager, objects []any, retry boo
 	return err
 }
 
-// RunApprover follows certificate requests until ctx is done, and approves or denies them as judge says. failed gets what the API server
-// refuses.
+// RunApprover follows certificate requests until ctx is done, and approves or denies them by the verdict of judge. failed is called with errors of
+// the API server.
 func RunApprover(
 	ctx context.Context, clients kubernetes.Interface, judge func(*certificatesv1.CertificateSigningRequest) (Verdict, string), failed func(error),
 ) {

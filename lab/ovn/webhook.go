@@ -17,7 +17,7 @@ import (
 type Guard struct {
 	// HybridOverlay lets nodes write the addresses of the hybrid overlay's gateway.
 	HybridOverlay bool
-	// Users may write the annotations of nodes, besides them.
+	// Users may also write the annotations of nodes.
 	Users []string
 }
 

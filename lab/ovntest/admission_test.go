@@ -111,7 +111,7 @@ func TestWritesAreAdmittedAsRecorded(t *testing.T) {
 	})
 }
 
-// write makes a fresh Node, and writes as the case says.
+// write creates a fresh Node, and performs the write of the case.
 func (c *cluster) write(w story.WriteCase, guard int) {
 	c.t.Helper()
 	nodes := c.clients.CoreV1().Nodes()

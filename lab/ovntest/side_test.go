@@ -28,7 +28,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/ovn/story"
 )
 
-// patience is how long the cluster manager may take for what it does. For a subnet that somebody gave back it looks within 45 s.
+// patience is how long the cluster manager may take for a step. It finds a returned subnet within 45 s.
 const patience = 90 * time.Second
 
 // A cluster has the Linux side of OVN-Kubernetes and Nodes without hosts.
@@ -125,7 +125,7 @@ func (c *cluster) reset() {
 	}
 }
 
-// play does what a step says, and waits until Nodes have what was recorded.
+// play performs a step, and waits until Nodes have the recorded state.
 func (c *cluster) play(st *story.Step) {
 	c.t.Helper()
 	nodes := c.clients.CoreV1().Nodes()

@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/dashboard"
 )
 
-// CanShow says why the page cannot be shown here; nil if it can.
+// CanShow returns why the page cannot be shown here; nil if it can.
 func CanShow() error {
 	if _, err := exec.LookPath("chromium"); err != nil {
 		return errors.New("there is no chromium: apt-get install chromium")
@@ -164,7 +164,7 @@ func (p *Page) Size(width, height int64) error {
 	return chromedp.Do(p.Context, chromedp.EmulateViewport(width, height))
 }
 
-// Scheme asks for light or dark colors.
+// Scheme sets the preference for light or dark colors.
 func (p *Page) Scheme(scheme string) error {
 	_, err := chromedp.Run(p.Context, func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
 		features := []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}

@@ -28,7 +28,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// Cluster is a control plane with a fleet in which nothing moves by itself.
+// Cluster is a control plane with a fleet in which nothing changes on its own.
 type Cluster struct {
 	*lab.ControlPlane
 	// Client is that of a cluster administrator.
@@ -140,7 +140,7 @@ func (c *Cluster) As(user string, groups ...string) *rest.Config {
 	return config
 }
 
-// Change lets one of the hosts fail, and says when.
+// Change lets one of the hosts fail, and returns when.
 func (c *Cluster) Change(ctx context.Context, i int, message string) (time.Time, error) {
 	var o v1alpha1.WindowsInstance
 	if err := c.Client.Get(ctx, types.NamespacedName{Namespace: api.DefaultNamespace, Name: HostName(i)}, &o); err != nil {

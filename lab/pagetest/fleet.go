@@ -35,7 +35,7 @@ type situation struct {
 	version                 string
 	plan                    *v1alpha1.Plan
 	maintenance             *v1alpha1.Maintenance
-	condition               *corev1.NodeCondition // of the Node, besides Ready
+	condition               *corev1.NodeCondition // of the Node, in addition to Ready
 }
 
 // situationOf is that of one of many hosts: most work, a rollout is under way, and a few have problems.
@@ -202,7 +202,7 @@ func stepsOf(s situation) (steps []v1alpha1.StepStatus) {
 	return steps
 }
 
-// services are what the Node says of its services: all run, but for the kubelet where a condition says so.
+// services returns the Node's annotation of its services: all run, except the kubelet if the condition reports its crash loop.
 func services(c *corev1.NodeCondition) string {
 	var all []nodestate.Service
 	for _, name := range []string{"containerd", "windows_exporter", "hybrid-overlay-node", "kubelet", "csi-proxy", "kube-proxy"} {

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 // patience is how long anything may take on a busy machine.
 const patience = time.Minute
 
-// TestPage uses the page as people do: what it says, the keyboard, a change while it is open, accessibility, a right that is taken away, a
-// server that ends.
+// TestPage uses the page as people do: its texts, the keyboard, a change while it is open, accessibility, a permission that is revoked, a server that
+// ends.
 func TestPage(t *testing.T) {
 	if err := CanShow(); err != nil {
 		t.Skip("SKIPPED:", err)

@@ -93,7 +93,7 @@ func (p Programs) Operator(ctx context.Context, cp *lab.ControlPlane, v Version,
 		"--web.listen-address=127.0.0.1:0", "--kubelet-service=kube-system/kubelet", "--kubelet-endpoints=true", "--kubelet-endpointslice=true")
 }
 
-// KubeState starts kube-state-metrics, which tells of pods at a port of an address.
+// KubeState starts kube-state-metrics, which serves metrics of pods at a port of an address.
 func (p Programs) KubeState(ctx context.Context, cp *lab.ControlPlane, kubeconfig, address, port string) (*lab.Program, error) {
 	return p.start(ctx, cp, kubeState(), kubeconfig,
 		"--kubeconfig="+kubeconfig, "--resources=pods", "--host="+address, "--port="+port, "--telemetry-host=127.0.0.1", "--telemetry-port=0")

@@ -104,7 +104,7 @@ func makePodNetwork(namespace string, addresses []string) error {
 func mountNewNetwork(file string) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good: the thread is not fit for anything else
+		runtime.LockOSThread() // never unlocked: the thread cannot be reused
 		err := syscall.Unshare(syscall.CLONE_NEWNET)
 		if err == nil {
 			err = bind("/proc/thread-self/ns/net", file)

@@ -133,8 +133,8 @@ func podAddresses() error {
 	return errors.Join(setAddresses(onHost...), setPodNetworks(addresses))
 }
 
-// setAddresses assigns exactly these addresses of endpoints in no pod to the host besides its own. They are on the loopback link, where
-// Windows programs do not take them for the host's own; the host still answers for them on its network.
+// setAddresses gives the host exactly these addresses of endpoints without a pod, in addition to its own. They are on the loopback link, where
+// Windows programs do not treat them as the host's own; the host still answers for them on its network.
 func setAddresses(wanted ...string) error {
 	link, err := netlink.LinkByName("lo")
 	if err != nil {

@@ -77,7 +77,7 @@ func (h host) applyServices(store *hns.Store, rules string) (string, error) {
 	return wanted, nil
 }
 
-// nft applies a ruleset at once. The host's first process reaps all children, so only the program's output tells whether it failed.
+// nft applies a ruleset at once. The host's first process reaps all children, so only the program's output shows whether it failed.
 func nft(program, rules string) error {
 	stdin, toChild, err := os.Pipe()
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package rights asks an API server what users may do with the operator's objects, and compares its answers with the table of
-// deploy/README.md.
+// Package rights queries an API server for the permissions of users on the operator's objects, and compares them with the table of deploy/README.md.
 package rights
 
 import (
@@ -126,7 +125,7 @@ func Bind(ctx context.Context, config *rest.Config, namespace string) error {
 	return nil
 }
 
-// Got is what a person can really do with a kind. It asks for every verb, and tries to create one, because a policy can refuse what a role
+// Got returns what a person can really do with a kind. It checks every verb, and tries to create an object, because a policy can refuse what a role
 // permits.
 func Got(ctx context.Context, config *rest.Config, namespace string, p Person, kind string) (Right, error) {
 	reads, err := permitted(ctx, config, namespace, p.User(), kind, "get", "list", "watch")
@@ -160,13 +159,13 @@ const (
 	every
 )
 
-// Permits asks whether roles alone let a person create objects of a kind.
+// Permits reports whether roles alone let a person create objects of a kind.
 func Permits(ctx context.Context, config *rest.Config, namespace string, p Person, kind string) (bool, error) {
 	share, err := permitted(ctx, config, namespace, p.User(), kind, "create")
 	return share == every, err
 }
 
-// permitted asks whether roles permit a user none, some or every one of these.
+// permitted reports whether roles permit a user none, some or every one of these verbs.
 func permitted(ctx context.Context, config *rest.Config, namespace, user, kind string, verbs ...string) (share, error) {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {

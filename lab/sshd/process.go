@@ -41,7 +41,7 @@ func start(cmd *exec.Cmd, ch ssh.Channel, q Quirks) (*process, error) {
 			return uint32(exit.ExitCode()), nil
 		case errors.Is(err, exec.ErrWaitDelay): // a process that it left behind holds its output
 			return 0, nil
-		case q.RunsOn && cmd.ProcessState != nil: // its output had no reader any more
+		case q.RunsOn && cmd.ProcessState != nil: // its output no longer had a reader
 			return uint32(cmd.ProcessState.ExitCode()), nil
 		}
 		return 0, err

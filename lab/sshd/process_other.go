@@ -10,7 +10,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// systemFolder stands for that of Windows.
+// systemFolder replaces that of Windows.
 const systemFolder = "/"
 
 // systemShell is for tests of this package on other systems.

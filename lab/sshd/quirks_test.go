@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// The compiler says when the simulation has other quirks of shells.
+// This does not compile if the simulation has other quirks of shells.
 var _ = ShellQuirks(sim.ShellQuirks{})
 
 func shellQuirks(q ShellQuirks) Quirks { return Quirks{ShellQuirks: q} }

@@ -230,7 +230,7 @@ func (v visit) command(ch ssh.Channel, line string) {
 func (v visit) run(ch ssh.Channel, line string) (uint32, error) {
 	cmd := v.server.options.Shell(line)
 	cmd.Dir = v.home
-	_, _ = io.WriteString(ch, v.quirks.Profile) // who does not listen any more misses nothing
+	_, _ = io.WriteString(ch, v.quirks.Profile) // an error means that the client has stopped reading
 	p, err := start(cmd, ch, v.quirks)
 	if err != nil {
 		return 0, err

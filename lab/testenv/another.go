@@ -36,7 +36,7 @@ func (env *Env) AnotherPayload(name string, changed ...string) (dir string, err 
 		if files[i], err = change(was, was.Manifest.Files[i], dir, name); err != nil {
 			return "", fmt.Errorf("changing %s: %w", path, err)
 		}
-		for k, f := range files { // those that need what is gone
+		for k, f := range files { // those that depend on removed files
 			if f.Dictionary != before {
 				continue
 			}

@@ -25,7 +25,7 @@ const (
 	AzureZone   = "westeurope-2"
 )
 
-// ProviderID is the ID that the Node of the machine has: the name of the resource group is in lower case.
+// ProviderID returns the ID of the machine's Node: the name of the resource group is in lower case.
 func (m AzureMachine) ProviderID() string {
 	return "azure:///subscriptions/" + azureSubscription + "/resourceGroups/" + strings.ToLower(azureGroup) +
 		"/providers/Microsoft.Compute/virtualMachines/" + m.Name

@@ -16,8 +16,8 @@ import (
 	"k8s.io/component-base/metrics/prometheus/controllers"
 )
 
-// Cloud is a cloud of machines that exist on paper, with the controller for nodes that every cloud-controller-manager has: that of
-// k8s.io/cloud-provider, with that module's fake cloud behind it. It finds machines by the names of their nodes.
+// Cloud is a cloud of machines that exist only on paper, with the node controller of every cloud-controller-manager: that of k8s.io/cloud-provider,
+// with that module's fake cloud behind it. It finds machines by the names of their nodes.
 type Cloud struct {
 	mu       sync.Mutex
 	machines map[string]cloudprovider.InstanceMetadata
@@ -28,7 +28,7 @@ type Cloud struct {
 // cloudPoll is how often the addresses of nodes are compared with the cloud's.
 const cloudPoll = 2 * time.Second
 
-// StartCloud starts the controller, with the rights of a cluster administrator. It works until Stop.
+// StartCloud starts the controller, with the permissions of a cluster administrator. It runs until Stop.
 func StartCloud(clients kubernetes.Interface) (*Cloud, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Cloud{machines: map[string]cloudprovider.InstanceMetadata{}, stop: stop, done: make(chan struct{})}
@@ -53,14 +53,14 @@ func (c *Cloud) Stop() {
 	<-c.done
 }
 
-// Set gives the node of a name a machine, or another one.
+// Set assigns a machine to the node of a name, or replaces it.
 func (c *Cloud) Set(node string, machine cloudprovider.InstanceMetadata) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.machines[node] = machine
 }
 
-// Remove takes the machine of a node away.
+// Remove removes the machine of a node.
 func (c *Cloud) Remove(node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +77,7 @@ func (c *Cloud) machineOf(_ context.Context, node *corev1.Node) (*cloudprovider.
 	return &machine, nil
 }
 
-// CloudMachine is a machine of the cloud in zone lab-a, with the addresses that clouds tell.
+// CloudMachine returns a machine of the cloud in zone lab-a, with the addresses that clouds report.
 func CloudMachine(providerID, address string, more ...corev1.NodeAddress) cloudprovider.InstanceMetadata {
 	return cloudprovider.InstanceMetadata{
 		ProviderID: providerID, InstanceType: "lab.large", Zone: "lab-a", Region: "lab",

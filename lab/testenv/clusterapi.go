@@ -18,8 +18,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/clusterapi"
 )
 
-// StartClusterAPI installs Cluster API in the cluster, with machines that are hosts of the kind that the Env has, and starts its controllers and
-// those of a cloud that initializes nodes, also those of the hosts that are there already. They work until Close.
+// StartClusterAPI installs Cluster API in the cluster, with machines that are hosts of the Env's kind, and starts its controllers and those of a
+// cloud that initializes nodes, including those of existing hosts. They run until Close.
 func (env *Env) StartClusterAPI(ctx context.Context) (*Machines, error) {
 	root, err := Repository(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (env *Env) StartClusterAPI(ctx context.Context) (*Machines, error) {
 type Machine struct {
 	// Node is the name that its node gets.
 	Node string
-	// PowerOff is a power failure.
+	// PowerOff cuts the power.
 	PowerOff func()
 
 	address string
@@ -62,8 +62,8 @@ type Machines struct {
 	machines map[string]Machine // by the names of their LabMachines
 }
 
-// Create implements clusterapi.Cloud. No host of the lab has a PowerShell that could run user data. What is done of it here is what matters:
-// those with its public keys may log in.
+// Create implements clusterapi.Cloud. No host of the lab has a PowerShell that could run user data. Only its relevant effect is applied here: its
+// public keys may log in.
 func (m *Machines) Create(ctx context.Context, name string, userData []byte) (address, providerID string, err error) {
 	const prefix = "<powershell>"
 	keys, err := authorizedBy(userData)
@@ -84,14 +84,14 @@ func (m *Machines) Create(ctx context.Context, name string, userData []byte) (ad
 	return machine.address, m.tell(host, machine.address), nil
 }
 
-// tell tells the cloud that a machine is the one of a node.
+// tell registers the machine of a node with the cloud.
 func (m *Machines) tell(node, address string) (providerID string) {
 	providerID = "lab:///lab-a/" + node
 	m.cloud.Set(node, CloudMachine(providerID, address, corev1.NodeAddress{Type: corev1.NodeHostName, Address: node}))
 	return providerID
 }
 
-// authorizedBy are the public keys in a script.
+// authorizedBy returns the public keys in a script.
 func authorizedBy(userData []byte) (keys []ssh.PublicKey, err error) {
 	for _, found := range regexp.MustCompile(`(?m)^ *'(ssh-[^']+)',?\r?$`).FindAllSubmatch(userData, -1) {
 		key, _, _, _, err := ssh.ParseAuthorizedKey(found[1])
@@ -103,7 +103,7 @@ func authorizedBy(userData []byte) (keys []ssh.PublicKey, err error) {
 	return keys, nil
 }
 
-// start starts a host that has not been there before.
+// start starts a new host.
 func (m *Machines) start(ctx context.Context, name string, keys []ssh.PublicKey) (Machine, error) {
 	if m.env.addresses != nil {
 		m.mu.Lock()
@@ -137,7 +137,7 @@ func (m *Machines) Delete(_ context.Context, name string) error {
 	return nil
 }
 
-// Get is the machine of a LabMachine.
+// Get returns the machine of a LabMachine.
 func (m *Machines) Get(name string) (machine Machine, found bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -145,5 +145,5 @@ func (m *Machines) Get(name string) (machine Machine, found bool) {
 	return machine, found
 }
 
-// Log is the end of the log of Cluster API's controllers.
+// Log returns the end of the log of Cluster API's controllers.
 func (m *Machines) Log() string { return m.controllers.Log(20_000) }

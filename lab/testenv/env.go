@@ -41,7 +41,7 @@ const User = "Administrator"
 type Options struct {
 	// WineHosts and SimulatedHosts are the numbers of hosts of each kind; one of the two is zero.
 	WineHosts, SimulatedHosts int
-	// Kind says why the simulated ones have a kind Windows; empty for one that has quirks of its name (sim.WindowsOptions).
+	// Kind is the reason why simulated hosts have a kind Windows; if empty, each has quirks derived from its name (sim.WindowsOptions).
 	Kind string
 	// WholePayload gives Wine hosts the payload of users' hosts, compressed as well, instead of only what a Ready node needs. It
 	// takes longer to build.
@@ -57,7 +57,7 @@ type Options struct {
 	OpenSSH bool
 	// Network is the pod network of Wine hosts.
 	Network Network
-	// OVN are OVN-Kubernetes' own programs for NetworkHybridOverlay; the stand-in if they are not set.
+	// OVN are OVN-Kubernetes' own programs for NetworkHybridOverlay; the stand-in is used if they are not set.
 	OVN ovn.Programs
 	// Pods runs pods with NetworkHybridOverlay; with NetworkLab they always do. There, the real kube-proxy writes load balancers, so that
 	// Services work.
@@ -104,7 +104,7 @@ type Env struct {
 	network    Network
 	pods       bool
 	images     *lab.Registry              // of pods
-	running    context.Context            // of what runs until Close
+	running    context.Context            // of everything that runs until Close
 	stop       context.CancelFunc         // ends running
 	mirrors    []v1alpha1.RegistryMirrors // of the images of pods
 	folder     *lab.Folder
@@ -125,7 +125,7 @@ const sshPort = 22
 // dialed is the address with the port.
 func (h Host) dialed() string { return net.JoinHostPort(h.Address, strconv.Itoa(int(h.Port))) }
 
-// Instance is the object that a user creates for the host.
+// Instance returns the object that a user creates for the host.
 func (h Host) Instance() *v1alpha1.WindowsInstance {
 	return &v1alpha1.WindowsInstance{
 		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: h.Name},
@@ -223,8 +223,8 @@ func (env *Env) connect() error {
 	return env.Lab.ControlPlane.Kubeconfig(env.Kubeconfig)
 }
 
-// install applies deploy/, unless the options have another way. Without a node that could run its Deployment, it starts the operator as that
-// would.
+// install applies deploy/, or runs Install of the options. Without a node that could run the operator's Deployment, it starts the operator in the
+// same way.
 func (env *Env) install(ctx context.Context, o Options) error {
 	root, err := Repository(ctx)
 	if err != nil {
@@ -269,7 +269,8 @@ func (env *Env) install(ctx context.Context, o Options) error {
 	return env.Operator.Start()
 }
 
-// kubeletConfig is what kubeadm keeps for kubelets of new nodes, as far as nodes of the operator get it. Of DNS, it is there before any Service.
+// kubeletConfig is the part of kubeadm's configuration for kubelets of new nodes that nodes of the operator get. It has the DNS address before any
+// Service exists.
 const kubeletConfig = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n"
 
 // publish creates ConfigMaps cluster-info, with the address of the API server, and kubelet-config, as kubeadm does.
@@ -368,7 +369,7 @@ func (env *Env) Release(ctx context.Context, i *v1alpha1.WindowsInstance) error 
 	return nil
 }
 
-// Diagnosis has the logs that explain a failure.
+// Diagnosis returns the logs that explain a failure.
 func (env *Env) Diagnosis() string {
 	var log string
 	if env.Pod != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// OnlyMalice is why hostile hosts have a kind Windows.
+// OnlyMalice is the reason why hostile hosts have a kind Windows.
 const OnlyMalice = "a quirk could hide the malice that is tried"
 
 // AddHostile starts hostile simulated hosts, with each kind of malice in turn. A thief of tokens reports another name each time, that of

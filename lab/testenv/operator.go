@@ -32,7 +32,7 @@ const OperatorAccount = "windows-machine-config-operator"
 
 const operatorPackage = "./cmd/wmco"
 
-// detectsRaces says whether operators are built with Go's race detector. They need more memory and time with it.
+// detectsRaces reports whether operators are built with Go's race detector, which costs memory and time.
 func detectsRaces() bool { return os.Getenv("WMCO_RACE") != "" }
 
 // Operator is the operator's process. The lab has no Linux node that could run its Deployment, so it runs here, with the
@@ -47,7 +47,7 @@ type Operator struct {
 
 type operatorOptions struct {
 	root, namespace, kubeconfig, payload, log, program string
-	// resolver is in place of /etc/resolv.conf; empty for the machine's own.
+	// resolver is used in place of /etc/resolv.conf; empty for the machine's own.
 	resolver string
 }
 
@@ -202,7 +202,7 @@ func (o *Operator) end(signal syscall.Signal) {
 	o.cmd = nil
 }
 
-// Ended is closed when the process has exited, by itself or by Kill.
+// Ended is closed when the process has exited, on its own or by Kill.
 func (o *Operator) Ended() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -218,7 +218,7 @@ func (o *Operator) Log() string {
 	return string(text)
 }
 
-// Races are the data races that the operator reported, if it was built to detect them: make e2e-core RACE=1.
+// Races returns the data races that the operator reported, if it was built to detect them: make e2e-core RACE=1.
 func (o *Operator) Races() string {
 	const report, limit = "WARNING: DATA RACE", 20000
 	log := o.Log()
@@ -245,7 +245,7 @@ func (env *Env) Command(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// components are the components of a host's payload: those that a Ready node with the network needs, or all of group base.
+// components returns the components of a host's payload: those that a Ready node with the network needs, or all of group base.
 func (o Options) components() ([]build.Component, error) {
 	if !o.WholePayload {
 		base := []string{"wicd", "kubelet", "kube-log-runner", "containerd", "win-bridge", "host-local"}

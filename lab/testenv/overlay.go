@@ -26,8 +26,8 @@ import (
 // linuxPodNetwork is the range of Linux nodes in the hybrid overlay. They have no pods with addresses of their own.
 const linuxPodNetwork = "172.20.0.0/14"
 
-// startOVN starts OVN-Kubernetes with the configuration that OpenShift's network operator renders: on OpenShift, of its Network object,
-// which has all its changes, and elsewhere once.
+// startOVN starts OVN-Kubernetes with the configuration that OpenShift's network operator renders: on OpenShift from its Network object, including
+// later changes, and elsewhere once.
 func (env *Env) startOVN(ctx context.Context, o Options) (err error) {
 	folder := filepath.Join(env.folder.Path, "ovn")
 	if err := os.Mkdir(folder, 0o700); err != nil {
@@ -81,12 +81,12 @@ spec:
   defaultNetwork: {type: OVNKubernetes, ovnKubernetesConfig: {hybridOverlayConfig: %s}}
 `, linuxPodNetwork, linuxPrefix, lab.ServiceNetwork, env.HybridOverlayConfig())
 	if err := yaml.Unmarshal([]byte(text), &n.Object); err != nil {
-		panic(err) // the text is ours
+		panic(err) // the text is constant
 	}
 	return n
 }
 
-// linuxPrefix is the length of a Linux node's subnet: a thousand nodes have room, as in the measurements.
+// linuxPrefix is the length of a Linux node's subnet: it leaves room for a thousand nodes, as in the measurements.
 const linuxPrefix = 24
 
 // writeNetwork writes the two Network objects of OpenShift.

@@ -22,20 +22,20 @@ const pluginPatience = 5 * time.Minute
 
 // Plugin is the program kubectl-windows, with the kubeconfig of a user.
 type Plugin struct {
-	// Program is the path of the program, Kubeconfig the one of the user.
+	// Program is the path of the program, Kubeconfig that of the user's kubeconfig.
 	Program, Kubeconfig string
 }
 
-// PluginResult is what a run of the plugin printed, and its exit code.
+// PluginResult is the output of a run of the plugin, and its exit code.
 type PluginResult struct {
 	Out, Err string
 	Code     int
 }
 
-// All is everything that was printed, for searches.
+// All returns the whole output, for searches.
 func (r PluginResult) All() string { return r.Out + r.Err }
 
-// Says tells whether all parts were printed, regardless of line breaks; missing names the first that was not.
+// Says checks that the output has all parts, regardless of line breaks; missing describes the first absent one.
 func (r PluginResult) Says(parts ...string) (missing string) {
 	said := strings.Join(strings.Fields(r.All()), " ")
 	for _, part := range parts {

@@ -36,7 +36,7 @@ type OperatorPod struct {
 // OperatorRepository is the image's name in deploy/deployment.yaml.
 const OperatorRepository = "ghcr.io/windows-machine-config/wmco"
 
-// startPod starts the Linux node, and builds what images are built with.
+// startPod starts the Linux node, and builds the tools for images.
 func (env *Env) startPod(ctx context.Context, root string, o Options) (err error) {
 	p := &OperatorPod{env: env, images: env.images}
 	if p.images == nil {

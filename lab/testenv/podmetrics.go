@@ -62,7 +62,7 @@ func (env *Env) ServePodMetrics(ctx context.Context) error {
 	return env.aggregate(ctx, port)
 }
 
-// aggregate has the API server ask a port of this machine for the API. It calls the endpoints of Services.
+// aggregate makes the API server forward requests for the API to a port of this machine. It connects to the endpoints of Services.
 func (env *Env) aggregate(ctx context.Context, port string) error {
 	number, err := strconv.ParseInt(port, 10, 64)
 	if err != nil {
@@ -96,13 +96,13 @@ func answerJSON(w http.ResponseWriter, value any) {
 	_ = json.NewEncoder(w).Encode(value)
 }
 
-// sample is how much processor time a container had used at a time, and its memory.
+// sample is the processor time that a container had used at a time, and its memory.
 type sample struct {
 	seconds, bytes float64
 	at             time.Time
 }
 
-// ProcessorTime is how long processors have worked for a container, as the kubelet tells it.
+// ProcessorTime returns the processor time that a container has used, as the kubelet reports it.
 func (env *Env) ProcessorTime(ctx context.Context, pod *corev1.Pod, container string) (time.Duration, error) {
 	all, err := env.samples(ctx, []corev1.Pod{*pod})
 	if err != nil {
@@ -153,7 +153,7 @@ func (env *Env) podMetrics(ctx context.Context, namespace, selector string) (ite
 	return items, nil
 }
 
-// samples reads what the kubelets of pods report of containers, by namespace, pod and container.
+// samples returns the usage of containers that the kubelets of pods report, by namespace, pod and container.
 func (env *Env) samples(ctx context.Context, pods []corev1.Pod) (map[string]sample, error) {
 	line := regexp.MustCompile(`(?m)^container_(cpu_usage_seconds_total|memory_working_set_bytes)\{container="([^"]+)",namespace="([^"]+)",pod="([^"]+)"\} (\S+) (\d+)`)
 	all, asked := map[string]sample{}, map[string]bool{"": true}

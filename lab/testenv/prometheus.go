@@ -59,7 +59,7 @@ type PrometheusOptions struct {
 	KubeState bool
 }
 
-// StartPrometheus starts a Prometheus with the scrape configuration and the permissions of deploy/monitoring. It proves to nodes who it is by a
+// StartPrometheus starts a Prometheus with the scrape configuration and the permissions of deploy/monitoring. It authenticates to nodes with a
 // certificate of the cluster, as docs/monitoring.md describes.
 func (env *Env) StartPrometheus(ctx context.Context, o PrometheusOptions) (*lab.Prometheus, error) {
 	token, err := env.prometheusToken(ctx)
@@ -149,7 +149,7 @@ func (env *Env) clientCertificate(ctx context.Context, name string) (certificate
 	return env.certificate(ctx, name, certificatesv1.KubeAPIServerClientSignerName, certificatesv1.UsageClientAuth, x509.CertificateRequest{Subject: pkix.Name{CommonName: name}})
 }
 
-// KubeletCertificate is a serving certificate as the kubelet of a node has it, which what listens on the node's address can use.
+// KubeletCertificate returns a serving certificate like that of a node's kubelet, for servers on the node's address.
 func (env *Env) KubeletCertificate(ctx context.Context, node, address string) (tls.Certificate, error) {
 	certificate, key, err := env.certificate(ctx, "serving-"+node, certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth, x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, IPAddresses: []net.IP{net.ParseIP(address)},

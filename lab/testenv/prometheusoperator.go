@@ -31,7 +31,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/prometheusoperator"
 )
 
-// A PrometheusOperator makes the configurations of Prometheuses in the cluster of an Env.
+// A PrometheusOperator generates the configurations of Prometheuses in the cluster of an Env.
 type PrometheusOperator struct {
 	env      *Env
 	programs prometheusoperator.Programs
@@ -40,7 +40,7 @@ type PrometheusOperator struct {
 	certificate, key []byte
 }
 
-// Managed says which Prometheus operator makes a configuration, and of what.
+// Managed determines which Prometheus operator generates a configuration, and from which objects.
 type Managed struct {
 	Version prometheusoperator.Version
 	// Role is field serviceDiscoveryRole of the Prometheus.
@@ -49,7 +49,7 @@ type Managed struct {
 	Objects string
 }
 
-// name is the name of the Prometheus. Each has its own, so that none gets what another version made.
+// name returns the name of the Prometheus. Each has its own, so that none gets the output of another version.
 func (m Managed) name() string {
 	return "p" + strings.NewReplacer(".", "-", "/", "-").Replace(strings.ToLower(string(m.Version)+"-"+m.Role+"-"+filepath.Base(m.Objects)))
 }
@@ -62,7 +62,7 @@ const (
 	managedInterval = "5s"
 )
 
-// NewPrometheusOperator prepares the cluster as docs/monitoring.md says, and starts kube-state-metrics.
+// NewPrometheusOperator prepares the cluster as docs/monitoring.md describes, and starts kube-state-metrics.
 func (env *Env) NewPrometheusOperator(ctx context.Context) (*PrometheusOperator, error) {
 	root, err := Repository(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func (env *Env) monitoringPrograms(root string) prometheusoperator.Programs {
 	return prometheusoperator.Programs{Root: root, Dir: env.folder.Path}
 }
 
-// permitInKubeSystem permits Prometheus what kube-prometheus does, to find kubelets.
+// permitInKubeSystem gives Prometheus the permissions of kube-prometheus for finding kubelets.
 func (env *Env) permitInKubeSystem(ctx context.Context) error {
 	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: prometheusAccount}
 	read := []string{"get", "list", "watch"}
@@ -131,7 +131,7 @@ func (env *Env) startKubeState(ctx context.Context, programs prometheusoperator.
 	return map[string]any{"job_name": KubeState, "honor_labels": true, "static_configs": []any{map[string]any{"targets": targets}}}, err
 }
 
-// Start starts Debian's Prometheus with what the Prometheus operator makes of the objects.
+// Start starts Debian's Prometheus with the configuration that the Prometheus operator generates from the objects.
 func (o *PrometheusOperator) Start(ctx context.Context, m Managed) (*lab.Prometheus, error) {
 	made, err := o.generate(ctx, m)
 	if err != nil {
@@ -158,13 +158,13 @@ func (o *PrometheusOperator) Start(ctx context.Context, m Managed) (*lab.Prometh
 	return prometheus, err
 }
 
-// generated is what a Prometheus operator made: the configuration, and the files for certificates and rules.
+// generated is the output of a Prometheus operator: the configuration, and the files for certificates and rules.
 type generated struct {
 	config []byte
 	files  map[string][]byte
 }
 
-// generate runs the Prometheus operator until it has made what is needed.
+// generate runs the Prometheus operator until it has generated everything needed.
 func (o *PrometheusOperator) generate(ctx context.Context, m Managed) (made generated, err error) {
 	config := o.env.Lab.ControlPlane.RESTConfig()
 	kinds, err := m.Version.Definitions(ctx, o.programs.Root, prometheusoperator.Kinds()...)
@@ -196,7 +196,7 @@ func (o *PrometheusOperator) generate(ctx context.Context, m Managed) (made gene
 	return made, nil
 }
 
-// prometheus is a Prometheus without pods, of the version that Debian has.
+// prometheus returns a Prometheus without pods, of the version that Debian has.
 func (m Managed) prometheus() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "monitoring.coreos.com/v1", "kind": "Prometheus", "metadata": map[string]any{"namespace": prometheusNamespace, "name": m.name()},
@@ -209,7 +209,7 @@ func (m Managed) prometheus() *unstructured.Unstructured {
 	}}
 }
 
-// read reads what the Prometheus operator has made. The error says what is missing.
+// read reads the output of the Prometheus operator. The error names what is missing.
 func (o *PrometheusOperator) read(ctx context.Context, m Managed) (made generated, err error) {
 	made.files = map[string][]byte{}
 	var secrets corev1.SecretList
@@ -277,8 +277,8 @@ func unzip(content []byte) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// inLab is a configuration for the lab's Prometheus: with its folder, without its own discovery in Kubernetes, and less patient. The variables are
-// those that the container beside a Prometheus replaces.
+// inLab adapts a configuration to the lab's Prometheus: its folder, no discovery in Kubernetes, and shorter intervals. The variables are those that
+// the container next to a Prometheus replaces.
 func inLab(config []byte, name string) ([]byte, error) {
 	const folder = lab.PrometheusFolder + "/"
 	text := strings.NewReplacer(

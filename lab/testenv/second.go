@@ -17,8 +17,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/manifest"
 )
 
-// SecondOperator installs another operator into a namespace, beside the one of the Env, as OLM does: objects of the cluster have names of
-// their own, and the ones that exist are shared. It does not start it.
+// SecondOperator installs another operator into a namespace, next to the one of the Env, as OLM does: cluster-scoped objects have their own names,
+// and existing ones are shared. It does not start it.
 func (env *Env) SecondOperator(ctx context.Context, namespace string) (*Operator, error) {
 	root, err := Repository(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func (env *Env) SecondOperator(ctx context.Context, namespace string) (*Operator
 	return &Operator{operatorOptions: o}, nil
 }
 
-// Uninstall takes the permissions of the Env's operator in the cluster, as the end of its installation does, and kills it.
+// Uninstall removes the permissions of the Env's operator in the cluster, as its uninstallation does, and kills it.
 func (env *Env) Uninstall(ctx context.Context) error {
 	bindings, err := env.Clients.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
 	if err != nil {

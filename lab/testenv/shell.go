@@ -20,27 +20,27 @@ import (
 type Shell struct {
 	env   *Env
 	tools string
-	// Replace has names in documents, such as that of a registry, and what takes their place.
+	// Replace maps names in documents, such as that of a registry, to their replacements.
 	Replace map[string]string
-	// Environment are further variables of commands.
+	// Environment has additional variables of commands.
 	Environment []string
 }
 
-// NewShell makes a shell. Further programs can be in the folder.
+// NewShell returns a shell. The folder tools can have additional programs.
 func (env *Env) NewShell(tools string) (*Shell, error) {
 	return &Shell{env: env, tools: tools}, env.Lab.ControlPlane.LinkKubectl(filepath.Join(tools, "kubectl"))
 }
 
-// Prefer has commands run the programs in a folder rather than others of the same names.
+// Prefer makes commands prefer the programs in a folder to others of the same names.
 func (s *Shell) Prefer(tools string) { s.tools = tools + ":" + s.tools }
 
-// Run runs commands in a folder; the error has what they printed.
+// Run runs commands in a folder; the error has their output.
 func (s *Shell) Run(ctx context.Context, dir, script string) error {
 	_, err := s.Output(ctx, dir, script)
 	return err
 }
 
-// Output is Run, and returns what the commands printed.
+// Output is Run, and returns the output of the commands.
 func (s *Shell) Output(ctx context.Context, dir, script string) (printed string, err error) {
 	script = s.Replaced(script)
 	command := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", "oc() { kubectl \"$@\"; }\n"+script)
@@ -54,7 +54,7 @@ func (s *Shell) Output(ctx context.Context, dir, script string) (printed string,
 	return string(out), nil
 }
 
-// Replaced is a text with what takes the place of names. Of two names that begin alike, the longer one counts.
+// Replaced returns a text with all names replaced. If two names begin alike, the longer one takes precedence.
 func (s *Shell) Replaced(text string) string {
 	var pairs []string
 	for _, name := range slices.SortedFunc(maps.Keys(s.Replace), func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) {
@@ -63,8 +63,8 @@ func (s *Shell) Replaced(text string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// InstallBlocks are README's commands of the installation: with kubectl, what takes the place of the last of them with Helm, and those for the
-// SSH key.
+// InstallBlocks returns README's commands of the installation: with kubectl, the replacement of the last of them with Helm, and those for the SSH
+// key.
 func InstallBlocks(root string) (kubectl, helm, key string, err error) {
 	text, err := os.ReadFile(filepath.Join(root, "README.md"))
 	if err != nil {
@@ -81,7 +81,7 @@ func InstallBlocks(root string) (kubectl, helm, key string, err error) {
 func ConsoleBlocks(text, heading string) (scripts []string) {
 	blocks, err := documents.Blocks("", text)
 	if err != nil {
-		return nil // the tests of the root say what is wrong
+		return nil // the tests of the root report what is wrong
 	}
 	for _, b := range blocks {
 		if b.Heading == heading && b.Language == "console" {

@@ -52,7 +52,7 @@ func (env *Env) AddSimulated(o sim.Options) (*sim.Host, Host, error) {
 	return host, at, nil
 }
 
-// simulatedLogs are the ends of the logs of WICD on simulated hosts, unless there are many.
+// simulatedLogs returns the ends of the logs of WICD on simulated hosts, unless there are many.
 func (env *Env) simulatedLogs() string {
 	const many = 5
 	if len(env.simulated) > many {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Start opens an environment for a test, and closes it at the test's end. If the test fails, it logs what the environment says of itself.
+// Start opens an environment for a test, and closes it at the test's end. If the test fails, it logs the environment's diagnosis.
 func Start(t testing.TB, o Options) *Env {
 	t.Helper()
 	o.Log = os.Stderr

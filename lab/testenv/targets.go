@@ -25,12 +25,12 @@ import (
 // The roles of Prometheus' discovery in Kubernetes that the scrape configuration uses.
 const roleNode, roleEndpointSlice = "node", "endpointslice"
 
-// targets does for a Prometheus what its own discovery in Kubernetes would do, which Debian's build does not have: it reads Nodes and
-// EndpointSlices with the permissions of Prometheus, and writes them with the labels that Prometheus documents for these roles
+// targets replaces Prometheus' own discovery in Kubernetes, which Debian's build lacks: it reads Nodes and EndpointSlices with the permissions of
+// Prometheus, and writes them with the labels that Prometheus documents for these roles
 // (https://prometheus.io/docs/prometheus/latest/configuration/configuration/#kubernetes_sd_config).
 type targets struct{ clients kubernetes.Interface }
 
-// targetGroup is what files of targets consist of.
+// targetGroup is an element of a file of targets.
 type targetGroup struct {
 	Targets []string          `json:"targets"`
 	Labels  map[string]string `json:"labels"`

@@ -42,8 +42,8 @@ func (env *Env) StartTraffic(ctx context.Context, app string, pause time.Duratio
 	return t
 }
 
-// stale is how old a list of pods may be. A pod serves for two more seconds after it was told to stop. On a machine that stalls for
-// longer, a request could go to a pod that has ended properly.
+// stale is the maximum age of a list of pods. A pod serves for two more seconds after its stop signal. On a machine that stalls for longer, a request
+// could go to a pod that has ended properly.
 const stale = time.Second
 
 func (t *Traffic) request(ctx context.Context, n int) {

@@ -28,7 +28,7 @@ func Eventually(t testing.TB, patience time.Duration, what string, check func(co
 		if now == "" {
 			return
 		}
-		if ctx.Err() == nil { // else it only reports the timeout
+		if ctx.Err() == nil { // otherwise it only reports the timeout
 			missing = now
 		}
 		select {

@@ -27,7 +27,7 @@ func nslookup(ctx context.Context, c call) error {
 	return nil
 }
 
-// resolver asks a server, or those of the system.
+// resolver returns a resolver that queries a server, or those of the system.
 func resolver(server []string) *net.Resolver {
 	if len(server) == 0 {
 		return net.DefaultResolver
@@ -37,7 +37,7 @@ func resolver(server []string) *net.Resolver {
 	}}
 }
 
-// query is what dig asks.
+// query is a query of dig.
 type query struct {
 	server, port, name string
 	kind               uint16
@@ -116,7 +116,7 @@ func (q query) ask(ctx context.Context) (*dns.Msg, error) {
 	return answer, err
 }
 
-// systemServer is the server that programs of this system ask first: Go's resolver is about to.
+// systemServer returns the first name server of the system, from a lookup of Go's resolver that is stopped at its first connection.
 func systemServer(ctx context.Context) (string, error) {
 	server := ""
 	asks := &net.Resolver{PreferGo: true, Dial: func(_ context.Context, _, address string) (net.Conn, error) {

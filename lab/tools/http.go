@@ -16,7 +16,7 @@ import (
 	"mvdan.cc/sh/v3/interp"
 )
 
-// Exit codes of curl, which tests tell apart.
+// Exit codes of curl that tests distinguish.
 const (
 	curlResolve = 6
 	curlConnect = 7
@@ -75,7 +75,7 @@ func seconds(set *pflag.FlagSet, name, letter string) *float64 {
 
 func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// curl knows the options that tests use.
+// curl supports the options that tests use.
 func curl(ctx context.Context, c call) error {
 	set := c.flags()
 	set.BoolP("disable", "q", false, "")
@@ -161,7 +161,7 @@ func (c call) create(name string) (to io.Writer, done func(), err error) {
 	return f, func() { _ = f.Close() }, nil
 }
 
-// wget knows the options that tests use.
+// wget supports the options that tests use.
 func wget(ctx context.Context, c call) error {
 	set := c.flags()
 	set.BoolP("quiet", "q", false, "")

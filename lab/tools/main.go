@@ -1,5 +1,5 @@
-// Command tools is a POSIX shell with the programs that Kubernetes' tests run in their images. Upstream's images for Windows have a port of
-// BusyBox for that. Like BusyBox it does what its name says, or its first argument: images have it under each name that tests run.
+// Command tools is a POSIX shell with the programs that Kubernetes' tests run in their images. Upstream's images for Windows have a port of BusyBox
+// instead. Like BusyBox it acts by its name or its first argument: images have it under each name that tests run.
 package main
 
 import (

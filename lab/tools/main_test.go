@@ -139,7 +139,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestNamesAreLookedUp asks a server as Kubernetes' tests of names do.
+// TestNamesAreLookedUp queries a server as Kubernetes' DNS tests do.
 func TestNamesAreLookedUp(t *testing.T) {
 	records := map[dns.Question]string{
 		{Name: "web.test.", Qtype: dns.TypeA, Qclass: dns.ClassINET}:                 "web.test. 5 IN A 10.96.0.9",

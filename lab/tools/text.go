@@ -72,7 +72,7 @@ func awk(_ context.Context, c call) error {
 	return err
 }
 
-// date knows the formats that tests use.
+// date supports the formats that tests use.
 func date(_ context.Context, c call) error {
 	now, layout := time.Now(), time.UnixDate
 	for _, arg := range c.args[1:] {

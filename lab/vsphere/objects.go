@@ -15,10 +15,10 @@ import (
 	"github.com/windows-machine-config/wmco/lab/openshift"
 )
 
-// Namespace is the one of the Machine API.
+// Namespace is that of the Machine API.
 const Namespace = "openshift-machine-api"
 
-// Objects of the Machine API. Infrastructure says the name of the ConfigMap with the configuration of the cloud.
+// Objects of the Machine API. Infrastructure has the name of the ConfigMap with the configuration of the cloud.
 const (
 	group           = "machine.openshift.io"
 	clusterLabel    = group + "/cluster-api-cluster"

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package vsphere runs what makes nodes of virtual machines of vSphere: the controllers of OpenShift's Machine API for vSphere, and vSphere's
-// cloud-controller-manager. Their cloud is the one of package vcenter.
+// cloud-controller-manager. Their cloud is that of package vcenter.
 package vsphere
 
 import (

@@ -56,7 +56,7 @@ func gorootPatch() patch {
 	}
 }
 
-// imagePatch lets programs use UDP: Wine does not know an option that Go sets.
+// imagePatch lets programs use UDP: Wine does not support an option that Go sets.
 func imagePatch() patch {
 	return patch{edits: []edit{{
 		file:    "net/fd_windows.go",

@@ -24,7 +24,7 @@ type Row struct {
 	Table    string `json:"table"` // of tables
 	Category string `json:"category,omitempty"`
 	Feature  string `json:"feature"`
-	// Cases is a regular expression for the names of cases. Why says why there are none.
+	// Cases is a regular expression for the names of cases; Why is the reason if there are none.
 	Cases string `json:"cases,omitempty"`
 	Why   string `json:"why,omitempty"`
 }
@@ -138,7 +138,7 @@ func (r Row) command() string {
 	return "`make conformance ONLY=" + r.Name + "`"
 }
 
-// outcome counts the verdicts of a row, and says why cases failed or are not run.
+// outcome counts the verdicts of a row, with the reasons of cases that failed or are not run.
 func (r Row) outcome(verdicts []suite.Verdict, known map[string]suite.Expectation) string {
 	if r.Cases == "" {
 		return "cannot be tried in the lab: " + r.Why

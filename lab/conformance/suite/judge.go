@@ -23,13 +23,13 @@ const (
 type Expectation struct {
 	Case  string `json:"case"`
 	Cause Cause  `json:"cause"`
-	// Why says what is missing, in a sentence.
+	// Why is a sentence about what is missing.
 	Why string `json:"why"`
 	// Untried is true if the lab does not run the case.
 	Untried bool `json:"untried,omitempty"`
 }
 
-// Untried are the cases that the lab does not run.
+// Untried returns the cases that the lab does not run.
 func Untried(expected []Expectation) []string {
 	var names []string
 	for _, e := range expected {

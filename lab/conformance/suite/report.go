@@ -20,7 +20,7 @@ const (
 	NotRun State = "not run"
 )
 
-// Verdict is what a run says of a case.
+// Verdict is the result of a run for a case.
 type Verdict struct {
 	Case    string  `json:"case"`
 	State   State   `json:"state"`

@@ -12,7 +12,7 @@ import (
 
 // Result is what is known of all cases that apply, of one or several runs of the same versions.
 type Result struct {
-	// Suite is the version of the tests, Cluster the one of the API server, and Where the kind of cluster.
+	// Suite is the version of the tests, Cluster that of the API server, and Where the kind of cluster.
 	Suite   string `json:"suite"`
 	Cluster string `json:"cluster"`
 	Where   string `json:"where"`
@@ -71,8 +71,8 @@ func (r Result) Write(path string) error {
 	return os.Rename(beside, path)
 }
 
-// Update returns the result after another run. All cases that apply are in it. What another version of the suite or of the cluster said is
-// dropped; what the run did not come to is kept.
+// Update returns the result after another run. It has all cases that apply. Results of another version of the suite or of the cluster are dropped;
+// results of cases that the run did not reach are kept.
 func (r Result) Update(run Result, applying []string) Result {
 	known := map[string]Verdict{}
 	if r.Suite == run.Suite && r.Where == run.Where && (r.Cluster == run.Cluster || r.Cluster == "") {

@@ -18,7 +18,7 @@
 //
 // Environment variables configure it. PORT has the ports, with commas, 8080 by default, of TCP and UDP; packets are answered with the name,
 // too. POD_NAME is the name, by default the container's host name.
-// GRACE_SECONDS is how long it continues to serve after it was told to stop. With IGNORE_STOP it runs until it is killed. GET
+// GRACE_SECONDS is how long it continues to serve after its stop signal. With IGNORE_STOP it runs until it is killed. GET
 // /exit?code=3 makes it exit with a code, GET /file?name=C:\path returns a file, GET /client the client's address.
 package main
 
@@ -142,7 +142,7 @@ func serve() error {
 	return until(failed, name)
 }
 
-// until returns when the server failed, or when it was told to stop and its grace period is over.
+// until returns when the server has failed, or when its grace period after a stop signal is over.
 func until(failed <-chan error, name string) error {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM) // on Windows Ctrl-C and Ctrl-Break, and the end of a session or of Windows

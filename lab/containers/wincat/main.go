@@ -29,7 +29,7 @@ func run(args []string) error {
 	defer conn.Close()
 	go func() {
 		_, _ = io.Copy(conn, os.Stdin)
-		_ = conn.(*net.TCPConn).CloseWrite() // the client has said everything
+		_ = conn.(*net.TCPConn).CloseWrite() // the client has sent everything
 	}()
 	_, err = io.Copy(os.Stdout, conn)
 	return err

@@ -1,7 +1,7 @@
 //go:build windows
 
-// Command node is what a CSI driver's node plugin needs beside its own program, and what the lab cannot build or have: as
-// csi-node-driver-registrar.exe it registers the driver with the kubelet, and as powershell.exe it does what plugins ask PowerShell for.
+// Command node replaces the programs that a CSI driver's node plugin needs and that the lab cannot build or run: as csi-node-driver-registrar.exe it
+// registers the driver with the kubelet, and as powershell.exe it handles the commands that plugins run in PowerShell.
 package main
 
 import (

@@ -19,7 +19,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// registrar tells the kubelet about a driver, and ends when the kubelet refuses it, as Kubernetes' node-driver-registrar does.
+// registrar announces a driver to the kubelet, and exits if the kubelet rejects it, like Kubernetes' node-driver-registrar.
 type registrar struct {
 	registration.UnimplementedRegistrationServer
 	info    *registration.PluginInfo
@@ -70,7 +70,7 @@ func register(args []string) error {
 	return <-r.refused
 }
 
-// driverName asks the driver for its name, and waits until it serves.
+// driverName waits until the driver serves, and returns its name.
 func driverName(socket string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

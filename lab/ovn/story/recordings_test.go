@@ -199,7 +199,7 @@ func (st *Step) writes(name string, before, after map[string]string) {
 	}
 }
 
-// removals are the cluster manager's annotations that others removed, as the step says.
+// removals are the cluster manager's annotations that others removed in the step.
 func (st *Step) removals() {
 	found := removedByAdmin.FindStringSubmatch(st.Do)
 	if found == nil {
@@ -250,7 +250,7 @@ func TestTestdataIsWhatTheApproverWasRecordedToDo(t *testing.T) {
 	}
 	readJSON(t, filepath.Join(recordings(t), "12-approver.json"), &r)
 	var cases []CertificateCase
-	for _, q := range r.Steps[0].Requests { // the second step is that nobody approves without the program
+	for _, q := range r.Steps[0].Requests { // the second step is that nothing is approved without the program
 		if q.Result == "not created" { // the API server refused it
 			continue
 		}
@@ -281,7 +281,7 @@ func TestTestdataIsWhatTheWebhookWasRecordedToDo(t *testing.T) {
 	readJSON(t, filepath.Join(recordings(t), "12-webhook.json"), &r)
 	var cases []WriteCase
 	for i, d := range r.Steps[0].Decisions {
-		// The webhook is not asked about nodes, and not when something else has refused.
+		// The webhook is not called for nodes, nor after another refusal.
 		if d.Resource != "nodes/status" || d.RefusedBy != "" && d.RefusedBy != "webhook" {
 			continue
 		}

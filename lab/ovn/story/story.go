@@ -76,7 +76,7 @@ type Exit struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// Compare says how the end of a cluster manager differs from the recorded one. Our words are others; the values must be in them.
+// Compare returns how the exit of a cluster manager differs from the recorded one. The stand-in's messages differ; the values must be in them.
 func (e *Exit) Compare(ended error) string {
 	var got *ovn.ExitError
 	if !errors.As(ended, &got) || got.Code != e.Code {

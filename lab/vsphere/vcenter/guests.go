@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 )
 
-// Where Windows has the name that a host has been given, with upper and lower case as it was given, and the identity that its firmware tells.
+// The registry values with a host's name in its original case, and with the identity from its firmware.
 const (
 	namesKey, nameValue    = `HKLM\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters`, "Hostname"
 	hardwareKey, uuidValue = `HKLM\SYSTEM\HardwareConfig`, "LastConfig"
@@ -29,7 +29,7 @@ type Guests struct {
 	count int
 }
 
-// NewGuests returns the guests of the virtual machines of a vCenter. Those that are there already have the names of their virtual machines. failed
+// NewGuests returns the guests of the virtual machines of a vCenter. Existing hosts have the names of their virtual machines. failed
 // is called with errors; what failed is tried again.
 func NewGuests(v *Server, l *lab.Lab, failed func(error)) *Guests {
 	g := &Guests{vcenter: v, lab: l, failed: failed, hosts: map[string]*lab.Host{}}
@@ -39,9 +39,9 @@ func NewGuests(v *Server, l *lab.Lab, failed func(error)) *Guests {
 	return g
 }
 
-// Run starts a host for each virtual machine that is turned on, tells the vCenter its name and address as VMware Tools do, and turns it off with the
-// virtual machine, until the context ends. A clone of the template has the name that the setup of Windows gives it: the Machine API puts user data
-// and name where Ignition reads them, and Windows does not.
+// Run starts a host for each virtual machine that is turned on, reports its name and address to the vCenter as VMware Tools do, and turns it off with
+// the virtual machine, until the context ends. A clone of the template has the name that the setup of Windows gives it: the Machine API puts user
+// data and name where Ignition reads them, and Windows does not.
 func (g *Guests) Run(ctx context.Context) {
 	const poll = 500 * time.Millisecond
 	for ctx.Err() == nil {
@@ -94,7 +94,7 @@ func (g *Guests) run(ctx context.Context, m machine) (err error) {
 		}
 		g.hosts[m.name] = host
 	}
-	if m.hostName == "" { // VMware Tools have told nothing so far
+	if m.hostName == "" { // VMware Tools have reported nothing yet
 		firmware := guestapi.RegistryValue{Type: "REG_SZ", Text: "{" + littleEndian(m.biosUUID) + "}"}
 		if err := host.WriteRegistry(ctx, hardwareKey, uuidValue, firmware); err != nil {
 			return err
@@ -104,11 +104,10 @@ func (g *Guests) run(ctx context.Context, m machine) (err error) {
 	if err == nil && found && name.Text != m.hostName {
 		return m.report(ctx, name.Text, host.Address())
 	}
-	return nil // VMware Tools have nothing new to tell, also while the host restarts
+	return nil // VMware Tools have nothing new to report, also while the host restarts
 }
 
-// littleEndian is a UUID of vSphere as the firmware of its virtual machines tells it to Windows, which reads the first three fields with their bytes
-// in the other order.
+// littleEndian returns a UUID of vSphere in the form in which Windows reads it from the firmware: with the bytes of the first three fields reversed.
 func littleEndian(uuid string) string {
 	fields := strings.Split(uuid, "-")
 	for i := range min(3, len(fields)) {

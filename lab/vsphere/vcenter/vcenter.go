@@ -126,11 +126,11 @@ func (v *Server) tag(ctx context.Context, at map[string]mo.Reference, tagOfClust
 	return nil
 }
 
-// machine is what the vCenter knows of a virtual machine.
+// machine is a virtual machine with its properties in the vCenter.
 type machine struct {
 	name, biosUUID string
 	on             bool
-	// hostName and address are those that VMware Tools have told.
+	// hostName and address are the values that VMware Tools have reported.
 	hostName, address string
 	vm                *object.VirtualMachine
 }
@@ -159,7 +159,7 @@ func (v *Server) machines(ctx context.Context) ([]machine, error) {
 	return all, nil
 }
 
-// report says what VMware Tools say of the guest of a virtual machine.
+// report sets the host name and address that VMware Tools report for the guest of a virtual machine.
 func (m machine) report(ctx context.Context, hostName, address string) error {
 	told := types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{
 		&types.OptionValue{Key: "SET.guest.hostName", Value: hostName}, &types.OptionValue{Key: "SET.guest.ipAddress", Value: address},
@@ -201,7 +201,7 @@ func (v *Server) Names(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// Guest is what VMware Tools have told of the guest of a virtual machine; nothing at first.
+// Guest returns the values that VMware Tools have reported for the guest of a virtual machine; empty at first.
 func (v *Server) Guest(ctx context.Context, name string) (hostName, address string, err error) {
 	all, err := v.machines(ctx)
 	for _, m := range all {

@@ -1,5 +1,4 @@
-// Command grpc_health_probe asks a server whether it is healthy, by gRPC's own protocol for that, as the probes of catalogs do with the
-// program of this name.
+// Command grpc_health_probe checks the health of a server by gRPC's own protocol, as the probes of catalogs do with the program of this name.
 package main
 
 import (
