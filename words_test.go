@@ -2,6 +2,7 @@ package wmco_test
 
 import (
 	"go/ast"
+	"go/parser"
 	"go/token"
 	"maps"
 	"path/filepath"
@@ -109,6 +110,36 @@ func TestLabAndPayloadAreInTheWordsOfTheField(t *testing.T) {
 	for _, name := range append(manifests, "Makefile") {
 		check(name, []byte(read(t, name)))
 	}
+}
+
+// TestCommentsAreInPlainEnglish refuses words by which comments once said what code reports, requires or owns. A word that is a name in the file may
+// be in its comments.
+func TestCommentsAreInPlainEnglish(t *testing.T) {
+	unusual := regexp.MustCompile(`(?i)\b(told|tells?|telling|nobody|somebody|whoever|looked at|looks at|goes on|of ours|by itself|by themselves|in vain|anew|mend(s|ed|ing)?|` +
+		`shall|sees to it|besides|says whether)\b`)
+	eachGoFile(t, ".", func(name string, text []byte) {
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, name, text, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := map[string]bool{}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok {
+				names[id.Name] = true
+			}
+			return true
+		})
+		for _, group := range file.Comments {
+			for _, comment := range group.List {
+				for _, word := range unusual.FindAllString(comment.Text, -1) {
+					if !names[word] {
+						t.Errorf("%s: the comment has %q; say it in the words of docs/glossary.md, of Kubernetes and of Windows", fset.Position(comment.Pos()), word)
+					}
+				}
+			}
+		}
+	})
 }
 
 // unusualWords returns an expression that matches words that administrators do not search for, in the output of

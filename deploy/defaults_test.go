@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// TestWhatTheAPIServerAddsIsWritten: the API server takes these fields as one. Applied on the server without what it has added, they are
-// other ones, which conflict with whoever applied the manifests before. lab/deploytest does it.
+// TestWhatTheAPIServerAddsIsWritten expects the manifests to set the fields that the API server defaults within an atomic field. Without them,
+// server-side apply would see another value, and conflict with the former field manager. lab/deploytest applies the manifests.
 func TestWhatTheAPIServerAddsIsWritten(t *testing.T) {
 	added := map[string][]string{
 		"fieldRef":         {"apiVersion"},

@@ -28,7 +28,7 @@ var ofOperator []byte
 type Guard struct {
 	Policy  admissionv1.ValidatingAdmissionPolicy
 	Binding admissionv1.ValidatingAdmissionPolicyBinding
-	// LimitsOperator says that the policy limits the operator itself, which therefore never writes it.
+	// LimitsOperator means that the policy limits the operator itself, which therefore never writes it.
 	LimitsOperator bool
 }
 
@@ -79,8 +79,8 @@ func read(manifest []byte, limitsOperator bool) ([]Guard, error) {
 	}
 }
 
-// PolicyDiffers names the fields in which a policy of the cluster is another than the guard's; "" when it does the same. What the API server
-// adds by itself, and what only writes to the audit log, is no difference.
+// PolicyDiffers returns the fields in which a policy of the cluster differs from the guard's; "" if it has the same effect. Defaults of the API
+// server and fields that only affect the audit log are ignored.
 func (g Guard) PolicyDiffers(is *admissionv1.ValidatingAdmissionPolicy) string {
 	have, want := complete(is.Spec), complete(g.Policy.Spec)
 	var fields []string

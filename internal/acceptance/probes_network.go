@@ -88,7 +88,7 @@ func quiet(changed <-chan struct{}) {
 	}
 }
 
-// removeRoute removes the route. Only the output of route.exe says whether there was one.
+// removeRoute removes the route. Only the output of route.exe shows whether there was one.
 func (s *session) removeRoute(ctx context.Context) error {
 	_, _, err := s.run(ctx, "route.exe DELETE "+triedRoute+" MASK 255.255.255.255")
 	if errors.Is(err, fs.ErrNotExist) {

@@ -157,7 +157,7 @@ func command(t *testing.T, behavior string) string {
 	return fmt.Sprintf(`"%s" %s %s`, program, asService, behavior)
 }
 
-// testService is a service with a behavior: runs, tells, slow, hangs, fails, lingers, serves, starts or stuck. Others are vanish and ends.
+// testService is the name of the behavior of a service. Execute has all but ends, which TestMain runs.
 type testService string
 
 // endRequest is the first control that makes a service stop on its own; the exit code is added to it. Controls from 128 to 255 are user-defined.

@@ -57,7 +57,7 @@ func (s *starter) ran() {
 func startService(name string) (state uint32, err error) {
 	m, err := scm.Connect(0)
 	if err != nil {
-		return 0, nil //nolint:nilerr // nothing is known of the service; its calls will tell
+		return 0, nil //nolint:nilerr // nothing is known of the service; its calls will show
 	}
 	defer m.Close()
 	s, err := m.Open(name, windows.SERVICE_QUERY_STATUS|windows.SERVICE_START)
