@@ -6,7 +6,7 @@ import (
 	"regexp"
 )
 
-// DefaultSandboxImage is the sandbox image of pods unless WindowsConfig names another. OpenShift's documentation tells administrators of
+// DefaultSandboxImage is the sandbox image of pods unless WindowsConfig names another. OpenShift's documentation instructs administrators of
 // disconnected clusters to mirror this one, so they already have it. It has entries for Windows Server 2019 and 2022. Windows Server 2025 runs
 // that of 2022 (package platforms of containerd, platform_windows_compat.go); pause images have an entry for 2025 since 3.10.2
 // (build/pause/CHANGELOG.md of Kubernetes), which Microsoft publishes in another repository, oss/v2/kubernetes/pause.

@@ -22,7 +22,7 @@ import (
 )
 
 // TestPlugin runs the program kubectl-windows: it adds hosts and waits for them, shows them, pauses, restarts and removes them,
-// tells the cause where a host does not join, and names the missing right.
+// reports the cause if a host does not join, and names a missing permission.
 func TestPlugin(t *testing.T) {
 	p := newTeller(newPlace(t, testenv.Options{SimulatedHosts: 2, Kind: "what it says of healthy hosts is compared"}))
 	run := func(t *testing.T, code int, args []string, says ...string) testenv.PluginResult {
