@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/version"
+
 	"github.com/windows-machine-config/wmco/lab/winbuild"
 )
 
@@ -345,17 +347,17 @@ func (p program) ldflags(ctx context.Context, module string) (string, error) {
 	if p.stamp == "" {
 		return strip, nil
 	}
-	version, err := pinnedVersion(ctx, module, p.stamp)
+	pinned, err := pinnedVersion(ctx, module, p.stamp)
 	if err != nil {
 		return "", err
 	}
-	numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	if len(numbers) != 3 {
-		return "", fmt.Errorf("parsing the version of %s: %q is not of the form v1.2.3", p.stamp, version)
+	numbers, err := version.ParseSemantic(pinned)
+	if err != nil {
+		return "", fmt.Errorf("parsing the version of %s: %w", p.stamp, err)
 	}
 	const variables = "k8s.io/component-base/version"
-	return fmt.Sprintf("%s -X %s.gitVersion=%s -X %s.gitMajor=%s -X %s.gitMinor=%s",
-		strip, variables, version, variables, numbers[0], variables, numbers[1]), nil
+	return fmt.Sprintf("%s -X %s.gitVersion=%s -X %s.gitMajor=%d -X %s.gitMinor=%d",
+		strip, variables, pinned, variables, numbers.Major(), variables, numbers.Minor()), nil
 }
 
 // contentKey is a key for some words and for files and folders of a tree.

@@ -10,7 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/windows-machine-config/wmco/internal/controlplane"
 )
@@ -20,16 +21,16 @@ const kubernetesModule = "k8s.io/kubernetes"
 
 // kubernetes returns the folder with API server, controller manager and scheduler of a version that a module below kubernetes pins, as in
 // v1.33.13; "" for the newest one, which the control plane itself has.
-func (c cache) kubernetes(ctx context.Context, version string) (dir string, err error) {
+func (c cache) kubernetes(ctx context.Context, release string) (dir string, err error) {
 	newest, err := moduleDir(ctx)
-	if err != nil || version == "" {
+	if err != nil || release == "" {
 		return "", err
 	}
-	numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	if len(numbers) != 3 {
-		return "", fmt.Errorf("parsing version %q of Kubernetes: it is not of the form v1.2.3", version)
+	numbers, err := version.ParseSemantic(release)
+	if err != nil {
+		return "", fmt.Errorf("parsing the version of Kubernetes: %w", err)
 	}
-	minor := numbers[0] + "." + numbers[1]
+	minor := fmt.Sprintf("%d.%d", numbers.Major(), numbers.Minor())
 	module := filepath.Join(newest, "kubernetes", minor)
 	if _, err := os.Stat(filepath.Join(module, "go.mod")); errors.Is(err, fs.ErrNotExist) {
 		module = newest
@@ -38,8 +39,8 @@ func (c cache) kubernetes(ctx context.Context, version string) (dir string, err 
 	switch {
 	case err != nil:
 		return "", err
-	case pinned != version:
-		return "", fmt.Errorf("finding the control plane of Kubernetes %s: %s pins %s", version, module, pinned)
+	case pinned != release:
+		return "", fmt.Errorf("finding the control plane of Kubernetes %s: %s pins %s", release, module, pinned)
 	case module == newest:
 		return "", nil
 	}
@@ -55,7 +56,7 @@ func (c cache) kubernetes(ctx context.Context, version string) (dir string, err 
 	if err != nil {
 		return "", err
 	}
-	about := "building the control plane of Kubernetes " + version + " (about ten minutes the first time)"
+	about := "building the control plane of Kubernetes " + release + " (about ten minutes the first time)"
 	return c.get(ctx, item{name: "kubernetes-" + minor, about: about, key: key, make: func(ctx context.Context, path string) error {
 		command := []string{"build", "-ldflags=" + ldflags}
 		for _, name := range []string{controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler} {
@@ -76,11 +77,11 @@ func PrepareKubernetes(ctx context.Context, progress io.Writer, minors ...string
 		return err
 	}
 	for _, minor := range minors {
-		version, err := pinnedVersion(ctx, filepath.Join(lab, "kubernetes", minor), kubernetesModule)
+		pinned, err := pinnedVersion(ctx, filepath.Join(lab, "kubernetes", minor), kubernetesModule)
 		if err != nil {
 			return err
 		}
-		if _, err := c.kubernetes(ctx, version); err != nil {
+		if _, err := c.kubernetes(ctx, pinned); err != nil {
 			return err
 		}
 	}
