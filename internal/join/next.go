@@ -61,7 +61,7 @@ type Seen struct {
 	KeyFault *Stall
 	// NotBefore is the earliest time of a retry after a failure; zero means now.
 	NotBefore time.Time
-	// Former means that the host has come to another version before; Turn, that the plan now lets it join with this version.
+	// Former means that the host has had another version before; Turn, that the plan now lets it join with this version.
 	Former, Turn bool
 	// FleetSilent means that so many nodes are silent that this host is unlikely to be the cause; it is not repaired meanwhile.
 	FleetSilent bool

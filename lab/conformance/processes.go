@@ -92,7 +92,7 @@ func (t *tests) runCases(ctx context.Context, c *cluster) ([]suite.Verdict, erro
 	return verdicts, errors.Join(failures...)
 }
 
-// runBatch runs a process of the suite. When the time is over it is interrupted, and the cases that it did not come to are not run.
+// runBatch runs a process of the suite. When the time is over, it is interrupted, and the remaining cases are not run.
 func (t *tests) runBatch(ctx context.Context, c *cluster, n int, b suite.Batch) ([]suite.Verdict, error) {
 	none, _ := suite.ParseReport(strings.NewReader("<testsuites></testsuites>"), b.Cases)
 	if ctx.Err() != nil {
