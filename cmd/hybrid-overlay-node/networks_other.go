@@ -14,7 +14,7 @@ import (
 
 // networks returns errors.ErrUnsupported on systems other than Windows.
 func networks() (overlay.HNS, error) {
-	return nil, fmt.Errorf("hybrid-overlay-node works on Windows only: %w", errors.ErrUnsupported)
+	return nil, fmt.Errorf("hybrid-overlay-node runs on Windows only: %w", errors.ErrUnsupported)
 }
 
 // routes implements overlay.Routes with errors.ErrUnsupported.

@@ -51,7 +51,7 @@ func run() (int, error) {
 }
 
 // errRemoved means that something on the host, such as a virus scanner, removes WICD.
-var errRemoved = errors.New("it was gone a moment after it was unpacked")
+var errRemoved = errors.New("it was removed right after it was unpacked")
 
 // code returns the operator's code for a failure: either the host blocks WICD, or WICD could not be unpacked.
 func code(err error) string {

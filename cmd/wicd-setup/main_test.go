@@ -317,7 +317,7 @@ func TestWhatSecuritySoftwareStopsIsNoDamage(t *testing.T) {
 		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(4551)}: agent.CodeBlocked,
 		errRemoved: agent.CodeBlocked,
 		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(5)}: agent.CodeSetupFailed,
-		errors.New("the program at the end of this executable is damaged"):      agent.CodeSetupFailed,
+		errors.New("the program at the end of this executable is corrupt"):      agent.CodeSetupFailed,
 	} {
 		if got := agent.Code(code(fmt.Errorf("starting WICD: %w", err))); got != want {
 			t.Errorf("%v is told as %s, want %s", err, got, want)

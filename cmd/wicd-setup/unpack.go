@@ -92,7 +92,7 @@ func decompress(w io.Writer, compressed io.Reader, program selfextract.Program) 
 	}
 	content, err := compress.Decompress(frame, program.Size, compress.Dictionary{})
 	if err != nil || sha256.Sum256(content) != program.SHA256 {
-		return errors.New("the program at the end of this executable is damaged: its hash is not the one in the trailer; copy the executable again")
+		return errors.New("the program at the end of this executable is corrupt: its hash does not match the trailer; copy the executable again")
 	}
 	_, err = w.Write(content)
 	return err

@@ -42,7 +42,7 @@ func main() {
 func machine() (host.Host, error) {
 	h, err := win.Host()
 	if errors.Is(err, errors.ErrUnsupported) {
-		return host.Host{}, fmt.Errorf("WICD works on Windows only: %w", err)
+		return host.Host{}, fmt.Errorf("WICD runs on Windows only: %w", err)
 	}
 	return h, err
 }

@@ -72,29 +72,29 @@ type flags struct {
 func parse(args []string, out io.Writer) (f flags, err error) {
 	set := flag.NewFlagSet("wmco-acceptance", flag.ContinueOnError)
 	set.SetOutput(out)
-	set.BoolVar(&f.plan, "plan", false, "say what would be tried and changed, and change nothing")
-	set.BoolVar(&f.restore, "restore", false, "put back what a run that was cut left, and try nothing")
-	set.BoolVar(&f.onWine, "on-wine", false, "this is Wine: try the program itself")
-	set.StringVar(&f.only, "only", "", "`ids` of the lines to try, separated by commas; all if empty")
-	set.BoolVar(&f.join, "join", false, "make this machine a node of a control plane on itself, and take it off again, instead of trying the lines")
-	set.StringVar(&f.files, "files", "", "`folder` of what --join needs, as make acceptance JOIN=1 builds it; by default folder join beside this program")
-	set.StringVar(&f.user, "user", os.Getenv("USERNAME"), "`administrator` of this machine whom the operator logs in as with --join")
-	set.StringVar(&f.image, "image", "", "`image` of the pod of --join, with its registry; by default the sandbox image")
-	set.UintVar(&f.imagePort, "image-port", 0, "`port` at which --image answers HTTP requests, to try the traffic of pods with it")
-	set.StringVar(&f.mirror, "mirror", "", "`host:port` of a registry without TLS that has the images of --join; by default their own registries")
+	set.BoolVar(&f.plan, "plan", false, "print what would be tried and changed, and change nothing")
+	set.BoolVar(&f.restore, "restore", false, "undo the changes of an interrupted run, and try nothing")
+	set.BoolVar(&f.onWine, "on-wine", false, "this is Wine: test the program itself")
+	set.StringVar(&f.only, "only", "", "comma-separated `ids` of the lines to try; all if empty")
+	set.BoolVar(&f.join, "join", false, "join this machine to a control plane that runs on it, and remove it again, instead of trying the lines")
+	set.StringVar(&f.files, "files", "", "`folder` with the files for --join, as built by make acceptance JOIN=1; defaults to folder join next to this program")
+	set.StringVar(&f.user, "user", os.Getenv("USERNAME"), "`administrator` of this machine that the operator logs in as with --join")
+	set.StringVar(&f.image, "image", "", "`image` of the pod of --join, with its registry; defaults to the sandbox image")
+	set.UintVar(&f.imagePort, "image-port", 0, "`port` at which --image serves HTTP, to try the traffic of pods")
+	set.StringVar(&f.mirror, "mirror", "", "`host:port` of a registry without TLS that has the images of --join; defaults to their own registries")
 	set.StringVar(&f.network, "network", acceptance.Flannel, "`network` of the pods of --join: flannel or ovn")
 	set.BoolVar(&f.restartAllowed, "restart-allowed", false, "let --join restart Windows: to enable feature Containers, and once as a node")
-	set.BoolVar(&f.networkCutAllowed, "network-cut-allowed", false, "try also what cuts the network of this machine for up to some minutes")
-	set.BoolVar(&f.loginAllowed, "login-allowed", false, "log in to the SSH server of this machine as --user, with a key that is added for a moment, and with each shell")
-	set.BoolVar(&f.asService, "as-service", false, "run in a temporary service; --join and --network-cut-allowed do so by themselves")
+	set.BoolVar(&f.networkCutAllowed, "network-cut-allowed", false, "also try what cuts the network of this machine for up to several minutes")
+	set.BoolVar(&f.loginAllowed, "login-allowed", false, "log in to the SSH server of this machine as --user, with a temporary key, and with each shell")
+	set.BoolVar(&f.asService, "as-service", false, "run in a temporary service; implied by --join and --network-cut-allowed")
 	set.BoolVar(&f.inService, "in-service", false, "this is the temporary service")
-	set.StringVar(&f.home, "home", "", "`home folder` of the user; by default that of this session")
+	set.StringVar(&f.home, "home", "", "`home folder` of the user; defaults to that of this session")
 	set.StringVar(&f.out, "out", ".", "`folder` for report.json and report.md")
 	if err := set.Parse(args); err != nil {
 		return f, err
 	}
 	if set.NArg() > 0 {
-		err = fmt.Errorf("%q is not known: --help lists the options", set.Arg(0))
+		err = fmt.Errorf("unknown argument %q; see --help", set.Arg(0))
 	}
 	if err == nil && f.network != acceptance.Flannel && f.network != acceptance.OVN {
 		err = fmt.Errorf("--network is %q, want %s or %s", f.network, acceptance.Flannel, acceptance.OVN)
@@ -103,10 +103,10 @@ func parse(args []string, out io.Writer) (f flags, err error) {
 		err = fmt.Errorf("--image-port is %d, want a port of the image that --image names", f.imagePort)
 	}
 	if err == nil && f.restartAllowed && !f.join {
-		err = errors.New("--restart-allowed is for --join: nothing else restarts Windows")
+		err = errors.New("--restart-allowed requires --join: nothing else restarts Windows")
 	}
 	if err == nil && f.join && f.only != "" {
-		err = errors.New("--only is not for --join, whose steps need each other: leave it out")
+		err = errors.New("--only cannot be used with --join, whose steps depend on each other")
 	}
 	if err != nil {
 		fmt.Fprintln(out, err)
@@ -165,7 +165,7 @@ func try(ctx context.Context, f flags, out io.Writer) (int, error) {
 			return failed, err
 		}
 		if !left {
-			fmt.Fprintln(out, "nothing is left of an earlier run")
+			fmt.Fprintln(out, "no changes of an earlier run are left")
 		}
 		return allRight, nil
 	}

@@ -211,7 +211,7 @@ func mustRestore(t *testing.T, before machineState, at string) {
 	t.Helper()
 	t.Log("killed at:", at)
 	output := mustEnd(t, allRight, "--restore")
-	if again := mustEnd(t, allRight, "--restore"); !strings.Contains(again, "nothing is left") {
+	if again := mustEnd(t, allRight, "--restore"); !strings.Contains(again, "no changes of an earlier run are left") {
 		t.Errorf("killed at %q, a second --restore says %s after %s", at, again, output)
 	}
 	before.mustBeSame(t)
@@ -334,7 +334,7 @@ func TestThePlanAndBadFlags(t *testing.T) {
 	if plan := mustEnd(t, allRight, "--plan", "--join"); !strings.Contains(plan, "node-ready: makes services") {
 		t.Errorf("the plan of --join is %s", plan)
 	}
-	if said := mustEnd(t, misused, "--join", "--only", "hns"); !strings.Contains(said, "--only is not for --join") {
+	if said := mustEnd(t, misused, "--join", "--only", "hns"); !strings.Contains(said, "--only cannot be used with --join") {
 		t.Errorf("--join with --only says %s", said)
 	}
 	if said := mustEnd(t, misused, "--join", "--image-port", "80"); !strings.Contains(said, "--image-port is 80") {

@@ -70,7 +70,7 @@ func main() {
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	if err := run(ctrl.SetupSignalHandler(), f, logger); err != nil {
-		logger.Error(err, "Operator ended")
+		logger.Error(err, "Running the operator failed")
 		sayWhyItEnds(terminationLog, err)
 		os.Exit(1)
 	}
@@ -95,7 +95,7 @@ func command(name string, args []string) int {
 		}
 		return 0
 	}
-	fmt.Fprintf(os.Stderr, "wmco: there is no command %q; the commands are version and migrate --check\n", name)
+	fmt.Fprintf(os.Stderr, "wmco: unknown command %q; use version or migrate --check\n", name)
 	return 2
 }
 
@@ -106,20 +106,20 @@ func parse(args []string, env func(string) string) (flags, error) {
 	var minVersion string
 	set := flag.NewFlagSet("wmco", flag.ContinueOnError)
 	set.Usage = func() {
-		fmt.Fprintf(set.Output(), "wmco makes Windows Server hosts nodes of a cluster.\n\nUsage:\n  wmco [flags]\n  wmco version\n  wmco migrate --check\n\nFlags:\n")
+		fmt.Fprintf(set.Output(), "wmco joins Windows Server hosts to a cluster as nodes.\n\nUsage:\n  wmco [flags]\n  wmco version\n  wmco migrate --check\n\nFlags:\n")
 		set.PrintDefaults()
 	}
-	set.StringVar(&f.payloadDir, "payload-dir", "/payload", "folder with payload.json and what it lists, as make payload writes it")
-	set.StringVar(&f.namespace, "namespace", env("POD_NAMESPACE"), "the operator's own namespace; by default that of its pod (POD_NAMESPACE)")
-	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file, to run outside a cluster; by default the pod's ServiceAccount")
-	set.StringVar(&f.metrics.address, "metrics-bind-address", ":9182", "address of the metrics, served over HTTPS to authorized clients; 0 turns them off")
-	set.StringVar(&f.metrics.certDir, "metrics-cert-dir", "", "folder with tls.crt and tls.key for the metrics, read again when they change; while there are none, the certificate is one that clients cannot check")
-	set.StringVar(&minVersion, "tls-min-version", "VersionTLS12", "oldest version of TLS for the metrics: VersionTLS12 or VersionTLS13; on OpenShift, the cluster's TLS security profile may ask for more")
-	set.StringVar(&f.probeAddress, "health-probe-bind-address", "127.0.0.1:8081", "address of /healthz and /readyz; 0 turns them off")
-	set.BoolVar(&f.leaderElect, "leader-elect", true, "work only while holding the Lease windows-machine-config-operator, so that two replicas never work at once")
-	set.BoolVar(&f.applyPolicies, "apply-policies", false, "install the admission policies that limit hosts, and repair them; for installations with OLM, which cannot")
-	set.BoolVar(&f.oneMachine, "one-machine", false, "hosts may reach the API server at a loopback address: the only host is the machine that the API server runs on, as with wmco-acceptance")
-	set.BoolVar(&f.debug, "debugLogging", false, "log more")
+	set.StringVar(&f.payloadDir, "payload-dir", "/payload", "folder with payload.json and the files that it lists, as written by make payload")
+	set.StringVar(&f.namespace, "namespace", env("POD_NAMESPACE"), "the operator's own namespace; defaults to the namespace of its pod (POD_NAMESPACE)")
+	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file, to run outside a cluster; defaults to the pod's ServiceAccount")
+	set.StringVar(&f.metrics.address, "metrics-bind-address", ":9182", "address of the metrics, served over HTTPS to authorized clients; 0 disables them")
+	set.StringVar(&f.metrics.certDir, "metrics-cert-dir", "", "folder with tls.crt and tls.key for the metrics, reloaded when they change; without them, the certificate is self-signed")
+	set.StringVar(&minVersion, "tls-min-version", "VersionTLS12", "minimum TLS version for the metrics: VersionTLS12 or VersionTLS13; on OpenShift, the cluster's TLS security profile may require more")
+	set.StringVar(&f.probeAddress, "health-probe-bind-address", "127.0.0.1:8081", "address of /healthz and /readyz; 0 disables them")
+	set.BoolVar(&f.leaderElect, "leader-elect", true, "work only while holding the Lease windows-machine-config-operator, so that only one replica is active")
+	set.BoolVar(&f.applyPolicies, "apply-policies", false, "install the admission policies that limit hosts, and repair them; for installations with OLM, which cannot install them")
+	set.BoolVar(&f.oneMachine, "one-machine", false, "allow hosts to reach the API server at a loopback address: the only host is the machine that the API server runs on, as with wmco-acceptance")
+	set.BoolVar(&f.debug, "debugLogging", false, "enable debug logging")
 	if err := set.Parse(slices.Concat(args, strings.Fields(env("ARGS")))); err != nil {
 		return f, err
 	}
@@ -136,11 +136,11 @@ func (f *flags) complete(minVersion string, rest []string, watched string) (err 
 		return err
 	}
 	if len(rest) > 0 {
-		return fmt.Errorf("reading the command line and the environment variable ARGS: %q is no flag; flags are separated by blanks and have no quotes", rest[0])
+		return fmt.Errorf("reading the command line and the environment variable ARGS: %q is not a flag; separate flags with spaces, and do not quote them", rest[0])
 	}
 	f.namespace = cmp.Or(f.namespace, api.DefaultNamespace)
 	if watched != "" && watched != f.namespace {
-		return fmt.Errorf("environment variable WATCH_NAMESPACE is %q: the operator works in its own namespace only; set spec.targetNamespaces of its OperatorGroup to %s", watched, f.namespace)
+		return fmt.Errorf("environment variable WATCH_NAMESPACE is %q: the operator supports only its own namespace; set spec.targetNamespaces of its OperatorGroup to %s", watched, f.namespace)
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func run(ctx context.Context, f flags, logger logr.Logger) error {
 	informers := controllers.Informers(f.namespace)
 	m, err := newManager(config, f, informers.Cache(), logger)
 	if err != nil {
-		return fmt.Errorf("making the manager: %w", err)
+		return fmt.Errorf("creating the manager: %w", err)
 	}
 	options := controllers.Options{Namespace: f.namespace, Version: version(), Payload: content, Informers: informers, Registry: metrics.Registry,
 		ApplyPolicies: f.applyPolicies, OperatorCondition: f.operatorCondition, OneMachine: f.oneMachine}

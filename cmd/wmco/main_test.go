@@ -20,7 +20,7 @@ func TestFlagsComeFromTheCommandLineAndARGS(t *testing.T) {
 		"debugging with OLM":  {[]string{"--apply-policies"}, map[string]string{"ARGS": "--debugLogging"}, flags{namespace: api.DefaultNamespace, debug: true, applyPolicies: true}, ""},
 		"ARGS win":            {[]string{"--debugLogging"}, map[string]string{"ARGS": " --debugLogging=false  --namespace=b "}, flags{namespace: "b"}, ""},
 		"ARGS with a mistake": {nil, map[string]string{"ARGS": "--debug"}, flags{}, "flag provided but not defined: -debug"},
-		"ARGS with words":     {nil, map[string]string{"ARGS": "--debugLogging true"}, flags{}, `"true" is no flag`},
+		"ARGS with words":     {nil, map[string]string{"ARGS": "--debugLogging true"}, flags{}, `"true" is not a flag`},
 		"OLM": {nil, map[string]string{"OPERATOR_CONDITION_NAME": "x.v1", "WATCH_NAMESPACE": "windows", "POD_NAMESPACE": "windows"},
 			flags{namespace: "windows", operatorCondition: "x.v1"}, ""},
 		"another target": {nil, map[string]string{"WATCH_NAMESPACE": "a,b", "POD_NAMESPACE": "windows"}, flags{}, `WATCH_NAMESPACE is "a,b"`},

@@ -52,7 +52,7 @@ type metricsOptions struct {
 func newMetrics(config *rest.Config, client *http.Client, o metricsOptions, logger logr.Logger) (*manager.Server, error) {
 	certificate, err := newServingCertificate(o.certDir, logger)
 	if err != nil {
-		return nil, fmt.Errorf("making a certificate for the metrics: %w", err)
+		return nil, fmt.Errorf("creating a certificate for the metrics: %w", err)
 	}
 	filter, err := filters.WithAuthenticationAndAuthorization(config, client)
 	if err != nil {
@@ -121,5 +121,5 @@ func tlsVersion(name string) (uint16, error) {
 	case "VersionTLS13":
 		return tls.VersionTLS13, nil
 	}
-	return 0, fmt.Errorf("flag --tls-min-version is %q; VersionTLS12 or VersionTLS13 is needed", name)
+	return 0, fmt.Errorf("flag --tls-min-version is %q, want VersionTLS12 or VersionTLS13", name)
 }

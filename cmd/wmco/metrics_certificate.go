@@ -51,11 +51,11 @@ func (c *servingCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	switch {
 	case err == nil:
 		c.current = &read
-		c.say("Metrics are served with the certificate of the folder", nil)
+		c.say("Serving metrics with the certificate of the folder", nil)
 	case errors.Is(err, fs.ErrNotExist):
-		c.say("The folder has no certificate for the metrics", nil)
+		c.say("No certificate for the metrics in the folder", nil)
 	default:
-		c.say("The certificate for the metrics cannot be read", err)
+		c.say("Reading the certificate for the metrics failed", err)
 	}
 	return c.current, nil
 }

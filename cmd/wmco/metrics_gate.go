@@ -62,7 +62,7 @@ func (g *gate) before(filter func(http.Handler) (http.Handler, error), handler h
 		key := sha256.Sum256([]byte(token))
 		if !g.lets(key, sourceOf(r.RemoteAddr)) {
 			w.Header().Set("Retry-After", "30")
-			refuse(w, "Too many requests with tokens that are not known", http.StatusTooManyRequests)
+			refuse(w, "Too many requests with unknown tokens", http.StatusTooManyRequests)
 			return
 		}
 		r.Header.Del("Sec-Websocket-Protocol") // another place for a token

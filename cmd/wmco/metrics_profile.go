@@ -32,7 +32,7 @@ func (p *profileFollower) Start(ctx context.Context) error {
 		is, err := p.read(within)
 		if err != nil {
 			if ctx.Err() == nil {
-				p.logger.Error(err, "Reading the TLS security profile failed; metrics are served as before")
+				p.logger.Error(err, "Reading the TLS security profile failed; serving metrics with the previous one")
 			}
 			return
 		}

@@ -25,7 +25,7 @@ import (
 const migrateTimeout = time.Minute
 
 // errBlocked means that the administrator must correct something before the operator can take over.
-var errBlocked = errors.New("the take-over is blocked")
+var errBlocked = errors.New("the migration is blocked")
 
 // migrate is "wmco migrate --check": it checks a cluster that the original operator manages.
 func migrate(ctx context.Context, args []string, w io.Writer) error {
@@ -33,14 +33,14 @@ func migrate(ctx context.Context, args []string, w io.Writer) error {
 	var check bool
 	set := flag.NewFlagSet("wmco migrate", flag.ContinueOnError)
 	set.Usage = func() {
-		fmt.Fprint(set.Output(), "wmco migrate --check says what happens to a cluster of the original Windows Machine Config Operator when this one takes\n"+
-			"its place. It changes nothing. It ends with 0 if nothing blocks, 3 if something does, 1 if the cluster cannot be read.\n\nFlags:\n")
+		fmt.Fprint(set.Output(), "wmco migrate --check checks a migration from the original Windows Machine Config Operator, and changes nothing. The exit code\n"+
+			"is 0 if nothing blocks the migration, 3 if something does, and 1 if the cluster cannot be read.\n\nFlags:\n")
 		set.PrintDefaults()
 	}
-	set.BoolVar(&check, "check", false, "required: the operator takes nodes over by itself, as soon as it is installed")
-	set.StringVar(&kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig `file`; by default the variable KUBECONFIG, or the pod's ServiceAccount")
+	set.BoolVar(&check, "check", false, "required: the operator takes over nodes automatically once it is installed")
+	set.StringVar(&kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig `file`; defaults to the variable KUBECONFIG, or the pod's ServiceAccount")
 	set.StringVar(&namespace, "namespace", api.DefaultNamespace, "`namespace` of the original operator, and of this one")
-	set.StringVar(&payloadDir, "payload-dir", "/payload", "`folder` with payload.json, which lists the versions of Kubernetes that this operator knows")
+	set.StringVar(&payloadDir, "payload-dir", "/payload", "`folder` with payload.json, which lists the versions of Kubernetes that this operator supports")
 	if err := set.Parse(args); err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func again(r *http.Request, n int) (*http.Request, error) {
 	}
 	body, err := r.GetBody()
 	if err != nil {
-		return nil, fmt.Errorf("repeating a call: %w", err)
+		return nil, fmt.Errorf("repeating a request: %w", err)
 	}
 	repeated := r.Clone(r.Context())
 	repeated.Body = body
@@ -121,7 +121,7 @@ func keep(response *http.Response) (*http.Response, error) {
 	start, err := io.ReadAll(io.LimitReader(response.Body, maxWholeBytes))
 	if err != nil {
 		response.Body.Close()
-		return nil, fmt.Errorf("reading the answer: %w", err)
+		return nil, fmt.Errorf("reading the response: %w", err)
 	}
 	if len(start) < maxWholeBytes {
 		response.Body.Close()

@@ -29,8 +29,8 @@ func write(deploy string) error {
 		path, about string
 		objects     []any
 	}{
-		{"pod-rules.yaml", "Tells those who write pods for Windows what Windows nodes do not support.", podrules.Policies()},
-		{"workloads/runtime-classes.yaml", "Gives pods for Windows that name no RuntimeClass one of the operator's.", podrules.Assigning()},
+		{"pod-rules.yaml", "Warns authors of pods for Windows about fields that Windows nodes do not support.", podrules.Policies()},
+		{"workloads/runtime-classes.yaml", "Assigns one of the operator's RuntimeClasses to pods for Windows that name none.", podrules.Assigning()},
 	} {
 		text, err := manifest(file.about, file.objects)
 		if err != nil {

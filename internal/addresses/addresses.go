@@ -28,12 +28,12 @@ type Cluster struct {
 }
 
 // howToKnow is where users record the keys of hosts.
-const howToKnow = "spec.hostKey or in ConfigMap windows-known-hosts"
+const howToKnow = "spec.hostKey or ConfigMap windows-known-hosts"
 
 // Refuse explains why no Windows host can be reached at an address, as text to follow the address; "" if one can.
 func (c Cluster) Refuse(ip netip.Addr) string {
 	if ip = ip.Unmap(); !ip.Is4() {
-		return "is no IPv4 address, at which Windows nodes are reached"
+		return "is not an IPv4 address, which Windows nodes require"
 	}
 	if why := c.refuseOwn(ip); why != "" {
 		return why
@@ -63,13 +63,13 @@ func (c Cluster) refuseOwn(ip netip.Addr) string {
 		}
 	}
 	if node, taken := c.Nodes[ip]; taken {
-		return fmt.Sprintf("is an address of Node %s, which is not Windows; if the Node is wrong, write down the host's key, as %s", node, howToKnow)
+		return fmt.Sprintf("is an address of Node %s, which is not Windows; if the Node is wrong, set the host's key in %s", node, howToKnow)
 	}
 	if p, in := within(c.Services, ip); in {
-		return fmt.Sprintf("is in the cluster's range of addresses for Services, %s", p)
+		return fmt.Sprintf("is in the cluster's range for Services, %s", p)
 	}
 	if p, in := within(c.Pods, ip); in {
-		return fmt.Sprintf("is in the cluster's range of addresses for pods, %s", p)
+		return fmt.Sprintf("is in the cluster's range for pods, %s", p)
 	}
 	return ""
 }
@@ -78,7 +78,7 @@ func (c Cluster) refuseOwn(ip netip.Addr) string {
 func (c Cluster) RefuseClaimed(ip netip.Addr) string {
 	why, isNow := c.claimOf(ip.Unmap())
 	if isNow {
-		why += ", or write down the host's key, as " + howToKnow
+		why += ", or set the host's key in " + howToKnow
 	}
 	return why
 }
@@ -86,13 +86,13 @@ func (c Cluster) RefuseClaimed(ip netip.Addr) string {
 // claimOf names the Service that claims an address or recently did, with the remedy; isNow reports whether it still does.
 func (c Cluster) claimOf(ip netip.Addr) (why string, isNow bool) {
 	if by := c.Claimed[ip]; by != "" {
-		return fmt.Sprintf("is in %s, whose pods would answer for the host; take it out there if it is the host's", by), true
+		return fmt.Sprintf("is in %s, whose pods would answer for the host; remove it there if it belongs to the host", by), true
 	}
 	if by := c.Released[ip]; by != "" {
-		return fmt.Sprintf("was in %s a moment ago, whose pods may still answer for the host; wait for some minutes", by), false
+		return fmt.Sprintf("was until recently in %s, whose pods may still answer for the host; wait a few minutes", by), false
 	}
 	if c.Uncounted != "" {
-		return fmt.Sprintf("may be one of those that Service %s claims, which are too many to compare; delete the Service, or take addresses out of it", c.Uncounted), false
+		return fmt.Sprintf("may be claimed by Service %s, which has too many addresses to compare; delete the Service, or remove addresses from it", c.Uncounted), false
 	}
 	return "", false
 }
@@ -140,9 +140,9 @@ func (c Cluster) RefuseName(name string) string {
 	isBelow := func(domain string) bool { return strings.HasSuffix("."+name, "."+domain) }
 	switch {
 	case !strings.Contains(name, "."):
-		return "has no dot, and the operator completes no names; write the whole name, for example " + name + ".example.com"
+		return "has no dot, and the operator does not complete names; write the full name, for example " + name + ".example.com"
 	case isBelow("svc"), isBelow("cluster.local"), c.Domain != "" && isBelow(c.Domain):
-		return "is a name inside of the cluster, which no Windows host has"
+		return "is a name of the cluster's own DNS, which no Windows host has"
 	case SpecialName(name) != "":
 		return SpecialName(name)
 	case c.isNamed(name):

@@ -14,14 +14,14 @@ type meaning struct {
 
 // Purposes of ranges.
 const (
-	nobody     = "means no host in particular"
-	loopback   = "is a loopback address: it means the machine that connects to it"
-	linkLocal  = "is link-local: hosts give it to themselves, and clouds have their metadata service there"
+	nobody     = "refers to no particular host"
+	loopback   = "is a loopback address, which refers to the connecting machine itself"
+	linkLocal  = "is a link-local address, which hosts assign to themselves and clouds use for metadata services"
 	multicast  = "is a multicast address"
-	metadata   = "is of a cloud's own services, which tell machines their credentials"
+	metadata   = "belongs to a cloud's own services, which give machines their credentials"
 	protocols  = "is reserved for protocols (IANA)"
-	carries    = "carries an IPv4 address, to which a router would translate it"
-	deprecated = "is of a range that is not used any more (IANA)"
+	carries    = "embeds an IPv4 address, to which a router would translate it"
+	deprecated = "is in a deprecated range (IANA)"
 )
 
 // meanings returns the ranges in which users have no machines, from IANA's registries of special-purpose addresses
@@ -40,22 +40,22 @@ func meanings() []meaning {
 		of("192.88.99.0/24", deprecated), // 6to4 relays
 		of("224.0.0.0/4", multicast),
 		of("255.255.255.255/32", "is the broadcast address"),
-		of("240.0.0.0/4", "is of the reserved class E, which Windows does not speak to"),
+		of("240.0.0.0/4", "is in reserved class E, which Windows does not support"),
 
 		of("::/128", nobody),
 		of("::1/128", loopback),
-		of("::/96", deprecated),                         // IPv4-compatible
-		of("::ffff:0:0:0/96", carries),                  // SIIT
-		of("64:ff9b:1::/48", carries),                   // NAT64 of local networks (RFC 8215)
-		of("100::/64", "discards packets"),              // RFC 6666
-		of("100:0:0:1::/64", "is no address of a host"), // RFC 9780
-		of("fd00:ec2::/32", metadata),                   // AWS
-		of("fd20:ce::254/128", metadata),                // Google Cloud
-		of("fd00:c1::a9fe:a9fe/128", metadata),          // Oracle
-		of("fd00:42::42/128", metadata),                 // Scaleway
-		of("2001::/23", protocols),                      // Teredo, ORCHID and others
-		of("2002::/16", carries),                        // 6to4
-		of("5f00::/16", protocols),                      // segment routing
+		of("::/96", deprecated),                       // IPv4-compatible
+		of("::ffff:0:0:0/96", carries),                // SIIT
+		of("64:ff9b:1::/48", carries),                 // NAT64 of local networks (RFC 8215)
+		of("100::/64", "is a discard-only address"),   // RFC 6666
+		of("100:0:0:1::/64", "is not a host address"), // RFC 9780
+		of("fd00:ec2::/32", metadata),                 // AWS
+		of("fd20:ce::254/128", metadata),              // Google Cloud
+		of("fd00:c1::a9fe:a9fe/128", metadata),        // Oracle
+		of("fd00:42::42/128", metadata),               // Scaleway
+		of("2001::/23", protocols),                    // Teredo, ORCHID and others
+		of("2002::/16", carries),                      // 6to4
+		of("5f00::/16", protocols),                    // segment routing
 		of("fe80::/10", linkLocal),
 		of("fec0::/10", deprecated), // site-local
 		of("ff00::/8", multicast),
@@ -66,7 +66,7 @@ func meanings() []meaning {
 func Special(ip netip.Addr) string {
 	ip = Reached(ip)
 	if !ip.IsValid() {
-		return "is no address"
+		return "is not an address"
 	}
 	for _, m := range meanings() {
 		if m.prefix.Contains(ip) {
@@ -94,9 +94,9 @@ func SpecialName(name string) string {
 	last := labels[len(labels)-1]
 	switch {
 	case last == "":
-		return "is no name of a host"
+		return "is not a host name"
 	case strings.Trim(last, "0123456789") == "", strings.HasPrefix(last, "0x"): // for example 127.1, which some resolvers accept
-		return "is an address in another notation, or no name of a host"
+		return "is an address in another notation, or not a host name"
 	case last == "localhost", last == "localdomain", name == "ip6-localhost", name == "ip6-loopback":
 		return loopback
 	case slices.Contains([]string{

@@ -12,15 +12,15 @@ func TestAddressesThatNoMachineHas(t *testing.T) {
 	for text, want := range map[string]string{
 		"8.8.8.8": "", "10.0.0.1": "", "172.30.0.1": "", "192.168.1.1": "", "100.64.0.1": "", "100.100.100.201": "", "198.18.0.1": "", "203.0.113.7": "",
 		"168.63.129.15": "", "192.0.1.1": "", "2001:db8::1": "", "2600::1": "", "fd00::1": "", "fd20:ce::1": "", "fc00::1": "", "64:ff9b::a00:1": "", "::ffff:10.0.0.1": "",
-		"0.0.0.0": "no host", "0.1.2.3": "no host", "127.8.8.8": "loopback", "169.254.169.254": "link-local", "224.0.0.1": "multicast", "239.1.1.1": "multicast",
-		"240.0.0.1": "class E", "255.255.255.255": "broadcast", "192.0.0.1": "protocols", "192.88.99.1": "not used",
+		"0.0.0.0": "no particular host", "0.1.2.3": "no particular host", "127.8.8.8": "loopback", "169.254.169.254": "link-local", "224.0.0.1": "multicast", "239.1.1.1": "multicast",
+		"240.0.0.1": "class E", "255.255.255.255": "broadcast", "192.0.0.1": "protocols", "192.88.99.1": "deprecated",
 		"168.63.129.16": "cloud", "100.100.100.200": "cloud", "192.0.0.192": "cloud",
-		"::": "no host", "::1": "loopback", "fe80::1": "link-local", "fe80::1%eth0": "link-local", "fec0::1": "not used", "ff02::1": "multicast",
+		"::": "no particular host", "::1": "loopback", "fe80::1": "link-local", "fe80::1%eth0": "link-local", "fec0::1": "deprecated", "ff02::1": "multicast",
 		"fd00:ec2::254": "cloud", "fd00:ec2::253": "cloud", "fd20:ce::254": "cloud", "fd00:c1::a9fe:a9fe": "cloud", "fd00:42::42": "cloud",
 		"::ffff:127.0.0.1": "loopback", "::ffff:169.254.169.254": "link-local", "::ffff:168.63.129.16": "cloud",
 		"64:ff9b::7f00:1": "loopback", "64:ff9b::a9fe:a9fe": "link-local", "64:ff9b::6464:64c8": "cloud",
-		"64:ff9b:1::a9fe:a9fe": "carries", "64:ff9b:1:a9fe:00a9:fe00::": "carries", "2002:a9fe:a9fe::1": "carries", "2002:a00:1::": "carries",
-		"::ffff:0:169.254.169.254": "carries", "::169.254.169.254": "not used", "2001:0:a9fe:a9fe::1": "protocols", "5f00::1": "protocols", "100::1": "discards",
+		"64:ff9b:1::a9fe:a9fe": "embeds", "64:ff9b:1:a9fe:00a9:fe00::": "embeds", "2002:a9fe:a9fe::1": "embeds", "2002:a00:1::": "embeds",
+		"::ffff:0:169.254.169.254": "embeds", "::169.254.169.254": "deprecated", "2001:0:a9fe:a9fe::1": "protocols", "5f00::1": "protocols", "100::1": "discard",
 	} {
 		if got := addresses.Special(netip.MustParseAddr(text)); (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%s %q, want it to say %q", text, got, want)

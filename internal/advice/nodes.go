@@ -11,29 +11,29 @@ func nodes() Table {
 	const repair, ownNetwork = "network#repair", "network#your-own-network"
 	return Table{
 		api.ReasonNodeReady: good(),
-		api.ReasonNodeMissing: {Warning, "Run kubectl get csr: events on a request say which rule it breaks; on the host, see C:\\var\\log\\kubelet\\kubelet.log.",
+		api.ReasonNodeMissing: {Warning, "Run kubectl get csr: events on a request say which rule it violates; on the host, see C:\\var\\log\\kubelet\\kubelet.log.",
 			notReady},
 		api.ReasonNodeNotWindows: {Error, "Treat the host as compromised: remove its WindowsInstance, run kubectl delete node <name>, and shut down the host.", notReady},
 		api.ReasonNodeNotReady:   {Warning, "See the conditions of the Node; on the host, see C:\\var\\log\\kubelet and C:\\var\\log\\wicd.", notReady},
-		api.ReasonWaitingForCloud: {Info, "Wait: the cloud's controller initializes the node within seconds where it works.",
+		api.ReasonWaitingForCloud: {Info, "Wait: a working cloud controller initializes the node within seconds.",
 			"cloud#a-node-waits-for-its-cloud"},
-		api.ReasonCloudNotInitialized: {Error, "See the log of the cloud-controller-manager: it names the Node and why it finds no machine for it; without such a controller, " +
+		api.ReasonCloudNotInitialized: {Error, "See the log of the cloud-controller-manager: it names the Node and says why it found no machine for it; without such a controller, " +
 			"set spec.cloudProvider of WindowsConfig to None.", "cloud#a-node-waits-for-its-cloud"},
-		api.ReasonVersionPending: {Info, "Wait: WICD reports the version as its last step; if it lasts, see C:\\var\\log\\wicd on the host.", notReady},
+		api.ReasonVersionPending: {Info, "Wait: WICD reports the version as its last step; if this persists, see C:\\var\\log\\wicd on the host.", notReady},
 
 		api.ReasonNetworkWorks: good(),
 		api.ReasonHNSUnavailable: {Error, "On the host, start the service hns (Host Network Service); if it does not answer, restart the host with kubectl windows reboot <host>.",
 			repair},
-		api.ReasonHNSNetworkMissing: {Warning, "Wait: WICD restarts what creates the pod network; if it lasts, see C:\\var\\log on the host.", repair},
-		api.ReasonHNSEndpointLost:   {Warning, "Wait: WICD creates the endpoints again.", repair},
-		api.ReasonLoadBalancersLost: {Warning, "Wait: WICD restarts kube-proxy if that is safe; the message says why not, and the log of kube-proxy why it makes none.", repair},
-		api.ReasonServiceNotProgrammed: {Info, "See the log of kube-proxy on the host (C:\\var\\log\\kube-proxy) for the Services in the message; if all nodes tell the same, look at the Service.",
+		api.ReasonHNSNetworkMissing: {Warning, "Wait: WICD restarts the program that creates the pod network; if this persists, see C:\\var\\log on the host.", repair},
+		api.ReasonHNSEndpointLost:   {Warning, "Wait: WICD recreates the endpoints.", repair},
+		api.ReasonLoadBalancersLost: {Warning, "Wait: WICD restarts kube-proxy if that is safe; otherwise, the message says why not; the log of kube-proxy says why it creates no load balancers.", repair},
+		api.ReasonServiceNotProgrammed: {Info, "See the log of kube-proxy on the host (C:\\var\\log\\kube-proxy) for the Services in the message; if all nodes report the same, check the Service.",
 			repair},
 
-		api.ReasonNetworkRepairWithheld: {Info, "Set spec.network.repair of WindowsConfig to Full, and WICD removes it.", repair},
-		api.ReasonWindowsNetworkUnverified: {Warning, "Restart the host with kubectl windows reboot <host>; if it lasts, send the output of kubectl windows collect <host> to the project.",
+		api.ReasonNetworkRepairWithheld: {Info, "Set spec.network.repair of WindowsConfig to Full to have WICD remove it.", repair},
+		api.ReasonWindowsNetworkUnverified: {Warning, "Restart the host with kubectl windows reboot <host>; if this persists, send the output of kubectl windows collect <host> to the project.",
 			repair},
-		api.ReasonPortsExcluded:     {Warning, "Run the commands in the message on the host, or restart Windows: it excludes other ports with each start.", "network#excluded-ports"},
+		api.ReasonPortsExcluded:     {Warning, "Run the commands in the message on the host, or restart Windows: it excludes different ports at each start.", "network#excluded-ports"},
 		api.ReasonDynamicPortsShort: {Warning, "Widen the range of dynamic ports on the host with the command in the message.", "network#dynamic-ports"},
 
 		api.ReasonNetworkConfigurationMissing: {Warning, "Install your network on the node, so that its CNI configuration is in the folder that the message names.",
@@ -46,7 +46,7 @@ func nodes() Table {
 func ofWindows() Table {
 	return Table{
 		api.ReasonRebootPending: {Warning, "Run kubectl windows reboot <host>, or set spec.rollout.reboots of WindowsConfig to Allowed.", "fleet#reboots"},
-		api.ReasonRebootDidNotHelp: {Warning, "Remove the cause in the message, for example the program that makes Windows wait for a restart; kubectl windows retry <host> allows another restart.",
+		api.ReasonRebootDidNotHelp: {Warning, "Remove the cause in the message, for example the program that makes Windows require a restart; kubectl windows retry <host> allows another restart.",
 			"fleet#reboots"},
 		api.ReasonNoRebootPending: good(),
 		api.ReasonUpToDate:        good(),
@@ -64,19 +64,19 @@ func ofWindows() Table {
 		api.ReasonWindowsUpToDate:           good(),
 		api.ReasonAddressesReported:         good(),
 		api.ReasonKubeletSettingsInForce:    good(),
-		api.ReasonKubeletSettingsUnsuitable: {Warning, "Set spec.kubelet of WindowsConfig to what the smallest host has, as the message says.", "settings#kubelet"},
+		api.ReasonKubeletSettingsUnsuitable: {Warning, "Set spec.kubelet of WindowsConfig to values that fit the smallest host, as the message says.", "settings#kubelet"},
 		api.ReasonKubeletSettingsAwaitRestart: {Warning, "Run kubectl windows reboot <host>, or set spec.rollout.reboots of WindowsConfig to Allowed.",
 			"settings#processors-and-memory-of-their-own"},
-		api.ReasonVMwareToolsHideVirtualAdapters: {Warning, "On the host, write exclude-nics= with nothing behind it into section [guestinfo] of " +
-			"C:\\ProgramData\\VMware\\VMware Tools\\tools.conf; do the same in the image of new Machines.", "prerequisites#vmware-tools"},
+		api.ReasonVMwareToolsHideVirtualAdapters: {Warning, "On the host, write exclude-nics= without a value into section [guestinfo] of " +
+			"C:\\ProgramData\\VMware\\VMware Tools\\tools.conf; do the same in the image for new Machines.", "prerequisites#vmware-tools"},
 		api.ReasonDomainJoined:     good(),
 		api.ReasonCredentialPlugin: good(),
 		api.ReasonNotInDomain: {Warning, "Join the host to its domain again, or register the plugin of Container Credential Guard again.",
 			"workloads#group-managed-service-accounts"},
 		api.ReasonServicesRunning: good(),
-		api.ReasonServiceCrashLoop: {Error, "Fix what the last lines of the service's log in the message say; WICD keeps starting the service.",
+		api.ReasonServiceCrashLoop: {Error, "Fix the error in the last lines of the service's log, which the message quotes; WICD keeps restarting the service.",
 			nodeConditions},
-		api.ReasonServiceNotReady: {Error, "See the service's log that the message names; WICD keeps trying.", nodeConditions},
+		api.ReasonServiceNotReady: {Error, "See the service's log that the message names; WICD keeps retrying.", nodeConditions},
 	}
 }
 
@@ -86,9 +86,9 @@ func isolation() Table {
 	return Table{
 		api.ReasonHyperVRuns:           good(),
 		api.ReasonHyperVNotWanted:      good(),
-		api.ReasonHyperVDisabled:       {Info, "Wait: WICD enables the feature, which takes Windows some minutes.", hyperV},
+		api.ReasonHyperVDisabled:       {Info, "Wait: WICD enables the feature, which takes some minutes.", hyperV},
 		api.ReasonHyperVRestartPending: {Warning, "Run kubectl windows reboot <host>, or set spec.rollout.reboots of WindowsConfig to Allowed.", hyperV},
-		api.ReasonHyperVEnablingFailed: {Warning, "See C:\\Windows\\Logs\\DISM\\dism.log on the host; WICD tries again every hour.", hyperV},
+		api.ReasonHyperVEnablingFailed: {Warning, "See C:\\Windows\\Logs\\DISM\\dism.log on the host; WICD retries every hour.", hyperV},
 		api.ReasonHyperVUnavailable:    {Info, "Run pods with Hyper-V isolation on hosts with Windows Server Standard or Datacenter.", hyperV},
 		api.ReasonVirtualizationUnavailable: {Info, "Enable virtualization in the firmware of the host, or nested virtualization for the virtual machine; then restart the host.",
 			hyperV},
@@ -102,7 +102,7 @@ func kubelets() Table {
 	return Table{
 		"KubeletReady":               good(),
 		"KubeletNotReady":            {Warning, "Fix what the message says; on the host, see C:\\var\\log\\kubelet and C:\\var\\log\\containerd.", notReady},
-		"NodeStatusUnknown":          {Error, "Check whether the host is on and reaches the API server; on the host, see whether the service kubelet runs.", notReady},
+		"NodeStatusUnknown":          {Error, "Check whether the host is on and reaches the API server; on the host, check whether the service kubelet runs.", notReady},
 		"NodeStatusNeverUpdated":     {Error, "On the host, see C:\\var\\log\\kubelet\\kubelet.log: the kubelet has never reported.", notReady},
 		"KubeletHasDiskPressure":     {Error, "Free disk space on the host: remove unused images and files, or enlarge drive C:.", nodeConditions},
 		"KubeletHasNoDiskPressure":   good(),
@@ -123,8 +123,8 @@ func images() Table {
 		api.ReasonSandboxImageDenied: {Error, "Check the name of the image, and the registry's entry in the pull secret.", nodeConditions},
 		api.ReasonSandboxImageUnsuitable: {Error, "Copy the image for all Windows builds with skopeo copy --all, or set another one in spec.runtime.sandboxImage of WindowsConfig.",
 			nodeConditions},
-		api.ReasonSandboxImagePulling: {Warning, "Wait; if it does not end, check the network from the host to the registry.", nodeConditions},
-		api.ReasonSandboxImagePullFailed: {Error, "Check the registry or mirror, the proxy and the certificates: the message has the answer.",
+		api.ReasonSandboxImagePulling: {Warning, "Wait; if this persists, check the network from the host to the registry.", nodeConditions},
+		api.ReasonSandboxImagePullFailed: {Error, "Check the registry or mirror, the proxy and the certificates: the message has the registry's response.",
 			nodeConditions},
 	}
 }
@@ -140,8 +140,8 @@ func settings() Table {
 		api.ReasonSettingsIgnored: {Warning, "Change the setting as the message says; the rest is applied.", page},
 		api.ReasonPoliciesAltered: {Error, "Apply the manifests of the operator's version again: kubectl apply -k deploy.", notReady},
 		api.ReasonLimitsMissing:   {Warning, "Apply the limits of the operator's version: kubectl apply -k deploy/limits.", "install-olm#limits-of-the-operator"},
-		api.ReasonEndOfSupport:    {Warning, "Upgrade the cluster to a minor version of Kubernetes that gets fixes.", "support#clusters"},
-		api.ReasonContainerdEndOfSupport: {Warning, "Upgrade the operator to a version with a containerd that gets fixes.",
+		api.ReasonEndOfSupport:    {Warning, "Upgrade the cluster to a minor version of Kubernetes that still gets fixes.", "support#clusters"},
+		api.ReasonContainerdEndOfSupport: {Warning, "Upgrade the operator to a version whose containerd still gets fixes.",
 			"support#programs-on-hosts"},
 		api.ReasonWindowsEndOfSupport: {Warning, "Add a host with a later Windows Server, then drain and remove this one.", "runbooks/WindowsEndOfSupport"},
 		api.ReasonNodesOutOfService: {Info, "Wait until the operator has finished with the nodes.",

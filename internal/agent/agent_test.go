@@ -297,7 +297,7 @@ func TestContentIsSentOnceAndOnlyWhatWasOffered(t *testing.T) {
 				return err
 			})
 			_, err := agent.Send(t.Context(), host, "wicd receive", []agent.Content{{SHA256: "a", CompressedSize: 10}}, content.open, nil)
-			if err == nil || !strings.Contains(err.Error(), "asks for content") {
+			if err == nil || !strings.Contains(err.Error(), "requested content") {
 				t.Errorf("got %v, want what the host asks for", err)
 			}
 			if received > 10 {

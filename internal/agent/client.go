@@ -87,7 +87,7 @@ func feedMissing(ctx context.Context, host *patience, request []byte, missing <-
 	if _, err := host.Write(request); err != nil {
 		return err
 	}
-	looked := host.works("said what is missing")
+	looked := host.works("reported what is missing")
 	var list []Missing
 	select {
 	case <-ctx.Done():
@@ -99,7 +99,7 @@ func feedMissing(ctx context.Context, host *patience, request []byte, missing <-
 	for _, m := range list {
 		size, isOffered := offered[m.SHA256]
 		if !isOffered || m.Offset < 0 || m.Offset > size {
-			return fmt.Errorf("the host asks for content %q from byte %d; content that was offered is sent once, from a byte within it", shorten.Text(m.SHA256, shorten.Reported), m.Offset)
+			return fmt.Errorf("the host requested content %q from byte %d; each offered content is sent once, from an offset within it", shorten.Text(m.SHA256, shorten.Reported), m.Offset)
 		}
 		delete(offered, m.SHA256)
 		if err := feedOne(host, m, open); err != nil {

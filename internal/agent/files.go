@@ -46,7 +46,7 @@ func (b ByFiles) Run(ctx context.Context, command string, stdin io.Reader, stdou
 			return (&feed{ctx: feeding, files: f, folder: folder, chunks: read(feeding, stdin)}).run()
 		})
 		if err != nil && !errors.Is(err, errFinished) {
-			stop(fmt.Errorf("handing over the input in files: %w", err))
+			stop(fmt.Errorf("passing the input as files: %w", err))
 		}
 	}()
 	err := b.Host.Run(running, command+" --"+FlagInput+"="+folder, nil, stdout)

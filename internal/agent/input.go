@@ -85,14 +85,14 @@ func (in *input) await() error {
 			case err != nil:
 				return fmt.Errorf("reading the input from its files: %w", err)
 			case len(piece) > pieceSize:
-				return fmt.Errorf("reading the input from its files: a file of it has more than %d bytes", pieceSize)
+				return fmt.Errorf("reading the input from its files: a file has more than %d bytes", pieceSize)
 			case there:
 				in.taken, in.rest, in.ended = in.taken+1, piece, last
 				return nil
 			}
 		}
 		if time.Now().After(until) {
-			return fmt.Errorf("reading the input from its files: nothing came for %s", inputWithin)
+			return fmt.Errorf("reading the input from its files: no data for %s", inputWithin)
 		}
 		select {
 		case <-in.ctx.Done():

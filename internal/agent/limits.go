@@ -51,7 +51,7 @@ func hasTooManyValues(line []byte) bool {
 // decode reads a result. A list over its limit is an error. Texts are truncated, because they end up in objects of the cluster.
 func decode(result json.RawMessage, into any) error {
 	if !slices.ContainsFunc(Answers(), func(a any) bool { return reflect.TypeOf(a) == reflect.TypeOf(into) }) {
-		return fmt.Errorf("%T is no result of a command", into)
+		return fmt.Errorf("%T is not a result of a command", into)
 	}
 	if err := json.Unmarshal(result, into); err != nil {
 		return err

@@ -83,9 +83,9 @@ type NoAnswerError struct {
 
 // Error implements error.
 func (e *NoAnswerError) Error() string {
-	s := fmt.Sprintf("running %q: no answer of WICD", e.Command)
+	s := fmt.Sprintf("running %q: no answer from WICD", e.Command)
 	if e.Output != "" {
-		s += fmt.Sprintf(", the host said %q", e.Output)
+		s += fmt.Sprintf(", the host wrote %q", e.Output)
 	}
 	if e.Err != nil {
 		s += ": " + e.Err.Error()

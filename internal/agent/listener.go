@@ -27,7 +27,7 @@ func (l Listener) String() string {
 	case program == "" && l.PID == windowsPID:
 		program = "Windows itself"
 	case program == "":
-		program = "a program that Windows does not name"
+		program = "an unknown program"
 	}
 	return fmt.Sprintf("%s (process %d) at %s", program, l.PID, netip.AddrPortFrom(l.Address, l.Port))
 }

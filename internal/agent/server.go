@@ -49,7 +49,7 @@ func (s *Session) readLine() (line []byte, err error) {
 		line = append(line, part...)
 		switch {
 		case len(line) > maxRequest:
-			return nil, fmt.Errorf("it has more than %d MiB", maxRequest>>20)
+			return nil, fmt.Errorf("more than %d MiB", maxRequest>>20)
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return line, err
 		}

@@ -44,7 +44,7 @@ func (p *patience) Write(b []byte) (written int, err error) {
 
 func (p *patience) write(b []byte) (int, error) {
 	late := time.AfterFunc(takesWithin-p.took, func() {
-		p.end(fmt.Errorf("%w: it took less than %d MiB in %s; the next attempt goes on where this one ended", ErrTooSlow, leastTaken>>20, takesWithin))
+		p.end(fmt.Errorf("%w: it accepted less than %d MiB in %s; the next attempt resumes where this one ended", ErrTooSlow, leastTaken>>20, takesWithin))
 	})
 	defer late.Stop()
 	began := time.Now()

@@ -185,7 +185,7 @@ func inAnotherFolder(home string) func(*testing.T) string {
 		if err == nil {
 			return "restarted by full name"
 		}
-		return saying(err, "says where the program is", "it is at "+home+"wicd-", "Set-Location", "AutoRun")
+		return saying(err, "says where the program is", "the program is at "+home+"wicd-", "Set-Location", "AutoRun")
 	}
 }
 

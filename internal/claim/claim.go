@@ -109,7 +109,7 @@ func (l *Lock) take(ctx context.Context, r resourcelock.LeaderElectionRecord, wr
 	if err != nil || first != "" {
 		r.HolderIdentity, r.LeaseDurationSeconds, r.RenewTime.Time = "", 1, l.renewed
 		if err == nil {
-			err = fmt.Errorf("the operator in namespace %s began at the same time", first)
+			err = fmt.Errorf("the operator in namespace %s started at the same time", first)
 		}
 		return errors.Join(err, l.Interface.Update(ctx, r))
 	}
@@ -136,7 +136,7 @@ func (l *Lock) wait(ctx context.Context, first string) error {
 			first = next
 		}
 	}
-	return errors.New("no other operator comes first any more: trying again")
+	return errors.New("no other operator takes precedence now: trying again")
 }
 
 // comesFirst returns the namespace of the operator that comes before this one: one that has worked more recently according to its Lease, or one that
@@ -179,7 +179,7 @@ func (l *Lock) find(ctx context.Context, leases []coordinationv1.Lease) (namespa
 	for _, lease := range leases {
 		installed, err := l.operators.IsInstalled(ctx, lease.Namespace)
 		if err != nil {
-			return "", fmt.Errorf("asking whether an operator is installed in namespace %s: %w", lease.Namespace, err)
+			return "", fmt.Errorf("checking whether an operator is installed in namespace %s: %w", lease.Namespace, err)
 		}
 		if installed {
 			return lease.Namespace, nil

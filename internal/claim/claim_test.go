@@ -220,7 +220,7 @@ func TestWhoeverBeginsAtTheSameTimeGivesItsLeaseBack(t *testing.T) {
 		})
 	})
 	w.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return false, nil, once() })
-	if err := attempt(t.Context(), l); err == nil || !strings.Contains(err.Error(), "namespace a began at the same time") {
+	if err := attempt(t.Context(), l); err == nil || !strings.Contains(err.Error(), "namespace a started at the same time") {
 		t.Errorf("the attempt gives %v", err)
 	}
 	is, _, err := l.Get(t.Context())

@@ -32,7 +32,7 @@ type action struct {
 
 // addYes adds flag --yes.
 func (a *action) addYes(c *cobra.Command) {
-	c.Flags().BoolVarP(&a.yes, "yes", "y", false, "Do not ask.")
+	c.Flags().BoolVarP(&a.yes, "yes", "y", false, "Skip the confirmation prompt.")
 }
 
 // hosts connects to the cluster and returns the named hosts.
@@ -93,7 +93,7 @@ func (a *action) confirm(question string) error {
 	}
 	if errors.Is(err, io.EOF) && answer == "" {
 		fmt.Fprintln(a.s.ErrOut)
-		return session.Failf(session.CodeUsage, "not confirmed: use --yes where no one can answer")
+		return session.Failf(session.CodeUsage, "not confirmed: no answer on standard input; use --yes to skip the prompt")
 	}
 	return session.Failf(session.CodeFailed, "not confirmed")
 }
@@ -123,20 +123,20 @@ func (a *action) change(ctx context.Context, h fleetstatus.Host, does string, ch
 // pause returns the command that stops the operator from starting actions, or, if paused is false, the one that resumes them.
 func pause(s *session.Session, paused bool) *cobra.Command {
 	a := &action{s: s}
-	name, does, effect := "resume", "resumed", "Lets the operator start actions again"
+	name, does, effect := "resume", "resumed", "Let the operator start actions again"
 	if paused {
-		name, does, effect = "pause", "paused", "Keeps the operator from starting any action, such as a join, an upgrade or a removal. Actions in progress finish"
+		name, does, effect = "pause", "paused", "Stop the operator from starting actions, such as joins, upgrades and removals. Actions in progress finish"
 	}
 	var all bool
 	c := &cobra.Command{
 		Use:               name + " HOST... | --all",
-		Short:             map[bool]string{true: "Starts no further action on hosts, or on all", false: "Continues with hosts, or with all"}[paused],
-		Long:              effect + ". It sets spec.paused of the WindowsInstances, and with --all spec.rollout.paused of WindowsConfig.",
+		Short:             map[bool]string{true: "Pause actions on hosts, or on all hosts", false: "Resume actions on hosts, or on all hosts"}[paused],
+		Long:              effect + ".\n\nThe command sets spec.paused of the WindowsInstances or, with --all, spec.rollout.paused of WindowsConfig.",
 		Example:           fmt.Sprintf("  kubectl windows %[1]s win-1 win-2\n  kubectl windows %[1]s --all", name),
 		ValidArgsFunction: completeHosts(s),
 		RunE: func(c *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
-				return session.Failf(session.CodeUsage, "%s takes hosts, or --all", c.CommandPath())
+				return session.Failf(session.CodeUsage, "%s requires either hosts or --all", c.CommandPath())
 			}
 			hosts, err := a.hosts(c.Context(), args)
 			if err != nil {
@@ -153,7 +153,7 @@ func pause(s *session.Session, paused bool) *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "All hosts.")
+	c.Flags().BoolVar(&all, "all", false, "Apply to all hosts.")
 	return c
 }
 
@@ -185,23 +185,23 @@ func retry(s *session.Session) *cobra.Command {
 	a := &action{s: s}
 	return &cobra.Command{
 		Use:   "retry HOST...",
-		Short: "Tries an action again that failed on hosts",
-		Long: "Asks the operator to forget the failure on the hosts and to try the action again, with annotation " + api.AnnotationRetry + ".\n" +
-			"When an upgrade then works, the other hosts follow.",
+		Short: "Retry a failed action",
+		Long: "Request a retry of the failed action on hosts, with annotation " + api.AnnotationRetry + ".\n" +
+			"If an upgrade then succeeds, the rollout to the other hosts continues.",
 		Example:           "  kubectl windows retry win-1",
 		Args:              someHosts,
 		ValidArgsFunction: completeHosts(s),
 		RunE: func(c *cobra.Command, args []string) error {
 			hosts, err := a.checked(c.Context(), args, func(h fleetstatus.Host) error {
 				if h.Failure == nil && !restartDidNotHelp(h) {
-					return session.Failf(session.CodeFailed, "nothing failed on host %s: its state is %s (%s), and there is nothing to retry", h.Name, h.State, h.Reason)
+					return session.Failf(session.CodeFailed, "host %s has no failed action to retry: its state is %s (%s)", h.Name, h.State, h.Reason)
 				}
 				return nil
 			})
 			if err != nil {
 				return err
 			}
-			return a.annotate(c.Context(), hosts, api.AnnotationRetry, "is retried")
+			return a.annotate(c.Context(), hosts, api.AnnotationRetry, "retry requested")
 		},
 	}
 }
@@ -218,8 +218,8 @@ func reboot(s *session.Session) *cobra.Command {
 	a := &action{s: s}
 	c := &cobra.Command{
 		Use:   "reboot HOST...",
-		Short: "Drains and restarts hosts, within the budget",
-		Long: "Asks the operator to drain the nodes and to restart their hosts, with annotation " + api.AnnotationReboot + " of the Node.\n" +
+		Short: "Drain and restart hosts, within the budget",
+		Long: "Request that the operator drain nodes and restart their hosts, with annotation " + api.AnnotationReboot + " of the Node.\n" +
 			"The operator restarts as many at a time as spec.rollout.maxUnavailable of WindowsConfig allows.",
 		Example:           "  kubectl windows reboot win-1",
 		Args:              someHosts,
@@ -272,9 +272,9 @@ func releaseHosts(s *session.Session) *cobra.Command {
 	a := &action{s: s}
 	c := &cobra.Command{
 		Use:   "release HOST...",
-		Short: "Removes hosts that cannot be reached, without cleaning them up",
-		Long: "Lets the operator remove hosts that are being removed although they cannot be reached, with annotation " + api.AnnotationRelease + ".\n" +
-			"Everything of the operator stays on them. Remove the hosts first (kubectl windows remove).",
+		Short: "Remove unreachable hosts without cleaning them up",
+		Long: "Let the operator finish the removal of hosts that cannot be reached, with annotation " + api.AnnotationRelease + ".\n" +
+			"Everything that the operator installed stays on the hosts. Run kubectl windows remove first.",
 		Example:           "  kubectl windows release win-3",
 		Args:              someHosts,
 		ValidArgsFunction: completeHosts(s),
@@ -288,7 +288,7 @@ func releaseHosts(s *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.confirm("Leave everything on " + strings.Join(args, ", ") + " and forget these hosts?"); err != nil {
+			if err := a.confirm("Remove " + strings.Join(args, ", ") + " and leave everything the operator installed there?"); err != nil {
 				return err
 			}
 			return a.annotate(c.Context(), hosts, api.AnnotationRelease, "released")

@@ -99,18 +99,18 @@ func TestActionsThatMakeNoSense(t *testing.T) {
 		code  int
 		says  string
 	}{
-		"nothing to pause":    {[]string{"pause"}, "", session.CodeUsage, "takes hosts, or --all"},
-		"host and all":        {[]string{"resume", "win-1", "--all"}, "", session.CodeUsage, "takes hosts, or --all"},
-		"nothing failed":      {[]string{"retry", "win-1"}, "", session.CodeFailed, "nothing failed on host win-1"},
+		"nothing to pause":    {[]string{"pause"}, "", session.CodeUsage, "requires either hosts or --all"},
+		"host and all":        {[]string{"resume", "win-1", "--all"}, "", session.CodeUsage, "requires either hosts or --all"},
+		"nothing failed":      {[]string{"retry", "win-1"}, "", session.CodeFailed, "host win-1 has no failed action"},
 		"no node":             {[]string{"reboot", "win-3", "-y"}, "", session.CodeFailed, "no Node yet"},
 		"not leaving":         {[]string{"release", "win-1", "-y"}, "", session.CodeFailed, "kubectl windows remove win-1 first"},
 		"said no":             {[]string{"reboot", "win-1"}, "n\n", session.CodeFailed, "not confirmed"},
 		"nobody answers":      {[]string{"reboot", "win-1"}, "", session.CodeUsage, "--yes"},
-		"known host":          {[]string{"add", "10.1.42.1", "--wait=false"}, "", session.CodeFailed, "there is a host at 10.1.42.1 already"},
-		"of a Machine":        {[]string{"remove", "win-6", "-y"}, "", session.CodeFailed, "scale its MachineSet down"},
+		"known host":          {[]string{"add", "10.1.42.1", "--wait=false"}, "", session.CodeFailed, "host 10.1.42.1 already exists"},
+		"of a Machine":        {[]string{"remove", "win-6", "-y"}, "", session.CodeFailed, "scale down its MachineSet"},
 		"unknown":             {[]string{"remove", "win-9", "-y"}, "", session.CodeNotFound, `no host "win-9"`},
 		"two names":           {[]string{"add", "10.1.42.9", "10.1.42.10", "--name", "x"}, "", session.CodeUsage, "only one"},
-		"it does not join":    {[]string{"add", "10.1.42.8", "--timeout", "10ms"}, "", session.CodeTimeout, "not done after 10ms"},
+		"it does not join":    {[]string{"add", "10.1.42.8", "--timeout", "10ms"}, "", session.CodeTimeout, "timed out after 10ms"},
 		"it does not leave":   {[]string{"remove", "win-5", "-y", "--timeout", "10ms"}, "", session.CodeTimeout, "win-5 is Leaving"},
 		"drain without right": {[]string{"cordon-and-drain", "win-1", "-y"}, "", session.CodeForbidden, "missing right: patch"},
 	} {

@@ -50,11 +50,11 @@ func check(s *session.Session) *cobra.Command {
 	var before preflight
 	c := &cobra.Command{
 		Use:   "check",
-		Short: "Checks the operator and all hosts; with --pre, whether a cluster is ready for the operator",
-		Long: "Checks everything that can be seen in the cluster: the operator, its key and settings, every host and Node, certificate requests, and\n" +
-			"budgets that block drains. Each finding says what to do. The exit code is 3 if there is an error.\n\n" +
-			"With --pre, it checks before the operator is installed: the version of Kubernetes, the pod network, your rights, another operator, and\n" +
-			"whether this machine reaches the SSH port of hosts (--host), which the operator must reach from its node.",
+		Short: "Check the operator and all hosts, or with --pre, a cluster before installation",
+		Long: "Check the operator, its SSH key and settings, all hosts and Nodes, certificate requests, and PodDisruptionBudgets that block drains.\n" +
+			"Each finding includes a remedy. The exit code is 3 if there is an error.\n\n" +
+			"With --pre, check a cluster before the operator is installed: the version of Kubernetes, the pod network, your rights, other operators,\n" +
+			"and whether this machine can connect to the SSH port of hosts (--host). The operator must be able to connect to it from its node.",
 		Example: "  kubectl windows check\n  kubectl windows check --pre --host 10.1.42.1 --host 10.1.42.2\n  kubectl windows check -o json",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -65,7 +65,7 @@ func check(s *session.Session) *cobra.Command {
 			if before.pre {
 				run = before.run
 			} else if len(before.hosts) > 0 {
-				return session.Failf(session.CodeUsage, "--host needs --pre")
+				return session.Failf(session.CodeUsage, "--host requires --pre")
 			}
 			found, err := run(c.Context(), s)
 			if err != nil {
@@ -75,8 +75,8 @@ func check(s *session.Session) *cobra.Command {
 		},
 	}
 	o.add(c, formatJSON, formatYAML)
-	c.Flags().BoolVar(&before.pre, "pre", false, "Check before the operator is installed.")
-	c.Flags().StringArrayVar(&before.hosts, "host", nil, "With --pre: address of a host, with or without port, whose SSH port this machine tries to reach.")
+	c.Flags().BoolVar(&before.pre, "pre", false, "Check a cluster before the operator is installed.")
+	c.Flags().StringArrayVar(&before.hosts, "host", nil, "With --pre: address of a host to check the SSH port of, with or without a port; can be repeated.")
 	return c
 }
 
@@ -179,13 +179,13 @@ func (k checker) lease() {
 	const check, page = "leader", "troubleshooting#the-operator-does-not-start"
 	switch {
 	case apierrors.IsNotFound(err):
-		k.found.add(advice.Error, check, "no operator has worked in namespace "+k.in.Namespace, "Install the operator, or name its namespace with -n.", page)
+		k.found.add(advice.Error, check, "no operator has run in namespace "+k.in.Namespace, "Install the operator, or name its namespace with -n.", page)
 	case k.unread(check, err):
 	case lease.Spec.RenewTime == nil || k.s.Now().Sub(lease.Spec.RenewTime.Time) > leaseStale:
-		k.found.add(advice.Error, check, "the operator has not renewed its Lease for more than a minute: it does not work",
+		k.found.add(advice.Error, check, "the operator has not renewed its Lease for more than a minute: it is not working",
 			"Run kubectl describe pod and kubectl logs for the operator's pod.", page)
 	default:
-		k.found.add(advice.OK, check, "the operator works", "", "")
+		k.found.add(advice.OK, check, "the operator is running", "", "")
 	}
 }
 
@@ -203,7 +203,7 @@ func (k checker) key() {
 	case len(secret.Data[api.PrivateKeyKey]) == 0:
 		k.found.add(advice.Error, "SSH key", "Secret "+api.PrivateKeySecret+" has no key "+api.PrivateKeyKey, a.Remedy, a.Page)
 	default:
-		k.found.add(advice.OK, "SSH key", "Secret "+api.PrivateKeySecret+" has one", "", "")
+		k.found.add(advice.OK, "SSH key", "Secret "+api.PrivateKeySecret+" contains a key", "", "")
 	}
 }
 
@@ -214,16 +214,16 @@ func (k checker) config() {
 	}
 	if k.in.Config == nil {
 		a := advice.All().For(api.ReasonNetworkNotConfigured)
-		k.found.add(advice.Info, "settings", "there is no WindowsConfig: the defaults apply", "If hosts say "+api.ReasonNetworkNotConfigured+", set spec.network.", a.Page)
+		k.found.add(advice.Info, "settings", "there is no WindowsConfig, so defaults apply", "If hosts report "+api.ReasonNetworkNotConfigured+", set spec.network.", a.Page)
 		return
 	}
 	status := k.in.Config.Status
 	if status.UpdatedNodes < status.Nodes {
-		k.found.add(advice.Warning, "settings", fmt.Sprintf("%d of %d nodes have the published ones", status.UpdatedNodes, status.Nodes),
-			"Wait a minute; if it lasts, see which nodes differ.", "troubleshooting#settings-do-not-arrive")
+		k.found.add(advice.Warning, "settings", fmt.Sprintf("%d of %d nodes have the published settings", status.UpdatedNodes, status.Nodes),
+			"Wait a minute; if this persists, find out which nodes differ.", "troubleshooting#settings-do-not-arrive")
 		return
 	}
-	k.found.add(advice.OK, "settings", fmt.Sprintf("all %d nodes have the published ones", status.Nodes), "", "")
+	k.found.add(advice.OK, "settings", fmt.Sprintf("all %d nodes have the published settings", status.Nodes), "", "")
 }
 
 // requestLate is how long a node's certificate request may be pending.
@@ -248,11 +248,11 @@ func (k checker) requests() {
 		}
 	}
 	if len(pending) > 0 {
-		k.found.add(advice.Warning, "certificate requests", fmt.Sprintf("%d of hosts are pending for more than five minutes: %s", len(pending), names(pending)),
+		k.found.add(advice.Warning, "certificate requests", fmt.Sprintf("requests of hosts pending for more than five minutes: %d (%s)", len(pending), names(pending)),
 			"Run kubectl describe csr <name>: events say which rule it breaks.", "machines#certificate-requests")
 		return
 	}
-	k.found.add(advice.OK, "certificate requests", "none of a host is pending", "", "")
+	k.found.add(advice.OK, "certificate requests", "no request of a host is pending", "", "")
 }
 
 // budgets finds PodDisruptionBudgets that would block a drain.
@@ -268,7 +268,7 @@ func (k checker) budgets() {
 		}
 	}
 	if len(blocking) > 0 {
-		k.found.add(advice.Info, "PodDisruptionBudgets", fmt.Sprintf("%d allow no disruption now, so that a drain of their pods waits: %s", len(blocking), names(blocking)),
+		k.found.add(advice.Info, "PodDisruptionBudgets", fmt.Sprintf("budgets that allow no disruptions and would block a drain of their pods: %d (%s)", len(blocking), names(blocking)),
 			advice.All().For(api.ReasonDrainBlocked).Remedy, "fleet#drain")
 		return
 	}

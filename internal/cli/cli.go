@@ -24,10 +24,10 @@ import (
 func Root(streams genericiooptions.IOStreams, version string) *cobra.Command {
 	s := session.New(streams, version)
 	root := &cobra.Command{
-		Use:   "kubectl windows",
-		Short: "Shows and manages the Windows nodes of a cluster",
-		Long: "Shows the state of Windows nodes, what they wait for and what to do, and manages their hosts.\n\n" +
-			"It uses the kubeconfig and the rights of its user.",
+		Use:   "kubectl",
+		Short: "Show and manage the Windows nodes of a cluster",
+		Long: "Show the state of Windows nodes, what they wait for and what to do next, and manage their hosts.\n\n" +
+			"Commands use your kubeconfig and your rights.",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl windows"},
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -66,15 +66,15 @@ type group struct {
 // groups returns all commands.
 func groups() []group {
 	return []group{
-		{"see", "Commands that show:", func(s *session.Session) []*cobra.Command {
+		{"see", "Inspection Commands:", func(s *session.Session) []*cobra.Command {
 			return []*cobra.Command{status(s), describe(s), events(s), check(s), lint(s), plan(s), migrate(s), dashboard(s), version(s)}
 		}},
-		{"change", "Commands that change:", func(s *session.Session) []*cobra.Command {
+		{"change", "Management Commands:", func(s *session.Session) []*cobra.Command {
 			return []*cobra.Command{
 				add(s), machineSet(s), userData(s), remove(s), pause(s, true), pause(s, false), retry(s), reboot(s), releaseHosts(s), cordonAndDrain(s),
 			}
 		}},
-		{"support", "Commands for logs and support:", func(s *session.Session) []*cobra.Command {
+		{"support", "Logs and Support Commands:", func(s *session.Session) []*cobra.Command {
 			return []*cobra.Command{logs.Command(s), collect.Command(s), exec.Command(s)}
 		}},
 	}
@@ -100,7 +100,7 @@ func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams,
 // oneHost requires one argument.
 func oneHost(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return session.Failf(session.CodeUsage, "%s takes one host: the name of its WindowsInstance or Node, or its address", c.CommandPath())
+		return session.Failf(session.CodeUsage, "%s requires one host: the name of its WindowsInstance or Node, or its address", c.CommandPath())
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func oneHost(c *cobra.Command, args []string) error {
 // someHosts requires at least one argument.
 func someHosts(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return session.Failf(session.CodeUsage, "%s takes hosts: names of WindowsInstances or Nodes, or addresses", c.CommandPath())
+		return session.Failf(session.CodeUsage, "%s requires hosts: names of WindowsInstances or Nodes, or addresses", c.CommandPath())
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func someHosts(c *cobra.Command, args []string) error {
 // noArguments rejects arguments.
 func noArguments(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return session.Failf(session.CodeUsage, "%s takes no argument %q", c.CommandPath(), args[0])
+		return session.Failf(session.CodeUsage, "%s takes no arguments, got %q", c.CommandPath(), args[0])
 	}
 	return nil
 }

@@ -174,7 +174,7 @@ func TestBadSurroundings(t *testing.T) {
 		"no right": {func(t *testing.T) *clitest.Cluster { c := fleet(t); c.Deny("GET /apis/" + api.GroupName); return c }, []string{"status"}, session.CodeForbidden,
 			"missing right: list windowsinstances"},
 		"no host":         {fleet, []string{"describe", "win-9"}, session.CodeNotFound, `no host "win-9"`},
-		"no argument":     {fleet, []string{"describe"}, session.CodeUsage, "takes one host"},
+		"no argument":     {fleet, []string{"describe"}, session.CodeUsage, "requires one host"},
 		"two arguments":   {fleet, []string{"status", "win-1"}, session.CodeUsage, "takes no argument"},
 		"unknown flag":    {fleet, []string{"status", "--fast"}, session.CodeUsage, "unknown flag"},
 		"unknown command": {fleet, []string{"stauts"}, session.CodeUsage, "unknown command"},

@@ -16,9 +16,9 @@ func dashboard(s *session.Session) *cobra.Command {
 	var export string
 	c := &cobra.Command{
 		Use:   "dashboard",
-		Short: "Shows all hosts in the browser",
-		Long: "Serves a page on 127.0.0.1 that shows all hosts, and follows their changes, until it is interrupted. It reads with your rights, and\n" +
-			"changes nothing. The address that it prints lets one browser in, once: do not pass it on.",
+		Short: "Show all hosts in a browser",
+		Long: "Serve a page on 127.0.0.1 that shows all hosts and follows their changes, until you stop the command. The page uses your rights and\n" +
+			"changes nothing. The printed address admits one browser, once: do not share it.",
 		Example: "  kubectl windows dashboard\n  kubectl windows dashboard --export report.html",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -30,12 +30,12 @@ func dashboard(s *session.Session) *cobra.Command {
 				return exportPage(c, options, export)
 			}
 			options.Started = func(address string) {
-				fmt.Fprintf(s.Out, "Open this address in your browser. It works once, and is a secret:\n\n  %s\n\nPress Ctrl-C to stop.\n", address)
+				fmt.Fprintf(s.Out, "Open this address in your browser. It is secret, and works once:\n\n  %s\n\nPress Ctrl-C to stop.\n", address)
 			}
 			return session.Explain(web.Run(c.Context(), options), "serving the page")
 		},
 	}
-	c.Flags().StringVar(&export, "export", "", "Write the state of all hosts to this `file`, as one page for tickets, and end. - is the standard output.")
+	c.Flags().StringVar(&export, "export", "", "Write the state of all hosts to `file` as a single page, for example for a ticket, and exit; - is standard output.")
 	return c
 }
 

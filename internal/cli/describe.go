@@ -18,8 +18,8 @@ func describe(s *session.Session) *cobra.Command {
 	var o output
 	c := &cobra.Command{
 		Use:   "describe HOST",
-		Short: "Shows a host: its state, the cause, what to do, services, conditions, steps, pods and events",
-		Long: "Shows everything that the cluster tells about a host: the cause of its state and what to do next, the plan, the conditions of the\n" +
+		Short: "Show details of a host",
+		Long: "Show everything that the cluster knows about a host: the cause of its state and what to do next, the plan, the conditions of the\n" +
 			"WindowsInstance and of the Node, services, the steps of the last join, pods that do not run, versions, and events.\n\n" +
 			"HOST is the name of the WindowsInstance or of the Node, or the address.",
 		Example:           "  kubectl windows describe win-1\n  kubectl windows describe 10.1.42.1 -o yaml",
@@ -140,7 +140,7 @@ func printVersions(p *terminal.Printer, v fleetstatus.Versions) {
 	}
 	p.Field("Version", version)
 	if v.Settings != "" && !v.SettingsCurrent {
-		p.Field("Settings", "not the published ones yet")
+		p.Field("Settings", "not up to date")
 	}
 }
 
@@ -166,7 +166,7 @@ func printServices(p *terminal.Printer, services *fleetstatus.Services) {
 	}
 	part(p, "Services")
 	if services.Outdated {
-		p.Text(0, terminal.Faint, "The node does not answer. It reported last:")
+		p.Text(0, terminal.Faint, "The node does not respond. Its last report:")
 	}
 	for _, s := range services.List {
 		severity, state := advice.OK, s.State

@@ -25,10 +25,10 @@ func cordonAndDrain(s *session.Session) *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "cordon-and-drain HOST...",
-		Short: "Takes nodes out of service: cordons them and evicts their pods",
-		Long: "Cordons the nodes of the hosts and evicts their pods, with their own grace periods and within their PodDisruptionBudgets. Pods of\n" +
-			"DaemonSets, static pods and completed pods stay. It waits until the pods have left, and says which do not, and why.\n\n" +
-			"The nodes stay cordoned until kubectl uncordon; the operator does not uncordon them. They count as out of service.",
+		Short: "Cordon nodes and evict their pods",
+		Long: "Cordon the nodes of hosts and evict their pods, with the pods' own grace periods and within their PodDisruptionBudgets. Pods of\n" +
+			"DaemonSets, static pods and completed pods stay. Wait until the pods have left, and print which ones remain, and why.\n\n" +
+			"The nodes stay cordoned until you run kubectl uncordon; the operator does not uncordon them. They count as out of service.",
 		Example:           "  kubectl windows cordon-and-drain win-1 --timeout 30m",
 		Args:              someHosts,
 		ValidArgsFunction: completeHosts(s),
@@ -56,7 +56,7 @@ func cordonAndDrain(s *session.Session) *cobra.Command {
 		},
 	}
 	a.addYes(c)
-	c.Flags().DurationVar(&timeout, "timeout", time.Hour, "How long to wait until the pods have left.")
+	c.Flags().DurationVar(&timeout, "timeout", time.Hour, "How long to wait for the pods to leave.")
 	return c
 }
 
@@ -79,7 +79,7 @@ func (a *action) drain(ctx context.Context, h fleetstatus.Host, timeout time.Dur
 		pods := drain.Look(list.Items, target, a.s.Now())
 		if pods.Gone() {
 			if len(pods.Came) > 0 {
-				fmt.Fprintf(a.s.Out, "node/%s keeps pods that came after it was cordoned: %s\n", h.Node, shorten.Printable(drain.Names(pods.Came), shorten.Reported))
+				fmt.Fprintf(a.s.Out, "node/%s keeps pods that arrived after it was cordoned: %s\n", h.Node, shorten.Printable(drain.Names(pods.Came), shorten.Reported))
 			}
 			fmt.Fprintf(a.s.Out, "node/%s drained\n", h.Node)
 			return nil
@@ -103,7 +103,7 @@ func (a *action) drain(ctx context.Context, h fleetstatus.Host, timeout time.Dur
 // drainEnded returns why a drain did not complete.
 func (a *action) drainEnded(ctx context.Context, err error, h fleetstatus.Host, timeout time.Duration, said string) error {
 	if ctx.Err() == context.DeadlineExceeded {
-		return session.Failf(session.CodeTimeout, "node %s is not drained after %s, and stays cordoned: %s", h.Node, timeout, shorten.Printable(said, shorten.Reported))
+		return session.Failf(session.CodeTimeout, "node %s was not drained within %s and stays cordoned: %s", h.Node, timeout, shorten.Printable(said, shorten.Reported))
 	}
 	return session.Explain(err, "draining Node "+h.Node)
 }

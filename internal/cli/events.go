@@ -21,8 +21,8 @@ func events(s *session.Session) *cobra.Command {
 	var warnings bool
 	c := &cobra.Command{
 		Use:               "events [HOST]",
-		Short:             "Shows what happened to all hosts or to one, the latest last",
-		Long:              "Shows the events of WindowsInstances, of Windows nodes, and of other objects in the operator's namespace. The API server keeps events for an hour.",
+		Short:             "Show events of hosts, newest last",
+		Long:              "Show events of WindowsInstances, of Windows nodes, and of other objects in the operator's namespace. The API server keeps events for an hour.",
 		Example:           "  kubectl windows events\n  kubectl windows events win-1 --since 10m\n  kubectl windows events --warnings",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeHosts(s),
@@ -55,8 +55,8 @@ func events(s *session.Session) *cobra.Command {
 		},
 	}
 	o.add(c, formatJSON, formatYAML)
-	c.Flags().DurationVar(&since, "since", 0, "Only events of the last time, such as 10m.")
-	c.Flags().BoolVar(&warnings, "warnings", false, "Only warnings.")
+	c.Flags().DurationVar(&since, "since", 0, "Only show events that are not older than this, such as 10m.")
+	c.Flags().BoolVar(&warnings, "warnings", false, "Only show warnings.")
 	return c
 }
 

@@ -24,7 +24,7 @@ type waitFlags struct {
 }
 
 func (f *waitFlags) add(c *cobra.Command, what string, timeout time.Duration) {
-	c.Flags().BoolVar(&f.wait, "wait", true, "Wait until "+what+", and show the progress.")
+	c.Flags().BoolVar(&f.wait, "wait", true, "Wait until "+what+", and show progress.")
 	c.Flags().DurationVar(&f.timeout, "timeout", timeout, "How long to wait.")
 }
 
@@ -42,13 +42,13 @@ func add(s *session.Session) *cobra.Command {
 	var w waitFlags
 	c := &cobra.Command{
 		Use:   "add ADDRESS...",
-		Short: "Adds hosts, and waits until they are Ready nodes",
-		Long: "Adds hosts by IPv4 address or DNS name: as entries of ConfigMap windows-instances, or as WindowsInstances (--instance, or with a\n" +
-			"flag that an entry cannot express). It waits until they are Ready nodes, and ends with the first cause that stops one.",
+		Short: "Add hosts and wait until they are Ready nodes",
+		Long: "Add hosts by IPv4 address or DNS name: as entries of ConfigMap windows-instances, or as WindowsInstances (with --instance, or with a\n" +
+			"flag that an entry cannot express). Wait until they are Ready nodes, and exit at the first cause that blocks one.",
 		Example: "  kubectl windows add 10.1.42.1 10.1.42.2 --username Administrator\n  kubectl windows add 10.1.42.3 --port 2222 --hostname win-3",
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 1 && (h.name != "" || h.spec.HostKey != "" || h.spec.Hostname != "") {
-				return session.Failf(session.CodeUsage, "%s takes addresses; with --name, --hostname or --host-key only one", c.CommandPath())
+				return session.Failf(session.CodeUsage, "%s requires addresses, and only one with --name, --hostname or --host-key", c.CommandPath())
 			}
 			if err := a.add(c.Context(), h, args); err != nil || !w.wait {
 				return err
@@ -57,10 +57,10 @@ func add(s *session.Session) *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&h.spec.Username, "username", "u", "Administrator", "Account in the Administrators group of the host.")
-	c.Flags().Int32Var(&h.spec.Port, "port", 22, "Port of the host's SSH server. Another one than 22 creates a WindowsInstance.")
-	c.Flags().StringVar(&h.spec.Hostname, "hostname", "", "Name that the host is to get. Creates a WindowsInstance.")
-	c.Flags().StringVar(&h.spec.HostKey, "host-key", "", "SSH host key that the host must show, as ssh-keyscan prints it without the host name. Creates a WindowsInstance.")
-	c.Flags().StringVar(&h.name, "name", "", "Name of the WindowsInstance; by default the address. Creates a WindowsInstance.")
+	c.Flags().Int32Var(&h.spec.Port, "port", 22, "Port of the host's SSH server. A port other than 22 creates a WindowsInstance.")
+	c.Flags().StringVar(&h.spec.Hostname, "hostname", "", "Name to give the host. Creates a WindowsInstance.")
+	c.Flags().StringVar(&h.spec.HostKey, "host-key", "", "SSH host key that the host must present, as printed by ssh-keyscan, without the host name. Creates a WindowsInstance.")
+	c.Flags().StringVar(&h.name, "name", "", "Name of the WindowsInstance. Defaults to the address. Creates a WindowsInstance.")
 	c.Flags().BoolVar(&h.instance, "instance", false, "Create a WindowsInstance instead of an entry of ConfigMap windows-instances.")
 	w.add(c, "the hosts are Ready nodes", 30*time.Minute)
 	return c
@@ -72,7 +72,7 @@ func (a *action) add(ctx context.Context, h newHost, addresses []string) error {
 	}
 	for _, address := range addresses {
 		if known, found := a.fleet.Find(address); found {
-			return session.Failf(session.CodeFailed, "there is a host at %s already: WindowsInstance %s, %s", address, known.Name, known.State)
+			return session.Failf(session.CodeFailed, "host %s already exists: WindowsInstance %s, %s", address, known.Name, known.State)
 		}
 	}
 	if h.instance || h.name != "" || h.spec.Port != 22 || h.spec.Hostname != "" || h.spec.HostKey != "" {
@@ -165,17 +165,17 @@ func remove(s *session.Session) *cobra.Command {
 	var w waitFlags
 	c := &cobra.Command{
 		Use:   "remove HOST...",
-		Short: "Removes hosts from the cluster, and waits until they have left",
-		Long: "Removes hosts from where they were added: their entries of ConfigMap windows-instances, or their WindowsInstances. Within the budget,\n" +
-			"the operator drains the nodes and removes everything it installed. It waits until the hosts have left, and shows what they wait for.\n\n" +
-			"Hosts of Machines are removed with their Machine.",
+		Short: "Remove hosts from the cluster and wait until they have left",
+		Long: "Remove hosts from where they were added: delete their entries of ConfigMap windows-instances, or their WindowsInstances. Within the\n" +
+			"budget, the operator drains the nodes and removes everything it installed. Wait until the hosts have left, and show what they wait for.\n\n" +
+			"To remove the host of a Machine, delete the Machine.",
 		Example:           "  kubectl windows remove win-1\n  kubectl windows remove 10.1.42.1 --yes --wait=false",
 		Args:              someHosts,
 		ValidArgsFunction: completeHosts(s),
 		RunE: func(c *cobra.Command, args []string) error {
 			hosts, err := a.checked(c.Context(), args, func(h fleetstatus.Host) error {
 				if h.Machine != "" {
-					return session.Failf(session.CodeFailed, "host %s is made from Machine %s: scale its MachineSet down, or delete the Machine", h.Name, h.Machine)
+					return session.Failf(session.CodeFailed, "host %s belongs to Machine %s: scale down its MachineSet, or delete the Machine", h.Name, h.Machine)
 				}
 				return nil
 			})

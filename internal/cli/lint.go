@@ -47,27 +47,27 @@ func lint(s *session.Session) *cobra.Command {
 	var o lintOptions
 	c := &cobra.Command{
 		Use:   "lint -f FILE",
-		Short: "Checks manifests for what pods on Windows nodes cannot have",
-		Long: "Checks Pods and everything with a template of pods: fields that Windows does not know, and what keeps a pod from a Windows node. It\n" +
-			"says which NetworkPolicies select such pods, since most networks of Windows nodes enforce none.\n\n" +
-			"It reads files, and no cluster. Pods that do not ask for Windows are left out. The exit code is 3 if there is an error: a pod that is\n" +
-			"refused or does not run.\n\n" +
-			"With --images it asks registries for which builds of Windows the images are, and says which do not run on the nodes that their pods\n" +
-			"ask for. It uses the credentials of docker login or podman login, unless these are kept by a credential helper, and the variables\n" +
-			"HTTPS_PROXY and NO_PROXY. At most 10 seconds are spent on an image.\n\n" +
-			"Who wrote the manifests chooses the registries. So those are not asked that are on this machine, or at addresses of a cloud's own\n" +
-			"services, unless --registry names them, and redirects to anything but images are not followed. Behind a proxy, the proxy decides\n" +
-			"where it connects. In a pipeline for changes of strangers, leave --images out, or limit the network.",
+		Short: "Check manifests for problems of pods on Windows nodes",
+		Long: "Check Pods and workloads with pod templates for fields that Windows does not support, and for settings that keep pods off Windows\n" +
+			"nodes. Report NetworkPolicies that select such pods: most networks do not enforce them on Windows nodes.\n\n" +
+			"The command reads files and does not contact a cluster. Pods that are not for Windows are skipped. The exit code is 3 if there is an\n" +
+			"error: a pod that is rejected or does not run.\n\n" +
+			"With --images, query registries for the builds of Windows that images are for, and report images that do not run on the nodes that\n" +
+			"their pods select. The command uses the credentials of docker login or podman login, unless a credential helper stores them, and the\n" +
+			"variables HTTPS_PROXY and NO_PROXY. It spends at most 10 seconds on an image.\n\n" +
+			"The author of the manifests chooses the registries. Registries on this machine, or at addresses of a cloud's own services, are\n" +
+			"therefore not queried unless --registry names them, and redirects are followed for image content only. Behind a proxy, the proxy\n" +
+			"decides where it connects. In a pipeline for untrusted changes, do not use --images, or limit the network.",
 		Example: "  kubectl windows lint -f deployment.yaml\n  helm template shop | kubectl windows lint -f -\n  kubectl windows lint -f manifests/ -R --all\n  kubectl windows lint -f deployment.yaml --images",
 		Args:    noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), s) },
 	}
 	o.add(c, formatJSON, formatYAML)
-	c.Flags().StringArrayVarP(&o.files, "filename", "f", nil, "File or folder with manifests; - is standard input.")
-	c.Flags().BoolVarP(&o.recursive, "recursive", "R", false, "Read the folders in folders, too.")
-	c.Flags().BoolVar(&o.all, "all", false, "Check pods that do not ask for Windows, too.")
-	c.Flags().BoolVar(&o.images, "images", false, "Ask registries for which builds of Windows the images are.")
-	c.Flags().StringArrayVar(&o.registries, "registry", nil, "Registry that --images asks even if it is on this machine, as in localhost:5000; can be repeated.")
+	c.Flags().StringArrayVarP(&o.files, "filename", "f", nil, "File or folder with manifests, or - for standard input; can be repeated.")
+	c.Flags().BoolVarP(&o.recursive, "recursive", "R", false, "Also read subfolders.")
+	c.Flags().BoolVar(&o.all, "all", false, "Also check pods that are not for Windows.")
+	c.Flags().BoolVar(&o.images, "images", false, "Query registries for the builds of Windows that images are for.")
+	c.Flags().StringArrayVar(&o.registries, "registry", nil, "Registry that --images queries even if it is on this machine, such as localhost:5000; can be repeated.")
 	c.Flags().BoolVar(&o.insecureRegistries, "insecure-registries", false, insecureUsage)
 	return c
 }
@@ -78,7 +78,7 @@ func (o *lintOptions) run(ctx context.Context, s *session.Session) error {
 		return err
 	}
 	if len(o.files) == 0 {
-		return session.Failf(session.CodeUsage, "lint needs -f: a file, a folder, or - for standard input")
+		return session.Failf(session.CodeUsage, "lint requires -f: a file, a folder, or - for standard input")
 	}
 	l := linter{all: o.all}
 	for _, name := range o.files {
@@ -282,7 +282,7 @@ func printLint(s *session.Session, o *output, r lintResult) error {
 			p.Text(2, styleOf(string(f.Severity)), mark(string(f.Severity))+" "+f.Field+": "+f.Message)
 			p.Text(6, terminal.Plain, "→ "+f.Remedy)
 		}
-		p.Line(fmt.Sprintf("Checked %d for Windows: %d errors, %d warnings. %d for Linux were left out.", r.Checked, failed, len(r.Findings)-failed, r.Skipped))
+		p.Line(fmt.Sprintf("Checked %d pods for Windows: %d errors, %d warnings. Skipped %d that are not for Windows.", r.Checked, failed, len(r.Findings)-failed, r.Skipped))
 		if p.Err() != nil {
 			return p.Err()
 		}

@@ -29,7 +29,7 @@ func readImages(ctx context.Context, s *session.Session, pods []lintPod, insecur
 		}
 	}
 	if len(all) > maxImages {
-		return nil, session.Failf(session.CodeUsage, "the manifests name %d images; at most %d are read", len(all), maxImages)
+		return nil, session.Failf(session.CodeUsage, "the manifests name %d images; at most %d are supported", len(all), maxImages)
 	}
 	reader, err := imageReader(all, insecure, allowed)
 	if err != nil {
@@ -37,7 +37,7 @@ func readImages(ctx context.Context, s *session.Session, pods []lintPod, insecur
 	}
 	defer reader.Close()
 	if len(all) > 0 {
-		fmt.Fprintf(s.ErrOut, "Asking registries for %d images\n", len(all))
+		fmt.Fprintf(s.ErrOut, "Querying registries for %d images\n", len(all))
 	}
 	found := map[string]podrules.ImageBuilds{}
 	var lock sync.Mutex
@@ -49,7 +49,7 @@ func readImages(ctx context.Context, s *session.Session, pods []lintPod, insecur
 			defer func() { <-slots }()
 			is, err := reader.Read(ctx, image)
 			if errors.Is(err, windowsimage.ErrNoRegistry) {
-				err = fmt.Errorf("%w; registries that --registry names are asked all the same", err)
+				err = fmt.Errorf("%w; use --registry to query it anyway", err)
 			}
 			lock.Lock()
 			defer lock.Unlock()

@@ -23,7 +23,7 @@ type lintPolicy struct {
 func (p lintPolicy) check(pods []lintPod) (found []lintFinding, err error) {
 	var policy networkingv1.NetworkPolicy
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(p.policy, &policy); err != nil {
-		return nil, fmt.Errorf("it is not a NetworkPolicy: %w", err)
+		return nil, fmt.Errorf("decoding the NetworkPolicy: %w", err)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
 	if err != nil {
@@ -40,7 +40,7 @@ func (p lintPolicy) check(pods []lintPod) (found []lintFinding, err error) {
 	}
 	return []lintFinding{{p.file, p.object, podrules.Finding{
 		Severity: podrules.Warning, Field: "spec.podSelector",
-		Message: fmt.Sprintf("The policy selects pods for Windows (%s). OVN-Kubernetes' hybrid overlay and Flannel enforce no NetworkPolicy on Windows nodes: connections of these pods are not restricted.",
+		Message: fmt.Sprintf("The policy selects pods for Windows (%s). OVN-Kubernetes' hybrid overlay and Flannel do not enforce NetworkPolicies on Windows nodes: connections of these pods are not restricted.",
 			shorten.List(selected, 3, ", ")),
 		Remedy: "Restrict connections in the application, or at the Linux pods that it talks to; or use a network that enforces policies on Windows nodes.",
 	}}}, nil

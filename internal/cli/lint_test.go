@@ -33,7 +33,7 @@ func TestLintOfNothingWrong(t *testing.T) {
 	}
 	for _, args := range [][]string{{"lint", "-f", manifests + "/more"}, {"lint", "-f", "-"}} {
 		r := clitest.New(t).Run(t, string(text), args...)
-		if r.Code != session.CodeOK || !strings.Contains(r.Out, "Checked 1 for Windows: 0 errors, 0 warnings.") {
+		if r.Code != session.CodeOK || !strings.Contains(r.Out, "Checked 1 pods for Windows: 0 errors, 0 warnings.") {
 			t.Errorf("%v: exit code %d: %s%s", args, r.Code, r.Out, r.Err)
 		}
 	}
@@ -68,7 +68,7 @@ func TestLintOfWhatIsNoManifest(t *testing.T) {
 	dir := t.TempDir()
 	for name, test := range map[string]struct{ text, says string }{
 		"no YAML":       {"a: b: c", "object 1"},
-		"no pod":        {"kind: Pod\nmetadata: {name: a}\nspec: {os: {name: windows}, hostPID: [1]}", "Pod a: it is not the spec of a pod"},
+		"no pod":        {"kind: Pod\nmetadata: {name: a}\nspec: {os: {name: windows}, hostPID: [1]}", "Pod a: decoding the pod spec"},
 		"the second":    {"kind: A\n---\n- a", "object 2"},
 		"too large":     {strings.Repeat("#", 16<<20) + "\nkind: A", "larger than 16 MB"},
 		"a hard string": {"kind: Pod\nmetadata: {name: \"\\e[2J\"}\nspec: {os: {name: windows}, hostPID: [1]}", `\x1b`},
@@ -119,7 +119,7 @@ spec: {template: {metadata: {labels: {app: agent}}, spec: {os: {name: windows}, 
 		"the host's network":   {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: agent}}}", "", session.CodeOK},
 		"another namespace":    {"metadata: {namespace: other, name: p}\nspec: {podSelector: {}}", "", session.CodeOK},
 		"no namespace":         {"metadata: {name: p}\nspec: {podSelector: {}}", "", session.CodeOK},
-		"no selector":          {"metadata: {namespace: shop, name: p}\nspec: {podSelector: x}", "it is not a NetworkPolicy", session.CodeUsage},
+		"no selector":          {"metadata: {namespace: shop, name: p}\nspec: {podSelector: x}", "decoding the NetworkPolicy", session.CodeUsage},
 		"no operator":          {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchExpressions: [{key: app, operator: \"\\e[2J\"}]}}", "reading spec.podSelector", session.CodeUsage},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -50,11 +50,11 @@ func machineSet(s *session.Session) *cobra.Command {
 	var m machineSetOptions
 	c := &cobra.Command{
 		Use:   "machineset",
-		Short: "Prints a MachineSet for Windows nodes of this OpenShift cluster",
-		Long: "Prints a MachineSet for Windows nodes: a copy of one of the cluster's for Linux, with the image, the disk, the user data, the label and\n" +
-			"the taint that Windows nodes need, and the annotations with which the cluster autoscaler scales it from zero. It changes nothing:\n" +
-			"review it, and apply it with kubectl apply -f -.\n\n" +
-			"On Azure and GCP, the image is Windows Server 2022 by default; elsewhere --image names it.",
+		Short: "Print a MachineSet for Windows nodes of this OpenShift cluster",
+		Long: "Print a MachineSet for Windows nodes: a copy of a MachineSet for Linux of this cluster, with the image, the disk, the user data, the\n" +
+			"label and the taint that Windows nodes need, and the annotations with which the cluster autoscaler scales it from zero. The command\n" +
+			"changes nothing: review the output, and apply it with kubectl apply -f -.\n\n" +
+			"On Azure and GCP, the image defaults to Windows Server 2022; on other platforms, set --image.",
 		Example: "  kubectl windows machineset --image ami-0abc > windows.yaml\n  kubectl windows machineset --platform azure --name winworker --replicas 2",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -70,9 +70,9 @@ func machineSet(s *session.Session) *cobra.Command {
 		},
 	}
 	platforms := slices.Sorted(maps.Keys(machinePlatforms()))
-	c.Flags().StringVar(&m.platform, "platform", "", "Platform: "+strings.Join(platforms, ", ")+". By default, that of the cluster.")
-	c.Flags().StringVar(&m.name, "name", "winworker", "Name of the MachineSet. On Azure, vSphere and Nutanix, it has at most 9 characters.")
-	c.Flags().StringVar(&m.like, "like", "", "Name of the MachineSet to copy. By default, the first one that is not for Windows.")
+	c.Flags().StringVar(&m.platform, "platform", "", "Platform: "+strings.Join(platforms, ", ")+". Defaults to the platform of the cluster.")
+	c.Flags().StringVar(&m.name, "name", "winworker", "Name of the MachineSet. On Azure, vSphere and Nutanix, at most 9 characters.")
+	c.Flags().StringVar(&m.like, "like", "", "Name of the MachineSet to copy. Defaults to the first one that is not for Windows.")
 	c.Flags().StringVar(&m.image, "image", "", "Image: an AMI, a SKU of WindowsServer on Azure, an image on GCP, a template on vSphere, the name of an image on Nutanix.")
 	c.Flags().Int64Var(&m.replicas, "replicas", 1, "Number of Machines.")
 	return c
@@ -104,11 +104,11 @@ func machinePlatforms() map[string]machinePlatform {
 		"gcp": {"GCP", "projects/windows-cloud/global/images/family/windows-2022-core", false, func(spec map[string]any, image string) error {
 			disks, _ := spec["disks"].([]any)
 			if len(disks) == 0 {
-				return session.Failf(session.CodeFailed, "the MachineSet has no disks: name another one with --like")
+				return session.Failf(session.CodeFailed, "the MachineSet has no disks: choose another one with --like")
 			}
 			disk, _ := disks[0].(map[string]any)
 			if disk == nil {
-				return session.Failf(session.CodeFailed, "the disk of the MachineSet cannot be read: name another one with --like")
+				return session.Failf(session.CodeFailed, "the disk of the MachineSet cannot be read: choose another one with --like")
 			}
 			disk["image"] = image
 			return nil
@@ -168,7 +168,7 @@ func (m machineSetOptions) make(ctx context.Context, s *session.Session) (*unstr
 	infrastructure.SetAPIVersion("config.openshift.io/v1")
 	infrastructure.SetKind("Infrastructure")
 	if err := c.Get(ctx, client.ObjectKey{Name: "cluster"}, infrastructure); apierrors.IsNotFound(err) {
-		return nil, session.Failf(session.CodeNotInstalled, "this is no OpenShift cluster: it has no Infrastructure cluster, and no Machine API")
+		return nil, session.Failf(session.CodeNotInstalled, "this is not an OpenShift cluster: it has no Infrastructure cluster and no Machine API")
 	} else if err != nil {
 		return nil, session.Explain(err, "reading Infrastructure cluster")
 	}
@@ -208,7 +208,7 @@ func (m *machineSetOptions) choose(infrastructure string) (machinePlatform, erro
 		}
 		return p, nil
 	}
-	return machinePlatform{}, session.Failf(session.CodeFailed, "platform %q of this cluster has no MachineSets for Windows: add hosts with kubectl windows add", infrastructure)
+	return machinePlatform{}, session.Failf(session.CodeFailed, "platform %q of this cluster does not support MachineSets for Windows: add hosts with kubectl windows add", infrastructure)
 }
 
 // template returns the MachineSet to copy.
@@ -220,7 +220,7 @@ func (m machineSetOptions) template(all []unstructured.Unstructured) (*unstructu
 		}
 	}
 	if m.like != "" {
-		return nil, session.Failf(session.CodeNotFound, "there is no MachineSet %q in namespace %s", m.like, machineNamespace)
+		return nil, session.Failf(session.CodeNotFound, "MachineSet %q not found in namespace %s", m.like, machineNamespace)
 	}
 	return nil, session.Failf(session.CodeFailed, "namespace %s has no MachineSet for Linux to copy", machineNamespace)
 }
@@ -229,7 +229,7 @@ func (m machineSetOptions) template(all []unstructured.Unstructured) (*unstructu
 func (m machineSetOptions) windows(like *unstructured.Unstructured, cluster string, p machinePlatform) (*unstructured.Unstructured, error) {
 	value, found, err := unstructured.NestedMap(like.Object, "spec", "template", "spec", "providerSpec", "value")
 	if err != nil || !found {
-		return nil, session.Failf(session.CodeFailed, "MachineSet %s has no provider specification: name another one with --like", like.GetName())
+		return nil, session.Failf(session.CodeFailed, "MachineSet %s has no provider specification: choose another one with --like", like.GetName())
 	}
 	image := m.image
 	if image == "" {

@@ -61,7 +61,7 @@ func TestMachineSetsThatCannotBe(t *testing.T) {
 		"no image":         {"AWS", nil, session.CodeUsage, "--image is required on aws"},
 		"a long name":      {"VSphere", []string{"--image", "x", "--name", "windows-workers"}, session.CodeUsage, "at most 9"},
 		"bare metal":       {"BareMetal", nil, session.CodeFailed, "kubectl windows add"},
-		"another template": {"AWS", []string{"--image", "x", "--like", "other"}, session.CodeNotFound, `no MachineSet "other"`},
+		"another template": {"AWS", []string{"--image", "x", "--like", "other"}, session.CodeNotFound, `MachineSet "other" not found`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := openShift(t, test.platform, "{}").Run(t, "", append([]string{"machineset"}, test.args...)...)
@@ -71,7 +71,7 @@ func TestMachineSetsThatCannotBe(t *testing.T) {
 		})
 	}
 	r := empty(t).Run(t, "", "machineset")
-	if r.Code != session.CodeNotInstalled || !strings.Contains(r.Err, "no OpenShift cluster") {
+	if r.Code != session.CodeNotInstalled || !strings.Contains(r.Err, "not an OpenShift cluster") {
 		t.Errorf("exit code %d: %s", r.Code, r.Err)
 	}
 }

@@ -12,15 +12,15 @@ func migrate(s *session.Session) *cobra.Command {
 	var only bool
 	c := &cobra.Command{
 		Use:   "migrate --check",
-		Short: "Says what happens to a cluster of the original operator when this one takes its place",
-		Long: "Reads a cluster that the original Windows Machine Config Operator manages, and says what blocks the take-over, what changes and what\n" +
-			"stays. It changes nothing. The exit code is 3 if something blocks. wmco migrate --check of the operator's image also says whether its\n" +
-			"kubelets go with the cluster.",
+		Short: "Check a migration from the original operator",
+		Long: "Check a cluster that the original Windows Machine Config Operator manages: print what blocks the migration, what changes and what\n" +
+			"stays. The command changes nothing. The exit code is 3 if something blocks the migration. To also check whether the kubelets of this\n" +
+			"operator are compatible with the cluster, run wmco migrate --check from the operator's image.",
 		Example: "  kubectl windows migrate --check",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !only {
-				return session.Failf(session.CodeUsage, "use %s --check: the operator takes nodes over by itself, as soon as it is installed", c.CommandPath())
+				return session.Failf(session.CodeUsage, "use %s --check: the operator takes over nodes automatically once it is installed", c.CommandPath())
 			}
 			is, server, err := readCluster(c.Context(), s)
 			if err != nil {
@@ -33,11 +33,11 @@ func migrate(s *session.Session) *cobra.Command {
 			tooOld := &findings{}
 			checkServer(tooOld, server)
 			if migration.Blocked(found) || (*tooOld)[0].Remedy != "" {
-				return session.Failf(session.CodeFindings, "the take-over is blocked (the API server is %s)", server)
+				return session.Failf(session.CodeFindings, "the migration is blocked (the API server is %s)", server)
 			}
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&only, "check", false, "Required: change nothing.")
+	c.Flags().BoolVar(&only, "check", false, "Required. Check only, and change nothing.")
 	return c
 }

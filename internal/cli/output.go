@@ -34,7 +34,7 @@ type output struct {
 // add adds the flag, with the formats that the command has in addition to text.
 func (o *output) add(c *cobra.Command, formats ...string) {
 	o.allowed = formats
-	c.Flags().StringVarP(&o.format, "output", "o", "", "Output format: "+strings.Join(formats, ", ")+".")
+	c.Flags().StringVarP(&o.format, "output", "o", "", "Output format. One of: "+strings.Join(formats, ", ")+".")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 

@@ -75,12 +75,13 @@ func plan(s *session.Session) *cobra.Command {
 	var p planOptions
 	c := &cobra.Command{
 		Use:   "plan",
-		Short: "Says what the operator will do to each host, in which order, and how disruptive it is",
-		Long: "Says which actions are due, in which order they begin within the limits of spec.rollout of WindowsConfig, and what waits. It decides\n" +
-			"as the operator does, on what it reads, and changes nothing. It assumes that each action succeeds.\n\n" +
-			"-f plans with a changed WindowsConfig, --remove as if hosts were removed, and --upgrade as if an operator with another version were\n" +
-			"installed: that of --image, or of --chart, whose image says which programs change on each node. It is read with the credentials of\n" +
-			"docker login or podman login. Without them, what the version disrupts is not known; --disruption says what to assume.",
+		Short: "Show what the operator will do to each host, in which order, and how disruptive it is",
+		Long: "Show which actions are due, in which order they start within the limits of spec.rollout of WindowsConfig, and what waits. The command\n" +
+			"makes the same decisions as the operator, from what it can read, and changes nothing. It assumes that each action succeeds.\n\n" +
+			"Use -f to plan with a changed WindowsConfig, --remove to plan the removal of hosts, and --upgrade to plan the upgrade to another\n" +
+			"version of the operator. Name that version's image with --image or --chart: it lists the programs that change on each node, and is\n" +
+			"read with the credentials of docker login or podman login. Without an image, the disruption is unknown; set the one to assume with\n" +
+			"--disruption.",
 		Example: "  kubectl windows plan\n  kubectl windows plan -f windowsconfig.yaml\n  kubectl windows plan --remove win-1\n  kubectl windows plan --upgrade\n" +
 			"  kubectl windows plan --upgrade --image quay.io/windows-machine-config/wmco:1.3.0",
 		Args: noArguments,
@@ -102,13 +103,13 @@ func plan(s *session.Session) *cobra.Command {
 	}
 	o.add(c, formatJSON, formatYAML)
 	c.Flags().StringVarP(&p.file, "filename", "f", "", "File with a changed WindowsConfig.")
-	c.Flags().StringArrayVar(&p.remove, "remove", nil, "Host that is to be removed.")
-	c.Flags().BoolVar(&p.upgrade, "upgrade", false, "Plan the upgrade of all nodes by another operator.")
-	c.Flags().StringVar(&p.image, "image", "", "With --upgrade: the image of the other operator.")
-	c.Flags().StringVar(&p.chart, "chart", "", "With --upgrade: the file of the other operator's Helm chart, which names its image.")
+	c.Flags().StringArrayVar(&p.remove, "remove", nil, "Plan the removal of this host; can be repeated.")
+	c.Flags().BoolVar(&p.upgrade, "upgrade", false, "Plan the upgrade of all nodes to another version of the operator.")
+	c.Flags().StringVar(&p.image, "image", "", "With --upgrade: image of the other version.")
+	c.Flags().StringVar(&p.chart, "chart", "", "With --upgrade: file of the other version's Helm chart, which names its image.")
 	c.Flags().BoolVar(&p.insecure, "insecure-registries", false, insecureUsage)
-	c.Flags().StringVar(&p.disruption, "disruption", string(v1alpha1.DisruptionDrain), "With --upgrade: None, Restart, Drain or Reboot.")
-	c.Flags().DurationVar(&p.each, "each", 0, "How long an action takes that takes a node out of service. By default the pace of the rollout so far, or 10m.")
+	c.Flags().StringVar(&p.disruption, "disruption", string(v1alpha1.DisruptionDrain), "With --upgrade: disruption to assume. One of: None, Restart, Drain, Reboot.")
+	c.Flags().DurationVar(&p.each, "each", 0, "Duration of an action that takes a node out of service. Defaults to the pace of the rollout so far, or 10m.")
 	return c
 }
 
@@ -206,7 +207,7 @@ func (a *action) changedConfig(ctx context.Context, file string, was *v1alpha1.W
 	}
 	switch {
 	case apierrors.IsForbidden(err):
-		return config.Spec, []string{"you may not change WindowsConfig: the file was not checked by the API server, and has no defaults"}, nil
+		return config.Spec, []string{"you are not allowed to change WindowsConfig: the API server did not validate the file and did not add defaults"}, nil
 	case err != nil:
 		return spec, nil, session.Explain(err, "checking file "+file)
 	}
@@ -218,12 +219,12 @@ func settingEffects() map[string]string {
 	return map[string]string{
 		"kubelet":       "kubelets restart; pods keep running",
 		"taint":         "the value of the taint changes on all nodes; pods that do not tolerate it are not scheduled",
-		"trust":         "hosts whose key is not known in advance no longer join, or join again",
-		"network":       "hosts that join get it; see docs/network.md before you change it for nodes",
+		"trust":         "hosts whose key is not known in advance can no longer join, or can join again",
+		"network":       "applies to hosts that join; see docs/network.md before you change it for existing nodes",
 		"cloudProvider": "kubelets restart; pods keep running",
 		"proxy":         "services restart; pods keep running",
-		"registries":    "nodes follow within seconds; nothing restarts",
-		"runtime":       "nodes follow by themselves, without a drain",
+		"registries":    "nodes apply it within seconds; nothing restarts",
+		"runtime":       "nodes apply it without a drain",
 		"logs":          "services that have it on their command line restart; pods keep running",
 	}
 }

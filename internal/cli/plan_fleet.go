@@ -162,7 +162,7 @@ func printPlanned(p *terminal.Printer, r planned) {
 		p.Text(0, terminal.Plain, setting)
 	}
 	if len(r.Steps) == 0 {
-		p.Line("No action begins.")
+		p.Line("No actions are due.")
 	} else {
 		var rows [][]string
 		disrupted := map[string]bool{}
@@ -176,12 +176,12 @@ func printPlanned(p *terminal.Printer, r planned) {
 				disrupted[s.Host] = true
 			}
 		}
-		p.Table([]terminal.Column{{Name: "BEGINS", Weight: 6}, {Name: "HOST", Weight: 9}, {Name: "ACTION", Weight: 8}, {Name: "DISRUPTION", Weight: 7}, {Name: "WHY", Weight: 7}}, rows)
-		basis := "assumed; --each says another"
+		p.Table([]terminal.Column{{Name: "START", Weight: 6}, {Name: "HOST", Weight: 9}, {Name: "ACTION", Weight: 8}, {Name: "DISRUPTION", Weight: 7}, {Name: "MESSAGE", Weight: 7}}, rows)
+		basis := "assumed; set it with --each"
 		if r.Measured {
 			basis = "the pace so far"
 		}
-		p.Text(0, terminal.Plain, fmt.Sprintf("%d actions; pods leave %d nodes; about %s in all, at %s for each action that takes a node out of service (%s).",
+		p.Text(0, terminal.Plain, fmt.Sprintf("%d actions; pods are evicted from %d nodes; about %s in total, at %s for each action that takes a node out of service (%s).",
 			len(r.Steps), len(disrupted), seconds(r.Seconds), seconds(r.EachSeconds), basis))
 	}
 	if len(r.Waiting) > 0 {

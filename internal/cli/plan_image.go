@@ -28,7 +28,7 @@ import (
 const maxChart = 16 << 20
 
 // notInImage notes what cannot be read from an image.
-const notInImage = "the image says which programs change on each node, not which of their settings: those may make an upgrade more disruptive, and are known once the operator is installed"
+const notInImage = "the image lists the programs that change on each node, but not their settings: changed settings can make an upgrade more disruptive, and are known once the operator is installed"
 
 // checkFlags validates the flags and takes the image from the chart.
 func (p *planOptions) checkFlags() (err error) {
@@ -37,9 +37,9 @@ func (p *planOptions) checkFlags() (err error) {
 	case !slices.Contains(disruptions, v1alpha1.PlanDisruption(p.disruption)):
 		return session.Failf(session.CodeUsage, "--disruption %s is not supported: use one of %s", p.disruption, disruptions)
 	case !p.upgrade && p.image+p.chart != "":
-		return session.Failf(session.CodeUsage, "--image and --chart need --upgrade")
+		return session.Failf(session.CodeUsage, "--image and --chart require --upgrade")
 	case p.image != "" && p.chart != "":
-		return session.Failf(session.CodeUsage, "--image and --chart exclude each other")
+		return session.Failf(session.CodeUsage, "--image and --chart are mutually exclusive")
 	case p.chart != "":
 		if p.image, err = imageOfChart(p.chart); err != nil {
 			return session.Failf(session.CodeUsage, "%w", err)
@@ -61,7 +61,7 @@ func nextRelease(ctx context.Context, s *session.Session, image string, insecure
 	}
 	text := labels[api.ImageLabelPayload]
 	if text == "" {
-		return release.Release{}, session.Failf(session.CodeUsage, "image %s has no label %s: it is not the operator's, or older than this program", image, api.ImageLabelPayload)
+		return release.Release{}, session.Failf(session.CodeUsage, "image %s has no label %s: it is not an image of the operator, or is older than this program", image, api.ImageLabelPayload)
 	}
 	m, err := payload.Parse([]byte(text))
 	if err != nil {

@@ -94,7 +94,7 @@ func (p preflight) run(ctx context.Context, s *session.Session) (findings, error
 func checkServer(found *findings, server string) {
 	is, err := utilversion.ParseGeneric(server)
 	if err == nil && is.LessThan(utilversion.MustParseGeneric(release.MinKubernetes)) {
-		found.add(advice.Error, "Kubernetes", "the API server is "+server, "Upgrade the cluster to "+release.MinKubernetes+" or later.", "support")
+		found.add(advice.Error, "Kubernetes", "the API server runs "+server, "Upgrade the cluster to "+release.MinKubernetes+" or later.", "support")
 		return
 	}
 	found.add(advice.OK, "Kubernetes", server, "", "")
@@ -105,15 +105,15 @@ func checkSurroundings(found *findings, is migration.Cluster) {
 	if is.NetworkFault != "" {
 		found.add(advice.Error, "pod network", is.NetworkFault, "Change the cluster's network, or set spec.network of WindowsConfig, as the message says.", "network#checks")
 	} else if _, unread := is.Unread["Pod network"]; !unread {
-		found.add(advice.OK, "pod network", "it supports Windows nodes", "", "")
+		found.add(advice.OK, "pod network", "supports Windows nodes", "", "")
 	}
 	switch {
 	case is.Installed:
-		found.add(advice.Info, "operator", "it is installed in namespace "+is.Namespace+" already", "Run kubectl windows check without --pre.", "")
+		found.add(advice.Info, "operator", "already installed in namespace "+is.Namespace, "Run kubectl windows check without --pre.", "")
 	case is.Operator != nil:
 		found.add(advice.Warning, "operator", "the original operator is installed: Deployment "+is.Operator.Name, "Run kubectl windows migrate --check.", "from-the-original")
 	default:
-		found.add(advice.OK, "operator", "none is installed in namespace "+is.Namespace, "", "")
+		found.add(advice.OK, "operator", "not installed in namespace "+is.Namespace, "", "")
 	}
 	if is.KeyFault != "" {
 		a := advice.All().For(api.ReasonPrivateKeyMissing)
@@ -148,7 +148,7 @@ func checkRights(ctx context.Context, s *session.Session, found *findings) error
 	for _, right := range installing() {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
 		if err := c.Create(ctx, review); err != nil {
-			return session.Explain(err, "asking for your rights")
+			return session.Explain(err, "checking your rights")
 		}
 		if !review.Status.Allowed {
 			missing = append(missing, strings.TrimSuffix(right.Verb+" "+right.Resource+"."+right.Group, "."))
@@ -158,7 +158,7 @@ func checkRights(ctx context.Context, s *session.Session, found *findings) error
 		found.add(advice.Error, "rights", "missing: "+strings.Join(missing, ", "), "Install the operator as a cluster administrator.", "")
 		return nil
 	}
-	found.add(advice.OK, "rights", "you may install the operator", "", "")
+	found.add(advice.OK, "rights", "you are allowed to install the operator", "", "")
 	return nil
 }
 
@@ -173,7 +173,7 @@ func checkHost(ctx context.Context, found *findings, host string) {
 	}
 	reason, message := dialSSH(ctx, address)
 	if reason == "" {
-		found.add(advice.OK, "host "+host, "its SSH server answers this machine", "", "")
+		found.add(advice.OK, "host "+host, "this machine can connect to its SSH server", "", "")
 		return
 	}
 	a := advice.All().For(reason)
@@ -199,7 +199,7 @@ func dialSSH(ctx context.Context, address string) (reason, message string) {
 	_ = connection.SetDeadline(deadline)
 	greeting := make([]byte, 4)
 	if n, _ := connection.Read(greeting); !strings.HasPrefix(string(greeting[:n]), "SSH-") {
-		return api.ReasonNotSSH, "what answers at " + address + " is no SSH server"
+		return api.ReasonNotSSH, "the server at " + address + " is not an SSH server"
 	}
 	return "", ""
 }

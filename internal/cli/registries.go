@@ -24,7 +24,7 @@ const (
 )
 
 // insecureUsage describes the flag of commands that query registries.
-const insecureUsage = "Ask registries whose certificate cannot be verified, or that have no TLS, too."
+const insecureUsage = "Also query registries without TLS, or whose certificate cannot be verified."
 
 // imageReader returns a reader that queries image registries as docker and podman on this machine do. allowed lists the registries that the user
 // named: only these are queried even if their address is refused otherwise, such as a loopback address.

@@ -19,10 +19,11 @@ func status(s *session.Session) *cobra.Command {
 	var watch bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Shows all hosts, the rollout, what waits for what, and what is wrong",
-		Long: "Shows the state of all Windows hosts on one page: how many are in which state, the operator, the rollout and what it waits for,\n" +
+		Short: "Show all hosts, the rollout, what waits, and problems",
+		Long: "Show the state of all Windows hosts on one page: the number of hosts in each state, the operator, the rollout and what it waits for,\n" +
 			"every problem with its cause and what to do next, and the hosts.\n\n" +
-			"With more than 20 hosts, it lists those that are not Ready; -o wide lists all. It makes at most six requests to the API server.",
+			"With more than 20 hosts, only those that are not Ready are listed; use -o wide to list all. The command makes at most six requests to\n" +
+			"the API server.",
 		Example: "  kubectl windows status\n  kubectl windows status --watch\n  kubectl windows status -o json",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -40,7 +41,7 @@ func status(s *session.Session) *cobra.Command {
 		},
 	}
 	o.add(c, formatJSON, formatYAML, formatWide, formatName)
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "Stay, and show changes. On a terminal, the page is updated; q ends it. Elsewhere, each change is a line.")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "Watch for changes. On a terminal, update the page until you press q; otherwise, print each change as a line.")
 	return c
 }
 
@@ -73,7 +74,7 @@ func printFleet(p *terminal.Printer, f fleetstatus.Fleet, wide bool) {
 	p.Field("Operator", operatorLine(p, f))
 	printRollout(p, f)
 	if f.Settings.Nodes > 0 {
-		p.Field("Settings", fmt.Sprintf("%d of %d nodes have the published ones", f.Settings.Updated, f.Settings.Nodes))
+		p.Field("Settings", fmt.Sprintf("%d of %d nodes are up to date", f.Settings.Updated, f.Settings.Nodes))
 	}
 	printProblems(p, f)
 	printHosts(p, f, wide)
@@ -85,7 +86,7 @@ func printFleet(p *terminal.Printer, f fleetstatus.Fleet, wide bool) {
 // counts returns the numbers of hosts, starting with Ready ones.
 func counts(p *terminal.Printer, f fleetstatus.Fleet) string {
 	if f.Counts.Total == 0 {
-		return "none; kubectl windows add adds one"
+		return "none; add one with kubectl windows add"
 	}
 	parts := []string{p.Styled(styleOf("Ready"), fmt.Sprintf("%d of %d Ready", f.Counts.States[fleetstatus.Ready], f.Counts.Total))}
 	for _, state := range []fleetstatus.State{fleetstatus.Failed, fleetstatus.NotReady, fleetstatus.Degraded, fleetstatus.Maintenance, fleetstatus.Leaving,
@@ -130,10 +131,10 @@ func printRollout(p *terminal.Printer, f fleetstatus.Fleet) {
 		p.Field("Budget", line)
 	}
 	if r.Paused {
-		p.Field("Paused", p.Styled(terminal.Warn, "no action starts: kubectl windows resume --all"))
+		p.Field("Paused", p.Styled(terminal.Warn, "no actions start; to resume, run kubectl windows resume --all"))
 	}
 	if len(r.StoppedBy) > 0 {
-		p.Field("Stopped by", p.Styled(terminal.Bad, names(r.StoppedBy)+": version "+r.Version+" failed there; kubectl windows retry "+r.StoppedBy[0]))
+		p.Field("Stopped by", p.Styled(terminal.Bad, names(r.StoppedBy)+": version "+r.Version+" failed there; to retry, run kubectl windows retry "+r.StoppedBy[0]))
 	}
 	for n, g := range r.Running {
 		p.Field(once(n, "Running"), strings.TrimSpace(g.Action+" "+g.Step)+": "+hostsAndMessage(g))
@@ -206,7 +207,7 @@ func printHosts(p *terminal.Printer, f fleetstatus.Fleet, wide bool) {
 		p.Table(hostColumns(wide), hostRows(f, hosts, wide))
 	}
 	if left > 0 {
-		p.Text(0, terminal.Faint, fmt.Sprintf("%d more hosts; kubectl windows status -o wide lists all", left))
+		p.Text(0, terminal.Faint, fmt.Sprintf("%d more hosts; use -o wide to list all", left))
 	}
 }
 

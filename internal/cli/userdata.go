@@ -35,10 +35,11 @@ func userData(s *session.Session) *cobra.Command {
 	var o userDataOptions
 	c := &cobra.Command{
 		Use:   "userdata --public-key FILE",
-		Short: "Prints the Secret with the user data of Windows Machines of Cluster API",
-		Long: "Prints Secret " + api.UserDataSecret + " for spec.bootstrap.dataSecretName of Windows Machines of Cluster API. The script in it lets the operator log\n" +
-			"in to a new Machine. It contains public keys only. The command reads no cluster: apply its output in the namespace of the Machines.\n\n" +
-			"OpenShift needs no such command: there, the operator writes the Secret itself.",
+		Short: "Print the user data Secret for Windows Machines of Cluster API",
+		Long: "Print Secret " + api.UserDataSecret + " for spec.bootstrap.dataSecretName of Windows Machines of Cluster API. Its script lets the operator log in\n" +
+			"to a new Machine. It contains public keys only. The command does not contact a cluster: apply the output in the namespace of the\n" +
+			"Machines.\n\n" +
+			"On OpenShift, you do not need this command: the operator writes the Secret itself.",
 		Example: "  kubectl windows userdata --public-key windows-key.pub --platform azure | kubectl apply -n machines -f -",
 		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {
@@ -53,19 +54,19 @@ func userData(s *session.Session) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVar(&o.publicKey, "public-key", "", "File with the public half of the operator's SSH key, as ssh-keygen -y prints it; two lines while a key is replaced.")
-	c.Flags().StringVar(&o.platform, "platform", "", "Platform of the Machines: aws, azure, gcp, vsphere, nutanix; none for another one.")
-	c.Flags().StringSliceVar(&o.allowFrom, "allow-from", nil, "Ranges of addresses that may speak to the SSH server, as spec.network.allowFrom of WindowsConfig; by default all.")
+	c.Flags().StringVar(&o.publicKey, "public-key", "", "File with the public half of the operator's SSH key, as printed by ssh-keygen -y; two lines while you replace the key.")
+	c.Flags().StringVar(&o.platform, "platform", "", "Platform of the Machines. One of: aws, azure, gcp, vsphere, nutanix, none. Use none for any other platform.")
+	c.Flags().StringSliceVar(&o.allowFrom, "allow-from", nil, "Address ranges that may connect to the SSH server, as in spec.network.allowFrom of WindowsConfig. Defaults to all.")
 	return c
 }
 
 func (o userDataOptions) make() (*corev1.Secret, error) {
 	if o.publicKey == "" {
-		return nil, session.Failf(session.CodeUsage, "userdata needs --public-key: the file that ssh-keygen -y -f <private key> prints")
+		return nil, session.Failf(session.CodeUsage, "userdata requires --public-key: a file with the output of ssh-keygen -y -f <private key>")
 	}
 	p, known := machinePlatforms()[o.platform]
 	if !known && o.platform != "none" {
-		return nil, session.Failf(session.CodeUsage, "--platform %q is not known: use aws, azure, gcp, vsphere, nutanix or none", o.platform)
+		return nil, session.Failf(session.CodeUsage, "--platform %q is not supported: use one of aws, azure, gcp, vsphere, nutanix, none", o.platform)
 	}
 	keys, err := o.keys()
 	if err != nil {

@@ -32,7 +32,7 @@ func version(s *session.Session) *cobra.Command {
 	var client bool
 	c := &cobra.Command{
 		Use:     "version",
-		Short:   "Shows the versions of this program, the operator and the nodes",
+		Short:   "Show the versions of this program, the operator and the nodes",
 		Example: "  kubectl windows version\n  kubectl windows version --client",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -56,7 +56,7 @@ func version(s *session.Session) *cobra.Command {
 		},
 	}
 	o.add(c, formatJSON, formatYAML)
-	c.Flags().BoolVar(&client, "client", false, "Only the version of this program; asks no cluster.")
+	c.Flags().BoolVar(&client, "client", false, "Only show the version of this program, without contacting a cluster.")
 	return c
 }
 

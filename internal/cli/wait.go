@@ -42,7 +42,7 @@ func (w *waiter) until(ctx context.Context, done func(fleetstatus.Fleet) (bool, 
 		select {
 		case <-ctx.Done():
 			if ctx.Err() == context.DeadlineExceeded {
-				return session.Failf(session.CodeTimeout, "not done after %s; kubectl windows status shows the progress%s", w.timeout, w.last())
+				return session.Failf(session.CodeTimeout, "timed out after %s; kubectl windows status shows the progress%s", w.timeout, w.last())
 			}
 			return session.Failf(session.CodeFailed, "interrupted; the operator continues")
 		case <-time.After(waitPause):
@@ -92,7 +92,7 @@ func (w *waiter) obstruction(h fleetstatus.Host) error {
 		if p.Severity == advice.Error {
 			out := terminal.New(w.s.Out)
 			printProblem(out, p)
-			return session.Failf(session.CodeFindings, "host %s does not continue by itself: %s. The operator tries again when the cause is gone", h.Name, p.Reason)
+			return session.Failf(session.CodeFindings, "host %s is blocked: %s. The operator retries once the cause is fixed", h.Name, p.Reason)
 		}
 	}
 	return nil

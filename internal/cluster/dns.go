@@ -82,7 +82,7 @@ func readKubeletConfig(ctx context.Context, r client.Reader) (d dnsOfKubelets, e
 		return d, fmt.Errorf("reading ConfigMap %s: %w", kubeletConfig(), err)
 	}
 	if err := yaml.Unmarshal([]byte(cm.Data["kubelet"]), &d); err != nil {
-		return d, fmt.Errorf("%w: ConfigMap %s, key kubelet, is no configuration of kubelets (%w); correct it, or set domain and servers of spec.network.dns in WindowsConfig %s",
+		return d, fmt.Errorf("%w: ConfigMap %s, key kubelet, is not a kubelet configuration (%w); correct it, or set domain and servers of spec.network.dns in WindowsConfig %s",
 			desired.ErrNetwork, kubeletConfig(), err, api.WindowsConfigName)
 	}
 	d.found = true
@@ -177,10 +177,10 @@ func readDNSServers(ctx context.Context, r client.Reader, config v1alpha1.DNSSpe
 		seen = append(seen, fmt.Sprintf("Service %s/%s has no IPv4 address (%v)", s.Namespace, s.Name, s.Spec.ClusterIPs))
 	}
 	if len(services) == 0 {
-		seen = append(seen, "there is no Service openshift-dns/dns-default, kube-system/kube-dns, or in kube-system with label k8s-app=kube-dns or k8s-app=coredns and port 53")
+		seen = append(seen, "none of these Services exists: openshift-dns/dns-default, kube-system/kube-dns, or one in kube-system with label k8s-app=kube-dns or k8s-app=coredns and port 53")
 	}
-	return &desired.NetworkError{Reason: api.ReasonClusterDNSUnknown, Message: "nothing in the cluster tells at which IPv4 address pods reach its DNS: " +
-		shorten.Text(strings.Join(seen, "; "), shorten.Reported) + "; set spec.network.dns.servers of WindowsConfig " + api.WindowsConfigName + " to it"}
+	return &desired.NetworkError{Reason: api.ReasonClusterDNSUnknown, Message: "found no IPv4 address at which pods reach the cluster's DNS: " +
+		shorten.Text(strings.Join(seen, "; "), shorten.Reported) + "; set spec.network.dns.servers of WindowsConfig " + api.WindowsConfigName + " to that address"}
 }
 
 // isDNSServer reports whether pods on Windows nodes can use an address as their DNS server. Node-local caches, such as NodeLocal DNSCache, have

@@ -93,7 +93,7 @@ func TestNetworkIsReadFromWhereTheClusterHasIt(t *testing.T) {
 			})},
 		"OpenShift with a range that is none": {ovn, hybrid("{hybridClusterNetwork: [{cidr: 010.132.0.0/14}]}"),
 			with(openshiftIs, func(n *desired.ClusterNetwork) {
-				n.HybridFault = hybridOverlayField + `.hybridClusterNetwork[0].cidr: "010.132.0.0/14" is no range such as 10.132.0.0/14/23`
+				n.HybridFault = hybridOverlayField + `.hybridClusterNetwork[0].cidr: "010.132.0.0/14" is not a range such as 10.132.0.0/14/23`
 				n.HybridOverlay = `{"hybridClusterNetwork":[{"cidr":"010.132.0.0/14"}]}`
 			})},
 		"OpenShift with ranges of OVN-Kubernetes' own": {ovn, append([]client.Object{openshift(openshiftOperator, "Network", "cluster",

@@ -157,7 +157,7 @@ func readPullSecret(ctx context.Context, r client.Reader, namespace string, s *d
 			if openshift == nil && unknown == nil {
 				continue
 			}
-			return fmt.Errorf("reading Secret %s: %w; on OpenShift the operator needs what is in deploy/openshift, too", name, err)
+			return fmt.Errorf("reading Secret %s: %w; on OpenShift, also apply deploy/openshift", name, err)
 		}
 		if err != nil {
 			return fmt.Errorf("reading Secret %s: %w", name, err)

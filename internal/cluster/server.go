@@ -67,9 +67,9 @@ func readServer(ctx context.Context, r client.Reader, via Connection, config v1a
 		case server == "":
 			continue
 		case !isServer(server):
-			return fmt.Errorf("%s says that the API server is at %.200q; an https URL is needed, without user, query and fragment", source.from, server)
+			return fmt.Errorf("%s has the API server address %.200q; it must be an https URL without user, query and fragment", source.from, server)
 		case isLoopback(hostOf(server)) && !via.OneMachine:
-			passed = append(passed, fmt.Sprintf("%s has %.200q, which means each host itself", source.from, server))
+			passed = append(passed, fmt.Sprintf("%s has %.200q, which refers to each host itself", source.from, server))
 			continue
 		}
 		c.Server, c.ServerFrom = server, source.from
@@ -86,7 +86,7 @@ func ParseServer(text string) (string, error) {
 	server := text
 	if !strings.Contains(text, "://") {
 		if _, _, err := net.SplitHostPort(text); err != nil {
-			return "", fmt.Errorf("%.300q must be <host>:<port>, as api.example.com:6443, or an https URL", text)
+			return "", fmt.Errorf("%.300q must be <host>:<port>, such as api.example.com:6443, or an https URL", text)
 		}
 		server = "https://" + text
 	}
@@ -94,9 +94,9 @@ func ParseServer(text string) (string, error) {
 	u, err := url.Parse(server)
 	switch {
 	case err != nil || !isServer(server) || u.Path != "":
-		return "", fmt.Errorf("%.300q must be <host>:<port>, as api.example.com:6443, or an https URL without user, path, query and fragment", text)
+		return "", fmt.Errorf("%.300q must be <host>:<port>, such as api.example.com:6443, or an https URL without user, path, query and fragment", text)
 	case isLoopback(u.Hostname()):
-		return "", fmt.Errorf("%.300q is a loopback address, which means each host itself; another is needed", text)
+		return "", fmt.Errorf("%.300q is a loopback address, which refers to each host itself; use another address", text)
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {

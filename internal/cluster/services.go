@@ -24,7 +24,7 @@ func listServiceCIDRs(ctx context.Context, r client.Reader) ([]networkingv1.Serv
 		return nil, fmt.Errorf("listing ServiceCIDRs: %w", err)
 	}
 	if len(list.Items) == 0 {
-		return nil, errors.New("there is no ServiceCIDR; kube-apiserver makes ServiceCIDR " + ownServiceCIDR)
+		return nil, errors.New("no ServiceCIDR exists; kube-apiserver creates ServiceCIDR " + ownServiceCIDR)
 	}
 	slices.SortFunc(list.Items, func(a, b networkingv1.ServiceCIDR) int { return strings.Compare(a.Name, b.Name) })
 	own := slices.IndexFunc(list.Items, func(s networkingv1.ServiceCIDR) bool { return s.Name == ownServiceCIDR })

@@ -143,7 +143,7 @@ func ranges(r *source.ReservedAddresses) explain.Ranges {
 	return func(ctx context.Context) []netip.Prefix {
 		known, err := r.With(ctx, "")
 		if err != nil {
-			log.FromContext(ctx).V(1).Info("Not all addresses of the cluster are known", "error", err.Error())
+			log.FromContext(ctx).V(1).Info("Reading some addresses of the cluster failed", "error", err.Error())
 		}
 		return slices.Concat(known.Services, known.Pods)
 	}

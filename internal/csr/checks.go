@@ -24,7 +24,7 @@ func keyNotAllowed(c candidate) string {
 // signatureInvalid requires proof that the requester has the private key.
 func signatureInvalid(c candidate) string {
 	if err := c.cert.CheckSignature(); err != nil {
-		return fmt.Sprintf("the signature of spec.request is wrong (%s); allowed is one made with the key in the request", quote(err.Error()))
+		return fmt.Sprintf("the signature of spec.request is invalid (%s); it must be made with the key in the request", quote(err.Error()))
 	}
 	return ""
 }
@@ -77,13 +77,13 @@ func anyExtension(c candidate) string {
 	if len(c.cert.Extensions) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("spec.request asks for extensions (%s); allowed in a client certificate are none, so no alternative names either", extensions(c))
+	return fmt.Sprintf("spec.request has extensions (%s); client certificates must have none, including alternative names", extensions(c))
 }
 
 func extensionsOtherThanAltNames(c candidate) string {
 	for _, extension := range c.cert.Extensions {
 		if !extension.Id.Equal(oidAltNames()) {
-			return fmt.Sprintf("spec.request asks for extensions (%s); allowed are alternative names only (%s)", extensions(c), oidAltNames())
+			return fmt.Sprintf("spec.request has extensions (%s); allowed are alternative names only (%s)", extensions(c), oidAltNames())
 		}
 	}
 	return ""
@@ -99,7 +99,7 @@ func extensions(c candidate) string {
 
 func altNamesMissing(c candidate) string {
 	if len(c.cert.DNSNames)+len(c.cert.IPAddresses) == 0 {
-		return "spec.request has no alternative names; allowed are the node's name and its addresses, at least one of them"
+		return "spec.request has no alternative names; at least one of the node's name and addresses is required"
 	}
 	return ""
 }
@@ -107,7 +107,7 @@ func altNamesMissing(c candidate) string {
 func altNamesOtherThanDNSAndIP(c candidate) string {
 	tags, err := altNameTags(c.cert)
 	if err != nil {
-		return fmt.Sprintf("the alternative names in spec.request cannot be read (%s)", quote(err.Error()))
+		return fmt.Sprintf("the alternative names in spec.request cannot be parsed (%s)", quote(err.Error()))
 	}
 	for _, tag := range tags {
 		if tag != tagDNSName && tag != tagIPAddress {
@@ -127,7 +127,7 @@ func nodeNotWindows(c candidate) string {
 
 func instanceUnknown(c candidate) string {
 	if c.host == nil {
-		return fmt.Sprintf("the common name in spec.request is %s; allowed are the names of hosts with a WindowsInstance that has come as far as joining", quote(c.commonName))
+		return fmt.Sprintf("the common name in spec.request is %s; allowed are the names of hosts that have begun to join with a WindowsInstance", quote(c.commonName))
 	}
 	return ""
 }
@@ -178,7 +178,7 @@ func credentialOfOther(c candidate) string {
 	if !c.bootstraps() || c.host.holds(c.credential()) {
 		return ""
 	}
-	of := "no host that is joining"
+	of := "no joining host"
 	for _, h := range c.known.Hosts {
 		if h.holds(c.credential()) {
 			of = "instance " + h.Instance
@@ -199,7 +199,7 @@ func nodeNameTaken(c candidate) string {
 	}
 	if node, exists := c.known.Nodes[c.node]; exists && !c.host.Registered {
 		return fmt.Sprintf("the common name in spec.request is %s, but Node %s has the addresses %s, and is not proven to be the host of instance %s; "+
-			"rename the host, or delete the Node if it is no more", quote(c.commonName), c.node, list(node.Addresses), c.host.Instance)
+			"rename the host, or delete the Node if its machine no longer exists", quote(c.commonName), c.node, list(node.Addresses), c.host.Instance)
 	}
 	return ""
 }
@@ -240,5 +240,5 @@ func unguarded(c candidate) string {
 	if c.known.PoliciesFault == "" {
 		return ""
 	}
-	return "what limits the identity is not in force, and it is allowed only while that is: " + c.known.PoliciesFault
+	return "the policies that limit this identity are not in force, which is required for approval: " + c.known.PoliciesFault
 }

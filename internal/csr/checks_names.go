@@ -10,7 +10,7 @@ import (
 )
 
 // addIt is the remedy if the host's cloud name or address is not recorded.
-const addIt = "if the host has it in its cloud, add it to spec.additionalAddresses of the WindowsInstance"
+const addIt = "if the cloud assigned it to the host, add it to spec.additionalAddresses of the WindowsInstance"
 
 func dnsNameOfOther(c candidate) string {
 	for _, name := range c.dnsNames() {
@@ -21,7 +21,7 @@ func dnsNameOfOther(c candidate) string {
 		if owner := c.known.ownerOfName(name, c.host); owner != "" {
 			remedy = "it is " + owner
 		} else if len(validation.IsDNS1123Subdomain(name)) > 0 {
-			remedy = "it is no name of a host"
+			remedy = "it is not a valid host name"
 		}
 		return fmt.Sprintf("the DNS names in spec.request contain %s; allowed are %s; %s", quote(name), list(c.ownNames()), remedy)
 	}
@@ -64,7 +64,7 @@ func addressNotReported(c candidate) string {
 func dnsNameOfAnother(c candidate) string {
 	for _, name := range c.dnsNames() {
 		if owner := c.known.ownerOfName(name, c.host); owner != "" {
-			return fmt.Sprintf("the DNS names in spec.request contain %s, which is %s; allowed are names that are the node's alone", quote(name), owner)
+			return fmt.Sprintf("the DNS names in spec.request contain %s, which is %s; allowed are names of only this node", quote(name), owner)
 		}
 	}
 	return ""
@@ -96,7 +96,7 @@ func (k Known) ownerOfName(name string, host *Host) string {
 func addressOfAnother(c candidate) string {
 	for _, address := range c.certAddresses() {
 		if owner := c.known.ownerOf(address, c.host); owner != "" {
-			return fmt.Sprintf("the IP addresses in spec.request contain %s, which %s; allowed are addresses that are the node's alone", address, owner)
+			return fmt.Sprintf("the IP addresses in spec.request contain %s, which %s; allowed are addresses of only this node", address, owner)
 		}
 	}
 	return ""

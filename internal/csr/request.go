@@ -100,7 +100,7 @@ func decode(data []byte) (cert *x509.CertificateRequest, malformed string) {
 	}
 	exact := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: block.Bytes})
 	if !bytes.Equal(bytes.TrimSpace(data), bytes.TrimSpace(exact)) {
-		malformed = "spec.request has something before, in or after its PEM block; allowed is one block CERTIFICATE REQUEST without headers"
+		malformed = "spec.request has headers or other data in or around its PEM block; allowed is one block CERTIFICATE REQUEST without headers"
 	}
 	return cert, malformed
 }
@@ -140,7 +140,7 @@ func weakness(key any) string {
 	case ed25519.PublicKey:
 		return ""
 	default:
-		return "of an unknown kind"
+		return "of unknown type"
 	}
 }
 

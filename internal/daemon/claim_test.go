@@ -144,7 +144,7 @@ func TestAFolderThatCannotBePutAsideIsRefused(t *testing.T) {
 	mustGiveAway(t, w, `C:\var`)
 	w.FailNext(`rename C:\var.old0`)
 	_, err := newWire(w).join(newRequest(c))
-	if err == nil || !strings.Contains(err.Error(), `putting C:\var aside`) || !strings.Contains(err.Error(), `icacls C:\var /setowner`) {
+	if err == nil || !strings.Contains(err.Error(), `renaming C:\var, which belongs to`) || !strings.Contains(err.Error(), `icacls C:\var /setowner`) {
 		t.Errorf("the join ends with %v, want what to do", err)
 	}
 	mustJoin(t, w, newRequest(c))

@@ -44,16 +44,16 @@ type command struct {
 
 func commands() []command {
 	return []command{
-		{agent.CommandFacts, "says what this host is; changes nothing", facts},
-		{agent.CommandReach, "tries whether this host reaches the API server: the request as one line of JSON on standard input; changes nothing", reach},
-		{agent.CommandReceive, "takes content into the store: a list as one line of JSON on standard input, then the missing bytes", receive},
-		{agent.CommandJoin, "makes this host a node: the request as one line of JSON on standard input", join},
-		{agent.CommandLeave, "takes everything of ours off this host: the request as one line of JSON on standard input", leave},
-		{agent.CommandRestart, "restarts this host, unless it has restarted since: the request as one line of JSON on standard input", restart},
-		{agent.CommandStatus, "says how services and certificates are, and what happened last; changes nothing", status},
-		{"update", "is the service that takes an update of this host to its end, forward or back", updateCommand},
-		{"run", "keeps this host as the last join asked, until it is stopped", run},
-		{"host", "runs a program as a service, which it is not by itself: host [flags] -- <program> [arguments]", hostCommand},
+		{agent.CommandFacts, "print facts about this host; changes nothing", facts},
+		{agent.CommandReach, "check whether this host reaches the API server: request as one line of JSON on standard input; changes nothing", reach},
+		{agent.CommandReceive, "receive content into the store: list as one line of JSON on standard input, then the missing bytes", receive},
+		{agent.CommandJoin, "make this host a node: request as one line of JSON on standard input", join},
+		{agent.CommandLeave, "remove everything that the operator installed on this host: request as one line of JSON on standard input", leave},
+		{agent.CommandRestart, "restart this host, unless it has already restarted since the given boot: request as one line of JSON on standard input", restart},
+		{agent.CommandStatus, "print the state of services and certificates, and the last changes; changes nothing", status},
+		{"update", "complete an update of this host or roll it back; runs as a service", updateCommand},
+		{"run", "keep this host as the last join requested, until stopped", run},
+		{"host", "run an ordinary program as a service: host [flags] -- <program> [arguments]", hostCommand},
 	}
 }
 
@@ -82,11 +82,11 @@ func Main(ctx context.Context, c Call) int {
 }
 
 func usage(w io.Writer) {
-	fmt.Fprintln(w, "WICD makes and keeps this Windows host a node of a cluster.\n\nUsage: windows-instance-config-daemon <command> [flags]")
+	fmt.Fprintln(w, "WICD configures this Windows host as a node of a cluster, and keeps it configured.\n\nUsage: windows-instance-config-daemon <command> [flags]")
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.about)
 	}
-	fmt.Fprintln(w, "\nAll but update, run and host write lines of JSON on standard output: steps, then one result or one error.")
+	fmt.Fprintln(w, "\nAll commands except update, run and host write lines of JSON to standard output: steps, then one result or one error.")
 }
 
 // start defines the command's flags, parses them, and runs the command.
@@ -134,7 +134,7 @@ func wantsHelp(args []string) bool {
 
 // converse runs a command of the protocol with the operator.
 func converse(ctx context.Context, call Call, flags *flag.FlagSet, do func(*agent.Session, host.Host) (any, error)) int {
-	input := flags.String(agent.FlagInput, "", "folder beside the program to make, and to take the input from files in it; without it, it comes on standard input")
+	input := flags.String(agent.FlagInput, "", "folder to create beside the program, and to read the input from files in it; default: standard input")
 	if code, done := parse(call, flags); done {
 		return code
 	}
@@ -159,7 +159,7 @@ func converse(ctx context.Context, call Call, flags *flag.FlagSet, do func(*agen
 }
 
 func facts(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	cloud := flags.String(agent.FlagPlatform, "", "platform whose metadata service is asked for the host's name: AWS or GCP")
+	cloud := flags.String(agent.FlagPlatform, "", "platform whose metadata service provides the host's name: AWS or GCP")
 	return converse(ctx, call, flags, func(_ *agent.Session, h host.Host) (any, error) {
 		program, err := call.Program()
 		if err != nil {
@@ -212,7 +212,7 @@ func run(ctx context.Context, call Call, flags *flag.FlagSet) int {
 func updateCommand(ctx context.Context, call Call, flags *flag.FlagSet) int {
 	return serve(ctx, call, flags, func(ctx context.Context, h host.Host, log *slog.Logger) {
 		if err := update.Update(ctx, h, log); err != nil && ctx.Err() == nil {
-			log.Error("Update interrupted; it goes on when the service starts again", "error", err.Error())
+			log.Error("Update interrupted; it continues when the service starts again", "error", err.Error())
 		}
 	})
 }
@@ -233,8 +233,8 @@ func serve(ctx context.Context, call Call, flags *flag.FlagSet, do service) int 
 }
 
 func serviceFlags(flags *flag.FlagSet) (asService *bool, logName *string) {
-	return flags.Bool("windows-service", false, "run under the control of Windows' service manager"),
-		flags.String("log-file", "", `file for the log, C:\var\log\wicd\wicd.log; without it, the log goes to standard error`)
+	return flags.Bool("windows-service", false, "run as a Windows service"),
+		flags.String("log-file", "", `log file, such as C:\var\log\wicd\wicd.log; default: standard error`)
 }
 
 func runService(ctx context.Context, call Call, asService bool, logName string, do service) error {

@@ -72,7 +72,7 @@ func Run(ctx context.Context, h host.Host, o RunOptions) {
 }
 
 // errLeaving means that the last record is of a leaving host.
-var errLeaving = errors.New("the host leaves its cluster")
+var errLeaving = errors.New("the host is leaving its cluster")
 
 // awaitRecord waits until there is a usable record, or ctx is done.
 func awaitRecord(ctx context.Context, h host.Host, log *slog.Logger) (r state.Record, there bool) {

@@ -53,7 +53,7 @@ func TestAJoinExcludesContainerdFromScans(t *testing.T) {
 	result := mustJoin(t, w, r)
 	expectExclusions(t, w, somebodys().And(r.Desired.Exclusions))
 	for _, exclusion := range r.Desired.Exclusions.List() {
-		if want := "exclusion of " + exclusion + " from scans of Defender added"; !slices.Contains(result.Changed, want) {
+		if want := "Defender exclusion " + exclusion + " added"; !slices.Contains(result.Changed, want) {
 			t.Errorf("%q is not told; told was %q", want, result.Changed)
 		}
 	}
@@ -138,9 +138,9 @@ func TestADefenderThatKeepsItsExclusionsIsToldOnTheNodeOnce(t *testing.T) {
 		// interferes is true if Defender is known to scan what should be excluded.
 		interferes bool
 	}{
-		"a policy has the last word": {func(d *sim.Defender) { d.PolicyOnly = true }, "a policy or tamper protection has the last word", 4, true},
+		"a policy has the last word": {func(d *sim.Defender) { d.PolicyOnly = true }, "a policy or tamper protection overrides the added exclusions", 4, true},
 		"access denied":              {func(d *sim.Defender) { d.Refuses = errors.New("error 0x80070005") }, "0x80070005", 4, true},
-		"another program scans":      {func(d *sim.Defender) { d.PolicyOnly, d.RealTimeOff = true, true }, "a policy or tamper protection has the last word", 4, false},
+		"another program scans":      {func(d *sim.Defender) { d.PolicyOnly, d.RealTimeOff = true, true }, "a policy or tamper protection overrides the added exclusions", 4, false},
 		"a policy hides them":        {func(d *sim.Defender) { d.Hidden = true }, "a policy hides", 0, false},
 		"it hangs":                   {func(d *sim.Defender) { d.Hangs = true }, "no answer within 30s", 0, false},
 	} {

@@ -73,7 +73,7 @@ func TestAJoinOpensTheFirewall(t *testing.T) {
 		t.Errorf("the second join changed %q", again.Changed)
 	}
 	r.Desired.Firewall = r.Desired.Firewall[:1]
-	if less := mustJoin(t, w, r); !slices.Contains(less.Changed, `rule "VXLAN" of the firewall changed`) {
+	if less := mustJoin(t, w, r); !slices.Contains(less.Changed, `firewall rule "VXLAN" changed`) {
 		t.Errorf("one rule less is not told: %q", less.Changed)
 	}
 	expectOurRules(t, w, rules()[0])
@@ -99,7 +99,7 @@ func TestAHostWithoutAFirewallJoins(t *testing.T) {
 	r := newRequest(c)
 	r.Desired.Firewall = rules()
 	mustJoin(t, w, r)
-	if n := strings.Count(journalOf(t, w), "none: setting rules of the firewall"); n != 1 {
+	if n := strings.Count(journalOf(t, w), "none: setting firewall rules"); n != 1 {
 		t.Errorf("the journal says %d times that there is no firewall, want once:\n%s", n, journalOf(t, w))
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -23,7 +23,7 @@ const releasedWithin = 5 * time.Second
 func hostCommand(ctx context.Context, call Call, flags *flag.FlagSet) int {
 	asService, logName := serviceFlags(flags)
 	var variables []string
-	flags.Func("env", "variable of the program's environment besides our own, as NAME=value; may be given again", func(variable string) error {
+	flags.Func("env", "additional environment variable of the program, as NAME=value; may be repeated", func(variable string) error {
 		if name, _, ok := strings.Cut(variable, "="); !ok || name == "" {
 			return errors.New("NAME=value is needed")
 		}
@@ -34,7 +34,7 @@ func hostCommand(ctx context.Context, call Call, flags *flag.FlagSet) int {
 		return code
 	}
 	if flags.NArg() == 0 {
-		fmt.Fprintln(call.Stderr, "there is no program: host [flags] -- <program> [arguments] is needed")
+		fmt.Fprintln(call.Stderr, "no program given; usage: host [flags] -- <program> [arguments]")
 		return 1
 	}
 	code, err := hostProgram(ctx, call, *asService, *logName, hosted{command: flags.Args(), variables: variables})

@@ -131,12 +131,12 @@ func TestANodeGetsHyperVWithoutARestartOfItsOwn(t *testing.T) {
 			t.Error("the host restarted by itself")
 		}
 		m.restart(t)
-		m.expectHyperV(t, "after the restart", corev1.ConditionTrue, api.ReasonHyperVRuns, "Hyper-V runs")
+		m.expectHyperV(t, "after the restart", corev1.ConditionTrue, api.ReasonHyperVRuns, "Hyper-V is running")
 
 		m.publish(t, without)
 		m.awaitSettings(t, without)
 		time.Sleep(time.Minute)
-		m.expectHyperV(t, "when it is asked for no more", corev1.ConditionUnknown, api.ReasonHyperVNotWanted, "stays")
+		m.expectHyperV(t, "when it is asked for no more", corev1.ConditionUnknown, api.ReasonHyperVNotWanted, "not removed")
 		if is, _ := stateOfHyperV(t, m.windows); is != agent.FeatureEnabled {
 			t.Errorf("the feature is %s", is)
 		}

@@ -39,10 +39,10 @@ func (i inputs) open(ctx context.Context, name string) (in io.Reader, remove fun
 	folder := i.beside + `\` + name
 	made, err := i.host.Rights.MakeFolder(folder, host.Private)
 	if err == nil && !made {
-		err = errors.New("it is there already")
+		err = errors.New("it already exists")
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("making %s for the input: %w", folder, err)
+		return nil, nil, fmt.Errorf("creating %s for the input: %w", folder, err)
 	}
 	return agent.NewInput(ctx, i.take(folder)), func() error { return i.remove(ctx, folder) }, nil
 }

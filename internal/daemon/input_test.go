@@ -84,7 +84,7 @@ func TestAnInputIsTakenFromNoOtherFolder(t *testing.T) {
 	if _, err := w.Disk().WriteFile(host.Parent(inputProgram)+`\`+inputFolder+`\000001.last`, "{}\n"); err != nil {
 		t.Fatal(err)
 	}
-	if got := callWithInput(t, w, agent.CommandLeave, inputFolder); !strings.Contains(got, "it is there already") {
+	if got := callWithInput(t, w, agent.CommandLeave, inputFolder); !strings.Contains(got, "it already exists") {
 		t.Errorf("with a folder that somebody else made, the answer is %s", got)
 	}
 }

@@ -138,7 +138,7 @@ func TestAFeatureThatTheJoinEnabledIsToldToStay(t *testing.T) {
 		mustJoin(t, w, newRequest(c))
 		time.Sleep(10 * time.Second)
 		mustJoin(t, w, newRequest(c))
-		want := []string{"feature Containers of Windows: it stays enabled"}
+		want := []string{"feature Containers of Windows (stays enabled)"}
 		if result := mustLeave(t, w, newRequest(c).Cluster); !slices.Equal(result.Remains, want) {
 			t.Errorf("remains: %q, want %q", result.Remains, want)
 		}

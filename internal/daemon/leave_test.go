@@ -26,9 +26,9 @@ func TestAHostThatLeftIsWhatItWas(t *testing.T) {
 		t.Errorf("remains: %q", result.Remains)
 	}
 	for _, part := range []string{
-		"service kubelet removed", "container pause ended", "process of " + shim + " ended", "network " + podNetwork + " of a pod removed",
+		"service kubelet removed", "container pause stopped", "process of " + shim + " stopped", "network " + podNetwork + " of a pod removed",
 		"variable NO_PROXY of the machine removed", desired.ContainerdRoot + " removed", `C:\k\store removed`, "left cluster " + r.Cluster,
-		`rule "kubelet" of the firewall removed`, "exclusion of path " + desired.ContainerdRoot + " from scans of Defender removed",
+		`firewall rule "kubelet" removed`, "Defender exclusion path " + desired.ContainerdRoot + " removed",
 	} {
 		if !slices.ContainsFunc(result.Removed, func(line string) bool { return strings.HasPrefix(line, part) }) {
 			t.Errorf("%q is not told; told was %q", part, result.Removed)

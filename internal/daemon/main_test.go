@@ -39,7 +39,7 @@ func TestWrongUseIsExplained(t *testing.T) {
 		{"facts extra", `unexpected argument "extra"`},
 		{"run --nonsense", "nonsense"},
 		{"host --env x -- y", "NAME=value is needed"},
-		{"host --log-file x", "there is no program: host [flags] -- <program> [arguments] is needed"},
+		{"host --log-file x", "no program given; usage: host [flags] -- <program> [arguments]"},
 	} {
 		code, stdout, stderr := call(strings.Fields(test.args)...)
 		if code != 1 || !strings.Contains(stderr, test.want) || stdout != "" {

@@ -22,7 +22,7 @@ func (n nodeManager) run(ctx context.Context, client *apiclient.Client, again bo
 	files := credentials.NodeManagerFiles(n.Host.Disk)
 	if !slices.ContainsFunc(n.Wanted.Services, func(s desired.Service) bool { return s.Name == desired.NodeManagerService }) {
 		if err := files.Remove(); err != nil {
-			n.Log.Warn("Removing the certificate of a service that is not needed any more failed", "service", desired.NodeManagerService, "error", err.Error())
+			n.Log.Warn("Removing the certificate of an unneeded service failed", "service", desired.NodeManagerService, "error", err.Error())
 		}
 		return
 	}

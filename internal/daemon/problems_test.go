@@ -65,7 +65,7 @@ func problems() map[string]problem {
 		},
 		"the clock is ahead": {
 			condition: api.ConditionClockSkewed, reason: api.ReasonClockOutOfSync, works: api.ReasonClockInSync, told: clockTold, over: clockOver,
-			begin: clock(-90 * time.Second), end: clock(-10 * time.Second), says: []string{"the clock is 1m", "ahead of that of the API server", "there is no service W32Time"},
+			begin: clock(-90 * time.Second), end: clock(-10 * time.Second), says: []string{"the clock is 1m", "ahead of that of the API server", "service W32Time does not exist"},
 		},
 	}
 }

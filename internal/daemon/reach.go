@@ -33,7 +33,7 @@ func Reach(ctx context.Context, h host.Host, r agent.ReachRequest) (agent.ReachR
 	}
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM([]byte(r.CA)) {
-		return agent.ReachResult{}, errors.New("the request has no certificate of the cluster's authority")
+		return agent.ReachResult{}, errors.New("the request has no CA certificate of the cluster")
 	}
 	ctx, cancel := context.WithTimeout(ctx, reachWithin)
 	defer cancel()

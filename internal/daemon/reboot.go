@@ -22,7 +22,7 @@ func Restart(ctx context.Context, s *agent.Session, h host.Host) (agent.RestartR
 		return agent.RestartResult{}, err
 	}
 	if r.BootID == "" {
-		return agent.RestartResult{}, &agent.Error{Code: agent.CodeRequestInvalid, Message: "bootID is empty; that of the host when the restart was decided is needed"}
+		return agent.RestartResult{}, &agent.Error{Code: agent.CodeRequestInvalid, Message: "bootID is empty; the boot ID of the host when the restart was decided is needed"}
 	}
 	boot, err := h.NextStart.Boot(ctx)
 	if err != nil {
@@ -33,9 +33,9 @@ func Restart(ctx context.Context, s *agent.Session, h host.Host) (agent.RestartR
 	}
 	unfinished, err := h.NextStart.Unfinished(ctx)
 	if err != nil {
-		return agent.RestartResult{}, fmt.Errorf("asking Windows what it has not finished: %w", err)
+		return agent.RestartResult{}, fmt.Errorf("reading what Windows has not completed: %w", err)
 	}
-	if err := configure.AwaitWindows(unfinished, "it is restarted"); err != nil {
+	if err := configure.AwaitWindows(unfinished, "the host is restarted"); err != nil {
 		return agent.RestartResult{}, err
 	}
 	if err := h.System.Reboot(ctx, r.Comment, restartDelay); err != nil {

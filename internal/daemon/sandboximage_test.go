@@ -104,7 +104,7 @@ func TestANodeWaitsForASandboxImageThatCannotBePulled(t *testing.T) {
 		if nodestate.IsReady(&node) || m.windows.Disk().Exists(cniConfig) {
 			t.Error("the node is Ready without its sandbox image")
 		}
-		if c := m.imageCondition(); c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "not Ready until it is there") {
+		if c := m.imageCondition(); c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "not Ready until it is pulled") {
 			t.Errorf("the condition is %+v", c)
 		}
 		if pulls < 20 || pulls > 60 {
@@ -191,7 +191,7 @@ func TestALostSandboxImageIsPulledAgain(t *testing.T) {
 		m.windows.RefuseImage(firstImage, absent())
 		m.windows.RemoveImage(firstImage)
 		time.Sleep(5 * time.Minute)
-		m.await(t, "the loss is told", func() bool { return strings.Contains(m.imageCondition().Message, "was on the host before and is gone") })
+		m.await(t, "the loss is told", func() bool { return strings.Contains(m.imageCondition().Message, "was removed from the host") })
 		node := m.node()
 		if !nodestate.IsReady(&node) {
 			t.Error("the node went out of service, with pods that run")

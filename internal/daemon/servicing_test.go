@@ -85,7 +85,7 @@ func TestRestartsOfAJoinHaveAMemoryAndALimit(t *testing.T) {
 			quirks: sim.Quirks{Setup: sim.SetupQuirks{For: 9 * time.Minute}}, restarts: 1, told: []agent.Code{agent.CodeWaitingForSetup}, joins: true},
 		"something sets the name back": {
 			quirks: sim.Quirks{Setup: sim.SetupQuirks{Name: "WIN-CLOUD"}}, hostname: "wanted", restarts: 1,
-			told: []agent.Code{agent.CodeRebootDidNotHelp}, says: "is WIN-CLOUD again, and not wanted"},
+			told: []agent.Code{agent.CodeRebootDidNotHelp}, says: "is WIN-CLOUD again instead of wanted"},
 		"something was begun before": {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Refuses: 3017, RefusesIn: 1}}, restarts: 2, joins: true},
 		"a restart is asked for by each attempt": {
@@ -98,7 +98,7 @@ func TestRestartsOfAJoinHaveAMemoryAndALimit(t *testing.T) {
 		"the component store is damaged": {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{BrokenStore: true}}, told: []agent.Code{agent.CodeFailed}, says: "0x80073712"},
 		"DISM hangs": {
-			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Hangs: true}}, told: []agent.Code{agent.CodeDISMSilent}, says: "has not answered after 3m0s"},
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Hangs: true}}, told: []agent.Code{agent.CodeDISMSilent}, says: "DISM did not respond within 3m0s"},
 		"DISM is busy for long": {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{BusyFor: 8 * time.Minute}}, restarts: 1, told: []agent.Code{agent.CodeDISMSilent}, joins: true},
 	} {

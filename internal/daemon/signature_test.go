@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-const refused = "is not followed"
+const refused = "rejected"
 
 // awaitLog waits until the log contains a text, and clears it.
 func (m *member) awaitLog(t *testing.T, what string) {
@@ -64,10 +64,10 @@ func TestOnlyWhatTheOperatorSignedIsFollowed(t *testing.T) {
 		"unsigned": {"not signed", func(m *member, t *testing.T) map[string]string {
 			return desired.Unsigned(m.sign(t, m.request.Desired.Version, m.evil(), 1, 99))
 		}},
-		"another key": {"signed with key", func(m *member, t *testing.T) map[string]string {
+		"another key": {"signed with unknown key", func(m *member, t *testing.T) map[string]string {
 			return m.sign(t, m.request.Desired.Version, m.evil(), 2, 99)
 		}},
-		"altered": {"not what was signed", func(m *member, t *testing.T) map[string]string {
+		"altered": {"does not match the signature", func(m *member, t *testing.T) map[string]string {
 			data := m.sign(t, m.request.Desired.Version, m.request.Desired, 1, 99)
 			evil, err := m.evil().Data()
 			if err != nil {
@@ -169,7 +169,7 @@ func TestAKeyThatWasSignedIsTakenOver(t *testing.T) {
 	m.publishAs(t, version, m.sign(t, version, node, 1, 10))
 	m.awaitSettings(t, node)
 	m.publishAs(t, version, m.sign(t, version, m.evil(), 1, 11))
-	m.awaitEvent(t, api.EventSettingsRefused, "signed with key")
+	m.awaitEvent(t, api.EventSettingsRefused, "signed with unknown key")
 	node.Files = slices.Clone(m.request.Desired.Files)
 	m.publishAs(t, version, m.sign(t, version, node, 2, 12))
 	m.awaitSettings(t, node)
@@ -202,7 +202,7 @@ func TestSwappedSecretsAreNotTaken(t *testing.T) {
 	node.SecretsVersion = m.publishSecrets(t, desired.Secrets{Salt: "a", Environment: map[string]string{"HTTP_PROXY": "http://ours"}})
 	m.publishSecrets(t, desired.Secrets{Salt: "a", Environment: map[string]string{"HTTP_PROXY": "http://theirs"}})
 	m.publish(t, node)
-	m.awaitLog(t, "not of the version")
+	m.awaitLog(t, "its version differs from that in the ConfigMap")
 	if m.windows.Disk().Exists(plainFile) {
 		t.Error("a part of the settings was applied without the other")
 	}

@@ -94,7 +94,7 @@ func TestAStaticAddressIsKept(t *testing.T) {
 // TestATooSmallMTUIsToldWithTheJoin: Windows gives pods an MTU of 1450, and their packets are encapsulated.
 func TestATooSmallMTUIsToldWithTheJoin(t *testing.T) {
 	address := netip.MustParsePrefix("192.0.2.10/24")
-	const want = `none: adapter \"Ethernet\" has an MTU of 1460: Windows gives pods one of 1450, and VXLAN adds 50 bytes`
+	const want = `none: adapter \"Ethernet\" has an MTU of 1460: the MTU of pods is 1450, and VXLAN adds 50 bytes`
 	for name, test := range map[string]struct {
 		adapter string
 		mtu     uint32
@@ -149,7 +149,7 @@ func TestWhatIsInTheWayOfANodeIsToldWithTheJoin(t *testing.T) {
 	mustJoin(t, w, r)
 	journal := journalOf(t, w)
 	for text, isTold := range map[string]bool{
-		"none: service docker runs": true, "agent.exe (process 812) at 0.0.0.0:10250": true, "tunnel.exe (process 814)": true, "kube-proxy.exe (process": false, "game.exe": false,
+		"none: service docker is running": true, "agent.exe (process 812) at 0.0.0.0:10250": true, "tunnel.exe (process 814)": true, "kube-proxy.exe (process": false, "game.exe": false,
 	} {
 		if strings.Contains(journal, text) != isTold {
 			t.Errorf("the journal has %q: %v, want %v: %s", text, !isTold, isTold, journal)

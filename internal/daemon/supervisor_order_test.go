@@ -58,14 +58,14 @@ func TestAJoinSaysWhichServiceDoesNotWork(t *testing.T) {
 	}{
 		"never answers": {
 			sim.WindowsOptions{Startup: map[string]time.Duration{"containerd": never}}, 2 * time.Minute,
-			[]string{"containerd", "kubelet waits for it", "npipe://./pipe/containerd-containerd", "the last line"},
+			[]string{"containerd", "kubelet is waiting for it", "npipe://./pipe/containerd-containerd", "the last line"},
 		},
 		"dies meanwhile": {
 			sim.WindowsOptions{
 				RestartDelay: never, Startup: map[string]time.Duration{"containerd": never},
 				Programs: map[string]sim.Program{"containerd": func(context.Context, sim.Process) uint32 { return 7 }},
 			}, 10 * time.Second,
-			[]string{"containerd", "exit code 7", "the last line"},
+			[]string{"containerd", "exited with code 7", "the last line"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

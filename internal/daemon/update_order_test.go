@@ -93,7 +93,7 @@ func TestAnOrderIsObeyedOnce(t *testing.T) {
 			u.windows.Restart()
 			u.awaitVersion(t)
 			u.annotate(u.next.Version, there)
-			u.awaitEvent(t, api.EventVersionRefused, "obeyed before")
+			u.awaitEvent(t, api.EventVersionRefused, "not newer than the last one applied")
 			u.staysAtItsVersion(t)
 			u.wish(u.next.Version)
 			u.awaitNext(t)
@@ -112,7 +112,7 @@ func TestAnOrderForTheOwnVersionEndsOlderOnes(t *testing.T) {
 		return err == nil && strings.Contains(string(b), "51")
 	})
 	u.annotate(u.next.Version, older)
-	u.awaitEvent(t, api.EventVersionRefused, "obeyed before")
+	u.awaitEvent(t, api.EventVersionRefused, "not newer than the last one applied")
 	u.staysAtItsVersion(t)
 }
 
@@ -137,7 +137,7 @@ func TestOlderSettingsOfAFormerVersionAreNotTakenAgain(t *testing.T) {
 	u.awaitQuiet(t)
 	u.publishAs(t, own, u.sign(t, own, u.request.Desired, 1, 39))
 	u.wish(own)
-	u.awaitEvent(t, api.EventSettingsRefused, "older than what the host had")
+	u.awaitEvent(t, api.EventSettingsRefused, "older than the settings that the host last had")
 	u.publishAs(t, own, u.sign(t, own, changed, 1, 40))
 	u.wish(own)
 	u.await(t, "the former version is reported again", func() bool { return u.node().Annotations[api.AnnotationVersion] == own })

@@ -169,7 +169,7 @@ func TestANodeGoesBackFromAVersionThatDoesNotWork(t *testing.T) {
 		untouched bool
 	}{
 		"its kubelet dies":               {programs: map[string]sim.Program{"kubelet": endsAtOnce}, says: "service kubelet"},
-		"its kubelet says nothing":       {silent: "kubelet", says: "asking at http://127.0.0.1:10248/healthz"},
+		"its kubelet says nothing":       {silent: "kubelet", says: "probing http://127.0.0.1:10248/healthz"},
 		"its daemon dies":                {programs: map[string]sim.Program{api.WICDService: endsAtOnce}, says: api.WICDService},
 		"its daemon does nothing":        {programs: map[string]sim.Program{api.WICDService: doesNothing}, says: "has not reported the version"},
 		"its daemon cannot even start":   {damaged: folder + `\windows-instance`, says: "no program that Windows can run", untouched: true},
@@ -227,7 +227,7 @@ func TestAnUpdateWaitsForItsContent(t *testing.T) {
 	u.await(t, "it waits", func() bool {
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		return strings.Contains(u.log.String(), "1 of 5 files are not there")
+		return strings.Contains(u.log.String(), "1 of 5 files are missing")
 	})
 	expectJoined(t, u.windows, u.request)
 	mustSend(t, u.windows, newCargo("2"))

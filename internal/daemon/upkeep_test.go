@@ -78,7 +78,7 @@ func TestProgramsThatSomebodyReplacedAreRestored(t *testing.T) {
 			}
 		}
 		journal, err := w.Disk().Read(journalFile)
-		if err != nil || !strings.Contains(string(journal), `kubelet.exe is content`) {
+		if err != nil || !strings.Contains(string(journal), `kubelet.exe linked to content`) {
 			t.Errorf("the journal does not tell of it, %v", err)
 		}
 	})

@@ -45,17 +45,17 @@ func (n Node) checkCounts() error {
 		is, may int
 	}{
 		{"services", len(n.Services), maxServices}, {"files", len(n.Files), maxFiles},
-		{"folders", len(n.Directories), maxServices}, {"files of the payload", len(n.Payload), maxPayload},
+		{"folders", len(n.Directories), maxServices}, {"payload files", len(n.Payload), maxPayload},
 		{"SSH keys", len(n.AuthorizedKeys), maxKeys}, {"retired SSH keys", len(n.RetiredKeys), maxKeys},
-		{"rules of the firewall", len(n.Firewall), maxRules}, {"routes", len(n.Routes), maxRules},
-		{"exclusions of Defender", len(n.Exclusions.Processes) + len(n.Exclusions.Paths), maxRules},
+		{"firewall rules", len(n.Firewall), maxRules}, {"routes", len(n.Routes), maxRules},
+		{"Defender exclusions", len(n.Exclusions.Processes) + len(n.Exclusions.Paths), maxRules},
 	} {
 		if c.is > c.may {
-			return fmt.Errorf("it has %d %s; at most %d are allowed", c.is, c.what, c.may)
+			return fmt.Errorf("%d %s are declared; at most %d are allowed", c.is, c.what, c.may)
 		}
 	}
 	if content > maxContent {
-		return fmt.Errorf("%w: it has %d bytes in files and certificates; at most %d are allowed", ErrTooLarge, content, maxContent)
+		return fmt.Errorf("%w: files and certificates have %d bytes; at most %d are allowed", ErrTooLarge, content, maxContent)
 	}
 	return nil
 }
@@ -72,21 +72,21 @@ func (n Node) checkServices() error {
 func (n Node) checkService(s Service) error {
 	for _, name := range append([]string{s.Name}, s.DependsOn...) {
 		if !slices.Contains(Services(), name) {
-			return fmt.Errorf("%.64q is no service of a node; allowed are %s", name, strings.Join(Services(), ", "))
+			return fmt.Errorf("%.64q is not a service of a node; allowed are %s", name, strings.Join(Services(), ", "))
 		}
 	}
 	if s.Description != ServiceDescription(s.Name) {
-		return fmt.Errorf("its description is %.64q, want %q", s.Description, ServiceDescription(s.Name))
+		return fmt.Errorf("description is %.64q, want %q", s.Description, ServiceDescription(s.Name))
 	}
 	if s.Ready != "" && s.Ready != runtimeEndpoint && !isLocalProbe(s.Ready) {
-		return fmt.Errorf("it would be asked at %.64q; allowed are %s and http://127.0.0.1:<port>/<path>", s.Ready, runtimeEndpoint)
+		return fmt.Errorf("readiness probe is %.64q; allowed are %s and http://127.0.0.1:<port>/<path>", s.Ready, runtimeEndpoint)
 	}
 	if s.Log.Path != "" && !isBelow(Logs, s.Log.Path) {
-		return fmt.Errorf("it would write %.128q; allowed are files below %s", s.Log.Path, Logs)
+		return fmt.Errorf("log file is %.128q; allowed are files below %s", s.Log.Path, Logs)
 	}
 	for _, need := range s.Needs {
 		if !isBelow(Root, need) && !isBelow(KubeletData, need) {
-			return fmt.Errorf("it would wait for %.128q; allowed are files below %s and %s", need, Root, KubeletData)
+			return fmt.Errorf("required file is %.128q; allowed are files below %s and %s", need, Root, KubeletData)
 		}
 	}
 	if err := checkVariables(slices.Collect(maps.Keys(s.Environment)), s.Environment); err != nil {
@@ -107,7 +107,7 @@ func (n Node) checkPaths() error {
 	}
 	for _, path := range paths {
 		if !slices.Contains(files, path) {
-			return fmt.Errorf("it has the file %.128q; allowed are %s", path, strings.Join(files, ", "))
+			return fmt.Errorf("file %.128q is not allowed; allowed are %s", path, strings.Join(files, ", "))
 		}
 	}
 	networks := []string{cniConfig, proxyConfig}
@@ -120,7 +120,7 @@ func (n Node) checkPaths() error {
 			paths = append(paths, f.Path)
 		}
 		if f := n.Network.StatusFile; f != "" && f != overlayStatus {
-			return fmt.Errorf("its network has the status file %.128q; allowed is %s", f, overlayStatus)
+			return fmt.Errorf("status file of the network is %.128q; allowed is %s", f, overlayStatus)
 		}
 	}
 	if n.UserNetwork != nil && n.UserNetwork.Proxy != nil {
@@ -128,18 +128,18 @@ func (n Node) checkPaths() error {
 	}
 	for _, path := range paths {
 		if !slices.Contains(networks, path) {
-			return fmt.Errorf("its network has the file %.128q; allowed are %s", path, strings.Join(networks, ", "))
+			return fmt.Errorf("network file %.128q is not allowed; allowed are %s", path, strings.Join(networks, ", "))
 		}
 	}
 	for _, folder := range n.UserNetwork.Folders() {
 		if err := checkUserFolder(folder); err != nil {
-			return fmt.Errorf("its network: %w", err)
+			return fmt.Errorf("network: %w", err)
 		}
 	}
 	folders := []string{Metrics, Registries, CNIFolder, staticPods, KubeletCertificates, WICDCertificates}
 	for _, path := range n.Directories {
 		if !slices.Contains(folders, path) && !isBelow(Logs, path) {
-			return fmt.Errorf("it has the folder %.128q; allowed are %s and folders below %s", path, strings.Join(folders, ", "), Logs)
+			return fmt.Errorf("folder %.128q is not allowed; allowed are %s and folders below %s", path, strings.Join(folders, ", "), Logs)
 		}
 	}
 	return nil
@@ -151,7 +151,7 @@ func (n Node) checkRegistries() error {
 		return nil
 	}
 	if err := n.Registries.Check(); err != nil {
-		return fmt.Errorf("mirrors of registries: %w", err)
+		return fmt.Errorf("registry mirrors: %w", err)
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (n Node) checkPayload() error {
 		path := Root + `\` + f.Path
 		reserved := slices.ContainsFunc(taken, func(folder string) bool { return strings.HasPrefix(strings.ToLower(path), strings.ToLower(folder)+`\`) })
 		if !isBelow(Root, path) || !strings.HasSuffix(path, ".exe") || reserved {
-			return fmt.Errorf("its payload has the file %.128q; allowed are programs such as kubelet.exe and cni\\host-local.exe", f.Path)
+			return fmt.Errorf("payload file %.128q is not allowed; allowed are programs such as kubelet.exe and cni\\host-local.exe", f.Path)
 		}
 	}
 	return nil
@@ -173,7 +173,7 @@ func (n Node) checkPayload() error {
 func (n Node) checkRest() error {
 	for _, feature := range n.Features {
 		if feature != ContainersFeature && feature != HyperVFeature {
-			return fmt.Errorf("it has the feature %.64q of Windows; allowed are %s and %s", feature, ContainersFeature, HyperVFeature)
+			return fmt.Errorf("Windows feature %.64q is not allowed; allowed are %s and %s", feature, ContainersFeature, HyperVFeature)
 		}
 	}
 	if err := checkVariables(append(slices.Collect(maps.Keys(n.Environment)), n.WatchedEnvironment...), n.Environment); err != nil {
@@ -181,37 +181,37 @@ func (n Node) checkRest() error {
 	}
 	for _, r := range n.Firewall {
 		if proxy := VersionFolder(n.Digest) + `\` + proxyProgram; !r.isOurs(proxy) {
-			return fmt.Errorf("it opens %s ports %v for program %.128q; allowed are TCP %v for any, TCP for %s, and one port of UDP", r.Protocol, r.Ports, r.Program, tcpPorts(), proxy)
+			return fmt.Errorf("a firewall rule opens %s ports %v for program %.128q; allowed are TCP %v for any program, TCP for %s, and one UDP port", r.Protocol, r.Ports, r.Program, tcpPorts(), proxy)
 		}
 	}
 	for _, r := range n.Firewall {
 		if len(r.From) > maxSources || slices.ContainsFunc(r.From, func(from string) bool { _, err := netip.ParsePrefix(from); return err != nil }) {
-			return fmt.Errorf("it opens ports %v for %d sources, %.64q first; allowed are %d ranges of addresses", r.Ports, len(r.From), r.From[0], maxSources)
+			return fmt.Errorf("a firewall rule opens ports %v for %d sources, %.64q first; at most %d address ranges are allowed", r.Ports, len(r.From), r.From[0], maxSources)
 		}
 	}
 	for _, r := range n.Routes {
 		if r.To != metadataRange {
-			return fmt.Errorf("it has a route to %.64q; allowed is %s", r.To, metadataRange)
+			return fmt.Errorf("route to %.64q is not allowed; allowed is %s", r.To, metadataRange)
 		}
 	}
 	if n.Network != nil {
 		for _, name := range []string{n.Network.MadeBy, n.Network.Proxy} {
 			if !slices.Contains(Services(), name) {
-				return fmt.Errorf("its network is of service %.64q; allowed are %s", name, strings.Join(Services(), ", "))
+				return fmt.Errorf("the network names service %.64q; allowed are %s", name, strings.Join(Services(), ", "))
 			}
 		}
 	}
 	if n.TaintValue != "" && n.TaintValue != api.TaintValueLowerCase {
-		return fmt.Errorf("the value of its taint is %.64q; allowed are %s and %s", n.TaintValue, api.TaintValue, api.TaintValueLowerCase)
+		return fmt.Errorf("taint value is %.64q; allowed are %s and %s", n.TaintValue, api.TaintValue, api.TaintValueLowerCase)
 	}
 	if n.SandboxImage != "" {
 		if err := CheckImage(n.SandboxImage); err != nil {
-			return fmt.Errorf("its sandbox image: %w", err)
+			return fmt.Errorf("sandbox image: %w", err)
 		}
 	}
 	if n.SigningKey != "" {
 		if _, err := parseKey(n.SigningKey); err != nil {
-			return fmt.Errorf("its signing key: %w", err)
+			return fmt.Errorf("signing key: %w", err)
 		}
 	}
 	return nil
@@ -231,10 +231,10 @@ func (r FirewallRule) isOurs(proxy string) bool {
 func checkVariables(names []string, values map[string]string) error {
 	for _, name := range names {
 		if !slices.Contains(proxyVariables(), name) {
-			return fmt.Errorf("it sets the variable %.64q; allowed are %s", name, strings.Join(proxyVariables(), ", "))
+			return fmt.Errorf("environment variable %.64q is not allowed; allowed are %s", name, strings.Join(proxyVariables(), ", "))
 		}
 		if len(values[name]) > maxVariable {
-			return fmt.Errorf("its variable %s has %d characters; at most %d are allowed", name, len(values[name]), maxVariable)
+			return fmt.Errorf("environment variable %s has %d characters; at most %d are allowed", name, len(values[name]), maxVariable)
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 // values. Windows accepts many spellings of a path (\x, /x, C:x, ..\x, \\host\x, \\?\x), so paths must be exactly those that are rendered.
 func (n Node) checkCommand(command string) error {
 	if len(command) > maxCommand || strings.ContainsAny(command, "\x00\r\n\t%") {
-		return fmt.Errorf("its command is %.128q with %d characters; at most %d are allowed, and no tabs, line ends or %%", command, len(command), maxCommand)
+		return fmt.Errorf("command %.128q has %d characters; at most %d are allowed, without tabs, line breaks and %%", command, len(command), maxCommand)
 	}
 	arguments, err := splitCommand(command)
 	if err != nil {
@@ -25,7 +25,7 @@ func (n Node) checkCommand(command string) error {
 	folder := VersionFolder(n.Digest)
 	for {
 		if len(arguments) == 0 || !isProgram(folder, arguments[0]) {
-			return fmt.Errorf("it would run %.128q; allowed are programs below %s", strings.Join(arguments, " "), folder)
+			return fmt.Errorf("command runs %.128q; allowed are programs below %s", strings.Join(arguments, " "), folder)
 		}
 		program := strings.TrimPrefix(arguments[0], folder+`\`)
 		rest, err := n.checkFlags(program, arguments[1:])
@@ -39,7 +39,7 @@ func (n Node) checkCommand(command string) error {
 			return nil
 		}
 		if runsAnother := program == logRunnerProgram || program == payload.WICD && arguments[1] == "host"; !runsAnother {
-			return fmt.Errorf("%s has the argument %.128q, which is no flag of it", program, rest[0])
+			return fmt.Errorf("%s has the argument %.128q, which is not one of its flags", program, rest[0])
 		}
 		arguments = rest
 	}
@@ -48,7 +48,7 @@ func (n Node) checkCommand(command string) error {
 // splitCommand splits a command as Windows does, provided that quotes enclose only whole arguments.
 func splitCommand(command string) (arguments []string, err error) {
 	if !regexp.MustCompile(`^(?:[^ "]+|"[^"\\]+")(?: (?:[^ "]+|"[^"\\]+"))*$`).MatchString(command) {
-		return nil, fmt.Errorf("its command is %.128q; allowed are arguments without quotes, or within, and one blank between them", command)
+		return nil, fmt.Errorf("command is %.128q; each argument must be unquoted or quoted as a whole, with one space between arguments", command)
 	}
 	for _, one := range regexp.MustCompile(`[^ "]+|"[^"]+"`).FindAllString(command, -1) {
 		arguments = append(arguments, strings.Trim(one, `"`))
@@ -63,26 +63,26 @@ type value func(string) bool
 func (n Node) checkFlags(program string, arguments []string) (rest []string, err error) {
 	flags, known := n.flags()[program]
 	if !known {
-		return nil, fmt.Errorf("it is no program of a service; allowed are %s", strings.Join(slices.Sorted(maps.Keys(n.flags())), ", "))
+		return nil, fmt.Errorf("not a program of a service; allowed are %s", strings.Join(slices.Sorted(maps.Keys(n.flags())), ", "))
 	}
 	for len(arguments) > 0 {
 		name, text, isJoined := strings.Cut(arguments[0], "=")
 		may, isFlag := flags[name]
 		if !isFlag {
 			if strings.HasPrefix(name, "-") {
-				return nil, fmt.Errorf("it has the flag %.64q; allowed are %s", name, strings.Join(slices.Sorted(maps.Keys(flags)), ", "))
+				return nil, fmt.Errorf("flag %.64q is not allowed; allowed are %s", name, strings.Join(slices.Sorted(maps.Keys(flags)), ", "))
 			}
 			return arguments, nil
 		}
 		arguments = arguments[1:]
 		if may != nil && !isJoined {
 			if len(arguments) == 0 {
-				return nil, fmt.Errorf("its flag %s has no value", name)
+				return nil, fmt.Errorf("flag %s has no value", name)
 			}
 			text, arguments = arguments[0], arguments[1:]
 		}
 		if may == nil && isJoined || may != nil && !may(text) {
-			return nil, fmt.Errorf("its flag %s is %.128q, which it cannot be", name, text)
+			return nil, fmt.Errorf("flag %s has the invalid value %.128q", name, text)
 		}
 	}
 	return nil, nil

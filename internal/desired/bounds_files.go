@@ -41,7 +41,7 @@ func (n Node) checkContents() error {
 func isExactly(want string) func(string) error {
 	return func(got string) error {
 		if got != want {
-			return errors.New("it is another one than the one that there is")
+			return errors.New("content differs from the only allowed content")
 		}
 		return nil
 	}
@@ -61,7 +61,7 @@ func (n Node) checkContainerdConfig(content string) error {
 			return nil
 		}
 	}
-	return errors.New("it has something else than the configuration of containerd that WICD knows; allowed are other virtual machines, another sandbox image, and layers that are discarded")
+	return errors.New("content differs from the containerd configuration that WICD knows; only the size of virtual machines, the sandbox image and discard_unpacked_layers may differ")
 }
 
 // hasLines reports whether each line of a text matches a line of a pattern.
@@ -96,7 +96,7 @@ func checkKubeletConfig(content string) error {
 	}
 	for name := range fields {
 		if !may[name] {
-			return fmt.Errorf("it has the field %.64q, which WICD does not know", name)
+			return fmt.Errorf("WICD does not know field %.64q", name)
 		}
 	}
 	for name, want := range map[string]any{
@@ -105,7 +105,7 @@ func checkKubeletConfig(content string) error {
 		"authentication": map[string]any{"x509": map[string]any{"clientCAFile": kubeletClientCA}, "anonymous": map[string]any{"enabled": false}},
 	} {
 		if !reflect.DeepEqual(fields[name], want) {
-			return fmt.Errorf("its field %s is %.128q; allowed is %v", name, fmt.Sprint(fields[name]), want)
+			return fmt.Errorf("field %s is %.128q; allowed is %v", name, fmt.Sprint(fields[name]), want)
 		}
 	}
 	return nil
@@ -123,7 +123,7 @@ func checkKubeconfig(identity string) func(string) error {
 		want := map[string]any{"client-certificate": identity, "client-key": identity}
 		for _, one := range users {
 			if user, _ := one.(map[string]any); !reflect.DeepEqual(user["user"], want) {
-				return fmt.Errorf("it has the user %.128q; allowed is one with the certificate and key %s", fmt.Sprint(one), identity)
+				return fmt.Errorf("user %.128q is not allowed; allowed is a user with certificate and key %s", fmt.Sprint(one), identity)
 			}
 		}
 		return nil
@@ -137,7 +137,7 @@ func checkProxyConfig(content string) error {
 		return err
 	}
 	if want := map[string]any{"kubeconfig": wicdKubeconfig}; isOfKind(fields) && !reflect.DeepEqual(fields["clientConnection"], want) {
-		return fmt.Errorf("its clientConnection is %.128q; allowed is %v", fmt.Sprint(fields["clientConnection"]), want)
+		return fmt.Errorf("clientConnection is %.128q; allowed is %v", fmt.Sprint(fields["clientConnection"]), want)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func checkNetConf(content string) error {
 		return err
 	}
 	if conf.Backend.Type != "vxlan" {
-		return fmt.Errorf("its backend is %.64q; allowed is vxlan", conf.Backend.Type)
+		return fmt.Errorf("Backend.Type is %.64q; allowed is vxlan", conf.Backend.Type)
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func (n Node) checkNetworkPlugins() error {
 		return nil // WICD reports it when it fills in the configuration, and writes nothing
 	}
 	if err := checkPlugins(filled); err != nil {
-		return fmt.Errorf("its pod network: %w", err)
+		return fmt.Errorf("pod network: %w", err)
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func checkTypes(v any) error {
 	case map[string]any:
 		for key, one := range v {
 			if name, isText := one.(string); isText && strings.EqualFold(key, "type") && !matches(`[A-Za-z0-9][A-Za-z0-9_-]{0,63}`)(name) {
-				return fmt.Errorf("it has a plugin %.64q; allowed are names, without folders", name)
+				return fmt.Errorf("plugin %.64q is not allowed; allowed are names without folders", name)
 			}
 			if err := checkTypes(one); err != nil {
 				return err
@@ -209,11 +209,11 @@ func jsonObject(content string) (map[string]any, error) {
 		return nil, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("it has something behind its end")
+		return nil, errors.New("unexpected data after the JSON object")
 	}
 	var fields map[string]any
 	if err := json.NewDecoder(bytes.NewReader([]byte(content))).Decode(&fields); err != nil {
-		return nil, fmt.Errorf("it cannot be read: %w", err)
+		return nil, fmt.Errorf("parsing JSON: %w", err)
 	}
 	return fields, nil
 }
@@ -222,7 +222,7 @@ func jsonObject(content string) (map[string]any, error) {
 func unique(d *json.Decoder) error {
 	token, err := d.Token()
 	if err != nil {
-		return fmt.Errorf("it cannot be read: %w", err)
+		return fmt.Errorf("parsing JSON: %w", err)
 	}
 	seen := map[string]bool{}
 	switch token {
@@ -231,11 +231,11 @@ func unique(d *json.Decoder) error {
 			if token == json.Delim('{') {
 				key, err := d.Token()
 				if err != nil {
-					return fmt.Errorf("it cannot be read: %w", err)
+					return fmt.Errorf("parsing JSON: %w", err)
 				}
 				name := strings.ToLower(fmt.Sprint(key))
 				if seen[name] {
-					return fmt.Errorf("it has the field %.64q twice", name)
+					return fmt.Errorf("field %.64q is set twice", name)
 				}
 				seen[name] = true
 			}

@@ -99,7 +99,7 @@ func TestAMissingCloudNodeManagerIsNamedOnAzure(t *testing.T) {
 		says     string
 	}{
 		"nodes wait":         {platform.Provider{External: true, NodeManager: true}, without, "get no pods"},
-		"nodes take pods":    {platform.Provider{NodeManager: true}, without, "they take pods"},
+		"nodes take pods":    {platform.Provider{NodeManager: true}, without, "they run pods"},
 		"on another cloud":   {platform.Provider{External: true}, without, ""},
 		"the payload has it": {platform.Provider{External: true, NodeManager: true}, with, ""},
 		"nobody initializes": {platform.Provider{}, without, ""},

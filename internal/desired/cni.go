@@ -35,17 +35,17 @@ func (c CNI) Fill(podCIDR, nodeIP string) (string, error) {
 		ServiceCIDRs: append([]string{c.ServiceCIDR}, c.MoreServiceCIDRs...),
 	}
 	if err := t.Execute(&out, pod); err != nil {
-		return "", fmt.Errorf("filling the template: %w", err)
+		return "", fmt.Errorf("executing the template: %w", err)
 	}
 	var conf struct {
 		Name string `json:"name"`
 		Type string `json:"type"`
 	}
 	if err := json.Unmarshal(out.Bytes(), &conf); err != nil {
-		return "", fmt.Errorf("the filled template is not JSON: %w", err)
+		return "", fmt.Errorf("the template's output is not JSON: %w", err)
 	}
 	if conf.Name == "" || conf.Type == "" {
-		return "", errors.New("the filled template has no name or no type; a single CNI configuration with both is needed")
+		return "", errors.New("the template's output has no name or no type; a single CNI configuration with both is required")
 	}
 	return out.String(), nil
 }

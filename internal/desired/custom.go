@@ -126,7 +126,7 @@ func checkCustom(in Inputs) error {
 		}
 	}
 	if isManaged := custom.KubeProxy == v1alpha1.KubeProxyManaged; isManaged != (custom.NetworkName != "") {
-		return wrong(".networkName is %.128q and kubeProxy is %q; kube-proxy needs the name, and nothing else does", custom.NetworkName, custom.KubeProxy)
+		return wrong(".networkName is %.128q and kubeProxy is %q; set networkName if and only if kubeProxy is Managed", custom.NetworkName, custom.KubeProxy)
 	}
 	if custom.CNIConfig == "" {
 		return nil
@@ -158,7 +158,7 @@ func checkProxied(custom *v1alpha1.CustomNetwork, text string) error {
 	}
 	for _, plugin := range []string{conf.Type, conf.Delegate.Type} {
 		if plugin == "win-overlay" || plugin == "sdnoverlay" {
-			return fmt.Errorf("plugin %s makes overlays, for which WICD cannot run kube-proxy; set kubeProxy to %s and deploy kube-proxy with the network",
+			return fmt.Errorf("plugin %s creates overlay networks, for which WICD cannot run kube-proxy; set kubeProxy to %s and deploy kube-proxy with the network",
 				plugin, v1alpha1.KubeProxyNone)
 		}
 	}
@@ -169,16 +169,16 @@ func checkProxied(custom *v1alpha1.CustomNetwork, text string) error {
 func checkUserFolder(folder string) error {
 	const name = `[A-Za-z0-9_-]([A-Za-z0-9 ._-]*[A-Za-z0-9_-])?`
 	if len(folder) > maxUserFolder || !regexp.MustCompile(`^[Cc]:(\\`+name+`)+$`).MatchString(folder) {
-		return fmt.Errorf(`folder %.220q must be one on drive C: such as C:\opt\cni\bin, of letters, digits, spaces and . _ -, with at most %d characters`, folder, maxUserFolder)
+		return fmt.Errorf(`folder %.220q must be on drive C:, such as C:\opt\cni\bin, with only letters, digits, spaces and . _ -, and at most %d characters`, folder, maxUserFolder)
 	}
 	const users = `C:\Users`
 	for _, taken := range []string{Root, `C:\Windows`, users, Logs, CNIData, KubeletData, ContainerdData} {
 		if strings.HasPrefix(strings.ToLower(folder)+`\`, strings.ToLower(taken)+`\`) {
-			return fmt.Errorf("folder %q is %s, or below it, and must be elsewhere", folder, taken)
+			return fmt.Errorf("folder %q is %s or below it, which is reserved; choose another folder", folder, taken)
 		}
 	}
 	if strings.EqualFold(folder, `C:\ProgramData`) {
-		return errors.New(`folder C:\ProgramData is one in which every user may write; choose one below it`)
+		return errors.New(`folder C:\ProgramData is writable by all users; choose a folder below it`)
 	}
 	return nil
 }

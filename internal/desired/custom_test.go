@@ -17,20 +17,20 @@ func TestRenderRefusesNetworksThatCannotWork(t *testing.T) {
 		"no provider":                  {v1alpha1.NetworkSpec{}, "spec.network.provider is empty"},
 		"nothing for Custom":           {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom}, "spec.network.custom is empty"},
 		"broken template":              {custom(`{"name": "{{.PodCIDR"}`), "parsing the template"},
-		"unknown field":                {custom(`{"name": "{{.PodCidr}}", "type": "x"}`), "filling the template"},
+		"unknown field":                {custom(`{"name": "{{.PodCidr}}", "type": "x"}`), "executing the template"},
 		"not JSON":                     {custom(`name: {{.PodCIDR}}`), "not JSON"},
 		"no type":                      {custom(`{"name": "x"}`), "no name or no type"},
 		"two configurations":           {with(func(c *v1alpha1.CustomNetwork) { c.ConfigDir = `C:\etc\cni\net.d` }), "exactly one of cniConfig and configDir"},
 		"no configuration":             {with(func(c *v1alpha1.CustomNetwork) { c.CNIConfig = "" }), "exactly one of cniConfig and configDir"},
-		"a folder of ours":             {with(func(c *v1alpha1.CustomNetwork) { c.BinDir = `c:\K\versions\x` }), `C:\k, or below it`},
-		"kube-proxy without a network": {with(func(c *v1alpha1.CustomNetwork) { c.KubeProxy = v1alpha1.KubeProxyManaged }), "kube-proxy needs the name"},
-		"a network without kube-proxy": {with(func(c *v1alpha1.CustomNetwork) { c.NetworkName = "l2" }), "kube-proxy needs the name"},
+		"a folder of ours":             {with(func(c *v1alpha1.CustomNetwork) { c.BinDir = `c:\K\versions\x` }), `C:\k or below it`},
+		"kube-proxy without a network": {with(func(c *v1alpha1.CustomNetwork) { c.KubeProxy = v1alpha1.KubeProxyManaged }), "set networkName if and only if kubeProxy is Managed"},
+		"a network without kube-proxy": {with(func(c *v1alpha1.CustomNetwork) { c.NetworkName = "l2" }), "set networkName if and only if kubeProxy is Managed"},
 		"kube-proxy for an overlay": {with(func(c *v1alpha1.CustomNetwork) {
 			c.CNIConfig, c.KubeProxy, c.NetworkName = `{"name": "x", "type": "win-overlay"}`, v1alpha1.KubeProxyManaged, "x"
-		}), "plugin win-overlay makes overlays"},
+		}), "plugin win-overlay creates overlay networks"},
 		"kube-proxy for an overlay of Flannel's plugin": {with(func(c *v1alpha1.CustomNetwork) {
 			c.CNIConfig, c.KubeProxy, c.NetworkName = `{"name": "x", "type": "flannel", "delegate": {"type": "win-overlay"}}`, v1alpha1.KubeProxyManaged, "x"
-		}), "plugin win-overlay makes overlays"},
+		}), "plugin win-overlay creates overlay networks"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

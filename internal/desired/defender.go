@@ -86,12 +86,12 @@ func (n Node) checkExclusions() error {
 	may := containerdExclusions(n.Digest)
 	for _, path := range n.Exclusions.Processes {
 		if !slices.Contains(may.Processes, path) {
-			return fmt.Errorf("it excludes process %.128q from scans of Defender; allowed is %s", path, may.Processes[0])
+			return fmt.Errorf("Defender exclusion of process %.128q is not allowed; allowed is %s", path, may.Processes[0])
 		}
 	}
 	for _, path := range n.Exclusions.Paths {
 		if !slices.Contains(may.Paths, path) {
-			return fmt.Errorf("it excludes path %.128q from scans of Defender; allowed are %s", path, strings.Join(may.Paths, ", "))
+			return fmt.Errorf("Defender exclusion of path %.128q is not allowed; allowed are %s", path, strings.Join(may.Paths, ", "))
 		}
 	}
 	return nil

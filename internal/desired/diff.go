@@ -130,14 +130,14 @@ func (c *comparison) features() {
 		switch {
 		case slices.Contains(c.old.Features, f):
 		case f == HyperVFeature:
-			c.add("feature "+f+" of Windows, which takes effect with a later restart", None)
+			c.add("Windows feature "+f+", which takes effect when Windows restarts", None)
 		default:
-			c.add("feature "+f+" of Windows", Reboot)
+			c.add("Windows feature "+f, Reboot)
 		}
 	}
 	for _, f := range c.old.Features {
 		if !slices.Contains(c.new.Features, f) {
-			c.add("feature "+f+" of Windows is wanted no more, and stays", None)
+			c.add("Windows feature "+f+" is no longer needed and stays enabled", None)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (c *comparison) programs() {
 		delete(was, f.Path)
 		switch {
 		case !there:
-			c.add("program "+f.Path+" is new", None)
+			c.add("program "+f.Path+" added", None)
 		case before.SHA256 != f.SHA256:
 			names := []string{Root + `\` + f.Path}
 			if c.old.Digest == c.new.Digest {
@@ -164,7 +164,7 @@ func (c *comparison) programs() {
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(was)) {
-		c.add("program "+path+" is wanted no more", None)
+		c.add("program "+path+" removed", None)
 	}
 }
 
@@ -198,15 +198,15 @@ func (c *comparison) files() {
 		delete(was, f.Path)
 		switch {
 		case !there:
-			c.add("file "+f.Path+" is new", None, c.users(f.Path)...)
+			c.add("file "+f.Path+" added", None, c.users(f.Path)...)
 		case before.Content != f.Content:
 			c.add("file "+f.Path, None, c.users(f.Path)...)
 		case before.Secret != f.Secret:
-			c.add("rights of file "+f.Path, None)
+			c.add("access rights of file "+f.Path, None)
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(was)) {
-		c.add("file "+path+" is wanted no more", None, c.users(path)...)
+		c.add("file "+path+" removed", None, c.users(path)...)
 	}
 }
 
@@ -215,16 +215,16 @@ func (c *comparison) services() {
 		before, there := find(c.old.Services, s.Name)
 		switch {
 		case !there:
-			c.add("service "+s.Name+" is new", None)
+			c.add("service "+s.Name+" added", None)
 		case !SameDeclaration(before, s):
 			c.add("service "+s.Name, None, s.Name)
 		case !reflect.DeepEqual(before, s):
-			c.add("service "+s.Name+", in what its process does not mind", None)
+			c.add("service "+s.Name+", in settings that do not affect its process", None)
 		}
 	}
 	for _, s := range c.old.Services {
 		if _, there := find(c.new.Services, s.Name); !there {
-			c.add("service "+s.Name+" is wanted no more", None)
+			c.add("service "+s.Name+" removed", None)
 		}
 	}
 }
@@ -256,18 +256,18 @@ func (c *comparison) rest() {
 		{"payload", c.old.Digest == c.new.Digest},
 		{"folders", slices.Equal(c.old.Directories, c.new.Directories)},
 		{"pod network", reflect.DeepEqual(c.old.CNI, c.new.CNI) && reflect.DeepEqual(c.old.Network, c.new.Network) && reflect.DeepEqual(c.old.UserNetwork, c.new.UserNetwork)},
-		{"environment of the machine", maps.Equal(c.old.Environment, c.new.Environment)},
-		{"variables that are the operator's", slices.Equal(c.old.WatchedEnvironment, c.new.WatchedEnvironment)},
+		{"system environment variables", maps.Equal(c.old.Environment, c.new.Environment)},
+		{"managed environment variables", slices.Equal(c.old.WatchedEnvironment, c.new.WatchedEnvironment)},
 		{"trusted certificates", c.old.Certificates == c.new.Certificates},
 		{"SSH keys", slices.Equal(c.old.AuthorizedKeys, c.new.AuthorizedKeys) && slices.Equal(c.old.RetiredKeys, c.new.RetiredKeys)},
-		{"key of what is published", c.old.SigningKey == c.new.SigningKey},
+		{"signing key", c.old.SigningKey == c.new.SigningKey},
 		{"taint", c.old.TaintValue == c.new.TaintValue},
 		{"sandbox image", c.old.SandboxImage == c.new.SandboxImage},
 		{"routes", slices.Equal(c.old.Routes, c.new.Routes)},
 		{"firewall", reflect.DeepEqual(c.old.Firewall, c.new.Firewall)},
-		{"exclusions of Defender", reflect.DeepEqual(c.old.Exclusions, c.new.Exclusions)},
-		{"mirrors of registries", reflect.DeepEqual(c.old.Registries, c.new.Registries)},
-		{"limits of logs", c.old.Logs == c.new.Logs},
+		{"Defender exclusions", reflect.DeepEqual(c.old.Exclusions, c.new.Exclusions)},
+		{"registry mirrors", reflect.DeepEqual(c.old.Registries, c.new.Registries)},
+		{"log limits", c.old.Logs == c.new.Logs},
 		{"secrets", c.old.SecretsVersion == c.new.SecretsVersion},
 	} {
 		if !part.same {

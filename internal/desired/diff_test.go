@@ -116,25 +116,25 @@ func TestDiffOfNodes(t *testing.T) {
 		"who depends on it restarts, too":    {same, func(n *desired.Node) { n.Services[0].Command += " x" }, "restart of a, b, c", "service a"},
 		"who does not depend on it stays":    {same, func(n *desired.Node) { n.Services[3].Command += " x" }, "restart of d", "service d"},
 		"a file that a command names":        {same, func(n *desired.Node) { n.Files = []desired.File{{Path: `C:\k\a.conf`, Content: "2"}} }, "restart of a, b, c", `file C:\k\a.conf`},
-		"a file that comes":                  {func(n *desired.Node) { n.Files = nil }, same, "restart of a, b, c", `file C:\k\a.conf is new`},
-		"a file that goes":                   {same, func(n *desired.Node) { n.Files = nil }, "restart of a, b, c", `file C:\k\a.conf is wanted no more`},
-		"rights of a file":                   {same, func(n *desired.Node) { n.Files = []desired.File{{Path: `C:\k\a.conf`, Content: "1", Secret: true}} }, "none", `rights of file C:\k\a.conf`},
+		"a file that comes":                  {func(n *desired.Node) { n.Files = nil }, same, "restart of a, b, c", `file C:\k\a.conf added`},
+		"a file that goes":                   {same, func(n *desired.Node) { n.Files = nil }, "restart of a, b, c", `file C:\k\a.conf removed`},
+		"rights of a file":                   {same, func(n *desired.Node) { n.Files = []desired.File{{Path: `C:\k\a.conf`, Content: "1", Secret: true}} }, "none", `access rights of file C:\k\a.conf`},
 		"a program under the name it has":    {same, func(n *desired.Node) { n.Payload = []desired.PayloadFile{program("a.exe", "2")} }, "restart of a, b, c", "program a.exe"},
-		"a program that comes":               {func(n *desired.Node) { n.Payload = nil }, same, "none", "program a.exe is new"},
-		"a program that goes":                {same, func(n *desired.Node) { n.Payload = nil }, "none", "program a.exe is wanted no more"},
-		"a service that comes is no restart": {func(n *desired.Node) { n.Services = n.Services[:3] }, same, "none", "service d is new"},
-		"a service that goes":                {same, func(n *desired.Node) { n.Services = n.Services[:3] }, "none", "service d is wanted no more"},
+		"a program that comes":               {func(n *desired.Node) { n.Payload = nil }, same, "none", "program a.exe added"},
+		"a program that goes":                {same, func(n *desired.Node) { n.Payload = nil }, "none", "program a.exe removed"},
+		"a service that comes is no restart": {func(n *desired.Node) { n.Services = n.Services[:3] }, same, "none", "service d added"},
+		"a service that goes":                {same, func(n *desired.Node) { n.Services = n.Services[:3] }, "none", "service d removed"},
 		"a dependency that comes":            {same, func(n *desired.Node) { n.Services[3].DependsOn = []string{"c"} }, "restart of d", "service d"},
-		"dependencies in another order":      {func(n *desired.Node) { n.Services[3].DependsOn = []string{"a", "B"} }, func(n *desired.Node) { n.Services[3].DependsOn = []string{"b", "a"} }, "none", "service d, in what its process"},
+		"dependencies in another order":      {func(n *desired.Node) { n.Services[3].DependsOn = []string{"a", "B"} }, func(n *desired.Node) { n.Services[3].DependsOn = []string{"b", "a"} }, "none", "service d, in settings that do not affect its process"},
 		"environment":                        {same, func(n *desired.Node) { n.Services[1].Environment = map[string]string{"X": "1"} }, "restart of b, c", "service b"},
-		"what it needs":                      {same, func(n *desired.Node) { n.Services[0].Needs = []string{"x"} }, "none", "service a, in what its process does not mind"},
-		"a feature":                          {same, func(n *desired.Node) { n.Features = []string{"Containers"} }, "reboot", "feature Containers"},
-		"Hyper-V":                            {same, func(n *desired.Node) { n.Features = append(slices.Clone(n.Features), desired.HyperVFeature) }, "none", "feature Microsoft-Hyper-V of Windows, which"},
-		"a feature that goes":                {func(n *desired.Node) { n.Features = []string{"Containers"} }, same, "none", "feature Containers of Windows is wanted no more"},
+		"what it needs":                      {same, func(n *desired.Node) { n.Services[0].Needs = []string{"x"} }, "none", "service a, in settings that do not affect its process"},
+		"a feature":                          {same, func(n *desired.Node) { n.Features = []string{"Containers"} }, "reboot", "Windows feature Containers"},
+		"Hyper-V":                            {same, func(n *desired.Node) { n.Features = append(slices.Clone(n.Features), desired.HyperVFeature) }, "none", "Windows feature Microsoft-Hyper-V, which"},
+		"a feature that goes":                {func(n *desired.Node) { n.Features = []string{"Containers"} }, same, "none", "Windows feature Containers is no longer needed"},
 		"the greatest counts": {same, func(n *desired.Node) {
 			n.Features = []string{"Containers"}
 			n.Services[3].Command += " x"
-		}, "reboot", "feature Containers"},
+		}, "reboot", "Windows feature Containers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := desired.Diff(with(test.old), with(test.new))

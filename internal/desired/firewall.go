@@ -83,7 +83,7 @@ func healthChecks(in Inputs, from []string) []FirewallRule {
 func AllowFrom(n v1alpha1.NetworkSpec) ([]string, error) {
 	list, bad := orderRanges(n.AllowFrom)
 	if bad != "" {
-		return nil, fmt.Errorf("%w: %s.allowFrom has %.100s, which is no range of addresses such as 10.0.0.0/16; remove all of it to let everybody in",
+		return nil, fmt.Errorf("%w: %s.allowFrom has %.100s, which is not an address range such as 10.0.0.0/16; remove allowFrom to allow all addresses",
 			ErrNetwork, networkField, bad)
 	}
 	return list, nil

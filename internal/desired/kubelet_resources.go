@@ -161,18 +161,18 @@ func (r KubeletResources) Check(m Machine) error {
 	}
 	cpu := sum(r.SystemReserved["cpu"], r.KubeReserved["cpu"])
 	if has := resource.NewQuantity(int64(m.Processors), resource.DecimalSI); m.Processors > 0 && cpu.Cmp(*has) > 0 {
-		return refuse("reserves %s of processors (systemReserved %.32q, kubeReserved %.32q), and this machine has %s; reserve less than the smallest host has",
+		return refuse("reserves %s of CPU (systemReserved %.32q, kubeReserved %.32q), and this machine has %s; reserve less than the smallest host has",
 			cpu.String(), r.SystemReserved["cpu"], r.KubeReserved["cpu"], has)
 	}
 	missing := slices.IndexFunc(r.ReservedMemory, func(one memoryReservation) bool { return int(one.NUMANode) >= m.NUMANodes })
 	switch {
 	case r.hasMemoryManager() && m.Build > 0 && m.Build <= windows2019:
-		return refuse("has memoryManagerPolicy %s, and this machine has Windows Server 2019 (build %d); kubelets need Windows Server 2022 for it", r.MemoryManagerPolicy, m.Build)
+		return refuse("has memoryManagerPolicy %s, and this machine has Windows Server 2019 (build %d); the kubelet needs Windows Server 2022 for it", r.MemoryManagerPolicy, m.Build)
 	case m.NUMANodes > 0 && missing >= 0:
-		return refuse("reserves memory of NUMA node %d in reservedMemory, and this machine has %d, of which the first is 0; name nodes that each host has",
+		return refuse("reserves memory of NUMA node %d in reservedMemory, and this machine has %d, numbered from 0; use NUMA nodes that every host has",
 			r.ReservedMemory[missing].NUMANode, m.NUMANodes)
 	case r.isManaged() && m.NUMANodes > mostTopologyNodes && r.TopologyManagerPolicy != "" && r.TopologyManagerPolicy != string(v1alpha1.TopologyManagerNone):
-		return refuse("has topologyManagerPolicy %s, and this machine has %d NUMA nodes; kubelets take it with at most %d", r.TopologyManagerPolicy, m.NUMANodes, mostTopologyNodes)
+		return refuse("has topologyManagerPolicy %s, and this machine has %d NUMA nodes; the kubelet supports it with at most %d", r.TopologyManagerPolicy, m.NUMANodes, mostTopologyNodes)
 	}
 	return nil
 }

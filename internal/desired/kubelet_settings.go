@@ -49,7 +49,7 @@ func checkKubelet(spec v1alpha1.KubeletSpec) error {
 				return refuseKubelet(field, signal, "set memory.available, nodefs.available or imagefs.available")
 			}
 			t, err := parseThreshold(all[signal])
-			isAmount, remedy := field == "evictionMinimumReclaim", "set a quantity above 0 or a percentage up to 100%, such as 500Mi or 10%; write 0% or 100% to switch the threshold off"
+			isAmount, remedy := field == "evictionMinimumReclaim", "set a quantity above 0 or a percentage up to 100%, such as 500Mi or 10%; use 0% or 100% to disable the threshold"
 			if isAmount {
 				remedy = "set a quantity above 0 or a percentage above 0% and up to 100%, such as 500Mi or 10%"
 			}
@@ -78,20 +78,20 @@ func checkKubelet(spec v1alpha1.KubeletSpec) error {
 func checkManagers(spec v1alpha1.KubeletSpec) error {
 	r := resourcesOf(spec)
 	if reserved := sum(r.SystemReserved["cpu"], r.KubeReserved["cpu"]); spec.CPUManagerPolicy == v1alpha1.CPUManagerStatic && reserved.Sign() <= 0 {
-		return refuseKubelet("cpuManagerPolicy", "static", fmt.Sprintf("it needs reserved processors, and systemReserved[cpu] is %.32q and kubeReserved[cpu] is %.32q; reserve some, such as 500m",
+		return refuseKubelet("cpuManagerPolicy", "static", fmt.Sprintf("it requires reserved CPU, and systemReserved[cpu] is %.32q and kubeReserved[cpu] is %.32q; reserve some, such as 500m",
 			r.SystemReserved["cpu"], r.KubeReserved["cpu"]))
 	}
 	if len(spec.ReservedMemory) > 0 && !r.hasMemoryManager() {
-		return refuseKubelet("reservedMemory", spec.ReservedMemory[0].Memory, fmt.Sprintf("it is for memoryManagerPolicy BestEffort, which is %.32q; set that, or remove it", spec.MemoryManagerPolicy))
+		return refuseKubelet("reservedMemory", spec.ReservedMemory[0].Memory, fmt.Sprintf("it requires memoryManagerPolicy BestEffort, which is %.32q; set that policy, or remove reservedMemory", spec.MemoryManagerPolicy))
 	}
 	if spec.TopologyManagerScope != "" && (spec.TopologyManagerPolicy == "" || spec.TopologyManagerPolicy == v1alpha1.TopologyManagerNone) {
-		return refuseKubelet("topologyManagerScope", string(spec.TopologyManagerScope), fmt.Sprintf("topologyManagerPolicy is %.32q; set that as well", spec.TopologyManagerPolicy))
+		return refuseKubelet("topologyManagerScope", string(spec.TopologyManagerScope), fmt.Sprintf("topologyManagerPolicy is %.32q; set it as well", spec.TopologyManagerPolicy))
 	}
 	if !r.hasMemoryManager() {
 		return nil
 	}
 	if t, err := parseThreshold(r.hardMemory()); err == nil && t.isShare && !t.isOff() {
-		return refuseKubelet("memoryManagerPolicy", "BestEffort", fmt.Sprintf("it needs the reserved memory in bytes, and evictionHard[%s] is %s; set it in bytes, such as 500Mi", memoryAvailable, r.hardMemory()))
+		return refuseKubelet("memoryManagerPolicy", "BestEffort", fmt.Sprintf("it requires reserved memory in bytes, and evictionHard[%s] is %s; set it in bytes, such as 500Mi", memoryAvailable, r.hardMemory()))
 	}
 	return checkReservedMemory(spec.ReservedMemory, r)
 }
@@ -107,18 +107,18 @@ func checkReservedMemory(all []v1alpha1.MemoryReservation, r KubeletResources) e
 		case err != nil || q.Sign() <= 0:
 			return refuseKubelet(field, one.Memory, "set a quantity of bytes above 0, such as 1Gi")
 		case one.NUMANode < 0 || seen[one.NUMANode]:
-			return refuseKubelet(field, one.Memory, "name each NUMA node once, by a number from 0")
+			return refuseKubelet(field, one.Memory, "list each NUMA node once, numbered from 0")
 		}
 		seen[one.NUMANode] = true
 		of.Add(q)
 	}
 	want := r.memory()
 	if len(all) > 0 && of.Cmp(want) != 0 {
-		return refuseKubelet("reservedMemory", of.String(), fmt.Sprintf("it must be together what is reserved: %s (systemReserved[memory] %.32q, kubeReserved[memory] %.32q and evictionHard[%s] %.32q)",
+		return refuseKubelet("reservedMemory", of.String(), fmt.Sprintf("its sum must equal the reserved memory, %s (systemReserved[memory] %.32q, kubeReserved[memory] %.32q and evictionHard[%s] %.32q)",
 			want.String(), r.SystemReserved["memory"], r.KubeReserved["memory"], memoryAvailable, r.hardMemory()))
 	}
 	if want.Sign() <= 0 {
-		return refuseKubelet("memoryManagerPolicy", "BestEffort", "it needs reserved memory, and there is none; set systemReserved[memory], such as 2Gi")
+		return refuseKubelet("memoryManagerPolicy", "BestEffort", "it requires reserved memory; set systemReserved[memory], such as 2Gi")
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func TestKubeletSettingsThatContradict(t *testing.T) {
 			[]string{`memoryManagerPolicy is "BestEffort"`, "is 5%", "500Mi"}},
 		"nothing reserved for a manager of memory": {v1alpha1.KubeletSpec{
 			MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort, EvictionHard: quantities{memory: "0%"}, SystemReserved: quantities{"memory": "0"},
-		}, []string{"needs reserved memory"}},
+		}, []string{"requires reserved memory"}},
 		"other reserved memory": {v1alpha1.KubeletSpec{MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort, ReservedMemory: []v1alpha1.MemoryReservation{{Memory: "2Gi"}}},
 			[]string{`reservedMemory is "2Gi"`, "2548Mi", `systemReserved[memory] "2Gi"`}},
 		"reserved memory of nothing": {v1alpha1.KubeletSpec{MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort, ReservedMemory: []v1alpha1.MemoryReservation{{Memory: "0"}}},

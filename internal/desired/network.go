@@ -86,7 +86,7 @@ func ParseSubnets(text string) (cidrs []string, hostPrefixes map[string]int, err
 		if !isIPv6(cidr) {
 			lengthOfAll = cmp.Or(lengthOfAll, length)
 			if length != lengthOfAll {
-				return nil, nil, fmt.Errorf("the IPv4 ranges in %.100q give nodes prefixes of different lengths, /%d and /%d; one is allowed",
+				return nil, nil, fmt.Errorf("the IPv4 ranges in %.100q give nodes prefixes of different lengths, /%d and /%d; use one length",
 					text, lengthOfAll, length)
 			}
 		}
@@ -103,7 +103,7 @@ func parseSubnet(entry string) (cidr string, hostPrefix int, err error) {
 	}
 	prefix, err := netip.ParsePrefix(cidr)
 	if err != nil {
-		return "", 0, fmt.Errorf("%.100q is no range such as 10.132.0.0/14/23", entry)
+		return "", 0, fmt.Errorf("%.100q is not a range such as 10.132.0.0/14/23", entry)
 	}
 	hostPrefix, longest := OVNHostPrefix, 31
 	if prefix.Addr().Is6() {
@@ -113,7 +113,7 @@ func parseSubnet(entry string) (cidr string, hostPrefix int, err error) {
 		hostPrefix, err = strconv.Atoi(length)
 	}
 	if err != nil || hostPrefix <= prefix.Bits() || hostPrefix > longest || prefix.Addr().Is6() && hostPrefix != 64 {
-		return "", 0, fmt.Errorf("%.100q is a range of which no node can have a /%.10s", entry, cmp.Or(length, strconv.Itoa(hostPrefix)))
+		return "", 0, fmt.Errorf("%.100q is a range that cannot give nodes a /%.10s", entry, cmp.Or(length, strconv.Itoa(hostPrefix)))
 	}
 	return cidr, hostPrefix, nil
 }
@@ -219,7 +219,7 @@ func ParseFlannel(text string) (Flannel, error) {
 func parseNetConf(text string) (netConf, error) {
 	var conf netConf
 	if err := json.Unmarshal([]byte(text), &conf); err != nil {
-		return netConf{}, networkError(api.ReasonFlannelUnsuitable, "Flannel's configuration (%s) cannot be read: %v", FlannelConfigKey, err)
+		return netConf{}, networkError(api.ReasonFlannelUnsuitable, "parsing Flannel's configuration (%s): %v", FlannelConfigKey, err)
 	}
 	return conf, nil
 }

@@ -59,7 +59,7 @@ func checkIPv4(in Inputs, name string) error {
 		return nil
 	}
 	return networkError(api.ReasonClusterNetworkIPv6Only,
-		"the %s has IPv6 addresses only (%s), and overlays of Windows carry IPv4: a cluster with IPv4, or with both, is needed", name, prefixes(ranges))
+		"the %s has only IPv6 addresses (%s), and Windows overlays carry IPv4: use a cluster with IPv4 or dual stack", name, prefixes(ranges))
 }
 
 func checkReserved(in Inputs) error {
@@ -68,8 +68,8 @@ func checkReserved(in Inputs) error {
 			continue
 		}
 		return networkError(api.ReasonClusterNetworkReserved,
-			"the %s %s is of class E (%s), to which Windows sends nothing: pods on Windows nodes would not reach others; "+
-				"choose a private range, as 10.128.0.0/14%s", r.name, r.prefix, classE(), remedyOfReserved(in, r))
+			"the %s %s is in class E (%s), to which Windows does not send packets: pods on Windows nodes would not reach other pods; "+
+				"choose a private range such as 10.128.0.0/14%s", r.name, r.prefix, classE(), remedyOfReserved(in, r))
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func remedyOfReserved(in Inputs, r addressRange) string {
 	case r.name == hybridPods:
 		return ": " + hybridRemedy(in)
 	default:
-		return "; it is chosen when a cluster is installed (networking.clusterNetwork in install-config.yaml)"
+		return "; it is set when a cluster is installed (networking.clusterNetwork in install-config.yaml)"
 	}
 }
 
@@ -101,7 +101,7 @@ func checkOverlaps(in Inputs) error {
 				shared = b.prefix
 			}
 			return networkError(api.ReasonNetworksOverlap,
-				"the %s %s and the %s %s share addresses (%s), and packets to them would go astray; %s",
+				"the %s %s and the %s %s overlap (%s), so packets to these addresses would be misrouted; %s",
 				a.name, a.prefix, b.name, b.prefix, shared, remedyOfOverlap(in, a, b))
 		}
 	}
@@ -110,7 +110,7 @@ func checkOverlaps(in Inputs) error {
 
 func remedyOfOverlap(in Inputs, a, b addressRange) string {
 	if !in.Cluster.Network.OpenShift || a.name != hybridPods && b.name != hybridPods {
-		return "give the cluster ranges of their own"
+		return "give the cluster ranges that do not overlap"
 	}
 	return "give the hybrid overlay a range of its own: " + hybridRemedy(in)
 }
@@ -119,7 +119,7 @@ func checkFlannel(in Inputs) error {
 	object := FlannelConfig(in.Config.Network)
 	if in.Cluster.Network.Flannel == nil {
 		return networkError(api.ReasonFlannelNotFound,
-			"there is no ConfigMap %s with Flannel's configuration (key %s); install Flannel, or say in spec.network.flannel of WindowsConfig cluster where it is",
+			"ConfigMap %s with Flannel's configuration (key %s) does not exist; install Flannel, or set spec.network.flannel of WindowsConfig cluster to its location",
 			object, FlannelConfigKey)
 	}
 	text := in.Cluster.Network.Flannel.NetConf
@@ -132,23 +132,23 @@ func checkFlannel(in Inputs) error {
 		return errors.Join(checkFlannelRange(object, conf), checkFlannelName(object, conf.Backend.Name))
 	}
 	return networkError(api.ReasonFlannelUnsuitable,
-		"ConfigMap %s, key %s, is not one that Windows nodes can take part in: %s; change it for all nodes: %s",
+		"ConfigMap %s, key %s, does not support Windows nodes: %s; change it for all nodes: %s",
 		object, FlannelConfigKey, strings.Join(faults, ", "), flannelPatch(object, text))
 }
 
 func checkFlannelRange(object types.NamespacedName, conf netConf) error {
 	if conf.EnableIPv4 != nil && !*conf.EnableIPv4 {
 		return networkError(api.ReasonClusterNetworkIPv6Only,
-			"ConfigMap %s, key %s, has EnableIPv4: false, and overlays of Windows carry IPv4: a cluster with IPv4, or with both, is needed", object, FlannelConfigKey)
+			"ConfigMap %s, key %s, has EnableIPv4: false, and Windows overlays carry IPv4: use a cluster with IPv4 or dual stack", object, FlannelConfigKey)
 	}
 	if conf.EnableIPv6 {
 		return networkError(api.ReasonFlannelUnsuitable,
-			"ConfigMap %s, key %s, has EnableIPv6: true, with which flanneld does not start on Windows, and nodes ignore those that have no IPv6 address: "+
-				"it must be false", object, FlannelConfigKey)
+			"ConfigMap %s, key %s, has EnableIPv6: true, with which flanneld does not start on Windows, and nodes ignore peers without an IPv6 address: "+
+				"set it to false", object, FlannelConfigKey)
 	}
 	if _, err := netip.ParsePrefix(conf.Network); err != nil {
 		return networkError(api.ReasonFlannelUnsuitable,
-			"ConfigMap %s, key %s: Network is %q and must be the range of pods, as kube-controller-manager has it (--cluster-cidr)",
+			"ConfigMap %s, key %s: Network is %q and must be the pod range of kube-controller-manager (--cluster-cidr)",
 			object, FlannelConfigKey, conf.Network)
 	}
 	return nil
@@ -162,7 +162,7 @@ func checkFlannelName(object types.NamespacedName, name string) error {
 		return nil
 	}
 	return networkError(api.ReasonFlannelUnsuitable,
-		"ConfigMap %s, key %s: Backend.Name is %q, and must be of letters, digits and, but for the first, of %s", object, FlannelConfigKey, name, others)
+		"ConfigMap %s, key %s: Backend.Name is %q and must begin with a letter or digit and contain only letters, digits and %s", object, FlannelConfigKey, name, others)
 }
 
 func flannelFaults(conf netConf) []string {

@@ -84,7 +84,7 @@ func checkOverlayOnNodes(in Inputs) error {
 		return nil
 	}
 	return networkError(api.ReasonHybridOverlayNotConfigured,
-		"OVN-Kubernetes runs without its hybrid overlay: no Linux Node has annotation %s; configure it as docs/network.md says (ConfigMap ovnkube-config, "+
+		"OVN-Kubernetes runs without its hybrid overlay: no Linux Node has annotation %s; configure it as described in docs/network.md (ConfigMap ovnkube-config, "+
 			"section hybridoverlay and no-hostsubnet-nodes), and restart OVN-Kubernetes", HybridRouterAnnotation)
 }
 
@@ -113,23 +113,23 @@ func networkProblems(in Inputs) []Problem {
 	for _, cidr := range n.PodCIDRs {
 		if _, err := netip.ParsePrefix(cidr); err != nil {
 			all = append(all, Problem{Kind: "WindowsConfig", Name: api.WindowsConfigName, Reason: ReasonRange, Message: fmt.Sprintf(
-				"the cluster network %.100q, as OpenShift's Network or kubeadm's ConfigMap has it, is no range such as 10.128.0.0/14, and is not used", cidr)})
+				"the cluster network %.100q, from OpenShift's Network or kubeadm's ConfigMap, is not a range such as 10.128.0.0/14 and is not used", cidr)})
 		}
 	}
 	if isUnapplied(n) {
 		name := slices.Min(slices.Collect(maps.Keys(n.Nodes.Subnets)))
 		all = append(all, Problem{Kind: "WindowsConfig", Name: api.WindowsConfigName, Reason: ReasonRange, Message: fmt.Sprintf(
-			"no Windows node has a subnet of the hybrid cluster network %s (Node %s has %s), so that nodes are not told it: OVN-Kubernetes has another range%s",
+			"no Windows node has a subnet of the hybrid cluster network %s (Node %s has %s), so nodes do not get it: OVN-Kubernetes uses another range%s",
 			strings.Join(n.HybridCIDRs, ", "), name, n.Nodes.Subnets[name], whyUnapplied(n))})
 	}
 	if in.Cluster.DomainAssumed {
 		all = append(all, Problem{Kind: "WindowsConfig", Name: api.WindowsConfigName, Reason: ReasonDomain, Message: fmt.Sprintf(
-			"nothing in the cluster tells the domain of its DNS (ConfigMap kube-system/kubelet-config, clusterDomain; kube-system/kubeadm-config, networking.dnsDomain; "+
-				`one name kubernetes.default.svc.<domain> in the API server's certificate), so that nodes get %s, Kubernetes' default; set spec.network.dns.domain of WindowsConfig "cluster" to the domain`, in.Cluster.Domain)})
+			"the cluster's DNS domain is unknown: it is not in ConfigMap kube-system/kubelet-config (clusterDomain) or kube-system/kubeadm-config (networking.dnsDomain), and there is not exactly "+
+				`one name kubernetes.default.svc.<domain> in the API server's certificate. Nodes get %s, the Kubernetes default; set spec.network.dns.domain of WindowsConfig "cluster" to the domain`, in.Cluster.Domain)})
 	}
 	if hostPrefix, whose := smallestSubnet(in); hostPrefix > 0 && int(maxPods(in)) > podAddresses(hostPrefix) {
 		all = append(all, Problem{Kind: "WindowsConfig", Name: api.WindowsConfigName, Reason: ReasonMaxPods, Message: fmt.Sprintf(
-			`WindowsConfig "cluster": spec.kubelet.maxPods is %d, and %s, with addresses for %d pods: further pods would wait for one; set at most %d`,
+			`WindowsConfig "cluster": spec.kubelet.maxPods is %d, and %s, with addresses for %d pods: more pods would wait for an address; set at most %d`,
 			maxPods(in), whose, podAddresses(hostPrefix), podAddresses(hostPrefix))})
 	}
 	return all
@@ -150,7 +150,7 @@ func isUnapplied(n ClusterNetwork) bool {
 
 func whyUnapplied(n ClusterNetwork) string {
 	if n.OpenShift {
-		return `. If ClusterOperator network says "cannot edit a running hybrid overlay network", change it as docs/network.md says; otherwise wait until it is applied`
+		return `. If ClusterOperator network reports "cannot edit a running hybrid overlay network", change it as described in docs/network.md; otherwise wait until it is applied`
 	}
 	return "; correct spec.network.ovn.hybridClusterSubnets, or restart OVN-Kubernetes with it"
 }

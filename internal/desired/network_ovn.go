@@ -18,7 +18,7 @@ func checkOVNKubernetes(in Inputs) error {
 	}
 	return networkError(api.ReasonNetworkTypeUnsupported,
 		"the cluster's network is %q (Network.config.openshift.io cluster, status.networkType), and provider %s needs OVNKubernetes: migrate the "+
-			"cluster's network to OVN-Kubernetes as OpenShift's documentation says, or set spec.network.provider of WindowsConfig cluster to %s",
+			"cluster's network to OVN-Kubernetes as described in OpenShift's documentation, or set spec.network.provider of WindowsConfig cluster to %s",
 		n.Type, v1alpha1.NetworkOVNHybridOverlay, v1alpha1.NetworkCustom)
 }
 
@@ -29,12 +29,12 @@ func checkDualStack(in Inputs) error {
 	if !n.OpenShift || !hasBoth(append(slices.Clone(n.PodCIDRs), n.ServiceCIDRs...)) || hasBoth(n.HybridCIDRs) {
 		return nil
 	}
-	next := "do not configure one"
+	next := "do not configure a hybrid overlay"
 	if n.HybridOverlay != "" {
 		next = "set hybridOverlayConfig back to null before OVN-Kubernetes restarts"
 	}
 	return networkError(api.ReasonHybridOverlayDualStack,
-		"the cluster has IPv4 and IPv6 (%s), and OpenShift's hybrid overlay takes one range, of IPv4: OVN-Kubernetes does not start with both; %s. "+
+		"the cluster is dual-stack (%s), and OpenShift's hybrid overlay takes one range, of IPv4: OVN-Kubernetes does not start with both; %s. "+
 			"Windows nodes with provider %s need a cluster with IPv4 only",
 		strings.Join(append(slices.Clone(n.PodCIDRs), n.ServiceCIDRs...), ", "), next, v1alpha1.NetworkOVNHybridOverlay)
 }
@@ -54,7 +54,7 @@ func checkHybridOverlay(in Inputs) error {
 			"OVN-Kubernetes does not start with this hybrid overlay: %s; change it: %s", n.HybridFault, hybridRemedy(in))
 	case n.OpenShift && n.HybridOverlay == "":
 		return networkError(api.ReasonHybridOverlayNotConfigured,
-			"OVN-Kubernetes has no hybrid overlay (%s is empty), so that pods on Windows nodes would get no addresses; configure it, "+
+			"OVN-Kubernetes has no hybrid overlay (%s is empty), so pods on Windows nodes would get no addresses; configure it "+
 				"with a range that nothing else in your network uses: %s", hybridField, hybridRemedy(in))
 	case n.OpenShift && len(n.HybridCIDRs) == 0:
 		return networkError(api.ReasonHybridOverlayNotConfigured,
@@ -68,7 +68,7 @@ func checkHybridOverlay(in Inputs) error {
 	for _, cidr := range n.HybridCIDRs {
 		if length := n.HostPrefixes[cidr]; !isIPv6(cidr) && length > 0 && podAddresses(length) < 1 {
 			return networkError(api.ReasonHybridOverlayNotConfigured,
-				"the hybrid cluster network %s gives each node a /%d, in which pods have no address; the longest prefix with some is /%d",
+				"the hybrid cluster network %s gives each node a /%d, which has no addresses for pods; the longest allowed prefix is /%d",
 				cidr, length, longestHostPrefix)
 		}
 	}
@@ -98,7 +98,7 @@ func checkOneHybridRange(in Inputs) error {
 		where, next = hybridField, "set one: "+hybridRemedy(in)
 	}
 	return networkError(api.ReasonHybridOverlayNotConfigured,
-		"%s has %d ranges of IPv4 (%s), and Linux nodes reach only the pods in the first; %s", where, len(ipv4), strings.Join(ipv4, ", "), next)
+		"%s has %d IPv4 ranges (%s), and Linux nodes reach only the pods in the first; %s", where, len(ipv4), strings.Join(ipv4, ", "), next)
 }
 
 // checkInternal rejects a hybrid overlay that overlaps ranges that OVN-Kubernetes reserves: it would not start.
@@ -110,7 +110,7 @@ func checkInternal(in Inputs) error {
 		}
 		if r, overlaps := internalOverlap(in, prefix); overlaps {
 			return networkError(api.ReasonNetworksOverlap,
-				"the hybrid cluster network %s and OVN-Kubernetes' own %s %s (%s) share addresses, with which OVN-Kubernetes does not start; "+
+				"the hybrid cluster network %s and OVN-Kubernetes' own %s %s (%s) overlap, so OVN-Kubernetes does not start; "+
 					"give the hybrid overlay a range of its own: %s", prefix.Masked(), r.Name, r.CIDR, r.Field, hybridRemedy(in))
 		}
 	}
@@ -138,8 +138,8 @@ func checkPortOnVSphere(in Inputs) error {
 		remedy = "; start OVN-Kubernetes with it, and set spec.network.ovn.vxlanPort of WindowsConfig cluster"
 	}
 	return networkError(api.ReasonVXLANPortRequired,
-		"the hybrid overlay has UDP port %d on vSphere, whose own overlay takes the packets to this port for its own: choose another, as %d, "+
-			"which Windows Server 2019 cannot have%s", VXLANPort, needed, remedy)
+		"the hybrid overlay uses UDP port %d on vSphere, whose own overlay intercepts packets to this port: choose another port such as %d, "+
+			"which Windows Server 2019 does not support%s", VXLANPort, needed, remedy)
 }
 
 // checkPortSetTwice rejects a port in WindowsConfig that differs from OpenShift's, because it is unclear which one is meant.

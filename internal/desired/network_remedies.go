@@ -23,7 +23,7 @@ func hybridRemedy(in Inputs) string {
 	if !hybridRangeWorks(in) {
 		free, found := freeRange(in)
 		if !found {
-			return "no private range is free; set one of yours that nothing else uses"
+			return "no private range is free; choose a range that nothing else in your network uses"
 		}
 		// The network operator does not pass hostPrefix on; this is what nodes get.
 		config["hybridClusterNetwork"] = []any{map[string]any{"cidr": free.String(), "hostPrefix": OVNHostPrefix}}

@@ -56,7 +56,7 @@ func (l Local) forwardsVIP() bool { return l.Build > windows2019 }
 // they read.
 func (n Node) On(l Local, s Secrets) (Node, error) {
 	if n.SecretsVersion != s.Version {
-		return Node{}, fmt.Errorf("the declaration belongs to version %q of the secrets, and these are version %q", n.SecretsVersion, s.Version)
+		return Node{}, fmt.Errorf("declaration needs version %q of the secrets, got version %q", n.SecretsVersion, s.Version)
 	}
 	taints, err := json.Marshal(append([]corev1.Taint{{
 		Key: api.TaintKey, Value: cmp.Or(n.TaintValue, api.TaintValue), Effect: corev1.TaintEffectNoSchedule,

@@ -40,12 +40,12 @@ func checkNames(services []Service) error {
 	for i, s := range services {
 		for _, other := range services[:i] {
 			if strings.EqualFold(other.Name, s.Name) {
-				errs = append(errs, fmt.Errorf("services %q and %q are one for Windows, which ignores case: keep one of them", other.Name, s.Name))
+				errs = append(errs, fmt.Errorf("services %q and %q have the same name for Windows, which ignores case: remove one of them", other.Name, s.Name))
 			}
 		}
 		for _, name := range s.DependsOn {
 			if name == api.WICDService {
-				errs = append(errs, fmt.Errorf("service %q depends on %q, which keeps it and must be able to stop: take the dependency away", s.Name, name))
+				errs = append(errs, fmt.Errorf("service %q depends on %q, which manages it and must be able to stop: remove the dependency", s.Name, name))
 			}
 			if !slices.ContainsFunc(services, func(o Service) bool { return o.Name == name }) {
 				errs = append(errs, fmt.Errorf("service %q depends on %q, which is not declared; allowed are %q", s.Name, name, NamesOf(services)))
@@ -63,7 +63,7 @@ func checkReady(services []Service) error {
 		isPipe := err == nil && u.Scheme == "npipe" && u.Host == "." && strings.HasPrefix(u.Path, "/pipe/")
 		isHTTP := err == nil && u.Scheme == "http" && u.Hostname() == "127.0.0.1"
 		if s.Ready != "" && !isPipe && !isHTTP {
-			errs = append(errs, fmt.Errorf("service %q is ready at %q; allowed are http://127.0.0.1:<port>/<path> and npipe://./pipe/<name>", s.Name, s.Ready))
+			errs = append(errs, fmt.Errorf("service %q has readiness probe %q; allowed are http://127.0.0.1:<port>/<path> and npipe://./pipe/<name>", s.Name, s.Ready))
 		}
 	}
 	return errors.Join(errs...)
@@ -81,7 +81,7 @@ func cycles(services []Service) error {
 	visit = func(name string, way []string) {
 		if start := slices.Index(way, name); start >= 0 {
 			circle := strings.Join(way[start:], " needs ") + " needs " + name
-			errs = append(errs, fmt.Errorf("services wait for each other: %s; take one of the dependencies away", circle))
+			errs = append(errs, fmt.Errorf("services depend on each other: %s; remove one of the dependencies", circle))
 			return
 		}
 		if done[name] {

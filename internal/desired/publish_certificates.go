@@ -75,7 +75,7 @@ func decompress(text string, most int64) ([]byte, error) {
 	}
 	b, err := io.ReadAll(io.LimitReader(z, most+1))
 	if err == nil && int64(len(b)) > most {
-		err = fmt.Errorf("it has more than %d bytes", most)
+		err = fmt.Errorf("more than %d bytes when decompressed", most)
 	}
 	return b, err
 }

@@ -39,7 +39,7 @@ func checkSize(data map[string]string) error {
 	for key, value := range data {
 		parts = append(parts, sized{"key " + key, len(value)})
 	}
-	return fmt.Errorf("%w: the settings have %d bytes, at most %d can be published (%s)",
+	return fmt.Errorf("%w: the settings have %d bytes; at most %d can be published (%s)",
 		ErrTooLarge, publishedSize(data), maxPublished-reserved, largest(parts))
 }
 
@@ -67,7 +67,7 @@ func largest(all []sized) string {
 func (r Rendered) CheckSize() error {
 	_, err := r.Node.Data()
 	if errors.Is(err, ErrTooLarge) {
-		return fmt.Errorf("%w: %w; nodes keep the settings that they have", ErrSettings, r.bundles.explain(err))
+		return fmt.Errorf("%w: %w; nodes keep their current settings", ErrSettings, r.bundles.explain(err))
 	}
 	return err
 }
@@ -87,5 +87,5 @@ func (b bundleSizes) explain(err error) error {
 	if !errors.Is(err, ErrTooLarge) || len(b) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; certificates come from %s; remove those that Windows nodes need not trust", err, largest(b))
+	return fmt.Errorf("%w; certificates come from %s; remove those that Windows nodes do not need", err, largest(b))
 }

@@ -121,7 +121,7 @@ func TestBundlesThatAreTooLargeAreNamed(t *testing.T) {
 				t.Fatalf("the error is %v", err)
 			}
 			want := fmt.Sprintf("certificates come from ConfigMap trusted-ca, key ca-bundle.crt: %d bytes; ControllerConfig machine-config-controller, "+
-				"spec.imageRegistryBundleUserData, file r: 4000 bytes; remove those that Windows nodes need not trust", len(text))
+				"spec.imageRegistryBundleUserData, file r: 4000 bytes; remove those that Windows nodes do not need", len(text))
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%v\ndoes not say: %s", err, want)
 			}

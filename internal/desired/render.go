@@ -54,7 +54,7 @@ func Render(in Inputs) (Rendered, error) {
 	node.Registries = settings.registries
 	bundles := sizesOf(in.Settings.Bundles)
 	if err := node.CheckBounds(); err != nil {
-		return Rendered{}, fmt.Errorf("%w: nodes cannot have this: %w", ErrSettings, bundles.explain(err))
+		return Rendered{}, fmt.Errorf("%w: nodes would reject them: %w", ErrSettings, bundles.explain(err))
 	}
 	return Rendered{
 		Node: node, Secrets: settings.secrets, Problems: append(networkProblems(in), settings.problems...), Missing: missing(in), bundles: bundles,

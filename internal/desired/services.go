@@ -50,13 +50,13 @@ func has(m payload.Manifest, path string) bool {
 func missing(in Inputs) (services []v1alpha1.MissingService) {
 	const getIt = "Use an operator whose payload has all components (make payload)"
 	if wantsCSIProxy(in) && !has(in.Payload, csiProxyProgram) {
-		services = append(services, v1alpha1.MissingService{Name: CSIProxyService, Effect: "CSI drivers that need it mount no volumes on Windows nodes; " +
-			"those that run in HostProcess containers do. " + getIt})
+		services = append(services, v1alpha1.MissingService{Name: CSIProxyService, Effect: "CSI drivers that need it cannot mount volumes on Windows nodes; " +
+			"those that run in HostProcess containers can. " + getIt})
 	}
 	if !in.Cluster.CloudProvider.NodeManager || HasNodeManager(in.Payload) {
 		return services
 	}
-	effect := "nodes on Azure are not initialized: they take pods, and have no provider ID, instance type and zone. " + getIt
+	effect := "nodes on Azure are not initialized: they run pods, but have no provider ID, instance type and zone. " + getIt
 	if in.Cluster.CloudProvider.External {
 		effect = "nodes on Azure are not initialized, and get no pods, until the DaemonSet for Windows of cloud-provider-azure runs on them, unless the " +
 			"cloud-controller-manager runs its controller cloud-node (docs/cloud.md). " + getIt

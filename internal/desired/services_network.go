@@ -256,10 +256,10 @@ func (j Joint) Fill(f File) (string, error) {
 	}
 	var out strings.Builder
 	if err := t.Execute(&out, j); err != nil {
-		return "", fmt.Errorf("filling the template of %s: %w", f.Path, err)
+		return "", fmt.Errorf("executing the template of %s: %w", f.Path, err)
 	}
 	if !json.Valid([]byte(out.String())) {
-		return "", fmt.Errorf("filling the template of %s: the result is not JSON", f.Path)
+		return "", fmt.Errorf("executing the template of %s: the output is not JSON", f.Path)
 	}
 	return out.String(), nil
 }

@@ -48,7 +48,7 @@ func PublicKey(private ed25519.PrivateKey) string {
 func parseKey(key string) (ed25519.PublicKey, error) {
 	b, err := base64.StdEncoding.Strict().DecodeString(key)
 	if err != nil || len(b) != ed25519.PublicKeySize {
-		return nil, fmt.Errorf("%q is no public key; %d bytes in base64 are needed", key, ed25519.PublicKeySize)
+		return nil, fmt.Errorf("%q is not a public key; %d bytes in base64 are required", key, ed25519.PublicKeySize)
 	}
 	return b, nil
 }
@@ -76,26 +76,26 @@ func Unsigned(data map[string]string) map[string]string {
 func Verify(data map[string]string, key string) (Statement, error) {
 	public, err := parseKey(key)
 	if err != nil {
-		return Statement{}, fmt.Errorf("no key to verify with: %w", err)
+		return Statement{}, fmt.Errorf("parsing the signing key: %w", err)
 	}
 	text, there := data[keySignature]
 	if !there {
-		return Statement{}, fmt.Errorf("they are not signed (no key %s)", keySignature)
+		return Statement{}, fmt.Errorf("not signed (no key %s)", keySignature)
 	}
 	if size := publishedSize(data); size > maxPublished {
-		return Statement{}, fmt.Errorf("they have %d bytes, more than the %d that can be published", size, maxPublished)
+		return Statement{}, fmt.Errorf("%d bytes; at most %d can be published", size, maxPublished)
 	}
 	var s signature
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return Statement{}, fmt.Errorf("key %s cannot be read: %w", keySignature, err)
+		return Statement{}, fmt.Errorf("parsing key %s: %w", keySignature, err)
 	}
 	switch {
 	case ed25519.Verify(public, toSign(data, s.Statement), s.Signature):
 		return s.Statement, nil
 	case s.Key != key:
-		return Statement{}, fmt.Errorf("they are signed with key %.64q, want %s", s.Key, key)
+		return Statement{}, fmt.Errorf("signed with unknown key %.64q, want %s", s.Key, key)
 	}
-	return Statement{}, fmt.Errorf("they are not what was signed with key %s", key)
+	return Statement{}, fmt.Errorf("data does not match the signature by key %s", key)
 }
 
 func toSign(data map[string]string, s Statement) []byte {
@@ -133,7 +133,7 @@ func (s Secrets) Content() ([]byte, error) {
 func ReadSecrets(content []byte) (Secrets, error) {
 	var s Secrets
 	if err := json.Unmarshal(content, &s); err != nil {
-		return Secrets{}, errors.New("it is not what the operator writes")
+		return Secrets{}, errors.New("not JSON as the operator writes it")
 	}
 	s.Version = SecretsVersion(content)
 	return s, nil

@@ -32,30 +32,30 @@ func (o VersionOrder) Sign(serial int64, private ed25519.PrivateKey) string {
 func (o VersionOrder) Verify(annotation, key string) (serial int64, err error) {
 	public, err := parseKey(key)
 	if err != nil {
-		return 0, fmt.Errorf("no key to verify with: %w", err)
+		return 0, fmt.Errorf("parsing the signing key: %w", err)
 	}
 	serial, signature, err := parseVersionOrder(annotation)
 	if err != nil {
 		return 0, err
 	}
 	if !ed25519.Verify(public, o.toSign(serial), signature) {
-		return 0, fmt.Errorf("it is not signed with key %s for version %.128q and Node %s, UID %.64q", key, o.Version, o.Node, o.UID)
+		return 0, fmt.Errorf("not signed with key %s for version %.128q and Node %s, UID %.64q", key, o.Version, o.Node, o.UID)
 	}
 	return serial, nil
 }
 
 func parseVersionOrder(annotation string) (serial int64, signature []byte, err error) {
 	if len(annotation) > maxVersionOrder {
-		return 0, nil, fmt.Errorf("it has %d characters, more than the %d that an order can have", len(annotation), maxVersionOrder)
+		return 0, nil, fmt.Errorf("%d characters; an order has at most %d", len(annotation), maxVersionOrder)
 	}
 	number, rest, _ := strings.Cut(annotation, ".")
 	serial, err = strconv.ParseInt(number, 10, 64)
 	if err != nil || serial < 1 || strconv.FormatInt(serial, 10) != number {
-		return 0, nil, fmt.Errorf("%.128q does not begin with a serial; <serial>.<signature> is needed", annotation)
+		return 0, nil, fmt.Errorf("%.128q does not begin with a serial; the format is <serial>.<signature>", annotation)
 	}
 	signature, err = base64.RawURLEncoding.Strict().DecodeString(rest)
 	if err != nil || len(signature) != ed25519.SignatureSize || strings.ContainsAny(rest, "\r\n") {
-		return 0, nil, errors.New("its signature cannot be read")
+		return 0, nil, errors.New("invalid signature encoding")
 	}
 	return serial, signature, nil
 }

@@ -37,7 +37,7 @@ func TestOnlyTheOrderThatWasSignedIsVerified(t *testing.T) {
 		"another cluster":      {but(func(o *desired.VersionOrder) { o.Cluster = "another" }), signed, key, "not signed"},
 		"parts cut elsewhere":  {but(func(o *desired.VersionOrder) { o.Node, o.UID = "win-16", o.UID[1:] }), signed, key, "not signed"},
 		"another key":          {order, signed, desired.PublicKey(signingKey(2)), "not signed with key"},
-		"no key":               {order, signed, "", "no key to verify with"},
+		"no key":               {order, signed, "", "parsing the signing key"},
 		"another serial":       {order, "8." + signature, key, "not signed"},
 		"no serial":            {order, "." + signature, key, "serial"},
 		"serial 0":             {order, order.Sign(0, signingKey(1)), key, "serial"},
@@ -82,7 +82,7 @@ func TestNoSignatureStandsForAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	swapped := rewritten(t, settings, func(s map[string]any) { s["signature"] = signature })
-	if _, err := desired.Verify(swapped, key); err == nil || !strings.Contains(err.Error(), "not what was signed") {
+	if _, err := desired.Verify(swapped, key); err == nil || !strings.Contains(err.Error(), "does not match the signature") {
 		t.Errorf("the signature of an order is taken for that of settings: %v", err)
 	}
 }

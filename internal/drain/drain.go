@@ -181,19 +181,19 @@ func Report(p Pods, refused map[string]string, late bool) (reason, message strin
 		if reason == api.ReasonDraining {
 			reason = api.ReasonPodStuck
 		}
-		parts = append(parts, fmt.Sprintf("%s should have ended at %s%s", Name(&pod), clock(&pod), held(&pod)))
+		parts = append(parts, fmt.Sprintf("%s should have terminated at %s%s", Name(&pod), clock(&pod), held(&pod)))
 	}
 	for _, pod := range p.Leaving {
-		parts = append(parts, fmt.Sprintf("%s ends by %s", Name(&pod), clock(&pod)))
+		parts = append(parts, fmt.Sprintf("%s terminates by %s", Name(&pod), clock(&pod)))
 	}
 	if late {
 		reason = api.ReasonDrainTimeout
 	}
 	if len(p.Came) > 0 {
-		parts = append(parts, "these stay, because they came after the node was cordoned: "+Names(p.Came))
+		parts = append(parts, "not evicted, because they arrived after the node was cordoned: "+Names(p.Came))
 	}
 	left := len(p.Evict) + len(p.Leaving) + len(p.Stuck)
-	message = fmt.Sprintf("pods that have to leave: %d", left)
+	message = fmt.Sprintf("pods left to drain: %d", left)
 	if len(parts) > 0 {
 		message += "; " + shorten.List(parts, maxNamed, "; ")
 	}

@@ -130,7 +130,7 @@ func TestReportNamesWhatStandsInTheWay(t *testing.T) {
 		if reason != test.reason {
 			t.Errorf("%s: reason is %s, want %s", test.name, reason, test.reason)
 		}
-		for _, part := range []string{"have to leave: 3", "shop/db should have ended at 11:58:00Z and is held by finalizers example.com/backup", "shop/mail ends by 12:00:20Z"} {
+		for _, part := range []string{"left to drain: 3", "shop/db should have terminated at 11:58:00Z and is held by finalizers example.com/backup", "shop/mail terminates by 12:00:20Z"} {
 			if !strings.Contains(message, part) {
 				t.Errorf("%s: message %q does not say %q", test.name, message, part)
 			}

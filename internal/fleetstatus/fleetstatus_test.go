@@ -169,7 +169,7 @@ func TestFleetAsJSON(t *testing.T) {
 	start, end := metav1.NewMicroTime(now().Add(-20*time.Second)), metav1.NewMicroTime(now().Add(-18500*time.Millisecond))
 	joining.Status.Steps = []v1alpha1.StepStatus{{Name: "Connect", State: v1alpha1.StepDone, StartedAt: &start, FinishedAt: &end}, {Name: "Transfer", State: v1alpha1.StepRunning, StartedAt: &end}}
 	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
-	config.Status.Rollout = &v1alpha1.RolloutStatus{Version: "1.1.0-122778d", MaxUnavailable: 1, Message: "under way: 1 Upgrade"}
+	config.Status.Rollout = &v1alpha1.RolloutStatus{Version: "1.1.0-122778d", MaxUnavailable: 1, Message: "in progress: 1 Upgrade"}
 	config.Status.Conditions = []metav1.Condition{condition(api.ConditionDegraded, "True", api.ReasonSettingsIgnored, "mirror set a: ...")}
 	cordoned := node("win-2")
 	cordoned.Spec.Unschedulable, cordoned.Annotations[api.AnnotationCordoned] = true, "Upgrade"

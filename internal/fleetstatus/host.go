@@ -225,7 +225,7 @@ func (r *reader) judge(h *Host, i *v1alpha1.WindowsInstance, node *corev1.Node) 
 	a := r.advice.For(ready.Reason)
 	h.Severity, h.Next, h.Docs = a.Severity, named(a.Remedy, h.Name), a.URL()
 	if ready.Type == "" {
-		h.Severity, h.Next, h.Docs, h.Since = advice.Info, "Wait; if it lasts, check whether the operator runs.", "", i.CreationTimestamp.Time
+		h.Severity, h.Next, h.Docs, h.Since = advice.Info, "Wait; if this persists, check whether the operator is running.", "", i.CreationTimestamp.Time
 		h.Message = "the operator has not reported on this host yet"
 	}
 	// A problem that is more urgent than the Ready condition is the cause, not a consequence.

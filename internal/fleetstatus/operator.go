@@ -40,7 +40,7 @@ func (r *reader) operator(f *Fleet) []Problem {
 		if slices.ContainsFunc(r.Unread, func(u Unread) bool { return u.What == "deployments" }) {
 			return nil
 		}
-		f.Operator.Message = fmt.Sprintf("there is no Deployment %s in namespace %s", DeploymentName, r.Namespace)
+		f.Operator.Message = fmt.Sprintf("Deployment %s not found in namespace %s", DeploymentName, r.Namespace)
 		return []Problem{r.problem(advice.OperatorNotFound, object, f.Operator.Message, time.Time{})}
 	}
 	o := Operator{Found: true, Ready: d.Status.ReadyReplicas > 0, Version: label(d.Labels[versionLabel])}
@@ -57,7 +57,7 @@ func (r *reader) operator(f *Fleet) []Problem {
 		return nil
 	}
 	since := d.CreationTimestamp.Time
-	f.Operator.Message = "no pod of it is Ready"
+	f.Operator.Message = "no pod is Ready"
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentAvailable && c.Status != corev1.ConditionTrue {
 			f.Operator.Message, since = text(c.Message), c.LastTransitionTime.Time

@@ -130,9 +130,9 @@ var (
 	// ErrNotFound means that the object does not exist.
 	ErrNotFound = errors.New("no such object in the Host Network Service")
 	// ErrExists means that another object has its name, address or port (0xb7, 0x803b0013).
-	ErrExists = errors.New("an object of the Host Network Service is in the way")
+	ErrExists = errors.New("a conflicting object exists in the Host Network Service")
 	// ErrAdapter means that there is no adapter for the network: none has its name, or the one that has it already has a switch (0x803b0006).
-	ErrAdapter = errors.New("the Host Network Service finds no adapter for the network")
+	ErrAdapter = errors.New("the Host Network Service found no adapter for the network")
 	// ErrUnavailable means that the service does not answer (it is stopped or starting), so that the state of objects is unknown.
-	ErrUnavailable = errors.New("the Host Network Service does not answer")
+	ErrUnavailable = errors.New("the Host Network Service does not respond")
 )

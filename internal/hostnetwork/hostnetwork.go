@@ -61,8 +61,8 @@ func TooSmall(adapter string, mtu uint32) string {
 	if mtu == 0 || mtu >= podMTU+Encapsulation {
 		return ""
 	}
-	return fmt.Sprintf("adapter %q has an MTU of %d: Windows gives pods one of %d, and VXLAN adds %d bytes, so that large packets to pods of other nodes can be lost; "+
-		"let the network and the adapter have an MTU of %d", adapter, mtu, podMTU, Encapsulation, podMTU+Encapsulation)
+	return fmt.Sprintf("adapter %q has an MTU of %d: the MTU of pods is %d, and VXLAN adds %d bytes, so that large packets to pods of other nodes can be lost; "+
+		"set the MTU of the network and the adapter to %d", adapter, mtu, podMTU, Encapsulation, podMTU+Encapsulation)
 }
 
 // minMTU is the smallest MTU of an IPv6 link (RFC 8200). A smaller one is not set.

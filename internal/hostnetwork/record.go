@@ -70,7 +70,7 @@ func Decode(b []byte) (Record, error) {
 		return Record{}, fmt.Errorf("reading the record: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Record{}, errors.New("reading the record: something follows it")
+		return Record{}, errors.New("reading the record: unexpected data after the JSON object")
 	}
 	switch r.Phase {
 	case Making, Made, Changed, Lost:
@@ -78,11 +78,11 @@ func Decode(b []byte) (Record, error) {
 		return Record{}, fmt.Errorf("the record has the phase %.20q; allowed are %s, %s, %s and %s", r.Phase, Making, Made, Changed, Lost)
 	}
 	if !r.Address.Is4() || !r.Before.has(r.Address) {
-		return Record{}, fmt.Errorf("the record has the address %q, which its adapter must have", r.Address)
+		return Record{}, fmt.Errorf("the record has the address %q, but its adapter does not", r.Address)
 	}
 	for _, a := range r.Before.Addresses {
 		if !a.Prefix.IsValid() || !a.Prefix.Addr().Is4() {
-			return Record{}, fmt.Errorf("the record has the address %q; IPv4 addresses with the length of their prefix are allowed", a.Prefix)
+			return Record{}, fmt.Errorf("the record has the address %q; an IPv4 address with a prefix length is needed", a.Prefix)
 		}
 	}
 	if len(r.Before.Addresses) > maxAddresses || len(r.Before.DNS) > maxAddresses || max(len(r.Before.Name), len(r.Before.Suffix), len(r.Instead)) > maxText {

@@ -80,7 +80,7 @@ func ask(of Name, prefix string, s Store) (Pending, error) {
 		return Pending{}, err
 	}
 	if err := s.WritePending(b); err != nil {
-		return Pending{}, fmt.Errorf("keeping the key of the next certificate: %w", err)
+		return Pending{}, fmt.Errorf("storing the key of the next certificate: %w", err)
 	}
 	return parsePending(b, of, prefix)
 }
@@ -110,7 +110,7 @@ func parsePending(b []byte, of Name, prefix string) (Pending, error) {
 	key, rest := pem.Decode(b)
 	request, _ := pem.Decode(rest)
 	if key == nil || request == nil {
-		return Pending{}, errors.New("a pending request has a key and a request")
+		return Pending{}, errors.New("a pending request needs a key and a request")
 	}
 	parsed, err := x509.ParseCertificateRequest(request.Bytes)
 	if err != nil {

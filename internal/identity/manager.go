@@ -129,10 +129,10 @@ func (m *Manager) Request(ctx context.Context, r Requester) (Identity, error) {
 	whole := append(issued, p.Key...)
 	id, err := Parse(whole, m.Name, time.Now())
 	if err != nil {
-		return Identity{}, errors.Join(fmt.Errorf("%w: what was issued for %s is of no use: %w", ErrRefused, p.Name, err), m.Store.RemovePending())
+		return Identity{}, errors.Join(fmt.Errorf("%w: the certificate issued for %s is unusable: %w", ErrRefused, p.Name, err), m.Store.RemovePending())
 	}
 	if err := m.Store.WriteIdentity(whole); err != nil {
-		return Identity{}, fmt.Errorf("keeping the certificate: %w", err)
+		return Identity{}, fmt.Errorf("storing the certificate: %w", err)
 	}
 	m.Issued(id)
 	return id, m.Store.RemovePending()

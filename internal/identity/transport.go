@@ -29,7 +29,7 @@ func (s Server) Transport(certificate *tls.Certificate) (*http.Transport, error)
 	if len(s.CA) > 0 {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(s.CA) {
-			return nil, fmt.Errorf("reading the CA of %s: there is no certificate in it", s.Address)
+			return nil, fmt.Errorf("reading the CA of %s: it contains no certificate", s.Address)
 		}
 	}
 	if certificate != nil {

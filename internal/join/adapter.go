@@ -61,12 +61,12 @@ func checkAdapter(f agent.Facts, s CheckInput) *Unsupported {
 	case !i.Virtual || isOnAdapter:
 		return nil
 	case isSwitch:
-		return unsupported(api.ReasonAdapterUnsupported, "the node's address %s is on %q, the interface of virtual switch %q of Hyper-V, and no adapter has that name: "+
+		return unsupported(api.ReasonAdapterUnsupported, "the node's address %s is on %q, the interface of Hyper-V virtual switch %q, and no adapter has that name: "+
 			"the Host Network Service cannot put the pod network on an adapter that has a switch; remove the switch (Remove-VMSwitch), or connect another adapter and "+
-			"select it with spec.network; if the adapter below was renamed after a pod network was made on it, give it its former name back", place.address, i.Name, below)
+			"select it with spec.network; if the adapter of the switch was renamed after a pod network was created on it, restore its former name", place.address, i.Name, below)
 	case !i.Connector:
-		return unsupported(api.ReasonAdapterUnsupported, "the node's address %s is on %q, which is no hardware (a team of adapters, or a VPN), and the Host Network Service can put "+
-			"the pod network only on a hardware adapter; give the address to an adapter, or select another interface with spec.network", place.address, i.Name)
+		return unsupported(api.ReasonAdapterUnsupported, "the node's address %s is on %q, which is not a hardware adapter (for example a team or a VPN), and the Host Network Service can put "+
+			"the pod network only on a hardware adapter; assign the address to such an adapter, or select another interface with spec.network", place.address, i.Name)
 	}
 	return nil
 }
@@ -77,8 +77,8 @@ func checkTrunk(f agent.Facts, s CheckInput) *Unsupported {
 	for _, i := range f.Host.Interfaces {
 		if i.VLAN != 0 && adapter != "" && strings.EqualFold(adapterOf(f.Host, i), adapter) {
 			return unsupported(api.ReasonTrunkPortUnsupported,
-				"the adapter %q, which would carry the pod network, puts its packets into VLAN %d by itself (setting VlanID of its driver), so it is on a "+
-					"trunk port of a switch; let the switch do that (an access port), or choose another interface with spec.network", i.Name, i.VLAN)
+				"adapter %q, which would carry the pod network, tags its packets with VLAN %d (setting VlanID of its driver), so it is on a "+
+					"trunk port of a switch; connect it to an access port, or select another interface with spec.network", i.Name, i.VLAN)
 		}
 	}
 	return nil

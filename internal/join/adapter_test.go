@@ -40,7 +40,7 @@ func TestTheAdapterOfTheNodesAddress(t *testing.T) {
 		"the interface below is up":         {on(virtual("vEthernet (backup)", one)), "Backup", ""},
 		"a virtual switch of Hyper-V":       {on(virtual("vEthernet (External)", one), "Ethernet="+one), "Ethernet", `virtual switch "External"`},
 		"a virtual switch on a team":        {on(virtual("vEthernet (SET)", one), "NIC1="+one, "NIC2="+one), "", "Remove-VMSwitch"},
-		"a team":                            {on(virtual("Team", one), "NIC1="+one, "NIC2="+two), "Team", "a team of adapters, or a VPN"},
+		"a team":                            {on(virtual("Team", one), "NIC1="+one, "NIC2="+two), "Team", "for example a team or a VPN"},
 		"a virtual one with a connector": {on(agent.Interface{Name: "Odd", Virtual: true, Connector: true}, "Ethernet="+one), "Odd",
 			""},
 	} {

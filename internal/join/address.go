@@ -65,10 +65,10 @@ func choose(f agent.Facts, n *v1alpha1.InstanceNetwork) (found place, problem st
 	}
 	switch {
 	case len(all) > 0:
-		return place{}, "no interface of the host has both a default route and an IPv4 address, so that it is not clear which address the node has; " +
-			"choose one with spec.network.interface or spec.network.cidr; " + interfaces(list)
+		return place{}, "no interface of the host has both a default route and an IPv4 address, so the node's address is ambiguous; " +
+			"select one with spec.network.interface or spec.network.cidr; " + interfaces(list)
 	case hasIPv6(list):
-		return place{}, "the host has IPv6 addresses only; a Windows node needs an IPv4 address: give an interface one; " + interfaces(list)
+		return place{}, "the host has only IPv6 addresses, and a Windows node needs an IPv4 address: assign one to an interface; " + interfaces(list)
 	}
 	return place{}, "no interface of the host has an IPv4 address; " + interfaces(list)
 }
@@ -84,15 +84,15 @@ func chooseByName(list []agent.Interface, all []place, name string) (place, stri
 		}
 	}
 	if slices.ContainsFunc(list, func(i agent.Interface) bool { return isChosen(i.Name) }) {
-		return place{}, fmt.Sprintf("spec.network.interface is %q, which has no IPv4 address; give it one, or choose another; %s", name, interfaces(list))
+		return place{}, fmt.Sprintf("spec.network.interface is %q, which has no IPv4 address; assign one, or select another interface; %s", name, interfaces(list))
 	}
-	return place{}, fmt.Sprintf("spec.network.interface is %q, and the host has no interface of this name that is up; %s", name, interfaces(list))
+	return place{}, fmt.Sprintf("spec.network.interface is %q, and no interface of this name is up on the host; %s", name, interfaces(list))
 }
 
 func chooseByRange(list []agent.Interface, all []place, cidr string) (place, string) {
 	within, err := netip.ParsePrefix(cidr)
 	if err != nil {
-		return place{}, fmt.Sprintf("spec.network.cidr is %q; a range of IPv4 addresses is needed, for example 10.0.8.0/24", cidr)
+		return place{}, fmt.Sprintf("spec.network.cidr is %q; it must be an IPv4 range such as 10.0.8.0/24", cidr)
 	}
 	for _, p := range all {
 		if within.Contains(p.address) {
@@ -179,7 +179,7 @@ func interfaces(list []agent.Interface) string {
 		all = append(all, fmt.Sprintf("and %d more", more))
 	}
 	if len(all) == 0 {
-		return "it has no interface that is up"
+		return "no interface is up"
 	}
-	return "its interfaces are " + strings.Join(all, ", ")
+	return "interfaces: " + strings.Join(all, ", ")
 }

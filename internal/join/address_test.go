@@ -115,10 +115,10 @@ func TestAHostWithoutAnAddressForItsNodeIsRefused(t *testing.T) {
 		"no default route":      {nil, several()[:4], []string{"default route", "spec.network.interface or spec.network.cidr", `"Backup"`}},
 		"a default route without an IPv4 address": {nil, only(several()[0], agent.Interface{Name: "Ethernet", Addresses: addresses("169.254.3.4/16"), DefaultRoute: true}),
 			[]string{"both a default route and an IPv4 address", "spec.network.interface"}},
-		"IPv6 only": {nil, only(agent.Interface{Name: "Ethernet", Addresses: addresses("fe80::1/64", "2001:db8::1/64")}), []string{"IPv6 addresses only", "2001:db8::1/64"}},
+		"IPv6 only": {nil, only(agent.Interface{Name: "Ethernet", Addresses: addresses("fe80::1/64", "2001:db8::1/64")}), []string{"only IPv6 addresses", "2001:db8::1/64"}},
 		"no address of use": {nil, only(agent.Interface{Name: "Ethernet", Addresses: addresses("fe80::1/64", "169.254.3.4/16"), DefaultRoute: true}),
 			[]string{"no interface of the host has an IPv4 address", "169.254.3.4/16"}},
-		"no interface": {nil, nil, []string{"no interface that is up"}},
+		"no interface": {nil, nil, []string{"no interface is up"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := goodHost()

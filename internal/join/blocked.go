@@ -23,8 +23,8 @@ type Blocked struct {
 
 // Error implements error.
 func (b *Blocked) Error() string {
-	return fmt.Sprintf("security software on the host does not let %s run: %s; allow the program with SHA-256 %s, or programs wicd-*.exe in that folder and all "+
-		`of C:\k, in its antivirus software and its policies for applications (Defender's ASR rules, AppLocker, App Control)`, b.Path, b.Why, b.SHA256)
+	return fmt.Sprintf("security software on the host blocks %s: %s; allow the program with SHA-256 %s, or programs wicd-*.exe in that folder and all "+
+		`of C:\k, in its antivirus software and application policies (Defender's ASR rules, AppLocker, App Control)`, b.Path, b.Why, b.SHA256)
 }
 
 // isBlocked returns the finding if the host blocks a program that was just sent and failed with err, and nil for other failures.
@@ -49,7 +49,7 @@ func (v *Visit) isBlocked(ctx context.Context, name, sha256 string, err error) *
 		return err
 	})
 	if b.Why == "" && looked == nil && !there {
-		b.Why = "it was gone a moment after it was put there"
+		b.Why = "the file disappeared right after it was written"
 	}
 	if b.Why == "" {
 		return nil
@@ -76,7 +76,7 @@ func refusal(e *agent.NoAnswerError) string {
 	said := strings.ToLower(e.Error())
 	for _, k := range known {
 		if status == k.code || strings.Contains(said, k.text) {
-			return fmt.Sprintf("Windows refuses to start it with error %d (%s)", k.code, k.name)
+			return fmt.Sprintf("Windows refuses to run it with error %d (%s)", k.code, k.name)
 		}
 	}
 	return ""
@@ -90,7 +90,7 @@ func (v *Visit) sendProgram(ctx context.Context, w wicd) error {
 		return err
 	}
 	if err := v.host.Put(ctx, w.programName(), bytes.NewReader(program), int64(len(program))); err != nil {
-		return fmt.Errorf("sending the daemon: %w", err)
+		return fmt.Errorf("sending WICD: %w", err)
 	}
 	return nil
 }

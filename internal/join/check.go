@@ -89,7 +89,7 @@ func checkArchitecture(f agent.Facts, _ CheckInput) *Unsupported {
 func checkDrive(f agent.Facts, _ CheckInput) *Unsupported {
 	if drive := f.Host.SystemDrive; drive != "" && !strings.EqualFold(drive, "C:") {
 		return unsupported(api.ReasonDriveUnsupported,
-			"Windows is on drive %q of the host; it must be on C:, where the operator's files and those of OpenSSH are: install Windows there", drive)
+			"Windows is on drive %q of the host; it must be on C:, where the operator and OpenSSH keep their files: install Windows on C:", drive)
 	}
 	return nil
 }
@@ -136,8 +136,8 @@ func checkVXLANPort(f agent.Facts, s CheckInput) *Unsupported {
 		return nil
 	}
 	return unsupported(api.ReasonVXLANPortUnsupported,
-		"the cluster's overlay has UDP port %d, and Windows build %d (Windows Server 2019) can use none but %d: take a host with a later Windows, "+
-			"or give the overlay port %d (not on vSphere)", s.VXLANPort, f.Host.Build, desired.VXLANPort, desired.VXLANPort)
+		"the cluster's overlay uses UDP port %d, and Windows build %d (Windows Server 2019) supports only port %d: use a host with a later Windows Server, "+
+			"or set the overlay's port to %d (not on vSphere)", s.VXLANPort, f.Host.Build, desired.VXLANPort, desired.VXLANPort)
 }
 
 func checkEdition(f agent.Facts, _ CheckInput) *Unsupported {
@@ -153,14 +153,14 @@ func checkNameFree(f agent.Facts, s CheckInput) *Unsupported {
 		return nil
 	}
 	return unsupported(api.ReasonHostnameConflict,
-		"the host's name %q belongs to %s; rename one of the two (a clone keeps the name of its original)", NodeName(f), s.NameTakenBy)
+		"the host's name %q is already used by %s; rename one of them (a clone keeps the name of its original)", NodeName(f), s.NameTakenBy)
 }
 
 func checkServices(f agent.Facts, _ CheckInput) *Unsupported {
 	for _, s := range f.Services {
 		if !s.Ours {
 			return unsupported(api.ReasonServiceConflict,
-				"the host has a service %q that is not ours (command %s); remove it, the operator installs its own", s.Name, s.Command)
+				"service %q on the host does not belong to the operator (command %s); remove it, because the operator installs its own", s.Name, s.Command)
 		}
 	}
 	return nil
@@ -171,7 +171,7 @@ func checkDisk(f agent.Facts, _ CheckInput) *Unsupported {
 		return nil // a host that has joined already has its content
 	}
 	return unsupported(api.ReasonDiskTooSmall,
-		"drive C: of the host has %.1f GB free; at least %d GB are needed", float64(f.Host.FreeBytes)/(1<<30), MinFreeBytes>>30)
+		"drive C: of the host has %.1f GB free; at least %d GB are required", float64(f.Host.FreeBytes)/(1<<30), MinFreeBytes>>30)
 }
 
 func checkClock(f agent.Facts, s CheckInput) *Unsupported {
@@ -184,7 +184,7 @@ func checkClock(f agent.Facts, s CheckInput) *Unsupported {
 		direction = "behind"
 	}
 	return unsupported(api.ReasonClockSkewed,
-		"the host's clock is %s %s the operator's (%s UTC there); at most %s are allowed, or certificates look expired: set up time synchronization",
+		"the host's clock is %s %s the operator's (%s UTC there); at most %s are allowed, because certificates would otherwise look expired: set up time synchronization",
 		skew.Abs(), direction, f.Host.Clock.UTC().Format(time.DateTime), MaxClockSkew)
 }
 

@@ -21,10 +21,10 @@ func checkRuntime(f agent.Facts, _ CheckInput) *Unsupported {
 	}
 	others := ""
 	if len(engines) > 0 {
-		others = "; the host has the services " + strings.Join(engines, ", ")
+		others = "; services on the host: " + strings.Join(engines, ", ")
 	}
-	return unsupported(api.ReasonContainerRuntimeConflict, "another program of the host listens on the named pipe %s, which the node's containerd needs%s: "+
-		"remove that container runtime, or have its containerd listen on another pipe, and restart the host if the pipe stays", desired.RuntimePipe, others)
+	return unsupported(api.ReasonContainerRuntimeConflict, "another program on the host listens on named pipe %s, which the node's containerd needs%s: "+
+		"remove that container runtime, or configure its containerd to listen on another pipe, and restart the host if the pipe remains", desired.RuntimePipe, others)
 }
 
 // checkPorts rejects a host on which other programs listen on ports that the node's services need. It never rejects a node, where a pod may use such
@@ -44,5 +44,5 @@ func checkPorts(f agent.Facts, s CheckInput) *Unsupported {
 	if len(taken) == 0 {
 		return nil
 	}
-	return unsupported(api.ReasonPortInUse, "other programs of the host listen on ports that the node needs: %s; stop each, or let it listen on another port", strings.Join(taken, "; "))
+	return unsupported(api.ReasonPortInUse, "other programs on the host listen on ports that the node needs: %s; stop each program, or change its port", strings.Join(taken, "; "))
 }

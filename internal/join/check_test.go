@@ -59,7 +59,7 @@ func TestCheck(t *testing.T) {
 		"another build": {facts: func(f *agent.Facts) { f.Host.Build = 18363 }, reason: api.ReasonBuildUnsupported,
 			says: []string{"18363", "17763 (Windows Server 2019)", "20348 (Windows Server 2022)", "26100 (Windows Server 2025)"}},
 		"Windows on another drive": {facts: func(f *agent.Facts) { f.Host.SystemDrive = "D:" }, reason: api.ReasonDriveUnsupported,
-			says: []string{`"D:"`, "must be on C:", "install Windows there"}},
+			says: []string{`"D:"`, "must be on C:", "install Windows on C:"}},
 		"Windows on drive c:": {facts: func(f *agent.Facts) { f.Host.SystemDrive = "c:" }},
 		"Windows Server 2022 as it was first released": {facts: version(20348, 587), reason: api.ReasonWindowsUpdateNeeded,
 			says: []string{"10.0.20348 (Windows Server 2022) with revision 587", "revision 681 (KB5012637)", "any later cumulative update"}},
@@ -109,12 +109,12 @@ func TestCheck(t *testing.T) {
 		"a containerd of ours":           {facts: func(f *agent.Facts) { service("containerd", true)(f); docker(f); f.Host.RuntimePipe = true }},
 		"a pipe that cannot be read":     {facts: unread(agent.FactRuntimePipe)},
 		"another exporter": {facts: listens(9182, "0.0.0.0", `C:\Program Files\windows_exporter\windows_exporter.exe`), reason: api.ReasonPortInUse,
-			says: []string{`C:\Program Files\windows_exporter\windows_exporter.exe (process 812) at 0.0.0.0:9182, the port of windows_exporter`, "let it listen on another port"}},
+			says: []string{`C:\Program Files\windows_exporter\windows_exporter.exe (process 812) at 0.0.0.0:9182, the port of windows_exporter`, "change its port"}},
 		"an exporter at all addresses of both families": {facts: listens(9182, "::", `C:\x.exe`), reason: api.ReasonPortInUse},
 		"Windows' own HTTP server at the kubelet's port": {facts: func(f *agent.Facts) {
 			f.Host.Listeners = []agent.Listener{{Port: 10250, Address: netip.IPv6Unspecified(), PID: 4}}
 		}, reason: api.ReasonPortInUse, says: []string{"Windows itself (process 4) at [::]:10250", "kubelet"}},
-		"a program without a name":                {facts: listens(10256, "10.0.0.7", ""), reason: api.ReasonPortInUse, says: []string{"a program that Windows does not name (process 812)"}},
+		"a program without a name":                {facts: listens(10256, "10.0.0.7", ""), reason: api.ReasonPortInUse, says: []string{"an unknown program (process 812)"}},
 		"a server on loopback at the health port": {facts: listens(10248, "127.0.0.1", `C:\x.exe`), reason: api.ReasonPortInUse},
 		"a server on loopback only":               {facts: listens(10250, "127.0.0.1", `C:\x.exe`)},
 		"a server beside loopback":                {facts: listens(10280, "10.0.0.7", `C:\x.exe`)},

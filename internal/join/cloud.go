@@ -22,14 +22,14 @@ func (c conditions) waitForCloud(node *corev1.Node, now time.Time) (again time.D
 	if ready := nodestate.Ready(node); ready == nil {
 		kubelet = "; its kubelet has not reported yet"
 	} else if ready.Status != corev1.ConditionTrue {
-		kubelet = "; its kubelet says: " + ready.Message
+		kubelet = "; its kubelet reports: " + ready.Message
 	}
-	message := fmt.Sprintf("node %s has waited since %s for its cloud's controller to initialize it, and gets no pods before (taint %s)%s",
+	message := fmt.Sprintf("node %s has waited since %s for its cloud's controller to initialize it, and gets no pods until then (taint %s)%s",
 		node.Name, since.UTC().Format(time.RFC3339), api.TaintUninitialized, kubelet)
 	if left <= 0 {
 		reason, left = api.ReasonCloudNotInitialized, 0
-		message += "; look at the log of the cloud-controller-manager, which finds the machine by the name of the Node, or by its spec.providerID (" +
-			providerID(node) + "); where the cluster has none, set spec.cloudProvider of WindowsConfig to None and remove the taint"
+		message += "; see the log of the cloud-controller-manager, which finds the machine by the Node's name or spec.providerID (" +
+			providerID(node) + "); if the cluster has no cloud-controller-manager, set spec.cloudProvider of WindowsConfig to None and remove the taint"
 	}
 	c.not(api.ConditionNodeReady, reason, message)
 	return left

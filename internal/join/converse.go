@@ -22,7 +22,7 @@ func (v *Visit) converse(step string, talk func(agent.Runner) error) error {
 			return err
 		}
 		v.byFiles = true
-		v.say(step, "sending by files what the host's SSH server did not hand on: "+err.Error())
+		v.say(step, "sending the input as files, because the host's SSH server did not pass it on: "+err.Error())
 	}
 	return talk(agent.ByFiles{Host: v.host})
 }

@@ -25,8 +25,8 @@ func (v *Visit) ask(ctx context.Context, name string) error {
 	case path == "":
 		return err
 	case !isBelow || !isPlainFolder(home):
-		return fmt.Errorf("%w; it is at %s, where the shell does not find it if it begins in another folder: "+
-			"let no profile of PowerShell (Set-Location) and no AutoRun of cmd.exe change the folder", err, shorten.Printable(path, shorten.Reported))
+		return fmt.Errorf("%w; the program is at %s, and the shell starts in another folder: "+
+			"remove what changes the folder from PowerShell profiles (Set-Location) and AutoRun of cmd.exe", err, shorten.Printable(path, shorten.Reported))
 	}
 	v.home = home
 	again := v.call(ctx, v.commandLine(name, v.factsCommand()), &v.facts)

@@ -64,9 +64,9 @@ func TestAShellThatBeginsElsewhereDoesNoHarm(t *testing.T) {
 	p, manifest := payloadOfWICD(t)
 	for name, test := range map[string]struct{ home, says string }{
 		"a folder that needs no quotes":   {`C:\Users\Administrator\`, ""},
-		"a folder with a space":           {`C:\Users\Jane Doe\`, `it is at C:\Users\Jane Doe\wicd-`},
-		"a folder that is a command":      {`C:\Users\a&calc\`, "let no profile of PowerShell (Set-Location) and no AutoRun of cmd.exe change the folder"},
-		"a folder that is something else": {`..\`, "change the folder"},
+		"a folder with a space":           {`C:\Users\Jane Doe\`, `the program is at C:\Users\Jane Doe\wicd-`},
+		"a folder that is a command":      {`C:\Users\a&calc\`, "remove what changes the folder from PowerShell profiles (Set-Location) and AutoRun of cmd.exe"},
+		"a folder that is something else": {`..\`, "changes the folder"},
 		"a host that does not tell":       {"", "is not recognized"},
 	} {
 		t.Run(name, func(t *testing.T) {

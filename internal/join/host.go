@@ -39,8 +39,8 @@ func (v *Visit) inspect(ctx context.Context) error {
 		return err
 	}
 	if v.facts.Program != wicd.sha256 {
-		return fmt.Errorf("the program that answers has hash %.12s, the operator's WICD has %.12s; "+
-			"something on the host changes programs", v.facts.Program, wicd.sha256)
+		return fmt.Errorf("the program on the host has hash %.12s, the operator's WICD has %.12s; "+
+			"something on the host modifies programs", v.facts.Program, wicd.sha256)
 	}
 	if v.Hostname != "" {
 		v.facts.Host.Hostname = v.Hostname // WICD sets it before the host becomes a node
@@ -65,7 +65,7 @@ func (v *Visit) deliver(ctx context.Context, w wicd) error {
 	if blocked == nil {
 		return err
 	}
-	v.say(StepInspect, "sending the daemon as it is: "+blocked.Error())
+	v.say(StepInspect, "sending WICD without wicd-setup: "+blocked.Error())
 	if err := v.sendProgram(ctx, w); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (v *Visit) deliver(ctx context.Context, w wicd) error {
 
 // deliverSetup sends wicd-setup and runs it.
 func (v *Visit) deliverSetup(ctx context.Context, w wicd) error {
-	v.say(StepInspect, "sending the daemon")
+	v.say(StepInspect, "sending WICD")
 	sent, err := v.sendSetup(ctx, w)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (v *Visit) deliverSetup(ctx context.Context, w wicd) error {
 	if sent || !isDamagedSetup(err) {
 		return err
 	}
-	v.say(StepInspect, "sending the daemon again: what was there is damaged")
+	v.say(StepInspect, "sending WICD again: the program on the host is damaged")
 	// A file of the right size is not sent again. An empty file is, even if this transfer is interrupted.
 	if err := v.host.Put(ctx, w.setupName(), strings.NewReader(""), 0); err != nil {
 		return fmt.Errorf("emptying the damaged %s: %w", w.setupName(), err)
@@ -107,7 +107,7 @@ func (v *Visit) sendSetup(ctx context.Context, w wicd) (sent bool, err error) {
 	defer setup.Close()
 	content := &noticed{Reader: setup}
 	if err := v.host.Put(ctx, w.setupName(), content, v.Payload.Manifest.Setup.Size); err != nil {
-		return false, fmt.Errorf("sending the daemon: %w", err)
+		return false, fmt.Errorf("sending WICD: %w", err)
 	}
 	return content.read, nil
 }

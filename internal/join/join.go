@@ -153,10 +153,10 @@ func (j *Job) Run(ctx context.Context) (err error) {
 }
 
 // ErrNoSlot means that the maximum number of hosts is already joining.
-var ErrNoSlot = errors.New("as many hosts as rollout.maxConcurrentJoins allows are joining; this one waits its turn")
+var ErrNoSlot = errors.New("waiting for a join slot (spec.rollout.maxConcurrentJoins)")
 
 // ErrOccupied means that the node must be drained before the operator takes it over.
-var ErrOccupied = errors.New("the host is a node already, of another operator or with another version; it is drained in its turn, and then taken over")
+var ErrOccupied = errors.New("the host is already a node of another operator or version; waiting for the rollout to drain it, then it joins")
 
 // Rebooting means that the host restarts to continue its join.
 type Rebooting struct {
@@ -175,11 +175,11 @@ func Restarting(err error, from string) error {
 	if !errors.As(err, &u) || isUsersTurn(u) || u.Reason == api.ReasonAuthenticationFailed {
 		return err
 	}
-	return &Rebooting{Reason: "it does not answer yet", BootID: from, Awaited: true, Away: true}
+	return &Rebooting{Reason: "not reachable yet", BootID: from, Awaited: true, Away: true}
 }
 
 // Error implements error.
-func (r *Rebooting) Error() string { return "the host restarts: " + r.Reason }
+func (r *Rebooting) Error() string { return "host is restarting: " + r.Reason }
 
 // Unready means that the cluster cannot accept any host at present. The host was not contacted.
 type Unready struct{ Err error }

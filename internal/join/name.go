@@ -47,8 +47,8 @@ func unnamed(f agent.Facts) error {
 	if !platform.Of(f.Platform).NamesNodes || NodeName(f) != "" {
 		return nil
 	}
-	return fmt.Errorf("a node on %s has the name that the cloud has for its machine, and the host could not get it: %s; "+
-		"see that the host reaches %s, which its routes and its instance's metadata options decide", f.Platform, f.NoCloudName, platform.MetadataAddress)
+	return fmt.Errorf("a node on %s is named after its machine in the cloud, and the host could not get that name: %s; "+
+		"check the host's routes to %s and the metadata options of its cloud instance", f.Platform, f.NoCloudName, platform.MetadataAddress)
 }
 
 // checkNotServer rejects a name of the cluster's API server: the kubelet gets a certificate for its node's name.
@@ -62,7 +62,7 @@ func checkNotServer(f agent.Facts, server string) error {
 	if !cluster.HasName(NodeName(f)) {
 		return nil
 	}
-	return fmt.Errorf("the name %q is one of the cluster's (its API server is %s); rename the host", spelled(f), server)
+	return fmt.Errorf("the name %q is reserved by the cluster (its API server is %s); rename the host", spelled(f), server)
 }
 
 // CheckRenamed rejects a name other than the one for which the instance's host got a token, until the user accepts the new name. Otherwise an
@@ -76,7 +76,7 @@ func CheckRenamed(i *v1alpha1.WindowsInstance, name string) *Unsupported {
 		return nil
 	}
 	return unsupported(api.ReasonHostnameChanged,
-		"the host joined as %q and calls itself %q now; give it its name back, or drain node %q and annotate the WindowsInstance with %s=%s",
+		"the host joined as %q and is now named %q; restore its name, or drain node %q and annotate the WindowsInstance with %s=%s",
 		had, name, had, api.AnnotationAcceptHostname, name)
 }
 
@@ -84,7 +84,7 @@ func checkHostname(f agent.Facts, _ CheckInput) *Unsupported {
 	name := NodeName(f)
 	if (addresses.Cluster{}).HasName(name) { // with certificates for such a name, a host could impersonate the cluster
 		return unsupported(api.ReasonHostnameInvalid,
-			"the host's name %q means something else in every cluster, and certificates would be made for it; rename the host", spelled(f))
+			"the host's name %q has a fixed meaning in every cluster and must not be in certificates of nodes; rename the host", spelled(f))
 	}
 	if name == lower(f.Host.Hostname) {
 		return checkLabel(f)
@@ -93,7 +93,7 @@ func checkHostname(f agent.Facts, _ CheckInput) *Unsupported {
 		return nil
 	}
 	return unsupported(api.ReasonHostnameInvalid,
-		"the name that %s has for the host, %q, cannot name a node: it must be a DNS name (RFC 1123 labels with dots between them) of at most %d characters; "+
+		"the name that %s has for the host, %q, cannot name a node: it must be a DNS name (RFC 1123 labels separated by dots) of at most %d characters; "+
 			"change it there", f.Platform, name, platform.MaxNodeName)
 }
 
@@ -104,12 +104,12 @@ func checkNamePattern(f agent.Facts, s CheckInput) *Unsupported {
 	}
 	const field = `spec.hosts.namePattern of WindowsConfig "cluster"`
 	if _, err := regexp.Compile(s.NamePattern); err != nil {
-		return unsupported(api.ReasonHostnameInvalid, "%s is %q, which is no regular expression of RE2 (%v); correct or remove it", field, s.NamePattern, err)
+		return unsupported(api.ReasonHostnameInvalid, "%s is %q, which is not an RE2 regular expression (%v); correct or remove it", field, s.NamePattern, err)
 	}
 	if regexp.MustCompile(`^(?:` + s.NamePattern + `)$`).MatchString(NodeName(f)) {
 		return nil
 	}
-	return unsupported(api.ReasonHostnameInvalid, "the name of the host's node, %q, does not match %s, which allows %q; rename the host, or change the pattern",
+	return unsupported(api.ReasonHostnameInvalid, "node name %q does not match %s, which allows %q; rename the host, or change the pattern",
 		NodeName(f), field, s.NamePattern)
 }
 

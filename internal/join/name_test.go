@@ -46,7 +46,7 @@ func TestTheNameOfTheNodeIsThatOfItsPlatform(t *testing.T) {
 		"64 characters":       {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, long+".b.c" }, want: long + ".b.c", reason: api.ReasonHostnameInvalid, says: "at most 63"},
 		"63 characters":       {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, long+".bc" }, want: long + ".bc"},
 		"a name of a Service": {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, "kubernetes.default.svc" }, want: "kubernetes.default.svc", reason: api.ReasonHostnameInvalid, says: "kubernetes.default.svc"},
-		"another Service's":   {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, "a.b.svc.cluster.local" }, want: "a.b.svc.cluster.local", reason: api.ReasonHostnameInvalid, says: "means something else"},
+		"another Service's":   {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, "a.b.svc.cluster.local" }, want: "a.b.svc.cluster.local", reason: api.ReasonHostnameInvalid, says: "has a fixed meaning"},
 		"an odd domain":       {facts: func(f *agent.Facts) { f.Platform, f.Host.Domain = platform.VSphere, "corp_1" }, want: "win-1.corp_1", reason: api.ReasonHostnameInvalid, says: "VSphere"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestAHostJoinsUnderTheNameThatItsCloudHasForIt(t *testing.T) {
 
 func TestAHostThatItsCloudGivesNoNameDoesNotJoin(t *testing.T) {
 	h := &cloudHost{facts: goodHost()}
-	h.facts.NoCloudName = "asking http://169.254.169.254/latest/meta-data/local-hostname: no answer within 2s (asked 3 times)"
+	h.facts.NoCloudName = "querying http://169.254.169.254/latest/meta-data/local-hostname: no answer within 2s (3 attempts)"
 	err := joinOn(h, platform.AWS, "https://api.example:6443").Run(t.Context())
 	var step *join.StepError
 	if !errors.As(err, &step) || step.Step != join.StepCheck {

@@ -104,7 +104,7 @@ func (s *Stall) Error() string { return s.Message }
 type Paused struct{ By string }
 
 // Error implements error.
-func (p *Paused) Error() string { return p.By + " holds this host where it is" }
+func (p *Paused) Error() string { return "paused by " + p.By }
 
 // Next decides what happens to an instance. The first check that returns true decides.
 func Next(s Seen) Decision {
@@ -145,8 +145,8 @@ func inConflict(s Seen) (Decision, bool) {
 		return Decision{}, false
 	}
 	return Decision{Action: None, Err: unsupported(api.ReasonHostnameConflict,
-		"Node %s%s is another machine's: it was registered at another address than the host's (%s); rename that machine, delete the Node if it is left "+
-			"from this host, or rename the host and annotate the WindowsInstance with %s=<its new name>",
+		"Node %s%s belongs to another machine: its address is not the host's (%s); rename that machine, delete the Node if it is a leftover "+
+			"of this host, or rename the host and annotate the WindowsInstance with %s=<its new name>",
 		s.Conflict.Name, nodestate.Described(s.Conflict), s.Instance.Status.NodeIP, api.AnnotationAcceptHostname)}, true
 }
 
@@ -205,7 +205,7 @@ func (s Seen) repair(since time.Time) (Decision, bool) {
 	}
 	if tried >= MaxRepairs {
 		return Decision{Action: None, Err: &Stall{Reason: api.ReasonRepairFailed, Message: fmt.Sprintf(
-			"the node was joined again %d times and does not work: %s; look at the host, then annotate the WindowsInstance with %s=true",
+			"the node still does not work after %d repairs: %s; check the host, then annotate the WindowsInstance with %s=true",
 			tried, s.Instance.Status.Failure.Message, api.AnnotationRetry)}}, true
 	}
 	left := later(since, lastConfigured(s.Instance)).Add(wait).Sub(s.Now)
@@ -269,7 +269,7 @@ func Findings(s Seen, err error) string {
 		}
 	}
 	if len(parts) == 0 && wicdIsSilent(s.Node) {
-		parts = append(parts, fmt.Sprintf("service %s has told nothing since Windows started; see log System of Windows for events 7000 and 7009, and %s",
+		parts = append(parts, fmt.Sprintf("service %s has not reported since Windows started; see events 7000 and 7009 in Windows event log System, and %s",
 			api.WICDService, desired.Logs+`\`+api.WICDService))
 	}
 	if len(parts) == 0 {

@@ -140,7 +140,7 @@ func startedAs(wicd, kubelet string, ago time.Duration) func(*join.Seen) {
 func TestFindingsNameASilentWICD(t *testing.T) {
 	s := joined(time.Hour)
 	startedAs("7", "8", time.Hour)(&s)
-	if got := join.Findings(s, nil); !strings.Contains(got, "windows-instance-config-daemon has told nothing since Windows started") {
+	if got := join.Findings(s, nil); !strings.Contains(got, "windows-instance-config-daemon has not reported since Windows started") {
 		t.Error(got)
 	}
 	follows("s1", "s2", time.Hour)(&s)

@@ -30,11 +30,11 @@ func (j *Job) reach(ctx context.Context) error {
 		for _, ip := range result.Resolved {
 			all = append(all, ip.String())
 		}
-		resolved = " resolves there to " + strings.Join(all, ", ") + ", and"
+		resolved = " resolves on the host to " + strings.Join(all, ", ") + ", and"
 	}
 	return unsupported(api.ReasonAPIServerUnreachable,
-		"the host does not reach the cluster's API server at %s, which%s was read from %s: %s; let the host resolve the name and reach that port without a proxy, "+
-			"or set spec.cluster.apiServer of WindowsConfig to an address at which hosts reach it",
+		"the host cannot reach the cluster's API server at %s, which%s was read from %s: %s; make the name resolvable and the port reachable from the host without a proxy, "+
+			"or set spec.cluster.apiServer of WindowsConfig to an address that hosts can reach",
 		j.known.Server, resolved, j.known.ServerFrom, shorten.Text(result.Failure, maxFailure))
 }
 

@@ -23,7 +23,7 @@ func TestNothingIsInstalledOnAHostThatDoesNotReachTheAPIServer(t *testing.T) {
 			[]string{server + ", which was read from ConfigMap kube-public/cluster-info: resolving lb-apiserver.kubernetes.local: no such host", "spec.cluster.apiServer"}},
 		"nobody answers": {
 			agent.ReachResult{Resolved: []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("fd00::5")}, Failure: "connecting to 10.0.0.5:6443: timeout"},
-			[]string{server + ", which resolves there to 10.0.0.5, fd00::5, and was read from", "connecting to 10.0.0.5:6443: timeout"}},
+			[]string{server + ", which resolves on the host to 10.0.0.5, fd00::5, and was read from", "connecting to 10.0.0.5:6443: timeout"}},
 		"a host that says too much": {agent.ReachResult{Failure: strings.Repeat("x", 10_000)}, []string{server, "spec.cluster.apiServer"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -144,7 +144,7 @@ func Report(st *v1alpha1.WindowsInstanceStatus, generation int64, attempted bool
 	case err != nil:
 		set.not(api.ConditionConfigured, reason, err.Error())
 	case attempted:
-		set.is(api.ConditionConfigured, reason, "the host has everything it needs and its services are installed")
+		set.is(api.ConditionConfigured, reason, "the host is configured and its services are installed")
 	}
 }
 
@@ -179,10 +179,10 @@ func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.
 	st.NodeRef = nodestate.Refer(node)
 	switch {
 	case node == nil && st.NodeConflict != nil:
-		set.not(api.ConditionNodeReady, api.ReasonHostnameConflict, fmt.Sprintf("Node %s is not the host's: another machine registered it", st.NodeConflict.Name))
+		set.not(api.ConditionNodeReady, api.ReasonHostnameConflict, fmt.Sprintf("Node %s belongs to another machine, which registered it", st.NodeConflict.Name))
 	case node == nil:
 		set.not(api.ConditionNodeReady, api.ReasonNodeMissing, "the host has not registered a Node, or the Node was deleted; "+
-			"where that lasts, a certificate request of the host was refused or denied (kubectl get csr), or its kubelet dies ("+desired.Logs+`\kubelet on the host)`)
+			"if this persists, a certificate request of the host was not approved (kubectl get csr), or its kubelet fails ("+desired.Logs+`\kubelet on the host)`)
 	default:
 		again = set.observe(node, version, now)
 	}
@@ -202,7 +202,7 @@ func (c conditions) observe(node *corev1.Node, version string, now time.Time) (a
 	switch {
 	case label != "" && label != windows && system != windows:
 		c.not(api.ConditionNodeReady, api.ReasonNodeNotWindows, fmt.Sprintf(
-			"node %s says of itself that it is no Windows node (label %s=%s, status.nodeInfo.operatingSystem %q), so the operator may neither change nor delete it",
+			"node %s reports that it is not a Windows node (label %s=%s, status.nodeInfo.operatingSystem %q), so the operator may neither change nor delete it",
 			node.Name, corev1.LabelOSStable, label, system))
 	case lacksSandboxImage(node) != nil && kubelet != nil && kubelet.Status == corev1.ConditionFalse:
 		c.not(api.ConditionNodeReady, sandboxImageReason(node), shorten.Text(fmt.Sprintf("node %s: %s", node.Name, lacksSandboxImage(node).Message), shorten.Reported))
@@ -236,7 +236,7 @@ func (c conditions) worksAgain(configured metav1.Condition, version string) {
 	if reachable := meta.FindStatusCondition(c.status.Conditions, api.ConditionReachable); reachable != nil && reachable.Reason == configured.Reason {
 		meta.RemoveStatusCondition(&c.status.Conditions, api.ConditionReachable)
 	}
-	c.is(api.ConditionConfigured, api.ReasonConfigured, "the node works with version "+version)
+	c.is(api.ConditionConfigured, api.ReasonConfigured, "the node works at version "+version)
 }
 
 // lacksSandboxImage returns the Node's condition about a sandbox image that its host could not pull; nil if there is none.
@@ -325,7 +325,7 @@ func (c conditions) reached(err error) {
 		c.not(api.ConditionReachable, u.Reason, u.Error())
 		return
 	}
-	c.is(api.ConditionReachable, api.ReasonConnected, "the host answered with the right key")
+	c.is(api.ConditionReachable, api.ReasonConnected, "connected, and the host key matches")
 }
 
 // supported sets condition Supported after an attempt that ended with err, unless it failed before the end of the check.
@@ -337,7 +337,7 @@ func (c conditions) supported(err error) {
 		c.not(api.ConditionSupported, u.Reason, u.Message)
 	case errors.As(err, &failed) && slices.Contains([]string{StepConnect, StepInspect, StepCheck}, failed.Step):
 	default:
-		c.is(api.ConditionSupported, api.ReasonSupported, "the host can be a node")
+		c.is(api.ConditionSupported, api.ReasonSupported, "the host meets the requirements of a node")
 	}
 }
 

@@ -48,7 +48,7 @@ func (j *Job) configure(ctx context.Context) error {
 	}
 	token, err := j.Cluster.Token(ctx)
 	if err != nil {
-		return fmt.Errorf("making a token for bootstrapping: %w", err)
+		return fmt.Errorf("creating a token for bootstrapping: %w", err)
 	}
 	request := agent.JoinRequest{
 		Cluster:   want.Cluster.ID,

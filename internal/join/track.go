@@ -15,7 +15,7 @@ import (
 func Begin(st *v1alpha1.WindowsInstanceStatus, generation int64) {
 	set := conditions{st, generation}
 	if !failedBefore(st) {
-		set.not(api.ConditionConfigured, api.ReasonJoining, "the join runs; status.steps says how far it is")
+		set.not(api.ConditionConfigured, api.ReasonJoining, "joining; status.steps shows the progress")
 		set.sumUp()
 	}
 	st.Steps = nil
@@ -67,7 +67,7 @@ func TrackNode(st *v1alpha1.WindowsInstanceStatus, node *corev1.Node, ready bool
 		}
 	}
 	if node == nil {
-		move(StepRegister, v1alpha1.StepRunning, "the kubelet asks for its certificate and registers")
+		move(StepRegister, v1alpha1.StepRunning, "the kubelet is requesting its certificate and registering")
 		return moved
 	}
 	if state[StepRegister] == v1alpha1.StepWaiting {
@@ -75,7 +75,7 @@ func TrackNode(st *v1alpha1.WindowsInstanceStatus, node *corev1.Node, ready bool
 	}
 	move(StepRegister, v1alpha1.StepDone, "")
 	if !ready {
-		move(StepReady, v1alpha1.StepRunning, "WICD gets its certificate and writes the network configuration")
+		move(StepReady, v1alpha1.StepRunning, "WICD is getting its certificate and writing the network configuration")
 		return moved
 	}
 	move(StepReady, v1alpha1.StepDone, "")

@@ -96,7 +96,7 @@ func paths(files map[string]payload.File, hashes []string) []string {
 func openBlob(p *payload.Payload, files map[string]payload.File, sha256 string, offset int64) (io.ReadCloser, error) {
 	f, known := files[sha256]
 	if !known {
-		return nil, errors.New("the host asks for content that was not offered")
+		return nil, errors.New("the host requested content that was not offered")
 	}
 	blob, err := p.Blob(f)
 	if err != nil {

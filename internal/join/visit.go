@@ -139,7 +139,7 @@ func (v *Visit) Leave(ctx context.Context, cluster string) (agent.LeaveResult, e
 	}
 	err = v.callWith(ctx, v.program(wicd, agent.CommandLeave), agent.LeaveRequest{Cluster: cluster}, &result, StepLeave)
 	if err != nil {
-		return result, fmt.Errorf("taking the host's services and files off: %w", err)
+		return result, fmt.Errorf("removing the operator's services and files from the host: %w", err)
 	}
 	return result, nil
 }

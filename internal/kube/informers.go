@@ -86,7 +86,7 @@ func (i Informer) Transform(o any) (any, error) {
 	kept, counts := i.Keep(object)
 	switch size := Memory(kept); {
 	case size > i.Bytes:
-		log.Log.Info("Object is too large to be kept", "kind", reflect.TypeOf(object).Elem().Name(), "namespace", object.GetNamespace(), "name", object.GetName(), "bytes", size)
+		log.Log.Info("Object is too large to cache", "kind", reflect.TypeOf(object).Elem().Name(), "namespace", object.GetNamespace(), "name", object.GetName(), "bytes", size)
 		return cut(object, ""), nil
 	case i.Share == nil:
 	case !counts:
@@ -223,9 +223,9 @@ func (all Informers) FreeShares(ctx context.Context, scheme *runtime.Scheme, fro
 		kind, n, err := i.look(ctx, from, scheme)
 		switch {
 		case err != nil:
-			log.FromContext(ctx).Info("Listing what the cache has failed", "kind", kind, "error", err.Error())
+			log.FromContext(ctx).Info("Listing cached objects failed", "kind", kind, "error", err.Error())
 		case n > 0:
-			log.FromContext(ctx).Info("Objects found no room in memory, of which an owner has only a share", "kind", kind, "objects", n)
+			log.FromContext(ctx).Info("Objects not cached, because their owner's share of memory is used up", "kind", kind, "objects", n)
 			cut(kind, n)
 		}
 	}

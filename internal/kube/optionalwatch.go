@@ -162,10 +162,10 @@ func (k OptionalKind) watch(ctx context.Context, m manager.Manager, ctl controll
 		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(), ByObject: byObject,
 	})
 	if err != nil {
-		return fmt.Errorf("making a cache: %w", err)
+		return fmt.Errorf("creating a cache: %w", err)
 	}
 	if _, err := objects.GetInformer(ctx, object); err != nil { // before the start, which fills it
-		return fmt.Errorf("making a cache: %w", err)
+		return fmt.Errorf("creating a cache: %w", err)
 	}
 	go func() {
 		if err := objects.Start(ctx); err != nil {

@@ -58,7 +58,7 @@ func cutItem(item runtime.Object, keep toolscache.TransformFunc) error {
 	}
 	object, ok := kept.(client.Object)
 	if !ok || reflect.TypeOf(object) != reflect.TypeOf(item) {
-		return fmt.Errorf("cutting a %T of a list: got a %T", item, kept)
+		return fmt.Errorf("trimming list item of type %T: got type %T", item, kept)
 	}
 	if runtime.Object(object) != item {
 		reflect.ValueOf(item).Elem().Set(reflect.ValueOf(object).Elem())

@@ -115,7 +115,7 @@ func Decide(m Machine, c Cluster) Decision {
 	case !m.Windows || m.Ignored:
 		return Decision{Verdict: Leave}
 	case !m.IsOf(c):
-		return Decision{Verdict: Keep, Fault: FaultCluster, Message: fmt.Sprintf("spec.clusterName is %q, and the hosts of Cluster %q become nodes here "+
+		return Decision{Verdict: Keep, Fault: FaultCluster, Message: fmt.Sprintf("spec.clusterName is %q, and only hosts of Cluster %q become nodes here "+
 			"(spec.clusterAPI of WindowsConfig); remove label %s from Machines of other clusters", shorten.Text(m.ClusterName, shorten.Quoted), c.Name, api.LabelMachineOS)}
 	case m.OfOtherAPI || m.Phase != phaseProvisioned && m.Phase != phaseRunning || len(m.Addresses) == 0:
 		return Decision{Verdict: Keep}
@@ -124,7 +124,7 @@ func Decide(m Machine, c Cluster) Decision {
 	addresses := usable(m.Addresses)
 	if len(addresses) == 0 {
 		return Decision{Verdict: Keep, Fault: FaultAddress, Message: fmt.Sprintf(
-			"status.addresses has no IPv4 address of type InternalIP that a host can be reached at (it has %s); Windows nodes need one", listed(m.Addresses))}
+			"status.addresses has no usable IPv4 address of type InternalIP (it has %s); Windows nodes need one", listed(m.Addresses))}
 	}
 	hostname, fault := hostname(m.Name, on)
 	if fault != "" {
@@ -151,12 +151,12 @@ func hostname(machine string, on platform.Platform) (name, fault string) {
 	}
 	switch {
 	case len(machine) > maxComputerName:
-		return "", fmt.Sprintf("the name has %d characters, and on %s the host is named after its Machine: Windows allows %d; "+
-			"give the MachineSet a name of at most 9, to which 6 are added", len(machine), on.Name, maxComputerName)
+		return "", fmt.Sprintf("the name has %d characters, and on %s the host is named after its Machine: Windows allows at most %d; "+
+			"use a MachineSet name of at most 9 characters, to which 6 are added", len(machine), on.Name, maxComputerName)
 	case len(validation.IsDNS1123Label(machine)) > 0:
 		return "", fmt.Sprintf("the name has a dot, and on %s the host is named after its Machine: allowed are lower-case letters, digits and hyphens", on.Name)
 	case strings.Trim(machine, "0123456789") == "":
-		return "", fmt.Sprintf("the name has digits only, and on %s the host is named after its Machine: Windows wants a letter or a hyphen in it", on.Name)
+		return "", fmt.Sprintf("the name has only digits, and on %s the host is named after its Machine: Windows requires a letter or a hyphen", on.Name)
 	}
 	return machine, ""
 }

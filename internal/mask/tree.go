@@ -96,7 +96,7 @@ func (m *Masker) json(text string, depth int) (masked string, isJSON bool) {
 // ordered decodes a JSON value.
 func ordered(d *json.Decoder, depth int) (any, error) {
 	if depth > maxNested {
-		return nil, errors.New("it is nested too deep")
+		return nil, errors.New("nested too deeply")
 	}
 	token, err := d.Token()
 	if err != nil {

@@ -61,13 +61,13 @@ const (
 // Operator returns the metrics of the operator.
 func Operator() []Metric {
 	return []Metric{
-		{api.MetricBuildInfo, Gauge, "Always 1; the labels say which operator runs.", []Label{{"version", "of the operator"}, {"payload", "first twelve digits of the payload's digest"}}},
+		{api.MetricBuildInfo, Gauge, "Always 1; the labels identify the running operator.", []Label{{"version", "of the operator"}, {"payload", "first twelve digits of the payload's digest"}}},
 		{
 			api.MetricInstances, Gauge, "Number of WindowsInstances by condition, its status and its reason.",
 			[]Label{{"condition", "a condition of WindowsInstances"}, {"status", "`True`, `False`, `Unknown`"}, {"reason", reasons}},
 		},
 		{
-			api.MetricInstanceProblem, Gauge, "1 for each condition of a WindowsInstance that says that something is wrong or not done yet; absent otherwise.",
+			api.MetricInstanceProblem, Gauge, "1 for each condition of a WindowsInstance that reports a problem or something unfinished; absent otherwise.",
 			[]Label{
 				{"windowsinstance", instance}, {"node", "name of its Node; empty before the host has joined"},
 				{"condition", "`Ready`, `Reachable`, `Stalled`, `Draining`, `RebootRequired`, `WindowsUnsupported`, `SandboxImage`"}, {"reason", reasons},
@@ -82,13 +82,13 @@ func Operator() []Metric {
 			[]Label{{"action", action}, {"result", "`done`, `failed`"}},
 		},
 		{
-			api.MetricRolloutWaiting, Gauge, "Number of hosts whose next action waits, by action and by the reason of the wait.",
+			api.MetricRolloutWaiting, Gauge, "Number of hosts whose next action waits, by action and reason.",
 			[]Label{{"action", action}, {"reason", "a reason of `status.plan.waitsFor`"}},
 		},
 		{api.MetricOrphanNodes, Gauge, "Number of Windows nodes without a WindowsInstance.", nil},
-		{api.MetricSettingsLag, Gauge, "Seconds since newer settings were published than the node has applied; absent for nodes that are up to date.", []Label{{"node", "name of the Node"}}},
+		{api.MetricSettingsLag, Gauge, "Seconds since settings were published that the node has not applied; absent for nodes that are up to date.", []Label{{"node", "name of the Node"}}},
 		{
-			api.MetricSupportEnd, Gauge, "When the last day with security fixes is over for what a node runs, in seconds since 1970. On OpenShift, which fixes its own kubelets, without Kubernetes.",
+			api.MetricSupportEnd, Gauge, "End of support with security fixes for software on a node, in seconds since 1970. Without Kubernetes on OpenShift, which fixes its own kubelets.",
 			[]Label{{"node", "name of the Node"}, {"product", "`Kubernetes`, `containerd`, `Windows Server`"}, {"line", "the release line, as in `1.36` or `2022`"}},
 		},
 		{
@@ -106,11 +106,11 @@ func Operator() []Metric {
 			[]Label{{"result", "`Connected`, or a reason of condition `Reachable`; `Other` for anything else"}},
 		},
 		{
-			api.MetricPodsNotStarted, Gauge, "Number of pods for Windows that do not start, by the reason that they were told.",
+			api.MetricPodsNotStarted, Gauge, "Number of pods for Windows that do not start, by the reason that the operator reports.",
 			[]Label{{"reason", "a reason of annotation `does-not-start` ([workloads.md](workloads.md#why-a-pod-does-not-start))"}},
 		},
 		{
-			api.MetricObjectsCut, Counter, "Objects for which there was no room in the operator's memory, of which each namespace or requester has a share ([security.md](security.md)).",
+			api.MetricObjectsCut, Counter, "Objects that the operator does not keep in memory because the share of their namespace or requester is used up ([security.md](security.md)).",
 			[]Label{{"kind", "`Pod`, `CertificateSigningRequest`"}},
 		},
 		{
@@ -123,25 +123,25 @@ func Operator() []Metric {
 // Node returns the metrics of the daemon on nodes.
 func Node() []Metric {
 	return []Metric{
-		{api.MetricNodeBuildInfo, Gauge, "Always 1; the label says which version the node has.", []Label{{"version", "of the node, as in annotation `version`"}}},
+		{api.MetricNodeBuildInfo, Gauge, "Always 1; the label is the version of the node.", []Label{{"version", "of the node, as in annotation `version`"}}},
 		{api.MetricNodeSettingsApplied, Gauge, "When the node's settings were applied, in seconds since 1970.", nil},
 		{
 			api.MetricNodeCertificate, Gauge, "When a certificate on this node expires, in seconds since 1970.",
 			[]Label{{"file", "path of the file, or `LocalMachine\\Root`"}, {"serial", "of the certificate"}, {"subject", "of the certificate"}},
 		},
 		{
-			api.MetricNodeCertificateLifetime, Gauge, "For how many seconds a certificate was issued that the node renews itself.",
+			api.MetricNodeCertificateLifetime, Gauge, "Lifetime of a certificate that the node renews itself, in seconds.",
 			[]Label{{"file", "path of the file"}, {"serial", "of the certificate"}},
 		},
 		{
-			api.MetricNodeServiceRestarts, Counter, "How often a service ended, or had to be repaired, since the daemon started or since its settings changed.",
+			api.MetricNodeServiceRestarts, Counter, "Number of times a service exited or had to be repaired, since the daemon started or its settings changed.",
 			[]Label{{"service", "a service of the node, without WICD's own"}},
 		},
 		{api.MetricNodeRebootPending, Gauge, "1 while Windows has a restart pending.", nil},
 		{api.MetricNodeNetworkUnavailable, Gauge, "1 while the pod network does not work.", nil},
-		{api.MetricNodeNetworkRepairs, Counter, "How often the pod network was repaired since the daemon started, or since its settings changed.", nil},
+		{api.MetricNodeNetworkRepairs, Counter, "Number of times the pod network was repaired, since the daemon started or its settings changed.", nil},
 		{
-			api.MetricNodeProblem, Gauge, "1 while a problem of Windows lasts.",
+			api.MetricNodeProblem, Gauge, "1 while Windows has this problem.",
 			[]Label{{"condition", "of the Node: `WindowsHostComputeUnavailable`, `WindowsCommitPressure`, `WindowsClockSkewed`, `WindowsDefenderInterference`, `WindowsUpdateNeeded`"}},
 		},
 		{

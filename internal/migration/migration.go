@@ -109,10 +109,10 @@ func Judge(c Cluster) []Finding {
 	judgeOperator(c, add)
 	judgeHosts(c, add)
 	for what, why := range c.Unread {
-		add(Unknown, what, "it could not be read: %s", why)
+		add(Unknown, what, "could not be read: %s", why)
 	}
 	for _, l := range c.Leftovers {
-		add(Afterwards, l, "only the original operator uses it: delete it when every node has a version of this operator")
+		add(Afterwards, l, "used only by the original operator: delete it when every node has a version of this operator")
 	}
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		if by := slices.Index(Levels(), a.Level) - slices.Index(Levels(), b.Level); by != 0 {
@@ -151,7 +151,7 @@ func judgeOperator(c Cluster, add adder) {
 	if c.Installed {
 		add(Blocks, about, "the original operator and this one must not run together: %s now", remove)
 	} else {
-		add(Blocks, about, "the original operator runs: %s first; nodes and pods go on without it. Then install this operator", remove)
+		add(Blocks, about, "the original operator is running: %s first; nodes and pods keep running without it. Then install this operator", remove)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Operator.Environment)) {
 		value := c.Operator.Environment[name]
@@ -161,9 +161,9 @@ func judgeOperator(c Cluster, add adder) {
 		case logVariables + "FILE_AGE":
 			add(Changes, about, "%s=%s becomes spec.logs.age: %q of WindowsConfig", name, value, value)
 		case logVariables + "FLUSH_INTERVAL":
-			add(Changes, about, "%s=%s has no equivalent: logs are written at once", name, value)
+			add(Changes, about, "%s=%s has no equivalent: logs are written immediately", name, value)
 		case argumentsVariable:
-			add(Changes, about, "ARGS=%s: give the operator's container these arguments; it knows --debugLogging", value)
+			add(Changes, about, "ARGS=%s: set these arguments on the operator's container; it supports --debugLogging", value)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func judgeHosts(c Cluster, add adder) {
 	}
 	if len(c.Machines) > 0 {
 		add(Stays, fmt.Sprintf("%d Machines", len(c.Machines)), "those with label machine.openshift.io/os-id: Windows become WindowsInstances; no Machine is replaced")
-		add(Changes, "Secret windows-user-data", "it gets the script of this operator, for Machines that are created later")
+		add(Changes, "Secret windows-user-data", "gets the script of this operator, for Machines that are created later")
 	}
 	moved := 0
 	for _, n := range c.Nodes {
@@ -198,10 +198,10 @@ func judgeNode(c Cluster, n Node, add adder) {
 	about := "Node " + n.Name
 	switch {
 	case !n.isOriginals() && n.Version == "":
-		add(Changes, about, "the original operator has not completed it: this operator joins it without a drain if it is not Ready")
+		add(Changes, about, "the original operator has not finished configuring it: this operator joins it without a drain if it is not Ready")
 		return
 	case !n.isOriginals():
-		add(Stays, about, "it has version %s, which is not of the original operator", n.Version)
+		add(Stays, about, "has version %s, which is not a version of the original operator", n.Version)
 		return
 	case n.Upgrading || n.DesiredVersion != "" && n.DesiredVersion != n.Version:
 		add(Blocks, about, "the original operator is upgrading it: wait until annotation version is %s and label upgrading is gone", n.DesiredVersion)
@@ -209,16 +209,16 @@ func judgeNode(c Cluster, n Node, add adder) {
 		add(Blocks, about, "the original operator is about to restart it: wait until annotation reboot-required is gone")
 	}
 	if n.Named && !slices.ContainsFunc(n.Addresses, func(a string) bool { return slices.Contains(c.Entries, a) }) {
-		add(Blocks, about, "no entry of windows-instances names it (%s): add it, or this operator leaves it alone, with services that nothing updates", strings.Join(n.Addresses, ", "))
+		add(Blocks, about, "no entry of windows-instances names it (%s): add an entry, or this operator ignores the node, and nothing updates its services", strings.Join(n.Addresses, ", "))
 	}
 	if c.Key != "" && n.KeyHash != "" && n.KeyHash != c.Key {
-		add(Blocks, about, "it has another SSH key than Secret cloud-private-key: put the key of the Secret on the host first")
+		add(Blocks, about, "its SSH key differs from that of Secret cloud-private-key: install the Secret's key on the host first")
 	}
 	if !n.Ready {
-		add(Changes, about, "it is not Ready: it is joined again without a drain")
+		add(Changes, about, "not Ready: it joins again without a drain")
 	}
 	if n.Cordoned {
-		add(Changes, about, "it is cordoned, and stays so after the take-over: this operator uncordons only what it cordoned")
+		add(Changes, about, "cordoned, and stays cordoned after the migration: this operator uncordons only nodes that it cordoned")
 	}
 	if n.HostKey != "" && len(n.Addresses) > 0 {
 		add(Changes, about, "its recorded SSH host key is not read: for a verified first contact, add this line to key known_hosts of ConfigMap windows-known-hosts: %s %s",

@@ -140,7 +140,7 @@ func (r reader) key(ctx context.Context) {
 	var secret corev1.Secret
 	if !r.get(ctx, api.PrivateKeySecret, &secret, "Secret") {
 		if _, unread := r.is.Unread["Secret "+r.is.Namespace+"/"+api.PrivateKeySecret]; !unread {
-			r.is.KeyFault = "it does not exist: create it with key " + api.PrivateKeyKey
+			r.is.KeyFault = "does not exist: create it with key " + api.PrivateKeyKey
 		}
 		return
 	}

@@ -42,9 +42,9 @@ func Write(w io.Writer, all []Finding) error {
 			}
 		}
 	}
-	result := "Nothing blocks the take-over."
+	result := "Nothing blocks the migration."
 	if Blocked(all) {
-		result = "Something blocks the take-over: see the first list."
+		result = "The migration is blocked: see the first list."
 	}
 	_, err := fmt.Fprintln(w, result)
 	return err

@@ -44,19 +44,19 @@ func (r *report) readPullSecret(s PullSecret) (kubeletConfig string) {
 	at := place{kind: "Secret", name: s.Name, field: "data[.dockerconfigjson]"}
 	var config dockerConfig
 	if err := json.Unmarshal(s.DockerConfigJSON, &config); err != nil { // the error may quote the input
-		r.add(at, InvalidPullSecret, `it is not JSON of the form {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}. `+
-			"Windows nodes pull without credentials until it is.")
+		r.add(at, InvalidPullSecret, `not JSON of the form {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}. `+
+			"Windows nodes pull without credentials until it is corrected.")
 		return ""
 	}
 	for _, key := range slices.Sorted(maps.Keys(config.Auths)) {
 		at := at.in(fmt.Sprintf(".auths[%s]", shown(key)))
 		if _, err := readCredential(config.Auths[key]); err != nil {
-			r.add(at, InvalidPullSecret, "%v. On Windows nodes this entry is left out.", err)
+			r.add(at, InvalidPullSecret, "%v. Windows nodes ignore this entry.", err)
 			delete(config.Auths, key)
 			continue
 		}
 		if _, ok := readKey(key); !ok && !strings.ContainsAny(key, "*?") { // the kubelet supports wildcards
-			r.add(at, InvalidPullSecret, "the key is not a registry or a repository, as in quay.io or quay.io/team; no image is pulled with this entry.")
+			r.add(at, InvalidPullSecret, "the key is not a registry or repository such as quay.io or quay.io/team; this entry is used for no image.")
 		}
 	}
 	content := s.DockerConfigJSON
@@ -73,7 +73,7 @@ func (r *report) readPullSecret(s PullSecret) (kubeletConfig string) {
 func readCredential(text json.RawMessage) (Credential, error) {
 	var e struct{ Username, Password, Email, Auth, IdentityToken string }
 	if err := json.Unmarshal(text, &e); err != nil {
-		return Credential{}, errors.New("it is not an object of strings; auth is needed, or username and password")
+		return Credential{}, errors.New("the entry is not an object of strings; it must have auth, or username and password")
 	}
 	if e.Auth != "" {
 		encoding := base64.RawStdEncoding

@@ -30,16 +30,16 @@ func (r *report) readEntry(at place, e Entry) (read entry, ok bool) {
 	read = entry{never: r.readPolicy(at, e.Policy), kind: e.For, by: at.in(".mirrorSourcePolicy").String()}
 	source, err := parseScope(e.Source)
 	if err == nil && !source.wild && !nameable(source.host) {
-		err = errors.New("no image is of this registry: a host without dot and port counts as a path at docker.io; add its domain or its port")
+		err = errors.New("no image name can contain this registry: a host without a dot or a port is read as a path on docker.io; add its domain or its port")
 		source.host = ""
 	}
 	if err != nil {
-		follows := "nothing is mirrored for it"
+		follows := "no mirror is used for it"
 		switch {
 		case read.never && source.host != "":
-			follows += fmt.Sprintf(", and %s is contacted for no image, because %s must hold", source.host, NeverContactSource)
+			follows += fmt.Sprintf(", and %s is never contacted, because of %s", source.host, NeverContactSource)
 		case read.never:
-			follows += ", and it is contacted in spite of " + string(NeverContactSource)
+			follows += ", and it is contacted despite " + string(NeverContactSource)
 		}
 		r.add(at.in(".source"), InvalidSource, "%s: %v. On Windows nodes %s.", shown(e.Source), err, follows)
 		read.source = source.host
@@ -55,10 +55,10 @@ func (r *report) readEntry(at place, e Entry) (read entry, ok bool) {
 	}
 	switch {
 	case !isMirrored && read.never:
-		r.add(at.in(".mirrors"), NoMirrors, "source %s has no mirror besides itself. Nodes ignore the entry, and so its %s, as Linux nodes do. "+
+		r.add(at.in(".mirrors"), NoMirrors, "source %s has no mirror other than itself. Nodes ignore the entry and its %s, as Linux nodes do. "+
 			"Add a mirror, or block the source.", read.source, NeverContactSource)
 	case isMirrored && read.never && len(read.mirrors) == 0:
-		r.add(at.in(".mirrors"), RegistryClosed, "no mirror of source %s can be used on Windows nodes, and %s holds for it: unless another entry has mirrors for it, "+
+		r.add(at.in(".mirrors"), RegistryClosed, "no mirror of source %s can be used on Windows nodes, and %s applies to it: unless another entry has mirrors for it, "+
 			"no image of %s can be pulled. Correct the mirrors.", read.source, NeverContactSource, read.source)
 	}
 	return read, isMirrored && (read.never || len(read.mirrors) > 0)
@@ -71,20 +71,20 @@ func (r *report) readPolicy(at place, p Policy) (never bool) {
 	case NeverContactSource:
 		return true
 	}
-	r.add(at.in(".mirrorSourcePolicy"), InvalidPolicy, "%s is not a policy; %s and %s are. On Windows nodes it is taken as %s.",
+	r.add(at.in(".mirrorSourcePolicy"), InvalidPolicy, "%s is not a policy; allowed are %s and %s. Windows nodes treat it as %s.",
 		shown(string(p)), AllowContactingSource, NeverContactSource, NeverContactSource)
 	return true
 }
 
 func (r *report) readMirror(at place, m Mirror) (location, bool) {
-	const leftOut = "On Windows nodes this mirror is left out."
+	const leftOut = "Windows nodes ignore this mirror."
 	to, err := parseRepository(m.Location)
 	if err != nil {
 		r.add(at, InvalidMirror, "%s: %v. %s", shown(m.Location), err, leftOut)
 		return location{}, false
 	}
 	if m.Insecure && m.CA != "" {
-		r.add(at, InvalidMirror, "%s is insecure and has a CA, which would not count; take one of them away. %s", shown(m.Location), leftOut)
+		r.add(at, InvalidMirror, "%s is insecure and has a CA, which would have no effect; remove one of them. %s", shown(m.Location), leftOut)
 		return location{}, false
 	}
 	read := location{at: to.String(), insecure: m.Insecure}
@@ -106,7 +106,7 @@ func (r *report) readScopes(a Access) []string {
 			scopes = append(scopes, s.String())
 			continue
 		}
-		follows := "It is left out."
+		follows := "It is ignored."
 		if (a.Rule == Blocked || a.Rule == Rejected) && s.host != "" {
 			follows = fmt.Sprintf("All of %s is blocked.", s.host)
 			scopes = append(scopes, s.host)
@@ -120,23 +120,23 @@ func (r *report) readScopes(a Access) []string {
 // readCA accepts only certificates. Text between them is dropped, so that a comment does not make a different
 // bundle.
 func readCA(text string) (string, error) {
-	const wanted = "PEM blocks of type CERTIFICATE are needed, and nothing else"
+	const wanted = "only PEM blocks of type CERTIFICATE are allowed"
 	var out strings.Builder
 	rest := []byte(text)
 	for n := 1; len(bytes.TrimSpace(rest)) > 0; n++ {
 		block, after := pem.Decode(rest)
 		switch {
 		case block == nil && out.Len() == 0:
-			return "", errors.New("there is no certificate in it; " + wanted)
+			return "", errors.New("it contains no certificate; " + wanted)
 		case block == nil && bytes.Contains(rest, []byte("-----BEGIN")):
-			return "", fmt.Errorf("block %d is cut or damaged; %s", n, wanted)
+			return "", fmt.Errorf("block %d is truncated or damaged; %s", n, wanted)
 		case block == nil:
 			return out.String(), nil
 		case block.Type != "CERTIFICATE":
-			return "", fmt.Errorf("block %d is no certificate; %s", n, wanted)
+			return "", fmt.Errorf("block %d is not a certificate; %s", n, wanted)
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return "", fmt.Errorf("block %d is no certificate that can be read; %s", n, wanted)
+			return "", fmt.Errorf("block %d cannot be parsed as a certificate; %s", n, wanted)
 		}
 		out.Write(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
 		rest = after

@@ -55,7 +55,7 @@ func parseScope(text string) (scope, error) {
 	}
 	r, err := parseRepository(text)
 	if err == nil && isDevice(folderOf(r.host)) {
-		return scope{}, errors.New("a folder of this name is a device to Windows, so containerd can have none for it; use another name for the registry")
+		return scope{}, errors.New("Windows reserves this name for a device, so containerd cannot have a folder for it; use another name for the registry")
 	}
 	return scope{repository: r}, err
 }
@@ -70,17 +70,17 @@ func parseRepository(text string) (repository, error) {
 	host, path, hasPath := strings.Cut(text, "/")
 	host = strings.ToLower(host)
 	if !validHost(host) {
-		return repository{}, errors.New("a host is needed, with or without a port, as in quay.io or registry.example.com:5000")
+		return repository{}, errors.New("it must begin with a host, with or without a port, such as quay.io or registry.example.com:5000")
 	}
 	if host == dockerHubOld { // images under this name are pulled as docker.io (distribution/reference)
 		host = dockerHub
 	}
 	if plain {
-		return repository{host: host}, errors.New("http:// is not allowed here; plain http is asked for with insecure in WindowsConfig, spec.registries")
+		return repository{host: host}, errors.New("http:// is not allowed here; for plain HTTP, set insecure in spec.registries of WindowsConfig")
 	}
 	if hasPath && !validPath(path) {
-		return repository{host: host}, errors.New("after the host only names of lower-case letters, digits and single separators . _ - are allowed, " +
-			"with / between them and without tag or digest, as in quay.io/team/image")
+		return repository{host: host}, errors.New("after the host, only names of lower-case letters, digits and single separators . _ - are allowed, " +
+			"separated by / and without tag or digest, such as quay.io/team/image")
 	}
 	return repository{host: host, path: path}, nil
 }
@@ -183,7 +183,7 @@ func shown(text string) string {
 	const most = 200
 	switch {
 	case strings.ContainsAny(text, "@?"):
-		return "(not shown: before @ or behind ? there may be a password)"
+		return "(not shown: it may contain a password before @ or after ?)"
 	case len(text) > most:
 		text = text[:most] + "..."
 	}

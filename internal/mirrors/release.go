@@ -27,7 +27,7 @@ func (b *builder) exceptRelease(r *report, at place, rejected []string, image st
 			return false
 		}
 		if !isMirrored {
-			r.add(at, InvalidScope, "%s holds the repository of the cluster's release, %s, of which no mirror may be contacted. It is not blocked, as on Linux nodes.",
+			r.add(at, InvalidScope, "%s contains the repository of the cluster's release, %s, and none of its mirrors may be contacted. It is not blocked, as on Linux nodes.",
 				scope, release)
 			return true
 		}

@@ -18,9 +18,9 @@ func ParseName(registry, repository string) (Name, error) {
 	host := strings.ToLower(registry)
 	switch {
 	case !validHost(host):
-		return Name{}, fmt.Errorf("%.64q is no registry", registry)
+		return Name{}, fmt.Errorf("%.64q is not a registry", registry)
 	case len(host)+len(repository) >= most || !validPath(repository):
-		return Name{}, fmt.Errorf("%.64q is no repository", repository)
+		return Name{}, fmt.Errorf("%.64q is not a repository", repository)
 	}
 	return Name{Registry: host, Repository: repository}, nil
 }
@@ -82,7 +82,7 @@ func (r *Router) Route(n Name, kind Kind) Route {
 	}
 	n = n.inFull()
 	if r.table.IsRestricted && !r.allowed.cover(n.String()) {
-		return Route{Left: []string{fmt.Sprintf("%s is in none of the allowed registries (%s)", n, r.table.RestrictedBy)}}
+		return Route{Left: []string{fmt.Sprintf("%s is not in the allowed registries (%s)", n, r.table.RestrictedBy)}}
 	}
 	var route Route
 	s, prefix := r.find(n)
@@ -90,7 +90,7 @@ func (r *Router) Route(n Name, kind Kind) Route {
 		if to, ok := l.replace(n, prefix); ok {
 			route.add(r, Attempt{Name: to, Insecure: l.Insecure, CA: r.ca(l)})
 		} else {
-			route.Left = append(route.Left, fmt.Sprintf("mirror %s makes no name of %s", l.At, n))
+			route.Left = append(route.Left, fmt.Sprintf("mirror %s gives no valid name for %s", l.At, n))
 		}
 	}
 	route.add(r, Attempt{Name: n, Insecure: s.Insecure, IsSource: true})

@@ -71,7 +71,7 @@ func (t Table) Check() error {
 			locations += len(list)
 			for _, l := range list {
 				if r, err := parseRepository(l.At); err != nil || r.String() != l.At || l.CA < 0 || l.CA > len(t.CAs) {
-					return fmt.Errorf("mirror %.256q of %s is none; allowed are registries and repositories", l.At, s.Prefix)
+					return fmt.Errorf("mirror %.256q of %s is invalid; allowed are registries and repositories", l.At, s.Prefix)
 				}
 			}
 		}
@@ -86,10 +86,10 @@ func (t Table) Check() error {
 		is, may int
 	}{
 		{"sources with mirrors", len(t.Sources), maxSources}, {"allowed registries", len(t.Allowed), maxSources},
-		{"mirrors", locations, maxLocations}, {"bytes of CAs of mirrors", cas, maxCAs}, {"bytes in the name of a field", by, maxBy},
+		{"mirrors", locations, maxLocations}, {"bytes of mirror CAs", cas, maxCAs}, {"bytes in the name of a field", by, maxBy},
 	} {
 		if c.is > c.may {
-			return fmt.Errorf("it has %d %s; at most %d are allowed", c.is, c.what, c.may)
+			return fmt.Errorf("%d %s; at most %d are allowed", c.is, c.what, c.may)
 		}
 	}
 	return nil
@@ -98,10 +98,10 @@ func (t Table) Check() error {
 func checkScope(text string) error {
 	s, err := parseScope(text)
 	if err == nil && s.String() != text {
-		err = errors.New("it is not written in its shortest form")
+		err = errors.New("not in its shortest form")
 	}
 	if err != nil {
-		return fmt.Errorf("%.256q is no registry: %w", text, err)
+		return fmt.Errorf("%.256q is not a registry: %w", text, err)
 	}
 	return nil
 }

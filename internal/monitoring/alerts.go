@@ -52,15 +52,15 @@ func operatorAlerts() Group {
 		},
 		{
 			"WindowsInstanceStalled", warning, "5m", problem(api.ConditionStalled, ""),
-			"A Windows host waits for an administrator.",
-			"WindowsInstance {{ $labels.windowsinstance }} has condition Stalled with reason {{ $labels.reason }}. The operator does not retry until somebody acts.",
+			"A Windows host needs an administrator.",
+			"WindowsInstance {{ $labels.windowsinstance }} has condition Stalled with reason {{ $labels.reason }}. The operator does not retry until you act.",
 		},
 		{
 			"WindowsInstanceUnreachable", warning, "15m",
 			problem(api.ConditionReachable, api.ReasonAuthenticationFailed+"|"+api.ReasonConnectionRefused+"|"+api.ReasonConnectionTimeout+"|"+api.ReasonNoRoute+"|"+
 				api.ReasonNotSSH+"|"+api.ReasonAddressUnresolvable+"|"+api.ReasonAddressInvalid+"|"+api.ReasonHostKeyUnknown+"|"+api.ReasonHostKeyUnsuitable),
 			"The operator cannot log in to a Windows host.",
-			"The host of WindowsInstance {{ $labels.windowsinstance }} cannot be reached by SSH: {{ $labels.reason }}. Its node, if there is one, keeps running and cannot be repaired.",
+			"The host of WindowsInstance {{ $labels.windowsinstance }} cannot be reached by SSH: {{ $labels.reason }}. Its node, if any, keeps running but cannot be repaired.",
 		},
 		{
 			"WindowsInstanceNotReady", warning, "15m", api.MetricInstanceProblem + `{condition="Ready",reason!~"` + normal + `"}`,
@@ -69,8 +69,8 @@ func operatorAlerts() Group {
 		},
 		{
 			"WindowsHostKeyChanged", critical, "", problem(api.ConditionReachable, api.ReasonHostKeyChanged),
-			"A Windows host shows another SSH host key.",
-			"The host of WindowsInstance {{ $labels.windowsinstance }} shows another host key than before: it was installed again, another machine has its address, or somebody intercepts the connection. The operator sends it nothing.",
+			"The SSH host key of a Windows host has changed.",
+			"The host of WindowsInstance {{ $labels.windowsinstance }} presents a different host key than before: the host was reinstalled, another machine has its address, or the connection is being intercepted. The operator sends it nothing.",
 		},
 		{
 			"WindowsJoinsFailing", warning, "15m",
@@ -90,8 +90,8 @@ func rolloutAlerts() Group {
 		},
 		{
 			"WindowsFleetSilent", warning, "5m", `sum by (job, action) (` + api.MetricRolloutWaiting + `{reason="` + api.ReasonFleetSilent + `"}) > 0`,
-			"The API server does not hear from many Windows nodes at once.",
-			"{{ $value }} Windows hosts wait because more nodes are silent than may be out of service. Their pods may well run: the likely cause is between the nodes and the API server. The operator begins nothing.",
+			"Many Windows nodes stopped reporting to the API server at once.",
+			"{{ $value }} Windows hosts wait because more nodes stopped reporting than may be out of service. Their pods may still be running: the likely cause is between the nodes and the API server. The operator starts no actions.",
 		},
 		{
 			"WindowsDrainBlocked", warning, "30m", problem(api.ConditionDraining, api.ReasonDrainBlocked+"|"+api.ReasonDrainTimeout+"|"+api.ReasonPodStuck),
@@ -105,8 +105,8 @@ func rolloutAlerts() Group {
 		},
 		{
 			"WindowsPodImageMismatch", warning, "15m", `sum by (job) (` + api.MetricPodsNotStarted + `{reason="` + api.EventImageForAnotherBuild + `"}) > 0`,
-			"Images of pods are built for another Windows than their nodes have.",
-			"{{ $value }} pods do not start because their image has no part for the Windows build of the node. An event of each pod says for which builds the image is.",
+			"Images of pods are built for a different Windows version than their nodes have.",
+			"{{ $value }} pods do not start because their image does not support the Windows build of the node. An event of each pod lists the builds that the image supports.",
 		},
 		{
 			"WindowsSettingsNotArrived", warning, "1m", api.MetricSettingsLag + ` > 900`,
@@ -115,8 +115,8 @@ func rolloutAlerts() Group {
 		},
 		{
 			"WindowsEndOfSupport", warning, "1h", `max by (job, product, line, node) (` + api.MetricSupportEnd + `) < time()`,
-			"A Windows node runs software that gets no security fixes any more.",
-			"{{ $labels.product }} {{ $labels.line }} of node {{ $labels.node }} gets no security fixes any more. The node goes on working.",
+			"A Windows node runs software that no longer gets security fixes.",
+			"{{ $labels.product }} {{ $labels.line }} of node {{ $labels.node }} no longer gets security fixes. The node keeps working.",
 		},
 		{
 			"WindowsCertificateRequestsRefused", warning, "15m", `sum by (job, signer, rule) (increase(` + api.MetricCertificateDecisions + `{result="refused"}[15m])) > 0`,
@@ -168,7 +168,7 @@ func nodeAlerts() Group {
 		},
 		{
 			"WindowsNodeProblem", warning, "10m", api.MetricNodeProblem + ` == 1`,
-			"Windows on a node has a problem that lasts.",
+			"Windows on a node has a persistent problem.",
 			"Node {{ $labels.instance }} has condition {{ $labels.condition }}. Its message says what is wrong.",
 		},
 		{

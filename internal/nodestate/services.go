@@ -49,7 +49,7 @@ func Services(node *corev1.Node) ([]Service, error) {
 		switch s.State {
 		case api.ServiceRunning, api.ServiceStopped, api.ServiceWaiting, api.ServiceCrashLoop, api.ServiceNotReady:
 		default:
-			return nil, fmt.Errorf("annotation %s has state %.32q, which is none of a service", api.AnnotationServices, s.State)
+			return nil, fmt.Errorf("annotation %s has state %.32q, which is not a service state", api.AnnotationServices, s.State)
 		}
 	}
 	return all, nil

@@ -161,7 +161,7 @@ func settleOpen(open []*claim) (granted []*claim) {
 		}
 		for i, refused := range together {
 			other := together[(i+1)%len(together)]
-			refused.err = fmt.Errorf("its subnet %s overlaps %s, which node %s claims, and it is not known which of them had it first",
+			refused.err = fmt.Errorf("its subnet %s overlaps %s, which node %s claims, and it is unknown which had it first",
 				refused.subnet, other.subnet, other.node.Name)
 		}
 	}
@@ -223,7 +223,7 @@ func (s Settings) decide(own Node, others []Node, held holders) decision {
 		case err == nil:
 			d.remotes = append(d.remotes, remote)
 			if other, twice := addresses[remote.Host]; twice {
-				d.limited = append(d.limited, neighbor{c.node.Name, fmt.Errorf("its InternalIP %s is that of node %s, too", remote.Host, other)})
+				d.limited = append(d.limited, neighbor{c.node.Name, fmt.Errorf("its InternalIP %s is also that of node %s", remote.Host, other)})
 			}
 			addresses[remote.Host] = c.node.Name
 			if err := s.unrouted(*c); err != nil {

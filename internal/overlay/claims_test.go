@@ -84,9 +84,9 @@ func TestWhichSubnetsCanBeOfANode(t *testing.T) {
 		"Linux node among Windows nodes":   {known, numberedLinux(2, "10.132.10.0/23"), "is not a part of the cluster network"},
 		"the same, hybrid ranges unknown":  {Ranges{Cluster: known.Cluster}, numbered(2, "10.128.8.0/23"), "its subnet 10.128.8.0/23 is not in the hybrid cluster network: it overlaps 10.128.0.0/14"},
 		"the same, cluster ranges unknown": {Ranges{Hybrid: known.Hybrid}, numberedLinux(2, "10.132.8.0/24"), "is not in the cluster network: it overlaps 10.132.0.0/14"},
-		"no room for a pod":                {known, numbered(2, "10.132.8.0/31"), `annotation k8s.ovn.org/hybrid-overlay-node-subnet: "10.132.8.0/31" is no IPv4 subnet with 1 to 30 bits`},
-		"no subnet":                        {known, numbered(2, "10.132.8.0"), "is no subnet such as"},
-		"no IPv4 subnet":                   {known, numbered(2, "fd00::/64"), "is no IPv4 subnet"},
+		"no room for a pod":                {known, numbered(2, "10.132.8.0/31"), `annotation k8s.ovn.org/hybrid-overlay-node-subnet: "10.132.8.0/31" is not an IPv4 subnet with 1 to 30 bits`},
+		"no subnet":                        {known, numbered(2, "10.132.8.0"), "is not a subnet such as"},
+		"no IPv4 subnet":                   {known, numbered(2, "fd00::/64"), "is not an IPv4 subnet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Settings{Ranges: test.ranges}.decide(numbered(1, "10.132.2.0/23"), []Node{test.node, numbered(5, "10.132.20.0/24")}, nil)
@@ -124,7 +124,7 @@ func TestANodeDoesNotGetTheSubnetOfAnother(t *testing.T) {
 	change := func(n Node, f func(*Node)) Node { f(&n); return n }
 	own, victim := numbered(1, "10.132.2.0/23"), numbered(5, "10.132.8.0/23")
 	held := holders{netip.MustParsePrefix("10.132.8.0/23"): "win-5"}
-	const unknown, several = "and it is not known which of them had it first", "overlaps those of several other nodes"
+	const unknown, several = "and it is unknown which had it first", "overlaps those of several other nodes"
 	for name, test := range map[string]struct {
 		held    holders
 		others  []Node
@@ -180,7 +180,7 @@ func TestAnAddressThatTwoNodesHaveIsReported(t *testing.T) {
 	second := numbered(6, "10.132.10.0/23")
 	second.InternalIPs = []string{"192.0.2.5"}
 	d := Settings{}.decide(numbered(1, "10.132.2.0/23"), []Node{numbered(5, "10.132.8.0/23"), second}, nil)
-	if got := d.names(); len(got) != 2 || reports(d.limited) != "win-6: its InternalIP 192.0.2.5 is that of node win-5, too\n" {
+	if got := d.names(); len(got) != 2 || reports(d.limited) != "win-6: its InternalIP 192.0.2.5 is also that of node win-5\n" {
 		t.Errorf("remote subnets of %v, limited %s", got, reports(d.limited))
 	}
 }

@@ -40,7 +40,7 @@ type client struct {
 func newClient(o Options, server string, ca []byte, c credentials) (*client, error) {
 	base, err := url.Parse(server)
 	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
-		return nil, fmt.Errorf("%q is no address of an API server such as https://api.example.com:6443", server)
+		return nil, fmt.Errorf("%q is not the address of an API server, such as https://api.example.com:6443", server)
 	}
 	api := identity.Server{
 		Address: server, CA: ca, Dial: o.Dial, Pings: http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
@@ -62,7 +62,7 @@ type apiError struct {
 }
 
 func (e *apiError) Error() string {
-	return fmt.Sprintf("the API server answers %d %s: %s", e.code, e.reason, e.message)
+	return fmt.Sprintf("the API server answered %d %s: %s", e.code, e.reason, e.message)
 }
 
 // hasCode reports whether the API server has answered with one of these codes.

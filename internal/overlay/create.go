@@ -55,7 +55,7 @@ func (r *networkReconciler) isUnlisted(ctx context.Context, missing []hns.Networ
 		if r.missingSince.IsZero() {
 			r.missingSince = time.Now()
 		}
-		r.logOnce(slog.LevelWarn, "A network is not listed, but may exist: waiting for the Host Network Service", "network", n.Name, "id", id, "error", fmt.Sprint(err))
+		r.logOnce(slog.LevelWarn, "A network is not listed but may exist; waiting for the Host Network Service", "network", n.Name, "id", id, "error", fmt.Sprint(err))
 		return true
 	}
 	return false
@@ -75,7 +75,7 @@ func (r *networkReconciler) createOnAdapter(ctx context.Context, own Node, n hns
 	}
 	if isWrong {
 		r.namedAdapter = true
-		if err := r.removeNetwork(ctx, created, "address "+created.ManagementIP.String()+" of the host, which is not the node's"); err != nil {
+		if err := r.removeNetwork(ctx, created, "address "+created.ManagementIP.String()+" of the host, which is not that of the node"); err != nil {
 			return err
 		}
 	}
@@ -140,7 +140,7 @@ func (r *networkReconciler) addHostRoute(ctx context.Context) {
 	err := r.hostRouter.AddHostRoute(ctx, n.ID)
 	if err != nil && !errors.Is(err, hns.ErrExists) {
 		r.routedAt = time.Now()
-		r.report.setHostRoute(fmt.Sprintf("the host cannot reach the pods of this node, and probes of the kubelet fail: Windows refuses a route to network %s: %v", n.Name, err))
+		r.report.setHostRoute(fmt.Sprintf("the host cannot reach the pods of this node, and probes of the kubelet fail: Windows rejects a route to network %s: %v", n.Name, err))
 		return
 	}
 	n.HostRoute = true
@@ -158,7 +158,7 @@ func isElsewhere(n hns.Network, addresses []netip.Addr) bool {
 func adapterProblem(networks []hns.Network, addresses []netip.Addr) string {
 	for _, n := range networks {
 		if isElsewhere(n, addresses) {
-			return fmt.Sprintf("network %s is on an adapter with address %s, and the node has %s: other nodes do not reach the pods of this node", n.Name, n.ManagementIP, addresses[0])
+			return fmt.Sprintf("network %s is on an adapter with address %s, but the node has %s: other nodes cannot reach the pods of this node", n.Name, n.ManagementIP, addresses[0])
 		}
 	}
 	return ""

@@ -43,7 +43,7 @@ func writeFile(name string, content []byte) error {
 		return err
 	}
 	if is, err := os.ReadFile(beside); err != nil || !bytes.Equal(is, content) {
-		return errors.Join(fmt.Errorf("%s is not what was written to it", beside), err)
+		return errors.Join(fmt.Errorf("the content of %s differs from the content written", beside), err)
 	}
 	if info, err := os.Lstat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		if err := os.Remove(name); err != nil { // Windows' rename could follow the link
@@ -64,7 +64,7 @@ func remembered[M ~map[K]V, K comparable, V any](name string, limit int64, parse
 		have, err = parse(text)
 	}
 	if err != nil {
-		log.Warn("Reading "+what+" failed; continuing without that", "file", name, "error", err.Error())
+		log.Warn("Reading "+what+" failed; continuing without it", "file", name, "error", err.Error())
 		return M{}
 	}
 	return have
@@ -79,7 +79,7 @@ func readLimited(name string, limit int64) ([]byte, error) {
 	defer f.Close()
 	info, err := f.Stat()
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > limit) {
-		err = fmt.Errorf("it is no file of at most %d bytes", limit)
+		err = fmt.Errorf("it is not a regular file of at most %d bytes", limit)
 	}
 	if err != nil {
 		return nil, err

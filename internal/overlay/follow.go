@@ -66,7 +66,7 @@ func (f *follower) run(ctx context.Context, c *client) error {
 }
 
 func (f *follower) logOnce(err error) {
-	text := "the watch ended at once"
+	text := "the watch ended immediately"
 	if err != nil {
 		text = err.Error()
 	}
@@ -229,6 +229,6 @@ func publishRouterMAC(ctx context.Context, s *state, c *client, report *reporter
 
 // deniedAnnotation returns the message that other nodes do not get the address of this host's router.
 func deniedAnnotation(err error) string {
-	return "other nodes have no route to the pods of this node, because the API server does not let this program write annotation " + RouterMACAnnotation +
+	return "other nodes have no route to the pods of this node, because the API server does not allow this program to write annotation " + RouterMACAnnotation +
 		": ovnkube-identity of OVN-Kubernetes must run with --enable-hybrid-overlay; " + shorten.Printable(err.Error(), maxAnswered)
 }

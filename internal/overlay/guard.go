@@ -97,7 +97,7 @@ func (g *hostGuard) begin(ctx context.Context, own Node) error {
 	}
 	before, there := hostnetwork.With(all, address)
 	if !there {
-		g.log.Warn("No adapter of this host has the address of its Node; its settings are not looked after", "address", address.String())
+		g.log.Warn("No adapter of this host has the address of its Node; its settings are not protected", "address", address.String())
 		return g.forget()
 	}
 	if g.isMaking() && g.record.Address == address {
@@ -172,7 +172,7 @@ func (g *hostGuard) isDismissed() bool {
 	if _, err := os.Lstat(g.file); !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	g.log.Info("The record of the host's network settings was deleted: the overlay goes on", "was", string(g.record.Phase))
+	g.log.Info("The record of the host's network settings was deleted: the overlay continues", "was", string(g.record.Phase))
 	g.record = hostnetwork.Record{}
 	g.report.setHost("", "")
 	return true
@@ -258,7 +258,7 @@ func instead(all []hostnetwork.Adapter) string {
 }
 
 func lostMessage(r hostnetwork.Record, file string) string {
-	cause := "let the DHCP server give it the same address again"
+	cause := "configure the DHCP server to give it the same address again"
 	if isStatic(r.Before, r.Address) {
 		cause = "reserve the address with DHCP; for static addresses, see the document about networks"
 	}
@@ -280,6 +280,6 @@ func changedMessage(r hostnetwork.Record, lost hostnetwork.Loss, failure error, 
 	if failure != nil {
 		why = " (restoring it failed: " + failure.Error() + ")"
 	}
-	return fmt.Sprintf("the first network of the host cost its adapter %q settings that are not back: %s%s; set them on the adapter that has %s now, or delete %s on the host if "+
-		"that is right", r.Before.Name, lost, why, r.Address, file)
+	return fmt.Sprintf("creating the first network of the host removed settings of its adapter %q that are still missing: %s%s; set them on the adapter that has %s now, or delete %s on the host if "+
+		"they are not needed", r.Before.Name, lost, why, r.Address, file)
 }

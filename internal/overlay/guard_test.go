@@ -54,7 +54,7 @@ func TestAHostThatLosesItsAddressGetsItBack(t *testing.T) {
 		"static on Windows Server 2019": {sim.AdapterQuirks{Static: true}, 17763, `had 169.254.3.4/16 on "vEthernet (Ethernet)" instead`},
 		"static on Windows Server 2025": {sim.AdapterQuirks{Static: true, Second: true}, 26100, `had 169.254.3.4/16 on "vEthernet (Ethernet) 2" instead`},
 		"another address by DHCP":       {sim.AdapterQuirks{Instead: netip.MustParsePrefix("192.0.2.77/24")}, 20348, "had 192.0.2.77/24"},
-		"no answer of DHCP":             {sim.AdapterQuirks{Instead: netip.MustParsePrefix("169.254.9.9/16")}, 26100, "let the DHCP server give it"},
+		"no answer of DHCP":             {sim.AdapterQuirks{Instead: netip.MustParsePrefix("169.254.9.9/16")}, 26100, "configure the DHCP server to give it"},
 		"away for good":                 {sim.AdapterQuirks{Away: 24 * time.Hour}, 20348, "had no address instead"},
 	} {
 		t.Run(name, func(t *testing.T) {

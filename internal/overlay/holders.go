@@ -102,19 +102,19 @@ func parseHolders(text []byte) (holders, error) {
 	decoder.DisallowUnknownFields()
 	var stored storedHolders
 	if err := decoder.Decode(&stored); err != nil {
-		return nil, fmt.Errorf("it is not what this program writes: %w", err)
+		return nil, fmt.Errorf("it was not written by this program: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) || stored.Version != holdersVersion || len(stored.Subnets) > maxHolders {
-		return nil, fmt.Errorf("it is not what this program writes: version %d, %d subnets", stored.Version, len(stored.Subnets))
+		return nil, fmt.Errorf("it was not written by this program: version %d, %d subnets", stored.Version, len(stored.Subnets))
 	}
 	read, nodes := make(holders, len(stored.Subnets)), map[string]bool{}
 	for subnet, node := range stored.Subnets {
 		p, err := netip.ParsePrefix(subnet)
 		if err != nil || p.String() != subnet || p != p.Masked() || !p.Addr().Is4() || p.Bits() < minBits || p.Bits() > maxBits {
-			return nil, fmt.Errorf("%.100q is no subnet of a node", subnet)
+			return nil, fmt.Errorf("%.100q is not the subnet of a node", subnet)
 		}
 		if nodes[node] || !isNodeName(node) {
-			return nil, fmt.Errorf("%.100q is no name of a node, or has several subnets", node)
+			return nil, fmt.Errorf("%.100q is not the name of a node, or has several subnets", node)
 		}
 		read[p], nodes[node] = node, true
 	}

@@ -62,7 +62,7 @@ func readKubeconfig(name string) (access, error) {
 	}
 	var k kubeconfig
 	if err := yaml.Unmarshal(text, &k); err != nil {
-		return access{}, errors.New("reading " + name + ": it is no kubeconfig") // the parser's error could quote a key
+		return access{}, errors.New("reading " + name + ": it is not a kubeconfig") // the parser's error could quote a key
 	}
 	c, u, err := k.current()
 	if err != nil {

@@ -63,7 +63,7 @@ func TestReadingKubeconfigs(t *testing.T) {
 		"other context": {text: "current-context: y\ncontexts:\n- name: y\n  context: {cluster: c, user: b}\n" + cluster("") + "users:\n- name: a\n", err: "has no cluster or no user"},
 		"absent file":   {text: cluster("    certificate-authority: none.crt\n") + "users:\n- user: {}\n", err: "none.crt"},
 		"no pair":       {text: cluster("") + "users:\n- user: {client-certificate: ca.crt, client-key: kubelet.pem}\n", err: "reading certificate and key of ca.crt"},
-		"no kubeconfig": {text: "secret: [", err: "it is no kubeconfig"},
+		"no kubeconfig": {text: "secret: [", err: "it is not a kubeconfig"},
 	} {
 		file := filepath.Join(folder, "kubeconfig")
 		if err := os.WriteFile(file, []byte(test.text), 0o600); err != nil {

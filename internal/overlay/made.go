@@ -145,16 +145,16 @@ func parseMade(text []byte) (map[string]made, error) {
 	decoder.DisallowUnknownFields()
 	var stored storedMade
 	if err := decoder.Decode(&stored); err != nil {
-		return nil, fmt.Errorf("it is not what this program writes: %w", err)
+		return nil, fmt.Errorf("it was not written by this program: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) || stored.Version != madeVersion || len(stored.Networks) > maxMade || stored.Networks == nil {
-		return nil, fmt.Errorf("it is not what this program writes: version %d, %d networks", stored.Version, len(stored.Networks))
+		return nil, fmt.Errorf("it was not written by this program: version %d, %d networks", stored.Version, len(stored.Networks))
 	}
 	for id, n := range stored.Networks {
 		isOurs := n.Name == Network || n.Name == BaseNetwork
 		isSubnet := n.Subnet.IsValid() && n.Subnet.Addr().Is4() && n.Subnet == n.Subnet.Masked() && n.Subnet.Contains(n.Gateway)
 		if !isOurs || !isSubnet || len(n.Adapter) > maxMadeText || len(id) > maxMadeText || id == "" || strings.ToLower(id) != id {
-			return nil, fmt.Errorf("network %.100q is none of this program", id)
+			return nil, fmt.Errorf("network %.100q was not created by this program", id)
 		}
 	}
 	return stored.Networks, nil

@@ -98,12 +98,12 @@ func parse(call Call) (command, error) {
 		flags.SetOutput(call.Stdout)
 	}
 	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), "hybrid-overlay-node connects the pods of this Windows host with those of other nodes, by the hybrid overlay of OVN-Kubernetes.\n\nFlags:\n")
+		fmt.Fprint(flags.Output(), "hybrid-overlay-node connects the pods of this Windows host with those of other nodes through the hybrid overlay of OVN-Kubernetes.\n\nFlags:\n")
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&o.Node, "node", "", "name of this host's Node")
 	flags.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig of the kubelet, whose identity requests the first certificate")
-	flags.StringVar(&o.CertDir, "cert-dir", "", "folder for the certificate, and for what the program remembers")
+	flags.StringVar(&o.CertDir, "cert-dir", "", "folder for the certificate and the state of the program")
 	flags.StringVar(&o.StatusFile, "status-file", "", "file for the problems of the overlay, which WICD reports on the Node; default: none")
 	flags.DurationVar(&o.CertDuration, "cert-duration", 24*time.Hour, "requested duration of the certificate")
 	flags.StringVar(&o.Server, "k8s-apiserver", "", "address of the API server; default: that of the kubeconfig")
@@ -114,7 +114,7 @@ func parse(call Call) (command, error) {
 	flags.StringVar(&o.Settings.Adapter, "interface", "", "name of the network interface for the overlay; default: Windows chooses one")
 	flags.BoolVar(&c.asService, "windows-service", false, "run as a Windows service")
 	flags.StringVar(&c.logFile, "logfile", "", "file for the log; default: standard error")
-	flags.IntVar(&c.logLevel, "loglevel", 4, fmt.Sprintf("%d or more logs details, too", debugLevel))
+	flags.IntVar(&c.logLevel, "loglevel", 4, fmt.Sprintf("log level; from %d, details are logged", debugLevel))
 	if err := flags.Parse(call.Args); err != nil {
 		return c, err
 	}

@@ -46,7 +46,7 @@ func TestFlags(t *testing.T) {
 		"port too large": {[]string{"--hybrid-overlay-vxlan-port", "65536"}, 1, "a port from 1 to 65535 is needed", false},
 		"no port":        {[]string{"--hybrid-overlay-vxlan-port", "0"}, 1, "a port from 1 to 65535 is needed", false},
 		"ranges":         {[]string{"--cluster-subnets", "10.128.0.0/14/23,fd01::/48/64", "--hybrid-overlay-cluster-subnets", "10.132.0.0/14/23"}, 0, "", false},
-		"no range":       {[]string{"--cluster-subnets", "10.128.0.0"}, 1, `flag --cluster-subnets: "10.128.0.0" is no range`, false},
+		"no range":       {[]string{"--cluster-subnets", "10.128.0.0"}, 1, `flag --cluster-subnets: "10.128.0.0" is not a range`, false},
 		"no IPv4 range":  {[]string{"--hybrid-overlay-cluster-subnets", "fd01::/48"}, 1, "flag --hybrid-overlay-cluster-subnets: ", false},
 		"unknown flag":   {[]string{"--none"}, 1, "flag provided but not defined", false},
 		"argument":       {[]string{"start"}, 1, `unexpected argument "start"`, false},

@@ -90,7 +90,7 @@ const maxIP = len("0000:0000:0000:0000:0000:ffff:255.255.255.255")
 // parseIP parses an address. Kubernetes has accepted leading zeros, and so does OVN-Kubernetes: both read such a number as decimal.
 func parseIP(text string) (netip.Addr, error) {
 	if len(text) > maxIP {
-		return netip.Addr{}, fmt.Errorf("its InternalIP %.100q is no IP address", text)
+		return netip.Addr{}, fmt.Errorf("its InternalIP %.100q is not an IP address", text)
 	}
 	if ip, err := netip.ParseAddr(text); err == nil {
 		return ip.Unmap(), nil
@@ -103,7 +103,7 @@ func parseIP(text string) (netip.Addr, error) {
 	}
 	ip, err := netip.ParseAddr(strings.Join(parts, "."))
 	if err != nil || !ip.Is4() {
-		return netip.Addr{}, fmt.Errorf("its InternalIP %.100q is no IP address", text)
+		return netip.Addr{}, fmt.Errorf("its InternalIP %.100q is not an IP address", text)
 	}
 	return ip, nil
 }
@@ -131,10 +131,10 @@ const minBits, maxBits = 1, 30
 func parseSubnet(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%.100q is no subnet such as 10.132.1.0/24", s)
+		return netip.Prefix{}, fmt.Errorf("%.100q is not a subnet such as 10.132.1.0/24", s)
 	}
 	if !p.Addr().Is4() || p.Bits() < minBits || p.Bits() > maxBits {
-		return netip.Prefix{}, fmt.Errorf("%.100q is no IPv4 subnet with %d to %d bits", s, minBits, maxBits)
+		return netip.Prefix{}, fmt.Errorf("%.100q is not an IPv4 subnet with %d to %d bits", s, minBits, maxBits)
 	}
 	return p.Masked(), nil
 }
@@ -145,14 +145,14 @@ func parseLinuxSubnets(s string) (netip.Prefix, error) {
 		Default json.RawMessage `json:"default"`
 	}
 	if err := json.Unmarshal([]byte(s), &networks); err != nil {
-		return netip.Prefix{}, fmt.Errorf("%.100q is no JSON object of networks", s)
+		return netip.Prefix{}, fmt.Errorf("%.100q is not a JSON object of networks", s)
 	}
 	var one string
 	var several []string
 	if json.Unmarshal(networks.Default, &one) == nil {
 		several = []string{one}
 	} else if err := json.Unmarshal(networks.Default, &several); err != nil {
-		return netip.Prefix{}, fmt.Errorf("network default in %.100q has neither a subnet nor a list of them", s)
+		return netip.Prefix{}, fmt.Errorf("network default in %.100q has neither a subnet nor a list of subnets", s)
 	}
 	for _, subnet := range several {
 		if p, err := parseSubnet(subnet); err == nil {
@@ -166,7 +166,7 @@ func parseLinuxSubnets(s string) (netip.Prefix, error) {
 func parseMAC(s string) (string, error) {
 	mac, err := net.ParseMAC(s)
 	if err != nil || len(mac) != 6 || mac[0]&1 != 0 || mac.String() == "00:00:00:00:00:00" {
-		return "", fmt.Errorf("%.100q is no address of a router such as 00-15-5D-0A-0B-0C", s)
+		return "", fmt.Errorf("%.100q is not a router address such as 00-15-5D-0A-0B-0C", s)
 	}
 	return strings.ToUpper(strings.ReplaceAll(mac.String(), ":", "-")), nil
 }

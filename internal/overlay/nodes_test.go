@@ -233,7 +233,7 @@ func TestWhatIsWrongWithANodeIsLoggedOnce(t *testing.T) {
 		second := hns.RemoteSubnet{Prefix: netip.MustParsePrefix("10.160.2.0/24"), VNI: overlay.VNI, Host: netip.MustParseAddr("192.0.100.2"), RouterMAC: "00-15-5D-00-00-66"}
 		e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1), second) })
 		e.passes(10 * time.Minute)
-		for _, said := range []string{"its InternalIP 192.0.100.2 is that of node linux-1, too", "routes only the first range"} {
+		for _, said := range []string{"its InternalIP 192.0.100.2 is also that of node linux-1", "routes only the first range"} {
 			if n := h.log.count(`"node":"win-2","error":"its `); n != 2 || h.log.count(said) != 1 {
 				t.Errorf("%q is not in the log once:\n%s", said, h.log)
 			}

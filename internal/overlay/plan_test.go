@@ -209,12 +209,12 @@ func TestParsingRangesOfOVNKubernetes(t *testing.T) {
 		"10.128.0.0/14/23,fd01::/48/64": "[10.128.0.0/14]",
 		"10.128.0.0/14/23, 10.1.0.0/16": "[10.128.0.0/14 10.1.0.0/16]",
 		"fd01::/48/64":                  "has no IPv4 range",
-		"10.132.0.0":                    "is no range such as",
-		"10.132.0.0/14/x":               "is no range such as",
-		"10.132.0.0/14/23/24":           "is no range such as",
+		"10.132.0.0":                    "is not a range such as",
+		"10.132.0.0/14/x":               "is not a range such as",
+		"10.132.0.0/14/23/24":           "is not a range such as",
 		"10.132.0.0/14/14":              "a node cannot have a /14",
 		"10.132.0.0/14/33":              "a node cannot have a /33",
-		"10.132.0.0/14,":                "is no range such as",
+		"10.132.0.0/14,":                "is not a range such as",
 	} {
 		ranges, err := parseRanges(text)
 		got := fmt.Sprint(ranges)

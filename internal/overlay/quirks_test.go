@@ -137,7 +137,7 @@ func TestAWrongAdapterIsTold(t *testing.T) {
 		h.start()
 		e.awaits(time.Minute, "the network is there", func() bool { _, once := h.network(overlay.Network); return once })
 		e.passes(90 * time.Second)
-		h.wantProblem(api.ReasonOverlayAdapterUnexpected, "adapter with address 198.51.100.7, and the node has 192.0.2.1")
+		h.wantProblem(api.ReasonOverlayAdapterUnexpected, "adapter with address 198.51.100.7, but the node has 192.0.2.1")
 		h.wantChanges(map[string]int{"CreateNetwork": 2})
 	})
 }

@@ -55,7 +55,7 @@ func parseRanges(text string) (ranges []netip.Prefix, err error) {
 	for entry := range strings.SplitSeq(text, ",") {
 		r, err := parseRange(strings.TrimSpace(entry))
 		if err != nil {
-			return nil, fmt.Errorf("%.100q is no range such as 10.132.0.0/14 or 10.132.0.0/14/23: %w", entry, err)
+			return nil, fmt.Errorf("%.100q is not a range such as 10.132.0.0/14 or 10.132.0.0/14/23: %w", entry, err)
 		}
 		if r.Addr().Is4() {
 			ranges = append(ranges, r)
@@ -71,14 +71,14 @@ func parseRanges(text string) (ranges []netip.Prefix, err error) {
 func parseRange(entry string) (r netip.Prefix, err error) {
 	parts := strings.SplitN(entry, "/", 3)
 	if r, err = netip.ParsePrefix(strings.Join(parts[:min(len(parts), 2)], "/")); err != nil {
-		return netip.Prefix{}, errors.New("address or length is wrong")
+		return netip.Prefix{}, errors.New("invalid address or prefix length")
 	}
 	if len(parts) < 3 {
 		return r.Masked(), nil
 	}
 	length, err := strconv.Atoi(parts[2])
 	if err != nil {
-		return netip.Prefix{}, errors.New("the second length is no number")
+		return netip.Prefix{}, errors.New("the second prefix length is not a number")
 	}
 	if length <= r.Bits() || length > r.Addr().BitLen() {
 		return netip.Prefix{}, fmt.Errorf("a node cannot have a /%d of it", length)

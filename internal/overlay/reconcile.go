@@ -113,7 +113,7 @@ func (r *networkReconciler) wait(ctx context.Context, wait time.Duration, restar
 		if !open {
 			return false
 		}
-		r.log.Info("The Host Network Service has stopped or started: reading its networks")
+		r.log.Info("The Host Network Service stopped or started; reading its networks")
 		r.fresh = false
 		r.failed.reset()
 	case <-t.C:
@@ -177,7 +177,7 @@ func (r *networkReconciler) abandon(ctx context.Context) error {
 	}
 	for _, name := range []string{Network, BaseNetwork} {
 		for n := named(r.have, name); n != nil; n = named(r.have, name) {
-			if err := r.removeNetwork(ctx, *n, "cost the host its address"); err != nil {
+			if err := r.removeNetwork(ctx, *n, "caused the host to lose its address"); err != nil {
 				return err
 			}
 		}
@@ -306,7 +306,7 @@ func (r *networkReconciler) moveRoutes(ctx context.Context, own Node) bool {
 		r.log.Info("Persistent routes added to the virtual adapter", "routes", fmt.Sprint(change.restored))
 	}
 	if len(change.unknown) > 0 {
-		r.log.Warn("Persistent routes without a gateway are not added: their interface is not known", "routes", fmt.Sprint(change.unknown))
+		r.log.Warn("Persistent routes without a gateway are not added: their interface is unknown", "routes", fmt.Sprint(change.unknown))
 	}
 	if change.reading != nil {
 		r.log.Warn("Reading the persistent routes of this host failed; some may be missing", "error", change.reading.Error())

@@ -173,7 +173,7 @@ func (r *reporter) logChanges(before, now overlaystatus.Status) {
 	}
 	for _, p := range before.Problems {
 		if !slices.ContainsFunc(now.Problems, func(n overlaystatus.Problem) bool { return n.Reason == p.Reason }) {
-			r.log.Info("A problem of the overlay is solved", "reason", p.Reason)
+			r.log.Info("A problem of the overlay is resolved", "reason", p.Reason)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func nodeProblems(own Node, all []Node, d decision) map[string][]problem {
 			SubnetAnnotation+`; start OVN-Kubernetes with --no-hostsubnet-nodes="kubernetes.io/os=windows"`)
 	case own.Subnet == "":
 		add(api.ReasonOverlaySubnetMissing, "", "OVN-Kubernetes has not assigned a subnet to this node (annotation "+SubnetAnnotation+
-			"): its cluster manager does not run, its hybrid overlay is off, or the range of the hybrid overlay is exhausted; see the log of ovnkube-control-plane")
+			"): its cluster manager is not running, its hybrid overlay is disabled, or the range of the hybrid overlay is exhausted; see the log of ovnkube-control-plane")
 	}
 	if message := linuxProblem(own.Name, all); message != "" {
 		add(api.ReasonOverlayLinuxNodesMissing, "", message)
@@ -244,7 +244,7 @@ func linuxProblem(own string, all []Node) string {
 		return ""
 	}
 	slices.Sort(without)
-	return "no Linux node takes part in the hybrid overlay: " + shorten.List(without, fewSubjects, ", ") + " of OVN-Kubernetes lack annotation " + RouterMACAnnotation +
+	return "no Linux node is part of the hybrid overlay: " + shorten.List(without, fewSubjects, ", ") + " of OVN-Kubernetes lack annotation " + RouterMACAnnotation +
 		"; start OVN-Kubernetes on Linux nodes with --enable-hybrid-overlay"
 }
 
@@ -276,7 +276,7 @@ func (r *reporter) setNetworks(unexpected []string) {
 		r.set(api.ReasonOverlayNetworkUnexpected)
 		return
 	}
-	r.setOne(api.ReasonOverlayNetworkUnexpected, "Windows says that "+strings.Join(unexpected, ", and that ")+", as requested: pods of this node may reach no others; "+
+	r.setOne(api.ReasonOverlayNetworkUnexpected, "networks are not as requested: "+strings.Join(unexpected, ", ")+": pods of this node may be unable to reach other pods; "+
 		"delete the network on the host (Remove-HnsNetwork), and it is created again")
 }
 

@@ -80,22 +80,22 @@ func TestTheStatusSaysWhyTheOverlayDoesNotWork(t *testing.T) {
 		}, time.Minute, api.ReasonOverlayNodeTreatedAsLinux, `--no-hostsubnet-nodes="kubernetes.io/os=windows"`, good},
 		"Linux nodes without overlay": {func(e *env) {
 			e.node("linux-1", "linux", "192.0.100.2", map[string]string{overlay.LinuxSubnetsAnnotation: `{"default":["10.128.1.0/24"]}`})
-		}, time.Minute, api.ReasonOverlayLinuxNodesMissing, "no Linux node takes part in the hybrid overlay: linux-1 of OVN-Kubernetes lack", func(e *env) { e.linux(1) }},
+		}, time.Minute, api.ReasonOverlayLinuxNodesMissing, "no Linux node is part of the hybrid overlay: linux-1 of OVN-Kubernetes lack", func(e *env) { e.linux(1) }},
 		"own subnet that is none": {func(e *env) { e.node("win-1", "windows", ip, subnet("10.132.1.0/31")) }, 30 * time.Second, api.ReasonOverlaySubnetRefused,
-			`"10.132.1.0/31" is no IPv4 subnet`, good},
+			`"10.132.1.0/31" is not an IPv4 subnet`, good},
 		"own subnet outside": {func(e *env) { e.node("win-1", "windows", ip, subnet("10.7.1.0/24")) }, 30 * time.Second, api.ReasonOverlaySubnetRefused,
 			"its subnet 10.7.1.0/24 is not a part of the hybrid cluster network [10.132.0.0/14 10.160.0.0/16]", good},
 		"own subnet in the second range": {func(e *env) { e.node("win-1", "windows", ip, subnet("10.160.1.0/24")) }, 30 * time.Second, api.ReasonOverlaySubnetRefused,
 			"routes only the first range of the hybrid cluster network", good},
 		"own address that is none": {func(e *env) { e.node("win-1", "windows", "192.0.2.256", subnet("10.132.1.0/24")) }, 30 * time.Second, api.ReasonOverlaySubnetRefused,
-			`its InternalIP "192.0.2.256" is no IP address`, good},
+			`its InternalIP "192.0.2.256" is not an IP address`, good},
 		"neighbor outside": {func(e *env) { e.node("win-7", "windows", "192.0.2.7", mac("10.7.1.0/24")) }, 30 * time.Second, api.ReasonOverlayNeighborRefused,
 			"this node has no route to the pods of win-7 (its subnet 10.7.1.0/24 is not a part of", func(e *env) { e.node("win-7", "windows", "192.0.2.7", mac("10.132.7.0/24")) }},
 		"neighbors with a bad address": {func(e *env) {
 			for i := range 5 {
 				e.node(fmt.Sprintf("win-7%d", i), "windows", "somewhere", mac(fmt.Sprintf("10.132.7%d.0/24", i)))
 			}
-		}, 30 * time.Second, api.ReasonOverlayNeighborRefused, `win-72 (its InternalIP "somewhere" is no IP address) and 2 more`, func(e *env) {
+		}, 30 * time.Second, api.ReasonOverlayNeighborRefused, `win-72 (its InternalIP "somewhere" is not an IP address) and 2 more`, func(e *env) {
 			for i := range 5 {
 				e.cluster.Delete(nodePath(fmt.Sprintf("win-7%d", i)))
 			}
@@ -119,7 +119,7 @@ func TestTheStatusSaysWhyTheOverlayDoesNotWork(t *testing.T) {
 				h.wantProblem(test.reason, test.says)
 				test.repair(e)
 				e.awaits(10*time.Second, "the problem is solved", func() bool { return len(h.problems()) == 0 && h.published() })
-				if h.log.count(`A problem of the overlay is solved","reason":"`+test.reason) != 1 {
+				if h.log.count(`A problem of the overlay is resolved","reason":"`+test.reason) != 1 {
 					t.Errorf("the log does not say so:\n%s", h.log)
 				}
 			})
@@ -207,7 +207,7 @@ func TestTheStatusOfACertificateRequest(t *testing.T) {
 			e.passes(time.Second)
 		}
 		condition("Approved")
-		if found := h.problems(); len(found) != 1 || !strings.Contains(found[0].Message, "is approved and not signed") {
+		if found := h.problems(); len(found) != 1 || !strings.Contains(found[0].Message, "is approved but not signed") {
 			t.Errorf("approved: %+v", found)
 		}
 		condition("Denied")
@@ -228,7 +228,7 @@ func TestTheStatusOfADeniedAnnotation(t *testing.T) {
 			t.Errorf("too early: %+v", found)
 		}
 		e.passes(10 * time.Second)
-		h.wantProblem(api.ReasonOverlayAnnotationDenied, "the API server answers 403")
+		h.wantProblem(api.ReasonOverlayAnnotationDenied, "the API server answered 403")
 	})
 }
 

@@ -58,7 +58,7 @@ func (r signingRequest) pending(node string) string {
 	if r.Status != nil {
 		for _, c := range r.Status.Conditions {
 			if c.Type == "Approved" {
-				return fmt.Sprintf("certificate request %s of %s is approved and not signed: kube-controller-manager does that", r.Metadata.Name, node)
+				return fmt.Sprintf("certificate request %s of %s is approved but not signed; kube-controller-manager signs it", r.Metadata.Name, node)
 			}
 		}
 	}

@@ -70,7 +70,7 @@ func Decode(b []byte) (Status, error) {
 		return Status{}, fmt.Errorf("reading the status: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Status{}, errors.New("reading the status: something follows it")
+		return Status{}, errors.New("reading the status: unexpected data after the JSON object")
 	}
 	if s.Problems == nil || len(s.Problems) > MaxProblems {
 		return Status{}, fmt.Errorf("the status has %d problems, and a list of at most %d is needed", len(s.Problems), MaxProblems)

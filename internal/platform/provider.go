@@ -60,8 +60,8 @@ func ofNodes(schemes []string, e Evidence) Provider {
 	case schemes[0] == "azure":
 		return ofAzure(`Linux nodes have provider IDs with scheme "azure"`, e)
 	case !slices.Contains(externalSchemes(), schemes[0]):
-		return Provider{Why: fmt.Sprintf("Linux nodes have provider IDs with scheme %q, of which no external cloud provider is known that "+
-			"initializes Windows nodes; where there is one, set spec.cloudProvider to External", schemes[0])}
+		return Provider{Why: fmt.Sprintf("Linux nodes have provider IDs with scheme %q, for which no external cloud provider is known that "+
+			"initializes Windows nodes; if one exists, set spec.cloudProvider to External", schemes[0])}
 	}
 	return Provider{External: true, Why: fmt.Sprintf("Linux nodes have provider IDs with scheme %q", schemes[0])}
 }
@@ -70,8 +70,8 @@ func ofNodes(schemes []string, e Evidence) Provider {
 func ofAzure(is string, e Evidence) Provider {
 	p := Provider{External: e.NodeManager, NodeManager: true, Why: is}
 	if !e.NodeManager {
-		p.Why += "; nodes on Azure initialize themselves with the cloud-node-manager, which the payload of this operator does not have; " +
-			"where the DaemonSet of cloud-provider-azure runs on Windows nodes, set spec.cloudProvider to External"
+		p.Why += "; nodes on Azure initialize themselves with the cloud-node-manager, which the payload of this operator does not contain; " +
+			"if the DaemonSet of cloud-provider-azure runs on Windows nodes, set spec.cloudProvider to External"
 	}
 	return p
 }

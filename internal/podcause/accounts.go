@@ -36,7 +36,7 @@ func credentialSpecMissing(pod *corev1.Pod, _ Cluster) Cause {
 	for _, o := range accountsOf(pod) {
 		if o.GMSACredentialSpecName != nil && o.GMSACredentialSpec == nil {
 			return Cause{Reason: api.EventCredentialSpecMissing, Message: fmt.Sprintf(
-				"the pod names credential spec %s, and nothing has put its content into the pod", *o.GMSACredentialSpecName)}
+				"the pod names credential spec %s, but its content was not added to the pod", *o.GMSACredentialSpecName)}
 		}
 	}
 	return Cause{}
@@ -45,9 +45,9 @@ func credentialSpecMissing(pod *corev1.Pod, _ Cluster) Cause {
 // WithKind adds what windows-gmsa lacks for a credential spec. exists reports whether the cluster has its kind GMSACredentialSpec.
 func (c Cause) WithKind(exists bool) Cause {
 	if exists {
-		c.Message += ": the webhook of windows-gmsa is not installed, or leaves the namespace of the pod out (label windows.k8s.io/disabled)"
+		c.Message += ": the webhook of windows-gmsa is not installed, or excludes the namespace of the pod (label windows.k8s.io/disabled)"
 	} else {
-		c.Message += ": windows-gmsa is not installed, as its kind GMSACredentialSpec is missing"
+		c.Message += ": windows-gmsa is not installed: kind GMSACredentialSpec does not exist"
 	}
 	return c
 }
@@ -68,7 +68,7 @@ func nodeNotInDomain(pod *corev1.Pod, known Cluster) Cause {
 		}
 	}
 	return Cause{Reason: api.EventNodeNotInDomain, Message: fmt.Sprintf(
-		"the pod has a group Managed Service Account, and its node %s does not report that it %s; %d of %d Windows nodes do", node.Name, needs, capable, len(known.Nodes))}
+		"the pod has a group Managed Service Account, but its node %s does not report that it %s; %d of %d Windows nodes do", node.Name, needs, capable, len(known.Nodes))}
 }
 
 func isCapable(node *corev1.Node) bool {

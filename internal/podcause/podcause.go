@@ -109,7 +109,7 @@ func classMissing(pod *corev1.Pod, known Cluster) Cause {
 	if _, exists := known.Handlers[*name]; exists {
 		return Cause{}
 	}
-	return Cause{Reason: api.EventRuntimeClassMissing, Message: fmt.Sprintf("there is no RuntimeClass %s any more, without which no kubelet starts the pod", *name)}
+	return Cause{Reason: api.EventRuntimeClassMissing, Message: fmt.Sprintf("RuntimeClass %s no longer exists, and no kubelet starts the pod without it", *name)}
 }
 
 // containersWait evaluates what the kubelet reports about containers.
@@ -130,9 +130,9 @@ func containersWait(pod *corev1.Pod, known Cluster) Cause {
 	if c.Host = nodestate.WindowsBuild(node); c.Host == 0 {
 		return c
 	}
-	c.Message = fmt.Sprintf("image %s has no part for node %s, which has build %s", c.Image, node.Name, c.Host)
+	c.Message = fmt.Sprintf("image %s has no manifest for node %s, which has build %s", c.Image, node.Name, c.Host)
 	if class := pod.Spec.RuntimeClassName; class != nil && known.Handlers[*class] == api.HandlerHyperVIsolation {
-		c.Message += "; with Hyper-V isolation, containerd pulls images for the build of the node, too"
+		c.Message += "; even with Hyper-V isolation, containerd pulls images for the build of the node"
 	}
 	return c
 }
@@ -143,7 +143,7 @@ func (c Cause) For(is windowsbuild.Image) Cause {
 	case !is.ForWindows():
 		c.Message += "; the image is not for Windows"
 	case c.Host != 0 && is.RunsOn(c.Host): // it was pushed again, or the registry is wrong
-		c.Message += "; its registry now says that it has one, which the node tries at its next attempt"
+		c.Message += "; its registry now reports one, which the node uses at its next attempt"
 	case len(is.Builds) > 0:
 		c.Message += "; the image is for " + is.String()
 	}

@@ -84,14 +84,14 @@ func TestCauses(t *testing.T) {
 		nodes         []corev1.Node
 		reason, tells string
 	}{
-		"another build":         {refused("win-1", "ErrImagePull", noMatch), nodes, api.EventImageForAnotherBuild, "has no part for node win-1, which has build 10.0.20348 (Windows Server 2022)"},
+		"another build":         {refused("win-1", "ErrImagePull", noMatch), nodes, api.EventImageForAnotherBuild, "has no manifest for node win-1, which has build 10.0.20348 (Windows Server 2022)"},
 		"a back-off says less":  {told, nodes, api.EventImageForAnotherBuild, "as before"},
 		"the pull secret":       {refused("win-1", "ErrImagePull", "401 Unauthorized"), nodes, api.EventRegistryDenied, "image r.test/web:1"},
 		"it is created":         {refused("win-1", "ContainerCreating", ""), nodes, "", ""},
 		"nothing is known":      {refused("win-1", "ErrImagePull", "strange"), nodes, "", ""},
 		"it is being deleted":   {deleted, nodes, "", ""},
 		"a pod for Linux":       {linux, nodes, "", ""},
-		"no node of the build":  {waits(selects(corev1.LabelWindowsBuild, "10.0.17763")), nodes, api.EventNoNodeForBuild, "no Windows node has build 10.0.17763 (Windows Server 2019); there are nodes with 10.0.20348"},
+		"no node of the build":  {waits(selects(corev1.LabelWindowsBuild, "10.0.17763")), nodes, api.EventNoNodeForBuild, "no Windows node has build 10.0.17763 (Windows Server 2019); the cluster has nodes with 10.0.20348"},
 		"no node for its class": {waits(selects(api.LabelRunsPrefix+"windows2019", "true")), nodes, api.EventNoNodeForBuild, "runs images of windows2019"},
 		"no label":              {waits(selects("disk", "fast")), nodes, api.EventNoNodeFits, "disk=fast"},
 		"no nodes":              {waits(func(*corev1.Pod) {}), nil, api.EventNoNodeFits, "has no Windows node"},
@@ -105,7 +105,7 @@ func TestCauses(t *testing.T) {
 		"short, with a limit": {waits(func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
 		}), []corev1.Node{node("win-1", "10.0.20348", taint(corev1.TaintNodeMemoryPressure))}, api.EventNodesUnavailable, "win-1"},
-		"no class": {waits(func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("windows2022") }), nodes, api.EventRuntimeClassMissing, "no RuntimeClass windows2022"},
+		"no class": {waits(func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("windows2022") }), nodes, api.EventRuntimeClassMissing, "RuntimeClass windows2022 no longer exists"},
 		"a class":  {waits(func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("other") }), nodes, "", ""},
 		"no webhook": {waits(func(p *corev1.Pod) {
 			p.Spec.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: new("web-gmsa")}}
@@ -122,7 +122,7 @@ func TestCauses(t *testing.T) {
 		"selects a domain":          {waits(selects(api.LabelGMSA, "true")), nodes, api.EventNodeNotInDomain, "no Windows node is joined to a domain or has a plugin"},
 		"selects Hyper-V":           {waits(selects(api.LabelHyperV, "true")), nodes, api.EventNoNodeWithHyperV, "none of the Windows nodes (2) has it; condition WindowsHyperVCapable"},
 		"another build, Hyper-V": {isolated, nodes, api.EventImageForAnotherBuild,
-			"build 10.0.20348 (Windows Server 2022); with Hyper-V isolation, containerd pulls images for the build of the node, too"},
+			"build 10.0.20348 (Windows Server 2022); even with Hyper-V isolation, containerd pulls images for the build of the node"},
 		"not looked at yet": {waits(func(p *corev1.Pod) { p.Status.Conditions, p.Spec.Tolerations = nil, nil }), nodes, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestTheRegistryMaySayMore(t *testing.T) {
 	}{
 		"another build": {windowsbuild.Image{Builds: []windowsbuild.Build{17763}}, "the image is for 10.0.17763 (Windows Server 2019)"},
 		"Linux":         {windowsbuild.Image{}, "the image is not for Windows"},
-		"a lie":         {windowsbuild.Image{Builds: []windowsbuild.Build{20348}}, "its registry now says that it has one"},
+		"a lie":         {windowsbuild.Image{Builds: []windowsbuild.Build{20348}}, "its registry now reports one"},
 	} {
 		if got := c.For(test.is).Message; !strings.Contains(got, test.tells) {
 			t.Errorf("%s: %s", name, got)
@@ -154,7 +154,7 @@ func TestWhatIsMissingOfWindowsGMSAIsSaid(t *testing.T) {
 	c := podcause.Of(waits(func(p *corev1.Pod) {
 		p.Spec.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: new("web-gmsa")}}
 	}), podcause.Cluster{Nodes: []corev1.Node{node("win-1", "10.0.20348")}})
-	for exists, tells := range map[bool]string{true: "the webhook of windows-gmsa is not installed", false: "kind GMSACredentialSpec is missing"} {
+	for exists, tells := range map[bool]string{true: "the webhook of windows-gmsa is not installed", false: "kind GMSACredentialSpec does not exist"} {
 		if got := c.WithKind(exists).Message; !strings.Contains(got, tells) || !strings.Contains(got, "web-gmsa") {
 			t.Errorf("%v: %s", exists, got)
 		}

@@ -28,8 +28,8 @@ func unscheduled(pod *corev1.Pod, known Cluster) Cause {
 		return Cause{}
 	}
 	if isTooLarge(pod) {
-		return Cause{Reason: api.EventPodTooLarge, Message: "no node has been found for the pod, and its selectors, affinity, tolerations and containers are too " +
-			"large to look for the reason; the pod's own events have what the scheduler says"}
+		return Cause{Reason: api.EventPodTooLarge, Message: "no node was found for the pod, and its selectors, affinity, tolerations and containers are too " +
+			"large to analyze; see the scheduler's message in the events of the pod"}
 	}
 	var fits []*corev1.Node
 	for i := range known.Nodes {
@@ -78,9 +78,9 @@ func noneFits(pod *corev1.Pod, nodes []corev1.Node) Cause {
 	}
 	if value, asks := pod.Spec.NodeSelector[api.LabelHyperV]; asks && !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Labels[api.LabelHyperV] == value }) {
 		return Cause{Reason: api.EventNoNodeWithHyperV, Message: fmt.Sprintf("the pod needs Hyper-V isolation, and none of the Windows nodes (%d) has it; "+
-			"condition %s of a Node says what is missing there", len(nodes), api.ConditionHyperVCapable)}
+			"condition %s of each Node says why", len(nodes), api.ConditionHyperVCapable)}
 	}
-	message := fmt.Sprintf("none of the Windows nodes (%d) has what the pod's node selector and required affinity ask for", len(nodes))
+	message := fmt.Sprintf("none of the Windows nodes (%d) matches the pod's node selector and required affinity", len(nodes))
 	if selector := pod.Spec.NodeSelector; len(selector) > 0 {
 		message += "; the selector is " + shorten.Text(labels.FormatLabels(selector), 300)
 	}
@@ -99,7 +99,7 @@ func there(builds map[windowsbuild.Build]bool) string {
 		return "the cluster has no Windows node"
 	}
 	slices.Sort(texts)
-	return "there are nodes with " + shorten.List(texts, maxListed, ", ")
+	return "the cluster has nodes with " + shorten.List(texts, maxListed, ", ")
 }
 
 // noneTakes returns the taints that keep the pod off the matching nodes.
@@ -125,9 +125,9 @@ func noneTakes(pod *corev1.Pod, fits []*corev1.Node) Cause {
 	}
 	switch {
 	case len(short) > 0 && !limitsMemory(pod):
-		return Cause{Reason: api.EventMemoryLimitMissing, Message: "the pod has no request and no limit of memory, and the nodes it could run on are short of memory: " + shorten.List(short, maxListed, ", ")}
+		return Cause{Reason: api.EventMemoryLimitMissing, Message: "the pod has no memory request or limit, and the nodes that it could run on are short of memory: " + shorten.List(short, maxListed, ", ")}
 	case len(down)+len(short) > 0:
-		return Cause{Reason: api.EventNodesUnavailable, Message: "the nodes that the pod could run on are cordoned, not Ready or short of something: " + shorten.List(append(down, short...), maxListed, ", ")}
+		return Cause{Reason: api.EventNodesUnavailable, Message: "the nodes that the pod could run on are cordoned, not Ready or short of resources: " + shorten.List(append(down, short...), maxListed, ", ")}
 	}
 	return Cause{Reason: api.EventTaintNotTolerated, Message: "the pod does not tolerate the taints of the nodes that it could run on: " + shorten.List(tainted, maxListed, ", ")}
 }

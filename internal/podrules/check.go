@@ -17,7 +17,7 @@ import (
 func Check(spec map[string]any) ([]Finding, error) {
 	var pod corev1.PodSpec
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &pod); err != nil {
-		return nil, fmt.Errorf("it is not the spec of a pod: %w", err)
+		return nil, fmt.Errorf("decoding the pod spec: %w", err)
 	}
 	hostProcess := hostProcessOf(&pod)
 	found := slices.Concat(placement(&pod), hostProcess.findings(&pod), images(&pod), administrator(&pod))
@@ -34,7 +34,7 @@ func placement(pod *corev1.PodSpec) (found []Finding) {
 	const class = "Use a RuntimeClass for the build of Windows, which adds node selector and toleration; or "
 	switch {
 	case selectsAnother(pod.NodeSelector):
-		found = append(found, Finding{Error, "nodeSelector", "The pod selects nodes of another system, and stays Pending; with a RuntimeClass for Windows, the API server refuses it.",
+		found = append(found, Finding{Error, "nodeSelector", "The pod selects nodes of another operating system, and stays Pending; with a RuntimeClass for Windows, the API server rejects it.",
 			"Select kubernetes.io/os: windows."})
 	case pod.RuntimeClassName == nil && pod.NodeName == "" && !selectsNodes(pod):
 		found = append(found, Finding{Error, "nodeSelector", "Nothing keeps the pod off Linux nodes.", class + "select kubernetes.io/os: windows."})
@@ -57,7 +57,7 @@ func placement(pod *corev1.PodSpec) (found []Finding) {
 		found = append(found, f)
 	}
 	if pod.OS == nil {
-		found = append(found, Finding{Warning, "os.name", "The API server checks the pod as one for Linux, and level restricted of the Pod Security Standards refuses it.",
+		found = append(found, Finding{Warning, "os.name", "The API server checks the pod as a Linux pod, and level restricted of the Pod Security Standards rejects it.",
 			"Set os.name: windows."})
 	}
 	return found
@@ -88,10 +88,10 @@ func hostProcessOf(pod *corev1.PodSpec) (h hostProcess) {
 func (h hostProcess) findings(pod *corev1.PodSpec) (found []Finding) {
 	const at = "securityContext.windowsOptions.hostProcess"
 	if h.host > 0 && !h.all() {
-		found = append(found, Finding{Error, at, "The API server refuses a pod in which some containers are HostProcess containers and others are not.", "Set it for the pod, not for containers."})
+		found = append(found, Finding{Error, at, "The API server rejects a pod in which only some containers are HostProcess containers.", "Set it for the pod, not for containers."})
 	}
 	if h.host > 0 && !pod.HostNetwork {
-		found = append(found, Finding{Error, "hostNetwork", "The API server refuses HostProcess containers without the host's network.", "Set hostNetwork: true."})
+		found = append(found, Finding{Error, "hostNetwork", "The API server rejects HostProcess containers without the host's network.", "Set hostNetwork: true."})
 	}
 	return found
 }
@@ -134,7 +134,7 @@ func images(pod *corev1.PodSpec) []Finding {
 // Source of the root check: pkg/kubelet/kuberuntime/security_context_windows.go.
 const (
 	containerAdministrator = "ContainerAdministrator"
-	whyAdministrator       = "With runAsNonRoot, the kubelet does not start containers of ContainerAdministrator."
+	whyAdministrator       = "With runAsNonRoot, the kubelet does not start containers that run as ContainerAdministrator."
 	useUserOrRoot          = "Use another user, such as ContainerUser, or remove runAsNonRoot."
 )
 
@@ -168,7 +168,7 @@ func memory(pod *corev1.PodSpec) (found []Finding) {
 	for i, c := range pod.Containers {
 		if _, limited := c.Resources.Limits[corev1.ResourceMemory]; !limited {
 			found = append(found, Finding{Warning, fmt.Sprintf("containers[%d].resources.limits.memory", i),
-				"Windows has no killer for processes that use too much memory: without a limit, one container can stop the whole node.", "Set a limit."})
+				"Windows has no OOM killer: without a limit, one container can stop the whole node.", "Set a limit."})
 		}
 	}
 	return found

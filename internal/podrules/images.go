@@ -60,7 +60,7 @@ func CheckImages(spec map[string]any, builds map[string]ImageBuilds) []Finding {
 		switch {
 		case read.Err != nil:
 			unread = append(unread, Finding{Warning, c.Field, fmt.Sprintf("Image %s could not be read: %v.", c.Image, read.Err),
-				"Compare the name of the image, and log in to its registry with docker login or podman login."})
+				"Check the name of the image, and log in to its registry with docker login or podman login."})
 		case len(hosts) == 0: // no node runs the images before this one, which is already reported
 		case !read.Is.ForWindows():
 			found = append(found, Finding{Error, c.Field, fmt.Sprintf("Image %s is not for Windows on amd64.", c.Image), "Use an image for Windows, or a tag that has one."})
@@ -69,7 +69,7 @@ func CheckImages(spec map[string]any, builds map[string]ImageBuilds) []Finding {
 			found = append(found, Finding{Error, c.Field, fmt.Sprintf("Image %s is for %s, which does not run on %s.", c.Image, read.Is, asked), instead(read.Is, pod.RuntimeClassName)})
 			hosts = nil
 		default:
-			hosts, asked = runs, "nodes that run the images before it"
+			hosts, asked = runs, "nodes that run the preceding images"
 		}
 	}
 	return slices.Concat(found, unread)
@@ -85,13 +85,13 @@ func hostsOf(pod *corev1.PodSpec) (hosts []windowsbuild.Build, name string) {
 	for _, r := range windowsbuild.Releases() {
 		switch class := pod.RuntimeClassName; {
 		case class != nil && *class == r.Class:
-			return []windowsbuild.Build{r.Build}, r.Name + ", for which RuntimeClass " + r.Class + " is"
+			return []windowsbuild.Build{r.Build}, r.Name + ", which RuntimeClass " + r.Class + " selects"
 		case class != nil && *class == r.HyperVClass():
-			return []windowsbuild.Build{r.Build}, r.Name + ", for which RuntimeClass " + *class + " is; with Hyper-V isolation, containerd pulls images for the build of the node, too"
+			return []windowsbuild.Build{r.Build}, r.Name + ", which RuntimeClass " + *class + " selects; even with Hyper-V isolation, containerd pulls images for the build of the node"
 		}
 		hosts = append(hosts, r.Build)
 	}
-	return hosts, "any Windows Server that nodes have"
+	return hosts, "any supported Windows Server"
 }
 
 // instead suggests the RuntimeClass for the image, with Hyper-V isolation if the pod's class has it.
@@ -103,7 +103,7 @@ func instead(is windowsbuild.Image, class *string) string {
 			if isolated {
 				name = r.HyperVClass()
 			}
-			return "Use an image for the build of the nodes; or RuntimeClass " + name + ", where all images of the pod are for " + r.Name + "."
+			return "Use an image for the build of the nodes, or RuntimeClass " + name + " if all images of the pod are for " + r.Name + "."
 		}
 	}
 	return "Use an image for the build of the nodes."

@@ -39,10 +39,10 @@ type Rule struct {
 
 // Texts that several rules share.
 const (
-	whyLinux   = "Windows does not have it."
-	whyUser    = "Windows users are not numbers."
+	whyLinux   = "Windows does not support it."
+	whyUser    = "Windows has no numeric user IDs."
 	useUser    = "Set securityContext.windowsOptions.runAsUserName."
-	whyModules = "It is a security module of Linux."
+	whyModules = "It is a Linux security module."
 	remove     = "Remove the field."
 )
 
@@ -53,15 +53,15 @@ func Rules() []Rule {
 
 func podFields() []Rule {
 	return []Rule{
-		{Path: "hostPID", Values: []string{"true"}, Refused: true, Why: "Windows has no namespaces of processes.", Instead: "Remove the field; HostProcess containers see the host's processes.", Example: "true"},
-		{Path: "hostIPC", Values: []string{"true"}, Refused: true, Why: "Windows has no namespaces for IPC.", Instead: remove, Example: "true"},
+		{Path: "hostPID", Values: []string{"true"}, Refused: true, Why: "Windows has no process namespaces.", Instead: "Remove the field; HostProcess containers see the host's processes.", Example: "true"},
+		{Path: "hostIPC", Values: []string{"true"}, Refused: true, Why: "Windows has no IPC namespaces.", Instead: remove, Example: "true"},
 		{Path: "hostUsers", Refused: true, Why: "Windows has no user namespaces.", Instead: remove, Example: "false"},
-		{Path: "shareProcessNamespace", Refused: true, Why: "Windows has no namespaces of processes.", Instead: remove, Example: "true"},
+		{Path: "shareProcessNamespace", Refused: true, Why: "Windows has no process namespaces.", Instead: remove, Example: "true"},
 		{Path: "hostNetwork", Values: []string{"true"}, Stops: true, HostProcess: true, Why: "Only HostProcess containers can use the host's network.",
 			Instead: "Remove the field, or make the containers HostProcess containers.", Example: "true"},
 		{Path: "dnsPolicy", Values: []string{"ClusterFirstWithHostNet"}, Stops: true, HostProcess: true, Why: "Windows does not support it.", Instead: "Use ClusterFirst.",
 			Example: `"ClusterFirstWithHostNet"`},
-		{Path: "resources", Refused: true, Why: "Windows has no limits for whole pods.", Instead: "Set resources of the containers.", Example: `{"limits":{"memory":"8Gi"}}`},
+		{Path: "resources", Refused: true, Why: "Windows has no pod-level resource limits.", Instead: "Set resources of the containers.", Example: `{"limits":{"memory":"8Gi"}}`},
 		// No error is reported: pkg/kubelet/cm/container_manager_windows.go prepares no devices, and no driver for Windows exists.
 		{Path: "resourceClaims", Stops: true, Why: "Windows nodes have no devices for resource claims.", Instead: "Remove the field; device plugins do run on Windows.",
 			Example: `[{"name":"gpu","resourceClaimName":"gpu"}]`},
@@ -76,12 +76,12 @@ func podSecurity() []Rule {
 		field("appArmorProfile", whyModules, remove, `{"type":"RuntimeDefault"}`),
 		field("seLinuxOptions", whyModules, remove, `{"level":"s0"}`),
 		field("seLinuxChangePolicy", whyModules, remove, `"Recursive"`),
-		field("seccompProfile", whyLinux, "Remove the field; with os.name windows, Pod Security Standards do not ask for it.", `{"type":"RuntimeDefault"}`),
+		field("seccompProfile", whyLinux, "Remove the field; with os.name windows, Pod Security Standards do not require it.", `{"type":"RuntimeDefault"}`),
 		field("fsGroup", "Volumes on Windows have access control lists, which Kubernetes does not change.", remove, "1000"),
 		field("fsGroupChangePolicy", "Volumes on Windows have access control lists, which Kubernetes does not change.", remove, `"Always"`),
 		field("sysctls", whyLinux, remove, `[{"name":"kernel.shm_rmid_forced","value":"1"}]`),
-		field("supplementalGroups", "Windows groups are not numbers.", remove, "[1000]"),
-		field("supplementalGroupsPolicy", "Windows groups are not numbers.", remove, `"Strict"`),
+		field("supplementalGroups", "Windows has no numeric group IDs.", remove, "[1000]"),
+		field("supplementalGroupsPolicy", "Windows has no numeric group IDs.", remove, `"Strict"`),
 		field("runAsUser", whyUser, useUser, "1000"),
 		field("runAsGroup", whyUser, useUser, "1000"),
 	}
@@ -95,10 +95,10 @@ func containerSecurity() []Rule {
 		field("appArmorProfile", whyModules, remove, `{"type":"RuntimeDefault"}`),
 		field("seLinuxOptions", whyModules, remove, `{"level":"s0"}`),
 		field("seccompProfile", whyLinux, remove, `{"type":"RuntimeDefault"}`),
-		field("capabilities", whyLinux, "Remove the field; with os.name windows, Pod Security Standards do not ask for it.", `{"drop":["ALL"]}`),
+		field("capabilities", whyLinux, "Remove the field; with os.name windows, Pod Security Standards do not require it.", `{"drop":["ALL"]}`),
 		field("readOnlyRootFilesystem", "Windows containers write to their registry and system folders.", remove, "true"),
 		field("privileged", "Windows has no privileged containers.", "Use HostProcess containers: securityContext.windowsOptions.hostProcess.", "true"),
-		field("allowPrivilegeEscalation", whyLinux, "Remove the field; with os.name windows, Pod Security Standards do not ask for it.", "false"),
+		field("allowPrivilegeEscalation", whyLinux, "Remove the field; with os.name windows, Pod Security Standards do not require it.", "false"),
 		field("procMount", "Windows has no /proc.", remove, `"Default"`),
 		field("runAsUser", whyUser, useUser, "1000"),
 		field("runAsGroup", whyUser, useUser, "1000"),
@@ -107,10 +107,10 @@ func containerSecurity() []Rule {
 
 func volumes() []Rule {
 	modes := func(source string) Rule {
-		return Rule{Path: "volumes[*]." + source + ".defaultMode", Defaults: []string{"420"}, Why: "Windows has access control lists in place of file modes.", Instead: remove, Example: "256"}
+		return Rule{Path: "volumes[*]." + source + ".defaultMode", Defaults: []string{"420"}, Why: "Windows has access control lists instead of file modes.", Instead: remove, Example: "256"}
 	}
 	return []Rule{
-		{Path: "volumes[*].emptyDir.medium", Values: []string{"Memory"}, Stops: true, Why: "Windows has no file system in memory.", Instead: remove, Example: `"Memory"`},
+		{Path: "volumes[*].emptyDir.medium", Values: []string{"Memory"}, Stops: true, Why: "Windows has no in-memory file systems.", Instead: remove, Example: `"Memory"`},
 		{Path: "volumes[*].emptyDir.medium", Values: []string{"HugePages"}, Stops: true, Why: "Windows has no huge pages for containers.", Instead: remove, Example: `"HugePages"`},
 		{Path: "volumes[*].image", Stops: true, Why: "containerd on Windows does not mount images as volumes.", Instead: "Copy the files in an init container.",
 			Example: `{"reference":"example.com/data:1"}`}, // https://github.com/containerd/containerd/issues/11903
@@ -124,7 +124,7 @@ func containerFields() []Rule {
 		{Path: "containers[*].volumeMounts[*].mountPropagation", Except: []string{"None"}, Stops: true, Why: "Windows does not propagate mounts.", Instead: remove,
 			Example: `"HostToContainer"`},
 		{Path: "containers[*].resources.limits.hugepages-*", Stops: true, Why: "Windows has no huge pages for containers.", Instead: remove, Example: `"2Mi"`},
-		{Path: "containers[*].lifecycle.stopSignal", Except: []string{"SIGTERM", "SIGKILL"}, Why: "Windows knows SIGTERM and SIGKILL only.", Instead: remove,
+		{Path: "containers[*].lifecycle.stopSignal", Except: []string{"SIGTERM", "SIGKILL"}, Why: "Windows supports only SIGTERM and SIGKILL.", Instead: remove,
 			Example: `"SIGUSR1"`}, // rejected if the feature gate ContainerStopSignals is on
 	}
 }

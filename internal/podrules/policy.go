@@ -243,16 +243,16 @@ func placed() []admissionv1.Validation {
 		},
 		{
 			Expression: "!" + selectsAnotherExpression("variables.spec"),
-			Message: "nodeSelector of a pod for Windows: it selects nodes of another system, and stays Pending; with a RuntimeClass for Windows, the API server refuses it. " +
+			Message: "nodeSelector of a pod for Windows: it selects nodes of another operating system, and stays Pending; with a RuntimeClass for Windows, the API server rejects it. " +
 				"Select kubernetes.io/os: windows.",
 		},
 		{
 			Expression: "variables.spec.?os.name.hasValue()",
-			Message:    "os.name of a pod for Windows: without it, the API server checks the pod as one for Linux, and level restricted of the Pod Security Standards refuses it. Set os.name: windows.",
+			Message:    "os.name of a pod for Windows: without it, the API server checks the pod as a Linux pod, and level restricted of the Pod Security Standards rejects it. Set os.name: windows.",
 		},
 		{
 			Expression: "variables.main.all(c, c.?resources.limits[?'memory'].hasValue())",
-			Message:    "containers[*].resources.limits.memory of a pod for Windows: Windows has no killer for processes that use too much memory; without a limit, one container can stop the whole node. Set a limit.",
+			Message:    "containers[*].resources.limits.memory of a pod for Windows: Windows has no OOM killer; without a limit, one container can stop the whole node. Set a limit.",
 		},
 	}
 }

@@ -21,8 +21,8 @@ func exceptions(users string, inside Inside) (string, error) {
 		}
 	}
 	if n := len(l.refused); n > 0 {
-		return "", fmt.Errorf("has unusable entries (%d): %s; allowed are addresses (10.0.0.1), ranges (10.0.0.0/16), names of hosts (example.com), "+
-			"of their subdomains only (.example.com), both with a port (example.com:443), and * for everything, with commas in between",
+		return "", fmt.Errorf("has invalid entries (%d): %s; allowed are addresses (10.0.0.1), ranges (10.0.0.0/16), host names (example.com), "+
+			"only their subdomains (.example.com), both with a port (example.com:443), and * for all hosts, separated by commas",
 			n, strings.Join(l.refused[:min(n, 10)], ", "))
 	}
 	if slices.Contains(l.texts, everything) {
@@ -34,7 +34,7 @@ func exceptions(users string, inside Inside) (string, error) {
 	}
 	value := strings.Join(append(l.texts, ours...), ",")
 	if len(value) > longest {
-		return "", fmt.Errorf("and what lies inside the cluster have %d characters together, and Windows allows %d; list ranges instead of addresses", len(value), longest)
+		return "", fmt.Errorf("and the cluster's own entries have %d characters in total, and Windows allows %d; list ranges instead of addresses", len(value), longest)
 	}
 	return value, nil
 }
@@ -73,7 +73,7 @@ func (l *list) missing(inside Inside) ([]string, error) {
 		case isName(text):
 			texts = append(texts, text)
 		default:
-			return nil, fmt.Errorf("cannot be completed: %.60q, said to lie inside the cluster, is no address, range or name of a host", text)
+			return nil, fmt.Errorf("cannot be completed: %.60q, which belongs to the cluster, is not an address, range or host name", text)
 		}
 	}
 	for _, n := range uncovered(l.networks, networks) {

@@ -200,7 +200,7 @@ func TestWhatIsWrongIsNamedWithoutSecrets(t *testing.T) {
 		"password with hash":     {settings("http://user:1#hunter2@proxy:3128", "", ""), []string{"%-encode"}},
 		"password with question": {settings("http://user:1?hunter2@proxy:3128", "", ""), []string{"%-encode"}},
 		"path":                   {settings("http://proxy:3128/hunter2", "", ""), []string{"after host and port"}},
-		"semicolons":             {settings(plainURL, "", "a.com;b.com"), []string{`Proxy cluster: status.noProxy has unusable entries (1): "a.com;b.com"; allowed are`, "commas"}},
+		"semicolons":             {settings(plainURL, "", "a.com;b.com"), []string{`Proxy cluster: status.noProxy has invalid entries (1): "a.com;b.com"; allowed are`, "commas"}},
 		"spaces between":         {settings(plainURL, "", "a.com b.com"), []string{`"a.com b.com"`}},
 		"line break between":     {settings(plainURL, "", "a.com\nHTTP_PROXY=x"), []string{`"a.com\nHTTP_PROXY=x"`}},
 		"star in the middle":     {settings(plainURL, "", "*example.com,10.0.*,a.*.com"), []string{`"*example.com", "10.0.*", "a.*.com"`}},
@@ -209,12 +209,12 @@ func TestWhatIsWrongIsNamedWithoutSecrets(t *testing.T) {
 		"ports":             {settings(plainURL, "", "a.com:0,a.com:,a.com:70000,a.com:080,10.0.0.1:0,:80"), []string{`"a.com:0", "a.com:", "a.com:70000", "a.com:080", "10.0.0.1:0", ":80"`}},
 		"brackets":          {settings(plainURL, "", "[fd00::1],fe80::1%eth0"), []string{`"[fd00::1]", "fe80::1%eth0"`}},
 		"only dots":         {settings(plainURL, "", ".,*.,..,a..b"), []string{`".", "*.", "..", "a..b"`}},
-		"URL as entry":      {settings(plainURL, "", "http://user:hunter2@host"), []string{"unusable entries (1): an entry with @"}},
+		"URL as entry":      {settings(plainURL, "", "http://user:hunter2@host"), []string{"invalid entries (1): an entry with @"}},
 		"long entry":        {settings(plainURL, "", strings.Repeat("x;", 5000)), []string{`"x;x;`}},
-		"many":              {settings(plainURL, "", strings.Repeat("a;b,", 500)), []string{"unusable entries (500)", `"a;b"`}},
+		"many":              {settings(plainURL, "", strings.Repeat("a;b,", 500)), []string{"invalid entries (500)", `"a;b"`}},
 		"wrong without use": {settings("", "", "a;b"), []string{`"a;b"`}},
 		"all at once":       {settings("ftp://hunter2", "http://", "a;b"), []string{"status.httpProxy", "status.httpsProxy", "status.noProxy"}},
-		"too long":          {settings(plainURL, "", many()), []string{"status.noProxy and what lies inside", "32767"}},
+		"too long":          {settings(plainURL, "", many()), []string{"status.noProxy and the cluster's own entries have", "32767"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestWhatTheClusterSaysWronglyIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := Render(settings(plainURL, "", ""), in)
-			if err == nil || !strings.Contains(err.Error(), `10.0.0.0/99", said to lie inside the cluster`) {
+			if err == nil || !strings.Contains(err.Error(), `10.0.0.0/99", which belongs to the cluster`) {
 				t.Error(err)
 			}
 		})

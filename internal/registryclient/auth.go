@@ -154,7 +154,7 @@ func cutValue(text string) (value, rest string) {
 func (c *Client) fetchToken(ctx context.Context, a mirrors.Attempt, k call, credential mirrors.Credential, parameters map[string]string) (string, time.Duration, error) {
 	realm, err := url.Parse(parameters["realm"])
 	if err != nil || realm.Host == "" || realm.User != nil || realm.Scheme != "https" && (realm.Scheme != "http" || k.url.Scheme != "http") {
-		return "", 0, errors.New("its authority for tokens has no secure address")
+		return "", 0, errors.New("the URL of the token server is not secure")
 	}
 	query := realm.Query()
 	if parameters["service"] != "" {
@@ -168,18 +168,18 @@ func (c *Client) fetchToken(ctx context.Context, a mirrors.Attempt, k call, cred
 	}
 	r, err := c.tokenRequest(ctx, realm, query, credential)
 	if err != nil {
-		return "", 0, errors.New("its authority for tokens has no address")
+		return "", 0, errors.New("the URL of the token server is not valid")
 	}
 	answer, err := c.transport(k.trust).RoundTrip(r)
 	if err != nil {
-		return "", 0, fmt.Errorf("asking for a token at its authority %.128s: %w", realm.Host, err)
+		return "", 0, fmt.Errorf("requesting a token from %.128s: %w", realm.Host, err)
 	}
 	defer answer.Body.Close()
 	switch {
 	case answer.StatusCode == http.StatusUnauthorized, answer.StatusCode == http.StatusForbidden:
 		return "", 0, ErrUnauthorized
 	case answer.StatusCode != http.StatusOK:
-		return "", 0, fmt.Errorf("its authority %.128s answers with status %d", realm.Host, answer.StatusCode)
+		return "", 0, fmt.Errorf("token server %.128s responded with status %d", realm.Host, answer.StatusCode)
 	}
 	return readToken(io.LimitReader(answer.Body, maxTokenAnswer))
 }
@@ -213,14 +213,14 @@ func readToken(body io.Reader) (token string, lasts time.Duration, err error) {
 		ExpiresIn   float64 `json:"expires_in"`
 	}
 	if err := json.NewDecoder(body).Decode(&is); err != nil {
-		return "", 0, errors.New("its authority does not answer with a token")
+		return "", 0, errors.New("the token server returned no valid token")
 	}
 	token = is.Token
 	if token == "" {
 		token = is.AccessToken
 	}
 	if token == "" || len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", 0, errors.New("its authority does not answer with a token")
+		return "", 0, errors.New("the token server returned no valid token")
 	}
 	lasts = tokenLasts
 	if is.ExpiresIn > 0 {

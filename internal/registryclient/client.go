@@ -40,7 +40,7 @@ const (
 var (
 	ErrNotFound     = errors.New("not found (status 404)")
 	ErrUnauthorized = errors.New(mirrors.RefusesCredentials)
-	ErrNoHead       = errors.New("it does not answer HEAD")
+	ErrNoHead       = errors.New("HEAD requests are not supported")
 )
 
 // Dial opens connections.
@@ -225,7 +225,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 		}
 		r, err := http.NewRequestWithContext(ctx, q.Method, at.String(), nil)
 		if err != nil {
-			return nil, errors.New("it sends on to what is no address")
+			return nil, errors.New("redirect to an invalid URL")
 		}
 		r.Header["Accept"] = q.Accept
 		r.Header.Set("User-Agent", c.agent)
@@ -245,15 +245,15 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 		next, err := answer.Location()
 		discard(answer)
 		if err != nil {
-			return nil, errors.New("it sends on to what is no address")
+			return nil, errors.New("redirect to an invalid URL")
 		}
 		if next.Scheme != "https" && (next.Scheme != "http" || at.Scheme != "http" && !k.trust.insecure) {
-			return nil, fmt.Errorf("it sends on to %.20q, which is no secure address", next.Scheme)
+			return nil, fmt.Errorf("redirect to insecure scheme %.20q", next.Scheme)
 		}
 		next.User = nil
 		from, at = at, next
 	}
-	return nil, fmt.Errorf("it sends on more than %d times", maxRedirects)
+	return nil, fmt.Errorf("more than %d redirects", maxRedirects)
 }
 
 // hop returns the hop to a URL. If its proxy cannot be determined, the request fails later.
@@ -287,7 +287,7 @@ func discard(answer *http.Response) {
 func checkStatus(answer *http.Response, method string) error {
 	switch s := answer.StatusCode; {
 	case answer.Header.Get("Content-Encoding") != "" && answer.Header.Get("Content-Encoding") != "identity":
-		return errors.New("it sends the content encoded, though that was not asked for")
+		return errors.New("the response has a content encoding that was not requested")
 	case s == http.StatusOK || s == http.StatusPartialContent:
 		return nil
 	case s == http.StatusNotFound:
@@ -297,6 +297,6 @@ func checkStatus(answer *http.Response, method string) error {
 	case method == http.MethodHead && (s == http.StatusMethodNotAllowed || s == http.StatusNotImplemented):
 		return ErrNoHead
 	default:
-		return fmt.Errorf("it answers with status %d %s", s, http.StatusText(s))
+		return fmt.Errorf("responded with status %d %s", s, http.StatusText(s))
 	}
 }

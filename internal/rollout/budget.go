@@ -89,5 +89,5 @@ func (b *budget) take(h *Host) {
 
 // String reports that the budget is exhausted. It omits changing counts, which would cause a write to every waiting host.
 func (b *budget) String() string {
-	return fmt.Sprintf("maxUnavailable allows %d of the Windows nodes to be out of service, and as many are, are about to be, or have just been drained", b.max)
+	return fmt.Sprintf("maxUnavailable is %d, and as many Windows nodes are out of service, about to be, or just drained", b.max)
 }

@@ -102,7 +102,7 @@ func (p *planner) lookAtSickness(h *Host) {
 	if !h.Node.Ready {
 		what = "the node is not Ready"
 	}
-	p.first.sick[h.Name] = fmt.Sprintf("the node came to the version, and has not worked since %s: %s", since.UTC().Format(time.RFC3339), what)
+	p.first.sick[h.Name] = fmt.Sprintf("the node got the version and has not worked since %s: %s", since.UTC().Format(time.RFC3339), what)
 }
 
 // fellSick reports whether the node got a version and reported a failure soon after. It counts as out of service, because the next node would likely
@@ -151,9 +151,9 @@ func (p *planner) canary(n need) (reason, message string) {
 		return "", ""
 	case !p.first.until.IsZero():
 		p.lookAgain(p.first.until)
-		return api.ReasonCanary, fmt.Sprintf("the first nodes must work until %s", p.first.until.UTC().Format(time.RFC3339))
+		return api.ReasonCanary, fmt.Sprintf("the canary nodes must work until %s", p.first.until.UTC().Format(time.RFC3339))
 	case len(p.first.idle) > 0:
-		return api.ReasonCanary, "nodes that went to the version first are out of service, or do not work: " + shorten.List(p.first.idle, maxNamed, ", ")
+		return api.ReasonCanary, "canary nodes are out of service or do not work: " + shorten.List(p.first.idle, maxNamed, ", ")
 	}
-	return api.ReasonCanary, "the first nodes go to the version"
+	return api.ReasonCanary, "the canary nodes are getting the version"
 }

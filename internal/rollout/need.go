@@ -48,11 +48,11 @@ func needOf(p Policy, h *Host, now time.Time) (need, bool) {
 		n.action, n.disruption, n.why = h.UnderWay.Action, h.UnderWay.Disruption, h.UnderWay.Message
 		n.asked = h.UnderWay.RequestToken
 	case h.AdoptionPending:
-		n.action, n.disruption, n.why = v1alpha1.ActionUpgrade, v1alpha1.DisruptionDrain, "the node was configured before its host was announced"
+		n.action, n.disruption, n.why = v1alpha1.ActionUpgrade, v1alpha1.DisruptionDrain, "the node was configured before its WindowsInstance was created"
 	case h.Replace != "":
 		n.action, n.disruption, n.why = v1alpha1.ActionReplace, v1alpha1.DisruptionDrain, h.Replace
 	case h.Node == nil && h.Former: // it registers, or joins again as planned
-		n.action, n.why = v1alpha1.ActionJoin, "the host has another version, and its Node is gone"
+		n.action, n.why = v1alpha1.ActionJoin, "the host has another version, and its Node does not exist"
 	case !h.Joined:
 		plan := JoinPlan()
 		n.action, n.disruption, n.why = plan.Action, plan.Disruption, plan.Message
@@ -94,7 +94,7 @@ func nodeNeed(p Policy, n need) (need, bool) {
 	switch {
 	case node.RebootAsked != "":
 		n.action, n.disruption, n.asked = v1alpha1.ActionReboot, v1alpha1.DisruptionReboot, node.RebootAsked
-		n.why = "annotation " + api.AnnotationReboot + " of the Node asks for it"
+		n.why = "requested by annotation " + api.AnnotationReboot + " of the Node"
 	case node.Version != "" && node.Version != p.Version && p.Version != "":
 		n.action = v1alpha1.ActionStage
 		n.why = p.whyUpgrade(node)
@@ -117,7 +117,7 @@ func (p Policy) whyUpgrade(node *Node) string {
 	if err1 != nil || err2 != nil || was.Major() == is.Major() && was.Minor() == is.Minor() {
 		return why
 	}
-	return fmt.Sprintf("the cluster's version moved, so the kubelet goes from %s to %s: %s", node.Kubelet, p.Kubelet, why)
+	return fmt.Sprintf("the cluster's version changed, so the kubelet changes from %s to %s: %s", node.Kubelet, p.Kubelet, why)
 }
 
 // busy reports whether an action on the host is in progress or granted.

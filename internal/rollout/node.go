@@ -134,7 +134,7 @@ func (n *Node) out() bool { return !n.Ready || n.Unschedulable || n.WaitsForClou
 // types of conditions that must be True; kubelet is the version that the kubelet must report, or empty.
 func Verify(m v1alpha1.Maintenance, n *Node, gates []string, kubelet string) (waits, failed string) {
 	if n == nil {
-		return "the Node is not there", ""
+		return "the Node does not exist", ""
 	}
 	switch m.Action {
 	case v1alpha1.ActionUpgrade:
@@ -177,7 +177,7 @@ func (n *Node) working(gates []string) string {
 	}
 	if len(closed) > 0 {
 		slices.Sort(closed)
-		return "conditions of the Node that readinessGates names are not True: " + strings.Join(closed, ", ")
+		return "conditions in readinessGates are not True on the Node: " + strings.Join(closed, ", ")
 	}
 	return ""
 }

@@ -184,9 +184,9 @@ func (n need) isUnderWay() bool {
 func (p *planner) paused(n need) (reason, message string) {
 	switch {
 	case n.host.Paused:
-		return api.ReasonPaused, "spec.paused of the WindowsInstance holds it"
+		return api.ReasonPaused, "paused by spec.paused of the WindowsInstance"
 	case p.Policy.Paused:
-		return api.ReasonPaused, fmt.Sprintf("spec.rollout.paused of WindowsConfig %q holds it", api.WindowsConfigName)
+		return api.ReasonPaused, fmt.Sprintf("paused by spec.rollout.paused of WindowsConfig %q", api.WindowsConfigName)
 	}
 	return "", ""
 }
@@ -197,7 +197,7 @@ func (p *planner) failed(n need) (reason, message string) {
 	if !Failed(f, n.action, n.asked, p.Policy.Version) {
 		return "", ""
 	}
-	return api.ReasonFailed, fmt.Sprintf("it failed: %s; annotate the WindowsInstance with %s=true to try it again",
+	return api.ReasonFailed, fmt.Sprintf("failed: %s; to retry, annotate the WindowsInstance with %s=true",
 		f.Message, api.AnnotationRetry)
 }
 
@@ -217,7 +217,7 @@ func (p *planner) unfit(n need) (reason, message string) {
 // unpublished blocks a version whose settings are not published: a new operator is about to publish them.
 func (p *planner) unpublished(n need) (reason, message string) {
 	if p.Policy.Unpublished && n.changesVersion() {
-		return api.ReasonUnpublished, "what nodes of that version must have is not published yet"
+		return api.ReasonUnpublished, "the settings for that version are not published yet"
 	}
 	return "", ""
 }
@@ -242,7 +242,7 @@ func (p *planner) settles(n need) (reason, message string) {
 		return "", ""
 	}
 	p.lookAgain(until)
-	return api.ReasonUpgradeCooldown, "the node came to its version just now, and is sure of it at " + until.UTC().Format(time.RFC3339)
+	return api.ReasonUpgradeCooldown, "the node just got its version; the next upgrade can begin at " + until.UTC().Format(time.RFC3339)
 }
 
 // window blocks disruptive actions outside the maintenance windows, except those that the user requested. It also blocks actions on broken nodes,
@@ -255,7 +255,7 @@ func (p *planner) window(n need) (reason, message string) {
 	case p.windows.open:
 		return "", ""
 	case p.windows.opens.IsZero():
-		return api.ReasonMaintenanceWindow, "no maintenance window ever opens"
+		return api.ReasonMaintenanceWindow, "no maintenance window will open"
 	}
 	p.lookAgain(p.windows.opens)
 	return api.ReasonMaintenanceWindow, fmt.Sprintf("the next maintenance window opens at %s", p.windows.opens.Format(time.RFC3339))

@@ -273,13 +273,13 @@ func TestVerify(t *testing.T) {
 		waits, failed string
 	}{
 		{"works", upgrade, &good, nil, "", ""},
-		{"no Node", upgrade, nil, nil, "the Node is not there", ""},
+		{"no Node", upgrade, nil, nil, "the Node does not exist", ""},
 		{"not there yet", upgrade, with(func(n *rollout.Node) { n.Version = old }), nil, "WICD has not reported version 1.1.0-bbbbbbb yet", ""},
 		{"went back", upgrade, with(func(n *rollout.Node) { n.Version, n.UpdateFailed = old, "kubelet died" }), nil, "", "kubelet died"},
 		{"not Ready", upgrade, with(func(n *rollout.Node) { n.Ready = false }), nil, "the node is not Ready", ""},
 		{"a service dies", upgrade, with(func(n *rollout.Node) { n.Unhealthy = "containerd died" }), nil, "containerd died", ""},
 		{"another kubelet", upgrade, with(func(n *rollout.Node) { n.Kubelet = "v1.35.0" }), nil, "the kubelet still reports version v1.35.0, not v1.36.3", ""},
-		{"the user's gate is closed", upgrade, &good, gates, "conditions of the Node that readinessGates names are not True: StorageReady", ""},
+		{"the user's gate is closed", upgrade, &good, gates, "conditions in readinessGates are not True on the Node: StorageReady", ""},
 		{"the user's gate is open", upgrade, with(func(n *rollout.Node) { n.True = map[string]bool{"StorageReady": true} }), gates, "", ""},
 		{"answers, and has not restarted", reboot, with(func(n *rollout.Node) { n.BootID = "7" }), nil, "the host has not restarted yet", ""},
 		{"has restarted", reboot, &good, nil, "", ""},
@@ -301,7 +301,7 @@ func TestSummaryCountsWhatGoesOn(t *testing.T) {
 	if s.Nodes != 4 || s.AtVersion != 1 || s.OutOfService != 1 || s.MaxUnavailable != 2 || s.Waiting != 2 || s.Orphans != 7 || len(s.Failed) != 1 {
 		t.Errorf("summary is %+v", s)
 	}
-	want := "under way: 1 Upgrade; waiting: 1 Upgrade (Failed), 1 Upgrade (RolloutStopped); failed on win-02; no WindowsInstance for Node a, b, c, d, e and 2 more"
+	want := "in progress: 1 Upgrade; waiting: 1 Upgrade (Failed), 1 Upgrade (RolloutStopped); failed on win-02; no WindowsInstance for Node a, b, c, d, e and 2 more"
 	if s.Message != want {
 		t.Errorf("message is %q, want %q", s.Message, want)
 	}

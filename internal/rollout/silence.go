@@ -42,8 +42,8 @@ func (p *planner) tooSilent() bool { return p.silence.nodes > p.budget.max }
 
 // silenceMessage describes this state. It names only the allowed number.
 func (p *planner) silenceMessage() string {
-	return fmt.Sprintf("more Windows nodes are silent than maxUnavailable allows to be out of service (%d): the likely cause is between the nodes "+
-		"and the API server, and nothing is begun until they are heard from, or removed", p.budget.max)
+	return fmt.Sprintf("more Windows nodes are silent than maxUnavailable (%d): the likely cause is between the nodes "+
+		"and the API server, and no action begins until the nodes report again or are removed", p.budget.max)
 }
 
 // fleetSilent blocks new actions while too many nodes are silent. A host that the user removes may leave: it is broken, or waits for the budget.
@@ -65,5 +65,5 @@ func (p *planner) notBroken(n need) (reason, message string) {
 	}
 	at := node.NotReadySince.Add(nodestate.BrokenAfter)
 	p.lookAgain(at)
-	return api.ReasonNodeNotReady, fmt.Sprintf("the node is not Ready, and counts as broken at %s", at.UTC().Format(time.RFC3339))
+	return api.ReasonNodeNotReady, fmt.Sprintf("the node is not Ready and will count as broken at %s", at.UTC().Format(time.RFC3339))
 }

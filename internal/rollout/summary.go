@@ -45,7 +45,7 @@ func (p *planner) message(s v1alpha1.RolloutStatus) string {
 	}
 	parts := slices.Clone(p.Policy.Faults)
 	if len(running) > 0 {
-		parts = append(parts, "under way: "+list(running))
+		parts = append(parts, "in progress: "+list(running))
 	}
 	if len(waiting) > 0 {
 		parts = append(parts, "waiting: "+list(waiting))

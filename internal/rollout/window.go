@@ -21,19 +21,19 @@ type Window struct {
 func ParseWindow(w v1alpha1.MaintenanceWindow) (Window, error) {
 	zone, err := time.LoadLocation(w.TimeZone)
 	if err != nil || w.TimeZone == "Local" { // "Local" is the operator container's zone, which means nothing to users
-		return Window{}, fmt.Errorf("timeZone is %q, must be a name of the IANA database, for example Europe/Berlin, or empty for UTC", w.TimeZone)
+		return Window{}, fmt.Errorf("timeZone is %q; it must be an IANA time zone such as Europe/Berlin, or empty for UTC", w.TimeZone)
 	}
 	fields := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 	if strings.Contains(w.Schedule, "=") { // the parser treats a leading TZ= as a time zone, and panics if nothing follows it
-		return Window{}, fmt.Errorf("schedule is %q, must be five fields of cron, for example \"0 22 * * 6\"; the time zone is in timeZone", w.Schedule)
+		return Window{}, fmt.Errorf("schedule is %q; it must have the five fields of cron, for example \"0 22 * * 6\"; set the time zone in timeZone", w.Schedule)
 	}
 	schedule, err := fields.Parse(w.Schedule)
 	if err != nil {
-		return Window{}, fmt.Errorf("schedule is %q, must be five fields of cron, for example \"0 22 * * 6\": %w", w.Schedule, err)
+		return Window{}, fmt.Errorf("schedule is %q; it must have the five fields of cron, for example \"0 22 * * 6\": %w", w.Schedule, err)
 	}
 	length, err := time.ParseDuration(w.Duration)
 	if err != nil || length <= 0 {
-		return Window{}, fmt.Errorf("duration is %q, must be hours, minutes and seconds, for example 4h", w.Duration)
+		return Window{}, fmt.Errorf("duration is %q; it must be hours, minutes and seconds, for example 4h", w.Duration)
 	}
 	return Window{schedule: schedule, zone: zone, length: length}, nil
 }

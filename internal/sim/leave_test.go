@@ -33,7 +33,7 @@ func TestAHostLeavesOverSSHAndComesBack(t *testing.T) {
 		if left, err := windows.Disk().List(`C:\k\state`); err != nil || strings.Join(left, " ") != "journal.jsonl" || len(windows.Remnants()) > 0 {
 			t.Errorf("C:\\k\\state has %q, %v; there are %q", left, err, windows.Remnants())
 		}
-		if len(result.Remains) != 1 || !strings.Contains(result.Remains[0], "the program that runs") {
+		if len(result.Remains) != 1 || !strings.Contains(result.Remains[0], "the running program") {
 			t.Errorf("remains: %q", result.Remains)
 		}
 		w.cluster.Delete(nodePath)

@@ -22,7 +22,7 @@ func (b *boot) Probe(ctx context.Context, address string) error {
 			continue
 		}
 		if d.silent || time.Since(p.since) < w.options.Startup[name] {
-			return fmt.Errorf("asking at %s: service %s says nothing", address, name)
+			return fmt.Errorf("probing %s: service %s does not respond", address, name)
 		}
 		return ctx.Err()
 	}

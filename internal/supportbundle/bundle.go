@@ -23,7 +23,7 @@ func CheckID(id string) error {
 		return fmt.Errorf("%.64q cannot name a collection; allowed are 1 to %d lower-case letters, digits and hyphens, with no hyphen at either end", id, maxID)
 	}
 	if isDevice(id) {
-		return fmt.Errorf("%q cannot name a collection: it is the name of a device of Windows; add a digit", id)
+		return fmt.Errorf("%q cannot name a collection: it is the name of a Windows device; add a digit", id)
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func ParseStatus(text string) (Status, error) {
 	}
 	var s Status
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return Status{}, errors.New("the report is not the JSON that WICD writes")
+		return Status{}, errors.New("the report is not valid JSON")
 	}
 	if err := CheckID(s.ID); err != nil {
 		return Status{}, err
@@ -113,7 +113,7 @@ func ParseStatus(text string) (Status, error) {
 		return Status{}, fmt.Errorf("the report has state %.32q; allowed are %s, %s, %s and %s", s.State, Collecting, Done, Failed, Expired)
 	}
 	if s.Bytes < 0 || s.SHA256 != "" && !isHash(s.SHA256) {
-		return Status{}, errors.New("the report has an impossible size or hash")
+		return Status{}, errors.New("the report has an invalid size or hash")
 	}
 	s.Message = strings.Join(strings.FieldsFunc(s.Message, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
 	return s, nil

@@ -77,9 +77,9 @@ func (s *scanner) read(number int, line string) {
 	switch {
 	case s.open.wrong != "":
 	case !m.intact:
-		s.open.wrong = "its " + m.word + " line is damaged, or not alone in its line"
+		s.open.wrong = "its " + m.word + " line is damaged or has other text on it"
 	case m.label != s.open.label:
-		s.open.wrong = "its END line belongs to something else"
+		s.open.wrong = "its END line has another label than its BEGIN line"
 	}
 	if m.word == "END" {
 		s.close("")
@@ -99,7 +99,7 @@ func (s *scanner) close(wrong string) {
 		var err error
 		text := strings.Join(strings.Fields(s.body.String()), "") // spaces within lines must not invalidate a certificate
 		if b.data, err = base64.StdEncoding.DecodeString(text); err != nil {
-			b.data, b.wrong = nil, "what is between its BEGIN and END lines is not base64"
+			b.data, b.wrong = nil, "its content is not base64"
 		}
 	}
 	s.found = append(s.found, b)

@@ -67,7 +67,7 @@ func Collect(now time.Time, bundles ...Bundle) List {
 	for _, b := range bundles {
 		found := scan(b.PEM)
 		if len(found) == 0 && hasText(b.PEM) {
-			c.problem(b.Name, 1, "there is no certificate in this text; write it as PEM, beginning with -----BEGIN CERTIFICATE-----")
+			c.problem(b.Name, 1, "no certificate found; write it as PEM, beginning with -----BEGIN CERTIFICATE-----")
 		}
 		for _, block := range found {
 			c.take(b.Name, block)
@@ -120,13 +120,13 @@ func describe(c *x509.Certificate) Certificate {
 func (b block) parse() (*x509.Certificate, error) {
 	switch {
 	case b.wrong != "":
-		return nil, fmt.Errorf("a block cannot be read, because %s", b.wrong)
+		return nil, fmt.Errorf("invalid PEM block: %s", b.wrong)
 	case b.label != certificate:
-		return nil, fmt.Errorf("a block is %.60q; only CERTIFICATE is allowed", b.label)
+		return nil, fmt.Errorf("PEM block has type %.60q; only CERTIFICATE is allowed", b.label)
 	}
 	c, err := x509.ParseCertificate(b.data)
 	if err != nil {
-		return nil, fmt.Errorf("a certificate cannot be read: %.200s", err.Error()) // truncated: it may quote the certificate
+		return nil, fmt.Errorf("parsing a certificate: %.200s", err.Error()) // truncated: it may quote the certificate
 	}
 	return c, nil
 }
@@ -148,7 +148,7 @@ type taken struct {
 
 func (c *collector) take(bundle string, b block) {
 	if b.isKey {
-		c.problem(bundle, b.line, "THIS IS A PRIVATE KEY: everybody who can read the bundle has seen it; replace the key, and remove it from the bundle")
+		c.problem(bundle, b.line, "private key found: everyone who can read the bundle may have it; replace the key, and remove it from the bundle")
 		return
 	}
 	parsed, err := b.parse()
@@ -182,7 +182,7 @@ func (c *collector) noticeMissingIssuers() {
 	}
 	for _, t := range c.taken {
 		if !bytes.Equal(t.RawIssuer, t.RawSubject) && !subjects[string(t.RawIssuer)] {
-			c.notice(t.bundle, t.line, fmt.Sprintf("certificate %.200q is not self-signed; Windows trusts it only where it trusts its issuer %.200q, which is not in any bundle: add that", t.Subject, t.Issuer))
+			c.notice(t.bundle, t.line, fmt.Sprintf("certificate %.200q is not self-signed; Windows trusts it only if it trusts its issuer %.200q, which is not in any bundle: add the issuer", t.Subject, t.Issuer))
 		}
 	}
 }

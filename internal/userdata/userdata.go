@@ -57,7 +57,7 @@ func quoteRanges(ranges []string) (string, error) {
 	for _, r := range ranges {
 		p, err := netip.ParsePrefix(r)
 		if err != nil {
-			return "", fmt.Errorf("rendering user data: %q is no range of addresses", r)
+			return "", fmt.Errorf("rendering user data: %q is not an address range", r)
 		}
 		lines = append(lines, "    '"+p.String()+"'")
 	}
@@ -70,7 +70,7 @@ func quoteRanges(ranges []string) (string, error) {
 // quote returns the keys as PowerShell string literals. It rejects anything that is not a key, because it could be code.
 func quote(keys []string) ([]string, error) {
 	if len(keys) == 0 {
-		return nil, errors.New("rendering user data: there is no public key; hosts could not be logged in to")
+		return nil, errors.New("rendering user data: no public key is given, so the operator could not log in to hosts")
 	}
 	line := regexp.MustCompile(`^[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,2}$`)
 	var quoted []string

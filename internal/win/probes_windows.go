@@ -24,7 +24,7 @@ func (probes) Probe(ctx context.Context, address string) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil:
-		return fmt.Errorf("asking at %q: %w", address, err)
+		return fmt.Errorf("probing %q: %w", address, err)
 	case u.Scheme == "http":
 		err = probeHTTP(ctx, address)
 	case u.Scheme == "npipe" && u.Host == ".":
@@ -33,7 +33,7 @@ func (probes) Probe(ctx context.Context, address string) error {
 		err = errors.New("only http and npipe://. are known")
 	}
 	if err != nil {
-		return fmt.Errorf("asking at %s: %w", address, err)
+		return fmt.Errorf("probing %s: %w", address, err)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ import (
 func missingAccount(p teller) {
 	j := p.ready("alone")
 	account := corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: new("web")}
-	p.expectPodTold(j.at.Name, account, api.EventCredentialSpecMissing, "names credential spec web", "kind GMSACredentialSpec is missing")
+	p.expectPodTold(j.at.Name, account, api.EventCredentialSpecMissing, "names credential spec web", "kind GMSACredentialSpec does not exist")
 	kind := credentialSpecs()
 	p.create(kind)
 	p.eventually("the API server serves kind GMSACredentialSpec", func(context.Context) string {

@@ -104,7 +104,7 @@ func certificatesRefused(p place) {
 		{name: "AServingCertificateForTheAddressOfAnother", as: a.kubelet, signer: servingSigner, commonName: node + "joined", organization: nodes, dns: []string{"joined"}, ip: otherIP,
 			rule: "AddressNotOfInstance", says: otherIP},
 		{name: "ATokenThatNoHostWasGiven", as: a.strayBootstrap, signer: kubeletSigner, commonName: node + "joining", organization: nodes,
-			rule: "CredentialNotOfInstance", says: "no host that is joining"},
+			rule: "CredentialNotOfInstance", says: "no joining host"},
 		{name: "AServiceAccountOfAnotherNamespace", as: a.stranger, signer: kubeletSigner, commonName: node + "joining", organization: nodes,
 			rule: "RequesterNotAllowed", says: "system:serviceaccount:default:stranger"},
 	}

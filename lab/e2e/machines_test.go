@@ -30,7 +30,7 @@ const (
 	clusterAPINamespace = "openshift-cluster-api"
 )
 
-// TestMachines runs an operator with its own permissions on a cluster that becomes an OpenShift cluster meanwhile.
+// TestMachines runs an operator with its own permissions on a cluster that later becomes an OpenShift cluster.
 func TestMachines(t *testing.T) {
 	p := newPlace(t, testenv.Options{})
 	_, plain := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "plain"}})
@@ -55,7 +55,7 @@ func TestMachines(t *testing.T) {
 			t.Errorf("instance %s has labels %v and annotations %v", i.Name, i.Labels, i.Annotations)
 		}
 	}
-	p.expectEvent(inMachineAPI.GetName(), api.EventInstanceSetup, "became WindowsInstance win-mapi")
+	p.expectEvent(inMachineAPI.GetName(), api.EventInstanceSetup, "created WindowsInstance win-mapi")
 	p.initializeLater(cloud, before, plain)
 	p.userDataIsKept()
 	for _, machine := range []*unstructured.Unstructured{inMachineAPI, inClusterAPI} {
@@ -123,11 +123,11 @@ func (p place) machineAt(apiVersion, namespace, name, address string) *unstructu
 	return m
 }
 
-// providerID is the cloud's name of a Machine's machine.
+// providerID returns the cloud's ID of a Machine's virtual machine.
 func providerID(machine string) string { return "aws:///us-east-2a/i-" + machine }
 
-// expectNodeOfMachine has the cloud initialize the node of a Machine. With the provider ID that the Node has then, the controllers of both
-// APIs find it, write status.nodeRef of the Machine, and take the Machine for healthy. None of them runs here.
+// expectNodeOfMachine has the cloud initialize the node of a Machine. By the provider ID that the Node then has, the controllers of both APIs find
+// it, write status.nodeRef of the Machine, and consider the Machine healthy. None of them runs here.
 func (p place) expectNodeOfMachine(cloud *testenv.Cloud, machine *unstructured.Unstructured) {
 	p.t.Helper()
 	name, node, id := ours(machine.GetName()), machine.GetName()+awsDomain, providerID(machine.GetName())
@@ -150,8 +150,8 @@ func (p place) expectNodeOfMachine(cloud *testenv.Cloud, machine *unstructured.U
 	}
 }
 
-// initializeLater is for a node that was there before its kubelet ran with an external cloud provider: it stays in service, and is initialized
-// when an administrator gives it the taint.
+// initializeLater covers a node that existed before its kubelet ran with an external cloud provider: it stays in service, and is initialized when an
+// administrator adds the taint.
 func (p place) initializeLater(cloud *testenv.Cloud, name types.NamespacedName, h testenv.Host) {
 	p.t.Helper()
 	p.expectReady(name)

@@ -57,7 +57,7 @@ func TestFromTheOriginal(t *testing.T) {
 		}
 	}
 	out, err := p.Command(t.Context(), "migrate", "--check", "--payload-dir", p.Payload)
-	if err != nil || !strings.Contains(out, "ConfigMap "+api.DefaultNamespace+"/"+originalLock+": only the original operator uses it: delete it") {
+	if err != nil || !strings.Contains(out, "ConfigMap "+api.DefaultNamespace+"/"+originalLock+": used only by the original operator: delete it") {
 		t.Errorf("after the take-over, the check says (%v):\n%s", err, out)
 	}
 	p.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: originalLock}})
@@ -128,7 +128,7 @@ func checkOriginal(ctx context.Context, t *testing.T, env *testenv.Env, operator
 		out, err := env.Command(ctx, "migrate", "--check", "--payload-dir", env.Payload)
 		return fmt.Sprintf("%s(%v)", out, err)
 	}
-	if out := check(); !strings.Contains(out, "the original operator runs: delete it first") || !strings.HasSuffix(out, "(exit status 3)") ||
+	if out := check(); !strings.Contains(out, "the original operator is running: delete it first") || !strings.HasSuffix(out, "(exit status 3)") ||
 		!strings.Contains(out, `SERVICES_LOG_FILE_SIZE=50M becomes spec.logs.size: "50M" of WindowsConfig`) {
 		t.Errorf("with the original operator, the check says:\n%s", out)
 	}

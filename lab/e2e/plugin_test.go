@@ -21,8 +21,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestPlugin runs the program kubectl-windows: it adds hosts and waits for them, shows them, pauses, restarts and removes them,
-// reports the cause if a host does not join, and names a missing permission.
+// TestPlugin runs the program kubectl-windows: it adds hosts and waits for them, shows them, pauses, restarts and removes them, reports the cause if
+// a host does not join, and names a missing permission.
 func TestPlugin(t *testing.T) {
 	p := newTeller(newPlace(t, testenv.Options{SimulatedHosts: 2, Kind: "what it says of healthy hosts is compared"}))
 	run := func(t *testing.T, code int, args []string, says ...string) testenv.PluginResult {
@@ -30,18 +30,18 @@ func TestPlugin(t *testing.T) {
 		return p.in(t).run(code, args, says...)
 	}
 	one, two := p.Hosts()[0], p.Hosts()[1]
-	run(t, 0, []string{"status"}, "none; kubectl windows add adds one")
+	run(t, 0, []string{"status"}, "none; add one with kubectl windows add")
 	run(t, 0, []string{"add", one.Address, two.Address, "-u", testenv.User}, "entry "+one.Address+" added", "Ready")
 	run(t, 0, []string{"status"}, "2 of 2 Ready", one.Name, two.Name)
 	run(t, 0, []string{"describe", one.Name}, "State Ready", one.Address, "Reachable: Connected", "Configure", "Kubelet")
 	run(t, 0, []string{"events", one.Name}, api.ReasonReady)
 	run(t, 0, []string{"version"}, "Nodes", "2 (")
-	run(t, 0, []string{"plan"}, "No action begins.")
+	run(t, 0, []string{"plan"}, "No actions are due.")
 	run(t, 0, []string{"plan", "--remove", one.Address}, "Leave", "Drain")
-	// No Linux node runs the Deployment here: the operator is a process beside the API server.
-	run(t, 3, []string{"check"}, "leader: the operator works", "SSH key: Secret cloud-private-key has one", "hosts: all 2 are Ready", "OperatorNotReady")
-	run(t, 0, []string{"check", "--pre", "--host", one.Address}, "Kubernetes: v1.37", "pod network: it supports Windows nodes", "rights: you may install",
-		"its SSH server answers this machine")
+	// No Linux node runs the Deployment here: the operator is a process next to the API server.
+	run(t, 3, []string{"check"}, "leader: the operator is running", "SSH key: Secret cloud-private-key contains a key", "hosts: all 2 are Ready", "OperatorNotReady")
+	run(t, 0, []string{"check", "--pre", "--host", one.Address}, "Kubernetes: v1.37", "pod network: supports Windows nodes", "rights: you are allowed to install",
+		"this machine can connect to its SSH server")
 	run(t, 0, []string{"migrate", "--check"})
 	run(t, 7, []string{"describe", "nowhere"}, `no host "nowhere"`)
 	t.Run("as JSON", func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestPlugin(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, h := p.in(t).host(sim.Options{Windows: sim.WindowsOptions{Hostname: "locked"}, AuthorizedKeys: []ssh.PublicKey{other.PublicKey()}})
-		run(t, 3, []string{"add", h.Address, "-u", testenv.User}, api.ReasonAuthenticationFailed, "administrators_authorized_keys", "does not continue by itself")
+		run(t, 3, []string{"add", h.Address, "-u", testenv.User}, api.ReasonAuthenticationFailed, "administrators_authorized_keys", "is blocked")
 		run(t, 0, []string{"status"}, api.ReasonAuthenticationFailed, "administrators_authorized_keys")
 		run(t, 0, []string{"describe", h.Address}, "State Failed", api.ReasonAuthenticationFailed, "Connect Failed")
 		run(t, 0, []string{"remove", h.Address, "--yes", "--wait=false"}, "removed")
@@ -106,7 +106,7 @@ func TestPlugin(t *testing.T) {
 	run(t, 0, []string{"remove", one.Name, two.Name, "--yes"}, "has left")
 }
 
-// instanceAt is the name of the instance of a host.
+// instanceAt returns the name of the instance of a host.
 func (p place) instanceAt(h testenv.Host) (name types.NamespacedName) {
 	p.t.Helper()
 	p.eventually("there is an instance for "+h.Address, func(ctx context.Context) string {

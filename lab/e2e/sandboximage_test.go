@@ -101,7 +101,7 @@ func (c closedNetwork) expectImage(reason string, parts ...string) (isReady bool
 func (c closedNetwork) notFound() {
 	c.expect(c.name, api.ConditionSandboxImage, api.ReasonSandboxImageNotFound, absentPause, "404 Not Found", "skopeo copy --all")
 	c.expect(c.name, api.ConditionReady, api.ReasonSandboxImageNotFound, absentPause)
-	if c.expectImage(api.ReasonSandboxImageNotFound, "the node is not Ready until it is there") {
+	if c.expectImage(api.ReasonSandboxImageNotFound, "the node is not Ready until it is pulled") {
 		c.t.Error("the node is Ready without its sandbox image")
 	}
 	c.expectEvent(c.Hosts()[0].Name, api.ReasonSandboxImageNotFound, absentPause)

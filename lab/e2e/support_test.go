@@ -40,7 +40,7 @@ func (s support) in(t *testing.T) support {
 	return s
 }
 
-// mustGather reads the paths that OpenShift's must-gather takes, as oc adm node-logs does. csi-proxy cannot be built here.
+// mustGather reads the paths that OpenShift's must-gather reads, as oc adm node-logs does. csi-proxy cannot be built here.
 func (s support) mustGather() {
 	for _, path := range []string{
 		"kube-proxy/kube-proxy.log", "hybrid-overlay/hybrid-overlay.log", "kubelet/kubelet.log", "containerd/containerd.log",
@@ -64,7 +64,7 @@ func (s support) logs() {
 	s.run(0, []string{"logs", "win-1", "wicd", "containerd", "--since", "1h"}, "[win-1 wicd]", "Session started", "[win-1 containerd]")
 	s.run(0, []string{"logs", "win-1"}, "[win-1 wicd]", "[win-1 kube-proxy]")
 	s.run(0, []string{"logs", "win-1", "--list"}, "kubelet/kubelet.log", "hybrid-overlay/hybrid-overlay.log")
-	s.run(7, []string{"logs", "win-1", "csi-proxy"}, "there is no such file")
+	s.run(7, []string{"logs", "win-1", "csi-proxy"}, "file not found")
 	s.run(2, []string{"logs", "win-1", "../k/kubelet.conf"}, "is not the path of a log")
 	s.t.Run("and followed", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -175,15 +175,15 @@ func (s support) unzip(file string) map[string]string {
 	return files
 }
 
-// gone cuts the host off. The archive has what the API server knows, and says why it has no more.
+// gone cuts the host off. The archive has the API server's data, and the reason why the rest is missing.
 func (s support) gone() {
 	host := s.Lab.Hosts()[0]
 	if err := host.Cut(); err != nil {
 		s.t.Fatal(err)
 	}
 	file := filepath.Join(s.t.TempDir(), "case.zip")
-	s.run(3, []string{"collect", "--all", "-o", file, "--timeout", "3s"}, "WICD did not answer within 3s", "from 0 of 1 hosts")
-	if files := s.unzip(file); !strings.Contains(files["manifest.json"], "WICD did not answer") || !strings.Contains(files["cluster/nodes.json"], "win-1") {
+	s.run(3, []string{"collect", "--all", "-o", file, "--timeout", "3s"}, "WICD did not respond within 3s", "from 0 of 1 hosts")
+	if files := s.unzip(file); !strings.Contains(files["manifest.json"], "WICD did not respond") || !strings.Contains(files["cluster/nodes.json"], "win-1") {
 		s.t.Errorf("the manifest is %s", files["manifest.json"])
 	}
 	r, err := s.plugin.Run(s.t.Context(), "logs", "win-1", "kubelet", "--request-timeout", "5s")

@@ -68,7 +68,7 @@ func (a *archive) finish() (size int64, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	slices.SortFunc(a.manifest.Hosts, func(x, y hostReport) int { return strings.Compare(x.Name, y.Name) })
-	a.manifest.LeftOut = []string{"Secrets, which are not read", "pods and logs of others than the operator", "what manifest.json of each host lists"}
+	a.manifest.LeftOut = []string{"Secrets, which are not read", "pods and logs other than the operator's", "what manifest.json of each host lists"}
 	text, err := json.MarshalIndent(a.manifest, "", " ")
 	if err != nil {
 		return 0, err
@@ -138,7 +138,7 @@ func (a *archive) merge(folder string, from io.ReaderAt, size int64) (files int,
 		return 0, fmt.Errorf("reading the archive of the host: %w", err)
 	}
 	if len(r.File) > maxFiles {
-		return 0, fmt.Errorf("the archive of the host has %d files; at most %d are taken", len(r.File), maxFiles)
+		return 0, fmt.Errorf("the archive of the host has %d files; at most %d are allowed", len(r.File), maxFiles)
 	}
 	var unpacked uint64
 	for _, f := range r.File {
@@ -146,7 +146,7 @@ func (a *archive) merge(folder string, from io.ReaderAt, size int64) (files int,
 			return 0, fmt.Errorf("the archive of the host has more than %d MB unpacked", maxUnpacked>>20)
 		}
 		if !isPlain(f.Name) || f.Mode()&os.ModeType != 0 {
-			return 0, fmt.Errorf("the archive of the host has a file with the name %.64q, which no archive of WICD has", f.Name)
+			return 0, fmt.Errorf("the archive of the host has unexpected file %.64q", f.Name)
 		}
 	}
 	a.mu.Lock()

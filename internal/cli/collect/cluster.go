@@ -63,7 +63,7 @@ func (c *collector) cluster(ctx context.Context, in fleetstatus.Input, fleet fle
 func (c *collector) masked(text []byte) ([]byte, error) {
 	var tree any
 	if err := json.Unmarshal(text, &tree); err != nil {
-		return nil, fmt.Errorf("the answer is not JSON, or too long: %w", err)
+		return nil, fmt.Errorf("the response is not JSON, or is too long: %w", err)
 	}
 	if list, ok := tree.(map[string]any); ok {
 		items, _ := list["items"].([]any)

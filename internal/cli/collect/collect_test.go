@@ -218,12 +218,12 @@ func TestHostsThatGiveNoArchive(t *testing.T) {
 		"a full disk": {&wicd{report: func(s *supportbundle.Status) {
 			*s = supportbundle.Status{ID: s.ID, State: supportbundle.Failed, Message: "drive C: is full"}
 		}}, "drive C: is full"},
-		"silence":     {&wicd{}, "WICD did not answer within 1s"},
-		"it hangs":    {&wicd{report: func(s *supportbundle.Status) { *s = supportbundle.Status{ID: s.ID, State: supportbundle.Collecting} }}, "did not finish it within 1s"},
-		"a lie":       {&wicd{archive: []byte("x"), report: func(s *supportbundle.Status) { s.Bytes = 1 << 40 }}, "at most 256.0 MiB are taken"},
+		"silence":     {&wicd{}, "WICD did not respond within 1s"},
+		"it hangs":    {&wicd{report: func(s *supportbundle.Status) { *s = supportbundle.Status{ID: s.ID, State: supportbundle.Collecting} }}, "did not finish its archive within 1s"},
+		"a lie":       {&wicd{archive: []byte("x"), report: func(s *supportbundle.Status) { s.Bytes = 1 << 40 }}, "at most 256.0 MiB are allowed"},
 		"another sum": {&wicd{archive: zipOf(t, nil), report: func(s *supportbundle.Status) { s.SHA256 = strings.Repeat("0", 64) }}, "is not the one that WICD reported"},
 		"no zip":      {&wicd{archive: []byte("no zip at all")}, "reading the archive of the host"},
-		"hostile":     {&wicd{archive: bomb}, "which no archive of WICD has"},
+		"hostile":     {&wicd{archive: bomb}, "has unexpected file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.host.name = "win-1"
@@ -291,7 +291,7 @@ func TestSomebodyElseCollects(t *testing.T) {
 	i.Status.NodeRef = &v1alpha1.NodeReference{Name: "win-1"}
 	c.Add(instances, i)
 	file := filepath.Join(t.TempDir(), "case.zip")
-	if r := c.Run(t, "", "collect", "win-1", "-o", file); r.Code != session.CodeFindings || !strings.Contains(r.Err, "somebody else collects from it (theirs)") {
+	if r := c.Run(t, "", "collect", "win-1", "-o", file); r.Code != session.CodeFindings || !strings.Contains(r.Err, "another collection is in progress (theirs)") {
 		t.Errorf("exit code %d, %q", r.Code, r.Err)
 	}
 	if r := c.Run(t, "", "collect", "win-1", "-o", file, "--force"); r.Code != session.CodeOK {

@@ -35,16 +35,16 @@ func Command(s *session.Session) *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "collect [HOST...]",
-		Short: "Collects the state of hosts and of the operator into one archive for support",
-		Long: "Has hosts write archives of their state, downloads them through the API server, and adds what the API server knows: WindowsInstances,\n" +
-			"WindowsConfig, Windows nodes, events, and the operator with its log. Secrets are neither read nor taken; manifest.json lists what is\n" +
-			"in the archive, what is missing and why.\n\n" +
-			"Of a host that does not answer, it takes the ends of logs, if its kubelet serves them. It needs the rights to patch windowsinstances\n" +
-			"and to get nodes/proxy; without hosts, it needs only rights to read.",
+		Short: "Collect the state of hosts and of the operator into an archive for support",
+		Long: "Request archives of their state from hosts, download them through the API server, and add objects of the cluster: WindowsInstances,\n" +
+			"WindowsConfig, Windows nodes, events, and the operator with its log. Secrets are neither read nor collected; manifest.json lists what\n" +
+			"is in the archive, what is missing and why.\n\n" +
+			"If a host does not respond, the command collects the ends of its logs, if its kubelet serves them. You need the rights to patch\n" +
+			"windowsinstances and to get nodes/proxy; without hosts, only rights to read.",
 		Example: "  kubectl windows collect win-1\n  kubectl windows collect --all -o case-42.zip\n  kubectl windows collect",
 		RunE: func(c *cobra.Command, hosts []string) error {
 			if o.all && len(hosts) > 0 {
-				return session.Failf(session.CodeUsage, "name hosts, or use --all: both together are not possible")
+				return session.Failf(session.CodeUsage, "hosts and --all are mutually exclusive")
 			}
 			if o.timeout <= 0 || o.parallel < 1 {
 				return session.Failf(session.CodeUsage, "--timeout and --parallel must be greater than zero")
@@ -52,11 +52,11 @@ func Command(s *session.Session) *cobra.Command {
 			return run(c.Context(), s, o, hosts)
 		},
 	}
-	c.Flags().StringVarP(&o.file, "output", "o", "", "File to write; by default wmco-collect-<time>.zip in this folder.")
+	c.Flags().StringVarP(&o.file, "output", "o", "", "File to write. Defaults to wmco-collect-<time>.zip in the current folder.")
 	c.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "Deadline for each host.")
-	c.Flags().IntVar(&o.parallel, "parallel", 32, "How many hosts are collected from at the same time.")
+	c.Flags().IntVar(&o.parallel, "parallel", 32, "Number of hosts to collect from at the same time.")
 	c.Flags().BoolVar(&o.all, "all", false, "Collect from all hosts that have a Node.")
-	c.Flags().BoolVar(&o.force, "force", false, "Also where somebody else collects from a host: their archive is lost.")
+	c.Flags().BoolVar(&o.force, "force", false, "Collect from a host even if another collection from it is in progress; its archive is lost.")
 	return c
 }
 
@@ -119,7 +119,7 @@ func run(ctx context.Context, s *session.Session, o options, names []string) err
 		return err
 	}
 	if failed > 0 {
-		return session.Failf(session.CodeFindings, "%d of %d hosts gave no archive; manifest.json says why", failed, len(hosts))
+		return session.Failf(session.CodeFindings, "%d of %d hosts sent no archive; see manifest.json", failed, len(hosts))
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func choose(fleet fleetstatus.Fleet, names []string, all bool) (hosts []fleetsta
 			return nil, session.NotFound(name, fleet.Namespace, len(fleet.Hosts))
 		}
 		if h.Node == "" {
-			return nil, session.Failf(session.CodeNotFound, "host %s has no Node yet, so that its state cannot be read: kubectl windows describe %s says why", name, h.Name)
+			return nil, session.Failf(session.CodeNotFound, "host %s has no Node yet, so its state cannot be read; run kubectl windows describe %s", name, h.Name)
 		}
 		if !seen[h.Name] {
 			hosts = append(hosts, h)

@@ -97,7 +97,7 @@ func (c *collector) ask(ctx context.Context, key types.NamespacedName, node stri
 		}
 		if s, err := supportbundle.ParseStatus(n.Annotations[api.AnnotationCollected]); err != nil || s.ID != other || s.State == supportbundle.Collecting ||
 			s.State == supportbundle.Done && c.session.Now().Sub(s.Time) < 10*time.Minute {
-			return session.Failf(session.CodeFailed, "somebody else collects from it (%s): wait, or use --force", other)
+			return session.Failf(session.CodeFailed, "another collection is in progress (%s): wait, or use --force", other)
 		}
 	}
 	before := i.DeepCopy()
@@ -138,7 +138,7 @@ func (c *collector) await(ctx context.Context, node string) (supportbundle.Statu
 		err := c.kube.Get(ctx, types.NamespacedName{Name: node}, &n)
 		switch {
 		case apierrors.IsNotFound(err):
-			return supportbundle.Status{}, session.Failf(session.CodeNotFound, "its node %s was deleted", node)
+			return supportbundle.Status{}, session.Failf(session.CodeNotFound, "node %s was deleted", node)
 		case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
 			return supportbundle.Status{}, session.Explain(err, "reading node "+node)
 		}
@@ -165,16 +165,16 @@ func noReport(ctx context.Context, s supportbundle.Status, node string, timeout 
 	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return session.Failf(session.CodeFailed, "interrupted")
 	case s.State == supportbundle.Collecting:
-		return session.Failf(session.CodeTimeout, "the host began an archive and did not finish it within %s", timeout)
+		return session.Failf(session.CodeTimeout, "the host did not finish its archive within %s", timeout)
 	}
 	return session.Failf(session.CodeTimeout,
-		"WICD did not answer within %s: node %s is not connected, its version does not know collections, or the operator does not run", timeout, node)
+		"WICD did not respond within %s: node %s is not connected, its version does not support collections, or the operator is not running", timeout, node)
 }
 
 // download reads the archive, resumes where it was interrupted, and verifies its hash.
 func (c *collector) download(ctx context.Context, node string, s supportbundle.Status, to io.WriterAt) error {
 	if s.Bytes > maxArchive {
-		return session.Failf(session.CodeFailed, "the archive has %s; at most %s are taken", bytes(s.Bytes), bytes(maxArchive))
+		return session.Failf(session.CodeFailed, "the archive has %s; at most %s are allowed", bytes(s.Bytes), bytes(maxArchive))
 	}
 	hash := sha256.New()
 	var have int64
@@ -191,7 +191,7 @@ func (c *collector) download(ctx context.Context, node string, s supportbundle.S
 	case err != nil:
 		return err
 	case have != s.Bytes || s.SHA256 != hex.EncodeToString(hash.Sum(nil)):
-		return session.Failf(session.CodeFailed, "the archive that came is not the one that WICD reported: %d of %d bytes", have, s.Bytes)
+		return session.Failf(session.CodeFailed, "the downloaded archive is not the one that WICD reported: %d of %d bytes", have, s.Bytes)
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (c *collector) downloadFrom(ctx context.Context, node string, s supportbund
 	}
 	defer part.Body.Close()
 	if part.From != from {
-		return 0, session.Failf(session.CodeFailed, "the kubelet does not send parts of files")
+		return 0, session.Failf(session.CodeFailed, "the kubelet does not support range requests")
 	}
 	n, err := io.Copy(to, io.LimitReader(part.Body, s.Bytes-from))
 	return n, session.Explain(err, "downloading the archive from node "+node)

@@ -147,7 +147,7 @@ func TestLogsAreReadThroughTheKubelet(t *testing.T) {
 	if got := read("containerd"); !strings.Contains(got.Error, "the kubelet of node win-1 sends the request elsewhere") || len(stolen) > 0 {
 		t.Errorf("a kubelet that sends elsewhere: %+v; the other server was asked for %q", got, stolen)
 	}
-	if got := read("../../../secrets"); got.Error != "there is no such log" || got.Service != "" {
+	if got := read("../../../secrets"); got.Error != "log not found" || got.Service != "" {
 		t.Errorf("for a foreign path, the answer is %+v", got)
 	}
 }

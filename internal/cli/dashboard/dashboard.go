@@ -106,7 +106,7 @@ func Export(ctx context.Context, o Options, w io.Writer) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-deadline:
-			return fmt.Errorf("reading the cluster: no answer from the API server within %s", firstRead)
+			return fmt.Errorf("reading the cluster: no response from the API server within %s", firstRead)
 		case <-from.changed:
 		case <-time.After(50 * time.Millisecond):
 		}

@@ -50,17 +50,17 @@ func (g *guard) refusal(r *http.Request) (status int, why string) {
 	}
 	// With DNS rebinding, a browser sends requests here with the attacker's name in Host.
 	if !contains(g.hosts, r.Host) {
-		return http.StatusMisdirectedRequest, "this address is served as " + g.hosts[0] + " only"
+		return http.StatusMisdirectedRequest, "this page is served at " + g.hosts[0] + " only"
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
-		return http.StatusForbidden, "requests of other origins are refused"
+		return http.StatusForbidden, "requests from other origins are refused"
 	}
 	login := strings.HasPrefix(r.URL.Path, loginPath)
 	if site := r.Header.Get("Sec-Fetch-Site"); !login && site != "" && site != "same-origin" && site != "none" {
-		return http.StatusForbidden, "requests of other sites are refused"
+		return http.StatusForbidden, "requests from other sites are refused"
 	}
 	if _, known := g.inside(r); !login && !known {
-		return http.StatusUnauthorized, "open the address that kubectl windows dashboard printed; it can be used once. For another one, start the command again."
+		return http.StatusUnauthorized, "open the address that kubectl windows dashboard printed; it works once. For a new address, run the command again."
 	}
 	return 0, ""
 }

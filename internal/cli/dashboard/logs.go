@@ -51,7 +51,7 @@ func (l *logs) tail(ctx context.Context, node, name string) logAnswer {
 		}
 	}
 	if path == "" {
-		answer.Service, answer.Error = "", "there is no such log"
+		answer.Service, answer.Error = "", "log not found"
 		return answer
 	}
 	ctx, cancel := context.WithTimeout(ctx, logDeadline)

@@ -73,7 +73,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		name, isAsset := strings.CutPrefix(path, "/assets/")
 		if !isAsset {
-			http.Error(w, "there is no such page", http.StatusNotFound)
+			http.Error(w, "page not found", http.StatusNotFound)
 			return
 		}
 		s.asset(w, name)
@@ -100,7 +100,7 @@ func (s *server) idle() time.Duration {
 func (s *server) login(w http.ResponseWriter, token string) {
 	path, ok := s.redeem(token)
 	if !ok {
-		http.Error(w, "this address was used already, or is not complete. Start kubectl windows dashboard again for another one.", http.StatusForbidden)
+		http.Error(w, "this address has already been used, or is incomplete. For a new address, run kubectl windows dashboard again.", http.StatusForbidden)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -111,7 +111,7 @@ func (s *server) asset(w http.ResponseWriter, name string) {
 	kind, known := contentTypes()[name]
 	content, err := assets.ReadFile("assets/" + name)
 	if !known || err != nil {
-		http.Error(w, "there is no such file", http.StatusNotFound)
+		http.Error(w, "file not found", http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", kind)
@@ -158,7 +158,7 @@ func (s *server) log(w http.ResponseWriter, r *http.Request) {
 	}
 	h, found := snapshot.fleet.Find(r.URL.Query().Get("host"))
 	if !found || h.Node == "" {
-		http.Error(w, "there is no such node", http.StatusNotFound)
+		http.Error(w, "node not found", http.StatusNotFound)
 		return
 	}
 	answer := s.logs.tail(r.Context(), h.Node, r.URL.Query().Get("service"))

@@ -39,24 +39,24 @@ func Command(s *session.Session) *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "exec HOST -- COMMAND [ARGUMENT...]",
-		Short: "Runs a command on a host, in a HostProcess pod",
-		Long: "Runs a command on a host as SYSTEM, shows its output, and ends with its exit code. The command runs in a HostProcess pod in the\n" +
-			"operator's namespace, from an image that the node has already, and the pod is removed at the end. The command gets no input, and\n" +
-			"no terminal. On a terminal, escape sequences in its output other than colors are shown and not obeyed; --raw has them obeyed.\n\n" +
-			"It needs the rights to create, get and delete pods and to get pods/log there, and a namespace that admits privileged pods; on OpenShift\n" +
-			"also SecurityContextConstraints that allow HostProcess, such as privileged.",
+		Short: "Run a command on a host, in a HostProcess pod",
+		Long: "Run a command on a host as SYSTEM, print its output, and exit with its exit code. The command runs in a HostProcess pod in the\n" +
+			"operator's namespace, from an image that the node already has, and the pod is deleted at the end. The command has no input and no\n" +
+			"terminal. On a terminal, escape sequences in its output other than colors are printed as text; --raw passes them through.\n\n" +
+			"You need the rights to create, get and delete pods and to get pods/log in that namespace, which must admit privileged pods; on\n" +
+			"OpenShift, also SecurityContextConstraints that allow HostProcess, such as privileged.",
 		Example: "  kubectl windows exec win-1 -- ipconfig /all\n  kubectl windows exec win-1 -- powershell -Command \"Get-HnsNetwork | ConvertTo-Json\"",
 		Args: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
-				return session.Failf(session.CodeUsage, "%s takes a host, two hyphens, and a command: %s win-1 -- ipconfig /all", c.CommandPath(), c.CommandPath())
+				return session.Failf(session.CodeUsage, "%s requires a host, two hyphens and a command, as in %s win-1 -- ipconfig /all", c.CommandPath(), c.CommandPath())
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error { return run(c.Context(), s, o, args[0], args[1:]) },
 	}
-	c.Flags().StringVar(&o.image, "image", "", "Image of the pod; by default one that the node has: a base image for HostProcess pods, or its sandbox image.")
-	c.Flags().StringVar(&o.user, "run-as", `NT AUTHORITY\SYSTEM`, `User of the command: NT AUTHORITY\SYSTEM, NT AUTHORITY\LocalService or NT AUTHORITY\NetworkService.`)
-	c.Flags().BoolVar(&o.raw, "raw", false, "Print the output to a terminal as it is: it can then set the clipboard and the title, and hide what was printed before.")
+	c.Flags().StringVar(&o.image, "image", "", "Image of the pod. Defaults to one that the node has: a base image for HostProcess pods, or its sandbox image.")
+	c.Flags().StringVar(&o.user, "run-as", `NT AUTHORITY\SYSTEM`, `User to run the command as: NT AUTHORITY\SYSTEM, NT AUTHORITY\LocalService or NT AUTHORITY\NetworkService.`)
+	c.Flags().BoolVar(&o.raw, "raw", false, "Print the output to a terminal unchanged. It can then set the clipboard and the title, and hide earlier output.")
 	c.Flags().DurationVar(&o.timeout, "timeout", 10*time.Minute, "Deadline for the command.")
 	return c
 }
@@ -74,7 +74,7 @@ func run(ctx context.Context, s *session.Session, o options, host string, comman
 		return err
 	}
 	if len(nodes) != 1 {
-		return session.Failf(session.CodeUsage, "a command runs on one host")
+		return session.Failf(session.CodeUsage, "a command can run on one host only")
 	}
 	in, err := s.Read(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func run(ctx context.Context, s *session.Session, o options, host string, comman
 		later, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 		defer cancel()
 		if err := k.Delete(later, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
-			fmt.Fprintf(s.ErrOut, "warning: pod %s stays: kubectl -n %s delete pod %s --force (%v)\n", pod.Name, namespace, pod.Name, err)
+			fmt.Fprintf(s.ErrOut, "warning: pod %s was not deleted; run kubectl -n %s delete pod %s --force (%v)\n", pod.Name, namespace, pod.Name, err)
 		}
 	}()
 	return watch(ctx, s, k, pod, o)
@@ -228,12 +228,12 @@ func refused(pod *corev1.Pod) error {
 	if list := pod.Status.ContainerStatuses; len(list) > 0 && list[0].State.Waiting != nil {
 		waiting := list[0].State.Waiting
 		if slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerError", "CreateContainerConfigError", "RunContainerError"}, waiting.Reason) {
-			return session.Failf(session.CodeFailed, "the container cannot start: %s: %s; --image names another image",
+			return session.Failf(session.CodeFailed, "the container cannot start: %s: %s; choose another image with --image",
 				waiting.Reason, shorten.Printable(waiting.Message, shorten.Note))
 		}
 	}
 	if pod.Status.Phase == corev1.PodFailed && len(pod.Status.ContainerStatuses) == 0 {
-		return session.Failf(session.CodeFailed, "the kubelet refuses the pod: %s: %s", shorten.Printable(pod.Status.Reason, shorten.Quoted), shorten.Printable(pod.Status.Message, shorten.Note))
+		return session.Failf(session.CodeFailed, "the kubelet rejected the pod: %s: %s", shorten.Printable(pod.Status.Reason, shorten.Quoted), shorten.Printable(pod.Status.Message, shorten.Note))
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func TestWhatKeepsACommandFromRunning(t *testing.T) {
 	}{
 		"no image": {is: func(p *corev1.Pod) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}}}
-		}, code: session.CodeFailed, say: "--image names another image"},
+		}, code: session.CodeFailed, say: "choose another image with --image"},
 		"the kubelet refuses": {is: func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "OutOfpods" }, code: session.CodeFailed, say: "OutOfpods"},
 		"it takes too long": {is: func(p *corev1.Pod) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}

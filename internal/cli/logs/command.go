@@ -29,16 +29,16 @@ func Command(s *session.Session) *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "logs HOST[,HOST...] [LOG...]",
-		Short: "Shows logs of services and event logs of hosts",
-		Long: "Shows logs of a host through its kubelet: of services (wicd, kubelet, containerd, kube-proxy, hybrid-overlay-node, flanneld,\n" +
+		Short: "Print service logs and event logs of hosts",
+		Long: "Print logs of hosts through their kubelets: logs of services (wicd, kubelet, containerd, kube-proxy, hybrid-overlay-node, flanneld,\n" +
 			"windows_exporter, csi-proxy), event logs of Windows (System, Application, hns, hcs, dns, ssh), or any file below C:\\var\\log by its\n" +
-			"path. Where no log is named, it shows those of wicd, kubelet, containerd, kube-proxy and System. all stands for all hosts.\n\n" +
-			"Only the end of a log is read, however large it is. It needs the right to get nodes/proxy.",
+			"path. Defaults to the logs wicd, kubelet, containerd, kube-proxy and System. Use all to select all hosts.\n\n" +
+			"Only the end of a log is read, however large it is. You need the right to get nodes/proxy.",
 		Example: "  kubectl windows logs win-1 kubelet -f\n  kubectl windows logs win-1,win-2 containerd System --since 10m\n" +
 			"  kubectl windows logs all wicd --tail 5\n  kubectl windows logs win-1 --list\n  kubectl windows logs win-1 eventlog/System.log",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return session.Failf(session.CodeUsage, "%s takes a host, and names of logs: see %s --help", c.CommandPath(), c.CommandPath())
+				return session.Failf(session.CodeUsage, "%s requires a host; see %s --help", c.CommandPath(), c.CommandPath())
 			}
 			return nil
 		},
@@ -52,10 +52,10 @@ func Command(s *session.Session) *cobra.Command {
 			return run(c.Context(), s, o, args[0], args[1:])
 		},
 	}
-	c.Flags().BoolVarP(&o.follow, "follow", "f", false, "Stay, and show lines as they are written.")
-	c.Flags().BoolVar(&o.list, "list", false, "Only list the files that can be shown.")
-	c.Flags().DurationVar(&o.since, "since", 0, "Only lines that are not older, such as 10m or 2h. Of large logs, at most the last 64 MiB are searched.")
-	c.Flags().IntVar(&o.tail, "tail", 50, "How many lines to show of what is there; -1 for all.")
+	c.Flags().BoolVarP(&o.follow, "follow", "f", false, "Print new lines as they are written.")
+	c.Flags().BoolVar(&o.list, "list", false, "Only list the available files.")
+	c.Flags().DurationVar(&o.since, "since", 0, "Only print lines that are not older than this, such as 10m or 2h. At most the last 64 MiB of a log are searched.")
+	c.Flags().IntVar(&o.tail, "tail", 50, "Number of existing lines to print; -1 for all.")
 	return c
 }
 
@@ -159,7 +159,7 @@ func (v *viewer) run(ctx context.Context, streams []*stream, follow, optional bo
 	}
 	if len(kept) == 0 {
 		if len(failures) == 0 {
-			return session.Failf(session.CodeNotFound, "there are no logs yet (%d files are absent); --list shows what there is", absent)
+			return session.Failf(session.CodeNotFound, "no logs yet (%d files do not exist); use --list to see the available files", absent)
 		}
 		return failures[0]
 	}

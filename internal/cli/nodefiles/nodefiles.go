@@ -29,9 +29,9 @@ import (
 // Errors of reads.
 var (
 	// ErrAbsent means that the kubelet has no such file.
-	ErrAbsent = errors.New("there is no such file")
+	ErrAbsent = errors.New("file not found")
 	// ErrNoMore means that the requested range begins beyond the end of the file. The Part has the file's size.
-	ErrNoMore = errors.New("the file has nothing more")
+	ErrNoMore = errors.New("the file ends before the requested range")
 )
 
 // Client reads files of nodes.
@@ -83,7 +83,7 @@ func (c *Client) open(ctx context.Context, node, file, bytes string) (*Part, err
 	doing := "reading log " + file + " of node " + node
 	response, err := c.get(ctx, FileURL(node, file), http.Header{"Range": {bytes}, "Accept": {"*/*"}})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, session.Failf(session.CodeTimeout, "%s: the API server got no answer from the kubelet within the deadline; --request-timeout allows more", doing)
+		return nil, session.Failf(session.CodeTimeout, "%s: the API server got no response from the kubelet within the deadline; increase it with --request-timeout", doing)
 	}
 	if err != nil {
 		return nil, explainRedirect(err, node, doing)
@@ -97,7 +97,7 @@ func (c *Client) open(ctx context.Context, node, file, bytes string) (*Part, err
 		from, size, ok := parseRange(response.Header.Get("Content-Range"))
 		if !ok {
 			_ = response.Body.Close()
-			return nil, session.Failf(session.CodeFailed, "%s: the answer does not say which part it is", doing)
+			return nil, session.Failf(session.CodeFailed, "%s: the response has no valid Content-Range header", doing)
 		}
 		part.From, part.Size = from, size
 		return part, nil
@@ -117,10 +117,10 @@ func explainRedirect(err error, node, doing string) error {
 	case !errors.As(err, &redirect):
 		return session.Explain(err, doing)
 	case redirect.ToFolder():
-		return session.Failf(session.CodeFailed, "%s: this is a folder, and not a log: kubectl windows logs --list shows the files", doing)
+		return session.Failf(session.CodeFailed, "%s: this is a folder, not a log; list the files with kubectl windows logs --list", doing)
 	}
-	return session.Failf(session.CodeFailed, "%s: %s: the request carries your credentials. Kubelets do not do this: somebody else may control the host, "+
-		"or another program answers at the kubelet's port; look at it before you send it anything else", doing, redirect.By("the kubelet of node "+node))
+	return session.Failf(session.CodeFailed, "%s: %s: the request carries your credentials. Kubelets do not redirect: an attacker may control the host, "+
+		"or another program may be listening on the kubelet's port; examine the host before you send it further requests", doing, redirect.By("the kubelet of node "+node))
 }
 
 // Get reads at most limit bytes of any path of the API server.
@@ -178,9 +178,9 @@ func explain(response *http.Response, doing string) error {
 		err := &apierrors.StatusError{ErrStatus: status}
 		switch {
 		case apierrors.IsNotFound(err):
-			return session.Failf(session.CodeNotFound, "%s: the cluster has no such node", doing)
+			return session.Failf(session.CodeNotFound, "%s: node not found", doing)
 		case apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || status.Code == http.StatusBadGateway:
-			return session.Failf(session.CodeUnreachable, "%s: the API server does not reach the kubelet: %s", doing, shorten.Printable(status.Message, shorten.Note))
+			return session.Failf(session.CodeUnreachable, "%s: the API server cannot reach the kubelet: %s", doing, shorten.Printable(status.Message, shorten.Note))
 		}
 		return session.Explain(err, doing)
 	}
@@ -189,11 +189,11 @@ func explain(response *http.Response, doing string) error {
 	case http.StatusNotFound:
 		return &session.Failure{Code: session.CodeNotFound, Err: fmt.Errorf("%s: %w", doing, ErrAbsent)}
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return session.Failf(session.CodeForbidden, "%s: the kubelet does not let the API server in: %s", doing, text)
+		return session.Failf(session.CodeForbidden, "%s: the kubelet rejected the API server: %s", doing, text)
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return session.Failf(session.CodeUnreachable, "%s: the API server does not reach the kubelet: %s", doing, text)
+		return session.Failf(session.CodeUnreachable, "%s: the API server cannot reach the kubelet: %s", doing, text)
 	}
-	return session.Failf(session.CodeFailed, "%s: the answer is %s: %s", doing, response.Status, text)
+	return session.Failf(session.CodeFailed, "%s: the response is %s: %s", doing, response.Status, text)
 }
 
 // parseRange parses the header Content-Range: "bytes 5-9/10", "bytes */10".
@@ -250,7 +250,7 @@ func parseListing(page string) (names []string) {
 // CheckFile rejects anything that is not a file path below the log folder.
 func CheckFile(file string) error {
 	if file == "" || file == "." || path.Clean("/"+file) != "/"+file || strings.ContainsAny(file, "\\:*?\"<>|\x00\r\n") || len(file) > 255 {
-		return session.Failf(session.CodeUsage, "%.64q is not the path of a log: name a file below C:\\var\\log, as in kubelet/kubelet.log", file)
+		return session.Failf(session.CodeUsage, "%.64q is not the path of a log: use the path of a file below C:\\var\\log, such as kubelet/kubelet.log", file)
 	}
 	return nil
 }

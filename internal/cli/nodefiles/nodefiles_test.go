@@ -121,9 +121,9 @@ func TestFailuresSayWhatIsWrong(t *testing.T) {
 		code int
 		say  string
 	}{
-		"win-1":  {session.CodeNotFound, "there is no such file"},
-		"gone":   {session.CodeNotFound, "no such node"},
-		"silent": {session.CodeUnreachable, "does not reach the kubelet"},
+		"win-1":  {session.CodeNotFound, "file not found"},
+		"gone":   {session.CodeNotFound, "node not found"},
+		"silent": {session.CodeUnreachable, "cannot reach the kubelet"},
 		"denied": {session.CodeForbidden, "get nodes/proxy"},
 	} {
 		_, err := c.Tail(t.Context(), node, "kubelet/kubelet.log", 10)

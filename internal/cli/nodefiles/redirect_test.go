@@ -128,7 +128,7 @@ func TestWhoSendsElsewhereIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for location, want := range map[string][]string{
-		"https://evil.example.com:8443/x?y=z":         {"the kubelet of node win-1 sends the request elsewhere (to evil.example.com:8443)", "is not followed", "somebody else may control"},
+		"https://evil.example.com:8443/x?y=z":         {"the kubelet of node win-1 sends the request elsewhere (to evil.example.com:8443)", "is not followed", "an attacker may control"},
 		"http://%1b[31mred/":                          {"the kubelet of node win-1 sends the request elsewhere", "is not followed"},
 		"//" + strings.Repeat("a", 5000) + ".example": {"the kubelet of node win-1", "aaa..."},
 		"":             {"the kubelet of node win-1 sends the request elsewhere (to no address)"},

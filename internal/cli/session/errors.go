@@ -89,11 +89,11 @@ func Explain(err error, doing string) error {
 	case meta.IsNoMatchError(err):
 		return failf(CodeNotInstalled, "%s: the API server does not serve this kind: install the operator (kubectl apply -k deploy)", doing)
 	case errors.As(err, &redirect):
-		return failf(CodeFailed, "%s: %s: the request carries your credentials; check the server's address in the kubeconfig, and what is in between", doing, redirect.By("the API server"))
+		return failf(CodeFailed, "%s: %s: the request carries your credentials; check the server's address in the kubeconfig, and proxies in between", doing, redirect.By("the API server"))
 	case errors.Is(err, context.Canceled):
 		return failf(CodeFailed, "%s: interrupted", doing)
 	case errors.As(err, &network) && network.Timeout(), errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err):
-		return failf(CodeTimeout, "%s: no answer from the API server within the deadline; --request-timeout allows more", doing)
+		return failf(CodeTimeout, "%s: no response from the API server within the deadline; increase it with --request-timeout", doing)
 	case errors.As(err, &failed):
 		return failf(CodeUnreachable, "%s: cannot reach the API server: %s", doing, shorten.Printable(failed.Err.Error(), shorten.Note))
 	}
@@ -117,7 +117,7 @@ func denied(err error) string {
 // uninstalled returns a clear error if the API server does not serve a kind.
 func uninstalled(err error, kind string) error {
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return failf(CodeNotInstalled, "the cluster does not serve %s: the operator is not installed, or an old version of it is (kubectl apply -k deploy)", kind)
+		return failf(CodeNotInstalled, "the cluster does not serve %s: the operator is not installed, or is too old (kubectl apply -k deploy)", kind)
 	}
 	return nil
 }

@@ -37,9 +37,9 @@ func (s *Session) Nodes(ctx context.Context, hosts []string) ([]string, error) {
 				}
 			}
 		case host == "":
-			return nil, failf(CodeUsage, "a name of a host is empty")
+			return nil, failf(CodeUsage, "the name of a host is empty")
 		case found && h.Node == "":
-			return nil, failf(CodeNotFound, "host %s has no Node yet: kubectl windows describe %s says why", host, h.Name)
+			return nil, failf(CodeNotFound, "host %s has no Node yet; run kubectl windows describe %s", host, h.Name)
 		case found:
 			add(h.Node)
 		default:

@@ -39,7 +39,7 @@ func (s *Session) Read(ctx context.Context) (fleetstatus.Input, error) {
 	r.Go(r.operator)
 	r.Go(func() { r.events(r.in.Namespace, fields.Set{"type": corev1.EventTypeWarning}) })
 	if limited {
-		r.unread("pods", Failf(CodeForbidden, "not read, because you may not list in all namespaces"))
+		r.unread("pods", Failf(CodeForbidden, "not read, because you are not allowed to list in all namespaces"))
 	} else {
 		r.Go(func() { r.pods(fields.Set{"status.phase": string(corev1.PodPending)}) })
 	}
@@ -129,7 +129,7 @@ func operatorNamespace(items []v1alpha1.WindowsInstance, otherwise string) (stri
 		return api.DefaultNamespace, nil
 	}
 	slices.Sort(found)
-	return "", failf(CodeUsage, "namespaces %q have WindowsInstances: name that of the operator with -n", found)
+	return "", failf(CodeUsage, "namespaces %q have WindowsInstances: set the namespace of the operator with -n", found)
 }
 
 // reading reads several kinds concurrently.

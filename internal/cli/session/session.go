@@ -41,7 +41,7 @@ func New(streams genericiooptions.IOStreams, version string) *Session {
 func (s *Session) AddFlags(f *pflag.FlagSet) {
 	flags := clientcmd.RecommendedConfigOverrideFlags("")
 	flags.AuthOverrideFlags.Username, flags.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
-	flags.ContextOverrideFlags.Namespace.Description = "Namespace of the operator. By default, that of the WindowsInstances."
+	flags.ContextOverrideFlags.Namespace.Description = "Namespace of the operator. Defaults to that of the WindowsInstances."
 	flags.Timeout.Default, flags.Timeout.Description = defaultTimeout, "Deadline of each request to the API server, such as 10s or 1m."
 	flags.ClusterOverrideFlags.APIServer.ShortName = "s"
 	clientcmd.BindOverrideFlags(s.overrides, f, flags)
@@ -65,7 +65,7 @@ func (s *Session) Config() (*rest.Config, error) {
 	}
 	inPod := os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 	if len(raw.Contexts) == 0 && s.overrides.ClusterInfo.Server == "" && !inPod {
-		return nil, failf(CodeUnreachable, "no cluster is configured: set KUBECONFIG, or name a file with --kubeconfig")
+		return nil, failf(CodeUnreachable, "no cluster is configured: set KUBECONFIG or --kubeconfig")
 	}
 	config, err := loader.ClientConfig()
 	if err != nil {

@@ -69,7 +69,7 @@ func TestPoliciesOfHostsAreAppliedToAnEmptyCluster(t *testing.T) {
 			}
 		}
 		is := p.Condition(1)
-		if is.Status != "True" || !strings.Contains(is.Message, "windows-machine-config-operator-secrets is not there; apply deploy/limits") {
+		if is.Status != "True" || !strings.Contains(is.Message, "windows-machine-config-operator-secrets not found; apply deploy/limits") {
 			t.Errorf("the condition is %+v", is)
 		}
 		missing := p.LimitsMissing(1)

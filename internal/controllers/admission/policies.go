@@ -112,12 +112,12 @@ func (p *Policies) look(ctx context.Context) (finding string, err error) {
 			all = append(all, what)
 			if !was[what] {
 				p.events.Emit(kube.Event{Object: o, Type: corev1.EventTypeWarning, Reason: api.ReasonPoliciesAltered, Action: "Look"},
-					"%s; until that is fixed no host joins, and WICD's certificates are not renewed", what)
+					"%s; until this is fixed, no host joins and WICD's certificates are not renewed", what)
 			}
 		}
 	}
 	if len(all) == 0 && p.settles() > 0 {
-		all = []string{"the operator has just applied admission policies, which takes effect on all API servers within seconds"}
+		all = []string{"the operator has just applied admission policies; they take effect on all API servers within seconds"}
 	}
 	before, unlimitedBefore := p.finding, p.unlimited
 	p.lookedAt, p.found, p.finding, p.unlimited = time.Now(), found, strings.Join(all, "; "), strings.Join(unlimited, "; ")
@@ -140,9 +140,9 @@ func (p *Policies) compare(ctx context.Context, g deploy.Guard, o client.Object)
 	o.SetName(name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Sprintf("%s %s is not there; apply %s of this version of the operator", kind, name, file(g)), nil
+		return fmt.Sprintf("%s %s not found; apply %s of this operator version", kind, name, file(g)), nil
 	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("%s %s may not be read by the operator; apply deploy/rbac-operator.yaml of this version", kind, name), nil
+		return fmt.Sprintf("the operator is not permitted to read %s %s; apply deploy/rbac-operator.yaml of this operator version", kind, name), nil
 	case err != nil:
 		return "", fmt.Errorf("reading %s %s: %w", kind, name, err)
 	}
@@ -156,7 +156,7 @@ func (p *Policies) compare(ctx context.Context, g deploy.Guard, o client.Object)
 	if fields == "" {
 		return "", nil
 	}
-	return fmt.Sprintf("%s %s is not as this version of the operator has it (%s); apply its %s", kind, name, fields, file(g)), nil
+	return fmt.Sprintf("%s %s differs from this operator version (%s); apply its %s", kind, name, fields, file(g)), nil
 }
 
 // identify returns the kind and name of a guard's policy or binding.
@@ -196,7 +196,7 @@ func (p *Policies) LimitsMissing(generation int64) *metav1.Condition {
 	}
 	return &metav1.Condition{
 		Type: api.ConditionLimitsMissing, Status: metav1.ConditionTrue, Reason: api.ReasonLimitsMissing, ObservedGeneration: generation,
-		Message: shorten.Text("not all admission policies that limit the operator itself are in force, and it does not say why pods do not start: "+p.unlimited, shorten.Reported),
+		Message: shorten.Text("some admission policies that limit the operator are not in force, so it does not report why pods do not start: "+p.unlimited, shorten.Reported),
 	}
 }
 
@@ -204,7 +204,7 @@ func (p *Policies) LimitsMissing(generation int64) *metav1.Condition {
 func (p *Policies) Condition(generation int64) metav1.Condition {
 	c := metav1.Condition{
 		Type: api.ConditionPolicies, Status: metav1.ConditionTrue, Reason: api.ReasonPoliciesInForce, ObservedGeneration: generation,
-		Message: "the admission policies that limit hosts and the operator are as they were installed",
+		Message: "the admission policies that limit hosts and the operator are in force",
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,7 +212,7 @@ func (p *Policies) Condition(generation int64) metav1.Condition {
 	case p.finding != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, api.ReasonPoliciesAltered, shorten.Text(p.finding, shorten.Reported)
 	case p.unlimited != "":
-		c.Message = shorten.Text("the admission policies that limit hosts are in force, applied by the operator; not all that limit the operator itself are: "+p.unlimited, shorten.Reported)
+		c.Message = shorten.Text("the admission policies that limit hosts are in force, applied by the operator; some that limit the operator are not: "+p.unlimited, shorten.Reported)
 	}
 	return c
 }

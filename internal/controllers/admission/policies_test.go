@@ -43,19 +43,19 @@ func TestPoliciesThatAreNotInForceAreFound(t *testing.T) {
 	}{
 		"nothing happens": {func(*testing.T, client.Client) error { return nil }, ""},
 		"a policy is deleted": {func(t *testing.T, c client.Client) error { return c.Delete(t.Context(), policy(t, c)) },
-			"ValidatingAdmissionPolicy windows-instance-config-daemon is not there"},
+			"ValidatingAdmissionPolicy windows-instance-config-daemon not found"},
 		"a binding is deleted": {func(t *testing.T, c client.Client) error { return c.Delete(t.Context(), binding(t, c)) },
-			"ValidatingAdmissionPolicyBinding windows-instance-config-daemon is not there"},
+			"ValidatingAdmissionPolicyBinding windows-instance-config-daemon not found"},
 		"a policy is altered": {func(t *testing.T, c client.Client) error {
 			is := policy(t, c)
 			is.Spec.Validations[0].Expression = "true"
 			return c.Update(t.Context(), is)
-		}, "ValidatingAdmissionPolicy windows-instance-config-daemon is not as this version of the operator has it (spec.validations)"},
+		}, "ValidatingAdmissionPolicy windows-instance-config-daemon differs from this operator version (spec.validations)"},
 		"a binding only audits": {func(t *testing.T, c client.Client) error {
 			is := binding(t, c)
 			is.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}
 			return c.Update(t.Context(), is)
-		}, "ValidatingAdmissionPolicyBinding windows-instance-config-daemon is not as this version of the operator has it (spec.validationActions)"},
+		}, "ValidatingAdmissionPolicyBinding windows-instance-config-daemon differs from this operator version (spec.validationActions)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			guards, c := controllertest.Guards(t)
@@ -108,9 +108,9 @@ func TestPoliciesThatComeBackAreSeen(t *testing.T) {
 		}
 		time.Sleep(policiesFresh)
 		heard()
-		look("is not there")
+		look("not found")
 		time.Sleep(policiesFresh)
-		look("is not there")
+		look("not found")
 		if n := heard(); n != 1 || len(recorder.Events) != 1 {
 			t.Errorf("it was told %d times, with events %q; want once", n, recorder.Events)
 		}
@@ -134,7 +134,7 @@ func TestPoliciesThatCannotBeRead(t *testing.T) {
 		finding   string
 		isUnknown bool
 	}{
-		"a right is missing":       {apierrors.NewForbidden(schema.GroupResource{}, guardOfNodes, errors.New("x")), "may not be read by the operator", false},
+		"a right is missing":       {apierrors.NewForbidden(schema.GroupResource{}, guardOfNodes, errors.New("x")), "the operator is not permitted to read", false},
 		"the API server is silent": {apierrors.NewServiceUnavailable("x"), "", true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -103,7 +103,7 @@ func (r *Releases) Update(ctx context.Context) {
 		return
 	}
 	r.finding = finding
-	log.FromContext(ctx).Info("Release for nodes chosen", "version", r.current.Version, "kubelet", r.current.Kubelet, "apiServers", servers, "finding", finding)
+	log.FromContext(ctx).Info("Selected kubelet version", "version", r.current.Version, "kubelet", r.current.Kubelet, "apiServers", servers, "finding", finding)
 	for _, changed := range r.changed {
 		kube.Notify(changed)
 	}
@@ -129,7 +129,7 @@ func (r *Releases) first(ctx context.Context, chosen release.Release) (current r
 		return chosen, "", nil // a payload without versions, a cluster without nodes, or nodes that already have it
 	}
 	current, _ = release.Choose(r.all, []string{newest.String()})
-	return current, fmt.Sprintf("the kubelets of nodes go from %d.%d to %s when all API servers have allowed it for %s", newest.Major(), newest.Minor(), chosen.Kubelet, settled), nil
+	return current, fmt.Sprintf("nodes are upgraded from kubelet %d.%d to %s once all API servers have supported it for %s", newest.Major(), newest.Minor(), chosen.Kubelet, settled), nil
 }
 
 // newestOf returns the newest of the versions that can be parsed, or nil.

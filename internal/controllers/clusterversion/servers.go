@@ -104,7 +104,7 @@ func ask(ctx context.Context, config *rest.Config) string {
 		v, err = versionOf(answer)
 	}
 	if err != nil {
-		log.FromContext(ctx).V(1).Info("Asking an API server for its version failed", "server", config.Host, "error", err.Error())
+		log.FromContext(ctx).V(1).Info("Querying an API server's version failed", "server", config.Host, "error", err.Error())
 	}
 	return v
 }
@@ -165,7 +165,7 @@ func versionOf(answer []byte) (string, error) {
 		EmulationMinor string `json:"emulationMinor"`
 	}
 	if err := json.Unmarshal(answer, &said); err != nil {
-		return "", fmt.Errorf("reading the version: %w", err)
+		return "", fmt.Errorf("parsing the version: %w", err)
 	}
 	return release.Server(said.GitVersion, said.EmulationMajor, said.EmulationMinor)
 }

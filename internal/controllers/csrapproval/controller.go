@@ -150,7 +150,7 @@ func (c *Controller) tellDisputes(ctx context.Context, request *certificatesv1.C
 			continue // its claim is gone with it
 		}
 		c.Events.Emit(kube.Event{Object: &node, Related: request, Type: corev1.EventTypeWarning, Reason: api.EventAddressDisputed, Action: "Approve"},
-			"status.addresses has an address of WindowsInstance %s, which was reached there; check the kubelet's --node-ip on this Node, or which host has the address", d.Instance)
+			"status.addresses contains an address at which WindowsInstance %s was reached; check the kubelet's --node-ip on this Node, and which host has the address", d.Instance)
 	}
 }
 
@@ -166,7 +166,7 @@ func (c *Controller) approve(ctx context.Context, request *certificatesv1.Certif
 			Type:    certificatesv1.CertificateApproved,
 			Status:  corev1.ConditionTrue,
 			Reason:  api.ApprovalReason,
-			Message: fmt.Sprintf("every rule holds for WindowsInstance %s", d.Instance),
+			Message: fmt.Sprintf("the request meets all rules for WindowsInstance %s", d.Instance),
 		}}
 		err := c.Client.SubResource("approval").Update(ctx, approved)
 		if !apierrors.IsConflict(err) {

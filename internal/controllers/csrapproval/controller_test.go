@@ -282,7 +282,7 @@ func TestNobodyGetsAnIdentityWithoutThePolicies(t *testing.T) {
 	guards, cluster := controllertest.GuardsButOne(t)
 	approver.Policies = admission.New(cluster, kube.NewEvents(&controllertest.Recorder{}), guards)
 	known, err := approver.Known(t.Context(), "")
-	if err != nil || !strings.Contains(known.PoliciesFault, "is not there") {
+	if err != nil || !strings.Contains(known.PoliciesFault, "not found") {
 		t.Errorf("requests are decided with %q (%v), want the missing binding", known.PoliciesFault, err)
 	}
 }

@@ -176,7 +176,7 @@ func (c *Controller) hasCredentialSpecs() (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("looking for the kind of credential specs: %w", err)
+		return false, fmt.Errorf("looking up kind GMSACredentialSpec: %w", err)
 	}
 	return true, nil
 }

@@ -145,7 +145,7 @@ func TestAPodIsToldOnceWhyItDoesNotStart(t *testing.T) {
 		began := time.Now()
 		for range 3 {
 			is := p.reconcile(t.Context(), pod)
-			if !strings.HasPrefix(is, "ImageForAnotherBuild: image r.test/web:1 has no part for node win-1") || !strings.Contains(is, "the image is for 10.0.17763 (Windows Server 2019). Use an image") {
+			if !strings.HasPrefix(is, "ImageForAnotherBuild: image r.test/web:1 has no manifest for node win-1") || !strings.Contains(is, "the image is for 10.0.17763 (Windows Server 2019). Use an image") {
 				t.Errorf("the annotation is %q", is)
 			}
 		}

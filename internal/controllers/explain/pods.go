@@ -134,7 +134,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			log.FromContext(ctx).Error(err, "annotations of pods that have started are looked for again", "after", sweepAgain.String())
+			log.FromContext(ctx).Error(err, "Removing annotations of started pods failed, will be retried", "after", sweepAgain.String())
 		}
 		select {
 		case <-ctx.Done():
@@ -149,7 +149,7 @@ func (c *Controller) sweepOnce(ctx context.Context) error {
 	defer cancel()
 	// Once the cache is synced, it reports pods that start.
 	if err := c.Client.List(ctx, &corev1.PodList{}, client.Limit(1)); err != nil {
-		return fmt.Errorf("waiting for the cache of pods: %w", err)
+		return fmt.Errorf("waiting for the pod cache: %w", err)
 	}
 	for next := ""; ; {
 		page := &metav1.PartialObjectMetadataList{}

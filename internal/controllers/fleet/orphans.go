@@ -57,7 +57,7 @@ func (f *Controller) lookAtOrphans(nodes map[string]*corev1.Node) (again time.Du
 	tell, again := f.orphans.look(nodes, time.Now())
 	for _, node := range tell {
 		f.Events.Emit(kube.Event{Object: node, Type: corev1.EventTypeWarning, Reason: api.EventNodeOrphaned, Action: "Plan"},
-			"no WindowsInstance is for this node: it gets no upgrade and no repair; announce its host, or delete the Node when the host is gone")
+			"this node has no WindowsInstance, so it is neither upgraded nor repaired; add its host, or delete the Node if the host is gone")
 	}
 	return again
 }

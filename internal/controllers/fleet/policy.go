@@ -29,7 +29,7 @@ func ReplaceReason(i *v1alpha1.WindowsInstance, allowed v1alpha1.MachineReplacem
 	}
 	reachable := kube.Condition(i, api.ConditionReachable)
 	if reachable.Reason == api.ReasonAuthenticationFailed && time.Since(reachable.LastTransitionTime.Time) > keyPatience {
-		return "its host has not let in the SSH key for " + keyPatience.String()
+		return "its host has rejected the SSH key for " + keyPatience.String()
 	}
 	if f := i.Status.Failure; allowed == v1alpha1.ReplaceWhenBroken && f != nil && f.Action == v1alpha1.ActionRepair && f.Attempts >= join.MaxRepairs {
 		return "its node could not be repaired: " + f.Message

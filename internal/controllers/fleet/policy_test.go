@@ -51,7 +51,7 @@ func TestMachinesAreReplacedForGoodReasonsOnly(t *testing.T) {
 		allowed  v1alpha1.MachineReplacement
 		want     string // begins with
 	}{
-		{"a node that lets nobody in", lockedOut(2 * keyPatience), onRotation, "its host has not let in the SSH key"},
+		{"a node that lets nobody in", lockedOut(2 * keyPatience), onRotation, "its host has rejected the SSH key"},
 		{"where the user wants none replaced", lockedOut(2 * keyPatience), never, ""},
 		{"not for long", lockedOut(keyPatience / 2), onRotation, ""},
 		{"a host that never became a node: its first-boot script may still run", with(lockedOut(24*time.Hour), func(i *v1alpha1.WindowsInstance) {

@@ -59,8 +59,8 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 		left = pods.GiveUp()
 	}
 	if pods.Gone() {
-		m.tellOfLeft(corev1.EventTypeWarning, "should have ended long ago", left)
-		m.tellOfLeft(corev1.EventTypeNormal, "came after it was cordoned", pods.Came)
+		m.tellOfLeft(corev1.EventTypeWarning, "should have terminated long ago", left)
+		m.tellOfLeft(corev1.EventTypeNormal, "arrived after it was cordoned", pods.Came)
 		return m.drained(ctx)
 	}
 	if st := m.status.desired(); st.DrainedAt == nil {
@@ -70,7 +70,7 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	refused, err := m.evict(ctx, pods.Evict, forced)
 	reason, message := drain.Report(pods, refused, late)
 	if late && settings.OnTimeout == v1alpha1.DrainAbort && m.current().Action != v1alpha1.ActionLeave {
-		return m.fail(ctx, "pods were still there after rollout.drain.timeout: "+message)
+		return m.fail(ctx, "pods remain after rollout.drain.timeout: "+message)
 	}
 	meta.SetStatusCondition(&m.status.desired().Conditions, metav1.Condition{
 		Type: api.ConditionDraining, Status: metav1.ConditionTrue, Reason: reason, Message: message, ObservedGeneration: m.view.Instance.Generation,
@@ -107,7 +107,7 @@ func endsPods(a v1alpha1.PlanAction) bool {
 func (m *maintenance) tellOfLeft(kind, why string, pods []corev1.Pod) {
 	if len(pods) > 0 {
 		m.Events.Emit(kube.Event{Object: m.view.Instance, Type: kind, Reason: api.EventPodsRemain, Action: string(m.current().Action)},
-			"the node is drained but for pods that %s: %s", why, drain.Names(pods))
+			"the node is drained, except for pods that %s: %s", why, drain.Names(pods))
 	}
 }
 

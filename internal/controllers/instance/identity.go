@@ -68,7 +68,7 @@ func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 	}
 	if ip, err := netip.ParseAddr(nodeIP); err != nil || is.Refuse(ip) != "" {
 		return &join.Unsupported{Reason: api.ReasonAddressNotProven, Message: fmt.Sprintf(
-			"the host says that its node's address is %s, which %s; choose another of its addresses with spec.network", nodeIP, is.Refuse(ip))}
+			"the host reports node address %s, which %s; select another of its addresses with spec.network", nodeIP, is.Refuse(ip))}
 	}
 	spec := a.view.Instance.Spec
 	there, err := a.Dialer(ctx, remote.Target{
@@ -81,8 +81,8 @@ func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 		return err
 	}
 	return &join.Unsupported{Reason: api.ReasonAddressNotProven, Message: fmt.Sprintf(
-		"the host was reached at %s and says that its node's address is %s, where it does not answer with its SSH key (%v); "+
-			"let its SSH server answer the operator at that address, or choose another with spec.network", a.host.address(), nodeIP, err)}
+		"the host was reached at %s but reports node address %s, where connecting with its SSH host key failed (%v); "+
+			"make its SSH server reachable at that address for the operator, or select another address with spec.network", a.host.address(), nodeIP, err)}
 }
 
 // nameTakenBy returns what else has the name: an instance, even one being deleted, a Machine, or a Node of another host.
@@ -142,7 +142,7 @@ func (a *attempt) leaveName(ctx context.Context, former, nodeIP string) error {
 		err = client.IgnoreNotFound(a.Client.Delete(ctx, &node, client.Preconditions{UID: &node.UID}))
 	}
 	if err != nil {
-		return fmt.Errorf("deleting Node %s, the host's before it was renamed: %w", former, err)
+		return fmt.Errorf("deleting Node %s of the host's former name: %w", former, err)
 	}
 	return nil
 }

@@ -122,12 +122,12 @@ func (a *attempt) Connect(ctx context.Context) (join.Host, error) {
 			return host, err
 		}
 		a.Events.Emit(kube.Event{Object: a.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventHostKeyPinned, Action: "Pin"},
-			"host %s shows key %s; it is asked for from now on", a.view.Instance.Spec.Address, st.HostKeyFingerprint)
+			"pinned SSH host key %[2]s of host %[1]s", a.view.Instance.Spec.Address, st.HostKeyFingerprint)
 	}
 	if other := a.sharesKeyWith(ctx, key); other != "" {
 		a.Events.Emit(kube.Event{Object: a.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventHostKeyShared, Action: "Compare"},
-			"the host shows the same SSH host key %s as that of WindowsInstance %s: each can pretend to be the other; on one of them, as after each copy "+
-				`of an image, delete C:\ProgramData\ssh\ssh_host_*, restart sshd, and set spec.hostKey to the new key`, st.HostKeyFingerprint, other)
+			"the host has the same SSH host key %s as WindowsInstance %s, so each can impersonate the other; on one of them, "+
+				`delete C:\ProgramData\ssh\ssh_host_*, restart sshd, and set spec.hostKey to the new key; do the same after each copy of an image`, st.HostKeyFingerprint, other)
 	}
 	return host, nil
 }
@@ -168,7 +168,7 @@ func (a *attempt) addFinalizer(ctx context.Context) error {
 		return nil
 	}
 	if err := a.Client.Patch(ctx, instance, client.MergeFrom(a.view.Instance)); err != nil {
-		return fmt.Errorf("holding WindowsInstance %s: %w", instance.Name, err)
+		return fmt.Errorf("adding finalizer to WindowsInstance %s: %w", instance.Name, err)
 	}
 	a.view.Instance.Finalizers = instance.Finalizers
 	return nil
@@ -246,7 +246,7 @@ func (a *attempt) wanted(ctx context.Context) (want join.Want, err error) {
 // Altered implements join.Observer.
 func (a *attempt) Altered(paths []string) {
 	a.Events.Emit(kube.Event{Object: a.view.Instance, Type: corev1.EventTypeWarning, Reason: api.ReasonContentAltered, Action: "Replace"},
-		"files on the host did not have their content any more and were replaced: %s", strings.Join(paths, ", "))
+		"files on the host were modified and have been replaced: %s", strings.Join(paths, ", "))
 }
 
 // Token requests the bootstrap token of this join and records its ID before returning it: only requests made with it are approved for this host.
@@ -265,7 +265,7 @@ func (a *attempt) Token(ctx context.Context) (string, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: api.BootstrapServiceAccount}}
 	if err := a.Client.SubResource("token").Create(ctx, account, request); err != nil {
-		return "", fmt.Errorf("asking for a token of ServiceAccount %s: %w", api.BootstrapServiceAccount, err)
+		return "", fmt.Errorf("requesting a token for ServiceAccount %s: %w", api.BootstrapServiceAccount, err)
 	}
 	id, err := credentialID(request.Status.Token)
 	if err != nil {
@@ -303,17 +303,17 @@ func (a *attempt) awaitHeard(ctx context.Context, id string) {
 func credentialID(token string) (string, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return "", errors.New("the token is no JSON web token")
+		return "", errors.New("the token is not a JSON Web Token")
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return "", errors.New("the token's claims are no base64")
+		return "", errors.New("the token's claims are not base64")
 	}
 	var claims struct {
 		ID string `json:"jti"`
 	}
 	if err := json.Unmarshal(payload, &claims); err != nil || claims.ID == "" {
-		return "", errors.New("the token has no ID (claim jti); Kubernetes 1.30 or later is needed")
+		return "", errors.New("the token has no ID (claim jti); Kubernetes 1.30 or later is required")
 	}
 	return claims.ID, nil
 }

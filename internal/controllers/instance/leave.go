@@ -52,12 +52,12 @@ func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
 // cleanOrRelease removes everything of the operator from the host. If that is impossible, it releases the host as it is, once the user requests that
 // or the time is over.
 func (m *maintenance) cleanOrRelease(ctx context.Context, late bool) error {
-	why := "the WindowsInstance says so in annotation " + api.AnnotationRelease
+	why := "requested by annotation " + api.AnnotationRelease
 	if !m.released() {
 		remains, err := m.clean(ctx)
 		if err == nil {
 			m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventHostLeft, Action: "Leave"},
-				"the host has left the cluster%s", listed("; there remain ", remains))
+				"the host has left the cluster%s", listed("; these remain: ", remains))
 			return nil
 		}
 		if !late {
@@ -66,7 +66,7 @@ func (m *maintenance) cleanOrRelease(ctx context.Context, late bool) error {
 		why = err.Error()
 	}
 	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventHostReleased, Action: "Leave"},
-		"the host was let go as it is: its services (those with a description that begins with %q), C:\\k, C:\\var and containers that run remain; %s",
+		"the host was removed without cleanup; these remain: services (those with a description that begins with %q), C:\\k, C:\\var and running containers; %s",
 		api.ServiceDescription, why)
 	return nil
 }
@@ -82,7 +82,7 @@ func (m *maintenance) clean(ctx context.Context) (remains []string, err error) {
 	}
 	result, err := m.visit("leaving").Leave(ctx, id)
 	if failed := agent.Failed(err); failed != nil && failed.Code == agent.CodeOtherCluster {
-		return []string{"everything: the host is another cluster's now"}, nil
+		return []string{"everything (the host now belongs to another cluster)"}, nil
 	}
 	return result.Remains, err
 }
@@ -111,7 +111,7 @@ func (m *maintenance) removeFinalizer(ctx context.Context) error {
 		return nil
 	}
 	if err := client.IgnoreNotFound(m.Client.Patch(ctx, instance, client.MergeFrom(m.view.Instance))); err != nil {
-		return fmt.Errorf("letting WindowsInstance %s go: %w", instance.Name, err)
+		return fmt.Errorf("removing finalizer from WindowsInstance %s: %w", instance.Name, err)
 	}
 	return nil
 }

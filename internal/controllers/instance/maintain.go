@@ -182,7 +182,7 @@ func (m *maintenance) giveBack(ctx context.Context) error {
 	}
 	log.FromContext(ctx).Info("Maintenance deferred", "action", now.Action, "brokenSince", now.BrokenSince)
 	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceDeferred, Action: string(now.Action)},
-		"%s had begun because the node was not Ready since %s; the node is Ready again, so that it waits for its turn", now.Action, now.BrokenSince.UTC().Format(time.RFC3339))
+		"%s had started because the node was not Ready since %s; the node is Ready again, so the action waits until the plan allows it", now.Action, now.BrokenSince.UTC().Format(time.RFC3339))
 	return nil
 }
 
@@ -204,7 +204,7 @@ func (m *maintenance) isUndrained() bool {
 // version.
 func (m *maintenance) awaitNode(ctx context.Context) (time.Duration, error) {
 	meta.RemoveStatusCondition(&m.status.desired().Conditions, api.ConditionDraining)
-	m.current().Message = "the Node is not there"
+	m.current().Message = "the Node does not exist"
 	m.stopwatch.start(m.id(), *m.current()) // time without a Node does not count
 	if m.mayRejoin() {
 		return m.rejoin(ctx)

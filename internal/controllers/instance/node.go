@@ -19,7 +19,7 @@ import (
 func (c *Controller) announcement(ctx context.Context, node *corev1.Node, version string) (map[string]string, error) {
 	order, err := c.Store.OrderVersion(ctx, node, version)
 	if err != nil {
-		return nil, fmt.Errorf("ordering version %s of Node %s: %w", version, node.Name, err)
+		return nil, fmt.Errorf("signing the order of version %s for Node %s: %w", version, node.Name, err)
 	}
 	return map[string]string{api.AnnotationDesiredVersion: version, api.AnnotationVersionOrder: order}, nil
 }
@@ -85,7 +85,7 @@ func (m *maintenance) uncordon(ctx context.Context, asked string) error {
 // announceVersion sets the node's desired version.
 func (m *maintenance) announceVersion(ctx context.Context, version string) error {
 	if m.view.Node == nil {
-		return errors.New("the Node is not there")
+		return errors.New("the Node does not exist")
 	}
 	says, err := m.announcement(ctx, m.view.Node, version)
 	if err != nil {

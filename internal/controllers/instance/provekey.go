@@ -73,7 +73,7 @@ func (c *Controller) loginWithNewKey(ctx context.Context, v *view, st *status) t
 	var u *join.Unreachable
 	if errors.As(err, &u) && u.Reason == api.ReasonAuthenticationFailed {
 		join.Reached(st.desired(), v.Instance.Generation, &join.Unreachable{Reason: u.Reason, Err: fmt.Errorf(
-			"the host does not let in the key of Secret %s yet; WICD authorizes it when it can reach the cluster, or add this line to "+
+			"the host does not accept the key of Secret %s yet; WICD authorizes it once it can reach the cluster, or add this line to "+
 				`C:\ProgramData\ssh\administrators_authorized_keys on the host: %s`,
 			api.PrivateKeySecret, sshkey.AuthorizedLine(v.key))})
 	}

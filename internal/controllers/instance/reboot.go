@@ -33,8 +33,8 @@ func (c *Controller) reportReboot(v *view, st *v1alpha1.WindowsInstanceStatus) (
 	reason, message := api.ReasonRebootPending, api.RebootPendingPrefix+h.Node.RebootPending
 	if st.LastReboot != nil && h.Node.ReportedBoot == h.Node.BootID && !h.RebootMayHelp() {
 		reason = api.ReasonRebootDidNotHelp
-		message = fmt.Sprintf("the restart of %s did not help, and Windows is not restarted for the same causes again: %s; find out what causes it, "+
-			"or annotate the WindowsInstance with %s=true", st.LastReboot.At.UTC().Format(time.RFC3339), h.Node.RebootPending, api.AnnotationRetry)
+		message = fmt.Sprintf("the restart at %s did not help; Windows is not restarted again for the same causes: %s; fix the cause, "+
+			"or annotate the WindowsInstance with %s=true to allow another restart", st.LastReboot.At.UTC().Format(time.RFC3339), h.Node.RebootPending, api.AnnotationRetry)
 	}
 	if reason == api.ReasonRebootDidNotHelp && (required == nil || required.Reason != reason) {
 		c.Events.Emit(kube.Event{Object: v.Instance, Related: v.Node, Type: corev1.EventTypeWarning, Reason: api.EventRebootDidNotHelp, Action: "Observe"}, "%s", message)

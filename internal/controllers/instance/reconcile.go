@@ -130,7 +130,7 @@ func (c *Controller) retry(ctx context.Context, i *v1alpha1.WindowsInstance) err
 		}
 		i.Status.Failure = nil
 		if err := c.Client.Status().Patch(ctx, i, client.MergeFrom(before)); err != nil {
-			return fmt.Errorf("forgetting what failed on WindowsInstance %s: %w", i.Name, err)
+			return fmt.Errorf("clearing the failure of WindowsInstance %s: %w", i.Name, err)
 		}
 	}
 	before := i.DeepCopy()

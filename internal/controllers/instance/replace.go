@@ -41,7 +41,7 @@ func (m *maintenance) replace(ctx context.Context) error {
 func machineOf(i *v1alpha1.WindowsInstance) (*unstructured.Unstructured, error) {
 	namespace, name, ok := strings.Cut(i.Annotations[api.AnnotationMachine], "/")
 	if !ok || i.Labels[api.LabelSource] != api.SourceMachine {
-		return nil, fmt.Errorf("WindowsInstance %s was not made from a Machine of the Machine API", i.Name)
+		return nil, fmt.Errorf("WindowsInstance %s was not created from a Machine of the Machine API", i.Name)
 	}
 	machine := &unstructured.Unstructured{}
 	machine.SetGroupVersionKind(schema.GroupVersionKind{Group: machines.MachineAPIGroup, Version: "v1beta1", Kind: machines.Kind})

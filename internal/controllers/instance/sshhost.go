@@ -131,7 +131,7 @@ func (c *Controller) mayReach(ctx context.Context, i *v1alpha1.WindowsInstance, 
 // notReached returns the error for an address to which the operator does not connect.
 func notReached(i *v1alpha1.WindowsInstance, why error) error {
 	return &join.Unreachable{Reason: api.ReasonAddressInvalid, Err: fmt.Errorf(
-		"spec.address %s is not connected to: %w; or delete this WindowsInstance, and announce the host at the address that it has in its own network",
+		"not connecting to spec.address %s: %w; or delete this WindowsInstance, and add the host with the address that it has in its own network",
 		i.Spec.Address, why)}
 }
 
@@ -150,7 +150,7 @@ func (c *Controller) tellClaims(ctx context.Context, i *v1alpha1.WindowsInstance
 	for _, ip := range ips {
 		if by := is.Claimed[ip]; by != "" {
 			c.Events.Emit(kube.Event{Object: i, Type: corev1.EventTypeWarning, Reason: api.EventAddressDisputed, Action: "Connect"},
-				"the host's address %s is in %s, whose pods may answer in its place, without its key; take it out there, or give the host another address", ip, by)
+				"the host's address %s is also in %s, whose pods may answer in place of the host, without its key; remove it there, or give the host another address", ip, by)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
 			return after, nil
 		}
 		m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventMaintenanceFailed, Action: "Stage"},
-			"sending version %s failed, and is tried again: %v", m.view.Version, err)
+			"sending version %s failed, will be retried: %v", m.view.Version, err)
 		return m.retries.Fail(m.id(), time.Now()), nil
 	}
 	m.retries.Reset(m.id())

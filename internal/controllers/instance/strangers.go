@@ -105,7 +105,7 @@ func (c *Controller) noteConflict(v *view, st *v1alpha1.WindowsInstanceStatus) {
 		since = " since " + st.IdentitySince.UTC().Format("2006-01-02T15:04:05Z")
 	}
 	c.Events.Emit(kube.Event{Object: v.Conflict, Related: v.Instance, Type: corev1.EventTypeWarning, Reason: api.ReasonHostnameConflict, Action: "Compare"},
-		"the host of WindowsInstance %s (%s) has had an identity of this name%s, with which it can read what is meant for this node and write its status; "+
-			"the operator renews it no more: rename this machine, or replace the CA of the kubelets' certificates, if the host is not to be trusted",
+		"the host of WindowsInstance %s (%s) has held an identity of this name%s, which allows it to read data meant for this node and to write its status; "+
+			"the operator no longer renews it: rename this machine, or replace the CA of the kubelets' certificates if you do not trust the host",
 		v.Instance.Name, v.Instance.Spec.Address, since)
 }

@@ -84,7 +84,7 @@ func keep(p *networkingv1.NetworkPolicy) (client.Object, bool) {
 func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 	return kube.RunEvery(m, lookEvery, func(ctx context.Context) {
 		if err := c.look(ctx); err != nil {
-			log.FromContext(ctx).Info("NetworkPolicies that select pods on Windows nodes are looked for again", "after", lookEvery.String(), "error", err.Error())
+			log.FromContext(ctx).Info("Searching for NetworkPolicies that select pods on Windows nodes failed, will be retried", "after", lookEvery.String(), "error", err.Error())
 		}
 	})
 }
@@ -206,7 +206,7 @@ func (c *Controller) tell(pod *corev1.Pod, network string, due *policies) {
 			continue
 		}
 		c.Events.Emit(kube.Event{Object: p.NetworkPolicy, Type: corev1.EventTypeWarning, Reason: api.EventNetworkPolicyNotEnforced, Action: fmt.Sprintf("Enforce-%d", p.Generation)},
-			"The policy selects pod %s on Windows node %s, where %s enforces no NetworkPolicy: connections of the pod are not restricted. %s",
+			"The policy selects pod %s on Windows node %s, where %s does not enforce NetworkPolicies: the pod's connections are not restricted. %s",
 			pod.Name, pod.Spec.NodeName, network, c.advice.For(api.EventNetworkPolicyNotEnforced).Remedy)
 		c.policies[p.UID] = state{p.Generation, true}
 		due.count--

@@ -105,7 +105,7 @@ func TestPoliciesThatSelectPodsOnWindowsNodesAreTold(t *testing.T) {
 			newPolicy("linux", "all-linux", nil), newPolicy("host", "all-host", nil), newPolicy("done", "all-done", nil), newPolicy("empty", "all-empty", nil))
 		p.expect(0, "all", "web")
 		if e := p.events.Events[0]; !strings.HasPrefix(e, "Warning NetworkPolicyNotEnforced *v1.NetworkPolicy ") ||
-			!strings.Contains(e, "pod web-1 on Windows node win-1, where the hybrid overlay of OVN-Kubernetes enforces no NetworkPolicy") {
+			!strings.Contains(e, "pod web-1 on Windows node win-1, where the hybrid overlay of OVN-Kubernetes does not enforce NetworkPolicies") {
 			t.Errorf("the event is %q", e)
 		}
 		p.expect(lookEvery)

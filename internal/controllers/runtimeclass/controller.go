@@ -129,7 +129,7 @@ func (c *Controller) keep(ctx context.Context, is *nodev1.RuntimeClass, want dec
 		return nil
 	case !isOurs(is):
 		c.Events.Emit(kube.Event{Object: is, Type: corev1.EventTypeWarning, Reason: api.EventRuntimeClassConflict, Action: "Keep"},
-			"The operator did not create this RuntimeClass, and leaves it as it is; pods that use it are scheduled as it says. Delete it, and the operator creates its own; "+
+			"The operator did not create this RuntimeClass and does not change it; its scheduling applies to pods that use it. Delete it to have the operator create its own, "+
 				"or remove the name from spec.runtimeClasses of WindowsConfig %s", api.WindowsConfigName)
 		return nil
 	}

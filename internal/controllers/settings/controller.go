@@ -255,7 +255,7 @@ func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig,
 		}
 		set(api.ConditionDegraded, metav1.ConditionTrue, api.ReasonSettingsIgnored, shorten.Text(strings.Join(list, "\n"), maxConditionMessage))
 	} else if is.failed == nil {
-		set(api.ConditionDegraded, metav1.ConditionFalse, api.ReasonAsExpected, "nothing was left out")
+		set(api.ConditionDegraded, metav1.ConditionFalse, api.ReasonAsExpected, "no setting is ignored")
 	}
 	st.CloudProvider = reportProvider(is.provider, st.CloudProvider)
 	var err error

@@ -67,7 +67,7 @@ func TestACertificateThatNodesCannotHaveIsTold(t *testing.T) {
 		want   []string // parts of the messages, in order
 	}{
 		"none":     {good, nil},
-		"damaged":  {damaged + good, []string{"ConfigMap trusted-ca, key ca-bundle.crt, line 1: a block cannot be read"}},
+		"damaged":  {damaged + good, []string{"ConfigMap trusted-ca, key ca-bundle.crt, line 1: invalid PEM block"}},
 		"cut":      {good + strings.TrimSuffix(good, end), []string{"its END line is missing"}},
 		"expired":  {authority(t, "old", time.Now().AddDate(-1, 0, 0)) + good, []string{`certificate "CN=old" expired`}},
 		"a number": {good + damaged + damaged, []string{"line ", "line "}},

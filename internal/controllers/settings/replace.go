@@ -18,7 +18,7 @@ const putBackWithin = 10 * time.Second
 // the size, a quota or a webhook (k8s.io/apiserver, pkg/registry/generic/registry, DryRunnableStorage).
 func (c *Controller) try(ctx context.Context, want *corev1.ConfigMap) error {
 	if err := c.Client.Create(ctx, want.DeepCopy(), client.DryRunAll); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("trying it, with the old one kept: %w", err)
+		return fmt.Errorf("dry-running the replacement, old one kept: %w", err)
 	}
 	return nil
 }
@@ -37,7 +37,7 @@ func (c *Controller) replace(ctx context.Context, was, want *corev1.ConfigMap, i
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackWithin)
 	defer cancel()
 	if failed := c.Client.Create(ctx, back); failed != nil && !apierrors.IsAlreadyExists(failed) {
-		return errors.Join(err, fmt.Errorf("putting the old one back: %w", failed))
+		return errors.Join(err, fmt.Errorf("restoring the old one: %w", failed))
 	}
-	return fmt.Errorf("%w; the old one is back", err)
+	return fmt.Errorf("%w; the old one was restored", err)
 }

@@ -98,9 +98,9 @@ func TestSettingsThatAreRefusedLeaveThoseThatArePublished(t *testing.T) {
 		refusing
 		want string // of the error
 	}{
-		"a quota, a webhook, an API server that is away": {refusing{tries: quota}, "trying it, with the old one kept"},
-		"refused after a try that went well":             {refusing{creates: []error{quota}}, "the old one is back"},
-		"an API server that answers no more":             {refusing{creates: []error{away, nil}}, "the old one is back"},
+		"a quota, a webhook, an API server that is away": {refusing{tries: quota}, "dry-running the replacement, old one kept"},
+		"refused after a try that went well":             {refusing{creates: []error{quota}}, "the old one was restored"},
+		"an API server that answers no more":             {refusing{creates: []error{away, nil}}, "the old one was restored"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := newTestSettings(t, controllertest.SigningSecret(t, 0))

@@ -44,12 +44,12 @@ func (c *Controller) signer(ctx context.Context, cluster string) (signer, error)
 func parseSigningKey(text []byte) (ed25519.PrivateKey, error) {
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != "PRIVATE KEY" || len(rest) > 0 {
-		return nil, errors.New("is not one private key in PEM form")
+		return nil, errors.New("is not a single PEM private key")
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	private, ok := key.(ed25519.PrivateKey)
 	if err != nil || !ok {
-		return nil, errors.New("is no Ed25519 key (PKCS #8)")
+		return nil, errors.New("is not an Ed25519 key (PKCS #8)")
 	}
 	return private, nil
 }
@@ -57,11 +57,11 @@ func parseSigningKey(text []byte) (ed25519.PrivateKey, error) {
 func (c *Controller) makeSigningKey(ctx context.Context) (ed25519.PrivateKey, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
+		return nil, fmt.Errorf("generating a key: %w", err)
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
+		return nil, fmt.Errorf("generating a key: %w", err)
 	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: api.SigningKeySecret},
@@ -74,7 +74,7 @@ func (c *Controller) makeSigningKey(ctx context.Context) (ed25519.PrivateKey, er
 	public := desired.PublicKey(private)
 	log.FromContext(ctx).Info("Signing key created", "secret", secret.Name, "publicKey", public)
 	c.Events.Emit(kube.Event{Object: secret, Type: corev1.EventTypeNormal, Reason: api.EventSigningKeyMade, Action: "MakeKey-" + string(secret.UID)},
-		"what nodes must have is signed with a new key, %s; nodes that know another are joined again", public)
+		"settings are signed with new key %s; nodes that know another key join again", public)
 	return private, nil
 }
 
@@ -82,7 +82,7 @@ func (c *Controller) makeSigningKey(ctx context.Context) (ed25519.PrivateKey, er
 func (s signer) verify(cm *corev1.ConfigMap) (serial int64, err error) {
 	is, err := SignedWith(s.private, cm)
 	if err == nil && is.Cluster != s.cluster {
-		err = fmt.Errorf("ConfigMap %s: it is signed for cluster %.64q, want %s", cm.Name, is.Cluster, s.cluster)
+		err = fmt.Errorf("ConfigMap %s: signed for cluster %.64q, want %s", cm.Name, is.Cluster, s.cluster)
 	}
 	return is.Serial, err
 }
@@ -91,10 +91,10 @@ func (s signer) verify(cm *corev1.ConfigMap) (serial int64, err error) {
 func SignedWith(private ed25519.PrivateKey, cm *corev1.ConfigMap) (desired.Statement, error) {
 	is, err := desired.Verify(cm.Data, desired.PublicKey(private))
 	if err == nil && is.Name != cm.Name {
-		err = fmt.Errorf("they are signed for ConfigMap %.128q", is.Name)
+		err = fmt.Errorf("signed for ConfigMap %.128q", is.Name)
 	}
 	if err != nil {
-		return desired.Statement{}, fmt.Errorf("ConfigMap %s: its data are not the operator's: %w", cm.Name, err)
+		return desired.Statement{}, fmt.Errorf("ConfigMap %s: invalid signature: %w", cm.Name, err)
 	}
 	return is, nil
 }

@@ -66,7 +66,7 @@ func (c *Store) Declares(ctx context.Context, service string) (bool, error) {
 }
 
 // errNotPublished means that the settings cannot be read: not yet, or because they are being replaced.
-var errNotPublished = errors.New("what nodes must have is not published yet")
+var errNotPublished = errors.New("the settings are not published yet")
 
 // Read reads the signed settings of a cluster. Nothing else is sent to a host.
 func (c *Store) Read(ctx context.Context, version, clusterID string) (want join.Want, err error) {
@@ -109,7 +109,7 @@ func (c *Store) readSecrets(ctx context.Context, version string) (desired.Secret
 	if err == nil && secrets.Version == version {
 		return secrets, nil
 	}
-	return desired.Secrets{}, fmt.Errorf("%w: Secret %s is not the one that belongs to it", errNotPublished, api.NodeSecrets)
+	return desired.Secrets{}, fmt.Errorf("%w: Secret %s does not match them", errNotPublished, api.NodeSecrets)
 }
 
 // SigningKey reads the signing key. The key is not cached: once its Secret is deleted, it must not be used any more.
@@ -121,7 +121,7 @@ func (c *Store) SigningKey(ctx context.Context) (ed25519.PrivateKey, error) {
 	}
 	private, err := parseSigningKey(secret.Data[api.SigningKeyKey])
 	if err != nil {
-		return nil, fmt.Errorf("reading Secret %s: key %s %w; delete the Secret, and the operator makes another and joins all nodes again",
+		return nil, fmt.Errorf("reading Secret %s: key %s %w; delete the Secret, and the operator creates another and joins all nodes again",
 			name, api.SigningKeyKey, err)
 	}
 	return private, nil

@@ -40,7 +40,7 @@ func (s *machineSource) adopt(ctx context.Context, v machineView) (taken bool, e
 		return true, fmt.Errorf("taking over WindowsInstance %s: %w", twin.Name, err)
 	}
 	s.Events.Emit(kube.Event{Object: v.object, Related: adopted, Type: corev1.EventTypeNormal, Reason: api.EventInstanceSetup, Action: "Adopt"},
-		"WindowsInstance %s belongs to this Machine now, and not to %s of the other API", twin.Name, twin.Annotations[api.AnnotationMachine])
+		"WindowsInstance %s now belongs to this Machine, not to %s of the other API", twin.Name, twin.Annotations[api.AnnotationMachine])
 	return true, nil
 }
 

@@ -67,8 +67,8 @@ func (s *machineSource) unconfigured(ctx context.Context) error {
 	for _, i := range sorted(have) {
 		if i.Labels[api.LabelSource] == api.SourceClusterAPI {
 			namespace, _, _ := strings.Cut(i.Annotations[api.AnnotationMachine], "/")
-			return &kube.Unwanted{Reason: api.ReasonClusterAPINotConfigured, Message: fmt.Sprintf("WindowsInstance %s was made of Machine %s, and spec.clusterAPI of WindowsConfig %q is not set: "+
-				"the node stays, and the operator does not follow the Machine any more; set spec.clusterAPI.namespace, for example to %s, and spec.clusterAPI.clusterName to the Cluster that stands for this cluster",
+			return &kube.Unwanted{Reason: api.ReasonClusterAPINotConfigured, Message: fmt.Sprintf("WindowsInstance %s was created from Machine %s, but spec.clusterAPI of WindowsConfig %q is not set: "+
+				"the node remains, but the operator no longer watches the Machine; set spec.clusterAPI.namespace, for example to %s, and spec.clusterAPI.clusterName to the Cluster that stands for this cluster",
 				i.Name, i.Annotations[api.AnnotationMachine], api.WindowsConfigName, namespace)}
 		}
 	}
@@ -97,9 +97,9 @@ func (s *machineSource) proveCluster(ctx context.Context, spec v1alpha1.ClusterA
 	if slices.Contains(own, endpoint) {
 		return nil
 	}
-	return &kube.Unwanted{Reason: api.ReasonClusterNotProven, Message: fmt.Sprintf("spec.controlPlaneEndpoint of Cluster %s is %q, and this cluster's API is served at %s "+
-		"(server in ConfigMap kube-public/cluster-info, EndpointSlice default/kubernetes); its Machines become no nodes here: name the Cluster that stands for this cluster in spec.clusterAPI, "+
-		"or see that ConfigMap cluster-info has the server that the Cluster names", name, shorten.Text(endpoint, shorten.Quoted), shorten.List(own, endpointsListed, ", "))}
+	return &kube.Unwanted{Reason: api.ReasonClusterNotProven, Message: fmt.Sprintf("spec.controlPlaneEndpoint of Cluster %s is %q, but this cluster's API is served at %s "+
+		"(server in ConfigMap kube-public/cluster-info, EndpointSlice default/kubernetes); its Machines do not become nodes of this cluster: name the Cluster that stands for this cluster in spec.clusterAPI, "+
+		"or set server in ConfigMap cluster-info to the endpoint of the Cluster", name, shorten.Text(endpoint, shorten.Quoted), shorten.List(own, endpointsListed, ", "))}
 }
 
 // endpointsListed is how many endpoints a message lists at most.
@@ -119,7 +119,7 @@ func (s *machineSource) readCluster(ctx context.Context, name types.NamespacedNa
 
 // notPermitted returns how to grant the permission that the operator lacks.
 func (s *machineSource) notPermitted(namespace string, err error) *kube.Unwanted {
-	return &kube.Unwanted{Reason: api.ReasonClusterAPINotPermitted, Message: fmt.Sprintf("the operator may not read Machines and Clusters in namespace %[1]s (%[2]v); permit it: "+
+	return &kube.Unwanted{Reason: api.ReasonClusterAPINotPermitted, Message: fmt.Sprintf("the operator is not permitted to read Machines and Clusters in namespace %[1]s (%[2]v); to permit it, run: "+
 		"kubectl create role %[3]s -n %[1]s --verb=get,list,watch --resource=machines.cluster.x-k8s.io,clusters.cluster.x-k8s.io && "+
 		"kubectl create rolebinding %[3]s -n %[1]s --role=%[3]s --serviceaccount=%[4]s:%[5]s", namespace, err, clusterAPIRole, s.Namespace, serviceAccount)}
 }

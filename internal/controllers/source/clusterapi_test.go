@@ -71,7 +71,7 @@ func TestOnlyMachinesOfThisClusterCount(t *testing.T) {
 		says    []string
 	}{
 		"nobody has asked":          {nil, nil, false, "", nil},
-		"a node from before":        {nil, []client.Object{before}, false, api.ReasonClusterAPINotConfigured, []string{"tenant-a/win-a", "spec.clusterAPI", "the node stays"}},
+		"a node from before":        {nil, []client.Object{before}, false, api.ReasonClusterAPINotConfigured, []string{"tenant-a/win-a", "spec.clusterAPI", "the node remains"}},
 		"this cluster":              {named, []client.Object{aCluster("self", "mgmt", "API.example", 6443)}, false, api.ReasonMachinesWatched, nil},
 		"this cluster, by address":  {named, []client.Object{aCluster("self", "mgmt", "10.3.0.5", 6443)}, false, api.ReasonMachinesWatched, nil},
 		"a tenant's cluster":        {named, []client.Object{aCluster("self", "mgmt", "tenant.example", 6443)}, false, api.ReasonClusterNotProven, []string{"tenant.example:6443", "api.example:6443", "10.3.0.5:6443"}},

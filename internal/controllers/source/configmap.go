@@ -135,7 +135,7 @@ func (c *configMaps) tellFaults(cm *corev1.ConfigMap, faults []fault) {
 	}
 	if rest := faults[told:]; len(rest) > 0 {
 		c.Events.Emit(kube.Event{Object: cm, Type: corev1.EventTypeWarning, Reason: api.EventInstanceInvalid, Action: "Summary"},
-			"%d more entries are wrong, the first of them %q: %s", len(rest), rest[0].key, rest[0].message)
+			"%d more entries are invalid, the first is %q: %s", len(rest), rest[0].key, rest[0].message)
 	}
 }
 
@@ -173,15 +173,15 @@ func (c *configMaps) applyOne(ctx context.Context, cm *corev1.ConfigMap, e locat
 		if holder, err := c.Hosts.create(ctx, c.Client, instance, e.ip); err != nil {
 			return err
 		} else if holder != "" {
-			c.Events.Emit(c.about(cm, e.key, addressTaken), "entry %q: its address %s is that of %s already; remove one of the two", e.key, e.ip, holder)
+			c.Events.Emit(c.about(cm, e.key, addressTaken), "entry %q: address %s already belongs to %s; remove one of the two", e.key, e.ip, holder)
 			return nil
 		}
 		c.Events.Emit(kube.Event{Object: cm, Related: instance, Type: corev1.EventTypeNormal, Reason: api.EventInstanceSetup, Action: "Create"},
-			"entry %q became WindowsInstance %s", e.key, instance.Name)
+			"created WindowsInstance %[2]s from entry %[1]q", e.key, instance.Name)
 	case have.DeletionTimestamp != nil: // recreated when the host has left
 	case !isOfConfigMap(have):
 		c.Events.Emit(c.about(cm, e.key, nameTaken),
-			"entry %q: a WindowsInstance %s is there that was not made from this ConfigMap; remove one of the two", e.key, have.Name)
+			"entry %q: WindowsInstance %s already exists and was not created from this ConfigMap; remove one of the two", e.key, have.Name)
 	case have.Spec.Username != e.username || !isHostKey(have.Spec.HostKey, e.hostKey):
 		changed := have.DeepCopy()
 		changed.Spec.Username = e.username
@@ -189,7 +189,7 @@ func (c *configMaps) applyOne(ctx context.Context, cm *corev1.ConfigMap, e locat
 			changed.Spec.HostKey = e.hostKey
 		}
 		if err := c.Client.Patch(ctx, changed, client.MergeFrom(have)); err != nil {
-			return fmt.Errorf("changing WindowsInstance %s: %w", have.Name, err)
+			return fmt.Errorf("updating WindowsInstance %s: %w", have.Name, err)
 		}
 	}
 	return nil
@@ -212,13 +212,13 @@ func (c *configMaps) prune(ctx context.Context, cm *corev1.ConfigMap, rest map[s
 		c.Hosts.release(client.ObjectKeyFromObject(i))
 		if err := c.Client.Delete(ctx, i.DeepCopy()); err != nil {
 			if !apierrors.IsNotFound(err) {
-				errs = append(errs, fmt.Errorf("removing WindowsInstance %s: %w", i.Name, err))
+				errs = append(errs, fmt.Errorf("deleting WindowsInstance %s: %w", i.Name, err))
 			}
 			continue
 		}
 		if cm.UID != "" {
 			c.Events.Emit(kube.Event{Object: cm, Related: i, Type: corev1.EventTypeNormal, Reason: api.EventInstanceTeardown, Action: "Delete"},
-				"WindowsInstance %s was removed with its entry", i.Name)
+				"deleted WindowsInstance %s, because its entry was removed", i.Name)
 		}
 	}
 	return errors.Join(errs...)

@@ -54,8 +54,8 @@ const (
 // results. Binary data is not text, and faulty.
 func parseEntries(data map[string]string, binary map[string][]byte) (entries []entry, faults []fault) {
 	for key := range binary {
-		faults = append(faults, fault{key, usernameInvalid, "the value is in binaryData, because it is no text in UTF-8; " +
-			"save the file as UTF-8, which PowerShell 5 does with -Encoding utf8, and make the ConfigMap of it again"})
+		faults = append(faults, fault{key, usernameInvalid, "the value is in binaryData because it is not UTF-8 text; " +
+			"save the file as UTF-8 (in PowerShell 5, with -Encoding utf8) and create the ConfigMap from it again"})
 	}
 	for key, value := range data {
 		if err := checkAddress(key); err != nil {
@@ -94,7 +94,7 @@ func eachNameOnce(entries []entry) (once []entry, faults []fault) {
 	first := map[string]string{}
 	for _, e := range entries {
 		if other, spelled := first[e.instanceName()]; spelled {
-			faults = append(faults, fault{e.key, addressTaken, fmt.Sprintf("it is another spelling of entry %q; remove one of the two", other)})
+			faults = append(faults, fault{e.key, addressTaken, fmt.Sprintf("the key is another spelling of entry %q; remove one of the two", other)})
 			continue
 		}
 		first[e.instanceName()] = e.key
@@ -117,9 +117,9 @@ func parseUsername(value string) (string, error) {
 	case strings.ContainsAny(username, "\r\n"):
 		return "", fmt.Errorf("the value has more than one line; only username=<user> can be set")
 	case username != strings.TrimSpace(username):
-		return "", fmt.Errorf("the user name %q begins with a blank; write it directly behind username=", shorten.Text(username, shorten.Quoted))
+		return "", fmt.Errorf("the user name %q begins with a space; write it directly after username=", shorten.Text(username, shorten.Quoted))
 	case strings.ContainsFunc(username, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return "", fmt.Errorf("the user name %q has a character that cannot be printed", shorten.Text(username, shorten.Quoted))
+		return "", fmt.Errorf("the user name %q contains a character that is not printable", shorten.Text(username, shorten.Quoted))
 	case utf8.RuneCountInString(username) > 256:
 		return "", fmt.Errorf("the user name has %d characters; Windows allows at most 256", utf8.RuneCountInString(username))
 	}
@@ -136,7 +136,7 @@ func checkAddress(key string) error {
 		return refused(addresses.Cluster{}, ip)
 	}
 	if looksLikeIPv4(key) {
-		return fmt.Errorf("the key is no valid IPv4 address (four numbers from 0 to 255)")
+		return fmt.Errorf("the key is not a valid IPv4 address (four numbers from 0 to 255)")
 	}
 	if faults := validation.IsDNS1123Subdomain(strings.ToLower(withoutDot(key))); len(faults) > 0 {
 		return fmt.Errorf("the key is neither an IPv4 address nor a DNS name: %s", strings.Join(faults, "; "))
@@ -151,7 +151,7 @@ func checkAddress(key string) error {
 func refused(in addresses.Cluster, ips ...netip.Addr) error {
 	for _, ip := range ips {
 		if why := in.Refuse(ip); why != "" {
-			return fmt.Errorf("its address %s %s; name a Windows host by the address that it has in its own network", ip, why)
+			return fmt.Errorf("address %s %s; use the address that the Windows host has in its own network", ip, why)
 		}
 	}
 	return nil

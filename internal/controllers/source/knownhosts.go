@@ -49,22 +49,22 @@ func (c *configMaps) knownHosts(ctx context.Context) (*knownHosts, error) {
 	case c.known.unreadable != nil:
 		c.Events.Emit(told, "%v", c.known.unreadable)
 	case c.known.Nameless != nil:
-		c.Events.Emit(told, "%d lines cannot be used; of %v: it may be of any host, so no entry without a line of its own becomes an instance; correct or delete the line",
+		c.Events.Emit(told, "%d lines are invalid; %v: this line may apply to any host, so no entry without a line of its own becomes an instance; correct or delete the line",
 			faults, c.known.Nameless)
 	case faults > 0:
-		c.Events.Emit(told, "%d lines cannot be used; %v", faults, c.known.Faults[0])
+		c.Events.Emit(told, "%d lines are invalid; %v", faults, c.known.Faults[0])
 	}
 	return c.known, nil
 }
 
 func readKnownHosts(cm *corev1.ConfigMap) *knownHosts {
 	if _, binary := cm.BinaryData[api.KnownHostsKey]; binary {
-		return &knownHosts{unreadable: fmt.Errorf("key %s is in binaryData, because it is no text in UTF-8; save the file as UTF-8 and make the ConfigMap of it again",
+		return &knownHosts{unreadable: fmt.Errorf("key %s is in binaryData because it is not UTF-8 text; save the file as UTF-8 and create the ConfigMap from it again",
 			api.KnownHostsKey)}
 	}
 	text, there := cm.Data[api.KnownHostsKey]
 	if !there && cm.UID != "" {
-		return &knownHosts{unreadable: fmt.Errorf("there is no key %s, which has to hold the host keys", api.KnownHostsKey)}
+		return &knownHosts{unreadable: fmt.Errorf("key %s, which must contain the host keys, is missing", api.KnownHostsKey)}
 	}
 	return &knownHosts{KnownHosts: remote.ParseKnownHosts(text), found: map[string]foundKey{}}
 }
@@ -72,7 +72,7 @@ func readKnownHosts(cm *corev1.ConfigMap) *knownHosts {
 // of returns the key of a host by its name or address; empty if none is listed.
 func (k *knownHosts) of(host string) (string, error) {
 	if k.unreadable != nil {
-		return "", errors.New("nothing of it can be read")
+		return "", errors.New("the ConfigMap cannot be parsed")
 	}
 	f, known := k.found[host]
 	if !known {
@@ -103,7 +103,7 @@ func (k *knownHosts) vouchFor(entries []entry) (good []entry, faults []fault) {
 }
 
 func unproven(e entry, err error) fault {
-	return fault{e.key, hostKeyInvalid, fmt.Sprintf("its host key in ConfigMap %s: %v", api.KnownHostsConfigMap, err)}
+	return fault{e.key, hostKeyInvalid, fmt.Sprintf("host key in ConfigMap %s: %v", api.KnownHostsConfigMap, err)}
 }
 
 // isHostKey reports whether spec.hostKey of an instance already is the wanted key, or none is wanted.

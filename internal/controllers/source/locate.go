@@ -122,7 +122,7 @@ func (l *locations) fresh(e entry) {
 // take assigns a host to an entry, unless another object has it.
 func (l *locations) take(e entry, ip netip.Addr) {
 	if holder := l.owner[ip]; holder != "" {
-		l.faults = append(l.faults, fault{e.key, addressTaken, fmt.Sprintf("its address %s is that of %s already; remove one of the two", ip, holder)})
+		l.faults = append(l.faults, fault{e.key, addressTaken, fmt.Sprintf("address %s already belongs to %s; remove one of the two", ip, holder)})
 		return
 	}
 	l.owner[ip] = fmt.Sprintf("entry %q", e.key)
@@ -148,5 +148,5 @@ func (o Options) tellNode(ctx context.Context, name string, ip netip.Addr, annou
 		return // the Node is gone, and its claim with it
 	}
 	o.Events.Emit(kube.Event{Object: &node, Type: corev1.EventTypeWarning, Reason: api.EventAddressDisputed, Action: "Compare"},
-		"status.addresses has %s, which %s announces as a Windows host; check the kubelet's --node-ip on this Node, or which machine has the address", ip, announces)
+		"status.addresses contains %s, which %s declares as a Windows host; check the kubelet's --node-ip on this Node, and which machine has the address", ip, announces)
 }

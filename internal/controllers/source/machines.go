@@ -178,9 +178,9 @@ func (s *machineSource) Reconcile(ctx context.Context, r reconcile.Request) (rec
 	}
 	switch v.Verdict {
 	case machines.Gone:
-		return reconcile.Result{}, s.remove(ctx, v, v.own, "its Machine is gone, or about to be")
+		return reconcile.Result{}, s.remove(ctx, v, v.own, "its Machine is gone or is being deleted")
 	case machines.Leave:
-		return reconcile.Result{}, s.remove(ctx, v, v.own, "its Machine is not marked as a Windows node of this operator any more")
+		return reconcile.Result{}, s.remove(ctx, v, v.own, "its Machine is no longer marked as a Windows node of this operator")
 	case machines.Want:
 		s.compareNodes(ctx, v)
 		return s.ensure(ctx, v)
@@ -209,7 +209,7 @@ func (s *machineSource) gather(ctx context.Context, place *machinePlace, r recon
 		return v, nil
 	}
 	if kube.IsCut(v.object) {
-		v.Decision = machines.Decision{Verdict: machines.Keep, Fault: "MachineTooLarge", Message: "it, or all Machines of its namespace, have too much metadata and status to be kept in memory"}
+		v.Decision = machines.Decision{Verdict: machines.Keep, Fault: "MachineTooLarge", Message: "the metadata and status of this Machine, or of all Machines in its namespace, are too large to cache"}
 		return v, nil
 	}
 	m, err := machines.Read(v.object)
@@ -247,7 +247,7 @@ func (s *machineSource) ensure(ctx context.Context, v machineView) (reconcile.Re
 	}
 	if len(v.own) > 0 { // when they are gone, the Machine is reconciled again
 		v.Verdict = machines.Gone // the host is no longer at the former address
-		return reconcile.Result{}, s.remove(ctx, v, v.own, fmt.Sprintf("its Machine has the address %s now", v.Addresses[0]))
+		return reconcile.Result{}, s.remove(ctx, v, v.own, fmt.Sprintf("its Machine now has address %s", v.Addresses[0]))
 	}
 	if adopted, err := s.adopt(ctx, v); adopted || err != nil {
 		return reconcile.Result{}, err
@@ -318,8 +318,8 @@ func (s *machineSource) taken(v machineView, ip netip.Addr, holder string) recon
 	if i := v.have[strings.TrimPrefix(holder, "WindowsInstance ")]; i != nil && i.DeletionTimestamp != nil {
 		return reconcile.Result{RequeueAfter: leavingAgain}
 	}
-	s.refuse(v, addressTaken, fmt.Sprintf("its address %s is that of %s already; remove one of the two, "+
-		"or keep the operator away from the Machine with label %s=true", ip, holder, api.LabelIgnore))
+	s.refuse(v, addressTaken, fmt.Sprintf("address %s already belongs to %s; remove one of the two, "+
+		"or exclude the Machine from the operator with label %s=true", ip, holder, api.LabelIgnore))
 	return reconcile.Result{RequeueAfter: lookAgain}
 }
 
@@ -330,7 +330,7 @@ func (s *machineSource) create(ctx context.Context, v machineView) (reconcile.Re
 		instance.Name = otherName(s.source, instance)
 	}
 	if v.have[instance.Name] != nil {
-		s.refuse(v, nameTaken, fmt.Sprintf("WindowsInstances with its name and with the name %s are there already; remove one of them", instance.Name))
+		s.refuse(v, nameTaken, fmt.Sprintf("WindowsInstances with the name of the Machine and with name %s already exist; remove one of them", instance.Name))
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	}
 	holder, err := s.Hosts.create(ctx, s.Client, instance, v.Addresses[0])
@@ -341,7 +341,7 @@ func (s *machineSource) create(ctx context.Context, v machineView) (reconcile.Re
 		return s.taken(v, v.Addresses[0], holder), nil
 	}
 	s.Events.Emit(kube.Event{Object: v.object, Related: instance, Type: corev1.EventTypeNormal, Reason: api.EventInstanceSetup, Action: "Create"},
-		"became WindowsInstance %s", instance.Name)
+		"created WindowsInstance %s", instance.Name)
 	return reconcile.Result{}, nil
 }
 
@@ -385,13 +385,13 @@ func (s *machineSource) removeOne(ctx context.Context, v machineView, i *v1alpha
 		return nil // it is gone, or replaced by another of that name, which has its own watch event
 	}
 	if err != nil {
-		return fmt.Errorf("removing WindowsInstance %s: %w", i.Name, err)
+		return fmt.Errorf("deleting WindowsInstance %s: %w", i.Name, err)
 	}
 	s.Hosts.release(client.ObjectKeyFromObject(i))
 	told := kube.Event{Object: i.DeepCopy(), Type: corev1.EventTypeNormal, Reason: api.EventInstanceTeardown, Action: "Delete"}
 	if v.object != nil {
 		told.Object, told.Related = v.object, i.DeepCopy()
 	}
-	s.Events.Emit(told, "WindowsInstance %s is being removed: %s", i.Name, because)
+	s.Events.Emit(told, "deleting WindowsInstance %s: %s", i.Name, because)
 	return nil
 }

@@ -23,7 +23,7 @@ func TestAMachineBecomesAnInstance(t *testing.T) {
 		w := newSources(t, aMachine(group, "win-a", "10.0.0.1"))
 		w.pass()
 		w.expect("win-a " + source + " 10.0.0.1")
-		w.expectEvent("Normal", api.EventInstanceSetup, "win-a", "became WindowsInstance win-a")
+		w.expectEvent("Normal", api.EventInstanceSetup, "win-a", "created WindowsInstance win-a")
 		writes, events := w.writes, len(w.Events)
 		w.pass()
 		if w.writes != writes || len(w.Events) != events {
@@ -164,7 +164,7 @@ func TestAnotherAddressIsAnotherInstance(t *testing.T) {
 	w := newSources(t, m, controllertest.Instance("win-a", "Machine", "openshift-machine-api/win-a", "10.0.0.1"))
 	w.pass()
 	w.expect("win-a Machine 10.0.0.1 leaves released")
-	w.expectEvent("its Machine has the address 10.0.0.2 now")
+	w.expectEvent("its Machine now has address 10.0.0.2")
 	w.pass()
 	w.expect("win-a Machine 10.0.0.1 leaves released")
 	w.leave()
@@ -212,7 +212,7 @@ func TestAMachineWhoseNameIsTakenGetsAnother(t *testing.T) {
 		w.pass()
 		w.expect("win-a User 10.0.0.2", "win-a-32f54f ClusterAPI 10.0.0.3", "win-a-d9eb88 Machine 10.0.0.1")
 	}
-	w.expectEvent("Normal", api.EventInstanceSetup, "win-a became WindowsInstance win-a-d9eb88")
+	w.expectEvent("Normal", api.EventInstanceSetup, "win-a created WindowsInstance win-a-d9eb88")
 	long := controllertest.Instance(strings.Repeat("a", 245)+".abcdefg", "", "", "10.0.0.1")
 	if name := otherName("Machine", long); len(name) > maxName || strings.Contains(name, ".-") {
 		t.Errorf("the other name of %s is %s", long.Name, name)
@@ -236,14 +236,14 @@ func TestOneHostOfSeveralSourcesIsOneInstance(t *testing.T) {
 		"a user's by name":                          {[]client.Object{byName, mapi}, "users  host.example", []string{"Warning", " m ", "WindowsInstance users"}},
 		"a user's at another address":               {[]client.Object{elsewhere, capi}, "users User 10.9.9.9", []string{"Warning", " c ", "WindowsInstance users"}},
 		"a user's comes before an entry":            {[]client.Object{users, userMap(host)}, "users User 10.0.0.1", []string{"Warning", "windows-instances", "WindowsInstance users"}},
-		"the Machine API comes before Cluster API":  {[]client.Object{mapi, capi}, "m Machine 10.0.0.1", []string{"Warning", " c ", " is that of "}},
-		"the Machine API comes before an entry":     {[]client.Object{mapi, userMap(host)}, "m Machine 10.0.0.1", []string{"Warning", "windows-instances", " is that of "}},
+		"the Machine API comes before Cluster API":  {[]client.Object{mapi, capi}, "m Machine 10.0.0.1", []string{"Warning", " c ", " already belongs to "}},
+		"the Machine API comes before an entry":     {[]client.Object{mapi, userMap(host)}, "m Machine 10.0.0.1", []string{"Warning", "windows-instances", " already belongs to "}},
 		"Cluster API comes before an entry by name": {[]client.Object{capi, userMap("host.example")}, "c ClusterAPI 10.0.0.1", []string{"Warning", "windows-instances"}},
 		"an entry that is an instance keeps it": {[]client.Object{controllertest.Instance(host, "ConfigMap", "", host), userMap(host), mapi}, "10.0.0.1 ConfigMap 10.0.0.1",
 			[]string{"Warning", " m ", "WindowsInstance 10.0.0.1"}},
 		"Cluster API's instance stays": {[]client.Object{controllertest.Instance("c", "ClusterAPI", "openshift-cluster-api/c", host), capi, mapi}, "c ClusterAPI 10.0.0.1",
 			[]string{"Warning", " m ", "WindowsInstance c"}},
-		"the first of two Machines": {[]client.Object{aMachine("machine", "b", host), aMachine("machine", "a", host)}, "a Machine 10.0.0.1", []string{"Warning", " b ", " is that of "}},
+		"the first of two Machines": {[]client.Object{aMachine("machine", "b", host), aMachine("machine", "a", host)}, "a Machine 10.0.0.1", []string{"Warning", " b ", " already belongs to "}},
 	}
 	for name, test := range tests {
 		for _, order := range []string{"forward", "backward"} {

@@ -38,7 +38,7 @@ func (s *machineSource) Named(ctx context.Context, name, other string) (who stri
 	if time.Since(s.names.readAt) > namesFor {
 		ids, err := s.readNames(ctx, place)
 		if err != nil {
-			log.FromContext(ctx).Info("Reading the names of all Machines failed; those known are reserved", "error", err.Error())
+			log.FromContext(ctx).Info("Reading the names of all Machines failed; only known names are reserved", "error", err.Error())
 		} else {
 			s.names.ids, s.names.readAt = ids, time.Now()
 		}

@@ -223,7 +223,7 @@ func (h *Ownership) create(ctx context.Context, c client.Client, instance *v1alp
 	}
 	if err := c.Create(ctx, instance); err != nil {
 		h.release(name)
-		return "", fmt.Errorf("making WindowsInstance %s: %w", instance.Name, err)
+		return "", fmt.Errorf("creating WindowsInstance %s: %w", instance.Name, err)
 	}
 	return "", nil
 }

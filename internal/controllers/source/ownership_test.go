@@ -344,6 +344,6 @@ func TestManyBadEntriesAreFewEvents(t *testing.T) {
 	if n := len(w.Recorder.Events); n > toldFaults+2 {
 		t.Errorf("%d events were made", n)
 	}
-	w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, fmt.Sprintf("%d more entries are wrong", 3000-toldFaults))
+	w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, fmt.Sprintf("%d more entries are invalid", 3000-toldFaults))
 	w.expectEvent(corev1.EventTypeNormal, api.EventInstanceSetup, `"10.0.0.1"`)
 }

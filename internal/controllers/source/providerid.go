@@ -27,8 +27,8 @@ func (s *machineSource) compareNodes(ctx context.Context, v machineView) {
 			continue // the next pass of the instance decides whose it is
 		}
 		s.Events.Emit(kube.Event{Object: v.object, Related: i, Type: corev1.EventTypeWarning, Reason: api.EventProviderIDDiffers, Action: "Compare"},
-			"Node %s of its host has spec.providerID %q, and the Machine has %q, so that the cluster does not find one by the other; "+
-				"check whether the Machine's address is that of another machine, or the Node is left from one, and delete what is wrong",
+			"Node %s of its host has spec.providerID %q, but the Machine has %q, so the cluster cannot match them; "+
+				"check whether the Machine's address belongs to another machine, or the Node is left over from one, and delete the wrong object",
 			node.Name, shorten.Text(node.Spec.ProviderID, shorten.Quoted), shorten.Text(v.machine.ProviderID, shorten.Quoted))
 	}
 }

@@ -135,7 +135,7 @@ func (r *ReservedAddresses) Read(ctx context.Context, config v1alpha1.WindowsCon
 		}
 	}
 	if err != nil {
-		err = fmt.Errorf("reading which addresses no host can have: %w", err)
+		err = fmt.Errorf("reading reserved addresses: %w", err)
 	}
 	r.readAt, r.config, r.known, r.err = time.Now(), *config.DeepCopy(), known, err
 	return known, err

@@ -14,7 +14,7 @@ import (
 // the cluster.
 func TestEntriesThatAreNobodysHostBecomeNoInstances(t *testing.T) {
 	faults := map[string]string{
-		"0.0.0.0":                "no host",
+		"0.0.0.0":                "no particular host",
 		"127.0.0.1":              "loopback",
 		"169.254.169.254":        "link-local",
 		"224.0.0.1":              "multicast",
@@ -25,7 +25,7 @@ func TestEntriesThatAreNobodysHostBecomeNoInstances(t *testing.T) {
 		"10.0.0.9":               "Node linux-1",
 		"self.example":           "127.0.0.1 is a loopback address",
 		"localhost":              "has no dot",
-		"kubernetes.default.svc": "is a name inside of the cluster",
+		"kubernetes.default.svc": "is a name of the cluster's own DNS",
 		"two.example":            "10.96.0.1 is in",
 	}
 	for key, says := range faults {
@@ -51,7 +51,7 @@ func TestAnAddressThatIsClaimedLaterTakesNoInstanceAway(t *testing.T) {
 }
 
 func TestAMachineWhoseAddressIsNobodysHostBecomesNoInstance(t *testing.T) {
-	for address, says := range map[string]string{"127.0.0.1": "no IPv4 address", "10.96.0.10": "Services", "10.3.0.5": "API server", "10.0.0.9": "Node linux-1"} {
+	for address, says := range map[string]string{"127.0.0.1": "no usable IPv4 address", "10.96.0.10": "Services", "10.3.0.5": "API server", "10.0.0.9": "Node linux-1"} {
 		w := newSources(t, append(controllertest.PlainCluster(), controllertest.Node("linux-1", "10.0.0.9"), aMachine("machine", "m", address))...)
 		w.pass()
 		w.expect()

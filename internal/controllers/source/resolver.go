@@ -225,7 +225,7 @@ func (r *Resolver) lookupName(ctx context.Context, name string) ([]netip.Addr, e
 	defer cancel()
 	ips, err := r.dns(ctx, "ip4", addresses.Absolute(name))
 	if err != nil {
-		return nil, fmt.Errorf("the name does not resolve: %w; use a name that DNS gives an IPv4 address for, or the address itself", err)
+		return nil, fmt.Errorf("the name does not resolve: %w; use a name that resolves to an IPv4 address, or the address itself", err)
 	}
 	var v4 []netip.Addr
 	for _, ip := range ips {
@@ -234,7 +234,7 @@ func (r *Resolver) lookupName(ctx context.Context, name string) ([]netip.Addr, e
 		}
 	}
 	if v4 == nil {
-		return nil, errors.New("the name has no IPv4 address; use a name that DNS gives one for, or the address itself")
+		return nil, errors.New("the name has no IPv4 address; use a name that resolves to one, or the address itself")
 	}
 	return v4, nil
 }

@@ -53,7 +53,7 @@ func TestAnAddressThatAServiceHasIsNoNewHosts(t *testing.T) {
 			}
 			w.expect()
 			for _, entry := range []string{"10.0.0.1", "host.example"} {
-				w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, fmt.Sprintf("entry %q", entry), want, "take it out there", "windows-known-hosts")
+				w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, fmt.Sprintf("entry %q", entry), want, "remove it there", "windows-known-hosts")
 			}
 		})
 	}
@@ -104,7 +104,7 @@ func TestOfServicesAddressesAreKept(t *testing.T) {
 	w := newSources(t, append(controllertest.PlainCluster(), userMap("10.0.0.1"), kept.(*corev1.Service))...)
 	w.pass()
 	w.expect()
-	w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, `entry "10.0.0.1"`, "Service tenant/large", "too many to compare")
+	w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, `entry "10.0.0.1"`, "Service tenant/large", "too many addresses to compare")
 	short := aService(t, "short", "spec: {externalIPs: [10.0.0.1], type: LoadBalancer, loadBalancerIP: 10.0.0.2, clusterIPs: [10.0.0.3]}\nstatus: {loadBalancer: {ingress: [{ip: 10.0.0.4}]}}")
 	kept, err = Services().Transform(short.DeepCopy())
 	if err != nil {
@@ -141,19 +141,19 @@ func TestAClaimEndsLate(t *testing.T) {
 				t.Errorf("after %s, %s is refused with %q, want %q", time.Since(began), ip, got, says)
 			}
 		}
-		expect("10.0.0.1", time.Now(), "was in spec.externalIPs of Service tenant/web a moment ago")
+		expect("10.0.0.1", time.Now(), "was until recently in spec.externalIPs of Service tenant/web")
 		expect("10.0.0.2", time.Now(), "")
 		time.Sleep(releasedFor + time.Second)
 		expect("10.0.0.1", time.Now(), "")
-		expect("10.0.0.1", began, "a moment ago") // for a connection that began then
+		expect("10.0.0.1", began, "until recently") // for a connection that began then
 		known.changed(after, nil)
-		expect("10.0.0.2", time.Now(), "a moment ago")
+		expect("10.0.0.2", time.Now(), "until recently")
 		large := aService(t, "large", "{}")
 		for n := range serviceAddresses + 1 {
 			large.Spec.ExternalIPs = append(large.Spec.ExternalIPs, fmt.Sprintf("192.168.%d.%d", n/250, n%250))
 		}
 		known.changed(large, nil)
-		expect("10.0.0.7", time.Now(), "Service tenant/large claims")
+		expect("10.0.0.7", time.Now(), "may be claimed by Service tenant/large")
 		time.Sleep(releasesKept + time.Second)
 		known.changed(before, before)
 		if len(known.released) > 0 {

@@ -29,8 +29,8 @@ func PrivateKey(ctx context.Context, reader client.Reader, namespace string) (ss
 	text, found := secret.Data[api.PrivateKeyKey]
 	if err != nil || !found {
 		return nil, &join.Stall{Reason: api.ReasonPrivateKeyMissing, Message: fmt.Sprintf(
-			"Secret %s with key %s is not there; make one with: ssh-keygen -t ed25519 -N '' -f windows-key && "+
-				"kubectl create secret generic %s --from-file=%s=windows-key -n %s, and give each host windows-key.pub",
+			"Secret %s with key %s not found; create it with: ssh-keygen -t ed25519 -N '' -f windows-key && "+
+				"kubectl create secret generic %s --from-file=%s=windows-key -n %s, and authorize windows-key.pub on each host",
 			name, api.PrivateKeyKey, api.PrivateKeySecret, api.PrivateKeyKey, namespace)}, nil
 	}
 	key, err := remote.ParsePrivateKey(text)

@@ -46,7 +46,7 @@ func TestAnInstanceAtAnAddressThatIsNobodysHostIsNotConnectedTo(t *testing.T) {
 	for address, says := range map[string]string{
 		"127.0.0.1": "loopback", "169.254.169.254": "metadata", "10.96.0.1": "Services", "10.3.0.5": "API server", "10.0.9.9": "Node linux-1",
 		"self.example": "127.0.0.1 is a loopback address", "two.example": "10.96.0.1 is in the cluster's range",
-		"win-1": "has no dot", "win-1.shop.svc.cluster.local": "inside of the cluster",
+		"win-1": "has no dot", "win-1.shop.svc.cluster.local": "the cluster's own DNS",
 	} {
 		t.Run(address, func(t *testing.T) {
 			t.Parallel()
@@ -190,7 +190,7 @@ func TestAServiceKeepsNoKnownHostAway(t *testing.T) {
 					s.until("the node does not work", time.Hour, func() bool { return s.ready() == 0 })
 				}
 				s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
-				if dialed[s.hosts[0].address] == 0 || !strings.Contains(strings.Join(s.lines, "\n"), "win-1: AddressDisputed: the host's address "+s.hosts[0].address+" is in spec.externalIPs of Service tenant/web") {
+				if dialed[s.hosts[0].address] == 0 || !strings.Contains(strings.Join(s.lines, "\n"), "win-1: AddressDisputed: the host's address "+s.hosts[0].address+" is also in spec.externalIPs of Service tenant/web") {
 					t.Errorf("dialed was %v; events are\n%s", dialed, strings.Join(s.lines, "\n"))
 				}
 			})

@@ -54,7 +54,7 @@ func firstMistakes() map[string]mistake {
 			s.hosts[0].says = func(f *agent.HostFacts) {
 				f.Listeners = []agent.Listener{{Port: 10250, Address: netip.IPv6Unspecified(), PID: 812, Program: `C:\Program Files\agent\agent.exe`}}
 			}
-		}, api.ReasonPortInUse, "let it listen on another port", func(s *story) { s.hosts[0].says = nil }},
+		}, api.ReasonPortInUse, "listen on another port", func(s *story) { s.hosts[0].says = nil }},
 		"a containerd of Docker": {func(s *story) { s.hosts[0].says = func(f *agent.HostFacts) { f.RuntimePipe = true } }, api.ReasonContainerRuntimeConflict,
 			"Remove the other container runtime", func(s *story) { s.hosts[0].says = nil }},
 		"an API server that only Linux nodes know": {func(s *story) {

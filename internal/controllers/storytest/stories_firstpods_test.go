@@ -156,7 +156,7 @@ func TestANodeWithoutSubnetIsMendedAsAdvised(t *testing.T) {
 		if reason != api.ReasonOverlaySubnetMissing {
 			t.Errorf("the Node is told %q", reason)
 		}
-		(&story{t: t}).mustAdvise(reason, "cluster manager of OVN-Kubernetes runs with its hybrid overlay on")
+		(&story{t: t}).mustAdvise(reason, "cluster manager of OVN-Kubernetes runs with its hybrid overlay enabled")
 		if since, why := q.awaitReady(deadline); since.IsZero() { // assigns the subnet as the cluster manager would
 			t.Errorf("the Node is not Ready: %s", why)
 		}

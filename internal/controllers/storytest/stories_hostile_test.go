@@ -137,7 +137,7 @@ func TestANodeIsNotTakenOverByALie(t *testing.T) {
 		if gained := liar.identities(victim.name); gained != nil || s.supported("win-1") != api.ReasonHostnameConflict {
 			t.Errorf("the host can become %q; Supported has reason %q, want HostnameConflict", gained, s.supported("win-1"))
 		}
-		if m := kube.Condition(s.instance("win-1"), api.ConditionSupported).Message; !strings.Contains(m, "belongs to Node win-2 ("+victim.address+");") {
+		if m := kube.Condition(s.instance("win-1"), api.ConditionSupported).Message; !strings.Contains(m, "is already used by Node win-2 ("+victim.address+");") {
 			t.Errorf("it says %q", m)
 		}
 		s.must(s.client.Delete(s.ctx, s.instance("win-1")))

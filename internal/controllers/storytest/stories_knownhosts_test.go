@@ -34,7 +34,7 @@ func TestHostsThatShowTheSameKeyAreTold(t *testing.T) {
 		s.announce(s.hosts[1:]...)
 		s.until("all are nodes", time.Hour, func() bool { return s.ready() == 3 })
 		told := strings.Join(s.lines, "\n")
-		if !strings.Contains(told, "win-2: HostKeyShared: the host shows the same SSH host key "+ssh.FingerprintSHA256(s.hosts[0].key)+" as that of WindowsInstance win-1") {
+		if !strings.Contains(told, "win-2: HostKeyShared: the host has the same SSH host key "+ssh.FingerprintSHA256(s.hosts[0].key)+" as WindowsInstance win-1") {
 			t.Errorf("nobody was told:\n%s", told)
 		}
 		if strings.Contains(told, "win-3: HostKeyShared") {

@@ -100,7 +100,7 @@ func TestStoryAFeatureIsNotThereAfterTheRestart(t *testing.T) {
 			case r.Retried != "":
 				return nil
 			case up < 5*time.Minute:
-				return &agent.Error{Code: agent.CodeWaitingForSetup, Message: "Windows still sets itself up"}
+				return &agent.Error{Code: agent.CodeWaitingForSetup, Message: "Windows is completing its setup"}
 			case up < 15*time.Minute:
 				return &agent.Error{Code: agent.CodeServicing, Message: "Windows is installing features or updates"}
 			}

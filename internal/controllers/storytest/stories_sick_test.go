@@ -13,7 +13,7 @@ func (s *story) getSick(after time.Duration) {
 		i := s.instance(h.name)
 		came := h.version == s.version && i.Status.Payload.Since != nil && time.Since(i.Status.Payload.Since.Time) >= after
 		if came && h.sick == "" {
-			h.sick = "kube-proxy: it ended with exit code 1"
+			h.sick = "kube-proxy: it exited with code 1"
 			s.say("kube-proxy dies on %s", h.name)
 		}
 	}

@@ -87,7 +87,7 @@ func (w *storyWindows) unready(h *storyHost) error {
 	}
 	switch {
 	case time.Since(w.created) < w.quirks.Setup.For:
-		return &agent.Error{Code: agent.CodeWaitingForSetup, Message: "Windows still sets itself up"}
+		return &agent.Error{Code: agent.CodeWaitingForSetup, Message: "Windows is completing its setup"}
 	case w.lacks && (up < s.ServicingFor || w.enabled && (w.own > 0 || up < s.PendingFor)):
 		return &agent.Error{Code: agent.CodeServicing, Message: "Windows is installing features or updates"}
 	}
@@ -148,7 +148,7 @@ func (u unkind) leave(r agent.LeaveRequest) (agent.LeaveResult, error) {
 }
 
 func busy() error {
-	return &agent.Error{Code: agent.CodeBusy, Message: "another receive, join or leave runs on this host"}
+	return &agent.Error{Code: agent.CodeBusy, Message: "another receive, join or leave is running on this host"}
 }
 
 // runsOn is a host on which a command continues after its connection has ended: Windows has no signals and no terminals that hang up.

@@ -87,7 +87,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	err := c.write(ctx, want)
 	switch {
 	case kube.Unavailable(err):
-		log.FromContext(ctx).Info("Reporting to the Operator Lifecycle Manager is not possible", "operatorCondition", c.Name, "error", err.Error())
+		log.FromContext(ctx).Info("Reporting to the Operator Lifecycle Manager failed", "operatorCondition", c.Name, "error", err.Error())
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case err != nil:
@@ -110,7 +110,7 @@ func decide(instances []v1alpha1.WindowsInstance) metav1.Condition {
 	}
 	return metav1.Condition{
 		Type: conditionType, Status: metav1.ConditionFalse, Reason: api.ReasonNodesOutOfService,
-		Message: shorten.Text("the operator acts on these instances, and upgrades when their nodes work again: "+strings.Join(busy, ", "), shorten.Reported),
+		Message: shorten.Text("maintenance of these instances is in progress; the operator can be upgraded once their nodes work again: "+strings.Join(busy, ", "), shorten.Reported),
 	}
 }
 

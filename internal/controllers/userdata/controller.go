@@ -149,7 +149,7 @@ func (c *Controller) keep(ctx context.Context, namespace string, data map[string
 	}
 	if secret.Immutable != nil && *secret.Immutable {
 		if err := c.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("removing Secret %s, which is immutable: %w", name, err)
+			return fmt.Errorf("deleting immutable Secret %s: %w", name, err)
 		}
 		return c.makeSecret(ctx, name, data)
 	}
@@ -161,7 +161,7 @@ func (c *Controller) keep(ctx context.Context, namespace string, data map[string
 		return fmt.Errorf("writing Secret %s: %w", name, err)
 	}
 	c.Events.Emit(kube.Event{Object: secret, Type: corev1.EventTypeNormal, Reason: api.EventSettingsRestored, Action: "Write"},
-		"the user data of new Machines was brought up to date; Machines that are there are not touched")
+		"updated the user data of new Machines; existing Machines are not changed")
 	return nil
 }
 
@@ -172,7 +172,7 @@ func (c *Controller) makeSecret(ctx context.Context, name types.NamespacedName, 
 		return nil // no namespace, no Role, or created by another writer, which triggers an event
 	}
 	if err != nil {
-		return fmt.Errorf("making Secret %s: %w", name, err)
+		return fmt.Errorf("creating Secret %s: %w", name, err)
 	}
 	return nil
 }

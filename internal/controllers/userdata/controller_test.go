@@ -198,7 +198,7 @@ func TestUserDataThatSomebodyChangedIsMended(t *testing.T) {
 			if s == nil || string(s.Data["userData"]) != want || len(s.Data) != 1 {
 				t.Fatalf("the Secret is %+v", s)
 			}
-			if name == "edited" && (s.Labels["example.com/mine"] != "x" || len(w.Events) != 1 || !strings.Contains(w.Events[0], "not touched")) {
+			if name == "edited" && (s.Labels["example.com/mine"] != "x" || len(w.Events) != 1 || !strings.Contains(w.Events[0], "not changed")) {
 				t.Errorf("labels %v, events %q", s.Labels, w.Events)
 			}
 		})

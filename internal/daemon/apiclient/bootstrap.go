@@ -35,7 +35,7 @@ func (b Bootstrap) Bootstrap(ctx context.Context, m *identity.Manager) (identity
 }
 
 // errExpiredToken is the reason why an existing token cannot be used.
-var errExpiredToken = errors.New("the API server does not know it")
+var errExpiredToken = errors.New("the API server rejects it")
 
 func (b Bootstrap) requestAs(ctx context.Context, m *identity.Manager, c Credentials) (identity.Identity, error) {
 	client, err := newClient(b.Host, b.Record.Bootstrap, c, nil)

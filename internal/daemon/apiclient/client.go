@@ -86,7 +86,7 @@ func newClient(h host.Host, b agent.Bootstrap, c Credentials, clock *Clock) (*Cl
 		c.APIPath, c.GroupVersion = group.path, &group.version
 		client, err := rest.RESTClientForConfigAndClient(&c, httpclient.New(authenticated, 0))
 		if err != nil {
-			return nil, fmt.Errorf("making a client for %s: %w", b.Server, err)
+			return nil, fmt.Errorf("creating a client for %s: %w", b.Server, err)
 		}
 		*group.client = client
 	}
@@ -159,7 +159,7 @@ func (a *Client) Secrets(ctx context.Context, namespace, version string) (desire
 		return desired.Secrets{}, fmt.Errorf("reading Secret %s, key %s: %w", api.NodeSecrets, api.NodeSecretsKey, err)
 	}
 	if s.Version != version {
-		return desired.Secrets{}, fmt.Errorf("reading Secret %s: it is not of the version that the ConfigMap names", api.NodeSecrets)
+		return desired.Secrets{}, fmt.Errorf("reading Secret %s: its version differs from that in the ConfigMap", api.NodeSecrets)
 	}
 	return s, nil
 }

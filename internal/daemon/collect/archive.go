@@ -120,7 +120,7 @@ func (a *archive) encode(value any) ([]byte, error) {
 		return nil, err
 	}
 	if len(raw) > maxJSON {
-		return nil, fmt.Errorf("it has %d bytes; at most %d are taken", len(raw), maxJSON)
+		return nil, fmt.Errorf("the JSON has %d bytes, the limit is %d", len(raw), maxJSON)
 	}
 	var tree any
 	decoder := json.NewDecoder(bytes.NewReader(raw))
@@ -154,7 +154,7 @@ func (a *archive) addTail(d host.Disk, path, name string) error {
 
 func (a *archive) add(item supportbundle.Item, content []byte) error {
 	if int64(len(content)) > a.left {
-		item.Error = fmt.Sprintf("left out: the archive has %d bytes, as many as are allowed", maxTotal)
+		item.Error = fmt.Sprintf("left out: the archive would exceed its limit of %d bytes", maxTotal)
 		a.items = append(a.items, item)
 		return nil
 	}
@@ -171,13 +171,13 @@ func (a *archive) add(item supportbundle.Item, content []byte) error {
 	return nil
 }
 
-// leftOut lists what is never collected, for users who are asked for an archive.
+// leftOut lists what is never collected, for users who send an archive to support.
 func leftOut() []string {
 	return []string{
-		"private keys, tokens and credentials of registries and proxies; what looks like one in a log is " + mask.Mark,
+		"private keys, tokens and credentials of registries and proxies; what looks like one in a log is replaced with " + mask.Mark,
 		"values of environment variables",
-		"contents of configuration files: files.json says whether they are as the operator declares them",
-		"arguments of services that are not the operator's, and of its own where they are not as declared",
+		"contents of configuration files: files.json says whether they match what the operator declares",
+		"arguments of services of other programs, and of the operator's services that differ from their declaration",
 		"logs of pods and containers, memory dumps, and the Security event log",
 	}
 }

@@ -80,7 +80,7 @@ func answer(ctx context.Context, name string, ask func(context.Context) (any, er
 	case p := <-done:
 		return p
 	case <-ctx.Done():
-		return part{name: name, err: fmt.Errorf("there was no answer within %s", patience)}
+		return part{name: name, err: fmt.Errorf("no response within %s", patience)}
 	}
 }
 
@@ -212,7 +212,7 @@ func (c *Collector) certificates(ctx context.Context) (any, error) {
 	for _, name := range credentials.CertificateFiles() {
 		leaf, err := credentials.ReadCertificate(c.Host.Disk, name)
 		if err != nil {
-			files = append(files, certificateReport{File: name, Error: "there is none that can be read"})
+			files = append(files, certificateReport{File: name, Error: "missing or unreadable"})
 			continue
 		}
 		names := slices.Clone(leaf.DNSNames)
@@ -259,7 +259,7 @@ func (c *Collector) files(context.Context) (any, error) {
 func (c *Collector) stat(path string) fileReport {
 	info, err := c.Host.Disk.Stat(path)
 	if err != nil {
-		return fileReport{Path: path, Error: "there is none"}
+		return fileReport{Path: path, Error: "not found"}
 	}
 	return fileReport{Path: path, Bytes: info.Size(), Changed: info.ModTime().UTC()}
 }

@@ -58,7 +58,7 @@ func (c certificates) trust(ctx context.Context) error {
 			return fmt.Errorf("removing certificate %.12s: %w", hash, err)
 		}
 		if removed {
-			c.recordChange("certificate %.12s is trusted no more", hash)
+			c.recordChange("certificate %.12s is no longer trusted", hash)
 		}
 	}
 	return c.note(slices.DeleteFunc(ours, func(hash string) bool { return slices.Contains(surplus, hash) }))
@@ -73,7 +73,7 @@ func (c certificates) ours() ([]string, error) {
 	}
 	var ours []string
 	if err := json.Unmarshal(b, &ours); err != nil {
-		c.recordChange("%s starts empty, because it was unreadable: certificates that are trusted now stay trusted", trustedFile)
+		c.recordChange("%s was unreadable and has been reset: certificates that are trusted now stay trusted", trustedFile)
 		return nil, nil
 	}
 	return ours, nil
@@ -112,7 +112,7 @@ func (c certificates) untrust(ctx context.Context) error {
 			return fmt.Errorf("removing certificate %.12s: %w", hash, err)
 		}
 		if removed {
-			c.recordChange("certificate %.12s is trusted no more", hash)
+			c.recordChange("certificate %.12s is no longer trusted", hash)
 		}
 	}
 	return nil

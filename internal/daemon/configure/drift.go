@@ -59,8 +59,8 @@ func (d Drift) reconcileSettings(ctx context.Context, isFirewallOff *bool) error
 	if err != nil {
 		return err
 	}
-	w := newWork(d.Host, func(s agent.Step) { d.Log.Info("Changed", "change", s.Name) })
-	w.begin("keeping settings")
+	w := newWork(d.Host, func(s agent.Step) { d.Log.Info("Host changed", "change", s.Name) })
+	w.begin("correcting drift")
 	p := newParts(w, t)
 	return errors.Join(
 		p.files.correct(),

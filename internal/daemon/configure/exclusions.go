@@ -91,13 +91,13 @@ func (e exclusions) verify(ctx context.Context, added desired.Exclusions) error 
 	if without.IsEmpty() {
 		return nil
 	}
-	return fmt.Errorf("%w: they were added and have no effect, because a policy or tamper protection has the last word: %s",
+	return fmt.Errorf("%w: a policy or tamper protection overrides the added exclusions: %s",
 		errExclusions, strings.Join(without.List(), ", "))
 }
 
 func (e exclusions) tellChanges(changed desired.Exclusions, what string) {
 	for _, exclusion := range changed.List() {
-		e.recordChange("exclusion of %s from scans of Defender %s", exclusion, what)
+		e.recordChange("Defender exclusion %s %s", exclusion, what)
 	}
 }
 
@@ -121,7 +121,7 @@ func (e exclusions) ours() (ours desired.Exclusions, err error) {
 		return desired.Exclusions{}, state.IgnoreAbsent(err)
 	}
 	if err := json.Unmarshal(b, &ours); err != nil {
-		e.recordChange("%s starts empty, because it was unreadable: exclusions that Defender has now stay", excludedFile)
+		e.recordChange("%s was unreadable and has been reset: exclusions that Defender has now stay", excludedFile)
 		return desired.Exclusions{}, nil
 	}
 	return ours, nil

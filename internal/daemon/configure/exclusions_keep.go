@@ -55,7 +55,7 @@ func (e *Exclusions) Run(ctx context.Context) {
 		case errors.Is(err, state.ErrBusy):
 			wait = settingsSoon
 		case err != nil && !errors.Is(err, errExclusions):
-			e.Log.Error("Keeping exclusions of Microsoft Defender failed", "error", err.Error())
+			e.Log.Error("Maintaining Microsoft Defender exclusions failed", "error", err.Error())
 		default:
 			e.judge(err, err != nil && e.missing && e.scans(ctx))
 		}
@@ -66,10 +66,10 @@ func (e *Exclusions) Run(ctx context.Context) {
 // keep checks the exclusions and repairs differences. The check takes no lock, because Windows can be slow to answer.
 func (e *Exclusions) keep(ctx context.Context) error {
 	all := exclusions{
-		work:   newWork(e.Host, func(s agent.Step) { e.Log.Info("Changed", "change", s.Name) }),
+		work:   newWork(e.Host, func(s agent.Step) { e.Log.Info("Host changed", "change", s.Name) }),
 		wanted: e.Wanted.Exclusions,
 	}
-	all.begin("keeping exclusions of Microsoft Defender")
+	all.begin("maintaining exclusions of Microsoft Defender")
 	err := all.check(ctx)
 	e.missing = errors.Is(err, errMissing)
 	if err == nil || errors.Is(err, host.ErrNoDefender) { // without Defender, no exclusions are needed
@@ -90,7 +90,7 @@ func (e *Exclusions) keep(ctx context.Context) error {
 }
 
 // errNotAsWanted is the class of errors that a change of exclusions can fix.
-var errNotAsWanted = fmt.Errorf("%w: they are not as wanted", errExclusions)
+var errNotAsWanted = fmt.Errorf("%w: not as configured", errExclusions)
 
 // errMissing is the subclass of errNotAsWanted for which Defender scans too much.
 var errMissing = fmt.Errorf("%w: missing", errNotAsWanted)
@@ -102,7 +102,7 @@ func (e exclusions) check(ctx context.Context) error {
 		return err
 	}
 	if surplus := ours.Without(e.wanted); !surplus.IsEmpty() {
-		return fmt.Errorf("%w: surplus are %s", errNotAsWanted, strings.Join(surplus.List(), ", "))
+		return fmt.Errorf("%w: unwanted: %s", errNotAsWanted, strings.Join(surplus.List(), ", "))
 	}
 	if e.wanted.IsEmpty() {
 		return nil
@@ -112,7 +112,7 @@ func (e exclusions) check(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", errExclusions, err)
 	}
 	if missing := e.wanted.Beyond(is); !missing.IsEmpty() {
-		return fmt.Errorf("%w are %s", errMissing, strings.Join(missing.List(), ", "))
+		return fmt.Errorf("%w: %s", errMissing, strings.Join(missing.List(), ", "))
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (e *Exclusions) judge(problem error, interferes bool) {
 	case problem == nil:
 		e.isKnown, e.reported, e.interferes = true, nodestatus.Problem{}, false
 	case wasProblem && (e.reported.Reason == "" || interferes && !e.interferes):
-		e.Log.Warn("Microsoft Defender does not have the wanted exclusions", "error", problem.Error())
+		e.Log.Warn("Microsoft Defender exclusions are not as configured", "error", problem.Error())
 		e.isKnown, e.interferes = true, interferes
 		e.reported = nodestatus.Problem{
 			Service: "defender", Reason: api.EventDefenderExclusions, Message: shorten.Text(e.message(problem), shorten.Note), Since: time.Now(),
@@ -147,10 +147,10 @@ func (e *Exclusions) judge(problem error, interferes bool) {
 }
 
 func (e *Exclusions) message(problem error) string {
-	advice := "remove what is left where Defender is managed"
+	advice := "remove the remaining exclusions where Defender is managed"
 	if wanted := e.Wanted.Exclusions; !wanted.IsEmpty() {
-		advice = fmt.Sprintf("pods run, and may start slowly; exclude %s where Defender is managed, for example in its group policy, "+
-			"or set spec.runtime.defenderExclusions of WindowsConfig to None to do without", strings.Join(wanted.List(), ", "))
+		advice = fmt.Sprintf("pods run, but may start slowly; exclude %s where Defender is managed, for example in its group policy, "+
+			"or set spec.runtime.defenderExclusions of WindowsConfig to None", strings.Join(wanted.List(), ", "))
 	}
 	return fmt.Sprintf("%v; %s", problem, advice)
 }
@@ -161,7 +161,7 @@ func (e *Exclusions) ReportTo(ctx context.Context, w *nodestatus.Writer, node *c
 	problem, isKnown, interferes := e.reported, e.isKnown, e.interferes
 	e.mu.Unlock()
 	condition := nodestatus.Condition{
-		Type: api.ConditionDefenderInterference, Works: api.ReasonDefenderExclusionsInForce, Message: "Microsoft Defender scans nothing that it should not",
+		Type: api.ConditionDefenderInterference, Works: api.ReasonDefenderExclusionsInForce, Message: "Microsoft Defender scans no files that should be excluded",
 	}
 	switch {
 	case !isKnown:

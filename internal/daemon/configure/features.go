@@ -41,7 +41,7 @@ func (w *windows) enableFeature(ctx context.Context, name string) error {
 	case agent.FeatureEnabled:
 		return nil
 	case agent.FeatureUnknown:
-		w.recordNone("this Windows does not know feature %s", name)
+		w.recordNone("feature %s is unknown to this version of Windows", name)
 		return nil
 	}
 	if name == desired.HyperVFeature {
@@ -55,7 +55,7 @@ func (w *windows) enableFeature(ctx context.Context, name string) error {
 	}
 	reboot, err := w.enable(ctx, name)
 	if w.mayNeedRestart(ctx, err) {
-		why := fmt.Sprintf("Windows has to complete what it installed before it enables feature %s (%v)", name, err)
+		why := fmt.Sprintf("Windows must complete a pending installation before it can enable feature %s (%v)", name, err)
 		if before := w.made.Since(servicingCause, w.facts.BootID); before != nil {
 			return didNotHelp(before, w.explained(err).Error())
 		}
@@ -82,7 +82,7 @@ func (w *windows) outlived(key, what string) error {
 		return nil
 	}
 	if w.unfinished.Up < servicingWithin {
-		return unready(agent.CodeServicing, w.unfinished.Up, joinGoesOn, "%s after the restart of %s, and may be completed by Windows", what, before.At.Format("15:04:05Z"))
+		return unready(agent.CodeServicing, w.unfinished.Up, joinGoesOn, "%s after the restart at %s, and Windows may still be completing it", what, before.At.Format("15:04:05Z"))
 	}
 	if errors := dismErrors(w.Disk); errors != "" {
 		what += "; " + errors
@@ -91,18 +91,18 @@ func (w *windows) outlived(key, what string) error {
 }
 
 func (w *windows) enable(ctx context.Context, name string) (reboot bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, enabledWithin, fmt.Errorf("%w after %s", errDISMSilent, enabledWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, enabledWithin, fmt.Errorf("%w within %s", errDISMSilent, enabledWithin))
 	defer cancel()
 	reboot, err = w.System.EnableFeature(ctx, name)
 	return reboot, withCause(ctx, err)
 }
 
 // errDISMSilent means that DISM did not answer in time.
-var errDISMSilent = errors.New("DISM has not answered")
+var errDISMSilent = errors.New("DISM did not respond")
 
 // stateOf queries Windows for the state of a feature.
 func stateOf(ctx context.Context, s host.System, name string) (agent.FeatureState, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, featureWithin, fmt.Errorf("%w after %s", errDISMSilent, featureWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, featureWithin, fmt.Errorf("%w within %s", errDISMSilent, featureWithin))
 	defer cancel()
 	is, err := s.Feature(ctx, name)
 	return is, withCause(ctx, err)

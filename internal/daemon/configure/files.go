@@ -63,7 +63,7 @@ func (f files) correct() error {
 			errs = append(errs, fmt.Errorf("writing %s: %w", file.Path, err))
 			continue
 		}
-		f.recordChange("%s written again: it was altered", file.Path)
+		f.recordChange("%s restored: it was modified", file.Path)
 	}
 	return errors.Join(errs...)
 }

@@ -31,10 +31,10 @@ func (f firewall) open(ctx context.Context) error {
 func (f firewall) set(ctx context.Context) error {
 	changed, err := f.Firewall.Set(ctx, f.rules)
 	for _, name := range changed {
-		f.recordChange("rule %q of the firewall changed", name)
+		f.recordChange("firewall rule %q changed", name)
 	}
 	if err != nil {
-		return fmt.Errorf("setting rules of the firewall: %w", err)
+		return fmt.Errorf("setting firewall rules: %w", err)
 	}
 	return nil
 }
@@ -44,13 +44,13 @@ func (f firewall) set(ctx context.Context) error {
 func (f firewall) close(ctx context.Context, r *remains) error {
 	changed, err := f.Firewall.Set(ctx, nil)
 	for _, name := range changed {
-		f.recordChange("rule %q of the firewall removed", name)
+		f.recordChange("firewall rule %q removed", name)
 	}
 	if !errors.Is(err, host.ErrNoFirewall) {
 		return err
 	}
 	if len(f.rules) > len(changed) {
-		r.note("rules of the firewall in group %q: %v", host.FirewallGroup, err)
+		r.note("firewall rules in group %q: %v", host.FirewallGroup, err)
 	}
 	return nil
 }

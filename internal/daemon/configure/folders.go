@@ -48,7 +48,7 @@ func (f folders) make(context.Context) error {
 			return err
 		}
 		if !existed {
-			f.recordChange("folder %s made", folder)
+			f.recordChange("folder %s created", folder)
 		}
 	}
 	for _, folder := range f.users {
@@ -73,19 +73,19 @@ func (f folders) makeUsers(folder string, who host.Access) error {
 	}
 	made, err := f.Rights.MakeFolder(folder, who)
 	if err != nil {
-		return fmt.Errorf("making %s: %w", folder, err)
+		return fmt.Errorf("creating %s: %w", folder, err)
 	}
 	if made {
-		f.recordChange("folder %s made", folder)
+		f.recordChange("folder %s created", folder)
 		return nil
 	}
 	_, stranger, err := f.Rights.Look(folder, who)
 	if err != nil {
-		return fmt.Errorf("looking whose %s is: %w", folder, err)
+		return fmt.Errorf("reading the owner of %s: %w", folder, err)
 	}
 	if stranger != "" {
-		return fmt.Errorf("using %s, a folder of spec.network.custom: it belongs to %s and not to Administrators, and containerd runs programs there as SYSTEM; "+
-			"if you trust what is in it, run: icacls \"%s\" /setowner *S-1-5-32-544 /t /c", folder, stranger, folder)
+		return fmt.Errorf("using %s, a folder of spec.network.custom: it belongs to %s instead of Administrators, and containerd runs programs there as SYSTEM; "+
+			"if you trust its content, run: icacls \"%s\" /setowner *S-1-5-32-544 /t /c", folder, stranger, folder)
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (f folders) makeUsers(folder string, who host.Access) error {
 func (f folders) makeOne(folder string) error {
 	if strings.HasPrefix(folder, desired.Root+`\`) {
 		if _, err := f.Disk.MakeFolder(folder); err != nil {
-			return fmt.Errorf("making %s: %w", folder, err)
+			return fmt.Errorf("creating %s: %w", folder, err)
 		}
 		return nil
 	}

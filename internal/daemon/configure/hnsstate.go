@@ -138,7 +138,7 @@ func (s hnsState) restoreOne(ctx context.Context, notes map[string]hnsNote, name
 			err = s.HNSState.Set(ctx, name, *note.Before)
 		}
 		if err == nil {
-			s.recordChange("value %s of the Host Network Service is what it was before", name)
+			s.recordChange("value %s of the Host Network Service restored", name)
 		}
 	}
 	if err != nil && !errors.Is(err, host.ErrNotFound) && !errors.Is(err, host.ErrNoNumber) {
@@ -156,7 +156,7 @@ func (s hnsState) notes() (map[string]hnsNote, error) {
 		return notes, state.IgnoreAbsent(err)
 	}
 	if err := json.Unmarshal(b, &notes); err != nil || notes == nil {
-		s.recordChange("%s starts empty, because it was unreadable: values of the Host Network Service stay as they are", hnsStateFile)
+		s.recordChange("%s was unreadable and has been reset: values of the Host Network Service stay unchanged", hnsStateFile)
 		return map[string]hnsNote{}, nil
 	}
 	return notes, nil

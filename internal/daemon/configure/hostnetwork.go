@@ -49,10 +49,10 @@ func (n hostNetwork) prepare(ctx context.Context) error {
 	case err != nil || !slices.Contains(changed, deviceLess):
 		return err
 	case unknown != nil:
-		n.recordNone("service %s is not restarted for %s: it does not say whether it has networks: %v", hnsService, deviceLess, unknown)
+		n.recordNone("service %s is not restarted for %s: reading its networks failed: %v", hnsService, deviceLess, unknown)
 		return nil
 	case len(is.Networks) > 0:
-		n.recordNone("service %s is not restarted for %s: it has networks of others", hnsService, deviceLess)
+		n.recordNone("service %s is not restarted for %s: it has other networks", hnsService, deviceLess)
 		return nil
 	}
 	return n.restart(ctx)
@@ -67,7 +67,7 @@ func (n hostNetwork) checkPorts(ctx context.Context) error {
 	message := is.ExcludedOf(n.ports)
 	switch {
 	case err != nil:
-		n.recordNone("Windows does not say which ports it excludes: %v", err)
+		n.recordNone("reading the excluded ports failed: %v", err)
 	case message != "":
 		n.warn("%s", message)
 	}
@@ -82,7 +82,7 @@ func (n hostNetwork) checkListeners(context.Context) error {
 			return (r.Protocol == desired.UDP) == l.UDP && slices.Contains(r.Ports, l.Port)
 		})
 		if isNeeded && !l.Ours() {
-			n.warn("another program has a port that the node needs: %s; stop it, or let it listen on another port", l)
+			n.warn("another program uses a port that the node needs: %s; stop it, or configure it to listen on another port", l)
 		}
 	}
 	return nil
@@ -93,12 +93,12 @@ func (n hostNetwork) checkListeners(context.Context) error {
 func (n hostNetwork) checkEngines(ctx context.Context) error {
 	list, err := n.Services.List(ctx, desired.Engines())
 	if err != nil {
-		n.recordNone("Windows does not say whether it has other container engines: %v", err)
+		n.recordNone("listing services failed: %v", err)
 		return ctx.Err()
 	}
 	for _, s := range list {
 		if s.State == host.Running {
-			n.warn("service %s runs (%s): another container engine makes networks of its own; remove it, or disable its service, unless it is needed", s.Name, s.Command)
+			n.warn("service %s is running (%s): another container engine creates its own networks; remove it, or disable its service, unless it is needed", s.Name, s.Command)
 		}
 	}
 	return nil
@@ -149,7 +149,7 @@ func (n hostNetwork) address() netip.Addr {
 func (n hostNetwork) restart(ctx context.Context) error {
 	list, err := n.Services.List(ctx, []string{hnsService})
 	if err != nil {
-		return fmt.Errorf("asking for service %s: %w", hnsService, err)
+		return fmt.Errorf("querying service %s: %w", hnsService, err)
 	}
 	if !slices.ContainsFunc(list, func(s host.Service) bool { return s.Name == hnsService && s.State == host.Running }) {
 		return nil // it reads the value when it starts

@@ -35,23 +35,23 @@ func judgeHyperV(f agent.HostFacts, is agent.FeatureState) hyperVState {
 	v := f.Virtualization
 	switch {
 	case is == agent.FeatureEnabled && v.HyperV:
-		return hyperVState{api.ReasonHyperVRuns, "Hyper-V runs, and pods can have Hyper-V isolation"}
+		return hyperVState{api.ReasonHyperVRuns, "Hyper-V is running; pods can use Hyper-V isolation"}
 	case is != agent.FeatureEnabled && is != agent.FeaturePending && is != agent.FeatureDisabled:
 		return hyperVState{api.ReasonHyperVUnavailable, fmt.Sprintf(
-			"this Windows (%.64q) does not have the feature %s; pods with Hyper-V isolation need a host with Windows Server Standard or Datacenter", f.Product, desired.HyperVFeature)}
+			"this edition of Windows (%.64q) does not have feature %s; pods with Hyper-V isolation need a host with Windows Server Standard or Datacenter", f.Product, desired.HyperVFeature)}
 	case !v.Processor && !v.HyperV && v.Hypervisor == "":
 		return hyperVState{api.ReasonVirtualizationUnavailable, "the processor or its firmware does not allow virtual machines with second level address translation; " +
 			"enable Intel VT-x or AMD-V in the firmware of the host, then restart it"}
 	case !v.Processor && !v.HyperV:
-		return hyperVState{api.ReasonVirtualizationUnavailable, fmt.Sprintf("the host is a virtual machine of hypervisor %.16q, which does not let it have virtual machines of its own; "+
-			"turn on nested virtualization for it, or use a type of machine that has it, then restart the host", v.Hypervisor)}
+		return hyperVState{api.ReasonVirtualizationUnavailable, fmt.Sprintf("the host is a virtual machine of hypervisor %.16q, which does not allow nested virtual machines; "+
+			"enable nested virtualization for it, or use a machine type that supports it, then restart the host", v.Hypervisor)}
 	case is == agent.FeaturePending:
-		return hyperVState{api.ReasonHyperVRestartPending, fmt.Sprintf("the feature %s takes effect with a restart of the host; "+
+		return hyperVState{api.ReasonHyperVRestartPending, fmt.Sprintf("feature %s takes effect after a restart of the host; "+
 			"set spec.rollout.reboots of WindowsConfig to Allowed, or request it with kubectl windows reboot", desired.HyperVFeature)}
 	case is == agent.FeatureDisabled:
-		return hyperVState{api.ReasonHyperVDisabled, fmt.Sprintf("the feature %s of Windows is not enabled yet", desired.HyperVFeature)}
+		return hyperVState{api.ReasonHyperVDisabled, fmt.Sprintf("feature %s of Windows is not enabled yet", desired.HyperVFeature)}
 	}
-	return hyperVState{api.ReasonHypervisorStopped, fmt.Sprintf("the feature %s is enabled, and its hypervisor does not run; "+
+	return hyperVState{api.ReasonHypervisorStopped, fmt.Sprintf("feature %s is enabled, but its hypervisor is not running; "+
 		"on the host, run bcdedit /set hypervisorlaunchtype auto, then restart it", desired.HyperVFeature)}
 }
 
@@ -86,7 +86,7 @@ func (h *HyperV) Run(ctx context.Context) {
 		case errors.Is(err, state.ErrBusy):
 			wait = settingsSoon
 		case err != nil:
-			h.Log.Warn("Asking Windows for Hyper-V failed", "error", err.Error())
+			h.Log.Warn("Reading the state of Hyper-V failed", "error", err.Error())
 			wait = settingsEvery
 		default:
 			h.set(is)
@@ -98,7 +98,7 @@ func (h *HyperV) Run(ctx context.Context) {
 // keep checks the host, and enables the feature where it is missing.
 func (h *HyperV) keep(ctx context.Context) (hyperVState, error) {
 	if !slices.Contains(h.Wanted.Features, desired.HyperVFeature) {
-		return hyperVState{api.ReasonHyperVNotWanted, "WindowsConfig does not ask for Hyper-V isolation any more; the feature of Windows stays"}, nil
+		return hyperVState{api.ReasonHyperVNotWanted, "WindowsConfig no longer requests Hyper-V isolation; the Windows feature is not removed"}, nil
 	}
 	is, err := h.look(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (h *HyperV) keep(ctx context.Context) (hyperVState, error) {
 		return is, err
 	}
 	if failure != nil {
-		return hyperVState{api.ReasonHyperVEnablingFailed, shorten.Text(fmt.Sprintf("%v; WICD tries again within an hour", failure), shorten.Note)}, nil
+		return hyperVState{api.ReasonHyperVEnablingFailed, shorten.Text(fmt.Sprintf("%v; WICD retries within an hour", failure), shorten.Note)}, nil
 	}
 	h.reboot.LookAgain()
 	return h.look(ctx)

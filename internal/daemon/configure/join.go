@@ -26,14 +26,14 @@ func (j joining) joinSteps() []step {
 	return []step{
 		{"waiting for Windows", j.windows.await},
 		{"taking over from the original operator", j.original.takeOver},
-		{"naming the host", j.windows.rename},
+		{"setting the host name", j.windows.rename},
 		{"enabling features", j.windows.enableFeatures},
 		{"restarting the host", j.windows.restart},
-		{"making folders", j.folders.make},
+		{"creating folders", j.folders.make},
 		{"authorizing keys", j.keys.try},
 		{"linking programs", j.programs.link},
 		{"leaving the former cluster", j.membership.leaveFormer},
-		{"forgetting networks of others", j.membership.forgetNetworks},
+		{"removing networks of another cluster", j.membership.forgetNetworks},
 		{"writing mirrors of registries", j.registries.write},
 		{"writing configuration", j.files.write},
 		{"setting the environment", j.environment.set},
@@ -41,17 +41,17 @@ func (j joining) joinSteps() []step {
 		{"opening the firewall", j.firewall.open},
 		{"setting exclusions of Microsoft Defender", j.exclusions.try},
 		{"setting values of the Host Network Service", j.hostNetwork.prepare},
-		{"looking for excluded ports", j.hostNetwork.checkPorts},
-		{"looking for programs on ports of the node", j.hostNetwork.checkListeners},
-		{"looking for other container engines", j.hostNetwork.checkEngines},
-		{"looking at the MTU", j.hostNetwork.checkMTU},
-		{"handing over the bootstrap token", j.membership.writeBootstrap},
-		{"remembering the request", j.record.remember},
+		{"checking excluded ports", j.hostNetwork.checkPorts},
+		{"checking the node's ports for other programs", j.hostNetwork.checkListeners},
+		{"checking for other container engines", j.hostNetwork.checkEngines},
+		{"checking the MTU", j.hostNetwork.checkMTU},
+		{"writing the bootstrap token", j.membership.writeBootstrap},
+		{"storing the request", j.record.remember},
 		{"starting services", j.services.startAll},
-		{"removing what the original operator left", j.original.removeFiles},
+		{"removing files of the original operator", j.original.removeFiles},
 		{"removing old versions", j.programs.removeOldVersions},
 		{"completing", j.record.complete},
-		{"forgetting restarts", j.windows.forgetRestarts},
+		{"clearing recorded restarts", j.windows.forgetRestarts},
 	}
 }
 
@@ -86,7 +86,7 @@ func Apply(ctx context.Context, h host.Host, request agent.JoinRequest, tell fun
 		return agent.JoinResult{}, err
 	}
 	if request.Register {
-		t.restarts.mark(desired.KubeletService, "the cluster has no Node of this host")
+		t.restarts.mark(desired.KubeletService, "the cluster has no Node for this host")
 	}
 	w := newWork(h, tell)
 	if err := newParts(w, t).services.check(ctx); err != nil { // before anything changes

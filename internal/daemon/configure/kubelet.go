@@ -94,7 +94,7 @@ func (k kubeletState) drop() error {
 			if err := k.Disk.Remove(path); err != nil {
 				return fmt.Errorf("removing %s: %w", path, err)
 			}
-			k.recordChange("%s removed: it was of other resources", path)
+			k.recordChange("%s removed: it belongs to other resource settings", path)
 		}
 	}
 	if _, err := k.Disk.WriteFile(kubeletStateOf, k.wanted); err != nil {
@@ -126,7 +126,7 @@ func (k *Kubelet) Run(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		k.Log.Warn("Giving the kubelet its resources failed", "error", err.Error())
+		k.Log.Warn("Applying the kubelet's resource settings failed", "error", err.Error())
 		_ = backoff.Sleep(ctx, retry.Next())
 	}
 }
@@ -146,15 +146,15 @@ func (k *Kubelet) look(ctx context.Context) error {
 
 // ReportTo reports that the kubelet keeps its former resources, and why.
 func (k *Kubelet) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
-	c := nodestatus.Condition{Type: api.ConditionKubeletSettingsHeld, Works: api.ReasonKubeletSettingsInForce, Message: "the kubelet has the resources of WindowsConfig"}
+	c := nodestatus.Condition{Type: api.ConditionKubeletSettingsHeld, Works: api.ReasonKubeletSettingsInForce, Message: "the kubelet uses the resource settings of WindowsConfig"}
 	var p nodestatus.Problem
 	if held := k.Record.Local.Kubelet; held != nil {
 		p = nodestatus.Problem{Service: desired.KubeletService, Reason: api.ReasonKubeletSettingsUnsuitable, Message: held.Unsuitable, Since: k.began}
 		if held.Unsuitable == "" {
-			p.Reason, p.Message = api.ReasonKubeletSettingsAwaitRestart, "managers of processors, memory or topology in spec.kubelet of WindowsConfig, and what is reserved for them, "+
-				"take effect with a restart of the host; set spec.rollout.reboots to Allowed, or request it with kubectl windows reboot"
+			p.Reason, p.Message = api.ReasonKubeletSettingsAwaitRestart, "changes to the CPU, memory or topology manager in spec.kubelet of WindowsConfig, and to the resources reserved for them, "+
+				"take effect after a restart of the host; set spec.rollout.reboots to Allowed, or request it with kubectl windows reboot"
 		}
-		p.Message = shorten.Text(p.Message+"; until then, the kubelet goes on with its former resources", shorten.Note)
+		p.Message = shorten.Text(p.Message+"; until then, the kubelet keeps its former resources", shorten.Note)
 	}
 	return w.ReportProblem(ctx, node, c, p)
 }

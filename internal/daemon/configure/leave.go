@@ -18,7 +18,7 @@ func (l *leaving) leaveSteps() []step {
 	return []step{
 		{"marking the host as leaving", l.mark},
 		{"removing services", ours.remove},
-		{"ending containers", run.end},
+		{"stopping containers", run.end},
 		{"removing networks of pods", run.removeNetworks},
 		{"removing networks", l.removeNetworks},
 		{"restoring values of the Host Network Service", l.restoreHNSState},
@@ -72,7 +72,7 @@ func (l *leaving) look(ctx context.Context) (there bool, err error) {
 	}
 	if r.Cluster != "" && r.Cluster != l.cluster {
 		return false, &agent.Error{Code: agent.CodeOtherCluster, Message: fmt.Sprintf(
-			"the host is node %s of cluster %s, and the one that asks is cluster %s; only its own cluster can take it off", r.Node, r.Cluster, l.cluster)}
+			"the host is node %s of cluster %s, but the request is from cluster %s; only its own cluster can remove it", r.Node, r.Cluster, l.cluster)}
 	}
 	ours, err := ourServices(ctx, l.Services)
 	if err != nil {
@@ -110,7 +110,7 @@ func (l *leaving) mark(ctx context.Context) error {
 	r.Complete, r.Pulled, r.Leaving = false, false, true
 	changed, err := r.Write(l.Disk)
 	if changed {
-		l.recordChange("node %s begins to leave cluster %s", r.Node, r.Cluster)
+		l.recordChange("node %s is leaving cluster %s", r.Node, r.Cluster)
 	}
 	return err
 }
@@ -138,7 +138,7 @@ func (l *leaving) tellFeatures() {
 	for _, name := range l.former.Desired.Features {
 		change := fmt.Sprintf(featureEnabled, name)
 		if slices.ContainsFunc(notes, func(e agent.JournalEntry) bool { return e.Change == change }) {
-			l.remains.note("feature %s of Windows: it stays enabled", name)
+			l.remains.note("feature %s of Windows (stays enabled)", name)
 		}
 	}
 }

@@ -21,21 +21,21 @@ func (c leavingContainers) end(ctx context.Context) error {
 	}
 	names, err := c.Containers.List(ctx)
 	if err != nil {
-		c.remains.note("containers, if there are any: %v", err) // Windows may lack the Host Compute Service
+		c.remains.note("containers, if any: %v", err) // Windows may lack the Host Compute Service
 	}
 	for _, name := range names {
 		if err := c.Containers.End(ctx, name); err != nil {
 			c.remains.note("container %s: %v", name, err) // its files are reported as well; the rest can be removed
 			continue
 		}
-		c.recordChange("container %s ended", name)
+		c.recordChange("container %s stopped", name)
 	}
 	ended, err := c.Containers.EndPrograms(ctx, desired.Root)
 	for _, program := range ended {
-		c.recordChange("process of %s ended", program)
+		c.recordChange("process of %s stopped", program)
 	}
 	if err != nil {
-		return fmt.Errorf("ending programs of %s: %w", desired.Root, err)
+		return fmt.Errorf("stopping programs of %s: %w", desired.Root, err)
 	}
 	return ctx.Err()
 }

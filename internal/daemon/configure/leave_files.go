@@ -160,7 +160,7 @@ func (f leavingFiles) removeProgramsIn(folder string) error {
 			}
 		case !broughtName().MatchString(name):
 		case strings.EqualFold(path, f.program):
-			f.remains.note("%s: it is the program that runs; delete it, or leave it for the next time", path)
+			f.remains.note("%s: the running program cannot delete itself; delete it, or leave it for the next join", path)
 		default:
 			if err := f.Disk.Remove(path); err != nil {
 				f.remains.note("%s: %v", path, err)

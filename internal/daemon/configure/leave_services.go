@@ -64,7 +64,7 @@ func (s leavingServices) awaitNone(ctx context.Context) error {
 		}
 		if time.Now().After(end) {
 			for _, r := range rest {
-				s.remains.note("service %s: it is deleted, and goes when the last program that has it open closes it, or with a restart", r.Name)
+				s.remains.note("service %s: it is marked for deletion, and disappears when the last program closes its handle, or at a restart", r.Name)
 			}
 			return nil
 		}

@@ -68,7 +68,7 @@ func (m membership) checkKubeconfig() error {
 	if err := m.Disk.Remove(desired.KubeletKubeconfig); err != nil {
 		return fmt.Errorf("removing %s: %w", desired.KubeletKubeconfig, err)
 	}
-	m.recordChange("%s removed: it leads to another API server", desired.KubeletKubeconfig)
+	m.recordChange("%s removed: it points to another API server", desired.KubeletKubeconfig)
 	m.restarts.usersOf(m.wanted.Services, desired.KubeletKubeconfig)
 	return nil
 }
@@ -84,9 +84,9 @@ func (m membership) forgetNetworks(ctx context.Context) error {
 		return err
 	}
 	if failures := m.Disk.RemoveTree(ctx, desired.CNIData); len(failures) > 0 {
-		return fmt.Errorf("removing what is left of another cluster's networks: %w", errors.Join(failures...))
+		return fmt.Errorf("removing network data of another cluster: %w", errors.Join(failures...))
 	}
-	m.recordChange("%s removed: it was another cluster's", desired.CNIData)
+	m.recordChange("%s removed: it belonged to another cluster", desired.CNIData)
 	return nil
 }
 

@@ -60,10 +60,10 @@ func (n networks) removeFormer(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		n.recordChange("the former network stays: %v", err)
+		n.recordChange("removing the former network failed: %v", err)
 	}
 	for _, name := range removed {
-		n.recordChange("network %s removed: it is wanted no more", name)
+		n.recordChange("network %s removed: it is no longer needed", name)
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func (n networks) removeAll(ctx context.Context, r *remains) error {
 		return err
 	}
 	if err != nil {
-		r.note("the networks of pods: %v", err)
+		r.note("pod networks: %v", err)
 	}
 	for _, name := range removed {
 		n.recordChange("network %s removed", name)

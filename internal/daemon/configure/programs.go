@@ -67,7 +67,7 @@ func (p programs) checkContents() error {
 
 func (p programs) linkOne(f desired.PayloadFile, name string) error {
 	if _, err := p.Disk.MakeFolder(host.Parent(name)); err != nil {
-		return fmt.Errorf("making %s: %w", host.Parent(name), err)
+		return fmt.Errorf("creating %s: %w", host.Parent(name), err)
 	}
 	existed := p.Disk.Exists(name)
 	changed, err := p.Disk.Link(store.New(p.Disk).Path(f.SHA256), name)
@@ -75,7 +75,7 @@ func (p programs) linkOne(f desired.PayloadFile, name string) error {
 		return fmt.Errorf("linking %s: %w", name, err)
 	}
 	if changed {
-		p.recordChange("%s is content %.12s", name, f.SHA256)
+		p.recordChange("%s linked to content %.12s", name, f.SHA256)
 	}
 	if changed && existed {
 		p.restarts.usersOf(p.wanted.Services, name)

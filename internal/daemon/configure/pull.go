@@ -11,7 +11,7 @@ import (
 // all nodes. They continue an interrupted join, and conversely.
 func pullSteps(p parts) []step {
 	return []step{
-		{"making folders", p.folders.make},
+		{"creating folders", p.folders.make},
 		{"authorizing keys", p.keys.try},
 		{"linking programs", p.programs.link},
 		{"writing mirrors of registries", p.registries.write},
@@ -20,7 +20,7 @@ func pullSteps(p parts) []step {
 		{"trusting certificates", p.certificates.trust},
 		{"opening the firewall", p.firewall.open},
 		{"setting exclusions of Microsoft Defender", p.exclusions.try},
-		{"remembering the request", p.record.remember},
+		{"storing the request", p.record.remember},
 		{"starting services", p.services.startOthers},
 		{"removing old versions", p.programs.removeOldVersions},
 		{"completing", p.record.complete},

@@ -30,7 +30,7 @@ func (r registries) write(context.Context) error {
 			return err
 		}
 		if made {
-			r.recordChange("%s made", credentials.RegistryFile)
+			r.recordChange("%s created", credentials.RegistryFile)
 		}
 		files = r.wanted.Hosts(mirrors.Endpoint{URL: "https://" + desired.RegistryAddress, CA: desired.RegistryCA, Client: desired.RegistryClient})
 		if err := r.writeCertificates(endpoint); err != nil { // before the files that name them

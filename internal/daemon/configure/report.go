@@ -63,7 +63,7 @@ type step struct {
 }
 
 // errRebooting ends a join when the host restarts.
-var errRebooting = errors.New("the host restarts")
+var errRebooting = errors.New("the host is restarting")
 
 // run runs the steps in order until one fails. The caller holds the command lock.
 func (r *report) run(ctx context.Context, steps []step) error {

@@ -34,7 +34,7 @@ func (s services) check(ctx context.Context) error {
 		isWanted := slices.ContainsFunc(s.wanted, func(w desired.Service) bool { return strings.EqualFold(w.Name, f.Name) })
 		if isWanted && !supervisor.IsOurs(f) {
 			return &agent.Error{Code: agent.CodeServiceConflict, Message: fmt.Sprintf(
-				"service %q is there already and not ours (description %q, command %q); if nothing needs it, stop it and remove it with: sc.exe delete %s",
+				"service %q already exists and was not created by the operator (description %q, command %q); if it is not needed, stop it and remove it with: sc.exe delete %s",
 				f.Name, f.Description, f.Command, f.Name)}
 		}
 	}
@@ -73,7 +73,7 @@ func (s services) start(ctx context.Context, wanted []desired.Service) error {
 		return err
 	}
 	if stale {
-		s.restarts.mark(desired.KubeletService, "its managers have other resources")
+		s.restarts.mark(desired.KubeletService, "its resource settings changed")
 	}
 	commit, err := s.launches.prepare(launches)
 	if err != nil {

@@ -94,14 +94,14 @@ func readKeys(d host.Disk) (string, error) {
 		return "", nil
 	}
 	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is no file")
+		err = errors.New("it is not a regular file")
 	}
 	var b []byte
 	if err == nil {
 		b, err = d.Read(keysFile)
 	}
 	if err == nil && strings.ContainsRune(string(b), 0) {
-		err = errors.New("it is UTF-16, which OpenSSH does not read: save it as UTF-8")
+		err = errors.New("it is UTF-16, which OpenSSH cannot read: save it as UTF-8")
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", keysFile, err)
@@ -121,7 +121,7 @@ func writeKeys(h host.Host, content string) error {
 		}
 		written, err := h.Disk.Read(beside)
 		if err == nil && string(written) != content {
-			err = errors.New("the disk gives back something else")
+			err = errors.New("the content read back differs from the content written")
 		}
 		return err
 	})
@@ -147,7 +147,7 @@ func noteAdded(d host.Disk, keys []string) error {
 func checkKeys(lines []string) error {
 	for i, line := range lines {
 		if keyIn(line) == "" || strings.ContainsAny(strings.TrimSpace(line), "\r\n\x00") {
-			return fmt.Errorf("[%d] is no public key; a line such as ssh-ed25519 AAAA... is needed", i)
+			return fmt.Errorf("[%d] is not a public key; a line such as ssh-ed25519 AAAA... is needed", i)
 		}
 	}
 	return nil

@@ -81,7 +81,7 @@ func (k KeyRetirer) dropKeys(leaves []string, proven string) error {
 		return err
 	}
 	for _, key := range dropped {
-		k.RecordChange("SSH key %.12s is authorized no more", keyHash(key))
+		k.RecordChange("SSH key %.12s is no longer authorized", keyHash(key))
 	}
 	return nil
 }

@@ -106,20 +106,20 @@ type original struct{ path, reason string }
 // which this operator needs, too.
 func originalFiles() []original {
 	const (
-		program = "programs run from folders of versions"
+		program = "programs now run from version folders"
 		scripts = "the daemon runs no scripts"
-		secret  = "it is a secret that lasts for ever"
+		secret  = "it is a secret that does not expire"
 	)
 	return []original{
 		{`C:\k\hybrid-overlay-node.exe`, program}, {`C:\k\kube-proxy.exe`, program}, {`C:\k\csi-proxy.exe`, program},
 		{`C:\k\windows_exporter.exe`, program}, {`C:\k\azure-cloud-node-manager.exe`, program},
 		{`C:\k\ecr-credential-provider.exe`, program}, {`C:\k\cni\win-bridge.exe`, program},
-		{`C:\k\credential-provider-config.yaml`, "its programs are not there any more"},
-		{`C:\k\cloud.conf`, "the kubelet reads no configuration of a cloud"},
+		{`C:\k\credential-provider-config.yaml`, "its programs were removed"},
+		{`C:\k\cloud.conf`, "the kubelet reads no cloud configuration"},
 		{`C:\k\kube-proxy.conf`, "its service is removed"},
-		{`C:\k\bootstrap-ca.crt`, "the authority of the API server is in the bootstrap kubeconfig"},
-		{`C:\k\ca-bundle.crt`, "certificates come with the declaration"},
-		{importedFile, "the list of ours takes its place"},
+		{`C:\k\bootstrap-ca.crt`, "the CA of the API server is in the bootstrap kubeconfig"},
+		{`C:\k\ca-bundle.crt`, "certificates are part of the settings"},
+		{importedFile, "WICD keeps its own list"},
 		{`C:\k\wicd-kubeconfig`, secret}, {`C:\k\tls\certs\tls.key`, secret}, {`C:\k\tls\certs\tls.crt`, "its key is removed"},
 		{`C:\k\tls\windows-exporter-webconfig.yaml`, "its service is removed"},
 		{`C:\Temp\network-conf.ps1`, scripts}, {`C:\Temp\hns.psm1`, scripts}, {`C:\Temp\gcp-get-hostname.ps1`, scripts},
@@ -175,7 +175,7 @@ func (o originalOperator) surplus() ([]original, error) {
 		if text, err := o.Disk.Read(folder + `\hosts.toml`); err == nil && mirrors.IsOurs(string(text)) {
 			continue
 		}
-		all = append(all, original{folder + `\hosts.toml`, "no mirror set names it"}, original{folder, "it is empty"})
+		all = append(all, original{folder + `\hosts.toml`, "no mirror set contains it"}, original{folder, "it is empty"})
 	}
 	declared := map[string]bool{}
 	for _, f := range o.declared.Files {

@@ -17,13 +17,13 @@ const (
 )
 
 // joinGoesOn is the text for what follows when Windows has finished.
-const joinGoesOn = "the join goes on"
+const joinGoesOn = "the join continues"
 
 // AwaitWindows returns an error while Windows completes its setup, features or updates, because a restart then would damage it. then is what
 // follows.
 func AwaitWindows(u host.Unfinished, then string) error {
 	if len(u.Setup) > 0 && u.Up < setupWithin {
-		return unready(agent.CodeWaitingForSetup, u.Up, then, "Windows still sets itself up (%s)", strings.Join(u.Setup, ", "))
+		return unready(agent.CodeWaitingForSetup, u.Up, then, "Windows is completing its setup (%s)", strings.Join(u.Setup, ", "))
 	}
 	if len(u.Servicing) > 0 && u.Up < servicingWithin {
 		return unready(agent.CodeServicing, u.Up, then, "Windows is installing features or updates (%s)", strings.Join(u.Servicing, ", "))
@@ -39,5 +39,5 @@ func unready(code agent.Code, up time.Duration, then, format string, args ...any
 	}
 	since := time.Now().Add(-up).UTC().Truncate(time.Minute)
 	return &agent.Error{Code: code, Message: fmt.Sprintf(format, args...) + fmt.Sprintf(
-		" since its start at %s; %s when that has ended, or by itself %.0f minutes after the start", since.Format(time.RFC3339), then, within.Minutes())}
+		"; Windows started at %s; %s when this is complete, at the latest %.0f minutes after the start", since.Format(time.RFC3339), then, within.Minutes())}
 }

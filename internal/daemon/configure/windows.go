@@ -72,7 +72,7 @@ func (w *windows) await(ctx context.Context) (err error) {
 		return nil
 	}
 	if w.unfinished, err = w.NextStart.Unfinished(ctx); err != nil {
-		return fmt.Errorf("asking Windows what it has not finished: %w", err)
+		return fmt.Errorf("reading what Windows has not completed: %w", err)
 	}
 	awaited := w.unfinished
 	if !changes {
@@ -108,7 +108,7 @@ func (w *windows) hasContainers(ctx context.Context) (bool, error) {
 	services, hyperV := []string{"hns", "vmcompute"}, "vmms"
 	list, err := w.Services.List(ctx, append(services, hyperV))
 	if err != nil {
-		return false, fmt.Errorf("looking for the services of feature %s: %w", desired.ContainersFeature, err)
+		return false, fmt.Errorf("listing the services of feature %s: %w", desired.ContainersFeature, err)
 	}
 	found := 0
 	for _, s := range list {
@@ -145,14 +145,14 @@ func (w *windows) rename(ctx context.Context) error {
 	if !w.isRenamed() {
 		return nil
 	}
-	why := fmt.Sprintf("the host's name changes from %s to %s with a restart", w.facts.Hostname, w.hostname)
+	why := fmt.Sprintf("changing the host's name from %s to %s needs a restart", w.facts.Hostname, w.hostname)
 	if !w.mayReboot {
 		return &agent.Error{Code: agent.CodeRebootNeeded, Message: why + ", which is not allowed; rename and restart the host, or allow it"}
 	}
 	key := hostnameCause(w.hostname)
 	if before := w.made.Since(key, w.facts.BootID); before != nil {
-		return didNotHelp(before, fmt.Sprintf("the name of the host is %s again, and not %s: something sets it at each start, such as the customization of a guest, "+
-			"an agent of the cloud, or a group policy; let that give the name", w.facts.Hostname, w.hostname))
+		return didNotHelp(before, fmt.Sprintf("the host's name is %s again instead of %s: something sets it at each start, such as guest customization, "+
+			"a cloud agent, or a group policy; configure the name there", w.facts.Hostname, w.hostname))
 	}
 	if err := w.NextStart.Rename(ctx, w.hostname); err != nil {
 		return fmt.Errorf("renaming the host: %w", err)
@@ -164,7 +164,7 @@ func (w *windows) rename(ctx context.Context) error {
 // didNotHelp returns the error for a cause that persists after the restart that was made for it.
 func didNotHelp(made *state.Restart, what string) error {
 	return &agent.Error{Code: agent.CodeRebootDidNotHelp, Message: fmt.Sprintf(
-		"the restart of %s did not help, and the host is not restarted for the same cause again unless you ask: %s", made.At.Format(time.RFC3339), what)}
+		"the restart at %s did not help, and the host is not restarted again for the same cause unless you run kubectl windows retry: %s", made.At.Format(time.RFC3339), what)}
 }
 
 // restart restarts Windows once for everything that needs it. The join is repeated after it. The causes are written to disk before the restart; if
@@ -178,7 +178,7 @@ func (w *windows) restart(ctx context.Context) error {
 		return &agent.Error{Code: agent.CodeRebootNeeded, Message: why + "; restart the host, or allow it"}
 	}
 	if err := w.facts.Must(agent.FactBootID); err != nil {
-		return fmt.Errorf("restarting the host, which is not done without the number of its boot: %w", err)
+		return fmt.Errorf("restarting the host: its boot ID is needed: %w", err)
 	}
 	next := state.Restart{Boot: w.facts.BootID, At: time.Now().UTC().Truncate(time.Second)}
 	for _, c := range w.rebooting {
@@ -192,7 +192,7 @@ func (w *windows) restart(ctx context.Context) error {
 		return didNotHelp(&w.made.Made[len(w.made.Made)-1], why)
 	}
 	if err := made.Write(w.Disk); err != nil {
-		return fmt.Errorf("remembering a restart, without which there is none: %w", err)
+		return fmt.Errorf("recording the restart before it begins: %w", err)
 	}
 	if err := w.System.Reboot(ctx, why, rebootDelay); err != nil {
 		return fmt.Errorf("restarting the host: %w", err)
@@ -208,19 +208,19 @@ func (w *windows) forgetRestarts(context.Context) error { return state.ForgetRes
 func (w *windows) explained(err error) error {
 	if errors.Is(err, errDISMSilent) {
 		return &agent.Error{Code: agent.CodeDISMSilent, Message: fmt.Sprintf(
-			"%v: Windows Update may have the component store, or DISM hangs; the join is retried; if that lasts, see %s, and restart the host", err, dismLog)}
+			"%v: Windows Update may be using the component store, or DISM hangs; the join is retried; if this continues, see %s, and restart the host", err, dismLog)}
 	}
 	failed := (*host.FeatureError)(nil)
 	if !errors.As(err, &failed) {
 		return err
 	}
-	remedy := "repair its component store, or enable the feature by hand"
+	remedy := "repair the component store, or enable the feature manually"
 	switch {
 	case failed.NeedsRestart():
 		remedy = "restart the host"
 	case failed.LacksSource():
-		remedy = `Windows found no files to install the feature from: let the host reach Windows Update, set up WSUS to have features on demand, or name a source ` +
+		remedy = `Windows found no source files for the feature: give the host access to Windows Update, configure WSUS to provide features on demand, or set a source ` +
 			`in the group policy "Specify settings for optional component installation and component repair" (value LocalSourcePath)`
 	}
-	return fmt.Errorf("%w; %s; %s", err, remedy, cmp.Or(dismErrors(w.Disk), dismLog+" has no error"))
+	return fmt.Errorf("%w; %s; %s", err, remedy, cmp.Or(dismErrors(w.Disk), dismLog+" contains no error"))
 }

@@ -73,7 +73,7 @@ func ReadCertificate(d host.Disk, name string) (*x509.Certificate, error) {
 			return x509.ParseCertificate(block.Bytes)
 		}
 	}
-	return nil, fmt.Errorf("there is no certificate in %s", name)
+	return nil, fmt.Errorf("%s contains no certificate", name)
 }
 
 // KubeletHasCertificate reports whether the kubelet can do without the bootstrap kubeconfig.

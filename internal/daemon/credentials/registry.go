@@ -53,7 +53,7 @@ func ReadRegistry(d host.Disk) (RegistryEndpoint, error) {
 	}
 	var e RegistryEndpoint
 	if json.Unmarshal(text, &e) != nil || !e.Server.isPair() || !e.Client.isPair() {
-		return RegistryEndpoint{}, fmt.Errorf("%s is not what WICD wrote", RegistryFile)
+		return RegistryEndpoint{}, fmt.Errorf("%s was modified or is damaged", RegistryFile)
 	}
 	return e, nil
 }
@@ -71,7 +71,7 @@ func MakeRegistry(h host.Host, now time.Time) (e RegistryEndpoint, made bool, er
 	}
 	text, err := json.Marshal(e)
 	if err != nil {
-		return RegistryEndpoint{}, false, errors.New("writing the keys of the registry")
+		return RegistryEndpoint{}, false, errors.New("encoding the keys of the registry")
 	}
 	if _, err := h.Disk.WriteSecret(RegistryFile, string(text), h.MakePrivate); err != nil {
 		return RegistryEndpoint{}, false, fmt.Errorf("writing %s: %w", RegistryFile, err)
@@ -98,7 +98,7 @@ func (p KeyPair) isGood(now time.Time) bool {
 func newPair(now time.Time, name string, usage x509.ExtKeyUsage, addresses ...net.IP) (KeyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return KeyPair{}, fmt.Errorf("making a key: %w", err)
+		return KeyPair{}, fmt.Errorf("generating a key: %w", err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: new(big.Int).SetInt64(now.UnixNano()), Subject: pkix.Name{CommonName: name},
@@ -108,11 +108,11 @@ func newPair(now time.Time, name string, usage x509.ExtKeyUsage, addresses ...ne
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return KeyPair{}, fmt.Errorf("making a certificate: %w", err)
+		return KeyPair{}, fmt.Errorf("creating a certificate: %w", err)
 	}
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return KeyPair{}, fmt.Errorf("writing a key: %w", err)
+		return KeyPair{}, fmt.Errorf("encoding a key: %w", err)
 	}
 	return KeyPair{
 		Certificate: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),

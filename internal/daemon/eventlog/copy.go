@@ -82,7 +82,7 @@ func (c *Copier) Run(ctx context.Context) {
 			err := c.copyEvents(ctx, ch)
 			switch {
 			case errors.Is(err, errors.ErrUnsupported):
-				c.Log.Warn("Copying event logs is not possible on this Windows", "error", err.Error())
+				c.Log.Warn("Copying event logs is not supported by this version of Windows", "error", err.Error())
 				return
 			case errors.Is(err, host.ErrNotFound):
 				ch.again = time.Now().Add(seldom) // the Windows feature is not enabled

@@ -179,7 +179,7 @@ func TestAWindowsWithoutEventsIsLeftAlone(t *testing.T) {
 		windows.LoseEventLogs()
 		var log strings.Builder
 		(&eventlog.Copier{Session: state.Session{Host: windows.Host(), Log: slog.New(slog.NewTextHandler(&log, nil))}}).Run(t.Context())
-		if windows.Disk().Exists(eventlog.Folder) || !strings.Contains(log.String(), "not possible on this Windows") {
+		if windows.Disk().Exists(eventlog.Folder) || !strings.Contains(log.String(), "not supported by this version of Windows") {
 			t.Errorf("the log is %q", log.String())
 		}
 	})

@@ -26,7 +26,7 @@ func Tail(d host.Disk, name string, limit int64) string {
 	}
 	text, err := tailOf(d, name, limit)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "(there is no " + name + ")"
+		return "(" + name + " does not exist)"
 	}
 	if err != nil {
 		return fmt.Sprintf("(reading %s: %v)", name, err)

@@ -21,7 +21,7 @@ import (
 )
 
 // errRenewed ends a session whose host was changed.
-var errRenewed = errors.New("the host is what the cluster wants now")
+var errRenewed = errors.New("the settings were applied")
 
 // Follower watches the settings that the operator publishes for nodes of a version.
 type Follower struct {
@@ -88,7 +88,7 @@ func (f *Follower) runOnce(ctx context.Context, client *apiclient.Client) error 
 		case <-again:
 		case event, open := <-w.ResultChan():
 			if !open && time.Since(began) < time.Second {
-				return errors.New("the watch ended as soon as it began")
+				return errors.New("the watch ended immediately")
 			}
 			if !open {
 				return nil
@@ -127,7 +127,7 @@ func (f *Follower) see(ctx context.Context, client *apiclient.Client, event watc
 		return fmt.Errorf("ConfigMap %s: %w", cm.Name, err)
 	}
 	if node.Version != f.Record.Desired.Version || node.Digest != f.Record.Desired.Digest {
-		return fmt.Errorf("ConfigMap %s is about version %q, want %q", cm.Name, node.Version, f.Record.Desired.Version)
+		return fmt.Errorf("ConfigMap %s is for version %q, want %q", cm.Name, node.Version, f.Record.Desired.Version)
 	}
 	is, errIs := f.Record.Desired.Hash()
 	want, errWant := node.Hash()

@@ -18,8 +18,8 @@ import (
 // join transferred, or that the last settings named, is followed.
 
 var (
-	errNoKey = errors.New("no key of the operator is known here; the operator joins the host again, and hands it over")
-	errOlder = errors.New("it is older than what the host has")
+	errNoKey = errors.New("the host has no signing key of the operator; the operator joins the host again and transfers the key")
+	errOlder = errors.New("it is older than the settings that the host has")
 )
 
 // Verifier distinguishes what the operator published from what others wrote.
@@ -45,7 +45,7 @@ func (v *Verifier) Verify(name string, data map[string]string) (serial int64, er
 	is, err := desired.Verify(data, v.Record.Desired.SigningKey)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("its data are not the operator's: %w", err)
+		return 0, fmt.Errorf("its data is not from the operator: %w", err)
 	case is.Name != name:
 		return 0, fmt.Errorf("it is signed for ConfigMap %.128q", is.Name)
 	case is.Cluster != v.Record.Cluster:
@@ -70,8 +70,8 @@ func (v *Verifier) remember(serial int64) {
 
 // Refuse reports that a ConfigMap is not followed. The node stays as it is.
 func (v *Verifier) Refuse(name string, why error) {
-	if v.refusal.Tell(fmt.Sprintf("ConfigMap %s is not followed: %v", name, why)) {
-		v.Log.Warn("Published settings refused: the ConfigMap is not followed", "ConfigMap", name, "error", why.Error())
+	if v.refusal.Tell(fmt.Sprintf("ConfigMap %s was rejected: %v", name, why)) {
+		v.Log.Warn("Published settings rejected", "ConfigMap", name, "error", why.Error())
 	}
 }
 

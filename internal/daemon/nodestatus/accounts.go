@@ -41,7 +41,7 @@ func (a *Accounts) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		is, err := a.look(ctx)
 		if err != nil && ctx.Err() == nil {
-			a.Log.Warn("Asking Windows for its domain and for plugins of Container Credential Guard failed", "error", err.Error())
+			a.Log.Warn("Reading the domain and the plugins of Container Credential Guard failed", "error", err.Error())
 		}
 		if err == nil && a.set(is) {
 			a.wake.Send()
@@ -75,7 +75,7 @@ func capability(domain string, plugins []string) accounts {
 		parts = append([]string{fmt.Sprintf("the host is joined to domain %q", domain)}, parts...)
 	}
 	if len(parts) == 0 {
-		parts = []string{"the host is joined to no domain, and has no plugin of Container Credential Guard"}
+		parts = []string{"the host is not joined to a domain and has no plugin of Container Credential Guard"}
 	}
 	is.message = shorten.Text(strings.Join(parts, "; "), shorten.Note)
 	return is

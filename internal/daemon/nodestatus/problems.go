@@ -62,19 +62,19 @@ func NewProblems(s state.Session, wake state.Signal, m *Metrics, clock interface
 			reason:    api.EventHCSUnavailable, look: p.hostCompute,
 		},
 		{
-			Condition: Condition{api.ConditionCommitPressure, api.ReasonCommitAvailable, "Windows can commit more memory"},
+			Condition: Condition{api.ConditionCommitPressure, api.ReasonCommitAvailable, "committed memory is below the limit"},
 			reason:    api.EventCommitLimitNear, look: p.commit,
 		},
 		{
-			Condition: Condition{api.ConditionClockSkewed, api.ReasonClockInSync, "the clock agrees with that of the API server"},
+			Condition: Condition{api.ConditionClockSkewed, api.ReasonClockInSync, "the clock is in sync with that of the API server"},
 			reason:    api.EventClockOutOfSync, look: p.skew,
 		},
 		{
-			Condition: Condition{api.ConditionWindowsUpdateNeeded, api.ReasonWindowsUpToDate, "this revision of Windows has no fault that is known"},
+			Condition: Condition{api.ConditionWindowsUpdateNeeded, api.ReasonWindowsUpToDate, "this revision of Windows has no known fault"},
 			reason:    api.EventWindowsUpdateNeeded, look: p.revision,
 		},
 		{
-			Condition: Condition{api.ConditionAddressesHidden, api.ReasonAddressesReported, "VMware Tools tell vSphere of the address of the node"},
+			Condition: Condition{api.ConditionAddressesHidden, api.ReasonAddressesReported, "VMware Tools report the node's address to vSphere"},
 			reason:    api.EventVMwareToolsHideVirtualAdapters, look: p.hiddenAdapters, concerns: onVSphere,
 		},
 	}
@@ -109,7 +109,7 @@ func (p *Problems) see(ctx context.Context, w *watched) {
 	w.told = Problem{}
 	if w.isBad {
 		w.told = Problem{Service: "windows-" + w.reason, Reason: w.reason, Message: wrong, Since: now}
-		p.Log.Warn("Windows has a problem", "condition", w.Type, "reason", w.reason, "message", wrong)
+		p.Log.Warn("Windows health problem", "condition", w.Type, "reason", w.reason, "message", wrong)
 	}
 	p.wake.Send()
 }
@@ -160,7 +160,7 @@ func (p *Problems) commit(ctx context.Context, wasBad bool) (wrong string, isKno
 	if c.Used/100 < c.Limit/10_000*limit {
 		return "", true
 	}
-	return fmt.Sprintf("%d MiB of memory are committed, and Windows can commit %d MiB: programs, also those of the node, will fail to get memory",
+	return fmt.Sprintf("%d MiB of memory are committed, of a limit of %d MiB: programs, including those of the node, will fail to allocate memory",
 		c.Used>>20, c.Limit>>20), true
 }
 
@@ -182,12 +182,12 @@ func (p *Problems) service(ctx context.Context, name string) string {
 	defer cancel()
 	list, err := p.Host.Services.List(within, []string{name})
 	if err != nil {
-		return fmt.Sprintf("the state of service %s is not known: %v", name, err)
+		return fmt.Sprintf("the state of service %s is unknown: %v", name, err)
 	}
 	for _, s := range list {
 		if strings.EqualFold(s.Name, name) {
 			return fmt.Sprintf("service %s is %s", name, s.State)
 		}
 	}
-	return "there is no service " + name
+	return "service " + name + " does not exist"
 }

@@ -59,7 +59,7 @@ func (r *RebootPending) Run(ctx context.Context) {
 		why, known, err := r.look(ctx, boot)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			r.Log.Warn("Asking Windows for a pending restart failed", "error", err.Error())
+			r.Log.Warn("Checking for a pending restart failed", "error", err.Error())
 		case err == nil && !known:
 			wait = servicingLook
 		case err == nil && r.set(boot, why):
@@ -88,11 +88,11 @@ func (r *RebootPending) look(ctx context.Context, boot string) (why []string, kn
 	}
 	waits.Replacements, err = state.NewReplacements(r.Host.Disk, boot, waits.Replacements)
 	if err != nil { // a restart may then be reported that does not help
-		r.Log.Warn("Remembering which files wait for their replacement failed", "error", err.Error())
+		r.Log.Warn("Recording pending file replacements failed", "error", err.Error())
 	}
 	why = waits.Told()
 	if r.Record.Local.Kubelet.WaitsFor(boot) {
-		why = append(why, "managers of processors, memory or topology of the kubelet take effect (spec.kubelet of WindowsConfig)")
+		why = append(why, "changes to the CPU, memory or topology manager of the kubelet take effect (spec.kubelet of WindowsConfig)")
 	}
 	return why, true, nil
 }
@@ -101,7 +101,7 @@ func (r *RebootPending) look(ctx context.Context, boot string) (why []string, kn
 func (r *RebootPending) boot(ctx context.Context) string {
 	id, err := r.Host.NextStart.Boot(ctx)
 	if err == nil && !nodestate.IsBootID(id) {
-		err = fmt.Errorf("%.100q has more than 64 characters, or others than letters, digits and hyphens", id)
+		err = fmt.Errorf("boot ID %.100q is invalid: up to 64 letters, digits and hyphens are allowed", id)
 	}
 	if err == nil {
 		return id
@@ -148,7 +148,7 @@ func (r *RebootPending) ReportTo(ctx context.Context, w *Writer, node *corev1.No
 			Service: "windows", Reason: api.EventRebootPending, Message: api.RebootPendingPrefix + strings.Join(wait.why, "; "), Since: wait.since,
 		}
 	}
-	c := Condition{api.ConditionNodeRebootRequired, api.ReasonNoRebootPending, "Windows does not wait for a restart"}
+	c := Condition{api.ConditionNodeRebootRequired, api.ReasonNoRebootPending, "no restart is pending"}
 	if err := w.ReportProblem(ctx, node, c, p); err != nil || wait.boot == "" || node.Annotations[api.AnnotationBootID] == wait.boot {
 		return err
 	}

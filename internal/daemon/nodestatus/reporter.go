@@ -113,7 +113,7 @@ func (r *Reporter) followOnce(ctx context.Context, client *apiclient.Client) err
 			return err
 		}
 		if time.Since(began) < time.Second {
-			return errors.New("the watch ended as soon as it began")
+			return errors.New("the watch ended immediately")
 		}
 	}
 }
@@ -154,7 +154,7 @@ func nodeOf(event watch.Event) (*corev1.Node, error) {
 	}
 	node, ok := event.Object.(*corev1.Node)
 	if !ok {
-		return nil, fmt.Errorf("watching the node: %T came", event.Object)
+		return nil, fmt.Errorf("watching the node: unexpected object of type %T", event.Object)
 	}
 	return node, nil
 }

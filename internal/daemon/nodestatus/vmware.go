@@ -51,8 +51,8 @@ func (p *Problems) hiddenAdapters(context.Context, bool) (wrong string, isKnown 
 	if !isExcluded("vEthernet ("+adapter+")", excluded) {
 		return "", true
 	}
-	return fmt.Sprintf("VMware Tools do not tell vSphere of the virtual adapter with the address of the node: %s; "+
-		"write exclude-nics= with nothing behind it into section [guestinfo] there", because), true
+	return fmt.Sprintf("VMware Tools do not report the virtual adapter with the node's address to vSphere: %s; "+
+		"set exclude-nics= with an empty value in section [guestinfo] of that file", because), true
 }
 
 // readToolsConf returns the file's content; empty if it does not exist.
@@ -65,7 +65,7 @@ func (p *Problems) readToolsConf() (string, error) {
 		return "", err
 	}
 	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is no file", vmwareToolsConf)
+		return "", fmt.Errorf("%s is not a regular file", vmwareToolsConf)
 	}
 	f, err := p.Host.Disk.Open(vmwareToolsConf)
 	if err != nil {

@@ -135,7 +135,7 @@ func (a *agreement) tell(j *judgement, problems, notices int) {
 	}
 	j.plan.problems, j.plan.notices = j.plan.problems[:problems], j.plan.notices[:notices]
 	if a.refuted >= disagreesAfter {
-		j.plan.notice(api.ReasonWindowsNetworkUnverified, "the Host Network Service has %d objects that it does not list (%s), so that nothing is repaired; by its list, %s",
+		j.plan.notice(api.ReasonWindowsNetworkUnverified, "the Host Network Service has %d objects that it does not list (%s), so nothing is repaired; according to its list, %s",
 			len(a.differences), shorten.List(a.differences, namedLosses, ", "), text)
 	}
 }
@@ -165,7 +165,7 @@ func (n *reconciliation) lookClosely(ctx context.Context, endpoints []string, pa
 		text = c.err.Error()
 	}
 	if text != "" && text != n.closeError {
-		n.Log.Warn("Looking closely at the network failed; what was lost is not repaired", "error", text)
+		n.Log.Warn("Reading HNS objects individually failed; losses are not repaired", "error", text)
 	}
 	n.closeError = text
 	return &c

@@ -68,7 +68,7 @@ func TestNothingIsRepairedWhileWindowsDisagrees(t *testing.T) {
 					t.Fatalf("it is planned to restart %v, end %v, remove %+v, make %+v; the network is %+v", p.restart, p.end, p.remove, p.create, p.joint)
 				}
 				reason, message, isFault := p.message()
-				if told = reason; isFault || reason != "" && (reason != api.ReasonWindowsNetworkUnverified || !strings.Contains(message, "so that nothing is repaired")) {
+				if told = reason; isFault || reason != "" && (reason != api.ReasonWindowsNetworkUnverified || !strings.Contains(message, "so nothing is repaired")) {
 					t.Fatalf("told %s: %s", reason, message)
 				}
 			}

@@ -23,15 +23,15 @@ func TestARestartIsNotForgottenForAQuestion(t *testing.T) {
 		want   string
 	}{
 		"the service was away, and lost the host's endpoint": {
-			away, func(s *hns.State) { s.Endpoints = s.Endpoints[1:] }, "the Host Network Service was away",
+			away, func(s *hns.State) { s.Endpoints = s.Endpoints[1:] }, "the Host Network Service was unavailable",
 		},
 		"the service was away, and lost everything but the network": {
-			away, func(s *hns.State) { s.Endpoints, s.LoadBalancers = nil, nil }, "the Host Network Service was away",
+			away, func(s *hns.State) { s.Endpoints, s.LoadBalancers = nil, nil }, "the Host Network Service was unavailable",
 		},
 		"the network is another one, whose endpoint has no address": {nil, func(s *hns.State) {
 			s.Networks[0].ID = "n2"
 			s.Endpoints = []hns.Endpoint{{ID: "vip-2", Network: "n2", Name: "VIPEndpoint", Host: true}}
-		}, "network overlay was created again"},
+		}, "network overlay was re-created"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(3), told: cluster(3), proxy: 100}

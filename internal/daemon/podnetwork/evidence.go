@@ -63,7 +63,7 @@ type evidence struct {
 }
 
 // errNotTold means that this Node does not report its own loss yet, so that other nodes cannot see it.
-var errNotTold = errors.New("the Node does not show the loss yet")
+var errNotTold = errors.New("the Node does not report the loss yet")
 
 // asker queries the API server.
 type asker struct {
@@ -254,4 +254,4 @@ func (n *reconciliation) ask(ctx context.Context, q questions) *evidence {
 }
 
 // errNoClient means that WICD has no certificate for the API server yet.
-var errNoClient = errors.New("there is no connection to the API server")
+var errNoClient = errors.New("not connected to the API server")

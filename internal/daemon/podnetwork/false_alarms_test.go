@@ -236,7 +236,7 @@ func TestWrongBackendsAreTold(t *testing.T) {
 	s.Endpoints = append(s.Endpoints, remoteEndpoint("former", "10.132.2.99"))
 	s.LoadBalancers[1].Endpoints = []string{"former"}
 	h := play(cluster(3), s)
-	if want := "1 of 3 load balancers have other back ends than their Services: ns/s1 (10.96.1.2:80/TCP) has 10.132.2.99 instead of 10.132.2.11"; h.last != want || h.restarts > 0 {
+	if want := "1 of 3 load balancers have different back ends than their Services: ns/s1 (10.96.1.2:80/TCP) has 10.132.2.99 instead of 10.132.2.11"; h.last != want || h.restarts > 0 {
 		t.Errorf("%d restarts, told %q, want none and %q", h.restarts, h.last, want)
 	}
 	s.LoadBalancers[1].Endpoints, s.Endpoints = []string{"backend-1", "gone"}, s.Endpoints[:len(s.Endpoints)-1]

@@ -43,9 +43,9 @@ func (l Loading) Run(ctx context.Context) {
 			pauses, wait = backoff.Between(loadedSoon, loadedEvery), loadedEvery
 			continue
 		}
-		l.Log.Warn("containerd has not loaded the configuration of the pod network; having it read the folder again", "folder", folder)
+		l.Log.Warn("containerd has not loaded the CNI configuration; triggering a reload", "folder", folder)
 		if err := l.reload(folder); err != nil {
-			l.Log.Error("Having containerd read the configuration of the pod network failed", "error", err.Error())
+			l.Log.Error("Reloading the CNI configuration failed", "error", err.Error())
 		}
 		wait = pauses.Next()
 	}

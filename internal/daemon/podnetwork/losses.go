@@ -115,11 +115,11 @@ func (e *podEndpoints) end(j *judgement, lost []podNetwork, others int) {
 	for _, pod := range lost {
 		named, ids = append(named, pod.address.String()), append(ids, e.known[pod.address])
 	}
-	what := "are created again"
+	what := "are re-created"
 	if !j.repairs() {
-		what = "have to be created again"
+		what = "must be re-created"
 	}
-	j.plan.problem(api.ReasonHNSEndpointLost, "%d pods have lost their network and %s: %s", len(named), what, shorten.List(named, namedLosses, ", "))
+	j.plan.problem(api.ReasonHNSEndpointLost, "%d pods lost their network and %s: %s", len(named), what, shorten.List(named, namedLosses, ", "))
 	if !j.repairs() || !j.agrees(ids...) {
 		return
 	}

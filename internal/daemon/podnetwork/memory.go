@@ -144,7 +144,7 @@ func (m *networkMemory) seeService(j *judgement) {
 func (m *networkMemory) find(j *judgement) *hns.Network {
 	i := slices.IndexFunc(j.state.Networks, func(n hns.Network) bool { return n.Name == j.want.Name })
 	if i < 0 {
-		m.miss(j, "is not there")
+		m.miss(j, "does not exist")
 		return nil
 	}
 	if n := j.state.Networks[i]; len(n.Subnets) == 0 || !n.HasAddresses() {
@@ -153,14 +153,14 @@ func (m *networkMemory) find(j *judgement) *hns.Network {
 	}
 	network := &j.state.Networks[i]
 	if j.move(&m.hns, networkFound).do == restartProxy {
-		m.proxy.restart(j, "the Host Network Service was away")
+		m.proxy.restart(j, "the Host Network Service was unavailable")
 	}
 	e := networkFound
 	if m.id != "" && m.id != network.ID {
 		e, m.unsteadySince = networkReplaced, j.now
 	}
 	if j.move(&m.network, e).do == restartProxy {
-		m.proxy.restart(j, "network "+j.want.Name+" was created again")
+		m.proxy.restart(j, "network "+j.want.Name+" was re-created")
 	}
 	m.id, m.since = network.ID, time.Time{}
 	return network
@@ -181,7 +181,7 @@ func (m *networkMemory) miss(j *judgement, what string) {
 	}
 	t := j.move(&m.network, e)
 	if len(j.maker) == 0 { // otherwise its own status gives the cause and must come first
-		j.plan.problem(t.reason, "network %s %s; service %s makes it, see its log", j.want.Name, what, j.want.MadeBy)
+		j.plan.problem(t.reason, "network %s %s; see the log of service %s, which creates it", j.want.Name, what, j.want.MadeBy)
 	}
 	isFirst := m.id == "" // creating the first one is not a repair
 	if t.do == restartMaker && (isFirst || j.repairs()) {
@@ -226,7 +226,7 @@ func (m *networkMemory) join(j *judgement, network *hns.Network) bool {
 	case endpoint == nil:
 		endpoint = &hns.Endpoint{Network: network.ID, Name: j.want.Endpoint, Address: lastOf(subnet), Host: true}
 		j.plan.create, j.plan.remove.Endpoints = endpoint, othersWith(j.state, *endpoint)
-		j.plan.problem(api.ReasonHNSEndpointLost, "endpoint %s of network %s is not there, and is made", j.want.Endpoint, j.want.Name)
+		j.plan.problem(api.ReasonHNSEndpointLost, "endpoint %s of network %s does not exist and is created", j.want.Endpoint, j.want.Name)
 	case !endpoint.Address.IsValid():
 		j.plan.problem(api.ReasonHNSEndpointLost, "endpoint %s of network %s has no address", j.want.Endpoint, j.want.Name)
 		return false

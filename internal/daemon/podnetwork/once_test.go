@@ -17,7 +17,7 @@ func TestAMakerThatMakesItsNetworkOnceIsRestarted(t *testing.T) {
 		change  func(*networkView)
 		restart string // why
 	}
-	const missing, withoutAddresses = "network overlay is not there", "network overlay has no addresses yet"
+	const missing, withoutAddresses = "network overlay does not exist", "network overlay has no addresses yet"
 	for name, test := range map[string]struct {
 		once  bool
 		steps []step

@@ -105,7 +105,7 @@ func (o *owners) withhold(j *judgement) {
 		return
 	}
 	if gone := j.plan.remove; len(gone.LoadBalancers)+len(gone.Endpoints) > 0 {
-		o.withheld = fmt.Sprintf("%d load balancers and %d endpoints belong to no Service and no pod, and would be removed: spec.network.repair is %s",
+		o.withheld = fmt.Sprintf("%d load balancers and %d endpoints belong to no Service and no pod, and are not removed: spec.network.repair is %s",
 			len(gone.LoadBalancers), len(gone.Endpoints), j.want.Repair)
 		j.plan.remove = hns.State{}
 	}

@@ -18,7 +18,7 @@ func (n *reconciliation) readPorts(ctx context.Context) {
 	n.portsAt = time.Now()
 	is, err := n.Host.HostNetwork.Ports(ctx)
 	if err != nil {
-		n.Log.Info("Reading the ranges of ports of Windows failed", "error", err.Error())
+		n.Log.Info("Reading the port ranges of Windows failed", "error", err.Error())
 		return
 	}
 	n.ports = is

@@ -49,9 +49,9 @@ func TestPortsThatWindowsLacksAreNoFaultOfTheNetwork(t *testing.T) {
 			t.Errorf("%s: told %v %q: %s", name, isFault, reason, message)
 		}
 	}
-	p := networkPlan{notices: []networkProblem{{api.ReasonServiceNotProgrammed, "kube-proxy has made none of a Service"}}}
+	p := networkPlan{notices: []networkProblem{{api.ReasonServiceNotProgrammed, "kube-proxy created none of a Service"}}}
 	p.judgePorts(networkView{ports: host.Ports{Dynamic: usual}, told: services(230)}, nil)
-	if reason, message, _ := p.message(); reason != api.ReasonDynamicPortsShort || !strings.HasSuffix(message, "kube-proxy has made none of a Service") {
+	if reason, message, _ := p.message(); reason != api.ReasonDynamicPortsShort || !strings.HasSuffix(message, "kube-proxy created none of a Service") {
 		t.Errorf("told %q: %s", reason, message)
 	}
 }

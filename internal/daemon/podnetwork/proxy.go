@@ -91,17 +91,17 @@ func (l balancerLosses) tell(j *judgement, note string) {
 	}
 	list := func(names []string) string { return shorten.List(names, namedLosses, ", ") }
 	if len(l.told) > 0 {
-		j.plan.problem(api.ReasonLoadBalancersLost, "%d of %d ports of Services have no load balancer: %s%s", len(l.told), l.expected, list(l.told), note)
+		j.plan.problem(api.ReasonLoadBalancersLost, "%d of %d Service ports have no load balancer: %s%s", len(l.told), l.expected, list(l.told), note)
 	}
 	if len(l.late) == l.expected && l.expected >= massLoss {
-		j.plan.problem(api.ReasonLoadBalancersLost, "kube-proxy has made none of the %d load balancers of Services, see its log: %s", l.expected, list(l.late))
+		j.plan.problem(api.ReasonLoadBalancersLost, "kube-proxy created none of the %d load balancers for Services, see its log: %s", l.expected, list(l.late))
 		return
 	}
 	if len(l.late) > 0 {
-		j.plan.notice(api.ReasonServiceNotProgrammed, "kube-proxy has made no load balancer for %d of %d ports of Services, see its log: %s", len(l.late), l.expected, list(l.late))
+		j.plan.notice(api.ReasonServiceNotProgrammed, "kube-proxy created no load balancer for %d of %d Service ports, see its log: %s", len(l.late), l.expected, list(l.late))
 	}
 	if len(l.stale) > 0 {
-		j.plan.notice(api.ReasonServiceNotProgrammed, "%d of %d load balancers have other back ends than their Services: %s", len(l.stale), l.expected, list(l.stale))
+		j.plan.notice(api.ReasonServiceNotProgrammed, "%d of %d load balancers have different back ends than their Services: %s", len(l.stale), l.expected, list(l.stale))
 	}
 }
 
@@ -109,13 +109,13 @@ func (l balancerLosses) tell(j *judgement, note string) {
 // same loss, and the node has restarts left. Otherwise it returns the reason.
 func (k *kubeProxy) repair(j *judgement, b *balancers, lost map[kubeproxy.Frontend]types.NamespacedName) (note string) {
 	if !j.repairs() {
-		return "; repairs are switched off (spec.network.repair)"
+		return "; repairs are disabled (spec.network.repair)"
 	}
 	if j.agreement.refuted > 0 {
 		return ""
 	}
 	if next := k.nextRestart(j.now); j.now.Before(next) {
-		return fmt.Sprintf("; kube-proxy was restarted %d times in a day and is not restarted before %s", len(k.restarts), next.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("; kube-proxy was restarted %d times in a day and is not restarted again before %s", len(k.restarts), next.UTC().Format(time.RFC3339))
 	}
 	e := j.evidence
 	if e == nil || e.lost == nil || e.err != nil || e.first != "" {
@@ -126,9 +126,9 @@ func (k *kubeProxy) repair(j *judgement, b *balancers, lost map[kubeproxy.Fronte
 		j.plan.soon()
 		return ""
 	case e.err != nil:
-		return fmt.Sprintf("; kube-proxy is not restarted before the API server has confirmed that: %v", e.err)
+		return fmt.Sprintf("; kube-proxy is not restarted until the API server confirms the loss: %v", e.err)
 	case e.first != "":
-		return fmt.Sprintf("; Node %s has lost the same, so that the cause may be shared: kube-proxy is restarted here when it is there again", e.first)
+		return fmt.Sprintf("; Node %s has the same loss, so the cause may be shared: kube-proxy is restarted here once that Node has recovered", e.first)
 	case (!j.isSteady || !j.agreement.isFresh(j.now)) && !j.agrees():
 		return ""
 	}
@@ -145,7 +145,7 @@ func (k *kubeProxy) repair(j *judgement, b *balancers, lost map[kubeproxy.Fronte
 	if len(confirmed) > 0 {
 		slices.Sort(confirmed)
 		k.restarts = append(k.restarts, j.now)
-		k.restart(j, fmt.Sprintf("Windows has lost %d load balancers: %s", len(confirmed), shorten.List(confirmed, namedLosses, ", ")))
+		k.restart(j, fmt.Sprintf("Windows lost %d load balancers: %s", len(confirmed), shorten.List(confirmed, namedLosses, ", ")))
 	}
 	return ""
 }

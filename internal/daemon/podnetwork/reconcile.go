@@ -106,7 +106,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 		})
 		plan.judgePorts(view, n.Wanted.Listened())
 		for _, err := range plan.unlisted {
-			r.Log.Error("Judging the network failed", "error", err.Error())
+			r.Log.Error("Evaluating the network failed", "error", err.Error())
 		}
 		n.writeRestarts(memory.proxy.restarts)
 		n.act(ctx, &plan)
@@ -191,7 +191,7 @@ func (n *reconciliation) see(ctx context.Context) networkView {
 func (n *reconciliation) processes(ctx context.Context) (proxy, service uint32) {
 	found, err := n.Host.Services.List(ctx, []string{n.want.Proxy, hnsService})
 	if err != nil {
-		n.Log.Warn("Listing services failed; kube-proxy is taken to run as before", "error", err.Error())
+		n.Log.Warn("Listing services failed; assuming that kube-proxy is unchanged", "error", err.Error())
 		return n.proxy, n.service
 	}
 	n.proxy, n.service = processOf(found, n.want.Proxy), processOf(found, hnsService)
@@ -220,19 +220,19 @@ func (n *reconciliation) act(ctx context.Context, p *networkPlan) {
 	}
 	if p.joint != nil {
 		if err := n.write(*p.joint, p); err != nil {
-			n.Log.Error("Writing the files of the network failed", "error", err.Error())
+			n.Log.Error("Writing the network configuration failed", "error", err.Error())
 			p.soon()
 		}
 	}
 	for _, pod := range p.end {
 		if err := n.Host.Containers.End(ctx, pod.sandbox); err != nil {
-			n.Log.Error("Ending a pod without network failed", "sandbox", pod.sandbox, "error", err.Error())
+			n.Log.Error("Stopping a pod without network failed", "sandbox", pod.sandbox, "error", err.Error())
 			continue
 		}
-		n.repaired("pod with address %s ended, which had lost its network", pod.address)
+		n.repaired("pod with address %s stopped: it had lost its network", pod.address)
 	}
 	for name, why := range p.restart {
-		n.repaired("service %s is restarted: %s", name, why)
+		n.repaired("restarting service %s: %s", name, why)
 		n.services.Restart(name, why)
 	}
 }
@@ -242,11 +242,11 @@ func (n *reconciliation) create(ctx context.Context, p *networkPlan) {
 	p.soon() // not at once, so that the Node reports the loss
 	e, err := n.Host.Networks.CreateEndpoint(ctx, *p.create)
 	if err != nil {
-		p.problem(api.ReasonHNSEndpointLost, "making endpoint %s: %v", p.create.Name, err)
+		p.problem(api.ReasonHNSEndpointLost, "creating endpoint %s: %v", p.create.Name, err)
 		p.joint = nil
 		return
 	}
-	n.RecordChange("endpoint %s with address %s made", e.Name, e.Address)
+	n.RecordChange("endpoint %s with address %s created", e.Name, e.Address)
 	p.joint.SourceVIP = e.Address.String()
 }
 
@@ -266,7 +266,7 @@ func (n *reconciliation) removeOthers(ctx context.Context, orphans hns.State) {
 		named = append(named, e.Address.String())
 	}
 	slices.Sort(named)
-	n.repaired("%d load balancers and %d endpoints removed that no Service or pod has: %s",
+	n.repaired("%d load balancers and %d endpoints removed, which belonged to no Service or pod: %s",
 		len(orphans.LoadBalancers), len(orphans.Endpoints), shorten.List(named, namedLosses, ", "))
 }
 

@@ -116,7 +116,7 @@ func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *c
 func networkOf(now time.Time, s networkState, found *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
 	c = corev1.NodeCondition{
 		Type: api.ConditionWindowsNetworkUnavailable, Status: corev1.ConditionFalse, Reason: api.ReasonNetworkWorks,
-		Message: "networks, endpoints and load balancers are as they should be", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+		Message: "networks, endpoints and load balancers work", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
 	}
 	if s.reason != "" {
 		c.Reason, c.Message = s.reason, s.message

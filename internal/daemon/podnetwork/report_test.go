@@ -71,7 +71,7 @@ func TestTheStatusOfTheMakerIsRead(t *testing.T) {
 
 // TestAServiceThatIsNotProgrammedIsNoFaultOfTheNetwork: all nodes may have the same cause.
 func TestAServiceThatIsNotProgrammedIsNoFaultOfTheNetwork(t *testing.T) {
-	p := networkPlan{notices: []networkProblem{{api.ReasonServiceNotProgrammed, "kube-proxy has made no load balancer for 1 of 3 ports of Services"}}}
+	p := networkPlan{notices: []networkProblem{{api.ReasonServiceNotProgrammed, "kube-proxy created no load balancer for 1 of 3 Service ports"}}}
 	reason, message, isFault := p.message()
 	c, change := networkOf(time.Now(), networkState{known: true, reason: reason, message: message, isFault: isFault}, nil)
 	if c.Status != corev1.ConditionFalse || c.Reason != api.ReasonServiceNotProgrammed || c.Message != p.notices[0].message || !change {

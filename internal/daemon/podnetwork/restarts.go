@@ -14,7 +14,7 @@ const restartsFile = desired.State + `\kube-proxy-restarts.json`
 func (n *reconciliation) readRestarts(now time.Time) []time.Time {
 	var restarts []time.Time
 	if _, err := state.ReadJSON(n.Host.Disk, restartsFile, &restarts); err != nil {
-		n.Log.Warn("Reading the restarts of kube-proxy failed; counting from now", "file", restartsFile, "error", err.Error())
+		n.Log.Warn("Reading the kube-proxy restart history failed; starting a new one", "file", restartsFile, "error", err.Error())
 		return nil
 	}
 	restarts = slices.DeleteFunc(restarts, func(t time.Time) bool { return t.After(now) })
@@ -28,7 +28,7 @@ func (n *reconciliation) writeRestarts(restarts []time.Time) {
 		return
 	}
 	if err := state.WriteJSON(n.Host.Disk, restartsFile, restarts); err != nil {
-		n.Log.Error("Writing the restarts of kube-proxy failed", "file", restartsFile, "error", err.Error())
+		n.Log.Error("Writing the kube-proxy restart history failed", "file", restartsFile, "error", err.Error())
 		return
 	}
 	n.written = slices.Clone(restarts)

@@ -72,13 +72,13 @@ func messageOf(err error) string {
 func (r Routes) ensureRoutes(ctx context.Context) (added bool, err error) {
 	from, err := netip.ParseAddr(r.Record.NodeIP)
 	if err != nil {
-		return false, fmt.Errorf("the node's address is %q: %w", r.Record.NodeIP, err)
+		return false, fmt.Errorf("parsing the node's address %q: %w", r.Record.NodeIP, err)
 	}
 	var errs []error
 	for _, route := range r.Wanted.Routes {
 		changed, err := r.ensureRoute(ctx, from, route)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("a route to %s on the interface with address %s: %w", route.To, from, err))
+			errs = append(errs, fmt.Errorf("route to %s on the interface with address %s: %w", route.To, from, err))
 		}
 		if changed {
 			r.RecordChange("route to %s added on the interface with address %s", route.To, from)

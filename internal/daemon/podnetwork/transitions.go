@@ -13,7 +13,7 @@ type phase string
 const (
 	// hnsAnswers means that the Host Network Service answers, hnsAway that it did not and that no network was found since.
 	hnsAnswers phase = "the service answers"
-	hnsAway    phase = "the service was away"
+	hnsAway    phase = "the service was unavailable"
 
 	// networkAwaited has not been seen yet. The service that creates it may be waiting for something.
 	networkAwaited phase = "network awaited"
@@ -61,7 +61,7 @@ const (
 	// proxyComplete means that no load balancer is missing, and none belongs to the previous process.
 	proxyComplete event = "proxy complete"
 	// proxyRestartAsked means that kube-proxy is restarted for a loss.
-	proxyRestartAsked event = "proxy restart asked"
+	proxyRestartAsked event = "proxy restart requested"
 
 	there   event = "there"
 	missing event = "missing"
@@ -83,7 +83,7 @@ type action string
 
 const (
 	none         action = ""
-	restartMaker action = "restart the service that makes the network"
+	restartMaker action = "restart the service that creates the network"
 	// restartProxy restarts kube-proxy, which then re-creates everything.
 	restartProxy action = "restart kube-proxy"
 )
@@ -190,7 +190,7 @@ func balancerTransitions() transitions {
 func (t transitions) after(p phase, e event) (transition, error) {
 	next, listed := t[at{p, e}]
 	if !listed {
-		return transition{next: p}, fmt.Errorf("no transition is listed for %q in phase %q", e, p)
+		return transition{next: p}, fmt.Errorf("no transition for event %q in phase %q", e, p)
 	}
 	return next, nil
 }

@@ -71,7 +71,7 @@ func (u *UsersNetwork) look(ctx context.Context) (reason, message string) {
 	defer cancel()
 	all, err := u.Host.Networks.Look(ctx)
 	if err != nil {
-		return api.ReasonHNSUnavailable, fmt.Sprintf("asking the Host Network Service for network %s: %v", n.Name, err)
+		return api.ReasonHNSUnavailable, fmt.Sprintf("querying the Host Network Service for network %s: %v", n.Name, err)
 	}
 	i := slices.IndexFunc(all.Networks, func(is hns.Network) bool { return strings.EqualFold(is.Name, n.Name) })
 	if i < 0 {
@@ -93,7 +93,7 @@ func missingConfiguration(folder string, err error) string {
 	if err != nil {
 		return fmt.Sprintf("containerd cannot use the first CNI configuration in %s: %v; the installer of your network must correct it", folder, err)
 	}
-	return fmt.Sprintf("%s has no CNI configuration: the installer of your network must put one there (*.conflist, *.conf or *.json), and has not yet", folder)
+	return fmt.Sprintf("%s has no CNI configuration: the installer of your network must create one there (*.conflist, *.conf or *.json)", folder)
 }
 
 // configureProxy writes kube-proxy's configuration, which kube-proxy reads only at start.
@@ -136,7 +136,7 @@ func firstCNIFile(s state.Session, folder string) (name string, err error) {
 	name = folder + `\` + names[i]
 	info, err := s.Host.Disk.Stat(name)
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxCNIFile) {
-		err = fmt.Errorf("%s is no file, or larger than %d bytes", name, maxCNIFile)
+		err = fmt.Errorf("%s is not a regular file, or is larger than %d bytes", name, maxCNIFile)
 	}
 	if err != nil {
 		return name, err
@@ -161,7 +161,7 @@ func (u *UsersNetwork) set(reason, message string) {
 		return
 	}
 	if reason != "" {
-		u.Log.Warn("The user's network lacks something", "reason", reason, "message", message)
+		u.Log.Warn("The user's network is not ready", "reason", reason, "message", message)
 	}
 	u.wake.Send()
 }
@@ -177,6 +177,6 @@ func (u *UsersNetwork) ReportTo(ctx context.Context, w *nodestatus.Writer, node 
 		return nil
 	}
 	return w.ReportProblem(ctx, node, nodestatus.Condition{
-		Type: api.ConditionWindowsNetworkUnavailable, Works: api.ReasonNetworkWorks, Message: "the user's network has what WICD waits for",
+		Type: api.ConditionWindowsNetworkUnavailable, Works: api.ReasonNetworkWorks, Message: "the user's network is ready",
 	}, lacks)
 }

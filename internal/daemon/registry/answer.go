@@ -54,7 +54,7 @@ func (s *serving) answer(ctx context.Context, w http.ResponseWriter, q request) 
 			return
 		}
 		causes = append(causes, fmt.Errorf("%s: %w", a.Name, err))
-		s.log.Info("Registry has no image", "image", q.name.String(), "reference", q.reference, "asked", a.Name.String(), "error", err.Error())
+		s.log.Info("Querying a registry failed", "image", q.name.String(), "reference", q.reference, "registry", a.Name.String(), "error", err.Error())
 	}
 	s.fail(w, key, q, route, causes)
 }
@@ -75,7 +75,7 @@ func (s *serving) fail(w http.ResponseWriter, key failedRequest, q request, rout
 		message = mirrors.NobodyHasIt + ": " + message
 	}
 	for _, left := range route.Left {
-		message += "\nnot asked: " + left
+		message += "\nnot queried: " + left
 	}
 	if len(message) > maxMessage {
 		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
@@ -157,9 +157,9 @@ func (s *serving) whole(ctx context.Context, w http.ResponseWriter, q request, o
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxManifest+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("reading what it answers: %w", err)
+		return fmt.Errorf("reading the response: %w", err)
 	case len(text) > maxManifest:
-		return fmt.Errorf("its manifest has more than %d bytes", maxManifest)
+		return fmt.Errorf("the manifest is larger than %d bytes", maxManifest)
 	}
 	h := w.Header()
 	if q.part != referrers {

@@ -56,7 +56,7 @@ type gatherer struct {
 
 // errSending rejects TLS's own messages while data is being sent: when a connection is closed, TLS would otherwise wait until they are sent, and a
 // client need not read.
-var errSending = errors.New("something is being sent")
+var errSending = errors.New("other data is being sent")
 
 // Write implements io.Writer.
 func (c *gatherer) Write(p []byte) (int, error) {

@@ -102,7 +102,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	if state == nil || !state.isFromContainerd(r) {
 		s.counts[Unauthorized].Add(1)
-		refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "this registry is for containerd of this host only")
+		refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "this registry serves only containerd on this host")
 		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -121,7 +121,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	default:
-		refuse(w, http.StatusTooManyRequests, "TOOMANYREQUESTS", "too many requests at once")
+		refuse(w, http.StatusTooManyRequests, "TOOMANYREQUESTS", "too many concurrent requests")
 		return
 	}
 	state.answer(r.Context(), w, q)

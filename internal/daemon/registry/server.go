@@ -186,7 +186,7 @@ func (s *Server) Run(ctx context.Context) {
 		}
 		listener, err := s.Listen(ctx, "tcp", desired.RegistryAddress)
 		if err != nil {
-			s.setProblem(fmt.Errorf("opening %s, where containerd pulls what has mirrors: %w; end the program that has the port", desired.RegistryAddress, err))
+			s.setProblem(fmt.Errorf("listening on %s, where containerd pulls mirrored images: %w; stop the program that uses the port", desired.RegistryAddress, err))
 			_ = backoff.Sleep(ctx, listenEvery)
 			continue
 		}
@@ -210,7 +210,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) {
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 				state, _ := s.current()
 				if state == nil {
-					return nil, errors.New("nothing is served")
+					return nil, errors.New("no registry mirrors are configured")
 				}
 				return &state.pair, nil
 			},

@@ -47,16 +47,16 @@ func (s *serving) stream(ctx context.Context, w http.ResponseWriter, q request, 
 	buffer := make([]byte, bufferSize)
 	n, err := l.fill(buffer) // so that a place that breaks off at once is not used
 	if n == 0 && err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading what it sends: %w", err)
+		return fmt.Errorf("reading the response: %w", err)
 	}
 	if n == 0 && l.end > l.next {
-		return errors.New("it sends nothing")
+		return errors.New("the response is empty")
 	}
 	l.header(w.Header(), status, total)
 	w.WriteHeader(status)
 	if err := l.copy(ctx, w, buffer, n, err); err != nil {
 		s.request(Failed)
-		s.log.Warn("Handing on a layer failed", "image", q.name.String(), "digest", q.reference, "error", err.Error())
+		s.log.Warn("Forwarding a layer failed", "image", q.name.String(), "digest", q.reference, "error", err.Error())
 		panic(http.ErrAbortHandler) // containerd must not mistake it for the whole layer
 	}
 	s.request(Served)
@@ -90,7 +90,7 @@ func (l *layer) open(ctx context.Context, within time.Duration) (status int, tot
 	return status, total, err
 }
 
-var errSlow = errors.New("it does not answer in time")
+var errSlow = errors.New("timed out waiting for a response")
 
 // rest is the request for the remaining bytes.
 func (q request) rest(end int64) request {
@@ -105,7 +105,7 @@ func (l *layer) accept(answer *http.Response) (status int, total int64, err erro
 	if answer.StatusCode == http.StatusPartialContent {
 		first, last, all, err := parseContentRange(answer.Header.Get("Content-Range"))
 		if err != nil || first != l.next || l.end >= 0 && last+1 != l.end {
-			return 0, 0, errors.New("it sends another part than it was asked for")
+			return 0, 0, errors.New("the response has a different range than requested")
 		}
 		l.end = last + 1
 		return http.StatusPartialContent, all, nil
@@ -116,12 +116,12 @@ func (l *layer) accept(answer *http.Response) (status int, total int64, err erro
 	}
 	switch {
 	case total >= 0 && total < l.next || l.end >= 0 && end >= 0 && end != l.end:
-		return 0, 0, errors.New("it has another length than was said before")
+		return 0, 0, errors.New("length changed between responses")
 	case l.q.isRange && total < 0:
-		return 0, 0, errors.New("it sends no part, and does not say how long the whole is")
+		return 0, 0, errors.New("the response to a range request has neither a range nor a length")
 	}
 	if _, err := io.CopyN(io.Discard, l.body, l.next); err != nil {
-		return 0, 0, fmt.Errorf("leaving out the beginning: %w", err)
+		return 0, 0, fmt.Errorf("skipping the beginning: %w", err)
 	}
 	l.end = end
 	if l.q.isRange {
@@ -136,7 +136,7 @@ func parseContentRange(text string) (first, last, all int64, err error) {
 	part, whole, hasWhole := strings.Cut(rest, "/")
 	from, to, hasTo := strings.Cut(part, "-")
 	if !isBytes || !hasWhole || !hasTo {
-		return 0, 0, 0, errors.New("it has no range")
+		return 0, 0, 0, errors.New("Content-Range has no byte range")
 	}
 	first, errFirst := strconv.ParseInt(from, 10, 64)
 	last, errLast := strconv.ParseInt(to, 10, 64)
@@ -146,7 +146,7 @@ func parseContentRange(text string) (first, last, all int64, err error) {
 		all, errAll = strconv.ParseInt(whole, 10, 64)
 	}
 	if err := errors.Join(errFirst, errLast, errAll); err != nil || first < 0 || last < first || all >= 0 && last >= all {
-		return 0, 0, 0, errors.New("its range is none")
+		return 0, 0, 0, errors.New("Content-Range is not a valid byte range")
 	}
 	return first, last, all, nil
 }
@@ -203,7 +203,7 @@ func (l *layer) copy(ctx context.Context, w http.ResponseWriter, buffer []byte, 
 			return errDamaged
 		}
 		if err := out.write(buffer[:n], isLast); err != nil {
-			return fmt.Errorf("containerd went away: %w", err)
+			return fmt.Errorf("sending to containerd: %w", err)
 		}
 		if isLast {
 			return nil
@@ -242,7 +242,7 @@ func (l *layer) resume(ctx context.Context, resumes *int) error {
 			return nil
 		}
 	}
-	return errors.New("it broke off, and no other one sends the rest")
+	return errors.New("connection lost, and no registry can resume")
 }
 
 // patientBody cancels its request if nothing is received for a while.

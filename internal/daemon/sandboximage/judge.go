@@ -27,7 +27,7 @@ const codeDeadline = 4
 // maxCause limits how much of containerd's error a message quotes, in bytes.
 const maxCause = 400
 
-const adviceNotFound = "mirror it with all its entries (skopeo copy --all), or set spec.runtime.sandboxImage of WindowsConfig to an image that is there"
+const adviceNotFound = "mirror it with all its entries (skopeo copy --all), or set spec.runtime.sandboxImage of WindowsConfig to an image that exists"
 
 // finding is the known state of the wanted image.
 type finding struct {
@@ -51,18 +51,18 @@ func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) fi
 	switch {
 	case strings.Contains(e.Message, "no match for platform"): // from images.Manifest of containerd
 		reason = api.ReasonSandboxImageUnsuitable
-		what = "it has no entry for Windows of this host's build"
+		what = "it has no entry for this host's build of Windows"
 		advice = "set spec.runtime.sandboxImage of WindowsConfig to an image with one, or mirror it with all its entries (skopeo copy --all)"
 	case isOfWICD && strings.Contains(e.Message, mirrors.NobodyHasIt):
 		reason = api.ReasonSandboxImageNotFound
 		what = mirrors.NobodyHasIt + " (404 Not Found)"
 		advice = adviceNotFound
 	case isOfWICD && status == "403 Forbidden" && !strings.Contains(e.Message, mirrors.RefusesCredentials):
-		what = "no registry that may be asked for it delivered it"
+		what = "no permitted registry delivered it"
 		advice = "check that nodes reach them, and the settings for registries, mirrors, proxy and certificates"
 	case isOfWICD && status == "403 Forbidden":
 		reason = api.ReasonSandboxImageDenied
-		what = "no registry that may be asked for it delivered it, and one refuses the node's credentials (401 Unauthorized or 403 Forbidden)"
+		what = "no permitted registry delivered it, and one rejects the node's credentials (401 Unauthorized or 403 Forbidden)"
 		advice = "check the credentials of the registry in the pull secret"
 	case status == "401 Unauthorized" || status == "403 Forbidden" || strings.Contains(e.Message, "pull access denied"):
 		reason = api.ReasonSandboxImageDenied
@@ -73,10 +73,10 @@ func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) fi
 		advice = "check the registry"
 	case e.Code == cri.NotFound:
 		reason = api.ReasonSandboxImageNotFound
-		what = fmt.Sprintf("neither registry %s nor a mirror of it that may be asked has it (404 Not Found)", registry)
+		what = fmt.Sprintf("neither registry %s nor a permitted mirror of it has it (404 Not Found)", registry)
 		advice = adviceNotFound
 	default:
-		what = fmt.Sprintf("registry %s, or a mirror of it, could not be reached or did not deliver", registry)
+		what = fmt.Sprintf("registry %s or a mirror of it could not be reached, or did not deliver the image", registry)
 		advice = "check that nodes reach it, and the settings for proxy, certificates and mirrors"
 	}
 	message := fmt.Sprintf("pulling sandbox image %s failed: %s; %s; %s; containerd says: %s", wanted, what, advice, effectOn(wanted, inUse, hasFormer), shorten.Text(withoutSecrets(e.Message), maxCause))
@@ -85,7 +85,7 @@ func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) fi
 
 // goesOn returns the finding for a slow pull: a registry may be slow, or not answer.
 func goesOn(began time.Time, wanted, inUse string, hasFormer bool) finding {
-	message := fmt.Sprintf("sandbox image %s is being pulled since %s; %s", wanted, began.UTC().Format(time.RFC3339), effectOn(wanted, inUse, hasFormer))
+	message := fmt.Sprintf("pulling sandbox image %s since %s; %s", wanted, began.UTC().Format(time.RFC3339), effectOn(wanted, inUse, hasFormer))
 	return finding{known: true, image: wanted, reason: api.ReasonSandboxImagePulling, message: message, since: began}
 }
 
@@ -93,11 +93,11 @@ func goesOn(began time.Time, wanted, inUse string, hasFormer bool) finding {
 func effectOn(wanted, inUse string, hasFormer bool) string {
 	switch {
 	case !hasFormer:
-		return "the node is not Ready until it is there"
+		return "the node is not Ready until it is pulled"
 	case wanted == inUse:
-		return "the image was on the host before and is gone: new pods cannot start"
+		return "the image was removed from the host: new pods cannot start"
 	}
-	return "pods start from " + inUse + " until it is there"
+	return "pods start from " + inUse + " until it is pulled"
 }
 
 // withoutSecrets removes users, passwords and queries from URLs: registries redirect to content stores by URLs that contain credentials.

@@ -34,7 +34,7 @@ func TestJudge(t *testing.T) {
 	}{
 		"not there": {
 			wantedImage, false, cri.Error{Code: cri.NotFound, Message: pull + `failed to resolve image: ` + wantedImage + `: not found`},
-			api.ReasonSandboxImageNotFound, []string{"registry mcr.test nor a mirror", "404 Not Found", "skopeo copy --all", "not Ready until"}, formerImage,
+			api.ReasonSandboxImageNotFound, []string{"registry mcr.test nor a permitted mirror", "404 Not Found", "skopeo copy --all", "not Ready until"}, formerImage,
 		},
 		"a former one is": {
 			formerImage, true, cri.Error{Code: cri.NotFound, Message: pull + `failed to resolve image: ` + wantedImage + `: not found`},
@@ -42,7 +42,7 @@ func TestJudge(t *testing.T) {
 		},
 		"lost": {
 			wantedImage, true, cri.Error{Code: cri.NotFound, Message: pull + "not found"},
-			api.ReasonSandboxImageNotFound, []string{"was on the host before and is gone"}, "not Ready",
+			api.ReasonSandboxImageNotFound, []string{"the image was removed from the host"}, "not Ready",
 		},
 		"a mirror forbids": {
 			wantedImage, false, cri.Error{Code: 2, Message: pull + `failed to resolve image: unexpected status from HEAD request to https://mirror.test:5000/v2/oss/pause/manifests/2?ns=mcr.test: 403 Forbidden`},
@@ -54,11 +54,11 @@ func TestJudge(t *testing.T) {
 		},
 		"another build": {
 			formerImage, true, cri.Error{Code: cri.NotFound, Message: pull + `no match for platform in manifest: not found`},
-			api.ReasonSandboxImageUnsuitable, []string{"no entry for Windows of this host's build", "pods start from " + formerImage}, "404",
+			api.ReasonSandboxImageUnsuitable, []string{"no entry for this host's build of Windows", "pods start from " + formerImage}, "404",
 		},
 		"mirrors that WICD asked do not deliver": {
 			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://127.0.0.1:10280/v2/oss/pause/manifests/2?ns=mcr.test: 403 Forbidden` + "\ndenied: m.test/oss/pause: status 500"},
-			api.ReasonSandboxImagePullFailed, []string{"no registry that may be asked", "m.test/oss/pause: status 500"}, "credentials",
+			api.ReasonSandboxImagePullFailed, []string{"no permitted registry delivered it", "m.test/oss/pause: status 500"}, "credentials",
 		},
 		"no mirror that WICD asked has it": {
 			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://127.0.0.1:10280/v2/oss/pause/manifests/2?ns=mcr.test: 403 Forbidden` + "\ndenied: " + mirrors.NobodyHasIt + ": m.test/oss/pause: not found (status 404)"},
@@ -66,7 +66,7 @@ func TestJudge(t *testing.T) {
 		},
 		"a mirror that WICD asked wants credentials": {
 			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://127.0.0.1:10280/v2/oss/pause/manifests/2?ns=mcr.test: 403 Forbidden` + "\ndenied: m.test/oss/pause: " + mirrors.RefusesCredentials},
-			api.ReasonSandboxImageDenied, []string{"one refuses the node's credentials", "m.test/oss/pause"}, "127.0.0.1:10280 answered",
+			api.ReasonSandboxImageDenied, []string{"one rejects the node's credentials", "m.test/oss/pause"}, "127.0.0.1:10280 answered",
 		},
 		"the source that WICD asked wants credentials": {
 			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://127.0.0.1:10280/v2/oss/pause/manifests/2?ns=mcr.test: 401 Unauthorized`},

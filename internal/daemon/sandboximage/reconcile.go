@@ -139,7 +139,7 @@ func (r *Reconciler) pull(ctx context.Context, name string) (cri.Image, error) {
 	}
 	image, found, err := r.status(ctx, name)
 	if err == nil && !found {
-		return cri.Image{}, &cri.Error{Code: cri.NotFound, Message: "it was pulled, and containerd does not list it"}
+		return cri.Image{}, &cri.Error{Code: cri.NotFound, Message: "it was pulled, but containerd does not list it"}
 	}
 	if err == nil {
 		r.RecordChange("sandbox image %s pulled in %v", name, time.Since(began).Round(time.Second))
@@ -158,7 +158,7 @@ func (r *Reconciler) replace(ctx context.Context, wanted string) error {
 	if err := r.applier.Apply(ctx, request); err != nil {
 		return err
 	}
-	r.RecordChange("sandbox image %s took the place of %s", wanted, r.Wanted.SandboxImage)
+	r.RecordChange("sandbox image %s replaced %s", wanted, r.Wanted.SandboxImage)
 	return nil
 }
 

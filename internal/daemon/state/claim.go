@@ -62,7 +62,7 @@ func ClaimFolder(h host.Host, folder string, who host.Access) (wasOurs bool, asi
 	}
 	made, err := h.Rights.MakeFolder(folder, who)
 	if err != nil {
-		return false, "", fmt.Errorf("making %s: %w", folder, err)
+		return false, "", fmt.Errorf("creating %s: %w", folder, err)
 	}
 	if made {
 		return true, aside, nil
@@ -72,7 +72,7 @@ func ClaimFolder(h host.Host, folder string, who host.Access) (wasOurs bool, asi
 	}
 	ours, stranger, err := h.Rights.Look(folder, who)
 	if err == nil && stranger != "" {
-		err = fmt.Errorf("it belongs to %s, who makes it again and again", stranger)
+		err = fmt.Errorf("it belongs to %s, which keeps re-creating it", stranger)
 	}
 	if err == nil && !ours {
 		err = h.Rights.Protect(folder, who)
@@ -86,7 +86,7 @@ func ClaimFolder(h host.Host, folder string, who host.Access) (wasOurs bool, asi
 // CheckNoLink refuses anything that exists and is not a folder.
 func CheckNoLink(h host.Host, folder string) error {
 	if info, err := h.Disk.Stat(folder); err == nil && !info.IsDir() {
-		return fmt.Errorf("claiming %s: it is a link or a file, and must be a folder; remove it", folder)
+		return fmt.Errorf("claiming %s: it is a link or a file instead of a folder; remove it", folder)
 	}
 	return nil
 }
@@ -102,17 +102,17 @@ func Displace(h host.Host, name string) (change string, err error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("looking whose %s is: %w", name, err)
+		return "", fmt.Errorf("reading the owner of %s: %w", name, err)
 	}
 	if stranger == "" {
 		return "", nil
 	}
 	aside, err := h.Disk.StepAside(name)
 	if err != nil {
-		return "", fmt.Errorf("putting %s aside, which belongs to %s and not to Administrators: %w; remove it, or, if you trust what is in it, run: "+
+		return "", fmt.Errorf("renaming %s, which belongs to %s instead of Administrators: %w; remove it, or, if you trust its content, run: "+
 			"icacls %s /setowner *S-1-5-32-544 /t /c", name, stranger, err, name)
 	}
-	return fmt.Sprintf("%s belonged to %s, and is %s now", name, stranger, aside), nil
+	return fmt.Sprintf("%s belonged to %s and was renamed to %s", name, stranger, aside), nil
 }
 
 // isLink reports whether info is a symbolic link or a Windows junction, which Go calls irregular.

@@ -33,14 +33,14 @@ func LockCommands(ctx context.Context, h host.Host) (release func(), err error) 
 		return nil, err
 	}
 	if _, err := h.Disk.MakeFolder(desired.State); err != nil {
-		return nil, fmt.Errorf("making %s: %w", desired.State, err)
+		return nil, fmt.Errorf("creating %s: %w", desired.State, err)
 	}
 	for _, change := range changes {
 		Note(h.Disk, agent.JournalEntry{Time: time.Now().UTC(), Step: "claiming " + desired.Root, Change: change})
 	}
 	release, err = lock(ctx, h.System, CommandLock, commandPatience)
 	if errors.Is(err, host.ErrLocked) {
-		return nil, &agent.Error{Code: agent.CodeBusy, Message: "another receive, join or leave runs on this host; try again when it has ended"}
+		return nil, &agent.Error{Code: agent.CodeBusy, Message: "another receive, join or leave is running on this host; retry when it has finished"}
 	}
 	return release, err
 }
@@ -60,7 +60,7 @@ func (s Session) WhileCurrent(ctx context.Context, change func() error) error {
 }
 
 // ErrBusy means that a command is changing the host, or that the session is about to end.
-var ErrBusy = errors.New("the host is in other hands")
+var ErrBusy = errors.New("another process is changing the host")
 
 // IfIdle makes a change as WhileCurrent does, but returns ErrBusy instead of waiting. It is for changes that are retried anyway.
 func (s Session) IfIdle(change func() error) error {

@@ -32,7 +32,7 @@ type Record struct {
 }
 
 // ErrUnreadable is the class of errors that are caused by a record's content.
-var ErrUnreadable = errors.New("it is not what WICD wrote")
+var ErrUnreadable = errors.New("invalid record")
 
 // Read returns what the last join requested. Before the first join, the error is fs.ErrNotExist.
 func Read(d host.Disk) (Record, error) { return readFrom(d, RecordFile) }
@@ -45,7 +45,7 @@ func readFrom(d host.Disk, name string) (Record, error) {
 	var r Record
 	err = json.Unmarshal(b, &r)
 	if err == nil && r.Node == "" {
-		err = errors.New("it names no node")
+		err = errors.New("field node is empty")
 	}
 	if err != nil {
 		return Record{}, fmt.Errorf("reading %s: %w: %w", name, ErrUnreadable, err)

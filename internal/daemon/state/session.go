@@ -29,7 +29,7 @@ func (s Session) RecordChange(format string, args ...any) {
 
 // RecordChange reports a change in the log, and in the journal as part of a step.
 func RecordChange(d host.Disk, log *slog.Logger, step, change string) {
-	log.Info("Changed", "change", change)
+	log.Info("Host changed", "change", change)
 	Note(d, agent.JournalEntry{Time: time.Now().UTC(), Step: step, Change: change})
 }
 

@@ -32,11 +32,11 @@ func Receive(ctx context.Context, s *agent.Session, h host.Host, program func() 
 	}
 	defer release()
 	if _, err := h.Disk.MakeFolder(desired.Store); err != nil {
-		return agent.ReceiveResult{}, fmt.Errorf("making %s: %w", desired.Store, err)
+		return agent.ReceiveResult{}, fmt.Errorf("creating %s: %w", desired.Store, err)
 	}
 	r := &receiving{session: s, store: New(h.Disk)}
 	if err := r.store.adopt(list, program); err != nil {
-		return agent.ReceiveResult{}, fmt.Errorf("taking the program that runs into the store: %w", err)
+		return agent.ReceiveResult{}, fmt.Errorf("copying the running program into the store: %w", err)
 	}
 	if err := r.plan(ctx, list); err != nil {
 		return agent.ReceiveResult{}, err
@@ -45,7 +45,7 @@ func Receive(ctx context.Context, s *agent.Session, h host.Host, program func() 
 		return agent.ReceiveResult{}, err
 	}
 	if err := s.Missing(r.missing); err != nil {
-		return agent.ReceiveResult{}, fmt.Errorf("answering what is missing: %w", err)
+		return agent.ReceiveResult{}, fmt.Errorf("reporting the missing content: %w", err)
 	}
 	err = r.takeAll(ctx)
 	return r.result, err
@@ -100,13 +100,13 @@ func (r *receiving) plan(ctx context.Context, list []agent.Content) error {
 	for _, c := range list {
 		if have[c.SHA256] {
 			if err := r.store.disk.Remove(r.store.part(c.SHA256)); err != nil { // left by an interruption after the last step
-				return fmt.Errorf("removing the part of content %.12s: %w", c.SHA256, err)
+				return fmt.Errorf("removing the partial file of content %.12s: %w", c.SHA256, err)
 			}
 			continue
 		}
 		offset, err := r.store.arrived(c)
 		if err != nil {
-			return fmt.Errorf("looking for the beginning of content %.12s: %w", c.SHA256, err)
+			return fmt.Errorf("checking the partial file of content %.12s: %w", c.SHA256, err)
 		}
 		r.wanted = append(r.wanted, c)
 		r.missing = append(r.missing, agent.Missing{SHA256: c.SHA256, Offset: offset})
@@ -132,7 +132,7 @@ func (r *receiving) checkSpace(ctx context.Context, s host.System) error {
 		need += uint64(c.Size)
 	}
 	if need+spareBytes > facts.FreeBytes {
-		return fmt.Errorf("drive C: has %d MB free, the missing content needs %d MB and %d MB must stay free; make space and it goes on",
+		return fmt.Errorf("drive C: has %d MB free, the missing content needs %d MB and %d MB must stay free; free up space, and the transfer continues",
 			facts.FreeBytes>>20, need>>20, spareBytes>>20)
 	}
 	return nil
@@ -159,11 +159,11 @@ func (r *receiving) takeAll(ctx context.Context) error {
 func (r *receiving) take(ctx context.Context, c agent.Content, offset int64) (err error) {
 	part, size, err := r.store.disk.Append(r.store.part(c.SHA256))
 	if err != nil {
-		return fmt.Errorf("opening the part of content %.12s: %w", c.SHA256, err)
+		return fmt.Errorf("opening the partial file of content %.12s: %w", c.SHA256, err)
 	}
 	defer func() { err = errors.Join(err, part.Close()) }()
 	if size != offset {
-		return fmt.Errorf("the part of content %.12s has %d bytes and had %d a moment ago", c.SHA256, size, offset)
+		return fmt.Errorf("the partial file of content %.12s has %d bytes, want %d", c.SHA256, size, offset)
 	}
 	buffer := make([]byte, 256<<10)
 	for at := offset; at < c.CompressedSize; {

@@ -98,7 +98,7 @@ func (u *unpacker) failure(c agent.Content, err error) error {
 	}
 	return errors.Join(&agent.Error{
 		Code:    agent.CodeContentAltered,
-		Message: fmt.Sprintf("content %.12s did not arrive as it was sent: %v; it is thrown away and must be sent again", c.SHA256, err),
+		Message: fmt.Sprintf("content %.12s does not match what was sent: %v; it was discarded and must be sent again", c.SHA256, err),
 	}, u.disk.Remove(u.part(c.SHA256)))
 }
 

@@ -54,10 +54,10 @@ func (h *restartHistory) judge(now time.Time, d host.Disk, s desired.Service, o 
 	switch {
 	case h.loops:
 		reason = api.ReasonServiceCrashLoop
-		cause = fmt.Sprintf("service %s failed %d times within %v, at last: %s", s.Name, len(h.crashes), loopWithin, h.last)
+		cause = fmt.Sprintf("service %s failed %d times within %v, most recently: %s", s.Name, len(h.crashes), loopWithin, h.last)
 	case o.silent && now.Sub(h.blocked) >= readyPatience:
 		reason, blame = api.ReasonServiceNotReady, o.dependency
-		cause = fmt.Sprintf("service %s runs and does not work, and service %s waits for it: %v", blame.Name, s.Name, o.err)
+		cause = fmt.Sprintf("service %s is running but not ready, and service %s is waiting for it: %v", blame.Name, s.Name, o.err)
 	}
 	switch {
 	case reason == "":
@@ -78,7 +78,7 @@ func message(d host.Disk, cause, log string) string {
 func conditionOf(now, began time.Time, h health, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
 	c = corev1.NodeCondition{
 		Type: api.ConditionServicesHealthy, Status: corev1.ConditionTrue, Reason: api.ReasonServicesRunning,
-		Message: "all services run", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+		Message: "all services are running", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
 	}
 	if len(h.problems) > 0 {
 		c.Status, c.Reason = corev1.ConditionFalse, h.problems[0].Reason

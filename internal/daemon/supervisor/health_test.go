@@ -137,13 +137,13 @@ func TestTheMessageStaysWhileTheLoopLasts(t *testing.T) {
 	c := lived(255, time.Second, 2*time.Second, 3*time.Second)
 	c.judge(at(3*time.Second), d, s, startBlocker{})
 	first := *c.problem
-	for _, part := range []string{"kubelet", "3 times", "exit code 255", s.Log.Path, "it cannot reach the API server"} {
+	for _, part := range []string{"kubelet", "3 times", "exited with code 255", s.Log.Path, "it cannot reach the API server"} {
 		if !strings.Contains(first.Message, part) {
 			t.Errorf("%q does not say %q", first.Message, part)
 		}
 	}
 	log("something else\n")
-	c.recordCrash(at(4*time.Second), "it ended with exit code 3")
+	c.recordCrash(at(4*time.Second), "it exited with code 3")
 	c.judge(at(4*time.Second), d, s, startBlocker{})
 	if *c.problem != first {
 		t.Errorf("the trouble became %+v", c.problem)
@@ -177,7 +177,7 @@ func TestMessagesAreShortAndReadable(t *testing.T) {
 			}
 		})
 	}
-	if got := message(d, "cause", `C:\absent.log`); !strings.Contains(got, `there is no C:\absent.log`) {
+	if got := message(d, "cause", `C:\absent.log`); !strings.Contains(got, `C:\absent.log does not exist`) {
 		t.Error(got)
 	}
 }
@@ -188,7 +188,7 @@ func TestWhatTheNodeIsTold(t *testing.T) {
 	condition := func(status corev1.ConditionStatus, reason, message string) *corev1.NodeCondition {
 		return &corev1.NodeCondition{Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(at(0))}
 	}
-	isTrue := condition(corev1.ConditionTrue, api.ReasonServicesRunning, "all services run")
+	isTrue := condition(corev1.ConditionTrue, api.ReasonServicesRunning, "all services are running")
 	isFalse := condition(corev1.ConditionFalse, "One", "first\n\nsecond")
 	const hour = time.Hour
 	for name, test := range map[string]struct {

@@ -50,7 +50,7 @@ func (h *restartHistory) observe(now time.Time, s host.Service) {
 	if h.runs && !isActive(s) {
 		h.end(now)
 		if s.ExitCode != 0 {
-			h.recordCrash(now, fmt.Sprintf("it ended with exit code %d", s.ExitCode))
+			h.recordCrash(now, fmt.Sprintf("it exited with code %d", s.ExitCode))
 		}
 	}
 	h.runs = isActive(s)

@@ -112,12 +112,12 @@ type startBlocker struct {
 // Error implements error.
 func (o startBlocker) Error() string {
 	if o.file != "" {
-		return fmt.Sprintf("service %s waits for the file %s", o.service, o.file)
+		return fmt.Sprintf("service %s is waiting for file %s", o.service, o.file)
 	}
 	if o.busy {
 		return fmt.Sprintf("service %s does not start: %v", o.service, o.err)
 	}
-	return fmt.Sprintf("service %s waits for service %s: %v", o.service, o.dependency.Name, o.err)
+	return fmt.Sprintf("service %s is waiting for service %s: %v", o.service, o.dependency.Name, o.err)
 }
 
 func (m Manager) begin(ctx context.Context) (*pass, error) {
@@ -157,7 +157,7 @@ func (p *pass) blocker(ctx context.Context, s desired.Service) *startBlocker {
 			return &startBlocker{service: s.Name, file: o.file}
 		}
 		if p.found[name].State != host.Running {
-			return &startBlocker{service: s.Name, dependency: dependency, err: errors.New("it does not run")}
+			return &startBlocker{service: s.Name, dependency: dependency, err: errors.New("it is not running")}
 		}
 		if err := p.Probe(ctx, dependency.Ready); err != nil {
 			return &startBlocker{service: s.Name, dependency: dependency, silent: true, err: err}
@@ -188,7 +188,7 @@ func (m Manager) StartAll(ctx context.Context) error {
 		}
 		for _, s := range m.Wanted {
 			if is := p.found[s.Name]; started[s.Name] && is.State == host.Stopped {
-				return m.failure(s, fmt.Errorf("it started, and ended with exit code %d", is.ExitCode))
+				return m.failure(s, fmt.Errorf("it started, then exited with code %d", is.ExitCode))
 			}
 			now, err := p.start(ctx, s)
 			if errors.Is(err, host.ErrBusy) && time.Now().Before(end) {
@@ -208,7 +208,7 @@ func (m Manager) StartAll(ctx context.Context) error {
 			return m.failure(o.dependency, o.err)
 		}
 		if time.Now().After(end) {
-			return m.failure(o.dependency, fmt.Errorf("service %s waits for it, and after %v it still does not work: %w", o.service, readyPatience, o.err))
+			return m.failure(o.dependency, fmt.Errorf("service %s is waiting for it, and it is not ready after %v: %w", o.service, readyPatience, o.err))
 		}
 		if err := backoff.Sleep(ctx, readyEvery); err != nil {
 			return fmt.Errorf("%w: %w", o, err)

@@ -136,7 +136,7 @@ func (s *Supervisor) watch(ctx context.Context) <-chan struct{} {
 }
 
 // errElsewhere means that another process controls the services now: a join, or the next session.
-var errElsewhere = errors.New("the services are in other hands")
+var errElsewhere = errors.New("another process is changing services")
 
 // look checks the services once and repairs them. A failure with one service does not stop the others.
 func (v *supervision) look(ctx context.Context) error {
@@ -211,7 +211,7 @@ func (v *supervision) declareAll(ctx context.Context, now time.Time) {
 			continue
 		}
 		if changed, err := v.Host.Services.Put(ctx, s); err != nil {
-			v.supervisor.Log.Error("Declaring our own service failed", "error", err.Error())
+			v.supervisor.Log.Error("Declaring WICD's own service failed", "error", err.Error())
 		} else if changed {
 			v.Changed("service %s declared", s.Name)
 		}

@@ -21,8 +21,8 @@ const (
 )
 
 var (
-	errNoOrder  = errors.New("annotation " + api.AnnotationVersionOrder + " is missing: the operator did not order it")
-	errOldOrder = errors.New("annotation " + api.AnnotationVersionOrder + " has an order that was obeyed before, or an older one")
+	errNoOrder  = errors.New("annotation " + api.AnnotationVersionOrder + " is missing: the operator did not order this version")
+	errOldOrder = errors.New("annotation " + api.AnnotationVersionOrder + " has an order that is not newer than the last one applied")
 )
 
 // announcement is the version in the Node's annotations.
@@ -82,7 +82,7 @@ func (r *Requester) ordered(said announcement) (obeyed, error) {
 	order := desired.VersionOrder{Cluster: r.Record.Cluster, Node: r.Record.Node, UID: said.uid, Version: said.version}
 	serial, err := order.Verify(said.order, r.Record.Desired.SigningKey)
 	if err != nil {
-		return obeyed{}, fmt.Errorf("annotation %s is not the operator's: %w", api.AnnotationVersionOrder, err)
+		return obeyed{}, fmt.Errorf("annotation %s is not a valid order of the operator: %w", api.AnnotationVersionOrder, err)
 	}
 	return obeyed{UID: said.uid, Serial: serial}, nil
 }
@@ -100,7 +100,7 @@ func (r *Requester) checkOrder(said announcement) (o obeyed, there bool, err err
 	if why == nil {
 		return o, true, nil
 	}
-	message := fmt.Sprintf("the node keeps version %s, although annotation %s names %.128q: %v", r.Record.Desired.Version, api.AnnotationDesiredVersion, said.version, why)
+	message := fmt.Sprintf("the node keeps version %s although annotation %s requests %.128q: %v", r.Record.Desired.Version, api.AnnotationDesiredVersion, said.version, why)
 	if r.refusal.Tell(message) {
 		r.Log.Warn("Version refused", "error", message)
 	}

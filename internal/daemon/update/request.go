@@ -89,7 +89,7 @@ func (r *Requester) Run(ctx context.Context, client *apiclient.Client) {
 }
 
 // errUnderWay means that the updater is changing the host.
-var errUnderWay = errors.New("an update is under way")
+var errUnderWay = errors.New("an update is in progress")
 
 // beginUpdate starts the updater if the Node requests another version. The updater then does the rest; WICD only makes sure that it runs.
 func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, said announcement) error {
@@ -118,7 +118,7 @@ func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, s
 	}
 	u, err = r.plan(ctx, client, said.version)
 	if err != nil {
-		return fmt.Errorf("from version %s to %s: %w", own, said.version, err)
+		return fmt.Errorf("updating from version %s to %s: %w", own, said.version, err)
 	}
 	u.Order = order
 	return r.WhileCurrent(ctx, func() error {
@@ -128,7 +128,7 @@ func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, s
 		if err := u.write(r.Host.Disk); err != nil { // first: an order that is remembered but not started would never be obeyed
 			return err
 		}
-		r.RecordChange("update from version %s to %s begins", own, said.version)
+		r.RecordChange("update from version %s to %s started", own, said.version)
 		return cmp.Or(r.remember(order), r.startUpdater(ctx, u), errUnderWay)
 	})
 }
@@ -156,14 +156,14 @@ func (r *Requester) plan(ctx context.Context, client *apiclient.Client, version 
 	}
 	if err != nil {
 		r.verifier.Refuse(apiclient.ServicesConfigMap(version), err)
-		return attempt{}, fmt.Errorf("ConfigMap %s is not followed: %w", apiclient.ServicesConfigMap(version), err)
+		return attempt{}, fmt.Errorf("ConfigMap %s was rejected: %w", apiclient.ServicesConfigMap(version), err)
 	}
 	outline, err := desired.Outline(data)
 	if err != nil {
 		return attempt{}, fmt.Errorf("ConfigMap %s: %w", apiclient.ServicesConfigMap(version), err)
 	}
 	if outline.Version != version || !store.IsHash(outline.Digest) {
-		return attempt{}, fmt.Errorf("ConfigMap %s is about version %q", apiclient.ServicesConfigMap(version), outline.Version)
+		return attempt{}, fmt.Errorf("ConfigMap %s is for version %q", apiclient.ServicesConfigMap(version), outline.Version)
 	}
 	if err := r.checkStore(ctx, outline.Payload); err != nil {
 		return attempt{}, err
@@ -198,7 +198,7 @@ func (r *Requester) checkStore(ctx context.Context, files []desired.PayloadFile)
 		}
 	}
 	if missing > 0 {
-		return fmt.Errorf("%d of %d files are not there, %d of them because they were altered; the operator sends them", missing, len(files), len(altered))
+		return fmt.Errorf("%d of %d files are missing, %d of them because they were modified; the operator sends them", missing, len(files), len(altered))
 	}
 	return nil
 }
@@ -308,7 +308,7 @@ func (r *Requester) ReportTo(ctx context.Context, w *nodestatus.Writer, node *co
 
 // message is limited like those of problems.
 func (f failedUpdate) message(own string) string {
-	return shorten.Text(fmt.Sprintf("version %s does not work here, and the host went back to %s: %s", f.Version, own, f.Reason), shorten.Note)
+	return shorten.Text(fmt.Sprintf("version %s failed on this host, which was rolled back to %s: %s", f.Version, own, f.Reason), shorten.Note)
 }
 
 // updatedOf returns condition WindowsUpdated of a node with version own, and whether to write it. A Node first gets it when an update is undone.

@@ -19,7 +19,7 @@ const serialsFile = desired.State + `\settings-serials.json`
 // maxSerials is the number of versions that are remembered: those with the highest serials.
 const maxSerials = 16
 
-var errOlderSettings = errors.New("it is older than what the host had when it had this version")
+var errOlderSettings = errors.New("it is older than the settings that the host last had with this version")
 
 // isReplayed reports whether settings of a version are older than those that the host had.
 func isReplayed(d host.Disk, version string, serial int64) (bool, error) {

@@ -99,7 +99,7 @@ type updater struct {
 func (u *updater) run(ctx context.Context) error {
 	u.Beginnings++
 	if u.Failure == "" && u.Beginnings > maxBeginnings {
-		u.Failure = fmt.Sprintf("the host went down, or the update was ended, %d times before it was done", maxBeginnings)
+		u.Failure = fmt.Sprintf("the host restarted or the updater was stopped %d times before the update was complete", maxBeginnings)
 	}
 	if err := u.attempt.write(u.host.Disk); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (u *updater) run(ctx context.Context) error {
 			return ctx.Err()
 		}
 		u.Failure = err.Error()
-		u.recordChange("version %s does not work, going back to %s: %s", u.version(), u.Former.Desired.Version, u.Failure)
+		u.recordChange("version %s failed, rolling back to %s: %s", u.version(), u.Former.Desired.Version, u.Failure)
 		if err := u.attempt.write(u.host.Disk); err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (u *updater) run(ctx context.Context) error {
 }
 
 // errOvertaken means that the host was meanwhile joined as something else.
-var errOvertaken = errors.New("the host was joined as something else")
+var errOvertaken = errors.New("another join or a removal replaced the update")
 
 // overtakenBy reports whether a record is of neither the old nor the new version, or the host is leaving its cluster.
 func (u *updater) overtakenBy(r state.Record) bool {
@@ -143,7 +143,7 @@ func (u *updater) goForward(ctx context.Context) error {
 func (u *updater) joinNew(ctx context.Context) error {
 	u.log.Info("Joining", "version", u.version())
 	command := wicdOf(u.Request.Desired.Digest) + " " + agent.CommandJoin
-	tell := func(s agent.Step) { u.log.Info("Step", "step", s.Name) }
+	tell := func(s agent.Step) { u.log.Info("Join step", "step", s.Name) }
 	for {
 		if r, err := state.Read(u.host.Disk); err == nil && r.Leaving {
 			return errOvertaken
@@ -177,18 +177,18 @@ func (u *updater) awaitSteady(ctx context.Context) error {
 		}
 		if backoff.Sleep(ctx, min(updateLook, u.Steady.Duration)) != nil {
 			if problem == nil {
-				problem = errors.New("its services were restarted again and again")
+				problem = errors.New("services keep restarting")
 			}
 			if errors.Is(problem, errUnreported) || last == nil {
 				last = errors.Join(problem, last)
 			}
-			return fmt.Errorf("it did not work within %v: %w", u.Within.Duration, last)
+			return fmt.Errorf("not working after %v: %w", u.Within.Duration, last)
 		}
 	}
 }
 
 // errUnreported means that the version has not been reported yet.
-var errUnreported = errors.New("its daemon has not reported the version: the Node is not Ready, or the API server cannot be reached")
+var errUnreported = errors.New("WICD has not reported the version: the Node is not Ready, or the API server is unreachable")
 
 // look returns the processes of the services, or the first problem.
 func (u *updater) look(ctx context.Context) (pids map[string]uint32, problem error) {
@@ -208,10 +208,10 @@ func (u *updater) look(ctx context.Context) (pids map[string]uint32, problem err
 	for _, s := range r.Desired.Services {
 		is := found[s.Name]
 		if is.State != host.Running {
-			return nil, fmt.Errorf("service %s does not run (exit code %d); its log ends with:\n%s", s.Name, is.ExitCode, logrotate.Tail(u.host.Disk, s.Log.Path, logrotate.TailBytes))
+			return nil, fmt.Errorf("service %s is not running (exit code %d); its log ends with:\n%s", s.Name, is.ExitCode, logrotate.Tail(u.host.Disk, s.Log.Path, logrotate.TailBytes))
 		}
 		if err := m.Probe(ctx, s.Ready); err != nil {
-			return nil, fmt.Errorf("service %s runs and does not work: %w; its log ends with:\n%s", s.Name, err, logrotate.Tail(u.host.Disk, s.Log.Path, logrotate.TailBytes))
+			return nil, fmt.Errorf("service %s is running but not ready: %w; its log ends with:\n%s", s.Name, err, logrotate.Tail(u.host.Disk, s.Log.Path, logrotate.TailBytes))
 		}
 		pids[s.Name] = is.PID
 	}

@@ -43,7 +43,7 @@ func (c Client) awsName(ctx context.Context) (string, error) {
 	header, refused := c.awsHeader(ctx)
 	text, err := c.ask(ctx, header, what)
 	if err != nil && refused != nil {
-		return "", fmt.Errorf("%w; before that, %w", err, refused)
+		return "", fmt.Errorf("%w; before that: %w", err, refused)
 	}
 	if err != nil {
 		return "", err
@@ -82,7 +82,7 @@ func checked(what, name string) (string, error) {
 	const letters = "abcdefghijklmnopqrstuvwxyz"
 	for label := range strings.SplitSeq(name, ".") { // before lower-casing, which may turn letters beyond ASCII into ASCII
 		if label == "" || strings.Trim(label, "-") != label || strings.Trim(label, letters+"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "" {
-			return "", fmt.Errorf("asking %s: the answer %q is no DNS name", address(what), shorten.Text(name, shorten.Quoted))
+			return "", fmt.Errorf("querying %s: response %q is not a DNS name", address(what), shorten.Text(name, shorten.Quoted))
 		}
 	}
 	return strings.ToLower(name), nil
@@ -123,7 +123,7 @@ func (c Client) insist(ctx context.Context, q question) (string, error) {
 			return text, err
 		}
 	}
-	return "", fmt.Errorf("%w (asked %d times)", err, attempts)
+	return "", fmt.Errorf("%w (%d attempts)", err, attempts)
 }
 
 // once sends one query. again reports whether a retry may succeed.
@@ -148,14 +148,14 @@ func (c Client) once(ctx context.Context, q question) (text string, again bool, 
 		err = cause
 	}
 	if err != nil {
-		return "", true, fmt.Errorf("asking %s: %w", address(q.path), err)
+		return "", true, fmt.Errorf("querying %s: %w", address(q.path), err)
 	}
 	if answer.StatusCode != http.StatusOK {
 		again = answer.StatusCode >= http.StatusInternalServerError || answer.StatusCode == http.StatusTooManyRequests
-		return "", again, fmt.Errorf("asking %s: the answer is %s: %q", address(q.path), answer.Status, shorten.Text(text, shorten.Quoted))
+		return "", again, fmt.Errorf("querying %s: response %s: %q", address(q.path), answer.Status, shorten.Text(text, shorten.Quoted))
 	}
 	if text == "" {
-		return "", true, fmt.Errorf("asking %s: the answer is empty", address(q.path))
+		return "", true, fmt.Errorf("querying %s: empty response", address(q.path))
 	}
 	return text, false, nil
 }

@@ -84,17 +84,17 @@ func TestANameThatCannotBeHadSaysWhatWasAskedAndWhatCame(t *testing.T) {
 		asked   int
 	}{
 		"AWS says nothing": {servers.MetadataOptions{Platform: platform.AWS, Delay: time.Minute}, []string{
-			"http://169.254.169.254/latest/meta-data/local-hostname: no answer within 2s (asked 3 times)", "before that", "latest/api/token",
+			"http://169.254.169.254/latest/meta-data/local-hostname: no answer within 2s (3 attempts)", "before that", "latest/api/token",
 		}, 0},
 		"AWS refuses": {servers.MetadataOptions{Platform: platform.AWS, Status: http.StatusForbidden, Failures: -1}, []string{"403 Forbidden", `"not now"`}, 2},
-		"AWS fails":   {servers.MetadataOptions{Platform: platform.AWS, Status: http.StatusServiceUnavailable, Failures: -1}, []string{"503", "asked 3 times"}, 6},
+		"AWS fails":   {servers.MetadataOptions{Platform: platform.AWS, Status: http.StatusServiceUnavailable, Failures: -1}, []string{"503", "3 attempts"}, 6},
 		"GCP is another cloud": {servers.MetadataOptions{Platform: platform.GCP, Status: http.StatusNotFound, Failures: -1},
 			[]string{"computeMetadata/v1/instance/hostname", "404"}, 1},
-		"an empty name":      {servers.MetadataOptions{Platform: platform.GCP, Name: " \n"}, []string{"the answer is empty"}, 3},
-		"a page of a portal": {servers.MetadataOptions{Platform: platform.GCP, Name: "<html>Please log in</html>"}, []string{"is no DNS name", "<html>"}, 1},
-		"a label too few":    {servers.MetadataOptions{Platform: platform.GCP, Name: "win..internal"}, []string{"is no DNS name"}, 1},
-		"a Kelvin sign":      {servers.MetadataOptions{Platform: platform.GCP, Name: "win-\u212a.internal"}, []string{"is no DNS name"}, 1},
-		"an underscore":      {servers.MetadataOptions{Platform: platform.GCP, Name: "win_1.internal"}, []string{"is no DNS name"}, 1},
+		"an empty name":      {servers.MetadataOptions{Platform: platform.GCP, Name: " \n"}, []string{"empty response"}, 3},
+		"a page of a portal": {servers.MetadataOptions{Platform: platform.GCP, Name: "<html>Please log in</html>"}, []string{"is not a DNS name", "<html>"}, 1},
+		"a label too few":    {servers.MetadataOptions{Platform: platform.GCP, Name: "win..internal"}, []string{"is not a DNS name"}, 1},
+		"a Kelvin sign":      {servers.MetadataOptions{Platform: platform.GCP, Name: "win-\u212a.internal"}, []string{"is not a DNS name"}, 1},
+		"an underscore":      {servers.MetadataOptions{Platform: platform.GCP, Name: "win_1.internal"}, []string{"is not a DNS name"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ask(t, test.service, func(t *testing.T, name string, err error, took time.Duration, asked []string) {

@@ -44,10 +44,10 @@ function connect(host) {
   source.addEventListener("failed", (e) => state("lost", JSON.parse(e.data).error));
   source.onerror = () => {
     if (source.readyState === EventSource.CLOSED) {
-      state("lost", answered ? "This session has ended. Start kubectl windows dashboard again, and open the address that it prints." :
-        "The page may not read. Open the address that kubectl windows dashboard printed.");
+      state("lost", answered ? "This session has ended. Run kubectl windows dashboard again, and open the address that it prints." :
+        "This page is not authorized. Open the address that kubectl windows dashboard printed.");
     } else {
-      state("lost", "kubectl windows dashboard does not answer. What is shown may be old.");
+      state("lost", "kubectl windows dashboard does not respond. This page may be out of date.");
     }
   };
 }
@@ -59,7 +59,7 @@ function common(overview) {
   const operator = overview.operator || {};
   text(byId("operator"), operator.found ? `Operator ${operator.version || operator.image || ""}` : "");
   if (overview.lost) {
-    state("lost", "The API server does not answer: ", overview.lost.why, overview.lost.since);
+    state("lost", "The API server does not respond: ", overview.lost.why, overview.lost.since);
   } else {
     state(overview.loading ? "reading" : "live");
   }

@@ -20,11 +20,11 @@ export function showFleet(o) {
 function summary(o) {
   const { total, states } = o.counts;
   const denied = (o.unread || []).some((u) => u.what === "windowsinstances");
-  let sentence = `All ${plural(total, "host")} work`;
-  if (total === 1) sentence = "The only host works";
+  let sentence = `All ${plural(total, "host")} are healthy`;
+  if (total === 1) sentence = "The only host is healthy";
   if (denied) sentence = "Hosts cannot be read";
   else if (o.loading && total === 0) sentence = "Reading the cluster";
-  else if (total === 0) sentence = "There are no hosts yet";
+  else if (total === 0) sentence = "No hosts yet";
   else if (o.attention > 0) sentence = `${number(o.attention)} of ${plural(total, "host")} ${o.attention === 1 ? "needs" : "need"} attention`;
   else if ((states.Ready || 0) < total) sentence = `${number(states.Ready)} of ${plural(total, "host")} are Ready`;
   text(byId("summary"), sentence);

@@ -17,7 +17,7 @@ export function showHost(update, name) {
   if (name !== shown) return;
   if (update.missing) {
     parts = undefined;
-    byId("host").replaceChildren(back(), el("h1", {}, name), el("p", {}, update.overview.loading ? "Reading the cluster." : "There is no such host. It may have left the cluster."));
+    byId("host").replaceChildren(back(), el("h1", {}, name), el("p", {}, update.overview.loading ? "Reading the cluster." : "Host not found. It may have left the cluster."));
     return;
   }
   if (!parts) build(update.logs || []);
@@ -112,7 +112,7 @@ function facts(h) {
     ["Source", h.machine ? `${h.source} ${h.machine}` : h.source], ["Windows", [v.osImage, v.windows].filter(Boolean).join(", ")], ["Kubelet", v.kubelet], ["Runtime", v.runtime],
     ["Version", v.node], ["Desired version", v.desired === v.node ? "" : v.desired], ["Payload", v.payload],
     ["Desired payload", v.payloadDesired === v.payload ? "" : v.payloadDesired], ["Staged payload", v.payloadStaged],
-    ["Settings", v.settings ? `${v.settings}${v.settingsCurrent ? "" : " (not the published ones)"}` : ""], ["SSH host key", h.hostKey],
+    ["Settings", v.settings ? `${v.settings}${v.settingsCurrent ? "" : " (not up to date)"}` : ""], ["SSH host key", h.hostKey],
   ];
   return rows.filter(([, value]) => value).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
 }
@@ -125,13 +125,13 @@ function table(heads, rows, label) {
 
 function services(reported) {
   if (!reported) return [];
-  return [reported.outdated ? el("p", { class: "muted" }, "The node does not answer. It reported last:") : null,
+  return [reported.outdated ? el("p", { class: "muted" }, "The node does not respond. Its last report:") : null,
     table(["Service", "State", "Waits for"], reported.list.map((s) => [el("span", {}, sign(s.good ? "ok" : "warning"), ` ${s.name}`), s.state, s.waitsFor || ""]), "Services")].filter(Boolean);
 }
 
 function conditions(all) {
   const sorted = [...all].sort((a, b) => a.good - b.good);
-  if (!sorted.length) return [el("p", { class: "muted" }, "There are none yet.")];
+  if (!sorted.length) return [el("p", { class: "muted" }, "No conditions yet.")];
   return [table(["Condition", "Status", "Reason", "Message", "Since"], sorted.map((c) => [
     el("span", {}, sign(c.good ? "ok" : c.status === "Unknown" ? "info" : "warning"), ` ${c.type}`, c.object === "Node" ? el("small", {}, "Node") : ""),
     c.status, c.reason || "", c.message || "", when(c.since)]), "Conditions")];
@@ -148,7 +148,7 @@ function pods(list) {
 }
 
 function events(all) {
-  if (!all.length) return [el("p", { class: "muted" }, "There are none.")];
+  if (!all.length) return [el("p", { class: "muted" }, "No events.")];
   return [table(["When", "Event", "Object", "Message"], all.map((e) => [
     when(e.last), el("span", {}, sign(e.type === "Warning" ? "warning" : "ok"), ` ${e.reason}`, e.count > 1 ? el("small", {}, `${number(e.count)} times`) : ""), e.object, e.message]), "Events")];
 }
@@ -162,12 +162,12 @@ async function readLog(service, button) {
     const answer = await fetch(`api/logs?host=${encodeURIComponent(host)}&service=${encodeURIComponent(service)}`);
     log = answer.ok ? await answer.json() : { service, error: await answer.text() };
   } catch (e) {
-    log = { service, error: `kubectl windows dashboard does not answer: ${e.message}` };
+    log = { service, error: `kubectl windows dashboard does not respond: ${e.message}` };
   }
   if (host !== shown || !parts) return;
   const lines = log.text ? el("pre", { tabindex: "0", role: "region", "aria-label": `Log of ${service}` }, log.text) : null;
   parts.log.replaceChildren(...[log.error ? el("p", { class: "problem warning" }, log.error) : null, lines,
-    lines ? el("p", { class: "muted" }, "The end of the log. Select it again to read it again.") : null, !lines && !log.error ? el("p", { class: "muted" }, "The log is empty.") : null].filter(Boolean));
+    lines ? el("p", { class: "muted" }, "End of the log. Select the log again to reload it.") : null, !lines && !log.error ? el("p", { class: "muted" }, "The log is empty.") : null].filter(Boolean));
   if (lines) lines.scrollTop = lines.scrollHeight;
 }
 
