@@ -22,7 +22,7 @@ TEST := go test -vet=off -timeout 20m
 OPENPGP := -tags containers_image_openpgp
 # The race detector takes up to ten times the time.
 RACED := $(CURDIR)/hack/race-test.sh
-ON_WINDOWS := ./internal/acceptance/... ./internal/daemon/... ./internal/overlay/... ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/... ./cmd/wmco-acceptance/...
+ON_WINDOWS := ./internal/testing/acceptance/... ./internal/node/daemon/... ./internal/node/overlay/... ./internal/node/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/... ./cmd/wmco-acceptance/...
 ACCEPTANCE := WMCO_ACCEPTANCE=$(CURDIR)/_acceptance/wmco-acceptance.exe hack/wine-test.sh . -vet=off -count=1
 CORE := ^Test(WindowsHostBecomesReadyNode|OperatorPod|Images|OpenShift|Network|HybridOverlay|BadInput|Hostile)$$
 MORE := ^Test(WindowsFleet|Disconnected)$$
@@ -168,10 +168,10 @@ generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md, docs/r
 	go run ./hack/objects docs api api/v1alpha1
 	go run ./hack/support docs/support.md .
 	go run ./hack/counterparts docs/counterparts.md .
-	go run ./hack/commands docs/kubectl-windows.md internal/fleetstatus
+	go run ./hack/commands docs/kubectl-windows.md internal/observe/fleetstatus
 	go run ./hack/monitoring .
 	go run ./hack/podrules deploy
-	go test -vet=off -count=1 -run '^TestTheDocumentHasTheList$$' ./internal/acceptance -update
+	go test -vet=off -count=1 -run '^TestTheDocumentHasTheList$$' ./internal/testing/acceptance -update
 
 clean: ## Removes build output. The cache in ~/.cache/wmco stays.
 	rm -rf bin _payload _image _image.cdx.json _install _chart _olm _plugin _release _acceptance _site cmd/wmco-acceptance/programs
@@ -249,7 +249,7 @@ check-lint-release: | check-vet
 	$(STEP) $@ 10 bash -c 'linter=$$($(TOOL) -n golangci-lint) && cd release && "$$linter" $(LINT) ./...'
 
 check-lint-windows: | check-vet-windows
-	$(STEP) $@ 20 bash -c 'GOOS=windows "$$($(TOOL) -n golangci-lint)" $(LINT) $(filter ./internal/win/% ./cmd/%,$(ON_WINDOWS))'
+	$(STEP) $@ 20 bash -c 'GOOS=windows "$$($(TOOL) -n golangci-lint)" $(LINT) $(filter ./internal/node/win/% ./cmd/%,$(ON_WINDOWS))'
 
 check-generated: | check-vet
 	$(STEP) $@ 30 hack/verify-generated.sh
@@ -258,21 +258,21 @@ check-powershell:
 	$(STEP) $@ 10 hack/check-powershell.sh
 
 check-architecture: | check-vet
-	$(STEP) $@ 10 $(TEST) -count=1 .
+	$(STEP) $@ 10 $(TEST) -count=1 ./internal/archtest
 
 unit-root:
 	$(STEP) $@ 90 $(if $(RACE),$(RACED),$(TEST)) -parallel 10 ./... # tests wait more than they work
 
-# Without internal/csr, which starts no goroutines, and the stories of whole fleets and hosts in simulated time, which take minutes with
+# Without internal/operator/csr, which starts no goroutines, and the stories of whole fleets and hosts in simulated time, which take minutes with
 # the race detector. make unit RACE=1 runs them too.
 unit-race: ## Ring 2: tests of the packages where goroutines meet, with the race detector.
-	$(STEP) $@ 120 $(RACED) -parallel 10 $$(go list ./internal/... ./cmd/... | grep -vE '/internal/(csr|daemon|controllers/storytest)$$')
+	$(STEP) $@ 120 $(RACED) -parallel 10 $$(go list ./internal/... ./cmd/... | grep -vE '/internal/(operator/csr|node/daemon|operator/controllers/storytest)$$')
 
 unit-lab: | unit-root
 	$(STEP) $@ 30 bash -c 'cd lab && $(if $(RACE),$(RACED),$(TEST)) ./balancer ./bench ./conformance/... ./hcs ./hns ./image ./manifest ./openshift ./ovn/... ./proxy ./reaper ./sshd ./winbuild && for m in tools mirrordiff; do (cd $$m && go vet ./... && $(TEST) ./...) || exit 1; done'
 
 unit-wine:
-	$(STEP) $@ 120 hack/wine-test.sh . ./internal/win/...
+	$(STEP) $@ 120 hack/wine-test.sh . ./internal/node/win/...
 
 # The program as make acceptance builds it, without the contract tests, which unit-wine runs.
 unit-acceptance: | $(if $(WMCO_RUN),unit-wine)

@@ -13,7 +13,7 @@ mkdir -p "$programs" "$out"
 exec 9<"$programs"
 flock 9 # others build it at the same time
 rm -f "$programs"/*
-go test -vet=off -c -ldflags '-s -w' -o "$programs/" ./internal/win ./internal/win/network ./internal/win/scm
+go test -vet=off -c -ldflags '-s -w' -o "$programs/" ./internal/node/win ./internal/node/win/network ./internal/node/win/scm
 go build -ldflags '-s -w' -o "$programs/" k8s.io/component-base/logs/kube-log-runner
 gzip -n "$programs"/*.exe
 go build -buildvcs=auto -tags acceptance -ldflags '-s -w' -o "$out/" ./cmd/wmco-acceptance

@@ -22,4 +22,4 @@ if [ ! -e "$modules/complete" ]; then
   fi
   touch "$modules/complete"
 fi
-node hack/powershell/check.cjs "$modules" internal/userdata/testdata/*.golden
+node hack/powershell/check.cjs "$modules" internal/operator/userdata/testdata/*.golden

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 profile=$(mktemp)
 log=$(mktemp)
 trap 'rm -f "$profile" "$log"' EXIT
-packages=$(go list ./internal/... | grep -vE '/internal/(sim|win)(/|$)|test$' | paste -sd,)
+packages=$(go list ./internal/... | grep -vE '/internal/(testing|archtest|node/win)(/|$)|test$' | paste -sd,)
 go test -vet=off -parallel 10 -coverpkg="$packages" -coverprofile="$profile" ./internal/... >"$log" || { grep -v '^ok\|^coverage' "$log"; exit 1; }
 awk -v module="$(go list -m)/" '
   /^mode:/ { next }

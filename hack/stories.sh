@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Tells the stories of internal/controllers/storytest with the quirks of Windows of one seed after the other: hack/stories.sh <how many seeds>
+# Tells the stories of internal/operator/controllers/storytest with the quirks of Windows of one seed after the other: hack/stories.sh <how many seeds>
 # [<the first>] [<pattern of the stories' names>]. Those by chance are left out: each of their seeds has its own quirks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seeds=$1 first=${2:-1} only=${3:-.}
 program=$(mktemp) log=$(mktemp) broken=()
 trap 'rm -f "$program" "$log"' EXIT
-go test -c -vet=off -o "$program" ./internal/controllers/storytest
-cd internal/controllers/storytest
+go test -c -vet=off -o "$program" ./internal/operator/controllers/storytest
+cd internal/operator/controllers/storytest
 for ((seed = first; seed < first + seeds; seed++)); do
   if GOGC=400 WMCO_QUIRKS_SEED=$seed "$program" -test.timeout 20m -test.run "$only" -test.skip 'ByChance$' >"$log" 2>&1; then
     echo "seed $seed: passed"
@@ -16,7 +16,7 @@ for ((seed = first; seed < first + seeds; seed++)); do
   cat "$log"
   names=$(grep -oE '^--- FAIL: [A-Za-z0-9]+' "$log" | cut -d' ' -f3 || true)
   for name in ${names:-.}; do # a story that never ends has no name there
-    broken+=("WMCO_QUIRKS_SEED=$seed go test -run '$name' ./internal/controllers/storytest")
+    broken+=("WMCO_QUIRKS_SEED=$seed go test -run '$name' ./internal/operator/controllers/storytest")
   done
 done
 echo "$seeds seeds, ${#broken[@]} failures"

@@ -7,7 +7,7 @@ if [ ! -x /usr/lib/wine/wine64 ] || ! command -v x86_64-w64-mingw32-gcc >/dev/nu
   echo "SKIPPED: tests of the Windows code need Debian's wine64 and gcc-mingw-w64-x86-64" >&2
   exit 0
 fi
-wine="$PWD/internal/win/testdata/wine"
+wine="$PWD/internal/node/win/testdata/wine"
 cd "$1"
 shift
 GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go test -timeout 25m -exec "$wine" "$@"

@@ -19,10 +19,10 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/join"
-	"github.com/windows-machine-config/wmco/internal/remote"
-	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/operator/join"
+	"github.com/windows-machine-config/wmco/internal/operator/remote"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/sshd"
 	"github.com/windows-machine-config/wmco/lab/testenv"
@@ -60,7 +60,7 @@ func newContacts(t *testing.T, o lab.Options) contacts {
 // reachedHost adapts a remote.Host to the interface that package join requires.
 type reachedHost struct{ *remote.Host }
 
-func (h reachedHost) Files(ctx context.Context, use func(agent.Files) error) error {
+func (h reachedHost) Files(ctx context.Context, use func(wicdapi.Files) error) error {
 	return h.Host.Files(ctx, func(f *remote.Files) error { return use(f) })
 }
 

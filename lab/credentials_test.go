@@ -11,8 +11,8 @@ import (
 	"k8s.io/kubernetes/pkg/credentialprovider/plugin"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/desired"
-	"github.com/windows-machine-config/wmco/internal/platform"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/platform"
 	"github.com/windows-machine-config/wmco/payload"
 )
 

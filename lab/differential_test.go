@@ -23,13 +23,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/windows-machine-config/wmco/internal/kubeproxy"
+	"github.com/windows-machine-config/wmco/internal/node/kubeproxy"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/hns"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 	"github.com/windows-machine-config/wmco/payload/build"
 
-	windowshns "github.com/windows-machine-config/wmco/internal/hns"
+	windowshns "github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/windows-machine-config/wmco/internal/controlplane"
+	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 )
 
 // kubernetesModule is what the modules below kubernetes pin.

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/windows-machine-config/wmco/internal/controlplane"
+	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
 

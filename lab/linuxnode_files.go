@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/windows-machine-config/wmco/internal/controlplane"
+	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 )
 
 // writeFiles writes the configuration and credentials of the node's programs.

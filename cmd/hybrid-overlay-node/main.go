@@ -8,8 +8,8 @@ import (
 	"os/signal"
 	"runtime/debug"
 
-	"github.com/windows-machine-config/wmco/internal/overlay"
-	"github.com/windows-machine-config/wmco/internal/win/scm"
+	"github.com/windows-machine-config/wmco/internal/node/overlay"
+	"github.com/windows-machine-config/wmco/internal/node/win/scm"
 )
 
 // service is the name of the service.

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/windows-machine-config/wmco/internal/hostnetwork"
-	"github.com/windows-machine-config/wmco/internal/overlay"
+	"github.com/windows-machine-config/wmco/internal/node/hostnetwork"
+	"github.com/windows-machine-config/wmco/internal/node/overlay"
 )
 
 // networks returns errors.ErrUnsupported on systems other than Windows.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"net/netip"
 
-	"github.com/windows-machine-config/wmco/internal/hostnetwork"
-	"github.com/windows-machine-config/wmco/internal/overlay"
-	"github.com/windows-machine-config/wmco/internal/win/network"
-	"github.com/windows-machine-config/wmco/internal/win/scm"
+	"github.com/windows-machine-config/wmco/internal/node/hostnetwork"
+	"github.com/windows-machine-config/wmco/internal/node/overlay"
+	"github.com/windows-machine-config/wmco/internal/node/win/network"
+	"github.com/windows-machine-config/wmco/internal/node/win/scm"
 )
 
 // networks opens the local Host Network Service.

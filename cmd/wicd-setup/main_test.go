@@ -18,7 +18,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
 	"github.com/windows-machine-config/wmco/payload/selfextract"
@@ -311,15 +311,15 @@ func FuzzFailureIsOneLineOfJSON(f *testing.F) {
 }
 
 func TestWhatSecuritySoftwareStopsIsNoDamage(t *testing.T) {
-	for err, want := range map[error]agent.Code{
-		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(225)}:  agent.CodeBlocked,
-		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(1260)}: agent.CodeBlocked,
-		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(4551)}: agent.CodeBlocked,
-		errRemoved: agent.CodeBlocked,
-		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(5)}: agent.CodeSetupFailed,
-		errors.New("the program at the end of this executable is corrupt"):      agent.CodeSetupFailed,
+	for err, want := range map[error]wicdapi.Code{
+		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(225)}:  wicdapi.CodeBlocked,
+		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(1260)}: wicdapi.CodeBlocked,
+		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(4551)}: wicdapi.CodeBlocked,
+		errRemoved: wicdapi.CodeBlocked,
+		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(5)}: wicdapi.CodeSetupFailed,
+		errors.New("the program at the end of this executable is corrupt"):      wicdapi.CodeSetupFailed,
 	} {
-		if got := agent.Code(code(fmt.Errorf("starting WICD: %w", err))); got != want {
+		if got := wicdapi.Code(code(fmt.Errorf("starting WICD: %w", err))); got != want {
 			t.Errorf("%v is told as %s, want %s", err, got, want)
 		}
 	}

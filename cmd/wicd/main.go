@@ -11,10 +11,10 @@ import (
 	"os/signal"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/daemon"
-	"github.com/windows-machine-config/wmco/internal/host"
-	"github.com/windows-machine-config/wmco/internal/win"
-	"github.com/windows-machine-config/wmco/internal/win/scm"
+	"github.com/windows-machine-config/wmco/internal/node/daemon"
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/node/win"
+	"github.com/windows-machine-config/wmco/internal/node/win/scm"
 )
 
 func main() {
@@ -39,10 +39,10 @@ func main() {
 }
 
 // machine returns the local Windows host.
-func machine() (host.Host, error) {
+func machine() (hostapi.Host, error) {
 	h, err := win.Host()
 	if errors.Is(err, errors.ErrUnsupported) {
-		return host.Host{}, fmt.Errorf("WICD runs on Windows only: %w", err)
+		return hostapi.Host{}, fmt.Errorf("WICD runs on Windows only: %w", err)
 	}
 	return h, err
 }

@@ -17,8 +17,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/windows-machine-config/wmco/internal/acceptance"
-	"github.com/windows-machine-config/wmco/internal/win"
+	"github.com/windows-machine-config/wmco/internal/node/win"
+	"github.com/windows-machine-config/wmco/internal/testing/acceptance"
 )
 
 // Exit codes.

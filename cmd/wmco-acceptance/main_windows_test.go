@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windows-machine-config/wmco/internal/acceptance"
-	"github.com/windows-machine-config/wmco/internal/host"
-	"github.com/windows-machine-config/wmco/internal/win"
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/node/win"
+	"github.com/windows-machine-config/wmco/internal/testing/acceptance"
 )
 
 const (
@@ -302,7 +302,7 @@ func (s machineState) mustBeSame(t *testing.T) {
 	if diff := cmp.Diff(s, look(t)); diff != "" {
 		t.Errorf("the machine is not as before (-before +after):\n%s", diff)
 	}
-	if (host.Disk{}).Exists(acceptance.Root) {
+	if (hostapi.Disk{}).Exists(acceptance.Root) {
 		t.Errorf("%s is there", acceptance.Root)
 	}
 }
@@ -314,7 +314,7 @@ func outFolder(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = (host.Disk{}).RemoveAll(folder) })
+	t.Cleanup(func() { _ = (hostapi.Disk{}).RemoveAll(folder) })
 	return folder
 }
 

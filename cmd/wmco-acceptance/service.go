@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/windows-machine-config/wmco/internal/acceptance"
-	"github.com/windows-machine-config/wmco/internal/win/scm"
+	"github.com/windows-machine-config/wmco/internal/node/win/scm"
+	"github.com/windows-machine-config/wmco/internal/testing/acceptance"
 )
 
 // needsService reports whether a run must survive the session that started it: creating the first pod network drops the session's connection,

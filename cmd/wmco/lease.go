@@ -11,14 +11,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/windows-machine-config/wmco/internal/claim"
+	"github.com/windows-machine-config/wmco/internal/operator/lease"
 )
 
 // leaseTimeout limits a request for the Lease. It is half of the time in which a renewal must succeed (leader election's RenewDeadline).
 const leaseTimeout = 5 * time.Second
 
 // newLock returns the lock for leader election: the Lease in the operator's namespace, unless another operator runs in the cluster.
-func newLock(config *rest.Config, namespace string) (*claim.Lock, error) {
+func newLock(config *rest.Config, namespace string) (*lease.Lock, error) {
 	clients, err := kubernetes.NewForConfig(leaseConfig(config))
 	if err != nil {
 		return nil, err
@@ -27,12 +27,12 @@ func newLock(config *rest.Config, namespace string) (*claim.Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	lease := &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: claim.LeaseName},
+	leaseLock := &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: lease.LeaseName},
 		Client:     clients.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
 	}
-	return claim.New(lease, claim.Cluster{Clients: clients}, namespace), nil
+	return lease.New(leaseLock, lease.Cluster{Clients: clients}, namespace), nil
 }
 
 // leaseConfig returns a configuration with connections of its own for the Lease, so that the operator's other requests cannot delay its renewal.

@@ -31,12 +31,12 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/claim"
-	"github.com/windows-machine-config/wmco/internal/cluster"
-	"github.com/windows-machine-config/wmco/internal/controllers"
-	"github.com/windows-machine-config/wmco/internal/httpclient"
-	"github.com/windows-machine-config/wmco/internal/kube"
-	"github.com/windows-machine-config/wmco/internal/tlsprofile"
+	"github.com/windows-machine-config/wmco/internal/operator/cluster"
+	"github.com/windows-machine-config/wmco/internal/operator/controllers"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
+	"github.com/windows-machine-config/wmco/internal/operator/lease"
+	"github.com/windows-machine-config/wmco/internal/shared/httpclient"
+	"github.com/windows-machine-config/wmco/internal/shared/tlsprofile"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -218,7 +218,7 @@ func newManager(config *rest.Config, f flags, kept cache.Options, logger logr.Lo
 		return nil, err
 	}
 	if f.leaderElect {
-		if err := m.Add(&claim.Report{Lock: lock, Reader: m.GetAPIReader(), Writer: m.GetClient()}); err != nil {
+		if err := m.Add(&lease.Report{Lock: lock, Reader: m.GetAPIReader(), Writer: m.GetClient()}); err != nil {
 			return nil, err
 		}
 	}
@@ -243,7 +243,7 @@ func newManager(config *rest.Config, f flags, kept cache.Options, logger logr.Lo
 }
 
 // addProbes serves the kubelet's probes: liveness, and readiness to work at once.
-func addProbes(m manager.Manager, lock *claim.Lock) error {
+func addProbes(m manager.Manager, lock *lease.Lock) error {
 	synced := func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 		defer cancel()

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 
-	"github.com/windows-machine-config/wmco/internal/tlsprofile"
+	"github.com/windows-machine-config/wmco/internal/shared/tlsprofile"
 )
 
 // Limits of the metrics server, which every client that reaches a control plane node can connect to. A scrape is one small request about every

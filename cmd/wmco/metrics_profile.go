@@ -8,7 +8,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/windows-machine-config/wmco/internal/tlsprofile"
+	"github.com/windows-machine-config/wmco/internal/shared/tlsprofile"
 )
 
 // profileEvery is how often the TLS security profile is read; profileWithin limits each read.

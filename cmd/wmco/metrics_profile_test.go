@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/windows-machine-config/wmco/internal/tlsprofile"
+	"github.com/windows-machine-config/wmco/internal/shared/tlsprofile"
 )
 
 func TestMetricsFollowTheProfile(t *testing.T) {

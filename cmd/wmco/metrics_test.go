@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 
-	"github.com/windows-machine-config/wmco/internal/tlsprofile"
+	"github.com/windows-machine-config/wmco/internal/shared/tlsprofile"
 )
 
 // metricsServer runs the metrics server against an API server that accepts tokens with prefix good or other and authorizes those with prefix

@@ -16,8 +16,8 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/migration"
-	"github.com/windows-machine-config/wmco/internal/release"
+	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
+	"github.com/windows-machine-config/wmco/internal/operator/migration"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -88,9 +88,9 @@ func readForMigration(ctx context.Context, kubeconfig, namespace, payloadDir str
 	if err != nil {
 		return is, err
 	}
-	server, err := release.Server(said.GitVersion, said.EmulationMajor, said.EmulationMinor)
+	server, err := kubeversions.Server(said.GitVersion, said.EmulationMajor, said.EmulationMinor)
 	if err != nil {
 		return is, err
 	}
-	return migration.Read(ctx, reader, namespace, release.Of(version(), content.Manifest), server)
+	return migration.Read(ctx, reader, namespace, kubeversions.Of(version(), content.Manifest), server)
 }

@@ -18,9 +18,9 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/claim"
-	"github.com/windows-machine-config/wmco/internal/release"
-	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
+	"github.com/windows-machine-config/wmco/internal/operator/lease"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
 // Failed checks are retried for a while before anything starts: manifests that were just applied need a moment to take effect.
@@ -63,9 +63,9 @@ func check(ctx context.Context, clients kubernetes.Interface, namespace string) 
 	if err != nil {
 		return nil
 	}
-	server, err := release.Server(is.GitVersion, is.EmulationMajor, is.EmulationMinor)
-	if err == nil && utilversion.MustParseGeneric(server).LessThan(utilversion.MustParseGeneric(release.MinKubernetes)) {
-		return fmt.Errorf("the API server is Kubernetes %s; this operator needs %s or later: upgrade the cluster", server, release.MinKubernetes)
+	server, err := kubeversions.Server(is.GitVersion, is.EmulationMajor, is.EmulationMinor)
+	if err == nil && utilversion.MustParseGeneric(server).LessThan(utilversion.MustParseGeneric(kubeversions.MinKubernetes)) {
+		return fmt.Errorf("the API server is Kubernetes %s; this operator needs %s or later: upgrade the cluster", server, kubeversions.MinKubernetes)
 	}
 	if err := checkKinds(clients); err != nil {
 		return err
@@ -118,8 +118,8 @@ func permissions(namespace string) []authorizationv1.ResourceAttributes {
 		{Verb: "list", Resource: "configmaps", Namespace: namespace},
 		{Verb: "list", Resource: "secrets", Name: api.PrivateKeySecret, Namespace: namespace},
 		{Verb: "list", Group: "rbac.authorization.k8s.io", Resource: "roles", Name: api.WICDRole, Namespace: namespace},
-		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: claim.LeaseName, Namespace: namespace},
-		{Verb: "list", Group: "coordination.k8s.io", Resource: "leases", Name: claim.LeaseName},
+		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: lease.LeaseName, Namespace: namespace},
+		{Verb: "list", Group: "coordination.k8s.io", Resource: "leases", Name: lease.LeaseName},
 		{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
 	}
 }
@@ -158,5 +158,5 @@ func sayWhyItEnds(path string, reason error) {
 
 // oneLine renders an error as one line of limited length.
 func oneLine(reason error) string {
-	return shorten.Text(strings.Join(strings.Fields(reason.Error()), " "), maxTermination)
+	return truncate.Text(strings.Join(strings.Fields(reason.Error()), " "), maxTermination)
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/windows-machine-config/wmco/internal/httpclient"
+	"github.com/windows-machine-config/wmco/internal/shared/httpclient"
 )
 
 // TestTheOperatorFollowsNoRedirects expects the operator to send its token to the API server only.

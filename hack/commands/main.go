@@ -1,5 +1,5 @@
 // Command commands writes the generated parts of docs/kubectl-windows.md: the commands of kubectl windows with their flags, from cobra,
-// and the form of its JSON, from the comments of internal/fleetstatus.
+// and the form of its JSON, from the comments of internal/observe/fleetstatus.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command monitoring writes the files generated from internal/monitoring and internal/metrics: those of deploy/monitoring, docs/metrics.md
+// Command monitoring writes the files generated from internal/observe/monitoring and internal/shared/metrics: those of deploy/monitoring, docs/metrics.md
 // and docs/runbooks/README.md. Its argument is the folder of the repository.
 package main
 
@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/windows-machine-config/wmco/internal/metrics"
-	"github.com/windows-machine-config/wmco/internal/monitoring"
+	"github.com/windows-machine-config/wmco/internal/observe/monitoring"
+	"github.com/windows-machine-config/wmco/internal/shared/metrics"
 )
 
 func main() {
@@ -49,7 +49,7 @@ func metricsPage() string {
 	var b strings.Builder
 	b.WriteString(`# Metrics
 
-<!-- Made by make generate from internal/metrics. -->
+<!-- Made by make generate from internal/shared/metrics. -->
 
 [monitoring.md](monitoring.md) says how to scrape them. Every label has few values: those listed, or one for each host,
 each service of a node or each certificate file.
@@ -74,7 +74,7 @@ func runbooksPage() string {
 	var b strings.Builder
 	b.WriteString(`# Runbooks
 
-<!-- Made by make generate from internal/monitoring. -->
+<!-- Made by make generate from internal/observe/monitoring. -->
 
 A page for each alert of [deploy/monitoring](../../deploy/README.md#monitoring): what it means, how to find the cause,
 and what to do. [monitoring.md](../monitoring.md) says how to install the alerts.

@@ -45,8 +45,8 @@ func load(dir string) ([]mutant, error) {
 // parse reads a mutant:
 //
 //	# The effect, in one line.
-//	file: internal/csr/checks.go
-//	test: . ./internal/csr TestName
+//	file: internal/operator/csr/checks.go
+//	test: . ./internal/operator/csr TestName
 //	--- old
 //	whole lines that occur once in the file
 //	--- new

@@ -65,7 +65,7 @@ func (p *page) entries(files []*ast.File, prefixes ...string) (all []*entry) {
 	return all
 }
 
-const generated = "Generated from `api` and `internal/advice` by `make generate`; edit there.\n"
+const generated = "Generated from `api` and `internal/observe/advice` by `make generate`; edit there.\n"
 
 func reasonsPage(reasons []*entry) []byte {
 	var out bytes.Buffer

@@ -3,7 +3,7 @@ package main
 import (
 	"strings"
 
-	"github.com/windows-machine-config/wmco/internal/advice"
+	"github.com/windows-machine-config/wmco/internal/observe/advice"
 )
 
 // remedy returns what to do about a reason and a link to more information; empty if nothing has to be done.

@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/lifecycle"
+	"github.com/windows-machine-config/wmco/internal/operator/lifecycle"
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/windows-machine-config/wmco/internal/httpclient"
+	"github.com/windows-machine-config/wmco/internal/shared/httpclient"
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 

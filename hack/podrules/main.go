@@ -1,5 +1,5 @@
 // Command podrules writes the admission policies for Windows pods, deploy/pod-rules.yaml and deploy/workloads, from the
-// rules of internal/podrules.
+// rules of internal/observe/podrules.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/windows-machine-config/wmco/internal/podrules"
+	"github.com/windows-machine-config/wmco/internal/observe/podrules"
 )
 
 func main() {
@@ -44,7 +44,7 @@ func write(deploy string) error {
 }
 
 func manifest(about string, objects []any) ([]byte, error) {
-	text := []byte("# " + about + "\n# Generated from internal/podrules by hack/podrules; edit the rules there.\n")
+	text := []byte("# " + about + "\n# Generated from internal/observe/podrules by hack/podrules; edit the rules there.\n")
 	for i, o := range objects {
 		one, err := yaml.Marshal(o)
 		if err != nil {

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/lifecycle"
-	"github.com/windows-machine-config/wmco/internal/release"
-	"github.com/windows-machine-config/wmco/internal/windowsbuild"
+	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
+	"github.com/windows-machine-config/wmco/internal/operator/lifecycle"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
 )
@@ -60,19 +60,19 @@ func writeClusters(page *bytes.Buffer, programs []program) error {
 			files = append(files, payload.File{Path: p.Path, Component: p.Name, Version: p.version, Group: p.Group, SHA256: strings.Repeat("0", 64), Size: 1})
 		}
 	}
-	releases := release.Of("", payload.New(files, payload.File{}))
+	releases := kubeversions.Of("", payload.New(files, payload.File{}))
 	page.WriteString("## Clusters\n\nNodes get the newest kubelet that is not newer than the oldest API server, and at most three minor versions older.\n" +
 		"After the last day of its fixes, a line of Kubernetes is frozen: its kubelet is the last that could be had, and is kept\nfor OpenShift, which goes on to fix its own. Other clusters should be upgraded before;\ncondition `KubernetesUnsupported` of WindowsConfig and alert\n[WindowsEndOfSupport](runbooks/WindowsEndOfSupport.md) say when that day is over.\n\n" +
 		"| API server | OpenShift and OKD | kubelet of Windows nodes | Kubernetes fixes it until | OpenShift until |\n| --- | --- | --- | --- | --- |\n")
 	var major, minor int
-	if _, err := fmt.Sscanf(release.MinKubernetes, "%d.%d", &major, &minor); err != nil {
+	if _, err := fmt.Sscanf(kubeversions.MinKubernetes, "%d.%d", &major, &minor); err != nil {
 		return fmt.Errorf("reading the oldest version of Kubernetes: %w", err)
 	}
 	for ; ; minor++ {
 		server := fmt.Sprintf("%d.%d", major, minor)
-		chosen, err := release.Choose(releases, []string{"v" + server + ".0"})
+		chosen, err := kubeversions.Choose(releases, []string{"v" + server + ".0"})
 		if err != nil {
-			if server == release.MinKubernetes {
+			if server == kubeversions.MinKubernetes {
 				return fmt.Errorf("the oldest version of Kubernetes has no kubelet: %w", err)
 			}
 			return nil // nor have later ones

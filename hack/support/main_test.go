@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/windows-machine-config/wmco/internal/lifecycle"
+	"github.com/windows-machine-config/wmco/internal/operator/lifecycle"
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 

@@ -1,4 +1,4 @@
-// Package cli implements the commands of kubectl windows. Each command reads the cluster with the user's rights, lets internal/fleetstatus
+// Package cli implements the commands of kubectl windows. Each command reads the cluster with the user's rights, lets internal/observe/fleetstatus
 // evaluate it, and prints the result.
 package cli
 

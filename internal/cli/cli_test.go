@@ -19,8 +19,8 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cli/clitest"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
-	"github.com/windows-machine-config/wmco/internal/fleetstatus"
-	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
 var update = flag.Bool("update", false, "write the golden files")

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/windows-machine-config/wmco/internal/advice"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
-	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/observe/advice"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
 // describe returns the command that shows one host as a tree of causes.

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/internal/cli/session"
-	"github.com/windows-machine-config/wmco/internal/drain"
-	"github.com/windows-machine-config/wmco/internal/fleetstatus"
-	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/operator/drain"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
 // cordonAndDrain returns the command that takes nodes out of service, as kubectl drain does.
@@ -79,7 +79,7 @@ func (a *action) drain(ctx context.Context, h fleetstatus.Host, timeout time.Dur
 		pods := drain.Look(list.Items, target, a.s.Now())
 		if pods.Gone() {
 			if len(pods.Came) > 0 {
-				fmt.Fprintf(a.s.Out, "node/%s keeps pods that arrived after it was cordoned: %s\n", h.Node, shorten.Printable(drain.Names(pods.Came), shorten.Reported))
+				fmt.Fprintf(a.s.Out, "node/%s keeps pods that arrived after it was cordoned: %s\n", h.Node, truncate.Printable(drain.Names(pods.Came), truncate.Reported))
 			}
 			fmt.Fprintf(a.s.Out, "node/%s drained\n", h.Node)
 			return nil
@@ -90,7 +90,7 @@ func (a *action) drain(ctx context.Context, h fleetstatus.Host, timeout time.Dur
 		}
 		if reason, message := drain.Report(pods, refused, false); message != said {
 			said = message
-			fmt.Fprintf(a.s.Out, "node/%s %s: %s\n", h.Node, reason, shorten.Printable(message, shorten.Reported))
+			fmt.Fprintf(a.s.Out, "node/%s %s: %s\n", h.Node, reason, truncate.Printable(message, truncate.Reported))
 		}
 		select {
 		case <-ctx.Done():
@@ -103,7 +103,7 @@ func (a *action) drain(ctx context.Context, h fleetstatus.Host, timeout time.Dur
 // drainEnded returns why a drain did not complete.
 func (a *action) drainEnded(ctx context.Context, err error, h fleetstatus.Host, timeout time.Duration, said string) error {
 	if ctx.Err() == context.DeadlineExceeded {
-		return session.Failf(session.CodeTimeout, "node %s was not drained within %s and stays cordoned: %s", h.Node, timeout, shorten.Printable(said, shorten.Reported))
+		return session.Failf(session.CodeTimeout, "node %s was not drained within %s and stays cordoned: %s", h.Node, timeout, truncate.Printable(said, truncate.Reported))
 	}
 	return session.Explain(err, "draining Node "+h.Node)
 }

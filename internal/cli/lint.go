@@ -16,7 +16,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
-	"github.com/windows-machine-config/wmco/internal/podrules"
+	"github.com/windows-machine-config/wmco/internal/observe/podrules"
 )
 
 // lintResult is the result of lint.

@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"github.com/windows-machine-config/wmco/internal/cli/session"
-	"github.com/windows-machine-config/wmco/internal/podrules"
-	"github.com/windows-machine-config/wmco/internal/windowsimage"
+	"github.com/windows-machine-config/wmco/internal/observe/podrules"
+	"github.com/windows-machine-config/wmco/internal/operator/windowsimage"
 )
 
 // Limits of image lookups.

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/windows-machine-config/wmco/internal/podrules"
-	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/internal/observe/podrules"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
 // lintPolicy is a NetworkPolicy in a file.
@@ -41,7 +41,7 @@ func (p lintPolicy) check(pods []lintPod) (found []lintFinding, err error) {
 	return []lintFinding{{p.file, p.object, podrules.Finding{
 		Severity: podrules.Warning, Field: "spec.podSelector",
 		Message: fmt.Sprintf("The policy selects pods for Windows (%s). OVN-Kubernetes' hybrid overlay and Flannel do not enforce NetworkPolicies on Windows nodes: connections of these pods are not restricted.",
-			shorten.List(selected, 3, ", ")),
+			truncate.List(selected, 3, ", ")),
 		Remedy: "Restrict connections in the application, or at the Linux pods that it talks to; or use a network that enforces policies on Windows nodes.",
 	}}}, nil
 }

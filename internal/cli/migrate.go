@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/windows-machine-config/wmco/internal/cli/session"
-	"github.com/windows-machine-config/wmco/internal/migration"
+	"github.com/windows-machine-config/wmco/internal/operator/migration"
 )
 
 // migrate returns the command that checks a migration from the original operator.

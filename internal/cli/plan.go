@@ -19,12 +19,12 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/advice"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
-	"github.com/windows-machine-config/wmco/internal/fleetstatus"
-	"github.com/windows-machine-config/wmco/internal/release"
-	"github.com/windows-machine-config/wmco/internal/rollout"
+	"github.com/windows-machine-config/wmco/internal/observe/advice"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
+	"github.com/windows-machine-config/wmco/internal/operator/rollout"
 )
 
 // planOptions are the command's flags.
@@ -146,7 +146,7 @@ func (p planOptions) plan(ctx context.Context, s *session.Session) (planned, err
 		}
 		result.Settings = changedSettings(config.Spec, spec)
 	}
-	var next *release.Release
+	var next *kubeversions.Release
 	if p.image != "" {
 		read, err := nextRelease(ctx, s, p.image, p.insecure)
 		if err != nil {

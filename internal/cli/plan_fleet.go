@@ -17,18 +17,18 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
-	"github.com/windows-machine-config/wmco/internal/desired"
-	"github.com/windows-machine-config/wmco/internal/fleetstatus"
-	"github.com/windows-machine-config/wmco/internal/release"
-	"github.com/windows-machine-config/wmco/internal/rollout"
-	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
+	"github.com/windows-machine-config/wmco/internal/operator/rollout"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
 // nextVersion represents a version that is not known yet.
 const nextVersion = "(next)"
 
 // planFleet gathers the input of rollout.Decide with the user's rights. next is the release of another operator; nil if unknown.
-func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.Input, spec v1alpha1.WindowsConfigSpec, next *release.Release) (rollout.Fleet, error) {
+func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.Input, spec v1alpha1.WindowsConfigSpec, next *kubeversions.Release) (rollout.Fleet, error) {
 	version := a.fleet.Rollout.Version
 	switch {
 	case next != nil:
@@ -152,7 +152,7 @@ func paceOf(in fleetstatus.Input, f rollout.Fleet) (each time.Duration, measured
 	return last.Sub(started) * time.Duration(atOnce) / time.Duration(came), true
 }
 
-func printable(message string) string { return shorten.Printable(message, shorten.Reported) }
+func printable(message string) string { return truncate.Printable(message, truncate.Reported) }
 
 func printPlanned(p *terminal.Printer, r planned) {
 	if r.Version != "" {

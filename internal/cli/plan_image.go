@@ -18,9 +18,9 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
-	"github.com/windows-machine-config/wmco/internal/desired"
-	"github.com/windows-machine-config/wmco/internal/release"
-	"github.com/windows-machine-config/wmco/internal/windowsimage"
+	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
+	"github.com/windows-machine-config/wmco/internal/operator/windowsimage"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -49,33 +49,33 @@ func (p *planOptions) checkFlags() (err error) {
 }
 
 // nextRelease returns the release that an operator image contains, from its label.
-func nextRelease(ctx context.Context, s *session.Session, image string, insecure bool) (release.Release, error) {
+func nextRelease(ctx context.Context, s *session.Session, image string, insecure bool) (kubeversions.Release, error) {
 	reader, err := imageReader([]string{image}, insecure, []string{windowsimage.RegistryOf(image)})
 	if err != nil {
-		return release.Release{}, session.Failf(session.CodeUsage, "%w", err)
+		return kubeversions.Release{}, session.Failf(session.CodeUsage, "%w", err)
 	}
 	defer reader.Close()
 	labels, err := reader.Labels(ctx, image)
 	if err != nil {
-		return release.Release{}, session.Failf(session.CodeFailed, "reading image %s: %s", image, printable(err.Error()))
+		return kubeversions.Release{}, session.Failf(session.CodeFailed, "reading image %s: %s", image, printable(err.Error()))
 	}
 	text := labels[api.ImageLabelPayload]
 	if text == "" {
-		return release.Release{}, session.Failf(session.CodeUsage, "image %s has no label %s: it is not an image of the operator, or is older than this program", image, api.ImageLabelPayload)
+		return kubeversions.Release{}, session.Failf(session.CodeUsage, "image %s has no label %s: it is not an image of the operator, or is older than this program", image, api.ImageLabelPayload)
 	}
 	m, err := payload.Parse([]byte(text))
 	if err != nil {
-		return release.Release{}, session.Failf(session.CodeFailed, "label %s of image %s: %s", api.ImageLabelPayload, image, printable(err.Error()))
+		return kubeversions.Release{}, session.Failf(session.CodeFailed, "label %s of image %s: %s", api.ImageLabelPayload, image, printable(err.Error()))
 	}
 	config, err := s.Config()
 	if err != nil {
-		return release.Release{}, err
+		return kubeversions.Release{}, err
 	}
 	server, err := serverVersion(config)
 	if err != nil {
-		return release.Release{}, err
+		return kubeversions.Release{}, err
 	}
-	next, err := release.Choose(release.Of(cmp.Or(labels["org.opencontainers.image.version"], "unknown"), m), []string{server})
+	next, err := kubeversions.Choose(kubeversions.Of(cmp.Or(labels["org.opencontainers.image.version"], "unknown"), m), []string{server})
 	if err != nil {
 		return next, session.Failf(session.CodeFindings, "nodes would not be upgraded: %w", err)
 	}
@@ -83,7 +83,7 @@ func nextRelease(ctx context.Context, s *session.Session, image string, insecure
 }
 
 // withContent returns a node's settings with the content of a release. Everything else stays, even what a new operator may change.
-func withContent(was desired.Node, next release.Release) desired.Node {
+func withContent(was desired.Node, next kubeversions.Release) desired.Node {
 	old, has := desired.VersionFolder(was.Digest), map[string]bool{}
 	for _, f := range was.Payload {
 		has[f.Path] = true

@@ -16,11 +16,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/advice"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
-	"github.com/windows-machine-config/wmco/internal/migration"
-	"github.com/windows-machine-config/wmco/internal/release"
-	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/internal/observe/advice"
+	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
+	"github.com/windows-machine-config/wmco/internal/operator/migration"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -53,7 +53,7 @@ func readCluster(ctx context.Context, s *session.Session) (is migration.Cluster,
 		namespace = api.DefaultNamespace
 	}
 	// The available kubelets are known from the operator's image only. Without them, only the minimum version counts.
-	is, err = migration.Read(ctx, c, namespace, release.Of(s.Version, payload.Manifest{}), server)
+	is, err = migration.Read(ctx, c, namespace, kubeversions.Of(s.Version, payload.Manifest{}), server)
 	return is, server, session.Explain(err, "reading the cluster")
 }
 
@@ -67,7 +67,7 @@ func serverVersion(config *rest.Config) (string, error) {
 	if err != nil {
 		return "", session.Explain(err, "reading the version of the API server")
 	}
-	if emulated, err := release.Server(version.GitVersion, version.EmulationMajor, version.EmulationMinor); err == nil {
+	if emulated, err := kubeversions.Server(version.GitVersion, version.EmulationMajor, version.EmulationMinor); err == nil {
 		return emulated, nil
 	}
 	return version.GitVersion, nil
@@ -93,8 +93,8 @@ func (p preflight) run(ctx context.Context, s *session.Session) (findings, error
 
 func checkServer(found *findings, server string) {
 	is, err := utilversion.ParseGeneric(server)
-	if err == nil && is.LessThan(utilversion.MustParseGeneric(release.MinKubernetes)) {
-		found.add(advice.Error, "Kubernetes", "the API server runs "+server, "Upgrade the cluster to "+release.MinKubernetes+" or later.", "support")
+	if err == nil && is.LessThan(utilversion.MustParseGeneric(kubeversions.MinKubernetes)) {
+		found.add(advice.Error, "Kubernetes", "the API server runs "+server, "Upgrade the cluster to "+kubeversions.MinKubernetes+" or later.", "support")
 		return
 	}
 	found.add(advice.OK, "Kubernetes", server, "", "")
@@ -120,10 +120,10 @@ func checkSurroundings(found *findings, is migration.Cluster) {
 		found.add(advice.Info, "SSH key", "Secret "+api.PrivateKeySecret+": "+is.KeyFault, a.Remedy, a.Page)
 	}
 	for _, entry := range slices.Sorted(maps.Keys(is.EntryFaults)) {
-		found.add(advice.Error, "entry "+shorten.Printable(entry, shorten.Quoted), is.EntryFaults[entry], "Correct the entry of ConfigMap "+api.InstancesConfigMap+".", "machines")
+		found.add(advice.Error, "entry "+truncate.Printable(entry, truncate.Quoted), is.EntryFaults[entry], "Correct the entry of ConfigMap "+api.InstancesConfigMap+".", "machines")
 	}
 	for _, what := range slices.Sorted(maps.Keys(is.Unread)) {
-		found.add(advice.Warning, what, "not checked: "+shorten.Printable(is.Unread[what], shorten.Note), "Run the command as a user with this right.", "")
+		found.add(advice.Warning, what, "not checked: "+truncate.Printable(is.Unread[what], truncate.Note), "Run the command as a user with this right.", "")
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/advice"
-	"github.com/windows-machine-config/wmco/internal/migration"
+	"github.com/windows-machine-config/wmco/internal/observe/advice"
+	"github.com/windows-machine-config/wmco/internal/operator/migration"
 )
 
 func TestVersionsOfTheAPIServer(t *testing.T) {

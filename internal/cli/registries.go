@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/net/http/httpproxy"
 
-	"github.com/windows-machine-config/wmco/internal/mirrors"
-	"github.com/windows-machine-config/wmco/internal/proxy"
-	"github.com/windows-machine-config/wmco/internal/registryclient"
-	"github.com/windows-machine-config/wmco/internal/windowsimage"
+	"github.com/windows-machine-config/wmco/internal/operator/windowsimage"
+	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
+	"github.com/windows-machine-config/wmco/internal/shared/proxy"
+	"github.com/windows-machine-config/wmco/internal/shared/registryclient"
 )
 
 // Limits of registry access.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
-	"github.com/windows-machine-config/wmco/internal/userdata"
+	"github.com/windows-machine-config/wmco/internal/operator/userdata"
 )
 
 // Cluster API's format of bootstrap data (sigs.k8s.io/cluster-api, api/core/v1beta2).

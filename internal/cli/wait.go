@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/advice"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
-	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/observe/advice"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
 // waiter shows the progress of hosts until they reach the requested state.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
-	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
 // The pause between two reads is at least refreshPause, and refreshShare times the duration of the last read, which limits the load of the API

@@ -23,7 +23,7 @@ const (
 // measureChance plays fleets by chance with the operator's controllers, and counts those in which it broke a rule of docs/fleet.md.
 func measureChance(ctx context.Context, s *sheet) error {
 	s.say("%d simulated fleets (some minutes)", fleetSeeds)
-	out, err := s.goTest(ctx, "..", fmt.Sprintf("WMCO_CHAOS_SEEDS=%d", fleetSeeds), "TestFleetByChance", "./internal/controllers/storytest")
+	out, err := s.goTest(ctx, "..", fmt.Sprintf("WMCO_CHAOS_SEEDS=%d", fleetSeeds), "TestFleetByChance", "./internal/operator/controllers/storytest")
 	m := regexp.MustCompile(`evictions per needed: ([0-9.]+)`).FindSubmatch(out)
 	failed := bytes.Count(out, []byte("--- FAIL: TestFleetByChance/seed/"))
 	if m == nil || failed+bytes.Count(out, []byte("--- PASS: TestFleetByChance/seed/")) != fleetSeeds {
@@ -38,7 +38,7 @@ func measureChance(ctx context.Context, s *sheet) error {
 // measureRepairs plays hours of random Services with WICD's judgement of the network, and counts the repairs that nothing required.
 func measureRepairs(ctx context.Context, s *sheet) error {
 	s.say("%d simulated hours of Services (minutes)", hoursOfServices)
-	out, err := s.goTest(ctx, "..", fmt.Sprintf("WMCO_HOURS=%d", hoursOfServices), "TestHoursOfServices", "./internal/daemon/podnetwork")
+	out, err := s.goTest(ctx, "..", fmt.Sprintf("WMCO_HOURS=%d", hoursOfServices), "TestHoursOfServices", "./internal/node/daemon/podnetwork")
 	m := regexp.MustCompile(`(\d+) hours: (\d+) false restarts, (\d+) false removals`).FindSubmatch(out)
 	if m == nil {
 		return fmt.Errorf("playing hours of Services: %w: %s", err, out)

@@ -3,8 +3,8 @@
 package main
 
 import (
-	"github.com/windows-machine-config/wmco/internal/mask"
-	"github.com/windows-machine-config/wmco/internal/mask/masktest"
+	"github.com/windows-machine-config/wmco/internal/shared/mask"
+	"github.com/windows-machine-config/wmco/internal/shared/mask/masktest"
 )
 
 // measureMask counts the shapes of secrets that the masker of logs and archives lets through.

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/hns"
 	"github.com/windows-machine-config/wmco/lab/testenv"
@@ -60,7 +60,7 @@ func (n *netHost) measureJoin(others map[int]string) error {
 	}
 	var before, began, ended time.Time
 	for line := range strings.Lines(string(raw)) {
-		var e agent.JournalEntry
+		var e wicdapi.JournalEntry
 		if json.Unmarshal([]byte(line), &e) != nil {
 			continue
 		}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/release"
+	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/sshd"
 	"github.com/windows-machine-config/wmco/lab/testenv"
@@ -65,7 +65,7 @@ func (st *stage) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	releases := release.Of("bench", carried.Manifest)
+	releases := kubeversions.Of("bench", carried.Manifest)
 	st.payload = releases[len(releases)-1].Content
 	if err := st.Configure(ctx); err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/controllers"
+	"github.com/windows-machine-config/wmco/internal/operator/controllers"
 )
 
 // testMemoryOfTheCache has a writer of ConfigMaps, a tenant and a node fill what the operator watches, and reads it as the operator does.

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/keyutil"
 
-	"github.com/windows-machine-config/wmco/internal/csr"
+	"github.com/windows-machine-config/wmco/internal/operator/csr"
 )
 
 // newRequest returns a new key and a request for an identity, both as PEM.

@@ -5,7 +5,7 @@ package deploytest
 import (
 	"fmt"
 
-	"github.com/windows-machine-config/wmco/internal/podrules"
+	"github.com/windows-machine-config/wmco/internal/observe/podrules"
 )
 
 // runsOnWindows requires what kubectl windows lint requires of a template of pods.

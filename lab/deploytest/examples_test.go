@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/yaml"
 
-	"github.com/windows-machine-config/wmco/internal/documents"
+	"github.com/windows-machine-config/wmco/internal/testing/documents"
 )
 
 // example is an object in a document.

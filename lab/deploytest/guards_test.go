@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/deploy"
-	"github.com/windows-machine-config/wmco/internal/controllers/admission"
-	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/operator/controllers/admission"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
 	"github.com/windows-machine-config/wmco/lab/manifest"
 )
 

@@ -21,7 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/eviction"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
 // testKubeletByChance holds spec.kubelet against the newest kubelet's own code: what the API server and the operator both take, the kubelet

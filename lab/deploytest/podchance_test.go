@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/podrules"
-	"github.com/windows-machine-config/wmco/internal/podrules/podrulestest"
+	"github.com/windows-machine-config/wmco/internal/observe/podrules"
+	"github.com/windows-machine-config/wmco/internal/observe/podrules/podrulestest"
 )
 
 // testPodsByChance holds the rules about pods against the API server: with deploy/workloads, it refuses no pod that it takes without, and a node

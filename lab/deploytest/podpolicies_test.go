@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/podrules"
-	"github.com/windows-machine-config/wmco/internal/podrules/podrulestest"
+	"github.com/windows-machine-config/wmco/internal/observe/podrules"
+	"github.com/windows-machine-config/wmco/internal/observe/podrules/podrulestest"
 )
 
 // warnings collects what the API server warns of.

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/windows-machine-config/wmco/internal/podrules"
-	"github.com/windows-machine-config/wmco/internal/podrules/podrulestest"
+	"github.com/windows-machine-config/wmco/internal/observe/podrules"
+	"github.com/windows-machine-config/wmco/internal/observe/podrules/podrulestest"
 )
 
 // testPodRules has the API server judge each rule: it must refuse a pod for Windows that breaks a rule with Refused, and name the rule's field. It

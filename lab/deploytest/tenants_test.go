@@ -26,11 +26,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	clusterfacts "github.com/windows-machine-config/wmco/internal/cluster"
-	"github.com/windows-machine-config/wmco/internal/controllers/source"
-	"github.com/windows-machine-config/wmco/internal/mirrors"
-	"github.com/windows-machine-config/wmco/internal/registryclient"
-	"github.com/windows-machine-config/wmco/internal/windowsimage"
+	clusterfacts "github.com/windows-machine-config/wmco/internal/operator/cluster"
+	"github.com/windows-machine-config/wmco/internal/operator/controllers/source"
+	"github.com/windows-machine-config/wmco/internal/operator/windowsimage"
+	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
+	"github.com/windows-machine-config/wmco/internal/shared/registryclient"
 )
 
 // tenant creates a namespace, and a user who may create Services there, and nothing else.

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/desired"
-	"github.com/windows-machine-config/wmco/internal/documents"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/testing/documents"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 

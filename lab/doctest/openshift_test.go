@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/windows-machine-config/wmco/internal/documents"
+	"github.com/windows-machine-config/wmco/internal/testing/documents"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/image"
 	"github.com/windows-machine-config/wmco/lab/manifest"

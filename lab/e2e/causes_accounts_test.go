@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
 // missingAccount has pods with a group Managed Service Account wait for each of its prerequisites in turn: the kind and the webhook of windows-gmsa,

@@ -17,9 +17,9 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/join"
-	"github.com/windows-machine-config/wmco/internal/sim"
-	"github.com/windows-machine-config/wmco/internal/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/operator/join"
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 

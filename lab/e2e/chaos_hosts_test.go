@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/join"
-	"github.com/windows-machine-config/wmco/internal/sim"
-	"github.com/windows-machine-config/wmco/internal/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/operator/join"
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
 )
 
 // The most data that an interruption can lose after they have left the operator: wicd-setup is sent again from its beginning; of

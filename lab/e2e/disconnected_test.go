@@ -13,7 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/cluster"
+	"github.com/windows-machine-config/wmco/internal/operator/cluster"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/image"
 	"github.com/windows-machine-config/wmco/lab/testenv"

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/documents"
-	"github.com/windows-machine-config/wmco/internal/windowsbuild"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
+	"github.com/windows-machine-config/wmco/internal/testing/documents"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 	"github.com/windows-machine-config/wmco/lab/manifest"

@@ -5,7 +5,7 @@ package e2e
 import (
 	"strings"
 
-	"github.com/windows-machine-config/wmco/internal/monitoring"
+	"github.com/windows-machine-config/wmco/internal/observe/monitoring"
 )
 
 // namedExpression is an expression and its location.

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 	"github.com/windows-machine-config/wmco/lab/testenv"
@@ -268,14 +268,14 @@ func (w ward) restarts() {
 }
 
 // journal is WICD's journal.
-func (w ward) journal() (entries []agent.JournalEntry) {
+func (w ward) journal() (entries []wicdapi.JournalEntry) {
 	w.t.Helper()
 	text, err := w.host.ReadFile(`C:\k\state\journal.jsonl`)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for line := range bytes.Lines(text) {
-		var e agent.JournalEntry
+		var e wicdapi.JournalEntry
 		if err := json.Unmarshal(line, &e); err != nil {
 			w.t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/release"
+	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
 	"github.com/windows-machine-config/wmco/lab/helm"
 	"github.com/windows-machine-config/wmco/lab/manifest"
 	"github.com/windows-machine-config/wmco/lab/testenv"
@@ -113,8 +113,8 @@ func TestHelmChart(t *testing.T) {
 				t.Errorf("--set %s gives %v, want an error that says %s", set, err, says)
 			}
 		}
-		if _, err := h.Run(t.Context(), "template", "wmco", folder, "--kube-version", "1.32.9"); err == nil || !strings.Contains(err.Error(), release.MinKubernetes) {
-			t.Errorf("Kubernetes 1.32 gives %v, want an error that says %s", err, release.MinKubernetes)
+		if _, err := h.Run(t.Context(), "template", "wmco", folder, "--kube-version", "1.32.9"); err == nil || !strings.Contains(err.Error(), kubeversions.MinKubernetes) {
+			t.Errorf("Kubernetes 1.32 gives %v, want an error that says %s", err, kubeversions.MinKubernetes)
 		}
 	})
 }

@@ -18,9 +18,9 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/nodestate"
-	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
@@ -32,13 +32,13 @@ const hyperVClass = "windows2022-hyperv"
 // permissions. No pod runs in a virtual machine.
 func TestHyperV(t *testing.T) {
 	p := newPlace(t, testenv.Options{})
-	joins := func(name string, is agent.Virtualization) *sim.Host {
+	joins := func(name string, is wicdapi.Virtualization) *sim.Host {
 		host, at := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: name, Virtualization: is}})
 		p.expectReady(p.announce(at, nil))
 		return host
 	}
-	can := agent.Virtualization{Processor: true}
-	able, unable := joins("able", can), joins("unable", agent.Virtualization{Hypervisor: "KVMKVMKVM"})
+	can := wicdapi.Virtualization{Processor: true}
+	able, unable := joins("able", can), joins("unable", wicdapi.Virtualization{Hypervisor: "KVMKVMKVM"})
 	before := []string{able.Windows().BootID(), unable.Windows().BootID()}
 
 	t.Run("nodes that exist wait for a restart", func(t *testing.T) {

@@ -20,10 +20,10 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/desired"
-	"github.com/windows-machine-config/wmco/internal/sim"
-	"github.com/windows-machine-config/wmco/internal/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -272,7 +272,7 @@ func pausedInstance(p place) {
 
 func featureNeedsRestart(p place) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{
-		Hostname: "no-containers", Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled}, BootTime: 20 * time.Second, // long enough to be noticed
+		Hostname: "no-containers", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}, BootTime: 20 * time.Second, // long enough to be noticed
 	}})
 	first := host.Windows().BootID()
 	name := p.announce(h, nil)

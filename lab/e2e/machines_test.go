@@ -17,10 +17,10 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/nodestate"
-	"github.com/windows-machine-config/wmco/internal/platform"
-	"github.com/windows-machine-config/wmco/internal/sim"
-	"github.com/windows-machine-config/wmco/internal/sim/servers"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
+	"github.com/windows-machine-config/wmco/internal/shared/platform"
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 	"github.com/windows-machine-config/wmco/lab/openshift"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )

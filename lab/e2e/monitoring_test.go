@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/windows-machine-config/wmco/internal/metrics"
-	"github.com/windows-machine-config/wmco/internal/monitoring"
+	"github.com/windows-machine-config/wmco/internal/observe/monitoring"
+	"github.com/windows-machine-config/wmco/internal/shared/metrics"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
@@ -112,7 +112,7 @@ func (w watched) exporterDown() {
 // scrapeWine is the interval of scrapes of a Wine host, and their timeout: on a busy machine windows_exporter takes more than a second.
 const scrapeWine = 5 * time.Second
 
-// withoutResult returns expressions without a result in a healthy lab, by a part of them. promtool tests their values in internal/monitoring;
+// withoutResult returns expressions without a result in a healthy lab, by a part of them. promtool tests their values in internal/observe/monitoring;
 // TestPrometheusOperator tests that they have a result.
 func withoutResult() map[string]string {
 	const wine, network = "Wine has no performance counters and no WMI", "the lab's network service does not say which containers share an endpoint"

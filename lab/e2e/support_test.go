@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/overlay"
+	"github.com/windows-machine-config/wmco/internal/node/overlay"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )

@@ -17,7 +17,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/platform"
+	"github.com/windows-machine-config/wmco/internal/shared/platform"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/openshift"
 	"github.com/windows-machine-config/wmco/lab/testenv"

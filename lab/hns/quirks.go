@@ -12,7 +12,7 @@ import (
 )
 
 // Quirks are behaviors of a real Host Network Service that this one has only on request. Names and meaning are those of NetworkQuirks in
-// internal/sim.
+// internal/testing/sim.
 type Quirks struct {
 	// OmitsVNI, OmitsVXLANPort and OmitsAdapter leave these fields out of networks that the service returns.
 	OmitsVNI, OmitsVXLANPort, OmitsAdapter bool

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
 // overlaySettings are the settings of a network that the hybrid overlay requests.

@@ -11,7 +11,7 @@ import (
 // version returns the reported version: that of Windows Server 2022, which has all features that hcsshim knows.
 func version() map[string]any { return map[string]any{"Major": 15, "Minor": 4} }
 
-// Call handles a call of the first generation of Windows' API (HNSCall of vmcompute.dll): REST, with JSON as in hcsshim's internal/hns. Both
+// Call handles a call of the first generation of Windows' API (HNSCall of vmcompute.dll): REST, with JSON as in hcsshim's internal/shared/hns. Both
 // generations have the same objects. newID returns the ID of a new object.
 func (s *Store) Call(method, path, body string, newID func() string) (answer string, err error) {
 	c := oldCall{Store: s, method: method, path: strings.Split(strings.Trim(path, "/"), "/"), body: []byte(body), newID: newID, names: map[string]string{}}

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTheFirstGenerationSeesTheSameObjects makes the calls of hcsshim's internal/hns in turn, on a store with a network, an endpoint and a namespace.
+// TestTheFirstGenerationSeesTheSameObjects makes the calls of hcsshim's internal/shared/hns in turn, on a store with a network, an endpoint and a namespace.
 func TestTheFirstGenerationSeesTheSameObjects(t *testing.T) {
 	s := newStore(t)
 	made := 0

@@ -16,7 +16,7 @@ import (
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	"go.podman.io/image/v5/types"
 
-	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
 )
 
 // linux is a Linux node of OpenShift: its registries.conf and its policy.json.

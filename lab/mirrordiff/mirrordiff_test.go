@@ -10,7 +10,7 @@ import (
 
 	"go.podman.io/image/v5/docker/reference"
 
-	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
 )
 
 // noConfiguration counts clusters for which OpenShift writes no registries.conf: something is in the scope of a source with a wildcard.

@@ -16,7 +16,7 @@ type Quirks struct {
 	OverlappedPipes bool
 }
 
-// ShellQuirks are those that internal/sim has, too; its ShellQuirks can be converted.
+// ShellQuirks are those that internal/testing/sim has, too; its ShellQuirks can be converted.
 type ShellQuirks struct {
 	// Version is how the server identifies itself; empty for OpenSSH 8.9 for Windows.
 	Version string

@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"sync/atomic"
 
-	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
 // OnlyMalice is the reason why hostile hosts have a kind Windows.
@@ -37,18 +37,18 @@ func ClaimedNames(n int) []string {
 	return []string{fmt.Sprintf("worker-%d", n), fmt.Sprintf("master-%d", n), fmt.Sprintf("web-%d", n)}
 }
 
-func lies(n int, victims []Host) func(*agent.HostFacts) {
+func lies(n int, victims []Host) func(*wicdapi.HostFacts) {
 	var calls atomic.Int64
 	names := ClaimedNames(n)
 	for _, v := range victims {
 		names = append(names, v.Name)
 	}
-	return func(f *agent.HostFacts) {
+	return func(f *wicdapi.HostFacts) {
 		i := int(calls.Add(1)) - 1
 		f.Hostname = names[i%len(names)]
 		if i%4 == 3 && len(victims) > 0 {
 			ip := netip.MustParseAddr(victims[i%len(victims)].Address)
-			f.Interfaces = []agent.Interface{{Name: "Ethernet", DefaultRoute: true, Addresses: []netip.Prefix{netip.PrefixFrom(ip, 16)}}}
+			f.Interfaces = []wicdapi.Interface{{Name: "Ethernet", DefaultRoute: true, Addresses: []netip.Prefix{netip.PrefixFrom(ip, 16)}}}
 		}
 	}
 }

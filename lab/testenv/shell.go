@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/windows-machine-config/wmco/internal/documents"
+	"github.com/windows-machine-config/wmco/internal/testing/documents"
 )
 
 // Shell runs commands of documents as a cluster administrator. It has kubectl of the control plane's version, which is oc as well.

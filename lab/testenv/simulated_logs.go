@@ -12,8 +12,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/desired"
-	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
 // kubeletPort is where a kubelet serves.

@@ -1,5 +1,5 @@
-// Package containerd_test loads the hosts.toml files of internal/mirrors into the pinned containerd, and records the
-// hosts that it contacts for an image. It proves what internal/mirrors assumes about containerd.
+// Package containerd_test loads the hosts.toml files of internal/shared/mirrors into the pinned containerd, and records the
+// hosts that it contacts for an image. It proves what internal/shared/mirrors assumes about containerd.
 package containerd_test
 
 import (
@@ -33,7 +33,7 @@ import (
 )
 
 const (
-	goldenFiles = "../../internal/mirrors/testdata"
+	goldenFiles = "../../internal/shared/mirrors/testdata"
 	registries  = "k/containerd/registries"
 	imageDigest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 	// wicd is WICD's registry, as the golden files name it.
@@ -298,7 +298,7 @@ func clientOf(r *http.Request) string {
 	return strings.Join(subjects, " ")
 }
 
-// resolver returns a resolver like that of containerd's CRI (internal/cri/server/images/image_pull.go and
+// resolver returns a resolver like that of containerd's CRI (internal/node/cri/server/images/image_pull.go and
 // core/transfer/registry): any host that requests a password gets the one that the kubelet found for the image.
 func (n network) resolver(root, password string) remotes.Resolver {
 	return docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(context.Background(), config.HostOptions{

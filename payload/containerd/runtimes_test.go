@@ -33,10 +33,10 @@ type runtimes struct {
 	} `toml:"cni"`
 }
 
-// mustLoad loads the configuration that internal/desired renders, from a golden file, with containerd.
+// mustLoad loads the configuration that internal/shared/desired renders, from a golden file, with containerd.
 func mustLoad(t *testing.T, golden string) (is runtimes) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("../../internal/desired/testdata", golden+".yaml"))
+	content, err := os.ReadFile(filepath.Join("../../internal/shared/desired/testdata", golden+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

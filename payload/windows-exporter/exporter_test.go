@@ -1,4 +1,4 @@
-// Package exporter_test runs the pinned exporter with the settings that internal/desired declares for windows_exporter:
+// Package exporter_test runs the pinned exporter with the settings that internal/shared/desired declares for windows_exporter:
 // its command line, and the configuration of its server.
 package exporter_test
 
@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	golden    = "../../internal/desired/testdata/platform-none.yaml"
+	golden    = "../../internal/shared/desired/testdata/platform-none.yaml"
 	webConfig = `C:\k\tls\windows-exporter-webconfig.yaml`
 	serving   = `C:\var\lib\kubelet\pki\kubelet-server-current.pem`
 	clientCA  = `C:\k\kubelet-ca.crt`
@@ -115,7 +115,7 @@ func TestTheExporterHasTheseFlagsAndCollectors(t *testing.T) {
 }
 
 // TestTheExporterHasTheMetricsOfRulesAndDashboards searches the sources of the enabled collectors for the metrics that
-// internal/monitoring lists for this version. A test there compares the list with all rules and dashboards.
+// internal/observe/monitoring lists for this version. A test there compares the list with all rules and dashboards.
 func TestTheExporterHasTheMetricsOfRulesAndDashboards(t *testing.T) {
 	command, _ := declared(t)
 	_, enabled, _ := strings.Cut(command, "--collectors.enabled ")
@@ -138,7 +138,7 @@ func TestTheExporterHasTheMetricsOfRulesAndDashboards(t *testing.T) {
 			has[name] = true
 		}
 	}
-	list, err := os.ReadFile("../../internal/monitoring/testdata/metrics.txt")
+	list, err := os.ReadFile("../../internal/observe/monitoring/testdata/metrics.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

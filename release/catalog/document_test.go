@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/windows-machine-config/wmco/internal/documents"
+	"github.com/windows-machine-config/wmco/internal/testing/documents"
 	"github.com/windows-machine-config/wmco/release/bundle"
 	"github.com/windows-machine-config/wmco/release/catalog"
 	"github.com/windows-machine-config/wmco/release/image"

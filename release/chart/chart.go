@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 
-	"github.com/windows-machine-config/wmco/internal/release"
+	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
 	"github.com/windows-machine-config/wmco/release/manifests"
 )
 
@@ -119,7 +119,7 @@ func defaultsOf(objects []*unstructured.Unstructured, s Source) (defaults, error
 	if !found {
 		return defaults{}, errors.New("deploy/ has no Deployment " + operator)
 	}
-	d := defaults{Name: Name, Version: s.Version, Kubernetes: release.MinKubernetes}
+	d := defaults{Name: Name, Version: s.Version, Kubernetes: kubeversions.MinKubernetes}
 	pod := deployment.Spec.Template.Spec
 	image := s.Image
 	if image == "" {

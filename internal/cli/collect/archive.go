@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/supportbundle"
+	"github.com/windows-machine-config/wmco/internal/shared/supportbundle"
 )
 
 // manifest is the content of the archive's manifest.json.

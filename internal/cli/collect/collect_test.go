@@ -25,7 +25,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cli/clitest"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
-	"github.com/windows-machine-config/wmco/internal/supportbundle"
+	"github.com/windows-machine-config/wmco/internal/shared/supportbundle"
 )
 
 const instances = api.GroupName + "/v1alpha1/windowsinstances"

@@ -16,9 +16,9 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
-	"github.com/windows-machine-config/wmco/internal/fleetstatus"
-	"github.com/windows-machine-config/wmco/internal/mask"
-	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/shared/mask"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
 // options are the command's flags.
@@ -164,7 +164,7 @@ func newID(now time.Time) (string, error) {
 func (c *collector) say(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	fmt.Fprintln(c.session.ErrOut, shorten.Printable(fmt.Sprintf(format, args...), shorten.Note))
+	fmt.Fprintln(c.session.ErrOut, truncate.Printable(fmt.Sprintf(format, args...), truncate.Note))
 }
 
 // hosts collects from several hosts at a time and returns how many failed.

@@ -18,8 +18,8 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
-	"github.com/windows-machine-config/wmco/internal/fleetstatus"
-	"github.com/windows-machine-config/wmco/internal/supportbundle"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/shared/supportbundle"
 )
 
 // Pauses, deadline and retries for one host.

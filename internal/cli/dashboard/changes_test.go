@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
 func TestOnlyWhatChangedIsSent(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/advice"
-	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/observe/advice"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
 //go:embed report.html

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
 // hub computes the fleet's status when a page needs it and notifies pages of changes.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
-	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
 const (
@@ -69,7 +69,7 @@ func (l *logs) tail(ctx context.Context, node, name string) logAnswer {
 	if _, whole, cut := strings.Cut(string(text), "\n"); cut && len(text) == logBytes {
 		text = []byte(whole)
 	}
-	answer.Text = shorten.Printable(string(text), 2*logBytes)
+	answer.Text = truncate.Printable(string(text), 2*logBytes)
 	return answer
 }
 
@@ -80,5 +80,5 @@ func logError(err error, node, path string) string {
 	case session.CodeNotFound:
 		return "node " + node + " has no log " + path
 	}
-	return "reading the log through the kubelet of node " + node + ": " + shorten.Printable(err.Error(), shorten.Note)
+	return "reading the log through the kubelet of node " + node + ": " + truncate.Printable(err.Error(), truncate.Note)
 }

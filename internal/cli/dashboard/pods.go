@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
 // maxPods limits the pods shown of a host.
@@ -71,8 +71,8 @@ func podOf(p *corev1.Pod) pod {
 	}
 	all := len(p.Spec.Containers)
 	return pod{
-		Name: shorten.Printable(p.Namespace+"/"+p.Name, shorten.Note), Status: shorten.Printable(status, 100), Ready: fmt.Sprintf("%d/%d", ready, all),
+		Name: truncate.Printable(p.Namespace+"/"+p.Name, truncate.Note), Status: truncate.Printable(status, 100), Ready: fmt.Sprintf("%d/%d", ready, all),
 		Good: p.Status.Phase == corev1.PodSucceeded || status == string(corev1.PodRunning) && ready == all, Restarts: restarts,
-		Address: shorten.Printable(p.Status.PodIP, 100), Since: p.CreationTimestamp.Time,
+		Address: truncate.Printable(p.Status.PodIP, 100), Since: p.CreationTimestamp.Time,
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
 const (

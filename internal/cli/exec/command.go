@@ -24,7 +24,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
-	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
 // options are the command's flags.
@@ -93,7 +93,7 @@ func run(ctx context.Context, s *session.Session, o options, host string, comman
 		return session.Explain(err, "reading node "+nodes[0])
 	}
 	if os := node.Labels[corev1.LabelOSStable]; os != string(corev1.Windows) {
-		return session.Failf(session.CodeUsage, "node %s is not a Windows node (label %s is %q)", node.Name, corev1.LabelOSStable, shorten.Printable(os, shorten.Reported))
+		return session.Failf(session.CodeUsage, "node %s is not a Windows node (label %s is %q)", node.Name, corev1.LabelOSStable, truncate.Printable(os, truncate.Reported))
 	}
 	if o.image == "" {
 		o.image = imageOf(&node)
@@ -182,7 +182,7 @@ func reasonOf(t *corev1.ContainerStateTerminated) string {
 	if t.Message == "" || t.Reason == "Error" {
 		return ""
 	}
-	return shorten.Printable(t.Reason+": "+t.Message, shorten.Note)
+	return truncate.Printable(t.Reason+": "+t.Message, truncate.Note)
 }
 
 // ended returns an error for a timeout or an interruption.
@@ -229,11 +229,11 @@ func refused(pod *corev1.Pod) error {
 		waiting := list[0].State.Waiting
 		if slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerError", "CreateContainerConfigError", "RunContainerError"}, waiting.Reason) {
 			return session.Failf(session.CodeFailed, "the container cannot start: %s: %s; choose another image with --image",
-				waiting.Reason, shorten.Printable(waiting.Message, shorten.Note))
+				waiting.Reason, truncate.Printable(waiting.Message, truncate.Note))
 		}
 	}
 	if pod.Status.Phase == corev1.PodFailed && len(pod.Status.ContainerStatuses) == 0 {
-		return session.Failf(session.CodeFailed, "the kubelet rejected the pod: %s: %s", shorten.Printable(pod.Status.Reason, shorten.Quoted), shorten.Printable(pod.Status.Message, shorten.Note))
+		return session.Failf(session.CodeFailed, "the kubelet rejected the pod: %s: %s", truncate.Printable(pod.Status.Reason, truncate.Quoted), truncate.Printable(pod.Status.Message, truncate.Note))
 	}
 	return nil
 }

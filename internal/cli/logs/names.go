@@ -97,7 +97,7 @@ func zoneOf(last string, modified time.Time) time.Duration {
 	return ahead
 }
 
-// printable replaces terminal control characters. Unlike shorten.Printable it keeps the whole line and marks invalid UTF-8: programs write
+// printable replaces terminal control characters. Unlike truncate.Printable it keeps the whole line and marks invalid UTF-8: programs write
 // messages in the code page of their Windows.
 func printable(line string) string {
 	return strings.Map(func(r rune) rune {

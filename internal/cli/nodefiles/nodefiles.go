@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/windows-machine-config/wmco/internal/cli/session"
-	"github.com/windows-machine-config/wmco/internal/httpclient"
-	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/internal/shared/httpclient"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
 // Errors of reads.
@@ -180,11 +180,11 @@ func explain(response *http.Response, doing string) error {
 		case apierrors.IsNotFound(err):
 			return session.Failf(session.CodeNotFound, "%s: node not found", doing)
 		case apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || status.Code == http.StatusBadGateway:
-			return session.Failf(session.CodeUnreachable, "%s: the API server cannot reach the kubelet: %s", doing, shorten.Printable(status.Message, shorten.Note))
+			return session.Failf(session.CodeUnreachable, "%s: the API server cannot reach the kubelet: %s", doing, truncate.Printable(status.Message, truncate.Note))
 		}
 		return session.Explain(err, doing)
 	}
-	text := shorten.Printable(strings.TrimSpace(string(b)), shorten.Note)
+	text := truncate.Printable(strings.TrimSpace(string(b)), truncate.Note)
 	switch response.StatusCode {
 	case http.StatusNotFound:
 		return &session.Failure{Code: session.CodeNotFound, Err: fmt.Errorf("%s: %w", doing, ErrAbsent)}

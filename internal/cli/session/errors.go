@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/windows-machine-config/wmco/internal/httpclient"
-	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/internal/shared/httpclient"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
 // Exit codes, documented in docs/kubectl-windows.md.
@@ -95,14 +95,14 @@ func Explain(err error, doing string) error {
 	case errors.As(err, &network) && network.Timeout(), errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err):
 		return failf(CodeTimeout, "%s: no response from the API server within the deadline; increase it with --request-timeout", doing)
 	case errors.As(err, &failed):
-		return failf(CodeUnreachable, "%s: cannot reach the API server: %s", doing, shorten.Printable(failed.Err.Error(), shorten.Note))
+		return failf(CodeUnreachable, "%s: cannot reach the API server: %s", doing, truncate.Printable(failed.Err.Error(), truncate.Note))
 	}
-	return failf(CodeFailed, "%s: %s", doing, shorten.Printable(err.Error(), shorten.Note))
+	return failf(CodeFailed, "%s: %s", doing, truncate.Printable(err.Error(), truncate.Note))
 }
 
 // denied names the missing right, from the API server's message (k8s.io/apiserver, pkg/endpoints/handlers/responsewriters).
 func denied(err error) string {
-	message := shorten.Printable(err.Error(), shorten.Note)
+	message := truncate.Printable(err.Error(), truncate.Note)
 	said := regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"(.*?)(?::|$)`).FindStringSubmatch(message)
 	if said == nil {
 		return message

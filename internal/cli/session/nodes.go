@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
 // AllHosts selects all hosts on a command line.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
 // Read reads what a fleet's status needs, with six requests: WindowsInstances, WindowsConfig, the Windows nodes, the operator's Deployment, the

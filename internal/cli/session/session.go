@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/httpclient"
+	"github.com/windows-machine-config/wmco/internal/shared/httpclient"
 )
 
 // defaultTimeout is the default deadline of each request to the API server (--request-timeout).

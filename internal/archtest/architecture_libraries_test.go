@@ -1,0 +1,25 @@
+package archtest
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestLibrariesOfTheCommandLineStayThere keeps libraries for terminals and command lines out of the operator.
+func TestLibrariesOfTheCommandLineStayThere(t *testing.T) {
+	_, packages := sources(t)
+	for _, p := range packages {
+		if p.dir == "cmd/kubectl-windows" || p.dir == "hack/commands" || p.dir == "internal/cli" || strings.HasPrefix(p.dir, "internal/cli/") {
+			continue
+		}
+		for name, file := range p.files {
+			for _, i := range file.Imports {
+				for _, library := range []string{"charm.land/", "github.com/charmbracelet/", "github.com/spf13/", "k8s.io/cli-runtime/"} {
+					if strings.HasPrefix(strings.Trim(i.Path.Value, `"`), library) {
+						t.Errorf("%s imports %s; only kubectl windows may", name, i.Path.Value)
+					}
+				}
+			}
+		}
+	}
+}

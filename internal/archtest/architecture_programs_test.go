@@ -1,0 +1,44 @@
+package archtest
+
+import (
+	"go/ast"
+	"strings"
+	"testing"
+)
+
+// TestProgramsThatEndedAreNotWaitedFor: if another process, such as a child, holds the output pipe of a program, the pipe never ends. Unless
+// WaitDelay is set, its reader waits forever, whatever deadline the program had.
+func TestProgramsThatEndedAreNotWaitedFor(t *testing.T) {
+	fset, packages := sources(t)
+	for _, p := range packages {
+		if !strings.HasPrefix(p.dir, "internal/") && !strings.HasPrefix(p.dir, "cmd/") {
+			continue // does not run on a host
+		}
+		for _, file := range p.files {
+			for _, d := range file.Decls {
+				f, ok := d.(*ast.FuncDecl)
+				if !ok {
+					continue
+				}
+				if starts, limits := startsPrograms(f); starts && !limits {
+					t.Errorf("%s: %s starts a program and can wait for ever for those that hold its output; set WaitDelay", fset.Position(f.Pos()), f.Name.Name)
+				}
+			}
+		}
+	}
+}
+
+// startsPrograms reports whether a function starts a program with a deadline, and whether it limits the wait for its output.
+func startsPrograms(f *ast.FuncDecl) (starts, limits bool) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			starts = starts || selector(n) == "exec.CommandContext"
+			limits = limits || n.Sel.Name == "WaitDelay" || n.Sel.Name == "Start" // Start reads nothing
+		case *ast.Ident:
+			limits = limits || n.Name == "outputOf"
+		}
+		return true
+	})
+	return starts, limits
+}

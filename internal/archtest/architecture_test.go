@@ -1,0 +1,232 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/windows-machine-config/wmco/"
+
+// source is one package of the tree: its parsed files, without tests.
+type source struct {
+	dir   string
+	files map[string]*ast.File
+}
+
+func sources(t *testing.T) (*token.FileSet, []source) {
+	t.Helper()
+	fset := token.NewFileSet()
+	byDir := map[string]source{}
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "lab" || name == "docs" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && name != "."):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		dir := path.Dir(filepath.ToSlash(name))
+		if byDir[dir].files == nil {
+			byDir[dir] = source{dir: dir, files: map[string]*ast.File{}}
+		}
+		byDir[dir].files[name] = file
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fset, slices.SortedFunc(maps.Values(byDir), func(a, b source) int { return strings.Compare(a.dir, b.dir) })
+}
+
+func TestImportsPointFromEdgesToCore(t *testing.T) {
+	allowed := mayImport()
+	_, packages := sources(t)
+	for _, p := range packages {
+		may, known := allowed[p.dir]
+		if !known {
+			t.Errorf("package %s is not in mayImport; every package has a place in the architecture", p.dir)
+		}
+		delete(allowed, p.dir)
+		for name, file := range p.files {
+			for _, i := range file.Imports {
+				imported, _ := strconv.Unquote(i.Path.Value)
+				ours, isOurs := strings.CutPrefix(imported, module)
+				if isOurs && !slices.Contains(may, ours) {
+					t.Errorf("%s imports %s, which mayImport does not allow %s", name, ours, p.dir)
+				}
+			}
+		}
+	}
+	for dir := range allowed {
+		t.Errorf("mayImport lists %s, which does not exist", dir)
+	}
+}
+
+// TestFoldersSayWhereCodeRuns checks the folders of internal: operator runs in the cluster, node on a Windows host, shared in both, observe wherever
+// people look at nodes and pods. Code of operator and node never runs in the same program, except in tests and in the acceptance program.
+func TestFoldersSayWhereCodeRuns(t *testing.T) {
+	mayUse := map[string][]string{
+		"shared":   {"shared"},
+		"node":     {"node", "shared"},
+		"observe":  {"observe", "shared"},
+		"operator": {"observe", "operator", "shared"},
+		"cli":      {"cli", "observe", "operator", "shared"},
+		"testing":  {"node", "observe", "operator", "shared", "testing"},
+		"archtest": nil,
+	}
+	folder := func(dir string) string {
+		inside, isInternal := strings.CutPrefix(dir, "internal/")
+		if !isInternal {
+			return ""
+		}
+		first, _, _ := strings.Cut(inside, "/")
+		return first
+	}
+	for dir, imports := range mayImport() {
+		from := folder(dir)
+		if from == "" {
+			continue
+		}
+		may, known := mayUse[from]
+		if !known {
+			t.Errorf("%s is in folder internal/%s, which has no rule", dir, from)
+		}
+		for _, imported := range imports {
+			if to := folder(imported); to != "" && !slices.Contains(may, to) {
+				t.Errorf("mayImport allows %s to import %s; folder internal/%s may import %s", dir, imported, from, strings.Join(may, ", "))
+			}
+		}
+	}
+}
+
+func TestPurePackagesTouchNothing(t *testing.T) {
+	forbidden := []string{"os", "os/exec", "net", "net/http", "path/filepath", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "golang.org/x/sys"}
+	_, packages := sources(t)
+	for _, p := range packages {
+		if !slices.Contains(purePackages(), p.dir) {
+			continue
+		}
+		for name, file := range p.files {
+			for _, i := range file.Imports {
+				imported, _ := strconv.Unquote(i.Path.Value)
+				for _, f := range forbidden {
+					if imported == f || strings.Contains(f, ".") && strings.HasPrefix(imported, f+"/") {
+						t.Errorf("%s is pure and imports %s", name, imported)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestWindowsIsCalledInOnePlace ensures that all other packages build and are tested on Linux.
+func TestWindowsIsCalledInOnePlace(t *testing.T) {
+	_, packages := sources(t)
+	for _, p := range packages {
+		if p.dir == "internal/node/win" || strings.HasPrefix(p.dir, "internal/node/win/") {
+			continue
+		}
+		for name, file := range p.files {
+			for _, i := range file.Imports {
+				if strings.HasPrefix(strings.Trim(i.Path.Value, `"`), "golang.org/x/sys/windows") {
+					t.Errorf("%s calls Windows; only internal/node/win and what is below it may", name)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	_, packages := sources(t)
+	for _, p := range packages {
+		var docs []string
+		for name, file := range p.files {
+			if file.Doc != nil && len(strings.Fields(file.Doc.Text())) > 8 {
+				docs = append(docs, name)
+			}
+		}
+		if len(docs) != 1 {
+			t.Errorf("package %s has %d package comments (%v), want one that says what it is", p.dir, len(docs), docs)
+		}
+	}
+}
+
+func TestNothingStartsByItself(t *testing.T) {
+	fset, packages := sources(t)
+	for _, p := range packages {
+		for name, file := range p.files {
+			for _, decl := range file.Decls {
+				if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+					t.Errorf("%s has an init function; wire things where they are used", name)
+				}
+				checkVariables(t, fset, decl)
+			}
+		}
+	}
+}
+
+// checkVariables allows package variables that never change: errors and embedded files.
+func checkVariables(t *testing.T, fset *token.FileSet, decl ast.Decl) {
+	d, ok := decl.(*ast.GenDecl)
+	if !ok || d.Tok != token.VAR || d.Doc != nil && strings.Contains(d.Doc.Text(), "go:embed") {
+		return
+	}
+	for _, spec := range d.Specs {
+		v := spec.(*ast.ValueSpec)
+		for i, name := range v.Names {
+			isError := i < len(v.Values) && isErrorValue(v.Values[i])
+			isAssertion := name.Name == "_"
+			isSystemCall := strings.HasPrefix(fset.Position(name.Pos()).Filename, "internal/node/win/")
+			embedded := v.Doc != nil || d.Doc != nil && len(d.Doc.List) > 0 && strings.HasPrefix(d.Doc.List[len(d.Doc.List)-1].Text, "//go:embed")
+			if !isError && !isAssertion && !isSystemCall && !embedded {
+				t.Errorf("%s: package variable %s; pass values instead", fset.Position(name.Pos()), name.Name)
+			}
+		}
+	}
+}
+
+func isErrorValue(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.CallExpr:
+		s, ok := e.Fun.(*ast.SelectorExpr)
+		return ok && (s.Sel.Name == "New" || s.Sel.Name == "Errorf") && fmt.Sprint(s.X) == "errors" || fmt.Sprint(e.Fun) == "&{fmt Errorf}"
+	case *ast.SelectorExpr:
+		return strings.HasPrefix(e.Sel.Name, "Err")
+	}
+	return false
+}
+
+// TestNamesUsersTouchAreInAPI keeps every label, annotation and object name in one documented place.
+func TestNamesUsersTouchAreInAPI(t *testing.T) {
+	ours := regexp.MustCompile(`windowsmachineconfig\.openshift\.io|node\.openshift\.io/`)
+	fset, packages := sources(t)
+	for _, p := range packages {
+		if strings.HasPrefix(p.dir, "api") {
+			continue
+		}
+		for _, file := range p.files {
+			ast.Inspect(file, func(n ast.Node) bool {
+				if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && ours.MatchString(l.Value) {
+					t.Errorf("%s: %s is a name users touch; it belongs in api", fset.Position(l.Pos()), l.Value)
+				}
+				return true
+			})
+		}
+	}
+}

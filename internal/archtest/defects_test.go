@@ -1,0 +1,176 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestDefectsHaveTheirTests checks that each test that docs/defects.md and docs/security.md name, as in internal/node/daemon.TestX, exists in its
+// package; wmco is this package.
+func TestDefectsHaveTheirTests(t *testing.T) {
+	for _, document := range []string{"docs/defects.md", "docs/security.md"} {
+		t.Run(document, func(t *testing.T) { checkTestsNamed(t, document) })
+	}
+}
+
+// TestDocumentOfNetworksNamesTests checks the tests in the table of OpenShift's objects.
+func TestDocumentOfNetworksNamesTests(t *testing.T) {
+	text, err := os.ReadFile("docs/network.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := testsNamed().FindAllStringSubmatch(string(text), -1)
+	if len(tests) < 8 {
+		t.Errorf("docs/network.md names %d tests", len(tests))
+	}
+	for _, test := range tests {
+		if !hasFunction(t, test[1], test[2]) {
+			t.Errorf("docs/network.md names %s, which does not exist in %s", test[2], test[1])
+		}
+	}
+}
+
+// testsNamed returns an expression that matches tests as in `internal/node/daemon.TestX`.
+func testsNamed() *regexp.Regexp {
+	return regexp.MustCompile("`([a-z0-9/-]+)\\.([Tt]est[A-Z][A-Za-z0-9]*)`")
+}
+
+func checkTestsNamed(t *testing.T, document string) {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := testsNamed()
+	lines := rows(string(text))
+	for _, line := range lines {
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		tests := named.FindAllStringSubmatch(cells[len(cells)-1], -1)
+		if len(cells) != 3 || len(tests) == 0 || len(tests) != strings.Count(cells[2], "`")/2 {
+			t.Errorf("this row of %s does not have three cells, the last of which names tests as in `internal/node/daemon.TestX`: %s", document, line)
+		}
+		for _, test := range tests {
+			if !hasFunction(t, test[1], test[2]) {
+				t.Errorf("%s names %s, which does not exist in %s", document, test[2], test[1])
+			}
+		}
+	}
+	if len(lines) == 0 {
+		t.Errorf("%s names no test", document)
+	}
+}
+
+// rows returns the rows of a document's tables, without their headers.
+func rows(text string) (all []string) {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| the original") && !strings.HasPrefix(line, "| who, ") && !strings.HasPrefix(line, "| ---") {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// TestEveryThreatHasItsMutant expects, for each row of docs/security.md, a file in hack/mutants that removes its safeguard and makes one of
+// the row's tests fail.
+func TestEveryThreatHasItsMutant(t *testing.T) {
+	text, err := os.ReadFile("docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mutants := testsOfMutants(t)
+	for _, row := range rows(string(text)) {
+		isTried := func(named []string) bool {
+			return slices.ContainsFunc(mutants, func(m mutantTest) bool { return m.selects(t, named[1], named[2]) })
+		}
+		if !slices.ContainsFunc(testsNamed().FindAllStringSubmatch(row, -1), isTried) {
+			t.Errorf("no file in hack/mutants takes out what stops this row, and names one of its tests: %s", row)
+		}
+	}
+}
+
+// mutantTest is the test of a file in hack/mutants: a folder relative to the root, and the argument for -run of go
+// test.
+type mutantTest struct {
+	folder, run string
+}
+
+func testsOfMutants(t *testing.T) (all []mutantTest) {
+	t.Helper()
+	files, err := filepath.Glob("hack/mutants/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile(`(?m)^test: (\S+) (\S+) (\S+)$`).FindAllStringSubmatch(string(text), -1) {
+			all = append(all, mutantTest{path.Join(found[1], found[2]), found[3]})
+		}
+	}
+	return all
+}
+
+// selects reports whether a test of a folder runs with the mutant: as a function, or as a subtest that is a method
+// (lab/deploytest).
+func (m mutantTest) selects(t *testing.T, folder, test string) bool {
+	t.Helper()
+	if m.folder != folder {
+		return false
+	}
+	first, second, isSubtest := strings.Cut(m.run, "/")
+	if !isSubtest || strings.HasPrefix(test, "Test") {
+		return regexp.MustCompile(first).MatchString(test)
+	}
+	title := titleOf(t, folder, test)
+	return title != "" && regexp.MustCompile(second).MatchString(title)
+}
+
+// titleOf returns the name for -run of the subtest that is the method with that name; empty if there is none.
+func titleOf(t *testing.T, folder, method string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := regexp.MustCompile(`t\.Run\("([^"]+)", \w+\.` + method + `\)`).FindSubmatch(text); found != nil {
+			return strings.ReplaceAll(string(found[1]), " ", "_")
+		}
+	}
+	return ""
+}
+
+// hasFunction reports whether the tests of a package have a function or method with that name.
+func hasFunction(t *testing.T, folder, name string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == name {
+				return true
+			}
+		}
+	}
+	return false
+}

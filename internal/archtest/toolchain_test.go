@@ -1,0 +1,27 @@
+package archtest
+
+import (
+	"go/version"
+	"os"
+	"regexp"
+	"runtime"
+	"testing"
+)
+
+// oldestGo is the first version of Go in which a program reads and writes the pipes of OpenSSH for Windows without hanging; WICD uses them
+// for its requests and responses (https://go.dev/issue/75949, https://go.dev/issue/76391).
+const oldestGo = "go1.26.8"
+
+func TestGoIsNewEnough(t *testing.T) {
+	module, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	toolchain := regexp.MustCompile(`(?m)^toolchain (\S+)$`).FindSubmatch(module)
+	if toolchain == nil || version.Compare(string(toolchain[1]), oldestGo) < 0 {
+		t.Errorf("go.mod has the toolchain %q, want %s or later", toolchain, oldestGo)
+	}
+	if got := runtime.Version(); version.Compare(got, oldestGo) < 0 {
+		t.Errorf("this is %s, want %s or later", got, oldestGo)
+	}
+}

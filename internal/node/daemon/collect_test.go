@@ -1,0 +1,248 @@
+package daemon_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	daemonstate "github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/supportbundle"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
+)
+
+// askFor requests a collection as the operator does; an empty id removes the request.
+func (m *member) askFor(id string) {
+	var value any
+	if id != "" {
+		value = id
+	}
+	m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationCollect: value}}})
+}
+
+func (m *member) collection() supportbundle.Status {
+	s, _ := supportbundle.ParseStatus(m.node().Annotations[api.AnnotationCollected])
+	return s
+}
+
+func (m *member) awaitCollection(t *testing.T, id string, want supportbundle.State) supportbundle.Status {
+	t.Helper()
+	m.await(t, "collection "+id+" is "+string(want), func() bool { s := m.collection(); return s.ID == id && s.State == want })
+	return m.collection()
+}
+
+// unzip reads an archive on the host.
+func (m *member) unzip(t *testing.T, id string) map[string]string {
+	t.Helper()
+	b, err := m.windows.Disk().Read(desired.Collections + `\` + id + ".zip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, f := range r.File {
+		content, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[f.Name] = string(text)
+	}
+	return files
+}
+
+func TestANodeCollectsItsState(t *testing.T) {
+	t.Parallel()
+	m := newFollower(t)
+	m.windows.WriteEvent("System", hostapi.Event{Provider: "Service Control Manager", ID: 7031, Level: hostapi.EventError, Message: "kubelet terminated"})
+	m.await(t, "events are copied", func() bool { return m.windows.Disk().Exists(desired.Logs + `\eventlog\System.log`) })
+	m.askFor("one")
+	status := m.awaitCollection(t, "one", supportbundle.Done)
+	info, err := m.windows.Disk().Stat(desired.Collections + `\one.zip`)
+	if err != nil || info.Size() != status.Bytes {
+		t.Errorf("the archive has another size than %+v: %v", status, err)
+	}
+	files := m.unzip(t, "one")
+	for name, want := range map[string]string{
+		"manifest.json": `"node": "win-1"`, "host.json": `"bootID"`, "node.json": m.request.Desired.Version, "services.json": `"name": "kubelet"`,
+		"hns.json": `"Networks"`, "routes.json": `"to": "0.0.0.0/0"`, "firewall.json": `"rules"`, "containerd.json": `"networkReady": true`,
+		"certificates.json": `"notAfter"`, "files.json": `"asDeclared": true`, "logs.json": `kubelet.log`, "journal.json": `"change"`,
+		"logs/eventlog/System.log": "kubelet terminated",
+	} {
+		if !strings.Contains(files[name], want) {
+			t.Errorf("%s lacks %q:\n%.500s", name, want, files[name])
+		}
+	}
+	var manifest supportbundle.Manifest
+	if err := json.Unmarshal([]byte(files["manifest.json"]), &manifest); err != nil || manifest.ID != "one" || len(manifest.LeftOut) == 0 {
+		t.Errorf("the manifest is %+v, %v", manifest, err)
+	}
+	for _, item := range manifest.Files {
+		if item.Error != "" {
+			t.Errorf("%s: %s", item.Name, item.Error)
+		}
+	}
+	m.askFor("two")
+	m.awaitCollection(t, "two", supportbundle.Done)
+	if names, _ := m.windows.Disk().List(desired.Collections); !slices.Equal(names, []string{"two.zip"}) {
+		t.Errorf("after the second collection, there is %q", names)
+	}
+	m.askFor("")
+	m.await(t, "the report and the archive are removed", func() bool {
+		names, _ := m.windows.Disk().List(desired.Collections)
+		_, said := m.node().Annotations[api.AnnotationCollected]
+		return len(names) == 0 && !said
+	})
+}
+
+func TestACollectionThatWasCutIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	m := newFollower(t)
+	mustWrite(t, m.windows.Disk(), desired.Collections+`\one.zip.new`, "half an archive")
+	mustWrite(t, m.windows.Disk(), desired.Collections+`\older.zip`, "of another day")
+	mustWrite(t, m.windows.Disk(), desired.Collections+`\notes.txt`, "somebody's")
+	m.stop()
+	m.askFor("one")
+	m.start(t)
+	m.awaitCollection(t, "one", supportbundle.Done)
+	m.unzip(t, "one")
+	if names, _ := m.windows.Disk().List(desired.Collections); !slices.Equal(names, []string{"notes.txt", "one.zip"}) {
+		t.Errorf("there is %q", names)
+	}
+}
+
+func TestACollectionThatExpiredIsNotMadeAgain(t *testing.T) {
+	t.Parallel()
+	m := newFollower(t)
+	m.stop()
+	m.askFor("one")
+	done := supportbundle.Status{ID: "one", State: supportbundle.Done, Time: time.Now().Add(-2 * supportbundle.Keep), Bytes: 3}
+	m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationCollected: done.Annotation()}}})
+	m.start(t)
+	m.awaitCollection(t, "one", supportbundle.Expired)
+	if m.windows.Disk().Exists(desired.Collections + `\one.zip`) {
+		t.Error("there is an archive")
+	}
+}
+
+func TestWhatCannotNameACollectionIsIgnored(t *testing.T) {
+	t.Parallel()
+	m := newFollower(t)
+	for _, id := range []string{`..\..\k\state\node`, "../x", "CON", strings.Repeat("x", 41)} {
+		m.askFor(id)
+	}
+	m.askFor("good")
+	m.awaitCollection(t, "good", supportbundle.Done)
+	if names, _ := m.windows.Disk().List(desired.Collections); !slices.Equal(names, []string{"good.zip"}) {
+		t.Errorf("there is %q", names)
+	}
+}
+
+func TestACollectionOnAFullDiskFails(t *testing.T) {
+	t.Parallel()
+	m := newFollower(t)
+	m.windows.FailNext("rename " + desired.Collections + `\one.zip`)
+	m.askFor("one")
+	if s := m.awaitCollection(t, "one", supportbundle.Failed); s.Message == "" {
+		t.Errorf("the report is %+v", s)
+	}
+	m.askFor("two")
+	m.awaitCollection(t, "two", supportbundle.Done)
+}
+
+// TestACollectionHasNoSecret plants secrets in every possible place, and searches the archive.
+func TestACollectionHasNoSecret(t *testing.T) {
+	t.Parallel()
+	const proxy, registry, stranger = "Pr0xyPassw0rd", "Reg1stryPassw0rd", "Str4ngersPassw0rd"
+	auth := base64.StdEncoding.EncodeToString([]byte("me:" + registry))
+	m := newMember(t, func(*servers.Cluster) {})
+	m.giveRange(t)
+	m.awaitVersion(t)
+	node := m.request.Desired
+	node.Services = slices.Clone(node.Services)
+	node.Services[0].Reads = []string{"HTTP_PROXY"}
+	node.WatchedEnvironment = []string{"HTTP_PROXY"}
+	node.SecretsVersion = m.publishSecrets(t, desired.Secrets{
+		Files:       []desired.File{{Path: credentialFile, Content: `{"auths":{"quay.example":{"auth":"` + auth + `"}}}`}},
+		Environment: map[string]string{"HTTP_PROXY": "http://me:" + proxy + "@proxy:3128"},
+	})
+	m.publish(t, node)
+	m.awaitSettings(t, node)
+
+	disk := m.windows.Disk()
+	m.windows.SetVariable("BACKUP_KEY", stranger)
+	sshd := desired.Service{Name: "sshd", Description: "a service of Windows", Command: `C:\Windows\sshd.exe -p ` + stranger}
+	if _, err := m.windows.Host().Services.Put(t.Context(), sshd); err != nil {
+		t.Fatal(err)
+	}
+	said := "level=info msg=pulling proxy=http://me:" + proxy + "@proxy:3128 plain " + proxy + " header " + auth + " pair me:" + registry + "\n" +
+		"Authorization: Bearer " + stranger + "\n--token " + stranger + "\n-----BEGIN PRIVATE KEY-----\n" + stranger + "\n-----END PRIVATE KEY-----\n"
+	for _, name := range []string{`kubelet\kubelet.log`, `containerd\containerd.log`, `wicd\update.log`, `kubelet\unlisted.txt`, `pods\a\0.log`} {
+		mustWrite(t, disk, desired.Logs+`\`+name, said)
+	}
+	mustWrite(t, disk, `C:\k\kubelet.conf`, `{"staticPodURLHeader": {"Authorization": ["`+stranger+`"]}}`)
+	m.windows.WriteEvent("System", hostapi.Event{Provider: "Service Control Manager", ID: 7045, Message: `installed: C:\x.exe --password ` + stranger + " " + proxy})
+	m.await(t, "events are copied", func() bool { return disk.Exists(desired.Logs + `\eventlog\System.log`) })
+	daemonstate.RecordChange(disk, slog.New(slog.DiscardHandler), "test", "variable HTTP_PROXY is http://me:"+proxy+"@proxy:3128, and "+auth)
+
+	m.askFor("secrets")
+	m.awaitCollection(t, "secrets", supportbundle.Done)
+	planted := append(privateKeys(t, disk), proxy, registry, stranger, auth, m.cluster.Token)
+	files := m.unzip(t, "secrets")
+	if !strings.Contains(files["logs/wicd/update.log"], "level=info msg=pulling proxy=*** plain ***") {
+		t.Errorf("update.log is %q", files["logs/wicd/update.log"])
+	}
+	for name, content := range files {
+		for _, secret := range planted {
+			if secret != "" && strings.Contains(content, secret) {
+				t.Errorf("%s has the secret %q", name, secret)
+			}
+		}
+	}
+	if _, taken := files["logs/kubelet/unlisted.txt"]; taken {
+		t.Error("a file was taken that is not listed")
+	}
+}
+
+// privateKeys returns a line of each private key on the host, and fails if there is none.
+func privateKeys(t *testing.T, d hostapi.Disk) (lines []string) {
+	t.Helper()
+	err := d.Walk(`C:`, func(name string, info fs.FileInfo) error {
+		if info.IsDir() || info.Size() > 1<<16 {
+			return nil
+		}
+		b, err := os.ReadFile(d.Local(name))
+		if err != nil {
+			return err
+		}
+		for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
+			if strings.Contains(block.Type, "PRIVATE KEY") && !strings.Contains(name, `\log\`) {
+				text := string(pem.EncodeToMemory(block))
+				lines = append(lines, strings.Split(text, "\n")[1])
+			}
+		}
+		return nil
+	})
+	if err != nil || len(lines) == 0 {
+		t.Fatalf("there are %d private keys on the host, %v", len(lines), err)
+	}
+	return lines
+}

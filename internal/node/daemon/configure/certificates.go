@@ -1,0 +1,119 @@
+package configure
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/trust"
+)
+
+// trustedFile lists the certificates that WICD added to the machine's store. Certificates that existed before are not listed and never removed.
+const trustedFile = desired.State + `\certificates.json`
+
+// certificates are the root certificates that the machine trusts.
+type certificates struct {
+	work
+	// wanted is the PEM bundle of certificates to trust.
+	wanted string
+}
+
+// trust adds missing certificates to the machine's store and removes WICD's surplus ones. Each certificate is recorded before it is added: an
+// interrupted run may leave a record without a certificate, which the next run adds, but never a certificate without a record.
+func (c certificates) trust(ctx context.Context) error {
+	wanted, err := trust.Read(c.wanted)
+	if err != nil {
+		return err
+	}
+	there, err := c.Certificates.List(ctx)
+	if err != nil {
+		return fmt.Errorf("listing the trusted certificates: %w", err)
+	}
+	ours, err := c.ours()
+	if err != nil {
+		return err
+	}
+	missing := slices.DeleteFunc(slices.Clone(wanted), func(w trust.Certificate) bool { return slices.Contains(there, w.SHA256) })
+	surplus := slices.DeleteFunc(slices.Clone(ours), func(hash string) bool {
+		return slices.ContainsFunc(wanted, func(w trust.Certificate) bool { return w.SHA256 == hash })
+	})
+	for _, m := range missing {
+		ours = append(ours, m.SHA256)
+	}
+	if err := c.note(ours); err != nil {
+		return err
+	}
+	for _, m := range missing {
+		if _, err := c.Certificates.Add(ctx, m.DER); err != nil {
+			return fmt.Errorf("trusting certificate %.12s (%s): %w", m.SHA256, m.Subject, err)
+		}
+		c.recordChange("certificate %.12s (%s) is trusted", m.SHA256, m.Subject)
+	}
+	for _, hash := range surplus {
+		removed, err := c.Certificates.Remove(ctx, hash)
+		if err != nil {
+			return fmt.Errorf("removing certificate %.12s: %w", hash, err)
+		}
+		if removed {
+			c.recordChange("certificate %.12s is no longer trusted", hash)
+		}
+	}
+	return c.note(slices.DeleteFunc(ours, func(hash string) bool { return slices.Contains(surplus, hash) }))
+}
+
+// ours returns the hashes of the certificates that WICD added to the store. An unreadable list counts as empty: certificates in the store could
+// belong to others, and stay.
+func (c certificates) ours() ([]string, error) {
+	b, err := c.Disk.Read(trustedFile)
+	if err != nil {
+		return nil, state.IgnoreAbsent(err)
+	}
+	var ours []string
+	if err := json.Unmarshal(b, &ours); err != nil {
+		c.recordChange("%s was unreadable and has been reset: certificates that are trusted now stay trusted", trustedFile)
+		return nil, nil
+	}
+	return ours, nil
+}
+
+func (c certificates) note(ours []string) error {
+	if len(ours) == 0 && !c.Disk.Exists(trustedFile) {
+		return nil
+	}
+	slices.Sort(ours)
+	b, err := json.MarshalIndent(slices.Compact(ours), "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = c.Disk.WriteFile(trustedFile, string(b)+"\n")
+	return err
+}
+
+// adopt records certificates of others as WICD's.
+func (c certificates) adopt(hashes []string) error {
+	ours, err := c.ours()
+	if err != nil {
+		return err
+	}
+	return c.note(append(ours, hashes...))
+}
+
+func (c certificates) untrust(ctx context.Context) error {
+	ours, err := c.ours()
+	if err != nil {
+		return err
+	}
+	for _, hash := range ours {
+		removed, err := c.Certificates.Remove(ctx, hash)
+		if err != nil {
+			return fmt.Errorf("removing certificate %.12s: %w", hash, err)
+		}
+		if removed {
+			c.recordChange("certificate %.12s is no longer trusted", hash)
+		}
+	}
+	return nil
+}

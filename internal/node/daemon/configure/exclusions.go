@@ -1,0 +1,144 @@
+package configure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+)
+
+// excludedFile lists the exclusions that WICD added to Microsoft Defender. Others are never removed.
+const excludedFile = desired.State + `\exclusions.json`
+
+// exclusions manages the exclusions of Microsoft Defender.
+type exclusions struct {
+	work
+	wanted desired.Exclusions
+}
+
+// errExclusions is the class of errors caused by Defender or its management. The host works without exclusions.
+var errExclusions = errors.New("setting exclusions of Microsoft Defender")
+
+// try sets the wanted exclusions. If Defender does not allow it, the failure is recorded and the host joins anyway.
+func (e exclusions) try(ctx context.Context) error {
+	err := e.set(ctx)
+	if errors.Is(err, errExclusions) && ctx.Err() == nil {
+		e.recordNone("%v", err)
+		e.tell(wicdapi.Step{Name: e.step + ": none: " + err.Error()})
+		return nil
+	}
+	return err
+}
+
+// set removes WICD's surplus exclusions and adds missing ones.
+func (e exclusions) set(ctx context.Context) error {
+	ours, err := e.ours()
+	if err != nil {
+		return err
+	}
+	surplus := ours.Without(e.wanted)
+	ours = ours.Without(surplus)
+	return errors.Join(e.drop(ctx, surplus, ours), e.add(ctx, ours))
+}
+
+// drop removes exclusions that WICD added, and records the others.
+func (e exclusions) drop(ctx context.Context, surplus, others desired.Exclusions) error {
+	if surplus.IsEmpty() {
+		return nil
+	}
+	if err := e.Defender.Remove(ctx, surplus); err != nil {
+		return fmt.Errorf("%w: removing %s: %w", errExclusions, strings.Join(surplus.List(), ", "), err)
+	}
+	e.tellChanges(surplus, "removed")
+	return e.note(others)
+}
+
+// add adds missing exclusions. They are recorded before they are added, so that an interruption leaves no exclusion without a record.
+func (e exclusions) add(ctx context.Context, ours desired.Exclusions) error {
+	if e.wanted.IsEmpty() {
+		return nil
+	}
+	is, err := e.Defender.Exclusions(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errExclusions, err)
+	}
+	missing := e.wanted.Beyond(is)
+	if missing.IsEmpty() {
+		return nil
+	}
+	if err := e.note(ours.And(missing)); err != nil {
+		return err
+	}
+	if err := e.Defender.Add(ctx, missing); err != nil {
+		return fmt.Errorf("%w: %w", errExclusions, err)
+	}
+	return e.verify(ctx, missing)
+}
+
+// verify checks that the added exclusions are in force: policies and tamper protection can prevent that without an error.
+func (e exclusions) verify(ctx context.Context, added desired.Exclusions) error {
+	is, err := e.Defender.Exclusions(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errExclusions, err)
+	}
+	without := added.Beyond(is)
+	e.tellChanges(added.Without(without), "added")
+	if without.IsEmpty() {
+		return nil
+	}
+	return fmt.Errorf("%w: a policy or tamper protection overrides the added exclusions: %s",
+		errExclusions, strings.Join(without.List(), ", "))
+}
+
+func (e exclusions) tellChanges(changed desired.Exclusions, what string) {
+	for _, exclusion := range changed.List() {
+		e.recordChange("Defender exclusion %s %s", exclusion, what)
+	}
+}
+
+// remove removes the exclusions that WICD added.
+func (e exclusions) remove(ctx context.Context, r *remains) error {
+	ours, err := e.ours()
+	if err == nil {
+		err = e.drop(ctx, ours, desired.Exclusions{})
+	}
+	if errors.Is(err, errExclusions) && ctx.Err() == nil {
+		r.note("%v", err)
+		return nil
+	}
+	return err
+}
+
+// ours returns the exclusions that WICD added. An unreadable list counts as empty: Defender's exclusions could belong to others, and stay.
+func (e exclusions) ours() (ours desired.Exclusions, err error) {
+	b, err := e.Disk.Read(excludedFile)
+	if err != nil {
+		return desired.Exclusions{}, state.IgnoreAbsent(err)
+	}
+	if err := json.Unmarshal(b, &ours); err != nil {
+		e.recordChange("%s was unreadable and has been reset: exclusions that Defender has now stay", excludedFile)
+		return desired.Exclusions{}, nil
+	}
+	return ours, nil
+}
+
+func (e exclusions) note(ours desired.Exclusions) error {
+	if ours.IsEmpty() && !e.Disk.Exists(excludedFile) {
+		return nil
+	}
+	return state.WriteJSON(e.Disk, excludedFile, ours)
+}
+
+// adopt records exclusions of others as WICD's.
+func (e exclusions) adopt(others desired.Exclusions) error {
+	ours, err := e.ours()
+	if err != nil {
+		return err
+	}
+	return e.note(ours.And(others))
+}

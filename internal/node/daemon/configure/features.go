@@ -1,0 +1,131 @@
+package configure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+)
+
+// featureEnabled is the journal entry for a newly enabled feature. A leave searches for it.
+const featureEnabled = "feature %s enabled"
+
+// enableFeatures enables missing features. It stops when Windows must restart first to complete earlier servicing: the rest follows after the
+// restart.
+func (w *windows) enableFeatures(ctx context.Context) error {
+	for _, name := range w.features {
+		err := w.enableFeature(ctx, name)
+		if name == desired.HyperVFeature && err != nil && ctx.Err() == nil {
+			w.recordNone("feature %s could not be enabled: %v", name, err) // the host joins without it, and WICD reports that
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if len(w.rebooting) > 0 && w.rebooting[len(w.rebooting)-1].key == servicingCause {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (w *windows) enableFeature(ctx context.Context, name string) error {
+	is, err := stateOf(ctx, w.System, name)
+	if err != nil {
+		return w.explained(err)
+	}
+	switch is {
+	case wicdapi.FeatureEnabled:
+		return nil
+	case wicdapi.FeatureUnknown:
+		w.recordNone("feature %s is unknown to this version of Windows", name)
+		return nil
+	}
+	if name == desired.HyperVFeature {
+		if hyperV := judgeHyperV(w.facts, is); !hyperV.mayBeEnabled() {
+			w.recordNone("%s", hyperV.message)
+			return nil
+		}
+	}
+	if err := w.outlived(featureCause(name), fmt.Sprintf("feature %s of Windows is %s", name, is)); err != nil {
+		return err
+	}
+	reboot, err := w.enable(ctx, name)
+	if w.mayNeedRestart(ctx, err) {
+		why := fmt.Sprintf("Windows must complete a pending installation before it can enable feature %s (%v)", name, err)
+		if before := w.made.Since(servicingCause, w.facts.BootID); before != nil {
+			return didNotHelp(before, w.explained(err).Error())
+		}
+		w.rebooting = append(w.rebooting, cause{servicingCause, why})
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("enabling feature %s: %w", name, w.explained(err))
+	}
+	if is != wicdapi.FeaturePending {
+		w.recordChange(featureEnabled, name)
+	}
+	if reboot {
+		w.rebooting = append(w.rebooting, cause{featureCause(name), "feature " + name + " takes effect after a restart"})
+	}
+	return nil
+}
+
+// outlived returns an error when a cause persists after the restart that was made for it. Windows continues servicing after it starts, and may
+// restart on its own meanwhile.
+func (w *windows) outlived(key, what string) error {
+	before := w.made.Since(key, w.facts.BootID)
+	if before == nil {
+		return nil
+	}
+	if w.unfinished.Up < servicingWithin {
+		return unready(wicdapi.CodeServicing, w.unfinished.Up, joinGoesOn, "%s after the restart at %s, and Windows may still be completing it", what, before.At.Format("15:04:05Z"))
+	}
+	if errors := dismErrors(w.Disk); errors != "" {
+		what += "; " + errors
+	}
+	return didNotHelp(before, what)
+}
+
+func (w *windows) enable(ctx context.Context, name string) (reboot bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, enabledWithin, fmt.Errorf("%w within %s", errDISMSilent, enabledWithin))
+	defer cancel()
+	reboot, err = w.System.EnableFeature(ctx, name)
+	return reboot, withCause(ctx, err)
+}
+
+// errDISMSilent means that DISM did not answer in time.
+var errDISMSilent = errors.New("DISM did not respond")
+
+// stateOf queries Windows for the state of a feature.
+func stateOf(ctx context.Context, s hostapi.System, name string) (wicdapi.FeatureState, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, featureWithin, fmt.Errorf("%w within %s", errDISMSilent, featureWithin))
+	defer cancel()
+	is, err := s.Feature(ctx, name)
+	return is, withCause(ctx, err)
+}
+
+// withCause adds the cause of ctx to err if ctx is done.
+func withCause(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
+		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	}
+	return err
+}
+
+// mayNeedRestart reports whether a feature could not be enabled because Windows must restart first: the error is one of those, or servicing is
+// incomplete.
+func (w *windows) mayNeedRestart(ctx context.Context, err error) bool {
+	failed := (*hostapi.FeatureError)(nil)
+	if !errors.As(err, &failed) {
+		return false
+	}
+	if failed.NeedsRestart() {
+		return true
+	}
+	waits, err := w.NextStart.Waits(ctx)
+	return err == nil && waits.Servicing
+}

@@ -1,0 +1,164 @@
+package configure
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+)
+
+// leaveSteps returns the steps that restore a host to its state before the join, in order: first whatever would repair what is removed, then
+// whatever uses it. Each may be interrupted at any point and is repeated by the next leave.
+func (l *leaving) leaveSteps() []step {
+	ours, run, disk := leavingServices{l}, leavingContainers{l}, leavingFiles{l}
+	return []step{
+		{"marking the host as leaving", l.mark},
+		{"removing services", ours.remove},
+		{"stopping containers", run.end},
+		{"removing networks of pods", run.removeNetworks},
+		{"removing networks", l.removeNetworks},
+		{"restoring values of the Host Network Service", l.restoreHNSState},
+		{"untrusting certificates", certificates{work: l.work}.untrust},
+		{"clearing the environment", l.clearEnvironment},
+		{"removing images", run.removeLayers},
+		{"removing exclusions of Microsoft Defender", l.removeExclusions},
+		{"removing files", disk.remove},
+		{"closing the firewall", l.closeFirewall},
+		{"completing", l.end},
+	}
+}
+
+// Leave removes everything of the operator's from the host, except for journal and logs. It leaves a host alone that belongs to another cluster, or
+// that has nothing of the operator's. program is the file of the running program; it stays.
+func Leave(ctx context.Context, s *wicdapi.Session, h hostapi.Host, program string) (wicdapi.LeaveResult, error) {
+	var request wicdapi.LeaveRequest
+	if err := s.Request(&request); err != nil {
+		return wicdapi.LeaveResult{}, err
+	}
+	if request.Cluster == "" {
+		return wicdapi.LeaveResult{}, &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: "cluster is empty; the UID of namespace kube-system is needed"}
+	}
+	tell := func(step wicdapi.Step) { _ = s.Step(step) } // the leave continues if no one reads the steps
+	l := &leaving{work: newWork(h, tell), cluster: request.Cluster, program: program}
+	there, err := l.look(ctx)
+	if err != nil || !there {
+		return wicdapi.LeaveResult{}, err
+	}
+	release, err := state.LockCommands(ctx, h)
+	if err != nil {
+		return wicdapi.LeaveResult{}, err
+	}
+	if l.former, err = readFormer(h.Disk); err == nil {
+		err = l.run(ctx, l.leaveSteps())
+	}
+	release()
+	if err == nil {
+		for _, name := range []string{state.CommandLock, state.ServicesLock} {
+			_ = h.Disk.Remove(name) // another command may hold it already
+		}
+	}
+	return wicdapi.LeaveResult{Removed: wicdapi.Brief(l.changed), Remains: wicdapi.Brief(l.remains)}, err
+}
+
+// look reports whether the host has anything of the operator's. It changes nothing.
+func (l *leaving) look(ctx context.Context) (there bool, err error) {
+	r, err := state.ReadLast(l.Disk)
+	if err != nil {
+		return false, err
+	}
+	if r.Cluster != "" && r.Cluster != l.cluster {
+		return false, &wicdapi.Error{Code: wicdapi.CodeOtherCluster, Message: fmt.Sprintf(
+			"the host is node %s of cluster %s, but the request is from cluster %s; only its own cluster can remove it", r.Node, r.Cluster, l.cluster)}
+	}
+	ours, err := ourServices(ctx, l.Services)
+	if err != nil {
+		return false, err
+	}
+	l.isOurs = r.Cluster != "" || len(ours) > 0
+	if l.isOurs {
+		return true, nil
+	}
+	names, err := l.Disk.List(desired.State)
+	if err != nil {
+		return false, fmt.Errorf("listing %s: %w", desired.State, err)
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return !state.IsJournal(desired.State + `\` + name) }), nil
+}
+
+// mark records that the host leaves: from then on WICD's service repairs nothing, and no updater joins the host again. A host without a record gets
+// one, so that the leave after an interrupted one knows which cluster the rest belongs to.
+func (l *leaving) mark(ctx context.Context) error {
+	there, err := l.look(ctx) // again: a join may have run since
+	if err != nil || !there || !l.isOurs {
+		return err
+	}
+	r, err := state.ReadLast(l.Disk)
+	if err != nil {
+		return err
+	}
+	if r.Cluster == "" {
+		r.Cluster, r.Node = l.cluster, "unknown"
+	}
+	l.former.Record = r
+	if l.former.wanted, err = r.Wanted(); err != nil {
+		l.former.wanted = r.Desired
+	}
+	r.Complete, r.Pulled, r.Leaving = false, false, true
+	changed, err := r.Write(l.Disk)
+	if changed {
+		l.recordChange("node %s is leaving cluster %s", r.Node, r.Cluster)
+	}
+	return err
+}
+
+// end removes the record of the cluster. The journal stays.
+func (l *leaving) end(context.Context) error {
+	l.tellFeatures()
+	if l.former.Cluster != "" {
+		l.recordChange("left cluster %s, where the host was node %s", l.former.Cluster, l.former.Node)
+	}
+	for _, name := range []string{state.RecordCopy, state.RecordFile} { // in this order: a cut in between leaves the record
+		if err := l.Disk.Remove(name); err != nil {
+			return fmt.Errorf("removing %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// tellFeatures reports features of Windows that a join enabled. They stay: others may use them by now, and disabling them needs a restart.
+func (l *leaving) tellFeatures() {
+	notes, err := state.LastNotes(l.Disk, state.MaxJournalBytes) // all
+	if err != nil {
+		return
+	}
+	for _, name := range l.former.Desired.Features {
+		change := fmt.Sprintf(featureEnabled, name)
+		if slices.ContainsFunc(notes, func(e wicdapi.JournalEntry) bool { return e.Change == change }) {
+			l.remains.note("feature %s of Windows (stays enabled)", name)
+		}
+	}
+}
+
+func (l *leaving) removeNetworks(ctx context.Context) error {
+	return networks{work: l.work, former: l.former.wanted.Network}.removeAll(ctx, &l.remains)
+}
+
+func (l *leaving) restoreHNSState(ctx context.Context) error {
+	return hnsState{work: l.work}.restore(ctx, &l.remains)
+}
+
+func (l *leaving) clearEnvironment(ctx context.Context) error {
+	return environment{work: l.work, values: l.former.wanted.Environment, watched: l.former.wanted.WatchedEnvironment}.clear(ctx)
+}
+
+func (l *leaving) removeExclusions(ctx context.Context) error {
+	return exclusions{work: l.work}.remove(ctx, &l.remains)
+}
+
+func (l *leaving) closeFirewall(ctx context.Context) error {
+	return firewall{work: l.work, rules: l.former.wanted.Firewall}.close(ctx, &l.remains)
+}

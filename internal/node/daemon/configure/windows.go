@@ -1,0 +1,226 @@
+package configure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+)
+
+const (
+	// mostRestarts is how often a join restarts a host, unless the user requests a retry.
+	mostRestarts = 2
+	// featureWithin and enabledWithin are how long Windows may take to report the state of a feature, and to enable it.
+	featureWithin = 3 * time.Minute
+	enabledWithin = 10 * time.Minute
+	// rebootDelay leaves time to send the answer.
+	rebootDelay = 5 * time.Second
+)
+
+// windows manages the settings of Windows that take effect with a restart.
+type windows struct {
+	work
+	facts wicdapi.HostFacts
+	// hostname is the new computer name; empty keeps the current one.
+	hostname string
+	// registers means that the cluster has no Node of this host.
+	registers, mayReboot bool
+	// features are the wanted features, former is the host's previous state.
+	features []string
+	former   former
+	// made are the restarts that this join has made.
+	made state.Restarts
+	// unfinished is what Windows has not completed yet.
+	unfinished hostapi.Unfinished
+	// rebooting are the causes for which the host restarts now.
+	rebooting []cause
+}
+
+// cause is the cause of a restart: the key under which it is remembered, and a description.
+type cause struct{ key, why string }
+
+// servicingCause is the cause for servicing that something else began.
+const servicingCause = "servicing"
+
+func featureCause(name string) string  { return "feature " + name }
+func hostnameCause(name string) string { return "host name " + strings.ToLower(name) }
+
+// why describes the causes of the restart.
+func (w *windows) why() string {
+	var why []string
+	for _, c := range w.rebooting {
+		why = append(why, c.why)
+	}
+	return strings.Join(why, "; ")
+}
+
+// await ends the join while Windows completes its setup, features or updates, because a restart then would damage it.
+func (w *windows) await(ctx context.Context) (err error) {
+	if w.features, err = w.lacking(ctx); err != nil {
+		return err
+	}
+	changes := len(w.features) > 0 || w.isRenamed()
+	if !changes && w.former.Node != "" {
+		return nil
+	}
+	if w.unfinished, err = w.NextStart.Unfinished(ctx); err != nil {
+		return fmt.Errorf("reading what Windows has not completed: %w", err)
+	}
+	awaited := w.unfinished
+	if !changes {
+		awaited.Servicing = nil // it may continue during the rest of the join
+	}
+	return AwaitWindows(awaited, joinGoesOn)
+}
+
+// lacking returns the features that the host is not known to have. Only they need DISM, which is slow, and which does not work on every host that
+// is a good node.
+func (w *windows) lacking(ctx context.Context) (names []string, err error) {
+	if w.made, err = state.ReadRestarts(w.Disk, w.made.Retried); err != nil {
+		return nil, err
+	}
+	for _, name := range w.features {
+		has := w.former.Complete && slices.Contains(w.former.Desired.Features, name)
+		if name == desired.ContainersFeature && !has && !w.made.IsUnderWay(w.facts.BootID) {
+			if has, err = w.hasContainers(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if has || name == desired.HyperVFeature && !w.mayReboot { // WICD handles it once the host is a node
+			continue
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// hasContainers reports whether the services of feature Containers are installed. If Hyper-V's service is installed, too, it reports false, because
+// they may belong to Hyper-V.
+func (w *windows) hasContainers(ctx context.Context) (bool, error) {
+	services, hyperV := []string{"hns", "vmcompute"}, "vmms"
+	list, err := w.Services.List(ctx, append(services, hyperV))
+	if err != nil {
+		return false, fmt.Errorf("listing the services of feature %s: %w", desired.ContainersFeature, err)
+	}
+	found := 0
+	for _, s := range list {
+		if strings.EqualFold(s.Name, hyperV) {
+			return false, nil
+		}
+		if slices.ContainsFunc(services, func(name string) bool { return strings.EqualFold(name, s.Name) }) {
+			found++
+		}
+	}
+	return found == len(services), nil
+}
+
+// isRenamed reports whether Windows gets another name. Case matters, because some cloud controllers compare names exactly; but for case alone, only
+// a host without a Node is restarted, and once.
+func (w *windows) isRenamed() bool {
+	if w.hostname == "" || w.hostname == w.facts.Hostname {
+		return false
+	}
+	if !strings.EqualFold(w.hostname, w.facts.Hostname) {
+		return true
+	}
+	return w.registers && w.mayReboot && w.made.Since(hostnameCause(w.hostname), w.facts.BootID) == nil
+}
+
+// rename sets the requested computer name. The name is requested only once, so that a later rename by an administrator is not reverted.
+func (w *windows) rename(ctx context.Context) error {
+	if w.hostname == "" {
+		return nil
+	}
+	if err := w.facts.Must(wicdapi.FactHostname, wicdapi.FactBootID); err != nil {
+		return err
+	}
+	if !w.isRenamed() {
+		return nil
+	}
+	why := fmt.Sprintf("changing the host's name from %s to %s needs a restart", w.facts.Hostname, w.hostname)
+	if !w.mayReboot {
+		return &wicdapi.Error{Code: wicdapi.CodeRebootNeeded, Message: why + ", which is not allowed; rename and restart the host, or allow it"}
+	}
+	key := hostnameCause(w.hostname)
+	if before := w.made.Since(key, w.facts.BootID); before != nil {
+		return didNotHelp(before, fmt.Sprintf("the host's name is %s again instead of %s: something sets it at each start, such as guest customization, "+
+			"a cloud agent, or a group policy; configure the name there", w.facts.Hostname, w.hostname))
+	}
+	if err := w.NextStart.Rename(ctx, w.hostname); err != nil {
+		return fmt.Errorf("renaming the host: %w", err)
+	}
+	w.rebooting = append(w.rebooting, cause{key, why})
+	return nil
+}
+
+// didNotHelp returns the error for a cause that persists after the restart that was made for it.
+func didNotHelp(made *state.Restart, what string) error {
+	return &wicdapi.Error{Code: wicdapi.CodeRebootDidNotHelp, Message: fmt.Sprintf(
+		"the restart at %s did not help, and the host is not restarted again for the same cause unless you run kubectl windows retry: %s", made.At.Format(time.RFC3339), what)}
+}
+
+// restart restarts Windows once for everything that needs it. The join is repeated after it. The causes are written to disk before the restart; if
+// that fails, there is none.
+func (w *windows) restart(ctx context.Context) error {
+	if len(w.rebooting) == 0 {
+		return nil
+	}
+	why := w.why()
+	if !w.mayReboot {
+		return &wicdapi.Error{Code: wicdapi.CodeRebootNeeded, Message: why + "; restart the host, or allow it"}
+	}
+	if err := w.facts.Must(wicdapi.FactBootID); err != nil {
+		return fmt.Errorf("restarting the host: its boot ID is needed: %w", err)
+	}
+	next := state.Restart{Boot: w.facts.BootID, At: time.Now().UTC().Truncate(time.Second)}
+	for _, c := range w.rebooting {
+		if before := w.made.Since(c.key, w.facts.BootID); before != nil {
+			return didNotHelp(before, c.why)
+		}
+		next.Causes = append(next.Causes, c.key)
+	}
+	made := w.made.With(next)
+	if len(made.Made) > mostRestarts {
+		return didNotHelp(&w.made.Made[len(w.made.Made)-1], why)
+	}
+	if err := made.Write(w.Disk); err != nil {
+		return fmt.Errorf("recording the restart before it begins: %w", err)
+	}
+	if err := w.System.Reboot(ctx, why, rebootDelay); err != nil {
+		return fmt.Errorf("restarting the host: %w", err)
+	}
+	w.recordChange("restarting: %s", why)
+	return errRebooting
+}
+
+// forgetRestarts removes the restarts after a join: the next join has its own causes.
+func (w *windows) forgetRestarts(context.Context) error { return state.ForgetRestarts(w.Disk) }
+
+// explained adds the errors in DISM's log and a remedy to an error about a feature.
+func (w *windows) explained(err error) error {
+	if errors.Is(err, errDISMSilent) {
+		return &wicdapi.Error{Code: wicdapi.CodeDISMSilent, Message: fmt.Sprintf(
+			"%v: Windows Update may be using the component store, or DISM hangs; the join is retried; if this continues, see %s, and restart the host", err, dismLog)}
+	}
+	failed := (*hostapi.FeatureError)(nil)
+	if !errors.As(err, &failed) {
+		return err
+	}
+	remedy := "repair the component store, or enable the feature manually"
+	switch {
+	case failed.NeedsRestart():
+		remedy = "restart the host"
+	case failed.LacksSource():
+		remedy = `Windows found no source files for the feature: give the host access to Windows Update, configure WSUS to provide features on demand, or set a source ` +
+			`in the group policy "Specify settings for optional component installation and component repair" (value LocalSourcePath)`
+	}
+	return fmt.Errorf("%w; %s; %s", err, remedy, cmp.Or(dismErrors(w.Disk), dismLog+" contains no error"))
+}

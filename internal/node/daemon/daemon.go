@@ -1,0 +1,262 @@
+package daemon
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/apiclient"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/collect"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/configure"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/credentials"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/eventlog"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/logrotate"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/nodesettings"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/podnetwork"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/registry"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/sandboximage"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/supervisor"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/update"
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/node/identity"
+)
+
+// RunOptions are the options of the service.
+type RunOptions struct {
+	// Log receives the service's log records. They contain no secrets.
+	Log *slog.Logger
+	// UpdateWithin is how long another version may take until it works, before the host is rolled back; 10 minutes when 0. UpdateSteady is how long
+	// it must continue to work; a minute when 0.
+	UpdateWithin, UpdateSteady time.Duration
+}
+
+// How often the record is checked without a notification.
+const (
+	recordEvery  = time.Second // while a join is running
+	recordSeldom = 10 * time.Second
+)
+
+// Run runs the service: it keeps the host as the last join requested, until ctx is done. It needs the API server only for what comes from there;
+// without it, everything else continues.
+//
+// A new record begins a new session: all work stops, and restarts with what is wanted now.
+func Run(ctx context.Context, h hostapi.Host, o RunOptions) {
+	o.Log.Info("Service started")
+	defer o.Log.Info("Service stopped")
+	clients := &apiclient.Cache{}
+	defer clients.Close()
+	var serving sync.WaitGroup
+	pulls := registry.NewServer(h.Listen, h.Dial, o.Log)
+	serving.Go(func() { pulls.Run(ctx) })
+	defer serving.Wait()
+	for ctx.Err() == nil {
+		r, there := awaitRecord(ctx, h, o.Log)
+		if !there {
+			break
+		}
+		wanted, err := r.Wanted()
+		if err != nil { // never written in this form
+			o.Log.Error("Stored node configuration is invalid; rejoin the host", "error", err.Error())
+			_ = backoff.Sleep(ctx, recordSeldom)
+			continue
+		}
+		newParts(state.Session{Host: h, Record: r, Wanted: wanted, Log: o.Log}, clients, pulls, o).run(ctx)
+	}
+}
+
+// errLeaving means that the last record is of a leaving host.
+var errLeaving = errors.New("the host is leaving its cluster")
+
+// awaitRecord waits until there is a usable record, or ctx is done.
+func awaitRecord(ctx context.Context, h hostapi.Host, log *slog.Logger) (r state.Record, there bool) {
+	for told := false; ; told = true {
+		r, err := state.Read(h.Disk)
+		if errors.Is(err, state.ErrUnreadable) {
+			r, err = state.Restore(h)
+		}
+		if err == nil && !r.Leaving {
+			return r, true
+		}
+		if err == nil {
+			err = errLeaving
+		}
+		if !told {
+			log.Warn("Waiting for a join", "error", err.Error())
+		}
+		if backoff.Sleep(ctx, recordSeldom) != nil {
+			return state.Record{}, false
+		}
+	}
+}
+
+// parts are the parts of one session.
+type parts struct {
+	state.Session
+	// clients are connections to the API server, which the next session may reuse.
+	clients *apiclient.Cache
+
+	supervisor *supervisor.Supervisor
+	metrics    *nodestatus.Metrics
+	network    *podnetwork.Reconciler
+	users      *podnetwork.UsersNetwork
+	reboot     *nodestatus.RebootPending
+	problems   *nodestatus.Problems
+	accounts   *nodestatus.Accounts
+	verifier   *nodesettings.Verifier
+	follower   *nodesettings.Follower
+	sandbox    *sandboximage.Reconciler
+	updates    *update.Requester
+	registry   registry.Part
+	exclusions *configure.Exclusions
+	hyperV     *configure.HyperV
+	kubelet    *configure.Kubelet
+	collector  *collect.Collector
+	reporter   *nodestatus.Reporter
+}
+
+func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server, o RunOptions) *parts {
+	wake := state.NewSignal() // wakes the reporter
+	p := &parts{Session: s, clients: clients, metrics: &nodestatus.Metrics{Session: s, Registry: pulls}}
+	p.supervisor = supervisor.New(s, wake)
+	p.reboot = nodestatus.NewRebootPending(s, wake)
+	p.metrics.Services, p.metrics.Reboot = p.supervisor, p.reboot
+	p.problems = nodestatus.NewProblems(s, wake, p.metrics, &clients.Clock)
+	p.accounts = nodestatus.NewAccounts(s, wake)
+	p.verifier = nodesettings.NewVerifier(s, wake)
+	p.follower = nodesettings.NewFollower(s, p.verifier)
+	p.sandbox = sandboximage.New(s, wake, p.follower)
+	p.network = podnetwork.New(s, wake, p.supervisor, p.metrics, p.sandbox)
+	p.users = podnetwork.NewUsersNetwork(s, wake, p.supervisor)
+	p.updates = update.NewRequester(s, p.verifier, wake, update.Limits{Within: o.UpdateWithin, Steady: o.UpdateSteady})
+	p.registry = registry.Part{Session: s, Server: pulls, Metrics: p.metrics, Wake: wake}
+	p.exclusions = configure.NewExclusions(s, wake, p.metrics)
+	p.hyperV = configure.NewHyperV(s, wake, p.reboot)
+	p.kubelet = configure.NewKubelet(s, p.follower)
+	p.collector = collect.New(s, wake)
+	p.reporter = &nodestatus.Reporter{
+		Session: s, Wake: wake,
+		Sources: []nodestatus.Source{
+			p.supervisor, p.updates, p.reboot, p.problems, p.accounts, p.network, p.users, p.verifier, p.sandbox, p.registry, p.exclusions, p.hyperV, p.kubelet, p.collector,
+		},
+		Services: p.supervisor, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: p.cni(),
+	}
+	return p
+}
+
+func (p *parts) cni() podnetwork.CNI { return podnetwork.CNI{Session: p.Session, Sandbox: p.sandbox} }
+
+// run runs the parts until the record changes or ctx is done.
+func (p *parts) run(ctx context.Context) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	p.Log.Info("Session started", "Node", p.Record.Node, "version", p.Record.Desired.Version, "complete", p.Record.Complete)
+	var work sync.WaitGroup
+	for _, run := range []func(context.Context){
+		p.supervisor.Run,
+		configure.Drift{Session: p.Session, Services: p.supervisor, Metrics: p.metrics}.Run,
+		p.network.Run,
+		p.users.Run,
+		podnetwork.Loading{CNI: p.cni()}.Run,
+		p.sandbox.Run,
+		p.runInCluster,
+		logrotate.Rotator{Disk: p.Host.Disk, Services: p.Wanted.Services, Limits: p.Wanted.Logs, Log: p.Log}.Run,
+		(&eventlog.Copier{Session: p.Session}).Run,
+		podnetwork.Routes{Session: p.Session}.Run,
+		p.reboot.Run,
+		p.problems.Run,
+		p.accounts.Run,
+		p.metrics.Run,
+		p.registry.Run,
+		p.exclusions.Run,
+		p.hyperV.Run,
+		p.kubelet.Run,
+		p.collector.Run,
+	} {
+		work.Go(func() { run(ctx) })
+	}
+	p.awaitNewRecord(ctx)
+	end()
+	work.Wait()
+}
+
+// awaitNewRecord polls the file until something other than this session has changed the record. The first check reads it, because it may have
+// changed since this session began.
+func (p *parts) awaitNewRecord(ctx context.Context) {
+	every := recordEvery
+	if p.Record.Complete {
+		every = recordSeldom
+	}
+	for was := fs.FileInfo(nil); ; {
+		is, err := p.Host.Disk.Stat(state.RecordFile)
+		if err == nil && (was == nil || !is.ModTime().Equal(was.ModTime()) || is.Size() != was.Size()) {
+			switch {
+			case p.IsCurrent():
+				was = is
+			case !p.follower.IsApplying():
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.follower.Renewed():
+			return
+		case <-time.After(every):
+		}
+	}
+}
+
+// runInCluster does what needs the API server: it obtains a certificate, follows the node with it, and starts over with each new certificate.
+func (p *parts) runInCluster(ctx context.Context) {
+	manager := newCertificateManager(p.Session, credentials.NameOf(p.Record.Node), credentials.WICDFiles(p.Host.Disk))
+	manager.Prefix, manager.Bootstrap = credentials.RequestPrefix, apiclient.Bootstrap{Session: p.Session}
+	var rejected *x509.Certificate
+	for ctx.Err() == nil {
+		id, err := manager.Identify(ctx, rejected)
+		if err != nil {
+			return
+		}
+		client, err := p.clients.Get(p.Host, p.Record.Bootstrap, id)
+		if err != nil {
+			p.Log.Error("Connecting to the API server failed", "error", err.Error())
+			return // only a new join helps
+		}
+		term, end := context.WithCancelCause(ctx)
+		var work sync.WaitGroup
+		work.Go(func() {
+			if errors.Is(p.reporter.Run(term, client), identity.ErrRejected) {
+				end(identity.ErrRejected)
+			}
+		})
+		work.Go(func() { p.follower.Run(term, client) })
+		work.Go(func() { p.updates.Run(term, client) })
+		work.Go(func() { p.network.Follow(term, client) })
+		again := rejected != nil
+		work.Go(func() { nodeManager{p.Session}.run(term, client, again) })
+		manager.Renew(term, client, id)
+		end(nil)
+		work.Wait()
+		if rejected = nil; errors.Is(context.Cause(term), identity.ErrRejected) {
+			p.Log.Warn("Certificate rejected; requesting another one", "error", identity.ErrRejected.Error(), "expires", id.Leaf.NotAfter)
+			rejected = id.Leaf
+			_ = backoff.Sleep(ctx, identity.RefusedPause)
+		}
+	}
+}
+
+// newCertificateManager returns the manager of a certificate, without Prefix and Bootstrap.
+func newCertificateManager(s state.Session, of identity.Name, files credentials.Files) *identity.Manager {
+	return &identity.Manager{
+		Name: of, Store: files, Log: s.Log, Pauses: func() func() time.Duration { return backoff.New().Next },
+		Issued: func(id identity.Identity) {
+			s.RecordChange("certificate for %s issued, valid until %s", of.User, id.Leaf.NotAfter.UTC().Format(time.RFC3339))
+		},
+	}
+}

@@ -1,0 +1,82 @@
+package daemon_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
+)
+
+// TestFilesThatAPowerCutDestroyedAreNoObstacle starts WICD with files that a disk which lies about completed writes has damaged. It keeps the
+// services running, and follows the cluster again on its own.
+func TestFilesThatAPowerCutDestroyedAreNoObstacle(t *testing.T) {
+	t.Parallel()
+	left := map[string]func(whole string) string{
+		"nothing":   func(string) string { return "" },
+		"half":      func(whole string) string { return whole[:len(whole)/2] },
+		"zeros":     func(whole string) string { return strings.Repeat("\x00", len(whole)) },
+		"null":      func(string) string { return "null" },
+		"an object": func(string) string { return "{}" },
+		"a list":    func(string) string { return `[{"a": [1]}, "b", 3]` },
+		"others'":   func(string) string { return "\xff\xfe<html>" },
+	}
+	files := []string{
+		desired.State + `\node.json`, desired.State + `\certificates.json`, desired.State + `\launches.json`,
+		desired.State + `\journal.jsonl`, WICDFile, PendingFile, desired.BootstrapKubeconfig, metricsFile,
+		desired.State + `\command.lock`, desired.State + `\services.lock`, `C:\k\kubelet.conf`,
+	}
+	for _, file := range files {
+		t.Run(file[strings.LastIndexByte(file, '\\')+1:], func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m := newIsolatedOn(t, func(*servers.Cluster) {}, soon)
+				m.request.Desired.Certificates = otherAuthority(t)
+				for name, content := range left {
+					m.publish(t, m.request.Desired)
+					m.awaitSettings(t, m.request.Desired)
+					m.windows.PowerCut()
+					m.stop()
+					destroy(t, m.windows, file, content)
+					m.windows.PowerOn()
+					m.start(t)
+					time.Sleep(15 * time.Minute)
+					if m.windows.Crash("containerd"); m.windows.Service("containerd").Name == "" {
+						t.Fatal("there is no containerd")
+					}
+					time.Sleep(restoredWithin)
+					expectServices(t, m.windows, m.request)
+					for _, f := range m.request.Desired.Files {
+						expectContent(t, m.windows.Disk(), f.Path, f.Content)
+					}
+					m.publish(t, m.changed())
+					time.Sleep(5 * time.Minute)
+					if !m.reports(m.changed()) {
+						t.Fatalf("%s is left: the node does not follow", name)
+					}
+				}
+			})
+		})
+	}
+}
+
+// destroy replaces the content of a file.
+func destroy(t *testing.T, w *sim.Windows, file string, content func(string) string) {
+	t.Helper()
+	local := w.Disk().Local(file)
+	whole, err := os.ReadFile(local)
+	if err != nil {
+		whole = []byte("it is not there, usually")
+	}
+	if err := os.MkdirAll(filepath.Dir(local), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(local, []byte(content(string(whole))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

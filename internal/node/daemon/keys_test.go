@@ -1,0 +1,206 @@
+package daemon_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
+)
+
+const keysFile = `C:\ProgramData\ssh\administrators_authorized_keys`
+
+// keyLine returns a distinct public key for each name.
+func keyLine(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	b := append([]byte("\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x20"), sum[:]...)
+	return "ssh-ed25519 " + base64.StdEncoding.EncodeToString(b)
+}
+
+func hashOfKey(name string) string {
+	sum := sha256.Sum256([]byte(keyLine(name)))
+	return hex.EncodeToString(sum[:])
+}
+
+// authorized returns which of the named keys are in the file.
+func authorized(t *testing.T, w *sim.Windows, names ...string) (there []string) {
+	t.Helper()
+	b, err := w.Disk().Read(keysFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.Contains(string(b), keyLine(name)) {
+			there = append(there, name)
+		}
+	}
+	return there
+}
+
+func TestKeysAreAddedAndEverythingElseOfTheFileStays(t *testing.T) {
+	restricted := `from="10.0.0.0/8, 192.0.2.1",command="a \"b\" c" ` + keyLine("new") + " with options"
+	for name, test := range map[string]struct{ before, want string }{
+		"empty":                  {"", keyLine("new") + " operator\n"},
+		"Windows' line endings":  {"# ours\r\n\r\n" + keyLine("old") + " me\r\n", "# ours\r\n\r\n" + keyLine("old") + " me\r\n" + keyLine("new") + " operator\r\n"},
+		"no end":                 {keyLine("old"), keyLine("old") + "\n" + keyLine("new") + " operator\n"},
+		"there":                  {keyLine("new") + " other comment", keyLine("new") + " other comment"},
+		"there with options":     {restricted + "\r\n", restricted + "\r\n"},
+		"there after a BOM":      {"\ufeff" + keyLine("new") + "\r\n", "\ufeff" + keyLine("new") + "\r\n"},
+		"in a comment":           {"#" + keyLine("new") + "\n", "#" + keyLine("new") + "\n" + keyLine("new") + " operator\n"},
+		"in another's comment":   {keyLine("old") + " not " + keyLine("new") + "\n", keyLine("old") + " not " + keyLine("new") + "\n" + keyLine("new") + " operator\n"},
+		"text that is not UTF-8": {"\xff\xfes\x00s\x00h\x00", "\xff\xfes\x00s\x00h\x00"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+			mustWrite(t, w.Disk(), keysFile, test.before)
+			mustSend(t, w, c)
+			r := newRequest(c)
+			r.Desired.AuthorizedKeys = []string{keyLine("new") + " operator", keyLine("new")}
+			mustJoin(t, w, r)
+			expectContent(t, w.Disk(), keysFile, test.want)
+			is, _ := w.Disk().Stat(keysFile)
+			if again := mustJoin(t, w, r); again.Changed != nil {
+				t.Errorf("the second join changed %q", again.Changed)
+			}
+			if now, err := w.Disk().Stat(keysFile); err != nil || !os.SameFile(is, now) {
+				t.Errorf("the second join wrote the file again, %v", err)
+			}
+			mustLeave(t, w, r.Cluster)
+			expectContent(t, w.Disk(), keysFile, test.want)
+		})
+	}
+}
+
+func TestAHostWithoutOpenSSHGetsNoKeys(t *testing.T) {
+	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+	mustSend(t, w, c)
+	r := newRequest(c)
+	r.Desired.AuthorizedKeys = []string{keyLine("new")}
+	mustJoin(t, w, r)
+	if w.Disk().Exists(keysFile) {
+		t.Error("the file is there")
+	}
+}
+
+// newKeyHolder returns a node of a cluster whose operator uses key "old", which the user added to the host, beside a key of the user.
+func newKeyHolder(t *testing.T, authorizedKeys ...string) *isolated {
+	t.Helper()
+	m := newIsolated(t, func(*servers.Cluster) {})
+	mustWrite(t, m.windows.Disk(), keysFile, "# the user's\r\n"+keyLine("user")+"\r\n"+keyLine("old")+"\r\n")
+	m.prove("old")
+	m.rotate(t, authorizedKeys)
+	return m
+}
+
+// prove annotates the Node as the operator does after it has logged in with a key.
+func (m *isolated) prove(name string) {
+	m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationPubKeyHash: hashOfKey(name)}}})
+}
+
+// rotate publishes keys by name, and waits until the node has followed.
+func (m *isolated) rotate(t *testing.T, authorizedKeys []string, retired ...string) {
+	t.Helper()
+	node := m.request.Desired
+	node.AuthorizedKeys, node.RetiredKeys = nil, nil
+	for _, name := range authorizedKeys {
+		node.AuthorizedKeys = append(node.AuthorizedKeys, keyLine(name))
+	}
+	for _, name := range retired {
+		node.RetiredKeys = append(node.RetiredKeys, keyLine(name))
+	}
+	m.publish(t, node)
+	time.Sleep(settle)
+}
+
+// settle is long enough for WICD to follow, and for the kubelet's next heartbeat.
+const settle = 6 * time.Minute
+
+func (m *isolated) expectKeys(t *testing.T, when string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, authorized(t, m.windows, "user", "old", "new", "newer")); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", when, diff)
+	}
+}
+
+func TestAnOldKeyGoesOnceTheOperatorHasUsedTheNewOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newKeyHolder(t, "old")
+		before := m.pids()
+		m.expectKeys(t, "before", "user", "old")
+		m.rotate(t, []string{"new", "old"})
+		m.expectKeys(t, "both work", "user", "old", "new")
+		m.rotate(t, []string{"new"}, "old")
+		m.expectKeys(t, "the new one is not proven", "user", "old", "new")
+		m.prove("new")
+		time.Sleep(settle)
+		m.expectKeys(t, "the new one is proven", "user", "new")
+		if b, _ := m.windows.Disk().Read(keysFile); !strings.HasPrefix(string(b), "# the user's\r\n"+keyLine("user")+"\r\n") {
+			t.Errorf("the file is %q", b)
+		}
+		m.rotate(t, []string{"newer"})
+		m.prove("newer")
+		time.Sleep(settle)
+		m.expectKeys(t, "what WICD added goes by itself", "user", "newer")
+		if diff := cmp.Diff(before, m.pids()); diff != "" {
+			t.Errorf("services were started again (-before +after):\n%s", diff)
+		}
+	})
+}
+
+func TestNoKeyIsRemovedWithoutProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newKeyHolder(t, "old", "new")
+		for when, step := range map[string]func(){
+			"no keys are published": func() { m.rotate(t, nil, "old", "user") },
+			"another key is proven": func() { m.rotate(t, []string{"new"}, "old"); m.prove("newer") },
+			"a retired one is":      func() { m.rotate(t, []string{"new"}, "old"); m.prove("old") },
+		} {
+			step()
+			time.Sleep(settle)
+			m.expectKeys(t, when, "user", "old", "new")
+		}
+		// The proven key is removed while WICD does not notice: WICD must not remove the rest.
+		mustWrite(t, m.windows.Disk(), keysFile, keyLine("old")+"\n")
+		m.prove("new")
+		m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{"other": "x"}}})
+		time.Sleep(10 * time.Second)
+		if !slices.Contains(authorized(t, m.windows, "old"), "old") {
+			t.Error("the last key is gone")
+		}
+	})
+}
+
+// TestKeysAreRestoredAndRotationsGoOn: a key that was removed is restored, and an interrupted rotation continues.
+func TestKeysAreRestoredAndRotationsGoOn(t *testing.T) {
+	for _, fails := range []string{
+		"rename " + keysFile, "write " + keysFile + ".new", "rename " + desired.State + `\keys.json`, `protect ` + keysFile + ".new",
+	} {
+		t.Run(fails, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newKeyHolder(t, "old")
+				m.windows.FailNext(fails)
+				m.rotate(t, []string{"old", "new"})
+				m.expectKeys(t, "after the upkeep", "user", "old", "new")
+				m.windows.FailNext(fails)
+				m.prove("new")
+				m.rotate(t, []string{"new"}, "old")
+				time.Sleep(settle)
+				m.expectKeys(t, "after the next event of the Node", "user", "new")
+				mustWrite(t, m.windows.Disk(), keysFile, "")
+				time.Sleep(settle)
+				m.expectKeys(t, "after somebody emptied the file", "new")
+			})
+		})
+	}
+}

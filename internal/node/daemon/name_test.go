@@ -1,0 +1,49 @@
+package daemon_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/windows-machine-config/wmco/internal/shared/platform"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
+)
+
+// TestFactsTellTheNameThatTheCloudHasForTheHost requests the facts with and without a platform, and from a cloud that refuses.
+func TestFactsTellTheNameThatTheCloudHasForTheHost(t *testing.T) {
+	const name = "ip-10-0-1-2.us-east-2.compute.internal"
+	for _, test := range []struct {
+		what, flag, want, fails string
+		service                 servers.MetadataOptions
+	}{
+		{what: "no platform", service: servers.MetadataOptions{Platform: platform.AWS, Name: name}},
+		{what: "AWS", flag: platform.AWS, want: name, service: servers.MetadataOptions{Platform: platform.AWS, Name: name}},
+		{what: "a platform without names", flag: "Azure", service: servers.MetadataOptions{Platform: platform.AWS, Name: name}},
+		{what: "an AWS that refuses", flag: platform.AWS, fails: "403 Forbidden", service: servers.MetadataOptions{Platform: platform.AWS, Status: 403, Failures: -1}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			service := servers.NewMetadata(test.service)
+			defer service.Close()
+			w := newWindows(t, sim.WindowsOptions{Dial: service.Dial})
+			command := wicdapi.CommandFacts
+			if test.flag != "" {
+				command += " --" + wicdapi.FlagPlatform + "=" + test.flag
+			}
+			var facts wicdapi.Facts
+			if err := wicdapi.Call(t.Context(), newWire(w), command, nil, &facts, nil); err != nil {
+				t.Fatal(err)
+			}
+			if facts.CloudName != test.want || facts.Host.Hostname != "WIN-SIM" {
+				t.Errorf("%s: the name is %q, want %q", test.what, facts.CloudName, test.want)
+			}
+			if (facts.NoCloudName != "") != (test.fails != "") || !strings.Contains(facts.NoCloudName, test.fails) {
+				t.Errorf("%s: it says %q, want %q", test.what, facts.NoCloudName, test.fails)
+			}
+			if asked := service.Asked(); test.flag != platform.AWS && len(asked) > 0 {
+				t.Errorf("%s: the cloud was asked %q", test.what, asked)
+			}
+		})
+	}
+}

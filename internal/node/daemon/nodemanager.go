@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"context"
+	"crypto/x509"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/internal/node/daemon/apiclient"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/credentials"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/node/identity"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+)
+
+// nodeManager manages the certificate of the cloud-node-manager on hosts with this service. The service waits for the first one, and reads the file
+// again when it is renewed.
+type nodeManager struct{ state.Session }
+
+// run requests and renews the certificate with WICD's identity until ctx is done. again is true if the API server rejected WICD's previous
+// certificate: it would reject this one as well, which is from the same signer.
+func (n nodeManager) run(ctx context.Context, client *apiclient.Client, again bool) {
+	files := credentials.NodeManagerFiles(n.Host.Disk)
+	if !slices.ContainsFunc(n.Wanted.Services, func(s desired.Service) bool { return s.Name == desired.NodeManagerService }) {
+		if err := files.Remove(); err != nil {
+			n.Log.Warn("Removing the certificate of an unneeded service failed", "service", desired.NodeManagerService, "error", err.Error())
+		}
+		return
+	}
+	manager := newCertificateManager(n.Session, credentials.NodeManagerName(n.Record.Node), files)
+	manager.Prefix, manager.Bootstrap = credentials.NodeManagerRequestPrefix, asWICD{client}
+	var rejected *x509.Certificate
+	if again {
+		rejected, _ = credentials.ReadCertificate(n.Host.Disk, credentials.NodeManagerFile) // may be nil
+	}
+	for ctx.Err() == nil {
+		id, err := manager.Identify(ctx, rejected)
+		if err != nil {
+			return
+		}
+		manager.Renew(ctx, client, id)
+		rejected = nil
+	}
+}
+
+// asWICD requests certificates with WICD's identity.
+type asWICD struct{ client *apiclient.Client }
+
+// Bootstrap implements identity.Bootstrapper.
+func (a asWICD) Bootstrap(ctx context.Context, m *identity.Manager) (identity.Identity, error) {
+	return m.Request(ctx, a.client)
+}

@@ -1,0 +1,106 @@
+package nodestatus
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
+)
+
+// accountsEvery is how often the support for group Managed Service Accounts is checked. Windows has no notification for it.
+const accountsEvery = 10 * time.Minute
+
+// Accounts checks whether the host has what containers need for group Managed Service Accounts, and reports it to the Node.
+type Accounts struct {
+	state.Session
+	wake state.Signal
+
+	mu sync.Mutex
+	is accounts
+}
+
+// accounts is the result of a check; reason is empty before the first.
+type accounts struct{ reason, message string }
+
+// NewAccounts returns an Accounts, which sends wake when there is something to report.
+func NewAccounts(s state.Session, wake state.Signal) *Accounts {
+	return &Accounts{Session: s, wake: wake}
+}
+
+// Run checks until ctx is done.
+func (a *Accounts) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		is, err := a.look(ctx)
+		if err != nil && ctx.Err() == nil {
+			a.Log.Warn("Reading the domain and the plugins of Container Credential Guard failed", "error", err.Error())
+		}
+		if err == nil && a.set(is) {
+			a.wake.Send()
+		}
+		_ = backoff.Sleep(ctx, accountsEvery)
+	}
+}
+
+func (a *Accounts) look(ctx context.Context) (accounts, error) {
+	domain, err := a.Host.Accounts.Domain(ctx)
+	if err != nil {
+		return accounts{}, err
+	}
+	plugins, err := a.Host.Accounts.Plugins(ctx)
+	if err != nil {
+		return accounts{}, err
+	}
+	return capability(domain, plugins), nil
+}
+
+// capability returns what the Node reports for a domain and plugins.
+func capability(domain string, plugins []string) accounts {
+	var parts []string
+	is := accounts{reason: api.ReasonNotInDomain}
+	if len(plugins) > 0 {
+		is.reason = api.ReasonCredentialPlugin
+		parts = append(parts, "plugins of Container Credential Guard are registered: "+truncate.List(plugins, 4, ", "))
+	}
+	if domain != "" {
+		is.reason = api.ReasonDomainJoined
+		parts = append([]string{fmt.Sprintf("the host is joined to domain %q", domain)}, parts...)
+	}
+	if len(parts) == 0 {
+		parts = []string{"the host is not joined to a domain and has no plugin of Container Credential Guard"}
+	}
+	is.message = truncate.Text(strings.Join(parts, "; "), truncate.Note)
+	return is
+}
+
+// set stores the result and reports whether it is new.
+func (a *Accounts) set(is accounts) (changed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	changed = a.is != is
+	a.is = is
+	return changed
+}
+
+// ReportTo reports the support for group Managed Service Accounts by a condition. A Node that never had any gets no condition.
+func (a *Accounts) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
+	a.mu.Lock()
+	told := a.is
+	a.mu.Unlock()
+	next := corev1.NodeCondition{Type: api.ConditionGMSACapable, Status: corev1.ConditionTrue, Reason: told.reason, Message: told.message}
+	if told.reason == api.ReasonNotInDomain {
+		next.Status = corev1.ConditionFalse
+	}
+	if told.reason == "" || next.Status == corev1.ConditionFalse && nodestate.Condition(node, next.Type) == nil {
+		return nil
+	}
+	return w.KeepCondition(ctx, node, next)
+}

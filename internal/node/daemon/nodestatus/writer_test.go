@@ -1,0 +1,58 @@
+package nodestatus
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest/fake"
+
+	"github.com/windows-machine-config/wmco/internal/node/daemon/apiclient"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/mask"
+)
+
+// TestConditionsTellNoSecrets: output of the host's programs becomes a condition, which everyone who may read Nodes can see. A condition that
+// differs only in what is masked is not rewritten each time.
+func TestConditionsTellNoSecrets(t *testing.T) {
+	memory := &written{events: map[Problem]bool{}}
+	var bodies []string
+	answer := func(r *http.Request) (*http.Response, error) {
+		body, err := io.ReadAll(r.Body)
+		bodies = append(bodies, string(body))
+		return &http.Response{
+			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(bytes.NewReader([]byte(`{"kind":"Node","apiVersion":"v1"}`))),
+		}, err
+	}
+	w := &Writer{
+		Session: state.Session{Host: hostapi.Host{Disk: hostapi.Disk{Root: t.TempDir()}}, Log: slog.New(slog.DiscardHandler)},
+		client: &apiclient.Client{Core: &fake.RESTClient{
+			NegotiatedSerializer: scheme.Codecs.WithoutConversion(), GroupVersion: corev1.SchemeGroupVersion, Client: fake.CreateHTTPClient(answer),
+		}},
+		memory: memory, masker: mask.New(),
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-1"}}
+	c := corev1.NodeCondition{Type: "WindowsDefenderInterference", Status: corev1.ConditionTrue, Reason: "X", Message: "net user evil hunter2 /add failed"}
+	for range 2 {
+		if err := w.KeepCondition(t.Context(), node, c); err != nil {
+			t.Fatal(err)
+		}
+		told := c
+		told.Message = "net user evil *** /add failed"
+		node.Status.Conditions = []corev1.NodeCondition{told}
+	}
+	if err := w.SetCondition(t.Context(), node, c); err != nil {
+		t.Fatal(err)
+	}
+	if len(bodies) != 1 || strings.Contains(bodies[0], "hunter2") || !strings.Contains(bodies[0], "net user evil *** /add failed") {
+		t.Errorf("what was written: %q", bodies)
+	}
+}

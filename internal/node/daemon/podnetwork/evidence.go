@@ -1,0 +1,257 @@
+package podnetwork
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/apiclient"
+	"github.com/windows-machine-config/wmco/internal/node/kubeproxy"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
+)
+
+const (
+	// evidenceTimeout limits all queries of one pass, askedEvery is the pause between queries.
+	evidenceTimeout = 15 * time.Second
+	askedEvery      = 5 * time.Second
+	// mostAsked is the maximum number of Services that are queried when more have lost their load balancers.
+	mostAsked = 20
+	// pageSize is the number of objects in one page, mostPages the maximum number of pages.
+	pageSize  = 500
+	mostPages = 200
+)
+
+// questions are queries to the API server and Windows before a repair: WICD's watches may lag behind those of kube-proxy, and Windows may not
+// list all of its objects.
+type questions struct {
+	// lost are load balancers that seem lost, with their Services; onHost are the endpoints from which they were computed.
+	lost   map[kubeproxy.Frontend]types.NamespacedName
+	onHost kubeproxy.Presence
+	// owners requests all addresses of Services and EndpointSlices.
+	owners bool
+	// closely reads each of Windows' objects individually, and these endpoints by ID.
+	closely   bool
+	endpoints []string
+}
+
+func (q questions) isAny() bool { return len(q.lost) > 0 || q.owners }
+
+// evidence has the answers.
+type evidence struct {
+	// lost are the load balancers that kube-proxy must have created; nil if that was not queried.
+	lost map[kubeproxy.Frontend]bool
+	// first is another Node that has the same loss since an earlier time, or since the same time and has the lower name; empty if there is none.
+	first string
+	// owned are the addresses of Services and EndpointSlices; nil if that was not queried.
+	owned *frontends
+	err   error
+}
+
+// errNotTold means that this Node does not report its own loss yet, so that other nodes cannot see it.
+var errNotTold = errors.New("the Node does not report the loss yet")
+
+// asker queries the API server.
+type asker struct {
+	client *apiclient.Client
+	node   string
+	// known is what the watches have delivered.
+	known *frontends
+}
+
+func (a asker) ask(ctx context.Context, q questions) *evidence {
+	ctx, cancel := context.WithTimeout(ctx, evidenceTimeout)
+	defer cancel()
+	e := &evidence{}
+	if len(q.lost) > 0 {
+		e.lost, e.err = a.confirm(ctx, q.lost, q.onHost)
+		if e.err == nil {
+			e.first, e.err = a.findFirst(ctx, q.lost)
+		}
+	}
+	if q.owners && e.err == nil {
+		e.owned, e.err = a.listOwned(ctx)
+	}
+	return e
+}
+
+// confirm re-reads the Services, a sample if there are many, and returns which load balancers are required. One whose Service or EndpointSlices
+// have other versions than WICD's watches have delivered is not confirmed, because kube-proxy may be ahead of WICD.
+func (a asker) confirm(ctx context.Context, lost map[kubeproxy.Frontend]types.NamespacedName, onHost kubeproxy.Presence) (map[kubeproxy.Frontend]bool, error) {
+	names := slices.SortedFunc(maps.Values(lost), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	names = slices.Compact(names)
+	sample := names[:min(len(names), mostAsked)]
+	needed, refuted := map[kubeproxy.Frontend]bool{}, false
+	for _, name := range sample {
+		balancers, isKnown, err := a.balancersOf(ctx, name, onHost)
+		if err != nil {
+			return nil, fmt.Errorf("reading Service %s: %w", name, err)
+		}
+		for front, owner := range lost {
+			if owner == name {
+				needed[front] = isKnown && slices.ContainsFunc(balancers, func(b kubeproxy.Balancer) bool { return b.Frontend == front && b.Certain })
+				refuted = refuted || !needed[front]
+			}
+		}
+	}
+	for front := range lost {
+		if _, isAsked := needed[front]; !isAsked {
+			needed[front] = !refuted
+		}
+	}
+	return needed, nil
+}
+
+func (a asker) balancersOf(ctx context.Context, name types.NamespacedName, onHost kubeproxy.Presence) (all []kubeproxy.Balancer, isKnown bool, err error) {
+	var services corev1.ServiceList
+	selector := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name.Name).String()}
+	if err := list(ctx, a.client.Core, "services", name.Namespace, selector, &services); err != nil || len(services.Items) == 0 {
+		return nil, false, err
+	}
+	var endpoints discoveryv1.EndpointSliceList
+	selector = metav1.ListOptions{LabelSelector: labels.Set{discoveryv1.LabelServiceName: name.Name}.String()}
+	if err := list(ctx, a.client.Discovery, "endpointslices", name.Namespace, selector, &endpoints); err != nil {
+		return nil, false, err
+	}
+	versions := map[string]string{"": services.Items[0].ResourceVersion}
+	var read []kubeproxy.EndpointSlice
+	for i := range endpoints.Items {
+		e := &endpoints.Items[i]
+		versions[e.Name] = e.ResourceVersion
+		read = append(read, kubeproxy.ReadEndpointSlice(e, a.node))
+	}
+	return kubeproxy.ReadService(&services.Items[0]).Balancers(read, onHost), a.known.isCurrent(name, versions), nil
+}
+
+// findFirst returns another Windows Node that reports the same loss and has precedence, so that one node at a time tries a restart. If that does
+// not help, the cause is shared, and no other node tries.
+func (a asker) findFirst(ctx context.Context, lost map[kubeproxy.Frontend]types.NamespacedName) (string, error) {
+	var own *corev1.NodeCondition
+	others := map[string]corev1.NodeCondition{}
+	options := metav1.ListOptions{LabelSelector: labels.Set{corev1.LabelOSStable: "windows"}.String()}
+	err := pages(ctx, options, func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		var nodes corev1.NodeList
+		err := list(ctx, a.client.Core, "nodes", "", o, &nodes)
+		for i := range nodes.Items {
+			c := nodestate.Condition(&nodes.Items[i], api.ConditionWindowsNetworkUnavailable)
+			switch {
+			case c == nil || c.Status != corev1.ConditionTrue || c.Reason != api.ReasonLoadBalancersLost:
+			case nodes.Items[i].Name == a.node:
+				own = c
+			default:
+				others[nodes.Items[i].Name] = *c
+			}
+		}
+		return nodes.Continue, err
+	})
+	if err != nil {
+		return "", fmt.Errorf("reading the Nodes: %w", err)
+	}
+	if own == nil {
+		return "", errNotTold
+	}
+	return firstOf(a.node, *own, others, lost), nil
+}
+
+// firstOf returns the first other Node that lost load balancers of one of the Services before this one.
+func firstOf(node string, own corev1.NodeCondition, others map[string]corev1.NodeCondition, lost map[kubeproxy.Frontend]types.NamespacedName) string {
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		c := others[name]
+		isBefore := cmp.Or(c.LastTransitionTime.Compare(own.LastTransitionTime.Time), strings.Compare(name, node)) < 0
+		if isBefore && tellsOneOf(c.Message, lost) {
+			return name
+		}
+	}
+	return ""
+}
+
+// tellsOneOf reports whether a message names one of the load balancers. A message that names only some of its losses may mean any.
+func tellsOneOf(message string, lost map[kubeproxy.Frontend]types.NamespacedName) bool {
+	if strings.Contains(message, " more") {
+		return true
+	}
+	for front, service := range lost {
+		if strings.Contains(message, nameOf(front, service)) {
+			return true
+		}
+	}
+	return false
+}
+
+// listOwned returns the addresses of all Services and EndpointSlices.
+func (a asker) listOwned(ctx context.Context) (*frontends, error) {
+	f := newFrontends(a.node)
+	err := pages(ctx, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		var services corev1.ServiceList
+		err := list(ctx, a.client.Core, "services", "", o, &services)
+		for i := range services.Items {
+			f.put(&services.Items[i], time.Time{})
+		}
+		return services.Continue, err
+	})
+	if err == nil {
+		err = pages(ctx, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (string, error) {
+			var endpoints discoveryv1.EndpointSliceList
+			err := list(ctx, a.client.Discovery, "endpointslices", "", o, &endpoints)
+			for i := range endpoints.Items {
+				f.put(&endpoints.Items[i], time.Time{})
+			}
+			return endpoints.Continue, err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Services and EndpointSlices: %w", err)
+	}
+	return f, nil
+}
+
+func pages(ctx context.Context, options metav1.ListOptions, read func(context.Context, metav1.ListOptions) (next string, err error)) error {
+	options.Limit = pageSize
+	for range mostPages {
+		next, err := read(ctx, options)
+		if err != nil || next == "" {
+			return err
+		}
+		options.Continue = next
+	}
+	return fmt.Errorf("there are more than %d objects", pageSize*mostPages)
+}
+
+func list(ctx context.Context, c rest.Interface, resource, namespace string, options metav1.ListOptions, into runtime.Object) error {
+	return c.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(into)
+}
+
+// ask queries the API server; it returns nil if the last query was less than askedEvery ago.
+func (n *reconciliation) ask(ctx context.Context, q questions) *evidence {
+	if time.Since(n.asked) < askedEvery {
+		return nil
+	}
+	n.mu.Lock()
+	client := n.client
+	n.mu.Unlock()
+	if client == nil {
+		return &evidence{err: errNoClient}
+	}
+	e := asker{client, n.Record.Node, n.frontends}.ask(ctx, q)
+	if !errors.Is(e.err, errNotTold) {
+		n.asked = time.Now()
+	}
+	return e
+}
+
+// errNoClient means that WICD has no certificate for the API server yet.
+var errNoClient = errors.New("not connected to the API server")

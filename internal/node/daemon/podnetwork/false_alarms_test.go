@@ -1,0 +1,287 @@
+package podnetwork
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
+)
+
+// hours has the results of two simulated hours.
+type hours struct {
+	restarts, told int
+	removed        []string
+	last           string
+}
+
+// play judges two hours in passes of 30 seconds. A new kube-proxy starts two seconds after a restart.
+func play(f *frontends, s hns.State) (h hours) {
+	m := newNetworkMemory()
+	v := networkView{now: time.Now(), state: s, told: f, proxy: 100}
+	m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
+	for range 240 {
+		p := judgeAnswered(m, overlayWanted(), &v, confirmed)
+		for _, b := range p.remove.LoadBalancers {
+			h.removed = append(h.removed, "load balancer "+b.ID)
+			v.state.LoadBalancers = slices.DeleteFunc(v.state.LoadBalancers, func(x hns.LoadBalancer) bool { return x.ID == b.ID })
+		}
+		for _, e := range p.remove.Endpoints {
+			h.removed = append(h.removed, "endpoint "+e.ID)
+			v.state.Endpoints = slices.DeleteFunc(v.state.Endpoints, func(x hns.Endpoint) bool { return x.ID == e.ID })
+		}
+		for _, problem := range p.problems {
+			h.told++
+			h.last = problem.reason + ": " + problem.message
+		}
+		for _, notice := range p.notices {
+			h.told++
+			h.last = notice.message
+		}
+		if p.restart["proxy"] != "" {
+			h.restarts++
+			v.now = v.now.Add(2 * time.Second)
+			v.proxy++
+		}
+		v.now = v.now.Add(30 * time.Second)
+	}
+	return h
+}
+
+func (h hours) wantNothing(t *testing.T) {
+	t.Helper()
+	if h.restarts > 0 || h.told > 0 || len(h.removed) > 0 {
+		t.Errorf("%d restarts of kube-proxy, %d looks told something (%s), removed %v; want nothing", h.restarts, h.told, h.last, h.removed)
+	}
+}
+
+// TestNothingIsRepairedForAFalseAlarm has a case for each cluster from which false alarms were reported. Each was also run with kube-proxy of
+// Kubernetes 1.36.
+func TestNothingIsRepairedForAFalseAlarm(t *testing.T) {
+	no, yes, node := false, true, "win-1"
+	udp, tcp, web, number := corev1.ProtocolUDP, corev1.ProtocolTCP, "web", int32(8080)
+	type objects struct {
+		service *corev1.Service
+		slice   *discoveryv1.EndpointSlice
+		state   func(*hns.State)
+	}
+	dualStack := func(first, second string, families ...corev1.IPFamily) *corev1.Service {
+		s := serviceNamed("s", first)
+		s.Spec.ClusterIPs, s.Spec.IPFamilies = []string{first, second}, families
+		return s
+	}
+	ready := func(address string) *discoveryv1.EndpointSlice { return endpointsOf("s", address, true) }
+	hasBalancer := func(s *hns.State) {
+		s.Endpoints = append(s.Endpoints, remoteEndpoint("s-backend", "10.132.2.40"), hns.Endpoint{ID: "s-vip", Network: "n1", Address: addr("10.96.1.77"), Remote: true})
+		s.LoadBalancers = append(s.LoadBalancers, hns.LoadBalancer{ID: "s", VIPs: []netip.Addr{addr("10.96.1.77")}, Protocol: hns.TCP, External: 80, Endpoints: []string{"s-backend"}})
+	}
+	withPorts := func(ports ...discoveryv1.EndpointPort) *discoveryv1.EndpointSlice {
+		e := ready("203.0.113.9")
+		e.Ports = ports
+		return e
+	}
+	unready := ready("10.132.2.40")
+	unready.Endpoints[0].Conditions.Serving, unready.Endpoints[0].Conditions.Terminating = &no, &no
+	onHost := ready("192.0.2.10")
+	onHost.Endpoints[0].NodeName = &node
+	ending := endpointsOf("s", "10.132.2.41", false)
+	ending.Endpoints[0].Conditions.Serving, ending.Endpoints[0].Conditions.Terminating = &yes, &yes
+	labeled := serviceNamed("s", "10.96.1.77")
+	labeled.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": ""}
+	headless := ready("10.132.2.40")
+	headless.Labels[corev1.IsHeadlessService] = ""
+	for name, o := range map[string]objects{
+		"dual stack, IPv6 first": {dualStack("fd00:10:96::a", "10.96.1.77", corev1.IPv6Protocol, corev1.IPv4Protocol), ready("10.132.2.40"), hasBalancer},
+		"dual stack, IPv4 first": {dualStack("10.96.1.77", "fd00:10:96::a", corev1.IPv4Protocol, corev1.IPv6Protocol), ready("10.132.2.40"), hasBalancer},
+		"an address of another range of Services": {serviceNamed("s", "10.200.0.7"), ready("10.132.2.40"), func(s *hns.State) {
+			hasBalancer(s)
+			s.LoadBalancers[len(s.LoadBalancers)-1].VIPs[0], s.Endpoints[len(s.Endpoints)-1].Address = addr("10.200.0.7"), addr("10.200.0.7")
+		}},
+		"addresses of pods that are not ready":      {serviceNamed("s", "10.96.1.77"), unready, nil},
+		"the only pod has the network of this host": {serviceNamed("s", "10.96.1.77"), onHost, nil},
+		"an EndpointSlice with another protocol":    {serviceNamed("s", "10.96.1.77"), withPorts(discoveryv1.EndpointPort{Name: &web, Port: &number, Protocol: &udp}), nil},
+		"an EndpointSlice without port number":      {serviceNamed("s", "10.96.1.77"), withPorts(discoveryv1.EndpointPort{Name: &web, Protocol: &tcp}), nil},
+		"all endpoints end":                         {serviceNamed("s", "10.96.1.77"), ending, nil},
+		"another proxy's, by a label without value": {labeled, ready("10.132.2.40"), nil},
+		"an EndpointSlice of a headless Service":    {serviceNamed("s", "10.96.1.77"), headless, nil},
+		"a load balancer that another program made": {serviceNamed("s", "10.96.1.77"), ending, func(s *hns.State) {
+			s.LoadBalancers = append(s.LoadBalancers, hns.LoadBalancer{ID: "x", VIPs: []netip.Addr{addr("10.96.3.3")}, Protocol: hns.TCP, External: 80, SourceVIP: addr("192.0.2.99")})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, s := cluster(3), healthy(3)
+			_ = mirror{f, "services"}.Add(o.service)
+			_ = mirror{f, "endpointslices"}.Add(o.slice)
+			age(f)
+			if o.state != nil {
+				o.state(&s)
+			}
+			play(f, s).wantNothing(t)
+		})
+	}
+}
+
+// TestALossNeedsProof: one watch is not enough evidence to interrupt all Services of a node.
+func TestALossNeedsProof(t *testing.T) {
+	lose := func(v *networkView) { v.state.LoadBalancers = v.state.LoadBalancers[1:] }
+	for name, test := range map[string]struct {
+		answer   func(questions) *evidence
+		restarts int
+	}{
+		"the API server confirms it":        {confirmed, 1},
+		"the API server does not answer":    {func(questions) *evidence { return &evidence{err: errNoClient} }, 0},
+		"the Service is gone":               {func(q questions) *evidence { e := confirmed(q); clear(e.lost); return e }, 0},
+		"another node has lost the same":    {func(q questions) *evidence { e := confirmed(q); e.first = "win-0"; return e }, 0},
+		"this Node does not show it yet":    {func(questions) *evidence { return &evidence{err: errNotTold} }, 0},
+		"only other questions are answered": {func(questions) *evidence { return &evidence{owned: newFrontends("win-1")} }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), told: cluster(5), proxy: 100}
+			m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
+			_ = judgeAnswered(m, overlayWanted(), &v, test.answer)
+			lose(&v)
+			restarts := 0
+			for range 100 {
+				v.now = v.now.Add(6 * time.Second)
+				if judgeAnswered(m, overlayWanted(), &v, test.answer).restart["proxy"] != "" {
+					restarts++
+				}
+			}
+			if restarts != test.restarts {
+				t.Errorf("%d restarts, want %d", restarts, test.restarts)
+			}
+		})
+	}
+}
+
+// TestRestartsAreLimited: Windows may lose load balancers repeatedly.
+func TestRestartsAreLimited(t *testing.T) {
+	m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), told: cluster(5), proxy: 100}
+	m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
+	var at []time.Duration
+	began := v.now
+	for v.now.Sub(began) < 48*time.Hour {
+		v.now, v.state = v.now.Add(30*time.Second), healthy(5)
+		if v.now.Sub(began)%(5*time.Minute) < 2*time.Minute && v.now.Sub(began) > time.Minute {
+			v.state.LoadBalancers = v.state.LoadBalancers[1:]
+		}
+		if judgeAnswered(m, overlayWanted(), &v, confirmed).restart["proxy"] != "" {
+			at = append(at, v.now.Sub(began))
+			v.proxy++
+		}
+	}
+	for i := range at {
+		if i >= restartsPerHour && at[i]-at[i-restartsPerHour] < time.Hour || i >= restartsPerDay && at[i]-at[i-restartsPerDay] < 24*time.Hour {
+			t.Errorf("restart %d is too soon: %v", i, at)
+		}
+	}
+	if len(at) != 2*restartsPerDay {
+		t.Errorf("%d restarts in two days, want %d: %v", len(at), 2*restartsPerDay, at)
+	}
+}
+
+// TestRepairsCanBeSwitchedOff: Report reports everything, Off checks nothing, and neither repairs anything.
+func TestRepairsCanBeSwitchedOff(t *testing.T) {
+	for repair, wantTold := range map[string]bool{"Report": true, "Off": false} {
+		t.Run(repair, func(t *testing.T) {
+			want := overlayWanted()
+			want.Repair = v1alpha1.RepairFull
+			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), told: cluster(5), proxy: 100}
+			m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
+			_ = judgeAnswered(m, want, &v, confirmed)
+			m.pods.known[addr("10.132.1.5")] = "pod"
+			want.Repair = v1alpha1.NetworkRepair(repair)
+			v.state.LoadBalancers = v.state.LoadBalancers[2:]
+			v.state.LoadBalancers = append(v.state.LoadBalancers, hns.LoadBalancer{ID: "orphan", VIPs: []netip.Addr{addr("10.96.9.9")}, Protocol: hns.TCP, External: 80})
+			v.state.Endpoints = slices.DeleteFunc(v.state.Endpoints, func(e hns.Endpoint) bool { return e.ID == "pod" })
+			v.pods = []podNetwork{{"sandbox", addr("10.132.1.5")}}
+			told, withheld := false, 0
+			for i := range 100 {
+				v.now = v.now.Add(6 * time.Second)
+				if i == 50 {
+					v.err = fmt.Errorf("asking: %w", hns.ErrUnavailable)
+				}
+				p := judgeAnswered(m, want, &v, confirmed)
+				if v.err == nil {
+					told = told || len(p.problems) == 2
+					if slices.ContainsFunc(p.notices, func(n networkProblem) bool {
+						return n.reason == api.ReasonNetworkRepairWithheld && strings.HasPrefix(n.message, "1 load balancers and 0 endpoints")
+					}) {
+						withheld++
+					}
+				}
+				v.err = nil
+				if len(p.restart)+len(p.end)+len(p.remove.LoadBalancers)+len(p.remove.Endpoints) > 0 {
+					t.Fatalf("look %d: %+v", i, p)
+				}
+			}
+			if told != wantTold || withheld > 50 != wantTold {
+				t.Errorf("the losses were told: %v, want %v; at %d looks, what would be removed", told, wantTold, withheld)
+			}
+		})
+	}
+}
+
+// TestWrongBackendsAreTold: connections to them fail, but a restart of kube-proxy would interrupt all others.
+func TestWrongBackendsAreTold(t *testing.T) {
+	s := healthy(3)
+	s.Endpoints = append(s.Endpoints, remoteEndpoint("former", "10.132.2.99"))
+	s.LoadBalancers[1].Endpoints = []string{"former"}
+	h := play(cluster(3), s)
+	if want := "1 of 3 load balancers have different back ends than their Services: ns/s1 (10.96.1.2:80/TCP) has 10.132.2.99 instead of 10.132.2.11"; h.last != want || h.restarts > 0 {
+		t.Errorf("%d restarts, told %q, want none and %q", h.restarts, h.last, want)
+	}
+	s.LoadBalancers[1].Endpoints, s.Endpoints = []string{"backend-1", "gone"}, s.Endpoints[:len(s.Endpoints)-1]
+	play(cluster(3), s).wantNothing(t)
+}
+
+// TestManyPodsAreEndedInTurn: a host whose pods all start at once serves none of them.
+func TestManyPodsAreEndedInTurn(t *testing.T) {
+	m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(1), told: cluster(1), proxy: 100}
+	m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
+	for i := range 25 {
+		a := addr(fmt.Sprintf("10.132.1.%d", i+20))
+		m.pods.known[a] = fmt.Sprint("endpoint-", i)
+		v.pods = append(v.pods, podNetwork{fmt.Sprint("sandbox-", i), a})
+	}
+	_ = m.judge(overlayWanted(), v)
+	v.now = v.now.Add(steadyAfter)
+	var ended []int
+	for range 63 {
+		p := judgeAnswered(m, overlayWanted(), &v, confirmed)
+		if ended = append(ended, len(p.end)); waitAfter(&p, 0) != networkSoon {
+			t.Errorf("the next look is after %s", waitAfter(&p, 0))
+		}
+		v.now = v.now.Add(time.Second)
+	}
+	if ended[0] != mostEnds || slices.Max(ended[1:60]) > 0 || ended[60] != mostEnds {
+		t.Errorf("pods are ended at these looks, one in a second: %v; want %d in a minute", ended, mostEnds)
+	}
+	// If most pods have their endpoints, those without are few enough to be ended faster.
+	for i := range 30 {
+		v.state.Endpoints = append(v.state.Endpoints, hns.Endpoint{ID: fmt.Sprint("well-", i), Network: "n1", Address: addr(fmt.Sprintf("10.132.1.%d", i+100))})
+	}
+	for range 3 {
+		if p := judgeAnswered(m, overlayWanted(), &v, confirmed); len(p.end) != mostEnds {
+			t.Errorf("%d pods are ended at a look, want %d", len(p.end), mostEnds)
+		}
+	}
+	// A service that has just come back may not have read its endpoints yet.
+	v.err = fmt.Errorf("asking: %w", hns.ErrUnavailable)
+	_ = m.judge(overlayWanted(), v)
+	v.err = nil
+	for range 100 {
+		v.now = v.now.Add(500 * time.Millisecond)
+		if p := judgeAnswered(m, overlayWanted(), &v, confirmed); len(p.end) != 0 {
+			t.Fatalf("%d pods are ended soon after the service came back", len(p.end))
+		}
+	}
+}

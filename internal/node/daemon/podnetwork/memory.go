@@ -1,0 +1,282 @@
+package podnetwork
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/node/kubeproxy"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
+)
+
+const (
+	// makerStarts is how long the service that creates the network has before it is restarted.
+	makerStarts = 3 * time.Minute
+	// awaitedEvery is the check interval while the network is being created: a joining host waits for nothing else.
+	awaitedEvery = 500 * time.Millisecond
+)
+
+// networkMemory is what is remembered between passes. All its phases use one table.
+type networkMemory struct {
+	table   transitions
+	hns     phase
+	network phase
+	// id is that of the last network seen.
+	id string
+	// since is when the network was first missed, or when the service that creates it was restarted for that.
+	since     time.Time
+	proxy     kubeProxy
+	balancers balancers
+	pods      podEndpoints
+	owners    owners
+	// unsteadySince is when the Host Network Service last started or failed to answer, the network was last missing or replaced, or a missing
+	// object last came back on its own.
+	unsteadySince time.Time
+	// service is the process of the Host Network Service.
+	service   uint32
+	agreement agreement
+	// endpoint is the host's own endpoint, as last seen.
+	endpoint hns.Endpoint
+}
+
+func newNetworkMemory() *networkMemory {
+	return &networkMemory{
+		table: networkTransitions(), hns: hnsAnswers, network: networkAwaited, proxy: kubeProxy{phase: proxyStarting},
+		balancers: balancers{made: map[kubeproxy.Frontend]presence{}, stale: map[kubeproxy.Frontend]time.Time{}}, pods: podEndpoints{known: map[netip.Addr]string{}},
+	}
+}
+
+// answers provides queries for what a view does not show.
+type answers struct {
+	// ask queries the API server, closely reads each of Windows' objects, and these endpoints by ID. Both return nil if it is too early to query
+	// again.
+	ask     func(questions) *evidence
+	closely func(endpoints []string) *closeView
+	now     func() time.Time
+}
+
+// decide judges a view, and judges it again with the answers to its questions, so that the plan acts on them at once. Restarts from an earlier
+// judgment are kept: the memory records them as done, so a later judgment does not decide them again.
+func (m *networkMemory) decide(want desired.Network, v *networkView, a answers) networkPlan {
+	plan := m.judge(want, *v)
+	again := func() {
+		v.now, v.restarted = a.now(), false
+		decided := plan.restart
+		plan = m.judge(want, *v)
+		maps.Copy(plan.restart, decided)
+	}
+	if plan.ask.isAny() {
+		if v.evidence = a.ask(plan.ask); v.evidence == nil {
+			return plan
+		}
+		again()
+	}
+	if plan.ask.closely {
+		if v.close = a.closely(plan.ask.endpoints); v.close == nil {
+			return plan
+		}
+		again()
+	}
+	return plan
+}
+
+// judge returns what has to be done. It only updates the memory.
+func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
+	j := &judgement{networkView: v, want: want, table: m.table, plan: networkPlan{restart: map[string]string{}}, agreement: &m.agreement}
+	m.seeService(j)
+	if m.proxy.see(j) {
+		m.balancers.forget(j)
+	}
+	if v.err != nil {
+		m.unsteadySince = v.now
+		e := lookFails
+		if errors.Is(v.err, hns.ErrUnavailable) {
+			e = lookUnavailable
+		}
+		j.plan.problem(j.move(&m.hns, e).reason, "%v", v.err)
+		return j.plan
+	}
+	if network := m.find(j); network != nil && m.join(j, network) {
+		m.judgeParts(j)
+	}
+	for _, p := range v.maker {
+		j.plan.problem(p.Reason, "%s", p.Message)
+	}
+	return j.plan
+}
+
+// judgeParts plans for the parts of an existing network.
+func (m *networkMemory) judgeParts(j *judgement) {
+	if j.want.Repair == v1alpha1.RepairOff {
+		return
+	}
+	j.onHost, j.isSteady = presenceIn(j.state, m.id), j.now.Sub(m.unsteadySince) >= steadyAfter
+	m.agreement.see(j, m.id)
+	problems, notices := len(j.plan.problems), len(j.plan.notices)
+	if m.pods.judge(j) {
+		m.unsteadySince = j.now
+	}
+	if j.told != nil {
+		if j.proxy != 0 { // a kube-proxy that is not running creates them when it starts
+			m.proxy.judge(j, &m.balancers)
+		}
+		m.owners.judge(j, m.id)
+	}
+	m.agreement.tell(j, problems, notices)
+}
+
+// seeService detects a start of the Host Network Service, whose lists may then be incomplete for a while. If its process is unknown, a change
+// notification counts as a start.
+func (m *networkMemory) seeService(j *judgement) {
+	if m.unsteadySince.IsZero() || j.service != m.service || j.service == 0 && j.restarted {
+		m.unsteadySince, m.agreement = j.now, agreement{}
+	}
+	m.service = j.service
+}
+
+// find returns the network if it is usable.
+func (m *networkMemory) find(j *judgement) *hns.Network {
+	i := slices.IndexFunc(j.state.Networks, func(n hns.Network) bool { return n.Name == j.want.Name })
+	if i < 0 {
+		m.miss(j, "does not exist")
+		return nil
+	}
+	if n := j.state.Networks[i]; len(n.Subnets) == 0 || !n.HasAddresses() {
+		m.miss(j, "has no addresses yet")
+		return nil
+	}
+	network := &j.state.Networks[i]
+	if j.move(&m.hns, networkFound).do == restartProxy {
+		m.proxy.restart(j, "the Host Network Service was unavailable")
+	}
+	e := networkFound
+	if m.id != "" && m.id != network.ID {
+		e, m.unsteadySince = networkReplaced, j.now
+	}
+	if j.move(&m.network, e).do == restartProxy {
+		m.proxy.restart(j, "network "+j.want.Name+" was re-created")
+	}
+	m.id, m.since = network.ID, time.Time{}
+	return network
+}
+
+// miss handles a pass without a usable network. If there was none for too long, the service that creates it is restarted.
+func (m *networkMemory) miss(j *judgement, what string) {
+	m.unsteadySince = j.now
+	if m.since.IsZero() {
+		m.since = j.now
+	}
+	e, away := networkMissing, j.now.Sub(m.since)
+	if patience, limited := m.patience(j); limited && away >= patience {
+		e = networkOverdue
+	}
+	if m.network == networkAwaited && away < makerStarts {
+		j.plan.again = awaitedEvery // there never was one, so the Node has no loss to show for a while
+	}
+	t := j.move(&m.network, e)
+	if len(j.maker) == 0 { // otherwise its own status gives the cause and must come first
+		j.plan.problem(t.reason, "network %s %s; see the log of service %s, which creates it", j.want.Name, what, j.want.MadeBy)
+	}
+	isFirst := m.id == "" // creating the first one is not a repair
+	if t.do == restartMaker && (isFirst || j.repairs()) {
+		j.plan.restart[j.want.MadeBy] = "network " + j.want.Name + " " + what
+		m.since = j.now
+	}
+}
+
+// patience returns how long the service that creates the network has, and whether that is limited. Before the first network the service may be
+// waiting for something, unless it creates the network only at start, as flanneld does.
+func (m *networkMemory) patience(j *judgement) (patience time.Duration, limited bool) {
+	switch {
+	case len(j.maker) > 0: // it runs and reports what it waits for; a restart would only hide that for a while
+		return 0, false
+	case j.want.Once && (m.network == networkPresent || m.network == networkGone):
+		j.plan.soon()
+		return networkSoon, true
+	case m.network == networkAwaited:
+		return makerStarts, j.want.Once
+	}
+	return makerStarts, true
+}
+
+// join plans the joint and reports whether the host's own endpoint exists; without it, nothing else can be done. An endpoint that existed is
+// re-created only if both generations of the API lack it.
+func (m *networkMemory) join(j *judgement, network *hns.Network) bool {
+	subnet := network.Subnets[0].Prefix
+	endpoint := m.hostEndpoint(j, network.ID)
+	if endpoint == nil && j.close != nil && j.close.err == nil {
+		m.endpoint = hns.Endpoint{} // it is certainly lost
+	}
+	wasThere := m.endpoint.Network == network.ID
+	isUnknown := endpoint == nil && wasThere || endpoint != nil && !endpoint.Address.IsValid()
+	if isUnknown && j.close == nil {
+		j.plan.ask.closely = true
+		j.plan.soon()
+	}
+	switch {
+	case endpoint == nil && wasThere && (j.close == nil || j.close.err != nil):
+		j.plan.problem(api.ReasonHNSEndpointLost, "endpoint %s of network %s is not listed", j.want.Endpoint, j.want.Name)
+		return false
+	case endpoint == nil:
+		endpoint = &hns.Endpoint{Network: network.ID, Name: j.want.Endpoint, Address: lastOf(subnet), Host: true}
+		j.plan.create, j.plan.remove.Endpoints = endpoint, othersWith(j.state, *endpoint)
+		j.plan.problem(api.ReasonHNSEndpointLost, "endpoint %s of network %s does not exist and is created", j.want.Endpoint, j.want.Name)
+	case !endpoint.Address.IsValid():
+		j.plan.problem(api.ReasonHNSEndpointLost, "endpoint %s of network %s has no address", j.want.Endpoint, j.want.Name)
+		return false
+	default:
+		m.endpoint = *endpoint
+	}
+	j.plan.joint = &desired.Joint{
+		Network: network.Name, PodCIDR: subnet.String(), ManagementIP: network.ManagementIP.String(),
+		SourceVIP: endpoint.Address.String(), LastPodIP: lastOf(subnet).Prev().String(),
+	}
+	return j.plan.create == nil
+}
+
+// hostEndpoint returns the host's own endpoint, from the lists or a close look; nil if there is none. If its address is not listed, the endpoint
+// last seen is returned.
+func (m *networkMemory) hostEndpoint(j *judgement, network string) *hns.Endpoint {
+	found := hostEndpointOf(j.state, network, j.want.Endpoint)
+	if (found == nil || !found.Address.IsValid()) && j.close != nil && j.close.err == nil {
+		found = cmp.Or(hostEndpointOf(j.close.second, network, j.want.Endpoint), found)
+	}
+	if found != nil && !found.Address.IsValid() && found.ID == m.endpoint.ID {
+		return &m.endpoint
+	}
+	return found
+}
+
+func hostEndpointOf(s hns.State, network, name string) *hns.Endpoint {
+	i := slices.IndexFunc(s.Endpoints, func(e hns.Endpoint) bool { return e.Network == network && e.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.Endpoints[i]
+}
+
+// othersWith returns endpoints with the address of the host's own: after a restart of Windows, kube-proxy knows the address from its
+// configuration and may first create an endpoint for it that is not attached to the host.
+func othersWith(s hns.State, own hns.Endpoint) (others []hns.Endpoint) {
+	for _, e := range s.Endpoints {
+		if e.Network == own.Network && e.Address == own.Address {
+			others = append(others, e)
+		}
+	}
+	return others
+}
+
+// lastOf returns the last address of a range before its broadcast address.
+func lastOf(p netip.Prefix) netip.Addr {
+	b := p.Masked().Addr().As4()
+	for bit := p.Bits(); bit < 32; bit++ {
+		b[bit/8] |= 1 << (7 - bit%8)
+	}
+	return netip.AddrFrom4(b).Prev()
+}

@@ -1,0 +1,135 @@
+package podnetwork
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/node/kubeproxy"
+	"github.com/windows-machine-config/wmco/internal/node/overlaystatus"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
+)
+
+// networkView is what one pass has read.
+type networkView struct {
+	now time.Time
+	// state is empty if the read failed with err.
+	state hns.State
+	err   error
+	// told is the view of the cluster's Services; nil until they were listed.
+	told *frontends
+	// pods are running pods whose address no endpoint has, as libcni cached them.
+	pods []podNetwork
+	// proxy is the process of kube-proxy; 0 if it does not run.
+	proxy uint32
+	// maker is why the service that creates the network does not work, by its own report.
+	maker []overlaystatus.Problem
+	// ports are Windows' port ranges; empty until they were read.
+	ports hostapi.Ports
+	// evidence has the API server's answers to the questions of the same pass; nil if it was not queried.
+	evidence *evidence
+	// close is a close look at Windows' objects; nil if there was none.
+	close *closeView
+	// service is the process of the Host Network Service; 0 if unknown. restarted means that a notification reported its stop or start.
+	service   uint32
+	restarted bool
+}
+
+// podNetwork is the network of a pod's sandbox.
+type podNetwork struct {
+	sandbox string
+	address netip.Addr
+}
+
+// networkPlan is what has to be done about the network, and what the Node reports.
+type networkPlan struct {
+	// joint has the values for the network's files; nil until the network is usable.
+	joint *desired.Joint
+	// create is the host's own endpoint, if it is missing; joint is valid once it was created.
+	create *hns.Endpoint
+	// remove has the orphaned objects.
+	remove hns.State
+	// restart has services, with the reason.
+	restart map[string]string
+	// end has pods without a network. Their sandboxes are ended so that the kubelet re-creates them.
+	end []podNetwork
+	// problems are for condition WindowsNetworkUnavailable.
+	problems []networkProblem
+	// notices are for the condition's reason and message while the network itself works, the most important first.
+	notices []networkProblem
+	// limits come before the notices.
+	limits []networkProblem
+	// ask has questions whose answers decide about a repair.
+	ask questions
+	// again is the time until the next pass; zero means the default.
+	again time.Duration
+	// unlisted are events that the transition table does not list: programming errors.
+	unlisted []error
+}
+
+// networkSoon is the time until the next pass if something seems wrong.
+const networkSoon = 2 * time.Second
+
+// namedLosses is how many losses a message names.
+const namedLosses = 5
+
+type networkProblem struct{ reason, message string }
+
+func (p *networkPlan) problem(reason, format string, args ...any) {
+	p.problems = append(p.problems, networkProblem{reason, fmt.Sprintf(format, args...)})
+}
+
+// soon schedules the next pass early, because something seems wrong.
+func (p *networkPlan) soon() { p.again = networkSoon }
+
+// notice adds something that is not a fault of this node's network.
+func (p *networkPlan) notice(reason, format string, args ...any) {
+	p.notices = append(p.notices, networkProblem{reason, fmt.Sprintf(format, args...)})
+}
+
+// message returns the condition's reason and message; isFault is false if the network itself works.
+func (p networkPlan) message() (reason, message string, isFault bool) {
+	told := p.problems
+	if len(told) == 0 {
+		told = slices.Concat(p.limits, p.notices)
+	}
+	if len(told) == 0 {
+		return "", "", false
+	}
+	var all []string
+	for _, t := range told {
+		all = append(all, t.message)
+	}
+	return told[0].reason, truncate.Text(strings.Join(all, "; "), truncate.Note), len(p.problems) > 0
+}
+
+// judgement is a view and the plan made from it.
+type judgement struct {
+	networkView
+	want  desired.Network
+	table transitions
+	plan  networkPlan
+	// onHost are the endpoints of the network.
+	onHost kubeproxy.Presence
+	// isSteady is true once the Host Network Service has answered for a while, with the same network.
+	isSteady  bool
+	agreement *agreement
+}
+
+// repairs reports whether losses have to be repaired.
+func (j *judgement) repairs() bool { return j.want.Repairs() }
+
+// move changes a phase. An unlisted event leaves it as it is.
+func (j *judgement) move(is *phase, e event) transition {
+	t, err := j.table.after(*is, e)
+	if err != nil {
+		j.plan.unlisted = append(j.plan.unlisted, err)
+	}
+	*is = t.next
+	return t
+}

@@ -1,0 +1,395 @@
+package podnetwork
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/internal/node/kubeproxy"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
+)
+
+func overlayWanted() desired.Network {
+	return desired.Network{Name: "overlay", MadeBy: "maker", Endpoint: "VIPEndpoint", Proxy: "proxy", ServiceCIDR: "10.96.0.0/16", MoreServiceCIDRs: []string{"10.200.0.0/16"}}
+}
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+// healthy returns a host with its network, the host's endpoint, a pod, and load balancers for some Services of cluster.
+func healthy(services int) hns.State {
+	s := hns.State{
+		Networks: []hns.Network{{
+			ID: "n1", Name: "overlay", Type: hns.Overlay, RouterMAC: "00-15-5D-00-00-01", ManagementIP: addr("192.0.2.10"),
+			Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.132.1.0/24"), Gateway: addr("10.132.1.1"), VNI: 4097}},
+		}},
+		Endpoints: []hns.Endpoint{
+			{ID: "vip", Network: "n1", Name: "VIPEndpoint", Address: addr("10.132.1.254"), Host: true},
+			{ID: "pod", Network: "n1", Name: "pod", Address: addr("10.132.1.5")},
+		},
+	}
+	for i := range services {
+		backend := remoteEndpoint(fmt.Sprintf("backend-%d", i), fmt.Sprintf("10.132.2.%d", i+10))
+		s.Endpoints = append(s.Endpoints, backend)
+		s.LoadBalancers = append(s.LoadBalancers, hns.LoadBalancer{
+			ID: fmt.Sprintf("lb-%d", i), VIPs: []netip.Addr{vipOf(i)}, Protocol: hns.TCP, External: 80, Internal: 8080, Endpoints: []string{backend.ID},
+		})
+	}
+	return s
+}
+
+// remoteEndpoint returns an endpoint as kube-proxy creates it for a pod of another host.
+func remoteEndpoint(id, ip string) hns.Endpoint {
+	a := addr(ip).As4()
+	return hns.Endpoint{
+		ID: id, Network: "n1", Address: addr(ip), Remote: true, MAC: fmt.Sprintf("02-11-%02X-%02X-%02X-%02X", a[0], a[1], a[2], a[3]),
+	}
+}
+
+func vipOf(i int) netip.Addr { return addr(fmt.Sprintf("10.96.1.%d", i+1)) }
+
+// cluster has old Services with one endpoint each.
+func cluster(services int) *frontends {
+	f := newFrontends("win-1")
+	var all, endpoints []any
+	for i := range services {
+		name := fmt.Sprintf("s%d", i)
+		all = append(all, serviceNamed(name, vipOf(i).String()))
+		endpoints = append(endpoints, endpointsOf(name, fmt.Sprintf("10.132.2.%d", i+10), true))
+	}
+	_ = mirror{f, "services"}.Replace(all, "")
+	_ = mirror{f, "endpointslices"}.Replace(endpoints, "")
+	age(f)
+	return f
+}
+
+// age makes all Services old.
+func age(f *frontends) {
+	for _, s := range f.services {
+		s.since = time.Time{}
+	}
+}
+
+func serviceNamed(name, ip string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec:       corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Name: "web", Port: 80, Protocol: corev1.ProtocolTCP}}},
+	}
+}
+
+func endpointsOf(service, ip string, ready bool) *discoveryv1.EndpointSlice {
+	port, number := "web", int32(8080)
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: service + "-x", Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &port, Port: &number}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+	}
+}
+
+// look is one pass of a test case: the time since the previous one, the change, and the expected plan.
+type look struct {
+	after  time.Duration
+	change func(*networkView)
+	// restart, remove, end and told are the expected plan in short; told has the reasons of the problems.
+	restart, remove, end, told string
+	create                     bool
+}
+
+func TestNetworkIsJudged(t *testing.T) {
+	lose := func(ids ...string) func(*networkView) {
+		return func(v *networkView) {
+			gone := func(id string) bool { return slices.Contains(ids, id) }
+			v.state.Networks = slices.DeleteFunc(v.state.Networks, func(n hns.Network) bool { return gone(n.ID) })
+			v.state.Endpoints = slices.DeleteFunc(v.state.Endpoints, func(e hns.Endpoint) bool { return gone(e.ID) })
+			v.state.LoadBalancers = slices.DeleteFunc(v.state.LoadBalancers, func(b hns.LoadBalancer) bool { return gone(b.ID) })
+		}
+	}
+	restore := func(v *networkView) { v.state, v.err = healthy(5), nil }
+	// remake is what kube-proxy does some time after its start.
+	remake := func(v *networkView) {
+		v.state = healthy(5)
+		for i := range v.state.LoadBalancers {
+			v.state.LoadBalancers[i].ID = fmt.Sprint("new-", i)
+		}
+	}
+	away := func(v *networkView) { v.state, v.err = hns.State{}, fmt.Errorf("asking: %w", hns.ErrUnavailable) }
+	newProxy := func(v *networkView) { v.proxy++ }
+	all := func(changes ...func(*networkView)) func(*networkView) {
+		return func(v *networkView) {
+			for _, c := range changes {
+				c(v)
+			}
+		}
+	}
+	withOrphans := func(v *networkView) {
+		v.state.LoadBalancers = append(v.state.LoadBalancers,
+			hns.LoadBalancer{ID: "orphan", VIPs: []netip.Addr{addr("10.96.9.9")}, Protocol: hns.TCP, External: 80, Endpoints: []string{"used"}},
+			hns.LoadBalancer{ID: "node-port", Protocol: hns.TCP, External: 30080},
+			hns.LoadBalancer{ID: "added", VIPs: []netip.Addr{addr("10.200.9.9")}, Protocol: hns.TCP, External: 80}, // of a range that was added
+			hns.LoadBalancer{ID: "external", VIPs: []netip.Addr{addr("203.0.113.7")}, Protocol: hns.TCP, External: 80})
+		v.state.Endpoints = append(v.state.Endpoints,
+			remoteEndpoint("stale", "10.132.7.9"), remoteEndpoint("used", "10.132.7.8"),
+			hns.Endpoint{ID: "of another program", Network: "n1", Address: addr("10.132.7.7"), Remote: true, MAC: "00-11-22-33-44-55"},
+			hns.Endpoint{ID: "service", Network: "n1", Address: vipOf(0), Remote: true},
+			hns.Endpoint{ID: "backend", Network: "n1", Address: addr("10.132.2.11"), Remote: true},
+			hns.Endpoint{ID: "others", Network: "n9", Address: addr("10.132.7.9"), Remote: true})
+	}
+	bare := func(v *networkView) { v.pods = []podNetwork{{"sandbox", addr("10.132.1.5")}} }
+	minute := time.Minute
+	for name, looks := range map[string][]look{
+		"all is well": {{}, {after: minute}, {after: time.Hour}},
+		"one load balancer is lost": {
+			{}, {after: minute, change: lose("lb-1")}, {after: 2 * time.Second}, {after: 4 * time.Second, told: "LoadBalancersLost"},
+			{after: 10 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"}, {after: 12 * time.Second, change: remake}, {after: minute},
+		},
+		"most are lost": {
+			{}, {after: minute, change: lose("lb-1", "lb-2", "lb-3", "lb-4")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+		},
+		"all are lost, which is no churn": {
+			{}, {after: minute, change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4"), restart: "proxy", told: "LoadBalancersLost"},
+		},
+		"they are lost again as soon as they are back": {
+			{}, {after: minute, change: lose("lb-1")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"}, {after: 12 * time.Second, change: remake},
+			{after: 2 * time.Second, change: lose("new-0", "new-1", "new-2", "new-3", "new-4"), restart: "proxy", told: "LoadBalancersLost"},
+		},
+		"kube-proxy waits for the API server before it removes what was there": {
+			{}, {after: minute, change: lose("lb-1")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"}, {after: 10 * minute, told: "LoadBalancersLost"},
+			{after: time.Second, change: lose("lb-0", "lb-2", "lb-3", "lb-4"), told: "LoadBalancersLost"}, {after: 16 * time.Second, told: "LoadBalancersLost"},
+			{after: time.Second, change: remake}, {after: minute},
+		},
+		"it makes them again one by one": {
+			{}, {after: minute, change: newProxy}, {after: minute, change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4")},
+			{after: minute, change: all(remake, lose("new-1", "new-2", "new-3", "new-4"))}, {after: 30 * time.Second, change: all(remake, lose("new-4"))},
+			{after: time.Second, change: remake}, {after: minute, change: lose("new-4")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+		},
+		"it ran before us": {
+			{change: newProxy}, {after: minute}, {after: 30 * time.Second, change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4")}, {after: minute, change: remake},
+			{after: minute}, {after: minute, change: lose("new-4")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+		},
+		"one that was never there is waited for, and no reason for a restart": {
+			{change: lose("lb-1")}, {after: minute}, {after: 70 * time.Second}, {after: time.Hour},
+		},
+		"one is lost while much changes": {
+			{}, {after: minute, change: all(lose("lb-1"), func(v *networkView) {
+				for i := range 25 {
+					v.told.put(serviceNamed(fmt.Sprintf("new%d", i), fmt.Sprintf("10.96.2.%d", i)), v.now)
+				}
+			})}, {after: 10 * time.Second}, {after: 15 * time.Second}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+		},
+		"kube-proxy cannot make one again: it is restarted once": {
+			{}, {after: minute, change: lose("lb-1")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"},
+			{after: 4 * minute, told: "LoadBalancersLost"},
+			{after: 10 * minute, told: "LoadBalancersLost"}, {after: 24 * time.Hour, told: "LoadBalancersLost"}, {after: minute, change: restore}, {after: minute},
+		},
+		"a kube-proxy that starts is given time": {
+			{change: all(newProxy, lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4"))}, {after: 10 * time.Second}, {after: 5 * time.Second, change: restore}, {after: minute},
+		},
+		"without kube-proxy there is none to restart": {
+			{change: func(v *networkView) { v.proxy = 0 }}, {after: minute, change: lose("lb-1")}, {after: minute},
+		},
+		"the cluster has not told": {
+			{change: func(v *networkView) { v.told = nil }}, {after: minute, change: lose("lb-1", "stale")}, {after: time.Hour},
+		},
+		"the service was away": {
+			{}, {after: minute, change: away, told: "HNSUnavailable"}, {after: 2 * time.Second, told: "HNSUnavailable"},
+			{after: 2 * time.Second, change: restore, restart: "proxy"}, {after: 2 * time.Second}, {after: 10 * time.Second, change: newProxy}, {after: minute},
+		},
+		"it comes back without anything": {
+			{}, {after: minute, change: away, told: "HNSUnavailable"},
+			{after: 2 * time.Second, change: all(restore, lose("n1", "vip", "pod", "lb-0", "lb-1", "lb-2", "lb-3", "lb-4")), told: "HNSNetworkMissing"},
+			{after: 5 * time.Second, change: all(restore, func(v *networkView) { v.state.Networks[0].ID = "n2" }, lose("vip")), restart: "proxy", create: true, told: "HNSEndpointLost"},
+		},
+		"the network is made again": {
+			{}, {after: minute, change: lose("n1"), told: "HNSNetworkMissing"}, {after: 10 * time.Second, told: "HNSNetworkMissing"},
+			{after: 10 * time.Second, change: all(restore, func(v *networkView) {
+				v.state.Networks[0].ID, v.state.Endpoints[0].Network, v.state.Endpoints[1].Network = "n2", "n2", "n2"
+			}), restart: "proxy"}, {after: time.Second},
+		},
+		"it stays away": {
+			{}, {after: minute, change: lose("n1"), told: "HNSNetworkMissing"}, {after: 2 * minute, told: "HNSNetworkMissing"},
+			{after: 2 * minute, told: "HNSNetworkMissing", restart: "maker"}, {after: minute, told: "HNSNetworkMissing"},
+			{after: 3 * minute, told: "HNSNetworkMissing", restart: "maker"},
+		},
+		"it was never there": {
+			{change: lose("n1"), told: "HNSNetworkMissing"}, {after: time.Hour, told: "HNSNetworkMissing"},
+		},
+		"it has no address yet": {
+			{change: func(v *networkView) { v.state.Networks[0].ManagementIP = netip.Addr{} }, told: "HNSNetworkMissing"}, {after: minute, change: restore},
+		},
+		"the host's endpoint is lost": {
+			{}, {after: minute, change: lose("vip"), create: true, told: "HNSEndpointLost"}, {after: 2 * time.Second, change: restore},
+		},
+		"kube-proxy was faster than we": {
+			{change: all(lose("vip"), func(v *networkView) {
+				v.state.Endpoints = append(v.state.Endpoints, hns.Endpoint{ID: "hasty", Network: "n1", Address: addr("10.132.1.254")})
+			}), create: true, remove: "hasty", told: "HNSEndpointLost"}, {after: 2 * time.Second, change: restore},
+		},
+		"a pod lost its endpoint": {
+			{}, {after: minute, change: all(lose("pod"), bare)}, {after: 6 * time.Second, end: "sandbox", told: "HNSEndpointLost"},
+			{after: 2 * time.Second, change: func(v *networkView) { v.pods = nil }},
+		},
+		"a pod whose endpoint was never seen is left alone": {
+			{change: all(lose("pod"), bare)}, {after: minute}, {after: time.Hour},
+		},
+		"where there never was a load balancer, kube-proxy is left alone": {
+			{change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4")}, {after: 3 * minute, told: "LoadBalancersLost"}, {after: time.Hour, told: "LoadBalancersLost"},
+		},
+		"a pod that is being made has none yet": {
+			{}, {after: minute, change: all(lose("pod"), bare)}, {after: 2 * time.Second, change: restore}, {after: minute},
+		},
+		"what belongs to nobody goes": {
+			{}, {after: minute, change: withOrphans}, {after: 2 * minute}, {after: 2 * minute, remove: "orphan added stale"},
+			{after: 2 * time.Second, change: lose("orphan", "added", "stale")}, {after: 2 * minute}, {after: 2 * minute, remove: "used"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), told: cluster(5), proxy: 100}
+			m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
+			for i, l := range looks {
+				v.now = v.now.Add(l.after)
+				if l.change != nil {
+					l.change(&v)
+				}
+				p := judgeAnswered(m, overlayWanted(), &v, confirmed)
+				if len(p.unlisted) > 0 {
+					t.Errorf("look %d: %v", i, p.unlisted)
+				}
+				for what, pair := range map[string][2]string{
+					"restart": {strings.Join(slices.Sorted(maps.Keys(p.restart)), " "), l.restart}, "remove": {removedBy(p), l.remove},
+					"end": {endedBy(p), l.end}, "told": {toldBy(p), l.told},
+					"create": {fmt.Sprint(p.create != nil), fmt.Sprint(l.create)},
+				} {
+					if pair[0] != pair[1] {
+						t.Errorf("look %d: %s is %q, want %q (%v)", i, what, pair[0], pair[1], p.problems)
+					}
+				}
+			}
+		})
+	}
+}
+
+// judgeAnswered judges a view, and again if it has questions for the API server, with their answers a second later. Windows' second
+// generation of the API has what the first lists.
+func judgeAnswered(m *networkMemory, want desired.Network, v *networkView, answer func(questions) *evidence) networkPlan {
+	v.evidence, v.close = nil, nil
+	return m.decide(want, v, answers{
+		ask: func(q questions) *evidence {
+			v.now = v.now.Add(time.Second)
+			return answer(q)
+		},
+		closely: func([]string) *closeView { return &closeView{second: v.state, after: v.state} },
+		now:     func() time.Time { return v.now },
+	})
+}
+
+// confirmed is the answer of an API server that agrees: what seems lost is required, and what seems orphaned is orphaned.
+func confirmed(q questions) *evidence {
+	e := &evidence{lost: map[kubeproxy.Frontend]bool{}, owned: newFrontends("win-1")}
+	for front := range q.lost {
+		e.lost[front] = true
+	}
+	return e
+}
+
+func removedBy(p networkPlan) string {
+	var ids []string
+	for _, b := range p.remove.LoadBalancers {
+		ids = append(ids, b.ID)
+	}
+	for _, e := range p.remove.Endpoints {
+		ids = append(ids, e.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+func endedBy(p networkPlan) string {
+	var sandboxes []string
+	for _, pod := range p.end {
+		sandboxes = append(sandboxes, pod.sandbox)
+	}
+	return strings.Join(sandboxes, " ")
+}
+
+func toldBy(p networkPlan) string {
+	var reasons []string
+	for _, problem := range p.problems {
+		reasons = append(reasons, problem.reason)
+	}
+	return strings.Join(reasons, " ")
+}
+
+func TestTheJointOfANetwork(t *testing.T) {
+	p := newNetworkMemory().judge(overlayWanted(), networkView{now: time.Now(), state: healthy(0)})
+	want := desired.Joint{Network: "overlay", PodCIDR: "10.132.1.0/24", LastPodIP: "10.132.1.253", SourceVIP: "10.132.1.254", ManagementIP: "192.0.2.10"}
+	if p.joint == nil || *p.joint != want {
+		t.Errorf("joint is %+v, want %+v", p.joint, want)
+	}
+	for prefix, last := range map[string]string{"10.0.0.0/23": "10.0.1.254", "10.0.0.128/26": "10.0.0.190", "172.16.0.0/12": "172.31.255.254"} {
+		if got := lastOf(netip.MustParsePrefix(prefix)); got != addr(last) {
+			t.Errorf("the last address of %s is %s, want %s", prefix, got, last)
+		}
+	}
+}
+
+// TestWhatStaysTheSameKeepsItsAge: a repeated list is not a change. kube-proxy re-programs a Service for each version.
+func TestWhatStaysTheSameKeepsItsAge(t *testing.T) {
+	f := newFrontends("win-1")
+	_ = mirror{f, "services"}.Add(serviceNamed("s", "10.96.0.1"))
+	_ = mirror{f, "endpointslices"}.Add(endpointsOf("s", "10.132.1.9", true))
+	time.Sleep(20 * time.Millisecond)
+	again := serviceNamed("s", "10.96.0.1")
+	again.Annotations = map[string]string{"touched": "now"}
+	_ = mirror{f, "services"}.Update(again)
+	_ = mirror{f, "endpointslices"}.Replace([]any{endpointsOf("s", "10.132.1.9", true)}, "")
+	if len(f.expected(time.Now(), 10*time.Millisecond, nil)) != 1 {
+		t.Error("a Service that says the same counts as changed")
+	}
+	again.ResourceVersion = "2"
+	_ = mirror{f, "services"}.Update(again)
+	if len(f.expected(time.Now(), 10*time.Millisecond, nil)) != 0 {
+		t.Error("another version of a Service is no change")
+	}
+	if f.known() {
+		t.Error("Services were not listed yet")
+	}
+	_ = mirror{f, "services"}.Replace(nil, "")
+	if !f.known() || len(f.expected(time.Now(), 0, nil)) != 0 {
+		t.Error("a list without Services leaves some")
+	}
+	_ = mirror{f, "endpointslices"}.Delete(endpointsOf("s", "10.132.1.9", true))
+	if len(f.owned)+len(f.services)+len(f.owners) != 0 {
+		t.Errorf("addresses stay: %v, Services %v, EndpointSlices %v", f.owned, f.services, f.owners)
+	}
+}
+
+func TestNetworksOfPodsAreRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		want podNetwork
+	}{
+		"since 0.3":    {`{"kind":"cniCacheV1","containerId":"c1","result":{"cniVersion":"1.0.0","ips":[{"address":"fd00::5/64"},{"address":"10.132.1.5/24"}]}}`, podNetwork{"c1", addr("10.132.1.5")}},
+		"before":       {`{"kind":"cniCacheV1","containerId":"c2","result":{"cniVersion":"0.2.0","ip4":{"ip":"10.132.1.6/24"}}}`, podNetwork{"c2", addr("10.132.1.6")}},
+		"cut in half":  {`{"kind":"cniCacheV1","containerId":"c`, podNetwork{}},
+		"no address":   {`{"containerId":"c3","result":{}}`, podNetwork{}},
+		"no container": {`{"result":{"ip4":{"ip":"10.132.1.6/24"}}}`, podNetwork{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, ok := podNetworkOf([]byte(test.text))
+			if got != test.want || ok != (test.want.sandbox != "") {
+				t.Errorf("got %+v, %v", got, ok)
+			}
+		})
+	}
+}

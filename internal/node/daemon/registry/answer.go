@@ -1,0 +1,231 @@
+package registry
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
+	"github.com/windows-machine-config/wmco/internal/shared/registryclient"
+)
+
+// maxManifest limits a manifest, as in containers/image; maxMessage limits a message for people.
+const (
+	maxManifest = 4 << 20
+	maxMessage  = 2000
+)
+
+// errDamaged means that a registry sent content that does not match its digest.
+var errDamaged = errors.New(mirrors.Damaged)
+
+// answer tries the registries in order, and forwards the first one's content.
+func (s *serving) answer(ctx context.Context, w http.ResponseWriter, q request) {
+	key := failedRequest{q.name, q.part, q.reference}
+	if message, ok := s.failed.Get(key); ok && !q.head {
+		s.failed.Drop(key)
+		refuse(w, http.StatusForbidden, "DENIED", message)
+		return
+	}
+	route, kind := s.route(q)
+	if len(route.Attempts) == 0 {
+		s.request(Denied)
+		s.deny(w, key, q, mirrors.NobodyMayBeAsked+" "+q.name.String()+": "+strings.Join(route.Left, "; "))
+		return
+	}
+	end := time.Now().Add(s.limits.patience)
+	var causes []error
+	for i, a := range route.Attempts {
+		until := time.Until(end) / time.Duration(len(route.Attempts)-i)
+		err := s.attempt(ctx, w, q, kind, route.Attempts[i:], until)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		causes = append(causes, fmt.Errorf("%s: %w", a.Name, err))
+		s.log.Info("Querying a registry failed", "image", q.name.String(), "reference", q.reference, "registry", a.Name.String(), "error", err.Error())
+	}
+	s.fail(w, key, q, route, causes)
+}
+
+// fail answers that no registry has the content: with status 404 if all were queried and lack it, otherwise with a message.
+func (s *serving) fail(w http.ResponseWriter, key failedRequest, q request, route mirrors.Route, causes []error) {
+	isMissing := true
+	for i, err := range causes {
+		isMissing = isMissing && errors.Is(err, registryclient.ErrNotFound)
+		if route.Attempts[i].IsSource && errors.Is(err, registryclient.ErrUnauthorized) && q.user == "" { // the pod may have credentials
+			w.Header().Set("WWW-Authenticate", `Basic realm="`+q.name.Registry+`"`)
+			refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", err.Error())
+			return
+		}
+	}
+	message := errors.Join(causes...).Error()
+	if isMissing {
+		message = mirrors.NobodyHasIt + ": " + message
+	}
+	for _, left := range route.Left {
+		message += "\nnot queried: " + left
+	}
+	if len(message) > maxMessage {
+		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
+	}
+	if isMissing && len(route.Left) == 0 {
+		s.request(NotFound)
+		refuse(w, http.StatusNotFound, "NAME_UNKNOWN", message)
+		return
+	}
+	s.request(Failed)
+	s.deny(w, key, q, message)
+}
+
+// deny answers with status 403, for which containerd shows the message.
+func (s *serving) deny(w http.ResponseWriter, key failedRequest, q request, message string) {
+	if q.head {
+		s.failed.Put(key, message)
+	}
+	refuse(w, http.StatusForbidden, "DENIED", message)
+}
+
+// attempt queries the first of the places, which must answer within a time. After a part of a layer was forwarded, the others may provide the
+// rest.
+func (s *serving) attempt(ctx context.Context, w http.ResponseWriter, q request, kind mirrors.Kind, places []mirrors.Attempt, within time.Duration) error {
+	o := origin{kind, places[0].Name}
+	if q.part == blobs && !q.head {
+		return s.stream(ctx, w, q, o, places, within)
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if q.head {
+		ok, err := s.head(ctx, w, q, o, places[0])
+		if ok || err != nil {
+			return err
+		}
+	}
+	return s.whole(ctx, w, q, o, places[0])
+}
+
+// head answers with headers only; ok is false if the registry's headers are insufficient.
+func (s *serving) head(ctx context.Context, w http.ResponseWriter, q request, o origin, a mirrors.Attempt) (ok bool, err error) {
+	answer, err := s.client.Do(ctx, q.ask(http.MethodHead, 0), a)
+	if errors.Is(err, registryclient.ErrNoHead) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer answer.Body.Close()
+	digest := answer.Header.Get("Docker-Content-Digest")
+	switch {
+	case digest == "" && q.isDigest:
+		digest = q.reference
+	case q.isDigest && digest != q.reference:
+		return false, errDamaged
+	}
+	if answer.ContentLength < 0 || !registryclient.IsDigest(digest) || q.part == manifests && answer.Header.Get("Content-Type") == "" {
+		return false, nil
+	}
+	if q.part == manifests {
+		s.memory.came(content{q.name, digest}, o)
+	}
+	h := w.Header()
+	h.Set("Content-Type", answer.Header.Get("Content-Type"))
+	h.Set("Content-Length", strconv.FormatInt(answer.ContentLength, 10))
+	h.Set("Docker-Content-Digest", digest)
+	w.WriteHeader(http.StatusOK)
+	s.request(Served)
+	return true, nil
+}
+
+// whole reads a manifest, verifies it, and forwards it.
+func (s *serving) whole(ctx context.Context, w http.ResponseWriter, q request, o origin, a mirrors.Attempt) error {
+	answer, err := s.client.Do(ctx, q.ask(http.MethodGet, 0), a)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxManifest+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the response: %w", err)
+	case len(text) > maxManifest:
+		return fmt.Errorf("the manifest is larger than %d bytes", maxManifest)
+	}
+	h := w.Header()
+	if q.part != referrers {
+		digest := digestOf(q.reference, text)
+		if said := answer.Header.Get("Docker-Content-Digest"); q.isDigest && digest != q.reference || !q.isDigest && said != "" && said != digestOf(said, text) {
+			s.memory.damaged.Put(damage{content{q.name, q.reference}, a.Name}, true)
+			return errDamaged
+		}
+		s.memory.knows(content{q.name, digest}, childrenOf(text), o)
+		h.Set("Docker-Content-Digest", digest)
+	} else if filters := answer.Header.Get("OCI-Filters-Applied"); filters != "" {
+		h.Set("OCI-Filters-Applied", filters)
+	}
+	h.Set("Content-Type", answer.Header.Get("Content-Type"))
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(http.StatusOK)
+	s.request(Served)
+	if !q.head {
+		_, _ = w.Write(text)
+	}
+	return nil
+}
+
+// hasher returns the hash of a digest's algorithm; SHA-256 by default.
+func hasher(digest string) (algorithm string, h hash.Hash) {
+	if strings.HasPrefix(digest, "sha512:") {
+		return "sha512:", sha512.New()
+	}
+	return "sha256:", sha256.New()
+}
+
+// digestOf returns the digest of a text, with the algorithm of another digest.
+func digestOf(like string, text []byte) string {
+	algorithm, h := hasher(like)
+	h.Write(text)
+	return algorithm + hex.EncodeToString(h.Sum(nil))
+}
+
+// maxChildren limits what is remembered of one manifest.
+const maxChildren = 1024
+
+// childrenOf returns the digests in a manifest or index (OCI image specification).
+func childrenOf(text []byte) []string {
+	type descriptor struct {
+		Digest string `json:"digest"`
+	}
+	var m struct {
+		Config    descriptor   `json:"config"`
+		Layers    []descriptor `json:"layers"`
+		Manifests []descriptor `json:"manifests"`
+	}
+	if json.Unmarshal(text, &m) != nil {
+		return nil
+	}
+	var all []string
+	for _, d := range append(append(m.Layers, m.Manifests...), m.Config) {
+		if registryclient.IsDigest(d.Digest) && len(all) < maxChildren {
+			all = append(all, d.Digest)
+		}
+	}
+	return all
+}
+
+// ask returns the request to a registry for the bytes starting at from.
+func (q request) ask(method string, from int64) registryclient.Request {
+	return registryclient.Request{
+		Method: method, Part: q.part, Reference: q.reference, Query: q.query, Accept: q.accept, From: from, To: q.end, User: q.user, Password: q.password,
+	}
+}

@@ -1,0 +1,121 @@
+package registry
+
+import (
+	"slices"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
+	"github.com/windows-machine-config/wmco/internal/shared/registryclient"
+)
+
+// remembered is how long remembered facts are valid.
+const remembered = 10 * time.Minute
+
+// recent is a memory of limited size.
+type recent[K comparable, V any] = registryclient.Recent[K, V]
+
+func newRecent[K comparable, V any](lasts time.Duration) *recent[K, V] {
+	const most = 4096
+	return registryclient.NewRecent[K, V](most, lasts)
+}
+
+// content is a digest in a repository, as in the image's name.
+type content struct {
+	name   mirrors.Name
+	digest string
+}
+
+// origin is how containerd requested a content: by which kind of image reference, and which place answered. The parts of an image are requested
+// from where the image came from, as on Linux nodes.
+type origin struct {
+	kind mirrors.Kind
+	from mirrors.Name
+}
+
+// memory remembers where contents come from, and which places had other content instead.
+type memory struct {
+	origins  *recent[content, origin]
+	children *recent[content, []string]
+	damaged  *recent[damage, bool]
+}
+
+// damage is a content that is damaged at a place.
+type damage struct {
+	content content
+	from    mirrors.Name
+}
+
+func newMemory() *memory {
+	return &memory{
+		origins:  newRecent[content, origin](remembered),
+		children: newRecent[content, []string](remembered),
+		damaged:  newRecent[damage, bool](remembered),
+	}
+}
+
+// maxDepth is the maximum nesting of images: an index, the manifest of a platform, its layers.
+const maxDepth = 4
+
+// came remembers where a content and its parts came from.
+func (m *memory) came(c content, o origin) { m.cameAt(c, o, 0) }
+
+func (m *memory) cameAt(c content, o origin, depth int) {
+	if depth == maxDepth {
+		return
+	}
+	m.origins.Put(c, o)
+	children, _ := m.children.Get(c)
+	for _, child := range children {
+		m.cameAt(content{c.name, child}, o, depth+1)
+	}
+}
+
+// knows remembers the parts of a content.
+func (m *memory) knows(c content, children []string, o origin) {
+	m.children.Put(c, children)
+	m.came(c, o)
+}
+
+// route returns the places to query, in order: first the one that answered before, then those after it, then those before it, and finally those
+// that had other content instead.
+func (s *serving) route(q request) (mirrors.Route, mirrors.Kind) {
+	kind, c := q.kind(), content{q.name, q.reference}
+	o, known := s.memory.origins.Get(c)
+	isNew := q.part == manifests && q.head // the first request of a pull determines the kind of reference
+	if known && q.isDigest && !isNew {
+		kind = o.kind
+	}
+	route := s.router.Route(q.name, kind)
+	var first, then, others, last []mirrors.Attempt
+	for _, a := range route.Attempts {
+		_, isDamaged := s.memory.damaged.Get(damage{c, a.Name})
+		switch {
+		case isDamaged:
+			last = append(last, a)
+		case known && !isNew && a.Name == o.from && len(first) == 0:
+			first = append(first, a)
+		case len(first) > 0:
+			then = append(then, a)
+		default:
+			others = append(others, a)
+		}
+	}
+	route.Attempts = slices.Concat(first, then, others, last)
+	return route, kind
+}
+
+// failures are the messages of failed HEAD requests, which have no room for them; containerd repeats such a request with GET.
+type failures struct{ *recent[failedRequest, string] }
+
+// failedRequest identifies a request.
+type failedRequest struct {
+	name            mirrors.Name
+	part, reference string
+}
+
+// failureLasts is how long the message of a HEAD request is kept for the GET.
+const failureLasts = 5 * time.Second
+
+func newFailures() *failures {
+	return &failures{newRecent[failedRequest, string](failureLasts)}
+}

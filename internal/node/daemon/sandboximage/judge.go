@@ -1,0 +1,153 @@
+package sandboximage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/cri"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
+)
+
+// codeDeadline is gRPC's code DeadlineExceeded.
+const codeDeadline = 4
+
+// maxCause limits how much of containerd's error a message quotes, in bytes.
+const maxCause = 400
+
+const adviceNotFound = "mirror it with all its entries (skopeo copy --all), or set spec.runtime.sandboxImage of WindowsConfig to an image that exists"
+
+// finding is the known state of the wanted image.
+type finding struct {
+	known bool
+	image string
+	// reason is empty when the image is present.
+	reason, message string
+	since           time.Time
+}
+
+// judge interprets a failed pull. hasFormer is true when pods start from inUse meanwhile.
+func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) finding {
+	registry, _, _ := strings.Cut(wanted, "/")
+	asked, status := answerOf(e.Message)
+	isOfWICD := asked == desired.RegistryAddress // its message names the registries and their answers
+	if isOfWICD {
+		asked = registry
+	}
+	var what, advice string
+	reason := api.ReasonSandboxImagePullFailed
+	switch {
+	case strings.Contains(e.Message, "no match for platform"): // from images.Manifest of containerd
+		reason = api.ReasonSandboxImageUnsuitable
+		what = "it has no entry for this host's build of Windows"
+		advice = "set spec.runtime.sandboxImage of WindowsConfig to an image with one, or mirror it with all its entries (skopeo copy --all)"
+	case isOfWICD && strings.Contains(e.Message, mirrors.NobodyHasIt):
+		reason = api.ReasonSandboxImageNotFound
+		what = mirrors.NobodyHasIt + " (404 Not Found)"
+		advice = adviceNotFound
+	case isOfWICD && status == "403 Forbidden" && !strings.Contains(e.Message, mirrors.RefusesCredentials):
+		what = "no permitted registry delivered it"
+		advice = "check that nodes reach them, and the settings for registries, mirrors, proxy and certificates"
+	case isOfWICD && status == "403 Forbidden":
+		reason = api.ReasonSandboxImageDenied
+		what = "no permitted registry delivered it, and one rejects the node's credentials (401 Unauthorized or 403 Forbidden)"
+		advice = "check the credentials of the registry in the pull secret"
+	case status == "401 Unauthorized" || status == "403 Forbidden" || strings.Contains(e.Message, "pull access denied"):
+		reason = api.ReasonSandboxImageDenied
+		what = fmt.Sprintf("registry %s answered %s", cmp.Or(asked, registry), cmp.Or(status, "401 Unauthorized"))
+		advice = "check the name of the image, and the credentials of the registry in the pull secret"
+	case status != "":
+		what = fmt.Sprintf("registry %s answered %s", asked, status)
+		advice = "check the registry"
+	case e.Code == cri.NotFound:
+		reason = api.ReasonSandboxImageNotFound
+		what = fmt.Sprintf("neither registry %s nor a permitted mirror of it has it (404 Not Found)", registry)
+		advice = adviceNotFound
+	default:
+		what = fmt.Sprintf("registry %s or a mirror of it could not be reached, or did not deliver the image", registry)
+		advice = "check that nodes reach it, and the settings for proxy, certificates and mirrors"
+	}
+	message := fmt.Sprintf("pulling sandbox image %s failed: %s; %s; %s; containerd says: %s", wanted, what, advice, effectOn(wanted, inUse, hasFormer), truncate.Text(withoutSecrets(e.Message), maxCause))
+	return finding{known: true, image: wanted, reason: reason, message: truncate.Text(message, truncate.Note), since: now}
+}
+
+// goesOn returns the finding for a slow pull: a registry may be slow, or not answer.
+func goesOn(began time.Time, wanted, inUse string, hasFormer bool) finding {
+	message := fmt.Sprintf("pulling sandbox image %s since %s; %s", wanted, began.UTC().Format(time.RFC3339), effectOn(wanted, inUse, hasFormer))
+	return finding{known: true, image: wanted, reason: api.ReasonSandboxImagePulling, message: message, since: began}
+}
+
+// effectOn describes what the missing image means for pods.
+func effectOn(wanted, inUse string, hasFormer bool) string {
+	switch {
+	case !hasFormer:
+		return "the node is not Ready until it is pulled"
+	case wanted == inUse:
+		return "the image was removed from the host: new pods cannot start"
+	}
+	return "pods start from " + inUse + " until it is pulled"
+}
+
+// withoutSecrets removes users, passwords and queries from URLs: registries redirect to content stores by URLs that contain credentials.
+func withoutSecrets(text string) string {
+	return regexp.MustCompile(`(https?://)(?:[^\s/"@]*@)?([^\s?"]*)(?:\?[^\s":]*)?`).ReplaceAllString(text, "$1$2")
+}
+
+// answerOf extracts the registry or mirror that refused a request, and its HTTP status, from an error of containerd
+// (core/remotes/errors.ErrUnexpectedStatus). Both are empty if it has none.
+func answerOf(message string) (registry, status string) {
+	found := regexp.MustCompile(`unexpected status from [A-Z]+ request to (\S+): ([0-9]{3} [A-Za-z -]+)`).FindStringSubmatch(message)
+	if found == nil {
+		return "", ""
+	}
+	u, err := url.Parse(found[1])
+	if err != nil || u.Host == "" {
+		return "", ""
+	}
+	return u.Host, strings.TrimSpace(found[2])
+}
+
+// conditionOf returns the new condition SandboxImage; is is nil when the Node has none.
+func conditionOf(now time.Time, f finding, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
+	c = corev1.NodeCondition{
+		Type: api.ConditionSandboxImage, Status: corev1.ConditionTrue, Reason: api.ReasonSandboxImagePresent,
+		Message: "sandbox image " + f.image + " is on the host", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+	}
+	if f.reason != "" {
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, f.reason, f.message
+	}
+	if is != nil && is.Status == c.Status {
+		c.LastTransitionTime = is.LastTransitionTime
+	}
+	return c, f.known && (is == nil || is.Status != c.Status || is.Reason != c.Reason || is.Message != c.Message)
+}
+
+// ReportTo reports whether the sandbox image is present by a condition, and each reason why not by an event.
+func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+	r.mu.Lock()
+	f := r.is
+	r.mu.Unlock()
+	c, change := conditionOf(time.Now(), f, nodestate.Condition(node, api.ConditionSandboxImage))
+	if !change {
+		return nil
+	}
+	if f.reason != "" { // before the condition, which marks the problem as reported
+		p := nodestatus.Problem{Service: "sandbox-image", Reason: f.reason, Message: f.message, Since: f.since}
+		if err := w.CreateEvents(ctx, node, []nodestatus.Problem{p}); err != nil {
+			return err
+		}
+	}
+	return w.SetCondition(ctx, node, c)
+}

@@ -1,0 +1,30 @@
+package sandboximage
+
+import (
+	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/node/cri"
+	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
+)
+
+// login returns the credentials in the pull secret for an image's registry; empty if there are none. containerd reads those of mirrors with its
+// mirror configuration.
+func (r *Reconciler) login(image string) cri.Login {
+	return loginOf(r.Wanted.PullSecret(), image)
+}
+
+// loginOf returns the credentials for an image by the rules of pull secrets (mirrors.Keyring).
+func loginOf(config []byte, image string) cri.Login {
+	registry, repository, _ := strings.Cut(image, "/")
+	repository, _, _ = strings.Cut(repository, "@")
+	repository, _, _ = strings.Cut(repository, ":")
+	name, err := mirrors.ParseName(registry, repository)
+	if err != nil {
+		return cri.Login{} // no such image is declared (desired.CheckImage)
+	}
+	c, found := mirrors.ReadKeyring(config).For(name)
+	if !found {
+		return cri.Login{}
+	}
+	return cri.Login{Username: c.User, Password: c.Password, IdentityToken: c.IdentityToken, Server: "https://" + registry}
+}

@@ -1,0 +1,186 @@
+package sandboximage
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
+	"github.com/windows-machine-config/wmco/internal/node/cri"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+)
+
+const (
+	// lookEvery is how often the presence of the image is checked.
+	lookEvery = 5 * time.Minute
+	// lookTimeout limits a query of the runtime, pullTimeout a pull. The smallest Windows image has some hundred megabytes.
+	lookTimeout = 30 * time.Second
+	pullTimeout = 30 * time.Minute
+	// A failed pull is retried after firstPause, then with back-off. Changed settings begin a new session, which pulls at once.
+	firstPause, longestPause = 5 * time.Second, 2 * time.Minute
+	// slowPull is how long a pull may take before it is reported to the Node.
+	slowPull = time.Minute
+	// startPause is the wait before a runtime that does not answer yet is queried again.
+	startPause = time.Second
+)
+
+// Applier brings the host to the requested state, and ends the session.
+type Applier interface {
+	// Apply waits for commands that are running on the host.
+	Apply(ctx context.Context, request wicdapi.JoinRequest) error
+}
+
+// Reconciler keeps the sandbox image on the host.
+type Reconciler struct {
+	state.Session
+	wake    state.Signal
+	applier Applier
+
+	mu sync.Mutex
+	// present is true once the image in use was found in this session.
+	present bool
+	is      finding
+}
+
+// New returns a reconciler that sends wake when there is something new to report.
+func New(s state.Session, wake state.Signal, a Applier) *Reconciler {
+	return &Reconciler{Session: s, wake: wake, applier: a}
+}
+
+// IsPresent reports whether the image that containerd starts pods from is present. If no image is declared, the operator leaves the choice to
+// containerd, and it returns true.
+func (r *Reconciler) IsPresent() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.present || r.Wanted.SandboxImage == ""
+}
+
+// Run keeps the image until ctx is done.
+func (r *Reconciler) Run(ctx context.Context) {
+	if r.Wanted.SandboxImage == "" {
+		return
+	}
+	retry := backoff.Between(firstPause, longestPause)
+	for ctx.Err() == nil {
+		err := r.look(ctx)
+		wait := lookEvery
+		var refused *cri.Error
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			retry = backoff.Between(firstPause, longestPause)
+		case errors.As(err, &refused) && !isAway(refused):
+			r.Log.Warn("Pulling the sandbox image failed", "image", r.Record.Desired.SandboxImage, "error", withoutSecrets(refused.Error()))
+			r.tell(judge(time.Now(), r.Record.Desired.SandboxImage, r.Wanted.SandboxImage, r.IsPresent(), refused))
+			wait = retry.Next()
+		default: // the runtime does not answer, which the supervisor reports
+			wait = startPause
+		}
+		_ = backoff.Sleep(ctx, wait)
+	}
+}
+
+// isAway reports whether the runtime is starting or stopping.
+func isAway(e *cri.Error) bool { return e.Code == cri.Unavailable || e.Code == cri.Canceled }
+
+// look ensures once that the wanted image is present, and checks the one in use. A wanted image that differs replaces the one in use after its
+// pull, which ends the session.
+func (r *Reconciler) look(ctx context.Context) error {
+	wanted, inUse := r.Record.Desired.SandboxImage, r.Wanted.SandboxImage
+	if wanted != inUse {
+		if _, found, err := r.status(ctx, inUse); err == nil && found {
+			r.setPresent(inUse)
+		}
+	}
+	image, found, err := r.status(ctx, wanted)
+	if err != nil {
+		return err
+	}
+	if !found {
+		if image, err = r.pull(ctx, wanted); err != nil {
+			return err
+		}
+	}
+	if wanted != inUse {
+		return r.replace(ctx, wanted)
+	}
+	r.setPresent(inUse)
+	if !image.Pinned { // it was pulled before containerd was configured with it
+		_, err = r.pull(ctx, wanted)
+		if errors.As(err, new(*cri.Error)) {
+			r.Log.Warn("Pinning the sandbox image failed", "image", wanted, "error", withoutSecrets(err.Error()))
+			return nil // it is present
+		}
+	}
+	return err
+}
+
+func (r *Reconciler) status(ctx context.Context, name string) (cri.Image, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	return r.Host.Images.Look(ctx, name)
+}
+
+// pull pulls an image, then verifies that it is present.
+func (r *Reconciler) pull(ctx context.Context, name string) (cri.Image, error) {
+	began := time.Now()
+	pulling, cancel := context.WithTimeout(ctx, pullTimeout)
+	defer cancel()
+	slow := time.AfterFunc(slowPull, func() { r.tell(goesOn(began, name, r.Wanted.SandboxImage, r.IsPresent())) })
+	defer slow.Stop()
+	if err := r.Host.Images.Pull(pulling, name, r.login(name)); err != nil {
+		if pulling.Err() != nil && ctx.Err() == nil {
+			return cri.Image{}, &cri.Error{Code: codeDeadline, Message: "the pull took longer than " + pullTimeout.String()}
+		}
+		return cri.Image{}, err
+	}
+	image, found, err := r.status(ctx, name)
+	if err == nil && !found {
+		return cri.Image{}, &cri.Error{Code: cri.NotFound, Message: "it was pulled, but containerd does not list it"}
+	}
+	if err == nil {
+		r.RecordChange("sandbox image %s pulled in %v", name, time.Since(began).Round(time.Second))
+	}
+	return image, err
+}
+
+// replace makes containerd start pods from the wanted image, which is present. containerd and its dependents restart; running pods keep their
+// image.
+func (r *Reconciler) replace(ctx context.Context, wanted string) error {
+	if !r.Record.Complete && !r.Record.Pulled {
+		return nil // a join is running, which ends this session
+	}
+	request := r.Record.JoinRequest
+	request.Local.SandboxImage = ""
+	if err := r.applier.Apply(ctx, request); err != nil {
+		return err
+	}
+	r.RecordChange("sandbox image %s replaced %s", wanted, r.Wanted.SandboxImage)
+	return nil
+}
+
+func (r *Reconciler) setPresent(name string) {
+	r.mu.Lock()
+	isNew := !r.present
+	r.present = true
+	r.mu.Unlock()
+	if name == r.Record.Desired.SandboxImage {
+		r.tell(finding{known: true, image: name})
+	} else if isNew {
+		r.wake.Send()
+	}
+}
+
+// tell stores a finding for the Node. The message is kept while the reason stays the same, because each change would be a write.
+func (r *Reconciler) tell(f finding) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.is.known && r.is.reason == f.reason {
+		return
+	}
+	r.is = f
+	r.wake.Send()
+}

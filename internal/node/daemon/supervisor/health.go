@@ -1,0 +1,151 @@
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/logrotate"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
+)
+
+// health is the state of the services, for reports.
+type health struct {
+	// running is true when all services run.
+	running bool
+	// problems are in start order.
+	problems []nodestatus.Problem
+	// stable is when all services count as stable, unless one crashes until then.
+	stable time.Time
+	// services are the states in start order, nil before the first check; since is when they last changed.
+	services []nodestate.Service
+	since    time.Time
+}
+
+// settleFor is how long states must last before they are written to the Node, so that a service restart costs the cluster no write.
+const settleFor = 3 * time.Second
+
+// settled returns when the states have lasted long enough.
+func (h health) settled() time.Time { return h.since.Add(settleFor) }
+
+// maxCause limits the text of a message before the log lines, in bytes.
+const maxCause = 400
+
+// judge decides which problem of a service is reported to the Node. o is what blocks its start, if anything. The problem stays the same while it
+// lasts, because each change would be a write in the cluster.
+func (h *restartHistory) judge(now time.Time, d hostapi.Disk, s desired.Service, o startBlocker) {
+	switch {
+	case !o.silent:
+		h.blocked = time.Time{}
+	case h.blocked.IsZero():
+		h.blocked = now
+	}
+	reason, blame, cause := "", s, ""
+	switch {
+	case h.loops:
+		reason = api.ReasonServiceCrashLoop
+		cause = fmt.Sprintf("service %s failed %d times within %v, most recently: %s", s.Name, len(h.crashes), loopWithin, h.last)
+	case o.silent && now.Sub(h.blocked) >= readyPatience:
+		reason, blame = api.ReasonServiceNotReady, o.dependency
+		cause = fmt.Sprintf("service %s is running but not ready, and service %s is waiting for it: %v", blame.Name, s.Name, o.err)
+	}
+	switch {
+	case reason == "":
+		h.problem = nil
+	case h.problem == nil || h.problem.Reason != reason:
+		h.problem = &nodestatus.Problem{Service: blame.Name, Reason: reason, Message: message(d, cause, blame.Log.Path), Since: now}
+	}
+}
+
+// message returns a cause with the last lines of a log.
+func message(d hostapi.Disk, cause, log string) string {
+	cause = truncate.Text(cause, maxCause) + "; the log " + log + " ends with:\n"
+	return cause + logrotate.Tail(d, log, int64(truncate.Note-len(cause)))
+}
+
+// conditionOf returns the new condition of the Node for a session that began at began; is is nil when the Node has none yet. change is false when
+// the condition must stay as it is.
+func conditionOf(now, began time.Time, h health, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
+	c = corev1.NodeCondition{
+		Type: api.ConditionServicesHealthy, Status: corev1.ConditionTrue, Reason: api.ReasonServicesRunning,
+		Message: "all services are running", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+	}
+	if len(h.problems) > 0 {
+		c.Status, c.Reason = corev1.ConditionFalse, h.problems[0].Reason
+		var messages []string
+		for _, p := range h.problems {
+			messages = append(messages, p.Message)
+		}
+		c.Message = strings.Join(messages, "\n\n")
+	}
+	if is != nil && is.Status == c.Status {
+		c.LastTransitionTime = is.LastTransitionTime
+	}
+	recovers := is != nil && is.Status != corev1.ConditionTrue && c.Status == corev1.ConditionTrue
+	switch {
+	case c.Status == corev1.ConditionTrue && !h.running, recovers && now.Before(later(h.stable, began.Add(loopWithin))):
+		return corev1.NodeCondition{}, false
+	case is != nil && is.Status == c.Status && is.Reason == c.Reason && is.Message == c.Message:
+		return corev1.NodeCondition{}, false
+	}
+	return c, true
+}
+
+// stateOf returns the state of a service after a pass. h has the problems of all services.
+func (h health) stateOf(name string, p *pass) nodestate.Service {
+	s := nodestate.Service{Name: name, State: api.ServiceStopped}
+	if o, isStuck := p.stuck[name]; isStuck {
+		s.State, s.WaitsFor = api.ServiceWaiting, cmp.Or(o.file, o.dependency.Name)
+	}
+	if p.found[name].State == hostapi.Running {
+		s.State = api.ServiceRunning
+	}
+	for _, problem := range h.problems {
+		switch {
+		case problem.Service != name:
+		case problem.Reason == api.ReasonServiceCrashLoop:
+			s.State, s.WaitsFor = api.ServiceCrashLoop, ""
+		case problem.Reason == api.ReasonServiceNotReady:
+			s.State, s.WaitsFor = api.ServiceNotReady, ""
+		}
+	}
+	return s
+}
+
+// ReportTo reports the state of the services to the Node: the overall health by a condition, each new problem by an event, and each service's state
+// by an annotation.
+func (s *Supervisor) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+	s.mu.Lock()
+	h := s.health
+	s.mu.Unlock()
+	if c, change := conditionOf(time.Now(), s.began, h, nodestate.Condition(node, api.ConditionServicesHealthy)); change {
+		if err := w.SetCondition(ctx, node, c); err != nil {
+			return err
+		}
+	}
+	if err := w.CreateEvents(ctx, node, h.problems); err != nil {
+		return err
+	}
+	states := nodestate.FormatServices(h.services)
+	if h.services == nil || time.Now().Before(h.settled()) || node.Annotations[api.AnnotationServices] == states {
+		return nil
+	}
+	return w.Annotate(ctx, node, api.AnnotationServices, states)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

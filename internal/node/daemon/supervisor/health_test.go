@@ -1,0 +1,227 @@
+package supervisor
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
+)
+
+// broken is why something failed.
+func broken() error { return errors.New("broken") }
+
+// at returns the time d after the start of the tests.
+func at(d time.Duration) time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(d) }
+
+// lived returns the history of a service that ended with an exit code at these times, and ran again at once.
+func lived(code uint32, ends ...time.Duration) *restartHistory {
+	c := &restartHistory{}
+	running := hostapi.Service{Service: desired.Service{Name: "kubelet"}, State: hostapi.Running}
+	stopped := running
+	stopped.State, stopped.ExitCode = hostapi.Stopped, code
+	c.observe(at(0), running)
+	for _, d := range ends {
+		c.observe(at(d), stopped)
+		c.observe(at(d), running)
+	}
+	return c
+}
+
+func TestWhatCountsAsALoop(t *testing.T) {
+	const minute = time.Minute
+	for name, test := range map[string]struct {
+		code uint32
+		ends []time.Duration
+		at   time.Duration
+		want bool
+	}{
+		"never":                         {1, nil, minute, false},
+		"twice":                         {1, []time.Duration{minute, 2 * minute}, 2 * minute, false},
+		"three times":                   {1, []time.Duration{minute, 2 * minute, 3 * minute}, 3 * minute, true},
+		"three times, seldom":           {1, []time.Duration{minute, 4 * minute, 7 * minute}, 7 * minute, false},
+		"stopped by hand, often":        {0, []time.Duration{1, 2, 3, 4, 5}, minute, false},
+		"quiet, but not for long":       {1, []time.Duration{minute, 2 * minute, 3 * minute}, 8*minute - 1, true},
+		"quiet for long":                {1, []time.Duration{minute, 2 * minute, 3 * minute}, 8 * minute, false},
+		"dies again before it is quiet": {1, []time.Duration{1, 2, 3, 4 * minute, 8 * minute}, 12 * minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := lived(test.code, test.ends...)
+			c.observe(at(test.at), hostapi.Service{State: hostapi.Running})
+			if c.loops != test.want {
+				t.Errorf("it loops: %v, want %v", c.loops, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeStartedIsALoop(t *testing.T) {
+	c := &restartHistory{}
+	for n := range loopCrashes {
+		c.failed(at(time.Duration(n)*time.Second), broken())
+	}
+	c.judge(at(time.Minute), hostapi.Disk{Root: t.TempDir()}, desired.Service{Name: "kubelet"}, startBlocker{})
+	if c.problem == nil || c.problem.Reason != api.ReasonServiceCrashLoop || !strings.Contains(c.problem.Message, "broken") {
+		t.Errorf("trouble %+v", c.problem)
+	}
+}
+
+func TestPausesGrowAndEnd(t *testing.T) {
+	var ends []time.Duration
+	last := time.Duration(-1)
+	for n := range 20 {
+		ends = append(ends, time.Duration(n)*time.Second)
+		c := lived(1, ends...)
+		pause := c.backoffUntil().Sub(at(ends[n]))
+		if pause < last || pause > time.Minute {
+			t.Errorf("after %d ends the pause is %v, after the one before %v", n+1, pause, last)
+		}
+		last = pause
+	}
+	if last != time.Minute {
+		t.Errorf("the longest pause is %v", last)
+	}
+	if c := lived(0); !c.backoffUntil().IsZero() {
+		t.Errorf("a service that never ended rests until %v", c.backoffUntil())
+	}
+}
+
+func TestAServiceThatDoesNotWorkIsTroubleAfterAWhile(t *testing.T) {
+	d := hostapi.Disk{Root: t.TempDir()}
+	s := desired.Service{Name: "kubelet"}
+	waits := startBlocker{service: "kubelet", dependency: desired.Service{Name: "containerd"}, silent: true, err: broken()}
+	c := &restartHistory{}
+	for _, step := range []struct {
+		at   time.Duration
+		o    startBlocker
+		want string
+	}{
+		{0, waits, ""},
+		{readyPatience - 1, waits, ""},
+		{readyPatience, waits, "containerd"},
+		{2 * readyPatience, startBlocker{}, ""},
+		{3 * readyPatience, waits, ""},
+		{9 * readyPatience, startBlocker{service: "kubelet", dependency: waits.dependency, err: broken()}, ""}, // it does not run
+	} {
+		c.judge(at(step.at), d, s, step.o)
+		got := ""
+		if c.problem != nil {
+			got = c.problem.Service
+		}
+		if got != step.want {
+			t.Errorf("at %v the trouble is with %q, want %q", step.at, got, step.want)
+		}
+	}
+}
+
+// The reported problem stays the same while a service continues to crash, so it is written once.
+func TestTheMessageStaysWhileTheLoopLasts(t *testing.T) {
+	d := hostapi.Disk{Root: t.TempDir()}
+	s := desired.Service{Name: "kubelet", Log: desired.Log{Path: `C:\var\log\kubelet\kubelet.log`}}
+	log := func(text string) {
+		if _, err := d.WriteFile(s.Log.Path, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log(strings.Repeat("an old line\n", 1000) + "it cannot reach the API server\n")
+	c := lived(255, time.Second, 2*time.Second, 3*time.Second)
+	c.judge(at(3*time.Second), d, s, startBlocker{})
+	first := *c.problem
+	for _, part := range []string{"kubelet", "3 times", "exited with code 255", s.Log.Path, "it cannot reach the API server"} {
+		if !strings.Contains(first.Message, part) {
+			t.Errorf("%q does not say %q", first.Message, part)
+		}
+	}
+	log("something else\n")
+	c.recordCrash(at(4*time.Second), "it exited with code 3")
+	c.judge(at(4*time.Second), d, s, startBlocker{})
+	if *c.problem != first {
+		t.Errorf("the trouble became %+v", c.problem)
+	}
+}
+
+func TestMessagesAreShortAndReadable(t *testing.T) {
+	d := hostapi.Disk{Root: t.TempDir()}
+	const log = `C:\var\log\x.log`
+	for name, test := range map[string]struct{ cause, log string }{
+		"long lines":     {"cause", strings.Repeat("x", 5000)},
+		"many lines":     {"cause", strings.Repeat("line\n", 5000)},
+		"cut characters": {"cause", strings.Repeat("ä€𝄞", 5000)},
+		"no text":        {"cause", strings.Repeat("\xff\xfe", 5000)},
+		"long cause":     {strings.Repeat("€", 5000), strings.Repeat("line\n", 5000)},
+		"empty":          {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.MkdirAll(d.Local(hostapi.Parent(log)), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(d.Local(log), []byte(test.log), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got := message(d, test.cause, log)
+			if len(got) > truncate.Note || !utf8.ValidString(got) {
+				t.Errorf("%d bytes, valid: %v", len(got), utf8.ValidString(got))
+			}
+			if name == "many lines" && (strings.HasSuffix(got, "\nine") || !strings.HasSuffix(got, "line\nline")) {
+				t.Errorf("it ends with %q", got[len(got)-20:])
+			}
+		})
+	}
+	if got := message(d, "cause", `C:\absent.log`); !strings.Contains(got, `C:\absent.log does not exist`) {
+		t.Error(got)
+	}
+}
+
+func TestWhatTheNodeIsTold(t *testing.T) {
+	sick := health{running: true, problems: []nodestatus.Problem{{Reason: "One", Message: "first"}, {Reason: "Two", Message: "second"}}}
+	well := health{running: true}
+	condition := func(status corev1.ConditionStatus, reason, message string) *corev1.NodeCondition {
+		return &corev1.NodeCondition{Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(at(0))}
+	}
+	isTrue := condition(corev1.ConditionTrue, api.ReasonServicesRunning, "all services are running")
+	isFalse := condition(corev1.ConditionFalse, "One", "first\n\nsecond")
+	const hour = time.Hour
+	for name, test := range map[string]struct {
+		now, began time.Duration
+		h          health
+		is         *corev1.NodeCondition
+		want       corev1.ConditionStatus // "" when it does not change
+		since      time.Duration
+	}{
+		"first, all run":         {hour, hour, well, nil, corev1.ConditionTrue, hour},
+		"first, not all run":     {hour, 0, health{}, nil, "", 0},
+		"first, trouble":         {hour, 0, sick, nil, corev1.ConditionFalse, hour},
+		"well already":           {hour, 0, well, isTrue, "", 0},
+		"well, one stopped":      {hour, 0, health{}, isTrue, "", 0},
+		"trouble":                {hour, 0, sick, isTrue, corev1.ConditionFalse, hour},
+		"told already":           {hour, 0, sick, isFalse, "", 0},
+		"other trouble":          {hour, 0, health{problems: sick.problems[:1]}, isFalse, corev1.ConditionFalse, 0},
+		"well again":             {hour, 0, well, isFalse, corev1.ConditionTrue, hour},
+		"well again, not long":   {hour, 0, health{running: true, stable: at(hour + 1)}, isFalse, "", 0},
+		"well again, long":       {hour, 0, health{running: true, stable: at(hour)}, isFalse, corev1.ConditionTrue, hour},
+		"a new life":             {hour, hour - loopWithin + 1, well, isFalse, "", 0},
+		"a new life, later":      {hour, hour - loopWithin, well, isFalse, corev1.ConditionTrue, hour},
+		"well again, one is not": {hour, 0, health{}, isFalse, "", 0},
+		"somebody said Unknown":  {hour, 0, well, condition(corev1.ConditionUnknown, "x", "y"), corev1.ConditionTrue, hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, change := conditionOf(at(test.now), at(test.began), test.h, test.is)
+			if change != (test.want != "") || got.Status != test.want {
+				t.Fatalf("conditionOf() = %+v, %v, want status %q", got, change, test.want)
+			}
+			if change && !got.LastTransitionTime.Time.Equal(at(test.since)) {
+				t.Errorf("it is so since %v, want %v", got.LastTransitionTime, at(test.since))
+			}
+		})
+	}
+}

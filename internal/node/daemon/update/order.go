@@ -1,0 +1,117 @@
+package update
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+)
+
+// Many clients can annotate a Node. The host leaves its version only for an order that the operator signed, and obeys each order once.
+
+// orderFile has the last obeyed order, and orderCopy is its copy: after a power failure, a disk may have lost data that it reported as written.
+const (
+	orderFile = desired.State + `\version-order.json`
+	orderCopy = desired.State + `\version-order.copy.json`
+)
+
+var (
+	errNoOrder  = errors.New("annotation " + api.AnnotationVersionOrder + " is missing: the operator did not order this version")
+	errOldOrder = errors.New("annotation " + api.AnnotationVersionOrder + " has an order that is not newer than the last one applied")
+)
+
+// announcement is the version in the Node's annotations.
+type announcement struct{ version, order, uid string }
+
+func announcementOf(node *corev1.Node) announcement {
+	return announcement{node.Annotations[api.AnnotationDesiredVersion], node.Annotations[api.AnnotationVersionOrder], string(node.UID)}
+}
+
+// obeyed is the content of orderFile. Each Node has its own serials: a deleted Node does not come back.
+type obeyed struct {
+	UID    string `json:"uid"`
+	Serial int64  `json:"serial"`
+}
+
+func (o obeyed) exceeds(last obeyed) bool { return o.UID != last.UID || o.Serial > last.Serial }
+
+// readObeyed returns the later one of file and copy. If their Nodes differ, the file's is the later one.
+func readObeyed(d hostapi.Disk) (last obeyed, err error) {
+	var copied obeyed
+	there, err := state.ReadJSON(d, orderFile, &last)
+	if err != nil {
+		return obeyed{}, err
+	}
+	copyThere, err := state.ReadJSON(d, orderCopy, &copied)
+	if err != nil {
+		return obeyed{}, err
+	}
+	if copyThere && (!there || copied.UID == last.UID && copied.Serial > last.Serial) {
+		return copied, nil
+	}
+	return last, nil
+}
+
+// remember stores an obeyed order: it and older ones no longer count.
+func (r *Requester) remember(o obeyed) error {
+	if o.Serial == 0 {
+		return nil
+	}
+	last, err := readObeyed(r.Host.Disk)
+	if err != nil || !o.exceeds(last) {
+		return err
+	}
+	for _, name := range []string{orderFile, orderCopy} {
+		if err := state.WriteJSON(r.Host.Disk, name, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ordered returns the Node's order for the version, or an error if it is not valid.
+func (r *Requester) ordered(said announcement) (obeyed, error) {
+	if said.order == "" {
+		return obeyed{}, errNoOrder
+	}
+	order := desired.VersionOrder{Cluster: r.Record.Cluster, Node: r.Record.Node, UID: said.uid, Version: said.version}
+	serial, err := order.Verify(said.order, r.Record.Desired.SigningKey)
+	if err != nil {
+		return obeyed{}, fmt.Errorf("annotation %s is not a valid order of the operator: %w", api.AnnotationVersionOrder, err)
+	}
+	return obeyed{UID: said.uid, Serial: serial}, nil
+}
+
+// checkOrder returns the order to go to another version. If there is none, that is reported and the node keeps its version.
+func (r *Requester) checkOrder(said announcement) (o obeyed, there bool, err error) {
+	last, err := readObeyed(r.Host.Disk)
+	if err != nil {
+		return obeyed{}, false, err
+	}
+	o, why := r.ordered(said)
+	if why == nil && !o.exceeds(last) {
+		why = errOldOrder
+	}
+	if why == nil {
+		return o, true, nil
+	}
+	message := fmt.Sprintf("the node keeps version %s although annotation %s requests %.128q: %v", r.Record.Desired.Version, api.AnnotationDesiredVersion, said.version, why)
+	if r.refusal.Tell(message) {
+		r.Log.Warn("Version refused", "error", message)
+	}
+	return obeyed{}, false, nil
+}
+
+// noteOwn remembers an order for the host's own version: it needs no action, but older ones no longer count.
+func (r *Requester) noteOwn(said announcement) error {
+	o, err := r.ordered(said)
+	if err != nil {
+		return nil // an invalid one needs no action
+	}
+	return r.remember(o)
+}

@@ -1,0 +1,327 @@
+package update
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/apiclient"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/nodesettings"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/store"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/supervisor"
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// updaterEvery is how often the presence of the updater is checked.
+const updaterEvery = 10 * time.Second
+
+// Requester starts the updater when the Node requests another version.
+type Requester struct {
+	state.Session
+	verifier *nodesettings.Verifier
+	wake     state.Signal
+	limits   Limits
+	// refusal reports that a version is refused.
+	refusal *nodestatus.Refusal
+	// askedAgain is sent when the Node's announcement changes.
+	askedAgain state.Signal
+
+	mu sync.Mutex
+	// asked is the Node's announcement; its version is empty if there is none.
+	asked announcement
+}
+
+// Limits are the time limits of an update. Within is how long another version may take until it works, before the host rolls back; default 10 minutes.
+// Steady is how long it must keep working; default one minute.
+type Limits struct{ Within, Steady time.Duration }
+
+// NewRequester returns a Requester, which sends wake when there is something to report.
+func NewRequester(s state.Session, v *nodesettings.Verifier, wake state.Signal, limits Limits) *Requester {
+	return &Requester{
+		Session: s, verifier: v, wake: wake, limits: limits, askedAgain: state.NewSignal(), refusal: nodestatus.NewRefusal(api.EventVersionRefused, wake),
+	}
+}
+
+// Run starts an update when the Node requests another version, until ctx is done. What cannot be started yet is retried with back-off: after the
+// operator has sent the content, it updates the Node, which triggers another attempt.
+func (r *Requester) Run(ctx context.Context, client *apiclient.Client) {
+	newRetry := func() *backoff.Backoff { return backoff.Between(2*time.Second, 15*time.Minute) }
+	retry := newRetry()
+	for wasUnderWay := false; ; {
+		err := r.beginUpdate(ctx, client, r.requested())
+		isUnderWay := errors.Is(err, errUnderWay)
+		if wasUnderWay && !isUnderWay {
+			r.wake.Send() // the update failed, or this process would have been replaced: report it
+		}
+		wasUnderWay = isUnderWay
+		var again <-chan time.Time
+		switch {
+		case isUnderWay:
+			again = time.After(updaterEvery)
+		case err != nil && ctx.Err() == nil:
+			r.Log.Warn("Starting an update failed", "error", err.Error())
+			again = time.After(retry.Next())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.askedAgain:
+			retry = newRetry()
+		case <-again:
+		}
+	}
+}
+
+// errUnderWay means that the updater is changing the host.
+var errUnderWay = errors.New("an update is in progress")
+
+// beginUpdate starts the updater if the Node requests another version. The updater then does the rest; WICD only makes sure that it runs.
+func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, said announcement) error {
+	var u attempt
+	there, err := state.ReadJSON(r.Host.Disk, updateFile, &u)
+	if err == nil && there {
+		err = cmp.Or(r.remember(u.Order), r.ensureUpdater(ctx, u), errUnderWay)
+	}
+	if err != nil {
+		return err
+	}
+	own := r.Record.Desired.Version
+	failed, err := r.refused()
+	if err != nil {
+		return err
+	}
+	switch {
+	case said.version == own:
+		return errors.Join(r.noteOwn(said), r.clearFailedUpdate(failed))
+	case said.version == "" || said.version == failed.Version || !r.Record.Complete:
+		return nil
+	}
+	order, ordered, err := r.checkOrder(said)
+	if err != nil || !ordered {
+		return err
+	}
+	u, err = r.plan(ctx, client, said.version)
+	if err != nil {
+		return fmt.Errorf("updating from version %s to %s: %w", own, said.version, err)
+	}
+	u.Order = order
+	return r.WhileCurrent(ctx, func() error {
+		if err := noteSerial(r.Host.Disk, own, r.Record.Serial); err != nil {
+			return err
+		}
+		if err := u.write(r.Host.Disk); err != nil { // first: an order that is remembered but not started would never be obeyed
+			return err
+		}
+		r.RecordChange("update from version %s to %s started", own, said.version)
+		return cmp.Or(r.remember(order), r.startUpdater(ctx, u), errUnderWay)
+	})
+}
+
+// clearFailedUpdate forgets a failed update: the Node wants the host's own version, and may request the other one again later.
+func (r *Requester) clearFailedUpdate(failed failedUpdate) error {
+	if failed.Version == "" {
+		return nil
+	}
+	defer r.wake.Send() // to report it
+	return r.Host.Disk.Remove(failedFile)
+}
+
+// plan reads the version's settings, and makes sure that all of its content is present.
+func (r *Requester) plan(ctx context.Context, client *apiclient.Client, version string) (attempt, error) {
+	data, err := client.Settings(ctx, r.Record.Namespace, version)
+	if err != nil {
+		return attempt{}, err
+	}
+	serial, err := r.verifier.Verify(apiclient.ServicesConfigMap(version), data)
+	if replayed, failure := isReplayed(r.Host.Disk, version, serial); failure != nil {
+		return attempt{}, failure
+	} else if err == nil && replayed {
+		err = errOlderSettings
+	}
+	if err != nil {
+		r.verifier.Refuse(apiclient.ServicesConfigMap(version), err)
+		return attempt{}, fmt.Errorf("ConfigMap %s was rejected: %w", apiclient.ServicesConfigMap(version), err)
+	}
+	outline, err := desired.Outline(data)
+	if err != nil {
+		return attempt{}, fmt.Errorf("ConfigMap %s: %w", apiclient.ServicesConfigMap(version), err)
+	}
+	if outline.Version != version || !store.IsHash(outline.Digest) {
+		return attempt{}, fmt.Errorf("ConfigMap %s is for version %q", apiclient.ServicesConfigMap(version), outline.Version)
+	}
+	if err := r.checkStore(ctx, outline.Payload); err != nil {
+		return attempt{}, err
+	}
+	request := r.Record.JoinRequest
+	request.Desired, request.Published, request.Serial = outline, data, serial
+	if request.Secrets, err = nodesettings.SecretsOf(ctx, client, r.Record, outline); err != nil {
+		return attempt{}, err
+	}
+	request.MayReboot = false
+	return attempt{
+		Request: request, Former: r.Record,
+		Within: metav1.Duration{Duration: cmp.Or(r.limits.Within, updateWithin)},
+		Steady: metav1.Duration{Duration: cmp.Or(r.limits.Steady, updateSteady)},
+	}, nil
+}
+
+// checkStore reads all contents of a version: each must be present and match its hash.
+func (r *Requester) checkStore(ctx context.Context, files []desired.PayloadFile) error {
+	var list []wicdapi.Content
+	for _, f := range files {
+		list = append(list, wicdapi.Content{SHA256: f.SHA256, Size: f.Size})
+	}
+	have, altered, err := store.New(r.Host.Disk).Verify(ctx, list)
+	if err != nil {
+		return err
+	}
+	missing := 0
+	for _, f := range files {
+		if !have[f.SHA256] {
+			missing++
+		}
+	}
+	if missing > 0 {
+		return fmt.Errorf("%d of %d files are missing, %d of them because they were modified; the operator sends them", missing, len(files), len(altered))
+	}
+	return nil
+}
+
+// ensureUpdater makes sure that the updater runs, unless another process changes services, or the host is leaving.
+func (r *Requester) ensureUpdater(ctx context.Context, u attempt) error {
+	release, err := r.Host.System.Lock(state.ServicesLock)
+	if state.IsHeld(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	if is, err := state.Read(r.Host.Disk); err != nil || is.Leaving {
+		return state.IgnoreAbsent(err)
+	}
+	return r.startUpdater(ctx, u)
+}
+
+// startUpdater starts the update service, which is of the version that the host would go back to.
+func (r *Requester) startUpdater(ctx context.Context, u attempt) error {
+	if err := r.linkWICD(u); err != nil {
+		return err
+	}
+	err := supervisor.Manager{Host: r.Host, Changed: r.RecordChange}.Declare(ctx, desired.Service{
+		Name:        api.WICDUpdateService,
+		Description: desired.ServiceDescription(api.WICDUpdateService),
+		Command:     wicdOf(u.Former.Desired.Digest) + " update --windows-service --log-file " + updateLog,
+	})
+	if err != nil {
+		return err
+	}
+	return r.Host.Services.Start(ctx, api.WICDUpdateService)
+}
+
+// linkWICD links the new WICD to its path. The join links all other files.
+func (r *Requester) linkWICD(a attempt) error {
+	name, files := wicdOf(a.Request.Desired.Digest), a.Request.Desired.Payload
+	i := slices.IndexFunc(files, func(f desired.PayloadFile) bool { return f.Path == payload.WICD })
+	if i < 0 {
+		return fmt.Errorf("version %s has no %s", a.version(), name)
+	}
+	if _, err := r.Host.Disk.MakeFolder(hostapi.Parent(name)); err != nil {
+		return err
+	}
+	_, err := r.Host.Disk.Link(store.New(r.Host.Disk).Path(files[i].SHA256), name)
+	return err
+}
+
+// Confirm records for the updater whether the version is reported and the Node Ready.
+func (r *Requester) Confirm(works bool) error {
+	if !r.Host.Disk.Exists(updateFile) {
+		return nil
+	}
+	if !works {
+		return r.Host.Disk.Remove(confirmFile)
+	}
+	_, err := r.Host.Disk.WriteFile(confirmFile, r.Record.Desired.Version)
+	return err
+}
+
+// refused returns the version that the host went back from; its Version is empty if there is none.
+func (r *Requester) refused() (failed failedUpdate, err error) {
+	_, err = state.ReadJSON(r.Host.Disk, failedFile, &failed)
+	return failed, err
+}
+
+// Request stores the version that the Node requests.
+func (r *Requester) Request(node *corev1.Node) {
+	said := announcementOf(node)
+	r.mu.Lock()
+	changed := r.asked != said
+	r.asked = said
+	r.mu.Unlock()
+	if changed {
+		r.askedAgain.Send()
+	}
+}
+
+func (r *Requester) requested() announcement {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked
+}
+
+// ReportTo reports to the Node that an update was undone, and when that is over; and that a version is refused.
+func (r *Requester) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+	if err := r.refusal.ReportTo(ctx, w, node); err != nil {
+		return err
+	}
+	failed, err := r.refused()
+	if err != nil {
+		return err
+	}
+	if c, change := updatedOf(time.Now(), failed, r.Record.Desired.Version, nodestate.Condition(node, api.ConditionUpdated)); change {
+		if err := w.SetCondition(ctx, node, c); err != nil {
+			return err
+		}
+	}
+	if failed.Version == "" {
+		return nil
+	}
+	p := nodestatus.Problem{Service: api.WICDUpdateService, Reason: api.ReasonUpdateFailed, Message: failed.message(r.Record.Desired.Version), Since: failed.Time}
+	return w.CreateEvents(ctx, node, []nodestatus.Problem{p})
+}
+
+// message is limited like those of problems.
+func (f failedUpdate) message(own string) string {
+	return truncate.Text(fmt.Sprintf("version %s failed on this host, which was rolled back to %s: %s", f.Version, own, f.Reason), truncate.Note)
+}
+
+// updatedOf returns condition WindowsUpdated of a node with version own, and whether to write it. A Node first gets it when an update is undone.
+func updatedOf(now time.Time, failed failedUpdate, own string, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
+	c = corev1.NodeCondition{
+		Type: api.ConditionUpdated, Status: corev1.ConditionTrue, Reason: api.ReasonUpToDate, Message: "the node has version " + own,
+		LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+	}
+	if failed.Version != "" {
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, api.ReasonUpdateFailed, failed.message(own)
+	}
+	if is == nil {
+		return c, c.Status == corev1.ConditionFalse
+	}
+	return c, is.Status != c.Status || c.Status == corev1.ConditionFalse && is.Message != c.Message
+}

@@ -1,0 +1,72 @@
+package hostapi
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// A process that reads a file (another WICD command, a backup, antivirus software) can prevent replacing, renaming, linking, truncating or removing
+// it, or reusing the name of a removed file. It has the file open only briefly: changes are retried for heldPatience.
+const (
+	heldPatience = 5 * time.Second
+	heldPause    = 50 * time.Millisecond
+)
+
+// patiently retries a change while another process holds the file.
+func patiently(change func() error) error {
+	return newPatience().repeat(change)
+}
+
+// patience is the time that several changes may wait in total, starting with the first one that has to wait.
+type patience struct{ until *time.Time }
+
+func newPatience() patience { return patience{new(time.Time)} }
+
+func (p patience) repeat(change func() error) error {
+	for {
+		err := change()
+		if err == nil || !isHeld(err) {
+			return err
+		}
+		if p.until.IsZero() {
+			*p.until = time.Now().Add(heldPatience)
+		}
+		if time.Now().After(*p.until) {
+			return err
+		}
+		time.Sleep(heldPause)
+	}
+}
+
+// Code is a Windows error code. The simulated Windows returns it because these numbers have other meanings on other systems.
+type Code uint32
+
+// Error implements error.
+func (c Code) Error() string { return fmt.Sprintf("Windows error %d", uint32(c)) }
+
+// HeldCodes returns the errors of changes to a file that a process has open (https://learn.microsoft.com/windows/win32/debug/system-error-codes).
+func HeldCodes() []Code {
+	return []Code{
+		5,    // ERROR_ACCESS_DENIED, also returned if rights are missing
+		32,   // ERROR_SHARING_VIOLATION
+		33,   // ERROR_LOCK_VIOLATION
+		303,  // ERROR_DELETE_PENDING: the file was removed, and disappears when the last process closes it
+		1224, // ERROR_USER_MAPPED_FILE: the file is mapped into the memory of a process
+	}
+}
+
+// isHeld reports whether Windows refused a change because a process has the file open.
+func isHeld(err error) bool {
+	var code Code
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &code):
+	case runtime.GOOS == "windows" && errors.As(err, &errno):
+		code = Code(errno)
+	}
+	return slices.Contains(HeldCodes(), code)
+}

@@ -1,0 +1,84 @@
+package identity_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
+	"github.com/windows-machine-config/wmco/internal/node/identity"
+)
+
+// memory is a store, and a bootstrapper whose cluster gives a sequence of answers.
+type memory struct {
+	current, pending []byte
+	answers          []error
+	// names are the requests that were made, asked their times.
+	names []string
+	asked []time.Time
+}
+
+func read(b []byte) ([]byte, error) {
+	if b == nil {
+		return nil, fs.ErrNotExist
+	}
+	return b, nil
+}
+
+func (m *memory) ReadIdentity() ([]byte, error) { return read(m.current) }
+func (m *memory) WriteIdentity(b []byte) error  { m.current = b; return nil }
+func (m *memory) ReadPending() ([]byte, error)  { return read(m.pending) }
+func (m *memory) WritePending(b []byte) error   { m.pending = b; return nil }
+func (m *memory) RemovePending() error          { m.pending = nil; return nil }
+
+func (m *memory) Bootstrap(ctx context.Context, manager *identity.Manager) (identity.Identity, error) {
+	return manager.Request(ctx, m)
+}
+
+func (m *memory) Issue(ctx context.Context, p identity.Pending) ([]byte, error) {
+	m.names, m.asked = append(m.names, p.Name), append(m.asked, time.Now())
+	if len(m.names) > len(m.answers) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return nil, m.answers[len(m.names)-1]
+}
+
+// A failed request is repeated soon with the same key; a refused one, much later with another key.
+func TestRequestsThatAreRefusedAndRequestsThatFail(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer  error
+		sameKey bool
+		atLeast time.Duration
+		atMost  time.Duration
+	}{
+		"fails":      {errors.New("no connection"), true, time.Second, 2 * time.Second},
+		"is refused": {identity.ErrRefused, false, identity.RefusedPause, identity.RefusedPause},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				m := &memory{answers: []error{test.answer}}
+				manager := &identity.Manager{
+					Name: identity.Name{User: "system:somebody:win-1", Group: "system:somebodies"}, Prefix: "somebody-", Store: m, Bootstrap: m,
+					Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Issued: func(identity.Identity) {}, Pauses: func() func() time.Duration { return backoff.New().Next },
+				}
+				if _, err := manager.Identify(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("the error is %v", err)
+				}
+				if len(m.names) != 2 || (m.names[0] == m.names[1]) != test.sameKey {
+					t.Fatalf("the requests are %q, with the same key: want %v", m.names, test.sameKey)
+				}
+				if pause := m.asked[1].Sub(m.asked[0]); pause < test.atLeast || pause > test.atMost {
+					t.Errorf("the pause is %v, want %v to %v", pause, test.atLeast, test.atMost)
+				}
+			})
+		})
+	}
+}

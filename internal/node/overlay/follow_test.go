@@ -1,0 +1,75 @@
+package overlay_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/node/overlay"
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
+)
+
+func TestChangesOfNodesDuringAnOutageAreApplied(t *testing.T) {
+	for name, test := range map[string]struct{ before, after func(*servers.Cluster) }{
+		"server unavailable":                  {func(c *servers.Cluster) { c.SetAway(true) }, func(c *servers.Cluster) { c.SetAway(false) }},
+		"server lost its history":             {func(c *servers.Cluster) { c.SetAway(true) }, func(c *servers.Cluster) { c.Forget(); c.SetAway(false) }},
+		"the same, without sendInitialEvents": {func(c *servers.Cluster) { c.SetAway(true); c.ListOnly() }, func(c *servers.Cluster) { c.Forget(); c.SetAway(false) }},
+		"connections closed":                  {func(*servers.Cluster) {}, func(c *servers.Cluster) { c.SetAway(true); c.SetAway(false) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			story(t, func(e *env) {
+				e.linux(1)
+				e.linux(2)
+				h := e.windows(1, sim.HNSOptions{}).start()
+				e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1), linuxRemote(2)) })
+				h.service.ResetCalls()
+				test.before(e.cluster)
+				e.passes(10 * time.Minute)
+				if !h.has(linuxRemote(1), linuxRemote(2)) {
+					t.Error("remote subnets were removed while the API server was unavailable")
+				}
+				e.cluster.Delete(nodePath("linux-2"))
+				e.linux(3)
+				test.after(e.cluster)
+				e.awaits(30*time.Second, "the changes are applied", func() bool { return h.has(linuxRemote(1), linuxRemote(3)) })
+				if got := h.changes(); got["CreateNetwork"]+got["DeleteNetwork"] > 0 {
+					t.Errorf("calls: %v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestNodesAreListedInPagesWithoutSendInitialEvents(t *testing.T) {
+	story(t, func(e *env) {
+		e.cluster.ListOnly()
+		want := linuxRemotes(600)
+		for i := range 600 {
+			e.linux(i)
+		}
+		h := e.windows(1, sim.HNSOptions{}).start()
+		e.awaits(time.Minute, "all remote subnets are there", func() bool { return h.has(want...) && h.published() })
+		e.linux(600)
+		e.awaits(time.Second, "a node joined", func() bool { return h.has(append(want, linuxRemote(600))...) })
+	})
+}
+
+// TestTheRouterAddressIsPublishedAgain: other nodes need the address of this host's router, and another program may have changed or removed it.
+func TestTheRouterAddressIsPublishedAgain(t *testing.T) {
+	story(t, func(e *env) {
+		h := e.windows(1, sim.HNSOptions{}).start()
+		e.awaits(time.Minute, "the address is published", h.published)
+		e.annotate(h.node, overlay.RouterMACAnnotation, "00-15-5D-FF-FF-FF")
+		e.awaits(5*time.Second, "it is published again", h.published)
+		written := e.cluster.Count("PATCH", nodePath(h.node))
+		e.annotate(h.node, overlay.RouterMACAnnotation, strings.ToLower(strings.ReplaceAll(e.annotation(h.node, overlay.RouterMACAnnotation), "-", ":")))
+		e.passes(time.Minute)
+		if again := e.cluster.Count("PATCH", nodePath(h.node)); again != written {
+			t.Error("the same address in another form was written again")
+		}
+		if n := e.cluster.Count("PATCH", nodePath(h.node)+"/status"); n != written {
+			t.Errorf("%d of %d patches were of the status; OVN-Kubernetes allows no others", n, written)
+		}
+	})
+}

@@ -1,0 +1,161 @@
+package overlay
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
+)
+
+const (
+	// madeName is in the folder of containerd's network configuration, like holdersName.
+	madeName = "made-networks"
+	// maxMade and maxMadeFile limit the file: there are two networks, and leftovers of earlier ones.
+	maxMade     = 16
+	maxMadeFile = 64 << 10
+	// maxMadeText limits names in it.
+	maxMadeText = 512
+)
+
+// made is a network that this program created: what was requested, which Windows may not return.
+type made struct {
+	Name    string       `json:"name"`
+	Subnet  netip.Prefix `json:"subnet"`
+	Gateway netip.Addr   `json:"gateway"`
+	VNI     uint32       `json:"vni"`
+	Port    uint16       `json:"vxlanPort,omitempty"` // 4789 is Windows' default
+	Adapter string       `json:"adapter,omitempty"`
+	// HostRoute means that Windows accepted the policy, HadAddresses that the network had its addresses at some time.
+	HostRoute    bool `json:"hostRoute,omitempty"`
+	HadAddresses bool `json:"hadAddresses,omitempty"`
+}
+
+// madeFile stores on the host which networks this program created, by ID, so that it recognizes them after a restart.
+type madeFile struct {
+	name string
+	log  *slog.Logger
+	have map[string]made
+}
+
+// readMade reads the file. A damaged one is treated as absent: then only what Windows returns is known.
+func readMade(folder string, log *slog.Logger) *madeFile {
+	m := &madeFile{name: filepath.Join(folder, madeName), log: log}
+	m.have = remembered(m.name, maxMadeFile, parseMade, log, "which networks were created")
+	return m
+}
+
+// add stores a network that was created as requested. Earlier ones with that name are deleted.
+func (m *madeFile) add(created, requested hns.Network) {
+	maps.DeleteFunc(m.have, func(_ string, n made) bool { return n.Name == requested.Name })
+	s := requested.Subnets[0]
+	m.have[created.ID] = made{
+		Name: requested.Name, Subnet: s.Prefix, Gateway: s.Gateway, VNI: s.VNI, Port: cmp.Or(requested.VXLANPort, hns.DefaultVXLANPort), Adapter: requested.Adapter,
+		HostRoute: created.HostRoute, HadAddresses: created.HasAddresses(),
+	}
+	m.save()
+}
+
+// adopt stores networks of an earlier version with the current settings, because nothing in them contradicts these.
+func (m *madeFile) adopt(have, wanted []hns.Network) {
+	for _, w := range wanted {
+		n := named(have, w.Name)
+		if n == nil {
+			continue
+		}
+		if _, known := m.have[n.ID]; !known {
+			n.HostRoute = n.HostRoute || len(n.Remotes) > 0 // it was added before them
+			m.add(*n, w)
+		}
+	}
+}
+
+func (m *madeFile) remove(id string) {
+	if _, known := m.have[id]; known {
+		delete(m.have, id)
+		m.save()
+	}
+}
+
+// note updates what is stored of a network.
+func (m *madeFile) note(n hns.Network) {
+	was, known := m.have[n.ID]
+	is := was
+	is.HostRoute, is.HadAddresses = was.HostRoute || n.HostRoute, was.HadAddresses || n.HasAddresses()
+	if known && is != was {
+		m.have[n.ID] = is
+		m.save()
+	}
+}
+
+// complete fills in what was requested for a network that Windows returned. differs is what Windows returns instead; empty if nothing. A difference
+// is only reported: if Windows always returns something else than requested, the network would otherwise be replaced at each start.
+func (m *madeFile) complete(n *hns.Network) (differs string) {
+	is, known := m.have[n.ID]
+	if !known {
+		return ""
+	}
+	requested := hns.Network{Type: hns.Overlay, Subnets: []hns.Subnet{{Prefix: is.Subnet, Gateway: is.Gateway, VNI: is.VNI}}, VXLANPort: hns.OwnVXLANPort(is.Port)}
+	differs = contradiction(*n, requested, nil) // the addresses show whose adapter it is
+	n.Subnets = requested.Subnets
+	n.VXLANPort, n.Adapter, n.HostRoute = is.Port, is.Adapter, n.HostRoute || is.HostRoute
+	m.note(*n)
+	return differs
+}
+
+// idOf returns the ID of the network of that name that was created last; empty if it is unknown.
+func (m *madeFile) idOf(name string) string {
+	for id, n := range m.have {
+		if n.Name == name {
+			return id
+		}
+	}
+	return ""
+}
+
+func (m *madeFile) save() {
+	text, err := json.Marshal(storedMade{madeVersion, m.have})
+	if err == nil {
+		err = writeFile(m.name, text)
+	}
+	if err != nil {
+		m.log.Warn("Storing which networks were created failed", "file", m.name, "error", err.Error())
+	}
+}
+
+// storedMade is the content of the file.
+type storedMade struct {
+	Version  int             `json:"version"`
+	Networks map[string]made `json:"networks"`
+}
+
+const madeVersion = 1
+
+// parseMade parses what save has written, and nothing else.
+func parseMade(text []byte) (map[string]made, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	var stored storedMade
+	if err := decoder.Decode(&stored); err != nil {
+		return nil, fmt.Errorf("it was not written by this program: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) || stored.Version != madeVersion || len(stored.Networks) > maxMade || stored.Networks == nil {
+		return nil, fmt.Errorf("it was not written by this program: version %d, %d networks", stored.Version, len(stored.Networks))
+	}
+	for id, n := range stored.Networks {
+		isOurs := n.Name == Network || n.Name == BaseNetwork
+		isSubnet := n.Subnet.IsValid() && n.Subnet.Addr().Is4() && n.Subnet == n.Subnet.Masked() && n.Subnet.Contains(n.Gateway)
+		if !isOurs || !isSubnet || len(n.Adapter) > maxMadeText || len(id) > maxMadeText || id == "" || strings.ToLower(id) != id {
+			return nil, fmt.Errorf("network %.100q was not created by this program", id)
+		}
+	}
+	return stored.Networks, nil
+}

@@ -1,0 +1,59 @@
+package win
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
+)
+
+func TestDefenderKeepsItsPromises(t *testing.T) {
+	if _, err := isRunning(defenderService); !errors.Is(err, hostapi.ErrNotFound) {
+		t.Skipf("this Windows has Defender (%v), whose exclusions are not a test's", err)
+	}
+	contract.Defender(t, func(t *testing.T) contract.DefenderFixture {
+		return contract.DefenderFixture{
+			Defender:     mustHost(t).Defender,
+			Stop:         func(*testing.T) {},
+			NoExclusions: "this Windows has no Defender",
+		}
+	})
+}
+
+// TestADefenderThatCannotBeManagedIsAFailure has a running service without its interface, and real-time protection.
+func TestADefenderThatCannotBeManagedIsAFailure(t *testing.T) {
+	if _, err := isRunning(defenderService); !errors.Is(err, hostapi.ErrNotFound) {
+		t.Skipf("this Windows has Defender (%v)", err)
+	}
+	h := mustHost(t)
+	mustRunInstead(t, h.Services, defenderService)
+	some := desired.Exclusions{Paths: []string{`C:\x`}}
+	_, err := h.Defender.Exclusions(t.Context())
+	_, errScans := h.Defender.Scans(t.Context())
+	for _, err := range []error{err, errScans, h.Defender.Add(t.Context(), some), h.Defender.Remove(t.Context(), some)} {
+		if err == nil || errors.Is(err, hostapi.ErrNoDefender) || !strings.Contains(err.Error(), defenderNamespace) {
+			t.Errorf("without its namespace of WMI, Defender gives %v", err)
+		}
+	}
+	if err := h.Services.Stop(t.Context(), defenderService); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Defender.Exclusions(t.Context()); !errors.Is(err, hostapi.ErrNoDefender) {
+		t.Errorf("a stopped Defender gives %v", err)
+	}
+}
+
+func TestASentenceInsteadOfExclusionsIsKnown(t *testing.T) {
+	for text, want := range map[string]bool{
+		"N/A: Administrators are not allowed to view exclusions": true,
+		"N/A: Must be an administrator to view exclusions":       true,
+		`N:\A`: false, `C:\k`: false, "": false,
+	} {
+		if isHidden(text) != want {
+			t.Errorf("isHidden(%q) = %v", text, !want)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package win
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+)
+
+// TestAFileIsReplacedOnceNothingPreventsIt: antivirus software, for example, briefly opens files in a way that prevents replacing or renaming them.
+func TestAFileIsReplacedOnceNothingPreventsIt(t *testing.T) {
+	name := filepath.Join(tempFolder(t), "node.json")
+	if err := os.WriteFile(name, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	utf16, err := windows.UTF16PtrFromString(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := windows.CreateFile(utf16, windows.GENERIC_READ, windows.FILE_SHARE_READ, nil, windows.OPEN_EXISTING, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	time.AfterFunc(300*time.Millisecond, func() { closed <- windows.CloseHandle(reader) })
+	if _, err := (hostapi.Disk{}).WriteFile(name, "new"); err != nil {
+		t.Error(err)
+	}
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(name); err != nil || string(text) != "new" {
+		t.Errorf("the file has %q (%v)", text, err)
+	}
+}

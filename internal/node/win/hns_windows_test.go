@@ -1,0 +1,117 @@
+package win
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/Microsoft/hcsshim/hcn"
+	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/node/win/network"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
+)
+
+// hnsService is the name of the Host Network Service.
+const hnsService = "hns"
+
+func TestNetworksKeepTheirPromises(t *testing.T) {
+	mustHaveHNS(t)
+	host := mustHost(t)
+	contract.Networks(t, func(t *testing.T) contract.NetworksFixture {
+		serveReaper(t, addressesPort)
+		service := desired.Service{Name: hnsService, Description: "the Host Network Service of the tests", Command: command(t, "serves")}
+		removeAfter(t, host.Services, hnsService)
+		if _, err := host.Services.Put(t.Context(), service); err != nil {
+			t.Fatal(err)
+		}
+		start := func(t *testing.T) {
+			if err := host.Services.Start(t.Context(), hnsService); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start(t)
+		removeAll(t, host.Networks.(*network.HNS))
+		return contract.NetworksFixture{
+			Networks: host.Networks, Overlay: host.Networks.(*network.HNS), Balance: mustCreateLoadBalancer,
+			Start: start,
+			Stop: func(t *testing.T) {
+				if err := host.Services.Stop(t.Context(), hnsService); err != nil {
+					t.Fatal(err)
+				}
+			},
+		}
+	})
+}
+
+// mustHaveHNS skips tests if networks cannot or must not be created.
+func mustHaveHNS(t *testing.T) {
+	t.Helper()
+	if !onWine() {
+		t.Skip("a test must not make networks on a real Windows: that cuts its connections")
+	}
+	if windows.NewLazySystemDLL("computenetwork.dll").Load() != nil {
+		t.Skip("this Wine has no computenetwork.dll (lab/hostcompute)")
+	}
+}
+
+// servedFile is locked by the lab's network service while it runs; without this file, calls are answered without a service. testdata/wine removes it,
+// because the calls of this process have it open.
+const servedFile = `C:\lab\hns\service`
+
+// serveNetworks is Store.Serve of lab/hns.
+func serveNetworks() (release func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(servedFile), 0o755); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(servedFile, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	const serving = 1 << 41
+	err = windows.LockFileEx(windows.Handle(file.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK, 0, 1, 0, &windows.Overlapped{OffsetHigh: serving >> 32})
+	return func() { _ = file.Close() }, err
+}
+
+// removeAll removes all objects, now and after the test.
+func removeAll(t *testing.T, h *network.HNS) {
+	t.Helper()
+	remove := func() {
+		s, err := h.Look(context.Background())
+		if err == nil {
+			err = h.Remove(context.Background(), s)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	remove()
+	t.Cleanup(remove)
+}
+
+// mustCreateLoadBalancer creates a load balancer as kube-proxy does.
+func mustCreateLoadBalancer(t *testing.T, b hns.LoadBalancer) (id string) {
+	t.Helper()
+	wanted := &hcn.HostComputeLoadBalancer{
+		HostComputeEndpoints: b.Endpoints, SchemaVersion: hcn.V2SchemaVersion(),
+		PortMappings: []hcn.LoadBalancerPortMapping{{Protocol: uint32(b.Protocol), ExternalPort: b.External, InternalPort: b.Internal}},
+	}
+	if b.SourceVIP.IsValid() {
+		wanted.SourceVIP = b.SourceVIP.String()
+	}
+	for _, vip := range b.VIPs {
+		wanted.FrontendVIPs = append(wanted.FrontendVIPs, vip.String())
+	}
+	if b.DSR {
+		wanted.Flags = hcn.LoadBalancerFlagsDSR
+	}
+	made, err := wanted.Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ToLower(made.Id)
+}

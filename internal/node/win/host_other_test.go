@@ -1,0 +1,16 @@
+//go:build !windows
+
+package win_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/node/win"
+)
+
+func TestThereIsNoHostElsewhere(t *testing.T) {
+	if _, err := win.Host(); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("Host() = %v, want errors.ErrUnsupported", err)
+	}
+}

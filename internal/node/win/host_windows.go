@@ -1,0 +1,55 @@
+package win
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/node/win/network"
+	"github.com/windows-machine-config/wmco/internal/node/win/scm"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+)
+
+// Host returns the Windows that this program runs on. Call it once per process: each call uses one of the two thousand callbacks that Go can give to
+// Windows.
+func Host() (hostapi.Host, error) {
+	folder, err := windows.GetSystemDirectory()
+	if err != nil {
+		return hostapi.Host{}, fmt.Errorf("finding the system folder of Windows: %w", err)
+	}
+	changes := scm.NewChanges()
+	networks := network.NewHNS(changes)
+	return hostapi.Host{
+		System:       &system{shutdown: folder + `\shutdown.exe`},
+		Rights:       rights{},
+		Services:     &services{patience: time.Minute, silence: 30 * time.Second, grace: 2 * time.Minute},
+		Changes:      changes,
+		Programs:     programs{},
+		Probes:       probes{},
+		Runtime:      images{pipe: desired.RuntimePipe},
+		Images:       images{pipe: desired.RuntimePipe},
+		Environment:  environment{patience: 5 * time.Second},
+		Certificates: certificates{},
+		Containers:   newContainers(networks),
+		NextStart:    nextStart{},
+		Firewall:     firewall{},
+		Defender:     defender{wmi: newWMI(30 * time.Second)},
+		Memory:       memory{},
+		Accounts:     accounts{},
+		Routes:       newRoutes(),
+		Networks:     networks,
+		HNSState:     hnsState{},
+		EventLogs:    newEventLogs(),
+		Inventory:    inventory{},
+		HostNetwork:  hostNetwork{},
+		Disk:         hostapi.Disk{},
+	}, nil
+}
+
+// system is Windows without its services.
+type system struct {
+	// shutdown is the path of shutdown.exe.
+	shutdown string
+}

@@ -1,0 +1,238 @@
+package win
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
+)
+
+const (
+	testPipe        = `\\.\pipe\wicd-test`
+	testPipeAddress = "npipe://./pipe/wicd-test"
+)
+
+func TestProbesKeepTheirPromises(t *testing.T) {
+	host := mustHost(t)
+	contract.Probes(t, func(t *testing.T) []contract.ProbesFixture {
+		web, runtime := &flag{}, &flag{}
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if !web.is() {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}))
+		t.Cleanup(server.Close)
+		serveRuntime(t, func() (string, string) {
+			if runtime.is() {
+				return "0", ""
+			}
+			return "14", "server is not initialized yet" // as containerd answers during its start
+		})
+		return []contract.ProbesFixture{
+			{Probes: host.Probes, Address: server.URL + "/healthz", Absent: "http://127.0.0.1:1/healthz", Set: web.set},
+			{Probes: host.Probes, Address: testPipeAddress, Absent: "npipe://./pipe/wicd-absent", Set: runtime.set},
+		}
+	})
+}
+
+// flag is whether a service of the tests is healthy.
+type flag struct {
+	mu   sync.Mutex
+	well bool
+}
+
+func (f *flag) set(well bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.well = well
+}
+
+func (f *flag) is() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.well
+}
+
+// serveRuntime answers calls of a container runtime with a gRPC status and its message.
+func serveRuntime(t *testing.T, answer func() (status, message string)) {
+	t.Helper()
+	servePipe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if r.URL.Path != "/runtime.v1.RuntimeService/Version" || r.Header.Get("Content-Type") != "application/grpc" || len(body) != 5 || err != nil {
+			t.Errorf("the call is %s %s with %d bytes, %v", r.Method, r.URL, len(body), err)
+		}
+		status, message := answer()
+		w.Header().Set("Content-Type", "application/grpc")
+		if status != "0" { // without a message, as grpc-go does
+			w.Header().Set("Grpc-Status", status)
+			w.Header().Set("Grpc-Message", message)
+			return
+		}
+		w.Header().Set("Trailer", "Grpc-Status")
+		_, _ = w.Write([]byte{0, 0, 0, 0, 2, 0x0a, 0})
+		w.Header().Set("Grpc-Status", status)
+	}))
+}
+
+// servePipe serves HTTP/2 on testPipe until stop is called, or the test ends.
+func servePipe(t *testing.T, handler http.Handler) (stop func()) {
+	t.Helper()
+	protocols := &http.Protocols{}
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Protocols: protocols, Handler: handler}
+	listener := &pipeListener{ended: make(chan struct{})}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(listener) }()
+	stop = func() { _ = server.Close(); <-done }
+	t.Cleanup(stop)
+	awaitPipe(t)
+	return stop
+}
+
+// awaitPipe returns when the pipe exists.
+func awaitPipe(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if c, err := dialPipe(t.Context(), testPipe); err == nil {
+			_ = c.Close()
+			return
+		}
+	}
+	t.Fatal("the pipe is not there")
+}
+
+// pipeListener accepts connections of testPipe, one after another. Like containerd's, the pipe has no buffers: a write waits
+// until the other side reads.
+type pipeListener struct {
+	once  sync.Once
+	ended chan struct{}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.accept()
+		if !errors.Is(err, windows.ERROR_NO_DATA) { // the client has already disconnected
+			return c, err
+		}
+	}
+}
+
+func (l *pipeListener) accept() (net.Conn, error) {
+	name, err := windows.UTF16PtrFromString(testPipe)
+	if err != nil {
+		return nil, err
+	}
+	const mode = windows.PIPE_ACCESS_DUPLEX | windows.FILE_FLAG_OVERLAPPED
+	h, err := windows.CreateNamedPipe(name, mode, windows.PIPE_TYPE_BYTE, windows.PIPE_UNLIMITED_INSTANCES, 0, 0, 0, nil)
+	if err != nil {
+		return nil, err
+	}
+	event, err := windows.CreateEvent(nil, 1, 0, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer windows.CloseHandle(event)
+	overlapped := &windows.Overlapped{HEvent: event}
+	err = windows.ConnectNamedPipe(h, overlapped)
+	for errors.Is(err, windows.ERROR_IO_PENDING) {
+		select {
+		case <-l.ended:
+			_ = windows.CancelIoEx(h, overlapped)
+			_, _ = windows.WaitForSingleObject(event, windows.INFINITE)
+			return nil, errors.Join(net.ErrClosed, windows.CloseHandle(h))
+		default:
+		}
+		if signaled, _ := windows.WaitForSingleObject(event, 20); signaled == windows.WAIT_OBJECT_0 {
+			err = nil
+		}
+	}
+	if err != nil && !errors.Is(err, windows.ERROR_PIPE_CONNECTED) {
+		return nil, fmt.Errorf("waiting for a client: %w", errors.Join(err, windows.CloseHandle(h)))
+	}
+	return pipe{os.NewFile(uintptr(h), testPipe)}, nil
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.ended) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return pipeAddr(testPipe) }
+
+// TestBothMayWriteFirst uses a server that does not read before the client has read its first write, like grpc-go's.
+func TestBothMayWriteFirst(t *testing.T) {
+	listener := &pipeListener{ended: make(chan struct{})}
+	done := make(chan error, 1)
+	go func() {
+		c, err := listener.Accept()
+		if err == nil {
+			defer c.Close()
+			_, err = c.Write([]byte("hello"))
+		}
+		if err == nil {
+			_, err = io.ReadFull(c, make([]byte, 5))
+		}
+		done <- err
+	}()
+	var c net.Conn
+	for err := error(windows.ERROR_FILE_NOT_FOUND); err != nil; c, err = dialPipe(t.Context(), testPipe) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	c = readAhead(c)
+	wrote := make(chan error, 1)
+	go func() { _, err := c.Write([]byte("world")); wrote <- err }()
+	select {
+	case err := <-wrote:
+		if err := errors.Join(err, <-done); err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("each waits until the other reads")
+	}
+	said := make([]byte, 5)
+	if _, err := io.ReadFull(c, said); err != nil || string(said) != "hello" {
+		t.Errorf("the server said %q, %v", said, err)
+	}
+	_ = c.Close()
+}
+
+func TestAProbeReturnsTheRuntimesError(t *testing.T) {
+	serveRuntime(t, func() (string, string) { return "14", "server is not initialized yet" })
+	err := probes{}.Probe(t.Context(), testPipeAddress)
+	for _, want := range []string{testPipeAddress, "code 14", "not initialized yet"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Probe() = %v, want %q in it", err, want)
+		}
+	}
+}
+
+func TestAProbeTimesOut(t *testing.T) {
+	release := make(chan struct{})
+	serveRuntime(t, func() (string, string) { <-release; return "0", "" })
+	defer close(release)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if err := (probes{}).Probe(ctx, testPipeAddress); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestOtherAddressesAreRejected(t *testing.T) {
+	for _, address := range []string{"", "tcp://127.0.0.1:1", "npipe://other/pipe/x", `C:\file`} {
+		if err := (probes{}).Probe(t.Context(), address); err == nil {
+			t.Errorf("%q: no error", address)
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package win
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// programs runs programs of this host.
+type programs struct{}
+
+// complaintBytes is how much of a program's standard error is reported; killedAfter is how long it may hold its output open after
+// it was killed.
+const (
+	complaintBytes = 2 << 10
+	killedAfter    = 10 * time.Second
+)
+
+// Run implements wicdapi.Runner.
+func (programs) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+	words := strings.Fields(command)
+	if len(words) == 0 {
+		return fmt.Errorf("running %q: there is no program in it", command)
+	}
+	var complaint bytes.Buffer
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdin, stdout, &complaint, killedAfter
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("running %s: %w: %s", words[0], err, bytes.TrimSpace(complaint.Bytes()[:min(complaint.Len(), complaintBytes)]))
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package podcause
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
+)
+
+// sign is a cause, and the messages of kubelet and containerd that indicate it: one of says and, if about is not empty, one of about. Each text
+// contains a character that image names, which messages quote, cannot contain.
+type sign struct {
+	reason      string
+	says, about []string
+}
+
+func (s sign) isIn(message string) bool {
+	has := func(text string) bool { return strings.Contains(message, text) }
+	return slices.ContainsFunc(s.says, has) && (len(s.about) == 0 || slices.ContainsFunc(s.about, has))
+}
+
+// classify finds the cause in a message of the kubelet or containerd. For an unknown message, it returns the kubelet's reason.
+func classify(reason, message string) string {
+	signs := ofStarts()
+	if slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", kubeletNoRegistry, kubeletNoSignature}, reason) {
+		signs = append(signs, ofPulls()...)
+	}
+	if i := slices.IndexFunc(signs, func(s sign) bool { return s.isIn(message) }); i >= 0 && signs[i].reason != "" {
+		return signs[i].reason
+	}
+	switch reason {
+	case kubeletNoRegistry: // the operator uses the same name for something else
+		return api.EventRegistryUnreachable
+	case kubeletNoSignature:
+		return api.EventImageForbidden
+	}
+	return reason
+}
+
+// Reasons that container runtimes give kubelets (k8s.io/cri-api, pkg/errors).
+const (
+	kubeletNoRegistry  = "RegistryUnavailable"
+	kubeletNoSignature = "SignatureValidationFailed"
+)
+
+// ofImages reports whether a reason is about pulling an image.
+func ofImages(reason string) bool {
+	return reason != "" && slices.ContainsFunc(append(ofStarts(), ofPulls()...), func(s sign) bool { return s.reason == reason })
+}
+
+// ofStarts returns signs in any message about a container. Windows localizes its messages, so error numbers are matched if present: hcsshim
+// appends them (internal/hcserror).
+func ofStarts() []sign {
+	return []sign{
+		{reason: api.EventImageForAnotherBuild, says: []string{
+			"no match for platform", // images.Manifest of containerd
+			"operating system does not match the host operating system", "does not match the operating system of the host", "(0xc0370101)",
+		}},
+		{reason: api.EventNodeDiskFull, says: []string{"(0x70)", "not enough space on the disk", "no space left on device"}},
+	}
+}
+
+// ofPulls returns signs in messages about pulls, most reliable first. A response of WICD's registry may have signs of several registries.
+func ofPulls() []sign {
+	return slices.Concat([]sign{
+		{reason: api.EventLayerBlocked, says: []string{"(0x5)", "(0x20)", "(0xe1)", "Access is denied.", "being used by another process", "contains a virus"},
+			about: []string{"failed to extract layer", "hcsshim::"}},
+		{reason: api.EventMirrorUnavailable, says: []string{` "https://127.0.0.1:10280/`, "dial tcp 127.0.0.1:10280"}}, // WICD does not respond
+		{reason: api.EventProxyUnreachable, says: []string{"proxyconnect tcp"}},                                        // net/http
+		{reason: api.EventProxyDenied, says: []string{"Proxy Authentication Required", `": Forbidden`}},                // net/http: a proxy's response to CONNECT
+		{reason: api.EventRegistryDenied, says: []string{mirrors.RefusesCredentials}},
+		{reason: api.EventRegistryBlocked, says: []string{mirrors.NobodyMayBeAsked}},
+		{reason: api.EventRegistryWithoutTLS, says: []string{"server gave HTTP response to HTTPS client", "first record does not look like a TLS handshake"}},
+		{reason: api.EventRegistryUntrusted, says: []string{"x509: certificate signed by unknown authority"}},
+		{reason: api.EventRegistryCertificateInvalid, says: []string{"x509: "}},
+		{reason: api.EventRegistryRateLimited, says: []string{"429 Too Many Requests", "toomanyrequests: "}},
+		{reason: api.EventImageForbidden, says: []string{"Source image rejected", "due to configured policy", "PROJECTPOLICYVIOLATION: ", "blocked by policy"}},
+		{reason: api.EventImageInvalid, says: []string{
+			"unexpected commit digest", "wrong diff id", "unexpected media type", "reference for unknown type", "is no longer supported since containerd",
+			"Schema 1 images", "schema 1 not supported", "byte manifest for", mirrors.Damaged,
+		}},
+		{reason: api.EventMirrorUnavailable, says: []string{mirrors.NobodyHasIt, "https://127.0.0.1:10280/"}},
+	}, ofRegistries())
+}
+
+// ofRegistries returns signs in responses of registries, and in messages about missing responses.
+func ofRegistries() []sign {
+	return []sign{
+		{reason: api.EventRegistryDenied, says: []string{
+			"401 Unauthorized", "403 Forbidden", "pull access denied", "no basic auth credentials", "authorization failed", "authentication required",
+			"access to the resource is denied", "missing username or secret",
+		}},
+		{says: []string{"no pull hosts: ", "no resolve hosts: "}}, // the hosts are not found, not the image
+		{reason: api.EventImageNotFound, says: []string{": not found", "404 Not Found", "manifest unknown", "name unknown"}},
+		{reason: api.EventRegistryFailed, says: []string{"500 Internal Server Error", "502 Bad Gateway", "503 Service Unavailable", "504 Gateway Time"}},
+		{reason: api.EventRegistryUnreachable, says: []string{
+			"no such host", "server misbehaving", "getaddrinfow: ", "connection refused", "connection reset by peer", "connection timed out", "no route to host",
+			"network is unreachable", "i/o timeout", "connectex: ", "wsarecv: ", "wsasend: ", "TLS handshake timeout", "Client.Timeout exceeded",
+			"context deadline exceeded", "context canceled", `": EOF`, "unexpected EOF", `": Bad Gateway`, `": Service Unavailable`, `": Gateway Time`,
+		}},
+	}
+}

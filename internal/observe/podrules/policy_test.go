@@ -1,0 +1,122 @@
+package podrules_test
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/internal/observe/podrules/podrulestest"
+)
+
+// TestPodsByChance compares the rules with each other: assigning a class never leads to a rejection or leaves the pod without a matching node,
+// and policies warn about what kubectl windows lint reports. lab/deploytest does the same with an API server.
+func TestPodsByChance(t *testing.T) {
+	server, classes, seen := podrulestest.NewServer(t), podrulestest.Classes(), map[string]int{}
+	for seed := range uint64(2000) {
+		pod := podrulestest.Pod(seed)
+		if got, want := server.Warned(pod), podrulestest.Fields(podrulestest.Lint(t, pod)); !slices.Equal(got, want) {
+			t.Errorf("seed %d: the policies warn of %q, lint of %q\n%+v", seed, got, want, pod.Spec)
+		}
+		own := pod.DeepCopy()
+		if own.Spec.RuntimeClassName != nil {
+			var err error
+			if own, err = server.Assign(own, classes); err != nil {
+				continue // rejected even without a change
+			}
+		}
+		given, err := server.Assign(pod, classes)
+		if err != nil {
+			t.Errorf("seed %d: it is refused: %v\n%+v", seed, err, pod.Spec)
+			continue
+		}
+		before, after := podrulestest.HasNode(t, own), podrulestest.HasNode(t, given)
+		if before && !after {
+			t.Errorf("seed %d: no node fits it any more: %v\n%+v", seed, given.Spec.NodeSelector, pod.Spec)
+		}
+		switch {
+		case given.Spec.RuntimeClassName == nil:
+			seen["no class"]++
+		case pod.Spec.RuntimeClassName == nil:
+			seen["a class"]++
+		}
+		if !before && after {
+			seen["a node by the class"]++
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	for _, kind := range []string{"no class", "a class", "a node by the class"} {
+		if seen[kind] < 100 {
+			t.Errorf("only %d pods get %s: %v", seen[kind], kind, seen)
+		}
+	}
+}
+
+// TestWhoGetsAClass covers pods that select their node, and pods that do not.
+func TestWhoGetsAClass(t *testing.T) {
+	server, classes := podrulestest.NewServer(t), podrulestest.Classes()
+	requires := func(label string, values ...string) *corev1.Affinity {
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: label, Operator: corev1.NodeSelectorOpIn, Values: values}},
+		}}}}}
+	}
+	selects := func(label, value string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{label: value} }
+	}
+	for name, test := range map[string]struct {
+		image  string
+		change func(*corev1.Pod)
+		want   string
+	}{
+		"for 2022":                          {"a:ltsc2022", func(*corev1.Pod) {}, "windows2022"},
+		"for 2022, in capitals":             {"a:LTSC2022", func(*corev1.Pod) {}, "windows2022"},
+		"no version":                        {"a:1.0", func(*corev1.Pod) {}, "windows2022"},
+		"selects Windows by the older name": {"a:ltsc2019", func(p *corev1.Pod) { p.Spec.OS = nil; selects("beta.kubernetes.io/os", "windows")(p) }, "windows2019"},
+		"requires Windows":                  {"a:ltsc2019", func(p *corev1.Pod) { p.Spec.OS, p.Spec.Affinity = nil, requires(corev1.LabelOSStable, "windows") }, "windows2019"},
+		"an image that is for Windows only": {"a:ltsc2019", func(p *corev1.Pod) { p.Spec.OS = nil; selects("agentpool", "win19")(p) }, "windows2019"},
+		"a node of its own, by its DaemonSet": {"gcr.io/datadoghq/agent:7.46.0", func(p *corev1.Pod) {
+			p.Spec.Affinity = requires(corev1.LabelOSStable, "windows")
+			p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields = []corev1.NodeSelectorRequirement{
+				{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"win-2019"}},
+			}
+		}, ""},
+		"owned by a DaemonSet":              {"a:ltsc2022", func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet"}} }, ""},
+		"owned by a ReplicaSet":             {"a:ltsc2022", func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet"}} }, "windows2022"},
+		"requires a build":                  {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.Affinity = requires(corev1.LabelWindowsBuild, "10.0.26100") }, ""},
+		"requires a host":                   {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.Affinity = requires(corev1.LabelHostname, "win-2025") }, ""},
+		"selects a host":                    {"a:ltsc2022", selects(corev1.LabelHostname, "win-2025"), ""},
+		"selects a build":                   {"a:ltsc2022", selects(corev1.LabelWindowsBuild, "10.0.26100"), ""},
+		"selects nodes that run its images": {"a:ltsc2022", selects("windowsmachineconfig.openshift.io/runs.windows2022", "true"), ""},
+		"a node":                            {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.NodeName = "win-1" }, ""},
+		"selects Linux":                     {"a:ltsc2022", selects(corev1.LabelOSStable, "linux"), ""},
+		"for Linux, with a selector":        {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.OS.Name = corev1.Linux; selects(corev1.LabelOSStable, "windows")(p) }, ""},
+		"a pool, and no toleration":         {"a:ltsc2022", selects("pool", "a"), "windows2022"},
+		"a pool, and all that it needs": {"a:ltsc2022", func(p *corev1.Pod) {
+			selects("pool", "a")(p)
+			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		}, ""},
+		"the node of another pod, and all that it needs": {"a:ltsc2022", func(p *corev1.Pod) {
+			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname}}}}
+			p.Spec.Tolerations = []corev1.Toleration{{Key: "os", Value: "windows"}}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{Spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}, Containers: []corev1.Container{{Name: "c", Image: test.image}}}}
+			test.change(pod)
+			given, err := server.Assign(pod, classes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if given.Spec.RuntimeClassName != nil {
+				got = *given.Spec.RuntimeClassName
+			}
+			if got != test.want {
+				t.Errorf("the class is %q, want %q", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,178 @@
+package explain
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/operator/windowsimage"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
+	"github.com/windows-machine-config/wmco/internal/shared/proxy"
+	"github.com/windows-machine-config/wmco/internal/shared/registryclient"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
+)
+
+// Limits of registry lookups.
+const (
+	maxLookups  = 4
+	perRegistry = 2
+	maxQueued   = 256
+	// maxImages results are cached: successful ones for rememberedOK, failed ones for remembered.
+	maxImages    = 4096
+	rememberedOK = time.Hour
+	remembered   = 10 * time.Minute
+	// waitFor is how long a pod waits for a registry. After that it is explained without the result.
+	waitFor = 5 * time.Second
+	// accessFor is how long the registry access of nodes is cached.
+	accessFor    = 5 * time.Minute
+	accessWithin = 10 * time.Second
+)
+
+// Access returns how nodes reach registries.
+type Access func(context.Context) (desired.RegistryAccess, error)
+
+// Ranges returns the known address ranges of the cluster's Services and pods.
+type Ranges func(context.Context) []netip.Prefix
+
+// read looks up one image.
+type read func(ctx context.Context, image string) (windowsbuild.Image, error)
+
+// answer is the state of a lookup.
+type answer int
+
+const (
+	unknown answer = iota // and no lookup is pending
+	pending
+	answered
+)
+
+// images knows the Windows builds of images. Registries are queried on separate goroutines, once per image.
+type images struct {
+	read  read
+	known *registryclient.Recent[string, result]
+
+	mu      sync.Mutex
+	asked   map[string]time.Time // images with a pending lookup, and since when
+	queue   []waiting
+	running map[string]int // lookups by registry
+	count   int
+}
+
+// waiting is an image whose lookup has not started.
+type waiting struct{ image, registry string }
+
+type result struct {
+	is windowsbuild.Image
+	ok bool
+}
+
+func newImages(r read) *images {
+	return &images{read: r, known: registryclient.NewRecent[string, result](maxImages, rememberedOK), asked: map[string]time.Time{}, running: map[string]int{}}
+}
+
+// get returns what is known of an image. If nothing is known, it queues a lookup.
+func (m *images) get(ctx context.Context, image string) (windowsbuild.Image, answer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r, is := m.known.Get(image); is {
+		if !r.ok {
+			return r.is, unknown
+		}
+		return r.is, answered
+	}
+	since, is := m.asked[image]
+	switch {
+	case is && time.Since(since) > waitFor:
+		return windowsbuild.Image{}, unknown
+	case is:
+		return windowsbuild.Image{}, pending
+	}
+	registry := windowsimage.RegistryOf(image)
+	if registry == "" || len(m.queue) >= maxQueued {
+		return windowsbuild.Image{}, unknown
+	}
+	m.asked[image] = time.Now()
+	m.queue = append(m.queue, waiting{image, registry})
+	m.start(context.WithoutCancel(ctx)) // a lookup outlives the reconcile that requested it, and has its own deadline
+	return windowsbuild.Image{}, pending
+}
+
+// start starts the queued lookups that the limits allow. The caller holds the lock.
+func (m *images) start(ctx context.Context) {
+	var left []waiting
+	for _, w := range m.queue {
+		if m.count >= maxLookups || m.running[w.registry] >= perRegistry {
+			left = append(left, w)
+			continue
+		}
+		m.count++
+		m.running[w.registry]++
+		go m.lookUp(ctx, w)
+	}
+	m.queue = left
+}
+
+// lookUp queries the registry, caches the result and starts queued lookups.
+func (m *images) lookUp(ctx context.Context, w waiting) {
+	is, err := m.read(ctx, w.image)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		m.known.PutFor(w.image, result{}, remembered)
+	} else {
+		m.known.Put(w.image, result{is, true})
+	}
+	delete(m.asked, w.image)
+	m.count--
+	if m.running[w.registry]--; m.running[w.registry] == 0 {
+		delete(m.running, w.registry)
+	}
+	m.start(ctx)
+}
+
+// readers returns a read that works as on nodes but rejects addresses that only the operator's host reaches: users choose the registries.
+func readers(access Access, ranges Ranges) read {
+	var (
+		mu     sync.Mutex
+		until  time.Time
+		reader *windowsimage.Reader
+		memory = windowsimage.NewMemory()
+	)
+	current := func(ctx context.Context) (*windowsimage.Reader, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Now().Before(until) {
+			return reader, nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, accessWithin)
+		defer cancel()
+		a, err := access(ctx)
+		if err != nil {
+			return nil, err
+		}
+		table := mirrors.Table{}
+		if a.Mirrors != nil {
+			table = *a.Mirrors
+		}
+		if reader != nil {
+			reader.Close()
+		}
+		guard := windowsimage.Guard{Ranges: ranges(ctx), Own: net.InterfaceAddrs, Lookup: net.DefaultResolver.LookupNetIP, Proxies: proxy.Hosts(a.Proxy)}
+		reader = windowsimage.New(registryclient.New(registryclient.Options{
+			Agent: api.ManagedBy, Keyring: a.PullSecret, PasswordFirst: true, Proxy: a.Proxy, Certificates: a.Certificates, Dial: guard.Dial(), Check: guard.Check,
+		}), table, memory)
+		until = time.Now().Add(accessFor)
+		return reader, nil
+	}
+	return func(ctx context.Context, image string) (windowsbuild.Image, error) {
+		r, err := current(ctx)
+		if err != nil {
+			return windowsbuild.Image{}, err
+		}
+		return r.Read(ctx, image)
+	}
+}

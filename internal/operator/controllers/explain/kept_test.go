@@ -1,0 +1,61 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
+)
+
+// unschedulable returns a pod that fits no node.
+func unschedulable(os corev1.OSName, tolerations int) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}}
+	pod.Spec.OS = &corev1.PodOS{Name: os}
+	pod.Spec.NodeSelector = map[string]string{corev1.LabelOSStable: string(os), "nobody": "has-this"}
+	pod.Spec.Containers = []corev1.Container{{Name: "web"}}
+	for i := range tolerations {
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: fmt.Sprint(strings.Repeat("k", 300), i)})
+	}
+	pod.Status.Phase = corev1.PodPending
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+	return pod
+}
+
+// TestAPodThatIsTooLargeIsToldSo checks what the cache keeps of unschedulable pods, and how they are explained.
+func TestAPodThatIsTooLargeIsToldSo(t *testing.T) {
+	for name, one := range map[string]struct {
+		pod  *corev1.Pod
+		told string
+	}{
+		"small":                   {unschedulable(corev1.Windows, 10), api.EventNoNodeFits},
+		"large":                   {unschedulable(corev1.Windows, 2400), api.EventPodTooLarge},
+		"large, and not for us":   {unschedulable(corev1.Linux, 2400), ""},
+		"small, and not for us":   {unschedulable(corev1.Linux, 0), ""},
+		"large and its last step": {func() *corev1.Pod { p := unschedulable(corev1.Windows, 2400); p.Spec.NodeName = "win-1"; return p }(), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kept, err := Pending().Transform(one.pod.DeepCopy())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if size := kube.Memory(kept); size > maxPod || one.pod.Spec.OS.Name == corev1.Linux && size > 4<<10 {
+				t.Errorf("%d bytes are kept", size)
+			}
+			p := open(t, nil, kept.(*corev1.Pod))
+			for range 2 {
+				told, _, _ := strings.Cut(p.reconcile(t.Context(), kept.(*corev1.Pod)), ":")
+				if told != one.told {
+					t.Errorf("the pod is told %q, want %q", told, one.told)
+				}
+			}
+			if len(p.events.Events) != min(len(one.told), 1) {
+				t.Errorf("the events are %q", p.events.Events)
+			}
+		})
+	}
+}

@@ -1,0 +1,41 @@
+package fleet
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/internal/operator/controllers/controllertest"
+)
+
+func TestEachNodeWithoutAnInstanceIsToldOfOnceAndNotAllOfMany(t *testing.T) {
+	nodes, now := map[string]*corev1.Node{}, time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	for n := range 3 {
+		name := fmt.Sprint("node-", n)
+		nodes[name] = controllertest.OrphanNode(name)
+	}
+	var o orphans
+	if tell, again := o.look(nodes, now); len(tell) != 0 || again != orphanAfter {
+		t.Errorf("at once it tells of %d nodes, and looks again in %s", len(tell), again)
+	}
+	if tell, again := o.look(nodes, now.Add(orphanAfter)); len(tell) != 3 || again != 0 {
+		t.Errorf("after %s it tells of %d nodes, and looks again in %s", orphanAfter, len(tell), again)
+	}
+	if tell, _ := o.look(nodes, now.Add(2*orphanAfter)); len(tell) != 0 {
+		t.Errorf("it tells of %d nodes twice", len(tell))
+	}
+	for n := range 1000 {
+		name := fmt.Sprint("more-", n)
+		nodes[name] = controllertest.OrphanNode(name)
+	}
+	o.look(nodes, now.Add(2*orphanAfter))
+	if tell, _ := o.look(nodes, now.Add(3*orphanAfter)); len(tell) != maxOrphanEvents-3 {
+		t.Errorf("of a thousand it tells of %d, want %d", len(tell), maxOrphanEvents-3)
+	}
+	o.look(nil, now)
+	if len(o.since)+len(o.told) != 0 {
+		t.Error("nodes that are gone are remembered")
+	}
+}

@@ -1,0 +1,142 @@
+package fleet
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/operator/controllers/settings"
+	"github.com/windows-machine-config/wmco/internal/operator/join"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+)
+
+// keyPatience is how long a host may reject the key before its Machine is replaced: WICD may have to restart first, or the cluster to recover.
+const keyPatience = time.Hour
+
+// ReplaceReason returns why the Machine of a host must be replaced; empty if it need not be, or the user does not allow it.
+func ReplaceReason(i *v1alpha1.WindowsInstance, allowed v1alpha1.MachineReplacement) string {
+	if i.Labels[api.LabelSource] != api.SourceMachine || i.Status.NodeRef == nil || allowed == v1alpha1.ReplaceNever {
+		return ""
+	}
+	reachable := kube.Condition(i, api.ConditionReachable)
+	if reachable.Reason == api.ReasonAuthenticationFailed && time.Since(reachable.LastTransitionTime.Time) > keyPatience {
+		return "its host has rejected the SSH key for " + keyPatience.String()
+	}
+	if f := i.Status.Failure; allowed == v1alpha1.ReplaceWhenBroken && f != nil && f.Action == v1alpha1.ActionRepair && f.Attempts >= join.MaxRepairs {
+		return "its node could not be repaired: " + f.Message
+	}
+	return ""
+}
+
+// ContentOf reports whether the host of an instance last got the content with a digest, or other content. Its Node may be gone. Both are false for a
+// host that never got any.
+func ContentOf(i *v1alpha1.WindowsInstance, digest string) (arrived, former bool) {
+	had := i.Status.Payload.Current
+	arrived = had == desired.ShortDigest(digest)
+	return arrived, had != "" && !arrived
+}
+
+// costs caches the disruption of going from one version to another. It is queried for every host in each plan.
+type costs struct {
+	mu    sync.Mutex
+	known map[[2]string]v1alpha1.PlanDisruption
+}
+
+// of returns the disruption of a node that goes from a version to a published one. It is a drain if the node's version is no longer published, was
+// published by another signer, or cannot be compared.
+func (c *costs) of(ctx context.Context, in *settings.Store, from string, is *corev1.ConfigMap) v1alpha1.PlanDisruption {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was, err := in.Cached(ctx, from)
+	if err != nil {
+		return v1alpha1.DisruptionDrain
+	}
+	of := func(cm *corev1.ConfigMap) string { return string(cm.UID) + cm.ResourceVersion }
+	key := [2]string{of(was), of(is)}
+	if d, known := c.known[key]; known {
+		return d
+	}
+	private, err := in.SigningKey(ctx)
+	if err != nil {
+		return v1alpha1.DisruptionDrain
+	}
+	d := compareVersions(was, is, private)
+	if c.known == nil || len(c.known) > 100 {
+		c.known = map[[2]string]v1alpha1.PlanDisruption{}
+	}
+	c.known[key] = d
+	return d
+}
+
+// compareVersions returns the disruption of going from one version to the other. Settings that differ between nodes are the same in both.
+func compareVersions(was, is *corev1.ConfigMap, private ed25519.PrivateKey) v1alpha1.PlanDisruption {
+	for _, cm := range []*corev1.ConfigMap{was, is} {
+		if _, err := settings.SignedWith(private, cm); err != nil {
+			return v1alpha1.DisruptionDrain
+		}
+	}
+	old, err1 := desired.FromData(was.Data)
+	wanted, err2 := desired.FromData(is.Data)
+	if errors.Join(err1, err2) != nil {
+		return v1alpha1.DisruptionDrain
+	}
+	switch desired.Diff(old, wanted).Disruption {
+	case desired.None:
+		return v1alpha1.DisruptionNone
+	case desired.Restart:
+		return v1alpha1.DisruptionRestart
+	case desired.Drain:
+		return v1alpha1.DisruptionDrain
+	}
+	return v1alpha1.DisruptionReboot
+}
+
+// estimate returns when the first node went to the version, and when the last one will have arrived at the average rate so far. While no node is
+// being upgraded, the previous estimate stays until its time has passed.
+func estimate(s fleetSeen, sum v1alpha1.RolloutStatus) (started, end *metav1.Time) {
+	if before := s.config.Status.Rollout; before != nil && before.Version == sum.Version {
+		started = before.StartedAt
+		if before.EstimatedEnd != nil && before.EstimatedEnd.After(s.Now) {
+			end = before.EstimatedEnd
+		}
+	}
+	isUnderWay := false
+	var came []time.Time
+	for i := range s.Hosts {
+		h := &s.Hosts[i]
+		if h.Node != nil && h.Node.Version == sum.Version && !h.Since.IsZero() {
+			came = append(came, h.Since)
+		}
+		if goes := h.UnderWay; goes != nil && goes.Action == v1alpha1.ActionUpgrade {
+			isUnderWay = true
+			if started == nil || goes.StartedAt.Before(started) {
+				started = &goes.StartedAt
+			}
+		}
+	}
+	left := int(sum.Nodes) - len(came)
+	if started == nil {
+		return nil, nil
+	}
+	came = slices.DeleteFunc(came, func(at time.Time) bool { return at.Before(started.Time) }) // nodes that were there before do not count
+	switch {
+	case left <= 0:
+		return started, nil
+	case !isUnderWay:
+		return started, end
+	case len(came) < 2:
+		return started, nil
+	}
+	each := s.Now.Sub(started.Time) / time.Duration(len(came))
+	at := metav1.NewTime(s.Now.Add(each * time.Duration(left)).Truncate(time.Minute))
+	return started, &at
+}

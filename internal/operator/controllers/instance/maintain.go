@@ -1,0 +1,245 @@
+package instance
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/operator/controllers/fleet"
+	"github.com/windows-machine-config/wmco/internal/operator/controllers/settings"
+	"github.com/windows-machine-config/wmco/internal/operator/join"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
+	"github.com/windows-machine-config/wmco/internal/operator/rollout"
+)
+
+// concerned reports whether the plan, or the maintenance in progress, is about more than a join.
+func concerned(i *v1alpha1.WindowsInstance, next rollout.Next) bool {
+	return i.Status.Maintenance != nil || next.Begin && next.Action != v1alpha1.ActionJoin
+}
+
+// maintain advances the host's maintenance as far as possible, if the plan is about more than a join.
+func (c *Controller) maintain(ctx context.Context, p *pass) (outcome, error) {
+	next := c.Fleet.Next(p.id)
+	if !concerned(p.Instance, next) {
+		return proceed, nil
+	}
+	seen, err := c.gather(ctx, c.Live, p.id) // the cache may lag behind the operator's own last write
+	if seen == nil || err != nil {
+		return abandon, err
+	}
+	p.view, p.status = seen, c.newStatus(seen.Instance)
+	m := &maintenance{Controller: c, view: seen, status: p.status, next: next}
+	after, err := m.advance(ctx)
+	if m.hasLeft {
+		return abandon, err
+	}
+	if apierrors.IsConflict(err) {
+		after, err = time.Second, nil // another client changed the Node; its change is read first
+	}
+	if ctx.Err() != nil {
+		return abandon, nil // the operator is stopping
+	}
+	p.decision = join.Decision{Action: join.Requeue, After: after}
+	return finish, err
+}
+
+// advance begins what may begin, and runs steps until one has to wait.
+func (m *maintenance) advance(ctx context.Context) (after time.Duration, err error) {
+	if m.next.Action == v1alpha1.ActionStage && m.current() == nil {
+		return m.stage(ctx)
+	}
+	if begun, err := m.begin(ctx); !begun || err != nil {
+		return 0, err
+	}
+	for m.current() != nil {
+		step := m.current().Step
+		after, err = m.step(ctx)
+		if err != nil || m.hasLeft || m.current() != nil && m.current().Step == step {
+			return after, err
+		}
+		if m.view.Node, m.view.Conflict, err = m.node(ctx, m.Live, m.view.Instance); err != nil { // a step may have taken a while
+			return 0, err
+		}
+	}
+	return after, nil
+}
+
+// step runs the current step. If the drained Node was replaced, it drains again first.
+func (m *maintenance) step(ctx context.Context) (time.Duration, error) {
+	switch {
+	case m.servesAgain():
+		return 0, m.giveBack(ctx)
+	case m.view.Node == nil && rollout.NeedsNode(m.current().Action):
+		return m.awaitNode(ctx)
+	case m.isUndrained():
+		return m.to(ctx, v1alpha1.MaintenanceDrain)
+	}
+	do := map[v1alpha1.MaintenanceStep]func(context.Context) (time.Duration, error){
+		v1alpha1.MaintenanceDrain:  m.drain,
+		v1alpha1.MaintenanceAct:    m.act,
+		v1alpha1.MaintenanceVerify: m.verify,
+	}
+	return do[m.current().Step](ctx)
+}
+
+// begin records the next action, unless one is in progress or it is no longer needed.
+func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
+	now := m.current()
+	switch {
+	case now != nil && (now.Action == v1alpha1.ActionLeave || m.view.Instance.DeletionTimestamp == nil):
+		return true, nil
+	case now == nil && (m.next.GoesOn || m.isHeld() || !m.stillNeeded()):
+		m.Fleet.Done(m.id())
+		return false, nil
+	case !m.next.Begin:
+		return now != nil, nil // the host leaves, but has to wait; what is in progress continues
+	}
+	at := metav1.Now()
+	begins := &v1alpha1.Maintenance{
+		Action: m.next.Action, Disruption: m.next.Disruption, RequestToken: m.next.Asked, Message: m.next.Message,
+		Step: v1alpha1.MaintenanceAct, StartedAt: at, StepStartedAt: at,
+	}
+	if m.next.Disruption == v1alpha1.DisruptionDrain || m.next.Disruption == v1alpha1.DisruptionReboot {
+		begins.Step = v1alpha1.MaintenanceDrain
+	}
+	if node := rollout.NodeOf(m.view.Node); node != nil {
+		begins.BootID = node.BootID
+		if settings.IsVersion(node.Version) { // reported by the host; the operator would announce it if an upgrade fails
+			begins.PreviousVersion = node.Version
+		}
+		if m.next.Broken {
+			begins.BrokenSince = &metav1.Time{Time: node.NotReadySince}
+		}
+		if begins.Action == v1alpha1.ActionReboot {
+			begins.RebootCauses = node.RebootPending
+		}
+	}
+	if begins.Action == v1alpha1.ActionUpgrade {
+		begins.Version = m.view.Version
+	}
+	m.status.desired().Maintenance = begins
+	m.stopwatch.start(m.id(), *begins)
+	if err := m.status.write(ctx); err != nil {
+		return false, err
+	}
+	log.FromContext(ctx).Info("Maintenance started", "action", begins.Action, "disruption", begins.Disruption, "message", begins.Message)
+	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceStarted, Action: string(begins.Action) + at.Format("-20060102150405")},
+		"%s begins: %s", begins.Action, begins.Message)
+	return true, nil
+}
+
+// isHeld reports whether the user has paused the host, or the next action has failed meanwhile. The plan may not reflect either yet.
+func (m *maintenance) isHeld() bool {
+	hasFailed := rollout.Failed(m.view.Instance.Status.Failure, m.next.Action, m.next.Asked, m.view.Version)
+	return hasFailed || m.view.Instance.Spec.Paused || m.view.AllPaused
+}
+
+// stillNeeded reports whether the plan still matches the state of the cluster.
+func (m *maintenance) stillNeeded() bool {
+	if !m.next.Begin {
+		return false
+	}
+	node := rollout.NodeOf(m.view.Node)
+	isReleased := m.next.Action == v1alpha1.ActionLeave && m.released()
+	if node != nil && node.Ready == m.next.Broken && !isReleased {
+		return false // a node that works again is planned as such, and one that just broke may recover in a moment
+	}
+	switch m.next.Action {
+	case v1alpha1.ActionLeave:
+		return m.view.Instance.DeletionTimestamp != nil
+	case v1alpha1.ActionReplace:
+		return fleet.ReplaceReason(m.view.Instance, m.view.config.Rollout.Machines) != ""
+	case v1alpha1.ActionUpgrade:
+		return node != nil && node.Version != m.view.Version
+	case v1alpha1.ActionReboot:
+		return node != nil && (node.RebootAsked != "" && node.RebootAsked == m.next.Asked || m.next.Asked == "" && node.RebootPending != "")
+	}
+	return false
+}
+
+// servesAgain reports whether the action began because its node was broken, the node is Ready again, and its host has not been changed yet.
+func (m *maintenance) servesAgain() bool {
+	now, node := m.current(), rollout.NodeOf(m.view.Node)
+	return now.BrokenSince != nil && now.Step != v1alpha1.MaintenanceVerify && node != nil && node.Ready
+}
+
+// giveBack ends an action that changed nothing. Its place in the budget becomes free, and the plan decides when the action may begin again.
+func (m *maintenance) giveBack(ctx context.Context) error {
+	now := m.current()
+	if err := m.uncordon(ctx, ""); err != nil {
+		return err
+	}
+	meta.RemoveStatusCondition(&m.status.desired().Conditions, api.ConditionDraining)
+	if err := m.end(ctx); err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("Maintenance deferred", "action", now.Action, "brokenSince", now.BrokenSince)
+	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceDeferred, Action: string(now.Action)},
+		"%s had started because the node was not Ready since %s; the node is Ready again, so the action waits until the plan allows it", now.Action, now.BrokenSince.UTC().Format(time.RFC3339))
+	return nil
+}
+
+// isUndrained reports whether the node must be drained again before it changes: its Node was deleted, and the one that its host registered since is
+// cordoned neither by the operator nor by an administrator.
+func (m *maintenance) isUndrained() bool {
+	now, node := m.current(), rollout.NodeOf(m.view.Node)
+	drains := now.Disruption == v1alpha1.DisruptionDrain || now.Disruption == v1alpha1.DisruptionReboot
+	if !drains || !rollout.NeedsNode(now.Action) || now.Step == v1alpha1.MaintenanceDrain || node.Unschedulable || node.CordonedFor != "" {
+		return false
+	}
+	if now.Action == v1alpha1.ActionUpgrade {
+		return node.Version != now.Version
+	}
+	return node.BootID == now.BootID
+}
+
+// awaitNode waits for a deleted Node. Its host may register it again; otherwise, it is joined again. This is no failure, least of all one of a
+// version.
+func (m *maintenance) awaitNode(ctx context.Context) (time.Duration, error) {
+	meta.RemoveStatusCondition(&m.status.desired().Conditions, api.ConditionDraining)
+	m.current().Message = "the Node does not exist"
+	m.stopwatch.start(m.id(), *m.current()) // time without a Node does not count
+	if m.mayRejoin() {
+		return m.rejoin(ctx)
+	}
+	return verifyEvery, nil
+}
+
+// act performs the action for which the node was drained, and retries it for a while if it fails.
+func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
+	if m.current().Action == v1alpha1.ActionLeave {
+		return m.leave(ctx)
+	}
+	late := m.ran(actWithin) > actWithin
+	if left := m.retries.Remaining(m.id()); left > 0 {
+		return left, nil
+	}
+	var err error
+	switch m.current().Action {
+	case v1alpha1.ActionUpgrade:
+		err = m.upgrade(ctx)
+	case v1alpha1.ActionReplace:
+		if err = m.replace(ctx); err == nil {
+			return 0, nil // the instance is deleted with the Machine
+		}
+	case v1alpha1.ActionReboot:
+		err = m.visit("restarting the host").Restart(ctx, m.current().BootID)
+	}
+	switch {
+	case err == nil:
+		if m.current().Action == v1alpha1.ActionReboot {
+			m.reached(nil)
+		}
+		return m.to(ctx, v1alpha1.MaintenanceVerify)
+	case late:
+		return m.fail(ctx, err.Error())
+	}
+	return m.again(ctx, err), nil
+}

@@ -1,0 +1,52 @@
+package instance
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/operator/join"
+)
+
+// pass is one reconcile of one instance: its state, and the results of the steps.
+type pass struct {
+	*view
+	id       types.NamespacedName
+	status   *status
+	decision join.Decision
+	// attempted means that a join was run.
+	attempted bool
+}
+
+// outcome is what follows a step.
+type outcome int
+
+const (
+	proceed outcome = iota // run the next step
+	finish                 // write the status
+	abandon                // do nothing: the instance is gone, or nothing was learned
+)
+
+// close releases the join slot of a pass.
+func (p *pass) close() {
+	if p.view != nil {
+		_ = p.admission.Close()
+	}
+}
+
+// noteFailure records a failure and how often it has occurred. A repair is recorded at each join: whether it helped shows later, and then the record
+// is removed.
+func noteFailure(st *v1alpha1.WindowsInstanceStatus, f v1alpha1.Failure) {
+	f.At, f.Attempts = metav1.Now(), 1
+	if st.Failure != nil && st.Failure.Action == f.Action {
+		f.Attempts += st.Failure.Attempts
+	}
+	st.Failure = &f
+}
+
+// isSilent reports whether the host did not answer last time.
+func isSilent(i *v1alpha1.WindowsInstance) bool {
+	return meta.IsStatusConditionFalse(i.Status.Conditions, api.ConditionReachable)
+}

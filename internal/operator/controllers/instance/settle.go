@@ -1,0 +1,154 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
+	"github.com/windows-machine-config/wmco/internal/operator/rollout"
+)
+
+const (
+	// settleEvery is how often settle checks whether the pods that left a node have been replaced.
+	settleEvery = 5 * time.Second
+	// maxSettled limits the namespaces, and maxSettledPods the pods of each namespace, that settle checks.
+	maxSettled     = 10
+	maxSettledPods = 500
+)
+
+// owner is the controller of a pod.
+type owner struct {
+	namespace string
+	uid       types.UID
+}
+
+// settling records, by owner, the pods that left drained nodes: the next node is drained once they have been replaced. It is not persisted; after a
+// restart of the operator, only the settle time counts.
+type settling struct {
+	mu     sync.Mutex
+	counts map[types.NamespacedName]map[owner]map[types.UID]bool
+}
+
+func newSettling() *settling {
+	return &settling{counts: map[types.NamespacedName]map[owner]map[types.UID]bool{}}
+}
+
+// evicts records pods that are evicted from the node of an instance.
+func (s *settling) evicts(id types.NamespacedName, pods []corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.counts[id] == nil {
+		s.counts[id] = map[owner]map[types.UID]bool{}
+	}
+	for i := range pods {
+		controller := metav1.GetControllerOf(&pods[i])
+		if controller == nil {
+			continue // no controller replaces it
+		}
+		of := owner{pods[i].Namespace, controller.UID}
+		if s.counts[id][of] == nil {
+			s.counts[id][of] = map[types.UID]bool{}
+		}
+		s.counts[id][of][pods[i].UID] = true
+	}
+}
+
+// lost returns how many pods of each owner left; known is false if none were recorded.
+func (s *settling) lost(id types.NamespacedName) (lost map[owner]int, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts, known := s.counts[id]
+	lost = map[owner]int{}
+	for of, pods := range counts {
+		lost[of] = len(pods)
+	}
+	return lost, known
+}
+
+func (s *settling) forget(id types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.counts, id)
+}
+
+// settle ends the settle time of a drained node as soon as the pods that left it have been replaced. It returns when to check again.
+func (c *Controller) settle(ctx context.Context, v *view, st *v1alpha1.WindowsInstanceStatus) (again time.Duration, err error) {
+	id := client.ObjectKeyFromObject(v.Instance)
+	if st.Maintenance != nil || st.DrainedAt == nil {
+		return 0, nil
+	}
+	left := time.Until(rollout.SettlesUntil(st.DrainedAt, v.config.Rollout.Drain.Settle))
+	lost, known := c.settles.lost(id)
+	if left > 0 && known && v.config.Rollout.Drain.Settle == "" {
+		replaced, err := c.replaced(ctx, lost)
+		if err != nil {
+			return 0, err
+		}
+		if replaced {
+			left = 0
+		}
+	}
+	if left <= 0 {
+		st.DrainedAt = nil
+		c.settles.forget(id)
+		return 0, nil
+	}
+	return min(left, settleEvery), nil
+}
+
+// replaced reports whether each owner has at least as many Ready pods as left and no pod that is not Ready. Pods that are too many to check count as
+// not replaced.
+func (c *Controller) replaced(ctx context.Context, lost map[owner]int) (bool, error) {
+	namespaces := map[string]bool{}
+	for of := range lost {
+		namespaces[of.namespace] = true
+	}
+	if len(namespaces) > maxSettled {
+		return false, nil
+	}
+	ready := map[owner]int{}
+	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+		all, isSettled := 0, true
+		look := func(pod *corev1.Pod) bool {
+			controller := metav1.GetControllerOf(pod)
+			if all++; all > maxSettledPods {
+				isSettled = false
+			}
+			if !isSettled || controller == nil || pod.DeletionTimestamp != nil || lost[owner{namespace, controller.UID}] == 0 {
+				return isSettled
+			}
+			isSettled = isReady(pod)
+			ready[owner{namespace, controller.UID}]++
+			return isSettled
+		}
+		if err := kube.EachPod(ctx, c.Live, look, client.InNamespace(namespace)); err != nil {
+			return false, fmt.Errorf("namespace %s: %w", namespace, err)
+		}
+		if !isSettled {
+			return false, nil
+		}
+	}
+	for of, n := range lost {
+		if ready[of] < n {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// isReady reports whether a pod is Ready or has completed.
+func isReady(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}

@@ -1,0 +1,204 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/operator/join"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
+)
+
+// status is the status of one instance during a reconcile: as last written, and as desired. Nothing else writes it, so a patch needs no resource
+// version.
+type status struct {
+	client  client.Client
+	events  kube.Events
+	metrics *metrics
+	wanted  *v1alpha1.WindowsInstance
+	pause   time.Duration // between progress writes
+	silent  bool          // the host did not answer last time: a new attempt is not reported until it does
+	// deleted, if set, is called when a write reveals that the instance is being deleted.
+	deleted func()
+
+	mu         sync.Mutex // guards the fields below: a timer writes delayed progress
+	written    *v1alpha1.WindowsInstance
+	writtenAt  time.Time
+	lastReason string                          // reason of condition Ready in the last write
+	waiting    *v1alpha1.WindowsInstanceStatus // progress that came too soon after the last write
+	flushTimer *time.Timer                     // writes waiting
+}
+
+// progressEvery is the minimum interval of progress writes: steps within it share one write. The interval grows with the number of joining hosts, or
+// progress would be most of the API server's load.
+const progressEvery = time.Second
+
+// progressPause returns the interval of each host's progress writes while so many hosts join.
+func progressPause(hosts int) time.Duration { return progressEvery + batchDelay(hosts) }
+
+func (c *Controller) newStatus(i *v1alpha1.WindowsInstance) *status {
+	return &status{client: c.Client, events: c.Events, metrics: c.metrics, written: i.DeepCopy(), wanted: i, lastReason: readyReason(i), pause: progressEvery}
+}
+
+// desired returns the desired status; write persists it.
+func (s *status) desired() *v1alpha1.WindowsInstanceStatus { return &s.wanted.Status }
+
+// setWriteInterval sets the minimum time between progress writes. The first write waits too, so that it includes the host's facts.
+func (s *status) setWriteInterval(pause time.Duration) { s.pause, s.writtenAt = pause, time.Now() }
+
+// write patches the status if it differs and records an event for a new reason of Ready.
+func (s *status) write(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.patch(ctx, s.wanted.Status.DeepCopy())
+}
+
+// patch is write for callers that hold the lock. It includes delayed progress.
+func (s *status) patch(ctx context.Context, to *v1alpha1.WindowsInstanceStatus) error {
+	s.drop()
+	bound(to, s.events.Masked)
+	if equality.Semantic.DeepEqual(&s.written.Status, to) {
+		return nil
+	}
+	s.writtenAt = time.Now()
+	want := s.written.DeepCopy() // the client decodes the server's response into this object
+	want.Status = *to.DeepCopy()
+	if err := s.client.Status().Patch(ctx, want, client.MergeFrom(s.written)); err != nil {
+		return fmt.Errorf("writing the status of WindowsInstance %s: %w", s.written.Name, err)
+	}
+	s.written.Status = *to
+	s.tellReason()
+	if want.DeletionTimestamp != nil && s.deleted != nil {
+		s.deleted()
+	}
+	return nil
+}
+
+// bound masks secrets in texts that hosts or foreign APIs influence, and shortens them to what the object accepts. One overlong text would block
+// every later status write of the instance.
+func bound(st *v1alpha1.WindowsInstanceStatus, masked func(string) string) {
+	texts := []*string{&st.Hostname, &st.NodeIP, &st.OSBuild, &st.BootID}
+	if st.Plan != nil {
+		texts = append(texts, &st.Plan.Message)
+	}
+	if st.Maintenance != nil {
+		texts = append(texts, &st.Maintenance.Message, &st.Maintenance.PreviousVersion, &st.Maintenance.BootID)
+	}
+	if st.Failure != nil {
+		texts = append(texts, &st.Failure.Message)
+	}
+	for i := range st.Steps {
+		texts = append(texts, &st.Steps[i].Message)
+	}
+	for i := range st.Conditions {
+		texts = append(texts, &st.Conditions[i].Message)
+	}
+	for _, text := range texts {
+		*text = truncate.Text(masked(truncate.Text(*text, 2*truncate.Reported)), truncate.Reported)
+	}
+}
+
+// progress records the progress of a step. The next write makes up for a failed one; a write too soon after another is delayed. A failed step is left
+// to the report that follows at once.
+func (s *status) progress(ctx context.Context, p join.Progress) {
+	s.track(p)
+	if p.State == v1alpha1.StepFailed || s.silent && p.Step == join.StepConnect {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is, wait := s.wanted.Status.DeepCopy(), s.pause-time.Since(s.writtenAt)
+	if wait <= 0 {
+		s.patchProgress(ctx, is)
+		return
+	}
+	s.waiting = is
+	if s.flushTimer == nil {
+		s.flushTimer = time.AfterFunc(wait, func() { s.catchUp(ctx) })
+	}
+}
+
+// track records the progress of a step in the desired status.
+func (s *status) track(p join.Progress) {
+	if took, done := join.Track(s.desired(), p, time.Now()); done {
+		s.metrics.stepSeconds.WithLabelValues(p.Step).Observe(took.Seconds())
+	}
+}
+
+// catchUp writes delayed progress, so that a long step is visible while it runs.
+func (s *status) catchUp(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting != nil {
+		s.patchProgress(ctx, s.waiting)
+	}
+}
+
+func (s *status) patchProgress(ctx context.Context, is *v1alpha1.WindowsInstanceStatus) {
+	if err := s.patch(ctx, is); err != nil && ctx.Err() == nil {
+		log.FromContext(ctx).V(1).Info("Writing join progress failed", "error", err.Error())
+	}
+}
+
+// settle discards delayed progress; its caller writes the whole status later.
+func (s *status) settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+}
+
+func (s *status) drop() {
+	s.waiting = nil
+	if s.flushTimer != nil {
+		s.flushTimer.Stop()
+		s.flushTimer = nil
+	}
+}
+
+// tellReason records an event for a new reason of Ready, which is the reason of whatever blocks the host. Reasons that every host passes through
+// until it is Ready appear in its conditions only.
+func (s *status) tellReason() {
+	ready := meta.FindStatusCondition(s.written.Status.Conditions, api.ConditionReady)
+	if ready == nil || ready.Reason == s.lastReason {
+		return
+	}
+	was := s.lastReason
+	s.lastReason = ready.Reason
+	if passing(ready.Reason) && was != api.ReasonReady {
+		return
+	}
+	kind := corev1.EventTypeWarning
+	switch ready.Reason {
+	case api.ReasonReady, api.ReasonJoining, api.ReasonRebooting, api.ReasonWaitingForSlot,
+		api.ReasonPaused, api.ReasonNodeMissing, api.ReasonVersionPending, api.ReasonNodeNotReady,
+		api.ReasonDraining, api.ReasonAdoptionPending, api.ReasonWaitingForCloud:
+		kind = corev1.EventTypeNormal
+	}
+	s.events.Emit(kube.Event{Object: s.written, Type: kind, Reason: ready.Reason, Action: "Join"}, "%s", ready.Message)
+}
+
+// passing reports whether a reason is one that every host passes through on its way to a node, when nothing is wrong.
+func passing(reason string) bool {
+	switch reason {
+	case api.ReasonWaitingForSlot, api.ReasonNodeMissing, api.ReasonNodeNotReady, api.ReasonVersionPending, api.ReasonWaitingForCloud:
+		return true
+	}
+	return false
+}
+
+func readyReason(i *v1alpha1.WindowsInstance) string {
+	if c := meta.FindStatusCondition(i.Status.Conditions, api.ConditionReady); c != nil {
+		return c.Reason
+	}
+	return ""
+}

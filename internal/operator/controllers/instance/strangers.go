@@ -1,0 +1,111 @@
+package instance
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
+)
+
+// strangers are Nodes with the name of an instance's host that were not proven to be the host's when they were created. Later changes prove nothing:
+// the host has an identity of that name, too, and may have made them. A managed kubelet registers its Node with its address, or with its label if
+// Windows has no address yet, as after boot; no other machine has a managed kubelet of that name.
+type strangers struct {
+	mu   sync.Mutex
+	uids map[types.UID]bool
+}
+
+func (s *strangers) add(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.uids == nil {
+		s.uids = map[types.UID]bool{}
+	}
+	s.uids[uid] = true
+}
+
+func (s *strangers) has(uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.uids[uid]
+}
+
+func (s *strangers) forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.uids, uid)
+}
+
+// claimOf returns the claim of an instance's host to a Node.
+func (c *Controller) claimOf(i *v1alpha1.WindowsInstance, node *corev1.Node) nodestate.Claim {
+	remembered := i.Status.NodeRef != nil && i.Status.NodeRef.UID == node.UID
+	if c.strangers.has(node.UID) && !remembered {
+		return nodestate.Foreign
+	}
+	return nodestate.ClaimOf(i, node)
+}
+
+// NodeEvents enqueues the instance of a changed Node. A starting Node changes several times within seconds; while many hosts join, its instance waits
+// briefly and handles these changes at once. A created Node is judged by its state at creation.
+func (c *Controller) NodeEvents() handler.EventHandler {
+	ask := func(ctx context.Context, node client.Object, q kube.Queue) {
+		for _, r := range c.ofNode(ctx, node) {
+			q.AddAfter(r, batchDelay(c.Slots.Taken()))
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e ctrlevent.CreateEvent, q kube.Queue) {
+			if !e.IsInInitialList { // otherwise it is older, and may lack its address for another reason
+				c.meet(ctx, e.Object.(*corev1.Node))
+			}
+			ask(ctx, e.Object, q)
+		},
+		UpdateFunc: func(ctx context.Context, e ctrlevent.UpdateEvent, q kube.Queue) { ask(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e ctrlevent.DeleteEvent, q kube.Queue) {
+			c.strangers.forget(e.Object.GetUID())
+			ask(ctx, e.Object, q)
+		},
+	}
+}
+
+// meet records a new Node that is not proven to belong to the host whose name it has.
+func (c *Controller) meet(ctx context.Context, node *corev1.Node) {
+	var list v1alpha1.WindowsInstanceList
+	if err := c.Client.List(ctx, &list, client.MatchingFields{HostnameIndex: node.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return // the cache is shutting down
+	}
+	isOwn := false
+	for i := range list.Items {
+		claim := nodestate.ClaimOf(&list.Items[i], node)
+		isOwn = isOwn || claim == nodestate.Own || claim == nodestate.Unproven && node.Labels[api.LabelOSID] == "Windows"
+	}
+	if len(list.Items) > 0 && !isOwn {
+		c.strangers.add(node.UID)
+	}
+}
+
+// noteConflict records that another machine has a Node of the host's name, and emits an event that names both.
+func (c *Controller) noteConflict(v *view, st *v1alpha1.WindowsInstanceStatus) {
+	known := st.NodeConflict
+	st.NodeConflict = nodestate.Refer(v.Conflict)
+	if v.Conflict == nil || known != nil && known.UID == v.Conflict.UID {
+		return
+	}
+	since := ""
+	if st.IdentitySince != nil {
+		since = " since " + st.IdentitySince.UTC().Format("2006-01-02T15:04:05Z")
+	}
+	c.Events.Emit(kube.Event{Object: v.Conflict, Related: v.Instance, Type: corev1.EventTypeWarning, Reason: api.ReasonHostnameConflict, Action: "Compare"},
+		"the host of WindowsInstance %s (%s) has held an identity of this name%s, which allows it to read data meant for this node and to write its status; "+
+			"the operator no longer renews it: rename this machine, or replace the CA of the kubelets' certificates if you do not trust the host",
+		v.Instance.Name, v.Instance.Spec.Address, since)
+}

@@ -1,0 +1,86 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/operator/join"
+	"github.com/windows-machine-config/wmco/internal/operator/rollout"
+)
+
+// verify waits until the node works and returns it to service.
+func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
+	now, late := m.current(), m.ran(verifyWithin) > verifyWithin
+	if now.Action == v1alpha1.ActionUpgrade { // again, because the Node may have been replaced since
+		if err := m.announceVersion(ctx, now.Version); err != nil && m.view.Node.Annotations[api.AnnotationDesiredVersion] != now.Version {
+			return 0, err
+		}
+	}
+	kubelet := ""
+	if now.Version == m.view.Version {
+		kubelet = m.view.release.Kubelet
+	}
+	waits, failed := rollout.Verify(*now, rollout.NodeOf(m.view.Node), m.view.config.Rollout.ReadinessGates, kubelet)
+	switch {
+	case failed != "":
+		return m.fail(ctx, failed)
+	case waits == "":
+		return 0, m.finish(ctx)
+	case late && !m.hasFailed():
+		return m.fail(ctx, fmt.Sprintf("not done after %s: %s", verifyWithin, waits))
+	}
+	now.Message = waits
+	if m.mayRejoin() {
+		return m.rejoin(ctx)
+	}
+	return verifyEvery, nil
+}
+
+// mayRejoin reports whether the node has been away for so long that its host is joined again: a limited number of times, and not while it goes back
+// from a failed version.
+func (m *maintenance) mayRejoin() bool {
+	now, node := m.current(), rollout.NodeOf(m.view.Node)
+	waited, patience := m.ran(verifyWithin), join.RepairAfter
+	switch {
+	case node == nil:
+		waited, patience = time.Since(m.missingSince()), join.GoneTimeout
+	case !node.Ready:
+		waited = min(waited, time.Since(node.NotReadySince))
+	}
+	if now.RejoinedAt != nil {
+		waited = min(waited, time.Since(now.RejoinedAt.Time))
+	}
+	// A join installs the operator's version. A host of another version gets it only in an upgrade to it.
+	isOther := m.view.Former || node != nil && join.OfOtherVersion(m.view.Node, m.view.Version)
+	upgrades := now.Action == v1alpha1.ActionUpgrade
+	changes := upgrades && now.Version != m.view.Version || !upgrades && isOther
+	return waited > patience && (node == nil || !node.Ready) && now.Rejoins < join.MaxRepairs && !changes
+}
+
+// missingSince returns since when the Node is known to be missing.
+func (m *maintenance) missingSince() time.Time {
+	c := meta.FindStatusCondition(m.status.desired().Conditions, api.ConditionNodeReady)
+	if c == nil || c.Reason != api.ReasonNodeMissing {
+		return time.Now()
+	}
+	return c.LastTransitionTime.Time
+}
+
+// rejoin joins a host whose node did not come back: during maintenance, nothing else does.
+func (m *maintenance) rejoin(ctx context.Context) (time.Duration, error) {
+	if left := m.retries.Remaining(m.id()); left > 0 {
+		return left, nil
+	}
+	if err := m.joinAgain(ctx); err != nil {
+		return m.again(ctx, err), nil
+	}
+	at := metav1.Now()
+	m.current().RejoinedAt, m.current().Rejoins = &at, m.current().Rejoins+1
+	return verifyEvery, nil
+}

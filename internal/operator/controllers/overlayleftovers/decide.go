@@ -1,0 +1,92 @@
+package overlayleftovers
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/operator/cluster"
+)
+
+// If OVN-Kubernetes keeps writing the annotations, its configuration is wrong, and removing them would never end.
+const (
+	// removals is the maximum number of removals on a Node within period.
+	removals = 3
+	period   = time.Hour
+	// pause is the minimum time between two removals: the processes of OVN-Kubernetes restart one after the other.
+	pause = 5 * time.Minute
+	// patience is how long a Node may have no subnet in the hybrid overlay.
+	patience = 2 * time.Minute
+)
+
+// overlay is the state of the hybrid overlay.
+type overlay struct {
+	on bool
+	// ranges are those of Windows nodes, if known.
+	ranges []netip.Prefix
+}
+
+// history is what was done to a Node.
+type history struct {
+	// removed is when its annotations were removed, within the last period.
+	removed []time.Time
+	// since is when it was first seen with annotations while the overlay was on; zero while it is off.
+	since time.Time
+	// told is when the last event was emitted.
+	told time.Time
+}
+
+// looked returns the history after a check.
+func (h history) looked(on bool, now time.Time) history {
+	recent := slices.DeleteFunc(slices.Clone(h.removed), func(t time.Time) bool { return now.Sub(t) >= period })
+	switch {
+	case !on:
+		h.since = time.Time{}
+	case h.since.IsZero():
+		h.since = now
+	}
+	h.removed = recent
+	return h
+}
+
+// complain allows one event per period.
+func (h history) complain(later time.Duration, now time.Time) (action, time.Duration) {
+	if !h.told.IsZero() && now.Sub(h.told) < period {
+		return wait, later
+	}
+	return tell, later
+}
+
+// action is what to do with a Node.
+type action int
+
+const (
+	wait action = iota
+	remove
+	tell
+)
+
+// decide returns what to do with a Node that has leftovers, and when to check again.
+func decide(node *corev1.Node, is overlay, did history, now time.Time) (action, time.Duration) {
+	did = did.looked(is.on, now)
+	subnet, ok := cluster.SubnetOf(node, v1alpha1.NetworkOVNHybridOverlay)
+	switch {
+	case !is.on:
+		return wait, lookEvery // OVN-Kubernetes would write them again
+	case node.Annotations[cluster.HybridSubnetAnnotation] == "":
+		if left := patience - now.Sub(did.since); left > 0 {
+			return wait, left
+		}
+		return did.complain(lookEvery, now)
+	case !ok || !isIn(subnet, is.ranges):
+		return wait, lookEvery // OVN-Kubernetes replaces it
+	case len(did.removed) >= removals:
+		return did.complain(period-now.Sub(did.removed[0]), now)
+	case len(did.removed) > 0 && now.Sub(did.removed[len(did.removed)-1]) < pause:
+		return wait, pause - now.Sub(did.removed[len(did.removed)-1])
+	}
+	return remove, 0
+}

@@ -1,0 +1,189 @@
+// Package runtimeclass maintains the RuntimeClasses that schedule pods to Windows nodes that can run their images.
+package runtimeclass
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
+)
+
+const (
+	// usedEvery is how often the operator checks whether pods still use a class that must be deleted.
+	usedEvery = time.Minute
+	// usedWithin is the timeout for reading all pods for that.
+	usedWithin = 30 * time.Second
+)
+
+// Controller maintains the classes.
+type Controller struct {
+	Options
+}
+
+// Options are the controller's dependencies.
+type Options struct {
+	Client client.Client
+	// Live reads pods, which are not cached.
+	Live   client.Reader
+	Events kube.Events
+}
+
+// New returns the controller.
+func New(o Options) *Controller { return &Controller{Options: o} }
+
+// Register adds the controller to the manager.
+func (c *Controller) Register(_ context.Context, m manager.Manager) error {
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
+	})
+	return builder.ControllerManagedBy(m).
+		Named("runtime-classes").
+		Watches(&nodev1.RuntimeClass{}, one).
+		Watches(&v1alpha1.WindowsConfig{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, one, builder.WithPredicates(capabilityChanged())).
+		Complete(c)
+}
+
+// capabilityChanged passes Node events that may add a build of Windows, or Hyper-V on it.
+func capabilityChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(e event.CreateEvent) bool { return nodestate.IsWindows(e.Object.(*corev1.Node)) },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			was, is := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+			return was.Status.NodeInfo.KernelVersion != is.Status.NodeInfo.KernelVersion || was.Labels[api.LabelHyperV] != is.Labels[api.LabelHyperV]
+		},
+	}
+}
+
+// Reconcile creates, updates and deletes classes to match WindowsConfig.
+func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	config, err := kube.ReadConfig(ctx, c.Client)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	nodes, err := kube.WindowsNodes(ctx, c.Client)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	var list nodev1.RuntimeClassList
+	if err := c.Client.List(ctx, &list); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing RuntimeClasses: %w", err)
+	}
+	is := map[string]*nodev1.RuntimeClass{}
+	for i := range list.Items {
+		is[list.Items[i].Name] = &list.Items[i]
+	}
+	declared := declare(config)
+	var errs []error
+	for _, want := range declared {
+		class := is[want.class.Name]
+		if class != nil && isOurs(class) && class.Handler != want.class.Handler {
+			continue // the handler is immutable: the class is deleted when no pod uses it, and created again
+		}
+		errs = append(errs, c.keep(ctx, class, want, nodes))
+		delete(is, want.class.Name)
+	}
+	maps.DeleteFunc(is, func(_ string, class *nodev1.RuntimeClass) bool { return !isOurs(class) })
+	waits, err := c.remove(ctx, is)
+	errs = append(errs, err)
+	if waits {
+		return reconcile.Result{RequeueAfter: usedEvery}, errors.Join(errs...)
+	}
+	return reconcile.Result{}, errors.Join(errs...)
+}
+
+func isOurs(class *nodev1.RuntimeClass) bool {
+	return class.Labels[api.LabelManagedBy] == api.ManagedBy
+}
+
+// keep creates a class if there is a node for it, or updates an existing one. A class that another party created is left as it is.
+func (c *Controller) keep(ctx context.Context, is *nodev1.RuntimeClass, want declared, nodes []corev1.Node) error {
+	switch {
+	case is == nil && !want.hasNode(nodes):
+		return nil
+	case is == nil:
+		if err := c.Client.Create(ctx, &want.class); err != nil {
+			return fmt.Errorf("creating RuntimeClass %s: %w", want.class.Name, err)
+		}
+		return nil
+	case !isOurs(is):
+		c.Events.Emit(kube.Event{Object: is, Type: corev1.EventTypeWarning, Reason: api.EventRuntimeClassConflict, Action: "Keep"},
+			"The operator did not create this RuntimeClass and does not change it; its scheduling applies to pods that use it. Delete it to have the operator create its own, "+
+				"or remove the name from spec.runtimeClasses of WindowsConfig %s", api.WindowsConfigName)
+		return nil
+	}
+	mended := is.DeepCopy()
+	mended.Labels = kube.Merge(is.Labels, want.class.Labels)
+	for _, label := range []string{api.LabelImages, api.LabelDefaultClass} {
+		if want.class.Labels[label] == "" {
+			delete(mended.Labels, label)
+		}
+	}
+	mended.Scheduling, mended.Overhead = want.class.Scheduling, want.class.Overhead
+	if equality.Semantic.DeepEqual(is, mended) {
+		return nil
+	}
+	if err := c.Client.Update(ctx, mended); err != nil {
+		return fmt.Errorf("updating RuntimeClass %s: %w", is.Name, err)
+	}
+	return nil
+}
+
+// remove deletes classes that no pod uses, and reports whether some are still in use: without its class, a kubelet cannot restart a pod, and the API
+// server rejects new pods that name it.
+func (c *Controller) remove(ctx context.Context, classes map[string]*nodev1.RuntimeClass) (waits bool, err error) {
+	if len(classes) == 0 {
+		return false, nil
+	}
+	used, err := c.usedByPods(ctx)
+	if err != nil {
+		return true, err
+	}
+	var errs []error
+	for name, class := range classes {
+		if used[name] {
+			waits = true
+			continue
+		}
+		err := c.Client.Delete(ctx, class, client.Preconditions{UID: &class.UID, ResourceVersion: &class.ResourceVersion})
+		if err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("deleting RuntimeClass %s: %w", name, err))
+		}
+	}
+	return waits, errors.Join(errs...)
+}
+
+// usedByPods returns the names of the classes that pods use.
+func (c *Controller) usedByPods(ctx context.Context) (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, usedWithin)
+	defer cancel()
+	used := map[string]bool{}
+	note := func(pod *corev1.Pod) bool {
+		if pod.Spec.RuntimeClassName != nil {
+			used[*pod.Spec.RuntimeClassName] = true
+		}
+		return true
+	}
+	return used, kube.EachPod(ctx, c.Live, note)
+}

@@ -1,0 +1,108 @@
+package settings
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
+	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
+	"github.com/windows-machine-config/wmco/internal/operator/lifecycle"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
+)
+
+// setEndOfSupport sets a condition for each of Kubernetes and containerd whose release line is no longer supported. It ignores Kubernetes on
+// OpenShift, which supports its versions for longer.
+func setEndOfSupport(conditions *[]metav1.Condition, current kubeversions.Release, openShift bool, now time.Time, generation int64) {
+	for _, is := range []struct {
+		product, version, condition, reason, remedy string
+		isFixedElsewhere                            bool
+	}{
+		{lifecycle.Kubernetes, current.Kubelet, api.ConditionKubernetesUnsupported, api.ReasonEndOfSupport, "nodes have kubelet %s; upgrade the cluster", openShift},
+		{lifecycle.Containerd, current.Containerd, api.ConditionContainerdUnsupported, api.ReasonContainerdEndOfSupport, "nodes get containerd %s; upgrade the operator", false},
+	} {
+		line, known, err := lineOf(is.product, is.version)
+		if err != nil {
+			continue // the payload has no such program
+		}
+		if !known || is.isFixedElsewhere || !line.Ended(now) {
+			meta.RemoveStatusCondition(conditions, is.condition)
+			continue
+		}
+		meta.SetStatusCondition(conditions, metav1.Condition{
+			Type: is.condition, Status: metav1.ConditionTrue, Reason: is.reason, ObservedGeneration: generation,
+			Message: fmt.Sprintf("%s %s has had no fixes since %s (%s); "+is.remedy, is.product, line.Name, line.Ends.Format(time.DateOnly), line.Source, is.version),
+		})
+	}
+}
+
+// lineOf returns the release line of a version.
+func lineOf(product, text string) (line lifecycle.Line, known bool, err error) {
+	v, err := version.ParseGeneric(text)
+	if err != nil {
+		return line, false, err
+	}
+	line, known = lifecycle.Of(product, fmt.Sprintf("%d.%d", v.Major(), v.Minor()))
+	return line, known, nil
+}
+
+// supportEnds collects when support ends for what nodes report to run. It reads the cache at each scrape.
+type supportEnds struct {
+	client client.Reader
+	desc   *prometheus.Desc
+	// ofKubernetes means that the cluster is known not to be OpenShift, which supports Kubernetes for longer.
+	ofKubernetes atomic.Bool
+}
+
+func newSupportEnds(c client.Reader) *supportEnds {
+	return &supportEnds{client: c, desc: kube.Desc(api.MetricSupportEnd)}
+}
+
+// Describe implements prometheus.Collector.
+func (e *supportEnds) Describe(ch chan<- *prometheus.Desc) { ch <- e.desc }
+
+// Collect implements prometheus.Collector.
+func (e *supportEnds) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	nodes, err := kube.WindowsNodes(ctx, e.client)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(e.desc, err)
+		return
+	}
+	for i := range nodes {
+		for _, line := range e.linesOf(&nodes[i]) {
+			ch <- prometheus.MustNewConstMetric(e.desc, prometheus.GaugeValue, float64(line.Over().Unix()), nodes[i].Name, line.Product, line.Name)
+		}
+	}
+}
+
+// linesOf returns the release lines of what a node runs, if their end of support is known.
+func (e *supportEnds) linesOf(node *corev1.Node) (lines []lifecycle.Line) {
+	add := func(line lifecycle.Line, known bool) {
+		if known {
+			lines = append(lines, line)
+		}
+	}
+	info := node.Status.NodeInfo
+	if e.ofKubernetes.Load() {
+		line, known, _ := lineOf(lifecycle.Kubernetes, info.KubeletVersion)
+		add(line, known)
+	}
+	line, known, _ := lineOf(lifecycle.Containerd, strings.TrimPrefix(info.ContainerRuntimeVersion, "containerd://"))
+	add(line, known)
+	r, _ := windowsbuild.ReleaseOf(nodestate.WindowsBuild(node))
+	add(lifecycle.Of(lifecycle.WindowsServer, r.Version))
+	return lines
+}

@@ -1,0 +1,91 @@
+package settings
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/operator/controllers/controllertest"
+	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
+)
+
+func TestALineThatNobodyFixesIsTold(t *testing.T) {
+	had := func(condition string) metav1.Condition {
+		return metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: api.ReasonEndOfSupport, Message: "before"}
+	}
+	for name, test := range map[string]struct {
+		kubelet, containerd string
+		openShift           bool
+		day                 string
+		kubernetes, runtime string // parts of the messages; empty for no condition
+	}{
+		"the last day":  {"v1.33.13", "v2.3.7", false, "2026-06-28", "", ""},
+		"the day after": {"v1.33.13", "v2.3.7", false, "2026-06-29", "Kubernetes 1.33 has had no fixes since 2026-06-28 (https://kubernetes.io/releases/1.33/); nodes have kubelet v1.33.13", ""},
+		"containerd, too": {
+			"v1.37.2", "v2.3.7", false, "2028-05-01", "Kubernetes 1.37 has had no fixes",
+			"containerd 2.3 has had no fixes since 2028-04-30 (https://github.com/containerd/containerd/blob/v2.4.2/RELEASES.md); nodes get containerd v2.3.7; upgrade the operator",
+		},
+		"on OpenShift":              {"v1.33.13", "v2.3.7", true, "2028-05-01", "", "containerd 2.3 has had no fixes"},
+		"lines with fixes":          {"v1.37.2", "v2.4.2", false, "2026-11-26", "", ""},
+		"lines that nobody knows":   {"v1.99.0", "v9.0.0", false, "2036-11-26", "", ""},
+		"a payload without kubelet": {"", "", false, "2026-11-26", "before", "before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now, err := time.Parse(time.DateOnly, test.day)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conditions := []metav1.Condition{had(api.ConditionKubernetesUnsupported), had(api.ConditionContainerdUnsupported)}
+			setEndOfSupport(&conditions, kubeversions.Release{Kubelet: test.kubelet, Containerd: test.containerd}, test.openShift, now, 7)
+			for condition, want := range map[string]string{api.ConditionKubernetesUnsupported: test.kubernetes, api.ConditionContainerdUnsupported: test.runtime} {
+				got := meta.FindStatusCondition(conditions, condition)
+				if (got != nil) != (want != "") || got != nil && (!strings.Contains(got.Message, want) || got.Status != metav1.ConditionTrue) {
+					t.Errorf("condition %+v, want %q", got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestEndsOfSupportNeedNoWindowsConfig has two nodes, and one about which nothing is known.
+func TestEndsOfSupportNeedNoWindowsConfig(t *testing.T) {
+	node := func(name, kubelet, runtime, kernel string) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
+		n.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: kubelet, ContainerRuntimeVersion: runtime, KernelVersion: kernel}
+		return n
+	}
+	ends := newSupportEnds(controllertest.Cluster(t, node("a", "v1.34.12", "containerd://2.3.7", "10.0.17763.8000"),
+		node("b", "v1.37.2", "docker://20.10.9", "10.0.26100.6899"), node("c", "", "", "10.0.25398.1")))
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(ends)
+	read := func() map[string]string {
+		families, err := registry.Gather()
+		if err != nil || len(families) != 1 {
+			t.Fatalf("the metrics are %v (%v)", families, err)
+		}
+		got := map[string]string{}
+		for _, m := range families[0].Metric { // labels are sorted: line, node, product
+			at := time.Unix(int64(m.Gauge.GetValue()), 0).UTC().Format(time.RFC3339)
+			got[m.Label[1].GetValue()+" "+m.Label[2].GetValue()+" "+m.Label[0].GetValue()] = at
+		}
+		return got
+	}
+	want := map[string]string{
+		"a containerd 2.3": "2028-05-01T00:00:00Z", "a Windows Server 2019": "2029-01-10T00:00:00Z", "b Windows Server 2025": "2034-11-15T00:00:00Z",
+	}
+	if got := read(); !maps.Equal(got, want) { // on OpenShift, or before that is known
+		t.Errorf("the ends are %v, want %v", got, want)
+	}
+	ends.ofKubernetes.Store(true)
+	want["a Kubernetes 1.34"], want["b Kubernetes 1.37"] = "2026-10-28T00:00:00Z", "2027-10-29T00:00:00Z"
+	if got := read(); !maps.Equal(got, want) {
+		t.Errorf("the ends are %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,249 @@
+package settings
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+)
+
+// publish makes the settings readable for nodes, with the same few writes however many there are. Secrets come first, since the rest refers to their
+// version. It writes nothing that exists already, and nothing at all of settings that are too large or refused.
+func (c *Controller) publish(ctx context.Context, r desired.Rendered, s signer) (hash string, err error) {
+	if err := r.CheckSize(); err != nil {
+		return "", err
+	}
+	node := r.Node
+	version, writeSecrets, err := c.prepareSecrets(ctx, r.Secrets)
+	if err != nil {
+		return "", err
+	}
+	node.SecretsVersion = version
+	if hash, err = node.Hash(); err != nil {
+		return "", err
+	}
+	if err := c.publishNode(ctx, node, hash, s, writeSecrets); err != nil {
+		return "", err
+	}
+	return hash, c.allow(ctx, node.Version)
+}
+
+// prepareSecrets returns the version of the content for Secret windows-node-secrets, "" without secrets, and a function that writes it.
+func (c *Controller) prepareSecrets(ctx context.Context, s desired.Secrets) (version string, write func(context.Context) error, err error) {
+	have := corev1.Secret{}
+	err = c.Live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: api.NodeSecrets}, &have)
+	if client.IgnoreNotFound(err) != nil {
+		return "", nil, fmt.Errorf("reading Secret %s: %w", api.NodeSecrets, err)
+	}
+	absent := err != nil
+	content, err := salted(s, have.Data[api.NodeSecretsKey])
+	if err != nil {
+		return "", nil, err
+	}
+	want := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: api.NodeSecrets, ResourceVersion: have.ResourceVersion},
+		Data:       map[string][]byte{api.NodeSecretsKey: content},
+	}
+	empty := len(s.Files) == 0 && len(s.Environment) == 0
+	if !empty {
+		version = desired.SecretsVersion(content)
+	}
+	return version, func(ctx context.Context) (err error) {
+		switch {
+		case empty && absent:
+		case empty:
+			err = client.IgnoreNotFound(c.Client.Delete(ctx, want))
+		case absent:
+			err = c.Client.Create(ctx, want)
+		case equality.Semantic.DeepEqual(have.Data, want.Data):
+		default:
+			err = c.Client.Update(ctx, want)
+		}
+		if err != nil {
+			return fmt.Errorf("writing Secret %s: %w", api.NodeSecrets, err)
+		}
+		return nil
+	}, nil
+}
+
+// salted returns the content for the Secret: the existing content if it is equivalent, or else the secrets with a new salt.
+func salted(s desired.Secrets, have []byte) ([]byte, error) {
+	if is, err := desired.ReadSecrets(have); err == nil && is.Salt != "" {
+		s.Salt = is.Salt
+		if same, err := s.Content(); err != nil || bytes.Equal(same, have) {
+			return same, err
+		}
+	}
+	s.Salt = rand.Text()
+	return s.Content()
+}
+
+// publishNode writes ConfigMap windows-services-<version> with the operator's signature. It is immutable, so that no edit changes nodes; one that
+// differs from what is wanted is replaced. A replacement is tried with a dry run first, before the secrets are written.
+func (c *Controller) publishNode(ctx context.Context, node desired.Node, hash string, s signer, writeSecrets func(context.Context) error) error {
+	data, err := node.Data()
+	if err != nil {
+		return err
+	}
+	want := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.Namespace, Name: api.ServicesConfigMapPrefix + node.Version,
+			Annotations: map[string]string{api.AnnotationSettings: hash},
+		},
+		Immutable: new(true),
+	}
+	have := &corev1.ConfigMap{}
+	err = c.Live.Get(ctx, client.ObjectKeyFromObject(want), have)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading ConfigMap %s: %w", want.Name, err)
+	}
+	absent := err != nil
+	serial, foreign := s.verify(have)
+	isOurs := foreign == nil && c.isLast(want.Name, serial)
+	asPublished := isOurs && have.Immutable != nil && *have.Immutable &&
+		maps.Equal(desired.Unsigned(have.Data), data) && len(have.BinaryData) == 0 && have.Annotations[api.AnnotationSettings] == hash
+	if !absent && asPublished {
+		return writeSecrets(ctx)
+	}
+	if want.Data, serial, err = s.sign(data, want.Name, c.serials[want.Name]); err != nil {
+		return err
+	}
+	if !absent {
+		err = c.try(ctx, want)
+	}
+	if err == nil {
+		err = writeSecrets(ctx)
+	}
+	switch {
+	case err != nil:
+	case absent:
+		err = c.Client.Create(ctx, want)
+	default:
+		err = c.replace(ctx, have, want, isOurs)
+	}
+	if err != nil {
+		return fmt.Errorf("writing ConfigMap %s: %w", want.Name, err)
+	}
+	c.serials[want.Name] = serial
+	c.tellPublished(want, node.Version, hash)
+	return nil
+}
+
+func (c *Controller) tellPublished(cm *corev1.ConfigMap, version, hash string) {
+	e := kube.Event{Object: cm, Type: corev1.EventTypeNormal, Reason: api.EventSettingsPublished, Action: "Publish-" + hash}
+	if c.published == hash {
+		e = kube.Event{Object: cm, Type: corev1.EventTypeWarning, Reason: api.EventSettingsRestored, Action: "Restore-" + string(cm.UID)}
+	}
+	c.Events.Emit(e, "nodes of version %s can read settings %s", version, hash)
+	c.published = hash
+}
+
+// isLast reports whether a serial is the last one signed for a ConfigMap, as far as this process knows: a lower one means that an older ConfigMap was
+// put back.
+func (c *Controller) isLast(name string, serial int64) bool {
+	if serial < c.serials[name] {
+		return false
+	}
+	c.serials[name] = serial
+	return true
+}
+
+// allow permits WICD to read the ConfigMaps that nodes follow, and the Secret, each by its name.
+func (c *Controller) allow(ctx context.Context, version string) error {
+	versions, err := c.versionsOfNodes(ctx)
+	if err != nil {
+		return err
+	}
+	versions[version] = true
+	var names []string
+	for v := range versions {
+		names = append(names, api.ServicesConfigMapPrefix+v)
+	}
+	slices.Sort(names)
+	want := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: api.WICDRole},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: names, Verbs: []string{"get", "watch"}},
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{api.NodeSecrets}, Verbs: []string{"get"}},
+		},
+	}
+	var have rbacv1.Role
+	err = c.Live.Get(ctx, client.ObjectKeyFromObject(want), &have)
+	switch {
+	case apierrors.IsNotFound(err):
+		err = c.Client.Create(ctx, want)
+	case err == nil && !equality.Semantic.DeepEqual(have.Rules, want.Rules):
+		want.ResourceVersion = have.ResourceVersion
+		err = c.Client.Update(ctx, want)
+	}
+	if err != nil {
+		return fmt.Errorf("writing Role %s: %w", api.WICDRole, err)
+	}
+	return c.forgetVersions(ctx, names)
+}
+
+// versionsOfNodes returns the versions that nodes have, should have, or may have to go back to.
+func (c *Controller) versionsOfNodes(ctx context.Context) (map[string]bool, error) {
+	nodes, err := kube.WindowsNodes(ctx, c.Client)
+	if err != nil {
+		return nil, err
+	}
+	versions := map[string]bool{}
+	for i := range nodes {
+		for _, key := range []string{api.AnnotationVersion, api.AnnotationDesiredVersion} {
+			if v := nodes[i].Annotations[key]; IsVersion(v) {
+				versions[v] = true
+			}
+		}
+	}
+	var instances v1alpha1.WindowsInstanceList
+	if err := c.Client.List(ctx, &instances, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing WindowsInstances: %w", err)
+	}
+	for i := range instances.Items {
+		if m := instances.Items[i].Status.Maintenance; m != nil && IsVersion(m.PreviousVersion) {
+			versions[m.PreviousVersion] = true // the node may have to go back
+		}
+	}
+	return versions, nil
+}
+
+// IsVersion reports whether an annotation can name a ConfigMap: permission to write one on a Node must not suffice to add other names to a Role.
+func IsVersion(s string) bool {
+	return s != "" && len(s) < 100 && strings.Trim(s, "0123456789abcdefghijklmnopqrstuvwxyz.-") == ""
+}
+
+// forgetVersions deletes ConfigMaps that no node follows any more.
+func (c *Controller) forgetVersions(ctx context.Context, keep []string) error {
+	var list corev1.ConfigMapList
+	if err := c.Client.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+		return fmt.Errorf("listing ConfigMaps: %w", err)
+	}
+	for i := range list.Items {
+		cm := &list.Items[i]
+		_, ours := cm.Annotations[api.AnnotationSettings]
+		if !ours || !strings.HasPrefix(cm.Name, api.ServicesConfigMapPrefix) || slices.Contains(keep, cm.Name) {
+			continue
+		}
+		if err := client.IgnoreNotFound(c.Client.Delete(ctx, cm)); err != nil {
+			return fmt.Errorf("deleting ConfigMap %s: %w", cm.Name, err)
+		}
+	}
+	return nil
+}

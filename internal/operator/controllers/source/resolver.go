@@ -1,0 +1,240 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/windows-machine-config/wmco/internal/operator/addresses"
+)
+
+// Resolver resolves the names of hosts to IPv4 addresses and remembers them: while DNS does not answer, a name keeps its last addresses.
+type Resolver struct {
+	dns    func(ctx context.Context, network, name string) ([]netip.Addr, error)
+	places chan struct{} // holds an element for each lookup in progress, except of names that never resolved
+	// Answered receives an element when something was learned about names that were unknown.
+	Answered chan ctrlevent.GenericEvent
+
+	mu       sync.Mutex
+	known    map[string]memory
+	unproven int // names that never resolved and are being looked up or about to be
+}
+
+// memory is what is remembered about a name.
+type memory struct {
+	ips      []netip.Addr // of the last good answer; nil before the first
+	err      error        // of the last answer
+	at       time.Time    // of the last answer
+	used     time.Time
+	seen     time.Time // first
+	asking   bool      // in the background
+	failures int       // in a row
+}
+
+const (
+	// lookupTimeout limits the resolution of one name, lookups the number of concurrent ones.
+	lookupTimeout = 5 * time.Second
+	lookups       = 64
+	// unprovenNames limits the names that never resolved and are looked up at the same time, unprovenWithin the time for them: there may be any
+	// number of them, and all other names must not wait.
+	unprovenNames  = 256
+	unprovenWithin = 30 * time.Second
+	// freshFor is how long a good answer counts as current, failedFor how long the first bad one does, and failedMost how long any bad one does.
+	freshFor   = 30 * time.Second
+	failedFor  = 10 * time.Second
+	failedMost = 5 * time.Minute
+	// forgetAfter is how long an unused name is remembered.
+	forgetAfter = time.Hour
+)
+
+// NewResolver returns a Resolver that calls lookup; nil uses the DNS of this machine.
+func NewResolver(lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)) *Resolver {
+	if lookup == nil {
+		lookup = net.DefaultResolver.LookupNetIP
+	}
+	return &Resolver{dns: lookup, places: make(chan struct{}, lookups), known: map[string]memory{}, Answered: make(chan ctrlevent.GenericEvent, 1)}
+}
+
+// resolved maps keys, which are addresses or DNS names, to their IPv4 addresses.
+type resolved map[string]resolution
+
+// resolution is the result for a key. With neither an address nor an error, DNS has not answered yet.
+type resolution struct {
+	ips  []netip.Addr
+	err  error
+	seen time.Time // first, by this process
+}
+
+// isAsked reports whether an answer is expected soon.
+func (r resolution) isAsked(now time.Time) bool {
+	return len(r.ips) == 0 && r.err == nil && now.Sub(r.seen) < lookupTimeout
+}
+
+// ip returns the first address; invalid if there is none.
+func (r resolution) ip() netip.Addr {
+	if len(r.ips) == 0 {
+		return netip.Addr{}
+	}
+	return r.ips[0]
+}
+
+// resolve returns what is known about addresses and names, without waiting. Names are looked up in the background: resolved ones when their answer is
+// old, and of those that never resolved, the ones that have waited longest.
+func (r *Resolver) resolve(ctx context.Context, keys []string) resolved {
+	all := make(resolved, len(keys))
+	ctx, now := context.WithoutCancel(ctx), time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var due []string
+	for _, key := range keys {
+		if _, twice := all[key]; twice {
+			continue
+		}
+		if ip, err := netip.ParseAddr(key); err == nil { // an address means itself
+			all[key] = resolution{ips: []netip.Addr{ip}}
+			continue
+		}
+		m := r.known[key]
+		if m.used = now; m.seen.IsZero() {
+			m.seen = now
+		}
+		all[key] = resolution{ips: m.ips, err: m.err, seen: m.seen}
+		switch age := now.Sub(m.at); {
+		case m.ips != nil:
+			all[key] = resolution{ips: m.ips}
+			if age > freshFor && !m.asking {
+				m.asking = true
+				go func() { _, _ = r.Lookup(ctx, key) }() // records its result
+			}
+		case !m.asking && (m.failures == 0 || age > pauseAfter(m.failures)):
+			due = append(due, key)
+		}
+		r.known[key] = m
+	}
+	r.askUnproven(ctx, due)
+	r.forget()
+	return all
+}
+
+// pauseAfter returns how long a name that never resolved is not looked up after so many failures.
+func pauseAfter(failures int) time.Duration {
+	return min(failedFor<<min(failures-1, 10), failedMost)
+}
+
+// askUnproven looks up names that never resolved, in the background, up to the limit. r.mu must be held.
+func (r *Resolver) askUnproven(ctx context.Context, due []string) {
+	slices.SortFunc(due, func(a, b string) int { return cmp.Or(r.known[a].at.Compare(r.known[b].at), strings.Compare(a, b)) })
+	due = due[:min(len(due), max(unprovenNames-r.unproven, 0))]
+	if len(due) == 0 {
+		return
+	}
+	r.unproven += len(due)
+	for _, name := range due {
+		m := r.known[name]
+		m.asking = true
+		r.known[name] = m
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, unprovenWithin)
+		defer cancel()
+		names := make(chan string, len(due))
+		for _, name := range due {
+			names <- name
+		}
+		close(names)
+		var asking sync.WaitGroup
+		for range min(lookups, len(due)) {
+			asking.Go(func() {
+				for name := range names {
+					_, _ = r.learn(ctx, name)
+				}
+			})
+		}
+		asking.Wait()
+		r.mu.Lock()
+		r.unproven -= len(due)
+		r.mu.Unlock()
+		r.tell()
+	}()
+}
+
+// tell signals that something was learned.
+func (r *Resolver) tell() {
+	select {
+	case r.Answered <- ctrlevent.GenericEvent{}:
+	default: // a signal is pending
+	}
+}
+
+// Lookup looks up a name in DNS and falls back on its remembered addresses.
+func (r *Resolver) Lookup(ctx context.Context, name string) ([]netip.Addr, error) {
+	select {
+	case r.places <- struct{}{}:
+		defer func() { <-r.places }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	return r.learn(ctx, name)
+}
+
+// learn looks up a name in DNS and remembers the answer.
+func (r *Resolver) learn(ctx context.Context, name string) ([]netip.Addr, error) {
+	ips, err := r.lookupName(ctx, name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, now := r.known[name], time.Now()
+	m.asking = false
+	if ctx.Err() == nil { // otherwise the error is not about the name
+		m.err, m.at, m.used = err, now, now
+		m.failures++
+		if err == nil {
+			if m.ips == nil {
+				r.tell()
+			}
+			m.ips, m.failures = ips, 0
+		}
+	}
+	r.known[name] = m
+	if m.ips != nil {
+		return m.ips, nil
+	}
+	return nil, err
+}
+
+// forget drops names that are no longer used. r.mu must be held.
+func (r *Resolver) forget() {
+	for name, m := range r.known {
+		if time.Since(m.used) > forgetAfter {
+			delete(r.known, name)
+		}
+	}
+}
+
+// lookupName looks up the IPv4 addresses of a name in DNS.
+func (r *Resolver) lookupName(ctx context.Context, name string) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, lookupTimeout, fmt.Errorf("no answer within %s", lookupTimeout))
+	defer cancel()
+	ips, err := r.dns(ctx, "ip4", addresses.Absolute(name))
+	if err != nil {
+		return nil, fmt.Errorf("the name does not resolve: %w; use a name that resolves to an IPv4 address, or the address itself", err)
+	}
+	var v4 []netip.Addr
+	for _, ip := range ips {
+		if ip = ip.Unmap(); ip.Is4() {
+			v4 = append(v4, ip)
+		}
+	}
+	if v4 == nil {
+		return nil, errors.New("the name has no IPv4 address; use a name that resolves to one, or the address itself")
+	}
+	return v4, nil
+}

@@ -1,0 +1,276 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/windows-machine-config/wmco/internal/operator/addresses"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
+)
+
+// Users of a namespace choose the addresses of their Services. kube-proxy sends connections to these addresses to the Services' pods, including those
+// of the operator, which uses its node's network: the owner of a Service could impersonate the host.
+
+const (
+	// serviceAddresses limits the addresses of one Service that are compared, claimedAddresses those of all. Beyond that, any may be claimed.
+	serviceAddresses = 1024
+	claimedAddresses = 1 << 17
+	// Memory limits: of one Service, of those in one namespace, and of all. A Service with three addresses takes a kilobyte.
+	maxService          = 512 << 10
+	servicesOfNamespace = 16 << 20
+	allServices         = 64 << 20
+	// servicesPage is how many Services are read at a time: each may be larger than a megabyte. servicesWithin limits the time for reading all.
+	servicesPage   = 50
+	servicesWithin = 30 * time.Second
+	// claimsFor is how old claims from the cache may be.
+	claimsFor = time.Second
+	// releasedFor is how long an address counts as claimed after its Service is gone, because kube-proxy may still send connections there.
+	// releasesKept is how long that is remembered, for connections that take long.
+	releasedFor  = 2 * time.Minute
+	releasesKept = time.Hour
+)
+
+// Services returns the informer of Services for the manager's cache.
+func Services() kube.Informer {
+	return kube.Informer{
+		Object: &corev1.Service{}, Keep: kube.Of(keepService), Bytes: maxService,
+		Share: &kube.Share{Total: allServices, PerOwner: servicesOfNamespace, Owner: client.Object.GetNamespace},
+	}
+}
+
+// keepService keeps the addresses of a Service, up to one more than are compared.
+func keepService(s *corev1.Service) (client.Object, bool) {
+	kept := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion}}
+	most := func(all []string) (kept []string) {
+		for _, text := range all[:min(len(all), serviceAddresses+1)] {
+			kept = append(kept, truncate.Text(text, truncate.Quoted))
+		}
+		return kept
+	}
+	kept.Spec.Type, kept.Spec.LoadBalancerIP = s.Spec.Type, truncate.Text(s.Spec.LoadBalancerIP, truncate.Quoted)
+	kept.Spec.ClusterIPs, kept.Spec.ExternalIPs = most(s.Spec.ClusterIPs), most(s.Spec.ExternalIPs)
+	for _, ingress := range s.Status.LoadBalancer.Ingress[:min(len(s.Status.LoadBalancer.Ingress), serviceAddresses+1)] {
+		kept.Status.LoadBalancer.Ingress = append(kept.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: truncate.Text(ingress.IP, truncate.Quoted)})
+	}
+	return kept, true
+}
+
+// claims are the addresses that Services claim.
+type claims struct {
+	by map[netip.Addr]string // the claiming field and Service
+	// uncounted is a Service that claims more addresses than are compared.
+	uncounted string
+}
+
+// add adds the claims of a Service.
+func (c *claims) add(s *corev1.Service) {
+	if kube.IsCut(s) {
+		c.uncounted = s.Namespace + "/" + s.Name
+		return
+	}
+	count := 0
+	each := func(text, field string) {
+		ip, err := netip.ParseAddr(text)
+		if err != nil || c.uncounted != "" {
+			return
+		}
+		name := s.Namespace + "/" + s.Name
+		if count++; count > serviceAddresses || len(c.by) >= claimedAddresses {
+			c.uncounted = name
+			return
+		}
+		if ip = ip.Unmap(); c.by[ip] == "" {
+			c.by[ip] = field + " of Service " + name
+		}
+	}
+	for _, text := range s.Spec.ExternalIPs {
+		each(text, "spec.externalIPs")
+	}
+	for _, ingress := range s.Status.LoadBalancer.Ingress {
+		each(ingress.IP, "status.loadBalancer")
+	}
+	for _, text := range s.Spec.ClusterIPs {
+		each(text, "spec.clusterIPs")
+	}
+	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		each(s.Spec.LoadBalancerIP, "spec.loadBalancerIP")
+	}
+}
+
+// services records which addresses Services claim, and which they claimed a moment ago.
+type services struct {
+	cached, live client.Reader
+
+	mu       sync.Mutex
+	known    claims // from the cache
+	knownAt  time.Time
+	released map[netip.Addr]release
+	// uncounted is the Service that released, at lostAt, an address that could not be recorded.
+	uncounted string
+	lostAt    time.Time
+	next      *reading // not begun yet
+
+	reads chan struct{} // holds an element while the API server is read, by one goroutine at a time
+}
+
+func newServices(cached, live client.Reader) *services {
+	return &services{cached: cached, live: live, reads: make(chan struct{}, 1)}
+}
+
+// release is a claim that ended.
+type release struct {
+	by string
+	at time.Time
+}
+
+// reading is one read of the API server, shared by all callers that requested it before it began.
+type reading struct {
+	done  chan struct{}
+	found claims
+	err   error
+}
+
+// watch records which claims end, from the events of the cache.
+func (s *services) watch(ctx context.Context, m manager.Manager) error {
+	informer, err := m.GetCache().GetInformer(ctx, &corev1.Service{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching Services: %w", err)
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) { s.changed(before, after) },
+		DeleteFunc: func(before any) {
+			if unseen, ok := before.(toolscache.DeletedFinalStateUnknown); ok {
+				before = unseen.Obj
+			}
+			s.changed(before, nil)
+		},
+	})
+	return err
+}
+
+// changed records which addresses a Service no longer claims.
+func (s *services) changed(before, after any) {
+	had, has := claims{by: map[netip.Addr]string{}}, claims{by: map[netip.Addr]string{}}
+	service, ok := before.(*corev1.Service)
+	if !ok {
+		return
+	}
+	had.add(service)
+	if service, ok := after.(*corev1.Service); ok {
+		has.add(service)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.knownAt = time.Time{}
+	now := time.Now()
+	maps.DeleteFunc(s.released, func(_ netip.Addr, r release) bool { return now.Sub(r.at) > releasesKept })
+	if had.uncounted != "" && has.uncounted == "" {
+		s.uncounted, s.lostAt = had.uncounted, now
+	}
+	for ip, by := range had.by {
+		if has.by[ip] != "" {
+			continue
+		}
+		if len(s.released) >= claimedAddresses {
+			s.uncounted, s.lostAt = service.Namespace+"/"+service.Name, now
+			return
+		}
+		if s.released == nil {
+			s.released = map[netip.Addr]release{}
+		}
+		s.released[ip] = release{by, now}
+	}
+}
+
+// addCached adds what Services claim according to the cache, and what was claimed since a time.
+func (s *services) addCached(ctx context.Context, to *addresses.Cluster, since time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); now.Sub(s.knownAt) >= claimsFor {
+		var list corev1.ServiceList
+		if err := s.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing Services: %w", err)
+		}
+		s.known, s.knownAt = claims{by: map[netip.Addr]string{}}, now
+		for i := range list.Items {
+			s.known.add(&list.Items[i])
+		}
+	}
+	s.put(s.known, to, since)
+	return nil
+}
+
+// addLive adds what Services claim now according to the API server, and what was claimed since a time.
+func (s *services) addLive(ctx context.Context, to *addresses.Cluster, since time.Time) error {
+	s.mu.Lock()
+	wanted := s.next
+	if wanted == nil {
+		wanted = &reading{done: make(chan struct{})}
+		s.next = wanted
+		go s.read(context.WithoutCancel(ctx), wanted)
+	}
+	s.mu.Unlock()
+	select {
+	case <-wanted.done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if wanted.err != nil {
+		return fmt.Errorf("listing Services: %w", wanted.err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(wanted.found, to, since)
+	return nil
+}
+
+func (s *services) read(ctx context.Context, into *reading) {
+	defer close(into.done)
+	s.reads <- struct{}{}
+	defer func() { <-s.reads }()
+	s.mu.Lock()
+	s.next = nil // later callers need a reading that begins later
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, servicesWithin)
+	defer cancel()
+	into.found = claims{by: map[netip.Addr]string{}}
+	page := client.ListOptions{Limit: servicesPage}
+	for {
+		var list corev1.ServiceList
+		if into.err = s.live.List(ctx, &list, &page); into.err != nil {
+			return
+		}
+		for i := range list.Items {
+			into.found.add(&list.Items[i])
+		}
+		if page.Continue = list.Continue; page.Continue == "" {
+			return
+		}
+	}
+}
+
+// put sets the claims and those that ended since a time. s.mu must be held. The map is shared and not written to any more.
+func (s *services) put(found claims, to *addresses.Cluster, since time.Time) {
+	to.Claimed, to.Uncounted = found.by, found.uncounted
+	if to.Uncounted == "" && s.lostAt.After(since) {
+		to.Uncounted = s.uncounted
+	}
+	to.Released = map[netip.Addr]string{}
+	for ip, r := range s.released {
+		if r.at.After(since) {
+			to.Released[ip] = r.by
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package storytest
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windows-machine-config/wmco/internal/operator/controllers/controllertest"
+)
+
+// In the original operator, a cache that lagged behind the last write let several nodes go out of service at once.
+func TestAStaleCacheLetsNoMoreBegin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 6, atMost(2))
+		s.announce(s.hosts...)
+		s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
+		for _, h := range s.hosts {
+			s.askForReboot(h.name)
+		}
+		begun := func() (names []string) {
+			if _, err := s.fleet.Reconcile(s.ctx, reconcile.Request{}); err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range s.hosts {
+				if s.fleet.Next(controllertest.Key(h.name)).Begin {
+					names = append(names, h.name)
+				}
+			}
+			return names
+		}
+		first := begun()
+		// The grants have not been recorded yet, and an action with a higher priority appears.
+		s.must(s.client.Delete(s.ctx, s.instance("win-6")))
+		if second := begun(); len(first) != 2 || len(second) != 2 || slices.Contains(second, "win-6") {
+			t.Errorf("first %q may begin, then %q; want the same two", first, second)
+		}
+		s.fleet.Done(controllertest.Key(first[0])) // the action was not needed after all
+		if third := begun(); len(third) != 2 || !slices.Contains(third, "win-6") {
+			t.Errorf("when one was given back, %q may begin, want win-6 in its place", third)
+		}
+	})
+}

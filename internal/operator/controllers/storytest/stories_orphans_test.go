@@ -1,0 +1,45 @@
+package storytest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/operator/controllers/controllertest"
+)
+
+// orphansMetric returns the value of the orphan metric.
+func (s *story) orphansMetric() float64 {
+	s.t.Helper()
+	families, err := s.registry.Gather()
+	s.must(err)
+	for _, f := range families {
+		if f.GetName() == api.MetricOrphanNodes {
+			return f.Metric[0].Gauge.GetValue()
+		}
+	}
+	s.t.Fatalf("there is no metric %s", api.MetricOrphanNodes)
+	return 0
+}
+
+// A renamed host leaves a Node behind that never becomes Ready again.
+func TestStoryNodeWithoutAnInstanceHoldsNobodyUp(t *testing.T) {
+	tell(t, "node-without-an-instance", 2, atMost(1), func(s *story) {
+		s.settled(1)
+		s.must(s.client.Create(s.ctx, controllertest.OrphanNode("former-name")))
+		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })
+		s.pass(time.Hour)
+		if is := s.rules().Status.Rollout; is.Orphans != 1 || is.Nodes != 2 || is.OutOfService != 0 || !strings.Contains(is.Message, "no WindowsInstance for Node former-name") {
+			s.t.Errorf("the rollout's status is %+v", is)
+		}
+		if n := s.orphansMetric(); n != 1 {
+			s.t.Errorf("metric %s is %v", api.MetricOrphanNodes, n)
+		}
+		s.must(s.client.Delete(s.ctx, s.node("former-name")))
+		s.pass(time.Minute)
+		if n := s.orphansMetric(); n != 0 {
+			s.t.Errorf("without the Node, metric %s is %v", api.MetricOrphanNodes, n)
+		}
+	})
+}

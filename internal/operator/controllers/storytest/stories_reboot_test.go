@@ -1,0 +1,198 @@
+package storytest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+)
+
+// askForReboot requests a restart as kubectl annotate node does.
+func (s *story) askForReboot(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		node := s.node(name)
+		node.Annotations[api.AnnotationReboot] = ""
+		s.must(s.client.Update(s.ctx, node))
+	}
+}
+
+// In the original operator, the restart command lost its own response, the annotation stayed, and the host restarted forever.
+func TestStoryRestartLosesItsAnswer(t *testing.T) {
+	tell(t, "restart-loses-its-answer", 6, atMost(2), func(s *story) {
+		s.announce(s.hosts...)
+		s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
+		for _, h := range s.hosts {
+			h.loses = 2 // the facts, and then the restart
+			s.askForReboot(h.name)
+		}
+		s.until("all have restarted", time.Hour, func() bool {
+			return s.ready() == 6 && !slices.ContainsFunc(s.hosts, func(h *storyHost) bool { return h.bootID == 1 })
+		})
+		s.pass(time.Hour)
+		for _, h := range s.hosts {
+			if _, asked := s.node(h.name).Annotations[api.AnnotationReboot]; asked || h.bootID != 2 {
+				s.t.Errorf("%s has boot ID %d, its annotation is there: %v; want one restart", h.name, h.bootID, asked)
+			}
+		}
+	})
+}
+
+// In the original operator, a host was cleaned up over SSH while another process restarted it, and half of the files stayed.
+func TestStoryRemovedDuringReboot(t *testing.T) {
+	tell(t, "removed-during-reboot", 2, atMost(1), func(s *story) {
+		s.announce(s.hosts...)
+		s.until("both hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
+		s.askForReboot("win-1")
+		s.until("win-1 restarts", time.Hour, func() bool { return s.hosts[0].bootID == 2 })
+		s.say("win-1 is removed")
+		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
+		s.until("win-1 has left", time.Hour, func() bool { return len(s.allInstances()) == 1 && len(s.nodes()) == 1 })
+		if h := s.hosts[0]; h.version != "" || h.bootID != 2 {
+			s.t.Errorf("version %q stayed on win-1, its boot ID is %d", h.version, h.bootID)
+		}
+	})
+}
+
+// Programs that replace files at each start keep a restart pending forever. Such hosts were formerly restarted once a minute.
+func TestStoryRestartDoesNotHelp(t *testing.T) {
+	tell(t, "restart-does-not-help", 1, rebootsAllowed(), func(s *story) {
+		s.announce(s.hosts...)
+		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
+		h := s.hosts[0]
+		h.pending = api.RebootPendingPrefix + "files in use wait for their replacement"
+		s.pass(48 * time.Hour)
+		if h.bootID != 2 {
+			s.t.Errorf("it was restarted %d times, want once", h.bootID-1)
+		}
+		s.say("RebootRequired: %s", kube.Condition(s.instance("win-1"), api.ConditionRebootRequired).Message)
+		s.say("an update is installed, too")
+		h.pending += "; Windows Update installed updates"
+		s.pass(time.Hour)
+		if h.bootID != 3 {
+			s.t.Errorf("it was restarted %d times, want once more", h.bootID-1)
+		}
+		h.pending = ""
+		s.pass(25 * time.Hour)
+		s.say("files wait again, days later")
+		h.pending = api.RebootPendingPrefix + "files in use wait for their replacement"
+		s.pass(time.Hour)
+		if h.bootID != 4 {
+			s.t.Errorf("it was restarted %d times, want once more", h.bootID-1)
+		}
+	})
+}
+
+// Windows setup and servicing take time, and the feature is still missing in the end. The operator waits, then stalls, and WICD tries again when the
+// user requests a retry.
+func TestStoryAFeatureIsNotThereAfterTheRestart(t *testing.T) {
+	tell(t, "feature-not-there", 1, rebootsAllowed(), func(s *story) {
+		h, began, attempts := s.hosts[0], time.Time{}, 0
+		h.hesitates = func(r wicdapi.JoinRequest) error {
+			if attempts++; attempts == 1 {
+				began = time.Now() // when the quirks of Windows have passed
+			}
+			switch up := time.Since(began); {
+			case r.Retried != "":
+				return nil
+			case up < 5*time.Minute:
+				return &wicdapi.Error{Code: wicdapi.CodeWaitingForSetup, Message: "Windows is completing its setup"}
+			case up < 15*time.Minute:
+				return &wicdapi.Error{Code: wicdapi.CodeServicing, Message: "Windows is installing features or updates"}
+			}
+			return &wicdapi.Error{Code: wicdapi.CodeRebootDidNotHelp, Message: "the restart did not help: feature Containers of Windows is Disabled"}
+		}
+		s.announce(s.hosts...)
+		for _, reason := range []string{api.ReasonWaitingForWindowsSetup, api.ReasonWindowsServicing, api.ReasonRebootDidNotHelp} {
+			s.until(reason, time.Hour, func() bool { return kube.Condition(s.instance("win-1"), api.ConditionReady).Reason == reason })
+			stalled := kube.Condition(s.instance("win-1"), api.ConditionStalled).Reason
+			if (stalled != "") != (reason == api.ReasonRebootDidNotHelp) {
+				s.t.Errorf("condition Stalled has reason %q while the host has reason %s", stalled, reason)
+			}
+		}
+		before := attempts
+		s.pass(6 * time.Hour)
+		if n := attempts - before; n < 6 || n > 60 {
+			s.t.Errorf("the host was tried %d times in six hours", n)
+		}
+		i := s.instance("win-1")
+		i.Annotations = map[string]string{api.AnnotationRetry: "true"}
+		s.must(s.client.Update(s.ctx, i))
+		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
+	})
+}
+
+// After a restart, the kubelet may be Ready before WICD has checked for a pending restart.
+func TestStoryWICDIsLateAfterARestart(t *testing.T) {
+	tell(t, "late-after-a-restart", 1, rebootsAllowed(), func(s *story) {
+		s.announce(s.hosts...)
+		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
+		h := s.hosts[0]
+		h.late, h.pending = 3*time.Minute, api.RebootPendingPrefix+"Windows Update installed updates"
+		s.until("it restarts", time.Hour, func() bool { return h.bootID == 2 })
+		h.pending = ""
+		s.pass(time.Hour)
+		if h.bootID != 2 || s.ready() != 1 {
+			s.t.Errorf("it was restarted %d times, want once; %d nodes are in service", h.bootID-1, s.ready())
+		}
+	})
+}
+
+// Kubelet resource managers take effect with a restart of Windows. Nodes wait until restarts are allowed; then each restarts once, drained and within
+// the budget. Disabling the managers needs no restart.
+func TestStoryManagersOfTheKubelet(t *testing.T) {
+	tell(t, "managers-of-the-kubelet", 6, atMost(2), func(s *story) {
+		s.announce(s.hosts...)
+		s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
+		for _, h := range s.hosts {
+			s.addPod(h.name, "web")
+			has, boot := "", h.bootID
+			h.awaits = func() string {
+				node, _ := s.published(h.version)
+				wants := node.KubeletResources().State()
+				if wants == "" || h.bootID != boot {
+					has, boot = wants, h.bootID
+				}
+				if wants == has {
+					return ""
+				}
+				return api.RebootPendingPrefix + "the kubelet has other managers"
+			}
+		}
+		restarts := func(want int) {
+			s.t.Helper()
+			for _, h := range s.hosts {
+				if h.bootID != 1+want {
+					s.t.Errorf("%s was restarted %d times, want %d", h.name, h.bootID-1, want)
+				}
+			}
+		}
+		s.say("containers get processors of their own")
+		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Kubelet.CPUManagerPolicy = v1alpha1.CPUManagerStatic })
+		s.pass(3 * time.Hour)
+		restarts(0)
+		s.say("restarts are allowed")
+		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Rollout.Reboots = v1alpha1.RebootsAllowed })
+		s.until("all have restarted", 12*time.Hour, func() bool {
+			return s.ready() == 6 && !slices.ContainsFunc(s.hosts, func(h *storyHost) bool { return h.bootID == 1 })
+		})
+		s.say("another setting of the kubelet")
+		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Kubelet.MaxPods = 100 })
+		s.pass(3 * time.Hour)
+		restarts(1)
+		s.say("they share processors again")
+		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Kubelet.CPUManagerPolicy = v1alpha1.CPUManagerNone })
+		s.pass(3 * time.Hour)
+		restarts(1)
+	})
+}
+
+func rebootsAllowed() v1alpha1.RolloutSpec {
+	r := atMost(1)
+	r.Reboots = v1alpha1.RebootsAllowed
+	return r
+}

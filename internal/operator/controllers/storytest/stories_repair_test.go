@@ -1,0 +1,141 @@
+package storytest
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/operator/controllers/controllertest"
+	"github.com/windows-machine-config/wmco/internal/operator/join"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
+)
+
+func TestStoryRejoinHasALimit(t *testing.T) {
+	tell(t, "rejoin-has-a-limit", 2, atMost(1), func(s *story) {
+		s.announce(s.hosts...)
+		s.until("all are nodes", time.Hour, func() bool { return s.ready() == 2 })
+		s.lines = nil
+		s.askForReboot("win-1")
+		s.until("win-1 restarts", time.Hour, func() bool { return s.hosts[0].bootID == 2 })
+		s.hosts[0].deaf = 99
+		s.say("its kubelet does not come back")
+		s.pass(6 * time.Hour)
+		if n := 99 - s.hosts[0].deaf; n != join.MaxRepairs {
+			s.t.Errorf("it was joined again %d times, want %d", n, join.MaxRepairs)
+		}
+		if s.instance("win-1").Status.Failure == nil {
+			s.t.Error("nobody says that the restart failed")
+		}
+		s.hosts[0].deaf = 0
+		s.say("somebody mends it")
+		s.until("win-1 is back", time.Hour, func() bool { return s.ready() == 2 })
+	})
+}
+
+func TestStoryLostAnswerIsForgotten(t *testing.T) {
+	tell(t, "lost-answer-is-forgotten", 1, atMost(1), func(s *story) {
+		s.announce(s.hosts...)
+		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
+		s.lines = nil
+		s.askForReboot("win-1")
+		s.hosts[0].loses = 2
+		s.until("win-1 has restarted", time.Hour, func() bool { return s.hosts[0].bootID == 2 && s.ready() == 1 })
+		s.pass(time.Hour)
+		if reason := kube.Condition(s.instance("win-1"), api.ConditionReady).Reason; reason != api.ReasonReady {
+			s.t.Errorf("an hour later Ready has reason %s", reason)
+		}
+	})
+}
+
+func TestStoryRepairKeepsAwayFromAVersionThatFailed(t *testing.T) {
+	tell(t, "repair-and-a-version-that-failed", 3, withCanary(1), func(s *story) {
+		s.firstFails(0)
+		s.say("the kubelet of win-2 dies")
+		s.hosts[1].deaf = 1
+		s.pass(time.Hour)
+		if s.hosts[1].version != was || s.instance("win-1").Status.Failure == nil {
+			s.t.Error("the version that failed went on")
+		}
+		s.say("and works again")
+		s.hosts[1].deaf = 0
+		s.pass(time.Minute)
+	})
+}
+
+func TestStoryStuckPodIsWrittenOnce(t *testing.T) {
+	tell(t, "stuck-pod", 1, atMost(1), func(s *story) {
+		s.every = 2 * time.Second
+		s.settled(1)
+		pod := &s.podsOn("win-1")[0]
+		pod.Finalizers = append(pod.Finalizers, "story/stuck")
+		s.must(s.client.Update(s.ctx, pod))
+		s.until("the drain hangs", time.Hour, func() bool {
+			return kube.Condition(s.instance("win-1"), api.ConditionReady).Reason == api.ReasonPodStuck
+		})
+		before := s.writes
+		s.pass(10 * time.Minute)
+		if n := s.writes - before; n > 0 {
+			s.t.Errorf("%d writes in ten minutes in which nothing happened", n)
+		}
+	})
+}
+
+func TestStoryKeyRotationDuringAStoppedRollout(t *testing.T) {
+	tell(t, "key-rotation-while-stopped", 3, withCanary(1), func(s *story) {
+		s.firstFails(0)
+		s.say("there is another key")
+		s.rotate(1)
+		s.until("all hosts have it", time.Hour, func() bool {
+			for _, h := range s.hosts {
+				if len(h.keys) != 1 || h.keys[0] != s.line(1) {
+					return false
+				}
+			}
+			return true
+		})
+		if s.at(was) != 3 {
+			s.t.Error("nodes have not kept their version")
+		}
+	})
+}
+
+// TestStorySigningKeyIsLost: nodes reject settings signed with an unknown key, so that all are joined again: those of this version as soon as their
+// settings are outdated, those of the previous one when they are upgraded.
+func TestStorySigningKeyIsLost(t *testing.T) {
+	tell(t, "signing-key-is-lost", 3, atMost(1), func(s *story) {
+		s.settled(0)
+		s.until("one has the version", time.Hour, func() bool { return s.at(s.version) == 1 })
+		s.say("somebody deletes the signing key")
+		s.must(s.client.Delete(s.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: api.SigningKeySecret}}))
+		s.until("all have the version, and know the new key", 6*time.Hour, func() bool {
+			want, err := s.store.Read(s.ctx, s.version, controllertest.ClusterID)
+			for _, h := range s.hosts {
+				if err != nil || h.signingKey != want.Node.SigningKey {
+					return false
+				}
+			}
+			_, settings := s.publishedKeys(s.version)
+			return s.at(s.version) == 3 && !slices.ContainsFunc(s.nodes(), func(n corev1.Node) bool { return n.Annotations[api.AnnotationSettings] != settings })
+		})
+	})
+}
+
+// A host that loses power after its Node exists and before it has recorded its join is not taken for another operator's. It joins again without
+// waiting until its node counts as broken.
+func TestStoryJoinEndsAfterTheNodeRegistered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 1, atMost(1))
+		s.hosts[0].losesPower = true
+		s.announce(s.hosts[0])
+		s.until("it loses its power", time.Hour, func() bool { return !s.hosts[0].losesPower })
+		s.until("the host has joined", 5*time.Minute, func() bool { return s.ready() == 1 })
+		if h := s.hosts[0]; h.unfinished || h.joins != 1 {
+			t.Errorf("%d joins, unfinished %v; this shows nothing", h.joins, h.unfinished)
+		}
+	})
+}

@@ -1,0 +1,52 @@
+package join_test
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/operator/join"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+)
+
+func TestNothingIsInstalledOnAHostThatDoesNotReachTheAPIServer(t *testing.T) {
+	const server = "https://lb-apiserver.kubernetes.local:6443"
+	for name, test := range map[string]struct {
+		answer wicdapi.ReachResult
+		says   []string
+	}{
+		"the name is unknown": {
+			wicdapi.ReachResult{Failure: "resolving lb-apiserver.kubernetes.local: no such host"},
+			[]string{server + ", which was read from ConfigMap kube-public/cluster-info: resolving lb-apiserver.kubernetes.local: no such host", "spec.cluster.apiServer"}},
+		"nobody answers": {
+			wicdapi.ReachResult{Resolved: []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("fd00::5")}, Failure: "connecting to 10.0.0.5:6443: timeout"},
+			[]string{server + ", which resolves on the host to 10.0.0.5, fd00::5, and was read from", "connecting to 10.0.0.5:6443: timeout"}},
+		"a host that says too much": {wicdapi.ReachResult{Failure: strings.Repeat("x", 10_000)}, []string{server, "spec.cluster.apiServer"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &cloudHost{facts: goodHost(), reach: test.answer}
+			err := joinOn(h, "", server).Run(t.Context())
+			var u *join.Unsupported
+			if !errors.As(err, &u) || u.Reason != api.ReasonAPIServerUnreachable {
+				t.Fatalf("the join ends with %v, want reason %s", err, api.ReasonAPIServerUnreachable)
+			}
+			for _, says := range test.says {
+				if !strings.Contains(u.Message, says) {
+					t.Errorf("%q does not say %q", u.Message, says)
+				}
+			}
+			if len(u.Message) > 4096 {
+				t.Errorf("a message of %d bytes", len(u.Message))
+			}
+			if want := []string{"facts", "reach"}; !slices.Equal(h.commands, want) {
+				t.Errorf("the host was asked for %q, want %q", h.commands, want)
+			}
+			if h.asked != (wicdapi.ReachRequest{Server: server, CA: "the CA"}) {
+				t.Errorf("the host was asked whether it reaches %+v", h.asked)
+			}
+		})
+	}
+}

@@ -1,0 +1,158 @@
+package join
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// Visit is one connection to a host for commands of WICD. A join is a visit; a host that has joined is visited by Stage, Restart and Leave. Each
+// begins like a join and is repeatable.
+type Visit struct {
+	// Host connects to the host.
+	Host Connector
+	// Payload is the operator's payload; Content is the part of it that this host gets.
+	Payload *payload.Payload
+	Content payload.Manifest
+	// Hostname is the hostname to set; empty keeps the current one.
+	Hostname string
+	// Observer receives progress reports.
+	Observer Observer
+	// Now is the clock.
+	Now func() time.Time
+
+	platform string // of the cluster, if the host's name depends on it
+	host     Host
+	home     string // full path of the home folder with a trailing backslash, if the shell starts elsewhere
+	byFiles  bool   // send requests and content as files
+	facts    wicdapi.Facts
+	reached  netip.Addr
+	slot     io.Closer
+}
+
+// Connector connects to one host.
+type Connector interface {
+	// Connect opens the connection. The host key is verified, or pinned at first contact, before Connect returns.
+	Connect(ctx context.Context) (Host, error)
+}
+
+// Observer receives the progress of a visit.
+type Observer interface {
+	// Progress is called when a step begins, ends, or advances.
+	Progress(Progress)
+	// Altered is called with the files on the host that had been modified and were sent again.
+	Altered(paths []string)
+}
+
+// arrival returns the steps that begin every visit.
+func (v *Visit) arrival() []step {
+	return []step{
+		// The host answers at its address with the pinned key and accepts the operator's key.
+		{StepConnect, 45 * time.Second, v.connect},
+		// WICD is on the host and reports facts. It is sent only to a host without it.
+		{StepInspect, 5 * time.Minute, v.inspect},
+	}
+}
+
+func (v *Visit) runStep(ctx context.Context, s step) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.deadline, fmt.Errorf("not done after %s", s.deadline))
+	defer cancel()
+	v.Observer.Progress(Progress{Step: s.name, State: v1alpha1.StepRunning})
+	err := s.do(ctx)
+	if err == nil {
+		v.Observer.Progress(Progress{Step: s.name, State: v1alpha1.StepDone})
+		return nil
+	}
+	if wait := (*Rebooting)(nil); errors.As(err, &wait) || isWindowsBusy(err) || errors.Is(err, ErrNoSlot) || errors.Is(err, ErrOccupied) {
+		v.Observer.Progress(Progress{Step: s.name, State: v1alpha1.StepWaiting, Message: err.Error()})
+		return err
+	}
+	v.Observer.Progress(Progress{Step: s.name, State: v1alpha1.StepFailed, Message: err.Error()})
+	if u := (*Unsupported)(nil); errors.As(err, &u) {
+		return err
+	}
+	return &StepError{Step: s.name, Err: err}
+}
+
+// end releases all resources, whatever the result.
+func (v *Visit) end() {
+	if v.slot != nil {
+		_ = v.slot.Close() // releasing a slot cannot fail
+	}
+	if v.host != nil {
+		_ = v.host.Close() // the work is done or has failed already; a connection error changes nothing
+	}
+}
+
+// visitTimeout limits all steps except the transfer of content.
+const visitTimeout = 10 * time.Minute
+
+// Stage sends the content of another version to the host, which keeps running its current version.
+func (v *Visit) Stage(ctx context.Context, t Transfer) error {
+	defer v.end()
+	if err := v.connectAndVerify(ctx); err != nil {
+		return err
+	}
+	return v.runStep(ctx, step{StepTransfer, time.Hour, func(ctx context.Context) error { return v.transfer(ctx, t) }})
+}
+
+// Restart restarts the host unless its boot ID has changed from bootID. It returns at once; the Node shows when the host is back with another boot
+// ID.
+func (v *Visit) Restart(ctx context.Context, bootID string) error {
+	defer v.end()
+	if err := v.connectAndVerify(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, visitTimeout)
+	defer cancel()
+	wicd, err := v.wicd()
+	if err != nil {
+		return err
+	}
+	request := wicdapi.RestartRequest{BootID: bootID, Comment: "Windows Machine Config Operator: node maintenance"}
+	if err := v.callWith(ctx, v.program(wicd, wicdapi.CommandRestart), request, &wicdapi.RestartResult{}, StepInspect); err != nil {
+		return fmt.Errorf("restarting the host: %w", err)
+	}
+	return nil
+}
+
+// Leave removes everything of the operator's from the host. cluster is the UID of namespace kube-system; a host that has joined another cluster since
+// is left alone.
+func (v *Visit) Leave(ctx context.Context, cluster string) (wicdapi.LeaveResult, error) {
+	defer v.end()
+	var result wicdapi.LeaveResult
+	if err := v.connectAndVerify(ctx); err != nil {
+		return result, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, visitTimeout)
+	defer cancel()
+	wicd, err := v.wicd()
+	if err != nil {
+		return result, err
+	}
+	err = v.callWith(ctx, v.program(wicd, wicdapi.CommandLeave), wicdapi.LeaveRequest{Cluster: cluster}, &result, StepLeave)
+	if err != nil {
+		return result, fmt.Errorf("removing the operator's services and files from the host: %w", err)
+	}
+	return result, nil
+}
+
+// StepLeave is the step that removes everything from a host.
+const StepLeave = "Leave"
+
+// connectAndVerify connects, and verifies that the operator's WICD answers.
+func (v *Visit) connectAndVerify(ctx context.Context) error {
+	for _, s := range v.arrival() {
+		if err := v.runStep(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package windowsimage
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/internal/shared/registryclient"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
+)
+
+// platform is the platform of an image (OCI image specification).
+type platform struct {
+	OS           string `json:"os"`
+	OSVersion    string `json:"os.version"`
+	Architecture string `json:"architecture"`
+}
+
+// entry is one image of an index.
+type entry struct {
+	Digest   string   `json:"digest"`
+	Platform platform `json:"platform"`
+}
+
+// entries are the images of an index. Their number is limited, because each takes more memory than its text.
+type entries []entry
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (e *entries) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	start, err := d.Token()
+	if err != nil || start != json.Delim('[') {
+		return errors.Join(err, errNoManifest)
+	}
+	*e = entries{}
+	for d.More() {
+		var one entry
+		if err := d.Decode(&one); err != nil {
+			return err
+		}
+		if len(*e) == maxEntries {
+			return fmt.Errorf("its index has more than %d entries", maxEntries)
+		}
+		*e = append(*e, one)
+	}
+	return nil
+}
+
+var errNoManifest = errors.New("it does not answer with the manifest of an image")
+
+// parseManifest parses an index, and returns its entries, or the manifest of one image, and returns the digest of its configuration.
+func parseManifest(text []byte) (index entries, config string, err error) {
+	var m struct {
+		Config struct {
+			Digest string `json:"digest"`
+		} `json:"config"`
+		Manifests entries `json:"manifests"`
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return nil, "", fmt.Errorf("reading its manifest: %w", err)
+	}
+	if m.Manifests == nil && !registryclient.IsDigest(m.Config.Digest) {
+		return nil, "", errNoManifest
+	}
+	if m.Manifests != nil {
+		return m.Manifests, "", nil
+	}
+	return nil, m.Config.Digest, nil
+}
+
+// readLinuxManifest returns the manifest for Linux on amd64 in an index, or the configuration of a single image.
+func readLinuxManifest(text []byte) (manifest, config string, err error) {
+	index, config, err := parseManifest(text)
+	if err != nil || config != "" {
+		return "", config, err
+	}
+	for _, e := range index {
+		if e.Platform.OS == "linux" && e.Platform.Architecture == "amd64" && registryclient.IsDigest(e.Digest) {
+			return e.Digest, "", nil
+		}
+	}
+	return "", "", errors.New("it has no image for Linux on amd64")
+}
+
+// readLabels reads the labels in the configuration of an image.
+func readLabels(text []byte) (map[string]string, error) {
+	var c struct {
+		Config struct {
+			Labels map[string]string `json:"Labels"`
+		} `json:"config"`
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		return nil, fmt.Errorf("reading its configuration: %w", err)
+	}
+	return c.Config.Labels, nil
+}
+
+// readManifest returns the builds of the images in an index, or the configuration of a single image.
+func readManifest(text []byte) (is windowsbuild.Image, config string, err error) {
+	index, config, err := parseManifest(text)
+	if err != nil || config != "" {
+		return is, config, err
+	}
+	for _, e := range index {
+		p := e.Platform
+		if p.OS != "windows" || p.Architecture != "amd64" && p.Architecture != "" {
+			continue
+		}
+		if p.OSVersion == "" {
+			is.Any = true
+		} else if b, err := windowsbuild.Parse(p.OSVersion); err == nil { // no node accepts an invalid version
+			is.Builds = append(is.Builds, b)
+		}
+	}
+	slices.Sort(is.Builds)
+	is.Builds = slices.Compact(is.Builds)
+	return is, "", nil
+}
+
+// readConfig reads the configuration of an image.
+func readConfig(text []byte) (windowsbuild.Image, error) {
+	var p platform
+	if err := json.Unmarshal(text, &p); err != nil {
+		return windowsbuild.Image{}, fmt.Errorf("reading its configuration: %w", err)
+	}
+	switch {
+	case p.OS == "":
+		return windowsbuild.Image{}, errors.New("its configuration names no system")
+	case p.OS != "windows":
+		return windowsbuild.Image{}, nil
+	case p.OSVersion == "":
+		return windowsbuild.Image{Any: true}, nil
+	}
+	b, err := windowsbuild.Parse(p.OSVersion)
+	if err != nil {
+		return windowsbuild.Image{}, err
+	}
+	return windowsbuild.Image{Builds: []windowsbuild.Build{b}}, nil
+}

@@ -1,0 +1,63 @@
+package wicdapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// What a host must do to keep its slot while it receives content. Progress that it only reports does not count.
+const (
+	// leastTaken is what a host must receive, in bytes, in each takesWithin that the operator spends waiting for it. An honest host on a
+	// slower link tries again and resumes where it was.
+	leastTaken  = 1 << 20
+	takesWithin = 2 * time.Minute
+	// worksWithin is how long a host may take to find out what is missing, and to unpack after the last byte.
+	worksWithin = 10 * time.Minute
+)
+
+// ErrTooSlow means that a host blocked a transfer for longer than other hosts should wait.
+var ErrTooSlow = errors.New("the host is too slow")
+
+// patience ends a transfer by calling end if the host is too slow.
+type patience struct {
+	to  io.Writer
+	end func(error)
+
+	// Bytes taken, and the time that the host needed for them, since the last reset.
+	taken int64
+	took  time.Duration
+}
+
+// Write implements io.Writer. Only time in which the host blocks the operator counts, not time in which the operator withholds bytes.
+func (p *patience) Write(b []byte) (written int, err error) {
+	for piece := range slices.Chunk(b, leastTaken/16) {
+		n, err := p.write(piece)
+		if written += n; err != nil {
+			return written, err
+		}
+	}
+	return written, nil
+}
+
+func (p *patience) write(b []byte) (int, error) {
+	late := time.AfterFunc(takesWithin-p.took, func() {
+		p.end(fmt.Errorf("%w: it accepted less than %d MiB in %s; the next attempt resumes where this one ended", ErrTooSlow, leastTaken>>20, takesWithin))
+	})
+	defer late.Stop()
+	began := time.Now()
+	n, err := p.to.Write(b)
+	p.taken, p.took = p.taken+int64(n), p.took+time.Since(began)
+	if p.taken >= leastTaken {
+		p.taken, p.took = 0, 0
+	}
+	return n, err
+}
+
+// works limits the time for work on the host. The caller calls done when the host has finished it.
+func (p *patience) works(what string) (done func()) {
+	late := time.AfterFunc(worksWithin, func() { p.end(fmt.Errorf("%w: it has not %s after %s", ErrTooSlow, what, worksWithin)) })
+	return func() { late.Stop() }
+}

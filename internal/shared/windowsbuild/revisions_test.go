@@ -1,0 +1,86 @@
+package windowsbuild_test
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
+)
+
+// TestRevisions covers the limits of each row of the two tables.
+func TestRevisions(t *testing.T) {
+	for _, test := range []struct {
+		build    windowsbuild.Build
+		revision int
+		missing  string
+		fault    string
+	}{
+		{17763, 0, "", ""}, // could not be read
+		{17763, 1, "KB4489899", ""},
+		{17763, 347, "KB4489899", ""},
+		{17763, 348, "KB4489899", ""},
+		{17763, 378, "KB4489899", ""},
+		{17763, 379, "", ""},
+		{17763, 1816, "", ""}, // pods without a group Managed Service Account run
+		{17763, 8000, "", ""},
+		{20348, 0, "", ""},
+		{20348, 587, "KB5012637", ""}, // the evaluation version
+		{20348, 680, "KB5012637", ""},
+		{20348, 681, "", ""},
+		{20348, 2581, "", ""},
+		{20348, 2582, "", "KB5044281"},
+		{20348, 2761, "", "KB5044281"},
+		{20348, 2762, "", ""},
+		{26100, 0, "", ""},
+		{26100, 1742, "", "KB5066835"},
+		{26100, 6898, "", "KB5066835"},
+		{26100, 6899, "", ""},
+		{25398, 1, "", ""},
+		{0, -1, "", ""},
+	} {
+		missing, isMissing := windowsbuild.Missing(test.build, test.revision)
+		if missing.KB != test.missing || isMissing != (test.missing != "") {
+			t.Errorf("10.0.%d.%d lacks %q, %v, want %q", test.build, test.revision, missing.KB, isMissing, test.missing)
+		}
+		fault, hasFault := windowsbuild.FaultOf(test.build, test.revision)
+		if fault.Fixed != test.fault || hasFault != (test.fault != "") {
+			t.Errorf("10.0.%d.%d has the fault that %q mends, %v, want %q", test.build, test.revision, fault.Fixed, hasFault, test.fault)
+		}
+	}
+}
+
+func TestRevisionsAreWhole(t *testing.T) {
+	kb := regexp.MustCompile(`^KB[0-9]{7}$`)
+	isLink := func(text string) bool {
+		u, err := url.Parse(text)
+		return err == nil && u.Scheme == "https" && u.Host != ""
+	}
+	for _, u := range windowsbuild.Updates() {
+		if _, known := windowsbuild.ReleaseOf(u.Build); !known || u.Revision < 1 || !kb.MatchString(u.KB) || u.For == "" || !isLink(u.Source) {
+			t.Errorf("update %+v is not whole", u)
+		}
+		text := u.Without(7)
+		for _, part := range []string{u.KB, u.Build.String(), "revision 7;", "restart the host"} {
+			if !strings.Contains(text, part) {
+				t.Errorf("%q does not say %q", text, part)
+			}
+		}
+	}
+	for _, f := range windowsbuild.Faults() {
+		_, known := windowsbuild.ReleaseOf(f.Build)
+		if !known || f.From < 0 || f.Before <= f.From || (f.From > 0) != kb.MatchString(f.Since) || !kb.MatchString(f.Fixed) || f.What == "" || !isLink(f.Source) {
+			t.Errorf("fault %+v is not whole", f)
+		}
+		text := f.At(7)
+		for _, part := range []string{f.Fixed, f.Source, f.Build.String(), "revision 7,"} {
+			if !strings.Contains(text, part) {
+				t.Errorf("%q does not say %q", text, part)
+			}
+		}
+		if missing, isMissing := windowsbuild.Missing(f.Build, f.Before); isMissing {
+			t.Errorf("what fixes %+v is not enough to become a node: %+v", f, missing)
+		}
+	}
+}

@@ -1,0 +1,297 @@
+package acceptance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+)
+
+const (
+	// keysFile contains the administrators' SSH keys if the OpenSSH server is installed.
+	sshFolder = `C:\ProgramData\ssh`
+	keysFile  = sshFolder + `\administrators_authorized_keys`
+	// keysFolder has one of two files: a copy of the former keysFile, or a mark that there was none.
+	keysFolder = Root + `\keys`
+	formerKeys = keysFolder + `\former`
+	noKeys     = keysFolder + `\absent`
+)
+
+// remains lists the parts of a node on a machine.
+type remains []remain
+
+// remain is one part. It is ours if only this product creates objects with this name or path; other programs change the others at any time.
+type remain struct {
+	What string `json:"what"`
+	Ours bool   `json:"ours,omitempty"`
+}
+
+// look lists the remains. WICD's journal and logs stay by design and are not listed.
+func (j *joining) look(ctx context.Context) (remains, error) {
+	var all remains
+	add := func(ours bool, kind, name string) { all = append(all, remain{kind + " " + name, ours}) }
+	services, err := j.Host.Services.List(ctx, desired.Services())
+	for _, s := range services {
+		add(true, "service", s.Name)
+	}
+	networks, networkErr := j.Host.Networks.Look(ctx)
+	var ours []string
+	for _, n := range networks.Networks {
+		if isOurNetwork(n.Name) {
+			ours = append(ours, n.ID)
+		}
+		add(isOurNetwork(n.Name), "network", n.Name)
+	}
+	for _, e := range networks.Endpoints {
+		add(slices.Contains(ours, e.Network), "endpoint", e.Name)
+	}
+	for _, b := range networks.LoadBalancers {
+		add(slices.ContainsFunc(networks.Endpoints, func(e hns.Endpoint) bool {
+			return slices.Contains(b.Endpoints, e.ID) && slices.Contains(ours, e.Network)
+		}), "load balancer", b.ID)
+	}
+	roots, rootsErr := j.Host.Certificates.List(ctx)
+	for _, r := range roots {
+		add(false, "root certificate", r) // a join without its own certificates adds none
+	}
+	for _, folder := range []string{desired.ContainerdData, desired.KubeletData, desired.CNIData} {
+		if j.Host.Disk.Exists(folder) {
+			add(true, "folder", folder)
+		}
+	}
+	names, listErr := j.Host.Disk.List(desired.Root)
+	for _, name := range names {
+		if path := desired.Root + `\` + name; path != desired.State {
+			add(true, "file", path)
+		}
+	}
+	exclusions, err2 := j.Host.Defender.Exclusions(ctx)
+	if err2 == nil { // otherwise there are no exclusions, or they cannot be read
+		for _, path := range exclusions.Paths {
+			add(isOurPath(path), "Defender exclusion", path)
+		}
+	}
+	return all, errors.Join(err, networkErr, rootsErr, listErr)
+}
+
+// isOurNetwork reports whether a network is one that the overlay or Flannel creates.
+func isOurNetwork(name string) bool {
+	return strings.HasPrefix(name, "flannel.") || strings.HasSuffix(name, "OVNKubernetesHybridOverlayNetwork")
+}
+
+// isOurPath reports whether a path is in a folder of the product.
+func isOurPath(path string) bool {
+	return slices.ContainsFunc([]string{desired.Root, desired.ContainerdData, desired.KubeletData, desired.CNIData}, func(folder string) bool {
+		return len(path) >= len(folder) && strings.EqualFold(path[:len(folder)], folder) && (len(path) == len(folder) || path[len(folder)] == '\\')
+	})
+}
+
+// since returns what was added since before: parts of the product, and those that others created in the meantime.
+func (now remains) since(before remains) (ours, others []string) {
+	for _, r := range now {
+		switch {
+		case slices.Contains(before, r):
+		case r.Ours:
+			ours = append(ours, r.What)
+		default:
+			others = append(others, r.What)
+		}
+	}
+	return ours, others
+}
+
+// leave is a step of the join: it removes the host from the operator's list and checks that nothing remains.
+func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
+	ended := errors.Join(j.removePod(ctx), j.removeWebPods(ctx))
+	began := time.Now()
+	if err := j.api.remove(ctx, ofOperator+"/configmaps/"+api.InstancesConfigMap); err != nil {
+		return "", untriedf("%w", err)
+	}
+	gone := func(what, path string) error {
+		return j.await(ctx, what+" does not go", func(ctx context.Context) (string, error) {
+			err := j.api.get(ctx, path, nil)
+			switch {
+			case errors.Is(err, errAbsent):
+				return "", nil
+			case err != nil:
+				return err.Error(), nil
+			}
+			if path == ofInstances+j.address {
+				return j.missing(ctx, api.ConditionReady)
+			}
+			return "it is there", nil
+		})
+	}
+	node, err := j.node(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(gone("the instance", ofInstances+j.address), gone("the node", "/api/v1/nodes/"+node.Name)); err != nil {
+		return "", err
+	}
+	took := time.Since(began)
+	now, err := j.look(ctx)
+	if err != nil {
+		return "", untriedf("%w", err)
+	}
+	left, others := now.since(j.before)
+	rules, err := j.Host.Firewall.Set(ctx, nil)
+	firewall := ""
+	if err != nil {
+		firewall = fmt.Sprintf(" (the firewall could not be asked: %v)", err)
+	}
+	for _, name := range rules {
+		left = append(left, "firewall rule "+name)
+	}
+	if len(others) > 0 {
+		firewall += "; changed meanwhile by others: " + strings.Join(others, ", ")
+	}
+	if len(left) > 0 {
+		return "", errors.Join(ended, fmt.Errorf("the host left, and these are still there: %s%s", strings.Join(left, ", "), firewall))
+	}
+	return fmt.Sprintf("the host left within %.0f s, and nothing is left but journal and logs%s", took.Seconds(), firewall), ended
+}
+
+// authorize adds the operator's key to the administrators' keys. The former file is kept next to the journal.
+func (s *session) authorize(ctx context.Context, key string) error {
+	if _, err := s.folder(ctx, "keys"); err != nil {
+		return err
+	}
+	disk := s.Host.Disk
+	former := ""
+	if disk.Exists(keysFile) {
+		content, err := disk.Read(keysFile)
+		if err != nil {
+			return err
+		}
+		former = string(content)
+		if _, err := disk.WriteFile(formerKeys, former); err != nil {
+			return err
+		}
+	} else if _, err := disk.WriteFile(noKeys, ""); err != nil {
+		return err
+	}
+	if former != "" && !strings.HasSuffix(former, "\n") {
+		former += "\n"
+	}
+	return s.change(change{Kind: kindKeys}, func() error { return s.writeKeys(former + key + "\n") })
+}
+
+// writeKeys replaces the file of the administrators' keys. OpenSSH reads it only if no other user may write it.
+func (s *session) writeKeys(content string) error {
+	disk := s.Host.Disk
+	return disk.Replace(keysFile, func(beside string) error {
+		f, err := disk.Create(beside)
+		if err != nil {
+			return err
+		}
+		return disk.Fill(f, beside, content, s.Host.MakePrivate)
+	})
+}
+
+// restoreKeys restores the administrators' keys.
+func (s *session) restoreKeys() error {
+	disk := s.Host.Disk
+	if !disk.Exists(formerKeys) {
+		if !disk.Exists(noKeys) {
+			return fmt.Errorf("neither %s nor %s is there: look at %s yourself", formerKeys, noKeys, keysFile)
+		}
+		return disk.Remove(keysFile)
+	}
+	content, err := disk.Read(formerKeys)
+	if err != nil {
+		return err
+	}
+	return s.writeKeys(string(content))
+}
+
+const (
+	// takeOffAttempts limits the attempts to remove a node, with takeOffPause in between: a deleted service disappears when the last program with an
+	// open handle to it has ended.
+	takeOffAttempts = 5
+	takeOffPause    = 2 * time.Second
+)
+
+// takeOffNode removes a node of that cluster from this machine. The operator and the control plane end first, so that they do not join it again.
+func (s *session) takeOffNode(ctx context.Context, cluster string) error {
+	if _, err := s.Host.Containers.EndPrograms(ctx, joinFolder); err != nil {
+		return err
+	}
+	var left error
+	for range takeOffAttempts {
+		if left = s.takeOffOnce(ctx, cluster); left == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(left, ctx.Err())
+		case <-time.After(takeOffPause):
+		}
+	}
+	if left != nil {
+		return fmt.Errorf("%w: restart Windows, and start this program with --restore", left)
+	}
+	above := hostapi.Parent(desired.Logs)
+	if names, err := s.Host.Disk.List(above); err == nil && len(names) == 0 {
+		_ = s.Host.Disk.Remove(above) // an empty folder does no harm
+	}
+	return s.removeBrought()
+}
+
+// takeOffOnce runs the node's own program to remove the node, and then deletes what that program leaves.
+func (s *session) takeOffOnce(ctx context.Context, cluster string) error {
+	if s.Host.Disk.Exists(desired.State) || s.isNode(ctx) {
+		var result wicdapi.LeaveResult
+		command := s.Host.Disk.Local(joinFolder+`\`+strings.ReplaceAll(setupProgram, "/", `\`)) + " " + wicdapi.CommandLeave
+		if err := wicdapi.Call(ctx, s.Host.Programs, command, wicdapi.LeaveRequest{Cluster: cluster}, &result, func(wicdapi.Step) {}); err != nil {
+			return err
+		}
+		remains := slices.DeleteFunc(result.Remains, func(r string) bool { return strings.Contains(r, joinFolder+`\`) }) // removed with the folder
+		if len(remains) > 0 {
+			return fmt.Errorf("these stay: %s", strings.Join(remains, ", "))
+		}
+	}
+	if _, err := s.Host.Containers.EndPrograms(ctx, desired.Root); err != nil {
+		return err
+	}
+	for _, folder := range []string{desired.Root, desired.Logs} {
+		if err := errors.Join(s.Host.Disk.RemoveTree(ctx, folder)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) isNode(ctx context.Context) bool {
+	services, err := s.Host.Services.List(ctx, desired.Services())
+	return err != nil || len(services) > 0
+}
+
+// removeBrought removes the programs that the operator copied into the user's home folder.
+func (s *session) removeBrought() error {
+	home, err := s.home()
+	if err != nil {
+		return err
+	}
+	names, err := s.Host.Disk.List(home)
+	if err != nil {
+		return err
+	}
+	brought := regexp.MustCompile(`^wicd-[0-9a-f]{16}(-setup)?\.exe(\..*part)?$`)
+	var failures []error
+	for _, name := range names {
+		if brought.MatchString(name) {
+			failures = append(failures, s.Host.Disk.Remove(home+`\`+name))
+		}
+	}
+	return errors.Join(failures...)
+}

@@ -1,0 +1,181 @@
+package acceptance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
+)
+
+// The files of a join, in JoinOptions.Files.
+const (
+	controlPlaneProgram = "controlplane.exe" // lab/controlplane
+	operatorProgram     = "wmco.exe"
+	sshProgram          = "sshd.exe" // lab/sshd/cmd
+	setupProgram        = "payload/wicd-setup.exe"
+)
+
+// joinFolder contains a copy of these files, the certificates, the logs and the data of etcd.
+const joinFolder = Root + `\join`
+
+// logTail is how much of a program's log is included in an error when the program ends, in bytes.
+const logTail = 1500
+
+// running tracks the programs that a join started. They end with this process.
+type running struct {
+	mu    sync.Mutex
+	ended map[string]error // of those that have ended
+}
+
+// path returns the local path of a file of the join.
+func (j *joining) path(name string) string {
+	return filepath.Join(j.Host.Disk.Local(joinFolder), filepath.FromSlash(name))
+}
+
+// takeFiles copies the files of a join to a folder that only administrators can change, and verifies their checksums.
+func (j *joining) takeFiles(ctx context.Context) error {
+	sums, err := readChecksums(j.options.Files)
+	if err != nil {
+		return err
+	}
+	if _, err := j.folder(ctx, "join"); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := copyChecked(filepath.Join(j.options.Files, filepath.FromSlash(name)), j.path(name), sums[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start starts a program of the join and redirects its output to a file in the folder.
+func (j *joining) start(name, program string, arguments ...string) error {
+	log, err := os.OpenFile(j.path(name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	c := exec.Command(j.path(program), arguments...)
+	c.Dir, c.Stdout, c.Stderr = j.path(""), log, log
+	if err := c.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", name, err)
+	}
+	go func() {
+		err := c.Wait()
+		j.running.mu.Lock()
+		defer j.running.mu.Unlock()
+		j.running.ended[name] = fmt.Errorf("%s ended: %w", name, errors.Join(err, errors.New("its log ends with:\n"+j.endOfLog(name))))
+	}()
+	return nil
+}
+
+// failure returns an error if a program has ended. None of them exits on its own.
+func (j *joining) failure() error {
+	j.running.mu.Lock()
+	defer j.running.mu.Unlock()
+	names := slices.Sorted(maps.Keys(j.running.ended))
+	if len(names) == 0 {
+		return nil
+	}
+	return j.running.ended[names[0]]
+}
+
+func (j *joining) endOfLog(name string) string {
+	f, err := os.Open(j.path(name + ".log"))
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > logTail {
+		_, _ = f.Seek(-logTail, io.SeekEnd)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, logTail))
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// startControlPlane is a step of the join.
+func (j *joining) startControlPlane(ctx context.Context, _ *session) (string, error) {
+	if err := j.takeFiles(ctx); err != nil {
+		return "", untriedf("%w", err)
+	}
+	credentials, err := j.config.NewCredentials()
+	if err != nil {
+		return "", untriedf("%w", err)
+	}
+	for name, content := range credentials.Files {
+		if err := os.WriteFile(j.path(name), content, 0o600); err != nil {
+			return "", untriedf("%w", err)
+		}
+	}
+	if j.api, err = newAPIServer(j.config.URL(), credentials); err != nil {
+		return "", untriedf("%w", err)
+	}
+	j.credentials = credentials
+	began := time.Now()
+	if err := j.startParts(controlplane.Etcd, controlplane.APIServer); err != nil {
+		return "", err
+	}
+	if err := j.await(ctx, "the API server is not ready", j.exists("/readyz")); err != nil {
+		return "", err
+	}
+	served := time.Since(began)
+	if err := j.startParts(controlplane.ControllerManager, controlplane.Scheduler); err != nil {
+		return "", err
+	}
+	// Only the controllers create it.
+	if err := j.await(ctx, "the controllers do not work", j.exists("/api/v1/namespaces/default/serviceaccounts/default")); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("the API server was ready after %.0f s, the controllers after %.0f s", served.Seconds(), time.Since(began).Seconds()), nil
+}
+
+// startParts starts programs of the control plane.
+func (j *joining) startParts(names ...string) error {
+	for _, name := range names {
+		if err := j.start(name, controlPlaneProgram, append([]string{name}, j.config.Flags(name)...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await polls like the function await, and fails as soon as a program has ended.
+func (j *joining) await(ctx context.Context, what string, check func(context.Context) (string, error)) error {
+	err := await(ctx, what, func(ctx context.Context) (string, error) {
+		if err := j.failure(); err != nil {
+			return "", err
+		}
+		return check(ctx)
+	})
+	if errors.Is(err, context.Canceled) {
+		return untriedf("it was interrupted")
+	}
+	return err
+}
+
+// exists returns a check for await that waits for an object.
+func (j *joining) exists(path string) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		if err := j.api.get(ctx, path, nil); err != nil {
+			return err.Error(), nil
+		}
+		return "", nil
+	}
+}

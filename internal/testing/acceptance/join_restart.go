@@ -1,0 +1,207 @@
+package acceptance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
+	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
+)
+
+// restarts reports whether the join restarts the node.
+func (j *joining) restarts() bool {
+	return slices.Contains(j.options.Allowed, RestartAllowed) && j.options.InService
+}
+
+// restartNode is a step of the join: it restarts Windows, and then reports when each part of the node is back.
+func (j *joining) restartNode(ctx context.Context, s *session) (string, error) {
+	switch {
+	case !j.restarts():
+		return "", untriedf("it needs --%s-allowed", RestartAllowed)
+	case !j.report.wasConfirmed("node-ready"):
+		return "", untriedf("it takes a Ready node")
+	case j.asked.IsZero():
+		j.asked = time.Now()
+		s.record(ctx, question{"node-hns-before", documentsOfHNS})
+		boot, err := s.Host.NextStart.Boot(ctx)
+		if err != nil {
+			return "", untriedf("%w", err)
+		}
+		return "", s.restart(ctx, resumption{
+			Moment: asNode, Report: *j.report, Address: j.address, Port: j.config.Port, EtcdPort: j.config.EtcdPort, OwnSSH: j.ownSSH,
+			ImagesAt: j.imagesAt, Before: j.before, Had: j.present(ctx, boot),
+		})
+	}
+	return j.watchReturn(ctx, s)
+}
+
+// resumeNode restores a join after the restart, with the former ports, addresses and credentials.
+func (s *session) resumeNode(ctx context.Context, o JoinOptions, r *Report, after *resumption) (*joining, error) {
+	s.facts, s.factsFailure = s.Host.System.Facts(ctx)
+	j := newJoining(s, o, after.Address)
+	j.report, j.before, j.ownSSH, j.asked = r, after.Before, after.OwnSSH, after.Asked
+	j.had, j.config.Port, j.config.EtcdPort = after.Had, after.Port, after.EtcdPort
+	files := map[string][]byte{}
+	for _, name := range []string{"ca.crt", "admin.crt", "admin.key"} {
+		content, err := os.ReadFile(j.path(name))
+		if err != nil {
+			return nil, err
+		}
+		files[name] = content
+	}
+	j.credentials = controlplane.Credentials{
+		CA: &controlplane.Authority{PEM: files["ca.crt"]}, Admin: controlplane.Pair{Cert: files["admin.crt"], Key: files["admin.key"]},
+	}
+	if after.ImagesAt != "" {
+		if err := j.serveImages(after.ImagesAt); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if j.api, err = newAPIServer(j.config.URL(), j.credentials); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// startAgain starts the programs that ended with Windows.
+func (j *joining) startAgain(ctx context.Context) error {
+	if err := j.startParts(controlplane.Etcd, controlplane.APIServer); err != nil {
+		return err
+	}
+	if err := j.await(ctx, "the API server is not ready", j.exists("/readyz")); err != nil {
+		return err
+	}
+	if err := j.startParts(controlplane.ControllerManager, controlplane.Scheduler); err != nil {
+		return err
+	}
+	if j.ownSSH {
+		if err := j.startSSH(); err != nil {
+			return err
+		}
+	}
+	return j.startTheOperator()
+}
+
+// returnPatience is how long a node may take to be back.
+const returnPatience = 12 * time.Minute
+
+// watchReturn checks every second which parts of the node are back.
+func (j *joining) watchReturn(ctx context.Context, s *session) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, returnPatience)
+	defer cancel()
+	if err := j.startAgain(ctx); err != nil {
+		return "", untriedf("%w", err)
+	}
+	boot, err := j.Host.NextStart.Boot(ctx)
+	if err != nil {
+		return "", untriedf("%w", err)
+	}
+	var history []string
+	back := map[string]bool{}
+	err = j.await(ctx, "the node is not back", func(ctx context.Context) (string, error) {
+		missing := j.notBack(ctx, boot)
+		for _, what := range j.had {
+			if _, waits := missing[what]; waits == back[what] {
+				back[what] = !waits
+				state := "back"
+				if waits {
+					state = "gone again"
+				}
+				history = append(history, fmt.Sprintf("%s %s at %.0f s", what, state, time.Since(j.asked).Seconds()))
+				s.say("  %s", history[len(history)-1])
+			}
+		}
+		return listed(missing, j.had), nil
+	})
+	s.record(context.WithoutCancel(ctx), question{"node-hns-after", documentsOfHNS})
+	seen := "after the restart was asked for: " + strings.Join(history, ", ")
+	if err != nil {
+		return "", fmt.Errorf("%w; %s", err, seen)
+	}
+	return seen, nil
+}
+
+// parts returns the parts of a node that are checked.
+func parts() []string {
+	return []string{"services", "network", "endpoint of the host", "load balancers", "node", "pod"}
+}
+
+// notBack returns, for each missing part of the node, why it is missing.
+func (j *joining) notBack(ctx context.Context, boot string) map[string]string {
+	missing := map[string]string{}
+	services, err := j.Host.Services.List(ctx, desired.Services())
+	if err != nil {
+		missing["services"] = err.Error()
+	}
+	for _, s := range services {
+		if s.State != hostapi.Running {
+			missing["services"] = s.Name + " is " + string(s.State)
+		}
+	}
+	state, err := j.Host.Networks.Look(ctx)
+	if err != nil {
+		missing["network"] = err.Error()
+	}
+	if !slices.ContainsFunc(state.Networks, func(n hns.Network) bool { return isOurNetwork(n.Name) }) {
+		missing["network"] = "there is none"
+	}
+	hostHas := false
+	for _, e := range state.Endpoints {
+		hostHas = hostHas || e.Host
+	}
+	if !hostHas {
+		missing["endpoint of the host"] = "there is none"
+	}
+	if len(state.LoadBalancers) == 0 {
+		missing["load balancers"] = "there is none"
+	}
+	if why := j.nodeNotBack(ctx, boot); why != "" {
+		missing["node"] = why
+	}
+	if why := j.podNotBack(ctx); why != "" {
+		missing["pod"] = why
+	}
+	return missing
+}
+
+// nodeNotBack returns why the Node is not Ready again. It compares the boot ID, because the Node's status may be from before the restart.
+func (j *joining) nodeNotBack(ctx context.Context, boot string) string {
+	node, err := j.node(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	if node.Status.NodeInfo.BootID != boot {
+		return "its kubelet has not told the start of Windows"
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			return c.Reason + ": " + c.Message
+		}
+	}
+	return ""
+}
+
+func (j *joining) podNotBack(ctx context.Context) string {
+	if !j.report.wasConfirmed("pod") {
+		return "" // there was no pod
+	}
+	var pod corev1.Pod
+	if err := j.api.get(ctx, ofPods+"/"+triedPod, &pod); err != nil && !errors.Is(err, errAbsent) {
+		return err.Error()
+	}
+	return j.whyNotReady(ctx, pod)
+}
+
+func (r *Report) wasConfirmed(id string) bool {
+	return slices.ContainsFunc(r.Lines, func(a Answer) bool { return a.ID == id && a.Verdict == Confirmed })
+}

@@ -1,0 +1,197 @@
+package acceptance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+)
+
+// The Windows services below a node.
+const (
+	networkService = "hns"
+	computeService = "vmcompute"
+)
+
+// startPatience is how long Windows and WICD may take to start a service after its process was killed.
+const startPatience = time.Minute
+
+// backPatience is how long a node may take to recover after one of its services restarted.
+const backPatience = 5 * time.Minute
+
+// serviceSteps returns the steps that restart one service each below the node and its pod.
+func (j *joining) serviceSteps() (steps []Line) {
+	for _, s := range []struct {
+		id, title, name, changes string
+		restart                  func(context.Context, *session, hostapi.Service) (string, error)
+	}{
+		{"hns-restarted", "Restart of the Host Network Service", networkService, "restarts service ", stopAndStart},
+		{"vmcompute-restarted", "Restart of the Host Compute Service", computeService, "restarts service ", stopAndStart},
+		{"containerd-restarted", "Death of containerd", desired.ContainerdService, "kills the process of service ", killProcess},
+		{"wicd-restarted", "Death of WICD", api.WICDService, "kills the process of service ", killProcess},
+	} {
+		steps = append(steps, Line{
+			ID: s.id, Title: s.title, Claim: "all of the node and its pod are there within minutes after service " + s.name + " restarts",
+			Changes: s.changes + s.name, Try: func(ctx context.Context, ses *session) (string, error) {
+				return j.restartService(ctx, ses, s.name, s.restart)
+			},
+		})
+	}
+	return steps
+}
+
+// stopAndStart restarts a Windows service.
+func stopAndStart(ctx context.Context, s *session, service hostapi.Service) (string, error) {
+	began := time.Now()
+	if err := errors.Join(s.Host.Services.Stop(ctx, service.Name), s.Host.Services.Start(ctx, service.Name)); err != nil {
+		return "", fmt.Errorf("restarting service %s: %w", service.Name, err)
+	}
+	return fmt.Sprintf("the restart took %.1f s", time.Since(began).Seconds()), nil
+}
+
+// killProcess kills the process of a service of the node. Windows or WICD must then start it again. Stopping the service instead would also stop the
+// services that depend on it, and WICD would start them in the meantime.
+func killProcess(ctx context.Context, s *session, service hostapi.Service) (string, error) {
+	if s.Kill == nil || service.PID == 0 {
+		return "", untriedf("service %s has no process that can be killed", service.Name)
+	}
+	if err := s.Kill(service.PID); err != nil {
+		return "", untriedf("killing the process of service %s: %w", service.Name, err)
+	}
+	killed := time.Now()
+	patience := startPatience
+	if s.Wine {
+		patience = startPatience / 4 // Wine restarts no services
+	}
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := await(limited, "nothing starts service "+service.Name+" again", func(ctx context.Context) (string, error) {
+		services, err := s.Host.Services.List(ctx, []string{service.Name})
+		if err == nil && len(services) == 1 && services[0].State == hostapi.Running && services[0].PID != service.PID {
+			return "", nil
+		}
+		return fmt.Sprintf("%+v, %v", services, err), nil
+	})
+	if err == nil {
+		return fmt.Sprintf("it was started again after %.1f s", time.Since(killed).Seconds()), nil
+	}
+	starting := s.Host.Services.Start(ctx, service.Name)
+	if s.Wine {
+		return "it was started by this program", starting
+	}
+	return "", errors.Join(err, starting)
+}
+
+// restartService restarts a service, and reports at some moments afterwards which parts of the node are missing.
+func (j *joining) restartService(ctx context.Context, s *session, service string, restart func(context.Context, *session, hostapi.Service) (string, error)) (string, error) {
+	if !j.report.wasConfirmed("node-ready") {
+		return "", untriedf("it takes a Ready node")
+	}
+	services, err := s.Host.Services.List(ctx, []string{service})
+	if err != nil || len(services) == 0 {
+		return "", untriedf("service %s: %w", service, cmp.Or(err, errAbsent))
+	}
+	boot, err := s.Host.NextStart.Boot(ctx)
+	if err != nil {
+		return "", untriedf("%w", err)
+	}
+	had, container := j.present(ctx, boot), j.container(ctx)
+	began := time.Now()
+	how, err := restart(ctx, s, services[0])
+	if err != nil {
+		return "", err
+	}
+	restarted := time.Now()
+	history := []string{how}
+	for _, after := range s.moments() {
+		select {
+		case <-ctx.Done():
+			return "", untriedf("it was interrupted")
+		case <-time.After(time.Until(restarted.Add(after))):
+		}
+		state := listed(j.notBack(ctx, boot), had)
+		if state == "" {
+			state = "all is there"
+		}
+		history = append(history, fmt.Sprintf("%.0f s later: %s", after.Seconds(), state))
+		s.say("  %s", history[len(history)-1])
+	}
+	limited, cancel := context.WithTimeout(ctx, backPatience)
+	err = j.await(limited, "the node is not as before", func(ctx context.Context) (string, error) { return listed(j.notBack(ctx, boot), had), nil })
+	cancel()
+	s.record(context.WithoutCancel(ctx), question{"node-hns-" + service + "-restarted", documentsOfHNS})
+	history = append(history, fmt.Sprintf("all is there after %.0f s", time.Since(restarted).Seconds()))
+	if err != nil {
+		history[len(history)-1] = err.Error()
+	}
+	if container != "" {
+		history = append(history, map[bool]string{true: "the container of the pod runs on", false: "the pod has another container"}[j.container(ctx) == container])
+	}
+	seen := strings.Join(append(history, j.warningsOfNode(ctx, began)...), "\n")
+	if err != nil {
+		return "", errors.New(seen)
+	}
+	return seen, nil
+}
+
+// moments returns the times after a restart of a service at which the node is checked.
+func (s *session) moments() []time.Duration {
+	all := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, time.Minute}
+	if s.Wine {
+		return all[:2] // its services are stand-ins whose later behavior proves nothing
+	}
+	return all
+}
+
+// present returns the parts of a node that are not missing.
+func (j *joining) present(ctx context.Context, boot string) []string {
+	missing := j.notBack(ctx, boot)
+	return slices.DeleteFunc(parts(), func(what string) bool { return missing[what] != "" })
+}
+
+// listed formats what is missing of the parts that the node had.
+func listed(missing map[string]string, had []string) string {
+	var texts []string
+	for _, what := range had {
+		if why, waits := missing[what]; waits {
+			texts = append(texts, what+": "+why)
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+// container returns the ID of the pod's container; empty if there is none.
+func (j *joining) container(ctx context.Context) string {
+	var pod corev1.Pod
+	if err := j.api.get(ctx, ofPods+"/"+triedPod, &pod); err != nil || len(pod.Status.ContainerStatuses) == 0 {
+		return ""
+	}
+	return pod.Status.ContainerStatuses[0].ContainerID
+}
+
+// warningsOfNode returns the events of type Warning for the node since a time, such as the network repairs that WICD would make.
+func (j *joining) warningsOfNode(ctx context.Context, since time.Time) (said []string) {
+	node, err := j.node(ctx)
+	if err != nil {
+		return nil
+	}
+	var events corev1.EventList
+	if err := j.api.get(ctx, "/api/v1/events?fieldSelector=type=Warning,involvedObject.name="+node.Name, &events); err != nil {
+		return []string{"the events of the node: " + err.Error()}
+	}
+	for _, e := range events.Items {
+		if last := e.LastTimestamp.Time; last.After(since) || e.EventTime.After(since) {
+			said = append(said, "event "+e.Reason+": "+e.Message)
+		}
+	}
+	return said
+}

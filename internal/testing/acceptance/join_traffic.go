@@ -1,0 +1,182 @@
+package acceptance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/internal/shared/httpclient"
+)
+
+const (
+	// webPods is the name of the Service of two pods, and the prefix of the pods' names.
+	webPods = "wmco-acceptance-web"
+	// webTries is the number of requests per way. webPatience is how long the first answer may take: kube-proxy needs a moment for a new Service.
+	webTries    = 10
+	webPatience = time.Minute
+	callSeconds = 5
+)
+
+// webPodNames returns the names of the two pods.
+func webPodNames() []string { return []string{webPods + "-1", webPods + "-2"} }
+
+// way is the way of a request: from where to where.
+type way struct {
+	what, address string
+	// from is the pod that sends it; empty for this machine.
+	from string
+	// mayFail is set if Windows does not promise this way.
+	mayFail bool
+}
+
+// tryTraffic is a step of the join: it starts two pods that answer HTTP, and sends requests to them in several ways.
+func (j *joining) tryTraffic(ctx context.Context, s *session) (string, error) {
+	switch {
+	case j.options.Image == "" || j.options.ImagePort == 0:
+		return "", untriedf("it needs --image and --image-port: an image that answers HTTP requests, and has curl.exe")
+	case !j.report.wasConfirmed("pod"):
+		return "", untriedf("it takes a pod that runs")
+	}
+	service, pods, err := j.startWebPods(ctx)
+	if err != nil {
+		return "", errors.Join(err, j.removeWebPods(ctx))
+	}
+	var seen, wrong []string
+	for _, w := range j.ways(service, pods) {
+		result, err := j.send(ctx, w)
+		text := w.what + ": " + result
+		switch {
+		case err != nil && w.mayFail:
+			seen = append(seen, fmt.Sprintf("%s: %v; Windows does not promise it", w.what, err))
+		case err != nil:
+			wrong = append(wrong, fmt.Sprintf("%s: %v", w.what, err))
+		default:
+			seen = append(seen, text)
+		}
+		s.say("  %s: %s", w.what, map[bool]string{true: "answers", false: "does not answer"}[err == nil])
+	}
+	if err := j.removeWebPods(ctx); err != nil {
+		wrong = append(wrong, err.Error())
+	}
+	text := strings.Join(seen, "\n")
+	if len(wrong) > 0 {
+		return "", errors.New(strings.Join(append(wrong, text), "\n"))
+	}
+	return text, nil
+}
+
+// startWebPods starts the pods and a Service of type NodePort, and waits until the pods are Ready.
+func (j *joining) startWebPods(ctx context.Context) (service corev1.Service, pods []corev1.Pod, err error) {
+	service = serviceOf(webPods, j.options.ImagePort)
+	service.Spec.Type = corev1.ServiceTypeNodePort
+	if err := j.api.create(ctx, ofServices, service, &service); err != nil {
+		return service, nil, err
+	}
+	for _, name := range webPodNames() {
+		pod := j.windowsPod(name)
+		pod.Labels[podLabel] = webPods
+		if err := j.api.create(ctx, ofPods, pod, nil); err != nil {
+			return service, nil, err
+		}
+	}
+	for _, name := range webPodNames() {
+		var pod corev1.Pod
+		if err := j.await(ctx, "pod "+name+" does not run", func(ctx context.Context) (string, error) {
+			if err := j.api.get(ctx, ofPods+"/"+name, &pod); err != nil {
+				return err.Error(), nil
+			}
+			return j.whyNotReady(ctx, pod), nil
+		}); err != nil {
+			return service, nil, err
+		}
+		pods = append(pods, pod)
+	}
+	return service, pods, nil
+}
+
+// ways returns the ways to try. A node does not reach its own node ports, according to
+// https://learn.microsoft.com/virtualization/windowscontainers/kubernetes/common-problems.
+func (j *joining) ways(service corev1.Service, pods []corev1.Pod) []way {
+	first, second := pods[0], pods[1]
+	port := strconv.Itoa(int(j.options.ImagePort))
+	virtual := net.JoinHostPort(service.Spec.ClusterIP, "80")
+	node := net.JoinHostPort(j.address, strconv.Itoa(int(service.Spec.Ports[0].NodePort)))
+	return []way{
+		{what: "this machine to a pod", address: net.JoinHostPort(first.Status.PodIP, port)},
+		{what: "this machine to the other pod", address: net.JoinHostPort(second.Status.PodIP, port)},
+		{what: "this machine to the Service", address: virtual},
+		{what: "this machine to its node port", address: node, mayFail: true},
+		{what: "a pod to the other pod", from: first.Name, address: net.JoinHostPort(second.Status.PodIP, port)},
+		{what: "a pod to the Service", from: first.Name, address: virtual},
+		{what: "a pod to the node port of its node", from: first.Name, address: node, mayFail: true},
+	}
+}
+
+// send waits until a way works, and then tries it several more times. Lost requests are reported but do not fail: a pod may not reach itself by its
+// Service.
+func (j *joining) send(ctx context.Context, w way) (string, error) {
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, webPatience)
+	err := j.await(limited, "no answer", func(ctx context.Context) (string, error) {
+		if err := j.call(ctx, w); err != nil {
+			return err.Error(), nil
+		}
+		return "", nil
+	})
+	cancel()
+	if err != nil {
+		return "", err
+	}
+	first := time.Since(began)
+	answers := 0
+	for range webTries {
+		if j.call(ctx, w) == nil {
+			answers++
+		}
+	}
+	return fmt.Sprintf("it answered after %.1f s, then %d times of %d", first.Seconds(), answers, webTries), nil
+}
+
+// call sends one request.
+func (j *joining) call(ctx context.Context, w way) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*callSeconds*time.Second)
+	defer cancel()
+	url := "http://" + w.address + "/"
+	if w.from != "" {
+		kubectl := exec.CommandContext(ctx, j.path(controlPlaneProgram), "kubectl", "--kubeconfig="+j.path("admin.conf"), "--cache-dir="+j.path("cache"),
+			"exec", w.from, "--", "curl.exe", "-s", "-S", "-m", strconv.Itoa(callSeconds), url)
+		kubectl.Dir = j.path("")
+		if output, err := outputOf(kubectl); err != nil {
+			return fmt.Errorf("%w: %s", err, tail(output))
+		}
+		return nil
+	}
+	transport := httpclient.Transport(nil)
+	transport.Proxy, transport.DisableKeepAlives = nil, true
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := httpclient.New(transport, callSeconds*time.Second).Do(request)
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
+}
+
+// removeWebPods removes the pods and their Service. Absent ones are no error.
+func (j *joining) removeWebPods(ctx context.Context) error {
+	err := j.api.remove(ctx, ofServices+"/"+webPods)
+	for _, name := range webPodNames() {
+		err = errors.Join(err, j.removeNamedPod(ctx, name))
+	}
+	return err
+}

@@ -1,0 +1,110 @@
+package acceptance
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+)
+
+// guard monitors the machine's network until ctx ends, and calls stop if the network is missing for too long. It sends the longest outage.
+func (n *networkTrial) guard(ctx context.Context, stop context.CancelCauseFunc) <-chan time.Duration {
+	done := make(chan time.Duration, 1)
+	answers := n.reaches(ctx, true)
+	go func() {
+		var longest time.Duration
+		last := time.Now()
+		for {
+			if n.reaches(ctx, answers) {
+				last = time.Now()
+			}
+			longest = max(longest, time.Since(last))
+			if time.Since(last) >= cutPatience {
+				stop(errCutOff)
+			}
+			select {
+			case <-ctx.Done():
+				done <- longest
+				return
+			case <-time.After(lookInterval):
+			}
+		}
+	}()
+	return done
+}
+
+// reaches reports whether the machine has its address and, if answers is true, whether the gateway answers.
+func (n *networkTrial) reaches(ctx context.Context, answers bool) bool {
+	if !n.hasAddress(n.address) {
+		return false
+	}
+	if n.gateway == "" || !answers {
+		return !answers || n.gateway == ""
+	}
+	_, code, err := n.run(ctx, "ping.exe -n 1 -w 1000 "+n.gateway)
+	return err == nil && code == 0
+}
+
+// awaitAddress waits until the machine has its address again.
+func (n *networkTrial) awaitAddress(ctx context.Context) {
+	began := time.Now()
+	for !n.hasAddress(n.address) {
+		if time.Since(began) > adapterPatience {
+			n.fail("the address of the machine is not back %.0f s after the networks were deleted", time.Since(began).Seconds())
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lookInterval):
+		}
+	}
+	n.note("the machine has its address %.0f s after the networks were deleted", time.Since(began).Seconds())
+}
+
+// hasAddress reports whether an interface of the machine has an address.
+func (s *session) hasAddress(want netip.Addr) bool {
+	addresses := s.Addresses
+	if addresses == nil {
+		addresses = net.InterfaceAddrs
+	}
+	all, err := addresses()
+	for _, a := range all {
+		if prefix, parsing := netip.ParsePrefix(a.String()); parsing == nil && prefix.Addr() == want {
+			return true
+		}
+	}
+	return err != nil // unknown counts as yes
+}
+
+// adapterOf returns the name of the interface with an address.
+func (s *session) adapterOf(address netip.Addr) string {
+	for _, i := range s.facts.Interfaces {
+		if hasAddressOf(i, address) {
+			return i.Name
+		}
+	}
+	return ""
+}
+
+func hasAddressOf(i wicdapi.Interface, address netip.Addr) bool {
+	for _, a := range i.Addresses {
+		if a.Addr() == address {
+			return true
+		}
+	}
+	return false
+}
+
+// gateway returns the default gateway; empty if it is unknown.
+func (s *session) gateway(ctx context.Context) string {
+	output, err := s.told(ctx, powerShell+"(Get-NetRoute -DestinationPrefix 0.0.0.0/0 | Sort-Object RouteMetric | Select-Object -First 1).NextHop")
+	address, parsing := netip.ParseAddr(strings.TrimSpace(strings.TrimPrefix(output, "\ufeff")))
+	if err != nil || parsing != nil || !address.Is4() {
+		return ""
+	}
+	return address.String()
+}

@@ -1,0 +1,75 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/node/cri"
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+)
+
+// ImagesFixture is a container runtime without images, and without a network.
+type ImagesFixture struct {
+	Images  hostapi.Images
+	Runtime hostapi.Runtime
+	// Good can be pulled. Absent is in no registry.
+	Good, Absent string
+	// Stop ends the runtime.
+	Stop func()
+}
+
+// Images checks the contract of hostapi.Images.
+func Images(t *testing.T, fixture func(t *testing.T) ImagesFixture) {
+	t.Run("an image that is pulled is there", func(t *testing.T) {
+		f := fixture(t)
+		expectImage(t, f, f.Good, false)
+		for range 2 {
+			if err := f.Images.Pull(deadline(t), f.Good, cri.Login{}); err != nil {
+				t.Fatal(err)
+			}
+			expectImage(t, f, f.Good, true)
+		}
+	})
+	t.Run("what the runtime says is an error of its own kind", func(t *testing.T) {
+		f := fixture(t)
+		var refused *cri.Error
+		if err := f.Images.Pull(deadline(t), f.Absent, cri.Login{}); !errors.As(err, &refused) || refused.Code != cri.NotFound || refused.Message == "" {
+			t.Errorf("Pull() = %v", err)
+		}
+		expectImage(t, f, f.Absent, false)
+	})
+	t.Run("a runtime that is away is an error", func(t *testing.T) {
+		f := fixture(t)
+		f.Stop()
+		ctx := deadline(t)
+		_, _, errLook := f.Images.Look(ctx, f.Good)
+		errPull := f.Images.Pull(ctx, f.Good, cri.Login{})
+		_, errReady := f.Runtime.NetworkReady(ctx)
+		for _, err := range []error{errLook, errPull, errReady} {
+			if err == nil || errors.As(err, new(*cri.Error)) {
+				t.Errorf("without a runtime: %v", err)
+			}
+		}
+	})
+	t.Run("a runtime says that it has no network", func(t *testing.T) {
+		if isReady, err := fixture(t).Runtime.NetworkReady(deadline(t)); err != nil || isReady {
+			t.Errorf("NetworkReady() = %v, %v", isReady, err)
+		}
+	})
+	t.Run("a call ends with its context", func(t *testing.T) {
+		f := fixture(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := f.Images.Pull(ctx, f.Good, cri.Login{}); err == nil {
+			t.Error("Pull() returned no error after the end of its context")
+		}
+	})
+}
+
+func expectImage(t *testing.T, f ImagesFixture, name string, want bool) {
+	t.Helper()
+	if image, found, err := f.Images.Look(deadline(t), name); err != nil || found != want || found && image.ID == "" {
+		t.Errorf("Look(%s) = %+v, %v, %v, want it there: %v", name, image, found, err, want)
+	}
+}

@@ -1,0 +1,398 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
+)
+
+// Overlay is the overlay's port for the Host Network Service.
+type Overlay interface {
+	// Networks returns all networks, ordered by ID.
+	Networks(ctx context.Context) ([]hns.Network, error)
+	// CreateNetwork creates a network and returns it with its ID, router MAC and management IP.
+	CreateNetwork(ctx context.Context, n hns.Network) (hns.Network, error)
+	// DeleteNetwork deletes a network, with the endpoints on it.
+	DeleteNetwork(ctx context.Context, id string) error
+	// AddRemotes adds remote subnets to an overlay, RemoveRemotes removes them.
+	AddRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error
+	RemoveRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error
+}
+
+// NetworksFixture is a running Host Network Service for one test, without networks. The fixture cleans up after the test.
+type NetworksFixture struct {
+	Networks hostapi.Networks
+	Overlay  Overlay
+	// Balance creates a load balancer like kube-proxy, and returns its ID.
+	Balance func(t *testing.T, b hns.LoadBalancer) (id string)
+	// Stop stops the service, Start starts it with the same objects; nil if NoStop is the reason why it cannot be stopped.
+	Stop, Start func(t *testing.T)
+	NoStop      string
+}
+
+// Networks checks the contracts of hostapi.Networks and Overlay.
+func Networks(t *testing.T, fixture func(t *testing.T) NetworksFixture) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, f NetworksFixture)
+	}{
+		{"ANetworkIsAsItWasAskedForAndHasItsAddresses", aNetworkIsAsItWasAskedFor},
+		{"ANameHasOneNetwork", aNameHasOneNetwork},
+		{"AnOverlayCanHaveAPortOfItsOwn", anOverlayCanHaveAPortOfItsOwn},
+		{"ADeletedNetworkIsGoneWithItsEndpoints", aDeletedNetworkIsGone},
+		{"RemoteSubnetsComeAndGo", remoteSubnetsComeAndGo},
+		{"ARemoteSubnetHasOneHost", aRemoteSubnetHasOneHost},
+		{"RemoteSubnetsNeedTheirNetwork", remoteSubnetsNeedTheirNetwork},
+		{"AnEndpointOfTheHostIsInItsCompartment", anEndpointOfTheHostIsInItsCompartment},
+		{"NamesAndAddressesHaveOneEndpoint", namesAndAddressesHaveOneEndpoint},
+		{"LoadBalancersAreSeen", loadBalancersAreSeen},
+		{"ACloseLookHasTheSame", aCloseLookHasTheSame},
+		{"ANetworkIsFoundByItsID", aNetworkIsFoundByItsID},
+		{"OnlyWhatIsNamedIsRemoved", onlyWhatIsNamedIsRemoved},
+		{"AStoppedServiceIsNeverAnEmptyOne", aStoppedServiceIsNeverAnEmptyOne},
+		{"ALateAnswerIsNoAnswer", aLateAnswerIsNoAnswer},
+		{"WatchTellsOfStopAndStart", watchTellsOfStopAndStart},
+		{"WatchEndsWithItsContext", networkWatchEnds},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
+	}
+}
+
+// overlayNetwork is the network of the tests.
+func overlayNetwork() hns.Network {
+	return hns.Network{
+		Name: "wicd-contract", Type: hns.Overlay, HostRoute: true, AutomaticDNS: true, Persistent: true,
+		Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.250.1.0/24"), Gateway: netip.MustParseAddr("10.250.1.1"), VNI: 4097}},
+	}
+}
+
+func mustCreateNetwork(t *testing.T, f NetworksFixture, n hns.Network) hns.Network {
+	t.Helper()
+	made, err := f.Overlay.CreateNetwork(deadline(t), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func mustCreateEndpoint(t *testing.T, f NetworksFixture, e hns.Endpoint) hns.Endpoint {
+	t.Helper()
+	made, err := f.Networks.CreateEndpoint(deadline(t), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func mustLook(t *testing.T, f NetworksFixture) hns.State {
+	t.Helper()
+	s, err := f.Networks.Look(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func expectNetworks(t *testing.T, f NetworksFixture, want ...hns.Network) {
+	t.Helper()
+	slices.SortFunc(want, func(a, b hns.Network) int { return strings.Compare(a.ID, b.ID) })
+	got, err := f.Overlay.Networks(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range [][]hns.Network{got, mustLook(t, f).Networks} {
+		if diff := cmp.Diff(want, list, equal()...); diff != "" {
+			t.Errorf("networks (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// equal compares addresses.
+func equal() []cmp.Option {
+	return []cmp.Option{
+		cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+		cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+	}
+}
+
+func expectError(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: error %v, want %v", what, err, want)
+	}
+}
+
+func aNetworkIsAsItWasAskedFor(t *testing.T, f NetworksFixture) {
+	one := overlayNetwork()
+	two := overlayNetwork()
+	two.Name, two.HostRoute, two.AutomaticDNS, two.Persistent = "wicd-contract-two", false, false, false
+	two.Subnets = []hns.Subnet{{Prefix: netip.MustParsePrefix("100.64.0.0/30"), Gateway: netip.MustParseAddr("100.64.0.2"), VNI: 4098}}
+	var made []hns.Network
+	for _, wanted := range []hns.Network{one, two} {
+		is := mustCreateNetwork(t, f, wanted)
+		if !regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(is.ID) {
+			t.Errorf("ID %q is no GUID in lower case", is.ID)
+		}
+		if !regexp.MustCompile(`^[0-9A-F]{2}(-[0-9A-F]{2}){5}$`).MatchString(is.RouterMAC) || !is.ManagementIP.Is4() {
+			t.Errorf("its router has MAC %q and the host address %v", is.RouterMAC, is.ManagementIP)
+		}
+		made = append(made, is)
+		is.ID, is.RouterMAC, is.ManagementIP = "", "", netip.Addr{}
+		if diff := cmp.Diff(wanted, is, equal()...); diff != "" {
+			t.Errorf("made (-want +got):\n%s", diff)
+		}
+	}
+	expectNetworks(t, f, made...)
+}
+
+func aNameHasOneNetwork(t *testing.T, f NetworksFixture) {
+	made := mustCreateNetwork(t, f, overlayNetwork())
+	_, err := f.Overlay.CreateNetwork(deadline(t), overlayNetwork())
+	expectError(t, "the same again", err, hns.ErrExists)
+	expectNetworks(t, f, made)
+}
+
+func anOverlayCanHaveAPortOfItsOwn(t *testing.T, f NetworksFixture) {
+	n := overlayNetwork()
+	n.VXLANPort = 9898
+	own := mustCreateNetwork(t, f, n)
+	n = overlayNetwork()
+	n.Name, n.VXLANPort = "wicd-contract-two", hns.DefaultVXLANPort
+	n.Subnets[0].Prefix, n.Subnets[0].Gateway = netip.MustParsePrefix("10.250.2.0/24"), netip.MustParseAddr("10.250.2.1")
+	usual := mustCreateNetwork(t, f, n)
+	if own.VXLANPort != 9898 || usual.VXLANPort != 0 {
+		t.Errorf("ports are %d and %d, want 9898, and 0 for the usual one", own.VXLANPort, usual.VXLANPort)
+	}
+	expectNetworks(t, f, own, usual)
+}
+
+func aDeletedNetworkIsGone(t *testing.T, f NetworksFixture) {
+	n := mustCreateNetwork(t, f, overlayNetwork())
+	mustCreateEndpoint(t, f, hns.Endpoint{Network: n.ID, Name: "wicd-contract"})
+	for _, want := range []error{nil, hns.ErrNotFound} {
+		expectError(t, "deleting it", f.Overlay.DeleteNetwork(deadline(t), n.ID), want)
+	}
+	expectNetworks(t, f)
+	if left := mustLook(t, f).Endpoints; len(left) > 0 {
+		t.Errorf("endpoints %+v are left", left)
+	}
+	if again := mustCreateNetwork(t, f, overlayNetwork()); again.ID == n.ID {
+		t.Error("a new network has the ID of the old one")
+	}
+}
+
+// remotes are subnets of other hosts, ordered.
+func remotes(count int) []hns.RemoteSubnet {
+	var list []hns.RemoteSubnet
+	for i := range count {
+		high, low := byte(i/250), byte(i%250)
+		list = append(list, hns.RemoteSubnet{
+			Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 128 + high, low, 0}), 24), VNI: 4097,
+			Host: netip.AddrFrom4([4]byte{192, 0, 2 + high, low + 1}), RouterMAC: fmt.Sprintf("0A-58-0A-%02X-%02X-01", 128+high, low),
+		})
+	}
+	return list
+}
+
+func remoteSubnetsComeAndGo(t *testing.T, f NetworksFixture) {
+	n := mustCreateNetwork(t, f, overlayNetwork())
+	all := remotes(230)
+	expect := func(what string, err error, want []hns.RemoteSubnet) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		n.Remotes = want
+		expectNetworks(t, f, n)
+	}
+	expect("adding", f.Overlay.AddRemotes(deadline(t), n.ID, all[:220]), all[:220])
+	expect("adding more, and some again", f.Overlay.AddRemotes(deadline(t), n.ID, all[200:]), all)
+	expect("adding none", f.Overlay.AddRemotes(deadline(t), n.ID, nil), all)
+	expect("removing many", f.Overlay.RemoveRemotes(deadline(t), n.ID, all[10:]), all[:10])
+	expect("removing some that are not there", f.Overlay.RemoveRemotes(deadline(t), n.ID, all[9:12]), all[:9])
+	moved := all[3]
+	moved.Host = netip.MustParseAddr("192.0.2.250")
+	expect("removing one of another host", f.Overlay.RemoveRemotes(deadline(t), n.ID, []hns.RemoteSubnet{moved}), all[:9])
+	expect("removing all", f.Overlay.RemoveRemotes(deadline(t), n.ID, all), nil)
+}
+
+func aRemoteSubnetHasOneHost(t *testing.T, f NetworksFixture) {
+	n := mustCreateNetwork(t, f, overlayNetwork())
+	all := remotes(3)
+	n.Remotes = all[:2]
+	expectError(t, "adding", f.Overlay.AddRemotes(deadline(t), n.ID, all[:2]), nil)
+	moved := all[1]
+	moved.Host = netip.MustParseAddr("192.0.2.250")
+	expectError(t, "adding one for another host", f.Overlay.AddRemotes(deadline(t), n.ID, []hns.RemoteSubnet{all[2], moved}), hns.ErrExists)
+	expectNetworks(t, f, n)
+}
+
+func remoteSubnetsNeedTheirNetwork(t *testing.T, f NetworksFixture) {
+	expectError(t, "adding", f.Overlay.AddRemotes(deadline(t), absent, remotes(1)), hns.ErrNotFound)
+	expectError(t, "removing", f.Overlay.RemoveRemotes(deadline(t), absent, remotes(1)), hns.ErrNotFound)
+}
+
+// absent is an ID without an object.
+const absent = "11111111-2222-4333-8444-555555555555"
+
+func anEndpointOfTheHostIsInItsCompartment(t *testing.T, f NetworksFixture) {
+	n := mustCreateNetwork(t, f, overlayNetwork())
+	pod := mustCreateEndpoint(t, f, hns.Endpoint{Network: n.ID, Name: "wicd-contract-pod", Address: netip.MustParseAddr("10.250.1.9")})
+	host := mustCreateEndpoint(t, f, hns.Endpoint{Network: n.ID, Name: "VIPEndpoint", Host: true})
+	second := mustCreateEndpoint(t, f, hns.Endpoint{Network: n.ID, Name: "wicd-contract-second", Host: true})
+	subnet := n.Subnets[0]
+	for _, e := range []hns.Endpoint{host, second} {
+		if !subnet.Prefix.Contains(e.Address) || e.Address == subnet.Gateway || e.Address == pod.Address || e.MAC == "" || e.Namespace == "" || !e.Host {
+			t.Errorf("made %+v; want it in the host's namespace, with a MAC and a free address of %v", e, subnet.Prefix)
+		}
+	}
+	if pod.Host || pod.Namespace != "" || pod.Address != netip.MustParseAddr("10.250.1.9") || host.Address == second.Address || host.Namespace != second.Namespace {
+		t.Errorf("made %+v, which is not the host's, and %+v and %+v, which are", pod, host, second)
+	}
+	want := []hns.Endpoint{pod, host, second}
+	slices.SortFunc(want, func(a, b hns.Endpoint) int { return strings.Compare(a.ID, b.ID) })
+	if diff := cmp.Diff(want, mustLook(t, f).Endpoints, equal()...); diff != "" {
+		t.Errorf("endpoints (-want +got):\n%s", diff)
+	}
+}
+
+func namesAndAddressesHaveOneEndpoint(t *testing.T, f NetworksFixture) {
+	n := mustCreateNetwork(t, f, overlayNetwork())
+	one := hns.Endpoint{Network: n.ID, Name: "wicd-contract", Address: netip.MustParseAddr("10.250.1.9")}
+	mustCreateEndpoint(t, f, one)
+	for what, e := range map[string]hns.Endpoint{
+		"its name":    {Network: n.ID, Name: one.Name, Host: true},
+		"its address": {Network: n.ID, Name: "wicd-contract-two", Address: one.Address},
+	} {
+		_, err := f.Networks.CreateEndpoint(deadline(t), e)
+		expectError(t, "another with "+what, err, hns.ErrExists)
+	}
+	_, err := f.Networks.CreateEndpoint(deadline(t), hns.Endpoint{Network: absent, Name: "wicd-contract"})
+	expectError(t, "on a network that is not there", err, hns.ErrNotFound)
+	if got := mustLook(t, f).Endpoints; len(got) != 1 {
+		t.Errorf("there are %+v, want one", got)
+	}
+}
+
+// mustBalance creates an overlay with an endpoint and two load balancers to it.
+func mustBalance(t *testing.T, f NetworksFixture) hns.State {
+	t.Helper()
+	n := mustCreateNetwork(t, f, overlayNetwork())
+	e := mustCreateEndpoint(t, f, hns.Endpoint{Network: n.ID, Name: "wicd-contract"})
+	s := hns.State{Networks: []hns.Network{n}, Endpoints: []hns.Endpoint{e}}
+	for _, b := range []hns.LoadBalancer{
+		{VIPs: []netip.Addr{netip.MustParseAddr("172.30.0.10")}, SourceVIP: netip.MustParseAddr("10.250.1.2"), Protocol: hns.UDP, External: 53, Internal: 5353, DSR: true},
+		{Protocol: hns.TCP, External: 30080, Internal: 8080},
+	} {
+		b.Endpoints = []string{e.ID}
+		b.ID = f.Balance(t, b)
+		s.LoadBalancers = append(s.LoadBalancers, b)
+	}
+	slices.SortFunc(s.LoadBalancers, func(a, b hns.LoadBalancer) int { return strings.Compare(a.ID, b.ID) })
+	return s
+}
+
+func loadBalancersAreSeen(t *testing.T, f NetworksFixture) {
+	want := mustBalance(t, f)
+	if diff := cmp.Diff(want, mustLook(t, f), equal()...); diff != "" {
+		t.Errorf("state (-want +got):\n%s", diff)
+	}
+}
+
+func onlyWhatIsNamedIsRemoved(t *testing.T, f NetworksFixture) {
+	all := mustBalance(t, f)
+	expectLeft := func(what string, remove, left hns.State) {
+		t.Helper()
+		for range 2 { // the second call finds none
+			if err := f.Networks.Remove(deadline(t), remove); err != nil {
+				t.Errorf("removing %s: %v", what, err)
+			}
+		}
+		if diff := cmp.Diff(left, mustLook(t, f), equal()...); diff != "" {
+			t.Errorf("%s removed (-want +got):\n%s", what, diff)
+		}
+	}
+	expectLeft("nothing", hns.State{}, all)
+	first := all.LoadBalancers[0].ID
+	all.LoadBalancers = all.LoadBalancers[1:]
+	expectLeft("a load balancer by its ID", hns.State{LoadBalancers: []hns.LoadBalancer{{ID: first}}}, all)
+	expectLeft("the rest", all, hns.State{})
+}
+
+func aStoppedServiceIsNeverAnEmptyOne(t *testing.T, f NetworksFixture) {
+	if f.Stop == nil {
+		t.Skip(f.NoStop)
+	}
+	has := mustBalance(t, f)
+	f.Stop(t)
+	_, err := f.Networks.Look(deadline(t))
+	expectError(t, "Look", err, hns.ErrUnavailable)
+	_, err = f.Networks.CreateEndpoint(deadline(t), hns.Endpoint{Network: has.Networks[0].ID, Name: "wicd-contract-two"})
+	expectError(t, "CreateEndpoint", err, hns.ErrUnavailable)
+	expectError(t, "Remove", f.Networks.Remove(deadline(t), has), hns.ErrUnavailable)
+	_, err = f.Overlay.Networks(deadline(t))
+	expectError(t, "Networks", err, hns.ErrUnavailable)
+	_, err = f.Overlay.CreateNetwork(deadline(t), hns.Network{Name: "wicd-contract-two", Type: hns.Overlay, Subnets: has.Networks[0].Subnets})
+	expectError(t, "CreateNetwork", err, hns.ErrUnavailable)
+	expectError(t, "DeleteNetwork", f.Overlay.DeleteNetwork(deadline(t), has.Networks[0].ID), hns.ErrUnavailable)
+	expectError(t, "AddRemotes", f.Overlay.AddRemotes(deadline(t), has.Networks[0].ID, remotes(1)), hns.ErrUnavailable)
+	expectError(t, "RemoveRemotes", f.Overlay.RemoveRemotes(deadline(t), has.Networks[0].ID, remotes(1)), hns.ErrUnavailable)
+	f.Start(t)
+	if diff := cmp.Diff(has, mustLook(t, f), equal()...); diff != "" {
+		t.Errorf("started again (-want +got):\n%s", diff)
+	}
+}
+
+func aLateAnswerIsNoAnswer(t *testing.T, f NetworksFixture) {
+	mustCreateNetwork(t, f, overlayNetwork())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	<-ctx.Done()
+	s, err := f.Networks.Look(ctx)
+	expectError(t, "Look", err, hns.ErrUnavailable)
+	expectError(t, "Look", err, context.DeadlineExceeded)
+	if len(s.Networks) > 0 {
+		t.Errorf("it saw %+v nevertheless", s)
+	}
+	_, err = f.Overlay.CreateNetwork(ctx, overlayNetwork())
+	expectError(t, "CreateNetwork", err, hns.ErrUnavailable)
+}
+
+func watchTellsOfStopAndStart(t *testing.T, f NetworksFixture) {
+	if f.Stop == nil {
+		t.Skip(f.NoStop)
+	}
+	changes, err := f.Networks.Watch(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		drain(changes)
+		f.Stop(t)
+		expectMessage(t, changes, "stop")
+		drain(changes)
+		f.Start(t)
+		expectMessage(t, changes, "start")
+	}
+}
+
+func networkWatchEnds(t *testing.T, f NetworksFixture) {
+	ctx, cancel := context.WithCancel(t.Context())
+	changes, err := f.Networks.Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	expectEnd(t, changes)
+}

@@ -1,0 +1,148 @@
+package contract
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+)
+
+// NextStartFixture is a computer for one test, which needs no restart. The fixture cleans up after the test.
+type NextStartFixture struct {
+	NextStart hostapi.NextStart
+	System    hostapi.System
+	// Await makes Windows need a restart, as installing updates does.
+	Await func(t *testing.T)
+	// Restart restarts the computer; nil if a test cannot, and NoRestart is the reason.
+	Restart   func(t *testing.T)
+	NoRestart string
+	// AtOnce is why a new name is reported before the restart; empty if it is not.
+	AtOnce string
+}
+
+// NextStart checks the contract of hostapi.NextStart.
+func NextStart(t *testing.T, fixture func(t *testing.T) NextStartFixture) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, f NextStartFixture)
+	}{
+		{"WhatWindowsWaitsForIsTold", whatWindowsWaitsForIsTold},
+		{"WhatIsUnfinishedIsTold", whatIsUnfinishedIsTold},
+		{"TheStartIsThatOfTheFacts", theStartIsThatOfTheFacts},
+		{"BadNamesAreRefused", badNamesAreRefused},
+		{"ANameTakesEffectWithTheNextStart", aNameTakesEffectWithTheNextStart},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
+	}
+}
+
+func mustWaits(t *testing.T, f NextStartFixture) []string {
+	t.Helper()
+	waits, err := f.NextStart.Waits(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return waits.Told()
+}
+
+func whatWindowsWaitsForIsTold(t *testing.T, f NextStartFixture) {
+	if waits := mustWaits(t, f); len(waits) > 0 {
+		t.Fatalf("before the test: %q", waits)
+	}
+	f.Await(t)
+	waits := mustWaits(t, f)
+	if len(waits) == 0 || slices.Contains(waits, "") {
+		t.Errorf("Waits() = %q, want what for", waits)
+	}
+	facts, err := f.System.Facts(deadline(t))
+	if err != nil || !slices.Equal(facts.PendingReboot, waits) {
+		t.Errorf("facts say %q, %v; Waits() = %q", facts.PendingReboot, err, waits)
+	}
+	if f.Restart == nil {
+		t.Skip(f.NoRestart)
+	}
+	f.Restart(t)
+	if waits := mustWaits(t, f); len(waits) > 0 {
+		t.Errorf("after a restart: %q", waits)
+	}
+}
+
+// whatIsUnfinishedIsTold expects a computer that was installed long ago.
+func whatIsUnfinishedIsTold(t *testing.T, f NextStartFixture) {
+	first, err := f.NextStart.Unfinished(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := f.NextStart.Unfinished(deadline(t))
+	if err != nil || second.Up < first.Up {
+		t.Errorf("Windows runs for %s, and then for %s, %v", first.Up, second.Up, err)
+	}
+	if len(first.Setup) > 0 {
+		t.Errorf("Windows is still setting itself up: %q", first.Setup)
+	}
+}
+
+func theStartIsThatOfTheFacts(t *testing.T, f NextStartFixture) {
+	mustBoot := func() string {
+		t.Helper()
+		facts, err := f.System.Facts(deadline(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := f.NextStart.Boot(deadline(t))
+		if err != nil || id == "" || id != facts.BootID {
+			t.Errorf("Boot() = %q, %v; facts say %q", id, err, facts.BootID)
+		}
+		return id
+	}
+	before := mustBoot()
+	if f.Restart == nil {
+		t.Skip(f.NoRestart)
+	}
+	f.Restart(t)
+	if after := mustBoot(); after == before {
+		t.Errorf("after a restart, it is still %q", after)
+	}
+}
+
+func badNamesAreRefused(t *testing.T, f NextStartFixture) {
+	for _, name := range []string{"", "a b", "a.example", "-a", "a-", "a_b", "ä", strings.Repeat("a", 64)} {
+		if err := f.NextStart.Rename(deadline(t), name); err == nil {
+			t.Errorf("Rename(%q) succeeds", name)
+		}
+	}
+	if waits := mustWaits(t, f); len(waits) > 0 {
+		t.Errorf("afterwards Windows waits: %q", waits)
+	}
+}
+
+func aNameTakesEffectWithTheNextStart(t *testing.T, f NextStartFixture) {
+	const name = "wicd-contract-of-more-than-15"
+	before, err := f.System.Facts(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := f.NextStart.Rename(deadline(t), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if waits := strings.Join(mustWaits(t, f), "; "); !strings.Contains(strings.ToLower(waits), name[:15]) {
+		t.Errorf("Waits() = %q, want the new name", waits)
+	}
+	if f.AtOnce != "" {
+		t.Skip(f.AtOnce)
+	}
+	after, err := f.System.Facts(deadline(t))
+	if err != nil || after.Hostname != before.Hostname {
+		t.Errorf("before the restart, the name is %q, %v, want %q", after.Hostname, err, before.Hostname)
+	}
+	if f.Restart == nil {
+		t.Skip(f.NoRestart)
+	}
+	f.Restart(t)
+	if after, err = f.System.Facts(deadline(t)); err != nil || after.Hostname != name {
+		t.Errorf("after the restart, the name is %q, %v, want %q", after.Hostname, err, name)
+	}
+}

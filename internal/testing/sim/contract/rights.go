@@ -1,0 +1,182 @@
+package contract
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+)
+
+// RightsFixture is a part of a drive for one test.
+type RightsFixture struct {
+	Rights hostapi.Rights
+	// Disk is where Folder is.
+	Disk hostapi.Disk
+	// Folder is an empty folder for the test, by its Windows name.
+	Folder string
+	// Open gives everyone full access to a folder. NoLook is why rights cannot be read; empty if they can.
+	Open   func(t *testing.T, folder string)
+	NoLook string
+	// GiveAway makes an ordinary user the owner of a file or folder. NoStrangers is why that is not possible; empty if it is.
+	GiveAway    func(t *testing.T, name string)
+	NoStrangers string
+	// Link creates a link to a folder. NoLinks is why that is not possible; empty if it is.
+	Link    func(t *testing.T, to, name string)
+	NoLinks string
+}
+
+// Rights checks the contract of hostapi.Rights.
+func Rights(t *testing.T, fixture func(t *testing.T) RightsFixture) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, f RightsFixture)
+	}{
+		{"FoldersHaveTheirRightsFromTheBeginning", foldersHaveTheirRightsFromTheBeginning},
+		{"AFolderThatIsThereStaysAsItIs", aFolderThatIsThereStaysAsItIs},
+		{"ProtectedFoldersAreUsable", protectedFoldersAreUsable},
+		{"ProtectGivesExactlyTheseRights", protectGivesExactlyTheseRights},
+		{"WhatIsNotThereIsNotFound", whatIsNotThereIsNotFound},
+		{"StrangersAreTold", strangersAreTold},
+		{"LinksAreNotFollowed", linksAreNotFollowed},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
+	}
+}
+
+func accesses() []hostapi.Access {
+	return []hostapi.Access{hostapi.Private, hostapi.Readable, hostapi.Volumes}
+}
+
+// mustMakeFolder makes a folder in that of the test.
+func mustMakeFolder(t *testing.T, f RightsFixture, base string, who hostapi.Access) (folder string) {
+	t.Helper()
+	folder = f.Folder + `\` + base
+	if made, err := f.Rights.MakeFolder(folder, who); err != nil || !made {
+		t.Fatalf("MakeFolder() = %v, %v", made, err)
+	}
+	return folder
+}
+
+// expectRights checks the rights of an object, which only administrators may own.
+func expectRights(t *testing.T, f RightsFixture, name string, want hostapi.Access) {
+	t.Helper()
+	for _, who := range accesses() {
+		ours, stranger, err := f.Rights.Look(name, who)
+		if err != nil || ours != (who == want) || stranger != "" {
+			t.Errorf("Look(%s, %d) = %v, %q, %v; its rights are to be %d", name, who, ours, stranger, err, want)
+		}
+	}
+}
+
+func foldersHaveTheirRightsFromTheBeginning(t *testing.T, f RightsFixture) {
+	if f.NoLook != "" {
+		t.Skip(f.NoLook)
+	}
+	for i, who := range accesses() {
+		expectRights(t, f, mustMakeFolder(t, f, string(rune('a'+i)), who), who)
+	}
+}
+
+func aFolderThatIsThereStaysAsItIs(t *testing.T, f RightsFixture) {
+	folder := mustMakeFolder(t, f, "folder", hostapi.Readable)
+	if made, err := f.Rights.MakeFolder(folder, hostapi.Private); err != nil || made {
+		t.Errorf("again: MakeFolder() = %v, %v", made, err)
+	}
+	if f.NoLook == "" {
+		expectRights(t, f, folder, hostapi.Readable)
+	}
+}
+
+func protectedFoldersAreUsable(t *testing.T, f RightsFixture) {
+	for _, who := range accesses() {
+		file := f.Folder + `\file`
+		if err := f.Rights.Protect(f.Folder, who); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(f.Disk.Local(file), []byte("content"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Rights.Protect(file, hostapi.Private); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(f.Disk.Local(file)); err != nil || string(b) != "content" {
+			t.Errorf("read %q, %v", b, err)
+		}
+	}
+	if names, err := f.Disk.List(f.Folder); err != nil || len(names) != 1 {
+		t.Errorf("the folder holds %q, %v, want one file", names, err)
+	}
+}
+
+func protectGivesExactlyTheseRights(t *testing.T, f RightsFixture) {
+	if f.NoLook != "" {
+		t.Skip(f.NoLook)
+	}
+	for _, who := range accesses() {
+		f.Open(t, f.Folder)
+		if ours, _, err := f.Rights.Look(f.Folder, who); err != nil || ours {
+			t.Errorf("a folder that is everybody's: Look() = %v, %v", ours, err)
+		}
+		if err := f.Rights.Protect(f.Folder, who); err != nil {
+			t.Fatal(err)
+		}
+		expectRights(t, f, f.Folder, who)
+	}
+}
+
+func whatIsNotThereIsNotFound(t *testing.T, f RightsFixture) {
+	if err := f.Rights.Protect(f.Folder+`\absent`, hostapi.Private); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Protect() = %v, want fs.ErrNotExist", err)
+	}
+	if _, _, err := f.Rights.Look(f.Folder+`\absent`, hostapi.Private); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Look() = %v, want fs.ErrNotExist", err)
+	}
+	if _, err := f.Rights.MakeFolder(f.Folder+`\absent\folder`, hostapi.Private); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("MakeFolder() in a folder that is not there = %v, want fs.ErrNotExist", err)
+	}
+}
+
+func strangersAreTold(t *testing.T, f RightsFixture) {
+	if f.NoStrangers != "" {
+		t.Skip(f.NoStrangers)
+	}
+	folder := mustMakeFolder(t, f, "folder", hostapi.Private)
+	f.GiveAway(t, folder)
+	if ours, stranger, err := f.Rights.Look(folder, hostapi.Private); err != nil || ours || stranger == "" {
+		t.Errorf("Look() = %v, %q, %v; want the stranger", ours, stranger, err)
+	}
+	if err := f.Disk.Rename(folder, folder+".aside"); err != nil {
+		t.Fatal(err)
+	}
+	if _, stranger, err := f.Rights.Look(folder+".aside", hostapi.Private); err != nil || stranger == "" {
+		t.Errorf("under another name: %q, %v; want the stranger", stranger, err)
+	}
+	if err := f.Rights.Protect(folder+".aside", hostapi.Private); err != nil {
+		t.Fatal(err)
+	}
+	if _, stranger, err := f.Rights.Look(folder+".aside", hostapi.Private); err != nil || stranger != "" {
+		t.Errorf("protected, it belongs to %q, %v", stranger, err)
+	}
+}
+
+func linksAreNotFollowed(t *testing.T, f RightsFixture) {
+	if f.NoLinks != "" {
+		t.Skip(f.NoLinks)
+	}
+	folder, link := mustMakeFolder(t, f, "folder", hostapi.Readable), f.Folder+`\link`
+	f.Link(t, folder, link)
+	if err := f.Rights.Protect(link, hostapi.Private); err == nil {
+		t.Error("Protect() of a link succeeds")
+	}
+	if made, err := f.Rights.MakeFolder(link, hostapi.Private); err != nil || made {
+		t.Errorf("MakeFolder() where a link is = %v, %v", made, err)
+	}
+	if ours, _, err := f.Rights.Look(link, hostapi.Readable); err != nil || ours {
+		t.Errorf("Look() at a link = %v, %v; want that it is not ours", ours, err)
+	}
+	if f.NoLook == "" {
+		expectRights(t, f, folder, hostapi.Readable)
+	}
+}

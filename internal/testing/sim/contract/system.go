@@ -1,0 +1,159 @@
+package contract
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+)
+
+// SystemFixture is a Windows for one test.
+type SystemFixture struct {
+	System hostapi.System
+	// Disk is where Folder is.
+	Disk hostapi.Disk
+	// Folder is an empty folder for the test, by its Windows name.
+	Folder string
+	// Feature is a feature that the test can enable, or that is enabled; empty if NoFeatures is why there is none.
+	Feature    string
+	NoFeatures string
+}
+
+// System checks the contract of hostapi.System, without a restart.
+func System(t *testing.T, fixture func(t *testing.T) SystemFixture) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, f SystemFixture)
+	}{
+		{"FactsAreWhole", factsAreWhole},
+		{"FactsStayWhileWindowsRuns", factsStayWhileWindowsRuns},
+		{"WhatIsThereForHyperVIsTold", whatIsThereForHyperVIsTold},
+		{"UnknownFeaturesAreNotFound", unknownFeaturesAreNotFound},
+		{"EnablingAFeatureTwiceIsHarmless", enablingAFeatureTwiceIsHarmless},
+		{"ALockExcludesOthers", aLockExcludesOthers},
+		{"LocksOfDifferentNamesAreDifferent", locksOfDifferentNamesAreDifferent},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
+	}
+}
+
+func mustFacts(t *testing.T, f SystemFixture) wicdapi.HostFacts {
+	t.Helper()
+	facts, err := f.System.Facts(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return facts
+}
+
+func factsAreWhole(t *testing.T, f SystemFixture) {
+	facts := mustFacts(t, f)
+	if len(facts.Unread) > 0 {
+		t.Errorf("facts could not be read: %v", facts.Unread)
+	}
+	for field, missing := range map[string]bool{
+		"hostname": facts.Hostname == "", "build": facts.Build < 10000, "product": facts.Product == "",
+		"installation": facts.Installation == "", "architecture": facts.Architecture == "", "bootID": facts.BootID == "",
+		"freeBytes": facts.FreeBytes == 0, "memoryBytes": facts.MemoryBytes == 0, "processors": facts.Processors < 1, "numaNodes": facts.NUMANodes < 1,
+		"interfaces": len(facts.Interfaces) == 0,
+	} {
+		if missing {
+			t.Errorf("%s is missing in %+v", field, facts)
+		}
+	}
+	if away := time.Since(facts.Clock).Abs(); away > time.Minute {
+		t.Errorf("clock is %v, %v off", facts.Clock, away)
+	}
+	routes := 0
+	for _, i := range facts.Interfaces {
+		if i.DefaultRoute {
+			routes++
+		}
+		if i.Name == "" || i.Index == 0 || len(i.GUID) != 36 || i.GUID != strings.ToLower(i.GUID) {
+			t.Errorf("an interface is not described: %+v", i)
+		}
+		for _, a := range i.Addresses {
+			if !a.IsValid() || a.Bits() == 0 {
+				t.Errorf("%q has the address %v", i.Name, a)
+			} else if a.Addr().IsLoopback() && !i.DefaultRoute {
+				t.Errorf("address %q of %q is a loopback address", a, i.Name)
+			}
+		}
+	}
+	if routes > 1 {
+		t.Errorf("%d interfaces have the default route", routes)
+	}
+}
+
+func factsStayWhileWindowsRuns(t *testing.T, f SystemFixture) {
+	one, two := mustFacts(t, f), mustFacts(t, f)
+	if one.BootID != two.BootID || one.Hostname != two.Hostname {
+		t.Errorf("boot %q of %q became %q of %q", one.BootID, one.Hostname, two.BootID, two.Hostname)
+	}
+}
+
+// whatIsThereForHyperVIsTold checks that the facts about Hyper-V are consistent.
+func whatIsThereForHyperVIsTold(t *testing.T, f SystemFixture) {
+	is := mustFacts(t, f).Virtualization
+	feature, err := f.System.Feature(deadline(t), desired.HyperVFeature)
+	if err != nil || feature == "" {
+		t.Errorf("the state of feature %s is %q, %v", desired.HyperVFeature, feature, err)
+	}
+	if is.HyperV && (feature != wicdapi.FeatureEnabled || is.Hypervisor != "Microsoft Hv") {
+		t.Errorf("Hyper-V runs, and its feature is %q; the hypervisor is %q", feature, is.Hypervisor)
+	}
+	if len(is.Hypervisor) > 12 || strings.ContainsRune(is.Hypervisor, 0) {
+		t.Errorf("the hypervisor is %q", is.Hypervisor)
+	}
+}
+
+func unknownFeaturesAreNotFound(t *testing.T, f SystemFixture) {
+	if _, err := f.System.EnableFeature(deadline(t), "No-Such-Feature"); !errors.Is(err, hostapi.ErrNotFound) {
+		t.Errorf("EnableFeature() = %v, want ErrNotFound", err)
+	}
+	if state, err := f.System.Feature(deadline(t), "No-Such-Feature"); err != nil || state != wicdapi.FeatureUnknown {
+		t.Errorf("Feature() = %s, %v, want %s", state, err, wicdapi.FeatureUnknown)
+	}
+}
+
+func enablingAFeatureTwiceIsHarmless(t *testing.T, f SystemFixture) {
+	if f.Feature == "" {
+		t.Skip(f.NoFeatures)
+	}
+	first, err := f.System.EnableFeature(deadline(t), f.Feature)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := f.System.EnableFeature(deadline(t), f.Feature)
+	if err != nil || first != second {
+		t.Errorf("reboot needed: %v, then %v, %v", first, second, err)
+	}
+}
+
+func aLockExcludesOthers(t *testing.T, f SystemFixture) {
+	name := f.Folder + `\test.lock`
+	for range 2 { // the second time the file exists
+		release, err := f.System.Lock(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.System.Lock(name); !errors.Is(err, hostapi.ErrLocked) {
+			t.Errorf("second Lock() = %v, want ErrLocked", err)
+		}
+		release()
+	}
+}
+
+func locksOfDifferentNamesAreDifferent(t *testing.T, f SystemFixture) {
+	for _, name := range []string{`\one.lock`, `\two.lock`} {
+		release, err := f.System.Lock(f.Folder + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+	}
+}

@@ -1,0 +1,242 @@
+package sim
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/lies"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
+)
+
+// Malice is how a hostile host behaves, for example one that an attacker controls. Whatever it does, it costs the operator only
+// one connection at a time.
+type Malice string
+
+// The kinds of malice.
+const (
+	// Flood answers every command with endless meaningless lines, as fast as they are read.
+	Flood Malice = "Flood"
+	// Results answers with endless results, each with other content.
+	Results Malice = "Results"
+	// Steps reports endless progress without making any.
+	Steps Malice = "Steps"
+	// LongLine answers with one endless line.
+	LongLine Malice = "LongLine"
+	// Values answers with one line of a mebibyte that takes a hundred times as much memory when it is decoded.
+	Values Malice = "Values"
+	// Folders has endless files in each folder, and no program, so that one must be sent.
+	Folders Malice = "Folders"
+	// Trickle answers one byte per second.
+	Trickle Malice = "Trickle"
+	// Silence accepts every command and never answers.
+	Silence Malice = "Silence"
+	// Greed requests all content repeatedly instead of storing it.
+	Greed Malice = "Greed"
+	// Thief behaves like WICD until it gets a token. It keeps the token, and fails.
+	Thief Malice = "Thief"
+	// Lies behaves like WICD until it is joined, answers with random lies, and fails.
+	Lies Malice = "Lies"
+)
+
+// Malices lists the kinds.
+func Malices() []Malice {
+	return []Malice{Flood, Results, Steps, LongLine, Values, Folders, Trickle, Silence, Greed, Thief, Lies}
+}
+
+// hostile is the behavior of a hostile host.
+type hostile struct {
+	honest sshd.Handler
+	malice Malice
+	lies   func(*wicdapi.HostFacts)
+
+	mu     sync.Mutex
+	tokens []string
+	calls  uint64
+}
+
+// exec implements sshd.Handler.
+func (h *hostile) exec(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
+	_, arguments, _ := strings.Cut(c.Line, " ")
+	verb, _, _ := strings.Cut(arguments, " ")
+	out := &until{ctx, stdout}
+	switch {
+	case h.malice == Flood:
+		return out.forever(bytes.Repeat([]byte("0123456789abcdef\n"), 4<<10))
+	case h.malice == Results:
+		return h.results(out)
+	case h.malice == Steps:
+		return out.forever(bytes.Repeat([]byte(`{"step":{"name":"starting service kubelet"}}`+"\n"), 1<<10))
+	case h.malice == LongLine:
+		return out.forever(bytes.Repeat([]byte(`{"result":`), 8<<10))
+	case h.malice == Values:
+		_, _ = io.WriteString(out, `{"result":{"host":{"interfaces":[`+strings.TrimSuffix(strings.Repeat(`{},`, 1<<20/3), ",")+"]}}}\n")
+		return 0
+	case h.malice == Folders:
+		fmt.Fprintln(stderr, "not recognized")
+		return 1
+	case h.malice == Trickle:
+		return out.trickle()
+	case h.malice == Silence:
+		<-ctx.Done()
+		return 1
+	case h.malice == Lies:
+		return h.lie(ctx, c, verb, stdin, stdout, stderr)
+	case h.malice == Greed && verb == wicdapi.CommandReceive:
+		return h.greed(stdin, stdout)
+	case verb == wicdapi.CommandFacts:
+		return h.facts(ctx, c, stdin, stdout, stderr)
+	case verb == wicdapi.CommandJoin && h.malice == Thief:
+		return h.keep(stdin, stdout)
+	}
+	return h.honest(ctx, c, stdin, stdout, stderr)
+}
+
+// results answers with facts that have different names each time: the memory of a client that merges them would grow.
+func (h *hostile) results(out *until) int {
+	for n := 0; ; n++ {
+		var line bytes.Buffer
+		line.WriteString(`{"result":{"features":{`)
+		for i := range 10_000 {
+			fmt.Fprintf(&line, `"feature-%d-%d":"Enabled",`, n, i)
+		}
+		line.WriteString(`"last":"Enabled"}}}` + "\n")
+		if _, err := out.Write(line.Bytes()); err != nil {
+			return 1
+		}
+	}
+}
+
+// greed reads the offer and requests all of it, repeatedly.
+func (h *hostile) greed(stdin io.Reader, stdout io.Writer) int {
+	first, err := bufio.NewReader(stdin).ReadBytes('\n')
+	var request wicdapi.ReceiveRequest
+	if err != nil || json.Unmarshal(first, &request) != nil {
+		return 1
+	}
+	go func() { _, _ = io.Copy(io.Discard, stdin) }()
+	var missing []wicdapi.Missing
+	for range 100 {
+		for _, c := range request.Content {
+			missing = append(missing, wicdapi.Missing{SHA256: c.SHA256})
+		}
+	}
+	line, err := json.Marshal(map[string]any{"missing": missing})
+	if err != nil {
+		return 1
+	}
+	for {
+		if _, err := stdout.Write(append(line, '\n')); err != nil {
+			return 1
+		}
+	}
+}
+
+// facts returns WICD's facts with lies.
+func (h *hostile) facts(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
+	var answer bytes.Buffer
+	code := h.honest(ctx, c, stdin, &answer, stderr)
+	var last struct {
+		Result *wicdapi.Facts `json:"result"`
+	}
+	lines := bytes.Split(bytes.TrimSpace(answer.Bytes()), []byte("\n"))
+	if json.Unmarshal(lines[len(lines)-1], &last) != nil || last.Result == nil || h.lies == nil {
+		_, _ = stdout.Write(answer.Bytes())
+		return code
+	}
+	h.lies(&last.Result.Host)
+	return wicdapi.NewSession(strings.NewReader(""), stdout).End(last.Result, nil)
+}
+
+// lieChance is the share of lines that are lies: if all were, a host would fail too early.
+const lieChance = 0.2
+
+// lie answers what WICD answers, with lies that differ from one command to the next.
+func (h *hostile) lie(ctx context.Context, c sshd.Command, verb string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
+	h.mu.Lock()
+	h.calls++
+	liar := lies.New(h.calls, wicdapi.Answers()...)
+	h.mu.Unlock()
+	out := liar.Writer(stdout, lieChance)
+	if verb == wicdapi.CommandJoin {
+		code = h.fail(stdin, out)
+	} else {
+		code = h.honest(ctx, c, stdin, out, stderr)
+	}
+	_ = out.Close() // the client may have stopped reading
+	return code
+}
+
+// fail reads the data of a join, and fails.
+func (h *hostile) fail(stdin io.Reader, stdout io.Writer) int {
+	s := wicdapi.NewSession(stdin, stdout)
+	if err := s.Request(&wicdapi.JoinRequest{}); err != nil {
+		return s.End(nil, err)
+	}
+	return s.End(nil, &wicdapi.Error{Code: wicdapi.CodeServiceFailed, Message: "service kubelet does not start"})
+}
+
+// keep stores the data of a join, and fails.
+func (h *hostile) keep(stdin io.Reader, stdout io.Writer) int {
+	s := wicdapi.NewSession(stdin, stdout)
+	var request wicdapi.JoinRequest
+	if err := s.Request(&request); err != nil {
+		return s.End(nil, err)
+	}
+	h.mu.Lock()
+	h.tokens = append(h.tokens, request.Bootstrap.Token)
+	h.mu.Unlock()
+	return s.End(nil, &wicdapi.Error{Code: wicdapi.CodeServiceFailed, Message: strings.Repeat("service kubelet does not start. ", 1<<15)})
+}
+
+// until is the output of a command while the command runs.
+type until struct {
+	ctx context.Context
+	io.Writer
+}
+
+// Write implements io.Writer.
+func (u *until) Write(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, u.ctx.Err()
+	}
+	return u.Writer.Write(p)
+}
+
+func (u *until) forever(what []byte) int {
+	for {
+		if _, err := u.Write(what); err != nil {
+			return 1
+		}
+	}
+}
+
+func (u *until) trickle() int {
+	for {
+		if _, err := u.Write([]byte("{")); err != nil {
+			return 1
+		}
+		select {
+		case <-u.ctx.Done():
+			return 1
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// Tokens are the bootstrap tokens that a Thief got.
+func (h *Host) Tokens() []string {
+	if h.hostile == nil {
+		return nil
+	}
+	h.hostile.mu.Lock()
+	defer h.hostile.mu.Unlock()
+	return append([]string(nil), h.hostile.tokens...)
+}

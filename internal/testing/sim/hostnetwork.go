@@ -1,0 +1,63 @@
+package sim
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+)
+
+// hostNetwork is the host's own network.
+type hostNetwork struct{ boot *boot }
+
+// Ports implements hostapi.HostNetwork.
+func (n hostNetwork) Ports(ctx context.Context) (hostapi.Ports, error) {
+	w := n.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n.boot.off {
+		return hostapi.Ports{}, ErrPower
+	}
+	p := hostapi.Ports{Dynamic: hostapi.PortRange{First: 49152, Last: 65535}, Excluded: w.options.Quirks.Adapter.Excluded}
+	if d := w.options.Quirks.Adapter.Dynamic; d.First != 0 {
+		p.Dynamic = d
+	}
+	return p, ctx.Err()
+}
+
+// Interfaces returns the computer's interfaces as Windows reports them: the one with the default route has the quirks.
+func (q AdapterQuirks) Interfaces(list []wicdapi.Interface, hasOverlay bool) []wicdapi.Interface {
+	list = slices.Clone(list)
+	at := slices.IndexFunc(list, func(i wicdapi.Interface) bool { return i.DefaultRoute })
+	if at < 0 || !q.Moves && !q.Static && len(q.More) == 0 {
+		return list
+	}
+	i := &list[at]
+	i.DHCP, i.MTU, i.States = !q.Static, adapterMTU, slices.Clone(q.More)
+	for _, a := range i.Addresses {
+		i.States = append(i.States, wicdapi.AddressState{Address: a.Addr(), Static: q.Static, State: "Preferred"})
+	}
+	var addresses []netip.Prefix
+	for _, s := range q.More {
+		addresses = append(addresses, netip.PrefixFrom(s.Address, 24))
+	}
+	i.Addresses = append(addresses, i.Addresses...)
+	if q.Moves && hasOverlay {
+		i.Name, i.Index, i.GUID, i.MTU = "vEthernet ("+i.Name+")", i.Index+13, "6c0b2f3e-0000-4000-8000-0000000f00d5", i.MTU-50
+		if q.Second {
+			i.Name += " 2"
+		}
+		if q.MTU != 0 {
+			i.MTU = q.MTU
+		}
+	}
+	return list
+}
+
+// hasOverlay reports whether the host has a virtual adapter.
+func (h *HNS) hasOverlay() bool {
+	return slices.ContainsFunc(h.State().Networks, func(n hns.Network) bool { return n.Type == hns.Overlay })
+}

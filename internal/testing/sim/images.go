@@ -1,0 +1,138 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/node/cri"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+)
+
+// images is the image service of the simulated containerd. Every registry has every image, unless RefuseImage was called.
+type images struct{ boot *boot }
+
+// Look implements hostapi.Images.
+func (i images) Look(ctx context.Context, name string) (image cri.Image, found bool, err error) {
+	w := i.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := i.answersLocked(ctx); err != nil {
+		return cri.Image{}, false, err
+	}
+	pinned, found := w.images[name]
+	return cri.Image{ID: "sha256:of " + name, Pinned: pinned}, found, nil
+}
+
+// NetworkReady implements hostapi.Runtime.
+func (i images) NetworkReady(ctx context.Context) (bool, error) {
+	w := i.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := i.answersLocked(ctx); err != nil {
+		return false, err
+	}
+	names, err := w.Disk().List(w.cniFolder())
+	if err != nil {
+		return false, nil
+	}
+	hasConfig := slices.ContainsFunc(names, func(name string) bool {
+		return strings.HasSuffix(name, ".conf") || strings.HasSuffix(name, ".conflist")
+	})
+	return hasConfig && !w.missed, nil
+}
+
+// cniFolder returns the folder from which containerd reads the pod network configuration, according to its own configuration.
+func (w *Windows) cniFolder() string {
+	content, _ := w.Disk().Read(`C:\k\containerd\containerd_conf.toml`)
+	if found := regexp.MustCompile(`(?m)^ *conf_dir = '(.*)'$`).FindSubmatch(content); found != nil {
+		return string(found[1])
+	}
+	return desired.CNIFolder
+}
+
+// MissNetwork makes the runtime miss its network configuration until something in the folder changes, as if it could not open the file when it was
+// notified.
+func (w *Windows) MissNetwork() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.missed = true
+}
+
+// Pull implements hostapi.Images.
+func (i images) Pull(ctx context.Context, name string, _ cri.Login) error {
+	w := i.boot.w
+	w.mu.Lock()
+	takes := w.pullTakes
+	w.mu.Unlock()
+	if takes > 0 {
+		select {
+		case <-ctx.Done():
+		case <-time.After(takes):
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := i.answersLocked(ctx); err != nil {
+		return err
+	}
+	w.pulls = append(w.pulls, name)
+	if err := w.refused[name]; err != nil {
+		return err
+	}
+	w.images[name] = w.images[name] || strings.Contains(i.boot.running[desired.ContainerdService].config, "'"+name+"'")
+	return nil
+}
+
+// answersLocked returns an error when containerd does not answer. The caller holds the lock.
+func (i images) answersLocked(ctx context.Context) error {
+	if i.boot.off {
+		return ErrPower
+	}
+	if p := i.boot.running[desired.ContainerdService]; p == nil || p.asked {
+		return fmt.Errorf("connecting to the runtime: %s does not run", desired.ContainerdService)
+	}
+	return ctx.Err()
+}
+
+// RefuseImage makes pulls of an image fail with err; nil lets them succeed again.
+func (w *Windows) RefuseImage(name string, err *cri.Error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.refused, name)
+	if err != nil {
+		w.refused[name] = err
+	}
+}
+
+// SlowPulls sets the duration of each pull.
+func (w *Windows) SlowPulls(takes time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pullTakes = takes
+}
+
+// RemoveImage removes an image, like another program.
+func (w *Windows) RemoveImage(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.images, name)
+}
+
+// Images returns the existing images, and whether they are pinned.
+func (w *Windows) Images() map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.images)
+}
+
+// Pulls returns the images that were pulled or refused, in order.
+func (w *Windows) Pulls() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.pulls)
+}

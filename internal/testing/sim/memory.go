@@ -1,0 +1,35 @@
+package sim
+
+import (
+	"context"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+)
+
+// ownCommit is what Windows and its own services commit.
+const ownCommit = 1 << 30
+
+// memory is the computer's memory in one boot. The paging file is a quarter of its size.
+type memory struct{ boot *boot }
+
+// Commit implements hostapi.Memory.
+func (m memory) Commit(ctx context.Context) (hostapi.Commit, error) {
+	w := m.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return hostapi.Commit{}, ctx.Err()
+	case m.boot.off:
+		return hostapi.Commit{}, ErrPower
+	}
+	limit := w.options.MemoryBytes / 4 * 5
+	return hostapi.Commit{Used: min(ownCommit+w.committed, limit), Limit: limit}, nil
+}
+
+// Commit sets how much memory programs have committed.
+func (w *Windows) Commit(bytes uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.committed = bytes
+}

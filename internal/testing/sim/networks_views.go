@@ -1,0 +1,168 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
+)
+
+// portsOfBalancer is how many ports a load balancer uses.
+const portsOfBalancer = 63
+
+// startedLocked reports whether the service runs. The first call starts a service with quirk StartsLate.
+func (h *HNS) startedLocked() bool {
+	late := h.options.Quirks.StartsLate
+	if late == 0 || !h.startedAt.IsZero() && !h.startsAt.IsZero() {
+		return true
+	}
+	if h.startsAt.IsZero() {
+		h.startsAt = time.Now().Add(late)
+	}
+	if time.Now().Before(h.startsAt) {
+		return false
+	}
+	h.startedAt = h.startsAt
+	return true
+}
+
+// bindLocked rejects a network because of its adapter.
+func (h *HNS) bindLocked(n hns.Network) error {
+	q := h.options.Quirks
+	if n.Adapter == "" && q.NeedsAdapter {
+		return fmt.Errorf("no adapter is named: %w", hns.ErrAdapter)
+	}
+	if n.Adapter == "" || q.Adapters == nil {
+		return nil
+	}
+	if !slices.ContainsFunc(q.Adapters, func(name string) bool { return strings.EqualFold(name, n.Adapter) }) {
+		return fmt.Errorf("adapter %q: %w", n.Adapter, hns.ErrAdapter)
+	}
+	for _, other := range h.networks {
+		if strings.EqualFold(other.Adapter, n.Adapter) {
+			return fmt.Errorf("adapter %q has a switch: %w", n.Adapter, hns.ErrAdapter)
+		}
+	}
+	return nil
+}
+
+// managementIPLocked returns the host's address on the adapter of a network.
+func (h *HNS) managementIPLocked(n hns.Network) netip.Addr {
+	if chosen, err := netip.ParseAddr(h.options.Quirks.ChoosesAddress); err == nil && n.Adapter == "" {
+		return chosen
+	}
+	return h.options.ManagementIP
+}
+
+// echo returns a network in the form in which the service returns it.
+func (h *HNS) echo(n hns.Network) hns.Network {
+	q := h.options.Quirks
+	for i := range n.Subnets {
+		if q.OmitsVNI {
+			n.Subnets[i].VNI = 0
+		}
+	}
+	if q.OmitsVXLANPort {
+		n.VXLANPort = 0
+	}
+	switch {
+	case q.OmitsAdapter:
+		n.Adapter = ""
+	case q.RenamesAdapter && n.Adapter != "":
+		n.Adapter = "vEthernet (" + n.Adapter + ")"
+	}
+	return n
+}
+
+func (h *HNS) echoed(s hns.State) hns.State {
+	for i := range s.Networks {
+		s.Networks[i] = h.echo(s.Networks[i])
+	}
+	return s
+}
+
+// listed removes the objects that lists lack for a while after the service has started.
+func (h *HNS) listed(s hns.State) hns.State {
+	h.mu.Lock()
+	started := h.startedAt
+	h.mu.Unlock()
+	if late := h.options.Quirks.ListsLate; late == 0 || started.IsZero() || time.Since(started) >= late {
+		return s
+	}
+	return hns.State{Networks: halfOf(s.Networks), Endpoints: halfOf(s.Endpoints), LoadBalancers: halfOf(s.LoadBalancers)}
+}
+
+func halfOf[T any](all []T) (half []T) {
+	for i := 1; i < len(all); i += 2 {
+		half = append(half, all[i])
+	}
+	return half
+}
+
+// firstGeneration returns the state that the first generation of the API lists.
+func (h *HNS) firstGeneration() hns.State {
+	s := h.echoed(h.listed(h.State()))
+	h.mu.Lock()
+	s.Endpoints = append(s.Endpoints, h.stale...)
+	h.mu.Unlock()
+	for i := range s.Endpoints {
+		if h.options.Quirks.OmitsAddresses {
+			s.Endpoints[i].Address = netip.Addr{}
+		}
+	}
+	for i := range s.LoadBalancers {
+		if h.options.Quirks.OmitsVIPs {
+			s.LoadBalancers[i].VIPs = nil
+		}
+	}
+	return s
+}
+
+// LookClosely implements hostapi.Networks: it returns the state that the second generation of the API lists.
+func (h *HNS) LookClosely(ctx context.Context, _ []string) (hns.State, error) {
+	if err := h.begin(ctx, "LookClosely"); err != nil {
+		return hns.State{}, err
+	}
+	return h.echoed(h.State()), nil
+}
+
+// HasNetwork implements overlay.Finder.
+func (h *HNS) HasNetwork(ctx context.Context, id string) (bool, error) {
+	if err := h.begin(ctx, "HasNetwork"); err != nil {
+		return false, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, exists := h.networks[id]
+	return exists, nil
+}
+
+// AddHostRoute implements overlay.HostRouter.
+func (h *HNS) AddHostRoute(ctx context.Context, network string) error {
+	if err := h.begin(ctx, "AddHostRoute"); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n, exists := h.networks[network]
+	switch {
+	case !exists:
+		return fmt.Errorf("network %s: %w", network, hns.ErrNotFound)
+	case h.options.Quirks.RefusesHostRoute:
+		return fmt.Errorf("policy HostRoute of network %s is refused", n.Name)
+	}
+	n.HostRoute = true
+	h.networks[network] = n
+	return nil
+}
+
+// SetQuirks replaces the quirks of the service, as an update of Windows does.
+func (h *HNS) SetQuirks(q NetworkQuirks) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.options.Quirks = q
+}

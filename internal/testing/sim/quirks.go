@@ -1,0 +1,120 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+)
+
+// Quirks are deviations of a real Windows Server from an idle one that has finished its setup and has no security software. The zero value has none.
+type Quirks struct {
+	Servicing ServicingQuirks
+	Setup     SetupQuirks
+	Network   NetworkQuirks
+	Adapter   AdapterQuirks
+	Shell     ShellQuirks
+	Files     FileQuirks
+}
+
+// QuirksByChance returns the quirks of a seed. Each kind has its own random sequence, so that a new kind changes no other.
+func QuirksByChance(seed uint64) Quirks {
+	of := func(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, kind)) }
+	return Quirks{
+		Servicing: servicingByChance(of(1)), Setup: setupByChance(of(2)), Network: networkByChance(of(3)),
+		Adapter: adapterByChance(of(4)), Shell: shellByChance(of(5)), Files: filesByChance(of(6)),
+	}
+}
+
+// PassingQuirksByChance returns those quirks of a seed that a host overcomes without manual intervention, given time.
+func PassingQuirksByChance(seed uint64) Quirks {
+	q := QuirksByChance(seed)
+	s := &q.Servicing
+	s.RolledBack, s.Hangs, s.BrokenStore = 0, false, false
+	if failed := (&hostapi.FeatureError{Code: s.Refuses}); s.RefusesIn < 0 || !failed.NeedsRestart() {
+		s.Refuses, s.RefusesIn = 0, 0
+	}
+	q.Setup.Name = ""
+	if q.Setup.Revision == RevisionTooOld {
+		q.Setup.Revision = RevisionFaulty
+	}
+	q.Network.Ports = 0
+	a := &q.Adapter
+	a.Instead, a.Away, a.Excluded, a.Listeners = netip.Prefix{}, min(a.Away, time.Minute), nil, nil
+	q.Setup.DockerHasPipe = false
+	q.Files.Distrusted, q.Files.Refusal = "", 0
+	return q
+}
+
+// SeedVariable is the environment variable that gives every simulated Windows the quirks of one seed.
+const SeedVariable = "WMCO_QUIRKS_SEED"
+
+// SeedOf returns the seed for a test or a host of this name: always the same, unless SeedVariable sets another.
+func SeedOf(name string) uint64 {
+	if seed, err := strconv.ParseUint(os.Getenv(SeedVariable), 10, 64); err == nil {
+		return seed
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return uint64(h.Sum32())
+}
+
+// unkind sets random quirks, unless the options have some or Kind is set.
+func (o *WindowsOptions) unkind() {
+	o.Hostname = cmp.Or(o.Hostname, "WIN-SIM")
+	if o.Kind != "" || !reflect.ValueOf(o.Quirks).IsZero() {
+		return
+	}
+	o.drawn = true
+	o.Seed = cmp.Or(o.Seed, SeedOf(o.Hostname))
+	o.Quirks = PassingQuirksByChance(o.Seed)
+	if !inSimulatedTime() {
+		hurry(reflect.ValueOf(&o.Quirks).Elem())
+		o.Quirks.Files.Held = 0 // it would slow down WICD by at least 50 ms per file
+	}
+}
+
+// inSimulatedTime reports whether the clock is that of testing/synctest, which starts in the year 2000.
+func inSimulatedTime() bool { return time.Now().Year() == 2000 }
+
+// mostInRealTime is the maximum of each duration outside simulated time.
+const mostInRealTime = 20 * time.Millisecond
+
+// hurry shortens all durations.
+func hurry(v reflect.Value) {
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		v.SetInt(min(v.Int(), int64(mostInRealTime)))
+	case v.Kind() == reflect.Struct && v.CanSet():
+		for _, f := range v.Fields() {
+			if f.CanSet() {
+				hurry(f)
+			}
+		}
+	}
+}
+
+// Quirks returns the quirks of this Windows.
+func (w *Windows) Quirks() Quirks {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.options.Quirks
+}
+
+// Told describes the quirks of this Windows and how to reproduce them, for failing tests.
+func (w *Windows) Told() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := w.options
+	if !o.drawn {
+		return fmt.Sprintf("a Windows with chosen quirks, or kind (%q): %+v", o.Kind, o.Quirks)
+	}
+	return fmt.Sprintf("play it again with %s=%d; its Windows has quirks %+v", SeedVariable, o.Seed, o.Quirks)
+}

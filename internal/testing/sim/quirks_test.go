@@ -1,0 +1,79 @@
+package sim_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
+)
+
+func newQuirkyWindows(t *testing.T, o sim.WindowsOptions) *sim.Windows {
+	t.Helper()
+	o.Root = t.TempDir()
+	w := sim.NewWindows(o)
+	t.Cleanup(w.PowerOff)
+	return w
+}
+
+func TestAWindowsIsUnkindUnlessItSaysWhyNot(t *testing.T) {
+	t.Setenv(sim.SeedVariable, "")
+	synctest.Test(t, func(t *testing.T) {
+		chosen := sim.Quirks{Servicing: sim.ServicingQuirks{PendingFor: time.Hour}}
+		for name, test := range map[string]struct {
+			options sim.WindowsOptions
+			want    sim.Quirks
+		}{
+			"by its name":          {sim.WindowsOptions{Hostname: "win-7"}, sim.PassingQuirksByChance(sim.SeedOf("win-7"))},
+			"by a seed":            {sim.WindowsOptions{Seed: 7}, sim.PassingQuirksByChance(7)},
+			"as chosen":            {sim.WindowsOptions{Seed: 7, Quirks: chosen}, chosen},
+			"kind, for a reason":   {sim.WindowsOptions{Seed: 7, Kind: "each change is counted"}, sim.Quirks{}},
+			"kind but for a quirk": {sim.WindowsOptions{Kind: "each change is counted", Quirks: chosen}, chosen},
+		} {
+			if got := newQuirkyWindows(t, test.options).Quirks(); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("%s: its quirks are %+v, want %+v", name, got, test.want)
+			}
+		}
+	})
+}
+
+func TestASeedIsPlayedAgain(t *testing.T) {
+	t.Setenv(sim.SeedVariable, "41")
+	synctest.Test(t, func(t *testing.T) {
+		w := newQuirkyWindows(t, sim.WindowsOptions{Hostname: "win-7"})
+		if got, want := w.Quirks(), sim.PassingQuirksByChance(41); !reflect.DeepEqual(got, want) {
+			t.Errorf("its quirks are %+v, want %+v", got, want)
+		}
+		if told := w.Told(); !strings.Contains(told, sim.SeedVariable+"=41") {
+			t.Errorf("it tells %q, not how to play it again", told)
+		}
+		w = newQuirkyWindows(t, sim.WindowsOptions{Kind: "each change is counted"})
+		if told := w.Told(); strings.Contains(told, sim.SeedVariable) || !strings.Contains(told, "each change is counted") {
+			t.Errorf("a kind one tells %q", told)
+		}
+	})
+}
+
+// TestNoQuirkTakesMinutesInRealTime: tests would have to wait for it.
+func TestNoQuirkTakesMinutesInRealTime(t *testing.T) {
+	for seed := range uint64(100) {
+		w := newQuirkyWindows(t, sim.WindowsOptions{Seed: seed + 1})
+		longest(t, reflect.ValueOf(w.Quirks()), "Quirks")
+	}
+}
+
+func longest(t *testing.T, v reflect.Value, name string) {
+	t.Helper()
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		if d := time.Duration(v.Int()); d > time.Second {
+			t.Errorf("%s takes %s", name, d)
+		}
+	case v.Kind() == reflect.Struct:
+		for f, field := range v.Fields() {
+			longest(t, field, name+"."+f.Name)
+		}
+	}
+}

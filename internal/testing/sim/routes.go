@@ -1,0 +1,92 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+)
+
+// routes is the routing table. It is empty after each start: it does not contain the interfaces' own routes.
+type routes struct{ boot *boot }
+
+// Ensure implements hostapi.Routes.
+func (r routes) Ensure(ctx context.Context, want hostapi.Route) (changed bool, err error) {
+	w := r.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	has := func(i wicdapi.Interface) bool {
+		return slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr() == want.From })
+	}
+	isSame := func(is hostapi.Route) bool { return is.To == want.To && is.From == want.From }
+	switch {
+	case r.boot.off:
+		return false, ErrPower
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case !slices.ContainsFunc(w.options.Interfaces, has):
+		return false, fmt.Errorf("an interface with address %s: %w", want.From, hostapi.ErrNotFound)
+	case slices.ContainsFunc(r.boot.routes, isSame):
+		return false, nil
+	}
+	if err := r.boot.changeLocked("route " + want.To.String()); err != nil {
+		return false, err
+	}
+	r.boot.routes = append(r.boot.routes, want)
+	r.boot.tellRoutesLocked()
+	return true, nil
+}
+
+// Watch implements hostapi.Routes.
+func (r routes) Watch(ctx context.Context) (<-chan struct{}, error) {
+	w := r.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.boot.off {
+		return nil, ErrPower
+	}
+	changes := make(chan struct{}, 1)
+	r.boot.routeWatches[changes] = true
+	context.AfterFunc(ctx, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(r.boot.routeWatches, changes)
+		close(changes)
+	})
+	return changes, nil
+}
+
+func (b *boot) tellRoutesLocked() {
+	for changes := range b.routeWatches {
+		select {
+		case changes <- struct{}{}:
+		default: // a message is already pending
+		}
+	}
+}
+
+// Routes returns the routes added since the computer started.
+func (w *Windows) Routes() []hostapi.Route {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.boot.routes)
+}
+
+// LoseRoutes removes every added route, as Windows does when pod networks come and go.
+func (w *Windows) LoseRoutes() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.boot.routes = nil
+	w.boot.tellRoutesLocked()
+}
+
+// SetInterfaces replaces the computer's interfaces.
+func (w *Windows) SetInterfaces(list ...wicdapi.Interface) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.options.Interfaces = list
+	w.boot.tellRoutesLocked()
+}
