@@ -1,46 +1,26 @@
 #!/usr/bin/env bash
-# Runs targets of the Makefile two at a time, and says at the end what failed and what each step took: hack/run.sh <targets> [-- <targets
-# that come after all of those>] [--if-time <targets that are left out when half of WMCO_LIMIT minutes are over>]. After WMCO_LIMIT
-# minutes, where that is set, it stops everything and says what was running.
+# Runs targets of the Makefile two at a time, and prints at the end what failed and how long each step took: hack/run.sh <targets>
+# [-- <targets that come after all of those>]. No step is skipped. After WMCO_LIMIT minutes, where that is set, it stops everything and prints
+# which steps were running.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export MAKEFLAGS= MAKELEVEL= # those of the make that called are not for the ones that are called
 
-# in_time says whether there is time for targets that can be left out.
-in_time() {
-  awk -v limit="${WMCO_LIMIT:-0}" -v took=$((EPOCHSECONDS - WMCO_BEGAN)) 'BEGIN { exit !(limit == 0 || took <= limit * 60 / 2) }'
-}
-
-# run_phase runs targets; those after --if-time only where there is time: run_phase <separator before them> <targets>.
-run_phase() {
-  local separator=$1 step
-  shift
-  [ $# -gt 0 ] || return 0
-  if [ "$separator" = -- ] || in_time; then
-    make --no-print-directory -j2 "$@"
-    return
-  fi
-  for step in "$@"; do
-    echo "budget=0 began=$EPOCHREALTIME seconds=0 status=skipped" >"$WMCO_RUN/$step.step"
-  done
-}
-
 if [ -n "${WMCO_RUN:-}" ]; then # within a run
-  phase=() separator=--
+  phase=()
   for word in "$@" --; do
-    case "$word" in
-      -- | --if-time)
-        run_phase "$separator" "${phase[@]}" || exit
-        phase=() separator=$word
-        ;;
-      *) phase+=("$word") ;;
-    esac
+    if [ "$word" != -- ]; then
+      phase+=("$word")
+    elif [ ${#phase[@]} -gt 0 ]; then
+      make --no-print-directory -j2 "${phase[@]}" || exit
+      phase=()
+    fi
   done
   exit 0
 fi
 
 WMCO_RUN=$(mktemp -d "${TMPDIR:-/tmp}/wmco-run-XXXXXX")
-export WMCO_RUN WMCO_BEGAN=${WMCO_BEGAN:-$EPOCHSECONDS}
+export WMCO_RUN
 began=$SECONDS
 
 # field prints what the notes of a step say: field <file> <name>.
@@ -64,7 +44,6 @@ table() {
     case "$(field "$step" status)" in
       '') took=$(since "$step") outcome='was running' ;;
       0) outcome=passed ;;
-      skipped) outcome="SKIPPED, as half of the $WMCO_LIMIT minutes were over; make $(basename "$step" .step) runs it" ;;
       *) outcome=FAILED ;;
     esac
     awk -v name="$(basename "$step" .step)" -v took="$took" -v user="$(field "$step" user)" -v kernel="$(field "$step" system)" \
@@ -83,7 +62,7 @@ failures() {
   for step in "$WMCO_RUN"/*.step; do
     [ -e "$step" ] || continue
     name=$(basename "$step" .step)
-    case "$(field "$step" status)" in '' | 0 | skipped) continue ;; esac
+    case "$(field "$step" status)" in '' | 0) continue ;; esac
     said=$(awk -f hack/failures.awk "$WMCO_RUN/$name.log" | tail -n 80)
     printf '\nwhat failed in %s:\n%s\n' "$name" "${said:-$(tail -n 20 "$WMCO_RUN/$name.log")}"
   done
