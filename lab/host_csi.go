@@ -21,9 +21,9 @@ func (h *Host) MakeFolderByCSIProxy(ctx context.Context, path string) (exists bo
 }
 
 func (h *Host) csi(ctx context.Context, verb, path string) (string, error) {
-	said, err := h.runProgram(ctx, csiProgram(), verb+" "+path)
+	output, err := h.runProgram(ctx, csiProgram(), verb+" "+path)
 	if err != nil {
 		return "", fmt.Errorf("csi-proxy of %s: %s %s: %w", h.name, verb, path, err)
 	}
-	return said, nil
+	return output, nil
 }

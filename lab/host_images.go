@@ -46,11 +46,11 @@ func (h *Host) StartContainer(ctx context.Context, image, command string) (secon
 }
 
 func (h *Host) cri(ctx context.Context, verb, image string) (string, error) {
-	said, err := h.runProgram(ctx, criProgram(), verb+" "+image)
+	output, err := h.runProgram(ctx, criProgram(), verb+" "+image)
 	if err != nil {
 		return "", fmt.Errorf("%s image %s on %s: %w", verb, image, h.name, err)
 	}
-	return said, nil
+	return output, nil
 }
 
 // runProgram runs a program of the lab on the host, and returns its output. The first run copies it there.

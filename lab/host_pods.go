@@ -112,11 +112,11 @@ func (h *Host) EndContainer(ctx context.Context, id string) error {
 }
 
 func (h *Host) compute(ctx context.Context, arguments string) (string, error) {
-	said, err := h.runProgram(ctx, computeProgram(), arguments)
+	output, err := h.runProgram(ctx, computeProgram(), arguments)
 	if err != nil {
 		return "", fmt.Errorf("listing the containers of %s: %w", h.name, err)
 	}
-	return said, nil
+	return output, nil
 }
 
 // PodAddresses returns the addresses of the host's endpoints: those of pods behind their links, others on the loopback link.

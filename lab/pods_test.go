@@ -157,9 +157,9 @@ func (p pods) expectRestarted(before corev1.Pod, code int32) {
 		if err := p.Client.Get(ctx, client.ObjectKeyFromObject(&before), &pod); err != nil {
 			return err.Error()
 		}
-		status, was := pod.Status.ContainerStatuses[0], before.Status.ContainerStatuses[0]
+		status, previous := pod.Status.ContainerStatuses[0], before.Status.ContainerStatuses[0]
 		ended := status.LastTerminationState.Terminated
-		if status.RestartCount != was.RestartCount+1 || ended == nil || ended.ExitCode != code || ended.ContainerID != was.ContainerID {
+		if status.RestartCount != previous.RestartCount+1 || ended == nil || ended.ExitCode != code || ended.ContainerID != previous.ContainerID {
 			return fmt.Sprintf("its status is %+v", status)
 		}
 		return p.Serves(ctx, &pod)
@@ -170,7 +170,7 @@ func (p pods) expectRestarted(before corev1.Pod, code int32) {
 func (p pods) outliveContainerd() {
 	before := p.expectServing("win-webserver", 2)
 	traffic := p.StartTraffic(p.t.Context(), "win-webserver", 50*time.Millisecond)
-	was, _, err := p.host.Service(p.t.Context(), "containerd")
+	previous, _, err := p.host.Service(p.t.Context(), "containerd")
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func (p pods) outliveContainerd() {
 	}
 	p.eventually("containerd is started again", func(ctx context.Context) string {
 		s, _, err := p.host.Service(ctx, "containerd")
-		if err != nil || s.State != "running" || s.PID == was.PID {
+		if err != nil || s.State != "running" || s.PID == previous.PID {
 			return fmt.Sprintf("it is %+v (%v)", s, err)
 		}
 		return ""
@@ -191,8 +191,8 @@ func (p pods) outliveContainerd() {
 		return ""
 	})
 	for i, pod := range p.expectServing("win-webserver", 2) {
-		if is, was := pod.Status.ContainerStatuses[0], before[i].Status.ContainerStatuses[0]; is.ContainerID != was.ContainerID {
-			p.t.Errorf("the container of %s was %s, is %s", pod.Name, was.ContainerID, is.ContainerID)
+		if got, previous := pod.Status.ContainerStatuses[0], before[i].Status.ContainerStatuses[0]; got.ContainerID != previous.ContainerID {
+			p.t.Errorf("the container of %s was %s, is %s", pod.Name, previous.ContainerID, got.ContainerID)
 		}
 	}
 	if answered, failures := traffic.Stop(); answered == 0 || len(failures) > 0 {
@@ -350,8 +350,8 @@ func (p pods) expectOnHost(ctx context.Context, count int) string {
 	}
 	processes, err := p.host.Processes()
 	for program, want := range map[string]int{"webserver.exe": count, "pause.exe": count, "containerd-shim-runhcs-v1.exe": count} {
-		if is := strings.Count(strings.Join(processes, "\n"), program); is != want || err != nil {
-			return fmt.Sprintf("the host has %d processes of %s (%v), want %d", is, program, err, want)
+		if got := strings.Count(strings.Join(processes, "\n"), program); got != want || err != nil {
+			return fmt.Sprintf("the host has %d processes of %s (%v), want %d", got, program, err, want)
 		}
 	}
 	for kind, want := range map[hns.Kind]int{hns.Endpoint: count, hns.Namespace: count + 1} { // one is the host's own

@@ -75,12 +75,12 @@ func TestRegistryAndProxyLogRequests(t *testing.T) {
 	if status := get(r.Password); status != http.StatusNotFound { // the request accepts no OCI manifest
 		t.Errorf("with the password the status is %d", status)
 	}
-	asked, err := r.Requests()
+	requested, err := r.Requests()
 	want := []RegistryRequest{
 		{From: "127.0.0.1", Agent: "a test", Method: "GET", Path: "/v2/team/app/manifests/1", Status: 401},
 		{From: "127.0.0.1", Agent: "a test", Method: "GET", Path: "/v2/team/app/manifests/1", Status: 404},
 	}
-	if diff := cmp.Diff(want, asked); diff != "" || err != nil {
+	if diff := cmp.Diff(want, requested); diff != "" || err != nil {
 		t.Errorf("the registry's log: %s (%v)", diff, err)
 	}
 	through.User = nil

@@ -173,9 +173,9 @@ func (p pods) readOnly(pod *corev1.Pod) {
 
 func (p pods) changeArrives(pod *corev1.Pod) {
 	p.update(&corev1.ConfigMap{ObjectMeta: inDefault("settings"), Data: map[string]string{"color": "green", "new": "yes"}})
-	was := pod.DeepCopy()
+	before := pod.DeepCopy()
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "lab.test/sync", "now") // the kubelet writes volumes each minute, or when the pod changes
-	if err := p.Client.Patch(p.t.Context(), pod, client.MergeFrom(was)); err != nil {
+	if err := p.Client.Patch(p.t.Context(), pod, client.MergeFrom(before)); err != nil {
 		p.t.Fatal(err)
 	}
 	p.eventually("the container has the new content", func(context.Context) string {

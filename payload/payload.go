@@ -76,8 +76,8 @@ func checkHash(name, want string) error {
 	if _, err := io.Copy(hash, f); err != nil {
 		return err
 	}
-	if is := hex.EncodeToString(hash.Sum(nil)); is != want {
-		return fmt.Errorf("%s has SHA-256 %s, %s says %s; run make payload", name, is, ManifestName, want)
+	if current := hex.EncodeToString(hash.Sum(nil)); current != want {
+		return fmt.Errorf("%s has SHA-256 %s, %s says %s; run make payload", name, current, ManifestName, want)
 	}
 	return nil
 }

@@ -334,18 +334,18 @@ func TestThePlanAndBadFlags(t *testing.T) {
 	if plan := mustEnd(t, allRight, "--plan", "--join"); !strings.Contains(plan, "node-ready: makes services") {
 		t.Errorf("the plan of --join is %s", plan)
 	}
-	if said := mustEnd(t, misused, "--join", "--only", "hns"); !strings.Contains(said, "--only cannot be used with --join") {
-		t.Errorf("--join with --only says %s", said)
+	if output := mustEnd(t, misused, "--join", "--only", "hns"); !strings.Contains(output, "--only cannot be used with --join") {
+		t.Errorf("--join with --only says %s", output)
 	}
-	if said := mustEnd(t, misused, "--join", "--image-port", "80"); !strings.Contains(said, "--image-port is 80") {
-		t.Errorf("--image-port without an image says %s", said)
+	if output := mustEnd(t, misused, "--join", "--image-port", "80"); !strings.Contains(output, "--image-port is 80") {
+		t.Errorf("--image-port without an image says %s", output)
 	}
-	if said := mustEnd(t, failed, "--join"); !strings.Contains(said, "refused, nothing was changed: ") {
-		t.Errorf("--join without what it needs says %s", said)
+	if output := mustEnd(t, failed, "--join"); !strings.Contains(output, "refused, nothing was changed: ") {
+		t.Errorf("--join without what it needs says %s", output)
 	}
 	for _, args := range [][]string{{"--joined"}, {"more"}} {
-		if said := mustEnd(t, misused, args...); !strings.Contains(said, args[0]) && !strings.Contains(said, "joined") {
-			t.Errorf("%q: it says %s", args, said)
+		if output := mustEnd(t, misused, args...); !strings.Contains(output, args[0]) && !strings.Contains(output, "joined") {
+			t.Errorf("%q: it says %s", args, output)
 		}
 	}
 }

@@ -36,11 +36,11 @@ func (f flags) forService(program string) ([]string, error) {
 	if f.imagePort > 0 {
 		args = append(args, "--image-port", strconv.FormatUint(uint64(f.imagePort), 10))
 	}
-	for name, is := range map[string]bool{
+	for name, ok := range map[string]bool{
 		"--join": f.join, "--on-wine": f.onWine, "--restart-allowed": f.restartAllowed, "--network-cut-allowed": f.networkCutAllowed,
 		"--login-allowed": f.loginAllowed,
 	} {
-		if is {
+		if ok {
 			args = append(args, name)
 		}
 	}

@@ -63,7 +63,7 @@ func main() {
 	}
 	f, err := parse(os.Args[1:], os.Getenv)
 	if err != nil {
-		sayWhyItEnds(terminationLog, err)
+		writeTerminationMessage(terminationLog, err)
 		os.Exit(2)
 	}
 	logger := kube.NewLogger(os.Stderr, f.debug)
@@ -71,7 +71,7 @@ func main() {
 	klog.SetLogger(logger)
 	if err := run(ctrl.SetupSignalHandler(), f, logger); err != nil {
 		logger.Error(err, "Running the operator failed")
-		sayWhyItEnds(terminationLog, err)
+		writeTerminationMessage(terminationLog, err)
 		os.Exit(1)
 	}
 }

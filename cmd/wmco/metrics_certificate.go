@@ -13,8 +13,8 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// lookAtCertificateEvery is the minimum time between reads of the files. Connections trigger the reads.
-const lookAtCertificateEvery = 10 * time.Second
+// certificateReadInterval is the minimum time between reads of the files. Connections trigger the reads.
+const certificateReadInterval = 10 * time.Second
 
 // servingCertificate is the certificate in a folder, as Kubernetes mounts a Secret of type kubernetes.io/tls. Without files it is a self-signed
 // one that clients cannot verify.
@@ -22,9 +22,9 @@ type servingCertificate struct {
 	dir string
 	log logr.Logger
 
-	mu       sync.Mutex
-	current  *tls.Certificate
-	lookedAt time.Time
+	mu        sync.Mutex
+	current   *tls.Certificate
+	checkedAt time.Time
 	// said is the message last logged about the files.
 	said string
 }
@@ -43,10 +43,10 @@ func newServingCertificate(dir string, log logr.Logger) (*servingCertificate, er
 func (c *servingCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.dir == "" || time.Since(c.lookedAt) < lookAtCertificateEvery {
+	if c.dir == "" || time.Since(c.checkedAt) < certificateReadInterval {
 		return c.current, nil
 	}
-	c.lookedAt = time.Now()
+	c.checkedAt = time.Now()
 	read, err := tls.LoadX509KeyPair(filepath.Join(c.dir, "tls.crt"), filepath.Join(c.dir, "tls.key"))
 	switch {
 	case err == nil:

@@ -29,14 +29,14 @@ func (p *profileFollower) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		within, cancel := context.WithTimeout(ctx, profileWithin)
 		defer cancel()
-		is, err := p.read(within)
+		current, err := p.read(within)
 		if err != nil {
 			if ctx.Err() == nil {
 				p.logger.Error(err, "Reading the TLS security profile failed; serving metrics with the previous one")
 			}
 			return
 		}
-		p.is.Store(is)
+		p.is.Store(current)
 	}, profileEvery)
 	return nil
 }

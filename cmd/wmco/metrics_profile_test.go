@@ -64,8 +64,8 @@ func TestTheProfileStaysWhileItCannotBeRead(t *testing.T) {
 		go func() { _ = p.Start(ctx) }()
 		for n, want := range []bool{true, true, false} {
 			synctest.Wait()
-			if is := p.is.Load(); (is != nil) != want {
-				t.Errorf("after reading %d times the profile is %+v", n+1, is)
+			if got := p.is.Load(); (got != nil) != want {
+				t.Errorf("after reading %d times the profile is %+v", n+1, got)
 			}
 			if n < 2 {
 				time.Sleep(profileEvery)

@@ -273,12 +273,12 @@ func TestCertificateIsReadAgainWhenItChanges(t *testing.T) {
 		}
 		serves := func(name string) bool {
 			t.Helper()
-			time.Sleep(lookAtCertificateEvery)
-			is, err := c.get(nil)
+			time.Sleep(certificateReadInterval)
+			got, err := c.get(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			leaf, err := x509.ParseCertificate(is.Certificate[0])
+			leaf, err := x509.ParseCertificate(got.Certificate[0])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -342,8 +342,8 @@ func TestConnectionsAndHeadersAreBounded(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	isClosed := func(c net.Conn) bool {
-		_ = c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+	isClosedWithin := func(patience time.Duration, c net.Conn) bool {
+		_ = c.SetReadDeadline(time.Now().Add(patience))
 		_, err := c.Read(make([]byte, 1))
 		return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 	}
@@ -351,10 +351,11 @@ func TestConnectionsAndHeadersAreBounded(t *testing.T) {
 	for range maxConnectionsOfOne {
 		held = append(held, dial("127.0.0.1"))
 	}
-	if isClosed(held[0]) || isClosed(held[maxConnectionsOfOne-1]) {
+	const moment, patience = 200 * time.Millisecond, 10 * time.Second
+	if isClosedWithin(moment, held[0]) || isClosedWithin(moment, held[maxConnectionsOfOne-1]) {
 		t.Error("a connection within the limit is closed")
 	}
-	if !isClosed(dial("127.0.0.1")) {
+	if !isClosedWithin(patience, dial("127.0.0.1")) {
 		t.Error("an address has more connections than it may")
 	}
 	if code, _ := s.get("127.0.0.2", "good"); code != http.StatusOK {
@@ -363,7 +364,7 @@ func TestConnectionsAndHeadersAreBounded(t *testing.T) {
 	for _, c := range held {
 		c.Close()
 	}
-	for began := time.Now(); isClosed(dial("127.0.0.1")); time.Sleep(10 * time.Millisecond) {
+	for began := time.Now(); isClosedWithin(moment, dial("127.0.0.1")); time.Sleep(10 * time.Millisecond) {
 		if time.Since(began) > 10*time.Second {
 			t.Fatal("places are not given back")
 		}
@@ -374,7 +375,7 @@ func TestConnectionsAndHeadersAreBounded(t *testing.T) {
 	for i := range maxConnections {
 		dial(fmt.Sprintf("127.0.1.%d", 1+i/maxConnectionsOfOne))
 	}
-	if !isClosed(dial("127.0.2.1")) {
+	if !isClosedWithin(patience, dial("127.0.2.1")) {
 		t.Error("many addresses have more connections than all may")
 	}
 }

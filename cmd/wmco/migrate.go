@@ -49,11 +49,11 @@ func migrate(ctx context.Context, args []string, w io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
-	is, err := readForMigration(ctx, kubeconfig, namespace, payloadDir)
+	current, err := readForMigration(ctx, kubeconfig, namespace, payloadDir)
 	if err != nil {
 		return fmt.Errorf("reading the cluster: %w", err)
 	}
-	findings := migration.Judge(is)
+	findings := migration.Judge(current)
 	if err := migration.Write(w, findings); err != nil {
 		return err
 	}
@@ -63,34 +63,34 @@ func migrate(ctx context.Context, args []string, w io.Writer) error {
 	return nil
 }
 
-func readForMigration(ctx context.Context, kubeconfig, namespace, payloadDir string) (is migration.Cluster, err error) {
+func readForMigration(ctx context.Context, kubeconfig, namespace, payloadDir string) (current migration.Cluster, err error) {
 	content, err := payload.Open(payloadDir)
 	if err != nil {
-		return is, err
+		return current, err
 	}
 	config, err := restConfig(kubeconfig)
 	if err != nil {
-		return is, err
+		return current, err
 	}
 	scheme := utilruntime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return is, err
+		return current, err
 	}
 	reader, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return is, err
+		return current, err
 	}
 	asking, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return is, err
+		return current, err
 	}
-	said, err := asking.Discovery().ServerVersion()
+	reported, err := asking.Discovery().ServerVersion()
 	if err != nil {
-		return is, err
+		return current, err
 	}
-	server, err := kubeversions.Server(said.GitVersion, said.EmulationMajor, said.EmulationMinor)
+	server, err := kubeversions.Server(reported.GitVersion, reported.EmulationMajor, reported.EmulationMinor)
 	if err != nil {
-		return is, err
+		return current, err
 	}
 	return migration.Read(ctx, reader, namespace, kubeversions.Of(version(), content.Manifest), server)
 }

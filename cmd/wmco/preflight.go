@@ -59,11 +59,11 @@ func checkRepeatedly(ctx context.Context, clients kubernetes.Interface, namespac
 func check(ctx context.Context, clients kubernetes.Interface, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, preflightWithin)
 	defer cancel()
-	is, err := clients.Discovery().ServerVersion()
+	current, err := clients.Discovery().ServerVersion()
 	if err != nil {
 		return nil
 	}
-	server, err := kubeversions.Server(is.GitVersion, is.EmulationMajor, is.EmulationMinor)
+	server, err := kubeversions.Server(current.GitVersion, current.EmulationMajor, current.EmulationMinor)
 	if err == nil && utilversion.MustParseGeneric(server).LessThan(utilversion.MustParseGeneric(kubeversions.MinKubernetes)) {
 		return fmt.Errorf("the API server is Kubernetes %s; this operator needs %s or later: upgrade the cluster", server, kubeversions.MinKubernetes)
 	}
@@ -146,8 +146,8 @@ const maxTermination = 4096
 // terminationLog is where the kubelet reads a container's termination message (the default of terminationMessagePath). It exists in pods only.
 const terminationLog = "/dev/termination-log"
 
-// sayWhyItEnds writes the reason as one line into the file, if it exists. Failures are ignored: the log has the reason, too.
-func sayWhyItEnds(path string, reason error) {
+// writeTerminationMessage writes the reason as one line into the file, if it exists. Failures are ignored: the log has the reason, too.
+func writeTerminationMessage(path string, reason error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return

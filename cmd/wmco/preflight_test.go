@@ -98,18 +98,18 @@ func TestAnAPIServerThatDoesNotAnswerIsNoFinding(t *testing.T) {
 
 func TestTerminationMessageIsOneLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "termination-log")
-	sayWhyItEnds(path, errors.New("outside a pod"))
+	writeTerminationMessage(path, errors.New("outside a pod"))
 	if _, err := os.Stat(path); err == nil {
 		t.Error("the file was created; outside a pod there is none")
 	}
 	if err := os.WriteFile(path, []byte(strings.Repeat("former ", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sayWhyItEnds(path, errors.Join(errors.New("first"), errors.New("second\n\tthird")))
+	writeTerminationMessage(path, errors.Join(errors.New("first"), errors.New("second\n\tthird")))
 	if text, err := os.ReadFile(path); err != nil || string(text) != "first second third" {
 		t.Errorf("the message is %q (%v)", text, err)
 	}
-	sayWhyItEnds(path, errors.New(strings.Repeat("ä", maxTermination)))
+	writeTerminationMessage(path, errors.New(strings.Repeat("ä", maxTermination)))
 	if text, err := os.ReadFile(path); err != nil || len(text) > maxTermination || !strings.HasSuffix(string(text), "ä...") {
 		t.Errorf("a long message has %d bytes, ends with %q (%v)", len(text), text[max(0, len(text)-8):], err)
 	}

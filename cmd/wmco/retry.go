@@ -50,7 +50,7 @@ func (t *retrying) RoundTrip(request *http.Request) (*http.Response, error) {
 		return t.next.RoundTrip(request)
 	}
 	for n := 0; ; n++ {
-		attempt, err := again(request, n)
+		attempt, err := retryOf(request, n)
 		if err != nil {
 			return nil, err
 		}
@@ -86,8 +86,8 @@ func isRepeatable(r *http.Request) bool {
 	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/token")
 }
 
-// again returns a request for its n-th repetition; 0 is the first attempt.
-func again(r *http.Request, n int) (*http.Request, error) {
+// retryOf returns a request for its n-th repetition; 0 is the first attempt.
+func retryOf(r *http.Request, n int) (*http.Request, error) {
 	if n == 0 || r.GetBody == nil {
 		return r, nil
 	}

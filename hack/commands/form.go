@@ -30,7 +30,7 @@ func formOf(folder string) (string, error) {
 			return "", err
 		}
 		for _, d := range file.Decls {
-			if g, is := d.(*ast.GenDecl); is && g.Tok == token.TYPE {
+			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.TYPE {
 				spec := g.Specs[0].(*ast.TypeSpec)
 				structs[spec.Name.Name] = spec
 			}
@@ -45,7 +45,7 @@ func formOf(folder string) (string, error) {
 		todo, done = todo[1:], append(done, todo[0])
 		for _, used := range fields(&b, fset, name, structs[name].Type.(*ast.StructType)) {
 			if spec := structs[used]; spec != nil && !slices.Contains(done, used) && !slices.Contains(todo, used) {
-				if _, is := spec.Type.(*ast.StructType); is {
+				if _, ok := spec.Type.(*ast.StructType); ok {
 					todo = append(todo, used)
 				}
 			}
@@ -63,7 +63,7 @@ func fields(b *strings.Builder, fset *token.FileSet, name string, s *ast.StructT
 		key, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
 		kind := typeName(fset, f.Type)
 		ast.Inspect(f.Type, func(n ast.Node) bool {
-			if id, is := n.(*ast.Ident); is {
+			if id, ok := n.(*ast.Ident); ok {
 				used = append(used, id.Name)
 			}
 			return true

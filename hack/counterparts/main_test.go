@@ -12,7 +12,7 @@ func TestPageIsThatOfTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if is, err := os.ReadFile("../../docs/counterparts.md"); err != nil || !bytes.Equal(is, want) {
+	if got, err := os.ReadFile("../../docs/counterparts.md"); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("docs/counterparts.md is not what hack/counterparts says (%v): run make generate", err)
 	}
 }

@@ -17,9 +17,9 @@ import (
 func has(t *testing.T, released map[string]string) proxy {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		day, there := released[strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/"), ".info")]
+		day, found := released[strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/"), ".info")]
 		switch {
-		case !there:
+		case !found:
 			http.Error(w, "This module version is not available.", http.StatusForbidden)
 		case day == "":
 			http.Error(w, "busy", http.StatusServiceUnavailable)

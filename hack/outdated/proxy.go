@@ -37,7 +37,7 @@ var errNoAnswer = errors.New("the module proxy does not answer")
 
 // released returns when a version was released, and whether the proxy has it. A proxy that serves only a part answers 403 for the
 // rest.
-func (p proxy) released(ctx context.Context, module, version string) (at time.Time, has bool, err error) {
+func (p proxy) released(ctx context.Context, module, version string) (at time.Time, ok bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/"+escape(module)+"/@v/"+version+".info", nil)
 	if err != nil {
 		return time.Time{}, false, err
@@ -100,14 +100,14 @@ func compare(ctx context.Context, p proxy, programs []program) []row {
 	for i, program := range programs {
 		all.Go(func() {
 			rows[i] = row{program: program}
-			rows[i].err = p.look(ctx, &rows[i])
+			rows[i].err = p.query(ctx, &rows[i])
 		})
 	}
 	all.Wait()
 	return rows
 }
 
-func (p proxy) look(ctx context.Context, r *row) error {
+func (p proxy) query(ctx context.Context, r *row) error {
 	v, err := parse(r.pin.Version)
 	if err != nil {
 		return err
@@ -131,11 +131,11 @@ func (p proxy) look(ctx context.Context, r *row) error {
 func (p proxy) newest(ctx context.Context, pin build.Pin, after version) (newest string, since time.Time, err error) {
 	for v, missed := after, 0; missed < gap; {
 		v.patch++
-		at, has, err := p.released(ctx, pin.Module, v.String())
+		at, ok, err := p.released(ctx, pin.Module, v.String())
 		switch {
 		case err != nil:
 			return "", time.Time{}, err
-		case !has:
+		case !ok:
 			missed++
 			continue
 		case newest == "":

@@ -46,14 +46,14 @@ func write(deploy string) error {
 func manifest(about string, objects []any) ([]byte, error) {
 	text := []byte("# " + about + "\n# Generated from internal/observe/podrules by hack/podrules; edit the rules there.\n")
 	for i, o := range objects {
-		one, err := yaml.Marshal(o)
+		item, err := yaml.Marshal(o)
 		if err != nil {
 			return nil, err
 		}
 		if i > 0 {
 			text = append(text, "---\n"...)
 		}
-		text = append(text, bytes.TrimSuffix(one, []byte("status: {}\n"))...)
+		text = append(text, bytes.TrimSuffix(item, []byte("status: {}\n"))...)
 	}
 	return text, nil
 }

@@ -14,7 +14,7 @@ func TestPageIsThatOfTheCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if is, err := os.ReadFile("../../docs/support.md"); err != nil || !bytes.Equal(is, want) {
+	if got, err := os.ReadFile("../../docs/support.md"); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("docs/support.md is not what the code says (%v): run make generate", err)
 	}
 }

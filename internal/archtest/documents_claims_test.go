@@ -80,11 +80,11 @@ func (c claim) fault(documents map[string]string, source string) string {
 
 // want returns the value in the source, if there is one.
 func (c claim) want(source string) (value string, known bool) {
-	has := c.has
-	if regexp.MustCompile(`^\w+$`).MatchString(has) {
-		has = `(?m)\b` + has + `(?: \w+)? += ([^/\n]+?)(?: //.*)?$`
+	got := c.has
+	if regexp.MustCompile(`^\w+$`).MatchString(got) {
+		got = `(?m)\b` + got + `(?: \w+)? += ([^/\n]+?)(?: //.*)?$`
 	}
-	found := regexp.MustCompile(has).FindAllStringSubmatch(source, -1)
+	found := regexp.MustCompile(got).FindAllStringSubmatch(source, -1)
 	switch {
 	case len(found) == 0 || len(found[0]) > 1 && len(found) > 1:
 		return "", false

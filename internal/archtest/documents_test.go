@@ -15,7 +15,7 @@ import (
 // TestEveryCommandOfADocumentIsRun: each block of commands or objects in a document is in a story that a test runs, or a comment before it gives
 // the reason why not. A document of which nothing is run is in a list that describes what is tested of it.
 func TestEveryCommandOfADocumentIsRun(t *testing.T) {
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, document := range allDocuments(t) {
 		blocks, err := documents.Blocks(document, read(t, document))
 		if err != nil {
@@ -33,11 +33,11 @@ func TestEveryCommandOfADocumentIsRun(t *testing.T) {
 		case entry == "":
 			t.Errorf("no test runs the commands of %s: add it to a story of internal/testing/documents, or say there what is tested of it", document)
 		default:
-			told[entry] = true
+			reported[entry] = true
 		}
 	}
 	for entry := range documents.Elsewhere() {
-		if !told[entry] {
+		if !reported[entry] {
 			t.Errorf("internal/testing/documents lists %s, which does not exist or has no commands", entry)
 		}
 	}

@@ -53,7 +53,7 @@ func (m mentioned) fault(programs []pinned) string {
 		return fmt.Sprintf("no known program is named before %s: name one, remove the version, or list it in documents_history_test.go", m.version)
 	}
 	p := programs[m.program]
-	if slices.ContainsFunc(p.versions, func(is string) bool { return is == m.version || strings.HasPrefix(is, m.version+".") }) {
+	if slices.ContainsFunc(p.versions, func(got string) bool { return got == m.version || strings.HasPrefix(got, m.version+".") }) {
 		return ""
 	}
 	return fmt.Sprintf("%s is no version of %s that the repository has: %q", m.version, p.name, p.versions)

@@ -43,13 +43,13 @@ func TestARunSaysWhatItsStepsTook(t *testing.T) {
 			if status != test.status {
 				t.Errorf("the status is %d, want %d", status, test.status)
 			}
-			said := string(out) + outcomes(string(out))
+			reported := string(out) + outcomes(string(out))
 			for _, part := range test.says {
-				if !strings.Contains(said, part) {
+				if !strings.Contains(reported, part) {
 					t.Errorf("it does not say %q", part)
 				}
 			}
-			if test.silent != "" && strings.Contains(said, test.silent) {
+			if test.silent != "" && strings.Contains(reported, test.silent) {
 				t.Errorf("it says %q", test.silent)
 			}
 			if t.Failed() {

@@ -128,12 +128,12 @@ func TestActionsGetInputsThatTheyHave(t *testing.T) {
 				if s.Uses == "" {
 					continue
 				}
-				has, found := known[s.Uses]
+				got, found := known[s.Uses]
 				if !found {
 					t.Errorf("%s: job %s uses %s, whose inputs are not in this test: read its action.yml", file, name, s.Uses)
 				}
 				for input := range s.With {
-					if found && !slices.Contains(has, input) {
+					if found && !slices.Contains(got, input) {
 						t.Errorf("%s: job %s gives %s the input %s, which it does not have", file, name, s.Uses, input)
 					}
 				}

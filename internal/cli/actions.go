@@ -111,9 +111,9 @@ func (a *action) change(ctx context.Context, h fleetstatus.Host, does string, ch
 	if err != nil {
 		return err
 	}
-	was := i.DeepCopy()
+	previous := i.DeepCopy()
 	change(i)
-	if err := a.Patch(ctx, i, client.MergeFrom(was)); err != nil {
+	if err := a.Patch(ctx, i, client.MergeFrom(previous)); err != nil {
 		return session.Explain(err, "changing WindowsInstance "+h.Name)
 	}
 	fmt.Fprintf(a.s.Out, "%s %s\n", resourceName(h.Name), does)
@@ -169,9 +169,9 @@ func (a *action) pauseAll(ctx context.Context, paused bool, does string) error {
 		config.Spec.Rollout.Paused = true
 		err = a.Create(ctx, config)
 	default:
-		was := config.DeepCopy()
+		previous := config.DeepCopy()
 		config.Spec.Rollout.Paused = paused
-		err = a.Patch(ctx, config, client.MergeFrom(was))
+		err = a.Patch(ctx, config, client.MergeFrom(previous))
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return session.Explain(err, "changing WindowsConfig "+api.WindowsConfigName)
@@ -258,9 +258,9 @@ func (a *action) changeNode(ctx context.Context, name, does string, change func(
 	if err := a.Get(ctx, client.ObjectKey{Name: name}, n); err != nil {
 		return session.Explain(err, "reading Node "+name)
 	}
-	was := n.DeepCopy()
+	previous := n.DeepCopy()
 	change(n)
-	if err := a.Patch(ctx, n, client.MergeFrom(was)); err != nil {
+	if err := a.Patch(ctx, n, client.MergeFrom(previous)); err != nil {
 		return session.Explain(err, "changing Node "+name)
 	}
 	fmt.Fprintf(a.s.Out, "node/%s %s\n", name, does)

@@ -37,11 +37,11 @@ type finding struct {
 type findings []finding
 
 func (f *findings) add(severity advice.Severity, check, message, remedy, page string) {
-	is := finding{Severity: severity, Check: check, Message: message, Remedy: remedy}
+	current := finding{Severity: severity, Check: check, Message: message, Remedy: remedy}
 	if page != "" {
-		is.Docs = advice.URL(page)
+		current.Docs = advice.URL(page)
 	}
-	*f = append(*f, is)
+	*f = append(*f, current)
 }
 
 // check returns the command that checks a cluster before or after the operator is installed.

@@ -67,11 +67,11 @@ func (a *action) drain(ctx context.Context, h fleetstatus.Host, timeout time.Dur
 	if err := a.changeNode(ctx, h.Node, "cordoned", func(n *corev1.Node) { n.Spec.Unschedulable = true }); err != nil {
 		return err
 	}
-	said, target := "", drain.Node{Name: h.Node, Began: a.s.Now()}
+	reported, target := "", drain.Node{Name: h.Node, Began: a.s.Now()}
 	for {
 		var list corev1.PodList
 		if err := a.List(ctx, &list, client.MatchingFields{"spec.nodeName": h.Node}); err != nil {
-			return a.drainEnded(ctx, err, h, timeout, said)
+			return a.drainEnded(ctx, err, h, timeout, reported)
 		}
 		if target.Youngest.IsZero() {
 			target.Youngest = drain.Youngest(list.Items)
@@ -86,24 +86,24 @@ func (a *action) drain(ctx context.Context, h fleetstatus.Host, timeout time.Dur
 		}
 		refused, err := a.evict(ctx, pods.Evict)
 		if err != nil {
-			return a.drainEnded(ctx, err, h, timeout, said)
+			return a.drainEnded(ctx, err, h, timeout, reported)
 		}
-		if reason, message := drain.Report(pods, refused, false); message != said {
-			said = message
+		if reason, message := drain.Report(pods, refused, false); message != reported {
+			reported = message
 			fmt.Fprintf(a.s.Out, "node/%s %s: %s\n", h.Node, reason, truncate.Printable(message, truncate.Reported))
 		}
 		select {
 		case <-ctx.Done():
-			return a.drainEnded(ctx, ctx.Err(), h, timeout, said)
+			return a.drainEnded(ctx, ctx.Err(), h, timeout, reported)
 		case <-time.After(drainPause):
 		}
 	}
 }
 
 // drainEnded returns why a drain did not complete.
-func (a *action) drainEnded(ctx context.Context, err error, h fleetstatus.Host, timeout time.Duration, said string) error {
+func (a *action) drainEnded(ctx context.Context, err error, h fleetstatus.Host, timeout time.Duration, reported string) error {
 	if ctx.Err() == context.DeadlineExceeded {
-		return session.Failf(session.CodeTimeout, "node %s was not drained within %s and stays cordoned: %s", h.Node, timeout, truncate.Printable(said, truncate.Reported))
+		return session.Failf(session.CodeTimeout, "node %s was not drained within %s and stays cordoned: %s", h.Node, timeout, truncate.Printable(reported, truncate.Reported))
 	}
 	return session.Explain(err, "draining Node "+h.Node)
 }

@@ -103,7 +103,7 @@ func (a *action) addEntries(ctx context.Context, username string, addresses []st
 		return session.Explain(err, "reading ConfigMap "+api.InstancesConfigMap)
 	}
 	missing := err != nil
-	was := cm.DeepCopy()
+	previous := cm.DeepCopy()
 	cm.Namespace, cm.Name = a.namespace, api.InstancesConfigMap
 	if cm.Data == nil {
 		cm.Data = map[string]string{}
@@ -114,7 +114,7 @@ func (a *action) addEntries(ctx context.Context, username string, addresses []st
 	if missing {
 		err = a.Create(ctx, cm)
 	} else {
-		err = a.Patch(ctx, cm, client.MergeFrom(was))
+		err = a.Patch(ctx, cm, client.MergeFrom(previous))
 	}
 	if err != nil {
 		return session.Explain(err, "writing ConfigMap "+api.InstancesConfigMap)
@@ -138,7 +138,7 @@ func (a *action) waitReady(ctx context.Context, timeout time.Duration, addresses
 				}
 				continue
 			}
-			w.say(h)
+			w.print(h)
 			if h.State == fleetstatus.Ready {
 				ready++
 			} else if err := w.obstruction(h); err != nil {
@@ -193,7 +193,7 @@ func remove(s *session.Session) *cobra.Command {
 			if !w.wait {
 				return nil
 			}
-			return a.waitGone(c.Context(), w.timeout, hosts)
+			return a.waitRemoved(c.Context(), w.timeout, hosts)
 		},
 	}
 	a.addYes(c)
@@ -220,41 +220,41 @@ func (a *action) remove(ctx context.Context, h fleetstatus.Host) error {
 	if err := a.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: api.InstancesConfigMap}, cm); err != nil {
 		return session.Explain(err, "reading ConfigMap "+api.InstancesConfigMap)
 	}
-	was := cm.DeepCopy()
+	previous := cm.DeepCopy()
 	for key := range cm.Data {
 		if strings.EqualFold(strings.TrimSuffix(key, "."), strings.TrimSuffix(i.Spec.Address, ".")) {
 			delete(cm.Data, key)
 		}
 	}
-	if len(cm.Data) == len(was.Data) {
+	if len(cm.Data) == len(previous.Data) {
 		return session.Failf(session.CodeFailed, "ConfigMap %s has no entry %s; if the host is not being removed, delete WindowsInstance %s", api.InstancesConfigMap, i.Spec.Address, h.Name)
 	}
-	if err := a.Patch(ctx, cm, client.MergeFrom(was)); err != nil {
+	if err := a.Patch(ctx, cm, client.MergeFrom(previous)); err != nil {
 		return session.Explain(err, "writing ConfigMap "+api.InstancesConfigMap)
 	}
 	fmt.Fprintf(a.s.Out, "configmap/%s entry %s removed\n", api.InstancesConfigMap, i.Spec.Address)
 	return nil
 }
 
-func (a *action) waitGone(ctx context.Context, timeout time.Duration, hosts []fleetstatus.Host) error {
+func (a *action) waitRemoved(ctx context.Context, timeout time.Duration, hosts []fleetstatus.Host) error {
 	w := &waiter{s: a.s, timeout: timeout}
-	gone := map[string]bool{}
+	removed := map[string]bool{}
 	return w.until(ctx, func(f fleetstatus.Fleet) (bool, error) {
 		for _, h := range hosts {
-			is, found := fleetstatus.Host{}, false
+			current, found := fleetstatus.Host{}, false
 			for _, known := range f.Hosts {
 				if known.Name == h.Name {
-					is, found = known, true
+					current, found = known, true
 				}
 			}
 			switch {
 			case found:
-				w.say(is)
-			case !gone[h.Name]:
-				gone[h.Name] = true
+				w.print(current)
+			case !removed[h.Name]:
+				removed[h.Name] = true
 				fmt.Fprintf(a.s.Out, "%s has left\n", h.Name)
 			}
 		}
-		return len(gone) == len(hosts), nil
+		return len(removed) == len(hosts), nil
 	})
 }

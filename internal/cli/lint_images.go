@@ -47,13 +47,13 @@ func readImages(ctx context.Context, s *session.Session, pods []lintPod, insecur
 		slots <- struct{}{}
 		work.Go(func() {
 			defer func() { <-slots }()
-			is, err := reader.Read(ctx, image)
+			current, err := reader.Read(ctx, image)
 			if errors.Is(err, windowsimage.ErrNoRegistry) {
 				err = fmt.Errorf("%w; use --registry to query it anyway", err)
 			}
 			lock.Lock()
 			defer lock.Unlock()
-			found[image] = podrules.ImageBuilds{Is: is, Err: err}
+			found[image] = podrules.ImageBuilds{Is: current, Err: err}
 		})
 	}
 	work.Wait()

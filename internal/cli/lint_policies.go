@@ -52,7 +52,7 @@ func labelsOf(object map[string]any) labels.Set {
 	written, _ := metadata["labels"].(map[string]any)
 	all := labels.Set{}
 	for key, value := range written {
-		if text, is := value.(string); is {
+		if text, ok := value.(string); ok {
 			all[key] = text
 		}
 	}

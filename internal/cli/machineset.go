@@ -172,9 +172,9 @@ func (m machineSetOptions) make(ctx context.Context, s *session.Session) (*unstr
 	} else if err != nil {
 		return nil, session.Explain(err, "reading Infrastructure cluster")
 	}
-	is, _, _ := unstructured.NestedString(infrastructure.Object, "status", "platformStatus", "type")
+	current, _, _ := unstructured.NestedString(infrastructure.Object, "status", "platformStatus", "type")
 	cluster, _, _ := unstructured.NestedString(infrastructure.Object, "status", "infrastructureName")
-	platform, err := m.choose(is)
+	platform, err := m.choose(current)
 	if err != nil {
 		return nil, err
 	}

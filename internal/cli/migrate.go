@@ -22,11 +22,11 @@ func migrate(s *session.Session) *cobra.Command {
 			if !only {
 				return session.Failf(session.CodeUsage, "use %s --check: the operator takes over nodes automatically once it is installed", c.CommandPath())
 			}
-			is, server, err := readCluster(c.Context(), s)
+			current, server, err := readCluster(c.Context(), s)
 			if err != nil {
 				return err
 			}
-			found := migration.Judge(is)
+			found := migration.Judge(current)
 			if err := migration.Write(s.Out, found); err != nil {
 				return err
 			}

@@ -186,7 +186,7 @@ func (r *planned) fill(now time.Time, steps []rollout.Step, waiting map[string]r
 }
 
 // changedConfig reads a WindowsConfig from a file. The API server adds defaults and validates it, if the user may change it.
-func (a *action) changedConfig(ctx context.Context, file string, was *v1alpha1.WindowsConfig) (spec v1alpha1.WindowsConfigSpec, notes []string, err error) {
+func (a *action) changedConfig(ctx context.Context, file string, previous *v1alpha1.WindowsConfig) (spec v1alpha1.WindowsConfigSpec, notes []string, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return spec, nil, session.Failf(session.CodeUsage, "reading the file: %w", err)
@@ -199,8 +199,8 @@ func (a *action) changedConfig(ctx context.Context, file string, was *v1alpha1.W
 		return spec, nil, session.Failf(session.CodeUsage, "file %s has %s %q, want WindowsConfig %q", file, cmp.Or(config.Kind, "no kind"), config.Name, api.WindowsConfigName)
 	}
 	tried := config.DeepCopy()
-	tried.ResourceVersion = was.ResourceVersion
-	if was.ResourceVersion == "" {
+	tried.ResourceVersion = previous.ResourceVersion
+	if previous.ResourceVersion == "" {
 		err = a.Create(ctx, tried, client.DryRunAll)
 	} else {
 		err = a.Update(ctx, tried, client.DryRunAll)
@@ -230,13 +230,13 @@ func settingEffects() map[string]string {
 }
 
 // changedSettings returns the changed fields other than rollout.
-func changedSettings(was, is v1alpha1.WindowsConfigSpec) (changed []string) {
+func changedSettings(previous, current v1alpha1.WindowsConfigSpec) (changed []string) {
 	fields := func(spec v1alpha1.WindowsConfigSpec) (all map[string]any) {
 		text, _ := json.Marshal(spec)
 		_ = json.Unmarshal(text, &all)
 		return all
 	}
-	old, now := fields(was), fields(is)
+	old, now := fields(previous), fields(current)
 	effects := settingEffects()
 	for _, name := range slices.Sorted(maps.Keys(effects)) {
 		if !equality.Semantic.DeepEqual(old[name], now[name]) {

@@ -50,12 +50,12 @@ func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.In
 		removed[h.Name] = true
 	}
 	published := sync.OnceValue(func() *desired.Node { return a.published(ctx, version) })
-	costs := versionCosts{action: a, known: map[string]v1alpha1.PlanDisruption{}, to: func(was desired.Node) *desired.Node {
+	costs := versionCosts{action: a, known: map[string]v1alpha1.PlanDisruption{}, to: func(previous desired.Node) *desired.Node {
 		if next == nil {
 			return published()
 		}
-		is := withContent(was, *next)
-		return &is
+		current := withContent(previous, *next)
+		return &current
 	}}
 	for i := range in.Instances {
 		instance := &in.Instances[i]
@@ -94,9 +94,9 @@ func (v *versionCosts) from(ctx context.Context, version string) v1alpha1.PlanDi
 		return d
 	}
 	d := v1alpha1.DisruptionDrain // as the operator assumes for versions that are no longer published
-	if was := v.published(ctx, version); was != nil {
-		if is := v.to(*was); is != nil {
-			d = disruptionOf(desired.Diff(*was, *is).Disruption)
+	if previous := v.published(ctx, version); previous != nil {
+		if current := v.to(*previous); current != nil {
+			d = disruptionOf(desired.Diff(*previous, *current).Disruption)
 		}
 	}
 	v.known[version] = d

@@ -83,24 +83,24 @@ func nextRelease(ctx context.Context, s *session.Session, image string, insecure
 }
 
 // withContent returns a node's settings with the content of a release. Everything else stays, even what a new operator may change.
-func withContent(was desired.Node, next kubeversions.Release) desired.Node {
-	old, has := desired.VersionFolder(was.Digest), map[string]bool{}
-	for _, f := range was.Payload {
-		has[f.Path] = true
+func withContent(previous desired.Node, next kubeversions.Release) desired.Node {
+	old, existing := desired.VersionFolder(previous.Digest), map[string]bool{}
+	for _, f := range previous.Payload {
+		existing[f.Path] = true
 	}
 	var groups []string // a node has all files of a group or none: some groups are for certain networks and clouds only
 	for _, f := range next.Content.Files {
-		if has[desired.WindowsPath(f.Path)] {
+		if existing[desired.WindowsPath(f.Path)] {
 			groups = append(groups, f.Group)
 		}
 	}
-	is := was
-	is.Version, is.Digest, is.Payload = next.Version, next.Content.Digest, desired.PayloadFiles(next.Content.Select(groups...))
-	is.Services = slices.Clone(was.Services)
-	for i := range is.Services {
-		is.Services[i].Command = strings.ReplaceAll(is.Services[i].Command, old, desired.VersionFolder(is.Digest))
+	current := previous
+	current.Version, current.Digest, current.Payload = next.Version, next.Content.Digest, desired.PayloadFiles(next.Content.Select(groups...))
+	current.Services = slices.Clone(previous.Services)
+	for i := range current.Services {
+		current.Services[i].Command = strings.ReplaceAll(current.Services[i].Command, old, desired.VersionFolder(current.Digest))
 	}
-	return is
+	return current
 }
 
 // imageOfChart returns the image in values.yaml of a packaged Helm chart.

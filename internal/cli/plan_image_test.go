@@ -68,8 +68,8 @@ func operatorRegistry(t *testing.T, labels map[string]string) (host string) {
 		"/v2/wmco/manifests/nested": strings.ReplaceAll(index, sha(manifest), sha(index)), "/v2/wmco/manifests/sha256:" + sha(index): index,
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text, there := answers[r.URL.Path]
-		if !there {
+		text, found := answers[r.URL.Path]
+		if !found {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
@@ -82,9 +82,9 @@ func operatorRegistry(t *testing.T, labels map[string]string) (host string) {
 // published returns the cluster upgrading with the nodes' current settings, on an API server of a version.
 func published(t *testing.T, server string) *clitest.Cluster {
 	c := upgrading(t)
-	was := content(nil).Select(payload.Base, payload.Kubernetes("1.36"))
-	n := desired.Node{Version: "1.0.0-3f9a2c1", Digest: was.Digest}
-	for _, f := range was.Files {
+	before := content(nil).Select(payload.Base, payload.Kubernetes("1.36"))
+	n := desired.Node{Version: "1.0.0-3f9a2c1", Digest: before.Digest}
+	for _, f := range before.Files {
 		path := strings.ReplaceAll(f.Path, "/", `\`)
 		n.Payload = append(n.Payload, desired.PayloadFile{Path: path, SHA256: f.SHA256, Size: f.Size})
 		n.Services = append(n.Services, desired.Service{Name: f.Component, Command: desired.VersionFolder(n.Digest) + `\` + path})

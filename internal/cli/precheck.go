@@ -34,27 +34,27 @@ type preflight struct {
 const preflightTimeout = time.Minute
 
 // readCluster reads a cluster that has no operator, or the original one.
-func readCluster(ctx context.Context, s *session.Session) (is migration.Cluster, server string, err error) {
+func readCluster(ctx context.Context, s *session.Session) (current migration.Cluster, server string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
 	config, err := s.Config()
 	if err != nil {
-		return is, "", err
+		return current, "", err
 	}
 	if server, err = serverVersion(config); err != nil {
-		return is, "", err
+		return current, "", err
 	}
 	c, err := s.DiscoveringClient()
 	if err != nil {
-		return is, "", err
+		return current, "", err
 	}
 	namespace := s.NamespaceFlag()
 	if namespace == "" {
 		namespace = api.DefaultNamespace
 	}
 	// The available kubelets are known from the operator's image only. Without them, only the minimum version counts.
-	is, err = migration.Read(ctx, c, namespace, kubeversions.Of(s.Version, payload.Manifest{}), server)
-	return is, server, session.Explain(err, "reading the cluster")
+	current, err = migration.Read(ctx, c, namespace, kubeversions.Of(s.Version, payload.Manifest{}), server)
+	return current, server, session.Explain(err, "reading the cluster")
 }
 
 // serverVersion returns the version of the API server. If a cluster has several API servers, it queries only one.
@@ -75,13 +75,13 @@ func serverVersion(config *rest.Config) (string, error) {
 
 // run checks a cluster before the operator is installed.
 func (p preflight) run(ctx context.Context, s *session.Session) (findings, error) {
-	is, server, err := readCluster(ctx, s)
+	current, server, err := readCluster(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	found := &findings{}
 	checkServer(found, server)
-	checkSurroundings(found, is)
+	checkSurroundings(found, current)
 	if err := checkRights(ctx, s, found); err != nil {
 		return nil, err
 	}
@@ -92,8 +92,8 @@ func (p preflight) run(ctx context.Context, s *session.Session) (findings, error
 }
 
 func checkServer(found *findings, server string) {
-	is, err := utilversion.ParseGeneric(server)
-	if err == nil && is.LessThan(utilversion.MustParseGeneric(kubeversions.MinKubernetes)) {
+	current, err := utilversion.ParseGeneric(server)
+	if err == nil && current.LessThan(utilversion.MustParseGeneric(kubeversions.MinKubernetes)) {
 		found.add(advice.Error, "Kubernetes", "the API server runs "+server, "Upgrade the cluster to "+kubeversions.MinKubernetes+" or later.", "support")
 		return
 	}
@@ -101,29 +101,29 @@ func checkServer(found *findings, server string) {
 }
 
 // checkSurroundings adds findings about the cluster: its network, installed operators, the SSH key, entries and failed reads.
-func checkSurroundings(found *findings, is migration.Cluster) {
-	if is.NetworkFault != "" {
-		found.add(advice.Error, "pod network", is.NetworkFault, "Change the cluster's network, or set spec.network of WindowsConfig, as the message says.", "network#checks")
-	} else if _, unread := is.Unread["Pod network"]; !unread {
+func checkSurroundings(found *findings, current migration.Cluster) {
+	if current.NetworkFault != "" {
+		found.add(advice.Error, "pod network", current.NetworkFault, "Change the cluster's network, or set spec.network of WindowsConfig, as the message says.", "network#checks")
+	} else if _, unread := current.Unread["Pod network"]; !unread {
 		found.add(advice.OK, "pod network", "supports Windows nodes", "", "")
 	}
 	switch {
-	case is.Installed:
-		found.add(advice.Info, "operator", "already installed in namespace "+is.Namespace, "Run kubectl windows check without --pre.", "")
-	case is.Operator != nil:
-		found.add(advice.Warning, "operator", "the original operator is installed: Deployment "+is.Operator.Name, "Run kubectl windows migrate --check.", "from-the-original")
+	case current.Installed:
+		found.add(advice.Info, "operator", "already installed in namespace "+current.Namespace, "Run kubectl windows check without --pre.", "")
+	case current.Operator != nil:
+		found.add(advice.Warning, "operator", "the original operator is installed: Deployment "+current.Operator.Name, "Run kubectl windows migrate --check.", "from-the-original")
 	default:
-		found.add(advice.OK, "operator", "not installed in namespace "+is.Namespace, "", "")
+		found.add(advice.OK, "operator", "not installed in namespace "+current.Namespace, "", "")
 	}
-	if is.KeyFault != "" {
+	if current.KeyFault != "" {
 		a := advice.All().For(api.ReasonPrivateKeyMissing)
-		found.add(advice.Info, "SSH key", "Secret "+api.PrivateKeySecret+": "+is.KeyFault, a.Remedy, a.Page)
+		found.add(advice.Info, "SSH key", "Secret "+api.PrivateKeySecret+": "+current.KeyFault, a.Remedy, a.Page)
 	}
-	for _, entry := range slices.Sorted(maps.Keys(is.EntryFaults)) {
-		found.add(advice.Error, "entry "+truncate.Printable(entry, truncate.Quoted), is.EntryFaults[entry], "Correct the entry of ConfigMap "+api.InstancesConfigMap+".", "machines")
+	for _, entry := range slices.Sorted(maps.Keys(current.EntryFaults)) {
+		found.add(advice.Error, "entry "+truncate.Printable(entry, truncate.Quoted), current.EntryFaults[entry], "Correct the entry of ConfigMap "+api.InstancesConfigMap+".", "machines")
 	}
-	for _, what := range slices.Sorted(maps.Keys(is.Unread)) {
-		found.add(advice.Warning, what, "not checked: "+truncate.Printable(is.Unread[what], truncate.Note), "Run the command as a user with this right.", "")
+	for _, what := range slices.Sorted(maps.Keys(current.Unread)) {
+		found.add(advice.Warning, what, "not checked: "+truncate.Printable(current.Unread[what], truncate.Note), "Run the command as a user with this right.", "")
 	}
 }
 

@@ -13,10 +13,10 @@ import (
 // TestCommandsFollowNoRedirects expects the user's token to be sent to the API server only, regardless of which component redirects.
 func TestCommandsFollowNoRedirects(t *testing.T) {
 	for _, test := range []struct {
-		from string // the path that responds with a redirect
-		args []string
-		say  string
-		code int
+		from  string // the path that responds with a redirect
+		args  []string
+		print string
+		code  int
 	}{
 		{"/api/v1/nodes/win-1/proxy/", []string{"logs", "win-1", "kubelet"}, "the kubelet of node win-1 sends the request elsewhere", session.CodeFailed},
 		{"/api/v1/nodes/win-1/proxy/", []string{"logs", "win-1"}, "the kubelet of node win-1 sends the request elsewhere", session.CodeFailed},
@@ -32,7 +32,7 @@ func TestCommandsFollowNoRedirects(t *testing.T) {
 		c := upgrading(t)
 		c.Handle(test.from, http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
 		r := c.Run(t, "", test.args...)
-		if r.Code != test.code || !strings.Contains(r.Err+r.Out, test.say) || len(got) > 0 {
+		if r.Code != test.code || !strings.Contains(r.Err+r.Out, test.print) || len(got) > 0 {
 			t.Errorf("%v: exit code %d, %.300s%.300s; the other server got %q", test.args, r.Code, r.Out, r.Err, got)
 		}
 		other.Close()

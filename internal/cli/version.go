@@ -69,9 +69,9 @@ func versionsOf(client string, f fleetstatus.Fleet) versions {
 		if h.Node == "" {
 			continue
 		}
-		for of, is := range map[*map[string][]string]string{&v.Nodes: h.Versions.Node, &v.Kubelets: h.Versions.Kubelet, &v.Windows: h.Versions.Windows} {
-			is = cmp.Or(is, "unknown")
-			(*of)[is] = append((*of)[is], h.Node)
+		for of, current := range map[*map[string][]string]string{&v.Nodes: h.Versions.Node, &v.Kubelets: h.Versions.Kubelet, &v.Windows: h.Versions.Windows} {
+			current = cmp.Or(current, "unknown")
+			(*of)[current] = append((*of)[current], h.Node)
 		}
 	}
 	return v
@@ -85,8 +85,8 @@ func printVersionsOf(p *terminal.Printer, v versions) {
 		name string
 		of   map[string][]string
 	}{{"Nodes", v.Nodes}, {"Kubelets", v.Kubelets}, {"Windows", v.Windows}} {
-		for n, is := range slices.Sorted(maps.Keys(group.of)) {
-			p.Field(once(n, group.name), fmt.Sprintf("%s: %d (%s)", is, len(group.of[is]), names(group.of[is])))
+		for n, current := range slices.Sorted(maps.Keys(group.of)) {
+			p.Field(once(n, group.name), fmt.Sprintf("%s: %d (%s)", current, len(group.of[current]), names(group.of[current])))
 		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 type waiter struct {
 	s       *session.Session
 	timeout time.Duration
-	// said is the last line printed for each host.
-	said map[string]string
+	// printed is the last line printed for each host.
+	printed map[string]string
 }
 
 // waitPause is the pause between two reads of the fleet.
@@ -53,7 +53,7 @@ func (w *waiter) until(ctx context.Context, done func(fleetstatus.Fleet) (bool, 
 // last returns the last lines of all hosts.
 func (w *waiter) last() string {
 	var lines []string
-	for name, line := range w.said {
+	for name, line := range w.printed {
 		lines = append(lines, name+" is "+line)
 	}
 	slices.Sort(lines)
@@ -63,8 +63,8 @@ func (w *waiter) last() string {
 	return ": " + strings.Join(lines[:min(len(lines), maxNamed)], "; ")
 }
 
-// say prints the state of a host if it changed.
-func (w *waiter) say(h fleetstatus.Host) {
+// print prints the state of a host if it changed.
+func (w *waiter) print(h fleetstatus.Host) {
 	line := fmt.Sprintf("%s (%s)", h.State, h.Reason)
 	switch {
 	case h.Maintenance != nil:
@@ -77,11 +77,11 @@ func (w *waiter) say(h fleetstatus.Host) {
 		}
 	}
 	line = strings.TrimRight(line, ": ")
-	if w.said == nil {
-		w.said = map[string]string{}
+	if w.printed == nil {
+		w.printed = map[string]string{}
 	}
-	if w.said[h.Name] != line {
-		w.said[h.Name] = line
+	if w.printed[h.Name] != line {
+		w.printed[h.Name] = line
 		fmt.Fprintf(w.s.Out, "%s  %s: %s\n", w.s.Now().Format(time.TimeOnly), h.Name, line)
 	}
 }

@@ -81,12 +81,12 @@ func watchLines(ctx context.Context, s *session.Session, o *output, f fleetstatu
 }
 
 // changes returns the differences between two reads.
-func changes(was, is fleetstatus.Fleet) (lines []string) {
+func changes(previous, current fleetstatus.Fleet) (lines []string) {
 	before := map[string]fleetstatus.Host{}
-	for _, h := range was.Hosts {
+	for _, h := range previous.Hosts {
 		before[h.Name] = h
 	}
-	for _, h := range is.Hosts {
+	for _, h := range current.Hosts {
 		old, known := before[h.Name]
 		delete(before, h.Name)
 		text := fmt.Sprintf("%s (%s)", h.State, h.Reason)
@@ -100,8 +100,8 @@ func changes(was, is fleetstatus.Fleet) (lines []string) {
 			lines = append(lines, fmt.Sprintf("%s: %s", h.Name, text))
 		}
 	}
-	for _, h := range was.Hosts {
-		if _, gone := before[h.Name]; gone {
+	for _, h := range previous.Hosts {
+		if _, removed := before[h.Name]; removed {
 			lines = append(lines, h.Name+": removed")
 		}
 	}
@@ -121,8 +121,8 @@ type page struct {
 	top int
 }
 
-// looked is the result of a read.
-type looked struct {
+// readResult is the result of a read.
+type readResult struct {
 	fleet fleetstatus.Fleet
 	err   error
 	took  time.Duration
@@ -136,14 +136,14 @@ func (m page) after(took time.Duration) tea.Cmd {
 	return tea.Tick(pauseAfter(took), func(time.Time) tea.Msg {
 		began := time.Now()
 		f, err := readFleet(m.ctx, m.s)
-		return looked{f, err, time.Since(began)}
+		return readResult{f, err, time.Since(began)}
 	})
 }
 
 // Update implements tea.Model.
 func (m page) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	switch message := message.(type) {
-	case looked:
+	case readResult:
 		if m.fault = message.err; message.err == nil {
 			m.fleet = message.fleet
 		}

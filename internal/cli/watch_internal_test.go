@@ -51,11 +51,11 @@ func TestThePageFitsEachTerminal(t *testing.T) {
 func TestThePageFollowsTheCluster(t *testing.T) {
 	s := session.New(genericiooptions.NewTestIOStreamsDiscard(), "v1")
 	var model tea.Model = page{ctx: t.Context(), s: s, fleet: hosts(fleetstatus.Joining), width: 100, height: 30}
-	model, _ = model.Update(looked{fleet: hosts(fleetstatus.Ready)})
+	model, _ = model.Update(readResult{fleet: hosts(fleetstatus.Ready)})
 	if view := model.View().Content; !strings.Contains(view, "1 of 1 Ready") || !strings.Contains(view, "q quits") {
 		t.Errorf("the page is\n%s", view)
 	}
-	model, _ = model.Update(looked{err: errors.New("no answer")})
+	model, _ = model.Update(readResult{err: errors.New("no answer")})
 	if view := model.View().Content; !strings.Contains(view, "1 of 1 Ready") || !strings.Contains(view, "not up to date since") || !strings.Contains(view, "no answer") {
 		t.Errorf("the page is\n%s", view)
 	}
@@ -65,10 +65,10 @@ func TestThePageFollowsTheCluster(t *testing.T) {
 }
 
 func TestChangesAreLines(t *testing.T) {
-	was, is := hosts(fleetstatus.Joining, fleetstatus.Ready, fleetstatus.Leaving), hosts(fleetstatus.Ready, fleetstatus.Ready)
-	is.Hosts = append(is.Hosts, fleetstatus.Host{Name: "win-9", State: fleetstatus.Pending, Reason: "Unknown"})
+	before, current := hosts(fleetstatus.Joining, fleetstatus.Ready, fleetstatus.Leaving), hosts(fleetstatus.Ready, fleetstatus.Ready)
+	current.Hosts = append(current.Hosts, fleetstatus.Host{Name: "win-9", State: fleetstatus.Pending, Reason: "Unknown"})
 	want := []string{"win-0: Ready (Because)", "win-9: new, Pending (Unknown)", "win-2: removed"}
-	if got := changes(was, is); !slices.Equal(got, want) {
+	if got := changes(before, current); !slices.Equal(got, want) {
 		t.Errorf("the changes are %q, want %q", got, want)
 	}
 }

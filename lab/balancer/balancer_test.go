@@ -113,14 +113,14 @@ func TestTheKernelTakesTheRuleset(t *testing.T) {
 	command := exec.CommandContext(t.Context(), "sh", "-ec", nft+" -f -; "+nft+" list ruleset")
 	command.Stdin = strings.NewReader(rules + rules)
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	said, err := command.CombinedOutput()
+	output, err := command.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %s\n%s", err, said, rules)
+		t.Fatalf("%v: %s\n%s", err, output, rules)
 	}
-	if to, from := strings.Count(string(said), " dport "), strings.Count(string(said), "snat to"); to != 3 || from != 2 { // one is for servers that are their own clients
-		t.Errorf("the kernel has %d rules for Services and %d for clients:\n%s", to, from, said)
+	if to, from := strings.Count(string(output), " dport "), strings.Count(string(output), "snat to"); to != 3 || from != 2 { // one is for servers that are their own clients
+		t.Errorf("the kernel has %d rules for Services and %d for clients:\n%s", to, from, output)
 	}
-	if n := strings.Count(string(said), "ip saddr 10.130.1.0/24 "); n != 3 {
-		t.Errorf("the kernel has %d rules for packets of pods:\n%s", n, said)
+	if n := strings.Count(string(output), "ip saddr 10.130.1.0/24 "); n != 3 {
+		t.Errorf("the kernel has %d rules for packets of pods:\n%s", n, output)
 	}
 }

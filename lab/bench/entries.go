@@ -82,10 +82,10 @@ func (c crowd) putEntries(ctx context.Context, n int, mirror string) error {
 		object := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "config.openshift.io/v1", "kind": "ImageTagMirrorSet", "metadata": map[string]any{"name": fmt.Sprintf("set-%d", set)},
 		}}
-		is := object.DeepCopy()
-		err := c.Client.Get(ctx, client.ObjectKeyFromObject(object), is)
+		got := object.DeepCopy()
+		err := c.Client.Get(ctx, client.ObjectKeyFromObject(object), got)
 		object.Object["spec"] = map[string]any{"imageTagMirrors": entries}
-		if object.SetResourceVersion(is.GetResourceVersion()); err == nil {
+		if object.SetResourceVersion(got.GetResourceVersion()); err == nil {
 			err = c.Client.Update(ctx, object)
 		} else if apierrors.IsNotFound(err) {
 			err = c.Client.Create(ctx, object)

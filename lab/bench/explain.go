@@ -71,11 +71,11 @@ func (e *explaining) measure(ctx context.Context) error {
 		seconds = append(seconds, took)
 	}
 	e.number("explain.seconds", median(seconds), "s")
-	asked, err := e.requests()
+	requested, err := e.requests()
 	if err != nil {
 		return err
 	}
-	e.number("explain.registry_requests_per_image", asked/wrongImages, "requests")
+	e.number("explain.registry_requests_per_image", requested/wrongImages, "requests")
 	return e.measureMany(ctx)
 }
 
@@ -96,16 +96,16 @@ func (e *explaining) requests() (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	asked := 0
+	requested := 0
 	for _, r := range all {
 		if r.Agent == api.ManagedBy {
-			asked++
+			requested++
 		}
 	}
-	if asked == 0 {
+	if requested == 0 {
 		return 0, errors.New("the operator did not ask the registry")
 	}
-	return float64(asked), nil
+	return float64(requested), nil
 }
 
 // measureMany measures how long the operator needs to explain the failures of thousands of pods, and how its memory grows.
@@ -133,9 +133,9 @@ func (e *explaining) measureMany(ctx context.Context) error {
 			return err
 		}
 	}
-	asked, err := e.requests()
+	requested, err := e.requests()
 	if err == nil {
-		e.number("explain.registry_requests_per_image_10000_pods", asked/wrongImages, "requests")
+		e.number("explain.registry_requests_per_image_10000_pods", requested/wrongImages, "requests")
 	}
 	return err
 }
@@ -170,13 +170,13 @@ send:
 		return 0, err
 	}
 	err = e.poll(ctx, pollInterval, 4*patience, fmt.Sprintf("%d pods of %s are told", count, app), func(ctx context.Context) (bool, error) {
-		told := &metav1.PartialObjectMetadataList{}
-		told.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		if err := e.Client.List(ctx, told, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{"app": app}); err != nil {
+		reported := &metav1.PartialObjectMetadataList{}
+		reported.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		if err := e.Client.List(ctx, reported, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{"app": app}); err != nil {
 			return false, err
 		}
 		done := 0
-		for _, pod := range told.Items {
+		for _, pod := range reported.Items {
 			if pod.Annotations[api.AnnotationDoesNotStart] != "" {
 				done++
 			}

@@ -246,7 +246,7 @@ func (f fleet) measureHelperOnly(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	was, err := f.versions(ctx)
+	before, err := f.versions(ctx)
 	if err != nil {
 		return err
 	}
@@ -263,7 +263,7 @@ func (f fleet) measureHelperOnly(ctx context.Context) error {
 			return false, fmt.Errorf("%w %w", err, err2)
 		}
 		old := 0
-		for version := range was {
+		for version := range before {
 			old += now[version]
 		}
 		return old == 0 && len(now) == 1, nil

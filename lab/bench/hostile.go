@@ -114,9 +114,9 @@ func (f fleet) remove(ctx context.Context, hosts []testenv.Host) error {
 		if err := f.Client.Get(ctx, client.ObjectKeyFromObject(i), i); err != nil {
 			return err
 		}
-		was := i.DeepCopy()
+		before := i.DeepCopy()
 		metav1.SetMetaDataAnnotation(&i.ObjectMeta, api.AnnotationRelease, "true")
-		if err := f.Client.Patch(ctx, i, client.MergeFrom(was)); err != nil {
+		if err := f.Client.Patch(ctx, i, client.MergeFrom(before)); err != nil {
 			return err
 		}
 		if err := f.Client.Delete(ctx, i); err != nil {

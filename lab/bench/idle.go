@@ -116,7 +116,7 @@ func processOf(all map[int]string, program, arguments string) (int, error) {
 func startedOnHost(of int, before, after map[int]string) (n int) {
 	host := networkOf(of)
 	for pid, command := range after {
-		if _, was := before[pid]; !was && strings.Contains(command, ".exe") && networkOf(pid) == host {
+		if _, previous := before[pid]; !previous && strings.Contains(command, ".exe") && networkOf(pid) == host {
 			n++
 		}
 	}

@@ -168,15 +168,15 @@ func (o *overlays) stopAll() {
 }
 
 // has returns the number of a host's remote subnets, and whether a given one is among them.
-func (h *overlayHost) has(subnet netip.Prefix) (count int, is bool) {
+func (h *overlayHost) has(subnet netip.Prefix) (count int, ok bool) {
 	for _, n := range h.hns.State().Networks {
 		if n.Name != overlay.Network {
 			continue
 		}
 		for _, r := range n.Remotes {
-			is = is || r.Prefix == subnet
+			ok = ok || r.Prefix == subnet
 		}
-		return len(n.Remotes), is
+		return len(n.Remotes), ok
 	}
 	return 0, false
 }
@@ -207,7 +207,7 @@ func (o *overlays) measureChange(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.await(ctx, "all know the change", func(h *overlayHost) bool { n, is := h.has(changed); return is && n == overlayNodes }); err != nil {
+	if err := o.await(ctx, "all know the change", func(h *overlayHost) bool { n, got := h.has(changed); return got && n == overlayNodes }); err != nil {
 		return err
 	}
 	o.number("overlay.seconds_500", time.Since(began).Seconds(), "s")

@@ -80,7 +80,7 @@ func (n *netHost) measureJoin(others map[int]string) error {
 	n.number("join.network_seconds", ended.Sub(began).Seconds(), "s")
 	shells := 0
 	for pid, command := range processes() {
-		if _, was := others[pid]; !was && (strings.Contains(command, "powershell") || strings.Contains(command, "netsh") || strings.Contains(command, "cmd.exe")) {
+		if _, previous := others[pid]; !previous && (strings.Contains(command, "powershell") || strings.Contains(command, "netsh") || strings.Contains(command, "cmd.exe")) {
 			shells++
 		}
 	}

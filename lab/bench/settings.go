@@ -41,11 +41,11 @@ func openCrowd(ctx context.Context, s *sheet) (crowd, error) {
 const comparable = "numbers of different versions are compared, whatever quirks a simulated Windows has learned since"
 
 // start starts a host without announcing it. Its Windows is unkind unless why gives a reason against it.
-func (c crowd) start(why string) (testenv.Host, error) {
+func (c crowd) start(reason string) (testenv.Host, error) {
 	_, at, err := c.AddSimulated(sim.Options{
 		// One machine cannot renew the leases of a thousand kubelets every ten seconds.
 		Kubelet: sim.KubeletOptions{Heartbeat: 30 * time.Second},
-		Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("sim-%d", len(c.Simulated())), BootTime: time.Second, Kind: why},
+		Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("sim-%d", len(c.Simulated())), BootTime: time.Second, Kind: reason},
 	})
 	return at, err
 }
@@ -194,7 +194,7 @@ func (c crowd) connections() (n int) {
 func (c crowd) measureProxy(ctx context.Context) error {
 	few := c.Simulated()[:10]
 	before := observe(few)
-	was, err := c.published(ctx)
+	previous, err := c.published(ctx)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (c crowd) measureProxy(ctx context.Context) error {
 		return err
 	}
 	err = c.poll(ctx, slowPoll, 10*time.Minute, "the proxy is everywhere", func(ctx context.Context) (bool, error) {
-		if now, err := c.published(ctx); now == was || err != nil {
+		if now, err := c.published(ctx); now == previous || err != nil {
 			return false, err
 		}
 		updated, err := c.updated(ctx)

@@ -18,7 +18,7 @@ func (c *cluster) testAnnotationsOfPods(t *testing.T) {
 	const onlyOurs = "allowed is annotation " + api.AnnotationDoesNotStart
 	pod := windowsPod("told", "r.test/web:1")
 	pod.Annotations, pod.Labels = map[string]string{"theirs": "stays"}, map[string]string{"app": "web"}
-	is, err := c.admin.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	got, err := c.admin.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,13 +43,13 @@ func (c *cluster) testAnnotationsOfPods(t *testing.T) {
 			}
 			return err
 		}},
-		{"the operator says why it does not start", "", annotate(is.UID, api.AnnotationDoesNotStart, "TaintNotTolerated: x")},
+		{"the operator says why it does not start", "", annotate(got.UID, api.AnnotationDoesNotStart, "TaintNotTolerated: x")},
 		{"the operator says it of another pod with the name", "field is immutable", annotate("another", api.AnnotationDoesNotStart, "x")},
-		{"the operator changes it", "", annotate(is.UID, api.AnnotationDoesNotStart, "NoNodeFits: x")},
-		{"the operator takes it back", "", annotate(is.UID, api.AnnotationDoesNotStart, nil)},
-		{"the operator writes another annotation", onlyOurs, annotate(is.UID, "other", "x")},
-		{"the operator changes another annotation", onlyOurs, annotate(is.UID, "theirs", "x")},
-		{"the operator removes another annotation", onlyOurs, annotate(is.UID, "theirs", nil)},
+		{"the operator changes it", "", annotate(got.UID, api.AnnotationDoesNotStart, "NoNodeFits: x")},
+		{"the operator takes it back", "", annotate(got.UID, api.AnnotationDoesNotStart, nil)},
+		{"the operator writes another annotation", onlyOurs, annotate(got.UID, "other", "x")},
+		{"the operator changes another annotation", onlyOurs, annotate(got.UID, "theirs", "x")},
+		{"the operator removes another annotation", onlyOurs, annotate(got.UID, "theirs", nil)},
 		{"the operator labels a pod", onlyOurs, patch(metadata("labels", map[string]any{"app": "other"}))},
 		{"the operator holds a pod", onlyOurs, patch(metadata("finalizers", []string{"example.com/stay"}))},
 		{"the operator gives a pod an owner", onlyOurs, patch(metadata("ownerReferences", []map[string]any{{"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "y"}}))},

@@ -38,8 +38,8 @@ func (c *cluster) testPodsGetAClass(t *testing.T) {
 		}
 	}
 	eventually(t, "", func(ctx context.Context) error { // the policy takes effect
-		is, err := c.dryRun(ctx, windowsPod("web", "a:ltsc2022"))
-		if err == nil && is.Spec.RuntimeClassName == nil {
+		got, err := c.dryRun(ctx, windowsPod("web", "a:ltsc2022"))
+		if err == nil && got.Spec.RuntimeClassName == nil {
 			err = errors.New("no class yet")
 		}
 		return err
@@ -100,18 +100,18 @@ func (c *cluster) expectClass(t *testing.T, image string, change func(*corev1.Po
 	if pod.Namespace != metav1.NamespaceDefault {
 		c.createNamespace(t, pod.Namespace, api.LabelAssignRuntimeClass, "false")
 	}
-	is, err := c.dryRun(t.Context(), pod)
+	current, err := c.dryRun(t.Context(), pod)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := ""
-	if is.Spec.RuntimeClassName != nil {
-		got = *is.Spec.RuntimeClassName
+	if current.Spec.RuntimeClassName != nil {
+		got = *current.Spec.RuntimeClassName
 	}
 	if got != want {
 		t.Errorf("the class is %q, want %q", got, want)
 	}
-	if want != "" && (is.Spec.NodeSelector[corev1.LabelWindowsBuild] == "" || len(is.Spec.Tolerations) < 2) {
-		t.Errorf("the class has not added its selector and tolerations: %v, %v", is.Spec.NodeSelector, is.Spec.Tolerations)
+	if want != "" && (current.Spec.NodeSelector[corev1.LabelWindowsBuild] == "" || len(current.Spec.Tolerations) < 2) {
+		t.Errorf("the class has not added its selector and tolerations: %v, %v", current.Spec.NodeSelector, current.Spec.Tolerations)
 	}
 }

@@ -69,8 +69,8 @@ func patch(operation, path, value string) change {
 
 // withoutParameters has the binding select parameters that do not exist. As delivered, it allows that.
 func withoutParameters(o *unstructured.Unstructured, forced bool) {
-	param, there, _ := unstructured.NestedMap(o.Object, "spec", "paramRef")
-	if !there {
+	param, found, _ := unstructured.NestedMap(o.Object, "spec", "paramRef")
+	if !found {
 		return
 	}
 	param["selector"] = map[string]any{"matchLabels": map[string]any{"example.com/is": "missing"}}
@@ -82,8 +82,8 @@ func withoutParameters(o *unstructured.Unstructured, forced bool) {
 
 // replaceFirst replaces a text in the first element of a list of the spec, where there is one.
 func replaceFirst(o *unstructured.Unstructured, with string, path ...string) {
-	list, there, _ := unstructured.NestedSlice(o.Object, "spec", path[0])
-	if !there {
+	list, found, _ := unstructured.NestedSlice(o.Object, "spec", path[0])
+	if !found {
 		return
 	}
 	first, _ := list[0].(map[string]any)
@@ -146,18 +146,18 @@ func (c *cluster) apply(t *testing.T, objects []*unstructured.Unstructured) {
 func (w writer) createAll(ctx context.Context) error {
 	spec := goodSpec()
 	spec["os"] = map[string]any{"name": "windows"}
-	var said error
+	var output error
 	for _, namespace := range []string{"default", "broken-rules"} {
 		for _, o := range withPods(spec) {
 			o.SetNamespace(namespace)
 			w.warnings.take()
 			if err := w.create(ctx, o); err != nil {
-				said = errors.Join(said, fmt.Errorf("%s in %s: %w", o.GetKind(), namespace, err))
+				output = errors.Join(output, fmt.Errorf("%s in %s: %w", o.GetKind(), namespace, err))
 			}
 			for _, text := range w.warnings.take() {
-				said = errors.Join(said, errors.New(text))
+				output = errors.Join(output, errors.New(text))
 			}
 		}
 	}
-	return said
+	return output
 }

@@ -148,7 +148,7 @@ func (c *cluster) testExamples(t *testing.T) {
 		if err != nil && !apierrors.IsAlreadyExists(err) { // validation comes before that
 			t.Errorf("%s: %s %s: %v", o.document, o.GetKind(), o.GetName(), err)
 		}
-		if template, there, _ := unstructured.NestedMap(o.Object, "spec", "template"); there && !isKubernetes && !isMachines {
+		if template, found, _ := unstructured.NestedMap(o.Object, "spec", "template"); found && !isKubernetes && !isMachines {
 			if err := runsOnWindows(template); err != nil {
 				t.Errorf("%s: %s %s: %v", o.document, o.GetKind(), o.GetName(), err)
 			}

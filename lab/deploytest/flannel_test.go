@@ -55,11 +55,11 @@ func (c *cluster) testWICDOnFlannel(t *testing.T) {
 			return patchStatus(ctx, wicd, "win-2", types.StrategicMergePatchType, annotate(flannels+"public-ip", "192.0.2.1"))
 		}},
 	})
-	is, err := c.admin.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	current, err := c.admin.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := is.Annotations; got[flannels+"public-ip"] != "" || got[flannels+"backend-type"] != "vxlan" || got[flannels+"backend-data"] != `{"VNI":4096,"VtepMAC":"00:15:5d:00:00:01"}` || got[group+"/version"] != "1" {
+	if got := current.Annotations; got[flannels+"public-ip"] != "" || got[flannels+"backend-type"] != "vxlan" || got[flannels+"backend-data"] != `{"VNI":4096,"VtepMAC":"00:15:5d:00:00:01"}` || got[group+"/version"] != "1" {
 		t.Errorf("the node has the annotations %v", got)
 	}
 	bare := c.asWICD(t, "win-bare")

@@ -46,8 +46,8 @@ func (c *cluster) testOperatorSeesThePolicies(t *testing.T) {
 	if _, err := altered.ValidatingAdmissionPolicies().Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Ignore"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if is, err := o.ValidatingAdmissionPolicies().Get(t.Context(), name, metav1.GetOptions{}); err != nil || guards[0].PolicyDiffers(is) != "spec.failurePolicy" {
-		t.Errorf("the policy that fails open differs in %q (%v)", guards[0].PolicyDiffers(is), err)
+	if got, err := o.ValidatingAdmissionPolicies().Get(t.Context(), name, metav1.GetOptions{}); err != nil || guards[0].PolicyDiffers(got) != "spec.failurePolicy" {
+		t.Errorf("the policy that fails open differs in %q (%v)", guards[0].PolicyDiffers(got), err)
 	}
 	if _, err := altered.ValidatingAdmissionPolicies().Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

@@ -28,11 +28,11 @@ func machinesOf(as clients, group, version, in string) dynamic.ResourceInterface
 
 // deleteSeen deletes the existing Machine.
 func deleteSeen(ctx context.Context, machines dynamic.ResourceInterface, name string) error {
-	is, err := machines.Get(ctx, name, metav1.GetOptions{})
+	got, err := machines.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	return machines.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(is.GetUID()))})
+	return machines.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(got.GetUID()))})
 }
 
 // testMachines turns the cluster into OpenShift, and tests the operator's permissions for Machines.

@@ -73,14 +73,14 @@ func (c *cluster) drops(t *testing.T, spec map[string]any, rule podrules.Rule) b
 func TestManifestsOnEarlierKubernetes(t *testing.T) {
 	all := build.Minors()
 	minors := all[:len(all)-1]
-	switch asked := os.Getenv("WMCO_KUBERNETES"); asked {
+	switch requested := os.Getenv("WMCO_KUBERNETES"); requested {
 	case "all":
 	case "oldest":
 		minors = minors[:1]
 	case "":
 		t.Skip("SKIPPED: WMCO_KUBERNETES asks for no earlier version; it can be oldest or all, and building a control plane takes ten minutes the first time")
 	default:
-		t.Fatalf("WMCO_KUBERNETES is %q; it can be oldest or all", asked)
+		t.Fatalf("WMCO_KUBERNETES is %q; it can be oldest or all", requested)
 	}
 	for _, minor := range minors {
 		t.Run(minor, func(t *testing.T) {

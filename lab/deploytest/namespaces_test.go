@@ -42,8 +42,8 @@ func inOwnNamespaces(t *testing.T) (inside bool) {
 	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.timeout=5m", "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), insideTest+"="+t.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	said, err := cmd.CombinedOutput()
-	if t.Logf("in namespaces of its own:\n%s", said); err != nil || !strings.Contains(string(said), "--- PASS: "+t.Name()) {
+	output, err := cmd.CombinedOutput()
+	if t.Logf("in namespaces of its own:\n%s", output); err != nil || !strings.Contains(string(output), "--- PASS: "+t.Name()) {
 		t.Errorf("it ends with %v", err)
 	}
 	return false

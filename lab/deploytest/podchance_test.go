@@ -29,8 +29,8 @@ func (c *cluster) testPodsByChance(t *testing.T) {
 		found := podrulestest.Lint(t, pod)
 		w.warnings.take()
 		written, err := w.dryRun(t.Context(), pod, plain)
-		if said := warned(w.warnings.take()); err == nil && !slices.Equal(said, podrulestest.Fields(found)) {
-			t.Errorf("seed %d: the API server warns of %q, lint of %q\n%+v", seed, said, podrulestest.Fields(found), pod)
+		if output := warned(w.warnings.take()); err == nil && !slices.Equal(output, podrulestest.Fields(found)) {
+			t.Errorf("seed %d: the API server warns of %q, lint of %q\n%+v", seed, output, podrulestest.Fields(found), pod)
 		}
 		if err != nil {
 			seen["refused"]++
@@ -60,8 +60,8 @@ func (c *cluster) testPodsByChance(t *testing.T) {
 }
 
 // warned are the fields that warnings of the policies name.
-func warned(said []string) (fields []string) {
-	for _, text := range said {
+func warned(output []string) (fields []string) {
+	for _, text := range output {
 		_, rest, _ := strings.Cut(text, "': ")
 		field, _, _ := strings.Cut(rest, " of a pod for Windows: ")
 		fields = append(fields, field)

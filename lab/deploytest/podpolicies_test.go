@@ -40,9 +40,9 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 func (w *warnings) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	said := w.said
+	output := w.said
 	w.said = nil
-	return slices.DeleteFunc(said, func(text string) bool {
+	return slices.DeleteFunc(output, func(text string) bool {
 		return !strings.Contains(text, "ValidatingAdmissionPolicy '"+podrules.PolicyName)
 	})
 }
@@ -114,8 +114,8 @@ func (c *cluster) testPodPolicies(t *testing.T) {
 	podrulestest.Break(t, privileged, ruleOf(t, "containers[*].securityContext.privileged"), "containers")
 	eventually(t, "", func(ctx context.Context) error { // the policies take effect
 		err := w.create(ctx, withPods(privileged)[0])
-		if said := w.warnings.take(); err == nil && len(said) != 2 {
-			return fmt.Errorf("the warnings are %q", said)
+		if output := w.warnings.take(); err == nil && len(output) != 2 {
+			return fmt.Errorf("the warnings are %q", output)
 		}
 		return err
 	})
@@ -187,12 +187,12 @@ func (c *cluster) expectWarning(t *testing.T, w writer, objects []*unstructured.
 			t.Errorf("%s is refused: %v", o.GetKind(), err)
 			continue
 		}
-		said := w.warnings.take()
+		output := w.warnings.take()
 		if !strings.Contains(want, "os.name") {
-			said = slices.DeleteFunc(said, func(text string) bool { return strings.Contains(text, "os.name of a pod") })
+			output = slices.DeleteFunc(output, func(text string) bool { return strings.Contains(text, "os.name of a pod") })
 		}
-		if want == "" && len(said) > 0 || want != "" && (len(said) != 1 || !strings.Contains(said[0], want)) {
-			t.Errorf("%s: the warnings are %q, want %q", o.GetKind(), said, want)
+		if want == "" && len(output) > 0 || want != "" && (len(output) != 1 || !strings.Contains(output[0], want)) {
+			t.Errorf("%s: the warnings are %q, want %q", o.GetKind(), output, want)
 		}
 	}
 }

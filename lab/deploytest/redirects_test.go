@@ -35,7 +35,7 @@ import (
 func (c *cluster) testRedirects(t *testing.T) {
 	program := buildPlugin(t)
 	var lock sync.Mutex
-	var stolen, asked []string
+	var stolen, requested []string
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lock.Lock()
 		defer lock.Unlock()
@@ -46,21 +46,21 @@ func (c *cluster) testRedirects(t *testing.T) {
 	port := c.serveAsKubelet(t, func(w http.ResponseWriter, r *http.Request) {
 		lock.Lock()
 		defer lock.Unlock()
-		asked = append(asked, r.URL.Path)
+		requested = append(requested, r.URL.Path)
 		http.Redirect(w, r, other.URL+"/stolen", http.StatusFound)
 	})
 	kubeconfig := c.administrator(t)
 	for _, args := range [][]string{{"logs", "win-1", "kubelet"}, {"logs", "win-1", "wicd"}, {"logs", "win-1", "--list"}} {
 		output, err := exec.CommandContext(t.Context(), program, append(args, "--kubeconfig", kubeconfig)...).CombinedOutput()
-		said := "the kubelet of node win-1 sends the request elsewhere (to " + strings.TrimPrefix(other.URL, "http://") + ")"
-		if err == nil || !strings.Contains(string(output), said) {
+		reported := "the kubelet of node win-1 sends the request elsewhere (to " + strings.TrimPrefix(other.URL, "http://") + ")"
+		if err == nil || !strings.Contains(string(output), reported) {
 			t.Errorf("%v: %v, %s", args, err, output)
 		}
 	}
 	lock.Lock()
 	defer lock.Unlock()
-	if len(asked) != 3 || len(stolen) > 0 {
-		t.Errorf("the kubelet at port %d got %q; the other server got %q", port, asked, stolen)
+	if len(requested) != 3 || len(stolen) > 0 {
+		t.Errorf("the kubelet at port %d got %q; the other server got %q", port, requested, stolen)
 	}
 }
 

@@ -91,19 +91,19 @@ func (c *cluster) testRuntimeClasses(t *testing.T) {
 func (c *cluster) testPodOfAClass(t *testing.T) {
 	pod := windowsPod("web", "example.com/web:1")
 	pod.Spec.RuntimeClassName = new("windows2022")
-	is, err := c.dryRun(t.Context(), pod)
+	got, err := c.dryRun(t.Context(), pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if is.Spec.NodeSelector[corev1.LabelWindowsBuild] != "10.0.20348" || is.Spec.NodeSelector[corev1.LabelOSStable] != "windows" {
-		t.Errorf("its node selector is %v", is.Spec.NodeSelector)
+	if got.Spec.NodeSelector[corev1.LabelWindowsBuild] != "10.0.20348" || got.Spec.NodeSelector[corev1.LabelOSStable] != "windows" {
+		t.Errorf("its node selector is %v", got.Spec.NodeSelector)
 	}
 	for _, value := range []string{"Windows", "windows"} {
 		taint := &corev1.Taint{Key: "os", Value: value, Effect: corev1.TaintEffectNoSchedule}
-		if !slices.ContainsFunc(is.Spec.Tolerations, func(t corev1.Toleration) bool {
+		if !slices.ContainsFunc(got.Spec.Tolerations, func(t corev1.Toleration) bool {
 			return t.Key == taint.Key && t.Value == taint.Value && t.Effect == taint.Effect
 		}) {
-			t.Errorf("it does not tolerate %s: %+v", taint.ToString(), is.Spec.Tolerations)
+			t.Errorf("it does not tolerate %s: %+v", taint.ToString(), got.Spec.Tolerations)
 		}
 	}
 }
@@ -111,12 +111,12 @@ func (c *cluster) testPodOfAClass(t *testing.T) {
 func (c *cluster) testPodWithHyperV(t *testing.T) {
 	pod := windowsPod("web", "example.com/web:1")
 	pod.Spec.RuntimeClassName = new("windows2022-hyperv")
-	is, err := c.dryRun(t.Context(), pod)
+	got, err := c.dryRun(t.Context(), pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if memory := is.Spec.Overhead[corev1.ResourceMemory]; memory.String() != "512Mi" || is.Spec.NodeSelector[api.LabelHyperV] != "true" {
-		t.Errorf("its overhead is %v, and its node selector %v", is.Spec.Overhead, is.Spec.NodeSelector)
+	if memory := got.Spec.Overhead[corev1.ResourceMemory]; memory.String() != "512Mi" || got.Spec.NodeSelector[api.LabelHyperV] != "true" {
+		t.Errorf("its overhead is %v, and its node selector %v", got.Spec.Overhead, got.Spec.NodeSelector)
 	}
 }
 

@@ -92,14 +92,14 @@ func (c *cluster) testNamespaceCanBeDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "", func(ctx context.Context) error {
-		is, err := c.admin.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		got, err := c.admin.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		return fmt.Errorf("it is still there: %+v", is.Status)
+		return fmt.Errorf("it is still there: %+v", got.Status)
 	})
 }
 

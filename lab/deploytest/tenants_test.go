@@ -128,15 +128,15 @@ func TestAServiceWithTheAddressOfAHost(t *testing.T) {
 		}
 		return known.Refuse(netip.MustParseAddr(host))
 	}
-	if why := refusal(t.Context()); why != "" {
-		t.Fatalf("without the Service, the address %s", why)
+	if reason := refusal(t.Context()); reason != "" {
+		t.Fatalf("without the Service, the address %s", reason)
 	}
 	tenant := c.tenant(t, "tenant")
 	eventually(t, "", func(ctx context.Context) error {
 		return createService(ctx, tenant, "tenant", "web", corev1.ServiceSpec{ExternalIPs: []string{host}, Ports: []corev1.ServicePort{{Name: "s", Port: 22}}})
 	})
-	if why := refusal(t.Context()); !strings.Contains(why, "spec.externalIPs of Service tenant/web") {
-		t.Errorf("with the Service, the address is refused with %q", why)
+	if reason := refusal(t.Context()); !strings.Contains(reason, "spec.externalIPs of Service tenant/web") {
+		t.Errorf("with the Service, the address is refused with %q", reason)
 	}
 	c.createEndpoint(t, "tenant", "web", 2222, nil)
 	eventually(t, "", func(ctx context.Context) error { // else this test would show nothing

@@ -60,9 +60,9 @@ func (i *installation) expectTold(t *testing.T, m mistake) {
 	}
 	testenv.Eventually(t, patience, "the pod says "+m.says, func(ctx context.Context) string {
 		const states = `{range .items[*].status.containerStatuses[*]}{.state.waiting.message}{.state.terminated.message}{.lastState.terminated.message}{"\n"}{end}`
-		told, err := i.shell.Output(ctx, i.dir, "kubectl get pods -n windows -o jsonpath='"+states+"'")
-		if err != nil || !strings.Contains(told, m.says) {
-			return fmt.Sprintf("it says %q (%v)", told, err)
+		reported, err := i.shell.Output(ctx, i.dir, "kubectl get pods -n windows -o jsonpath='"+states+"'")
+		if err != nil || !strings.Contains(reported, m.says) {
+			return fmt.Sprintf("it says %q (%v)", reported, err)
 		}
 		return ""
 	})

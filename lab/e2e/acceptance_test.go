@@ -98,17 +98,17 @@ func cutsOfJoin() []string {
 
 // cutSession closes the connection at a step, which makes the server end the program.
 func (a acceptanceTest) cutSession() {
-	said, err := a.runAsUser(a.host, a.joinCommand(webImage), func(line string) error {
+	output, err := a.runAsUser(a.host, a.joinCommand(webImage), func(line string) error {
 		if strings.HasPrefix(line, "pod: ") {
 			return errCut
 		}
 		return nil
 	})
 	if !errors.Is(err, errCut) {
-		a.t.Fatalf("it was to be cut: %v\n%s", err, said)
+		a.t.Fatalf("it was to be cut: %v\n%s", err, output)
 	}
-	said, err = a.runAsUser(a.host, a.joinCommand(webImage), nil) // it cleans up after the previous run
-	a.t.Logf("%s", said)
+	output, err = a.runAsUser(a.host, a.joinCommand(webImage), nil) // it cleans up after the previous run
+	a.t.Logf("%s", output)
 	if err != nil {
 		a.t.Error(err)
 	}
@@ -122,14 +122,14 @@ func (a acceptanceTest) restartInService() {
 	if err := a.host.WriteRegistry(a.t.Context(), featuresKey, "Containers", disabled); err != nil {
 		a.t.Fatal(err)
 	}
-	said, err := a.runAsUser(a.host, a.joinCommand(webImage+" --as-service --restart-allowed --network ovn"), func(line string) error {
+	reported, err := a.runAsUser(a.host, a.joinCommand(webImage+" --as-service --restart-allowed --network ovn"), func(line string) error {
 		if strings.HasPrefix(line, "this runs as service ") {
 			return errCut
 		}
 		return nil
 	})
 	if !errors.Is(err, errCut) {
-		a.t.Fatalf("it was to be cut: %v\n%s", err, said)
+		a.t.Fatalf("it was to be cut: %v\n%s", err, reported)
 	}
 	cutAt := map[string]bool{}
 	testenv.Eventually(a.t, 3*patience, "the run ends", func(context.Context) string {
@@ -137,8 +137,8 @@ func (a acceptanceTest) restartInService() {
 		if err != nil {
 			return err.Error() // Windows restarts
 		}
-		said = string(output)
-		for line := range strings.Lines(said) {
+		reported = string(output)
+		for line := range strings.Lines(reported) {
 			id, _, isStep := strings.Cut(line, ": ")
 			if isStep && !cutAt[id] && !strings.ContainsAny(id, " #") {
 				cutAt[id] = true
@@ -148,11 +148,11 @@ func (a acceptanceTest) restartInService() {
 			}
 		}
 		if _, err := a.host.ReadFile(acceptance.Root + `\service\result`); err != nil {
-			return "it says:\n" + said
+			return "it says:\n" + reported
 		}
 		return ""
 	})
-	a.t.Logf("%s", said)
+	a.t.Logf("%s", reported)
 	a.expectReport(append([]string{"containers", "restarted"}, stepsOfJoin()...), "vmcompute-restarted")
 	for _, step := range stepsOfJoin() {
 		if !cutAt[step] {
@@ -160,8 +160,8 @@ func (a acceptanceTest) restartInService() {
 		}
 	}
 	a.eventually("the rest goes", func(context.Context) string {
-		if said, err := a.runAsUser(a.host, programCommand(" --restore"), nil); err != nil {
-			return said + err.Error() // the service may not have ended
+		if reported, err := a.runAsUser(a.host, programCommand(" --restore"), nil); err != nil {
+			return reported + err.Error() // the service may not have ended
 		}
 		return ""
 	})
@@ -176,15 +176,15 @@ func (a acceptanceTest) killService() {
 			options += webImage
 		}
 		began, killed := time.Now(), false
-		said, err := a.runAsUser(a.host, a.joinCommand(options), func(line string) error {
+		output, err := a.runAsUser(a.host, a.joinCommand(options), func(line string) error {
 			if killed || !strings.HasPrefix(line, step+": ") {
 				return nil
 			}
 			killed = true
 			return a.host.KillService(a.t.Context(), acceptance.ServiceName)
 		})
-		if !killed || err == nil || !strings.Contains(said, "ended in the middle of its run") {
-			a.t.Errorf("killed at %s (%v), it ends with %v and says:\n%s", step, killed, err, said)
+		if !killed || err == nil || !strings.Contains(output, "ended in the middle of its run") {
+			a.t.Errorf("killed at %s (%v), it ends with %v and says:\n%s", step, killed, err, output)
 		}
 		a.expectAsBefore("killed at " + step)
 		a.t.Logf("%s: %.0f s", step, time.Since(began).Seconds())
@@ -217,21 +217,21 @@ func (a acceptanceTest) makeNetworks() {
 		}
 	}
 	command := programCommand(" --only hns --network-cut-allowed")
-	said, err := a.runAsUser(a.host, command, func(line string) error {
+	output, err := a.runAsUser(a.host, command, func(line string) error {
 		if strings.Contains(line, "300 remote subnets") {
 			return errCut
 		}
 		return nil
 	})
 	if !errors.Is(err, errCut) {
-		a.t.Fatalf("it was to be cut: %v\n%s", err, said)
+		a.t.Fatalf("it was to be cut: %v\n%s", err, output)
 	}
-	if said, err := a.runAsUser(a.host, programCommand(" --restore"), nil); err != nil {
-		a.t.Errorf("%s%v", said, err)
+	if output, err := a.runAsUser(a.host, programCommand(" --restore"), nil); err != nil {
+		a.t.Errorf("%s%v", output, err)
 	}
 	expectNone("killed")
-	said, err = a.runAsUser(a.host, command, nil)
-	a.t.Logf("%s", said)
+	output, err = a.runAsUser(a.host, command, nil)
+	a.t.Logf("%s", output)
 	if err != nil {
 		a.t.Error(err)
 	}
@@ -310,7 +310,7 @@ var errCut = errors.New("the connection was closed")
 
 // runAsUser runs a command on a host over SSH, and returns its output. watch, if not nil, is called with each line; if it returns an error, the
 // connection is closed, and the server ends the command.
-func (p place) runAsUser(host *lab.Host, command string, watch func(line string) error) (said string, err error) {
+func (p place) runAsUser(host *lab.Host, command string, watch func(line string) error) (reported string, err error) {
 	signer, err := ssh.ParsePrivateKey(p.Key)
 	if err != nil {
 		return "", err

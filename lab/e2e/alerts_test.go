@@ -155,10 +155,10 @@ func (w watched) blockedDrain() {
 	pod.Spec.NodeName = h.Name
 	w.create(budget)
 	w.create(pod)
-	was := pod.DeepCopy()
+	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodRunning // a simulated host has no kubelet that reports it
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	if err := w.Client.Status().Patch(w.t.Context(), pod, client.MergeFrom(was)); err != nil {
+	if err := w.Client.Status().Patch(w.t.Context(), pod, client.MergeFrom(before)); err != nil {
 		w.t.Fatal(err)
 	}
 	w.annotateNode(h.Name, api.AnnotationReboot, "")
@@ -187,9 +187,9 @@ func (w watched) operatorDown() {
 	scale := func(replicas int32) {
 		var d appsv1.Deployment
 		w.get(ours(operatorName), &d)
-		was := d.DeepCopy()
+		before := d.DeepCopy()
 		d.Spec.Replicas = &replicas
-		if err := w.Client.Patch(w.t.Context(), &d, client.MergeFrom(was)); err != nil {
+		if err := w.Client.Patch(w.t.Context(), &d, client.MergeFrom(before)); err != nil {
 			w.t.Fatal(err)
 		}
 	}

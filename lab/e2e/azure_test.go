@@ -108,11 +108,11 @@ func (p place) initializeAs(manager client.Client, name string, machine testenv.
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	was := node.DeepCopy()
+	before := node.DeepCopy()
 	node.Status.Addresses = []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: machine.Address}, {Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeExternalIP, Address: machine.PublicAddress},
 	}
-	if err := manager.Status().Patch(p.t.Context(), &node, client.StrategicMergeFrom(was)); err != nil {
+	if err := manager.Status().Patch(p.t.Context(), &node, client.StrategicMergeFrom(before)); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -120,10 +120,10 @@ func (p place) initializeAs(manager client.Client, name string, machine testenv.
 // expectOfMachine waits until a Node has the values of its machine's metadata service, and no taint but that of Windows.
 func (p place) expectOfMachine(name string, machine testenv.AzureMachine) {
 	p.t.Helper()
-	p.expectFromCloud(name, machine.ProviderID(), testenv.AzureType, testenv.AzureZone, testenv.AzureRegion, func(is []corev1.NodeAddress) bool {
-		return slices.Contains(is, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: machine.Address}) &&
-			slices.Contains(is, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: machine.PublicAddress}) &&
-			slices.Contains(is, corev1.NodeAddress{Type: corev1.NodeHostName, Address: name})
+	p.expectFromCloud(name, machine.ProviderID(), testenv.AzureType, testenv.AzureZone, testenv.AzureRegion, func(got []corev1.NodeAddress) bool {
+		return slices.Contains(got, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: machine.Address}) &&
+			slices.Contains(got, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: machine.PublicAddress}) &&
+			slices.Contains(got, corev1.NodeAddress{Type: corev1.NodeHostName, Address: name})
 	})
 }
 

@@ -220,9 +220,9 @@ func (s servicesTest) localPolicy() {
 func (s servicesTest) loadBalancer() {
 	const address = "203.0.113.7"
 	o, pods := s.service("load-balancer", func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeLoadBalancer }), s.webPods()
-	was := o.DeepCopy()
+	before := o.DeepCopy()
 	o.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
-	if err := s.Client.Status().Patch(s.t.Context(), o, client.MergeFrom(was)); err != nil {
+	if err := s.Client.Status().Patch(s.t.Context(), o, client.MergeFrom(before)); err != nil {
 		s.t.Fatal(err)
 	}
 	s.expect(pods, "http://"+address, namesOf(pods)...)

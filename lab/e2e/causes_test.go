@@ -26,7 +26,7 @@ import (
 // TestCausesAreTold makes hosts fail, for one cause after another, and expects kubectl windows to report cause and remedy, and neither once it is
 // fixed.
 func TestCausesAreTold(t *testing.T) {
-	told := newTeller(newPlace(t, testenv.Options{}))
+	reported := newTeller(newPlace(t, testenv.Options{}))
 	for _, cause := range []struct {
 		name  string
 		fails func(teller)
@@ -39,7 +39,7 @@ func TestCausesAreTold(t *testing.T) {
 		{"AnAccountOfAPodIsMissing", missingAccount},
 		{"TheCanaryFailed", failedCanary},
 	} {
-		t.Run(cause.name, func(t *testing.T) { cause.fails(told.in(t)) })
+		t.Run(cause.name, func(t *testing.T) { cause.fails(reported.in(t)) })
 	}
 }
 
@@ -175,12 +175,12 @@ func blockingBudget(p teller) {
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "shop"}}
 	budget.Spec = policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}}
 	p.create(budget)
-	was := p.node(j.at.Name).Status.NodeInfo.BootID
+	before := p.node(j.at.Name).Status.NodeInfo.BootID
 	p.annotateNode(j.at.Name, api.AnnotationReboot, "")
 	p.expectTold(j.at.Name, "DrainBlocked", "default/shop cannot be evicted: The disruption budget shop", "Add a replica to the workload")
 	p.remove(budget)
 	p.expectNotTold("DrainBlocked")
-	p.expectRestarted(j.at.Name, was)
+	p.expectRestarted(j.at.Name, before)
 	p.leaves(j.name)
 }
 

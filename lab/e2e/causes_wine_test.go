@@ -91,12 +91,12 @@ func (w windowsTeller) expectPodTold(app, reason string, says ...string) {
 			return fmt.Sprintf("there are %d pods", len(pods.Items))
 		}
 		pod := &pods.Items[0]
-		told := 0
+		reported := 0
 		for _, e := range events.Items {
 			switch {
 			case e.InvolvedObject.UID != pod.UID:
 			case e.Reason == reason:
-				told++
+				reported++
 				at = e.EventTime.Time
 			case e.Reason == "Failed" && (failed.IsZero() || e.FirstTimestamp.Time.Before(failed)): // by the kubelet
 				failed = e.FirstTimestamp.Time
@@ -108,8 +108,8 @@ func (w windowsTeller) expectPodTold(app, reason string, says ...string) {
 				return fmt.Sprintf("the annotation is %q, without %q", text, part)
 			}
 		}
-		if told != 1 {
-			return fmt.Sprintf("there are %d events", told)
+		if reported != 1 {
+			return fmt.Sprintf("there are %d events", reported)
 		}
 		return ""
 	})
@@ -122,15 +122,15 @@ func (w windowsTeller) expectPodTold(app, reason string, says ...string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	asked := 0
+	requested := 0
 	for _, q := range all {
 		if q.Agent == api.ManagedBy {
-			asked++
+			requested++
 		}
 	}
-	w.t.Logf("the operator sent %d requests", asked)
-	if asked == 0 || asked > 2 {
-		w.t.Errorf("the operator sent %d requests for one image: %+v", asked, all)
+	w.t.Logf("the operator sent %d requests", requested)
+	if requested == 0 || requested > 2 {
+		w.t.Errorf("the operator sent %d requests for one image: %+v", requested, all)
 	}
 }
 
@@ -164,12 +164,12 @@ func (w windowsTeller) silentProxy() {
 
 // fullDisk has the kubelet treat a nearly empty disk as full.
 func (w windowsTeller) fullDisk() {
-	var was map[string]string
+	var before map[string]string
 	w.configure(func(s *v1alpha1.WindowsConfigSpec) {
-		was, s.Kubelet.EvictionHard = s.Kubelet.EvictionHard, map[string]string{"nodefs.available": "99%", "imagefs.available": "99%"}
+		before, s.Kubelet.EvictionHard = s.Kubelet.EvictionHard, map[string]string{"nodefs.available": "99%", "imagefs.available": "99%"}
 	})
 	w.expectTold(w.Hosts()[0].Name, "KubeletHasDiskPressure", "Free disk space on the host: remove unused images and files, or enlarge drive C:")
-	w.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Kubelet.EvictionHard = was })
+	w.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Kubelet.EvictionHard = before })
 	w.expectNotTold("KubeletHasDiskPressure")
 }
 

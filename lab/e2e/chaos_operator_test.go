@@ -177,8 +177,8 @@ func apiServerUnavailable(p place) {
 	stop()
 	p.expectOneNodeEach(all)
 	after := p.hostStates()
-	for host, was := range before {
-		p.expectUntouched(host, was, after[host])
+	for host, previous := range before {
+		p.expectUntouched(host, previous, after[host])
 	}
 }
 
@@ -240,13 +240,13 @@ func (p place) hostStates() map[string]hostState {
 	return states
 }
 
-func (p place) expectUntouched(host string, was, is hostState) {
+func (p place) expectUntouched(host string, before, got hostState) {
 	p.t.Helper()
-	if was.boot != is.boot || !maps.Equal(was.pids, is.pids) {
-		p.t.Errorf("host %s had boot %s with processes %v, has boot %s with %v", host, was.boot, was.pids, is.boot, is.pids)
+	if before.boot != got.boot || !maps.Equal(before.pids, got.pids) {
+		p.t.Errorf("host %s had boot %s with processes %v, has boot %s with %v", host, before.boot, before.pids, got.boot, got.pids)
 	}
-	for name := range was.files {
-		if !is.files[name] {
+	for name := range before.files {
+		if !got.files[name] {
 			p.t.Errorf("host %s: %s is gone", host, name)
 		}
 	}

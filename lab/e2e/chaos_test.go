@@ -83,8 +83,8 @@ func (p place) expectAlive(j joiner) {
 		if err := p.Client.Get(ctx, types.NamespacedName{Name: j.at.Name}, &node); err != nil {
 			return fmt.Sprintf("%v; the instance is %+v", err, p.instance(j.name).Status)
 		}
-		if is, want := node.Status.NodeInfo.BootID, j.Windows().BootID(); is != want {
-			return fmt.Sprintf("it reports boot %s, the host is at %s", is, want)
+		if got, want := node.Status.NodeInfo.BootID, j.Windows().BootID(); got != want {
+			return fmt.Sprintf("it reports boot %s, the host is at %s", got, want)
 		}
 		return notReady(&node)
 	})

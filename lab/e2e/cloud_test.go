@@ -44,8 +44,8 @@ func TestCloud(t *testing.T) {
 	p.expectInitialized("win-1", "lab:///lab-a/i-1")
 	p.expectReady(name)
 	p.expectScheduled("early")
-	gone := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "early"}}
-	if err := p.Client.Delete(t.Context(), gone, client.GracePeriodSeconds(0)); err != nil {
+	removed := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "early"}}
+	if err := p.Client.Delete(t.Context(), removed, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
 
@@ -99,12 +99,12 @@ func (p place) checkCloudNames(cloud *testenv.Cloud, host *lab.Host, name types.
 	p.expectEvent(request, api.EventCertificateRefused, "DNSNameNotOfInstance", internal)
 	p.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.AdditionalAddresses = []string{internal, external} })
 	p.eventually("the request is approved", func(ctx context.Context) string {
-		var is certificatesv1.CertificateSigningRequest
-		if err := p.Client.Get(ctx, types.NamespacedName{Name: request}, &is); err != nil {
+		var got certificatesv1.CertificateSigningRequest
+		if err := p.Client.Get(ctx, types.NamespacedName{Name: request}, &got); err != nil {
 			return err.Error()
 		}
-		if len(is.Status.Certificate) == 0 {
-			return fmt.Sprintf("its conditions are %v", is.Status.Conditions)
+		if len(got.Status.Certificate) == 0 {
+			return fmt.Sprintf("its conditions are %v", got.Status.Conditions)
 		}
 		return ""
 	})
@@ -121,7 +121,7 @@ func (p place) servingRequest(ctx context.Context, name string) (request, missin
 		if r.Spec.SignerName != certificatesv1.KubeletServingSignerName || block == nil {
 			continue
 		}
-		if asked, err := x509.ParseCertificateRequest(block.Bytes); err == nil && slices.Contains(asked.DNSNames, name) {
+		if requested, err := x509.ParseCertificateRequest(block.Bytes); err == nil && slices.Contains(requested.DNSNames, name) {
 			return r.Name, ""
 		}
 	}
@@ -147,8 +147,8 @@ func (p place) expectCloudProvider(want v1alpha1.CloudProvider) {
 		if err := p.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
 			return err.Error()
 		}
-		if is := config.Status.CloudProvider; is == nil || is.Mode != want {
-			return fmt.Sprintf("it is %+v", is)
+		if got := config.Status.CloudProvider; got == nil || got.Mode != want {
+			return fmt.Sprintf("it is %+v", got)
 		}
 		return ""
 	})
@@ -218,16 +218,16 @@ func (p place) startPod(name string) {
 	}}
 	p.create(pod)
 	p.eventually("the scheduler finds no node for pod "+name, func(ctx context.Context) string {
-		var is corev1.Pod
-		if err := p.Client.Get(ctx, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: name}, &is); err != nil {
+		var got corev1.Pod
+		if err := p.Client.Get(ctx, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: name}, &got); err != nil {
 			return err.Error()
 		}
-		for _, c := range is.Status.Conditions {
+		for _, c := range got.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
 				return ""
 			}
 		}
-		return fmt.Sprintf("it is on node %q", is.Spec.NodeName)
+		return fmt.Sprintf("it is on node %q", got.Spec.NodeName)
 	})
 }
 
@@ -235,12 +235,12 @@ func (p place) startPod(name string) {
 func (p place) expectScheduled(name string) {
 	p.t.Helper()
 	p.eventually("pod "+name+" has a node", func(ctx context.Context) string {
-		var is corev1.Pod
-		if err := p.Client.Get(ctx, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: name}, &is); err != nil {
+		var got corev1.Pod
+		if err := p.Client.Get(ctx, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: name}, &got); err != nil {
 			return err.Error()
 		}
-		if is.Spec.NodeName == "" {
-			return fmt.Sprintf("it has none: %v", is.Status.Conditions)
+		if got.Spec.NodeName == "" {
+			return fmt.Sprintf("it has none: %v", got.Status.Conditions)
 		}
 		return ""
 	})

@@ -149,9 +149,9 @@ func (m machinesOf) createUserData() {
 func (m machinesOf) scale(replicas int64) {
 	m.t.Helper()
 	d := clusterapi.MachineDeployment(selfNamespace, selfCluster, deployment, replicas, api.UserDataSecret, nil).(*unstructured.Unstructured)
-	was := d.DeepCopy()
-	unstructured.RemoveNestedField(was.Object, "spec", "replicas")
-	if err := m.Client.Patch(m.t.Context(), d, client.MergeFrom(was)); err != nil {
+	before := d.DeepCopy()
+	unstructured.RemoveNestedField(before.Object, "spec", "replicas")
+	if err := m.Client.Patch(m.t.Context(), d, client.MergeFrom(before)); err != nil {
 		m.t.Fatal(err)
 	}
 }
@@ -189,8 +189,8 @@ func (m machinesOf) nodesOfMachines(ctx context.Context) (nodes []string, missin
 		if phase != "Running" || node == "" || !isTrue(&machine, "NodeReady") {
 			return nil, fmt.Sprintf("Machine %s is %s, its node is %q: %v", machine.GetName(), phase, node, machine.Object["status"])
 		}
-		if is, found := m.cloud.Get(machine.GetName()); !found || is.Node != node {
-			return nil, fmt.Sprintf("Machine %s has node %s, and host %q", machine.GetName(), node, is.Node)
+		if got, found := m.cloud.Get(machine.GetName()); !found || got.Node != node {
+			return nil, fmt.Sprintf("Machine %s has node %s, and host %q", machine.GetName(), node, got.Node)
 		}
 		nodes, wanted = append(nodes, node), append(wanted, node)
 	}
@@ -216,8 +216,8 @@ func (m machinesOf) nodesOfMachines(ctx context.Context) (nodes []string, missin
 func isTrue(o *unstructured.Unstructured, condition string) bool {
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	return slices.ContainsFunc(conditions, func(c any) bool {
-		is, _ := c.(map[string]any)
-		return is["type"] == condition && is["status"] == "True"
+		got, _ := c.(map[string]any)
+		return got["type"] == condition && got["status"] == "True"
 	})
 }
 

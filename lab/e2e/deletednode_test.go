@@ -18,14 +18,14 @@ func TestANodeIsDeletedAndItsHostRestarts(t *testing.T) {
 	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab})
 	p.joinAll()
 	name := p.Hosts()[0].Name
-	was := p.node(name)
-	p.remove(was)
+	before := p.node(name)
+	p.remove(before)
 	if err := p.Lab.Hosts()[0].Reboot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p.eventually("the instance has another Node", func(context.Context) string {
 		for _, i := range p.instances() {
-			if i.Status.NodeRef == nil || i.Status.NodeRef.UID == was.UID {
+			if i.Status.NodeRef == nil || i.Status.NodeRef.UID == before.UID {
 				return fmt.Sprintf("its status is %+v", i.Status)
 			}
 		}

@@ -92,11 +92,11 @@ func (x examplesTest) kubernetesRuntimeClass() {
 // expectNode checks which class a pod has, and the build of its node.
 func (x examplesTest) expectNode(pod *corev1.Pod, build windowsbuild.Build, class string) {
 	x.t.Helper()
-	if is := pod.Spec.RuntimeClassName; is == nil || *is != class {
-		x.t.Errorf("pod %s has class %v, want %s", pod.Name, is, class)
+	if got := pod.Spec.RuntimeClassName; got == nil || *got != class {
+		x.t.Errorf("pod %s has class %v, want %s", pod.Name, got, class)
 	}
-	if is := x.node(pod.Spec.NodeName).Labels[corev1.LabelWindowsBuild]; is != build.Label() {
-		x.t.Errorf("pod %s runs on a node of build %s, want %s", pod.Name, is, build.Label())
+	if got := x.node(pod.Spec.NodeName).Labels[corev1.LabelWindowsBuild]; got != build.Label() {
+		x.t.Errorf("pod %s runs on a node of build %s, want %s", pod.Name, got, build.Label())
 	}
 }
 

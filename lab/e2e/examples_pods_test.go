@@ -203,10 +203,10 @@ func (x examplesTest) scaled(ctx context.Context, at client.ObjectKey, replicas 
 	if err := x.Client.Get(ctx, at, &hpa); err != nil {
 		return err.Error()
 	}
-	has := slices.ContainsFunc(hpa.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+	ok := slices.ContainsFunc(hpa.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
 		return c.Type == condition && c.Status == corev1.ConditionTrue && c.Reason == reason
 	})
-	if !has || hpa.Status.DesiredReplicas != replicas {
+	if !ok || hpa.Status.DesiredReplicas != replicas {
 		return fmt.Sprintf("its autoscaler says %+v", hpa.Status)
 	}
 	return ""

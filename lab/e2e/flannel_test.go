@@ -124,8 +124,8 @@ func (p place) flannelDies() {
 func (p place) flannelLeaves(fresh snapshot) {
 	h := p.Lab.Hosts()[1]
 	p.leave(h, fresh)
-	running, has := p.running(h), p.has(h, hns.Network, testenv.FlannelNetwork)
-	if len(running) > 0 || has {
-		p.t.Errorf("running: %q, network present: %v", running, has)
+	running, got := p.running(h), p.has(h, hns.Network, testenv.FlannelNetwork)
+	if len(running) > 0 || got {
+		p.t.Errorf("running: %q, network present: %v", running, got)
 	}
 }

@@ -62,8 +62,8 @@ func TestFleetRules(t *testing.T) {
 		s.Rollout.Canary = &v1alpha1.CanarySpec{Count: 1, Soak: "2h"}
 	})
 	p.eventually("win-1 has the version", func(context.Context) string {
-		if is := p.reported("win-1"); is == first || p.node("win-1").Spec.Unschedulable {
-			return "it has " + is
+		if got := p.reported("win-1"); got == first || p.node("win-1").Spec.Unschedulable {
+			return "it has " + got
 		}
 		return ""
 	})
@@ -71,9 +71,9 @@ func TestFleetRules(t *testing.T) {
 	passed = passed && t.Run("a Node whose annotation is gone keeps its version", func(t *testing.T) {
 		p := p.in(t)
 		node := p.node("win-2")
-		was := node.DeepCopy()
+		before := node.DeepCopy()
 		delete(node.Annotations, api.AnnotationDesiredVersion)
-		if err := p.Client.Patch(t.Context(), node, client.MergeFrom(was)); err != nil {
+		if err := p.Client.Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
 			t.Fatal(err)
 		}
 		p.expectLeftAlone(30*time.Second, first, "win-2")
@@ -103,7 +103,7 @@ func TestFleetRules(t *testing.T) {
 		p := p.in(t)
 		made := p.runAgent()
 		p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.Canary = nil })
-		p.expectVersion(func(is string) bool { return is != first })
+		p.expectVersion(func(got string) bool { return got != first })
 		p.expectInService()
 		if n := made(); n > hosts {
 			t.Errorf("%d pods were made in three drains; want one at the beginning, and one for each drain at most", n)
@@ -147,9 +147,9 @@ func (p place) runAgent() (made func() int) {
 			case pod.DeletionTimestamp != nil:
 				_ = p.Client.Delete(ctx, pod, client.GracePeriodSeconds(0))
 			case pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodRunning:
-				was := pod.DeepCopy()
+				before := pod.DeepCopy()
 				pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-				_ = p.Client.Status().Patch(ctx, pod, client.MergeFrom(was))
+				_ = p.Client.Status().Patch(ctx, pod, client.MergeFrom(before))
 			}
 		}
 	})
@@ -205,13 +205,13 @@ func (p place) silence(lasts time.Duration, names ...string) {
 	set := func(status corev1.ConditionStatus) {
 		for _, name := range names {
 			node := p.node(name)
-			was := node.DeepCopy()
+			before := node.DeepCopy()
 			for i := range node.Status.Conditions {
 				if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady && c.Status != status {
 					c.Status, c.LastTransitionTime = status, metav1.Now()
 				}
 			}
-			if err := p.Client.Status().Patch(p.t.Context(), node, client.MergeFrom(was)); err != nil {
+			if err := p.Client.Status().Patch(p.t.Context(), node, client.MergeFrom(before)); err != nil {
 				p.t.Fatal(err)
 			}
 		}
@@ -229,8 +229,8 @@ func (p place) expectLeftAlone(lasts time.Duration, version string, names ...str
 		var found []string
 		for _, name := range names {
 			node := p.node(name)
-			if is := node.Annotations[api.AnnotationVersion]; version != "" && is != version {
-				found = append(found, fmt.Sprintf("%s has version %s", name, is))
+			if got := node.Annotations[api.AnnotationVersion]; version != "" && got != version {
+				found = append(found, fmt.Sprintf("%s has version %s", name, got))
 			}
 			if node.Spec.Unschedulable {
 				found = append(found, name+" is cordoned")

@@ -39,7 +39,7 @@ func TestFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.restartWith(dir)
-		p.expectVersion(func(is string) bool { return is != first })
+		p.expectVersion(func(got string) bool { return got != first })
 		if watch.cordons() < hosts {
 			t.Errorf("%d cordons were seen, want one for each of %d nodes, because the kubelet changed", watch.cordons(), hosts)
 		}
@@ -48,7 +48,7 @@ func TestFleet(t *testing.T) {
 	t.Run("and back", func(t *testing.T) {
 		p := p.in(t)
 		p.restartWith(p.Payload)
-		p.expectVersion(func(is string) bool { return is == first })
+		p.expectVersion(func(got string) bool { return got == first })
 		p.expectInService()
 	})
 	t.Run("a change that needs no drain causes none", func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestFleet(t *testing.T) {
 		}
 		before := watch.cordons()
 		p.restartWith(dir)
-		p.expectVersion(func(is string) bool { return is != first })
+		p.expectVersion(func(got string) bool { return got != first })
 		if n := watch.cordons() - before; n != 0 {
 			t.Errorf("%d nodes were cordoned for another exporter", n)
 		}
@@ -113,9 +113,9 @@ func (p place) reported(node string) string {
 func (p place) annotateNode(name, key, value string) {
 	p.t.Helper()
 	node := p.node(name)
-	was := node.DeepCopy()
+	before := node.DeepCopy()
 	node.Annotations[key] = value
-	if err := p.Client.Patch(p.t.Context(), node, client.MergeFrom(was)); err != nil {
+	if err := p.Client.Patch(p.t.Context(), node, client.MergeFrom(before)); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -123,19 +123,19 @@ func (p place) annotateNode(name, key, value string) {
 // restartNode requests a restart as users do, and waits until the node is back.
 func (p place) restartNode(name string) {
 	p.t.Helper()
-	was := p.node(name).Status.NodeInfo.BootID
+	before := p.node(name).Status.NodeInfo.BootID
 	p.annotateNode(name, api.AnnotationReboot, "")
-	p.expectRestarted(name, was)
+	p.expectRestarted(name, before)
 }
 
 // expectRestarted waits until a node whose restart was requested is back with another boot ID.
-func (p place) expectRestarted(name, was string) {
+func (p place) expectRestarted(name, before string) {
 	p.t.Helper()
 	p.eventually(name+" has restarted and is back", func(context.Context) string {
 		node := p.node(name)
-		_, asked := node.Annotations[api.AnnotationReboot]
-		if node.Status.NodeInfo.BootID == was || node.Spec.Unschedulable || asked {
-			return fmt.Sprintf("boot ID %s, cordoned %v, asked %v", node.Status.NodeInfo.BootID, node.Spec.Unschedulable, asked)
+		_, requested := node.Annotations[api.AnnotationReboot]
+		if node.Status.NodeInfo.BootID == before || node.Spec.Unschedulable || requested {
+			return fmt.Sprintf("boot ID %s, cordoned %v, asked %v", node.Status.NodeInfo.BootID, node.Spec.Unschedulable, requested)
 		}
 		return notReady(node)
 	})
@@ -146,8 +146,8 @@ func (p place) expectVersion(fits func(string) bool) {
 	p.t.Helper()
 	p.eventually("all nodes have the version", func(context.Context) string {
 		for _, h := range p.Hosts() {
-			if is := p.reported(h.Name); !fits(is) {
-				return fmt.Sprintf("%s has version %s", h.Name, is)
+			if got := p.reported(h.Name); !fits(got) {
+				return fmt.Sprintf("%s has version %s", h.Name, got)
 			}
 		}
 		return ""

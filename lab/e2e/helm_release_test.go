@@ -129,15 +129,15 @@ func (r released) objects() map[string]*unstructured.Unstructured {
 	r.t.Helper()
 	objects := rendered(r.t, r.helm, r.first, "--no-hooks")
 	for key, o := range objects {
-		is := &unstructured.Unstructured{}
-		is.SetGroupVersionKind(o.GroupVersionKind())
-		if err := r.Client.Get(r.t.Context(), client.ObjectKeyFromObject(o), is); err != nil {
+		got := &unstructured.Unstructured{}
+		got.SetGroupVersionKind(o.GroupVersionKind())
+		if err := r.Client.Get(r.t.Context(), client.ObjectKeyFromObject(o), got); err != nil {
 			r.t.Fatalf("%s: %v", key, err)
 		}
-		is.SetManagedFields(nil)
-		is.SetResourceVersion("")
-		unstructured.RemoveNestedField(is.Object, "status")
-		objects[key] = is
+		got.SetManagedFields(nil)
+		got.SetResourceVersion("")
+		unstructured.RemoveNestedField(got.Object, "status")
+		objects[key] = got
 	}
 	return objects
 }
@@ -147,9 +147,9 @@ func (r released) uninstalls() {
 	r.Operator.Kill()
 	r.must("uninstall", "wmco")
 	for key, o := range rendered(r.t, r.helm, r.first, "--no-hooks") {
-		is := &unstructured.Unstructured{}
-		is.SetGroupVersionKind(o.GroupVersionKind())
-		err := r.Client.Get(r.t.Context(), client.ObjectKeyFromObject(o), is)
+		got := &unstructured.Unstructured{}
+		got.SetGroupVersionKind(o.GroupVersionKind())
+		err := r.Client.Get(r.t.Context(), client.ObjectKeyFromObject(o), got)
 		if isKept := o.GetKind() == "CustomResourceDefinition"; isKept != (err == nil) || !isKept && !apierrors.IsNotFound(err) {
 			r.t.Errorf("%s after the uninstallation: %v", key, err)
 		}

@@ -32,8 +32,8 @@ const hyperVClass = "windows2022-hyperv"
 // permissions. No pod runs in a virtual machine.
 func TestHyperV(t *testing.T) {
 	p := newPlace(t, testenv.Options{})
-	joins := func(name string, is wicdapi.Virtualization) *sim.Host {
-		host, at := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: name, Virtualization: is}})
+	joins := func(name string, got wicdapi.Virtualization) *sim.Host {
+		host, at := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: name, Virtualization: got}})
 		p.expectReady(p.announce(at, nil))
 		return host
 	}
@@ -53,8 +53,8 @@ func TestHyperV(t *testing.T) {
 			return ""
 		})
 		time.Sleep(5 * time.Second) // nothing must happen
-		if is := []string{able.Windows().BootID(), unable.Windows().BootID()}; !slices.Equal(is, before) {
-			t.Errorf("boot IDs are %v, before they were %v", is, before)
+		if got := []string{able.Windows().BootID(), unable.Windows().BootID()}; !slices.Equal(got, before) {
+			t.Errorf("boot IDs are %v, before they were %v", got, before)
 		}
 		p.expectClass(false)
 	})
@@ -149,8 +149,8 @@ func TestHyperVOnWindows(t *testing.T) {
 	})
 	p.expectHyperV("win-1", corev1.ConditionFalse, api.ReasonVirtualizationUnavailable)
 	p.eventually("the node has the settings", func(context.Context) string {
-		if is, want := p.node("win-1").Annotations[api.AnnotationSettings], p.config().Status.Settings; is != want {
-			return fmt.Sprintf("it has %s, want %s", is, want)
+		if got, want := p.node("win-1").Annotations[api.AnnotationSettings], p.config().Status.Settings; got != want {
+			return fmt.Sprintf("it has %s, want %s", got, want)
 		}
 		return ""
 	})

@@ -181,10 +181,10 @@ func (s shelf) expectRemoved(image string, a app) {
 }
 
 // expectNotPulled pulls an image, and expects an error that contains why.
-func (s shelf) expectNotPulled(image, why string) {
+func (s shelf) expectNotPulled(image, reason string) {
 	s.t.Helper()
-	if _, err := s.host.Pull(s.t.Context(), image); err == nil || !strings.Contains(err.Error(), why) {
-		s.t.Errorf("pulling %s: error %v, want one that says %q", image, err, why)
+	if _, err := s.host.Pull(s.t.Context(), image); err == nil || !strings.Contains(err.Error(), reason) {
+		s.t.Errorf("pulling %s: error %v, want one that says %q", image, err, reason)
 	}
 }
 
@@ -220,19 +220,19 @@ func (s shelf) expectSent(r *lab.Registry, a app) {
 
 func (s shelf) expectAnswered(r *lab.Registry, a app, method, what string, status int) {
 	s.t.Helper()
-	asked := s.requests(r, a)
-	if !slices.ContainsFunc(asked, func(q lab.RegistryRequest) bool {
+	requested := s.requests(r, a)
+	if !slices.ContainsFunc(requested, func(q lab.RegistryRequest) bool {
 		path, _, _ := strings.Cut(q.Path, "?")
 		return q.Method == method && strings.HasSuffix(path, "/team/"+a.name+"/"+what) && q.Status == status
 	}) {
-		s.t.Errorf("%s answered no %s for %s of %s with %d; its requests:\n%+v", s.nameOf(r), method, what, a.name, status, asked)
+		s.t.Errorf("%s answered no %s for %s of %s with %d; its requests:\n%+v", s.nameOf(r), method, what, a.name, status, requested)
 	}
 }
 
 func (s shelf) expectNoRequest(r *lab.Registry, a app) {
 	s.t.Helper()
-	if asked := s.requests(r, a); len(asked) > 0 {
-		s.t.Errorf("%s got requests for %s: %+v", s.nameOf(r), a.name, asked)
+	if requested := s.requests(r, a); len(requested) > 0 {
+		s.t.Errorf("%s got requests for %s: %+v", s.nameOf(r), a.name, requested)
 	}
 }
 

@@ -160,9 +160,9 @@ func (p place) initializeLater(cloud *testenv.Cloud, name types.NamespacedName, 
 		p.t.Errorf("node %s has taints %v and provider ID %q", h.Name, node.Spec.Taints, node.Spec.ProviderID)
 	}
 	cloud.Set(h.Name, testenv.CloudMachine(providerID(h.Name), h.Address))
-	was := node.DeepCopy()
+	before := node.DeepCopy()
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: api.TaintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule})
-	if err := p.Client.Patch(p.t.Context(), node, client.MergeFrom(was)); err != nil {
+	if err := p.Client.Patch(p.t.Context(), node, client.MergeFrom(before)); err != nil {
 		p.t.Fatal(err)
 	}
 	p.expectInitialized(h.Name, providerID(h.Name))

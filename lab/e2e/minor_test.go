@@ -91,8 +91,8 @@ func (p place) moveCluster(upgraded func()) {
 	one := intstr.FromInt32(1)
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxUnavailable = &one })
 	p.expectKubeletVersion(oldest)
-	if is := p.reported("win-1"); !strings.Contains(is, "-k"+minors[0]+"-") {
-		p.t.Errorf("the node's version is %q, and must name the minor version", is)
+	if got := p.reported("win-1"); !strings.Contains(got, "-k"+minors[0]+"-") {
+		p.t.Errorf("the node's version is %q, and must name the minor version", got)
 	}
 
 	_, err := p.WinWebserver(p.t.Context(), appWeb, 2, func(d *appsv1.Deployment) {
@@ -133,8 +133,8 @@ func (p place) expectKubeletVersionWithin(patience time.Duration, want string) {
 	testenv.Eventually(p.t, patience, "all nodes have kubelet "+want, func(context.Context) string {
 		for _, host := range p.Hosts() {
 			node := p.node(host.Name)
-			if is := node.Status.NodeInfo.KubeletVersion; is != want || !nodestate.IsReady(node) {
-				return fmt.Sprintf("node %s has kubelet %q, Ready %v", host.Name, is, nodestate.IsReady(node))
+			if got := node.Status.NodeInfo.KubeletVersion; got != want || !nodestate.IsReady(node) {
+				return fmt.Sprintf("node %s has kubelet %q, Ready %v", host.Name, got, nodestate.IsReady(node))
 			}
 		}
 		return ""

@@ -77,7 +77,7 @@ func (p place) expectDocumented(prometheus *lab.Prometheus) {
 		name := s.Labels["__name__"]
 		of := name
 		for _, part := range []string{"_bucket", "_sum", "_count"} {
-			if base, is := strings.CutSuffix(name, part); is && known[base] {
+			if base, got := strings.CutSuffix(name, part); got && known[base] {
 				of = base
 			}
 		}

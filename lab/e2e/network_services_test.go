@@ -70,13 +70,13 @@ func (p place) vips() []string {
 
 // missing reports how many of some Services have no load balancer on a host; "" if all have one.
 func (p place) missing(h *lab.Host, vips []string) string {
-	has := map[string]bool{}
+	got := map[string]bool{}
 	for _, b := range p.objects(h, hns.LoadBalancer) {
 		for _, vip := range vipsOf(b) {
-			has[vip] = true
+			got[vip] = true
 		}
 	}
-	without := slices.DeleteFunc(slices.Clone(vips), func(vip string) bool { return has[vip] })
+	without := slices.DeleteFunc(slices.Clone(vips), func(vip string) bool { return got[vip] })
 	if len(without) > 0 {
 		return fmt.Sprintf("%d of %d Services have no load balancer, %s for one", len(without), len(vips), without[0])
 	}

@@ -135,9 +135,9 @@ func (p place) linuxNode() {
 		p.t.Fatal(err)
 	}
 	p.expectRemotes(testenv.LinuxSubnet(n) + " by 10.99.200.1")
-	was := n.DeepCopy()
+	before := n.DeepCopy()
 	n.Annotations[overlay.LinuxSubnetsAnnotation] = `{"default":["172.20.101.0/24"]}`
-	if err := p.Client.Patch(ctx, n, client.MergeFrom(was)); err != nil {
+	if err := p.Client.Patch(ctx, n, client.MergeFrom(before)); err != nil {
 		p.t.Fatal(err)
 	}
 	p.expectRemotes("172.20.101.0/24 by 10.99.200.1")
@@ -150,8 +150,8 @@ func (p place) anotherPort(port int32) {
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network.OVN = &v1alpha1.OVNNetwork{VXLANPort: port} })
 	for _, h := range p.Lab.Hosts() {
 		p.eventually(fmt.Sprintf("%s has the overlay on port %d", h.Name(), port), func(context.Context) string {
-			if is := p.portOf(h); is != port {
-				return fmt.Sprintf("it is on port %d", is)
+			if got := p.portOf(h); got != port {
+				return fmt.Sprintf("it is on port %d", got)
 			}
 			if c := p.networkCondition(h); c.Status != corev1.ConditionFalse {
 				return c.Reason + ": " + c.Message

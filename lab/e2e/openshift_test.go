@@ -105,9 +105,9 @@ func openshiftProxy(p place, all []joiner) {
 	p.expectArrived(all)
 	p.eventually("services have the proxy", func(context.Context) string {
 		for _, j := range all {
-			is := j.Windows().Service("containerd").Environment
-			if is["HTTPS_PROXY"] != "http://proxy.example:3128" || !strings.HasPrefix(is["NO_PROXY"], ".cluster.local,.corp.example,") {
-				return fmt.Sprintf("host %s: %v", j.at.Name, is)
+			got := j.Windows().Service("containerd").Environment
+			if got["HTTPS_PROXY"] != "http://proxy.example:3128" || !strings.HasPrefix(got["NO_PROXY"], ".cluster.local,.corp.example,") {
+				return fmt.Sprintf("host %s: %v", j.at.Name, got)
 			}
 		}
 		return ""
@@ -115,8 +115,8 @@ func openshiftProxy(p place, all []joiner) {
 	p.patchStatus(object, "status: {httpsProxy: null, noProxy: null}")
 	p.eventually("services have no proxy", func(context.Context) string {
 		for _, j := range all {
-			if is := j.Windows().Service("containerd").Environment; len(is) > 0 {
-				return fmt.Sprintf("host %s: %v", j.at.Name, is)
+			if got := j.Windows().Service("containerd").Environment; len(got) > 0 {
+				return fmt.Sprintf("host %s: %v", j.at.Name, got)
 			}
 		}
 		return ""
@@ -166,8 +166,8 @@ func registrySources(p place, all []joiner) {
 		p.eventually(fmt.Sprintf("blocked.example is blocked: %t", isBlocked), func(context.Context) string {
 			for _, j := range all {
 				text, err := j.Windows().Disk().Read(hosts)
-				if is := err == nil && !strings.Contains(string(text), "https://blocked.example"); is != isBlocked {
-					return fmt.Sprintf("host %s: %t", j.at.Name, is)
+				if ok := err == nil && !strings.Contains(string(text), "https://blocked.example"); ok != isBlocked {
+					return fmt.Sprintf("host %s: %t", j.at.Name, ok)
 				}
 			}
 			return ""
@@ -191,15 +191,15 @@ func tlsProfile(p place, all []joiner) {
 				if err != nil {
 					return err.Error()
 				}
-				var is struct {
+				var got struct {
 					TLSMinVersion   string
 					TLSCipherSuites []string
 				}
-				if err := json.Unmarshal(text, &is); err != nil {
+				if err := json.Unmarshal(text, &got); err != nil {
 					return err.Error()
 				}
-				if is.TLSMinVersion != version || len(is.TLSCipherSuites) != suites {
-					return fmt.Sprintf("host %s: %+v", j.at.Name, is)
+				if got.TLSMinVersion != version || len(got.TLSCipherSuites) != suites {
+					return fmt.Sprintf("host %s: %+v", j.at.Name, got)
 				}
 			}
 			return ""

@@ -46,7 +46,7 @@ func TestFromTheOriginal(t *testing.T) {
 		return ""
 	})
 	p.expectAllReady()
-	p.expectVersion(func(is string) bool { return is != originalVersion && is != "" })
+	p.expectVersion(func(got string) bool { return got != originalVersion && got != "" })
 	p.expectInService()
 	if watch.cordons() < hosts {
 		t.Errorf("%d cordons were seen, want one for each of %d nodes", watch.cordons(), hosts)

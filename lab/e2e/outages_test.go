@@ -76,15 +76,15 @@ func (w *outageWatch) observe(now time.Time, instances []v1alpha1.WindowsInstanc
 func (w *outageWatch) observePods(now time.Time, pods []corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	there := map[types.UID]bool{}
+	found := map[types.UID]bool{}
 	for _, pod := range pods {
-		there[pod.UID] = true
+		found[pod.UID] = true
 		if _, known := w.stopping[pod.UID]; !known && pod.DeletionTimestamp != nil {
 			w.stopping[pod.UID] = now
 		}
 	}
 	for uid, stopping := range w.stopping {
-		if _, known := w.pods[uid]; !known && !there[uid] {
+		if _, known := w.pods[uid]; !known && !found[uid] {
 			w.pods[uid] = now.Sub(stopping)
 		}
 	}

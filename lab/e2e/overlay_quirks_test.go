@@ -41,7 +41,7 @@ func (x overlayTest) makeUnkind() {
 func (x overlayTest) keepUnkind() {
 	ctx := x.t.Context()
 	hosts := x.Lab.Hosts()
-	was := x.hostObjects()
+	before := x.hostObjects()
 	for _, h := range hosts[1:] {
 		q := unkindService()
 		q.OmitsAdapter, q.NeedsAdapter, q.ListsLate = true, true, 0
@@ -63,12 +63,12 @@ func (x overlayTest) keepUnkind() {
 	}
 	// Once the hosts have the subnet of a new node, they have compared all their networks.
 	x.linuxNodeComes()
-	if diff := cmp.Diff(was, x.hostObjects()); diff != "" {
+	if diff := cmp.Diff(before, x.hostObjects()); diff != "" {
 		x.t.Fatalf("networks, endpoints of pods, and containers: %s", diff)
 	}
 	x.expectAllReady()
 	x.expectTraffic()
-	if diff := cmp.Diff(was, x.hostObjects()); diff != "" {
+	if diff := cmp.Diff(before, x.hostObjects()); diff != "" {
 		x.t.Errorf("networks, endpoints of pods, and containers: %s", diff)
 	}
 	for _, h := range hosts {

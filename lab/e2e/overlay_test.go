@@ -136,7 +136,7 @@ func (x overlayTest) registerAgain() {
 		x.t.Skip("SKIPPED: it takes a minute and a half; run without -short")
 	}
 	node := x.node("win-1")
-	was := x.subnet("win-1")
+	before := x.subnet("win-1")
 	x.remove(node)
 	x.eventually("Node win-1 is there again with another subnet", func(ctx context.Context) string {
 		var again corev1.Node
@@ -148,7 +148,7 @@ func (x overlayTest) registerAgain() {
 		}
 		return ""
 	})
-	if now := x.subnet("win-1"); now == was {
+	if now := x.subnet("win-1"); now == before {
 		x.t.Errorf("Node win-1 has subnet %s again; OVN-Kubernetes gives the next one", now)
 	}
 	x.expectAllReady()
@@ -178,9 +178,9 @@ func (x overlayTest) offAndOn() {
 	x.expectRemotes() // the Linux node no longer has a gateway
 	x.patch(networkOperator, "spec: {defaultNetwork: {ovnKubernetesConfig: {hybridOverlayConfig: "+x.HybridOverlayConfig()+"}}}")
 	x.expectRemotes(x.linuxRemote())
-	for name, was := range subnets {
-		if now := x.subnet(name); now != was {
-			x.t.Errorf("Node %s has subnet %s, had %s", name, now, was)
+	for name, before := range subnets {
+		if now := x.subnet(name); now != before {
+			x.t.Errorf("Node %s has subnet %s, had %s", name, now, before)
 		}
 	}
 	x.restartOperator() // it checks at startup, and otherwise every five minutes

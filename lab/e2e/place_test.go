@@ -285,14 +285,14 @@ func (p place) expectPodEvent(pod *corev1.Pod, reason, part string) {
 		if err := p.Client.List(ctx, &events, client.InNamespace(pod.Namespace)); err != nil {
 			return err.Error()
 		}
-		var said []string
+		var output []string
 		for _, e := range events.Items {
 			if e.InvolvedObject.UID == pod.UID && e.Reason == reason && strings.Contains(e.Message, part) {
 				p.t.Log(e.Message)
 				return ""
 			}
-			said = append(said, e.InvolvedObject.Name+": "+e.Reason+": "+e.Message)
+			output = append(output, e.InvolvedObject.Name+": "+e.Reason+": "+e.Message)
 		}
-		return fmt.Sprintf("the events are %q", said)
+		return fmt.Sprintf("the events are %q", output)
 	})
 }

@@ -76,8 +76,8 @@ func (p place) expectFollowed() {
 	before := p.node("win-1").Annotations[api.AnnotationSettings]
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Logs.Count++ })
 	p.eventually("the node has the changed settings", func(context.Context) string {
-		if is := p.node("win-1").Annotations[api.AnnotationSettings]; is == before {
-			return "they are still " + is
+		if got := p.node("win-1").Annotations[api.AnnotationSettings]; got == before {
+			return "they are still " + got
 		}
 		return ""
 	})
@@ -94,8 +94,8 @@ func (p place) readyPod() *corev1.Pod {
 }
 
 func (p place) killPod() {
-	was := p.container()
-	if err := syscall.Kill(was.PID, syscall.SIGKILL); err != nil {
+	before := p.container()
+	if err := syscall.Kill(before.PID, syscall.SIGKILL); err != nil {
 		p.t.Fatal(err)
 	}
 	p.eventually("the kubelet has restarted the operator", func(ctx context.Context) string {
@@ -138,14 +138,14 @@ func TestOperatorUpgrade(t *testing.T) {
 	}
 	planned := p.expectPlanned("v0.2.0")
 	watch := p.watchBudget(1)
-	p.rollImage("v0.2.0", func(is string) bool { return is != first })
-	if is := p.reported("win-1"); is != planned {
-		t.Errorf("the nodes have version %s; the plan said %s", is, planned)
+	p.rollImage("v0.2.0", func(got string) bool { return got != first })
+	if got := p.reported("win-1"); got != planned {
+		t.Errorf("the nodes have version %s; the plan said %s", got, planned)
 	}
 	for _, host := range p.Lab.Hosts() {
 		p.expectGuardGone(host) // otherwise the node waits for it while drained: real updates are further apart
 	}
-	p.rollImage("v0.1.0", func(is string) bool { return is == first })
+	p.rollImage("v0.1.0", func(got string) bool { return got == first })
 	for _, problem := range watch.problems() {
 		t.Error(problem)
 	}
@@ -206,8 +206,8 @@ func (p place) rollImage(tag string, fits func(version string) bool) {
 func TestFIPS(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunLinuxNodes())
 	p := newPlace(t, testenv.Options{WineHosts: 1, Pod: true, FIPS: true})
-	if is, err := p.container().Environment("GODEBUG"); err != nil || is != "fips140=only" {
-		t.Fatalf("the operator's process has GODEBUG=%s (%v)", is, err)
+	if got, err := p.container().Environment("GODEBUG"); err != nil || got != "fips140=only" {
+		t.Fatalf("the operator's process has GODEBUG=%s (%v)", got, err)
 	}
 	p.joinAll()
 	p.expectFollowed()

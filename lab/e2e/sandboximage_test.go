@@ -82,18 +82,18 @@ func (c closedNetwork) expectImage(reason string, parts ...string) (isReady bool
 		if err := c.Client.Get(ctx, types.NamespacedName{Name: c.Hosts()[0].Name}, &node); err != nil {
 			return err.Error()
 		}
-		is := "it has none"
+		got := "it has none"
 		for _, condition := range node.Status.Conditions {
 			switch condition.Type {
 			case corev1.NodeReady:
 				isReady = condition.Status == corev1.ConditionTrue
 			case api.ConditionSandboxImage:
-				if is = fmt.Sprintf("it is %+v", condition); condition.Reason == reason && containsAll(condition.Message, parts) {
-					is = ""
+				if got = fmt.Sprintf("it is %+v", condition); condition.Reason == reason && containsAll(condition.Message, parts) {
+					got = ""
 				}
 			}
 		}
-		return is
+		return got
 	})
 	return isReady
 }
@@ -152,7 +152,7 @@ func (c closedNetwork) documented() (repositories []string) {
 // onlyDocumented compares the host's requests with the document, before any pod has run.
 func (c closedNetwork) onlyDocumented() {
 	repositories := c.documented()
-	asked := 0
+	requested := 0
 	for _, registry := range []*lab.Registry{c.PodImages(), c.closed} {
 		requests, err := registry.Requests()
 		if err != nil {
@@ -160,14 +160,14 @@ func (c closedNetwork) onlyDocumented() {
 		}
 		for _, r := range requests {
 			isOf := func(repository string) bool { return strings.HasPrefix(r.Path, "/v2/"+repository+"/") }
-			if asked++; r.Path != "/v2/" && !slices.ContainsFunc(repositories, isOf) {
+			if requested++; r.Path != "/v2/" && !slices.ContainsFunc(repositories, isOf) {
 				c.t.Errorf("the host asked for %s, and docs/disconnected.md names %q only", r.Path, repositories)
 			}
 		}
 	}
 	passages, err := c.proxy.Passages()
-	if err != nil || asked == 0 || len(passages) == 0 {
-		c.t.Fatalf("%d requests, passages %v, %v", asked, passages, err)
+	if err != nil || requested == 0 || len(passages) == 0 {
+		c.t.Fatalf("%d requests, passages %v, %v", requested, passages, err)
 	}
 	for _, one := range passages {
 		if !strings.Contains(one.Target, c.PodImages().Host) && one.Target != c.closed.Host {
@@ -224,8 +224,8 @@ func (c closedNetwork) expectPinned(image string) {
 		c.t.Errorf("containerd is not configured with %s (%v)", image, err)
 	}
 	c.eventually("image "+image+" is pinned", func(ctx context.Context) string {
-		if is, err := c.host.IsPinned(ctx, image); err != nil || !is {
-			return fmt.Sprintf("pinned: %v (%v)", is, err)
+		if ok, err := c.host.IsPinned(ctx, image); err != nil || !ok {
+			return fmt.Sprintf("pinned: %v (%v)", ok, err)
 		}
 		return ""
 	})

@@ -98,8 +98,8 @@ func anotherOperator(ctx context.Context, c client.Reader) (message string, err 
 	if err := c.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
 		return "", err
 	}
-	if is := meta.FindStatusCondition(config.Status.Conditions, api.ConditionAnotherOperator); is != nil {
-		return is.Message, nil
+	if got := meta.FindStatusCondition(config.Status.Conditions, api.ConditionAnotherOperator); got != nil {
+		return got.Message, nil
 	}
 	return "", nil
 }

@@ -44,11 +44,11 @@ func (c closedNetwork) serviceSettings() {
 	})
 	services := c.servicesOf(c.host)
 	const want = " --windows-priorityclass=HIGH_PRIORITY_CLASS --v=4 "
-	if is := services["kubelet"].Command; !strings.Contains(is, want) {
-		c.t.Errorf("the kubelet is %q, want %q in it", is, want)
+	if got := services["kubelet"].Command; !strings.Contains(got, want) {
+		c.t.Errorf("the kubelet is %q, want %q in it", got, want)
 	}
-	if is := services["containerd"].Command; !strings.HasSuffix(is, " --log-level debug") {
-		c.t.Errorf("containerd is %q", is)
+	if got := services["containerd"].Command; !strings.HasSuffix(got, " --log-level debug") {
+		c.t.Errorf("containerd is %q", got)
 	}
 	c.expectServing("after", 1)
 	c.expectSameContainers(before)

@@ -50,9 +50,9 @@ func TestSettings(t *testing.T) {
 			before := p.hostStates()
 			connections := connectionsOf(all)
 			test.test(p, all)
-			for name, is := range p.hostStates() {
-				if was := before[name]; is.boot != was.boot || is.pids[api.WICDService] != was.pids[api.WICDService] {
-					t.Errorf("host %s or its daemon was restarted: it was %+v, is %+v", name, was.pids, is.pids)
+			for name, got := range p.hostStates() {
+				if previous := before[name]; got.boot != previous.boot || got.pids[api.WICDService] != previous.pids[api.WICDService] {
+					t.Errorf("host %s or its daemon was restarted: it was %+v, is %+v", name, previous.pids, got.pids)
 				}
 			}
 			if now := connectionsOf(all); now != connections {
@@ -102,8 +102,8 @@ func (p place) expectArrived(all []joiner) {
 			if err := p.Client.Get(ctx, types.NamespacedName{Name: j.at.Name}, &node); err != nil {
 				return err.Error()
 			}
-			if is := node.Annotations[api.AnnotationSettings]; is != config.Status.Settings {
-				return fmt.Sprintf("node %s has settings %s, want %s", node.Name, is, config.Status.Settings)
+			if got := node.Annotations[api.AnnotationSettings]; got != config.Status.Settings {
+				return fmt.Sprintf("node %s has settings %s, want %s", node.Name, got, config.Status.Settings)
 			}
 		}
 		return ""
@@ -133,26 +133,26 @@ func proxyChanges(p place, all []joiner) {
 	p.expectArrived(all)
 	for _, j := range all {
 		for _, service := range []string{"containerd", "kubelet"} {
-			is := j.Windows().Service(service).Environment
-			if is["HTTP_PROXY"] != secretProxy || is["HTTPS_PROXY"] != "http://proxy.example:3128" || !strings.HasPrefix(is["NO_PROXY"], "example.org,") {
-				p.t.Errorf("%s of %s has the environment %v", service, j.at.Name, is)
+			got := j.Windows().Service(service).Environment
+			if got["HTTP_PROXY"] != secretProxy || got["HTTPS_PROXY"] != "http://proxy.example:3128" || !strings.HasPrefix(got["NO_PROXY"], "example.org,") {
+				p.t.Errorf("%s of %s has the environment %v", service, j.at.Name, got)
 			}
 		}
-		if is := j.Windows().Environment(); is["HTTP_PROXY"] != "" || is["HTTPS_PROXY"] == "" {
-			p.t.Errorf("host %s, whose environment all users can read, has %v", j.at.Name, is)
+		if got := j.Windows().Environment(); got["HTTP_PROXY"] != "" || got["HTTPS_PROXY"] == "" {
+			p.t.Errorf("host %s, whose environment all users can read, has %v", j.at.Name, got)
 		}
 	}
 	p.expectNoSecret("pass-word")
-	for name, is := range p.hostStates() {
-		if was := before[name]; is.pids["containerd"] == was.pids["containerd"] || is.pids["kubelet"] == was.pids["kubelet"] {
-			p.t.Errorf("host %s: services that read the proxy were not restarted: %v, %v", name, was.pids, is.pids)
+	for name, got := range p.hostStates() {
+		if previous := before[name]; got.pids["containerd"] == previous.pids["containerd"] || got.pids["kubelet"] == previous.pids["kubelet"] {
+			p.t.Errorf("host %s: services that read the proxy were not restarted: %v, %v", name, previous.pids, got.pids)
 		}
 	}
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy = v1alpha1.ProxySpec{} })
 	p.expectArrived(all)
 	for _, j := range all {
-		if is := j.Windows().Service("containerd").Environment; len(is) > 0 || j.Windows().Environment()["HTTPS_PROXY"] != "" {
-			p.t.Errorf("host %s has a proxy left: %v, %v", j.at.Name, is, j.Windows().Environment())
+		if got := j.Windows().Service("containerd").Environment; len(got) > 0 || j.Windows().Environment()["HTTPS_PROXY"] != "" {
+			p.t.Errorf("host %s has a proxy left: %v, %v", j.at.Name, got, j.Windows().Environment())
 		}
 	}
 }
@@ -184,7 +184,7 @@ func (p place) expectNoSecret(secret string) {
 }
 
 func proxyBroken(p place, all []joiner) {
-	is := p.config().Status.Settings
+	got := p.config().Status.Settings
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy.HTTPProxy = "socks5://proxy.example" })
 	p.eventually("the fault is reported", func(context.Context) string {
 		c := meta.FindStatusCondition(p.config().Status.Conditions, api.ConditionPublished)
@@ -193,8 +193,8 @@ func proxyBroken(p place, all []joiner) {
 		}
 		return ""
 	})
-	if now := p.config().Status.Settings; now != is {
-		p.t.Errorf("settings %s are published, they were %s", now, is)
+	if now := p.config().Status.Settings; now != got {
+		p.t.Errorf("settings %s are published, they were %s", now, got)
 	}
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy = v1alpha1.ProxySpec{} })
 	p.expectArrived(all)
@@ -259,9 +259,9 @@ func mirrorsChange(p place, all []joiner) {
 		return ""
 	})
 	p.expectArrived(all)
-	for name, is := range p.hostStates() {
-		if !maps.Equal(before[name].pids, is.pids) {
-			p.t.Errorf("host %s had %v, has %v", name, before[name].pids, is.pids)
+	for name, got := range p.hostStates() {
+		if !maps.Equal(before[name].pids, got.pids) {
+			p.t.Errorf("host %s had %v, has %v", name, before[name].pids, got.pids)
 		}
 	}
 }
@@ -290,9 +290,9 @@ func kubeletChanges(p place, all []joiner) {
 	before := p.hostStates()
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Kubelet.MaxPods = 77 })
 	p.expectArrived(all)
-	for name, is := range p.hostStates() {
-		if was := before[name]; is.pids["kubelet"] == was.pids["kubelet"] || is.pids["containerd"] != was.pids["containerd"] {
-			p.t.Errorf("host %s had %v, has %v", name, was.pids, is.pids)
+	for name, got := range p.hostStates() {
+		if previous := before[name]; got.pids["kubelet"] == previous.pids["kubelet"] || got.pids["containerd"] != previous.pids["containerd"] {
+			p.t.Errorf("host %s had %v, has %v", name, previous.pids, got.pids)
 		}
 	}
 	for _, j := range all {
@@ -331,9 +331,9 @@ func publishedRestored(p place, all []joiner) {
 		})
 		p.expectArrived(all) // other secrets have another version, and the objects that nodes obey are published again
 	}
-	for name, is := range p.hostStates() {
-		if !maps.Equal(before[name].pids, is.pids) {
-			p.t.Errorf("host %s had %v, has %v", name, before[name].pids, is.pids)
+	for name, got := range p.hostStates() {
+		if !maps.Equal(before[name].pids, got.pids) {
+			p.t.Errorf("host %s had %v, has %v", name, before[name].pids, got.pids)
 		}
 	}
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) {

@@ -88,19 +88,19 @@ func (s snapshot) addFiles(root string) error {
 		if err != nil {
 			return err
 		}
-		is := info.Mode().Type().String()
+		got := info.Mode().Type().String()
 		if info.Mode().IsRegular() {
-			is = fmt.Sprint(info.Size())
+			got = fmt.Sprint(info.Size())
 			if !strings.HasPrefix(name, `C:\windows\`) {
 				content, err := os.ReadFile(path)
 				if err != nil {
 					return err
 				}
 				sum := sha256.Sum256(content)
-				is += " " + hex.EncodeToString(sum[:])
+				got += " " + hex.EncodeToString(sum[:])
 			}
 		}
-		s["file "+name] = is
+		s["file "+name] = got
 		return nil
 	})
 }
@@ -111,11 +111,11 @@ func (s snapshot) compare(now snapshot, remains string) (differences []string) {
 	all := maps.Clone(s)
 	maps.Copy(all, now)
 	for _, what := range slices.Sorted(maps.Keys(all)) {
-		was, is := s[what], now[what]
-		if was == is || mayDiffer(what) || strings.HasPrefix(what, "file ") && strings.Contains(remains, strings.TrimPrefix(what, "file ")) {
+		before, got := s[what], now[what]
+		if before == got || mayDiffer(what) || strings.HasPrefix(what, "file ") && strings.Contains(remains, strings.TrimPrefix(what, "file ")) {
 			continue
 		}
-		differences = append(differences, fmt.Sprintf("%s was %.200q, is %.200q", what, was, is))
+		differences = append(differences, fmt.Sprintf("%s was %.200q, is %.200q", what, before, got))
 	}
 	return differences
 }

@@ -49,8 +49,8 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 	second := p.stage(host, first, append(slices.Clone(program), "another version"...))
 	p.order("win-1", second.Version)
 	p.eventually("the other version is reported", func(context.Context) string {
-		if is := p.reported("win-1"); is != second.Version {
-			return "version is " + is
+		if got := p.reported("win-1"); got != second.Version {
+			return "version is " + got
 		}
 		return ""
 	})
@@ -73,9 +73,9 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 		return fmt.Sprintf("conditions are %+v", p.node("win-1").Status.Conditions)
 	})
 	p.expectGuardGone(host)
-	for name, is := range p.servicesOf(host) {
-		if is != before[name] {
-			t.Errorf("service %s was %+v, is %+v", name, before[name], is)
+	for name, got := range p.servicesOf(host) {
+		if got != before[name] {
+			t.Errorf("service %s was %+v, is %+v", name, before[name], got)
 		}
 	}
 	p.expectEvent("win-1", api.EventUpdateFailed, third.Version)
@@ -154,10 +154,10 @@ func (p place) order(name, version string) {
 	p.t.Helper()
 	node := p.node(name)
 	order := desired.VersionOrder{Cluster: p.clusterID(), Node: name, UID: string(node.UID), Version: version}
-	was := node.DeepCopy()
+	before := node.DeepCopy()
 	node.Annotations[api.AnnotationDesiredVersion] = version
 	node.Annotations[api.AnnotationVersionOrder] = order.Sign(time.Now().UnixMilli(), p.signingKey())
-	if err := p.Client.Patch(p.t.Context(), node, client.MergeFrom(was)); err != nil {
+	if err := p.Client.Patch(p.t.Context(), node, client.MergeFrom(before)); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -189,7 +189,7 @@ func (p place) signingKey() ed25519.PrivateKey {
 func (p place) expectGuardGone(host *lab.Host) {
 	p.t.Helper()
 	p.eventually("the update's service is gone", func(context.Context) string {
-		if s, there := p.servicesOf(host)[api.WICDUpdateService]; there {
+		if s, found := p.servicesOf(host)[api.WICDUpdateService]; found {
 			return "it is " + s.State
 		}
 		return ""

@@ -122,14 +122,14 @@ func (v onVSphere) expectInitialized(node string) {
 // uninitialized returns which values of the cloud a node lacks.
 func (v onVSphere) uninitialized(n *corev1.Node) (missing string) {
 	waits := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == api.TaintUninitialized })
-	is := fmt.Sprintf("taints %v, provider ID %s, labels %v, addresses %v", n.Spec.Taints, n.Spec.ProviderID, n.Labels, n.Status.Addresses)
+	got := fmt.Sprintf("taints %v, provider ID %s, labels %v, addresses %v", n.Spec.Taints, n.Spec.ProviderID, n.Labels, n.Status.Addresses)
 	switch {
 	case waits, !strings.HasPrefix(n.Spec.ProviderID, "vsphere://"):
-		return "it waits: " + is
+		return "it waits: " + got
 	case n.Labels[corev1.LabelTopologyZone] != vsphere.Zone, n.Labels[corev1.LabelTopologyRegion] != vsphere.Region:
-		return "it is not in its zone: " + is
+		return "it is not in its zone: " + got
 	case !strings.HasPrefix(n.Labels[corev1.LabelInstanceTypeStable], "vsphere-vm.cpu-"):
-		return "it has no instance type: " + is
+		return "it has no instance type: " + got
 	}
 	return ""
 }

@@ -46,7 +46,7 @@ func (p place) checkNode(host *lab.Host) {
 		corev1.LabelOSStable: "windows", corev1.LabelWindowsBuild: "10.0.20348", api.LabelOSID: "Windows",
 		api.LabelBYOH: "true", api.LabelWorker: "", api.LabelRunsPrefix + "windows2022": "true",
 	} {
-		if got, there := node.Labels[key]; !there || got != want {
+		if got, found := node.Labels[key]; !found || got != want {
 			p.t.Errorf("label %s is %q, want %q", key, got, want)
 		}
 	}
@@ -174,14 +174,14 @@ func (p place) checkRejoin(host *lab.Host, name types.NamespacedName) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	was := p.node("win-1").UID
+	previous := p.node("win-1").UID
 	if err := p.Release(p.t.Context(), p.instance(name)); err != nil { // otherwise the host would be cleaned up
 		p.t.Fatal(err)
 	}
 	p.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap}})
 	p.expectGone(name, &v1alpha1.WindowsInstance{})
 	p.joinAll()
-	if p.node("win-1").UID == was {
+	if p.node("win-1").UID == previous {
 		p.t.Error("the node is the old one")
 	}
 	after, err := host.Stats()

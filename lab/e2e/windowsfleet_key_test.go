@@ -40,8 +40,8 @@ func (p place) anotherKey(watch *budgetWatch) {
 	want := sha256.Sum256(bytes.TrimSpace(ssh.MarshalAuthorizedKey(private.PublicKey())))
 	p.eventually("all nodes report that they accept the new key", func(context.Context) string {
 		for _, h := range p.Hosts() {
-			if is := p.node(h.Name).Annotations[api.AnnotationPubKeyHash]; is != hex.EncodeToString(want[:]) {
-				return h.Name + " says " + is
+			if got := p.node(h.Name).Annotations[api.AnnotationPubKeyHash]; got != hex.EncodeToString(want[:]) {
+				return h.Name + " says " + got
 			}
 		}
 		return ""
@@ -63,9 +63,9 @@ func (p place) anotherKey(watch *budgetWatch) {
 	if n := watch.cordons() - cordons; n != 0 {
 		p.t.Errorf("%d nodes were cordoned for the new key", n)
 	}
-	for what, is := range p.untouched() {
-		if was := before[what]; is != was {
-			p.t.Errorf("%s was %s, is %s", what, was, is)
+	for what, got := range p.untouched() {
+		if previous := before[what]; got != previous {
+			p.t.Errorf("%s was %s, is %s", what, previous, got)
 		}
 	}
 }

@@ -45,9 +45,9 @@ func (p place) leave(host *lab.Host, fresh snapshot) {
 	p.t.Helper()
 	var entries corev1.ConfigMap
 	p.get(ours(api.InstancesConfigMap), &entries)
-	was := entries.DeepCopy()
+	before := entries.DeepCopy()
 	delete(entries.Data, host.Address())
-	if err := p.Client.Patch(p.t.Context(), &entries, client.MergeFrom(was)); err != nil {
+	if err := p.Client.Patch(p.t.Context(), &entries, client.MergeFrom(before)); err != nil {
 		p.t.Fatal(err)
 	}
 	began := time.Now()

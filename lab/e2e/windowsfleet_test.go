@@ -144,7 +144,7 @@ func (p place) expectServing(app string, count int) []corev1.Pod {
 // roll starts an operator with another payload, and waits until all nodes have its kubelet.
 func (p place) roll(dir string, watch *budgetWatch, outages *outageWatch) {
 	p.t.Helper()
-	was, cordons := p.reported("win-1"), watch.cordons()
+	before, cordons := p.reported("win-1"), watch.cordons()
 	slow := p.expectServing(appSlow, 1)[0]
 	log := make(chan string, 1)
 	go func() {
@@ -154,7 +154,7 @@ func (p place) roll(dir string, watch *budgetWatch, outages *outageWatch) {
 	agents := p.expectServing(appAgent, len(p.Hosts()))
 	traffic := p.StartTraffic(p.t.Context(), appWeb, 50*time.Millisecond)
 	p.restartWith(dir)
-	p.expectVersion(func(is string) bool { return is != was })
+	p.expectVersion(func(got string) bool { return got != before })
 	p.expectRolledOut()
 	p.expectNoFailures(traffic)
 	p.logOutages(outages)
@@ -206,8 +206,8 @@ func (p place) expectSameContainers(before []corev1.Pod) {
 			p.t.Errorf("pod %s of a DaemonSet on %s was evicted (%v)", before[i].Name, before[i].Spec.NodeName, err)
 			continue
 		}
-		if is, was := now.Status.ContainerStatuses[0].ContainerID, before[i].Status.ContainerStatuses[0].ContainerID; is != was {
-			p.t.Errorf("the container of pod %s was %s, is %s", now.Name, was, is)
+		if got, previous := now.Status.ContainerStatuses[0].ContainerID, before[i].Status.ContainerStatuses[0].ContainerID; got != previous {
+			p.t.Errorf("the container of pod %s was %s, is %s", now.Name, previous, got)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func (p place) expectKubelets(fits func(program []byte) bool) {
 // restartOnDemand requests a restart of a node.
 func (p place) restartOnDemand() {
 	const name = "win-1"
-	was := p.node(name)
+	before := p.node(name)
 	agents := p.expectServing(appAgent, len(p.Hosts()))
 	traffic := p.StartTraffic(p.t.Context(), appWeb, 50*time.Millisecond)
 	began := time.Now()
@@ -240,7 +240,7 @@ func (p place) restartOnDemand() {
 	p.t.Logf("%s was back %s after the request", name, time.Since(began).Round(100*time.Millisecond))
 	p.expectRolledOut()
 	p.expectNoFailures(traffic)
-	if is := p.node(name); is.UID != was.UID {
+	if got := p.node(name); got.UID != before.UID {
 		p.t.Error("the node was replaced")
 	}
 	p.expectServing(appWeb, 3)

@@ -123,13 +123,13 @@ func logIn() (user, home string, err error) {
 // shutdown supports shutdown.exe /r and /s with /t SECONDS (30 by default, as on Windows); it ignores other switches.
 func shutdown(args []string) error {
 	request := guestapi.Shutdown{Seconds: 30}
-	var asked bool
+	var requested bool
 	for i := 0; i < len(args); i++ {
 		switch strings.ToLower(strings.Replace(args[i], "-", "/", 1)) {
 		case "/r":
-			request.Reboot, asked = true, true
+			request.Reboot, requested = true, true
 		case "/s":
-			asked = true
+			requested = true
 		case "/t":
 			i++
 			if i == len(args) {
@@ -142,7 +142,7 @@ func shutdown(args []string) error {
 			request.Seconds = seconds
 		}
 	}
-	if !asked {
+	if !requested {
 		return errors.New("want /r or /s")
 	}
 	body, err := json.Marshal(request)

@@ -38,9 +38,9 @@ func serveLab() error {
 	mux.Handle(guestapi.RegistryGetPath, answer(getRegistry))
 	mux.Handle(guestapi.RegistrySetPath, answer(setRegistry))
 	mux.Handle(guestapi.RegistryDeletePath, answer(deleteRegistry))
-	var asked atomic.Bool
+	var requested atomic.Bool
 	mux.Handle(guestapi.ShutdownPath, answer(func(_ context.Context, s guestapi.Shutdown) (guestapi.Nothing, error) {
-		if asked.Swap(true) {
+		if requested.Swap(true) {
 			return guestapi.Nothing{}, errors.New("a system shutdown has already been scheduled") // ERROR_SHUTDOWN_IS_SCHEDULED on Windows
 		}
 		down <- s

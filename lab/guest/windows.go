@@ -174,11 +174,11 @@ func editService(ctx context.Context, e guestapi.ServiceEdit) (guestapi.Nothing,
 	}
 	defer s.Close()
 	if e.DependsOn == nil { // Wine's service manager removes those that are not given
-		was, err := getRegistry(ctx, guestapi.RegistryName{Key: `HKLM\SYSTEM\CurrentControlSet\Services\` + e.Name, Name: "DependOnService"})
+		before, err := getRegistry(ctx, guestapi.RegistryName{Key: `HKLM\SYSTEM\CurrentControlSet\Services\` + e.Name, Name: "DependOnService"})
 		if err != nil {
 			return guestapi.Nothing{}, err
 		}
-		e.DependsOn = was.Value.Texts
+		e.DependsOn = before.Value.Texts
 	}
 	var command *uint16
 	if e.Command != "" {

@@ -178,8 +178,8 @@ func TestProcessorTimeIsReadFromACgroup(t *testing.T) {
 }
 
 func TestPathsOfAContainerAreBelowItsRoot(t *testing.T) {
-	there := map[string]bool{`R:\root`: true, `R:\root\web.exe`: true, `R:\root\app\tool.exe`: true, `R:\root\data`: true, `C:\windows\system32\cmd.exe`: true}
-	exists := func(path string) bool { return there[path] }
+	found := map[string]bool{`R:\root`: true, `R:\root\web.exe`: true, `R:\root\app\tool.exe`: true, `R:\root\data`: true, `C:\windows\system32\cmd.exe`: true}
+	exists := func(path string) bool { return found[path] }
 	for path, want := range map[string]string{
 		`C:\web.exe`: `R:\root\web.exe`, `c:\web`: `R:\root\web.exe`, `web`: `R:\root\web.exe`, `/web.exe`: `R:\root\web.exe`,
 		`C:/app/tool`: `R:\root\app\tool.exe`, `C:\`: `R:\root`, `C:\data`: `R:\root\data`,

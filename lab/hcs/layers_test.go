@@ -104,8 +104,8 @@ func TestPreparedLayersAreThereTogether(t *testing.T) {
 	if left := tree(t, mount); len(left) > 0 {
 		t.Errorf("there is %v", left)
 	}
-	if is := tree(t, top)["Files/b"]; is != "of the top" {
-		t.Errorf("the layer below has %q", is)
+	if got := tree(t, top)["Files/b"]; got != "of the top" {
+		t.Errorf("the layer below has %q", got)
 	}
 	for range 2 {
 		if err := layers.Destroy(scratch); err != nil {

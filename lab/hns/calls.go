@@ -122,19 +122,19 @@ func (s *Store) Modify(k Kind, id string, request []byte) error {
 		return fmt.Errorf("modifying %s %s: %w: %w", k, id, InvalidJSON, err)
 	}
 	err := s.change(func(now *state) error {
-		was, err := now.get(k, id)
+		before, err := now.get(k, id)
 		if err != nil {
 			return err
 		}
 		switch k {
 		case Namespace:
-			return s.modifyNamespace(now, was.clone(), r)
+			return s.modifyNamespace(now, before.clone(), r)
 		case LoadBalancer, Route: // the whole object; this is how load balancers are changed
 			whole, err := parse(request)
 			if err != nil {
 				return err
 			}
-			whole["ID"] = was.id()
+			whole["ID"] = before.id()
 			if err := s.complete(now, k, whole); err != nil {
 				return err
 			}
@@ -144,7 +144,7 @@ func (s *Store) Modify(k Kind, id string, request []byte) error {
 		if now.quirks.refuses(k, r) {
 			return Unsupported
 		}
-		o := was.clone()
+		o := before.clone()
 		if err := r.policies(o); err != nil {
 			return err
 		}

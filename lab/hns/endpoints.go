@@ -157,16 +157,16 @@ func (o Object) portMappings() []hostPort {
 func (s *Store) modifyNamespace(now *state, namespace Object, r request2) error {
 	resource := resourceOf("Container", r.Settings.ContainerId)
 	if r.ResourceType == "Endpoint" {
-		was, err := now.get(Endpoint, r.Settings.EndpointId)
+		before, err := now.get(Endpoint, r.Settings.EndpointId)
 		if err != nil {
 			return err
 		}
-		resource = resourceOf("Endpoint", was.id())
-		in := was.text("HostComputeNamespace")
+		resource = resourceOf("Endpoint", before.id())
+		in := before.text("HostComputeNamespace")
 		if r.RequestType == "Add" && in != "" && key(in) != key(namespace.id()) {
 			return AlreadyAttached
 		}
-		endpoint := was.clone()
+		endpoint := before.clone()
 		endpoint["HostComputeNamespace"] = namespace.id()
 		if r.RequestType == "Remove" {
 			delete(endpoint, "HostComputeNamespace")
@@ -184,11 +184,11 @@ func (s *Store) modifyNamespace(now *state, namespace Object, r request2) error 
 
 // leaveNamespace removes an endpoint from its namespace, if it is in one.
 func (s *Store) leaveNamespace(now *state, endpoint Object) {
-	was, err := now.get(Namespace, endpoint.text("HostComputeNamespace"))
+	before, err := now.get(Namespace, endpoint.text("HostComputeNamespace"))
 	if err != nil {
 		return
 	}
-	namespace := was.clone()
+	namespace := before.clone()
 	namespace.drop(resourceOf("Endpoint", endpoint.id()))
 	s.put(Namespace, namespace)
 }

@@ -202,10 +202,10 @@ func TestABootForgetsAllButPersistentNetworks(t *testing.T) {
 
 func TestAddressesAreThoseOfOwnEndpoints(t *testing.T) {
 	s := newStore(t)
-	var told []map[string][]string
+	var reported []map[string][]string
 	s.Changed = func() error {
 		now, err := s.Addresses() // it is not locked out
-		told = append(told, now)
+		reported = append(reported, now)
 		return err
 	}
 	const in = `"HostComputeNetwork":"` + networkID + `"`
@@ -216,7 +216,7 @@ func TestAddressesAreThoseOfOwnEndpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []map[string][]string{{"": {"10.1.0.7", "10.1.0.8"}}, {"": {"10.1.0.8"}, namespaceID: {"10.1.0.7"}}, {"": {"10.1.0.8"}}}
-	if diff := cmp.Diff(want, told); diff != "" {
+	if diff := cmp.Diff(want, reported); diff != "" {
 		t.Error(diff)
 	}
 }

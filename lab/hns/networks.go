@@ -76,7 +76,7 @@ func (o Object) addPolicy(kind string, settings map[string]any) {
 
 // policies adds or removes policies of a network or an endpoint. Those to remove must match completely; a duplicate can be added.
 func (r request2) policies(o Object) error {
-	was, _ := o["Policies"].([]any)
+	before, _ := o["Policies"].([]any)
 	for _, p := range r.Settings.Policies {
 		if policy, ok := p.(map[string]any); !ok || text(policy, "Type") == "" {
 			return InvalidPolicy
@@ -87,9 +87,9 @@ func (r request2) policies(o Object) error {
 	}
 	switch r.RequestType {
 	case "Add":
-		o["Policies"] = append(was, r.Settings.Policies...)
+		o["Policies"] = append(before, r.Settings.Policies...)
 	case "Remove":
-		o["Policies"] = slices.DeleteFunc(was, among)
+		o["Policies"] = slices.DeleteFunc(before, among)
 	case "Update", "Refresh":
 		o["Policies"] = r.Settings.Policies
 	default:

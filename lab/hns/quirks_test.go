@@ -28,9 +28,9 @@ func mustSet(t *testing.T, s *Store, q Quirks) {
 }
 
 func TestQuirksAreThoseOfTheSimulation(t *testing.T) {
-	here, there := reflect.TypeFor[Quirks](), reflect.TypeFor[sim.NetworkQuirks]()
-	for i := range there.NumField() {
-		want := there.Field(i)
+	here, existing := reflect.TypeFor[Quirks](), reflect.TypeFor[sim.NetworkQuirks]()
+	for i := range existing.NumField() {
+		want := existing.Field(i)
 		if got, found := here.FieldByName(want.Name); found && got.Type != want.Type {
 			t.Errorf("%s is of type %s, in the simulation of type %s", want.Name, got.Type, want.Type)
 		} else if !found && want.Name != "ChoosesAddress" && want.Name != "StartsLate" { // the address and the service belong to the host
@@ -38,7 +38,7 @@ func TestQuirksAreThoseOfTheSimulation(t *testing.T) {
 		}
 	}
 	for i := range here.NumField() {
-		if _, found := there.FieldByName(here.Field(i).Name); !found {
+		if _, found := existing.FieldByName(here.Field(i).Name); !found {
 			t.Errorf("the simulation has no %s", here.Field(i).Name)
 		}
 	}
@@ -46,9 +46,9 @@ func TestQuirksAreThoseOfTheSimulation(t *testing.T) {
 
 func TestNetworksAreReturnedInOtherWords(t *testing.T) {
 	for name, test := range map[string]struct {
-		quirks Quirks
-		gone   string // from what both generations return
-		there  string
+		quirks  Quirks
+		removed string // from what both generations return
+		found   string
 	}{
 		"all":          {Quirks{}, "vEthernet", "9898"},
 		"VNI":          {Quirks{OmitsVNI: true}, "4098", "9898"},
@@ -158,9 +158,9 @@ func TestTheFirstGenerationForgetsAndRemembers(t *testing.T) {
 	s := newStore(t)
 	mustCreate(t, s, LoadBalancer, "1", `{"HostComputeEndpoints":["`+endpointID+`"],"FrontendVIPs":["10.96.0.1"],"PortMappings":[{"ExternalPort":80}]}`)
 	mustSet(t, s, Quirks{OmitsAddresses: true, OmitsVIPs: true})
-	for path, gone := range map[string]string{"/endpoints/": "10.1.0.7", "/endpoints/" + endpointID: "10.1.0.7", "/policylists/": "10.96.0.1"} {
-		if answer, err := s.Call("GET", path, "", nil); err != nil || strings.Contains(answer, gone) || !strings.Contains(answer, endpointID) {
-			t.Errorf("%s: %s, %v; want the objects without %s", path, answer, err, gone)
+	for path, removed := range map[string]string{"/endpoints/": "10.1.0.7", "/endpoints/" + endpointID: "10.1.0.7", "/policylists/": "10.96.0.1"} {
+		if answer, err := s.Call("GET", path, "", nil); err != nil || strings.Contains(answer, removed) || !strings.Contains(answer, endpointID) {
+			t.Errorf("%s: %s, %v; want the objects without %s", path, answer, err, removed)
 		}
 	}
 	mustSet(t, s, Quirks{ListsStale: true})

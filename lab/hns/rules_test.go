@@ -172,13 +172,13 @@ func TestWindowsRefuses(t *testing.T) {
 
 func TestANetworkGoesWithItsEndpoints(t *testing.T) {
 	s := newStore(t)
-	told := 0
+	reported := 0
 	s.Changed = func() error {
-		told++
+		reported++
 		return nil
 	}
-	if err := s.Delete(Network, networkID); err != nil || told != 1 {
-		t.Fatalf("Changed was called %d times (%v)", told, err)
+	if err := s.Delete(Network, networkID); err != nil || reported != 1 {
+		t.Fatalf("Changed was called %d times (%v)", reported, err)
 	}
 	if left := names(t, s, Endpoint, ""); left != nil {
 		t.Errorf("there are endpoints %q", left)

@@ -29,8 +29,8 @@ func (s *state) apply(e entry) {
 		s.quirks = Quirks{}
 		e.Object.into(&s.quirks)
 	}
-	if was := s.objects[e.Kind][e.ID]; was != nil {
-		s.unindex(e.Kind, e.ID, was)
+	if before := s.objects[e.Kind][e.ID]; before != nil {
+		s.unindex(e.Kind, e.ID, before)
 	}
 	if e.Object == nil {
 		delete(s.objects[e.Kind], e.ID)
@@ -45,13 +45,13 @@ func (s *state) apply(e entry) {
 	}
 }
 
-func (s *state) unindex(k Kind, id string, was Object) {
-	for _, f := range was.frontends(k) {
+func (s *state) unindex(k Kind, id string, before Object) {
+	for _, f := range before.frontends(k) {
 		if s.frontends[f] == id {
 			delete(s.frontends, f)
 		}
 	}
-	for _, a := range was.places(k) {
+	for _, a := range before.places(k) {
 		left := slices.DeleteFunc(s.addresses[a], func(other string) bool { return other == id })
 		if s.addresses[a] = left; len(left) == 0 {
 			delete(s.addresses, a)

@@ -130,8 +130,8 @@ func (s *Store) put(k Kind, o Object) { s.note(entry{Kind: k, ID: key(o.id()), O
 func (s *Store) remove(k Kind, id string) { s.note(entry{Kind: k, ID: key(id)}) }
 
 func (s *Store) note(e entry) {
-	was := s.known.objects[e.Kind][e.ID]
-	s.notify = s.notify || e.Kind == Endpoint && (!slices.Equal(was.ownAddresses(), e.Object.ownAddresses()) || was.compartment() != e.Object.compartment())
+	before := s.known.objects[e.Kind][e.ID]
+	s.notify = s.notify || e.Kind == Endpoint && (!slices.Equal(before.ownAddresses(), e.Object.ownAddresses()) || before.compartment() != e.Object.compartment())
 	s.pending = append(s.pending, e)
 	s.known.apply(e)
 }
@@ -247,17 +247,17 @@ func (s *Store) commit() error {
 	if err != nil {
 		return err
 	}
-	was := s.known.mark
-	file, err := os.OpenFile(s.journal(was.Journal), os.O_WRONLY, 0o644)
+	before := s.known.mark
+	file, err := os.OpenFile(s.journal(before.Journal), os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("opening the journal of networks: %w", err)
 	}
-	_, err = file.WriteAt(text, int64(was.Size))
+	_, err = file.WriteAt(text, int64(before.Size))
 	if err := errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("writing the journal of networks: %w", err)
 	}
-	now := mark{was.Journal, was.Size + uint64(len(text))}
-	if now.Size/compactAt != was.Size/compactAt {
+	now := mark{before.Journal, before.Size + uint64(len(text))}
+	if now.Size/compactAt != before.Size/compactAt {
 		if all, err := encodeLines(s.known.entries()); err == nil && uint64(len(all)) < now.Size/4 {
 			return s.start(s.known.entries())
 		}

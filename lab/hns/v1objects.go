@@ -190,8 +190,8 @@ func newPolicyList(old Object) (Kind, Object, error) {
 }
 
 // policyNames returns policies and settings that have different names in the two generations, the first generation's name first.
-func policyNames() []struct{ old, is, oldField, field string } {
-	return []struct{ old, is, oldField, field string }{
+func policyNames() []struct{ old, got, oldField, field string } {
+	return []struct{ old, got, oldField, field string }{
 		{"PA", "ProviderAddress", "PA", "ProviderAddress"},
 		{"VSID", "VSID", "VSID", "IsolationId"},
 		{"VLAN", "VLAN", "VLAN", "IsolationId"},

@@ -164,9 +164,9 @@ func HNSCall(method, path, body *uint16, answer **uint16) uint32 {
 	call := fmt.Sprintf("HNSCall %s %s", text(method), text(path))
 	err := networks.Begin(call)
 	if err == nil {
-		var said string
-		said, err = networks.Call(text(method), text(path), text(body), newID)
-		give(answer, said)
+		var output string
+		output, err = networks.Call(text(method), text(path), text(body), newID)
+		give(answer, output)
 	}
 	if text(method) == http.MethodGet {
 		return failed(err, nil, call)

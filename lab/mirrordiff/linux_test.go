@@ -121,12 +121,12 @@ func (l *linux) pull(p pull) ([]string, error) {
 	if r == nil {
 		r = &sysregistriesv2.Registry{Prefix: image.Name(), Endpoint: sysregistriesv2.Endpoint{Location: image.Name()}}
 	}
-	asked, err := l.places(r, image)
+	requested, err := l.places(r, image)
 	if err != nil {
 		return nil, nil // the whole pull fails
 	}
 	var places []string
-	for _, a := range asked {
+	for _, a := range requested {
 		at, err := l.find(a.Reference.Name()) // as newDockerClientFromRef
 		if err != nil {
 			return nil, err

@@ -148,8 +148,8 @@ func (v verdict) checkHosts(p pull, route mirrors.Route) {
 	if name, port, hasPort := strings.Cut(host, ":"); hasPort {
 		folder = name + "_" + port + "_"
 	}
-	file, there := v.files[mirrors.Folder+`\`+folder+`\hosts.toml`]
-	if !there {
+	file, found := v.files[mirrors.Folder+`\`+folder+`\hosts.toml`]
+	if !found {
 		file = v.files[mirrors.Folder+`\_default\hosts.toml`]
 	}
 	if strings.Contains(file, fmt.Sprintf("server = %q", wicd)) {

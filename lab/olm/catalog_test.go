@@ -127,12 +127,12 @@ func (p *place) connection(ctx context.Context) (state string, since time.Time, 
 	if err := p.Client.Get(ctx, types.NamespacedName{Namespace: catalogNamespace, Name: operator}, source); err != nil {
 		return "", since, err
 	}
-	is, _, err := unstructured.NestedStringMap(source.Object, "status", "connectionState")
+	got, _, err := unstructured.NestedStringMap(source.Object, "status", "connectionState")
 	if err != nil {
 		return "", since, err
 	}
-	since, err = time.Parse(time.RFC3339, is["lastConnect"])
-	return is["lastObservedState"], since, err
+	since, err = time.Parse(time.RFC3339, got["lastConnect"])
+	return got["lastObservedState"], since, err
 }
 
 // catalogPod is the only pod that serves the catalog, with the image that a tag names.

@@ -277,9 +277,9 @@ func (p *place) checkPolicies() {
 		if err := p.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
 			return err.Error()
 		}
-		is := meta.FindStatusCondition(config.Status.Conditions, api.ConditionPolicies)
-		if is == nil || is.Status != metav1.ConditionTrue || !strings.Contains(is.Message, "apply deploy/limits") {
-			return fmt.Sprintf("the condition is %+v, want True, and what limits the operator missing", is)
+		got := meta.FindStatusCondition(config.Status.Conditions, api.ConditionPolicies)
+		if got == nil || got.Status != metav1.ConditionTrue || !strings.Contains(got.Message, "apply deploy/limits") {
+			return fmt.Sprintf("the condition is %+v, want True, and what limits the operator missing", got)
 		}
 		return ""
 	})
@@ -317,8 +317,8 @@ func (p *place) checkKubernetesRoles() {
 		for _, rule := range want.Rules {
 			found := false
 			for _, role := range roles.Items {
-				for _, has := range role.Rules {
-					found = found || reflect.DeepEqual(has, rule)
+				for _, got := range role.Rules {
+					found = found || reflect.DeepEqual(got, rule)
 				}
 			}
 			if !found {

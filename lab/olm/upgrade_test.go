@@ -242,15 +242,15 @@ func (p *place) expectUpgradeable(version string, want metav1.ConditionStatus) {
 		if err := p.Client.Get(ctx, ours(operator+".v"+version), o); err != nil {
 			return err.Error()
 		}
-		var is struct {
+		var got struct {
 			Spec struct {
 				Conditions []metav1.Condition `json:"conditions"`
 			} `json:"spec"`
 		}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &is); err != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &got); err != nil {
 			return err.Error()
 		}
-		if c := meta.FindStatusCondition(is.Spec.Conditions, "Upgradeable"); c == nil || c.Status != want {
+		if c := meta.FindStatusCondition(got.Spec.Conditions, "Upgradeable"); c == nil || c.Status != want {
 			return fmt.Sprintf("the condition is %+v", c)
 		}
 		return ""

@@ -108,8 +108,8 @@ func (n NetworkSpec) allowed(inForce *NetworkSpec) error {
 	if inForce == nil {
 		return nil
 	}
-	was, want := inForce.DefaultNetwork.OVN.Hybrid, n.DefaultNetwork.OVN.Hybrid
-	if was != nil && want != nil && !reflect.DeepEqual(was, want) {
+	before, want := inForce.DefaultNetwork.OVN.Hybrid, n.DefaultNetwork.OVN.Hybrid
+	if before != nil && want != nil && !reflect.DeepEqual(before, want) {
 		return errors.New("hybridOverlayConfig can be set and removed, but not changed, while the hybrid overlay runs")
 	}
 	return nil

@@ -79,13 +79,13 @@ func subject(r *certificatesv1.CertificateSigningRequest) (name string, organiza
 	if block == nil {
 		return "", nil, false
 	}
-	asked, err := x509.ParseCertificateRequest(block.Bytes)
+	requested, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
 		return "", nil, false
 	}
-	name = asked.Subject.CommonName
+	name = requested.Subject.CommonName
 	concerns := strings.HasPrefix(name, strings.TrimSuffix(UserPrefix, ":")) && r.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName
-	return name, asked.Subject.Organization, concerns
+	return name, requested.Subject.Organization, concerns
 }
 
 // cutLast cuts a name at its last colon.

@@ -104,7 +104,7 @@ func (l *linuxNodes) write(ctx context.Context, n *corev1.Node, mayRemove bool) 
 // onlyReal are the changes that change something.
 func onlyReal(n *corev1.Node, changes Changes) Changes {
 	for key, value := range changes {
-		if old, had := n.Annotations[key]; value == nil && !had || value != nil && had && old == *value {
+		if old, before := n.Annotations[key]; value == nil && !before || value != nil && before && old == *value {
 			delete(changes, key)
 		}
 	}

@@ -80,8 +80,8 @@ func (m *Manager) Sync(nodes []corev1.Node, retry bool) (map[string]Changes, err
 				return all, &ExitError{Code: 2, Text: "hybrid overlay has no range for node " + n.Name}
 			}
 			m.leaveCluster(n, known && !before.hybrid, changes)
-			_, has := n.Annotations[SubnetAnnotation]
-			if !known || !has {
+			_, ok := n.Annotations[SubnetAnnotation]
+			if !known || !ok {
 				m.giveHybrid(n, retry, changes)
 			}
 		} else {
@@ -184,13 +184,13 @@ func (m *Manager) hasFamilies(subnets []netip.Prefix) bool {
 // giveCluster gives a Linux node the subnets that it lacks.
 func (m *Manager) giveCluster(n *corev1.Node, changes Changes) {
 	var subnets []netip.Prefix
-	had := nodeSubnets(n)
+	before := nodeSubnets(n)
 	for _, is4 := range []bool{true, false} {
-		i := slices.IndexFunc(had, func(p netip.Prefix) bool { return p.Addr().Is4() == is4 })
+		i := slices.IndexFunc(before, func(p netip.Prefix) bool { return p.Addr().Is4() == is4 })
 		switch {
 		case !m.cluster.has(is4):
-		case i >= 0 && m.cluster.keep(n.Name, had[i]):
-			subnets = append(subnets, had[i])
+		case i >= 0 && m.cluster.keep(n.Name, before[i]):
+			subnets = append(subnets, before[i])
 		default:
 			subnet, ok := m.cluster.give(n.Name, is4)
 			if !ok {
@@ -199,7 +199,7 @@ func (m *Manager) giveCluster(n *corev1.Node, changes Changes) {
 			subnets = append(subnets, subnet)
 		}
 	}
-	if !slices.Equal(subnets, had) {
+	if !slices.Equal(subnets, before) {
 		text, _ := json.Marshal(map[string][]netip.Prefix{"default": subnets})
 		changes.set(NodeSubnetsAnnotation, string(text))
 	}

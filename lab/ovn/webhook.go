@@ -78,12 +78,12 @@ func (g Guard) Admit(user string, before, after *corev1.Node) error {
 
 // checkValue checks the two annotations of a node whose value matters.
 func checkValue(key, node string, before, after map[string]string) error {
-	old, had := before[key]
-	value, has := after[key]
+	old, previous := before[key]
+	value, ok := after[key]
 	switch {
-	case key == chassisAnnotation && had:
+	case key == chassisAnnotation && previous:
 		return fmt.Errorf("%s stays %q", key, old)
-	case key == zoneAnnotation && (!has || value != node):
+	case key == zoneAnnotation && (!ok || value != node):
 		return fmt.Errorf("%s of node %s must be %q", key, node, node)
 	}
 	return nil
@@ -96,7 +96,7 @@ func changedKeys(before, after map[string]string) (keys []string) {
 		}
 	}
 	for key := range after {
-		if _, had := before[key]; !had {
+		if _, previous := before[key]; !previous {
 			keys = append(keys, key)
 		}
 	}

@@ -197,7 +197,7 @@ func (c *cluster) swap(recorded map[string]map[string]string) string {
 			if err != nil {
 				return err.Error()
 			}
-			if want, has := annotations[key]; has {
+			if want, ok := annotations[key]; ok {
 				values[want] = n.Annotations[key]
 				got = append(got, n.Annotations[key])
 			}
@@ -253,7 +253,7 @@ func (c *cluster) difference(want map[string]map[string]string, names ...string)
 		if err != nil {
 			return err.Error()
 		}
-		if _, has := want[name][ovn.SubnetAnnotation]; !has && n.Annotations[ovn.SubnetAnnotation] == c.next(name) {
+		if _, ok := want[name][ovn.SubnetAnnotation]; !ok && n.Annotations[ovn.SubnetAnnotation] == c.next(name) {
 			continue // when the cluster manager tries again is a matter of chance
 		}
 		got := story.OnlyManaged(n.Annotations)

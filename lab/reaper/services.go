@@ -26,7 +26,7 @@ func (h host) balance() error {
 	}
 	go func() {
 		store := networks()
-		done, rules, said := "", "", ""
+		done, rules, output := "", "", ""
 		for {
 			began := time.Now()
 			revision, err := store.Revision()
@@ -35,8 +35,8 @@ func (h host) balance() error {
 			}
 			if err == nil {
 				done = revision
-			} else if err.Error() != said {
-				said = err.Error()
+			} else if err.Error() != output {
+				output = err.Error()
 				fmt.Fprintln(log, "reaper: balancing Services:", err)
 			}
 			time.Sleep(max(balanceEvery, 4*time.Since(began))) // thousands of rules take a while
@@ -95,12 +95,12 @@ func nft(program, rules string) error {
 	}
 	_, writeErr := io.WriteString(toChild, rules)
 	_ = toChild.Close()
-	said, err := io.ReadAll(io.LimitReader(fromChild, 4096))
+	reported, err := io.ReadAll(io.LimitReader(fromChild, 4096))
 	if err := errors.Join(writeErr, err); err != nil {
 		return fmt.Errorf("running nft: %w", err)
 	}
-	if len(said) > 0 {
-		return fmt.Errorf("running nft: %s", strings.TrimSpace(string(said)))
+	if len(reported) > 0 {
+		return fmt.Errorf("running nft: %s", strings.TrimSpace(string(reported)))
 	}
 	return nil
 }

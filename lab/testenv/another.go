@@ -18,7 +18,7 @@ import (
 // AnotherPayload writes a payload in which the named programs have some additional bytes at their end. These do not affect how they
 // run. It returns the folder; see Operator.Upgrade.
 func (env *Env) AnotherPayload(name string, changed ...string) (dir string, err error) {
-	was, err := payload.Open(env.Payload)
+	previous, err := payload.Open(env.Payload)
 	if err != nil {
 		return "", err
 	}
@@ -26,26 +26,26 @@ func (env *Env) AnotherPayload(name string, changed ...string) (dir string, err 
 	if err := os.CopyFS(dir, os.DirFS(env.Payload)); err != nil {
 		return "", err
 	}
-	files := slices.Clone(was.Manifest.Files)
+	files := slices.Clone(previous.Manifest.Files)
 	for _, path := range changed {
 		i := slices.IndexFunc(files, func(f payload.File) bool { return f.Path == path })
 		if i < 0 || path == payload.WICD {
 			return "", fmt.Errorf("the payload has no %s that can be changed", path)
 		}
-		before := was.Manifest.Files[i].SHA256
-		if files[i], err = change(was, was.Manifest.Files[i], dir, name); err != nil {
+		before := previous.Manifest.Files[i].SHA256
+		if files[i], err = change(previous, previous.Manifest.Files[i], dir, name); err != nil {
 			return "", fmt.Errorf("changing %s: %w", path, err)
 		}
 		for k, f := range files { // those that depend on removed files
 			if f.Dictionary != before {
 				continue
 			}
-			if files[k], err = change(was, f, dir, ""); err != nil {
+			if files[k], err = change(previous, f, dir, ""); err != nil {
 				return "", fmt.Errorf("compressing %s again: %w", f.Path, err)
 			}
 		}
 	}
-	manifest, err := payload.New(files, was.Manifest.Setup).Encode()
+	manifest, err := payload.New(files, previous.Manifest.Setup).Encode()
 	if err != nil {
 		return "", err
 	}

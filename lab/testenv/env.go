@@ -329,9 +329,9 @@ func (env *Env) Change(ctx context.Context, change func(*v1alpha1.WindowsConfigS
 	if err := env.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
 		return err
 	}
-	was := config.DeepCopy()
+	before := config.DeepCopy()
 	change(&config.Spec)
-	return env.Client.Patch(ctx, &config, client.MergeFrom(was))
+	return env.Client.Patch(ctx, &config, client.MergeFrom(before))
 }
 
 // Announce adds hosts to ConfigMap windows-instances. For hosts whose SSH port is not 22 it creates WindowsInstances.
@@ -361,9 +361,9 @@ func (env *Env) Announce(ctx context.Context, hosts ...Host) error {
 
 // Release makes the operator leave the host unchanged when its instance is deleted.
 func (env *Env) Release(ctx context.Context, i *v1alpha1.WindowsInstance) error {
-	was := i.DeepCopy()
+	before := i.DeepCopy()
 	metav1.SetMetaDataAnnotation(&i.ObjectMeta, api.AnnotationRelease, "true")
-	if err := env.Client.Patch(ctx, i, client.MergeFrom(was)); err != nil {
+	if err := env.Client.Patch(ctx, i, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("releasing the host of %s: %w", i.Name, err)
 	}
 	return nil

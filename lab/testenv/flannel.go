@@ -50,12 +50,12 @@ func (env *Env) AddFlannelNode(ctx context.Context, name, address, mac string) (
 	if err != nil {
 		return nil, fmt.Errorf("waiting for the PodCIDR of Node %s: %w", name, err)
 	}
-	was := n.DeepCopy()
+	before := n.DeepCopy()
 	metav1.SetMetaDataAnnotation(&n.ObjectMeta, AnnotationFlannel+"kube-subnet-manager", "true")
 	metav1.SetMetaDataAnnotation(&n.ObjectMeta, AnnotationFlannel+"backend-type", "vxlan")
 	metav1.SetMetaDataAnnotation(&n.ObjectMeta, AnnotationFlannel+"backend-data", fmt.Sprintf(`{"VNI":4096,"VtepMAC":%q}`, mac))
 	metav1.SetMetaDataAnnotation(&n.ObjectMeta, AnnotationFlannel+"public-ip", address)
-	if err := env.Client.Patch(ctx, n, client.MergeFrom(was)); err != nil {
+	if err := env.Client.Patch(ctx, n, client.MergeFrom(before)); err != nil {
 		return nil, fmt.Errorf("annotating Node %s for Flannel: %w", name, err)
 	}
 	return n, nil

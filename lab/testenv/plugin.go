@@ -37,9 +37,9 @@ func (r PluginResult) All() string { return r.Out + r.Err }
 
 // Says checks that the output has all parts, regardless of line breaks; missing describes the first absent one.
 func (r PluginResult) Says(parts ...string) (missing string) {
-	said := strings.Join(strings.Fields(r.All()), " ")
+	output := strings.Join(strings.Fields(r.All()), " ")
 	for _, part := range parts {
-		if !strings.Contains(said, part) {
+		if !strings.Contains(output, part) {
 			return fmt.Sprintf("%q is not in (exit code %d):\n%s", part, r.Code, r.All())
 		}
 	}

@@ -96,9 +96,9 @@ func (p *OperatorPod) change(ctx context.Context, change func(*corev1.Container)
 	if err := p.env.Client.Get(ctx, operatorName(), &d); err != nil {
 		return err
 	}
-	was := d.DeepCopy()
+	before := d.DeepCopy()
 	change(&d.Spec.Template.Spec.Containers[0])
-	return p.env.Client.Patch(ctx, &d, client.MergeFrom(was))
+	return p.env.Client.Patch(ctx, &d, client.MergeFrom(before))
 }
 
 // operatorName is the name of the operator's Deployment and of its ServiceAccount.

@@ -156,10 +156,10 @@ func (env *Env) podMetrics(ctx context.Context, namespace, selector string) (ite
 // samples returns the usage of containers that the kubelets of pods report, by namespace, pod and container.
 func (env *Env) samples(ctx context.Context, pods []corev1.Pod) (map[string]sample, error) {
 	line := regexp.MustCompile(`(?m)^container_(cpu_usage_seconds_total|memory_working_set_bytes)\{container="([^"]+)",namespace="([^"]+)",pod="([^"]+)"\} (\S+) (\d+)`)
-	all, asked := map[string]sample{}, map[string]bool{"": true}
+	all, requested := map[string]sample{}, map[string]bool{"": true}
 	for _, pod := range pods {
-		if node := pod.Spec.NodeName; !asked[node] {
-			asked[node] = true
+		if node := pod.Spec.NodeName; !requested[node] {
+			requested[node] = true
 			text, err := env.Clients.CoreV1().RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("metrics/resource").DoRaw(ctx)
 			if err != nil {
 				return nil, fmt.Errorf("reading the metrics of node %s: %w", node, err)

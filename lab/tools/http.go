@@ -43,19 +43,19 @@ func (r request) send(ctx context.Context) (*http.Response, error) {
 			r.method = http.MethodPost
 		}
 	}
-	asked, err := http.NewRequestWithContext(ctx, r.method, r.url, strings.NewReader(r.body))
+	requested, err := http.NewRequestWithContext(ctx, r.method, r.url, strings.NewReader(r.body))
 	if err != nil {
 		return nil, err
 	}
 	if r.body != "" {
-		asked.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		requested.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	for _, h := range r.headers {
 		name, value, _ := strings.Cut(h, ":")
 		value = strings.TrimSpace(value)
-		asked.Header.Set(name, value)
+		requested.Header.Set(name, value)
 		if strings.EqualFold(name, "Host") {
-			asked.Host = value
+			requested.Host = value
 		}
 	}
 	client := &http.Client{Timeout: r.whole, Transport: &http.Transport{
@@ -65,7 +65,7 @@ func (r request) send(ctx context.Context) (*http.Response, error) {
 	if !r.follow {
 		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	}
-	return client.Do(asked)
+	return client.Do(requested)
 }
 
 // seconds is an option that curl and wget take as a number of seconds.

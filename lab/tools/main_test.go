@@ -147,9 +147,9 @@ func TestNamesAreLookedUp(t *testing.T) {
 		{Name: "9.0.96.10.in-addr.arpa.", Qtype: dns.TypePTR, Qclass: dns.ClassINET}: "9.0.96.10.in-addr.arpa. 5 IN PTR web.test.",
 		{Name: "alias.test.", Qtype: dns.TypeCNAME, Qclass: dns.ClassINET}:           "alias.test. 5 IN CNAME web.test.",
 	}
-	answer := dns.HandlerFunc(func(w dns.ResponseWriter, asked *dns.Msg) {
-		reply := new(dns.Msg).SetRcode(asked, dns.RcodeNameError)
-		if text, known := records[asked.Question[0]]; known {
+	answer := dns.HandlerFunc(func(w dns.ResponseWriter, requested *dns.Msg) {
+		reply := new(dns.Msg).SetRcode(requested, dns.RcodeNameError)
+		if text, known := records[requested.Question[0]]; known {
 			record, err := dns.NewRR(text)
 			if err != nil {
 				t.Error(err)
@@ -174,7 +174,7 @@ func TestNamesAreLookedUp(t *testing.T) {
 		defer server.Shutdown()
 	}
 	_, port, _ := net.SplitHostPort(tcp.Addr().String())
-	for _, test := range []struct{ asked, out string }{
+	for _, test := range []struct{ requested, out string }{
 		{"+notcp +noall +answer +search web.test A", "web.test.\t5\tIN\tA\t10.96.0.9\n"},
 		{"+tcp +noall +answer +search _http._tcp.web.test SRV", "_http._tcp.web.test.\t5\tIN\tSRV\t0 100 80 web.test.\n"},
 		{"+notcp +noall +answer +search 9.0.96.10.in-addr.arpa. PTR", "9.0.96.10.in-addr.arpa.\t5\tIN\tPTR\tweb.test.\n"},

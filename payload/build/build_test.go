@@ -214,16 +214,16 @@ func TestFlagsReachTheBuildAndDoNotMixWithOthers(t *testing.T) {
 	root, components := repository(t)
 	o := options(t, root, components[1:2])
 	plain, _ := mustBuild(t, o)
-	var asked []string
+	var requested []string
 	o.Flags = func(_ context.Context, moduleDir string) ([]string, error) {
-		asked = append(asked, strings.TrimPrefix(moduleDir, root))
+		requested = append(requested, strings.TrimPrefix(moduleDir, root))
 		return []string{"-tags=patched"}, nil
 	}
 	patched, _ := mustBuild(t, o)
 	if plain.Files[0].SHA256 == patched.Files[0].SHA256 {
 		t.Error("-tags=patched changed nothing")
 	}
-	if diff := cmp.Diff([]string{"/payload/hello"}, asked); diff != "" {
+	if diff := cmp.Diff([]string{"/payload/hello"}, requested); diff != "" {
 		t.Errorf("asked for flags in modules (-want +got):\n%s", diff)
 	}
 	o.Flags = nil

@@ -31,22 +31,22 @@ type filter struct {
 // difference replaces the number at an offset with its difference from base, or restores it. It returns the original
 // number.
 func (f filter) difference(at int, base uint32) uint32 {
-	is := f.number(at)
+	current := f.number(at)
 	if f.undo {
-		binary.LittleEndian.PutUint32(f.b[at:], is+base)
-		return is + base
+		binary.LittleEndian.PutUint32(f.b[at:], current+base)
+		return current + base
 	}
-	binary.LittleEndian.PutUint32(f.b[at:], is-base)
-	return is
+	binary.LittleEndian.PutUint32(f.b[at:], current-base)
+	return current
 }
 
 // optional is like difference, but leaves zero, which means none, unchanged. The difference that would be zero is replaced by
 // the one that zero would have had.
 func (f filter) optional(at int, base uint32) uint32 {
-	switch is := f.number(at); {
-	case is == 0:
+	switch current := f.number(at); {
+	case current == 0:
 		return base
-	case !f.undo && is == base, f.undo && is == -base:
+	case !f.undo && current == base, f.undo && current == -base:
 		to := -base
 		if f.undo {
 			to = base
@@ -95,21 +95,21 @@ func (f filter) code() {
 // look like such addresses are swapped with them, so that each can be restored.
 func (f filter) address(at int) {
 	size, from := int64(len(f.b)), int64(at+4)
-	is := int64(int32(f.number(at)))
-	if is < -from || is >= size {
+	current := int64(int32(f.number(at)))
+	if current < -from || current >= size {
 		return
 	}
 	switch {
-	case !f.undo && is < size-from:
-		is += from
+	case !f.undo && current < size-from:
+		current += from
 	case !f.undo:
-		is -= size
-	case is >= 0:
-		is -= from
+		current -= size
+	case current >= 0:
+		current -= from
 	default:
-		is += size
+		current += size
 	}
-	binary.LittleEndian.PutUint32(f.b[at:], uint32(is))
+	binary.LittleEndian.PutUint32(f.b[at:], uint32(current))
 }
 
 // The function table of a Go program (runtime.pclntab) begins with a header of 8-byte numbers, described by
@@ -162,26 +162,26 @@ type function struct{ address, name, table, end uint32 }
 // function replaces the numbers of one function. Bytes that begin before the end of the previous function, or do not end in
 // the table, are not a function, and neither is anything after them.
 func (f filter) function(index int, previous function) (function, bool) {
-	is := function{table: previous.table}
-	is.address = f.difference(index, previous.address)
+	current := function{table: previous.table}
+	current.address = f.difference(index, previous.address)
 	offset := f.difference(index+4, previous.end)
 	begin := int(offset)
 	if offset < previous.end || begin > len(f.b)-functionSize {
-		return is, false
+		return current, false
 	}
 	tables, data := uint64(f.number(begin+functionTableCount)), uint64(f.b[begin+functionDataCount])
 	end := uint64(offset) + functionSize + 4*(tables+data)
 	if end > uint64(len(f.b)) {
-		return is, false
+		return current, false
 	}
-	f.difference(begin, is.address)
-	is.name = f.difference(begin+functionName, previous.name)
+	f.difference(begin, current.address)
+	current.name = f.difference(begin+functionName, previous.name)
 	for at := begin + functionTables; at < begin+functionTablesEnd; at += 4 {
-		is.table = f.optional(at, is.table)
+		current.table = f.optional(at, current.table)
 	}
 	for at := begin + functionSize; at < begin+functionSize+4*int(tables); at += 4 {
-		is.table = f.optional(at, is.table)
+		current.table = f.optional(at, current.table)
 	}
-	is.end = uint32(end)
-	return is, true
+	current.end = uint32(end)
+	return current, true
 }

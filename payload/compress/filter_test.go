@@ -137,12 +137,12 @@ func FuzzUndo(f *testing.F) {
 	f.Add(simulated(16)[:exceptionAt+20])
 	f.Add([]byte("\xe8\x01\x02\xe8\x00\x00\x00\x00\x48\x8d\x05\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, program []byte) {
-		there, back := bytes.Clone(program), bytes.Clone(program)
-		apply(there)
-		undo(there)
+		found, back := bytes.Clone(program), bytes.Clone(program)
+		apply(found)
+		undo(found)
 		undo(back)
 		apply(back)
-		if !bytes.Equal(there, program) || !bytes.Equal(back, program) {
+		if !bytes.Equal(found, program) || !bytes.Equal(back, program) {
 			t.Error("the program was not restored")
 		}
 	})

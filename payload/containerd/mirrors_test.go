@@ -310,11 +310,11 @@ func (n network) resolver(root, password string) remotes.Resolver {
 			return "source", password, nil
 		},
 		UpdateClient: func(c *http.Client) error {
-			was, ok := c.Transport.(*http.Transport)
+			before, ok := c.Transport.(*http.Transport)
 			if !ok {
 				return fmt.Errorf("containerd's transport is a %T", c.Transport)
 			}
-			c.Transport = transport{n, was}
+			c.Transport = transport{n, before}
 			return nil
 		},
 	})})

@@ -34,7 +34,7 @@ type runtimes struct {
 }
 
 // mustLoad loads the configuration that internal/shared/desired renders, from a golden file, with containerd.
-func mustLoad(t *testing.T, golden string) (is runtimes) {
+func mustLoad(t *testing.T, golden string) (got runtimes) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("../../internal/shared/desired/testdata", golden+".yaml"))
 	if err != nil {
@@ -54,9 +54,9 @@ func mustLoad(t *testing.T, golden string) (is runtimes) {
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	for _, is := range rendered.Node.Files {
-		if is.Path == `C:\k\containerd\containerd_conf.toml` {
-			if _, err := f.WriteString(is.Content); err != nil {
+	for _, got := range rendered.Node.Files {
+		if got.Path == `C:\k\containerd\containerd_conf.toml` {
+			if _, err := f.WriteString(got.Content); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -66,11 +66,11 @@ func mustLoad(t *testing.T, golden string) (is runtimes) {
 		t.Fatal(err)
 	}
 	for _, plugin := range []string{"io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime"} {
-		if _, err := all.Decode(t.Context(), plugin, &is); err != nil {
+		if _, err := all.Decode(t.Context(), plugin, &got); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return is
+	return got
 }
 
 func TestLayersAreDiscardedWhereThatIsWanted(t *testing.T) {
@@ -92,16 +92,16 @@ func TestPodsHaveTheirRuntimes(t *testing.T) {
 			hyperV:  {SandboxIsolation: runhcs.Options_HYPERVISOR, ScaleCpuLimitsToSandbox: true, VmMemorySizeInMb: 3072, VmProcessorCount: 4},
 		},
 	} {
-		is := mustLoad(t, golden).Containerd
-		if is.Default != process || len(is.Runtimes) != len(want) {
-			t.Errorf("%s: of %d runtimes, the default is %s", golden, len(is.Runtimes), is.Default)
+		current := mustLoad(t, golden).Containerd
+		if current.Default != process || len(current.Runtimes) != len(want) {
+			t.Errorf("%s: of %d runtimes, the default is %s", golden, len(current.Runtimes), current.Default)
 		}
 		for name, options := range want {
-			has := is.Runtimes[name]
-			if has.Type != "io.containerd.runhcs.v1" || len(has.PodAnnotations)+len(has.ContainerAnnotations) > 0 {
-				t.Errorf("%s: runtime %s is %+v", golden, name, has)
+			existing := current.Runtimes[name]
+			if existing.Type != "io.containerd.runhcs.v1" || len(existing.PodAnnotations)+len(existing.ContainerAnnotations) > 0 {
+				t.Errorf("%s: runtime %s is %+v", golden, name, existing)
 			}
-			content, err := toml.Marshal(has.Options)
+			content, err := toml.Marshal(existing.Options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,9 +128,9 @@ func TestPluginsAreLookedForAmongOursFirst(t *testing.T) {
 		"custom-installer": {[]string{ours, `C:\opt\cni\bin`}, `C:\etc\cni\net.d`},
 		"custom-proxy":     {[]string{ours, `C:\Program Files\cni`}, `C:\k\cni\config`},
 	} {
-		has := mustLoad(t, golden).CNI
-		if !slices.Equal(has.BinDirs, want.binDirs) || has.ConfDir != want.confDir {
-			t.Errorf("%s: containerd has loaded %q, want %q", golden, has, want)
+		current := mustLoad(t, golden).CNI
+		if !slices.Equal(current.BinDirs, want.binDirs) || current.ConfDir != want.confDir {
+			t.Errorf("%s: containerd has loaded %q, want %q", golden, current, want)
 		}
 	}
 	root, err := os.MkdirTemp("", "plugins-test-")

@@ -122,7 +122,7 @@ func TestTheExporterHasTheMetricsOfRulesAndDashboards(t *testing.T) {
 	enabled, _, _ = strings.Cut(enabled, " ")
 	folder := moduleFolder(t, "github.com/prometheus-community/windows_exporter")
 	made := regexp.MustCompile(`BuildFQName\(types\.Namespace, ("\w*"|Name), ("\w*"|Name)\)`)
-	has := map[string]bool{}
+	got := map[string]bool{}
 	for collector := range strings.SplitSeq(enabled, ",") {
 		source, err := os.ReadFile(filepath.Join(folder, "internal/collector", collector, collector+".go"))
 		if err != nil {
@@ -135,7 +135,7 @@ func TestTheExporterHasTheMetricsOfRulesAndDashboards(t *testing.T) {
 					name += "_" + part
 				}
 			}
-			has[name] = true
+			got[name] = true
 		}
 	}
 	list, err := os.ReadFile("../../internal/observe/monitoring/testdata/metrics.txt")
@@ -147,7 +147,7 @@ func TestTheExporterHasTheMetricsOfRulesAndDashboards(t *testing.T) {
 		t.Fatalf("the list has %d metrics of this version only", len(wanted))
 	}
 	for _, m := range wanted {
-		if !has[m[1]] {
+		if !got[m[1]] {
 			t.Errorf("the exporter does not have %s", m[1])
 		}
 	}

@@ -19,7 +19,7 @@ func Notes(changelog, version string) (string, error) {
 	var text strings.Builder
 	found, inside := false, false
 	for line := range strings.Lines(changelog) {
-		if heading, is := strings.CutPrefix(line, "## "); is {
+		if heading, ok := strings.CutPrefix(line, "## "); ok {
 			name, _, _ := strings.Cut(strings.TrimSpace(heading), " ") // a date may follow
 			inside = strings.Trim(name, "[]") == section
 			if inside && found {

@@ -196,14 +196,14 @@ func followed(former, next Bundle) error {
 	if former.Name == "" || next.Name == "" {
 		return nil // another check reports it
 	}
-	was, errWas := former.compatibility()
-	is, errIs := next.compatibility()
+	previous, errWas := former.compatibility()
+	current, errIs := next.compatibility()
 	if err := errors.Join(errWas, errIs); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(is.KubernetesMinors, func(m string) bool { return slices.Contains(was.KubernetesMinors, m) }) {
+	if !slices.ContainsFunc(current.KubernetesMinors, func(m string) bool { return slices.Contains(previous.KubernetesMinors, m) }) {
 		return fmt.Errorf("entry %s strands nodes of %s: that has kubelets for Kubernetes %s, this for %s", next.Name, former.Name,
-			strings.Join(was.KubernetesMinors, ", "), strings.Join(is.KubernetesMinors, ", "))
+			strings.Join(previous.KubernetesMinors, ", "), strings.Join(current.KubernetesMinors, ", "))
 	}
 	from, errFrom := version.ParseSemantic(strings.TrimPrefix(former.Name, bundle.Package+".v"))
 	to, errTo := version.ParseSemantic(strings.TrimPrefix(next.Name, bundle.Package+".v"))
@@ -213,9 +213,9 @@ func followed(former, next Bundle) error {
 	if !from.LessThan(to) {
 		return fmt.Errorf("entry %s leads downwards: it is older than %s", next.Name, former.Name)
 	}
-	least, err := version.ParseSemantic(is.UpgradesFrom)
+	least, err := version.ParseSemantic(current.UpgradesFrom)
 	if err != nil || from.LessThan(least) {
-		return fmt.Errorf("entry %s strands nodes of %s: it upgrades nodes from version %q on", next.Name, former.Name, is.UpgradesFrom)
+		return fmt.Errorf("entry %s strands nodes of %s: it upgrades nodes from version %q on", next.Name, former.Name, current.UpgradesFrom)
 	}
 	return nil
 }

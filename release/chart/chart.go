@@ -64,7 +64,7 @@ func Files(s Source) (map[string][]byte, error) {
 			return err
 		}
 		to := strings.TrimPrefix(name, "files/")
-		if filled, is := strings.CutSuffix(to, ".tmpl"); is {
+		if filled, ok := strings.CutSuffix(to, ".tmpl"); ok {
 			to = filled
 			if content, err = fill(path.Base(name), content, defaults); err != nil {
 				return err

@@ -68,7 +68,7 @@ func TestEachValueHasAType(t *testing.T) {
 			if !exists && properties != nil {
 				t.Errorf("values.schema.json has no type for %s%s", path, name)
 			}
-			if below, is := value.(map[string]any); is && exists {
+			if below, ok := value.(map[string]any); ok && exists {
 				check(path+name+".", below, typed)
 			}
 		}

@@ -122,11 +122,11 @@ func set(value any, path []string, by string, add bool) error {
 		return set(v[element], path[1:], by, add)
 	case []any:
 		for i, item := range v {
-			if text, is := item.(string); is && len(path) == 1 && strings.HasPrefix(text, element) {
+			if text, ok := item.(string); ok && len(path) == 1 && strings.HasPrefix(text, element) {
 				v[i] = by
 				return nil
 			}
-			if fields, is := item.(map[string]any); is && fields["name"] == element {
+			if fields, ok := item.(map[string]any); ok && fields["name"] == element {
 				return set(item, path[1:], by, add)
 			}
 		}
@@ -142,7 +142,7 @@ func replaceNamespace(value any) any {
 		if v == api.DefaultNamespace {
 			return namespacePlaceholder
 		}
-		if before, is := strings.CutSuffix(v, service); is {
+		if before, ok := strings.CutSuffix(v, service); ok {
 			return before + "." + namespacePlaceholder + ".svc"
 		}
 	case map[string]any:

@@ -115,8 +115,8 @@ func (r *runner) runJob(t *testing.T, name, clone string) {
 			one.use(t, s)
 			continue
 		}
-		if _, why, found := strings.Cut(s.Run.LineComment, left); found {
-			t.Logf("LEFT OUT: %s: %s", s.Run.Value, why)
+		if _, reason, found := strings.Cut(s.Run.LineComment, left); found {
+			t.Logf("LEFT OUT: %s: %s", s.Run.Value, reason)
 			continue
 		}
 		one.runBlock(t, s)

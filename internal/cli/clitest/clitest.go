@@ -158,11 +158,11 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (c *Cluster) serveObjects(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	is := r.Method + " " + r.URL.Path
-	c.requests = append(c.requests, is)
+	got := r.Method + " " + r.URL.Path
+	c.requests = append(c.requests, got)
 	w.Header().Set("Content-Type", "application/json")
 	for _, denied := range c.denied {
-		if strings.HasPrefix(is, denied) {
+		if strings.HasPrefix(got, denied) {
 			reply(w, http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(`%s is forbidden: User "bob" cannot %s resource "%s" in API group "" at the cluster scope`,
 				path.Base(r.URL.Path), verb(r.Method), path.Base(r.URL.Path)))
 			return

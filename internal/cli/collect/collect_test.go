@@ -78,7 +78,7 @@ func (h *wicd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "x.zip", time.Time{}, bytes.NewReader(h.archive))
 		return
 	}
-	if text, there := h.logs[file]; there {
+	if text, found := h.logs[file]; found {
 		http.ServeContent(w, r, "x.log", time.Time{}, strings.NewReader(text))
 		return
 	}
@@ -212,8 +212,8 @@ func TestCollectingFromSeveralHosts(t *testing.T) {
 func TestHostsThatGiveNoArchive(t *testing.T) {
 	bomb := zipOf(t, map[string]string{"../../etc/passwd": "x"})
 	for name, test := range map[string]struct {
-		host *wicd
-		say  string
+		host          *wicd
+		printProgress string
 	}{
 		"a full disk": {&wicd{report: func(s *supportbundle.Status) {
 			*s = supportbundle.Status{ID: s.ID, State: supportbundle.Failed, Message: "drive C: is full"}
@@ -231,12 +231,12 @@ func TestHostsThatGiveNoArchive(t *testing.T) {
 			c := newCluster(t, test.host)
 			file := filepath.Join(t.TempDir(), "case.zip")
 			r := c.Run(t, "", "collect", "win-1", "-o", file, "--timeout", "1s")
-			if r.Code != session.CodeFindings || !strings.Contains(r.Err, test.say) {
+			if r.Code != session.CodeFindings || !strings.Contains(r.Err, test.printProgress) {
 				t.Fatalf("exit code %d, %q", r.Code, r.Err)
 			}
 			files := unzip(t, file)
 			var m struct{ Hosts []struct{ Error string } }
-			if err := json.Unmarshal([]byte(files["manifest.json"]), &m); err != nil || len(m.Hosts) != 1 || !strings.Contains(m.Hosts[0].Error, test.say) {
+			if err := json.Unmarshal([]byte(files["manifest.json"]), &m); err != nil || len(m.Hosts) != 1 || !strings.Contains(m.Hosts[0].Error, test.printProgress) {
 				t.Errorf("the manifest is %s", files["manifest.json"])
 			}
 			if got := files["hosts/win-1/logs/kubelet/kubelet.log"]; got != "the end\ntoken=***\n" {

@@ -160,8 +160,8 @@ func newID(now time.Time) (string, error) {
 	return now.UTC().Format("20060102-150405") + "-" + hex.EncodeToString(chance), nil
 }
 
-// say prints progress.
-func (c *collector) say(format string, args ...any) {
+// printProgress prints progress.
+func (c *collector) printProgress(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fmt.Fprintln(c.session.ErrOut, truncate.Printable(fmt.Sprintf(format, args...), truncate.Note))
@@ -187,10 +187,10 @@ func (c *collector) hosts(ctx context.Context, hosts []fleetstatus.Host) (failed
 			c.mu.Unlock()
 			c.archive.report(report)
 			if report.Error != "" {
-				c.say("%s: %s", h.Name, report.Error)
+				c.printProgress("%s: %s", h.Name, report.Error)
 				return
 			}
-			c.say("%s: %s", h.Name, bytes(report.Bytes))
+			c.printProgress("%s: %s", h.Name, bytes(report.Bytes))
 		})
 	}
 	work.Wait()

@@ -24,9 +24,9 @@ import (
 
 // Pauses, deadline and retries for one host.
 const (
-	lookEvery = 300 * time.Millisecond
-	cleanUp   = 10 * time.Second
-	retries   = 3
+	pollInterval = 300 * time.Millisecond
+	cleanUp      = 10 * time.Second
+	retries      = 3
 )
 
 // host collects from one host. If that fails, it collects the ends of logs.
@@ -57,13 +57,13 @@ func (c *collector) fromWICD(ctx context.Context, h fleetstatus.Host, report *ho
 		later, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 		defer cancel()
 		if err := c.takeBack(later, key); err != nil {
-			c.say("warning: %s: removing annotation %s: %v", h.Name, api.AnnotationCollect, err)
+			c.printProgress("warning: %s: removing annotation %s: %v", h.Name, api.AnnotationCollect, err)
 		}
 	}()
-	if err := c.ask(ctx, key, h.Node); err != nil {
+	if err := c.requestArchive(ctx, key, h.Node); err != nil {
 		return err
 	}
-	c.say("%s: collecting", h.Name)
+	c.printProgress("%s: collecting", h.Name)
 	status, err := c.await(ctx, h.Node)
 	if err != nil {
 		return err
@@ -84,8 +84,8 @@ func (c *collector) fromWICD(ctx context.Context, h fleetstatus.Host, report *ho
 	return nil
 }
 
-// ask sets the annotation, unless another user is collecting from the host.
-func (c *collector) ask(ctx context.Context, key types.NamespacedName, node string) error {
+// requestArchive sets the annotation, unless another user is collecting from the host.
+func (c *collector) requestArchive(ctx context.Context, key types.NamespacedName, node string) error {
 	var i v1alpha1.WindowsInstance
 	if err := c.kube.Get(ctx, key, &i); err != nil {
 		return session.Explain(err, "reading windowsinstance "+key.Name)
@@ -107,7 +107,7 @@ func (c *collector) ask(ctx context.Context, key types.NamespacedName, node stri
 	i.Annotations[api.AnnotationCollect] = c.id
 	err := c.kube.Patch(ctx, &i, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) { // the operator wrote its status, or another user was faster
-		return c.ask(ctx, key, node)
+		return c.requestArchive(ctx, key, node)
 	}
 	return session.Explain(err, "annotating windowsinstance "+key.Name)
 }
@@ -154,7 +154,7 @@ func (c *collector) await(ctx context.Context, node string) (supportbundle.Statu
 		select {
 		case <-ctx.Done():
 			return s, noReport(ctx, s, node, c.timeout)
-		case <-time.After(lookEvery):
+		case <-time.After(pollInterval):
 		}
 	}
 }

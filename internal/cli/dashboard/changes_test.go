@@ -47,9 +47,9 @@ func TestAMissingRightIsNamed(t *testing.T) {
 	a.objects["nodes"] = []any{node("win-1")}
 	a.denied["pods"] = true
 	events := open(t, a).stream("/api/events")
-	says := func(what, why string) func(sent) bool {
+	says := func(what, reason string) func(sent) bool {
 		return func(s sent) bool {
-			return slices.ContainsFunc(s.Overview.Unread, func(u fleetstatus.Unread) bool { return u.What == what && strings.Contains(u.Why, why) })
+			return slices.ContainsFunc(s.Overview.Unread, func(u fleetstatus.Unread) bool { return u.What == what && strings.Contains(u.Why, reason) })
 		}
 	}
 	until(t, events, "the host, and pods that are denied", func(s sent) bool {

@@ -111,8 +111,8 @@ func Export(ctx context.Context, o Options, w io.Writer) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	if _, why := from.lost(); why != "" {
-		return fmt.Errorf("reading the cluster: %s", why)
+	if _, reason := from.lost(); reason != "" {
+		return fmt.Errorf("reading the cluster: %s", reason)
 	}
 	return report(w, fleetstatus.Of(from.input()), o.Cluster)
 }

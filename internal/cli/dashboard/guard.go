@@ -44,7 +44,7 @@ const (
 func (g *guard) link() string { return "http://" + g.hosts[0] + loginPath + g.token }
 
 // refusal returns why a request is refused, and with which status; zero if it is not.
-func (g *guard) refusal(r *http.Request) (status int, why string) {
+func (g *guard) refusal(r *http.Request) (status int, reason string) {
 	if r.Method != http.MethodGet {
 		return http.StatusMethodNotAllowed, "only GET is allowed: this page changes nothing"
 	}
@@ -65,9 +65,9 @@ func (g *guard) refusal(r *http.Request) (status int, why string) {
 	return 0, ""
 }
 
-func contains(all []string, one string) bool {
+func contains(all []string, item string) bool {
 	for _, a := range all {
-		if a == one {
+		if a == item {
 			return true
 		}
 	}

@@ -61,8 +61,8 @@ func (h *hub) current() (*snapshot, <-chan struct{}, error) {
 		began := time.Now()
 		s, err := snapshotOf(fleetstatus.Of(h.source.input()), version, func(o *overview) {
 			o.Cluster, o.Loading = h.cluster, !h.source.ready()
-			if since, why := h.source.lost(); why != "" {
-				o.Lost = &lost{Since: since, Why: why}
+			if since, reason := h.source.lost(); reason != "" {
+				o.Lost = &lost{Since: since, Why: reason}
 			}
 		})
 		if err != nil {

@@ -51,11 +51,11 @@ func contentTypes() map[string]string {
 // ServeHTTP implements http.Handler. It serves no other paths than these.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	harden(w.Header())
-	if status, why := s.refusal(r); status != 0 {
+	if status, reason := s.refusal(r); status != 0 {
 		if status == http.StatusMethodNotAllowed {
 			w.Header().Set("Allow", http.MethodGet)
 		}
-		http.Error(w, why, status)
+		http.Error(w, reason, status)
 		return
 	}
 	s.touch()

@@ -69,8 +69,8 @@ type kind struct {
 // newSource returns a source that watches nothing yet.
 func newSource(c client.WithWatch, namespace string, now func() time.Time) *source {
 	s := &source{namespace: namespace, now: now, changed: make(chan struct{}, 1)}
-	add := func(what string, one client.Object, many func() client.ObjectList, limit client.ListOptions) {
-		s.kinds = append(s.kinds, &kind{what: what, one: one, many: many, limit: limit, source: s, client: c, items: map[string]client.Object{}})
+	add := func(what string, item client.Object, many func() client.ObjectList, limit client.ListOptions) {
+		s.kinds = append(s.kinds, &kind{what: what, one: item, many: many, limit: limit, source: s, client: c, items: map[string]client.Object{}})
 	}
 	add("windowsinstances", &v1alpha1.WindowsInstance{}, func() client.ObjectList { return &v1alpha1.WindowsInstanceList{} }, client.ListOptions{Namespace: namespace})
 	add("windowsconfigs", &v1alpha1.WindowsConfig{}, func() client.ObjectList { return &v1alpha1.WindowsConfigList{} }, client.ListOptions{})
@@ -161,15 +161,15 @@ func (s *source) input() fleetstatus.Input {
 }
 
 // lost returns since when the API server does not respond, and why; zero if it does.
-func (s *source) lost() (since time.Time, why string) {
+func (s *source) lost() (since time.Time, reason string) {
 	for _, k := range s.kinds {
 		k.mu.Lock()
 		if k.lost != nil && (since.IsZero() || k.since.Before(since)) {
-			since, why = k.since, explain(k.lost)
+			since, reason = k.since, explain(k.lost)
 		}
 		k.mu.Unlock()
 	}
-	return since, why
+	return since, reason
 }
 
 // follow lists and watches a kind until the context ends.
@@ -223,7 +223,7 @@ func (k *kind) note(ctx context.Context, err error) {
 		return
 	}
 	k.mu.Lock()
-	was, wasLost := k.denied, k.lost
+	previous, wasLost := k.denied, k.lost
 	switch {
 	case err == nil:
 		k.denied, k.lost = nil, nil
@@ -237,7 +237,7 @@ func (k *kind) note(ctx context.Context, err error) {
 		}
 		k.lost = err
 	}
-	changed := !same(was, k.denied) || (wasLost == nil) != (k.lost == nil)
+	changed := !same(previous, k.denied) || (wasLost == nil) != (k.lost == nil)
 	k.mu.Unlock()
 	if changed {
 		k.source.notify()

@@ -141,7 +141,7 @@ func (s *snapshot) updateFrom(before *snapshot) update {
 	}
 	if before != nil {
 		for name := range before.rows {
-			if _, there := s.rows[name]; !there {
+			if _, found := s.rows[name]; !found {
 				u.Removed = append(u.Removed, name)
 			}
 		}

@@ -65,7 +65,7 @@ func Command(s *session.Session) *cobra.Command {
 const (
 	startTimeout  = 3 * time.Minute
 	removeTimeout = 15 * time.Second
-	lookEvery     = 500 * time.Millisecond
+	pollInterval  = 500 * time.Millisecond
 )
 
 func run(ctx context.Context, s *session.Session, o options, host string, command []string) error {
@@ -218,7 +218,7 @@ func await(ctx context.Context, k client.Client, pod *corev1.Pod, is func(corev1
 		select {
 		case <-ctx.Done():
 			return corev1.ContainerState{}, ctx.Err()
-		case <-time.After(lookEvery):
+		case <-time.After(pollInterval):
 		}
 	}
 }

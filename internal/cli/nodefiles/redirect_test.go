@@ -78,9 +78,9 @@ func TestAKubeletSendsNoCredentialsElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			other, got := elsewhere(t)
-			asked := 0
+			requested := 0
 			api := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				asked++
+				requested++
 				if r.Header.Get("Authorization") == "" && len(r.TLS.PeerCertificates) == 0 {
 					t.Error("the API server gets no credentials")
 				}
@@ -109,8 +109,8 @@ func TestAKubeletSendsNoCredentialsElsewhere(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			if asked != 5 || len(*got) > 0 {
-				t.Errorf("%d requests; the other server got %q", asked, *got)
+			if requested != 5 || len(*got) > 0 {
+				t.Errorf("%d requests; the other server got %q", requested, *got)
 			}
 		})
 	}

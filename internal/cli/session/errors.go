@@ -103,15 +103,15 @@ func Explain(err error, doing string) error {
 // denied names the missing right, from the API server's message (k8s.io/apiserver, pkg/endpoints/handlers/responsewriters).
 func denied(err error) string {
 	message := truncate.Printable(err.Error(), truncate.Note)
-	said := regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"(.*?)(?::|$)`).FindStringSubmatch(message)
-	if said == nil {
+	reported := regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"(.*?)(?::|$)`).FindStringSubmatch(message)
+	if reported == nil {
 		return message
 	}
-	resource := said[3]
-	if said[4] != "" {
-		resource += "." + said[4]
+	resource := reported[3]
+	if reported[4] != "" {
+		resource += "." + reported[4]
 	}
-	return fmt.Sprintf("%s %s%s (user %s)", said[2], resource, said[5], said[1])
+	return fmt.Sprintf("%s %s%s (user %s)", reported[2], resource, reported[5], reported[1])
 }
 
 // uninstalled returns a clear error if the API server does not serve a kind.

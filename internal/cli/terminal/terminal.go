@@ -49,8 +49,8 @@ type Printer struct {
 // off (https://no-color.org), COLUMNS sets the width. In an ASCII locale (LANG=C), it prints ASCII only.
 func New(out io.Writer) *Printer {
 	p := &Printer{out: out, ascii: isASCII(os.Getenv)}
-	file, is := out.(*os.File)
-	if !is || !term.IsTerminal(int(file.Fd())) {
+	file, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return p
 	}
 	p.width, _, _ = term.GetSize(int(file.Fd()))
@@ -92,8 +92,8 @@ func (p *Printer) plain(text string) string {
 
 // IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool {
-	file, is := stream.(*os.File)
-	return is && term.IsTerminal(int(file.Fd()))
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // Err returns the stream's first error, such as that of a closed pipe.

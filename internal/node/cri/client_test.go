@@ -166,9 +166,9 @@ func FuzzAnswer(f *testing.F) {
 }
 
 // condition returns a RuntimeCondition as containerd 2.4 sends it, in a RuntimeStatus.
-func condition(name string, is bool) []byte {
+func condition(name string, ok bool) []byte {
 	c := appendBytes(nil, conditionType, name)
-	if is {
+	if ok {
 		c = append(c, isTrue<<3|wireVarint, 1)
 	}
 	return appendBytes(nil, runtimeConditions, appendBytes(c, 3, "reason"))

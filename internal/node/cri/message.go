@@ -124,16 +124,16 @@ func readNetworkReady(message []byte) (bool, error) {
 			return false, err
 		}
 		for _, c := range conditions {
-			is, name, err := readCondition(c)
-			if err != nil || is && name == networkReady {
-				return is, err
+			ok, name, err := readCondition(c)
+			if err != nil || ok && name == networkReady {
+				return ok, err
 			}
 		}
 	}
 	return false, nil
 }
 
-func readCondition(c field) (is bool, name string, err error) {
+func readCondition(c field) (ok bool, name string, err error) {
 	if c.number != runtimeConditions {
 		return false, "", nil
 	}
@@ -143,10 +143,10 @@ func readCondition(c field) (is bool, name string, err error) {
 		case conditionType:
 			name = string(f.bytes)
 		case isTrue:
-			is = f.value != 0
+			ok = f.value != 0
 		}
 	}
-	return is, name, err
+	return ok, name, err
 }
 
 // readPulled parses a PullImageResponse.

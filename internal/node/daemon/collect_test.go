@@ -95,9 +95,9 @@ func TestANodeCollectsItsState(t *testing.T) {
 	if err := json.Unmarshal([]byte(files["manifest.json"]), &manifest); err != nil || manifest.ID != "one" || len(manifest.LeftOut) == 0 {
 		t.Errorf("the manifest is %+v, %v", manifest, err)
 	}
-	for _, item := range manifest.Files {
-		if item.Error != "" {
-			t.Errorf("%s: %s", item.Name, item.Error)
+	for _, one := range manifest.Files {
+		if one.Error != "" {
+			t.Errorf("%s: %s", one.Name, one.Error)
 		}
 	}
 	m.askFor("two")
@@ -108,8 +108,8 @@ func TestANodeCollectsItsState(t *testing.T) {
 	m.askFor("")
 	m.await(t, "the report and the archive are removed", func() bool {
 		names, _ := m.windows.Disk().List(desired.Collections)
-		_, said := m.node().Annotations[api.AnnotationCollected]
-		return len(names) == 0 && !said
+		_, reported := m.node().Annotations[api.AnnotationCollected]
+		return len(names) == 0 && !reported
 	})
 }
 
@@ -193,10 +193,10 @@ func TestACollectionHasNoSecret(t *testing.T) {
 	if _, err := m.windows.Host().Services.Put(t.Context(), sshd); err != nil {
 		t.Fatal(err)
 	}
-	said := "level=info msg=pulling proxy=http://me:" + proxy + "@proxy:3128 plain " + proxy + " header " + auth + " pair me:" + registry + "\n" +
+	reported := "level=info msg=pulling proxy=http://me:" + proxy + "@proxy:3128 plain " + proxy + " header " + auth + " pair me:" + registry + "\n" +
 		"Authorization: Bearer " + stranger + "\n--token " + stranger + "\n-----BEGIN PRIVATE KEY-----\n" + stranger + "\n-----END PRIVATE KEY-----\n"
 	for _, name := range []string{`kubelet\kubelet.log`, `containerd\containerd.log`, `wicd\update.log`, `kubelet\unlisted.txt`, `pods\a\0.log`} {
-		mustWrite(t, disk, desired.Logs+`\`+name, said)
+		mustWrite(t, disk, desired.Logs+`\`+name, reported)
 	}
 	mustWrite(t, disk, `C:\k\kubelet.conf`, `{"staticPodURLHeader": {"Authorization": ["`+stranger+`"]}}`)
 	m.windows.WriteEvent("System", hostapi.Event{Provider: "Service Control Manager", ID: 7045, Message: `installed: C:\x.exe --password ` + stranger + " " + proxy})

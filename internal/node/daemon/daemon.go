@@ -57,8 +57,8 @@ func Run(ctx context.Context, h hostapi.Host, o RunOptions) {
 	serving.Go(func() { pulls.Run(ctx) })
 	defer serving.Wait()
 	for ctx.Err() == nil {
-		r, there := awaitRecord(ctx, h, o.Log)
-		if !there {
+		r, found := awaitRecord(ctx, h, o.Log)
+		if !found {
 			break
 		}
 		wanted, err := r.Wanted()
@@ -75,8 +75,8 @@ func Run(ctx context.Context, h hostapi.Host, o RunOptions) {
 var errLeaving = errors.New("the host is leaving its cluster")
 
 // awaitRecord waits until there is a usable record, or ctx is done.
-func awaitRecord(ctx context.Context, h hostapi.Host, log *slog.Logger) (r state.Record, there bool) {
-	for told := false; ; told = true {
+func awaitRecord(ctx context.Context, h hostapi.Host, log *slog.Logger) (r state.Record, found bool) {
+	for reported := false; ; reported = true {
 		r, err := state.Read(h.Disk)
 		if errors.Is(err, state.ErrUnreadable) {
 			r, err = state.Restore(h)
@@ -87,7 +87,7 @@ func awaitRecord(ctx context.Context, h hostapi.Host, log *slog.Logger) (r state
 		if err == nil {
 			err = errLeaving
 		}
-		if !told {
+		if !reported {
 			log.Warn("Waiting for a join", "error", err.Error())
 		}
 		if backoff.Sleep(ctx, recordSeldom) != nil {
@@ -193,12 +193,12 @@ func (p *parts) awaitNewRecord(ctx context.Context) {
 	if p.Record.Complete {
 		every = recordSeldom
 	}
-	for was := fs.FileInfo(nil); ; {
-		is, err := p.Host.Disk.Stat(state.RecordFile)
-		if err == nil && (was == nil || !is.ModTime().Equal(was.ModTime()) || is.Size() != was.Size()) {
+	for previous := fs.FileInfo(nil); ; {
+		current, err := p.Host.Disk.Stat(state.RecordFile)
+		if err == nil && (previous == nil || !current.ModTime().Equal(previous.ModTime()) || current.Size() != previous.Size()) {
 			switch {
 			case p.IsCurrent():
-				was = is
+				previous = current
 			case !p.follower.IsApplying():
 				return
 			}

@@ -123,15 +123,15 @@ func TestDiffSaysWhatReallyHappens(t *testing.T) {
 					}
 				}
 			}
-			said := desired.Diff(mustFill(t, old), mustFill(t, new))
-			if diff := cmp.Diff(said.Services, restarted, cmpopts.EquateEmpty()); diff != "" {
+			reported := desired.Diff(mustFill(t, old), mustFill(t, new))
+			if diff := cmp.Diff(reported.Services, restarted, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("restarted (-said +happened):\n%s\nit did %q", diff, result.Changed)
 			}
-			if reboots := said.Disruption == desired.Reboot; reboots != (result.Rebooting != "") {
-				t.Errorf("said %s, and rebooting: %q", said, result.Rebooting)
+			if reboots := reported.Disruption == desired.Reboot; reboots != (result.Rebooting != "") {
+				t.Errorf("said %s, and rebooting: %q", reported, result.Rebooting)
 			}
 			did := slices.DeleteFunc(result.Changed, func(what string) bool { return strings.HasPrefix(what, "joined as ") })
-			if len(said.Changes) == 0 && len(did) > 0 {
+			if len(reported.Changes) == 0 && len(did) > 0 {
 				t.Errorf("said nothing, and did %q", did)
 			}
 		})

@@ -163,7 +163,7 @@ func TestADefenderThatKeepsItsExclusionsIsToldOnTheNodeOnce(t *testing.T) {
 					t.Errorf("exclusions were changed %d times in two days", n)
 				}
 				c := m.conditionOf(api.ConditionDefenderInterference)
-				if is := c.Status == corev1.ConditionTrue; is != test.interferes || is && (c.Reason != api.ReasonDefenderExclusionsMissing || c.Message != notes[0]) {
+				if ok := c.Status == corev1.ConditionTrue; ok != test.interferes || ok && (c.Reason != api.ReasonDefenderExclusionsMissing || c.Message != notes[0]) {
 					t.Errorf("the condition is %+v, and Defender interferes: %v", c, test.interferes)
 				}
 				m.windows.EditDefender(func(d *sim.Defender) { *d = sim.Defender{Policy: node.Exclusions} })

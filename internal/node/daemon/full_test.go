@@ -37,8 +37,8 @@ func TestAFullDiskLeavesTheNodeServing(t *testing.T) {
 			}
 			for _, crash := range []bool{false, true} {
 				for _, name := range []string{"containerd", "kubelet"} {
-					if is := w.Service(name); is.State != hostapi.Running {
-						t.Errorf("room for %d files: service %s is %s", room, name, is.State)
+					if got := w.Service(name); got.State != hostapi.Running {
+						t.Errorf("room for %d files: service %s is %s", room, name, got.State)
 					}
 					if crash {
 						w.Crash(name)

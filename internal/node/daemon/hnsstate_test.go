@@ -46,7 +46,7 @@ func TestValuesOfTheHostNetworkServiceAreTakenBackOnLeaving(t *testing.T) {
 			r := newRequest(c)
 			result := mustJoin(t, w, r)
 			expectHNSState(t, w, test.joined)
-			if told := slices.Contains(result.Changed, "value "+name+" of the Host Network Service set to 1"); told == maps.Equal(test.before, test.joined) {
+			if reported := slices.Contains(result.Changed, "value "+name+" of the Host Network Service set to 1"); reported == maps.Equal(test.before, test.joined) {
 				t.Errorf("told was %q", result.Changed)
 			}
 			if again := mustJoin(t, w, r); again.Changed != nil {

@@ -17,8 +17,8 @@ import (
 )
 
 // hyperVComputer returns the options of a computer with the given state of the feature.
-func hyperVComputer(feature wicdapi.FeatureState, is wicdapi.Virtualization) sim.WindowsOptions {
-	return sim.WindowsOptions{Kind: "each restart is expected", Virtualization: is, Features: map[string]wicdapi.FeatureState{
+func hyperVComputer(feature wicdapi.FeatureState, got wicdapi.Virtualization) sim.WindowsOptions {
+	return sim.WindowsOptions{Kind: "each restart is expected", Virtualization: got, Features: map[string]wicdapi.FeatureState{
 		desired.ContainersFeature: wicdapi.FeatureEnabled, desired.HyperVFeature: feature,
 	}}
 }
@@ -29,11 +29,11 @@ func stateOfHyperV(t *testing.T, w *sim.Windows) (wicdapi.FeatureState, bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	is, err := w.Host().System.Feature(t.Context(), desired.HyperVFeature)
+	got, err := w.Host().System.Feature(t.Context(), desired.HyperVFeature)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return is, facts.Virtualization.HyperV
+	return got, facts.Virtualization.HyperV
 }
 
 func TestAJoinEnablesHyperVWhereTheHostCanHaveIt(t *testing.T) {
@@ -74,8 +74,8 @@ func TestAJoinEnablesHyperVWhereTheHostCanHaveIt(t *testing.T) {
 					}
 				}
 				expectJoined(t, w, r)
-				if is, runs := stateOfHyperV(t, w); is != test.becomes || runs != (is == wicdapi.FeatureEnabled) {
-					t.Errorf("the feature is %s, and Hyper-V runs: %v; want %s", is, runs, test.becomes)
+				if got, runs := stateOfHyperV(t, w); got != test.becomes || runs != (got == wicdapi.FeatureEnabled) {
+					t.Errorf("the feature is %s, and Hyper-V runs: %v; want %s", got, runs, test.becomes)
 				}
 			})
 		})
@@ -137,8 +137,8 @@ func TestANodeGetsHyperVWithoutARestartOfItsOwn(t *testing.T) {
 		m.awaitSettings(t, without)
 		time.Sleep(time.Minute)
 		m.expectHyperV(t, "when it is asked for no more", corev1.ConditionUnknown, api.ReasonHyperVNotWanted, "not removed")
-		if is, _ := stateOfHyperV(t, m.windows); is != wicdapi.FeatureEnabled {
-			t.Errorf("the feature is %s", is)
+		if got, _ := stateOfHyperV(t, m.windows); got != wicdapi.FeatureEnabled {
+			t.Errorf("the feature is %s", got)
 		}
 	})
 }

@@ -63,7 +63,7 @@ func (i inputs) remove(ctx context.Context, folder string) error {
 // take reads and removes files of a folder.
 func (i inputs) take(folder string) wicdapi.Take {
 	disk := i.host.Disk
-	return func(name string, atMost int64) (content []byte, there bool, err error) {
+	return func(name string, atMost int64) (content []byte, found bool, err error) {
 		f, err := disk.Open(folder + `\` + name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, false, nil

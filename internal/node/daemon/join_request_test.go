@@ -103,12 +103,12 @@ func expectServices(t *testing.T, w *sim.Windows, r wicdapi.JoinRequest) {
 	t.Helper()
 	for _, s := range r.Desired.Services {
 		s.Command = strings.NewReplacer("${NODE_NAME}", r.Node, "${NODE_IP}", r.NodeIP).Replace(s.Command)
-		is := w.Service(s.Name)
-		if diff := cmp.Diff(known(s), is.Service); diff != "" {
+		got := w.Service(s.Name)
+		if diff := cmp.Diff(known(s), got.Service); diff != "" {
 			t.Errorf("service %s (-want +got):\n%s", s.Name, diff)
 		}
-		if is.State != hostapi.Running {
-			t.Errorf("service %s is %s", s.Name, is.State)
+		if got.State != hostapi.Running {
+			t.Errorf("service %s is %s", s.Name, got.State)
 		}
 	}
 }

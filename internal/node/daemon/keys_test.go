@@ -34,7 +34,7 @@ func hashOfKey(name string) string {
 }
 
 // authorized returns which of the named keys are in the file.
-func authorized(t *testing.T, w *sim.Windows, names ...string) (there []string) {
+func authorized(t *testing.T, w *sim.Windows, names ...string) (found []string) {
 	t.Helper()
 	b, err := w.Disk().Read(keysFile)
 	if err != nil {
@@ -42,10 +42,10 @@ func authorized(t *testing.T, w *sim.Windows, names ...string) (there []string) 
 	}
 	for _, name := range names {
 		if strings.Contains(string(b), keyLine(name)) {
-			there = append(there, name)
+			found = append(found, name)
 		}
 	}
-	return there
+	return found
 }
 
 func TestKeysAreAddedAndEverythingElseOfTheFileStays(t *testing.T) {
@@ -69,11 +69,11 @@ func TestKeysAreAddedAndEverythingElseOfTheFileStays(t *testing.T) {
 			r.Desired.AuthorizedKeys = []string{keyLine("new") + " operator", keyLine("new")}
 			mustJoin(t, w, r)
 			expectContent(t, w.Disk(), keysFile, test.want)
-			is, _ := w.Disk().Stat(keysFile)
+			got, _ := w.Disk().Stat(keysFile)
 			if again := mustJoin(t, w, r); again.Changed != nil {
 				t.Errorf("the second join changed %q", again.Changed)
 			}
-			if now, err := w.Disk().Stat(keysFile); err != nil || !os.SameFile(is, now) {
+			if now, err := w.Disk().Stat(keysFile); err != nil || !os.SameFile(got, now) {
 				t.Errorf("the second join wrote the file again, %v", err)
 			}
 			mustLeave(t, w, r.Cluster)

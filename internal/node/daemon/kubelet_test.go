@@ -86,12 +86,12 @@ func (m *member) expectKubelet(t *testing.T, when string, want map[string]any, r
 	if err != nil {
 		t.Fatal(err)
 	}
-	var is map[string]any
-	if err := json.Unmarshal(content, &is); err != nil {
+	var current map[string]any
+	if err := json.Unmarshal(content, &current); err != nil {
 		t.Fatal(err)
 	}
 	for field, value := range want {
-		got := is[field]
+		got := current[field]
 		if inner, isMap := got.(map[string]any); isMap {
 			got = inner["memory"]
 		}

@@ -39,8 +39,8 @@ func stateOf(t *testing.T, w *sim.Windows, remains ...string) state {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, is := range services {
-		s.Services[is.Name] = is.Service
+	for _, got := range services {
+		s.Services[got.Name] = got.Service
 	}
 	if s.Trusted, err = w.Host().Certificates.List(t.Context()); err != nil {
 		t.Fatal(err)

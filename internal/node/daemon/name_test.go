@@ -41,8 +41,8 @@ func TestFactsTellTheNameThatTheCloudHasForTheHost(t *testing.T) {
 			if (facts.NoCloudName != "") != (test.fails != "") || !strings.Contains(facts.NoCloudName, test.fails) {
 				t.Errorf("%s: it says %q, want %q", test.what, facts.NoCloudName, test.fails)
 			}
-			if asked := service.Asked(); test.flag != platform.AWS && len(asked) > 0 {
-				t.Errorf("%s: the cloud was asked %q", test.what, asked)
+			if requested := service.Asked(); test.flag != platform.AWS && len(requested) > 0 {
+				t.Errorf("%s: the cloud was asked %q", test.what, requested)
 			}
 		})
 	}

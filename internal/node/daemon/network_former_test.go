@@ -36,14 +36,14 @@ func TestANetworkThatIsWantedNoMoreGoes(t *testing.T) {
 			})
 			r.Desired.Network = test.then
 			mustJoin(t, w, r)
-			is := w.HNS().State()
+			got := w.HNS().State()
 			var names []string
-			for _, n := range is.Networks {
+			for _, n := range got.Networks {
 				names = append(names, n.Name)
 			}
 			slices.Sort(names)
-			if !slices.Equal(names, test.want) || len(is.Endpoints) != len(test.want) {
-				t.Errorf("there are networks %v with endpoints %v, want %v", names, is.Endpoints, test.want)
+			if !slices.Equal(names, test.want) || len(got.Endpoints) != len(test.want) {
+				t.Errorf("there are networks %v with endpoints %v, want %v", names, got.Endpoints, test.want)
 			}
 		})
 	}

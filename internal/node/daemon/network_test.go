@@ -182,18 +182,18 @@ func (o *overlaid) missing() string {
 // restore waits until everything is restored and the Node reports that. Meanwhile, the Node must have reported the reason.
 func (o *overlaid) restore(t *testing.T, reason string) {
 	t.Helper()
-	began, told := time.Now(), ""
-	for o.missing() != "" || told == "" || o.condition().Status != corev1.ConditionFalse {
+	began, reported := time.Now(), ""
+	for o.missing() != "" || reported == "" || o.condition().Status != corev1.ConditionFalse {
 		if c := o.condition(); c.Status == corev1.ConditionTrue {
-			told += c.Reason + " "
+			reported += c.Reason + " "
 		}
 		if time.Since(began) > restored {
 			t.Fatalf("after %v %q is missing; the condition is %+v", restored, o.missing(), o.condition())
 		}
 		time.Sleep(500 * time.Millisecond)
 	}
-	if !strings.Contains(told, reason) {
-		t.Errorf("the Node was told %q, want %s", told, reason)
+	if !strings.Contains(reported, reason) {
+		t.Errorf("the Node was told %q, want %s", reported, reason)
 	}
 	t.Logf("%s: restored after %v", reason, time.Since(began))
 }
@@ -282,9 +282,9 @@ func TestLeavingRemovesTheNetworksThatAreOurs(t *testing.T) {
 		LoadBalancers: []hns.LoadBalancer{{ID: "b1", Protocol: hns.TCP, External: 80}},
 	})
 	mustLeave(t, w, r.Cluster)
-	is := w.HNS().State()
-	if len(is.Networks) != 1 || is.Networks[0].Name != "nat" || len(is.Endpoints) != 1 || len(is.LoadBalancers) != 0 {
-		t.Errorf("there remain %+v", is)
+	got := w.HNS().State()
+	if len(got.Networks) != 1 || got.Networks[0].Name != "nat" || len(got.Endpoints) != 1 || len(got.LoadBalancers) != 0 {
+		t.Errorf("there remain %+v", got)
 	}
 }
 

@@ -75,8 +75,8 @@ func (m *isolated) expectKept(t *testing.T) {
 			t.Errorf("service %s does not start with Windows", s.Name)
 		}
 	}
-	if is := m.windows.Environment()["NO_PROXY"]; is != "" {
-		t.Errorf("the machine has NO_PROXY=%s", is)
+	if got := m.windows.Environment()["NO_PROXY"]; got != "" {
+		t.Errorf("the machine has NO_PROXY=%s", got)
 	}
 }
 
@@ -126,9 +126,9 @@ func TestTheAPIServerMayBeAway(t *testing.T) {
 					m.expectKept(t)
 				}
 				m.publish(t, m.changed())
-				asked, most := m.asked()-before, 2*int(test.away/(20*time.Second))+20
-				t.Logf("%d requests, at most %d are allowed", asked, most)
-				if asked > most {
+				requested, most := m.asked()-before, 2*int(test.away/(20*time.Second))+20
+				t.Logf("%d requests, at most %d are allowed", requested, most)
+				if requested > most {
 					t.Error("that is too many")
 				}
 				pids := m.pids()

@@ -12,8 +12,8 @@ func TestANetworkThatContainerdMissedIsLoaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, nil)
 		isLoaded := func() bool {
-			is, err := m.windows.Host().Runtime.NetworkReady(t.Context())
-			return err == nil && is
+			ok, err := m.windows.Host().Runtime.NetworkReady(t.Context())
+			return err == nil && ok
 		}
 		m.await(t, "the runtime has a network", isLoaded)
 		m.windows.MissNetwork()

@@ -36,7 +36,7 @@ type problem struct {
 }
 
 func problems() map[string]problem {
-	hcs := func(is sim.HCS) func(*isolated) { return func(m *isolated) { m.windows.SetHCS(is) } }
+	hcs := func(got sim.HCS) func(*isolated) { return func(m *isolated) { m.windows.SetHCS(got) } }
 	clock := func(ahead time.Duration) func(*isolated) { return func(m *isolated) { m.cluster.SetClock(ahead) } }
 	return map[string]problem{
 		"the Host Compute Service hangs": {
@@ -111,8 +111,8 @@ func TestAProblemOfWindowsIsToldOnTheNode(t *testing.T) {
 func (m *isolated) expectProblem(t *testing.T, when string, p problem, status corev1.ConditionStatus, reason string, events int) corev1.NodeCondition {
 	t.Helper()
 	c := m.conditionOf(p.condition)
-	if told := len(m.notesOf(p.reason)); c.Status != status || c.Reason != reason || told != events {
-		t.Errorf("%s: status %q, reason %q, %d events; want %q, %q, %d", when, c.Status, c.Reason, told, status, reason, events)
+	if reported := len(m.notesOf(p.reason)); c.Status != status || c.Reason != reason || reported != events {
+		t.Errorf("%s: status %q, reason %q, %d events; want %q, %q, %d", when, c.Status, c.Reason, reported, status, reason, events)
 	}
 	for _, other := range m.node().Status.Conditions {
 		if other.Type != p.condition && strings.HasPrefix(string(other.Type), "Windows") && other.Type != api.ConditionServicesHealthy &&

@@ -58,8 +58,8 @@ func (m *member) sign(t *testing.T, version string, node desired.Node, n byte, s
 	if err != nil {
 		t.Fatal(err)
 	}
-	is := desired.Statement{Cluster: m.request.Cluster, Name: api.ServicesConfigMapPrefix + version, Serial: serial}
-	if data, err = desired.Sign(data, is, signingKey(n)); err != nil {
+	got := desired.Statement{Cluster: m.request.Cluster, Name: api.ServicesConfigMapPrefix + version, Serial: serial}
+	if data, err = desired.Sign(data, got, signingKey(n)); err != nil {
 		t.Fatal(err)
 	}
 	return data

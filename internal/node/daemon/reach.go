@@ -92,8 +92,8 @@ func connectToOne(ctx context.Context, h hostapi.Host, addresses []netip.Addr, p
 	var failures []string
 	for _, ip := range addresses[:min(len(addresses), maxTried)] {
 		at := net.JoinHostPort(ip.String(), port)
-		one, cancel := context.WithTimeout(ctx, connectWithin)
-		connection, err := dial(one, "tcp", at)
+		attempt, cancel := context.WithTimeout(ctx, connectWithin)
+		connection, err := dial(attempt, "tcp", at)
 		cancel()
 		if err == nil {
 			return connection, nil

@@ -27,19 +27,19 @@ func expectStore(t *testing.T, w *sim.Windows, c *cargo) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := map[string]int64{}
+	found := map[string]int64{}
 	for _, name := range names {
 		info, err := w.Disk().Stat(desired.Store + `\` + name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		there[name] = info.Size()
+		found[name] = info.Size()
 	}
 	want := map[string]int64{}
 	for _, x := range c.contents {
 		want[x.SHA256] = x.Size
 	}
-	if diff := cmp.Diff(want, there); diff != "" {
+	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("the store is not as it should be (-want +got):\n%s", diff)
 	}
 }
@@ -168,11 +168,11 @@ func TestATransferThatIsCutGoesOnWhereItStopped(t *testing.T) {
 	c := newCargo("1")
 	var request int64 = 1 // the newline
 	for _, x := range c.contents {
-		one, err := json.Marshal(x)
+		item, err := json.Marshal(x)
 		if err != nil {
 			t.Fatal(err)
 		}
-		request += int64(len(one)) + int64(len(","))
+		request += int64(len(item)) + int64(len(","))
 	}
 	request += int64(len(`{"content":[]}`)) - 1
 	cuts := []int64{0, 1, request - 1, request}

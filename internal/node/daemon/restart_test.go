@@ -18,14 +18,14 @@ import (
 func (m *isolated) expectRestart(t *testing.T, when string, status corev1.ConditionStatus, reason string, events int) corev1.NodeCondition {
 	t.Helper()
 	c := m.conditionOf(api.ConditionNodeRebootRequired)
-	told := 0
+	reported := 0
 	for _, e := range m.events() {
 		if e.Reason == api.EventRebootPending && e.Regarding.Name == "win-1" {
-			told++
+			reported++
 		}
 	}
-	if c.Status != status || c.Reason != reason || told != events {
-		t.Errorf("%s: status %q, reason %q, %d events; want %q, %q, %d", when, c.Status, c.Reason, told, status, reason, events)
+	if c.Status != status || c.Reason != reason || reported != events {
+		t.Errorf("%s: status %q, reason %q, %d events; want %q, %q, %d", when, c.Status, c.Reason, reported, status, reason, events)
 	}
 	return c
 }

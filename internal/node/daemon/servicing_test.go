@@ -52,7 +52,7 @@ func (s *stubborn) join(within time.Duration) (err error) {
 // expectRestarts checks how often the host was restarted, and that no restart interrupted setup or servicing.
 func expectRestarts(t *testing.T, w *sim.Windows, want int) {
 	t.Helper()
-	if all, disturbed := w.RestartsAsked(); all != want || disturbed > 0 {
+	if all, disturbed := w.RestartsRequested(); all != want || disturbed > 0 {
 		t.Errorf("the host was told to restart %d times, %d of them in the middle of setup or servicing; want %d and none", all, disturbed, want)
 	}
 }
@@ -149,10 +149,10 @@ func TestAJoinRestartsAHostTwiceAtMost(t *testing.T) {
 		w, c := newWindows(t, withoutContainers(sim.Quirks{Servicing: q})), newCargo("1")
 		mustSend(t, w, c)
 		s := &stubborn{windows: w, request: newRequest(c)}
-		asked := 0
-		for began := time.Now(); asked < 2 && time.Since(began) < time.Hour; time.Sleep(time.Minute) {
+		requested := 0
+		for began := time.Now(); requested < 2 && time.Since(began) < time.Hour; time.Sleep(time.Minute) {
 			_, _ = newWire(w).join(s.request) // it needs another restart
-			asked, _ = w.RestartsAsked()
+			requested, _ = w.RestartsRequested()
 		}
 		expectRestarts(t, w, 2)
 		s.request.Hostname = "wanted"
@@ -234,13 +234,13 @@ func TestHyperVAloneIsNotEnoughForPods(t *testing.T) {
 func TestAHostThatHasRestartedSinceIsNotRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWindows(t, sim.WindowsOptions{Kind: "each restart is expected"})
-		ask := func(boot string) (wicdapi.RestartResult, error) {
+		request := func(boot string) (wicdapi.RestartResult, error) {
 			var result wicdapi.RestartResult
 			return result, wicdapi.Call(t.Context(), newWire(w), wicdapi.CommandRestart, wicdapi.RestartRequest{BootID: boot, Comment: "maintenance"}, &result, nil)
 		}
 		first := w.BootID()
 		for range 2 { // the answer may get lost
-			if _, err := ask(first); err != nil {
+			if _, err := request(first); err != nil {
 				t.Error(err)
 			}
 		}
@@ -248,12 +248,12 @@ func TestAHostThatHasRestartedSinceIsNotRestarted(t *testing.T) {
 			t.Error("the host restarts before its answer has arrived")
 		}
 		time.Sleep(time.Minute)
-		if _, err := ask(first); err != nil || w.BootID() != "2" {
+		if _, err := request(first); err != nil || w.BootID() != "2" {
 			t.Errorf("boot %s, %v", w.BootID(), err)
 		}
 		time.Sleep(time.Minute)
 		expectRestarts(t, w, 1)
-		if _, err := ask(""); err == nil {
+		if _, err := request(""); err == nil {
 			t.Error("a restart without a boot ID is granted")
 		}
 	})
@@ -278,21 +278,21 @@ func TestARestartDoesNotInterruptWindows(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWindows(t, sim.WindowsOptions{Quirks: test.quirks, Kind: "the test says what Windows does"})
 				began := time.Now()
-				ask := func() error {
+				query := func() error {
 					request := wicdapi.RestartRequest{BootID: w.BootID(), Comment: "maintenance"}
 					return wicdapi.Call(t.Context(), newWire(w), wicdapi.CommandRestart, request, &wicdapi.RestartResult{}, nil)
 				}
 				if test.refused != "" {
-					expectCode(t, ask(), test.refused)
+					expectCode(t, query(), test.refused)
 					time.Sleep(time.Until(began.Add(test.within - time.Minute)))
-					expectCode(t, ask(), test.refused)
+					expectCode(t, query(), test.refused)
 					expectRestarts(t, w, 0)
 				}
 				time.Sleep(time.Until(began.Add(test.within + time.Second)))
-				if err := ask(); err != nil {
+				if err := query(); err != nil {
 					t.Error(err)
 				}
-				if all, disturbed := w.RestartsAsked(); all != 1 || disturbed > 0 != test.stuck {
+				if all, disturbed := w.RestartsRequested(); all != 1 || disturbed > 0 != test.stuck {
 					t.Errorf("the host was told to restart %d times, %d of them in the middle of setup or servicing", all, disturbed)
 				}
 			})
@@ -339,7 +339,7 @@ func TestJoinsByChanceRestartNoHostForEver(t *testing.T) {
 				s := &stubborn{windows: w, request: newRequest(c)}
 				s.request.Hostname = []string{"", "wanted"}[seed%2]
 				err := s.join(3 * time.Hour)
-				if all, disturbed := w.RestartsAsked(); all > 2 || disturbed > 0 {
+				if all, disturbed := w.RestartsRequested(); all > 2 || disturbed > 0 {
 					t.Errorf("%+v: the host was told to restart %d times, %d of them in the middle of setup or servicing", q, all, disturbed)
 				}
 				hopeless := q.Servicing.Hangs || q.Servicing.BrokenStore || q.Servicing.RefusesIn < 0 || q.Servicing.RolledBack != 0 ||

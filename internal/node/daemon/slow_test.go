@@ -17,8 +17,8 @@ func TestAJoinStartsAWICDThatMissedTheStartOfWindows(t *testing.T) {
 	r := newRequest(c)
 	mustJoin(t, w, r)
 	w.Restart()
-	if is := w.Service(api.WICDService); is.State != hostapi.Stopped || is.ExitCode != 1053 {
-		t.Fatalf("WICD is %s with exit code %d after the start of Windows", is.State, is.ExitCode)
+	if got := w.Service(api.WICDService); got.State != hostapi.Stopped || got.ExitCode != 1053 {
+		t.Fatalf("WICD is %s with exit code %d after the start of Windows", got.State, got.ExitCode)
 	}
 	mustJoin(t, w, r)
 	expectServices(t, w, r)

@@ -121,7 +121,7 @@ func TestAServiceStartsWhenTheFilesItNeedsAreThere(t *testing.T) {
 func TestStoppingComesFromTheTopAndStartingFromTheBottom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		order := make(chan string, 16)
-		tell := func(name string) sim.Program {
+		report := func(name string) sim.Program {
 			return func(ctx context.Context, _ sim.Process) uint32 {
 				order <- "start " + name
 				<-ctx.Done()
@@ -134,7 +134,7 @@ func TestStoppingComesFromTheTopAndStartingFromTheBottom(t *testing.T) {
 			RestartDelay: never,
 			Startup:      map[string]time.Duration{"containerd": time.Second, "kubelet": time.Second},
 			Programs: map[string]sim.Program{
-				"containerd": tell("containerd"), "kubelet": tell("kubelet"), "kube-proxy": tell("kube-proxy"),
+				"containerd": report("containerd"), "kubelet": report("kubelet"), "kube-proxy": report("kube-proxy"),
 			},
 		}), newCargo("1")
 		mustSend(t, w, c)
@@ -170,8 +170,8 @@ func TestAServiceThatDoesNotStopHoldsNobodyUp(t *testing.T) {
 			w.FailNext("stop kubelet")
 			time.Sleep(10 * time.Millisecond)
 		}
-		if is := w.Service("containerd"); is.State != hostapi.Running {
-			t.Errorf("containerd is %s", is.State)
+		if got := w.Service("containerd"); got.State != hostapi.Running {
+			t.Errorf("containerd is %s", got.State)
 		}
 		time.Sleep(time.Minute) // until the longer pauses have passed
 		expectJoined(t, w, r)

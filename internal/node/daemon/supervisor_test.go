@@ -271,13 +271,13 @@ func TestANodeGoesOnWithoutUs(t *testing.T) {
 				test.stop(t, w)
 				kubelet := w.Service("kubelet").PID
 				time.Sleep(time.Hour)
-				if is := w.Service("kubelet"); is.PID != kubelet || w.Service(api.WICDService).State == hostapi.Running {
-					t.Errorf("the kubelet was process %d and is %d; WICD is %s", kubelet, is.PID, w.Service(api.WICDService).State)
+				if got := w.Service("kubelet"); got.PID != kubelet || w.Service(api.WICDService).State == hostapi.Running {
+					t.Errorf("the kubelet was process %d and is %d; WICD is %s", kubelet, got.PID, w.Service(api.WICDService).State)
 				}
 				w.Crash("kubelet")
 				time.Sleep(time.Minute)
-				if is := w.Service("kubelet"); is.State != hostapi.Running {
-					t.Errorf("Windows leaves the kubelet %s", is.State)
+				if got := w.Service("kubelet"); got.State != hostapi.Running {
+					t.Errorf("Windows leaves the kubelet %s", got.State)
 				}
 				w.Edit("kubelet", func(s *desired.Service) { s.Command += " --v=9" })
 				test.back(t, w, r)

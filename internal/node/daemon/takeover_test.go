@@ -141,7 +141,7 @@ func (o *original) expectTakenOver(t *testing.T, r wicdapi.JoinRequest) {
 			t.Errorf("%s is gone", name)
 		}
 	}
-	if value, there := o.Environment()["HTTP_PROXY"]; there {
+	if value, found := o.Environment()["HTTP_PROXY"]; found {
 		t.Errorf("the machine has HTTP_PROXY=%s", value)
 	}
 	expectExclusions(t, o.Windows, somebodys().And(r.Desired.Exclusions))
@@ -238,13 +238,13 @@ func TestFilesWithNamesOfTheOriginalsStayOnOtherHosts(t *testing.T) {
 	r.Desired.Services = append(r.Desired.Services, ours("csi-proxy", desired.VersionFolder(c.digest())+`\kubelet.exe`))
 	mustJoin(t, w, r)
 	mustJoin(t, w, newRequest(c))
-	var there []string
+	var found []string
 	for _, name := range names {
 		if w.Disk().Exists(name) {
-			there = append(there, name)
+			found = append(found, name)
 		}
 	}
-	if diff := cmp.Diff(names, there); diff != "" {
+	if diff := cmp.Diff(names, found); diff != "" {
 		t.Errorf("files of others (-want +got):\n%s", diff)
 	}
 }

@@ -81,7 +81,7 @@ func TestAnOrderIsObeyedOnce(t *testing.T) {
 			u.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"uid": "one"}})
 			u.serial = 10
 			u.wish(u.next.Version)
-			there := u.node().Annotations[api.AnnotationVersionOrder]
+			found := u.node().Annotations[api.AnnotationVersionOrder]
 			u.awaitNext(t)
 			u.wish(u.request.Desired.Version)
 			u.publish(t, u.request.Desired)
@@ -92,7 +92,7 @@ func TestAnOrderIsObeyedOnce(t *testing.T) {
 			lose(t, u)
 			u.windows.Restart()
 			u.awaitVersion(t)
-			u.annotate(u.next.Version, there)
+			u.annotate(u.next.Version, found)
 			u.awaitEvent(t, api.EventVersionRefused, "not newer than the last one applied")
 			u.staysAtItsVersion(t)
 			u.wish(u.next.Version)

@@ -129,8 +129,8 @@ func TestANodeGoesToAnotherVersionByItself(t *testing.T) {
 	u.wish(u.next.Version)
 	u.awaitNext(t)
 	for _, name := range []string{"kubelet", api.WICDService} {
-		if is := versionIn(u.windows.Service(name).Command); is != desired.ShortDigest(u.next.Digest) {
-			t.Errorf("service %s is of version %s", name, is)
+		if got := versionIn(u.windows.Service(name).Command); got != desired.ShortDigest(u.next.Digest) {
+			t.Errorf("service %s is of version %s", name, got)
 		}
 	}
 	if !u.windows.Disk().Exists(desired.VersionFolder(u.request.Desired.Digest) + `\kubelet.exe`) {
@@ -241,7 +241,7 @@ func TestAnUpdateSurvivesPowerCuts(t *testing.T) {
 	t.Parallel()
 	for cut := 0; ; cut += 13 {
 		u := newUpdatable(t, nil, "", time.Minute)
-		was := u.windows.BootID()
+		before := u.windows.BootID()
 		u.windows.CutPowerAfter(cut)
 		u.wish(u.next.Version)
 		off := func() bool { _, err := u.windows.Host().Services.List(t.Context(), nil); return err != nil }
@@ -253,7 +253,7 @@ func TestAnUpdateSurvivesPowerCuts(t *testing.T) {
 		}
 		u.windows.CutPowerAfter(-1)
 		u.awaitNext(t)
-		if u.windows.BootID() == was {
+		if u.windows.BootID() == before {
 			t.Logf("the update makes about %d changes", cut)
 			return
 		}
@@ -265,8 +265,8 @@ func TestAJoinOvertakesAnUpdate(t *testing.T) {
 	u := newUpdatable(t, map[string]sim.Program{api.WICDService: doesNothing}, "", time.Minute)
 	u.wish(u.next.Version)
 	u.await(t, "the new version's services run", func() bool {
-		is := u.windows.Service(api.WICDService)
-		return versionIn(is.Command) == desired.ShortDigest(u.next.Digest) && is.State == hostapi.Running
+		got := u.windows.Service(api.WICDService)
+		return versionIn(got.Command) == desired.ShortDigest(u.next.Digest) && got.State == hostapi.Running
 	})
 	third := u.request
 	third.Desired.Version += ".1"

@@ -159,12 +159,12 @@ func TestReplacedCertificatesAreRemoved(t *testing.T) {
 		return name
 	}
 	kubelet, wicd := desired.KubeletCertificates, desired.WICDCertificates
-	var gone, kept []string
+	var removed, kept []string
 	for day := 1; day <= 5; day++ {
 		for _, c := range []struct{ folder, kind string }{{kubelet, "kubelet-client"}, {kubelet, "kubelet-server"}, {wicd, "wicd-client"}} {
 			name := dated(c.folder, c.kind, day, fmt.Sprint(c.kind, day))
 			if day <= 3 {
-				gone = append(gone, name)
+				removed = append(removed, name)
 			} else {
 				kept = append(kept, name)
 			}
@@ -183,12 +183,12 @@ func TestReplacedCertificatesAreRemoved(t *testing.T) {
 		mustWrite(t, disk, name, "of others")
 	}
 	inUse := kubelet + `\kubelet-server-2026-11-02-10-00-00.pem`
-	gone = slices.DeleteFunc(gone, func(name string) bool { return name == inUse })
+	removed = slices.DeleteFunc(removed, func(name string) bool { return name == inUse })
 	kept = append(append(kept, inUse, young), others...)
 
 	startRun(t, w)
 	waitFor(t, "all that is replaced is gone", func() bool {
-		return disk.Exists(metricsFile) && !slices.ContainsFunc(gone, disk.Exists)
+		return disk.Exists(metricsFile) && !slices.ContainsFunc(removed, disk.Exists)
 	})
 	for _, name := range kept {
 		if !disk.Exists(name) {

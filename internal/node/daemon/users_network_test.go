@@ -62,8 +62,8 @@ func (m *member) networkCondition() corev1.NodeCondition {
 }
 
 func (m *member) isNetworkReady(t *testing.T) bool {
-	is, err := m.windows.Host().Runtime.NetworkReady(t.Context())
-	return err == nil && is
+	ok, err := m.windows.Host().Runtime.NetworkReady(t.Context())
+	return err == nil && ok
 }
 
 func TestANodeWaitsForTheInstallerOfTheUsersNetwork(t *testing.T) {

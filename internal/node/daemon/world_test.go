@@ -143,8 +143,8 @@ func (c *cargo) size() (n int64) {
 }
 
 func (c *cargo) open(sha256 string, offset int64) (io.ReadCloser, error) {
-	b, there := c.compressed[sha256]
-	if !there || offset > int64(len(b)) {
+	b, found := c.compressed[sha256]
+	if !found || offset > int64(len(b)) {
 		return nil, fmt.Errorf("content %.12s has no byte %d", sha256, offset)
 	}
 	return io.NopCloser(bytes.NewReader(b[offset:])), nil

@@ -29,13 +29,13 @@ func checkRanges(ranges []string) error {
 // 10.0.0.0/255.0.0.0. It may return a single address with or without a mask, an IPv6 range as first and last address, and the list in another order
 // (INetFwRule::get_RemoteAddresses).
 func SameRanges(list string, ranges []string) bool {
-	var is, want []netip.Prefix
+	var current, want []netip.Prefix
 	for text := range strings.SplitSeq(list, ",") {
 		p, ok := parseRange(strings.TrimSpace(text))
 		if !ok {
 			return false
 		}
-		is = append(is, p)
+		current = append(current, p)
 	}
 	for _, r := range ranges {
 		p, err := netip.ParsePrefix(r)
@@ -44,9 +44,9 @@ func SameRanges(list string, ranges []string) bool {
 		}
 		want = append(want, p.Masked())
 	}
-	slices.SortFunc(is, netip.Prefix.Compare)
+	slices.SortFunc(current, netip.Prefix.Compare)
 	slices.SortFunc(want, netip.Prefix.Compare)
-	return slices.Equal(slices.Compact(is), slices.Compact(want))
+	return slices.Equal(slices.Compact(current), slices.Compact(want))
 }
 
 // parseRange parses an address, an address with a prefix length or a mask, or the first and last address of a prefix.

@@ -39,19 +39,19 @@ func FuzzRanges(f *testing.F) {
 	f.Add("10.0.0.0/255.0.0.0,192.0.2.1", "10.0.0.0/8")
 	f.Add("fd00::-fd00::ffff", "fd00::/112")
 	f.Add("10.0.0.0/255.0.255.0", "10.0.0.0/8")
-	f.Fuzz(func(t *testing.T, list, one string) {
-		if checkRanges([]string{one}) != nil {
+	f.Fuzz(func(t *testing.T, list, item string) {
+		if checkRanges([]string{item}) != nil {
 			return
 		}
-		if !SameRanges(one, []string{one}) {
-			t.Errorf("%q is not itself", one)
+		if !SameRanges(item, []string{item}) {
+			t.Errorf("%q is not itself", item)
 		}
-		if !SameRanges(list, []string{one}) {
+		if !SameRanges(list, []string{item}) {
 			return
 		}
-		p := netip.MustParsePrefix(one)
+		p := netip.MustParsePrefix(item)
 		for text := range strings.SplitSeq(list, ",") {
-			if is, ok := parseRange(strings.TrimSpace(text)); !ok || is != p {
+			if got, ok := parseRange(strings.TrimSpace(text)); !ok || got != p {
 				t.Errorf("%q of %q is taken for %s", text, list, p)
 			}
 		}

@@ -16,9 +16,9 @@ type Networks interface {
 	// Look returns all objects of the service, each kind ordered by ID. If the service does not answer, the error is hns.ErrUnavailable; a state
 	// without objects means that there are none, or that Windows has no such service.
 	Look(ctx context.Context) (hns.State, error)
-	// LookClosely is like Look with the second generation of the Windows API, which reads each object separately: it takes long if there are
+	// ReadObjects is like Look with the second generation of the Windows API, which reads each object separately: it takes long if there are
 	// thousands. Endpoints with the given IDs are queried by ID, too.
-	LookClosely(ctx context.Context, endpoints []string) (hns.State, error)
+	ReadObjects(ctx context.Context, endpoints []string) (hns.State, error)
 	// CreateEndpoint creates an endpoint on the network e.Network and returns it with ID, MAC, and an address of the network's first subnet if e has
 	// none. An endpoint with Host is attached to the host's compartment before it returns; if that fails, there is no endpoint. If the name exists in
 	// the network, or another endpoint has the address, the error is hns.ErrExists and nothing changes. An absent network is hns.ErrNotFound.

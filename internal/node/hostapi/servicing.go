@@ -44,11 +44,11 @@ const ReplacementsWait = "files in use wait for their replacement (PendingFileRe
 
 // Told returns all causes, for people.
 func (w Waits) Told() []string {
-	told := slices.Clone(w.Causes)
+	reported := slices.Clone(w.Causes)
 	if len(w.Replacements) > 0 {
-		told = append(told, ReplacementsWait)
+		reported = append(reported, ReplacementsWait)
 	}
-	return told
+	return reported
 }
 
 // NameWaits describes the change of the computer name at the next start; empty if there is none. Windows stores names in upper case in addition to

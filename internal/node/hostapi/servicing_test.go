@@ -32,9 +32,9 @@ func FuzzReplacements(f *testing.F) {
 		if len(all) > 256 {
 			t.Errorf("%d entries", len(all))
 		}
-		for _, one := range all {
-			if len(one) > len(text)+len(" -> ") {
-				t.Errorf("%q is longer than the value", one)
+		for _, item := range all {
+			if len(item) > len(text)+len(" -> ") {
+				t.Errorf("%q is longer than the value", item)
 			}
 		}
 	})

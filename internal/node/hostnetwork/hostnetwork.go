@@ -37,7 +37,7 @@ type Address struct {
 
 // With returns the interface that has an address.
 func With(all []Adapter, a netip.Addr) (Adapter, bool) {
-	i := slices.IndexFunc(all, func(has Adapter) bool { return has.has(a) })
+	i := slices.IndexFunc(all, func(existing Adapter) bool { return existing.has(a) })
 	if i < 0 {
 		return Adapter{}, false
 	}
@@ -45,7 +45,7 @@ func With(all []Adapter, a netip.Addr) (Adapter, bool) {
 }
 
 func (a Adapter) has(address netip.Addr) bool {
-	return slices.ContainsFunc(a.Addresses, func(is Address) bool { return is.Prefix.Addr() == address })
+	return slices.ContainsFunc(a.Addresses, func(current Address) bool { return current.Prefix.Addr() == address })
 }
 
 // Encapsulation is the size of VXLAN's headers in bytes. The host's packets to pods of other nodes are encapsulated, too, so the virtual adapter's
@@ -85,7 +85,7 @@ type Loss struct {
 func Compare(before, now Adapter, all []Adapter) Loss {
 	var l Loss
 	for _, a := range before.Addresses {
-		if _, there := With(all, a.Prefix.Addr()); a.Static && !there {
+		if _, found := With(all, a.Prefix.Addr()); a.Static && !found {
 			l.Addresses = append(l.Addresses, a)
 		}
 	}

@@ -49,10 +49,10 @@ func TestWhatAnAdapterLostIsTold(t *testing.T) {
 			"DNS servers 192.0.2.53 192.0.2.54, DNS suffix example.com, interface metric 15",
 		},
 	} {
-		was, now := before(), before()
+		previous, now := before(), before()
 		now.Name, now.MTU = "vEthernet (Ethernet)", 1410
-		test.change(&was, &now)
-		if got := hostnetwork.Compare(was, now, []hostnetwork.Adapter{now}); got.String() != test.want || got.IsEmpty() != (test.want == "") {
+		test.change(&previous, &now)
+		if got := hostnetwork.Compare(previous, now, []hostnetwork.Adapter{now}); got.String() != test.want || got.IsEmpty() != (test.want == "") {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}

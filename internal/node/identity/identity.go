@@ -68,8 +68,8 @@ type Pending struct {
 	Name string
 }
 
-// ask returns the pending request, or creates one with a new key. The request's name begins with prefix.
-func ask(of Name, prefix string, s Store) (Pending, error) {
+// pendingRequest returns the pending request, or creates one with a new key. The request's name begins with prefix.
+func pendingRequest(of Name, prefix string, s Store) (Pending, error) {
 	if b, err := s.ReadPending(); err == nil {
 		if p, err := parsePending(b, of, prefix); err == nil {
 			return p, nil

@@ -114,7 +114,7 @@ func (m *Manager) Renew(ctx context.Context, r Requester, id Identity) {
 // Request has a certificate issued and stores it. The key is on disk before the request is created, so that a restarted program continues to wait
 // for the same request.
 func (m *Manager) Request(ctx context.Context, r Requester) (Identity, error) {
-	p, err := ask(m.Name, m.Prefix, m.Store)
+	p, err := pendingRequest(m.Name, m.Prefix, m.Store)
 	if err != nil {
 		return Identity{}, err
 	}

@@ -81,11 +81,11 @@ func TestTheRequestIsOneThatOVNKubernetesApproves(t *testing.T) {
 			t.Errorf("request (-want +got):\n%s", diff)
 		}
 		block, _ := pem.Decode(all[0].Spec.Request)
-		asked, err := x509.ParseCertificateRequest(block.Bytes)
+		queried, err := x509.ParseCertificateRequest(block.Bytes)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := asked.Subject.String(); got != (pkix.Name{CommonName: "system:ovn-node:win-1", Organization: []string{"system:ovn-nodes"}}).String() {
+		if got := queried.Subject.String(); got != (pkix.Name{CommonName: "system:ovn-node:win-1", Organization: []string{"system:ovn-nodes"}}).String() {
 			t.Errorf("subject %s", got)
 		}
 		if diff := cmp.Diff([]string{"ovnkube-client-current.pem"}, h.files()); diff != "" {

@@ -50,24 +50,24 @@ type holders map[netip.Prefix]string
 // A Node that has its subnet keeps it. The rest are claims that no one held before. A claim that contains subnets of several other Nodes is refused,
 // because those are more likely to be right. Of other overlapping claims, it is unknown which is right, and all are refused.
 func settle(claims []claim, held holders) holders {
-	has := held.kept(claims)
-	taken := has.subnets()
+	existing := held.kept(claims)
+	taken := existing.subnets()
 	var open []*claim
 	for i := range claims {
 		c := &claims[i]
-		if c.err != nil || has[c.subnet] == c.node.Name {
+		if c.err != nil || existing[c.subnet] == c.node.Name {
 			continue
 		}
 		if other, overlaps := overlapping(taken, c.subnet); overlaps {
-			c.err = fmt.Errorf("its subnet %s overlaps %s, which node %s has", c.subnet, other, has[other])
+			c.err = fmt.Errorf("its subnet %s overlaps %s, which node %s has", c.subnet, other, existing[other])
 			continue
 		}
 		open = append(open, c)
 	}
 	for _, c := range settleOpen(open) {
-		has[c.subnet] = c.node.Name
+		existing[c.subnet] = c.node.Name
 	}
-	return has
+	return existing
 }
 
 // kept returns the holders that still exist. A Node that is gone, or has another subnet, no longer holds its former one.
@@ -179,11 +179,11 @@ func nest(open []*claim) (all []*claimed) {
 		for around != nil && !around.subnet.Overlaps(c.subnet) {
 			around = around.parent
 		}
-		one := &claimed{subnet: c.subnet, by: []*claim{c}, parent: around}
+		item := &claimed{subnet: c.subnet, by: []*claim{c}, parent: around}
 		if around != nil {
-			around.inside = append(around.inside, one)
+			around.inside = append(around.inside, item)
 		}
-		all, around = append(all, one), one
+		all, around = append(all, item), item
 	}
 	return all
 }
@@ -282,19 +282,19 @@ func (s Settings) unrouted(c claim) error {
 
 // holdersOf finds the Nodes of existing remote subnets. If several Nodes have the same, it is unknown which one held it.
 func (s Settings) holdersOf(remotes []hns.RemoteSubnet, own Node, others []Node) holders {
-	there := map[hns.RemoteSubnet]bool{}
+	existing := map[hns.RemoteSubnet]bool{}
 	for _, r := range remotes {
 		if mac, err := parseMAC(r.RouterMAC); err == nil {
 			r.RouterMAC = mac
 		}
-		there[r] = true
+		existing[r] = true
 	}
 	found, several := holders{}, map[netip.Prefix]bool{}
 	for _, c := range s.Ranges.claims(own, others) {
 		if c.err != nil {
 			continue
 		}
-		if remote, err := c.node.remote(c.subnet); err != nil || !there[remote] {
+		if remote, err := c.node.remote(c.subnet); err != nil || !existing[remote] {
 			continue
 		}
 		_, twice := found[c.subnet]

@@ -188,7 +188,7 @@ func TestAnAddressThatTwoNodesHaveIsReported(t *testing.T) {
 func TestHoldersOfExistingRemoteSubnets(t *testing.T) {
 	own, victim, twin := numbered(1, "10.132.2.0/23"), numbered(5, "10.132.8.0/23"), numbered(5, "10.132.8.0/23")
 	twin.Name = "twin"
-	there := []hns.RemoteSubnet{remote("10.132.8.0/23", "192.0.2.5", "00:15:5d:00:00:05"), remote("10.132.10.0/24", "192.0.2.7", "00-15-5D-00-00-07")}
+	found := []hns.RemoteSubnet{remote("10.132.8.0/23", "192.0.2.5", "00:15:5d:00:00:05"), remote("10.132.10.0/24", "192.0.2.7", "00-15-5D-00-00-07")}
 	for name, test := range map[string]struct {
 		others []Node
 		want   holders
@@ -198,7 +198,7 @@ func TestHoldersOfExistingRemoteSubnets(t *testing.T) {
 		"another address": {[]Node{numbered(6, "10.132.8.0/23")}, holders{}},
 		"gone":            {nil, holders{}},
 	} {
-		if got := (Settings{}).holdersOf(there, own, test.others); !maps.Equal(got, test.want) {
+		if got := (Settings{}).holdersOf(found, own, test.others); !maps.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}

@@ -63,8 +63,8 @@ func (r *networkReconciler) isUnlisted(ctx context.Context, missing []hns.Networ
 
 // createOnAdapter creates a network on the adapter with the node's address. The network of pods names no adapter unless Windows refuses that, or
 // chooses another adapter.
-func (r *networkReconciler) createOnAdapter(ctx context.Context, own Node, n hns.Network, why string) error {
-	created, err := r.createNetwork(ctx, own, n, why)
+func (r *networkReconciler) createOnAdapter(ctx context.Context, own Node, n hns.Network, reason string) error {
+	created, err := r.createNetwork(ctx, own, n, reason)
 	if n.Adapter != "" || n.Name != Network || r.settings.adapter() == "" || ctx.Err() != nil {
 		return err
 	}
@@ -88,9 +88,9 @@ func (r *networkReconciler) createOnAdapter(ctx context.Context, own Node, n hns
 }
 
 // createNetwork creates one network. It logs first, because creation can interrupt the connection of the log's reader.
-func (r *networkReconciler) createNetwork(ctx context.Context, own Node, n hns.Network, why string) (hns.Network, error) {
+func (r *networkReconciler) createNetwork(ctx context.Context, own Node, n hns.Network, reason string) (hns.Network, error) {
 	first, within := len(r.have) == 0, createTimeout
-	r.log.Info("Creating a network", "network", n.Name, "because", why, "wanted", describe(n), "mayCutConnections", first)
+	r.log.Info("Creating a network", "network", n.Name, "because", reason, "wanted", describe(n), "mayCutConnections", first)
 	if first {
 		if err := r.guard.begin(ctx, own); err != nil {
 			return hns.Network{}, err

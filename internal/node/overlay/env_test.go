@@ -159,9 +159,9 @@ func (e *env) passes(d time.Duration) {
 // network returns the host's network of that name, and reports whether there is exactly one.
 func (h *host) network(name string) (found hns.Network, once bool) {
 	n := 0
-	for _, is := range h.service.State().Networks {
-		if is.Name == name {
-			found = is
+	for _, got := range h.service.State().Networks {
+		if got.Name == name {
+			found = got
 			n++
 		}
 	}
@@ -190,11 +190,11 @@ func (h *host) published() bool {
 }
 
 func (e *env) annotation(node, name string) string {
-	var is struct {
+	var got struct {
 		Metadata struct{ Annotations map[string]string }
 	}
-	e.cluster.Get(nodePath(node), &is)
-	return is.Metadata.Annotations[name]
+	e.cluster.Get(nodePath(node), &got)
+	return got.Metadata.Annotations[name]
 }
 
 func (e *env) annotate(node, name, value string) {

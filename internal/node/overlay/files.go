@@ -42,7 +42,7 @@ func writeFile(name string, content []byte) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if is, err := os.ReadFile(beside); err != nil || !bytes.Equal(is, content) {
+	if current, err := os.ReadFile(beside); err != nil || !bytes.Equal(current, content) {
 		return errors.Join(fmt.Errorf("the content of %s differs from the content written", beside), err)
 	}
 	if info, err := os.Lstat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
@@ -113,11 +113,11 @@ func removeOld(folder string) (removed []string, err error) {
 		if !isOld(e.Name()) {
 			continue
 		}
-		gone := os.Remove(filepath.Join(folder, e.Name()))
-		if gone == nil {
+		failure := os.Remove(filepath.Join(folder, e.Name()))
+		if failure == nil {
 			removed = append(removed, e.Name())
 		}
-		err = errors.Join(err, gone)
+		err = errors.Join(err, failure)
 	}
 	return removed, err
 }

@@ -20,10 +20,10 @@ const (
 	hostNetworkName = "host-network"
 	// addressGrace is how long the host may be without its address after the first network was created. Windows needs some seconds.
 	addressGrace = time.Minute
-	// restoreAfter is how long Windows may take to configure the other settings of the virtual adapter. tellAfter is when settings that are still
+	// restoreAfter is how long Windows may take to configure the other settings of the virtual adapter. reportAfter is when settings that are still
 	// missing are reported.
 	restoreAfter = 10 * time.Second
-	tellAfter    = 30 * time.Second
+	reportAfter  = 30 * time.Second
 )
 
 // hostState is the guard's verdict about the host.
@@ -62,7 +62,7 @@ func newHostGuard(o Options, report *reporter) *hostGuard {
 }
 
 // read reads the record. A damaged one is treated as absent.
-func (g *hostGuard) read() (r hostnetwork.Record, there bool) {
+func (g *hostGuard) read() (r hostnetwork.Record, found bool) {
 	if g.adapters == nil {
 		return r, false
 	}
@@ -95,8 +95,8 @@ func (g *hostGuard) begin(ctx context.Context, own Node) error {
 	if err != nil {
 		return fmt.Errorf("reading the network settings of this host: %w", err)
 	}
-	before, there := hostnetwork.With(all, address)
-	if !there {
+	before, found := hostnetwork.With(all, address)
+	if !found {
 		g.log.Warn("No adapter of this host has the address of its Node; its settings are not protected", "address", address.String())
 		return g.forget()
 	}
@@ -122,7 +122,7 @@ func (g *hostGuard) look(ctx context.Context, hasNetworks func(context.Context) 
 	case phase == "" || phase == hostnetwork.Made || phase != hostnetwork.Making && g.isDismissed():
 		return hostKept
 	case phase == hostnetwork.Lost:
-		return g.lookLost()
+		return g.reportLost()
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -131,9 +131,9 @@ func (g *hostGuard) look(ctx context.Context, hasNetworks func(context.Context) 
 		g.logFailure("Reading the network settings of this host failed", err)
 		return hostKept
 	}
-	now, there := hostnetwork.With(all, g.record.Address)
+	now, found := hostnetwork.With(all, g.record.Address)
 	switch {
-	case there:
+	case found:
 		g.compare(ctx, now, all)
 		return hostKept
 	case !g.isMaking():
@@ -142,11 +142,11 @@ func (g *hostGuard) look(ctx context.Context, hasNetworks func(context.Context) 
 		g.since = time.Time{}
 		return hostAway
 	}
-	switch has, err := hasNetworks(ctx); {
+	switch ok, err := hasNetworks(ctx); {
 	case err != nil:
 		g.logFailure("Reading the networks of a host without its address failed", err)
 		return hostAway
-	case !has: // it lost the address for another reason
+	case !ok: // it lost the address for another reason
 		if err := g.forget(); err != nil {
 			g.logFailure("Removing the record of the network settings failed", err)
 		}
@@ -164,7 +164,7 @@ func (g *hostGuard) giveUp(all []hostnetwork.Adapter) hostState {
 		g.logFailure("Storing that the host has lost its address failed", err)
 		g.record = r // the networks are removed anyway
 	}
-	return g.lookLost()
+	return g.reportLost()
 }
 
 // isDismissed reports whether a user has deleted the record, and resets the guard if so.
@@ -178,8 +178,8 @@ func (g *hostGuard) isDismissed() bool {
 	return true
 }
 
-// lookLost reports the lost address until a user deletes the record.
-func (g *hostGuard) lookLost() hostState {
+// reportLost reports the lost address until a user deletes the record.
+func (g *hostGuard) reportLost() hostState {
 	g.report.setHost(lostMessage(g.record, g.file), "")
 	return hostLost
 }
@@ -206,7 +206,7 @@ func (g *hostGuard) compare(ctx context.Context, now hostnetwork.Adapter, all []
 		g.failure = g.adapters.Restore(ctx, r.Address, lost)
 		g.log.Warn("Restoring network settings that this host lost with its first network", "adapter", now.Name, "lost", lost.String(), "error", fmt.Sprint(g.failure))
 		return
-	case passed >= tellAfter:
+	case passed >= reportAfter:
 		r.Phase = hostnetwork.Changed
 		g.report.setHost("", changedMessage(r, lost, g.failure, g.file))
 	default:
@@ -245,9 +245,9 @@ func (g *hostGuard) logFailure(what string, err error) {
 func instead(all []hostnetwork.Adapter) string {
 	var parts []string
 	for _, a := range all {
-		for _, has := range a.Addresses {
-			if has.Prefix.Addr().Is4() {
-				parts = append(parts, fmt.Sprintf("%s on %q", has.Prefix, a.Name))
+		for _, existing := range a.Addresses {
+			if existing.Prefix.Addr().Is4() {
+				parts = append(parts, fmt.Sprintf("%s on %q", existing.Prefix, a.Name))
 			}
 		}
 	}
@@ -267,19 +267,19 @@ func lostMessage(r hostnetwork.Record, file string) string {
 }
 
 func isStatic(a hostnetwork.Adapter, address netip.Addr) bool {
-	for _, has := range a.Addresses {
-		if has.Prefix.Addr() == address {
-			return has.Static
+	for _, existing := range a.Addresses {
+		if existing.Prefix.Addr() == address {
+			return existing.Static
 		}
 	}
 	return false
 }
 
 func changedMessage(r hostnetwork.Record, lost hostnetwork.Loss, failure error, file string) string {
-	why := ""
+	reason := ""
 	if failure != nil {
-		why = " (restoring it failed: " + failure.Error() + ")"
+		reason = " (restoring it failed: " + failure.Error() + ")"
 	}
 	return fmt.Sprintf("creating the first network of the host removed settings of its adapter %q that are still missing: %s%s; set them on the adapter that has %s now, or delete %s on the host if "+
-		"they are not needed", r.Before.Name, lost, why, r.Address, file)
+		"they are not needed", r.Before.Name, lost, reason, r.Address, file)
 }

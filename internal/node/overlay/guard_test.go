@@ -222,17 +222,17 @@ func TestHostsByChanceKeepTheirNetwork(t *testing.T) {
 				a := h.onAdapter(quirks)
 				h.start()
 				e.passes(10 * time.Minute)
-				told := h.told()
-				_, lost := told["HostAddressLost"]
-				_, changed := told["HostNetworkChanged"]
+				reported := h.told()
+				_, lost := reported["HostAddressLost"]
+				_, changed := reported["HostNetworkChanged"]
 				now, _ := a.Adapters(t.Context())
 				switch networks := len(h.service.State().Networks); {
 				case !a.HasAddress():
 					t.Error("the host has lost its address")
 				case lost != (networks == 0) || lost && changed:
-					t.Errorf("%d networks, and told %v", networks, told)
+					t.Errorf("%d networks, and told %v", networks, reported)
 				case !lost && changed == (len(now[0].DNS) == 2 && now[0].Suffix != "" && now[0].Metric == 15 && now[0].MTU <= 1410):
-					t.Errorf("the adapter has %+v, and told %v", now[0], told)
+					t.Errorf("the adapter has %+v, and told %v", now[0], reported)
 				}
 				if t.Failed() {
 					t.Logf("build %d, %+v", build, quirks)

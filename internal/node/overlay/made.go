@@ -87,11 +87,11 @@ func (m *madeFile) remove(id string) {
 
 // note updates what is stored of a network.
 func (m *madeFile) note(n hns.Network) {
-	was, known := m.have[n.ID]
-	is := was
-	is.HostRoute, is.HadAddresses = was.HostRoute || n.HostRoute, was.HadAddresses || n.HasAddresses()
-	if known && is != was {
-		m.have[n.ID] = is
+	previous, known := m.have[n.ID]
+	current := previous
+	current.HostRoute, current.HadAddresses = previous.HostRoute || n.HostRoute, previous.HadAddresses || n.HasAddresses()
+	if known && current != previous {
+		m.have[n.ID] = current
 		m.save()
 	}
 }
@@ -99,14 +99,14 @@ func (m *madeFile) note(n hns.Network) {
 // complete fills in what was requested for a network that Windows returned. differs is what Windows returns instead; empty if nothing. A difference
 // is only reported: if Windows always returns something else than requested, the network would otherwise be replaced at each start.
 func (m *madeFile) complete(n *hns.Network) (differs string) {
-	is, known := m.have[n.ID]
+	current, known := m.have[n.ID]
 	if !known {
 		return ""
 	}
-	requested := hns.Network{Type: hns.Overlay, Subnets: []hns.Subnet{{Prefix: is.Subnet, Gateway: is.Gateway, VNI: is.VNI}}, VXLANPort: hns.OwnVXLANPort(is.Port)}
+	requested := hns.Network{Type: hns.Overlay, Subnets: []hns.Subnet{{Prefix: current.Subnet, Gateway: current.Gateway, VNI: current.VNI}}, VXLANPort: hns.OwnVXLANPort(current.Port)}
 	differs = contradiction(*n, requested, nil) // the addresses show whose adapter it is
 	n.Subnets = requested.Subnets
-	n.VXLANPort, n.Adapter, n.HostRoute = is.Port, is.Adapter, n.HostRoute || is.HostRoute
+	n.VXLANPort, n.Adapter, n.HostRoute = current.Port, current.Adapter, n.HostRoute || current.HostRoute
 	m.note(*n)
 	return differs
 }

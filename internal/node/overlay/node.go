@@ -147,10 +147,10 @@ func parseLinuxSubnets(s string) (netip.Prefix, error) {
 	if err := json.Unmarshal([]byte(s), &networks); err != nil {
 		return netip.Prefix{}, fmt.Errorf("%.100q is not a JSON object of networks", s)
 	}
-	var one string
+	var item string
 	var several []string
-	if json.Unmarshal(networks.Default, &one) == nil {
-		several = []string{one}
+	if json.Unmarshal(networks.Default, &item) == nil {
+		several = []string{item}
 	} else if err := json.Unmarshal(networks.Default, &several); err != nil {
 		return netip.Prefix{}, fmt.Errorf("network default in %.100q has neither a subnet nor a list of subnets", s)
 	}

@@ -191,9 +191,9 @@ func TestANodeCannotClaimTheSubnetOfAnother(t *testing.T) {
 		if n, _ := h.network(overlay.Network); !h.has(linuxRemote(1)) {
 			t.Errorf("remote subnets are %v", n.Remotes)
 		}
-		for _, said := range []string{`"node":"a-same","error":"its subnet 10.128.1.0/24 overlaps 10.128.1.0/24, which node linux-1 has"`, `"node":"a-own","error":"its subnet 10.132.1.128/25 overlaps 10.132.1.0/24, which node win-1 has"`} {
-			if h.log.count(said) != 1 {
-				t.Errorf("the log does not have %s once:\n%s", said, h.log)
+		for _, reported := range []string{`"node":"a-same","error":"its subnet 10.128.1.0/24 overlaps 10.128.1.0/24, which node linux-1 has"`, `"node":"a-own","error":"its subnet 10.132.1.128/25 overlaps 10.132.1.0/24, which node win-1 has"`} {
+			if h.log.count(reported) != 1 {
+				t.Errorf("the log does not have %s once:\n%s", reported, h.log)
 			}
 		}
 		h.stop()
@@ -233,9 +233,9 @@ func TestWhatIsWrongWithANodeIsLoggedOnce(t *testing.T) {
 		second := hns.RemoteSubnet{Prefix: netip.MustParsePrefix("10.160.2.0/24"), VNI: overlay.VNI, Host: netip.MustParseAddr("192.0.100.2"), RouterMAC: "00-15-5D-00-00-66"}
 		e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1), second) })
 		e.passes(10 * time.Minute)
-		for _, said := range []string{"its InternalIP 192.0.100.2 is also that of node linux-1", "routes only the first range"} {
-			if n := h.log.count(`"node":"win-2","error":"its `); n != 2 || h.log.count(said) != 1 {
-				t.Errorf("%q is not in the log once:\n%s", said, h.log)
+		for _, reported := range []string{"its InternalIP 192.0.100.2 is also that of node linux-1", "routes only the first range"} {
+			if n := h.log.count(`"node":"win-2","error":"its `); n != 2 || h.log.count(reported) != 1 {
+				t.Errorf("%q is not in the log once:\n%s", reported, h.log)
 			}
 		}
 	})

@@ -111,7 +111,7 @@ func changeNetworks(have, wanted []hns.Network, addresses []netip.Addr) networkC
 	inUse := func(n hns.Network) int { return min(len(n.Remotes), 1) }
 	have = slices.SortedStableFunc(slices.Values(have), func(a, b hns.Network) int { return inUse(b) - inUse(a) })
 	for _, w := range wanted {
-		kept, why := "", "it does not exist"
+		kept, reason := "", "it does not exist"
 		for _, h := range have {
 			if h.Name != w.Name || h.ID == kept {
 				continue
@@ -126,11 +126,11 @@ func changeNetworks(have, wanted []hns.Network, addresses []netip.Addr) networkC
 			}
 			c.remove = append(c.remove, h)
 			c.unusable[h.ID] = differs
-			why = "the existing one has " + differs
+			reason = "the existing one has " + differs
 		}
 		if kept == "" {
 			c.create = append(c.create, w)
-			c.why = append(c.why, why)
+			c.why = append(c.why, reason)
 		}
 	}
 	// The network of pods is removed first: it needs the switch of the base network.

@@ -137,12 +137,12 @@ func TestNetworkOnAnotherAdapter(t *testing.T) {
 		{"vEthernet (Ethernet 2) 3", others, 9898, true}, {"LAN", ours, 9898, true}, {"LAN", none, 9898, true}, {"LAN", others, 9898, false},
 		{"vEthernet (Ethernet)", others, 9898, false}, {"Ethernet 2", ours, 0, true}, {"Ethernet 2", ours, 4789, false}, {"Ethernet 2", ours, 9899, false},
 	} {
-		is := wanted
-		is.Adapter, is.ManagementIP, is.VXLANPort = test.adapter, test.address, test.port
-		if got := contradiction(is, wanted, []netip.Addr{ours}); (got == "") != test.usable {
+		current := wanted
+		current.Adapter, current.ManagementIP, current.VXLANPort = test.adapter, test.address, test.port
+		if got := contradiction(current, wanted, []netip.Addr{ours}); (got == "") != test.usable {
 			t.Errorf("a network on %q with address %s and port %d: %q, usable %t", test.adapter, test.address, test.port, got, test.usable)
 		}
-		if got := contradiction(is, wanted, nil); strings.Contains(got, "adapter") {
+		if got := contradiction(current, wanted, nil); strings.Contains(got, "adapter") {
 			t.Errorf("a network on %q, while the node has no address: %q", test.adapter, got)
 		}
 	}

@@ -166,14 +166,14 @@ func TestANetworkThatWindowsDescribesOtherwiseIsToldAndStays(t *testing.T) {
 				h.service.Edit(made.ID, test.edit)
 				for range 2 {
 					e.passes(90 * time.Second)
-					told := map[string]string{}
+					reported := map[string]string{}
 					for _, p := range h.problems() {
 						if p.Reason != api.ReasonOverlayLinuxNodesMissing {
-							told[p.Reason] = p.Message
+							reported[p.Reason] = p.Message
 						}
 					}
-					if got := told[api.ReasonOverlayNetworkUnexpected]; !strings.Contains(got, test.want) || (got == "") != (test.want == "") || len(told) > 1 {
-						t.Errorf("told %v, want %q", told, test.want)
+					if got := reported[api.ReasonOverlayNetworkUnexpected]; !strings.Contains(got, test.want) || (got == "") != (test.want == "") || len(reported) > 1 {
+						t.Errorf("told %v, want %q", reported, test.want)
 					}
 					h.stop()
 					h.start()
@@ -257,7 +257,7 @@ func TestNoNetworkIsRemovedForQuirks(t *testing.T) {
 				h.options.Settings = overlay.Settings{VXLANPort: 9898, Adapter: "vEthernet (Ethernet)"}
 				h.start()
 				e.awaits(3*time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
-				had := h.ids()
+				before := h.ids()
 				for round := range 6 {
 					switch round % 3 {
 					case 0:
@@ -272,8 +272,8 @@ func TestNoNetworkIsRemovedForQuirks(t *testing.T) {
 					}
 					e.passes(20 * time.Minute)
 				}
-				if calls := h.changes(); calls["DeleteNetwork"] > 0 || h.ids() != had || !h.has(linuxRemote(1)) {
-					t.Errorf("networks %s instead of %s, calls %v, with %+v\n%s", h.ids(), had, calls, quirks, h.log)
+				if calls := h.changes(); calls["DeleteNetwork"] > 0 || h.ids() != before || !h.has(linuxRemote(1)) {
+					t.Errorf("networks %s instead of %s, calls %v, with %+v\n%s", h.ids(), before, calls, quirks, h.log)
 				}
 			})
 		})

@@ -24,17 +24,17 @@ func (r Ranges) check(subnet netip.Prefix, hybrid bool) error {
 	if hybrid {
 		name, its, others = "hybrid cluster network", r.Hybrid, r.Cluster
 	}
-	for _, one := range its {
-		if one.Contains(subnet.Addr()) && one.Bits() < subnet.Bits() {
+	for _, item := range its {
+		if item.Contains(subnet.Addr()) && item.Bits() < subnet.Bits() {
 			return nil
 		}
 	}
 	if len(its) > 0 {
 		return fmt.Errorf("its subnet %s is not a part of the %s %v", subnet, name, its)
 	}
-	for _, one := range others {
-		if one.Overlaps(subnet) {
-			return fmt.Errorf("its subnet %s is not in the %s: it overlaps %s", subnet, name, one)
+	for _, item := range others {
+		if item.Overlaps(subnet) {
+			return fmt.Errorf("its subnet %s is not in the %s: it overlaps %s", subnet, name, item)
 		}
 	}
 	return nil

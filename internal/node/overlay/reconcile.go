@@ -172,7 +172,7 @@ func (r *networkReconciler) hasNetworks(ctx context.Context) (bool, error) {
 
 // abandon removes all networks of the overlay, the network of pods first.
 func (r *networkReconciler) abandon(ctx context.Context) error {
-	if has, err := r.hasNetworks(ctx); !has || err != nil {
+	if ok, err := r.hasNetworks(ctx); !ok || err != nil {
 		return err
 	}
 	for _, name := range []string{Network, BaseNetwork} {
@@ -259,8 +259,8 @@ func (r *networkReconciler) removeUnsettled(ctx context.Context, own Node) error
 	return r.removeNetwork(ctx, *n, "no addresses")
 }
 
-func (r *networkReconciler) removeNetwork(ctx context.Context, n hns.Network, why string) error {
-	r.log.Warn("Removing a network that cannot be used", "network", n.Name, "id", n.ID, "has", why, "is", describe(n))
+func (r *networkReconciler) removeNetwork(ctx context.Context, n hns.Network, reason string) error {
+	r.log.Warn("Removing a network that cannot be used", "network", n.Name, "id", n.ID, "has", reason, "is", describe(n))
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	if err := r.hns.DeleteNetwork(ctx, n.ID); err != nil && !errors.Is(err, hns.ErrNotFound) {

@@ -43,8 +43,8 @@ func TestARestartOfHNSWithItsNetworksChangesNothing(t *testing.T) {
 		if after := h.service.State(); after.Networks[0].ID != before.Networks[0].ID || after.Networks[1].ID != before.Networks[1].ID {
 			t.Error("networks were created again")
 		}
-		if is, again := h.log.count("Configuring the overlay failed"), h.log.count("The overlay is configured"); is != 1 || again < 1 {
-			t.Errorf("the log says %d times that HNS fails, and %d times that it works", is, again)
+		if got, again := h.log.count("Configuring the overlay failed"), h.log.count("The overlay is configured"); got != 1 || again < 1 {
+			t.Errorf("the log says %d times that HNS fails, and %d times that it works", got, again)
 		}
 	})
 }
@@ -72,11 +72,11 @@ func TestANetworkThatComesBackIsNotCreatedAgain(t *testing.T) {
 		e.linux(1)
 		h := e.windows(1, sim.HNSOptions{}).start()
 		e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
-		had := h.service.State()
+		before := h.service.State()
 		h.service.ResetCalls()
 		h.service.Restart(true)
 		e.passes(500 * time.Millisecond)
-		h.service.Add(had)
+		h.service.Add(before)
 		e.passes(time.Minute)
 		h.wantChanges(map[string]int{})
 		if !h.has(linuxRemote(1)) {

@@ -78,8 +78,8 @@ func (m *routeMove) begin(ctx context.Context, routes Routes, own Node) error {
 		return err
 	}
 	m.address, m.done, m.left = address, false, left
-	there, err := routes.Routes(ctx, address)
-	for _, r := range there {
+	existing, err := routes.Routes(ctx, address)
+	for _, r := range existing {
 		if !slices.Contains(left, r) {
 			m.left = append(m.left, r)
 		}
@@ -103,7 +103,7 @@ func (m *routeMove) advance(ctx context.Context) (change routeChange, done bool,
 }
 
 func (m *routeMove) addMissing(ctx context.Context) (change routeChange, err error) {
-	there, err := m.routes.Routes(ctx, m.address)
+	existing, err := m.routes.Routes(ctx, m.address)
 	if err != nil {
 		return change, err
 	}
@@ -112,15 +112,15 @@ func (m *routeMove) addMissing(ctx context.Context) (change routeChange, err err
 		m.persistentRead = true
 	}
 	for _, r := range m.left {
-		if !slices.ContainsFunc(there, func(t Route) bool { return t.To == r.To && t.Gateway == r.Gateway }) {
+		if !slices.ContainsFunc(existing, func(t Route) bool { return t.To == r.To && t.Gateway == r.Gateway }) {
 			if err := m.routes.AddRoute(ctx, m.address, r); err != nil {
 				return change, err
 			}
-			there, change.moved = append(there, r), append(change.moved, r)
+			existing, change.moved = append(existing, r), append(change.moved, r)
 		}
 	}
 	for _, r := range m.persistent {
-		if slices.ContainsFunc(there, func(t Route) bool { return t.To == r.To }) { // also by another gateway, which was set later
+		if slices.ContainsFunc(existing, func(t Route) bool { return t.To == r.To }) { // also by another gateway, which was set later
 			continue
 		}
 		if r.Gateway.IsUnspecified() {

@@ -53,11 +53,11 @@ func TestANetworkThatNeverHadAddressesIsCreatedAgain(t *testing.T) {
 					h := e.windows(1, sim.HNSOptions{}).start()
 					e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
 					h.stop()
-					had, _ := h.network(overlay.Network)
-					h.service.Edit(had.ID, loses)
+					before, _ := h.network(overlay.Network)
+					h.service.Edit(before.ID, loses)
 					if !wasUsed {
 						h.forget()
-						h.service.Edit(had.ID, func(n *hns.Network) { n.Remotes = nil })
+						h.service.Edit(before.ID, func(n *hns.Network) { n.Remotes = nil })
 					}
 					h.start()
 					e.passes(time.Second) // the remote subnets are back
@@ -71,7 +71,7 @@ func TestANetworkThatNeverHadAddressesIsCreatedAgain(t *testing.T) {
 					}
 					e.awaits(time.Minute, "the network is another one", func() bool {
 						n, _ := h.network(overlay.Network)
-						return n.ID != had.ID && n.ManagementIP.IsValid() && h.published() && h.has(linuxRemote(1))
+						return n.ID != before.ID && n.ManagementIP.IsValid() && h.published() && h.has(linuxRemote(1))
 					})
 					h.wantChanges(map[string]int{"DeleteNetwork": 1, "CreateNetwork": 1, "AddRemotes": 1})
 				})

@@ -38,7 +38,7 @@ func (s *state) put(n Node) {
 	n.Windows = n.Windows || n.Name == s.own
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if was, known := s.nodes[n.Name]; known && same(was, n) {
+	if previous, known := s.nodes[n.Name]; known && same(previous, n) {
 		return
 	}
 	s.nodes[n.Name] = n

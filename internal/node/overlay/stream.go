@@ -41,16 +41,16 @@ func (s *status) UnmarshalJSON(b []byte) error {
 	if !bytes.HasPrefix(b, []byte("{")) {
 		return nil
 	}
-	var is struct {
+	var current struct {
 		Addresses []struct {
 			Type    string `json:"type"`
 			Address string `json:"address"`
 		} `json:"addresses"`
 	}
-	if err := json.Unmarshal(b, &is); err != nil {
+	if err := json.Unmarshal(b, &current); err != nil {
 		return err
 	}
-	for _, a := range is.Addresses {
+	for _, a := range current.Addresses {
 		if a.Type == "InternalIP" {
 			s.internalIPs = append(s.internalIPs, a.Address)
 		}

@@ -21,7 +21,7 @@ func TestProcessesEndWithTheOneThatContainsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	parent := exec.Command(program)
-	said, err := parent.StdoutPipe()
+	output, err := parent.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestProcessesEndWithTheOneThatContainsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = parent.Process.Kill() }()
-	line, err := bufio.NewReader(said).ReadString('\n')
+	line, err := bufio.NewReader(output).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}

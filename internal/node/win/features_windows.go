@@ -22,7 +22,7 @@ const inDISM = "WICD_DISM"
 
 // Feature implements hostapi.System.
 func (s *system) Feature(ctx context.Context, name string) (wicdapi.FeatureState, error) {
-	answer, err := askDISM(ctx, dismState, name)
+	answer, err := runDISM(ctx, dismState, name)
 	if errors.Is(err, hostapi.ErrNotFound) {
 		return wicdapi.FeatureUnknown, nil
 	}
@@ -34,7 +34,7 @@ func (s *system) Feature(ctx context.Context, name string) (wicdapi.FeatureState
 
 // EnableFeature implements hostapi.System.
 func (s *system) EnableFeature(ctx context.Context, name string) (reboot bool, err error) {
-	answer, err := askDISM(ctx, dismEnable, name)
+	answer, err := runDISM(ctx, dismEnable, name)
 	if err != nil {
 		return false, fmt.Errorf("enabling Windows feature %s: %w", name, err)
 	}
@@ -58,9 +58,9 @@ type dismAnswer struct {
 	Unknown bool   `json:"unknown,omitempty"`
 }
 
-// askDISM calls DISM in a separate process, because a hanging call can only be stopped by ending its process. When ctx ends, the process is asked to
+// runDISM calls DISM in a separate process, because a hanging call can only be stopped by ending its process. When ctx ends, the process is asked to
 // cancel, and killed a moment later.
-func askDISM(ctx context.Context, what, feature string) (answer dismAnswer, err error) {
+func runDISM(ctx context.Context, what, feature string) (answer dismAnswer, err error) {
 	if os.Getenv(inDISM) != "" {
 		return answer, errors.New("this process was started to ask DISM, and does not")
 	}

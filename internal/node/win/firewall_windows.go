@@ -246,14 +246,14 @@ func properties(r desired.FirewallRule) []property {
 // is reports whether a managed rule allows what it should. An unreadable property counts as wrong.
 func (o comObject) is(r desired.FirewallRule) bool {
 	return !slices.ContainsFunc(properties(r), func(p property) bool {
-		is, err := o.get(p.name)
-		return err != nil || !p.has(is, r)
+		current, err := o.get(p.name)
+		return err != nil || !p.has(current, r)
 	})
 }
 
 // has reports whether a property has the wanted value. Windows uses its own form of lists.
-func (p property) has(is any, r desired.FirewallRule) bool {
-	text, isText := is.(string)
+func (p property) has(current any, r desired.FirewallRule) bool {
+	text, isText := current.(string)
 	switch {
 	case isText && p.name == "RemoteAddresses" && len(r.From) > 0:
 		return hostapi.SameRanges(text, r.From)
@@ -262,7 +262,7 @@ func (p property) has(is any, r desired.FirewallRule) bool {
 	case isText:
 		return strings.ReplaceAll(text, ", ", ",") == p.value
 	}
-	return is == p.value
+	return current == p.value
 }
 
 func (p policy) add(r desired.FirewallRule) error {
@@ -284,8 +284,8 @@ func (p policy) add(r desired.FirewallRule) error {
 
 // remove removes a managed rule. Windows removes by name, and a rule of another program can have the same name, so the rule is renamed first.
 func (p policy) remove(o comObject) (name string, err error) {
-	is, err := o.get("Name")
-	name, _ = is.(string)
+	current, err := o.get("Name")
+	name, _ = current.(string)
 	if err != nil {
 		return name, err
 	}

@@ -133,7 +133,7 @@ func forgetRules(t *testing.T) {
 func withRule(t *testing.T, name string, edit func(comObject) error) {
 	t.Helper()
 	eachRule(t, func(_ policy, o comObject) error {
-		if is, err := o.get("Name"); err != nil || is != name {
+		if got, err := o.get("Name"); err != nil || got != name {
 			return err
 		}
 		return edit(o)
@@ -188,8 +188,8 @@ func allRules(t *testing.T) (rules []contract.Rule) {
 			r.From = strings.Split(from.(string), ",")
 		}
 		works := !slices.ContainsFunc(properties(r), func(p property) bool {
-			is, err := o.get(p.name)
-			return p.name != "Grouping" && (err != nil || !p.has(is, r))
+			got, err := o.get(p.name)
+			return p.name != "Grouping" && (err != nil || !p.has(got, r))
 		})
 		rules = append(rules, contract.Rule{FirewallRule: r, Ours: group == hostapi.FirewallGroup, Works: works})
 		return nil

@@ -59,8 +59,8 @@ func (hnsState) Remove(ctx context.Context, name string) error {
 	isEmpty := false
 	err := useHNSState(registry.QUERY_VALUE|registry.SET_VALUE|registry.ENUMERATE_SUB_KEYS, false, func(k registry.Key) error {
 		err := k.DeleteValue(name)
-		if is, statErr := k.Stat(); statErr == nil {
-			isEmpty = is.ValueCount == 0 && is.SubKeyCount == 0
+		if current, statErr := k.Stat(); statErr == nil {
+			isEmpty = current.ValueCount == 0 && current.SubKeyCount == 0
 		}
 		return err
 	})

@@ -32,17 +32,17 @@ func interfaces() (found []wicdapi.Interface, hardware []wicdapi.Adapter, err er
 	hardware = hardware[:min(len(hardware), mostAdapters)]
 	best := -1
 	for _, a := range adapters {
-		is := describe(a)
+		current := describe(a)
 		if k, known := kinds[a.Luid]; known {
-			is.Virtual, is.Connector = !k.Hardware, k.Connector
+			current.Virtual, current.Connector = !k.Hardware, k.Connector
 		}
 		if metric, ok := routes[a.Luid]; ok {
-			is.Metric = metric + a.Ipv4Metric // as Windows adds them
-			if best < 0 || is.Metric < found[best].Metric {
+			current.Metric = metric + a.Ipv4Metric // as Windows adds them
+			if best < 0 || current.Metric < found[best].Metric {
 				best = len(found)
 			}
 		}
-		found = append(found, is)
+		found = append(found, current)
 	}
 	if best >= 0 {
 		found[best].DefaultRoute = true

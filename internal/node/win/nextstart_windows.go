@@ -28,8 +28,8 @@ func (nextStart) Unfinished(ctx context.Context) (hostapi.Unfinished, error) {
 			u.Setup = append(u.Setup, value)
 		}
 	}
-	if is := text(setupState, "ImageState"); is != "" && is != imageComplete {
-		u.Setup = append(u.Setup, "ImageState "+is)
+	if current := text(setupState, "ImageState"); current != "" && current != imageComplete {
+		u.Setup = append(u.Setup, "ImageState "+current)
 	}
 	if exists(servicingNow) {
 		u.Servicing = append(u.Servicing, "RebootInProgress")

@@ -201,9 +201,9 @@ func TestBothMayWriteFirst(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("each waits until the other reads")
 	}
-	said := make([]byte, 5)
-	if _, err := io.ReadFull(c, said); err != nil || string(said) != "hello" {
-		t.Errorf("the server said %q, %v", said, err)
+	output := make([]byte, 5)
+	if _, err := io.ReadFull(c, output); err != nil || string(output) != "hello" {
+		t.Errorf("the server said %q, %v", output, err)
 	}
 	_ = c.Close()
 }

@@ -14,19 +14,19 @@ func TestAProgramGetsInputAndReturnsOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said strings.Builder
-	if err := mustHost(t).Programs.Run(deadline(t), program+" one two", strings.NewReader("a line\n"), &said); err != nil {
+	var output strings.Builder
+	if err := mustHost(t).Programs.Run(deadline(t), program+" one two", strings.NewReader("a line\n"), &output); err != nil {
 		t.Fatal(err)
 	}
-	if said.String() != "one two: a line\n" {
-		t.Errorf("it said %q", said.String())
+	if output.String() != "one two: a line\n" {
+		t.Errorf("it said %q", output.String())
 	}
-	err = mustHost(t).Programs.Run(deadline(t), program+" fail", strings.NewReader("why\n"), &said)
+	err = mustHost(t).Programs.Run(deadline(t), program+" fail", strings.NewReader("why\n"), &output)
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "why") {
 		t.Errorf("the error is %v, want the exit code and what it complained about", err)
 	}
 	for _, command := range []string{"", `C:\no\such\program.exe x`} {
-		if err := mustHost(t).Programs.Run(deadline(t), command, strings.NewReader(""), &said); err == nil {
+		if err := mustHost(t).Programs.Run(deadline(t), command, strings.NewReader(""), &output); err == nil {
 			t.Errorf("%q ran", command)
 		}
 	}

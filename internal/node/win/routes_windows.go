@@ -38,18 +38,18 @@ func (routes) Ensure(_ context.Context, r hostapi.Route) (changed bool, err erro
 	}
 	var gateway netip.Addr
 	var metric uint32
-	there := false
+	found := false
 	err = network.EachRoute(func(row *windows.MibIpForwardRow2) {
 		if row.InterfaceIndex != index {
 			return
 		}
 		to := netip.PrefixFrom(network.IPv4(row.DestinationPrefix.Prefix), int(row.DestinationPrefix.PrefixLength))
-		there = there || to == r.To
+		found = found || to == r.To
 		if to.Bits() == 0 && (!gateway.IsValid() || row.Metric < metric) {
 			gateway, metric = network.IPv4(row.NextHop), row.Metric
 		}
 	})
-	if err != nil || there {
+	if err != nil || found {
 		return false, err
 	}
 	if !r.Gateway || !gateway.IsValid() {

@@ -36,7 +36,7 @@ func TestWatchReleasesADeletedServiceAndSeesTheNext(t *testing.T) {
 func TestWatchUsesNotifications(t *testing.T) {
 	s, d := mustServe(t, "runs")
 	watch := scm.NewChanges()
-	watch.LookAgain, watch.Reopen, watch.Polls = time.Hour, time.Hour, false // so that only a notification can cause a message
+	watch.Recheck, watch.Reopen, watch.Polls = time.Hour, time.Hour, false // so that only a notification can cause a message
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	changes, err := watch.Watch(ctx, []string{testName})

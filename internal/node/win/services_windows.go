@@ -37,22 +37,22 @@ func (s *services) List(ctx context.Context, names []string) ([]hostapi.Service,
 		return nil, err
 	}
 	defer m.Close()
-	asked := names
+	requested := names
 	if len(names) == 0 {
 		all, err := m.Services()
 		if err != nil {
 			return nil, fmt.Errorf("listing services: %w", err)
 		}
 		for _, e := range all {
-			asked = append(asked, e.Name)
+			requested = append(requested, e.Name)
 		}
 	}
 	var found []hostapi.Service
-	for i, name := range asked {
+	for i, name := range requested {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("listing services: %w", err)
 		}
-		if isNamed(name, asked[:i]) {
+		if isNamed(name, requested[:i]) {
 			continue
 		}
 		service, listed, err := m.read(name, len(names) > 0)
@@ -67,14 +67,14 @@ func (s *services) List(ctx context.Context, names []string) ([]hostapi.Service,
 }
 
 // read reads a service. If it is neither requested nor managed, listed is false and only its description is read.
-func (m manager) read(name string, asked bool) (found hostapi.Service, listed bool, err error) {
+func (m manager) read(name string, requested bool) (found hostapi.Service, listed bool, err error) {
 	s, err := m.open(name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS)
 	if err != nil {
 		return found, false, err
 	}
 	defer s.Close()
 	description, err := s.description()
-	if err != nil || !asked && !strings.HasPrefix(description, desired.ServiceDescription("")) {
+	if err != nil || !requested && !strings.HasPrefix(description, desired.ServiceDescription("")) {
 		return found, false, err
 	}
 	config, err := s.config(name)

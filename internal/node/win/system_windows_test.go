@@ -109,15 +109,15 @@ func TestVirtualizationIsThatOfTheProcessor(t *testing.T) {
 	has := func(any ...string) bool {
 		return slices.ContainsFunc(strings.Fields(flags), func(flag string) bool { return slices.Contains(any, flag) })
 	}
-	is := mustFacts(t).Virtualization
-	t.Logf("%+v", is)
-	if isGuest := has("hypervisor"); isGuest != (is.Hypervisor != "") {
-		t.Errorf("the hypervisor is %q, and Linux is a guest of one: %v", is.Hypervisor, isGuest)
+	got := mustFacts(t).Virtualization
+	t.Logf("%+v", got)
+	if isGuest := has("hypervisor"); isGuest != (got.Hypervisor != "") {
+		t.Errorf("the hypervisor is %q, and Linux is a guest of one: %v", got.Hypervisor, isGuest)
 	}
-	if is.Processor && !has("vmx", "svm") {
+	if got.Processor && !has("vmx", "svm") {
 		t.Error("the processor has virtualization, of which Linux says nothing")
 	}
-	if is.HyperV {
+	if got.HyperV {
 		t.Error("Wine runs on Hyper-V, and may create virtual machines")
 	}
 }
@@ -190,8 +190,8 @@ func mustMakeKey(t *testing.T, path string, values map[string]string) {
 
 func TestPendingRebootsAreFound(t *testing.T) {
 	mustBeWine(t)
-	if why := mustFacts(t).PendingReboot; len(why) != 0 {
-		t.Fatalf("before the test: %q", why)
+	if reason := mustFacts(t).PendingReboot; len(reason) != 0 {
+		t.Fatalf("before the test: %q", reason)
 	}
 	mustAwaitUpdates(t)
 	key, _, err := registry.CreateKey(registry.LOCAL_MACHINE, sessionManager, registry.ALL_ACCESS)
@@ -204,10 +204,10 @@ func TestPendingRebootsAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = key.DeleteValue(renames) })
-	why := strings.Join(mustFacts(t).PendingReboot, "\n")
+	reason := strings.Join(mustFacts(t).PendingReboot, "\n")
 	for _, want := range []string{"Component Based Servicing", "Windows Update", renames} {
-		if !strings.Contains(why, want) {
-			t.Errorf("%q does not say %q", why, want)
+		if !strings.Contains(reason, want) {
+			t.Errorf("%q does not say %q", reason, want)
 		}
 	}
 	if err := key.DeleteValue(renames); err != nil {

@@ -155,15 +155,15 @@ func (o wmiClassObject) number(property string) (n int32, err error) {
 }
 
 // truth reads a boolean.
-func (o wmiClassObject) truth(property string) (is bool, err error) {
+func (o wmiClassObject) truth(property string) (ok bool, err error) {
 	err = o.get(property, func(v *ole.VARIANT) error {
 		if v.VT != ole.VT_BOOL {
 			return fmt.Errorf("it is of type %#x, want a boolean", uint16(v.VT))
 		}
-		is = v.Val&0xffff != 0
+		ok = v.Val&0xffff != 0
 		return nil
 	})
-	return is, err
+	return ok, err
 }
 
 // put sets a property. The caller keeps ownership of value.

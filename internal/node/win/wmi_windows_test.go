@@ -46,12 +46,12 @@ func TestWMIReadsAnInstance(t *testing.T) {
 }
 
 func TestWMIReadsATruth(t *testing.T) {
-	isPrimary := ask(t, `root\cimv2`, func(s wmiServices) (is bool, err error) {
+	isPrimary := ask(t, `root\cimv2`, func(s wmiServices) (ok bool, err error) {
 		err = s.instance("Win32_OperatingSystem", func(o wmiClassObject) (err error) {
-			is, err = o.truth("Primary")
+			ok, err = o.truth("Primary")
 			return err
 		})
-		return is, err
+		return ok, err
 	})
 	if !isPrimary {
 		t.Error("the system that runs is not the primary one")

@@ -99,8 +99,8 @@ func reasons(t *testing.T) map[string]string {
 			t.Fatal(err)
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
-			v, is := n.(*ast.ValueSpec)
-			if !is || !strings.HasPrefix(v.Names[0].Name, "Reason") && !strings.HasPrefix(v.Names[0].Name, "Event") {
+			v, ok := n.(*ast.ValueSpec)
+			if !ok || !strings.HasPrefix(v.Names[0].Name, "Reason") && !strings.HasPrefix(v.Names[0].Name, "Event") {
 				return true
 			}
 			switch value := v.Values[0].(type) {

@@ -225,8 +225,8 @@ func TestTextsOfHostsAreHarmless(t *testing.T) {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Image: evil, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: evil, Message: evil}}}}
 	event := corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "win-1"}, Type: "Warning", Reason: evil, Message: evil}
 	f := fleetstatus.Of(fleetstatus.Input{Now: now(), Instances: []v1alpha1.WindowsInstance{i}, Nodes: []corev1.Node{n}, Pods: []corev1.Pod{pod}, Events: []corev1.Event{event}})
-	said := fmt.Sprintf("%+v %+v %+v %+v", f, f.Hosts[0].Plan, f.Hosts[0].Maintenance, f.Hosts[0].Failure)
-	if strings.ContainsAny(said, "\x1b\a\u202e") {
+	reported := fmt.Sprintf("%+v %+v %+v %+v", f, f.Hosts[0].Plan, f.Hosts[0].Maintenance, f.Hosts[0].Failure)
+	if strings.ContainsAny(reported, "\x1b\a\u202e") {
 		t.Error("a control character of a host is in the result")
 	}
 	if text, _ := json.Marshal(f); len(text) > 200_000 {

@@ -21,7 +21,7 @@ func TestCausesOfPodsThatDoNotRun(t *testing.T) {
 		"at its start":        {"RunContainerError", "hcs::System::Start: The container operating system does not match the host operating system. (0xc0370101)", api.EventImageForAnotherBuild},
 		"a proxy":             {"ImagePullBackOff", get + `example.com/v2/": proxyconnect tcp: dial tcp 10.0.0.1:3128: connectex: refused`, api.EventProxyUnreachable},
 		"a mirror":            {"ImagePullBackOff", get + `127.0.0.1:10280/v2/web/manifests/1?ns=example.com": 403 Forbidden: mirror.example.com: connection refused`, api.EventMirrorUnavailable},
-		"an unknown image":    {"ErrImagePull", "127.0.0.1:10280: 404: " + mirrors.NobodyHasIt, api.EventMirrorUnavailable},
+		"an unknown image":    {"ErrImagePull", "127.0.0.1:10280: 404: " + mirrors.NotFound, api.EventMirrorUnavailable},
 		"credentials":         {"ErrImagePull", "127.0.0.1:10280: 403 Forbidden: " + mirrors.RefusesCredentials, api.EventRegistryDenied},
 		"DNS":                 {"ErrImagePull", get + `example.com/v2/": dial tcp: lookup example.com: no such host`, api.EventRegistryUnreachable},
 		"something else":      {"CreateContainerConfigError", `secret "a" not found`, "CreateContainerConfigError"},

@@ -31,7 +31,7 @@ func (r *reader) problems(i *v1alpha1.WindowsInstance, node *corev1.Node, h Host
 	for _, c := range instanceConditions(i) {
 		add(r.problem(c.Reason, instance, c.Message, c.LastTransitionTime.Time))
 	}
-	if p, is := r.failed(i, instance); is {
+	if p, ok := r.failed(i, instance); ok {
 		add(p)
 	}
 	if node != nil {
@@ -140,20 +140,20 @@ func (r *reader) eventsOf(of ...object) (all []Event) {
 
 // EventOf converts an event of either API.
 func EventOf(e *corev1.Event) Event {
-	is := Event{
+	current := Event{
 		Object: label(e.InvolvedObject.Kind + " " + e.InvolvedObject.Name), Type: label(e.Type), Reason: label(e.Reason), Message: text(e.Message),
 		Last: e.LastTimestamp.Time, Count: int(max(e.Count, 1)),
 	}
-	if is.Last.IsZero() {
-		is.Last = e.EventTime.Time
+	if current.Last.IsZero() {
+		current.Last = e.EventTime.Time
 	}
 	if e.Series != nil {
-		is.Last, is.Count = e.Series.LastObservedTime.Time, int(e.Series.Count)
+		current.Last, current.Count = e.Series.LastObservedTime.Time, int(e.Series.Count)
 	}
-	if is.Last.IsZero() {
-		is.Last = e.CreationTimestamp.Time
+	if current.Last.IsZero() {
+		current.Last = e.CreationTimestamp.Time
 	}
-	return is
+	return current
 }
 
 // otherEvents returns problems that only events of other objects report: entries that get no instance, settings that are ignored, requests that
@@ -164,10 +164,10 @@ func (r *reader) otherEvents() (found []Problem) {
 		if o.kind == "WindowsInstance" || o.kind == "Node" || o.kind == "Pod" {
 			continue
 		}
-		said := map[string]bool{}
+		reported := map[string]bool{}
 		for _, e := range r.eventsOf(o) {
-			if key := e.Reason + e.Message; e.Type == corev1.EventTypeWarning && onlyInEvents(e.Reason) && r.Now.Sub(e.Last) < eventsCount && !said[key] {
-				said[key] = true
+			if key := e.Reason + e.Message; e.Type == corev1.EventTypeWarning && onlyInEvents(e.Reason) && r.Now.Sub(e.Last) < eventsCount && !reported[key] {
+				reported[key] = true
 				found = append(found, r.problem(e.Reason, e.Object, e.Message, e.Last))
 			}
 		}

@@ -34,8 +34,8 @@ func servicesOf(node *corev1.Node) *Services {
 	}
 	ready := nodestate.Ready(node)
 	s := &Services{Outdated: ready != nil && ready.Status == corev1.ConditionUnknown}
-	for _, is := range all {
-		s.List = append(s.List, Service{Name: label(is.Name), State: label(is.State), Good: is.State == api.ServiceRunning, WaitsFor: label(is.WaitsFor)})
+	for _, current := range all {
+		s.List = append(s.List, Service{Name: label(current.Name), State: label(current.State), Good: current.State == api.ServiceRunning, WaitsFor: label(current.WaitsFor)})
 	}
 	return s
 }

@@ -313,7 +313,7 @@ func TestTheFilesAreWhatIsMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range files {
-		if is, err := os.ReadFile("../../../deploy/monitoring/" + name); err != nil || string(is) != string(want) {
+		if got, err := os.ReadFile("../../../deploy/monitoring/" + name); err != nil || string(got) != string(want) {
 			t.Errorf("deploy/monitoring/%s is not what would be made (%v); run make generate", name, err)
 		}
 	}

@@ -78,7 +78,7 @@ func MayBeForWindows(pod *corev1.Pod) bool {
 func TooLarge(s corev1.PodSpec) corev1.PodSpec {
 	kept := corev1.PodSpec{OS: s.OS, NodeName: s.NodeName, RuntimeClassName: s.RuntimeClassName, Hostname: tooLarge}
 	for _, key := range []string{corev1.LabelOSStable, corev1.LabelWindowsBuild} {
-		if value, has := s.NodeSelector[key]; has {
+		if value, ok := s.NodeSelector[key]; ok {
 			if kept.NodeSelector == nil {
 				kept.NodeSelector = map[string]string{}
 			}
@@ -138,14 +138,14 @@ func containersWait(pod *corev1.Pod, known Cluster) Cause {
 }
 
 // For adds the builds that the image is for, according to its registry.
-func (c Cause) For(is windowsbuild.Image) Cause {
+func (c Cause) For(current windowsbuild.Image) Cause {
 	switch {
-	case !is.ForWindows():
+	case !current.ForWindows():
 		c.Message += "; the image is not for Windows"
-	case c.Host != 0 && is.RunsOn(c.Host): // it was pushed again, or the registry is wrong
+	case c.Host != 0 && current.RunsOn(c.Host): // it was pushed again, or the registry is wrong
 		c.Message += "; its registry now reports one, which the node uses at its next attempt"
-	case len(is.Builds) > 0:
-		c.Message += "; the image is for " + is.String()
+	case len(current.Builds) > 0:
+		c.Message += "; the image is for " + current.String()
 	}
 	return c
 }

@@ -70,8 +70,8 @@ func TestCauses(t *testing.T) {
 			}}}}
 		}
 	}
-	told := refused("win-1", "ImagePullBackOff", `Back-off pulling image "r.test/web:1"`)
-	told.Annotations = map[string]string{api.AnnotationDoesNotStart: "ImageForAnotherBuild: as before. Use another."}
+	reported := refused("win-1", "ImagePullBackOff", `Back-off pulling image "r.test/web:1"`)
+	reported.Annotations = map[string]string{api.AnnotationDoesNotStart: "ImageForAnotherBuild: as before. Use another."}
 	deleted := refused("win-1", "ErrImagePull", noMatch)
 	deleted.DeletionTimestamp = new(metav1.Now())
 	linux := refused("linux-1", "ErrImagePull", noMatch)
@@ -85,7 +85,7 @@ func TestCauses(t *testing.T) {
 		reason, tells string
 	}{
 		"another build":         {refused("win-1", "ErrImagePull", noMatch), nodes, api.EventImageForAnotherBuild, "has no manifest for node win-1, which has build 10.0.20348 (Windows Server 2022)"},
-		"a back-off says less":  {told, nodes, api.EventImageForAnotherBuild, "as before"},
+		"a back-off says less":  {reported, nodes, api.EventImageForAnotherBuild, "as before"},
 		"the pull secret":       {refused("win-1", "ErrImagePull", "401 Unauthorized"), nodes, api.EventRegistryDenied, "image r.test/web:1"},
 		"it is created":         {refused("win-1", "ContainerCreating", ""), nodes, "", ""},
 		"nothing is known":      {refused("win-1", "ErrImagePull", "strange"), nodes, "", ""},

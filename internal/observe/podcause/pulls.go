@@ -70,7 +70,7 @@ func ofPulls() []sign {
 		{reason: api.EventProxyUnreachable, says: []string{"proxyconnect tcp"}},                                        // net/http
 		{reason: api.EventProxyDenied, says: []string{"Proxy Authentication Required", `": Forbidden`}},                // net/http: a proxy's response to CONNECT
 		{reason: api.EventRegistryDenied, says: []string{mirrors.RefusesCredentials}},
-		{reason: api.EventRegistryBlocked, says: []string{mirrors.NobodyMayBeAsked}},
+		{reason: api.EventRegistryBlocked, says: []string{mirrors.NoRegistryAllowed}},
 		{reason: api.EventRegistryWithoutTLS, says: []string{"server gave HTTP response to HTTPS client", "first record does not look like a TLS handshake"}},
 		{reason: api.EventRegistryUntrusted, says: []string{"x509: certificate signed by unknown authority"}},
 		{reason: api.EventRegistryCertificateInvalid, says: []string{"x509: "}},
@@ -80,7 +80,7 @@ func ofPulls() []sign {
 			"unexpected commit digest", "wrong diff id", "unexpected media type", "reference for unknown type", "is no longer supported since containerd",
 			"Schema 1 images", "schema 1 not supported", "byte manifest for", mirrors.Damaged,
 		}},
-		{reason: api.EventMirrorUnavailable, says: []string{mirrors.NobodyHasIt, "https://127.0.0.1:10280/"}},
+		{reason: api.EventMirrorUnavailable, says: []string{mirrors.NotFound, "https://127.0.0.1:10280/"}},
 	}, ofRegistries())
 }
 

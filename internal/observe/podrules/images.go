@@ -49,7 +49,7 @@ func CheckImages(spec map[string]any, builds map[string]ImageBuilds) []Finding {
 		return nil // Check reports the error
 	}
 	var found, unread []Finding
-	hosts, asked := hostsOf(&pod)
+	hosts, requested := hostsOf(&pod)
 	hostProcess := hostProcessOf(&pod).all()
 	for _, c := range imagesOf(&pod) {
 		read, known := builds[c.Image]
@@ -66,10 +66,10 @@ func CheckImages(spec map[string]any, builds map[string]ImageBuilds) []Finding {
 			found = append(found, Finding{Error, c.Field, fmt.Sprintf("Image %s is not for Windows on amd64.", c.Image), "Use an image for Windows, or a tag that has one."})
 		case hostProcess: // HostProcess containers run on every build
 		case len(runs) == 0:
-			found = append(found, Finding{Error, c.Field, fmt.Sprintf("Image %s is for %s, which does not run on %s.", c.Image, read.Is, asked), instead(read.Is, pod.RuntimeClassName)})
+			found = append(found, Finding{Error, c.Field, fmt.Sprintf("Image %s is for %s, which does not run on %s.", c.Image, read.Is, requested), instead(read.Is, pod.RuntimeClassName)})
 			hosts = nil
 		default:
-			hosts, asked = runs, "nodes that run the preceding images"
+			hosts, requested = runs, "nodes that run the preceding images"
 		}
 	}
 	return slices.Concat(found, unread)
@@ -95,10 +95,10 @@ func hostsOf(pod *corev1.PodSpec) (hosts []windowsbuild.Build, name string) {
 }
 
 // instead suggests the RuntimeClass for the image, with Hyper-V isolation if the pod's class has it.
-func instead(is windowsbuild.Image, class *string) string {
+func instead(current windowsbuild.Image, class *string) string {
 	isolated := class != nil && slices.ContainsFunc(windowsbuild.Releases(), func(r windowsbuild.Release) bool { return r.HyperVClass() == *class })
 	for _, r := range windowsbuild.Releases() {
-		if is.RunsOn(r.Build) {
+		if current.RunsOn(r.Build) {
 			name := r.Class
 			if isolated {
 				name = r.HyperVClass()

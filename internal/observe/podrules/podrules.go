@@ -69,8 +69,8 @@ func podFields() []Rule {
 }
 
 func podSecurity() []Rule {
-	field := func(name, why, instead, example string) Rule {
-		return Rule{Path: "securityContext." + name, Refused: true, Why: why, Instead: instead, Example: example}
+	field := func(name, reason, instead, example string) Rule {
+		return Rule{Path: "securityContext." + name, Refused: true, Why: reason, Instead: instead, Example: example}
 	}
 	return []Rule{
 		field("appArmorProfile", whyModules, remove, `{"type":"RuntimeDefault"}`),
@@ -88,8 +88,8 @@ func podSecurity() []Rule {
 }
 
 func containerSecurity() []Rule {
-	field := func(name, why, instead, example string) Rule {
-		return Rule{Path: "containers[*].securityContext." + name, Refused: true, Why: why, Instead: instead, Example: example}
+	field := func(name, reason, instead, example string) Rule {
+		return Rule{Path: "containers[*].securityContext." + name, Refused: true, Why: reason, Instead: instead, Example: example}
 	}
 	return []Rule{
 		field("appArmorProfile", whyModules, remove, `{"type":"RuntimeDefault"}`),
@@ -199,8 +199,8 @@ func walk(at string, object map[string]any, path []string) (found []field) {
 		}
 		return found
 	}
-	value, is := object[name]
-	if !is || value == nil {
+	value, ok := object[name]
+	if !ok || value == nil {
 		return nil
 	}
 	here := strings.TrimPrefix(at+"."+name, ".")

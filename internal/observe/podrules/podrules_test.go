@@ -26,11 +26,11 @@ containers: [{name: web, image: "mcr.microsoft.com/windows/servercore/iis:window
 
 func spec(t *testing.T, text string) map[string]any {
 	t.Helper()
-	is := map[string]any{}
-	if err := yaml.Unmarshal([]byte(text), &is); err != nil {
+	got := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &got); err != nil {
 		t.Fatal(err)
 	}
-	return is
+	return got
 }
 
 func check(t *testing.T, text string) []podrules.Finding {
@@ -51,9 +51,9 @@ func TestEachRuleIsFound(t *testing.T) {
 		}
 		for _, list := range lists {
 			t.Run(rule.Path+" "+rule.Example+" "+list, func(t *testing.T) {
-				is := spec(t, good)
-				want := podrulestest.Break(t, is, rule, list)
-				found, err := podrules.Check(is)
+				got := spec(t, good)
+				want := podrulestest.Break(t, got, rule, list)
+				found, err := podrules.Check(got)
 				if err != nil || len(found) != 1 || found[0].Field != want || found[0].Message != rule.Why || found[0].Remedy == "" {
 					t.Fatalf("Check() = %+v, %v, want %s", found, err, want)
 				}
@@ -156,10 +156,10 @@ func FuzzCheck(f *testing.F) {
 	f.Add([]byte(`{"os":{"name":"windows"},"containers":[{"securityContext":{"privileged":true}}]}`))
 	f.Add([]byte(`{"containers":{"a":1},"volumes":[null,1,{"emptyDir":[]}],"nodeSelector":1}`))
 	f.Fuzz(func(_ *testing.T, text []byte) {
-		is := map[string]any{}
-		if json.Unmarshal(text, &is) == nil {
-			podrules.ForWindows(is)
-			_, _ = podrules.Check(is)
+		got := map[string]any{}
+		if json.Unmarshal(text, &got) == nil {
+			podrules.ForWindows(got)
+			_, _ = podrules.Check(got)
 		}
 	})
 }

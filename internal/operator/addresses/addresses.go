@@ -35,8 +35,8 @@ func (c Cluster) Refuse(ip netip.Addr) string {
 	if ip = ip.Unmap(); !ip.Is4() {
 		return "is not an IPv4 address, which Windows nodes require"
 	}
-	if why := c.refuseOwn(ip); why != "" {
-		return why
+	if reason := c.refuseOwn(ip); reason != "" {
+		return reason
 	}
 	return c.RefuseClaimed(ip)
 }
@@ -45,11 +45,11 @@ func (c Cluster) Refuse(ip netip.Addr) string {
 // follow the address, "" if it can.
 func (c Cluster) RefuseFurther(ip netip.Addr) string {
 	ip = ip.Unmap()
-	if why := c.refuseOwn(ip); why != "" {
-		return why
+	if reason := c.refuseOwn(ip); reason != "" {
+		return reason
 	}
-	why, _ := c.claimOf(ip)
-	return why
+	reason, _ := c.claimOf(ip)
+	return reason
 }
 
 // refuseOwn checks an address against everything but Services.
@@ -76,15 +76,15 @@ func (c Cluster) refuseOwn(ip netip.Addr) string {
 
 // RefuseClaimed names the Service that diverts connections to an address to its pods, as text to follow the address; "" if there is none.
 func (c Cluster) RefuseClaimed(ip netip.Addr) string {
-	why, isNow := c.claimOf(ip.Unmap())
+	reason, isNow := c.claimOf(ip.Unmap())
 	if isNow {
-		why += ", or set the host's key in " + howToKnow
+		reason += ", or set the host's key in " + howToKnow
 	}
-	return why
+	return reason
 }
 
 // claimOf names the Service that claims an address or recently did, with the remedy; isNow reports whether it still does.
-func (c Cluster) claimOf(ip netip.Addr) (why string, isNow bool) {
+func (c Cluster) claimOf(ip netip.Addr) (reason string, isNow bool) {
 	if by := c.Claimed[ip]; by != "" {
 		return fmt.Sprintf("is in %s, whose pods would answer for the host; remove it there if it belongs to the host", by), true
 	}
@@ -129,8 +129,8 @@ func (c Cluster) HasName(name string) bool {
 
 // isNamed reports whether a name, in lower case and without a trailing dot, is one of Names.
 func (c Cluster) isNamed(name string) bool {
-	return slices.ContainsFunc(c.Names, func(is string) bool {
-		return name == is || strings.HasPrefix(is, ".") && strings.HasSuffix(name, is)
+	return slices.ContainsFunc(c.Names, func(current string) bool {
+		return name == current || strings.HasPrefix(current, ".") && strings.HasSuffix(name, current)
 	})
 }
 

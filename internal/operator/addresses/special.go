@@ -14,7 +14,7 @@ type meaning struct {
 
 // Purposes of ranges.
 const (
-	nobody     = "refers to no particular host"
+	noHost     = "refers to no particular host"
 	loopback   = "is a loopback address, which refers to the connecting machine itself"
 	linkLocal  = "is a link-local address, which hosts assign to themselves and clouds use for metadata services"
 	multicast  = "is a multicast address"
@@ -30,7 +30,7 @@ const (
 func meanings() []meaning {
 	of := func(text, says string) meaning { return meaning{netip.MustParsePrefix(text), says} }
 	return []meaning{
-		of("0.0.0.0/8", nobody),
+		of("0.0.0.0/8", noHost),
 		of("127.0.0.0/8", loopback),
 		of("169.254.0.0/16", linkLocal),
 		of("168.63.129.16/32", metadata),   // Azure
@@ -42,7 +42,7 @@ func meanings() []meaning {
 		of("255.255.255.255/32", "is the broadcast address"),
 		of("240.0.0.0/4", "is in reserved class E, which Windows does not support"),
 
-		of("::/128", nobody),
+		of("::/128", noHost),
 		of("::1/128", loopback),
 		of("::/96", deprecated),                       // IPv4-compatible
 		of("::ffff:0:0:0/96", carries),                // SIIT

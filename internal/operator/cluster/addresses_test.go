@@ -68,15 +68,15 @@ func TestReadAddresses(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			is, names, err := ReadAddresses(t.Context(), reader(append(plain(), test.objects...)...), Connection{}, v1alpha1.WindowsConfigSpec{Network: test.network, Cluster: test.cluster})
+			current, names, err := ReadAddresses(t.Context(), reader(append(plain(), test.objects...)...), Connection{}, v1alpha1.WindowsConfigSpec{Network: test.network, Cluster: test.cluster})
 			if err != nil || strings.Join(names, " ") != test.server {
 				t.Errorf("names %q, %v; want %q", names, err, test.server)
 			}
 			var got []string
-			for _, p := range append(is.Services, is.Pods...) {
+			for _, p := range append(current.Services, current.Pods...) {
 				got = append(got, p.String())
 			}
-			for _, s := range is.Servers {
+			for _, s := range current.Servers {
 				got = append(got, s.String())
 			}
 			if !slices.Equal(got, test.want) {
@@ -84,14 +84,14 @@ func TestReadAddresses(t *testing.T) {
 			}
 		})
 	}
-	is, _, err := ReadAddresses(t.Context(), reader(plain()[:4]...), Connection{}, v1alpha1.WindowsConfigSpec{})
+	current, _, err := ReadAddresses(t.Context(), reader(plain()[:4]...), Connection{}, v1alpha1.WindowsConfigSpec{})
 	if broken, _, err := ReadAddresses(t.Context(), reader(append(plain(), kubelets("[x]"))...), Connection{}, v1alpha1.WindowsConfigSpec{}); err != nil || len(broken.Servers) == 0 {
 		t.Errorf("with a configuration of kubelets that is none: %+v, %v", broken, err)
 	}
 	if named, _, err := ReadAddresses(t.Context(), reader(append(plain(), kubelets("clusterDomain: k8s.example"))...), Connection{}, v1alpha1.WindowsConfigSpec{}); err != nil || named.Domain != "k8s.example" {
 		t.Errorf("the domain is %q, %v", named.Domain, err)
 	}
-	if err == nil || fmt.Sprint(is.Servers) != "[10.0.0.5 10.0.0.6 10.0.0.5]" {
-		t.Errorf("without a ServiceCIDR: %+v, %v; want an error and what could be read", is, err)
+	if err == nil || fmt.Sprint(current.Servers) != "[10.0.0.5 10.0.0.6 10.0.0.5]" {
+		t.Errorf("without a ServiceCIDR: %+v, %v; want an error and what could be read", current, err)
 	}
 }

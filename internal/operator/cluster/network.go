@@ -53,7 +53,7 @@ func openshiftNetwork(ctx context.Context, r client.Reader) (*clusterNetwork, er
 	if object == nil || err != nil {
 		return nil, err
 	}
-	var is struct {
+	var current struct {
 		Status struct {
 			Type           string `json:"networkType"`
 			ClusterNetwork []struct {
@@ -63,11 +63,11 @@ func openshiftNetwork(ctx context.Context, r client.Reader) (*clusterNetwork, er
 			ServiceNetwork []string `json:"serviceNetwork"`
 		} `json:"status"`
 	}
-	if err := decode(object, &is); err != nil {
+	if err := decode(object, &current); err != nil {
 		return nil, err
 	}
-	n := &clusterNetwork{kind: is.Status.Type, serviceCIDRs: is.Status.ServiceNetwork, hostPrefixes: map[string]int{}}
-	for _, entry := range is.Status.ClusterNetwork {
+	n := &clusterNetwork{kind: current.Status.Type, serviceCIDRs: current.Status.ServiceNetwork, hostPrefixes: map[string]int{}}
+	for _, entry := range current.Status.ClusterNetwork {
 		for _, cidr := range listed(entry.CIDR) {
 			n.podCIDRs = append(n.podCIDRs, cidr)
 			n.hostPrefixes[cidr] = entry.HostPrefix
@@ -179,17 +179,17 @@ func readHybridOverlay(ctx context.Context, r client.Reader, n *desired.ClusterN
 	if object == nil || err != nil {
 		return err
 	}
-	var is struct {
+	var current struct {
 		Spec struct {
 			DefaultNetwork struct {
 				OVN ovnKubernetesConfig `json:"ovnKubernetesConfig"`
 			} `json:"defaultNetwork"`
 		} `json:"spec"`
 	}
-	if err := decode(object, &is); err != nil {
+	if err := decode(object, &current); err != nil {
 		return err
 	}
-	ovn := is.Spec.DefaultNetwork.OVN
+	ovn := current.Spec.DefaultNetwork.OVN
 	n.Internal = internalRanges(ovn)
 	if ovn.Hybrid == nil {
 		return nil

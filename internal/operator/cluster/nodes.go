@@ -38,46 +38,46 @@ func networkAnnotations() []struct{ prefix, network string } {
 
 // ReadNodeNetworks reads the network's state from Nodes: whether the hybrid overlay runs, the subnets of Windows nodes, and, except on OpenShift, the
 // networks of Linux nodes. Nodes are listed from nodes, which may be a cache.
-func ReadNodeNetworks(ctx context.Context, nodes client.Reader, openshift bool, provider v1alpha1.NetworkProvider) (is desired.NodeNetworks, err error) {
+func ReadNodeNetworks(ctx context.Context, nodes client.Reader, openshift bool, provider v1alpha1.NetworkProvider) (current desired.NodeNetworks, err error) {
 	if provider == v1alpha1.NetworkCustom {
-		return is, nil
+		return current, nil
 	}
 	var list corev1.NodeList
 	if err := nodes.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return is, fmt.Errorf("listing Nodes: %w", err)
+		return current, fmt.Errorf("listing Nodes: %w", err)
 	}
-	is.Subnets = map[string]netip.Prefix{}
+	current.Subnets = map[string]netip.Prefix{}
 	for i := range list.Items {
 		node := &list.Items[i]
 		switch node.Labels[corev1.LabelOSStable] {
 		case "windows":
 			if subnet, ok := SubnetOf(node, provider); ok {
-				is.Subnets[node.Name] = subnet
+				current.Subnets[node.Name] = subnet
 			}
 		case "linux":
-			is.HybridOverlay = is.HybridOverlay || node.Annotations[desired.HybridRouterAnnotation] != ""
+			current.HybridOverlay = current.HybridOverlay || node.Annotations[desired.HybridRouterAnnotation] != ""
 			if !openshift {
-				addFound(&is, node)
+				addFound(&current, node)
 			}
 		}
 	}
-	slices.SortFunc(is.Found, func(a, b desired.FoundNetwork) int { return strings.Compare(a.Name, b.Name) })
-	return is, nil
+	slices.SortFunc(current.Found, func(a, b desired.FoundNetwork) int { return strings.Compare(a.Name, b.Name) })
+	return current, nil
 }
 
-func addFound(is *desired.NodeNetworks, node *corev1.Node) {
+func addFound(current *desired.NodeNetworks, node *corev1.Node) {
 	for _, key := range slices.Sorted(maps.Keys(node.Annotations)) {
 		for _, a := range networkAnnotations() {
 			if !strings.HasPrefix(key, a.prefix) {
 				continue
 			}
 			found := desired.FoundNetwork{Name: a.network, Node: node.Name, Annotation: key}
-			known := slices.IndexFunc(is.Found, func(f desired.FoundNetwork) bool { return f.Name == a.network })
+			known := slices.IndexFunc(current.Found, func(f desired.FoundNetwork) bool { return f.Name == a.network })
 			switch { // always the same Node, whatever the cache's order, so that reports do not change without cause
 			case known < 0:
-				is.Found = append(is.Found, found)
-			case node.Name < is.Found[known].Node:
-				is.Found[known] = found
+				current.Found = append(current.Found, found)
+			case node.Name < current.Found[known].Node:
+				current.Found[known] = found
 			}
 		}
 	}

@@ -63,8 +63,8 @@ func (c ovnConfig) start() error {
 		{"cluster", c.cluster}, {"services", c.services}, {"hybrid", c.hybrid},
 		{"join", cmp.Or(c.join, "100.64.0.0/16")}, {"transit", cmp.Or(c.transit, "100.88.0.0/16")}, {"masquerade", cmp.Or(c.masquerade, "169.254.169.0/29")},
 	} {
-		for one := range strings.SplitSeq(part.ranges, ",") {
-			prefix, err := rangeOf(strings.TrimSpace(one), part.name == "cluster" || part.name == "hybrid")
+		for item := range strings.SplitSeq(part.ranges, ",") {
+			prefix, err := rangeOf(strings.TrimSpace(item), part.name == "cluster" || part.name == "hybrid")
 			if err != nil {
 				return fmt.Errorf("%s: %w", part.name, err)
 			}
@@ -136,8 +136,8 @@ type clusterEntry struct {
 
 // reconcile applies the configuration unless that would change an applied hybrid overlay.
 func (s *networkOperatorState) reconcile() {
-	was, is := s.Applied["hybridOverlayConfig"], s.OVN["hybridOverlayConfig"]
-	if was != nil && is != nil && !reflect.DeepEqual(was, is) {
+	before, got := s.Applied["hybridOverlayConfig"], s.OVN["hybridOverlayConfig"]
+	if before != nil && got != nil && !reflect.DeepEqual(before, got) {
 		s.Refused = "cannot edit a running hybrid overlay network"
 		return
 	}
@@ -148,18 +148,18 @@ func (s *networkOperatorState) reconcile() {
 func (s *networkOperatorState) rendered() (c ovnConfig, err error) {
 	var clusters []string
 	for _, e := range s.ClusterNetwork {
-		one := e.CIDR
+		item := e.CIDR
 		if e.HostPrefix != 0 {
-			one += fmt.Sprintf("/%d", e.HostPrefix)
+			item += fmt.Sprintf("/%d", e.HostPrefix)
 		}
-		clusters = append(clusters, one)
+		clusters = append(clusters, item)
 	}
 	c.cluster, c.services = strings.Join(clusters, ","), strings.Join(s.ServiceNetwork, ",")
 	text, err := json.Marshal(s.Applied)
 	if err != nil {
 		return c, err
 	}
-	var is struct {
+	var got struct {
 		V4InternalSubnet string
 		IPv4             struct{ InternalJoinSubnet, InternalTransitSwitchSubnet string }
 		GatewayConfig    struct {
@@ -170,12 +170,12 @@ func (s *networkOperatorState) rendered() (c ovnConfig, err error) {
 			HybridOverlayVXLANPort *uint32
 		}
 	}
-	if err := json.Unmarshal(text, &is); err != nil {
+	if err := json.Unmarshal(text, &got); err != nil {
 		return c, err
 	}
-	c.join, c.transit = cmp.Or(is.IPv4.InternalJoinSubnet, is.V4InternalSubnet), is.IPv4.InternalTransitSwitchSubnet
-	c.masquerade = is.GatewayConfig.IPv4.InternalMasqueradeSubnet
-	if hybrid := is.HybridOverlayConfig; hybrid != nil {
+	c.join, c.transit = cmp.Or(got.IPv4.InternalJoinSubnet, got.V4InternalSubnet), got.IPv4.InternalTransitSwitchSubnet
+	c.masquerade = got.GatewayConfig.IPv4.InternalMasqueradeSubnet
+	if hybrid := got.HybridOverlayConfig; hybrid != nil {
 		c.enabled = true
 		if len(hybrid.HybridClusterNetwork) > 0 {
 			c.hybrid = hybrid.HybridClusterNetwork[0].CIDR
@@ -189,9 +189,9 @@ func (s *networkOperatorState) rendered() (c ovnConfig, err error) {
 
 // told returns the OpenShift configuration that leads to a recorded start; false if there is none.
 func (s recordedStart) told() (state networkOperatorState, ok bool) {
-	for one := range strings.SplitSeq(s.Cluster, ",") {
-		entry := clusterEntry{CIDR: one}
-		if parts := strings.SplitN(one, "/", 3); len(parts) == 3 {
+	for item := range strings.SplitSeq(s.Cluster, ",") {
+		entry := clusterEntry{CIDR: item}
+		if parts := strings.SplitN(item, "/", 3); len(parts) == 3 {
 			entry.CIDR = parts[0] + "/" + parts[1]
 			entry.HostPrefix, _ = strconv.Atoi(parts[2])
 		}

@@ -27,7 +27,7 @@ func ReadPlatform(ctx context.Context, r client.Reader) (Platform, error) {
 	if infrastructure == nil || err != nil {
 		return Platform{}, err
 	}
-	var is struct {
+	var current struct {
 		Status struct {
 			Platform       string `json:"platform"` // before OpenShift 4.2, and still filled
 			PlatformStatus struct {
@@ -40,12 +40,12 @@ func ReadPlatform(ctx context.Context, r client.Reader) (Platform, error) {
 			} `json:"platformStatus"`
 		} `json:"status"`
 	}
-	if err := decode(infrastructure, &is); err != nil {
+	if err := decode(infrastructure, &current); err != nil {
 		return Platform{}, err
 	}
-	p := Platform{OpenShift: true, Type: is.Status.PlatformStatus.Type, ControllerManager: is.Status.PlatformStatus.External.ControllerManager.State}
+	p := Platform{OpenShift: true, Type: current.Status.PlatformStatus.Type, ControllerManager: current.Status.PlatformStatus.External.ControllerManager.State}
 	if p.Type == "" {
-		p.Type = is.Status.Platform
+		p.Type = current.Status.Platform
 	}
 	return p, nil
 }
@@ -53,10 +53,10 @@ func ReadPlatform(ctx context.Context, r client.Reader) (Platform, error) {
 // ReadCloudProvider determines whether an external cloud provider initializes the cluster's nodes. Linux nodes are listed from nodes, which may be a
 // cache, and only outside of OpenShift. hasNodeManager is true if the payload has Azure's cloud-node-manager.
 func ReadCloudProvider(
-	ctx context.Context, nodes client.Reader, is Platform, setting v1alpha1.CloudProvider, hasNodeManager bool,
+	ctx context.Context, nodes client.Reader, current Platform, setting v1alpha1.CloudProvider, hasNodeManager bool,
 ) (platform.Provider, error) {
-	seen := platform.Evidence{OpenShift: is.OpenShift, Type: is.Type, ControllerManager: is.ControllerManager, NodeManager: hasNodeManager}
-	if !is.OpenShift && setting != v1alpha1.CloudProviderNone {
+	seen := platform.Evidence{OpenShift: current.OpenShift, Type: current.Type, ControllerManager: current.ControllerManager, NodeManager: hasNodeManager}
+	if !current.OpenShift && setting != v1alpha1.CloudProviderNone {
 		var list corev1.NodeList
 		if err := nodes.List(ctx, &list, client.MatchingLabels{corev1.LabelOSStable: "linux"}, client.UnsafeDisableDeepCopy); err != nil {
 			return platform.Provider{}, fmt.Errorf("listing Linux nodes: %w", err)

@@ -59,11 +59,11 @@ func TestTheCloudProviderIsReadWhereTheClusterTells(t *testing.T) {
 	}
 	for name, test := range tests {
 		r := reader(test.objects...)
-		is, err := ReadPlatform(t.Context(), r)
+		current, err := ReadPlatform(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := ReadCloudProvider(t.Context(), r, is, test.setting, false)
+		got, err := ReadCloudProvider(t.Context(), r, current, test.setting, false)
 		if err != nil || got.External != test.external || got.Platform != test.platform {
 			t.Errorf("%s: got %+v (%v)", name, got, err)
 		}

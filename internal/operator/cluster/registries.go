@@ -58,18 +58,18 @@ func mirrorSet(object *unstructured.Unstructured, kind, field string) (mirrors.S
 		Mirrors []string       `json:"mirrors"`
 		Policy  mirrors.Policy `json:"mirrorSourcePolicy"`
 	}
-	var is struct {
+	var current struct {
 		Spec struct {
 			Digests []entry `json:"imageDigestMirrors"`
 			Tags    []entry `json:"imageTagMirrors"`
 		} `json:"spec"`
 	}
-	if err := decode(object, &is); err != nil {
+	if err := decode(object, &current); err != nil {
 		return mirrors.Set{}, err
 	}
-	entries := is.Spec.Digests
+	entries := current.Spec.Digests
 	if kind == tagSet {
-		entries = is.Spec.Tags
+		entries = current.Spec.Tags
 	}
 	out := mirrors.Set{Kind: kind, Name: object.GetName(), Field: "spec." + field}
 	for _, e := range entries {
@@ -118,7 +118,7 @@ func readRegistrySources(ctx context.Context, r client.Reader, config v1alpha1.W
 		add(kind, api.WindowsConfigName, field+"insecureRegistries", mirrors.Insecure, config.Registries.InsecureRegistries)
 		return nil
 	}
-	var is struct {
+	var current struct {
 		Spec struct {
 			Sources struct {
 				Allowed  []string `json:"allowedRegistries"`
@@ -127,13 +127,13 @@ func readRegistrySources(ctx context.Context, r client.Reader, config v1alpha1.W
 			} `json:"registrySources"`
 		} `json:"spec"`
 	}
-	if err := decode(image, &is); err != nil {
+	if err := decode(image, &current); err != nil {
 		return err
 	}
 	const field = "spec.registrySources."
-	add(imageConfig, image.GetName(), field+"allowedRegistries", mirrors.Allowed, is.Spec.Sources.Allowed)
-	add(imageConfig, image.GetName(), field+"blockedRegistries", mirrors.Rejected, is.Spec.Sources.Blocked)
-	add(imageConfig, image.GetName(), field+"insecureRegistries", mirrors.Insecure, is.Spec.Sources.Insecure)
+	add(imageConfig, image.GetName(), field+"allowedRegistries", mirrors.Allowed, current.Spec.Sources.Allowed)
+	add(imageConfig, image.GetName(), field+"blockedRegistries", mirrors.Rejected, current.Spec.Sources.Blocked)
+	add(imageConfig, image.GetName(), field+"insecureRegistries", mirrors.Insecure, current.Spec.Sources.Insecure)
 	return nil
 }
 

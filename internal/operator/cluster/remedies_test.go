@@ -77,9 +77,9 @@ func (s *networkOperatorState) patch(text string) error {
 }
 
 // merged is a JSON merge patch (RFC 7396).
-func merged(is, patch map[string]any) map[string]any {
+func merged(got, patch map[string]any) map[string]any {
 	result := map[string]any{}
-	for k, v := range is {
+	for k, v := range got {
 		result[k] = v
 	}
 	for k, v := range patch {
@@ -176,13 +176,13 @@ func TestWhatOVNKubernetesRefusesIsRefusedWithARemedyThatWorks(t *testing.T) {
 		"IPv6 cluster, IPv6 hybrid range":           "Windows' overlays carry IPv4",
 	}
 	withoutRemedy := []string{api.ReasonHybridOverlayDualStack, api.ReasonClusterNetworkIPv6Only}
-	told := 0
+	reported := 0
 	for _, start := range recordedStarts(t) {
 		state, ok := start.told()
 		if !ok {
 			continue
 		}
-		told++
+		reported++
 		t.Run(start.Do, func(t *testing.T) {
 			err := state.check(t, "AWS")
 			if works := start.Works && stricter[start.Do] == ""; works || err == nil {
@@ -207,8 +207,8 @@ func TestWhatOVNKubernetesRefusesIsRefusedWithARemedyThatWorks(t *testing.T) {
 			}
 		})
 	}
-	if told < 50 {
-		t.Errorf("OpenShift was told of %d starts only", told)
+	if reported < 50 {
+		t.Errorf("OpenShift was told of %d starts only", reported)
 	}
 }
 

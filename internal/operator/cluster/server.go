@@ -167,13 +167,13 @@ func serverOfOpenShift(ctx context.Context, r client.Reader) (string, error) {
 	if infrastructure == nil || err != nil {
 		return "", err
 	}
-	var is struct {
+	var current struct {
 		Status struct {
 			Server string `json:"apiServerInternalURI"`
 		} `json:"status"`
 	}
-	err = decode(infrastructure, &is)
-	return is.Status.Server, err
+	err = decode(infrastructure, &current)
+	return current.Status.Server, err
 }
 
 func serverOfClusterInfo(ctx context.Context, r client.Reader) (string, error) {

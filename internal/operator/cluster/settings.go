@@ -76,19 +76,19 @@ func readProxy(ctx context.Context, r client.Reader, config v1alpha1.WindowsConf
 		}
 		return nil
 	}
-	var is struct {
+	var current struct {
 		Status struct {
 			HTTPProxy  string `json:"httpProxy"`
 			HTTPSProxy string `json:"httpsProxy"`
 			NoProxy    string `json:"noProxy"`
 		} `json:"status"`
 	}
-	if err := decode(cluster, &is); err != nil {
+	if err := decode(cluster, &current); err != nil {
 		return err
 	}
 	s.Proxy = proxy.Config{
 		Object: `Proxy "cluster"`, Path: "status",
-		HTTPProxy: is.Status.HTTPProxy, HTTPSProxy: is.Status.HTTPSProxy, NoProxy: is.Status.NoProxy,
+		HTTPProxy: current.Status.HTTPProxy, HTTPSProxy: current.Status.HTTPSProxy, NoProxy: current.Status.NoProxy,
 	}
 	return nil
 }
@@ -137,22 +137,22 @@ type registryBundle struct {
 // readController reads the authorities of image registries (the administrator's, and those of the cluster's own registry) and OpenShift's release
 // image.
 func readController(controller *unstructured.Unstructured, s *desired.Settings) error {
-	var is struct {
+	var current struct {
 		Spec struct {
 			User    []registryBundle `json:"imageRegistryBundleUserData"`
 			Cluster []registryBundle `json:"imageRegistryBundleData"`
 			Release string           `json:"releaseImage"`
 		} `json:"spec"`
 	}
-	if err := decode(controller, &is); err != nil {
+	if err := decode(controller, &current); err != nil {
 		return err
 	}
-	s.Registries.ReleaseImage = is.Spec.Release
+	s.Registries.ReleaseImage = current.Spec.Release
 	for _, field := range []struct {
 		name    string
 		bundles []registryBundle
 	}{
-		{"imageRegistryBundleUserData", is.Spec.User}, {"imageRegistryBundleData", is.Spec.Cluster},
+		{"imageRegistryBundleUserData", current.Spec.User}, {"imageRegistryBundleData", current.Spec.Cluster},
 	} {
 		for _, b := range field.bundles {
 			place := fmt.Sprintf("ControllerConfig %s, spec.%s, file %s", controller.GetName(), field.name, b.File)

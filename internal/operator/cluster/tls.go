@@ -15,14 +15,14 @@ func ReadTLS(ctx context.Context, r client.Reader) (*tlsprofile.Server, error) {
 	if apiServer == nil || err != nil {
 		return nil, err
 	}
-	var is struct {
+	var current struct {
 		Spec struct {
 			Profile tlsprofile.Profile `json:"tlsSecurityProfile"`
 		} `json:"spec"`
 	}
-	if err := decode(apiServer, &is); err != nil {
+	if err := decode(apiServer, &current); err != nil {
 		return nil, err
 	}
-	server := is.Spec.Profile.Server()
+	server := current.Spec.Profile.Server()
 	return &server, nil
 }

@@ -133,7 +133,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 func freeShares(m manager.Manager, o Options) error {
 	cut := kube.NewCounter(api.MetricObjectsCut)
 	o.Registry.MustRegister(cut)
-	return kube.RunEvery(m, kube.SharesAgain, func(ctx context.Context) {
+	return kube.RunEvery(m, kube.SharesInterval, func(ctx context.Context) {
 		o.Informers.FreeShares(ctx, m.GetScheme(), m.GetCache(), func(kind string, n int) { cut.WithLabelValues(kind).Add(float64(n)) })
 	})
 }

@@ -258,8 +258,8 @@ func TestTheCacheKeepsLittleOfARequest(t *testing.T) {
 			t.Errorf("of %d bytes it keeps %d (%d), want %d, and who asked; %+v", size, len(got.Spec.Request), cap(got.Spec.Request), want, got.ManagedFields)
 		}
 	}
-	gone := toolscache.DeletedFinalStateUnknown{Key: "x"}
-	if kept, err := transform(gone); err != nil || kept != any(gone) {
+	removed := toolscache.DeletedFinalStateUnknown{Key: "x"}
+	if kept, err := transform(removed); err != nil || kept != any(removed) {
 		t.Errorf("of a request whose end was missed it makes %v, %v", kept, err)
 	}
 }

@@ -78,8 +78,8 @@ func (k Known) ownerOfName(name string, host *Host) string {
 	if _, isNode := k.Nodes[name]; isNode && name != host.Node {
 		return "the name of Node " + name
 	}
-	for node, is := range k.Nodes {
-		if node != host.Node && name != host.Node && name != host.DNSName && slices.Contains(is.Names, name) {
+	for node, current := range k.Nodes {
+		if node != host.Node && name != host.Node && name != host.DNSName && slices.Contains(current.Names, name) {
 			return "a name of Node " + node
 		}
 	}
@@ -114,8 +114,8 @@ func (k Known) ownerOf(address netip.Addr, host *Host) string {
 	case isProven:
 		refuse = k.Cluster.Refuse
 	}
-	if why := refuse(address); why != "" {
-		return why
+	if reason := refuse(address); reason != "" {
+		return reason
 	}
 	for name, node := range k.Nodes {
 		for _, text := range node.PodCIDRs {

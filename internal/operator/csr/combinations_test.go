@@ -36,11 +36,11 @@ func lifetimes() map[string]*int32 {
 
 // worlds returns the cluster states: usual, with leaving hosts, without the Node, and on Azure.
 func worlds() map[string]Known {
-	leaving, gone, azure := cluster(), cluster(), cluster()
+	leaving, removed, azure := cluster(), cluster(), cluster()
 	azure.NodeManager = true
 	leaving.Hosts[0].Leaving, leaving.Hosts[1].Leaving = true, true
-	delete(gone.Nodes, "win-2")
-	return map[string]Known{"usual": cluster(), "leaving": leaving, "gone": gone, "Azure": azure}
+	delete(removed.Nodes, "win-2")
+	return map[string]Known{"usual": cluster(), "leaving": leaving, "gone": removed, "Azure": azure}
 }
 
 // approvedOf returns the only combinations that are approved: requester, credential, signer, certificate content and duration. A star matches every

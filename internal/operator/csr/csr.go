@@ -162,8 +162,8 @@ func isOfDaemon(user string) bool {
 	return strings.HasPrefix(user, api.WICDUserPrefix) || strings.HasPrefix(user, api.NodeManagerUserPrefix)
 }
 
-// AsksForNodeManager reports whether a request is for the identity of a cloud-node-manager, which requires Known.NodeManager.
-func AsksForNodeManager(req *certificatesv1.CertificateSigningRequest) bool {
+// IsForNodeManager reports whether a request is for the identity of a cloud-node-manager, which requires Known.NodeManager.
+func IsForNodeManager(req *certificatesv1.CertificateSigningRequest) bool {
 	cert, _ := decode(req.Spec.Request)
 	return strings.HasPrefix(cert.Subject.CommonName, api.NodeManagerUserPrefix)
 }

@@ -72,12 +72,12 @@ func nodeManagerCases() []testCase {
 }
 
 func TestOnlyRequestsForTheCloudNodeManagerAskForIt(t *testing.T) {
-	if !AsksForNodeManager(nodeManager().build(t)) || AsksForNodeManager(wicdRenewal().build(t)) {
+	if !IsForNodeManager(nodeManager().build(t)) || IsForNodeManager(wicdRenewal().build(t)) {
 		t.Error("the kind of a request is not recognized")
 	}
 	broken := nodeManager().build(t)
 	broken.Spec.Request = []byte("nonsense")
-	if AsksForNodeManager(broken) {
+	if IsForNodeManager(broken) {
 		t.Error("what cannot be read asks for nothing")
 	}
 }

@@ -51,7 +51,7 @@ func Look(pods []corev1.Pod, node Node, now time.Time) Pods {
 	for _, pod := range pods {
 		switch {
 		case belongs(&pod, node.Name):
-		case pod.DeletionTimestamp == nil && came(&pod, node):
+		case pod.DeletionTimestamp == nil && hasArrived(&pod, node):
 			p.Came = append(p.Came, pod)
 		case pod.DeletionTimestamp == nil:
 			p.Evict = append(p.Evict, pod)
@@ -73,7 +73,7 @@ func Short(pod *corev1.Pod, node string) corev1.Pod {
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		kept.OwnerReferences = []metav1.OwnerReference{*owner}
 	}
-	if mirrored, is := pod.Annotations[corev1.MirrorPodAnnotationKey]; is {
+	if mirrored, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]; ok {
 		kept.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: mirrored}
 	}
 	if toleratesCordon(pod) {
@@ -131,9 +131,9 @@ func pinnedTo(node string) *corev1.Affinity {
 	}}}
 }
 
-// came reports whether a controller's pod arrived although the node was cordoned: it tolerates that, or it sets its node itself, without a scheduler.
+// hasArrived reports whether a controller's pod arrived although the node was cordoned: it tolerates that, or it sets its node itself, without a scheduler.
 // Pods that were bound at the last moment are evicted like the others.
-func came(pod *corev1.Pod, node Node) bool {
+func hasArrived(pod *corev1.Pod, node Node) bool {
 	if metav1.GetControllerOf(pod) == nil || node.Youngest.IsZero() || !pod.CreationTimestamp.After(node.Youngest) {
 		return false
 	}

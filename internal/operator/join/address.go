@@ -74,9 +74,9 @@ func choose(f wicdapi.Facts, n *v1alpha1.InstanceNetwork) (found place, problem 
 }
 
 func chooseByName(list []wicdapi.Interface, all []place, name string) (place, string) {
-	isChosen := func(is string) bool {
-		below, _ := hns.AdapterBelow(is)
-		return strings.EqualFold(is, name) || strings.EqualFold(below, name)
+	isChosen := func(current string) bool {
+		below, _ := hns.AdapterBelow(current)
+		return strings.EqualFold(current, name) || strings.EqualFold(below, name)
 	}
 	for _, p := range all {
 		if isChosen(p.name) {

@@ -144,11 +144,11 @@ func TestAMessageListsFewInterfaces(t *testing.T) {
 	f := goodHost()
 	f.Host.Interfaces = nil
 	for i := range 128 {
-		one := wicdapi.Interface{Name: fmt.Sprint(strings.Repeat("n", 4000), i)}
+		item := wicdapi.Interface{Name: fmt.Sprint(strings.Repeat("n", 4000), i)}
 		for range 256 {
-			one.Addresses = append(one.Addresses, netip.MustParsePrefix("192.0.2.1/24"))
+			item.Addresses = append(item.Addresses, netip.MustParsePrefix("192.0.2.1/24"))
 		}
-		f.Host.Interfaces = append(f.Host.Interfaces, one)
+		f.Host.Interfaces = append(f.Host.Interfaces, item)
 	}
 	u := join.Check(f, join.CheckInput{Now: noon()})
 	if u == nil || len(u.Message) > 4096 || !strings.HasSuffix(u.Message, "and 112 more") || !strings.Contains(u.Message, "252 more") {

@@ -40,15 +40,15 @@ func (v *Visit) isBlocked(ctx context.Context, name, sha256 string, err error) *
 	default:
 		b.Why = refusal(noAnswer)
 	}
-	there := true
+	found := true
 	looked := v.host.Files(ctx, func(f wicdapi.Files) (err error) {
 		if path, err := f.Path(name); err == nil {
 			b.Path = truncate.Text(path, truncate.Reported)
 		}
-		there, err = f.Exists(name)
+		found, err = f.Exists(name)
 		return err
 	})
-	if b.Why == "" && looked == nil && !there {
+	if b.Why == "" && looked == nil && !found {
 		b.Why = "the file disappeared right after it was written"
 	}
 	if b.Why == "" {
@@ -73,9 +73,9 @@ func refusal(e *wicdapi.NoAnswerError) string {
 	if errors.As(e, &exit) {
 		status = exit.ExitStatus()
 	}
-	said := strings.ToLower(e.Error())
+	reported := strings.ToLower(e.Error())
 	for _, k := range known {
-		if status == k.code || strings.Contains(said, k.text) {
+		if status == k.code || strings.Contains(reported, k.text) {
 			return fmt.Sprintf("Windows refuses to run it with error %d (%s)", k.code, k.name)
 		}
 	}

@@ -44,12 +44,12 @@ func providerID(node *corev1.Node) string {
 
 // waitsForCloudSince returns the start of the wait: the node's creation, or the time at which a node in service was given the taint.
 func (c conditions) waitsForCloudSince(node *corev1.Node, now time.Time) time.Time {
-	was := meta.FindStatusCondition(c.status.Conditions, api.ConditionNodeReady)
+	previous := meta.FindStatusCondition(c.status.Conditions, api.ConditionNodeReady)
 	switch {
-	case was == nil:
+	case previous == nil:
 		return node.CreationTimestamp.Time
-	case was.Status == "True":
+	case previous.Status == "True":
 		return now
 	}
-	return later(node.CreationTimestamp.Time, was.LastTransitionTime.Time)
+	return later(node.CreationTimestamp.Time, previous.LastTransitionTime.Time)
 }

@@ -97,8 +97,8 @@ func TestANodeThatWaitsForItsCloudIsNotRepaired(t *testing.T) {
 	for status, want := range map[corev1.ConditionStatus]bool{corev1.ConditionFalse: false, corev1.ConditionUnknown: true} {
 		node := uninitialized(time.Hour)
 		node.Status.Conditions[0].Status = status
-		if _, is := (join.Seen{Node: node, Version: "v"}).BrokenSince(); is != want {
-			t.Errorf("with a kubelet that is %s it is broken: %v", status, is)
+		if _, ok := (join.Seen{Node: node, Version: "v"}).BrokenSince(); ok != want {
+			t.Errorf("with a kubelet that is %s it is broken: %v", status, ok)
 		}
 	}
 }

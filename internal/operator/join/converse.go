@@ -22,7 +22,7 @@ func (v *Visit) converse(step string, talk func(wicdapi.Runner) error) error {
 			return err
 		}
 		v.byFiles = true
-		v.say(step, "sending the input as files, because the host's SSH server did not pass it on: "+err.Error())
+		v.progress(step, "sending the input as files, because the host's SSH server did not pass it on: "+err.Error())
 	}
 	return talk(wicdapi.ByFiles{Host: v.host})
 }

@@ -19,9 +19,9 @@ func FuzzFacts(f *testing.F) {
 		"freeBytes":9999999999999,"interfaces":[{"name":"vEthernet (Ethernet)","addresses":["192.0.2.1/24","fe80::1/64"],"defaultRoute":true}]}}`), "AWS", "")
 	f.Add([]byte(`{"cloudName":"ip-10-0-0-1.ec2.internal","joined":{"node":"x"},"host":{"hostname":"kubernetes","interfaces":[{"name":"a","addresses":["::ffff:10.0.0.1/120"],"vlan":7}]}}`), "GCP", "10.0.0.0/8")
 	f.Add([]byte(`{"host":{"hostname":"a/../b","domain":"..","interfaces":[{"addresses":["0.0.0.0/0"]},{"addresses":["255.255.255.255/32"],"defaultRoute":true}]}}`), "VSphere", "0.0.0.0/0")
-	f.Fuzz(func(t *testing.T, said []byte, platform, cidr string) {
+	f.Fuzz(func(t *testing.T, reported []byte, platform, cidr string) {
 		var facts wicdapi.Facts
-		if json.Unmarshal(said, &facts) != nil {
+		if json.Unmarshal(reported, &facts) != nil {
 			return
 		}
 		facts.Platform = platform

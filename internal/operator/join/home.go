@@ -40,8 +40,8 @@ func (v *Visit) ask(ctx context.Context, name string) error {
 // find returns the full path of a file in the home folder; empty if the file does not exist or SFTP does not report it.
 func (v *Visit) find(ctx context.Context, name string) (path string) {
 	err := v.host.Files(ctx, func(f wicdapi.Files) error {
-		there, err := f.Exists(name)
-		if err != nil || !there {
+		found, err := f.Exists(name)
+		if err != nil || !found {
 			return err
 		}
 		path, err = f.Path(name)

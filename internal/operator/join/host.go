@@ -65,7 +65,7 @@ func (v *Visit) deliver(ctx context.Context, w wicd) error {
 	if blocked == nil {
 		return err
 	}
-	v.say(StepInspect, "sending WICD without wicd-setup: "+blocked.Error())
+	v.progress(StepInspect, "sending WICD without wicd-setup: "+blocked.Error())
 	if err := v.sendProgram(ctx, w); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (v *Visit) deliver(ctx context.Context, w wicd) error {
 
 // deliverSetup sends wicd-setup and runs it.
 func (v *Visit) deliverSetup(ctx context.Context, w wicd) error {
-	v.say(StepInspect, "sending WICD")
+	v.progress(StepInspect, "sending WICD")
 	sent, err := v.sendSetup(ctx, w)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (v *Visit) deliverSetup(ctx context.Context, w wicd) error {
 	if sent || !isDamagedSetup(err) {
 		return err
 	}
-	v.say(StepInspect, "sending WICD again: the program on the host is damaged")
+	v.progress(StepInspect, "sending WICD again: the program on the host is damaged")
 	// A file of the right size is not sent again. An empty file is, even if this transfer is interrupted.
 	if err := v.host.Put(ctx, w.setupName(), strings.NewReader(""), 0); err != nil {
 		return fmt.Errorf("emptying the damaged %s: %w", w.setupName(), err)
@@ -167,7 +167,7 @@ func (v *Visit) callWith(ctx context.Context, command string, request, result an
 	return v.converse(step, func(r wicdapi.Runner) error { return wicdapi.Call(ctx, r, command, request, result, v.onStep(step)) })
 }
 
-func (v *Visit) say(step, message string) {
+func (v *Visit) progress(step, message string) {
 	v.Observer.Progress(Progress{Step: step, State: v1alpha1.StepRunning, Message: message})
 }
 
@@ -177,7 +177,7 @@ func (v *Visit) onStep(step string) func(wicdapi.Step) {
 	return func(s wicdapi.Step) {
 		if now := v.Now(); now.Sub(last) >= time.Second {
 			last = now
-			v.say(step, describe(s))
+			v.progress(step, describe(s))
 		}
 	}
 }

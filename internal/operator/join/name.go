@@ -68,16 +68,16 @@ func checkNotServer(f wicdapi.Facts, server string) error {
 // CheckRenamed rejects a name other than the one for which the instance's host got a token, until the user accepts the new name. Otherwise an
 // attacker who controls the host could collect the identities of future nodes, one name after the other.
 func CheckRenamed(i *v1alpha1.WindowsInstance, name string) *Unsupported {
-	had := i.Status.Hostname
+	previous := i.Status.Hostname
 	label, _, _ := strings.Cut(name, ".")
-	labelHad, _, _ := strings.Cut(had, ".")
+	labelHad, _, _ := strings.Cut(previous, ".")
 	isAsked := i.Spec.Hostname != "" && label == i.Spec.Hostname && label != labelHad
-	if !i.Status.HostnameFixed || name == had || i.Annotations[api.AnnotationAcceptHostname] == name || isAsked {
+	if !i.Status.HostnameFixed || name == previous || i.Annotations[api.AnnotationAcceptHostname] == name || isAsked {
 		return nil
 	}
 	return unsupported(api.ReasonHostnameChanged,
 		"the host joined as %q and is now named %q; restore its name, or drain node %q and annotate the WindowsInstance with %s=%s",
-		had, name, had, api.AnnotationAcceptHostname, name)
+		previous, name, previous, api.AnnotationAcceptHostname, name)
 }
 
 func checkHostname(f wicdapi.Facts, _ CheckInput) *Unsupported {

@@ -19,9 +19,9 @@ const (
 	// RegisterTimeout is how long a configured host may take to register its Node before the join is repeated: longer than the kubelet's own
 	// back-off, shorter than the token's lifetime.
 	RegisterTimeout = 5 * time.Minute
-	// GoneTimeout is how long a registered Node may be gone before its host joins again. A kubelet registers when it starts, and not again when its
+	// NodeMissingTimeout is how long a registered Node may be gone before its host joins again. A kubelet registers when it starts, and not again when its
 	// Node is deleted, so a longer wait only gives an administrator time to delete the instance as well.
-	GoneTimeout = time.Minute
+	NodeMissingTimeout = time.Minute
 	// RepairAfter is how long a node may be broken before it joins again, and how long that join has to take effect.
 	RepairAfter = nodestate.BrokenAfter
 	// rebootTimeout is how long the operator waits for a restarting host before it handles the host as if no restart had been requested.
@@ -139,9 +139,9 @@ func inConflict(s Seen) (Decision, bool) {
 	if s.Conflict == nil {
 		return Decision{}, false
 	}
-	had, _, _ := strings.Cut(s.Instance.Status.Hostname, ".")
+	previous, _, _ := strings.Cut(s.Instance.Status.Hostname, ".")
 	accepted := s.Instance.Annotations[api.AnnotationAcceptHostname]
-	if accepted != "" && accepted != s.Instance.Status.Hostname || s.Instance.Spec.Hostname != "" && s.Instance.Spec.Hostname != had {
+	if accepted != "" && accepted != s.Instance.Status.Hostname || s.Instance.Spec.Hostname != "" && s.Instance.Spec.Hostname != previous {
 		return Decision{}, false
 	}
 	return Decision{Action: None, Err: unsupported(api.ReasonHostnameConflict,
@@ -168,8 +168,8 @@ func former(s Seen) (Decision, bool) {
 
 // OfOtherVersion reports whether a Node reports another version.
 func OfOtherVersion(node *corev1.Node, version string) bool {
-	has := node.Annotations[api.AnnotationVersion]
-	return has != "" && has != version
+	existing := node.Annotations[api.AnnotationVersion]
+	return existing != "" && existing != version
 }
 
 // settled trusts condition Configured only to save a visit to the host: if it is wrong, the Node does not register and the join is repeated, which
@@ -178,7 +178,7 @@ func settled(s Seen) (Decision, bool) {
 	configured := meta.FindStatusCondition(s.Instance.Status.Conditions, api.ConditionConfigured)
 	isConfigured := configured != nil && configured.Status == "True"
 	// After a failed repair, the host is not Configured. It has waited long enough, and so does the next repair.
-	if since, is := s.BrokenSince(); is && (isConfigured || s.Instance.Status.Payload.Since != nil) {
+	if since, ok := s.BrokenSince(); ok && (isConfigured || s.Instance.Status.Payload.Since != nil) {
 		return s.repair(since)
 	}
 	if !isConfigured {
@@ -221,7 +221,7 @@ const silencePoll = time.Minute
 // BrokenSince returns since when the instance's node has been broken: its kubelet is silent or reports not Ready, WICD has reported nothing since
 // Windows started, or WICD has not applied the settings although the node has their version. A node of another version does not count, because a join
 // would upgrade it ahead of the plan.
-func (s Seen) BrokenSince() (since time.Time, is bool) {
+func (s Seen) BrokenSince() (since time.Time, ok bool) {
 	if s.Node == nil {
 		return time.Time{}, false
 	}
@@ -252,8 +252,8 @@ func (s Seen) BrokenSince() (since time.Time, is bool) {
 // retry a service that did not answer within 30 seconds at that start (error 1053); a join starts it. A kubelet becomes Ready again at each start, so
 // condition Ready dates the silence. Without WICD's boot ID, the result is false.
 func wicdIsSilent(node *corev1.Node) bool {
-	told, is := node.Annotations[api.AnnotationBootID], node.Status.NodeInfo.BootID
-	return nodestate.IsBootID(told) && nodestate.IsBootID(is) && told != is
+	reported, current := node.Annotations[api.AnnotationBootID], node.Status.NodeInfo.BootID
+	return nodestate.IsBootID(reported) && nodestate.IsBootID(current) && reported != current
 }
 
 // Findings describes what is wrong with a broken node, as far as err and the Node's conditions show it.
@@ -300,7 +300,7 @@ func later(a, b time.Time) time.Time {
 func (s Seen) registersBy(configured time.Time) time.Time {
 	c := meta.FindStatusCondition(s.Instance.Status.Conditions, api.ConditionNodeReady)
 	if c != nil && c.Reason == api.ReasonNodeMissing && c.LastTransitionTime.After(configured) {
-		return c.LastTransitionTime.Add(GoneTimeout)
+		return c.LastTransitionTime.Add(NodeMissingTimeout)
 	}
 	return configured.Add(RegisterTimeout)
 }

@@ -120,10 +120,10 @@ func repaired(times int32, ago time.Duration) func(*join.Seen) {
 }
 
 // follows adds a Ready node with some settings, and the settings published for a given time.
-func follows(has, published string, since time.Duration) func(*join.Seen) {
+func follows(got, published string, since time.Duration) func(*join.Seen) {
 	return func(s *join.Seen) {
 		s.Settings, s.SettingsSince = published, noon().Add(-since)
-		s.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{api.AnnotationVersion: s.Version, api.AnnotationSettings: has}}}
+		s.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{api.AnnotationVersion: s.Version, api.AnnotationSettings: got}}}
 		s.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon().Add(-9 * time.Hour))}}
 	}
 }

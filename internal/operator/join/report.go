@@ -151,7 +151,7 @@ func Report(st *v1alpha1.WindowsInstanceStatus, generation int64, attempted bool
 // awaitsNoRestart removes the conditions about a restart, because the operator no longer checks whether the host is back.
 func (c conditions) awaitsNoRestart() {
 	for _, kind := range []string{api.ConditionRebootRequired, api.ConditionReachable} {
-		if was := meta.FindStatusCondition(c.status.Conditions, kind); was != nil && was.Reason == api.ReasonRebooting {
+		if previous := meta.FindStatusCondition(c.status.Conditions, kind); previous != nil && previous.Reason == api.ReasonRebooting {
 			meta.RemoveStatusCondition(&c.status.Conditions, kind)
 		}
 	}
@@ -224,15 +224,15 @@ func (c conditions) observe(node *corev1.Node, version string, now time.Time) (a
 		c.is(api.ConditionNodeReady, api.ReasonNodeReady, fmt.Sprintf("node %s is Ready with version %s", node.Name, reported))
 		if configured := meta.FindStatusCondition(c.status.Conditions, api.ConditionConfigured); reported != version &&
 			configured != nil && configured.Status != metav1.ConditionTrue && configured.Reason != api.ReasonAdoptionPending {
-			c.worksAgain(*configured, reported)
+			c.recovered(*configured, reported)
 		}
 		c.status.BootstrapCredentialID = "" // kubelet and WICD have their certificates, so the token is no longer needed
 	}
 	return 0
 }
 
-// worksAgain clears the conditions of the last join, a failed repair that is no longer needed. Reachable becomes unknown.
-func (c conditions) worksAgain(configured metav1.Condition, version string) {
+// recovered clears the conditions of the last join, a failed repair that is no longer needed. Reachable becomes unknown.
+func (c conditions) recovered(configured metav1.Condition, version string) {
 	if reachable := meta.FindStatusCondition(c.status.Conditions, api.ConditionReachable); reachable != nil && reachable.Reason == configured.Reason {
 		meta.RemoveStatusCondition(&c.status.Conditions, api.ConditionReachable)
 	}
@@ -318,8 +318,8 @@ func (c conditions) reached(err error) {
 		return
 	}
 	if errors.As(err, &u) {
-		was := meta.FindStatusCondition(c.status.Conditions, api.ConditionReachable)
-		if was != nil && was.Reason != u.Reason && u.Reason == api.ReasonAuthenticationFailed {
+		previous := meta.FindStatusCondition(c.status.Conditions, api.ConditionReachable)
+		if previous != nil && previous.Reason != u.Reason && u.Reason == api.ReasonAuthenticationFailed {
 			meta.RemoveStatusCondition(&c.status.Conditions, api.ConditionReachable)
 		}
 		c.not(api.ConditionReachable, u.Reason, u.Error())

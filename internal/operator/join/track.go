@@ -62,7 +62,7 @@ func TrackNode(st *v1alpha1.WindowsInstanceStatus, node *corev1.Node, ready bool
 	}
 	var moved []Progress
 	move := func(step string, to v1alpha1.StepState, message string) {
-		if was := state[step]; was != to && was != v1alpha1.StepDone {
+		if previous := state[step]; previous != to && previous != v1alpha1.StepDone {
 			moved = append(moved, Progress{Step: step, State: to, Message: message})
 		}
 	}

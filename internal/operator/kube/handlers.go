@@ -14,10 +14,10 @@ import (
 type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // OnChange returns a handler that treats creations, updates and deletions alike.
-func OnChange(ask func(context.Context, client.Object, Queue)) handler.EventHandler {
+func OnChange(request func(context.Context, client.Object, Queue)) handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e ctrlevent.CreateEvent, q Queue) { ask(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e ctrlevent.UpdateEvent, q Queue) { ask(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e ctrlevent.DeleteEvent, q Queue) { ask(ctx, e.Object, q) },
+		CreateFunc: func(ctx context.Context, e ctrlevent.CreateEvent, q Queue) { request(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e ctrlevent.UpdateEvent, q Queue) { request(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e ctrlevent.DeleteEvent, q Queue) { request(ctx, e.Object, q) },
 	}
 }

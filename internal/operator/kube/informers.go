@@ -147,15 +147,15 @@ func cut(o client.Object, owner string) client.Object {
 
 // IsCut reports whether the cache has only the identity of an object.
 func IsCut(o client.Object) bool {
-	_, is := CutOf(o)
-	return is
+	_, ok := CutOf(o)
+	return ok
 }
 
 // CutOf returns the owner whose share had no room for an object; "" if the object alone is too large.
-func CutOf(o client.Object) (owner string, is bool) {
+func CutOf(o client.Object) (owner string, ok bool) {
 	annotations := o.GetAnnotations()
-	owner, is = annotations[cutKey]
-	return owner, is && len(annotations) == 1
+	owner, ok = annotations[cutKey]
+	return owner, ok && len(annotations) == 1
 }
 
 // Limits of cached metadata, in bytes of all labels and of all annotations.
@@ -211,8 +211,8 @@ func rank(key string) int {
 	return 2
 }
 
-// SharesAgain is how often the shares of a cache are updated.
-const SharesAgain = time.Minute
+// SharesInterval is how often the shares of a cache are updated.
+const SharesInterval = time.Minute
 
 // FreeShares frees the memory of deleted objects. It calls cut with the number of objects of a kind that have found no room since the last call.
 func (all Informers) FreeShares(ctx context.Context, scheme *runtime.Scheme, from client.Reader, cut func(kind string, objects int)) {
@@ -240,7 +240,7 @@ func (i Informer) look(ctx context.Context, from client.Reader, scheme *runtime.
 	name = kind.Kind
 	kind.Kind += "List"
 	var list client.ObjectList
-	if _, is := i.Object.(*unstructured.Unstructured); is {
+	if _, ok := i.Object.(*unstructured.Unstructured); ok {
 		some := &unstructured.UnstructuredList{}
 		some.SetGroupVersionKind(kind)
 		list = some

@@ -61,9 +61,9 @@ func WatchWhenAvailable(m manager.Manager, ctl controller.Controller, kinds func
 			if err == nil || ctx.Err() != nil {
 				return nil
 			}
-			if said := err.Error(); said != last { // once, not every minute
-				log.FromContext(ctx).Info("Watching optional kind failed, will be retried", "kind", k.Kind, "group", k.Group, "namespace", k.Namespace, "error", said)
-				last = said
+			if reported := err.Error(); reported != last { // once, not every minute
+				log.FromContext(ctx).Info("Watching optional kind failed, will be retried", "kind", k.Kind, "group", k.Group, "namespace", k.Namespace, "error", reported)
+				last = reported
 			}
 			select {
 			case <-ctx.Done():
@@ -177,7 +177,7 @@ func (k OptionalKind) watch(ctx context.Context, m manager.Manager, ctl controll
 	}
 	go wait.UntilWithContext(ctx, func(ctx context.Context) { // not by the manager: it would continue after this watch has ended
 		informers.FreeShares(ctx, m.GetScheme(), objects, func(string, int) {})
-	}, SharesAgain)
+	}, SharesInterval)
 	k.Found(mapping.GroupVersionKind, objects)
 	if err := ctl.Watch(ctrlsource.Kind[client.Object](objects, object, k.Events)); err != nil {
 		return fmt.Errorf("watching: %w", err)

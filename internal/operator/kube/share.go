@@ -54,8 +54,8 @@ func (s *Share) forget(uid types.UID) {
 }
 
 func (s *Share) drop(uid types.UID) {
-	h, has := s.held[uid]
-	if !has {
+	h, ok := s.held[uid]
+	if !ok {
 		return
 	}
 	delete(s.held, uid)

@@ -83,17 +83,17 @@ func TestContentWithoutAVersionGoesWithEveryCluster(t *testing.T) {
 
 func TestVersionFollowsTheContentAndNotTheBuild(t *testing.T) {
 	versionOf := func(m payload.Manifest) string { return kubeversions.Of("1.0.0", m)[0].Version }
-	was := versionOf(carried("v1.36.3"))
+	before := versionOf(carried("v1.36.3"))
 	altered := carried("v1.36.3")
 	altered.Files[len(altered.Files)-1].SHA256 = strings.Repeat("e", 64) // WICD
 	altered = payload.New(altered.Files, payload.File{})
-	if is := versionOf(altered); is == was {
-		t.Errorf("different content has the same version %s", is)
+	if got := versionOf(altered); got == before {
+		t.Errorf("different content has the same version %s", got)
 	}
-	if again := versionOf(carried("v1.36.3")); again != was {
-		t.Errorf("the same content has versions %s and %s", was, again)
+	if again := versionOf(carried("v1.36.3")); again != before {
+		t.Errorf("the same content has versions %s and %s", before, again)
 	}
-	if is := versionOf(carried("v1.36.4")); is != was {
-		t.Errorf("the same content is version %s with another label, and %s with the first", is, was)
+	if got := versionOf(carried("v1.36.4")); got != before {
+		t.Errorf("the same content is version %s with another label, and %s with the first", got, before)
 	}
 }

@@ -19,9 +19,9 @@ import (
 // LeaseName is the name of every operator's Lease.
 const LeaseName = "windows-machine-config-operator"
 
-// askEvery is the interval of checks for other operators: when the first is uninstalled, this one takes over at most that much later. It is longer
+// renewalCheckInterval is the interval of checks for other operators: when the first is uninstalled, this one takes over at most that much later. It is longer
 // than the interval at which a Lease is renewed (leader election's RetryPeriod, 2 s).
-const askEvery = 5 * time.Second
+const renewalCheckInterval = 5 * time.Second
 
 // Operators finds the operators of a cluster.
 type Operators interface {
@@ -92,7 +92,7 @@ func (l *Lock) take(ctx context.Context, r resourcelock.LeaderElectionRecord, wr
 	if err != nil {
 		return fmt.Errorf("looking for other operators: %w", err)
 	}
-	first, err := l.comesFirst(ctx, before)
+	first, err := l.holderBefore(ctx, before)
 	if err != nil {
 		return err
 	}
@@ -126,22 +126,22 @@ func (l *Lock) wait(ctx context.Context, first string) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(askEvery):
+		case <-time.After(renewalCheckInterval):
 		}
 		leases, err := l.operators.Leases(ctx)
 		if err != nil {
 			continue
 		}
-		if next, err := l.comesFirst(ctx, leases); err == nil {
+		if next, err := l.holderBefore(ctx, leases); err == nil {
 			first = next
 		}
 	}
 	return errors.New("no other operator takes precedence now: trying again")
 }
 
-// comesFirst returns the namespace of the operator that comes before this one: one that has worked more recently according to its Lease, or one that
+// holderBefore returns the namespace of the operator that comes before this one: one that has worked more recently according to its Lease, or one that
 // is renewing its Lease, because the clocks of two nodes can differ.
-func (l *Lock) comesFirst(ctx context.Context, leases []coordinationv1.Lease) (namespace string, err error) {
+func (l *Lock) holderBefore(ctx context.Context, leases []coordinationv1.Lease) (namespace string, err error) {
 	namespace, err = l.find(ctx, laterThan(leases, l.namespace, l.renewed))
 	if err != nil || namespace != "" {
 		return namespace, err
@@ -155,7 +155,7 @@ func (l *Lock) comesFirst(ctx context.Context, leases []coordinationv1.Lease) (n
 	select {
 	case <-ctx.Done():
 		return "", ctx.Err()
-	case <-time.After(askEvery):
+	case <-time.After(renewalCheckInterval):
 	}
 	after, err := l.operators.Leases(ctx)
 	if err != nil {
@@ -199,12 +199,12 @@ func laterThan(all []coordinationv1.Lease, ours string, renewed time.Time) []coo
 
 // changed returns the Leases of other namespaces that were taken or renewed in between.
 func changed(before, after []coordinationv1.Lease, ours string) []coordinationv1.Lease {
-	was := map[string]time.Time{}
+	previous := map[string]time.Time{}
 	for _, l := range before {
-		was[l.Namespace] = renewal(l)
+		previous[l.Namespace] = renewal(l)
 	}
 	return slices.DeleteFunc(slices.Clone(after), func(l coordinationv1.Lease) bool {
-		return l.Namespace == ours || renewal(l).Equal(was[l.Namespace])
+		return l.Namespace == ours || renewal(l).Equal(previous[l.Namespace])
 	})
 }
 

@@ -110,7 +110,7 @@ func TestWhoeverWorkedLastComesFirst(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() { done <- attempt(ctx, l) }()
-				time.Sleep(2 * askEvery) // a held Lease is checked twice
+				time.Sleep(2 * renewalCheckInterval) // a held Lease is checked twice
 				if first := l.First(); first != test.waitsFor {
 					t.Errorf("it waits for %q, want %q", first, test.waitsFor)
 				}
@@ -147,7 +147,7 @@ func TestTheSecondBeginsWhenTheFirstIsUninstalled(t *testing.T) {
 			t.Errorf("after an hour it waits for %q", b.First())
 		}
 		w.uninstall("a")
-		time.Sleep(askEvery)
+		time.Sleep(renewalCheckInterval)
 		synctest.Wait()
 		if err := <-done; err == nil {
 			t.Error("the attempt that waited took the Lease with the time at which it began")
@@ -209,7 +209,7 @@ func TestWhoeverBeginsAtTheSameTimeGivesItsLeaseBack(t *testing.T) {
 	w := newWorld("a", "b")
 	w.lease(t, "b", "", time.Hour)
 	l := w.operator("b")
-	was, _, err := l.Get(t.Context())
+	before, _, err := l.Get(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,9 +223,9 @@ func TestWhoeverBeginsAtTheSameTimeGivesItsLeaseBack(t *testing.T) {
 	if err := attempt(t.Context(), l); err == nil || !strings.Contains(err.Error(), "namespace a started at the same time") {
 		t.Errorf("the attempt gives %v", err)
 	}
-	is, _, err := l.Get(t.Context())
-	if err != nil || is.HolderIdentity != "" || !is.RenewTime.Time.Equal(was.RenewTime.Time) {
-		t.Errorf("the Lease is %+v (%v), want what it was: %+v", is, err, was)
+	got, _, err := l.Get(t.Context())
+	if err != nil || got.HolderIdentity != "" || !got.RenewTime.Time.Equal(before.RenewTime.Time) {
+		t.Errorf("the Lease is %+v (%v), want what it was: %+v", got, err, before)
 	}
 }
 

@@ -40,8 +40,8 @@ func condition(t *testing.T, c client.Reader) (message string) {
 	if !meta.IsStatusConditionTrue(config.Status.Conditions, api.ConditionPublished) {
 		t.Error("the condition of the first operator is gone")
 	}
-	if is := meta.FindStatusCondition(config.Status.Conditions, api.ConditionAnotherOperator); is != nil {
-		return is.Message
+	if got := meta.FindStatusCondition(config.Status.Conditions, api.ConditionAnotherOperator); got != nil {
+		return got.Message
 	}
 	return ""
 }
@@ -79,15 +79,15 @@ func TestTheSecondSaysThatItStandsBy(t *testing.T) {
 				done := make(chan error, 1)
 				go func() { done <- report.Start(ctx) }()
 				time.Sleep(3 * reportEvery)
-				if is := condition(t, c); is != standsBy {
-					t.Errorf("the condition says %q, want %q", is, standsBy)
+				if got := condition(t, c); got != standsBy {
+					t.Errorf("the condition says %q, want %q", got, standsBy)
 				}
 				ends(w, stop)
 				if err := <-done; err != nil {
 					t.Errorf("the report ends with %v", err)
 				}
-				if is := condition(t, c); is != "" {
-					t.Errorf("it still says %q", is)
+				if got := condition(t, c); got != "" {
+					t.Errorf("it still says %q", got)
 				}
 			})
 		})
@@ -110,8 +110,8 @@ func TestTheFirstRemovesWhatAnotherLeft(t *testing.T) {
 	if err := report.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if is := condition(t, c); is != "" {
-		t.Errorf("it still says %q", is)
+	if got := condition(t, c); got != "" {
+		t.Errorf("it still says %q", got)
 	}
 }
 

@@ -60,16 +60,16 @@ func Read(object *unstructured.Unstructured) (Machine, error) {
 		Ignored:   labels[api.LabelIgnore] == "true",
 		Deleting:  object.GetDeletionTimestamp() != nil,
 	}
-	var is content
+	var current content
 	text, err := json.Marshal(object.Object)
 	if err == nil {
-		err = json.Unmarshal(text, &is)
+		err = json.Unmarshal(text, &current)
 	}
 	if err != nil {
 		return m, fmt.Errorf("reading Machine %s: %w", ID(m.Namespace, m.Name), err)
 	}
-	m.Phase, m.ProviderID = is.Status.Phase, is.Spec.ProviderID
-	for _, a := range is.Status.Addresses {
+	m.Phase, m.ProviderID = current.Status.Phase, current.Spec.ProviderID
+	for _, a := range current.Status.Addresses {
 		switch a.Type {
 		case "InternalIP":
 			m.Addresses = append(m.Addresses, a.Address)
@@ -80,13 +80,13 @@ func Read(object *unstructured.Unstructured) (Machine, error) {
 		}
 	}
 	if object.GroupVersionKind().Group == ClusterAPIGroup {
-		m.Source, m.ClusterName = api.SourceClusterAPI, is.Spec.ClusterName
-		m.Platform = platform.OfMachine(is.Spec.InfrastructureRef.Kind)
+		m.Source, m.ClusterName = api.SourceClusterAPI, current.Spec.ClusterName
+		m.Platform = platform.OfMachine(current.Spec.InfrastructureRef.Kind)
 		_, m.OfOtherAPI = object.GetAnnotations()[pausedAnnotation]
 		return m, nil
 	}
-	kind, _ := is.Spec.ProviderSpec.Value["kind"].(string)
+	kind, _ := current.Spec.ProviderSpec.Value["kind"].(string)
 	m.Platform = platform.OfMachine(kind)
-	m.OfOtherAPI = is.Spec.AuthoritativeAPI == "ClusterAPI"
+	m.OfOtherAPI = current.Spec.AuthoritativeAPI == "ClusterAPI"
 	return m, nil
 }

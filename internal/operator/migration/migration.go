@@ -95,8 +95,8 @@ type Node struct {
 // isOriginals reports whether the original operator configured the node: its versions look like 10.20.1-0a1b2c3 or, if built from a modified tree,
 // end with -dirty.
 func (n Node) isOriginals() bool {
-	is, _ := regexp.MatchString(`^[0-9]+\.[0-9]+\.[0-9]+-[0-9a-f]{7}(-dirty)?$`, n.Version) // only an invalid pattern fails
-	return is
+	ok, _ := regexp.MatchString(`^[0-9]+\.[0-9]+\.[0-9]+-[0-9a-f]{7}(-dirty)?$`, n.Version) // only an invalid pattern fails
+	return ok
 }
 
 // Judge returns the findings on a cluster.
@@ -108,8 +108,8 @@ func Judge(c Cluster) []Finding {
 	judgeCluster(c, add)
 	judgeOperator(c, add)
 	judgeHosts(c, add)
-	for what, why := range c.Unread {
-		add(Unknown, what, "could not be read: %s", why)
+	for what, reason := range c.Unread {
+		add(Unknown, what, "could not be read: %s", reason)
 	}
 	for _, l := range c.Leftovers {
 		add(Afterwards, l, "used only by the original operator: delete it when every node has a version of this operator")

@@ -90,18 +90,18 @@ func (r reader) deployment(ctx context.Context) {
 		r.is.Installed = true
 		return
 	}
-	is := &Operator{Name: d.Namespace + "/" + d.Name, Environment: map[string]string{}}
+	current := &Operator{Name: d.Namespace + "/" + d.Name, Environment: map[string]string{}}
 	for _, owner := range d.OwnerReferences {
 		if owner.Kind == csvKind {
-			is.Manager = csvKind + " " + owner.Name
+			current.Manager = csvKind + " " + owner.Name
 		}
 	}
 	for _, e := range container.Env {
 		if e.Value != "" && (strings.HasPrefix(e.Name, logVariables) || e.Name == argumentsVariable) {
-			is.Environment[e.Name] = e.Value
+			current.Environment[e.Name] = e.Value
 		}
 	}
-	r.is.Operator = is
+	r.is.Operator = current
 }
 
 // network reports whether this operator could work with the pod network.
@@ -125,14 +125,14 @@ func (r reader) checkNetwork(ctx context.Context) error {
 	if err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 		return err
 	}
-	is, err := cluster.Read(ctx, r, cluster.Connection{}, r.is.Namespace, config.Spec)
+	current, err := cluster.Read(ctx, r, cluster.Connection{}, r.is.Namespace, config.Spec)
 	if err != nil {
 		return err
 	}
-	if is.Network, err = cluster.ReadNetwork(ctx, r, platform, config.Spec.Network); err != nil {
+	if current.Network, err = cluster.ReadNetwork(ctx, r, platform, config.Spec.Network); err != nil {
 		return err
 	}
-	return desired.CheckNetwork(desired.Inputs{Cluster: is, Config: config.Spec})
+	return desired.CheckNetwork(desired.Inputs{Cluster: current, Config: config.Spec})
 }
 
 // key reads the SSH key and keeps only the hash of its public half.
@@ -173,21 +173,21 @@ func (r reader) nodes(ctx context.Context) {
 }
 
 func nodeOf(n *corev1.Node) Node {
-	is := Node{
+	current := Node{
 		Name: n.Name, Version: n.Annotations[api.AnnotationVersion], DesiredVersion: n.Annotations[api.AnnotationDesiredVersion],
 		Named: n.Labels[api.LabelBYOH] == "true", KeyHash: n.Annotations[api.AnnotationPubKeyHash],
 		Ready: nodestate.IsReady(n), Cordoned: n.Spec.Unschedulable, Upgrading: n.Labels[upgradingLabel] == "true",
 	}
-	_, is.RebootDue = n.Annotations[rebootRequired]
+	_, current.RebootDue = n.Annotations[rebootRequired]
 	for _, a := range n.Status.Addresses {
-		is.Addresses = append(is.Addresses, a.Address)
+		current.Addresses = append(current.Addresses, a.Address)
 	}
 	if key, err := base64.StdEncoding.DecodeString(n.Annotations[api.AnnotationSSHHostKey]); err == nil && len(key) > 0 {
 		if public, err := ssh.ParsePublicKey(key); err == nil {
-			is.HostKey = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(public)))
+			current.HostKey = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(public)))
 		}
 	}
-	return is
+	return current
 }
 
 func (r reader) machines(ctx context.Context) {

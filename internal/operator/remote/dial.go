@@ -109,9 +109,9 @@ func dialError(ctx context.Context, t Target, k Kind, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("connecting to %s: %w", hostPort(t), context.Cause(ctx))
 	}
-	var told *Error
-	if errors.As(err, &told) {
-		return told
+	var reported *Error
+	if errors.As(err, &reported) {
+		return reported
 	}
 	return &Error{Kind: k, Host: hostPort(t), Err: bounded(err)}
 }

@@ -115,8 +115,8 @@ func (e *ExitError) Error() string {
 	return s.String()
 }
 
-// told is an error with text from a host, shortened and without characters that terminals interpret.
-type told struct {
+// hostError is an error with text from a host, shortened and without characters that terminals interpret.
+type hostError struct {
 	text string
 	err  error
 }
@@ -127,13 +127,13 @@ func bounded(err error) error {
 		return nil
 	}
 	if text := truncate.Printable(err.Error(), truncate.Note); text != err.Error() {
-		return &told{text, err}
+		return &hostError{text, err}
 	}
 	return err
 }
 
 // Error returns the shortened text.
-func (t *told) Error() string { return t.text }
+func (t *hostError) Error() string { return t.text }
 
 // Unwrap returns the original error.
-func (t *told) Unwrap() error { return t.err }
+func (t *hostError) Unwrap() error { return t.err }

@@ -42,16 +42,16 @@ func (f *Files) Write(name string, b []byte) error {
 }
 
 // Exists reports whether a file or folder exists.
-func (f *Files) Exists(name string) (there bool, err error) {
+func (f *Files) Exists(name string) (found bool, err error) {
 	err = f.do("looking for", name, func() error {
 		_, err := stat(f.session.Client, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		there = err == nil
+		found = err == nil
 		return err
 	})
-	return there, err
+	return found, err
 }
 
 // Path returns the full Windows name of a file, such as C:\Users\x\file.

@@ -31,8 +31,8 @@ func TestFilesOfAHost(t *testing.T) {
 		if err := f.Write("folder/000001.piece", []byte("content")); err != nil {
 			return err
 		}
-		if there, err := f.Exists("folder/000001.piece"); err != nil || !there {
-			t.Errorf("what was written is there: %v, %v", there, err)
+		if found, err := f.Exists("folder/000001.piece"); err != nil || !found {
+			t.Errorf("what was written is there: %v, %v", found, err)
 		}
 		if err := f.Write("absent/x", nil); err == nil {
 			t.Error("a file came about in a folder that there is not")

@@ -91,8 +91,8 @@ func (s *script) Close() error {
 // recorded returns the answers of a real server to a Put into a folder that has a part of an earlier Put.
 func recorded(f *testing.F) []byte {
 	f.Helper()
-	here, there := net.Pipe()
-	server, err := sftp.NewServer(there, sftp.WithServerWorkingDirectory(f.TempDir()))
+	here, found := net.Pipe()
+	server, err := sftp.NewServer(found, sftp.WithServerWorkingDirectory(f.TempDir()))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func recorded(f *testing.F) []byte {
 		f.Fatal(err)
 	}
 	_ = c.Close()
-	_ = there.Close()
+	_ = found.Close()
 	served.Wait()
 	return bytes.Clone(answered.Bytes())
 }

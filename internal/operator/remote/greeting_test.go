@@ -11,7 +11,7 @@ import (
 
 // TestWhatWritesBeforeSFTPIsTold: if DefaultShell is set, sshd of Windows starts SFTP through this shell, and the output of its profile comes first.
 func TestWhatWritesBeforeSFTPIsTold(t *testing.T) {
-	for name, test := range map[string]struct{ writes, told string }{
+	for name, test := range map[string]struct{ writes, hostError string }{
 		"a greeting":         {"Welcome to SRV01\r\n", `"Welcome to SRV01\r\n"`},
 		"a long banner":      {strings.Repeat("This computer belongs to Example Corp. ", 100), `"This computer belongs to Example Corp. `},
 		"what is not to see": {"\x1b[31m\u202e\xff\r\n", `"\x1b[31m\u202e\xff\r\n"`},
@@ -40,7 +40,7 @@ func TestWhatWritesBeforeSFTPIsTold(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			for _, says := range []string{test.told, "before SFTP begins", "profile", "DefaultShell"} {
+			for _, says := range []string{test.hostError, "before SFTP begins", "profile", "DefaultShell"} {
 				if !strings.Contains(err.Error(), says) {
 					t.Errorf("%v\ndoes not say %s", err, says)
 				}

@@ -77,8 +77,8 @@ func TestKnownHosts(t *testing.T) {
 					t.Errorf("%s has key %q and error %v, want %q", host, got, err, want)
 				}
 			}
-			if said := fmt.Sprint(k.Faults); (test.says == "") != (len(k.Faults) == 0) || !strings.Contains(said, test.says) {
-				t.Errorf("faults are %s, want %q", said, test.says)
+			if reported := fmt.Sprint(k.Faults); (test.says == "") != (len(k.Faults) == 0) || !strings.Contains(reported, test.says) {
+				t.Errorf("faults are %s, want %q", reported, test.says)
 			}
 		})
 	}

@@ -62,11 +62,11 @@ func (c *sftpSession) put(name string, r io.Reader, size int64) (err error) {
 			err = fmt.Errorf("the host's answers make no sense: %v", p)
 		}
 	}()
-	switch there, err := stat(c.Client, name); {
+	switch existing, err := stat(c.Client, name); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return fmt.Errorf("looking for it: %w", err)
-	case there.Mode().IsRegular() && there.Size() == size:
+	case existing.Mode().IsRegular() && existing.Size() == size:
 		return nil
 	}
 	c.removeParts(name)

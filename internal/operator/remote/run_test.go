@@ -54,13 +54,13 @@ func TestRunGivesOutputAndStatus(t *testing.T) {
 func TestExitErrorCarriesTheEndOfStderr(t *testing.T) {
 	h := startHost(t).dial(t, Options{})
 	long := strings.Repeat("x", 3*tailSize)
-	for said, want := range map[string]string{
+	for reported, want := range map[string]string{
 		"disk full\r\n":             "disk full",
 		"":                          "",
 		"\x1b[31mred\x1b[0m\a \xff": "[31mred [0m  ?",
 		long + "the end":            "... " + strings.Repeat("x", tailSize-len("the end")) + "the end",
 	} {
-		err := h.Run(t.Context(), "complain "+said, nil, nil)
+		err := h.Run(t.Context(), "complain "+reported, nil, nil)
 		var e *ExitError
 		if !errors.As(err, &e) {
 			t.Fatalf("got %v, want an *ExitError", err)

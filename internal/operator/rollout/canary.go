@@ -33,8 +33,8 @@ func (p Policy) soak() time.Duration {
 	return defaultSoak
 }
 
-// lookAtFirst counts the first nodes once per plan, because with thousands of hosts each would need the counts.
-func (p *planner) lookAtFirst() {
+// countCanaries counts the first nodes once per plan, because with thousands of hosts each would need the counts.
+func (p *planner) countCanaries() {
 	p.first.sick = map[string]string{}
 	for i := range p.Hosts {
 		h := &p.Hosts[i]
@@ -44,16 +44,16 @@ func (p *planner) lookAtFirst() {
 		case h.Node == nil && h.Arrived, h.isAt(p.Policy.Version) && h.Node.Silent:
 			p.first.tried++
 			p.first.idle = append(p.first.idle, h.Name)
-			p.lookAtDeath(h)
+			p.countDead(h)
 		case h.isAt(p.Policy.Version):
-			p.lookAt(h)
+			p.countReporting(h)
 		}
 	}
 	slices.Sort(p.first.idle)
 }
 
-// lookAtDeath counts a silent or missing node of the version as dead after nodestate.BrokenAfter.
-func (p *planner) lookAtDeath(h *Host) {
+// countDead counts a silent or missing node of the version as dead after nodestate.BrokenAfter.
+func (p *planner) countDead(h *Host) {
 	since := h.MissingSince
 	if h.Node != nil {
 		since = h.Node.NotReadySince
@@ -61,18 +61,18 @@ func (p *planner) lookAtDeath(h *Host) {
 	switch at := since.Add(nodestate.BrokenAfter); {
 	case since.IsZero():
 	case at.After(p.Now):
-		p.lookAgain(at)
+		p.decideAgainAt(at)
 	default:
 		p.first.dead++
 	}
 }
 
-// lookAt counts a node of the version that reports.
-func (p *planner) lookAt(h *Host) {
+// countReporting counts a node of the version that reports.
+func (p *planner) countReporting(h *Host) {
 	if !h.works(p.Policy.Version) {
 		p.first.tried++
 		p.first.idle = append(p.first.idle, h.Name)
-		p.lookAtSickness(h)
+		p.countSick(h)
 		return
 	}
 	end := h.soakedAt(p.Policy.soak())
@@ -86,16 +86,16 @@ func (p *planner) lookAt(h *Host) {
 	}
 }
 
-// lookAtSickness decides whether the version is to blame for a node that does not work: it has not worked for the soak time, and the rollout has a
+// countSick decides whether the version is to blame for a node that does not work: it has not worked for the soak time, and the rollout has a
 // canary or the node failed soon after it got the version.
-func (p *planner) lookAtSickness(h *Host) {
+func (p *planner) countSick(h *Host) {
 	since := h.Node.SickSince
 	if since.IsZero() || h.Since.IsZero() || p.Policy.Canary == nil && !h.fellSick(p.Policy.Version) {
 		return
 	}
 	at := later(since, h.Since).Add(p.Policy.soak())
 	if at.After(p.Now) {
-		p.lookAgain(at)
+		p.decideAgainAt(at)
 		return
 	}
 	what := h.Node.Unhealthy
@@ -124,8 +124,8 @@ func (h *Host) works(version string) bool {
 	return h.isAt(version) && !h.Node.out() && h.Node.Unhealthy == ""
 }
 
-// goes counts a host whose upgrade to the version begins.
-func (p *planner) goes(h *Host) {
+// beginUpgrade counts a host whose upgrade to the version begins.
+func (p *planner) beginUpgrade(h *Host) {
 	switch {
 	case h.upgrading(), h.isAt(p.Policy.Version) && !h.works(p.Policy.Version):
 		return // already counted
@@ -150,7 +150,7 @@ func (p *planner) canary(n need) (reason, message string) {
 	case p.first.soaked+p.first.tried < c.Count+min(p.first.dead, 1):
 		return "", ""
 	case !p.first.until.IsZero():
-		p.lookAgain(p.first.until)
+		p.decideAgainAt(p.first.until)
 		return api.ReasonCanary, fmt.Sprintf("the canary nodes must work until %s", p.first.until.UTC().Format(time.RFC3339))
 	case len(p.first.idle) > 0:
 		return api.ReasonCanary, "canary nodes are out of service or do not work: " + truncate.List(p.first.idle, maxNamed, ", ")

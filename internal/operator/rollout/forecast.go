@@ -60,8 +60,8 @@ func (f Fleet) clone() Fleet {
 	f.Hosts = slices.Clone(f.Hosts)
 	for i := range f.Hosts {
 		if node := f.Hosts[i].Node; node != nil {
-			is := *node
-			f.Hosts[i].Node = &is
+			current := *node
+			f.Hosts[i].Node = &current
 		}
 	}
 	return f
@@ -94,7 +94,7 @@ func (f *Fleet) finish(done map[string]Next) {
 		case v1alpha1.ActionUpgrade:
 			h.Node.Version, h.Since, h.AdoptionPending = version, f.Now, false
 		case v1alpha1.ActionReboot:
-			h.Node.RebootAsked, h.Node.RebootPending = "", ""
+			h.Node.RebootRequested, h.Node.RebootPending = "", ""
 		}
 		h.Joined, h.Node.Ready, h.Node.Silent, h.Node.WaitsForCloud = true, true, false, false
 		h.Node.NotReadySince, h.Node.SickSince, h.Node.Unhealthy = time.Time{}, time.Time{}, ""

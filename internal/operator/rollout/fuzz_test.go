@@ -107,7 +107,7 @@ func FuzzNodeOf(f *testing.F) {
 		}}}
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status), Message: message}}
 		n := rollout.NodeOf(node)
-		if n.RebootAsked == "" {
+		if n.RebootRequested == "" {
 			t.Error("an annotation without a value asks, too")
 		}
 		if n.Ready && n.Silent || n.Ready != (kind == "Ready" && status == "True") {

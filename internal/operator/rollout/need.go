@@ -92,8 +92,8 @@ func JoinPlan() v1alpha1.Plan {
 func nodeNeed(p Policy, n need) (need, bool) {
 	h, node := n.host, n.host.Node
 	switch {
-	case node.RebootAsked != "":
-		n.action, n.disruption, n.asked = v1alpha1.ActionReboot, v1alpha1.DisruptionReboot, node.RebootAsked
+	case node.RebootRequested != "":
+		n.action, n.disruption, n.asked = v1alpha1.ActionReboot, v1alpha1.DisruptionReboot, node.RebootRequested
 		n.why = "requested by annotation " + api.AnnotationReboot + " of the Node"
 	case node.Version != "" && node.Version != p.Version && p.Version != "":
 		n.action = v1alpha1.ActionStage
@@ -111,13 +111,13 @@ func nodeNeed(p Policy, n need) (need, bool) {
 
 // whyUpgrade describes the version change, and names the cluster's upgrade as the cause if the kubelet's minor version changes.
 func (p Policy) whyUpgrade(node *Node) string {
-	why := fmt.Sprintf("from version %s to %s", node.Version, p.Version)
-	was, err1 := version.ParseGeneric(node.Kubelet)
-	is, err2 := version.ParseGeneric(p.Kubelet)
-	if err1 != nil || err2 != nil || was.Major() == is.Major() && was.Minor() == is.Minor() {
-		return why
+	reason := fmt.Sprintf("from version %s to %s", node.Version, p.Version)
+	previous, err1 := version.ParseGeneric(node.Kubelet)
+	current, err2 := version.ParseGeneric(p.Kubelet)
+	if err1 != nil || err2 != nil || previous.Major() == current.Major() && previous.Minor() == current.Minor() {
+		return reason
 	}
-	return fmt.Sprintf("the cluster's version changed, so the kubelet changes from %s to %s: %s", node.Kubelet, p.Kubelet, why)
+	return fmt.Sprintf("the cluster's version changed, so the kubelet changes from %s to %s: %s", node.Kubelet, p.Kubelet, reason)
 }
 
 // busy reports whether an action on the host is in progress or granted.

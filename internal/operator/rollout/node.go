@@ -34,8 +34,8 @@ type Node struct {
 	BootID, ReportedBoot string
 	// Unhealthy describes a service that does not work, UpdateFailed why the node rolled back an update, RebootPending why Windows needs a restart.
 	Unhealthy, UpdateFailed, RebootPending string
-	// RebootAsked is the user's reboot annotation, non-empty even if its value is empty.
-	RebootAsked string
+	// RebootRequested is the user's reboot annotation, non-empty even if its value is empty.
+	RebootRequested string
 	// True has the types of the conditions that are True.
 	True map[string]bool
 }
@@ -59,8 +59,8 @@ func NodeOf(node *corev1.Node) *Node {
 	if id := node.Annotations[api.AnnotationBootID]; nodestate.IsBootID(id) {
 		n.ReportedBoot = id
 	}
-	if value, asked := node.Annotations[api.AnnotationReboot]; asked {
-		n.RebootAsked = "asked " + value
+	if value, requested := node.Annotations[api.AnnotationReboot]; requested {
+		n.RebootRequested = "asked " + value
 	}
 	if ready := nodestate.Ready(node); ready != nil {
 		n.Ready, n.Silent = ready.Status == corev1.ConditionTrue, ready.Status == corev1.ConditionUnknown

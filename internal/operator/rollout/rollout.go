@@ -94,8 +94,8 @@ type Next struct {
 	v1alpha1.Plan
 	// Begin means that the action may begin or continue. Joins and staging have their own limits.
 	Begin bool
-	// GoesOn means that maintenance was in progress, so that no new action begins.
-	GoesOn bool
+	// InProgress means that maintenance was in progress, so that no new action begins.
+	InProgress bool
 	// Broken means that the node was broken; the action must not begin on a node that is not.
 	Broken bool
 	// Asked is the value of the annotation that requested a reboot.
@@ -119,10 +119,10 @@ type Plan struct {
 // Decide returns the next action on each host.
 func Decide(f Fleet) Plan {
 	p := &planner{Fleet: f, budget: newBudget(f), next: map[string]Next{}}
-	p.lookAtFirst()
+	p.countCanaries()
 	p.stopped = p.failedUpgrades()
-	p.lookAtWindows()
-	p.lookAtSilence()
+	p.checkWindows()
+	p.countSilent()
 	var needs []need
 	for i := range f.Hosts {
 		if n, some := needOf(f.Policy, &f.Hosts[i], f.Now); some {
@@ -151,7 +151,7 @@ type planner struct {
 // place lets the action begin or records what it waits for. The first check that returns a reason wins. Actions in progress continue.
 func (p *planner) place(n need) {
 	next := Next{Plan: v1alpha1.Plan{Action: n.action, Disruption: n.disruption, Message: n.why}, Asked: n.asked}
-	next.GoesOn = n.host.UnderWay != nil
+	next.InProgress = n.host.UnderWay != nil
 	next.Broken = n.host.Node != nil && n.host.Node.Broken(p.Now)
 	checks := []func(need) (reason, message string){
 		p.paused, p.failed, p.unfit, p.unpublished, p.stop, p.settles, p.fleetSilent, p.notBroken, p.canary, p.window, p.outOfBudget,
@@ -172,7 +172,7 @@ func (p *planner) place(n need) {
 		p.budget.take(n.host)
 	}
 	if n.changesVersion() {
-		p.goes(n.host)
+		p.beginUpgrade(n.host)
 	}
 }
 
@@ -203,8 +203,8 @@ func (p *planner) failed(n need) (reason, message string) {
 
 // Failed reports whether f, which may be nil, prevents an action from beginning again. It prevents an Upgrade only to the same version, and never an
 // action that the user requested.
-func Failed(f *v1alpha1.Failure, action v1alpha1.PlanAction, asked, version string) bool {
-	return f != nil && f.Action == action && asked == "" && (action != v1alpha1.ActionUpgrade || f.Version == version)
+func Failed(f *v1alpha1.Failure, action v1alpha1.PlanAction, requested, version string) bool {
+	return f != nil && f.Action == action && requested == "" && (action != v1alpha1.ActionUpgrade || f.Version == version)
 }
 
 func (p *planner) unfit(n need) (reason, message string) {
@@ -241,7 +241,7 @@ func (p *planner) settles(n need) (reason, message string) {
 	if n.action != v1alpha1.ActionUpgrade || n.host.Since.IsZero() || !until.After(p.Now) {
 		return "", ""
 	}
-	p.lookAgain(until)
+	p.decideAgainAt(until)
 	return api.ReasonUpgradeCooldown, "the node just got its version; the next upgrade can begin at " + until.UTC().Format(time.RFC3339)
 }
 
@@ -257,7 +257,7 @@ func (p *planner) window(n need) (reason, message string) {
 	case p.windows.opens.IsZero():
 		return api.ReasonMaintenanceWindow, "no maintenance window will open"
 	}
-	p.lookAgain(p.windows.opens)
+	p.decideAgainAt(p.windows.opens)
 	return api.ReasonMaintenanceWindow, fmt.Sprintf("the next maintenance window opens at %s", p.windows.opens.Format(time.RFC3339))
 }
 
@@ -267,7 +267,7 @@ func (p *planner) outOfBudget(n need) (reason, message string) {
 	}
 	for i := range p.Hosts {
 		if h := &p.Hosts[i]; h.Settles.After(p.Now) {
-			p.lookAgain(h.Settles)
+			p.decideAgainAt(h.Settles)
 		}
 	}
 	return api.ReasonBudget, p.budget.String()
@@ -283,19 +283,19 @@ func (p *planner) failedUpgrades() []stopped {
 	for i := range p.Hosts {
 		h := &p.Hosts[i]
 		f := h.Failure
-		switch why, isSick := p.first.sick[h.Name]; {
+		switch reason, isSick := p.first.sick[h.Name]; {
 		case h.Paused:
 		case f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version == p.Policy.Version && f.Step != v1alpha1.MaintenanceDrain:
 			all = append(all, stopped{h.Name, f.Message})
 		case isSick:
-			all = append(all, stopped{h.Name, why})
+			all = append(all, stopped{h.Name, reason})
 		}
 	}
 	slices.SortFunc(all, func(a, b stopped) int { return cmp.Compare(a.host, b.host) })
 	return all
 }
 
-func (p *planner) lookAgain(at time.Time) {
+func (p *planner) decideAgainAt(at time.Time) {
 	if p.again.IsZero() || at.Before(p.again) {
 		p.again = at
 	}

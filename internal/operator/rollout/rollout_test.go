@@ -61,7 +61,7 @@ func paused(h *rollout.Host)    { h.Paused = true }
 func unstaged(h *rollout.Host)  { h.Staged = false }
 func upToDate(h *rollout.Host)  { h.Node.Version = wanted }
 func restarts(h *rollout.Host)  { h.Disruption = v1alpha1.DisruptionRestart }
-func askReboot(h *rollout.Host) { h.Node.RebootAsked = "asked now" }
+func askReboot(h *rollout.Host) { h.Node.RebootRequested = "asked now" }
 func pending(h *rollout.Host) {
 	h.Node.RebootPending = "Windows Update"
 }
@@ -244,15 +244,15 @@ func TestWhatANodeSaysIsCut(t *testing.T) {
 		Type: api.ConditionNodeRebootRequired, Status: corev1.ConditionTrue, Reason: "x", Message: long,
 	})
 	node.Annotations = map[string]string{api.AnnotationBootID: long}
-	is := rollout.NodeOf(node)
-	if is.ReportedBoot != "" {
-		t.Errorf("a boot ID of %d bytes is kept", len(is.ReportedBoot))
+	got := rollout.NodeOf(node)
+	if got.ReportedBoot != "" {
+		t.Errorf("a boot ID of %d bytes is kept", len(got.ReportedBoot))
 	}
 	node.Annotations[api.AnnotationBootID] = "7"
 	if boot := rollout.NodeOf(node).ReportedBoot; boot != "7" {
 		t.Errorf("the boot is %q, want 7", boot)
 	}
-	for name, text := range map[string]string{"unhealthy": is.Unhealthy, "update": is.UpdateFailed, "reboot": is.RebootPending} {
+	for name, text := range map[string]string{"unhealthy": got.Unhealthy, "update": got.UpdateFailed, "reboot": got.RebootPending} {
 		if text == "" || len(text) > 4096 || !utf8.ValidString(text) {
 			t.Errorf("%s: %d bytes are kept (valid UTF-8: %v), want some, and 4096 at most", name, len(text), utf8.ValidString(text))
 		}

@@ -115,7 +115,7 @@ func TestRulesHoldForAllInputs(t *testing.T) {
 func rulesBroken(f rollout.Fleet, plan rollout.Plan) (broken []string) {
 	say := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
 	limit := int(plan.Summary.MaxUnavailable)
-	out, acting, begun, goes, atRisk, silentNodes, soaked, dead := 0, 0, 0, 0, 0, 0, 0, 0
+	out, acting, begun, upgrading, atRisk, silentNodes, soaked, dead := 0, 0, 0, 0, 0, 0, 0, 0
 	stopped := false
 	for _, h := range f.Hosts {
 		if h.Node != nil && h.Node.Silent {
@@ -138,7 +138,7 @@ func rulesBroken(f rollout.Fleet, plan rollout.Plan) (broken []string) {
 			acting++
 		}
 		if next.Action == v1alpha1.ActionUpgrade && next.Begin && h.Node != nil && h.Node.Version != wanted {
-			goes++
+			upgrading++
 		}
 		if h.Node != nil && h.Node.Version == wanted {
 			switch {
@@ -200,8 +200,8 @@ func rulesBroken(f rollout.Fleet, plan rollout.Plan) (broken []string) {
 			next := plan.Hosts[h.Name]
 			return next.Action == v1alpha1.ActionUpgrade && next.Begin && h.UnderWay == nil && h.Granted != next.Action
 		})
-		if begins && atRisk+goes > c.Count+min(dead, 1) {
-			say("%d nodes go first or do not work, %d may", atRisk+goes, c.Count+min(dead, 1))
+		if begins && atRisk+upgrading > c.Count+min(dead, 1) {
+			say("%d nodes go first or do not work, %d may", atRisk+upgrading, c.Count+min(dead, 1))
 		}
 	}
 	if silentNodes > limit && len(plan.Unrepaired) != silentNodes-limit {

@@ -19,7 +19,7 @@ type silence struct {
 	unrepaired map[string]bool
 }
 
-func (p *planner) lookAtSilence() {
+func (p *planner) countSilent() {
 	var silent []*Host
 	for i := range p.Hosts {
 		if h := &p.Hosts[i]; h.Node != nil && h.Node.Silent {
@@ -64,6 +64,6 @@ func (p *planner) notBroken(n need) (reason, message string) {
 		return api.ReasonNodeNotReady, "the node is not Ready"
 	}
 	at := node.NotReadySince.Add(nodestate.BrokenAfter)
-	p.lookAgain(at)
+	p.decideAgainAt(at)
 	return api.ReasonNodeNotReady, fmt.Sprintf("the node is not Ready and will count as broken at %s", at.UTC().Format(time.RFC3339))
 }

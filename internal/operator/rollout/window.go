@@ -44,8 +44,8 @@ type windows struct {
 	opens time.Time // zero if no window ever opens
 }
 
-// lookAtWindows checks the windows once per plan.
-func (p *planner) lookAtWindows() {
+// checkWindows checks the windows once per plan.
+func (p *planner) checkWindows() {
 	for _, w := range p.Policy.Windows {
 		open, next := w.at(p.Now)
 		p.windows.open = p.windows.open || open

@@ -157,8 +157,8 @@ func TestTheServerIsInstalledAlsoWithoutNetworkAtFirst(t *testing.T) {
 
 func TestTheFirewallLetsInAllNetworkProfiles(t *testing.T) {
 	body := function(t, "Open-Firewall")
-	there, fresh, _ := strings.Cut(body, "return")
-	expectAll(t, there, "'OpenSSH-Server-In-TCP'", "Set-NetFirewallRule -Name $name -Enabled True -Profile Any -Action Allow", "@limit")
+	found, fresh, _ := strings.Cut(body, "return")
+	expectAll(t, found, "'OpenSSH-Server-In-TCP'", "Set-NetFirewallRule -Name $name -Enabled True -Profile Any -Action Allow", "@limit")
 	expectAll(t, fresh, "New-NetFirewallRule -Name $name", "-Profile Any", "-Enabled True", "-LocalPort 22", "@limit")
 }
 

@@ -36,14 +36,14 @@ func (e *entries) UnmarshalJSON(text []byte) error {
 	}
 	*e = entries{}
 	for d.More() {
-		var one entry
-		if err := d.Decode(&one); err != nil {
+		var item entry
+		if err := d.Decode(&item); err != nil {
 			return err
 		}
 		if len(*e) == maxEntries {
 			return fmt.Errorf("its index has more than %d entries", maxEntries)
 		}
-		*e = append(*e, one)
+		*e = append(*e, item)
 	}
 	return nil
 }
@@ -98,10 +98,10 @@ func readLabels(text []byte) (map[string]string, error) {
 }
 
 // readManifest returns the builds of the images in an index, or the configuration of a single image.
-func readManifest(text []byte) (is windowsbuild.Image, config string, err error) {
+func readManifest(text []byte) (current windowsbuild.Image, config string, err error) {
 	index, config, err := parseManifest(text)
 	if err != nil || config != "" {
-		return is, config, err
+		return current, config, err
 	}
 	for _, e := range index {
 		p := e.Platform
@@ -109,14 +109,14 @@ func readManifest(text []byte) (is windowsbuild.Image, config string, err error)
 			continue
 		}
 		if p.OSVersion == "" {
-			is.Any = true
+			current.Any = true
 		} else if b, err := windowsbuild.Parse(p.OSVersion); err == nil { // no node accepts an invalid version
-			is.Builds = append(is.Builds, b)
+			current.Builds = append(current.Builds, b)
 		}
 	}
-	slices.Sort(is.Builds)
-	is.Builds = slices.Compact(is.Builds)
-	return is, "", nil
+	slices.Sort(current.Builds)
+	current.Builds = slices.Compact(current.Builds)
+	return current, "", nil
 }
 
 // readConfig reads the configuration of an image.

@@ -33,7 +33,7 @@ func NewMemory() *Memory {
 func (m *Memory) get(ctx context.Context, digest string, read func() (windowsbuild.Image, error)) (windowsbuild.Image, error) {
 	for {
 		m.mu.Lock()
-		is, isKnown := m.known.Get(digest)
+		current, isKnown := m.known.Get(digest)
 		other := m.reading[digest]
 		mine := make(chan struct{})
 		if !isKnown && other == nil {
@@ -42,17 +42,17 @@ func (m *Memory) get(ctx context.Context, digest string, read func() (windowsbui
 		m.mu.Unlock()
 		switch {
 		case isKnown:
-			return is, nil
+			return current, nil
 		case other == nil:
-			is, err := read()
+			current, err := read()
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			if err == nil {
-				m.known.Put(digest, is)
+				m.known.Put(digest, current)
 			}
 			delete(m.reading, digest)
 			close(mine)
-			return is, err
+			return current, err
 		}
 		select {
 		case <-other: // if it failed, it may have used other credentials

@@ -46,10 +46,10 @@ func New(c *registryclient.Client, table mirrors.Table, memory *Memory) *Reader 
 func (r *Reader) Close() { r.client.Retire() }
 
 // Read queries one mirror after another until one has the image: its manifest and, unless that is an index, its configuration.
-func (r *Reader) Read(ctx context.Context, image string) (is windowsbuild.Image, err error) {
-	err = r.ask(ctx, image, func(ctx context.Context, a mirrors.Attempt, at string) error {
+func (r *Reader) Read(ctx context.Context, image string) (current windowsbuild.Image, err error) {
+	err = r.query(ctx, image, func(ctx context.Context, a mirrors.Attempt, at string) error {
 		if registryclient.IsDigest(at) {
-			is, err = r.memory.get(ctx, at, func() (windowsbuild.Image, error) {
+			current, err = r.memory.get(ctx, at, func() (windowsbuild.Image, error) {
 				text, err := r.get(ctx, a, "manifests", at, maxManifest)
 				if err != nil {
 					return windowsbuild.Image{}, err
@@ -63,17 +63,17 @@ func (r *Reader) Read(ctx context.Context, image string) (is windowsbuild.Image,
 			return err
 		}
 		sum := sha256.Sum256(text)
-		is, err = r.memory.get(ctx, "sha256:"+hex.EncodeToString(sum[:]), func() (windowsbuild.Image, error) { return r.builds(ctx, a, text) })
+		current, err = r.memory.get(ctx, "sha256:"+hex.EncodeToString(sum[:]), func() (windowsbuild.Image, error) { return r.builds(ctx, a, text) })
 		return err
 	})
-	return is, err
+	return current, err
 }
 
 // builds returns the builds of an image from its manifest, or from its configuration.
 func (r *Reader) builds(ctx context.Context, a mirrors.Attempt, manifest []byte) (windowsbuild.Image, error) {
-	is, config, err := readManifest(manifest)
+	current, config, err := readManifest(manifest)
 	if err != nil || config == "" {
-		return is, err
+		return current, err
 	}
 	text, err := r.get(ctx, a, "blobs", config, maxConfig)
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *Reader) builds(ctx context.Context, a mirrors.Attempt, manifest []byte)
 
 // Labels returns the labels of an image for Linux on amd64.
 func (r *Reader) Labels(ctx context.Context, image string) (labels map[string]string, err error) {
-	err = r.ask(ctx, image, func(ctx context.Context, a mirrors.Attempt, at string) error {
+	err = r.query(ctx, image, func(ctx context.Context, a mirrors.Attempt, at string) error {
 		text, err := r.get(ctx, a, "manifests", at, maxManifest)
 		if err != nil {
 			return err
@@ -109,8 +109,8 @@ func (r *Reader) Labels(ctx context.Context, image string) (labels map[string]st
 	return labels, err
 }
 
-// ask queries one mirror after another until one answers, each with a share of the time. at is the tag or the digest.
-func (r *Reader) ask(ctx context.Context, image string, one func(ctx context.Context, a mirrors.Attempt, at string) error) error {
+// query queries one mirror after another until one answers, each with a share of the time. at is the tag or the digest.
+func (r *Reader) query(ctx context.Context, image string, one func(ctx context.Context, a mirrors.Attempt, at string) error) error {
 	ref, err := parse(image)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ var errTooLong = errors.New("it answers with more than an image has there")
 
 // isOf reports whether a text has a digest.
 func isOf(digest string, text []byte) bool {
-	if sum, is := strings.CutPrefix(digest, "sha512:"); is {
+	if sum, ok := strings.CutPrefix(digest, "sha512:"); ok {
 		have := sha512.Sum512(text)
 		return sum == hex.EncodeToString(have[:])
 	}

@@ -27,8 +27,8 @@ type registry struct {
 
 func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.asked = append(r.asked, q.URL.Path)
-	text, there := r.answers[q.URL.Path]
-	if !there {
+	text, found := r.answers[q.URL.Path]
+	if !found {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
@@ -120,18 +120,18 @@ func TestOneLookAtADigest(t *testing.T) {
 		"/v2/a/manifests/1": manifest, "/v2/a/manifests/2": manifest, "/v2/b/manifests/3": manifest, "/v2/a/manifests/" + digestOf(manifest): manifest,
 		"/v2/a/blobs/" + digestOf(config): config, "/v2/b/blobs/" + digestOf(config): config,
 	}}
-	var one sync.Mutex
+	var item sync.Mutex
 	r := reader(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		one.Lock()
-		defer one.Unlock()
+		item.Lock()
+		defer item.Unlock()
 		h.ServeHTTP(w, q)
 	}), mirrors.Table{})
 	images := []string{"r.test/a:1", "r.test/a:2", "r.test/b:3", "r.test/a:4@" + digestOf(manifest), "r.test/a@" + digestOf(manifest)}
 	var all sync.WaitGroup
 	for _, image := range images {
 		all.Go(func() {
-			if is, err := r.Read(t.Context(), image); err != nil || !slices.Equal(is.Builds, []windowsbuild.Build{17763}) {
-				t.Errorf("%s is for %v (%v)", image, is, err)
+			if got, err := r.Read(t.Context(), image); err != nil || !slices.Equal(got.Builds, []windowsbuild.Build{17763}) {
+				t.Errorf("%s is for %v (%v)", image, got, err)
 			}
 		})
 	}
@@ -209,9 +209,9 @@ func FuzzRead(f *testing.F) {
 		if r, err := parse(image); err == nil && (len(r.name.String()) > 300 || strings.ContainsAny(r.name.String()+r.at, "\r\n ?#%@")) {
 			t.Errorf("%q is read as %+v", image, r)
 		}
-		is, config, err := readManifest([]byte(text))
-		if err == nil && config != "" && !registryclient.IsDigest(config) || len(is.Builds) > maxEntries || !slices.IsSorted(is.Builds) {
-			t.Errorf("readManifest() = %+v, %q, %v", is, config, err)
+		got, config, err := readManifest([]byte(text))
+		if err == nil && config != "" && !registryclient.IsDigest(config) || len(got.Builds) > maxEntries || !slices.IsSorted(got.Builds) {
+			t.Errorf("readManifest() = %+v, %q, %v", got, config, err)
 		}
 		manifest, config, err := readLinuxManifest([]byte(text))
 		if err == nil && (manifest == "") == (config == "") || manifest != "" && !registryclient.IsDigest(manifest) || config != "" && !registryclient.IsDigest(config) {
@@ -220,8 +220,8 @@ func FuzzRead(f *testing.F) {
 		if labels, err := readLabels([]byte(text)); err != nil && labels != nil {
 			t.Errorf("readLabels() = %v, %v", labels, err)
 		}
-		if is, err := readConfig([]byte(text)); err != nil && is.ForWindows() {
-			t.Errorf("readConfig() = %+v, %v", is, err)
+		if got, err := readConfig([]byte(text)); err != nil && got.ForWindows() {
+			t.Errorf("readConfig() = %+v, %v", got, err)
 		}
 	})
 }

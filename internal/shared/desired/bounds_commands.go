@@ -50,8 +50,8 @@ func splitCommand(command string) (arguments []string, err error) {
 	if !regexp.MustCompile(`^(?:[^ "]+|"[^"\\]+")(?: (?:[^ "]+|"[^"\\]+"))*$`).MatchString(command) {
 		return nil, fmt.Errorf("command is %.128q; each argument must be unquoted or quoted as a whole, with one space between arguments", command)
 	}
-	for _, one := range regexp.MustCompile(`[^ "]+|"[^"]+"`).FindAllString(command, -1) {
-		arguments = append(arguments, strings.Trim(one, `"`))
+	for _, item := range regexp.MustCompile(`[^ "]+|"[^"]+"`).FindAllString(command, -1) {
+		arguments = append(arguments, strings.Trim(item, `"`))
 	}
 	return arguments, nil
 }

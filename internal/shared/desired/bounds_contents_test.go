@@ -16,14 +16,14 @@ func TestNoContentRunsAnotherProgram(t *testing.T) {
 		return func(n *desired.Node) { n.Services[0].Command = strings.ReplaceAll(c, "<folder>", folder) }
 	}
 	// in replaces text in the file with that path.
-	in := func(path, was, text string) func(*desired.Node) {
+	in := func(path, before, text string) func(*desired.Node) {
 		return func(n *desired.Node) {
 			for i := range n.Files {
 				if f := &n.Files[i]; f.Path == path {
-					if !strings.Contains(f.Content, was) {
-						t.Errorf("file %s has no %q", path, was)
+					if !strings.Contains(f.Content, before) {
+						t.Errorf("file %s has no %q", path, before)
 					}
-					f.Content = strings.Replace(f.Content, was, text, 1)
+					f.Content = strings.Replace(f.Content, before, text, 1)
 					return
 				}
 			}

@@ -121,9 +121,9 @@ func checkKubeconfig(identity string) func(string) error {
 		}
 		users, _ := fields["users"].([]any)
 		want := map[string]any{"client-certificate": identity, "client-key": identity}
-		for _, one := range users {
-			if user, _ := one.(map[string]any); !reflect.DeepEqual(user["user"], want) {
-				return fmt.Errorf("user %.128q is not allowed; allowed is a user with certificate and key %s", fmt.Sprint(one), identity)
+		for _, item := range users {
+			if user, _ := item.(map[string]any); !reflect.DeepEqual(user["user"], want) {
+				return fmt.Errorf("user %.128q is not allowed; allowed is a user with certificate and key %s", fmt.Sprint(item), identity)
 			}
 		}
 		return nil
@@ -184,17 +184,17 @@ func (n Node) checkNetworkPlugins() error {
 func checkTypes(v any) error {
 	switch v := v.(type) {
 	case []any:
-		for _, one := range v {
-			if err := checkTypes(one); err != nil {
+		for _, item := range v {
+			if err := checkTypes(item); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
-		for key, one := range v {
-			if name, isText := one.(string); isText && strings.EqualFold(key, "type") && !matches(`[A-Za-z0-9][A-Za-z0-9_-]{0,63}`)(name) {
+		for key, item := range v {
+			if name, isText := item.(string); isText && strings.EqualFold(key, "type") && !matches(`[A-Za-z0-9][A-Za-z0-9_-]{0,63}`)(name) {
 				return fmt.Errorf("plugin %.64q is not allowed; allowed are names without folders", name)
 			}
-			if err := checkTypes(one); err != nil {
+			if err := checkTypes(item); err != nil {
 				return err
 			}
 		}

@@ -83,7 +83,7 @@ func TestTheCloudNodeManagerHasItsOwnIdentity(t *testing.T) {
 	}
 	for _, f := range node.Files {
 		names := strings.Contains(f.Content, "cloud-node-manager-client-current.pem")
-		if is := f.Path == `C:\k\cloud-node-manager-kubeconfig`; names != is || is && strings.Contains(f.Content, "wicd-client") {
+		if ok := f.Path == `C:\k\cloud-node-manager-kubeconfig`; names != ok || ok && strings.Contains(f.Content, "wicd-client") {
 			t.Errorf("%s names its certificate: %v, or WICD's", f.Path, names)
 		}
 	}

@@ -108,7 +108,7 @@ func (c *comparison) withDependants(names []string) []string {
 	}
 	var sorted []string
 	for _, s := range c.new.Services {
-		if _, there := find(c.old.Services, s.Name); there && stops[s.Name] {
+		if _, found := find(c.old.Services, s.Name); found && stops[s.Name] {
 			sorted = append(sorted, s.Name)
 		}
 	}
@@ -145,15 +145,15 @@ func (c *comparison) features() {
 // programs records the changes of programs and restarts the services that run them by that path. Services run programs from their
 // version's folder, so that usually their declarations change; see services.
 func (c *comparison) programs() {
-	was := map[string]PayloadFile{}
+	previous := map[string]PayloadFile{}
 	for _, f := range c.old.Payload {
-		was[f.Path] = f
+		previous[f.Path] = f
 	}
 	for _, f := range c.new.Payload {
-		before, there := was[f.Path]
-		delete(was, f.Path)
+		before, found := previous[f.Path]
+		delete(previous, f.Path)
 		switch {
-		case !there:
+		case !found:
 			c.add("program "+f.Path+" added", None)
 		case before.SHA256 != f.SHA256:
 			names := []string{Root + `\` + f.Path}
@@ -163,7 +163,7 @@ func (c *comparison) programs() {
 			c.add("program "+f.Path, disruptionOf(f.Path), c.users(names...)...)
 		}
 	}
-	for _, path := range slices.Sorted(maps.Keys(was)) {
+	for _, path := range slices.Sorted(maps.Keys(previous)) {
 		c.add("program "+path+" removed", None)
 	}
 }
@@ -189,15 +189,15 @@ func (c *comparison) users(names ...string) []string {
 }
 
 func (c *comparison) files() {
-	was := map[string]File{}
+	previous := map[string]File{}
 	for _, f := range c.old.Files {
-		was[f.Path] = f
+		previous[f.Path] = f
 	}
 	for _, f := range c.new.Files {
-		before, there := was[f.Path]
-		delete(was, f.Path)
+		before, found := previous[f.Path]
+		delete(previous, f.Path)
 		switch {
-		case !there:
+		case !found:
 			c.add("file "+f.Path+" added", None, c.users(f.Path)...)
 		case before.Content != f.Content:
 			c.add("file "+f.Path, None, c.users(f.Path)...)
@@ -205,16 +205,16 @@ func (c *comparison) files() {
 			c.add("access rights of file "+f.Path, None)
 		}
 	}
-	for _, path := range slices.Sorted(maps.Keys(was)) {
+	for _, path := range slices.Sorted(maps.Keys(previous)) {
 		c.add("file "+path+" removed", None, c.users(path)...)
 	}
 }
 
 func (c *comparison) services() {
 	for _, s := range c.new.Services {
-		before, there := find(c.old.Services, s.Name)
+		before, found := find(c.old.Services, s.Name)
 		switch {
-		case !there:
+		case !found:
 			c.add("service "+s.Name+" added", None)
 		case !SameDeclaration(before, s):
 			c.add("service "+s.Name, None, s.Name)
@@ -223,7 +223,7 @@ func (c *comparison) services() {
 		}
 	}
 	for _, s := range c.old.Services {
-		if _, there := find(c.new.Services, s.Name); !there {
+		if _, found := find(c.new.Services, s.Name); !found {
 			c.add("service "+s.Name+" removed", None)
 		}
 	}

@@ -48,8 +48,8 @@ func FuzzAllowFrom(f *testing.F) {
 	f.Add("fd00::/64", "fd00::1/128", "::ffff:1.2.3.4/128")
 	f.Add("0.0.0.0/0", "128.0.0.0/1", "")
 	f.Fuzz(func(t *testing.T, a, b, c string) {
-		asked := []string{a, b, c}
-		list, err := AllowFrom(v1alpha1.NetworkSpec{AllowFrom: asked})
+		requested := []string{a, b, c}
+		list, err := AllowFrom(v1alpha1.NetworkSpec{AllowFrom: requested})
 		if err != nil {
 			if len(err.Error()) > 1000 {
 				t.Errorf("an error of %d bytes", len(err.Error()))
@@ -68,7 +68,7 @@ func FuzzAllowFrom(f *testing.F) {
 			}
 			ranges = append(ranges, p)
 		}
-		for _, text := range asked {
+		for _, text := range requested {
 			p := netip.MustParsePrefix(text)
 			if !slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(p.Masked().Addr()) && r.Bits() <= p.Bits() }) {
 				t.Errorf("%s is not in %q", p, list)

@@ -74,9 +74,9 @@ func reservedMemory(spec v1alpha1.KubeletSpec, total resource.Quantity) (all []m
 	of := func(node int32, q resource.Quantity) memoryReservation {
 		return memoryReservation{NUMANode: node, Limits: map[string]string{"memory": strconv.FormatInt(q.Value(), 10)}}
 	}
-	for _, one := range spec.ReservedMemory {
-		q, _ := resource.ParseQuantity(one.Memory) // checked
-		all = append(all, of(one.NUMANode, q))
+	for _, item := range spec.ReservedMemory {
+		q, _ := resource.ParseQuantity(item.Memory) // checked
+		all = append(all, of(item.NUMANode, q))
 	}
 	if len(all) == 0 {
 		all = append(all, of(0, total))
@@ -155,16 +155,16 @@ func (r KubeletResources) Check(m Machine) error {
 	if t, err := parseThreshold(r.hardMemory()); err == nil && t.isShare && !t.isOff() {
 		memory.Add(*resource.NewQuantity(int64(float64(m.Memory)*t.amount/100), resource.BinarySI))
 	}
-	if has := resource.NewQuantity(int64(min(m.Memory, 1<<62)), resource.BinarySI); m.Memory > 0 && memory.Cmp(*has) > 0 {
+	if existing := resource.NewQuantity(int64(min(m.Memory, 1<<62)), resource.BinarySI); m.Memory > 0 && memory.Cmp(*existing) > 0 {
 		return refuse("reserves %s of memory (systemReserved %.32q, kubeReserved %.32q, evictionHard %.32q), and this machine has %s; reserve less than the smallest host has",
-			megabytes(memory), r.SystemReserved["memory"], r.KubeReserved["memory"], r.hardMemory(), megabytes(*has))
+			megabytes(memory), r.SystemReserved["memory"], r.KubeReserved["memory"], r.hardMemory(), megabytes(*existing))
 	}
 	cpu := sum(r.SystemReserved["cpu"], r.KubeReserved["cpu"])
-	if has := resource.NewQuantity(int64(m.Processors), resource.DecimalSI); m.Processors > 0 && cpu.Cmp(*has) > 0 {
+	if existing := resource.NewQuantity(int64(m.Processors), resource.DecimalSI); m.Processors > 0 && cpu.Cmp(*existing) > 0 {
 		return refuse("reserves %s of CPU (systemReserved %.32q, kubeReserved %.32q), and this machine has %s; reserve less than the smallest host has",
-			cpu.String(), r.SystemReserved["cpu"], r.KubeReserved["cpu"], has)
+			cpu.String(), r.SystemReserved["cpu"], r.KubeReserved["cpu"], existing)
 	}
-	missing := slices.IndexFunc(r.ReservedMemory, func(one memoryReservation) bool { return int(one.NUMANode) >= m.NUMANodes })
+	missing := slices.IndexFunc(r.ReservedMemory, func(item memoryReservation) bool { return int(item.NUMANode) >= m.NUMANodes })
 	switch {
 	case r.hasMemoryManager() && m.Build > 0 && m.Build <= windows2019:
 		return refuse("has memoryManagerPolicy %s, and this machine has Windows Server 2019 (build %d); the kubelet needs Windows Server 2022 for it", r.MemoryManagerPolicy, m.Build)

@@ -66,8 +66,8 @@ func TestAMachineIsNotDividedIntoMoreThanItHas(t *testing.T) {
 // TestStateFilesAreOfOneDivision has changes with which a kubelet would reject its former state files, and changes with
 // which it would not.
 func TestStateFilesAreOfOneDivision(t *testing.T) {
-	is := v1alpha1.KubeletSpec{CPUManagerPolicy: v1alpha1.CPUManagerStatic, MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort}
-	before, _ := resources(t, is)
+	got := v1alpha1.KubeletSpec{CPUManagerPolicy: v1alpha1.CPUManagerStatic, MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort}
+	before, _ := resources(t, got)
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.KubeletSpec)
 		same   bool
@@ -81,7 +81,7 @@ func TestStateFilesAreOfOneDivision(t *testing.T) {
 		"a threshold":         {func(s *v1alpha1.KubeletSpec) { s.EvictionHard = map[string]string{"memory.available": "1Gi"} }, false},
 		"topology":            {func(s *v1alpha1.KubeletSpec) { s.TopologyManagerPolicy = v1alpha1.TopologyManagerRestricted }, false},
 	} {
-		spec := is
+		spec := got
 		test.change(&spec)
 		if next, _ := resources(t, spec); (next.State() == before.State()) != test.same {
 			t.Errorf("%s: state %s, then %s", name, before.State(), next.State())

@@ -100,16 +100,16 @@ func checkManagers(spec v1alpha1.KubeletSpec) error {
 func checkReservedMemory(all []v1alpha1.MemoryReservation, r KubeletResources) error {
 	seen := map[int32]bool{}
 	var of resource.Quantity
-	for _, one := range all {
-		q, err := resource.ParseQuantity(one.Memory)
-		field := fmt.Sprintf("reservedMemory[numaNode=%d]", one.NUMANode)
+	for _, item := range all {
+		q, err := resource.ParseQuantity(item.Memory)
+		field := fmt.Sprintf("reservedMemory[numaNode=%d]", item.NUMANode)
 		switch {
 		case err != nil || q.Sign() <= 0:
-			return refuseKubelet(field, one.Memory, "set a quantity of bytes above 0, such as 1Gi")
-		case one.NUMANode < 0 || seen[one.NUMANode]:
-			return refuseKubelet(field, one.Memory, "list each NUMA node once, numbered from 0")
+			return refuseKubelet(field, item.Memory, "set a quantity of bytes above 0, such as 1Gi")
+		case item.NUMANode < 0 || seen[item.NUMANode]:
+			return refuseKubelet(field, item.Memory, "list each NUMA node once, numbered from 0")
 		}
-		seen[one.NUMANode] = true
+		seen[item.NUMANode] = true
 		of.Add(q)
 	}
 	want := r.memory()

@@ -128,7 +128,7 @@ func (s Service) environment(all map[string]string, values *strings.Replacer) ma
 func subset(all map[string]string, names []string) map[string]string {
 	some := map[string]string{}
 	for _, name := range names {
-		if value, there := all[name]; there {
+		if value, found := all[name]; found {
 			some[name] = value
 		}
 	}

@@ -37,8 +37,8 @@ func compressCertificates(data map[string]string) error {
 }
 
 func readCertificates(data map[string]string) (string, error) {
-	compressed, there := data[keyCompressedCertificates]
-	if !there {
+	compressed, exists := data[keyCompressedCertificates]
+	if !exists {
 		return data[keyCertificate], nil
 	}
 	der, err := decompress(compressed, maxContent)

@@ -37,7 +37,7 @@ func putRegistries(data map[string]string, t *mirrors.Table) error {
 
 func readRegistries(data map[string]string) (*mirrors.Table, error) {
 	key, text := keyRegistries, []byte(data[keyRegistries])
-	if compressed, there := data[keyCompressedRegistries]; there {
+	if compressed, found := data[keyCompressedRegistries]; found {
 		key = keyCompressedRegistries
 		var err error
 		text, err = decompress(compressed, maxRegistries)

@@ -61,8 +61,8 @@ func TestCertificatesAreReadAsTheyWereWritten(t *testing.T) {
 				t.Fatalf("%d bytes: %v", len(test.certificates), err)
 			}
 			for _, key := range []string{"certificates", "certificates.gz.base64"} {
-				if _, there := data[key]; there != (key == test.key) {
-					t.Errorf("of %d bytes, key %s is there: %v", len(test.certificates), key, there)
+				if _, found := data[key]; found != (key == test.key) {
+					t.Errorf("of %d bytes, key %s is there: %v", len(test.certificates), key, found)
 				}
 			}
 			again, err := desired.FromData(data)

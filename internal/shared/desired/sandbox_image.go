@@ -39,8 +39,8 @@ func (in Inputs) sandboxImage() string {
 // Succeeding returns the Local for a host whose declaration changes from former to next: it keeps its current sandbox image until it has
 // pulled the next one.
 func (l Local) Succeeding(former, next Node) Local {
-	has := cmp.Or(l.SandboxImage, former.SandboxImage)
-	if l.SandboxImage = has; has == next.SandboxImage {
+	existing := cmp.Or(l.SandboxImage, former.SandboxImage)
+	if l.SandboxImage = existing; existing == next.SandboxImage {
 		l.SandboxImage = ""
 	}
 	return l

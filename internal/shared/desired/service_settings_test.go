@@ -121,16 +121,16 @@ func TestExistingNodesFollowTheTaintOfTheSettings(t *testing.T) {
 		"none":              {nil, v1alpha1.TaintLowerCase, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			was := slices.Clone(test.has)
+			before := slices.Clone(test.has)
 			got, changed := desired.Taints(test.has, test.want)
 			want := test.gets
 			if want == nil {
-				want = was
+				want = before
 			}
 			if diff := cmp.Diff(want, got); diff != "" || changed != (test.gets != nil) {
 				t.Errorf("changed: %v (-want +got):\n%s", changed, diff)
 			}
-			if diff := cmp.Diff(was, test.has); diff != "" {
+			if diff := cmp.Diff(before, test.has); diff != "" {
 				t.Errorf("what was given changed:\n%s", diff)
 			}
 		})

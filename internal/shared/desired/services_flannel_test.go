@@ -66,8 +66,8 @@ func TestOnlyFlannelsHostsGetFlannel(t *testing.T) {
 	isFlannel := func(f payload.File) bool { return f.Path == "flanneld.exe" }
 	for _, provider := range []v1alpha1.NetworkProvider{"", v1alpha1.NetworkCustom, v1alpha1.NetworkOVNHybridOverlay, v1alpha1.NetworkFlannel} {
 		got := desired.Content(all, provider)
-		if has, want := slices.ContainsFunc(got.Files, isFlannel), provider == v1alpha1.NetworkFlannel; has != want {
-			t.Errorf("provider %q: flanneld.exe is among its files: %v, want %v", provider, has, want)
+		if ok, want := slices.ContainsFunc(got.Files, isFlannel), provider == v1alpha1.NetworkFlannel; ok != want {
+			t.Errorf("provider %q: flanneld.exe is among its files: %v, want %v", provider, ok, want)
 		}
 		if without := len(all.Files) - 1; len(got.Files) < without || got.Digest != all.Digest {
 			t.Errorf("provider %q: %d files with digest %s; the payload has %d with %s", provider, len(got.Files), got.Digest, len(all.Files), all.Digest)

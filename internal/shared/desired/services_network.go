@@ -166,11 +166,11 @@ func subnets(cidrs []string, hostPrefixes map[string]int) string {
 		if err != nil || !prefix.Addr().Is4() {
 			continue // CheckNetwork requires one of IPv4
 		}
-		one := prefix.Masked().String()
+		item := prefix.Masked().String()
 		if length := hostPrefixes[cidr]; length > prefix.Bits() && length <= prefix.Addr().BitLen() {
-			one += fmt.Sprintf("/%d", length)
+			item += fmt.Sprintf("/%d", length)
 		}
-		list = append(list, one)
+		list = append(list, item)
 	}
 	return strings.Join(list, ",")
 }

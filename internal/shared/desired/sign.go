@@ -78,8 +78,8 @@ func Verify(data map[string]string, key string) (Statement, error) {
 	if err != nil {
 		return Statement{}, fmt.Errorf("parsing the signing key: %w", err)
 	}
-	text, there := data[keySignature]
-	if !there {
+	text, found := data[keySignature]
+	if !found {
 		return Statement{}, fmt.Errorf("not signed (no key %s)", keySignature)
 	}
 	if size := publishedSize(data); size > maxPublished {

@@ -19,9 +19,9 @@ func taintValue(t v1alpha1.NodeTaint) string {
 
 // Taints returns the taints of an existing Node, with the wanted value of taint os: the kubelet taints its Node only when it registers. Other
 // taints are kept, and a removed taint os is not restored. changed is false if nothing differs.
-func Taints(has []corev1.Taint, want v1alpha1.NodeTaint) (taints []corev1.Taint, changed bool) {
+func Taints(existing []corev1.Taint, want v1alpha1.NodeTaint) (taints []corev1.Taint, changed bool) {
 	value := cmp.Or(taintValue(want), api.TaintValue)
-	for _, t := range has {
+	for _, t := range existing {
 		isOurs := t.Key == api.TaintKey && t.Effect == corev1.TaintEffectNoSchedule && (t.Value == api.TaintValue || t.Value == api.TaintValueLowerCase)
 		if isOurs && t.Value != value {
 			t.Value, changed = value, true

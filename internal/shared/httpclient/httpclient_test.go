@@ -95,9 +95,9 @@ func FuzzRedirect(f *testing.F) {
 		if !errors.As(err, &redirect) {
 			t.Fatalf("%q: %v", location, err)
 		}
-		said := redirect.By("it")
-		if len(said) > 200 || strings.ContainsFunc(said, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			t.Errorf("%q: %q", location, said)
+		reported := redirect.By("it")
+		if len(reported) > 200 || strings.ContainsFunc(reported, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%q: %q", location, reported)
 		}
 		if redirect.ToFolder() && redirect.To.Host != "asked.example.com" {
 			t.Errorf("%q is taken for a folder", location)

@@ -136,7 +136,7 @@ func (m *Masker) commands(line string) (found spans) {
 		found = append(found, span{words[i].from + from, words[i].to})
 	}
 	for i := range args {
-		if at, is := told(args, i); is {
+		if at, ok := told(args, i); ok {
 			found = append(found, words[at])
 		}
 	}
@@ -144,7 +144,7 @@ func (m *Masker) commands(line string) (found spans) {
 }
 
 // told finds a password stated in a sentence: "the password is x", "password x", "SecretString x".
-func told(args []string, i int) (at int, is bool) {
+func told(args []string, i int) (at int, ok bool) {
 	name := strings.Trim(args[i], `"'():,;[]{}`)
 	c := classOf(name)
 	if c == open || strings.ContainsAny(name, "=:/") {

@@ -114,7 +114,7 @@ func ReadKeyring(dockerConfigJSON []byte) Keyring {
 func (k Keyring) For(n Name) (c Credential, ok bool) {
 	n.Registry = account(n.Registry)
 	for rest := n.String(); rest != ""; rest = rest[:max(strings.LastIndexByte(rest, '/'), 0)] {
-		if c, there := k.entries[rest]; there {
+		if c, found := k.entries[rest]; found {
 			if c.User == "" && c.IdentityToken == "" {
 				return Credential{}, false
 			}

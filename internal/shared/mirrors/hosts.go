@@ -21,8 +21,8 @@ type Endpoint struct {
 // has the image, and others may not be contacted; none may be contacted; the content does not match its digest.
 const (
 	RefusesCredentials = "it refuses the credentials that the node has for it, or wants some"
-	NobodyHasIt        = "no registry that may be asked has it"
-	NobodyMayBeAsked   = "no registry may be asked for"
+	NotFound           = "no registry that may be asked has it"
+	NoRegistryAllowed  = "no registry may be asked for"
 	Damaged            = "what it has is not what the digest says"
 )
 

@@ -37,8 +37,8 @@ func newBuilder() *builder {
 }
 
 func (b *builder) source(prefix string) *gathered {
-	g, there := b.sources[prefix]
-	if !there {
+	g, found := b.sources[prefix]
+	if !found {
 		g = &gathered{lists: map[Kind][][]string{}, known: map[string]location{}}
 		b.sources[prefix] = g
 	}

@@ -140,7 +140,7 @@ func TestRender(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range dirs {
-		if _, there := cases[filepath.Base(filepath.Dir(dir))]; !there && filepath.Base(filepath.Dir(dir)) != "fuzz" {
+		if _, found := cases[filepath.Base(filepath.Dir(dir))]; !found && filepath.Base(filepath.Dir(dir)) != "fuzz" {
 			t.Errorf("%s belongs to no case", dir)
 		}
 	}
@@ -240,8 +240,8 @@ func TestDefectsOfTheOriginal(t *testing.T) {
 			t.Errorf("policies %q: %s is asked", policies, got)
 		}
 		hosts := table.Hosts(endpoint())
-		content, there := hosts[mirrors.Folder+`\host.example.com_5000_\hosts.toml`]
-		if !there || len(hosts) != 1 || strings.Contains(content, "host.example.com") {
+		content, found := hosts[mirrors.Folder+`\host.example.com_5000_\hosts.toml`]
+		if !found || len(hosts) != 1 || strings.Contains(content, "host.example.com") {
 			t.Errorf("policies %q, and the files are %q", policies, hosts)
 		}
 	}

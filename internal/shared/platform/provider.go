@@ -67,8 +67,8 @@ func ofNodes(schemes []string, e Evidence) Provider {
 }
 
 // ofAzure decides for Azure, where nodes can be initialized if the payload has the program for it.
-func ofAzure(is string, e Evidence) Provider {
-	p := Provider{External: e.NodeManager, NodeManager: true, Why: is}
+func ofAzure(current string, e Evidence) Provider {
+	p := Provider{External: e.NodeManager, NodeManager: true, Why: current}
 	if !e.NodeManager {
 		p.Why += "; nodes on Azure initialize themselves with the cloud-node-manager, which the payload of this operator does not contain; " +
 			"if the DaemonSet of cloud-provider-azure runs on Windows nodes, set spec.cloudProvider to External"
@@ -79,16 +79,16 @@ func ofAzure(is string, e Evidence) Provider {
 // ofInfrastructure decides like IsCloudProviderExternal of github.com/openshift/library-go/pkg/cloudprovider. On Azure the decision also depends
 // on the payload.
 func ofInfrastructure(e Evidence) Provider {
-	is := fmt.Sprintf("Infrastructure cluster has status.platformStatus.type %q", e.Type)
+	current := fmt.Sprintf("Infrastructure cluster has status.platformStatus.type %q", e.Type)
 	if e.Type == "External" {
-		is += fmt.Sprintf(" and external.cloudControllerManager.state %q", e.ControllerManager)
-		return Provider{External: e.ControllerManager == "External", Why: is}
+		current += fmt.Sprintf(" and external.cloudControllerManager.state %q", e.ControllerManager)
+		return Provider{External: e.ControllerManager == "External", Why: current}
 	}
 	if e.Type == Azure {
-		return ofAzure(is, e)
+		return ofAzure(current, e)
 	}
 	types := []string{"AlibabaCloud", AWS, GCP, "IBMCloud", "KubeVirt", Nutanix, "OpenStack", "PowerVS", VSphere}
-	return Provider{External: slices.Contains(types, e.Type), Why: is}
+	return Provider{External: slices.Contains(types, e.Type), Why: current}
 }
 
 // externalSchemes returns the schemes of provider IDs that external cloud providers assign, whose controllers initialize every node with a known

@@ -125,7 +125,7 @@ func Changed(from, to map[string]string) []string {
 	names := map[string]bool{}
 	for _, pair := range [][2]map[string]string{{from, to}, {to, from}} {
 		for name, value := range pair[0] {
-			if other, there := pair[1][name]; !there || other != value {
+			if other, found := pair[1][name]; !found || other != value {
 				names[name] = true
 			}
 		}

@@ -40,7 +40,7 @@ func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k
 	key := tokenKey{k.url.Scheme, a.Host, a.Repository, sha256.Sum256([]byte(credential.User + "\x00" + credential.Password + "\x00" + credential.IdentityToken))}
 	everywhere := key
 	everywhere.repository = ""
-	if token, there := c.tokens.Get(key); there {
+	if token, found := c.tokens.Get(key); found {
 		k.authorization = token
 	} else {
 		k.authorization, _ = c.tokens.Get(everywhere)
@@ -207,24 +207,24 @@ func (c *Client) tokenRequest(ctx context.Context, realm *url.URL, query url.Val
 
 // readToken parses an authority's response.
 func readToken(body io.Reader) (token string, lasts time.Duration, err error) {
-	var is struct {
+	var current struct {
 		Token       string  `json:"token"`
 		AccessToken string  `json:"access_token"`
 		ExpiresIn   float64 `json:"expires_in"`
 	}
-	if err := json.NewDecoder(body).Decode(&is); err != nil {
+	if err := json.NewDecoder(body).Decode(&current); err != nil {
 		return "", 0, errors.New("the token server returned no valid token")
 	}
-	token = is.Token
+	token = current.Token
 	if token == "" {
-		token = is.AccessToken
+		token = current.AccessToken
 	}
 	if token == "" || len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", 0, errors.New("the token server returned no valid token")
 	}
 	lasts = tokenLasts
-	if is.ExpiresIn > 0 {
-		lasts = time.Duration(min(is.ExpiresIn, remembered.Seconds()) * float64(time.Second))
+	if current.ExpiresIn > 0 {
+		lasts = time.Duration(min(current.ExpiresIn, remembered.Seconds()) * float64(time.Second))
 	}
 	return token, max(lasts-tokenMargin, 0), nil
 }

@@ -39,11 +39,11 @@ func TestServerOffersWhatTheProfileSays(t *testing.T) {
 		{"Custom with nothing known", Profile{Type: "Custom", Custom: &Custom{[]string{"", "x"}, ""}}, Server{MinVersion: TLS13}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			is := test.profile.Server()
-			if !reflect.DeepEqual(is, test.want) {
-				t.Errorf("%+v, want %+v", is, test.want)
+			got := test.profile.Server()
+			if !reflect.DeepEqual(got, test.want) {
+				t.Errorf("%+v, want %+v", got, test.want)
 			}
-			serves(t, is)
+			serves(t, got)
 		})
 	}
 }

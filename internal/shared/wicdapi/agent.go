@@ -119,8 +119,8 @@ const (
 // Must returns an error for the first of these facts that could not be read.
 func (f HostFacts) Must(names ...string) error {
 	for _, name := range names {
-		if why, unread := f.Unread[name]; unread {
-			return fmt.Errorf("reading %s of the host: %s", name, why)
+		if reason, unread := f.Unread[name]; unread {
+			return fmt.Errorf("reading %s of the host: %s", name, reason)
 		}
 	}
 	return nil

@@ -167,7 +167,7 @@ func (f *feed) putPiece() error {
 	piece := f.held[:min(len(f.held), pieceSize)]
 	last := f.ended && len(piece) == len(f.held)
 	if err := f.files.Write(f.folder+"/"+pieceName(f.put+1, last), piece); err != nil {
-		if there, look := f.files.Exists(f.folder); look == nil && !there {
+		if found, look := f.files.Exists(f.folder); look == nil && !found {
 			return errFinished
 		}
 		return err

@@ -52,9 +52,9 @@ func (h *fileHost) set(folder string, files map[string][]byte) {
 func (h *fileHost) take(name string, atMost int64) ([]byte, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	content, there := h.files[name]
+	content, found := h.files[name]
 	delete(h.files, name)
-	return content[:min(int64(len(content)), atMost)], there, nil
+	return content[:min(int64(len(content)), atMost)], found, nil
 }
 
 // Files implements wicdapi.FileRunner.
@@ -79,8 +79,8 @@ func (h *fileHost) Exists(name string) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	folder, file, _ := strings.Cut(name, "/")
-	_, there := h.files[file]
-	return folder == h.folder && (file == "" || there), nil
+	_, found := h.files[file]
+	return folder == h.folder && (file == "" || found), nil
 }
 
 func (h *fileHost) Path(name string) (string, error) { return name, nil }

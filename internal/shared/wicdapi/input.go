@@ -80,13 +80,13 @@ func (in *input) Read(p []byte) (int, error) {
 func (in *input) await() error {
 	for until := time.Now().Add(inputWithin); ; {
 		for _, last := range []bool{false, true} {
-			piece, there, err := in.take(pieceName(in.taken+1, last), pieceSize+1)
+			piece, found, err := in.take(pieceName(in.taken+1, last), pieceSize+1)
 			switch {
 			case err != nil:
 				return fmt.Errorf("reading the input from its files: %w", err)
 			case len(piece) > pieceSize:
 				return fmt.Errorf("reading the input from its files: a file has more than %d bytes", pieceSize)
-			case there:
+			case found:
 				in.taken, in.rest, in.ended = in.taken+1, piece, last
 				return nil
 			}

@@ -106,13 +106,13 @@ func maxItems(field reflect.StructField) int {
 func limitMap(v reflect.Value, field reflect.StructField) error {
 	short := reflect.MakeMap(v.Type())
 	for key, value := range v.Seq2() {
-		k, one := reflect.New(key.Type()).Elem(), reflect.New(value.Type()).Elem()
+		k, item := reflect.New(key.Type()).Elem(), reflect.New(value.Type()).Elem()
 		k.Set(key)
-		one.Set(value)
-		if err := errors.Join(limit(k, field), limit(one, field)); err != nil {
+		item.Set(value)
+		if err := errors.Join(limit(k, field), limit(item, field)); err != nil {
 			return err
 		}
-		short.SetMapIndex(k, one)
+		short.SetMapIndex(k, item)
 	}
 	if !v.IsNil() {
 		v.Set(short)

@@ -113,7 +113,7 @@ func TestALineCostsLittleMemory(t *testing.T) {
 		return before + strings.TrimSuffix(strings.Repeat(item+",", (size-len(around))/(len(item)+1)), ",") + after + "\n"
 	}
 	for _, size := range []int{maxLine - 1, 1 << 20} {
-		for name, one := range map[string]string{
+		for name, entry := range map[string]string{
 			"objects in what is not ours": repeated(size, `{"":0}`, `{"result":{"x":[*]}}`),
 			"empty objects":               repeated(size, `{}`, `{"result":{"x":[*]}}`),
 			"lists of lists":              repeated(size, `[[]]`, `{"result":{"x":[*]}}`),
@@ -129,10 +129,10 @@ func TestALineCostsLittleMemory(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			var facts Facts
-			_ = Call(t.Context(), oneLine(one), "x facts", nil, &facts, nil)
+			_ = Call(t.Context(), oneLine(entry), "x facts", nil, &facts, nil)
 			runtime.ReadMemStats(&after)
 			if spent := after.TotalAlloc - before.TotalAlloc; spent > most {
-				t.Errorf("%s: a line of %d bytes costs %d KiB", name, len(one), spent>>10)
+				t.Errorf("%s: a line of %d bytes costs %d KiB", name, len(entry), spent>>10)
 			}
 			if n := len(facts.Host.Hostname); n > truncate.Reported {
 				t.Errorf("%s: %d bytes of a text are kept", name, n)

@@ -89,11 +89,11 @@ func (s *session) fact(ctx context.Context, q question) Fact {
 
 // program returns a question that a Windows program answers.
 func program(name, command string) question {
-	return question{name, func(ctx context.Context, s *session) (string, error) { return s.told(ctx, command) }}
+	return question{name, func(ctx context.Context, s *session) (string, error) { return s.commandOutput(ctx, command) }}
 }
 
-// told runs a Windows program and returns its output. The error contains the program's error output.
-func (s *session) told(ctx context.Context, command string) (string, error) {
+// commandOutput runs a Windows program and returns its output. The error contains the program's error output.
+func (s *session) commandOutput(ctx context.Context, command string) (string, error) {
 	var b bytes.Buffer
 	err := s.Host.Programs.Run(ctx, system32+command, nil, &b)
 	return b.String(), err
@@ -156,7 +156,7 @@ type renameEntry struct {
 
 // pendingRenames reads PendingFileRenameOperations.
 func pendingRenames(ctx context.Context, s *session) (string, error) {
-	output, err := s.told(ctx, powerShell+
+	output, err := s.commandOutput(ctx, powerShell+
 		"ConvertTo-Json -Compress @((Get-ItemProperty -LiteralPath 'HKLM:\\SYSTEM\\CurrentControlSet\\Control\\Session Manager').PendingFileRenameOperations)")
 	if err != nil {
 		return "", err
@@ -223,8 +223,8 @@ func questions() []question {
 
 // documentsOfHNS returns all objects of the Host Network Service, unmodified.
 func documentsOfHNS(ctx context.Context, s *session) (string, error) {
-	service, has := s.Host.Networks.(documenter)
-	if !has {
+	service, ok := s.Host.Networks.(documenter)
+	if !ok {
 		return "", errors.New("this Host Network Service gives no documents")
 	}
 	documents, err := service.Documents(ctx)

@@ -206,7 +206,7 @@ func TestTheArchiveHasReportAndLogs(t *testing.T) {
 			t.Errorf("the log has %d lines, and ends with %q", n, log[max(0, len(log)-40):])
 		}
 		for _, name := range []string{"report.json", "report.md", "events/System.txt"} {
-			if _, there := files[name]; !there {
+			if _, found := files[name]; !found {
 				t.Errorf("the archive has no %s", name)
 			}
 		}

@@ -204,7 +204,7 @@ func (s *session) prepareOrResume(ctx context.Context, o JoinOptions, r *Report,
 		if r.count(Refuted) > 0 {
 			return nil, fmt.Errorf("%w: feature %s is not enabled", errStopped, desired.ContainersFeature)
 		}
-	} else if is, err := s.containers(ctx); err == nil && is != wicdapi.FeatureEnabled && slices.Contains(o.Allowed, RestartAllowed) && o.InService {
+	} else if got, err := s.containers(ctx); err == nil && got != wicdapi.FeatureEnabled && slices.Contains(o.Allowed, RestartAllowed) && o.InService {
 		if err := s.enableFirst(ctx, o, r); err != nil {
 			return nil, err
 		}

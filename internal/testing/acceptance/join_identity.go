@@ -73,6 +73,6 @@ func isOfOverlay(r certificatesv1.CertificateSigningRequest, node string) bool {
 	if block == nil {
 		return false
 	}
-	asked, err := x509.ParseCertificateRequest(block.Bytes)
-	return err == nil && asked.Subject.CommonName == overlayUser+node && slices.Equal(asked.Subject.Organization, []string{overlayGroup})
+	requested, err := x509.ParseCertificateRequest(block.Bytes)
+	return err == nil && requested.Subject.CommonName == overlayUser+node && slices.Equal(requested.Subject.Organization, []string{overlayGroup})
 }

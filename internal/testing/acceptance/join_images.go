@@ -113,17 +113,17 @@ func (i images) manifest(repository, reference string) descriptor {
 		return i.names[at].descriptor
 	}
 	// A manifest that an index lists. Its content has its media type.
-	var said struct {
+	var reported struct {
 		MediaType string `json:"mediaType"`
 	}
 	if file, known := i.blobs[reference]; known {
 		if info, err := os.Stat(file); err == nil && info.Size() <= maxManifest {
-			if content, err := os.ReadFile(file); err == nil && json.Unmarshal(content, &said) == nil && said.MediaType == "" {
-				said.MediaType = ociManifest
+			if content, err := os.ReadFile(file); err == nil && json.Unmarshal(content, &reported) == nil && reported.MediaType == "" {
+				reported.MediaType = ociManifest
 			}
 		}
 	}
-	return descriptor{MediaType: said.MediaType, Digest: reference}
+	return descriptor{MediaType: reported.MediaType, Digest: reference}
 }
 
 // serveImages serves the included images on loopback, at address or a free one, and makes this server the mirror of all registries, unless the user

@@ -154,29 +154,29 @@ func (j *joining) whyNotReady(ctx context.Context, pod corev1.Pod) string {
 			return ""
 		}
 	}
-	said := []string{"phase " + string(pod.Status.Phase)}
+	reported := []string{"phase " + string(pod.Status.Phase)}
 	for _, c := range pod.Status.ContainerStatuses {
 		if w := c.State.Waiting; w != nil {
-			said = append(said, w.Reason+": "+w.Message)
+			reported = append(reported, w.Reason+": "+w.Message)
 		}
 		if t := c.State.Terminated; t != nil {
-			said = append(said, fmt.Sprintf("ended with %d: %s", t.ExitCode, t.Message))
+			reported = append(reported, fmt.Sprintf("ended with %d: %s", t.ExitCode, t.Message))
 		}
 	}
-	return strings.Join(append(said, j.warnings(ctx, metav1.NamespaceDefault, pod.Name)...), "; ")
+	return strings.Join(append(reported, j.warnings(ctx, metav1.NamespaceDefault, pod.Name)...), "; ")
 }
 
 // warnings returns the events of type Warning for an object.
-func (j *joining) warnings(ctx context.Context, namespace, name string) (said []string) {
+func (j *joining) warnings(ctx context.Context, namespace, name string) (reported []string) {
 	var events corev1.EventList
 	err := j.api.get(ctx, "/api/v1/namespaces/"+namespace+"/events?fieldSelector=type=Warning,involvedObject.name="+name, &events)
 	for _, e := range events.Items {
-		said = append(said, e.Reason+": "+e.Message)
+		reported = append(reported, e.Reason+": "+e.Message)
 	}
 	if err != nil {
-		said = append(said, err.Error())
+		reported = append(reported, err.Error())
 	}
-	return said
+	return reported
 }
 
 // removePod removes the pod with its Service. Absent ones are no error.

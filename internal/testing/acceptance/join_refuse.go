@@ -29,13 +29,13 @@ const neededBytes = 6 << 30
 // refuseJoin returns an error if this machine cannot become a node temporarily, else the address at which the operator reaches it. It changes
 // nothing.
 func (s *session) refuseJoin(ctx context.Context, o JoinOptions, r Report) (netip.Addr, error) {
-	is, err := s.containers(ctx)
+	got, err := s.containers(ctx)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	if is != wicdapi.FeatureEnabled {
+	if got != wicdapi.FeatureEnabled {
 		return netip.Addr{}, fmt.Errorf("%w: feature %s of Windows is %s, and pods need it: install it with \"Install-WindowsFeature Containers -Restart\" "+
-			"in PowerShell, and start this program again, or let it do both with --restart-allowed", ErrRefused, desired.ContainersFeature, is)
+			"in PowerShell, and start this program again, or let it do both with --restart-allowed", ErrRefused, desired.ContainersFeature, got)
 	}
 	return s.refuseRest(ctx, o, r)
 }
@@ -45,8 +45,8 @@ func (s *session) refuseRest(ctx context.Context, o JoinOptions, r Report) (neti
 	refused := func(format string, values ...any) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("%w: %w", ErrRefused, fmt.Errorf(format, values...))
 	}
-	if why := s.waitsForRestart(r); len(why) > 0 && !s.Wine {
-		return refused("Windows waits for a restart (%s): restart it first", strings.Join(why, ", "))
+	if reason := s.waitsForRestart(r); len(reason) > 0 && !s.Wine {
+		return refused("Windows waits for a restart (%s): restart it first", strings.Join(reason, ", "))
 	}
 	for _, folder := range []string{desired.Root, desired.Logs, desired.ContainerdData} {
 		if s.Host.Disk.Exists(folder) {
@@ -80,8 +80,8 @@ func (s *session) refuseRest(ctx context.Context, o JoinOptions, r Report) (neti
 // and Windows deletes them at the next one.
 func (s *session) waitsForRestart(r Report) []string {
 	renamed, known := r.renamesWithTarget()
-	return slices.DeleteFunc(slices.Clone(s.facts.PendingReboot), func(why string) bool {
-		return known && renamed == 0 && strings.Contains(why, "PendingFileRenameOperations")
+	return slices.DeleteFunc(slices.Clone(s.facts.PendingReboot), func(reason string) bool {
+		return known && renamed == 0 && strings.Contains(reason, "PendingFileRenameOperations")
 	})
 }
 

@@ -73,8 +73,8 @@ func (s *session) resumeNode(ctx context.Context, o JoinOptions, r *Report, afte
 	return j, nil
 }
 
-// startAgain starts the programs that ended with Windows.
-func (j *joining) startAgain(ctx context.Context) error {
+// restartPrograms starts the programs that ended with Windows.
+func (j *joining) restartPrograms(ctx context.Context) error {
 	if err := j.startParts(controlplane.Etcd, controlplane.APIServer); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ const returnPatience = 12 * time.Minute
 func (j *joining) watchReturn(ctx context.Context, s *session) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, returnPatience)
 	defer cancel()
-	if err := j.startAgain(ctx); err != nil {
+	if err := j.restartPrograms(ctx); err != nil {
 		return "", untriedf("%w", err)
 	}
 	boot, err := j.Host.NextStart.Boot(ctx)
@@ -165,11 +165,11 @@ func (j *joining) notBack(ctx context.Context, boot string) map[string]string {
 	if len(state.LoadBalancers) == 0 {
 		missing["load balancers"] = "there is none"
 	}
-	if why := j.nodeNotBack(ctx, boot); why != "" {
-		missing["node"] = why
+	if reason := j.nodeNotBack(ctx, boot); reason != "" {
+		missing["node"] = reason
 	}
-	if why := j.podNotBack(ctx); why != "" {
-		missing["pod"] = why
+	if reason := j.podNotBack(ctx); reason != "" {
+		missing["pod"] = reason
 	}
 	return missing
 }

@@ -104,7 +104,7 @@ func (j *joining) restartService(ctx context.Context, s *session, service string
 	if err != nil {
 		return "", untriedf("%w", err)
 	}
-	had, container := j.present(ctx, boot), j.container(ctx)
+	before, container := j.present(ctx, boot), j.container(ctx)
 	began := time.Now()
 	how, err := restart(ctx, s, services[0])
 	if err != nil {
@@ -118,7 +118,7 @@ func (j *joining) restartService(ctx context.Context, s *session, service string
 			return "", untriedf("it was interrupted")
 		case <-time.After(time.Until(restarted.Add(after))):
 		}
-		state := listed(j.notBack(ctx, boot), had)
+		state := listed(j.notBack(ctx, boot), before)
 		if state == "" {
 			state = "all is there"
 		}
@@ -126,7 +126,7 @@ func (j *joining) restartService(ctx context.Context, s *session, service string
 		s.say("  %s", history[len(history)-1])
 	}
 	limited, cancel := context.WithTimeout(ctx, backPatience)
-	err = j.await(limited, "the node is not as before", func(ctx context.Context) (string, error) { return listed(j.notBack(ctx, boot), had), nil })
+	err = j.await(limited, "the node is not as before", func(ctx context.Context) (string, error) { return listed(j.notBack(ctx, boot), before), nil })
 	cancel()
 	s.record(context.WithoutCancel(ctx), question{"node-hns-" + service + "-restarted", documentsOfHNS})
 	history = append(history, fmt.Sprintf("all is there after %.0f s", time.Since(restarted).Seconds()))
@@ -159,11 +159,11 @@ func (j *joining) present(ctx context.Context, boot string) []string {
 }
 
 // listed formats what is missing of the parts that the node had.
-func listed(missing map[string]string, had []string) string {
+func listed(missing map[string]string, before []string) string {
 	var texts []string
-	for _, what := range had {
-		if why, waits := missing[what]; waits {
-			texts = append(texts, what+": "+why)
+	for _, what := range before {
+		if reason, waits := missing[what]; waits {
+			texts = append(texts, what+": "+reason)
 		}
 	}
 	return strings.Join(texts, "; ")
@@ -179,7 +179,7 @@ func (j *joining) container(ctx context.Context) string {
 }
 
 // warningsOfNode returns the events of type Warning for the node since a time, such as the network repairs that WICD would make.
-func (j *joining) warningsOfNode(ctx context.Context, since time.Time) (said []string) {
+func (j *joining) warningsOfNode(ctx context.Context, since time.Time) (reported []string) {
 	node, err := j.node(ctx)
 	if err != nil {
 		return nil
@@ -190,8 +190,8 @@ func (j *joining) warningsOfNode(ctx context.Context, since time.Time) (said []s
 	}
 	for _, e := range events.Items {
 		if last := e.LastTimestamp.Time; last.After(since) || e.EventTime.After(since) {
-			said = append(said, "event "+e.Reason+": "+e.Message)
+			reported = append(reported, "event "+e.Reason+": "+e.Message)
 		}
 	}
-	return said
+	return reported
 }

@@ -54,7 +54,7 @@ func (s *session) addLogs(ctx context.Context, r *Report) {
 	defer cancel()
 	for _, channel := range channels() {
 		name := "events/" + strings.NewReplacer("/", "-", " ", "-").Replace(channel) + ".txt"
-		if _, there := r.logs[name]; !there {
+		if _, found := r.logs[name]; !found {
 			r.logs[name] = s.hide.text(s.events(ctx, channel))
 		}
 	}

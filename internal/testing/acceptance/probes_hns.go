@@ -22,7 +22,7 @@ const (
 	triedBalancers  = 300
 	firstPort       = 20000
 	cutPatience     = 3 * time.Minute
-	lookInterval    = 2 * time.Second
+	probeInterval   = 2 * time.Second
 	adapterPatience = 2 * time.Minute
 )
 

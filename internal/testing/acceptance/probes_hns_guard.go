@@ -29,7 +29,7 @@ func (n *networkTrial) guard(ctx context.Context, stop context.CancelCauseFunc) 
 			case <-ctx.Done():
 				done <- longest
 				return
-			case <-time.After(lookInterval):
+			case <-time.After(probeInterval):
 			}
 		}
 	}()
@@ -59,7 +59,7 @@ func (n *networkTrial) awaitAddress(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(lookInterval):
+		case <-time.After(probeInterval):
 		}
 	}
 	n.note("the machine has its address %.0f s after the networks were deleted", time.Since(began).Seconds())
@@ -101,7 +101,7 @@ func hasAddressOf(i wicdapi.Interface, address netip.Addr) bool {
 
 // gateway returns the default gateway; empty if it is unknown.
 func (s *session) gateway(ctx context.Context) string {
-	output, err := s.told(ctx, powerShell+"(Get-NetRoute -DestinationPrefix 0.0.0.0/0 | Sort-Object RouteMetric | Select-Object -First 1).NextHop")
+	output, err := s.commandOutput(ctx, powerShell+"(Get-NetRoute -DestinationPrefix 0.0.0.0/0 | Sort-Object RouteMetric | Select-Object -First 1).NextHop")
 	address, parsing := netip.ParseAddr(strings.TrimSpace(strings.TrimPrefix(output, "\ufeff")))
 	if err != nil || parsing != nil || !address.Is4() {
 		return ""

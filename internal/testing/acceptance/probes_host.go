@@ -96,7 +96,7 @@ func tryHyperV(ctx context.Context, s *session) (string, error) {
 	if err != nil {
 		return "", untriedf("%w", err)
 	}
-	is, err := s.Host.System.Feature(ctx, desired.HyperVFeature)
+	got, err := s.Host.System.Feature(ctx, desired.HyperVFeature)
 	if err != nil {
 		return "", untriedf("WICD cannot tell the state of the feature: %w", err)
 	}
@@ -105,8 +105,8 @@ func tryHyperV(ctx context.Context, s *session) (string, error) {
 		state, v.Processor, v.Hypervisor, v.HyperV)
 	isEnabled := state == "Enabled"
 	switch {
-	case isEnabled != (is == wicdapi.FeatureEnabled):
-		err = fmt.Errorf("WICD says that the feature is %s", is)
+	case isEnabled != (got == wicdapi.FeatureEnabled):
+		err = fmt.Errorf("WICD says that the feature is %s", got)
 	case v.HyperV && !isEnabled && s.hasVirtualizationBasedSecurity(ctx):
 		seen += "; virtualization-based security has started the hypervisor"
 	case v.HyperV && !isEnabled:
@@ -118,13 +118,13 @@ func tryHyperV(ctx context.Context, s *session) (string, error) {
 // hasVirtualizationBasedSecurity reports whether Windows uses its hypervisor for its own security. Credential Guard does so by default on Windows
 // Server 2025 in a domain (https://learn.microsoft.com/windows/security/identity-protection/credential-guard/).
 func (s *session) hasVirtualizationBasedSecurity(ctx context.Context) bool {
-	output, err := s.told(ctx, powerShell+`Get-CimInstance -Namespace root\Microsoft\Windows\DeviceGuard -ClassName Win32_DeviceGuard`+
+	output, err := s.commandOutput(ctx, powerShell+`Get-CimInstance -Namespace root\Microsoft\Windows\DeviceGuard -ClassName Win32_DeviceGuard`+
 		" | ForEach-Object VirtualizationBasedSecurityStatus")
 	const running = "2"
 	if err == nil && strings.TrimSpace(strings.TrimPrefix(output, "\ufeff")) == running {
 		return true
 	}
-	output, err = s.told(ctx, `reg.exe query HKLM\SYSTEM\CurrentControlSet\Control\DeviceGuard /v EnableVirtualizationBasedSecurity`)
+	output, err = s.commandOutput(ctx, `reg.exe query HKLM\SYSTEM\CurrentControlSet\Control\DeviceGuard /v EnableVirtualizationBasedSecurity`)
 	return err == nil && strings.Contains(output, "0x1")
 }
 

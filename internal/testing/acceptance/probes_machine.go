@@ -66,7 +66,7 @@ func tryAdapter(ctx context.Context, s *session) (string, error) {
 			"Get-NetAdapter -IncludeHidden -InterfaceIndex " + number + " | Select-Object HardwareInterface,Virtual,InterfaceDescription",
 			"Get-NetIPInterface -AddressFamily IPv4 -InterfaceIndex " + number + " | Select-Object Dhcp,NlMtu",
 		} {
-			output, err := s.told(ctx, powerShell+command+" | ConvertTo-Json -Compress")
+			output, err := s.commandOutput(ctx, powerShell+command+" | ConvertTo-Json -Compress")
 			if err == nil {
 				err = json.Unmarshal([]byte(strings.TrimSpace(strings.TrimPrefix(output, "\ufeff"))), &state)
 			}
@@ -83,21 +83,21 @@ func tryAdapter(ctx context.Context, s *session) (string, error) {
 // before.
 func judgeAdapter(a adapterState) (string, error) {
 	seen := fmt.Sprintf("adapter %q, %s, DHCP: %v, MTU %d, IPv4 addresses: %d", a.Alias, a.Description, a.DHCP == 1, a.MTU, a.Addresses)
-	var why []string
+	var reason []string
 	if !a.HardwareInterface {
-		why = append(why, "it has no hardware: a team, a switch of Hyper-V, or an adapter of another network")
+		reason = append(reason, "it has no hardware: a team, a switch of Hyper-V, or an adapter of another network")
 	}
 	if regexp.MustCompile(`(?i)^vEthernet `).MatchString(a.Alias) {
-		why = append(why, "it is the host's side of a virtual switch, which others made")
+		reason = append(reason, "it is the host's side of a virtual switch, which others made")
 	}
 	if a.DHCP == 0 {
-		why = append(why, "its address is static, which the first network may take away")
+		reason = append(reason, "its address is static, which the first network may take away")
 	}
 	if a.Addresses > 1 {
-		why = append(why, "it has several IPv4 addresses")
+		reason = append(reason, "it has several IPv4 addresses")
 	}
-	if len(why) > 0 {
-		return "", fmt.Errorf("%s: %s", seen, strings.Join(why, "; "))
+	if len(reason) > 0 {
+		return "", fmt.Errorf("%s: %s", seen, strings.Join(reason, "; "))
 	}
 	return seen, nil
 }
@@ -152,7 +152,7 @@ func tryAntivirus(ctx context.Context, s *session) (string, error) {
 
 // detections returns how many threats Defender has detected, or that the number is unknown.
 func (s *session) detections(ctx context.Context) string {
-	output, err := s.told(ctx, powerShell+"@(Get-MpThreatDetection).Count")
+	output, err := s.commandOutput(ctx, powerShell+"@(Get-MpThreatDetection).Count")
 	if count := strings.TrimSpace(strings.TrimPrefix(output, "\ufeff")); err == nil && count != "" {
 		return count
 	}

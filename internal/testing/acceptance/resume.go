@@ -21,11 +21,11 @@ const RestartAllowed = "restart"
 const (
 	resumeFile = Root + `\resume.json`
 	maxResume  = 64 << 20
-	// restartDelay is the delay of a restart, featurePatience how long Windows may take to complete a feature after it, and lookPause the time
+	// restartDelay is the delay of a restart, featurePatience how long Windows may take to complete a feature after it, and pollPause the time
 	// between two checks.
 	restartDelay    = 5 * time.Second
 	featurePatience = 12 * time.Minute
-	lookPause       = 2 * time.Second
+	pollPause       = 2 * time.Second
 )
 
 // The occasions on which a join restarts Windows.
@@ -136,15 +136,15 @@ func (s *session) enableContainers(ctx context.Context) (seen string, reboot boo
 }
 
 // awaitContainers queries DISM every 2 seconds after a restart, until the feature is enabled. It never restarts again.
-func (s *session) awaitContainers(ctx context.Context, asked time.Time) (string, error) {
+func (s *session) awaitContainers(ctx context.Context, requested time.Time) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, featurePatience)
 	defer cancel()
 	began := time.Now()
 	var history []string
 	last := ""
 	for {
-		is, err := s.containers(ctx)
-		state := string(is)
+		got, err := s.containers(ctx)
+		state := string(got)
 		if err != nil {
 			state = "not told: " + err.Error()
 		}
@@ -152,14 +152,14 @@ func (s *session) awaitContainers(ctx context.Context, asked time.Time) (string,
 			history, last = append(history, fmt.Sprintf("%s at %.0f s", state, time.Since(began).Seconds())), state
 			s.say("  %s", history[len(history)-1])
 		}
-		if err == nil && is == wicdapi.FeatureEnabled {
+		if err == nil && got == wicdapi.FeatureEnabled {
 			s.facts, s.factsFailure = s.Host.System.Facts(ctx)
-			return fmt.Sprintf("the program started %.0f s after it had asked for the restart; then DISM said: %s", began.Sub(asked).Seconds(), strings.Join(history, ", ")), nil
+			return fmt.Sprintf("the program started %.0f s after it had asked for the restart; then DISM said: %s", began.Sub(requested).Seconds(), strings.Join(history, ", ")), nil
 		}
 		select {
 		case <-ctx.Done():
 			return "", fmt.Errorf("%.0f s after the start, the feature is not enabled; DISM said: %s", time.Since(began).Seconds(), strings.Join(history, ", "))
-		case <-time.After(lookPause):
+		case <-time.After(pollPause):
 		}
 	}
 }

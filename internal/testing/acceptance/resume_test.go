@@ -73,12 +73,12 @@ func TestAFeatureThatDoesNotComeRestartsNothingTwice(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.Restart()
-			asked := 0
+			requested := 0
 			m := c.machine()
-			m.Host.System = pending{m.Host.System, state, &asked}
+			m.Host.System = pending{m.Host.System, state, &requested}
 			r, err := Join(t.Context(), m, files)
-			if err != nil || asked > 0 || len(r.Lines) != 1 || r.Lines[0].Verdict != Refuted || !strings.Contains(r.Lines[0].Seen, string(state)+" at 0 s") {
-				t.Errorf("%s: %d restarts, %+v, %v", state, asked, r.Lines, err)
+			if err != nil || requested > 0 || len(r.Lines) != 1 || r.Lines[0].Verdict != Refuted || !strings.Contains(r.Lines[0].Seen, string(state)+" at 0 s") {
+				t.Errorf("%s: %d restarts, %+v, %v", state, requested, r.Lines, err)
 			}
 		})
 	}
@@ -116,9 +116,9 @@ func TestNothingRestartsWithoutPermission(t *testing.T) {
 // restart.
 func TestAMachineThatIsNoNodeIsNotRestartedAsOne(t *testing.T) {
 	c := newComputer(t)
-	asked := 0
+	requested := 0
 	m := c.machine()
-	m.Host.System = pending{m.Host.System, wicdapi.FeatureEnabled, &asked}
+	m.Host.System = pending{m.Host.System, wicdapi.FeatureEnabled, &requested}
 	s, release, err := open(t.Context(), m, Options{Out: io.Discard})
 	if err != nil {
 		t.Fatal(err)
@@ -127,8 +127,8 @@ func TestAMachineThatIsNoNodeIsNotRestartedAsOne(t *testing.T) {
 	s.recorded = func(Fact) {}
 	j := &joining{session: s, options: bareOptions(t), report: &Report{Lines: []Answer{{ID: "node-ready", Verdict: Untried}}}}
 	for _, step := range []func(context.Context, *session) (string, error){j.restartNode, j.serviceSteps()[0].Try} {
-		if _, err := step(t.Context(), s); !errors.Is(err, errUntried) || asked > 0 || s.Host.Disk.Exists(resumeFile) {
-			t.Errorf("it restarts %d times, and ends with %v", asked, err)
+		if _, err := step(t.Context(), s); !errors.Is(err, errUntried) || requested > 0 || s.Host.Disk.Exists(resumeFile) {
+			t.Errorf("it restarts %d times, and ends with %v", requested, err)
 		}
 	}
 }

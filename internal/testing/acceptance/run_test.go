@@ -26,9 +26,9 @@ func TestARunAnswersEachLineAndLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newComputer(t)
 		before := c.state(t)
-		var said strings.Builder
+		var reported strings.Builder
 		reports := 0
-		r, err := Run(t.Context(), c.machine(), Options{Version: "v1", Only: simulated(), Out: &said, Report: func(Report) error { reports++; return nil }})
+		r, err := Run(t.Context(), c.machine(), Options{Version: "v1", Only: simulated(), Out: &reported, Report: func(Report) error { reports++; return nil }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func TestARunAnswersEachLineAndLeavesNothing(t *testing.T) {
 			"hns": Untried,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("verdicts (-want +got):\n%s\n%s", diff, said.String())
+			t.Errorf("verdicts (-want +got):\n%s\n%s", diff, reported.String())
 		}
 		if diff := cmp.Diff(before, c.state(t)); diff != "" {
 			t.Errorf("the computer is not as before (-before +after):\n%s", diff)
@@ -50,8 +50,8 @@ func TestARunAnswersEachLineAndLeavesNothing(t *testing.T) {
 		if reports != len(r.Facts)+len(want)+1 || len(r.Facts) != len(questions()) || r.Finished.IsZero() || !r.Refuted() || len(r.Left) > 0 {
 			t.Errorf("%d reports, the last is %+v", reports, r)
 		}
-		if !strings.Contains(said.String(), "defender: adds the exclusion") {
-			t.Errorf("it does not say before what it changes: %s", said.String())
+		if !strings.Contains(reported.String(), "defender: adds the exclusion") {
+			t.Errorf("it does not say before what it changes: %s", reported.String())
 		}
 	})
 }
@@ -59,7 +59,7 @@ func TestARunAnswersEachLineAndLeavesNothing(t *testing.T) {
 func TestHyperVIsComparedWithWhatWindowsSays(t *testing.T) {
 	for _, test := range []struct {
 		says string
-		is   wicdapi.FeatureState
+		got  wicdapi.FeatureState
 		want Verdict
 	}{
 		{"Disabled", wicdapi.FeatureDisabled, Confirmed},

@@ -148,34 +148,34 @@ func (s *session) begin(ctx context.Context, o Options) (Report, error) {
 	return r, err
 }
 
-// end adds the logs to a report and passes it on. why is the error with which the run ended.
-func (s *session) end(ctx context.Context, r *Report, o Options, why error) error {
-	if errors.Is(why, ErrRefused) {
-		r.Refused = s.hide.text(why.Error())
+// end adds the logs to a report and passes it on. reason is the error with which the run ended.
+func (s *session) end(ctx context.Context, r *Report, o Options, reason error) error {
+	if errors.Is(reason, ErrRefused) {
+		r.Refused = s.hide.text(reason.Error())
 	}
-	if why == nil || r.Refused != "" {
+	if reason == nil || r.Refused != "" {
 		r.Finished = time.Now().UTC()
 	}
 	s.addLogs(context.WithoutCancel(ctx), r)
-	return errors.Join(why, o.report(*r))
+	return errors.Join(reason, o.report(*r))
 }
 
 // refuse returns the report of a machine on which nothing is tried, since its facts can still show why. If another run is active, that run writes the
 // report.
-func refuse(ctx context.Context, m Machine, o Options, why error) (Report, error) {
-	if !errors.Is(why, ErrRefused) || errors.Is(why, hostapi.ErrLocked) || m.Wine != o.OnWine {
-		return Report{}, why
+func refuse(ctx context.Context, m Machine, o Options, reason error) (Report, error) {
+	if !errors.Is(reason, ErrRefused) || errors.Is(reason, hostapi.ErrLocked) || m.Wine != o.OnWine {
+		return Report{}, reason
 	}
 	s, err := newSession(m, o)
 	if err != nil {
-		return Report{}, errors.Join(why, err)
+		return Report{}, errors.Join(reason, err)
 	}
 	r := newReport(o.Version)
 	if err := s.collect(ctx, &r, o.report); err != nil {
-		return r, errors.Join(why, err)
+		return r, errors.Join(reason, err)
 	}
-	why = s.end(ctx, &r, o, why)
-	return r, why
+	reason = s.end(ctx, &r, o, reason)
+	return r, reason
 }
 
 // newSession returns a session without a journal.

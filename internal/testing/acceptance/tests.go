@@ -151,7 +151,7 @@ func parseTests(program string, output []byte) (results []TestResult) {
 	begin := regexp.MustCompile(`^=== (?:RUN|CONT|NAME) +(\S+)$`)
 	end := regexp.MustCompile(`^ *--- (PASS|FAIL|SKIP): (\S+) \(`)
 	verdicts := map[string]string{"PASS": passedTest, "FAIL": failedTest, "SKIP": skippedTest}
-	said := map[string]string{}
+	reported := map[string]string{}
 	current := ""
 	lines := bufio.NewScanner(bytes.NewReader(output))
 	lines.Buffer(nil, 1<<20)
@@ -162,11 +162,11 @@ func parseTests(program string, output []byte) (results []TestResult) {
 		} else if m := end.FindStringSubmatch(line); m != nil {
 			r := TestResult{Name: program + "/" + m[2], Result: verdicts[m[1]]}
 			if r.Result != passedTest {
-				r.Output = said[m[2]]
+				r.Output = reported[m[2]]
 			}
 			results = append(results, r)
-		} else if len(said[current]) < maxSeen {
-			said[current] += line + "\n"
+		} else if len(reported[current]) < maxSeen {
+			reported[current] += line + "\n"
 		}
 	}
 	return results

@@ -55,7 +55,7 @@ func joinReports() []report {
 		input: "a range of ports that Windows excludes has the kubelet's",
 		want:  "told with the range",
 		outcome: func(*testing.T) string {
-			if told := (hostapi.Ports{Excluded: []hostapi.PortRange{{First: 10200, Last: 10299}}}).ExcludedOf([]uint16{10250}); strings.Contains(told, "10250 (range 10200-10299)") {
+			if reported := (hostapi.Ports{Excluded: []hostapi.PortRange{{First: 10200, Last: 10299}}}).ExcludedOf([]uint16{10250}); strings.Contains(reported, "10250 (range 10200-10299)") {
 				return "told with the range"
 			}
 			return "not told"

@@ -188,14 +188,14 @@ func pullUser(text string) func(*testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		user, told := "none", []string{}
-		if c, has := mirrors.ReadKeyring([]byte(out.KubeletConfig)).For(n); has {
+		user, reported := "none", []string{}
+		if c, ok := mirrors.ReadKeyring([]byte(out.KubeletConfig)).For(n); ok {
 			user = c.User
 		}
 		for _, p := range out.Problems {
-			told = append(told, p.Reason)
+			reported = append(reported, p.Reason)
 		}
-		return user + ", " + strings.Join(told, " ")
+		return user + ", " + strings.Join(reported, " ")
 	}
 }
 

@@ -25,15 +25,15 @@ type accounts struct{ boot *boot }
 
 // Domain implements hostapi.Accounts.
 func (a accounts) Domain(ctx context.Context) (string, error) {
-	is, err := a.get(ctx)
-	return is.Domain, err
+	got, err := a.get(ctx)
+	return got.Domain, err
 }
 
 // Plugins implements hostapi.Accounts.
 func (a accounts) Plugins(ctx context.Context) (plugins []string, err error) {
-	is, err := a.get(ctx)
+	got, err := a.get(ctx)
 	guid := regexp.MustCompile(`(?i)^\{[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}\}$`)
-	for name, hasClass := range is.Plugins {
+	for name, hasClass := range got.Plugins {
 		if hasClass && guid.MatchString(name) {
 			plugins = append(plugins, strings.ToUpper(name))
 		}

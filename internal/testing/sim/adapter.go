@@ -128,8 +128,8 @@ func (a *HostAdapter) nowLocked() hostnetwork.Adapter {
 func (a *HostAdapter) HasAddress() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, has := hostnetwork.With([]hostnetwork.Adapter{a.nowLocked()}, a.options.ManagementIP)
-	return has
+	_, ok := hostnetwork.With([]hostnetwork.Adapter{a.nowLocked()}, a.options.ManagementIP)
+	return ok
 }
 
 // Restores returns the number of Restore calls.
@@ -144,7 +144,7 @@ func (a *HostAdapter) Restore(_ context.Context, address netip.Addr, l hostnetwo
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.restores++
-	if _, has := hostnetwork.With([]hostnetwork.Adapter{a.nowLocked()}, address); !has {
+	if _, ok := hostnetwork.With([]hostnetwork.Adapter{a.nowLocked()}, address); !ok {
 		return fmt.Errorf("an interface with address %s: %w", address, errors.ErrUnsupported)
 	}
 	v := &a.virtual

@@ -23,10 +23,10 @@ type HCS struct {
 }
 
 // SetHCS changes the Host Compute Service.
-func (w *Windows) SetHCS(is HCS) {
+func (w *Windows) SetHCS(got HCS) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.hcs = is
+	w.hcs = got
 }
 
 // containers are those created by containerd's shims.

@@ -35,13 +35,13 @@ type defender struct{ boot *boot }
 
 // Exclusions implements hostapi.Defender.
 func (d defender) Exclusions(ctx context.Context) (e desired.Exclusions, err error) {
-	err = d.use(ctx, func(is *Defender) error {
-		if is.Hidden {
+	err = d.use(ctx, func(got *Defender) error {
+		if got.Hidden {
 			return hostapi.ErrExclusionsHidden
 		}
-		e = is.Policy.And(desired.Exclusions{})
-		if !is.PolicyOnly {
-			e = e.And(is.Set)
+		e = got.Policy.And(desired.Exclusions{})
+		if !got.PolicyOnly {
+			e = e.And(got.Set)
 		}
 		return nil
 	})
@@ -50,36 +50,36 @@ func (d defender) Exclusions(ctx context.Context) (e desired.Exclusions, err err
 
 // Add implements hostapi.Defender.
 func (d defender) Add(ctx context.Context, e desired.Exclusions) error {
-	return d.change(ctx, "exclude", e, func(is *Defender) { is.Set = is.Set.And(e) })
+	return d.change(ctx, "exclude", e, func(got *Defender) { got.Set = got.Set.And(e) })
 }
 
 // Remove implements hostapi.Defender.
 func (d defender) Remove(ctx context.Context, e desired.Exclusions) error {
-	return d.change(ctx, "include", e, func(is *Defender) { is.Set = is.Set.Without(e) })
+	return d.change(ctx, "include", e, func(got *Defender) { got.Set = got.Set.Without(e) })
 }
 
 // Scans implements hostapi.Defender.
 func (d defender) Scans(ctx context.Context) (scans bool, err error) {
-	err = d.use(ctx, func(is *Defender) error {
-		scans = !is.RealTimeOff
+	err = d.use(ctx, func(got *Defender) error {
+		scans = !got.RealTimeOff
 		return nil
 	})
 	return scans, err
 }
 
 func (d defender) change(ctx context.Context, operation string, e desired.Exclusions, change func(*Defender)) error {
-	return d.use(ctx, func(is *Defender) error {
+	return d.use(ctx, func(got *Defender) error {
 		if e.IsEmpty() {
 			return nil
 		}
-		is.Writes++
-		if is.Refuses != nil {
-			return is.Refuses
+		got.Writes++
+		if got.Refuses != nil {
+			return got.Refuses
 		}
 		if err := d.boot.changeLocked(operation); err != nil {
 			return err
 		}
-		change(is)
+		change(got)
 		return nil
 	})
 }

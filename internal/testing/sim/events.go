@@ -42,11 +42,11 @@ func (l eventLogs) Read(ctx context.Context, channel string, after uint64, limit
 	case w.events[channel] == nil:
 		return nil, fmt.Errorf("channel %s: %w", channel, hostapi.ErrNotFound)
 	}
-	is := w.events[channel]
-	if is.last < after {
+	got := w.events[channel]
+	if got.last < after {
 		after = 0
 	}
-	newer := slices.DeleteFunc(slices.Clone(is.events), func(e hostapi.Event) bool { return e.Record <= after })
+	newer := slices.DeleteFunc(slices.Clone(got.events), func(e hostapi.Event) bool { return e.Record <= after })
 	return newer[max(0, len(newer)-limit):], nil
 }
 
@@ -57,17 +57,17 @@ func (w *Windows) WriteEvent(channel string, e hostapi.Event) {
 	if w.events == nil {
 		return
 	}
-	is := w.events[channel]
-	if is == nil {
-		is = &eventLog{}
-		w.events[channel] = is
+	got := w.events[channel]
+	if got == nil {
+		got = &eventLog{}
+		w.events[channel] = got
 	}
-	is.last++
-	e.Record = is.last
+	got.last++
+	e.Record = got.last
 	if e.Time.IsZero() {
 		e.Time = time.Now().UTC()
 	}
-	is.events = append(is.events, e)
+	got.events = append(got.events, e)
 }
 
 // ClearEvents clears a log, like an administrator: record numbers start again.

@@ -23,8 +23,8 @@ type servicing struct {
 // ownRestart is how long after its start Windows restarts on its own.
 const ownRestart = 30 * time.Second
 
-// RestartsAsked returns how many restarts programs requested, and how many of those came during setup or servicing.
-func (w *Windows) RestartsAsked() (all, disturbed int) {
+// RestartsRequested returns how many restarts programs requested, and how many of those came during setup or servicing.
+func (w *Windows) RestartsRequested() (all, disturbed int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.servicing.restarts, w.servicing.disturbed

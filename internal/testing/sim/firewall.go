@@ -42,15 +42,15 @@ func (f firewall) Set(ctx context.Context, rules []desired.FirewallRule) (change
 	names := map[string]bool{}
 	keep := map[int]bool{}
 	for _, r := range rules {
-		is := Rule{FirewallRule: r, Group: hostapi.FirewallGroup}
-		at := slices.IndexFunc(w.rules, func(other Rule) bool { return reflect.DeepEqual(is, other) })
+		got := Rule{FirewallRule: r, Group: hostapi.FirewallGroup}
+		at := slices.IndexFunc(w.rules, func(other Rule) bool { return reflect.DeepEqual(got, other) })
 		if at < 0 {
 			if err := f.boot.changeLocked("rule " + r.Name); err != nil {
 				return slices.Sorted(maps.Keys(names)), err
 			}
 			at, names[r.Name] = len(w.rules), true
-			is.Ports, is.From = slices.Clone(is.Ports), slices.Clone(is.From)
-			w.rules = append(w.rules, is)
+			got.Ports, got.From = slices.Clone(got.Ports), slices.Clone(got.From)
+			w.rules = append(w.rules, got)
 		}
 		keep[at] = true
 	}

@@ -16,8 +16,8 @@ type hnsState struct{ boot *boot }
 // Get implements hostapi.HNSState.
 func (s hnsState) Get(ctx context.Context, name string) (number uint32, err error) {
 	err = s.use(ctx, func(all map[string]uint32) error {
-		is, there := all[name]
-		if number = is; !there {
+		got, found := all[name]
+		if number = got; !found {
 			return fmt.Errorf("value %s: %w", name, hostapi.ErrNotFound)
 		}
 		return nil
@@ -42,7 +42,7 @@ func (s hnsState) Set(ctx context.Context, name string, number uint32) error {
 // Remove implements hostapi.HNSState.
 func (s hnsState) Remove(ctx context.Context, name string) error {
 	return s.use(ctx, func(all map[string]uint32) error {
-		if _, there := all[name]; !there {
+		if _, found := all[name]; !found {
 			return nil
 		}
 		if err := s.boot.changeLocked("hns value " + name); err != nil {

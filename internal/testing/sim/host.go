@@ -142,7 +142,7 @@ func (h *Host) serve(ctx context.Context, listener net.Listener) {
 			return
 		}
 		if listener == nil {
-			if listener, err = h.listenAgain(ctx); err != nil {
+			if listener, err = h.relisten(ctx); err != nil {
 				return
 			}
 		}
@@ -155,8 +155,8 @@ func (h *Host) serve(ctx context.Context, listener net.Listener) {
 	}
 }
 
-// listenAgain listens at the same address as before the power cut. Old connections may block the address for a moment.
-func (h *Host) listenAgain(ctx context.Context) (net.Listener, error) {
+// relisten listens at the same address as before the power cut. Old connections may block the address for a moment.
+func (h *Host) relisten(ctx context.Context) (net.Listener, error) {
 	for {
 		l, err := h.listen()
 		if err == nil {

@@ -42,9 +42,9 @@ func (k *kubelet) startManagers(config kubeletManagers) error {
 		if err != nil {
 			return err
 		}
-		var is managerState
-		if err := json.Unmarshal(b, &is); err != nil || is != want {
-			return fmt.Errorf("%s is of %+v, configured is %+v; please drain the node and remove the file: %w", path, is, want, errPermanent)
+		var got managerState
+		if err := json.Unmarshal(b, &got); err != nil || got != want {
+			return fmt.Errorf("%s is of %+v, configured is %+v; please drain the node and remove the file: %w", path, got, want, errPermanent)
 		}
 	}
 	return nil

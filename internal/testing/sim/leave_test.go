@@ -26,8 +26,8 @@ func TestAHostLeavesOverSSHAndComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, s := range w.request.Desired.Services {
-			if is := windows.Service(s.Name); is.Name != "" {
-				t.Errorf("service %s is there: %+v", s.Name, is)
+			if got := windows.Service(s.Name); got.Name != "" {
+				t.Errorf("service %s is there: %+v", s.Name, got)
 			}
 		}
 		if left, err := windows.Disk().List(`C:\k\state`); err != nil || strings.Join(left, " ") != "journal.jsonl" || len(windows.Remnants()) > 0 {

@@ -142,8 +142,8 @@ func (h *HNS) CreateNetwork(ctx context.Context, n hns.Network) (hns.Network, er
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n, there := h.networks[n.ID]
-	if !there {
+	n, found := h.networks[n.ID]
+	if !found {
 		return hns.Network{}, fmt.Errorf("waiting for the addresses of network %s: %w", n.Name, hns.ErrNotFound)
 	}
 	return h.echo(copied(n)), nil
@@ -188,8 +188,8 @@ func (h *HNS) addNetwork(n hns.Network) (made hns.Network, settled <-chan struct
 const firstWithVXLANPort = 17764
 
 func (h *HNS) settleLocked(id, mac string) {
-	n, there := h.networks[id]
-	if !there {
+	n, found := h.networks[id]
+	if !found {
 		return
 	}
 	n.ManagementIP = h.managementIPLocked(n)
@@ -241,8 +241,8 @@ func (h *HNS) changeRemotes(ctx context.Context, call, network string, change fu
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n, there := h.networks[network]
-	if !there {
+	n, found := h.networks[network]
+	if !found {
 		return fmt.Errorf("%s of network %s: %w", call, network, hns.ErrNotFound)
 	}
 	remotes, err := change(slices.Clone(n.Remotes))
@@ -262,8 +262,8 @@ func (h *HNS) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint,
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n, there := h.networks[e.Network]
-	if !there {
+	n, found := h.networks[e.Network]
+	if !found {
 		return hns.Endpoint{}, fmt.Errorf("creating endpoint %s on network %s: %w", e.Name, e.Network, hns.ErrNotFound)
 	}
 	for _, other := range h.endpoints {

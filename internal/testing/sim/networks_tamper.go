@@ -83,7 +83,7 @@ func (h *HNS) LoseLoadBalancers() {
 func (h *HNS) Edit(network string, edit func(*hns.Network)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if n, there := h.networks[network]; there {
+	if n, found := h.networks[network]; found {
 		n = copied(n)
 		edit(&n)
 		h.networks[network] = n
@@ -185,12 +185,12 @@ func (n networks) Look(ctx context.Context) (hns.State, error) {
 	return n.boot.w.hns.Look(ctx)
 }
 
-// LookClosely implements hostapi.Networks.
-func (n networks) LookClosely(ctx context.Context, endpoints []string) (hns.State, error) {
+// ReadObjects implements hostapi.Networks.
+func (n networks) ReadObjects(ctx context.Context, endpoints []string) (hns.State, error) {
 	if n.boot.isOff() {
 		return hns.State{}, ErrPower
 	}
-	return n.boot.w.hns.LookClosely(ctx, endpoints)
+	return n.boot.w.hns.ReadObjects(ctx, endpoints)
 }
 
 // CreateEndpoint implements hostapi.Networks.

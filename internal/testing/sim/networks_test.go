@@ -85,9 +85,9 @@ func TestARestartOfWindowsLeavesPersistentNetworksOnly(t *testing.T) {
 func TestPowerCanBeCutDuringChangesOfNetworks(t *testing.T) {
 	w := mustNewComputer(t, nil)
 	n := mustMakeNetwork(t, w.HNS(), pods("pods"))
-	one := w.HNS().Add(hns.State{LoadBalancers: []hns.LoadBalancer{{External: 80}, {External: 81}}})
+	item := w.HNS().Add(hns.State{LoadBalancers: []hns.LoadBalancer{{External: 80}, {External: 81}}})
 	w.CutPowerAfter(1)
-	if err := w.Host().Networks.Remove(t.Context(), hns.State{LoadBalancers: one.LoadBalancers, Networks: []hns.Network{n}}); !errors.Is(err, sim.ErrPower) {
+	if err := w.Host().Networks.Remove(t.Context(), hns.State{LoadBalancers: item.LoadBalancers, Networks: []hns.Network{n}}); !errors.Is(err, sim.ErrPower) {
 		t.Errorf("Remove() = %v, want ErrPower", err)
 	}
 	if left := w.HNS().State(); len(left.LoadBalancers) != 1 || len(left.Networks) != 1 {

@@ -122,8 +122,8 @@ func (h *HNS) firstGeneration() hns.State {
 	return s
 }
 
-// LookClosely implements hostapi.Networks: it returns the state that the second generation of the API lists.
-func (h *HNS) LookClosely(ctx context.Context, _ []string) (hns.State, error) {
+// ReadObjects implements hostapi.Networks: it returns the state that the second generation of the API lists.
+func (h *HNS) ReadObjects(ctx context.Context, _ []string) (hns.State, error) {
 	if err := h.begin(ctx, "LookClosely"); err != nil {
 		return hns.State{}, err
 	}

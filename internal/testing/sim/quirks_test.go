@@ -46,12 +46,12 @@ func TestASeedIsPlayedAgain(t *testing.T) {
 		if got, want := w.Quirks(), sim.PassingQuirksByChance(41); !reflect.DeepEqual(got, want) {
 			t.Errorf("its quirks are %+v, want %+v", got, want)
 		}
-		if told := w.Told(); !strings.Contains(told, sim.SeedVariable+"=41") {
-			t.Errorf("it tells %q, not how to play it again", told)
+		if reported := w.Told(); !strings.Contains(reported, sim.SeedVariable+"=41") {
+			t.Errorf("it tells %q, not how to play it again", reported)
 		}
 		w = newQuirkyWindows(t, sim.WindowsOptions{Kind: "each change is counted"})
-		if told := w.Told(); strings.Contains(told, sim.SeedVariable) || !strings.Contains(told, "each change is counted") {
-			t.Errorf("a kind one tells %q", told)
+		if reported := w.Told(); strings.Contains(reported, sim.SeedVariable) || !strings.Contains(reported, "each change is counted") {
+			t.Errorf("a kind one tells %q", reported)
 		}
 	})
 }

@@ -21,7 +21,7 @@ func (r routes) Ensure(ctx context.Context, want hostapi.Route) (changed bool, e
 	has := func(i wicdapi.Interface) bool {
 		return slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr() == want.From })
 	}
-	isSame := func(is hostapi.Route) bool { return is.To == want.To && is.From == want.From }
+	isSame := func(got hostapi.Route) bool { return got.To == want.To && got.From == want.From }
 	switch {
 	case r.boot.off:
 		return false, ErrPower
@@ -36,7 +36,7 @@ func (r routes) Ensure(ctx context.Context, want hostapi.Route) (changed bool, e
 		return false, err
 	}
 	r.boot.routes = append(r.boot.routes, want)
-	r.boot.tellRoutesLocked()
+	r.boot.notifyRoutesLocked()
 	return true, nil
 }
 
@@ -59,7 +59,7 @@ func (r routes) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return changes, nil
 }
 
-func (b *boot) tellRoutesLocked() {
+func (b *boot) notifyRoutesLocked() {
 	for changes := range b.routeWatches {
 		select {
 		case changes <- struct{}{}:
@@ -80,7 +80,7 @@ func (w *Windows) LoseRoutes() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.boot.routes = nil
-	w.boot.tellRoutesLocked()
+	w.boot.notifyRoutesLocked()
 }
 
 // SetInterfaces replaces the computer's interfaces.
@@ -88,5 +88,5 @@ func (w *Windows) SetInterfaces(list ...wicdapi.Interface) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.options.Interfaces = list
-	w.boot.tellRoutesLocked()
+	w.boot.notifyRoutesLocked()
 }

@@ -140,11 +140,11 @@ func (b *boot) start(name string) error {
 }
 
 func (b *boot) startLocked(name string) error {
-	s, there := b.w.declared[name]
+	s, found := b.w.declared[name]
 	switch {
 	case b.off:
 		return ErrPower
-	case !there:
+	case !found:
 		return fmt.Errorf("service %s: %w", name, hostapi.ErrNotFound)
 	case s.disabled, s.deleted && b.running[name] == nil:
 		return fmt.Errorf("service %s is disabled or deleted", name)
@@ -190,9 +190,9 @@ func (b *boot) Delete(ctx context.Context, name string) error {
 
 func (b *boot) remove(name string) error {
 	b.w.mu.Lock()
-	there := b.w.declared[name] != nil
+	found := b.w.declared[name] != nil
 	b.w.mu.Unlock()
-	if !there {
+	if !found {
 		return nil
 	}
 	if err := b.change("delete " + name); err != nil {

@@ -30,8 +30,8 @@ func (e environment) Set(ctx context.Context, variables map[string]string, ours 
 	}
 	wanted := slices.Sorted(maps.Keys(variables))
 	for _, name := range wanted {
-		key, there := spelled(w.environment, name)
-		if there && w.environment[key] == variables[name] {
+		key, found := spelled(w.environment, name)
+		if found && w.environment[key] == variables[name] {
 			continue
 		}
 		if err := e.boot.changeLocked("variable " + name); err != nil {
@@ -41,8 +41,8 @@ func (e environment) Set(ctx context.Context, variables map[string]string, ours 
 		changed = append(changed, name)
 	}
 	for _, name := range ours {
-		key, there := spelled(w.environment, name)
-		if _, keep := spelled(variables, name); !there || keep {
+		key, found := spelled(w.environment, name)
+		if _, keep := spelled(variables, name); !found || keep {
 			continue
 		}
 		if err := e.boot.changeLocked("variable " + name); err != nil {

@@ -375,8 +375,8 @@ func (w *Windows) Crash(name string) {
 func (w *Windows) Service(name string) hostapi.Service {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	d, there := w.declared[name]
-	if !there {
+	d, found := w.declared[name]
+	if !found {
 		return hostapi.Service{}
 	}
 	return w.boot.describe(d.Service)

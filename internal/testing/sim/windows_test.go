@@ -232,8 +232,8 @@ func TestAServiceHasTheMachinesEnvironmentOfTheLastStart(t *testing.T) {
 	w.SetVariable("Path", `C:\Windows`)
 	w.Restart()
 	h := w.Host()
-	one := desired.Service{Name: "one", Command: `C:\programs\runs.exe`, Environment: map[string]string{"no_proxy": "its own"}}
-	if _, err := h.Services.Put(t.Context(), one); err != nil {
+	item := desired.Service{Name: "one", Command: `C:\programs\runs.exe`, Environment: map[string]string{"no_proxy": "its own"}}
+	if _, err := h.Services.Put(t.Context(), item); err != nil {
 		t.Fatal(err)
 	}
 	machine := map[string]string{"HTTP_PROXY": "http://proxy.example", "NO_PROXY": "the machine's"}

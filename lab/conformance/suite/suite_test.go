@@ -162,8 +162,8 @@ func TestARunIsComparedWithWhatIsExpected(t *testing.T) {
 }
 
 func TestExpectationsAreStrict(t *testing.T) {
-	entry := func(name, cause, why string) string {
-		return "- case: '" + name + "'\n  cause: " + cause + "\n  why: " + why + "\n"
+	entry := func(name, cause, reason string) string {
+		return "- case: '" + name + "'\n  cause: " + cause + "\n  why: " + reason + "\n"
 	}
 	good := entry(services, "lab", "pods share ports")
 	list, err := ParseExpectations([]byte(good + entry(dns, "Wine", "ipconfig differs")))

@@ -187,7 +187,7 @@ func (st *Step) initial(name string, annotations map[string]string) map[string]s
 func (st *Step) writes(name string, before, after map[string]string) {
 	changes := map[string]*string{}
 	for key, value := range after {
-		if old, had := before[key]; !slices.Contains(Managed(), key) && (!had || old != value) {
+		if old, previous := before[key]; !slices.Contains(Managed(), key) && (!previous || old != value) {
 			changes[key] = &value
 		}
 	}

@@ -143,16 +143,16 @@ func (v *Server) machines(ctx context.Context) ([]machine, error) {
 	}
 	var all []machine
 	for _, vm := range found {
-		var is mo.VirtualMachine
-		if err := vm.Properties(ctx, vm.Reference(), []string{"name", "config.uuid", "runtime.powerState", "guest.hostName", "guest.ipAddress"}, &is); err != nil {
+		var got mo.VirtualMachine
+		if err := vm.Properties(ctx, vm.Reference(), []string{"name", "config.uuid", "runtime.powerState", "guest.hostName", "guest.ipAddress"}, &got); err != nil {
 			return nil, err
 		}
-		if is.Name == vsphere.Template || is.Config == nil {
+		if got.Name == vsphere.Template || got.Config == nil {
 			continue
 		}
-		m := machine{name: is.Name, biosUUID: is.Config.Uuid, vm: vm, on: is.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOn}
-		if is.Guest != nil {
-			m.hostName, m.address = is.Guest.HostName, is.Guest.IpAddress
+		m := machine{name: got.Name, biosUUID: got.Config.Uuid, vm: vm, on: got.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOn}
+		if got.Guest != nil {
+			m.hostName, m.address = got.Guest.HostName, got.Guest.IpAddress
 		}
 		all = append(all, m)
 	}
@@ -161,10 +161,10 @@ func (v *Server) machines(ctx context.Context) ([]machine, error) {
 
 // report sets the host name and address that VMware Tools report for the guest of a virtual machine.
 func (m machine) report(ctx context.Context, hostName, address string) error {
-	told := types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{
+	reported := types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{
 		&types.OptionValue{Key: "SET.guest.hostName", Value: hostName}, &types.OptionValue{Key: "SET.guest.ipAddress", Value: address},
 	}}
-	return finish(ctx, func() (*object.Task, error) { return m.vm.Reconfigure(ctx, told) })
+	return finish(ctx, func() (*object.Task, error) { return m.vm.Reconfigure(ctx, reported) })
 }
 
 // Clone makes a virtual machine as an administrator does, without a Machine, and turns it on.

@@ -32,11 +32,11 @@ func TestTwoReleasesArePushed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var said bytes.Buffer
-		if err := run(context.Background(), o, &said); err != nil {
+		var output bytes.Buffer
+		if err := run(context.Background(), o, &output); err != nil {
 			t.Fatal(err)
 		}
-		for line := range strings.Lines(said.String()) {
+		for line := range strings.Lines(output.String()) {
 			ref, err := name.NewDigest(strings.Fields(line)[0], name.Insecure)
 			if err != nil {
 				t.Fatal(err)

@@ -55,12 +55,12 @@ func (a *Client) awaitAnswer(ctx context.Context, r *certificatesv1.CertificateS
 	defer w.Stop()
 	began := time.Now()
 	for event := range w.ResultChan() {
-		is, ok := event.Object.(*certificatesv1.CertificateSigningRequest)
+		current, ok := event.Object.(*certificatesv1.CertificateSigningRequest)
 		if !ok || event.Type == watch.Deleted {
 			break
 		}
-		if done, _ := answered(is); done {
-			return is, nil
+		if done, _ := answered(current); done {
+			return current, nil
 		}
 	}
 	if time.Since(began) < time.Second { // do not retry without a pause if watches end immediately

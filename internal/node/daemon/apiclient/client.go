@@ -185,12 +185,12 @@ func (a *Client) AnnotateNode(ctx context.Context, name string, annotations map[
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	var is corev1.Node
-	err = a.Core.Patch(types.MergePatchType).Resource("nodes").Name(name).Body(patch).Do(ctx).Into(&is)
+	var current corev1.Node
+	err = a.Core.Patch(types.MergePatchType).Resource("nodes").Name(name).Body(patch).Do(ctx).Into(&current)
 	if err != nil {
 		return nil, fmt.Errorf("annotating node %s with %v: %w", name, annotations, err)
 	}
-	return &is, nil
+	return &current, nil
 }
 
 // certificateSeconds is the requested lifetime of WICD's certificate.

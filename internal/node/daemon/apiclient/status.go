@@ -20,12 +20,12 @@ func (a *Client) SetCondition(ctx context.Context, node string, c corev1.NodeCon
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	var is corev1.Node
-	err = a.Core.Patch(types.StrategicMergePatchType).Resource("nodes").Name(node).SubResource("status").Body(patch).Do(ctx).Into(&is)
+	var current corev1.Node
+	err = a.Core.Patch(types.StrategicMergePatchType).Resource("nodes").Name(node).SubResource("status").Body(patch).Do(ctx).Into(&current)
 	if err != nil {
 		return nil, fmt.Errorf("setting condition %s of node %s: %w", c.Type, node, err)
 	}
-	return &is, nil
+	return &current, nil
 }
 
 // CreateEvent creates an event unless one with that name exists. Events of cluster-scoped objects are in namespace default.

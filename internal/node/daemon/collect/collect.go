@@ -31,9 +31,9 @@ type Collector struct {
 	changed state.Signal
 
 	mu sync.Mutex
-	// asked is the collection that the Node requests; empty if there is none.
-	asked  string
-	status supportbundle.Status
+	// requestedID is the collection that the Node requests; empty if there is none.
+	requestedID string
+	status      supportbundle.Status
 }
 
 // New returns a Collector, which sends wake when there is something to report.
@@ -46,20 +46,20 @@ func New(s state.Session, wake state.Signal) *Collector {
 func (c *Collector) Run(ctx context.Context) {
 	c.remove()
 	for ctx.Err() == nil {
-		asked, status := c.get()
+		requested, status := c.get()
 		var expires <-chan time.Time
 		switch {
-		case asked == "":
+		case requested == "":
 			c.remove()
-		case status.ID != asked:
+		case status.ID != requested:
 			c.remove()
-			c.collect(ctx, asked)
+			c.collect(ctx, requested)
 			continue
 		case status.State == supportbundle.Done:
 			left := time.Until(status.Time.Add(supportbundle.Keep))
 			if left <= 0 {
 				c.remove()
-				c.set(supportbundle.Status{ID: asked, State: supportbundle.Expired})
+				c.set(supportbundle.Status{ID: requested, State: supportbundle.Expired})
 				continue
 			}
 			expires = time.After(left)
@@ -72,10 +72,10 @@ func (c *Collector) Run(ctx context.Context) {
 	}
 }
 
-func (c *Collector) get() (asked string, status supportbundle.Status) {
+func (c *Collector) get() (requested string, status supportbundle.Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.asked, c.status
+	return c.requestedID, c.status
 }
 
 func (c *Collector) set(s supportbundle.Status) {
@@ -121,9 +121,9 @@ func (c *Collector) remove() {
 
 // ReportTo reads the Node's request, and reports its status on the Node.
 func (c *Collector) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
-	said := node.Annotations[api.AnnotationCollected]
-	want := c.ask(node.Annotations[api.AnnotationCollect], said)
-	if want == said {
+	reported := node.Annotations[api.AnnotationCollected]
+	want := c.decide(node.Annotations[api.AnnotationCollect], reported)
+	if want == reported {
 		return nil
 	}
 	if err := w.Annotate(ctx, node, api.AnnotationCollected, want); err != nil {
@@ -132,17 +132,17 @@ func (c *Collector) ReportTo(ctx context.Context, w *nodestatus.Writer, node *co
 	return nil
 }
 
-// ask stores the Node's request, and returns the annotation that the Node should have. said is its current one, also from an earlier process:
+// decide stores the Node's request, and returns the annotation that the Node should have. reported is its current one, also from an earlier process:
 // a failed or expired collection is not repeated.
-func (c *Collector) ask(id, said string) (tell string) {
+func (c *Collector) decide(id, reported string) (tell string) {
 	if id != "" && supportbundle.CheckID(id) != nil {
 		id = "" // the operator refuses such an ID
 	}
-	before, err := supportbundle.ParseStatus(said)
+	before, err := supportbundle.ParseStatus(reported)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if id != c.asked {
-		c.asked = id
+	if id != c.requestedID {
+		c.requestedID = id
 		c.changed.Send()
 		if err == nil && before.ID == id && c.status.ID != id {
 			c.status = adopted(before, time.Now())
@@ -153,7 +153,7 @@ func (c *Collector) ask(id, said string) (tell string) {
 		c.status = supportbundle.Status{}
 		return ""
 	case c.status.ID != id:
-		return said // until it begins
+		return reported // until it begins
 	}
 	return c.status.Annotation()
 }

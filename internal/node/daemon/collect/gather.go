@@ -43,8 +43,8 @@ func (p parts) free() uint64 {
 // gather queries everything at once. A part that does not answer in time gets an error.
 func (c *Collector) gather(ctx context.Context) parts {
 	asks := []struct {
-		name string
-		ask  func(context.Context) (any, error)
+		name    string
+		request func(context.Context) (any, error)
 	}{
 		{hostFile, c.host},
 		{"node.json", c.node},
@@ -63,17 +63,17 @@ func (c *Collector) gather(ctx context.Context) parts {
 	defer cancel()
 	var work sync.WaitGroup
 	for i, a := range asks {
-		work.Go(func() { found[i] = answer(ctx, a.name, a.ask) })
+		work.Go(func() { found[i] = answer(ctx, a.name, a.request) })
 	}
 	work.Wait()
 	return found
 }
 
 // answer returns the result, or an error when ctx ends first. Some Windows calls cannot be canceled.
-func answer(ctx context.Context, name string, ask func(context.Context) (any, error)) part {
+func answer(ctx context.Context, name string, request func(context.Context) (any, error)) part {
 	done := make(chan part, 1)
 	go func() {
-		value, err := ask(ctx)
+		value, err := request(ctx)
 		done <- part{name, value, err}
 	}()
 	select {

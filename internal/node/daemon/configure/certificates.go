@@ -28,7 +28,7 @@ func (c certificates) trust(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	there, err := c.Certificates.List(ctx)
+	existing, err := c.Certificates.List(ctx)
 	if err != nil {
 		return fmt.Errorf("listing the trusted certificates: %w", err)
 	}
@@ -36,7 +36,7 @@ func (c certificates) trust(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	missing := slices.DeleteFunc(slices.Clone(wanted), func(w trust.Certificate) bool { return slices.Contains(there, w.SHA256) })
+	missing := slices.DeleteFunc(slices.Clone(wanted), func(w trust.Certificate) bool { return slices.Contains(existing, w.SHA256) })
 	surplus := slices.DeleteFunc(slices.Clone(ours), func(hash string) bool {
 		return slices.ContainsFunc(wanted, func(w trust.Certificate) bool { return w.SHA256 == hash })
 	})

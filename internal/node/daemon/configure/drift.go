@@ -80,9 +80,9 @@ func (d Drift) reconcileSettings(ctx context.Context, isFirewallOff *bool) error
 // program of a running process cannot be changed.
 func (d Drift) correctPrograms(ctx context.Context, p programs) error {
 	err := p.link(ctx)
-	for name, why := range p.restarts {
+	for name, reason := range p.restarts {
 		if name != api.WICDService { // it would stop itself, and has the content at its next start
-			d.Services.Restart(name, why)
+			d.Services.Restart(name, reason)
 		}
 	}
 	return err

@@ -54,7 +54,7 @@ func (e exclusions) drop(ctx context.Context, surplus, others desired.Exclusions
 	if err := e.Defender.Remove(ctx, surplus); err != nil {
 		return fmt.Errorf("%w: removing %s: %w", errExclusions, strings.Join(surplus.List(), ", "), err)
 	}
-	e.tellChanges(surplus, "removed")
+	e.recordExclusions(surplus, "removed")
 	return e.note(others)
 }
 
@@ -63,11 +63,11 @@ func (e exclusions) add(ctx context.Context, ours desired.Exclusions) error {
 	if e.wanted.IsEmpty() {
 		return nil
 	}
-	is, err := e.Defender.Exclusions(ctx)
+	current, err := e.Defender.Exclusions(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errExclusions, err)
 	}
-	missing := e.wanted.Beyond(is)
+	missing := e.wanted.Beyond(current)
 	if missing.IsEmpty() {
 		return nil
 	}
@@ -82,12 +82,12 @@ func (e exclusions) add(ctx context.Context, ours desired.Exclusions) error {
 
 // verify checks that the added exclusions are in force: policies and tamper protection can prevent that without an error.
 func (e exclusions) verify(ctx context.Context, added desired.Exclusions) error {
-	is, err := e.Defender.Exclusions(ctx)
+	current, err := e.Defender.Exclusions(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errExclusions, err)
 	}
-	without := added.Beyond(is)
-	e.tellChanges(added.Without(without), "added")
+	without := added.Beyond(current)
+	e.recordExclusions(added.Without(without), "added")
 	if without.IsEmpty() {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (e exclusions) verify(ctx context.Context, added desired.Exclusions) error 
 		errExclusions, strings.Join(without.List(), ", "))
 }
 
-func (e exclusions) tellChanges(changed desired.Exclusions, what string) {
+func (e exclusions) recordExclusions(changed desired.Exclusions, what string) {
 	for _, exclusion := range changed.List() {
 		e.recordChange("Defender exclusion %s %s", exclusion, what)
 	}

@@ -19,9 +19,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// exclusionsAgain is the wait after a failure before exclusions are changed again. Each attempt is an event in Defender's log, and may raise an
+// exclusionsInterval is the wait after a failure before exclusions are changed again. Each attempt is an event in Defender's log, and may raise an
 // alert.
-const exclusionsAgain = 24 * time.Hour
+const exclusionsInterval = 24 * time.Hour
 
 // Exclusions maintains the exclusions of Microsoft Defender, and reports to the Node when it cannot.
 type Exclusions struct {
@@ -84,7 +84,7 @@ func (e *Exclusions) keep(ctx context.Context) error {
 	}
 	err = e.IfIdle(func() error { return all.set(ctx) })
 	if errors.Is(err, errExclusions) {
-		e.failure, e.notBefore = err, time.Now().Add(exclusionsAgain)
+		e.failure, e.notBefore = err, time.Now().Add(exclusionsInterval)
 	}
 	return err
 }
@@ -107,11 +107,11 @@ func (e exclusions) check(ctx context.Context) error {
 	if e.wanted.IsEmpty() {
 		return nil
 	}
-	is, err := e.Defender.Exclusions(ctx)
+	current, err := e.Defender.Exclusions(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errExclusions, err)
 	}
-	if missing := e.wanted.Beyond(is); !missing.IsEmpty() {
+	if missing := e.wanted.Beyond(current); !missing.IsEmpty() {
 		return fmt.Errorf("%w: %s", errMissing, strings.Join(missing.List(), ", "))
 	}
 	return nil
@@ -129,7 +129,7 @@ func (e *Exclusions) judge(problem error, interferes bool) {
 	e.lastProblem = problem
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	was, interfered := e.reported, e.interferes
+	previous, interfered := e.reported, e.interferes
 	switch {
 	case problem == nil:
 		e.isKnown, e.reported, e.interferes = true, nodestatus.Problem{}, false
@@ -141,7 +141,7 @@ func (e *Exclusions) judge(problem error, interferes bool) {
 		}
 	}
 	e.metrics.SetProblem(api.ConditionDefenderInterference, e.interferes)
-	if e.reported != was || e.interferes != interfered {
+	if e.reported != previous || e.interferes != interfered {
 		e.wake.Send()
 	}
 }

@@ -33,11 +33,11 @@ func (w *windows) enableFeatures(ctx context.Context) error {
 }
 
 func (w *windows) enableFeature(ctx context.Context, name string) error {
-	is, err := stateOf(ctx, w.System, name)
+	current, err := stateOf(ctx, w.System, name)
 	if err != nil {
 		return w.explained(err)
 	}
-	switch is {
+	switch current {
 	case wicdapi.FeatureEnabled:
 		return nil
 	case wicdapi.FeatureUnknown:
@@ -45,27 +45,27 @@ func (w *windows) enableFeature(ctx context.Context, name string) error {
 		return nil
 	}
 	if name == desired.HyperVFeature {
-		if hyperV := judgeHyperV(w.facts, is); !hyperV.mayBeEnabled() {
+		if hyperV := judgeHyperV(w.facts, current); !hyperV.mayBeEnabled() {
 			w.recordNone("%s", hyperV.message)
 			return nil
 		}
 	}
-	if err := w.outlived(featureCause(name), fmt.Sprintf("feature %s of Windows is %s", name, is)); err != nil {
+	if err := w.outlived(featureCause(name), fmt.Sprintf("feature %s of Windows is %s", name, current)); err != nil {
 		return err
 	}
 	reboot, err := w.enable(ctx, name)
 	if w.mayNeedRestart(ctx, err) {
-		why := fmt.Sprintf("Windows must complete a pending installation before it can enable feature %s (%v)", name, err)
+		reason := fmt.Sprintf("Windows must complete a pending installation before it can enable feature %s (%v)", name, err)
 		if before := w.made.Since(servicingCause, w.facts.BootID); before != nil {
 			return didNotHelp(before, w.explained(err).Error())
 		}
-		w.rebooting = append(w.rebooting, cause{servicingCause, why})
+		w.rebooting = append(w.rebooting, cause{servicingCause, reason})
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("enabling feature %s: %w", name, w.explained(err))
 	}
-	if is != wicdapi.FeaturePending {
+	if current != wicdapi.FeaturePending {
 		w.recordChange(featureEnabled, name)
 	}
 	if reboot {
@@ -82,7 +82,7 @@ func (w *windows) outlived(key, what string) error {
 		return nil
 	}
 	if w.unfinished.Up < servicingWithin {
-		return unready(wicdapi.CodeServicing, w.unfinished.Up, joinGoesOn, "%s after the restart at %s, and Windows may still be completing it", what, before.At.Format("15:04:05Z"))
+		return unready(wicdapi.CodeServicing, w.unfinished.Up, joinContinues, "%s after the restart at %s, and Windows may still be completing it", what, before.At.Format("15:04:05Z"))
 	}
 	if errors := dismErrors(w.Disk); errors != "" {
 		what += "; " + errors
@@ -104,8 +104,8 @@ var errDISMSilent = errors.New("DISM did not respond")
 func stateOf(ctx context.Context, s hostapi.System, name string) (wicdapi.FeatureState, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, featureWithin, fmt.Errorf("%w within %s", errDISMSilent, featureWithin))
 	defer cancel()
-	is, err := s.Feature(ctx, name)
-	return is, withCause(ctx, err)
+	current, err := s.Feature(ctx, name)
+	return current, withCause(ctx, err)
 }
 
 // withCause adds the cause of ctx to err if ctx is done.

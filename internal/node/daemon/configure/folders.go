@@ -122,11 +122,11 @@ func (f folders) claim() error {
 	}
 	names := []string{podLogs, containerLogs}
 	for _, folder := range []string{desired.KubeletData, desired.CNIData, desired.ContainerdRoot, desired.ContainerdState} {
-		there, err := f.Disk.List(folder)
+		existing, err := f.Disk.List(folder)
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", folder, err)
 		}
-		for _, name := range there {
+		for _, name := range existing {
 			names = append(names, folder+`\`+name)
 		}
 	}

@@ -87,12 +87,12 @@ func (s hnsState) set(ctx context.Context) (changed []string, err error) {
 // setOne records the former number, then sets the value: an interruption leaves a record of a value that has another number, which stays.
 func (s hnsState) setOne(ctx context.Context, notes map[string]hnsNote, v hnsValue) (changed bool, err error) {
 	note := hnsNote{Set: v.number}
-	is, err := s.HNSState.Get(ctx, v.name)
+	current, err := s.HNSState.Get(ctx, v.name)
 	switch {
-	case err == nil && is == v.number:
+	case err == nil && current == v.number:
 		return false, nil
 	case err == nil:
-		note.Before = &is
+		note.Before = &current
 	case !errors.Is(err, hostapi.ErrNotFound):
 		return false, err
 	}
@@ -130,8 +130,8 @@ func (s hnsState) restore(ctx context.Context, r *remains) error {
 // restoreOne restores the former number, unless the value was changed since.
 func (s hnsState) restoreOne(ctx context.Context, notes map[string]hnsNote, name string) error {
 	note := notes[name]
-	is, err := s.HNSState.Get(ctx, name)
-	if err == nil && is == note.Set {
+	current, err := s.HNSState.Get(ctx, name)
+	if err == nil && current == note.Set {
 		if note.Before == nil {
 			err = s.HNSState.Remove(ctx, name)
 		} else {

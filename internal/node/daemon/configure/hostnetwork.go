@@ -35,14 +35,14 @@ type hostNetwork struct {
 // prepare sets the registry values of the Host Network Service, which reads the one for static addresses when it starts, and the others for each
 // object. If the first network already exists, nothing is done for static addresses.
 func (n hostNetwork) prepare(ctx context.Context) error {
-	is, unknown := n.Networks.Look(ctx)
+	current, unknown := n.Networks.Look(ctx)
 	values := hnsState{work: n.work}
 	notes, err := values.notes()
 	if err != nil {
 		return err
 	}
 	_, isOurs := notes[deviceLess]
-	isThere := n.wanted != nil && slices.ContainsFunc(is.Networks, func(h hns.Network) bool { return slices.Contains(n.wanted.Names(), h.Name) })
+	isThere := n.wanted != nil && slices.ContainsFunc(current.Networks, func(h hns.Network) bool { return slices.Contains(n.wanted.Names(), h.Name) })
 	values.wanted = hnsValuesOf(n.wanted != nil && n.facts.Build != keepsStatic && n.isStatic() && (isOurs || !isThere))
 	changed, err := values.set(ctx)
 	switch {
@@ -51,7 +51,7 @@ func (n hostNetwork) prepare(ctx context.Context) error {
 	case unknown != nil:
 		n.recordNone("service %s is not restarted for %s: reading its networks failed: %v", hnsService, deviceLess, unknown)
 		return nil
-	case len(is.Networks) > 0:
+	case len(current.Networks) > 0:
 		n.recordNone("service %s is not restarted for %s: it has other networks", hnsService, deviceLess)
 		return nil
 	}
@@ -60,11 +60,11 @@ func (n hostNetwork) prepare(ctx context.Context) error {
 
 // checkPorts warns of ports that the node's programs cannot use. The host joins anyway: the ports that Windows excludes change at its next start.
 func (n hostNetwork) checkPorts(ctx context.Context) error {
-	is, err := n.HostNetwork.Ports(ctx)
+	current, err := n.HostNetwork.Ports(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	message := is.ExcludedOf(n.ports)
+	message := current.ExcludedOf(n.ports)
 	switch {
 	case err != nil:
 		n.recordNone("reading the excluded ports failed: %v", err)

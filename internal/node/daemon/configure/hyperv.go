@@ -31,12 +31,12 @@ const (
 type hyperVState struct{ reason, message string }
 
 // judgeHyperV returns the host's state from its facts and the state of the feature.
-func judgeHyperV(f wicdapi.HostFacts, is wicdapi.FeatureState) hyperVState {
+func judgeHyperV(f wicdapi.HostFacts, current wicdapi.FeatureState) hyperVState {
 	v := f.Virtualization
 	switch {
-	case is == wicdapi.FeatureEnabled && v.HyperV:
+	case current == wicdapi.FeatureEnabled && v.HyperV:
 		return hyperVState{api.ReasonHyperVRuns, "Hyper-V is running; pods can use Hyper-V isolation"}
-	case is != wicdapi.FeatureEnabled && is != wicdapi.FeaturePending && is != wicdapi.FeatureDisabled:
+	case current != wicdapi.FeatureEnabled && current != wicdapi.FeaturePending && current != wicdapi.FeatureDisabled:
 		return hyperVState{api.ReasonHyperVUnavailable, fmt.Sprintf(
 			"this edition of Windows (%.64q) does not have feature %s; pods with Hyper-V isolation need a host with Windows Server Standard or Datacenter", f.Product, desired.HyperVFeature)}
 	case !v.Processor && !v.HyperV && v.Hypervisor == "":
@@ -45,10 +45,10 @@ func judgeHyperV(f wicdapi.HostFacts, is wicdapi.FeatureState) hyperVState {
 	case !v.Processor && !v.HyperV:
 		return hyperVState{api.ReasonVirtualizationUnavailable, fmt.Sprintf("the host is a virtual machine of hypervisor %.16q, which does not allow nested virtual machines; "+
 			"enable nested virtualization for it, or use a machine type that supports it, then restart the host", v.Hypervisor)}
-	case is == wicdapi.FeaturePending:
+	case current == wicdapi.FeaturePending:
 		return hyperVState{api.ReasonHyperVRestartPending, fmt.Sprintf("feature %s takes effect after a restart of the host; "+
 			"set spec.rollout.reboots of WindowsConfig to Allowed, or request it with kubectl windows reboot", desired.HyperVFeature)}
-	case is == wicdapi.FeatureDisabled:
+	case current == wicdapi.FeatureDisabled:
 		return hyperVState{api.ReasonHyperVDisabled, fmt.Sprintf("feature %s of Windows is not enabled yet", desired.HyperVFeature)}
 	}
 	return hyperVState{api.ReasonHypervisorStopped, fmt.Sprintf("feature %s is enabled, but its hypervisor is not running; "+
@@ -80,7 +80,7 @@ func NewHyperV(s state.Session, wake state.Signal, r *nodestatus.RebootPending) 
 func (h *HyperV) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := hyperVEvery
-		is, err := h.keep(ctx)
+		current, err := h.keep(ctx)
 		switch {
 		case ctx.Err() != nil:
 		case errors.Is(err, state.ErrBusy):
@@ -89,7 +89,7 @@ func (h *HyperV) Run(ctx context.Context) {
 			h.Log.Warn("Reading the state of Hyper-V failed", "error", err.Error())
 			wait = settingsEvery
 		default:
-			h.set(is)
+			h.set(current)
 		}
 		_ = backoff.Sleep(ctx, wait)
 	}
@@ -100,14 +100,14 @@ func (h *HyperV) keep(ctx context.Context) (hyperVState, error) {
 	if !slices.Contains(h.Wanted.Features, desired.HyperVFeature) {
 		return hyperVState{api.ReasonHyperVNotWanted, "WindowsConfig no longer requests Hyper-V isolation; the Windows feature is not removed"}, nil
 	}
-	is, err := h.look(ctx)
+	current, err := h.look(ctx)
 	if err != nil {
 		return hyperVState{}, err
 	}
-	if is.reason != api.ReasonHyperVDisabled {
-		return is, nil
+	if current.reason != api.ReasonHyperVDisabled {
+		return current, nil
 	}
-	h.set(is) // enabling takes Windows a while
+	h.set(current) // enabling takes Windows a while
 	var failure error
 	err = h.IfIdle(func() error {
 		ctx, cancel := context.WithTimeout(ctx, hyperVWithin)
@@ -118,12 +118,12 @@ func (h *HyperV) keep(ctx context.Context) (hyperVState, error) {
 		return nil
 	})
 	if err != nil {
-		return is, err
+		return current, err
 	}
 	if failure != nil {
 		return hyperVState{api.ReasonHyperVEnablingFailed, truncate.Text(fmt.Sprintf("%v; WICD retries within an hour", failure), truncate.Note)}, nil
 	}
-	h.reboot.LookAgain()
+	h.reboot.Recheck()
 	return h.look(ctx)
 }
 
@@ -133,18 +133,18 @@ func (h *HyperV) look(ctx context.Context) (hyperVState, error) {
 	if err != nil {
 		return hyperVState{}, err
 	}
-	is, err := stateOf(ctx, h.Host.System, desired.HyperVFeature)
+	current, err := stateOf(ctx, h.Host.System, desired.HyperVFeature)
 	if err != nil {
 		return hyperVState{}, err
 	}
-	return judgeHyperV(facts, is), nil
+	return judgeHyperV(facts, current), nil
 }
 
 // set stores the host's state, and sends wake if it changed.
-func (h *HyperV) set(is hyperVState) {
+func (h *HyperV) set(current hyperVState) {
 	h.mu.Lock()
-	changed := h.is != is
-	h.is = is
+	changed := h.is != current
+	h.is = current
 	h.mu.Unlock()
 	if changed {
 		h.wake.Send()
@@ -154,10 +154,10 @@ func (h *HyperV) set(is hyperVState) {
 // ReportTo reports the host's state by a condition. A node for which Hyper-V isolation was never requested has none.
 func (h *HyperV) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	h.mu.Lock()
-	is := h.is
+	current := h.is
 	h.mu.Unlock()
-	next := corev1.NodeCondition{Type: api.ConditionHyperVCapable, Status: corev1.ConditionFalse, Reason: is.reason, Message: is.message}
-	switch is.reason {
+	next := corev1.NodeCondition{Type: api.ConditionHyperVCapable, Status: corev1.ConditionFalse, Reason: current.reason, Message: current.message}
+	switch current.reason {
 	case "":
 		return nil
 	case api.ReasonHyperVRuns:

@@ -72,7 +72,7 @@ func Join(ctx context.Context, s *wicdapi.Session, h hostapi.Host) (wicdapi.Join
 }
 
 // Apply brings the host to the requested state, as Join does, and calls tell for each step.
-func Apply(ctx context.Context, h hostapi.Host, request wicdapi.JoinRequest, tell func(wicdapi.Step)) (wicdapi.JoinResult, error) {
+func Apply(ctx context.Context, h hostapi.Host, request wicdapi.JoinRequest, notify func(wicdapi.Step)) (wicdapi.JoinResult, error) {
 	if _, err := newTarget(request); err != nil { // before Windows is queried, which can take long
 		return wicdapi.JoinResult{}, err
 	}
@@ -88,7 +88,7 @@ func Apply(ctx context.Context, h hostapi.Host, request wicdapi.JoinRequest, tel
 	if request.Register {
 		t.restarts.mark(desired.KubeletService, "the cluster has no Node for this host")
 	}
-	w := newWork(h, tell)
+	w := newWork(h, notify)
 	if err := newParts(w, t).services.check(ctx); err != nil { // before anything changes
 		return wicdapi.JoinResult{}, err
 	}

@@ -21,8 +21,8 @@ import (
 // HeldKubelet returns the resources that the kubelet keeps when a host with record is gets next; nil when it takes the declared ones. The kubelet
 // keeps its former resources while the machine cannot provide the declared ones, and while running containers have processors or memory assigned:
 // until the next start of Windows, or a change of programs, for which the node is drained.
-func HeldKubelet(ctx context.Context, h hostapi.Host, is state.Record, next desired.Node) (*desired.HeldKubelet, error) {
-	effective, err := is.Wanted()
+func HeldKubelet(ctx context.Context, h hostapi.Host, current state.Record, next desired.Node) (*desired.HeldKubelet, error) {
+	effective, err := current.Wanted()
 	if err != nil || reflect.DeepEqual(effective.KubeletResources(), next.KubeletResources()) {
 		return nil, err
 	}
@@ -30,15 +30,15 @@ func HeldKubelet(ctx context.Context, h hostapi.Host, is state.Record, next desi
 	if err != nil {
 		return nil, fmt.Errorf("reading the facts of the host: %w", err)
 	}
-	return former{Record: is, wanted: effective}.heldKubelet(facts, next)
+	return former{Record: current, wanted: effective}.heldKubelet(facts, next)
 }
 
 func (f former) heldKubelet(facts wicdapi.HostFacts, next desired.Node) (*desired.HeldKubelet, error) {
-	has, wants := f.wanted.KubeletResources(), next.KubeletResources()
-	if reflect.DeepEqual(has, wants) {
+	existing, wants := f.wanted.KubeletResources(), next.KubeletResources()
+	if reflect.DeepEqual(existing, wants) {
 		return nil, nil
 	}
-	held := &desired.HeldKubelet{KubeletResources: has, Boot: facts.BootID}
+	held := &desired.HeldKubelet{KubeletResources: existing, Boot: facts.BootID}
 	machine := desired.Machine{Memory: facts.MemoryBytes, Processors: facts.Processors, NUMANodes: facts.NUMANodes, Build: facts.Build}
 	if err := wants.Check(machine); err != nil {
 		if f.Node == "" {
@@ -47,10 +47,10 @@ func (f former) heldKubelet(facts wicdapi.HostFacts, next desired.Node) (*desire
 		held.Unsuitable = err.Error()
 		return held, nil
 	}
-	if wants.State() == "" || wants.State() == has.State() || f.Node == "" || isDrainedFor(f.Desired, next) {
+	if wants.State() == "" || wants.State() == existing.State() || f.Node == "" || isDrainedFor(f.Desired, next) {
 		return nil, nil
 	}
-	if was := f.Local.Kubelet; was != nil && reflect.DeepEqual(f.Desired.KubeletResources(), wants) && hasStarted(was.Boot, facts.BootID) {
+	if previous := f.Local.Kubelet; previous != nil && reflect.DeepEqual(f.Desired.KubeletResources(), wants) && hasStarted(previous.Boot, facts.BootID) {
 		return nil, nil
 	}
 	return held, nil
@@ -60,8 +60,8 @@ func (f former) heldKubelet(facts wicdapi.HostFacts, next desired.Node) (*desire
 func hasStarted(since, boot string) bool { return since != "" && boot != "" && since != boot }
 
 // isDrainedFor reports whether programs change for which the operator drains the node.
-func isDrainedFor(is, next desired.Node) bool {
-	return desired.Diff(is, next).Disruption >= desired.Drain
+func isDrainedFor(current, next desired.Node) bool {
+	return desired.Diff(current, next).Disruption >= desired.Drain
 }
 
 // kubeletStateOf is a file with the resources that the kubelet's state files belong to (desired.KubeletResources.State).

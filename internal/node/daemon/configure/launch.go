@@ -49,43 +49,43 @@ func (l launches) read(all []desired.Service) (now map[string]launch, outdated [
 	now = map[string]launch{}
 	maps.Copy(now, before) // all lacks WICD's own service when WICD calls this
 	for _, s := range all {
-		is, pending, err := l.launchOf(s)
+		current, pending, err := l.launchOf(s)
 		if err != nil {
 			return nil, nil, err
 		}
-		was := before[s.Name]
-		if is.Files != was.Files {
+		previous := before[s.Name]
+		if current.Files != previous.Files {
 			l.restarts.mark(s.Name, "a file it reads changed")
 		}
-		if is.Bootstrap != "" && is.Bootstrap != was.Bootstrap {
+		if current.Bootstrap != "" && current.Bootstrap != previous.Bootstrap {
 			l.restarts.mark(s.Name, "it needs the new bootstrap token")
 			outdated = append(outdated, pending)
 		}
-		now[s.Name] = is
+		now[s.Name] = current
 	}
 	return now, outdated, nil
 }
 
 // launchOf returns what a service reads. pending is the key file of the certificate request that it makes with the token.
-func (l launches) launchOf(s desired.Service) (is launch, pending string, err error) {
+func (l launches) launchOf(s desired.Service) (current launch, pending string, err error) {
 	hash := sha256.New()
 	for _, f := range l.mayRead {
 		if strings.Contains(s.Command, f.Path) {
 			fmt.Fprintf(hash, "%s %d %s", f.Path, len(f.Content), f.Content)
 		}
 	}
-	is.Files = hex.EncodeToString(hash.Sum(nil))
+	current.Files = hex.EncodeToString(hash.Sum(nil))
 	pending, needed := l.bootstraps(s)
 	if !needed {
-		return is, "", nil
+		return current, "", nil
 	}
 	b, err := l.disk.Read(desired.BootstrapKubeconfig)
 	if state.IgnoreAbsent(err) != nil {
 		return launch{}, "", err
 	}
 	sum := sha256.Sum256(b)
-	is.Bootstrap = hex.EncodeToString(sum[:])
-	return is, pending, nil
+	current.Bootstrap = hex.EncodeToString(sum[:])
+	return current, pending, nil
 }
 
 // bootstraps reports whether a service still needs the bootstrap token to get its first certificate.

@@ -42,10 +42,10 @@ func Leave(ctx context.Context, s *wicdapi.Session, h hostapi.Host, program stri
 	if request.Cluster == "" {
 		return wicdapi.LeaveResult{}, &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: "cluster is empty; the UID of namespace kube-system is needed"}
 	}
-	tell := func(step wicdapi.Step) { _ = s.Step(step) } // the leave continues if no one reads the steps
-	l := &leaving{work: newWork(h, tell), cluster: request.Cluster, program: program}
-	there, err := l.look(ctx)
-	if err != nil || !there {
+	notify := func(step wicdapi.Step) { _ = s.Step(step) } // the leave continues if no one reads the steps
+	l := &leaving{work: newWork(h, notify), cluster: request.Cluster, program: program}
+	found, err := l.look(ctx)
+	if err != nil || !found {
 		return wicdapi.LeaveResult{}, err
 	}
 	release, err := state.LockCommands(ctx, h)
@@ -65,7 +65,7 @@ func Leave(ctx context.Context, s *wicdapi.Session, h hostapi.Host, program stri
 }
 
 // look reports whether the host has anything of the operator's. It changes nothing.
-func (l *leaving) look(ctx context.Context) (there bool, err error) {
+func (l *leaving) look(ctx context.Context) (found bool, err error) {
 	r, err := state.ReadLast(l.Disk)
 	if err != nil {
 		return false, err
@@ -92,8 +92,8 @@ func (l *leaving) look(ctx context.Context) (there bool, err error) {
 // mark records that the host leaves: from then on WICD's service repairs nothing, and no updater joins the host again. A host without a record gets
 // one, so that the leave after an interrupted one knows which cluster the rest belongs to.
 func (l *leaving) mark(ctx context.Context) error {
-	there, err := l.look(ctx) // again: a join may have run since
-	if err != nil || !there || !l.isOurs {
+	found, err := l.look(ctx) // again: a join may have run since
+	if err != nil || !found || !l.isOurs {
 		return err
 	}
 	r, err := state.ReadLast(l.Disk)
@@ -117,7 +117,7 @@ func (l *leaving) mark(ctx context.Context) error {
 
 // end removes the record of the cluster. The journal stays.
 func (l *leaving) end(context.Context) error {
-	l.tellFeatures()
+	l.noteFeatures()
 	if l.former.Cluster != "" {
 		l.recordChange("left cluster %s, where the host was node %s", l.former.Cluster, l.former.Node)
 	}
@@ -129,8 +129,8 @@ func (l *leaving) end(context.Context) error {
 	return nil
 }
 
-// tellFeatures reports features of Windows that a join enabled. They stay: others may use them by now, and disabling them needs a restart.
-func (l *leaving) tellFeatures() {
+// noteFeatures reports features of Windows that a join enabled. They stay: others may use them by now, and disabling them needs a restart.
+func (l *leaving) noteFeatures() {
 	notes, err := state.LastNotes(l.Disk, state.MaxJournalBytes) // all
 	if err != nil {
 		return

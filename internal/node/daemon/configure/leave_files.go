@@ -30,11 +30,11 @@ func (f leavingFiles) remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	there := slices.DeleteFunc(targets, func(name string) bool { return !f.Disk.Exists(name) })
+	existing := slices.DeleteFunc(targets, func(name string) bool { return !f.Disk.Exists(name) })
 	var failures []error
 	for attempt := 1; ; attempt++ {
 		failures = nil
-		for _, name := range there {
+		for _, name := range existing {
 			failures = append(failures, f.Disk.RemoveTree(ctx, name)...)
 		}
 		if len(failures) == 0 || attempt == removalAttempts {
@@ -44,7 +44,7 @@ func (f leavingFiles) remove(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, name := range there {
+	for _, name := range existing {
 		if !f.Disk.Exists(name) {
 			f.recordChange("%s removed", name)
 		}

@@ -12,24 +12,24 @@ import (
 
 // removeNetworks removes networks with their endpoints, and all load balancers: kube-proxy, too, regards every load balancer as its own.
 func removeNetworks(ctx context.Context, all hostapi.Networks, names []string) (removed []string, err error) {
-	is, err := all.Look(ctx)
+	current, err := all.Look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	gone := hns.State{Networks: slices.DeleteFunc(is.Networks, func(n hns.Network) bool { return !slices.Contains(names, n.Name) })}
-	if len(gone.Networks) == 0 {
+	obsolete := hns.State{Networks: slices.DeleteFunc(current.Networks, func(n hns.Network) bool { return !slices.Contains(names, n.Name) })}
+	if len(obsolete.Networks) == 0 {
 		return nil, nil
 	}
-	gone.LoadBalancers = is.LoadBalancers
-	for _, e := range is.Endpoints {
-		if slices.ContainsFunc(gone.Networks, func(n hns.Network) bool { return n.ID == e.Network }) {
-			gone.Endpoints = append(gone.Endpoints, e)
+	obsolete.LoadBalancers = current.LoadBalancers
+	for _, e := range current.Endpoints {
+		if slices.ContainsFunc(obsolete.Networks, func(n hns.Network) bool { return n.ID == e.Network }) {
+			obsolete.Endpoints = append(obsolete.Endpoints, e)
 		}
 	}
-	if err := all.Remove(ctx, gone); err != nil {
+	if err := all.Remove(ctx, obsolete); err != nil {
 		return nil, fmt.Errorf("removing networks: %w", err)
 	}
-	for _, n := range gone.Networks {
+	for _, n := range obsolete.Networks {
 		removed = append(removed, n.Name)
 	}
 	return removed, nil

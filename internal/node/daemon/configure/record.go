@@ -39,12 +39,12 @@ func readFormer(d hostapi.Disk) (f former, err error) {
 func (r record) remember(context.Context) error {
 	request := r.request
 	request.Bootstrap.Token = ""
-	asked := state.Record{JoinRequest: request, Complete: true}
-	if state.Equal(asked, r.former.Record) {
+	requested := state.Record{JoinRequest: request, Complete: true}
+	if state.Equal(requested, r.former.Record) {
 		return nil
 	}
-	asked.Complete, asked.Pulled = false, r.pulls
-	_, err := asked.Write(r.Disk)
+	requested.Complete, requested.Pulled = false, r.pulls
+	_, err := requested.Write(r.Disk)
 	return err
 }
 

@@ -40,11 +40,11 @@ func (r registries) write(context.Context) error {
 	var errs []error
 	changed := 0
 	for _, path := range slices.Sorted(maps.Keys(files)) {
-		is, err := r.Disk.WriteFile(path, files[path])
+		ok, err := r.Disk.WriteFile(path, files[path])
 		if err != nil {
 			errs = append(errs, fmt.Errorf("writing %s: %w", path, err))
 		}
-		if is {
+		if ok {
 			changed++
 		}
 	}

@@ -56,7 +56,7 @@ func (r replacedCertificates) isReplaced(name, current string) bool {
 	if err != nil || time.Since(info.ModTime()) < replacedFor {
 		return false
 	}
-	was, err := r.Disk.Read(name)
+	previous, err := r.Disk.Read(name)
 	now, errNow := r.Disk.Read(current)
-	return err == nil && errNow == nil && string(was) != string(now)
+	return err == nil && errNow == nil && string(previous) != string(now)
 }

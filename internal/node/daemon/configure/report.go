@@ -52,8 +52,8 @@ type work struct {
 	*report
 }
 
-func newWork(h hostapi.Host, tell func(wicdapi.Step)) work {
-	return work{Host: h, report: &report{disk: h.Disk, tell: tell}}
+func newWork(h hostapi.Host, notify func(wicdapi.Step)) work {
+	return work{Host: h, report: &report{disk: h.Disk, tell: notify}}
 }
 
 // step is one step. It changes only what is not as wanted.

@@ -11,7 +11,7 @@ import (
 type restarts map[string]string
 
 // mark requests a restart of a service. The first reason is kept.
-func (r restarts) mark(name, why string) { r[name] = cmp.Or(r[name], why) }
+func (r restarts) mark(name, reason string) { r[name] = cmp.Or(r[name], reason) }
 
 // usersOf marks the services whose command line names a changed file.
 func (r restarts) usersOf(all []desired.Service, name string) {

@@ -40,14 +40,14 @@ func (k sshKeys) authorize(context.Context) error {
 	if err != nil {
 		return err
 	}
-	there := keysIn(content)
+	existing := keysIn(content)
 	added, err := addedKeys(k.Disk)
 	if err != nil {
 		return err
 	}
 	var missing []string
 	for _, line := range k.wanted {
-		if key := keyIn(line); !slices.Contains(there, key) && !slices.Contains(missing, key) {
+		if key := keyIn(line); !slices.Contains(existing, key) && !slices.Contains(missing, key) {
 			missing = append(missing, key)
 			content = appendLine(content, strings.TrimSpace(line))
 		}

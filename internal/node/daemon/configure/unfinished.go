@@ -16,8 +16,8 @@ const (
 	setupWithin     = 30 * time.Minute
 )
 
-// joinGoesOn is the text for what follows when Windows has finished.
-const joinGoesOn = "the join continues"
+// joinContinues is the text for what follows when Windows has finished.
+const joinContinues = "the join continues"
 
 // AwaitWindows returns an error while Windows completes its setup, features or updates, because a restart then would damage it. then is what
 // follows.

@@ -55,11 +55,11 @@ func hostnameCause(name string) string { return "host name " + strings.ToLower(n
 
 // why describes the causes of the restart.
 func (w *windows) why() string {
-	var why []string
+	var reason []string
 	for _, c := range w.rebooting {
-		why = append(why, c.why)
+		reason = append(reason, c.why)
 	}
-	return strings.Join(why, "; ")
+	return strings.Join(reason, "; ")
 }
 
 // await ends the join while Windows completes its setup, features or updates, because a restart then would damage it.
@@ -78,7 +78,7 @@ func (w *windows) await(ctx context.Context) (err error) {
 	if !changes {
 		awaited.Servicing = nil // it may continue during the rest of the join
 	}
-	return AwaitWindows(awaited, joinGoesOn)
+	return AwaitWindows(awaited, joinContinues)
 }
 
 // lacking returns the features that the host is not known to have. Only they need DISM, which is slow, and which does not work on every host that
@@ -88,13 +88,13 @@ func (w *windows) lacking(ctx context.Context) (names []string, err error) {
 		return nil, err
 	}
 	for _, name := range w.features {
-		has := w.former.Complete && slices.Contains(w.former.Desired.Features, name)
-		if name == desired.ContainersFeature && !has && !w.made.IsUnderWay(w.facts.BootID) {
-			if has, err = w.hasContainers(ctx); err != nil {
+		ok := w.former.Complete && slices.Contains(w.former.Desired.Features, name)
+		if name == desired.ContainersFeature && !ok && !w.made.IsUnderWay(w.facts.BootID) {
+			if ok, err = w.hasContainers(ctx); err != nil {
 				return nil, err
 			}
 		}
-		if has || name == desired.HyperVFeature && !w.mayReboot { // WICD handles it once the host is a node
+		if ok || name == desired.HyperVFeature && !w.mayReboot { // WICD handles it once the host is a node
 			continue
 		}
 		names = append(names, name)
@@ -145,9 +145,9 @@ func (w *windows) rename(ctx context.Context) error {
 	if !w.isRenamed() {
 		return nil
 	}
-	why := fmt.Sprintf("changing the host's name from %s to %s needs a restart", w.facts.Hostname, w.hostname)
+	reason := fmt.Sprintf("changing the host's name from %s to %s needs a restart", w.facts.Hostname, w.hostname)
 	if !w.mayReboot {
-		return &wicdapi.Error{Code: wicdapi.CodeRebootNeeded, Message: why + ", which is not allowed; rename and restart the host, or allow it"}
+		return &wicdapi.Error{Code: wicdapi.CodeRebootNeeded, Message: reason + ", which is not allowed; rename and restart the host, or allow it"}
 	}
 	key := hostnameCause(w.hostname)
 	if before := w.made.Since(key, w.facts.BootID); before != nil {
@@ -157,7 +157,7 @@ func (w *windows) rename(ctx context.Context) error {
 	if err := w.NextStart.Rename(ctx, w.hostname); err != nil {
 		return fmt.Errorf("renaming the host: %w", err)
 	}
-	w.rebooting = append(w.rebooting, cause{key, why})
+	w.rebooting = append(w.rebooting, cause{key, reason})
 	return nil
 }
 
@@ -173,9 +173,9 @@ func (w *windows) restart(ctx context.Context) error {
 	if len(w.rebooting) == 0 {
 		return nil
 	}
-	why := w.why()
+	reason := w.why()
 	if !w.mayReboot {
-		return &wicdapi.Error{Code: wicdapi.CodeRebootNeeded, Message: why + "; restart the host, or allow it"}
+		return &wicdapi.Error{Code: wicdapi.CodeRebootNeeded, Message: reason + "; restart the host, or allow it"}
 	}
 	if err := w.facts.Must(wicdapi.FactBootID); err != nil {
 		return fmt.Errorf("restarting the host: its boot ID is needed: %w", err)
@@ -189,15 +189,15 @@ func (w *windows) restart(ctx context.Context) error {
 	}
 	made := w.made.With(next)
 	if len(made.Made) > mostRestarts {
-		return didNotHelp(&w.made.Made[len(w.made.Made)-1], why)
+		return didNotHelp(&w.made.Made[len(w.made.Made)-1], reason)
 	}
 	if err := made.Write(w.Disk); err != nil {
 		return fmt.Errorf("recording the restart before it begins: %w", err)
 	}
-	if err := w.System.Reboot(ctx, why, rebootDelay); err != nil {
+	if err := w.System.Reboot(ctx, reason, rebootDelay); err != nil {
 		return fmt.Errorf("restarting the host: %w", err)
 	}
-	w.recordChange("restarting: %s", why)
+	w.recordChange("restarting: %s", reason)
 	return errRebooting
 }
 

@@ -105,7 +105,7 @@ func decideLog(log desired.Log, limits desired.LogLimits, found []foundLog, now 
 	var aside []foundLog
 	for _, f := range found {
 		switch {
-		case wasPutAside(file, f.name):
+		case isAsideName(file, f.name):
 			aside = append(aside, f)
 		case f.name == file && f.size >= limits.Size && !log.Rotates:
 			do.aside = asideName(file, now)
@@ -135,8 +135,8 @@ func asideName(file string, at time.Time) string {
 	return base + "-" + at.Format(asideTime) + ending
 }
 
-// wasPutAside reports whether asideName could have returned name.
-func wasPutAside(file, name string) bool {
+// isAsideName reports whether asideName could have returned name.
+func isAsideName(file, name string) bool {
 	base, ending := cutEnding(file)
 	rest, ok := strings.CutPrefix(name, base+"-")
 	if !ok {

@@ -65,13 +65,13 @@ func FuzzNamesOfLogs(f *testing.F) {
 	f.Add(".log", "-20060102-150405.log")
 	f.Add("a-20060102-150405.log", "a-20060102-150405.log")
 	f.Fuzz(func(t *testing.T, file, name string) {
-		if wasPutAside(file, file) {
+		if isAsideName(file, file) {
 			t.Errorf("the file in use, %q, counts as put aside", file)
 		}
-		if len(name) != len(file)+len("-20060102-150405") && wasPutAside(file, name) {
+		if len(name) != len(file)+len("-20060102-150405") && isAsideName(file, name) {
 			t.Errorf("%q counts as put aside of %q", name, file)
 		}
-		if at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local); !wasPutAside(file, asideName(file, at)) {
+		if at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local); !isAsideName(file, asideName(file, at)) {
 			t.Errorf("%q is not known again", asideName(file, at))
 		}
 	})

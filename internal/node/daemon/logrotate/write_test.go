@@ -37,13 +37,13 @@ func TestWICDLogsUnderTheNamesOfMustGather(t *testing.T) {
 		desired.WICDLogByLevel + "WARNING": "two three",
 		desired.WICDLogByLevel + "ERROR":   "three",
 	} {
-		var said []string
+		var reported []string
 		for line := range strings.Lines(mustRead(t, d, name)) {
 			_, rest, _ := strings.Cut(line, `"msg":"`)
 			message, _, _ := strings.Cut(rest, `"`)
-			said = append(said, message)
+			reported = append(reported, message)
 		}
-		if got := strings.Join(said, " "); got != want {
+		if got := strings.Join(reported, " "); got != want {
 			t.Errorf("%s has %q, want %q", name, got, want)
 		}
 	}

@@ -129,12 +129,12 @@ func (f *Follower) see(ctx context.Context, client *apiclient.Client, event watc
 	if node.Version != f.Record.Desired.Version || node.Digest != f.Record.Desired.Digest {
 		return fmt.Errorf("ConfigMap %s is for version %q, want %q", cm.Name, node.Version, f.Record.Desired.Version)
 	}
-	is, errIs := f.Record.Desired.Hash()
+	current, errIs := f.Record.Desired.Hash()
 	want, errWant := node.Hash()
 	if err := errors.Join(errIs, errWant); err != nil {
 		return err
 	}
-	if is == want && f.Record.Complete {
+	if current == want && f.Record.Complete {
 		f.verifier.remember(serial)
 		return nil
 	}
@@ -189,12 +189,12 @@ func (f *Follower) apply(ctx context.Context, request wicdapi.JoinRequest) error
 }
 
 // SecretsOf returns the secrets for a Node's settings; they are read only if the version is not the current one.
-func SecretsOf(ctx context.Context, client *apiclient.Client, is state.Record, node desired.Node) (desired.Secrets, error) {
+func SecretsOf(ctx context.Context, client *apiclient.Client, current state.Record, node desired.Node) (desired.Secrets, error) {
 	switch node.SecretsVersion {
 	case "":
 		return desired.Secrets{}, nil
-	case is.Secrets.Version:
-		return is.Secrets, nil
+	case current.Secrets.Version:
+		return current.Secrets, nil
 	}
-	return client.Secrets(ctx, is.Namespace, node.SecretsVersion)
+	return client.Secrets(ctx, current.Namespace, node.SecretsVersion)
 }

@@ -42,16 +42,16 @@ func (v *Verifier) Verify(name string, data map[string]string) (serial int64, er
 	if v.Record.Desired.SigningKey == "" {
 		return 0, errNoKey
 	}
-	is, err := desired.Verify(data, v.Record.Desired.SigningKey)
+	current, err := desired.Verify(data, v.Record.Desired.SigningKey)
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("its data is not from the operator: %w", err)
-	case is.Name != name:
-		return 0, fmt.Errorf("it is signed for ConfigMap %.128q", is.Name)
-	case is.Cluster != v.Record.Cluster:
-		return 0, fmt.Errorf("it is signed for cluster %.64q, want %s", is.Cluster, v.Record.Cluster)
+	case current.Name != name:
+		return 0, fmt.Errorf("it is signed for ConfigMap %.128q", current.Name)
+	case current.Cluster != v.Record.Cluster:
+		return 0, fmt.Errorf("it is signed for cluster %.64q, want %s", current.Cluster, v.Record.Cluster)
 	}
-	return is.Serial, nil
+	return current.Serial, nil
 }
 
 // isOutdated reports whether a serial is lower than one that the host knows for its version.
@@ -69,9 +69,9 @@ func (v *Verifier) remember(serial int64) {
 }
 
 // Refuse reports that a ConfigMap is not followed. The node stays as it is.
-func (v *Verifier) Refuse(name string, why error) {
-	if v.refusal.Tell(fmt.Sprintf("ConfigMap %s was rejected: %v", name, why)) {
-		v.Log.Warn("Published settings rejected", "ConfigMap", name, "error", why.Error())
+func (v *Verifier) Refuse(name string, reason error) {
+	if v.refusal.Tell(fmt.Sprintf("ConfigMap %s was rejected: %v", name, reason)) {
+		v.Log.Warn("Published settings rejected", "ConfigMap", name, "error", reason.Error())
 	}
 }
 

@@ -39,11 +39,11 @@ func NewAccounts(s state.Session, wake state.Signal) *Accounts {
 // Run checks until ctx is done.
 func (a *Accounts) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		is, err := a.look(ctx)
+		current, err := a.look(ctx)
 		if err != nil && ctx.Err() == nil {
 			a.Log.Warn("Reading the domain and the plugins of Container Credential Guard failed", "error", err.Error())
 		}
-		if err == nil && a.set(is) {
+		if err == nil && a.set(current) {
 			a.wake.Send()
 		}
 		_ = backoff.Sleep(ctx, accountsEvery)
@@ -65,41 +65,41 @@ func (a *Accounts) look(ctx context.Context) (accounts, error) {
 // capability returns what the Node reports for a domain and plugins.
 func capability(domain string, plugins []string) accounts {
 	var parts []string
-	is := accounts{reason: api.ReasonNotInDomain}
+	current := accounts{reason: api.ReasonNotInDomain}
 	if len(plugins) > 0 {
-		is.reason = api.ReasonCredentialPlugin
+		current.reason = api.ReasonCredentialPlugin
 		parts = append(parts, "plugins of Container Credential Guard are registered: "+truncate.List(plugins, 4, ", "))
 	}
 	if domain != "" {
-		is.reason = api.ReasonDomainJoined
+		current.reason = api.ReasonDomainJoined
 		parts = append([]string{fmt.Sprintf("the host is joined to domain %q", domain)}, parts...)
 	}
 	if len(parts) == 0 {
 		parts = []string{"the host is not joined to a domain and has no plugin of Container Credential Guard"}
 	}
-	is.message = truncate.Text(strings.Join(parts, "; "), truncate.Note)
-	return is
+	current.message = truncate.Text(strings.Join(parts, "; "), truncate.Note)
+	return current
 }
 
 // set stores the result and reports whether it is new.
-func (a *Accounts) set(is accounts) (changed bool) {
+func (a *Accounts) set(current accounts) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	changed = a.is != is
-	a.is = is
+	changed = a.is != current
+	a.is = current
 	return changed
 }
 
 // ReportTo reports the support for group Managed Service Accounts by a condition. A Node that never had any gets no condition.
 func (a *Accounts) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
 	a.mu.Lock()
-	told := a.is
+	current := a.is
 	a.mu.Unlock()
-	next := corev1.NodeCondition{Type: api.ConditionGMSACapable, Status: corev1.ConditionTrue, Reason: told.reason, Message: told.message}
-	if told.reason == api.ReasonNotInDomain {
+	next := corev1.NodeCondition{Type: api.ConditionGMSACapable, Status: corev1.ConditionTrue, Reason: current.reason, Message: current.message}
+	if current.reason == api.ReasonNotInDomain {
 		next.Status = corev1.ConditionFalse
 	}
-	if told.reason == "" || next.Status == corev1.ConditionFalse && nodestate.Condition(node, next.Type) == nil {
+	if current.reason == "" || next.Status == corev1.ConditionFalse && nodestate.Condition(node, next.Type) == nil {
 		return nil
 	}
 	return w.KeepCondition(ctx, node, next)

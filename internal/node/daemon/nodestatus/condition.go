@@ -21,15 +21,15 @@ type Condition struct {
 // ReportProblem reports a problem by a condition of the Node and, when it begins, by one event. A problem without a Reason means that there
 // is none.
 func (w *Writer) ReportProblem(ctx context.Context, node *corev1.Node, c Condition, p Problem) error {
-	is := nodestate.Condition(node, c.Type)
+	current := nodestate.Condition(node, c.Type)
 	if p.Reason == "" {
-		if is == nil {
+		if current == nil {
 			return nil
 		}
 		return w.KeepCondition(ctx, node, corev1.NodeCondition{Type: c.Type, Status: corev1.ConditionFalse, Reason: c.Works, Message: c.Message})
 	}
 	p.Message = truncate.Text(w.masked(p.Message), truncate.Note)
-	if is == nil || is.Status != corev1.ConditionTrue { // before the condition, which marks the event as created
+	if current == nil || current.Status != corev1.ConditionTrue { // before the condition, which marks the event as created
 		if err := w.CreateEvents(ctx, node, []Problem{p}); err != nil {
 			return err
 		}
@@ -42,11 +42,11 @@ func (w *Writer) KeepCondition(ctx context.Context, node *corev1.Node, next core
 	now := metav1.NewTime(time.Now())
 	next.LastHeartbeatTime, next.LastTransitionTime = now, now
 	next.Message = w.masked(next.Message) // before the comparison with the masked message on the Node
-	if is := nodestate.Condition(node, next.Type); is != nil && is.Status == next.Status {
-		if is.Reason == next.Reason && is.Message == next.Message {
+	if current := nodestate.Condition(node, next.Type); current != nil && current.Status == next.Status {
+		if current.Reason == next.Reason && current.Message == next.Message {
 			return nil
 		}
-		next.LastTransitionTime = is.LastTransitionTime
+		next.LastTransitionTime = current.LastTransitionTime
 	}
 	return w.SetCondition(ctx, node, next)
 }

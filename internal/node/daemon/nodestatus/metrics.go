@@ -61,28 +61,28 @@ func (m *Metrics) CountRepair() {
 }
 
 // SetProblem records whether a problem that is a condition of the Node persists.
-func (m *Metrics) SetProblem(condition string, is bool) {
+func (m *Metrics) SetProblem(condition string, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.problems == nil {
 		m.problems = map[string]bool{}
 	}
-	m.problems[condition] = is
+	m.problems[condition] = ok
 }
 
 // Run writes the metrics when a service ended, Windows waits for a restart, or a problem begins or ends, until ctx is done. Other parts write
 // their own changes.
 func (m *Metrics) Run(ctx context.Context) {
-	for was := ""; ctx.Err() == nil; _ = backoff.Sleep(ctx, countsEvery) {
+	for previous := ""; ctx.Err() == nil; _ = backoff.Sleep(ctx, countsEvery) {
 		var b exposition
 		m.writeCounts(&b)
-		is := b.String()
-		if is == was {
+		current := b.String()
+		if current == previous {
 			continue
 		}
 		err := m.IfIdle(m.Write) // not on a host that is leaving
 		if err == nil {
-			was = is
+			previous = current
 		} else if !errors.Is(err, state.ErrBusy) {
 			m.Log.Warn("Writing metrics failed", "error", err.Error())
 		}
@@ -160,8 +160,8 @@ func (m *Metrics) countProblems() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	counts := map[string]int64{}
-	for condition, is := range m.problems {
-		counts[condition] = numberOf(is)
+	for condition, ok := range m.problems {
+		counts[condition] = numberOf(ok)
 	}
 	return counts
 }
@@ -201,8 +201,8 @@ func (m *Metrics) writeCertificates(b *exposition) {
 	})
 }
 
-func numberOf(is bool) int64 {
-	if is {
+func numberOf(ok bool) int64 {
+	if ok {
 		return 1
 	}
 	return 0

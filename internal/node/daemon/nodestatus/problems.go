@@ -43,9 +43,9 @@ type watched struct {
 	Condition
 	// reason is the reason of the problem.
 	reason string
-	// look returns what is wrong, for people; empty if nothing is. wasBad is true while the problem is reported. isKnown is false if the
+	// look returns what is wrong, for people; empty if nothing is. wasFailing is true while the problem is reported. isKnown is false if the
 	// check is inconclusive.
-	look func(ctx context.Context, wasBad bool) (wrong string, isKnown bool)
+	look func(ctx context.Context, wasFailing bool) (wrong string, isKnown bool)
 	// concerns reports whether a Node is affected; nil if all are. A problem that does not affect all Nodes has no metric.
 	concerns func(*corev1.Node) bool
 	// Protected by Problems.mu.
@@ -116,11 +116,11 @@ func (p *Problems) see(ctx context.Context, w *watched) {
 
 // ReportTo reports persistent problems to the Node.
 func (p *Problems) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
-	for _, is := range p.known() {
-		if is.concerns != nil && !is.concerns(node) {
-			is.told = Problem{}
+	for _, current := range p.known() {
+		if current.concerns != nil && !current.concerns(node) {
+			current.told = Problem{}
 		}
-		if err := w.ReportProblem(ctx, node, is.Condition, is.told); err != nil {
+		if err := w.ReportProblem(ctx, node, current.Condition, current.told); err != nil {
 			return err
 		}
 	}
@@ -148,13 +148,13 @@ func (p *Problems) hostCompute(ctx context.Context, _ bool) (wrong string, isKno
 	return "", true
 }
 
-func (p *Problems) commit(ctx context.Context, wasBad bool) (wrong string, isKnown bool) {
+func (p *Problems) commit(ctx context.Context, wasFailing bool) (wrong string, isKnown bool) {
 	c, err := p.Host.Memory.Commit(ctx)
 	if err != nil || c.Limit == 0 {
 		return "", false
 	}
 	limit := uint64(commitNear)
-	if wasBad {
+	if wasFailing {
 		limit = commitStillNear
 	}
 	if c.Used/100 < c.Limit/10_000*limit {

@@ -19,10 +19,10 @@ import (
 const restartEvery = 10 * time.Minute
 
 // Windows completes its servicing after a start, and reports a pending restart until then. For servicingWithin that is ignored, and checked
-// again every servicingLook.
+// again every servicingInterval.
 const (
-	servicingWithin = 15 * time.Minute
-	servicingLook   = time.Minute
+	servicingWithin   = 15 * time.Minute
+	servicingInterval = time.Minute
 )
 
 // awaited is why Windows waits for a restart.
@@ -49,20 +49,20 @@ func NewRebootPending(s state.Session, wake state.Signal) *RebootPending {
 	return &RebootPending{Session: s, wake: wake, again: state.NewSignal()}
 }
 
-// LookAgain requests an immediate check, after a change that takes effect with a restart.
-func (r *RebootPending) LookAgain() { r.again.Send() }
+// Recheck requests an immediate check, after a change that takes effect with a restart.
+func (r *RebootPending) Recheck() { r.again.Send() }
 
 // Run checks until ctx is done.
 func (r *RebootPending) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		boot, wait := r.boot(ctx), restartEvery
-		why, known, err := r.look(ctx, boot)
+		reason, known, err := r.look(ctx, boot)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			r.Log.Warn("Checking for a pending restart failed", "error", err.Error())
 		case err == nil && !known:
-			wait = servicingLook
-		case err == nil && r.set(boot, why):
+			wait = servicingInterval
+		case err == nil && r.set(boot, reason):
 			r.wake.Send()
 		}
 		select {
@@ -75,7 +75,7 @@ func (r *RebootPending) Run(ctx context.Context) {
 
 // look returns why Windows waits for a restart. Files that already waited for their replacement before the last restart do not count: programs
 // queue them again each time. known is false while Windows has not completed its servicing after the start.
-func (r *RebootPending) look(ctx context.Context, boot string) (why []string, known bool, err error) {
+func (r *RebootPending) look(ctx context.Context, boot string) (reason []string, known bool, err error) {
 	waits, err := r.Host.NextStart.Waits(ctx)
 	if err != nil {
 		return nil, false, err
@@ -90,11 +90,11 @@ func (r *RebootPending) look(ctx context.Context, boot string) (why []string, kn
 	if err != nil { // a restart may then be reported that does not help
 		r.Log.Warn("Recording pending file replacements failed", "error", err.Error())
 	}
-	why = waits.Told()
+	reason = waits.Told()
 	if r.Record.Local.Kubelet.WaitsFor(boot) {
-		why = append(why, "changes to the CPU, memory or topology manager of the kubelet take effect (spec.kubelet of WindowsConfig)")
+		reason = append(reason, "changes to the CPU, memory or topology manager of the kubelet take effect (spec.kubelet of WindowsConfig)")
 	}
-	return why, true, nil
+	return reason, true, nil
 }
 
 // boot returns the boot ID of Windows; empty if it cannot be read.
@@ -113,13 +113,13 @@ func (r *RebootPending) boot(ctx context.Context) string {
 }
 
 // set stores the result and reports whether it is new.
-func (r *RebootPending) set(boot string, why []string) (changed bool) {
+func (r *RebootPending) set(boot string, reason []string) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.wait.known && boot == r.wait.boot && slices.Equal(why, r.wait.why) {
+	if r.wait.known && boot == r.wait.boot && slices.Equal(reason, r.wait.why) {
 		return false
 	}
-	r.wait = awaited{known: true, boot: boot, why: why, since: time.Now()}
+	r.wait = awaited{known: true, boot: boot, why: reason, since: time.Now()}
 	return true
 }
 

@@ -220,11 +220,11 @@ func (r *Reporter) reportVersion(ctx context.Context, client *apiclient.Client, 
 	if err != nil || !running {
 		return err
 	}
-	said, err := client.AnnotateNode(ctx, node.Name, report)
+	output, err := client.AnnotateNode(ctx, node.Name, report)
 	if err != nil {
 		return err
 	}
-	r.written.node = said
+	r.written.node = output
 	r.RecordChange("version %s with settings %s reported", r.Record.Desired.Version, settings)
 	return r.Updates.Confirm(true)
 }

@@ -20,28 +20,28 @@ func TestAProblemIsToldWhenItLasts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s steady
-			var told strings.Builder
+			var notified strings.Builder
 			at := time.Unix(0, 0)
 			for _, look := range test.looks {
 				before := s
 				if look != '-' {
 					changed := s.see(at, look == 'x')
-					if is := s.isKnown != before.isKnown || s.isBad != before.isBad; changed != is {
-						t.Errorf("a change is told: %v, and there is one: %v", changed, is)
+					if ok := s.isKnown != before.isKnown || s.isBad != before.isBad; changed != ok {
+						t.Errorf("a change is told: %v, and there is one: %v", changed, ok)
 					}
 				}
 				switch {
 				case !s.isKnown:
-					told.WriteByte('?')
+					notified.WriteByte('?')
 				case s.isBad:
-					told.WriteByte('t')
+					notified.WriteByte('t')
 				default:
-					told.WriteByte('f')
+					notified.WriteByte('f')
 				}
 				at = at.Add(time.Minute)
 			}
-			if told.String() != test.told {
-				t.Errorf("looks %s are told as %s, want %s", test.looks, told.String(), test.told)
+			if notified.String() != test.told {
+				t.Errorf("looks %s are told as %s, want %s", test.looks, notified.String(), test.told)
 			}
 		})
 	}

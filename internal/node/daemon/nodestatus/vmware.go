@@ -106,7 +106,7 @@ func isExcluded(name, patterns string) bool {
 	return slices.ContainsFunc(strings.Split(patterns, ","), func(pattern string) bool {
 		quoted := regexp.QuoteMeta(strings.TrimSpace(pattern))
 		expression := "(?s)^" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(quoted) + "$"
-		is, err := regexp.MatchString(expression, name)
-		return err == nil && is
+		ok, err := regexp.MatchString(expression, name)
+		return err == nil && ok
 	})
 }

@@ -43,25 +43,25 @@ func (w *Writer) masked(text string) string { return w.masker.Text(text) }
 // SetCondition sets a condition of the node.
 func (w *Writer) SetCondition(ctx context.Context, node *corev1.Node, c corev1.NodeCondition) error {
 	c.Message = w.masked(c.Message)
-	if is := nodestate.Condition(node, c.Type); is != nil && is.Status == c.Status && is.Reason == c.Reason && is.Message == c.Message {
+	if current := nodestate.Condition(node, c.Type); current != nil && current.Status == c.Status && current.Reason == c.Reason && current.Message == c.Message {
 		return nil // it differs only in what was masked
 	}
-	is, err := w.client.SetCondition(ctx, node.Name, c)
+	current, err := w.client.SetCondition(ctx, node.Name, c)
 	if err != nil {
 		return err
 	}
-	w.memory.node = is
+	w.memory.node = current
 	w.RecordChange("condition %s is %s, %s", c.Type, c.Status, c.Reason)
 	return nil
 }
 
 // Annotate sets an annotation of the Node, or removes it if the value is empty.
 func (w *Writer) Annotate(ctx context.Context, node *corev1.Node, key, value string) error {
-	is, err := w.client.AnnotateNode(ctx, node.Name, map[string]string{key: value})
+	current, err := w.client.AnnotateNode(ctx, node.Name, map[string]string{key: value})
 	if err != nil {
 		return err
 	}
-	w.memory.node = is
+	w.memory.node = current
 	return nil
 }
 

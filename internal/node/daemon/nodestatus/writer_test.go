@@ -45,9 +45,9 @@ func TestConditionsTellNoSecrets(t *testing.T) {
 		if err := w.KeepCondition(t.Context(), node, c); err != nil {
 			t.Fatal(err)
 		}
-		told := c
-		told.Message = "net user evil *** /add failed"
-		node.Status.Conditions = []corev1.NodeCondition{told}
+		notified := c
+		notified.Message = "net user evil *** /add failed"
+		node.Status.Conditions = []corev1.NodeCondition{notified}
 	}
 	if err := w.SetCondition(t.Context(), node, c); err != nil {
 		t.Fatal(err)

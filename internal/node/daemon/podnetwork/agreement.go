@@ -148,16 +148,16 @@ func (a *agreement) pause() time.Duration {
 	return closelyEvery
 }
 
-// lookClosely reads each object; it returns nil if the last close look was less than pause ago.
-func (n *reconciliation) lookClosely(ctx context.Context, endpoints []string, pause time.Duration) *closeView {
-	if time.Since(n.lookedClosely) < pause {
+// readObjects reads each object; it returns nil if the last close look was less than pause ago.
+func (n *reconciliation) readObjects(ctx context.Context, endpoints []string, pause time.Duration) *closeView {
+	if time.Since(n.objectsRead) < pause {
 		return nil
 	}
-	n.lookedClosely = time.Now()
+	n.objectsRead = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, closeAnswers)
 	defer cancel()
 	var c closeView
-	if c.second, c.err = n.Host.Networks.LookClosely(ctx, endpoints); c.err == nil {
+	if c.second, c.err = n.Host.Networks.ReadObjects(ctx, endpoints); c.err == nil {
 		c.after, c.err = n.Host.Networks.Look(ctx)
 	}
 	text := ""

@@ -57,10 +57,10 @@ func TestNothingIsRepairedWhileWindowsDisagrees(t *testing.T) {
 			m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
 			_ = lookTwice(m, &v, healthy(5))
 			v.state = lists(healthy(5))
-			if has := ownAddresses(v.state); has[addr("10.132.1.5")] == "" {
+			if got := ownAddresses(v.state); got[addr("10.132.1.5")] == "" {
 				v.pods = []podNetwork{{"sandbox", addr("10.132.1.5")}}
 			}
-			told := ""
+			reported := ""
 			for range 30 {
 				v.now = v.now.Add(20 * time.Second)
 				p := lookTwice(m, &v, healthy(5))
@@ -68,12 +68,12 @@ func TestNothingIsRepairedWhileWindowsDisagrees(t *testing.T) {
 					t.Fatalf("it is planned to restart %v, end %v, remove %+v, make %+v; the network is %+v", p.restart, p.end, p.remove, p.create, p.joint)
 				}
 				reason, message, isFault := p.message()
-				if told = reason; isFault || reason != "" && (reason != api.ReasonWindowsNetworkUnverified || !strings.Contains(message, "so nothing is repaired")) {
+				if reported = reason; isFault || reason != "" && (reason != api.ReasonWindowsNetworkUnverified || !strings.Contains(message, "so nothing is repaired")) {
 					t.Fatalf("told %s: %s", reason, message)
 				}
 			}
-			if told != api.ReasonWindowsNetworkUnverified {
-				t.Errorf("at last, told %q", told)
+			if reported != api.ReasonWindowsNetworkUnverified {
+				t.Errorf("at last, told %q", reported)
 			}
 			v.state, v.pods = healthy(5), nil
 			for range 3 {

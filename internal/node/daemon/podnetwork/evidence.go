@@ -26,11 +26,11 @@ import (
 )
 
 const (
-	// evidenceTimeout limits all queries of one pass, askedEvery is the pause between queries.
+	// evidenceTimeout limits all queries of one pass, queryInterval is the pause between queries.
 	evidenceTimeout = 15 * time.Second
-	askedEvery      = 5 * time.Second
-	// mostAsked is the maximum number of Services that are queried when more have lost their load balancers.
-	mostAsked = 20
+	queryInterval   = 5 * time.Second
+	// maxQueried is the maximum number of Services that are queried when more have lost their load balancers.
+	maxQueried = 20
 	// pageSize is the number of objects in one page, mostPages the maximum number of pages.
 	pageSize  = 500
 	mostPages = 200
@@ -62,8 +62,8 @@ type evidence struct {
 	err   error
 }
 
-// errNotTold means that this Node does not report its own loss yet, so that other nodes cannot see it.
-var errNotTold = errors.New("the Node does not report the loss yet")
+// errNotReported means that this Node does not report its own loss yet, so that other nodes cannot see it.
+var errNotReported = errors.New("the Node does not report the loss yet")
 
 // asker queries the API server.
 type asker struct {
@@ -94,7 +94,7 @@ func (a asker) ask(ctx context.Context, q questions) *evidence {
 func (a asker) confirm(ctx context.Context, lost map[kubeproxy.Frontend]types.NamespacedName, onHost kubeproxy.Presence) (map[kubeproxy.Frontend]bool, error) {
 	names := slices.SortedFunc(maps.Values(lost), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
 	names = slices.Compact(names)
-	sample := names[:min(len(names), mostAsked)]
+	sample := names[:min(len(names), maxQueried)]
 	needed, refuted := map[kubeproxy.Frontend]bool{}, false
 	for _, name := range sample {
 		balancers, isKnown, err := a.balancersOf(ctx, name, onHost)
@@ -162,7 +162,7 @@ func (a asker) findFirst(ctx context.Context, lost map[kubeproxy.Frontend]types.
 		return "", fmt.Errorf("reading the Nodes: %w", err)
 	}
 	if own == nil {
-		return "", errNotTold
+		return "", errNotReported
 	}
 	return firstOf(a.node, *own, others, lost), nil
 }
@@ -172,15 +172,15 @@ func firstOf(node string, own corev1.NodeCondition, others map[string]corev1.Nod
 	for _, name := range slices.Sorted(maps.Keys(others)) {
 		c := others[name]
 		isBefore := cmp.Or(c.LastTransitionTime.Compare(own.LastTransitionTime.Time), strings.Compare(name, node)) < 0
-		if isBefore && tellsOneOf(c.Message, lost) {
+		if isBefore && namesOneOf(c.Message, lost) {
 			return name
 		}
 	}
 	return ""
 }
 
-// tellsOneOf reports whether a message names one of the load balancers. A message that names only some of its losses may mean any.
-func tellsOneOf(message string, lost map[kubeproxy.Frontend]types.NamespacedName) bool {
+// namesOneOf reports whether a message names one of the load balancers. A message that names only some of its losses may mean any.
+func namesOneOf(message string, lost map[kubeproxy.Frontend]types.NamespacedName) bool {
 	if strings.Contains(message, " more") {
 		return true
 	}
@@ -235,9 +235,9 @@ func list(ctx context.Context, c rest.Interface, resource, namespace string, opt
 	return c.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(into)
 }
 
-// ask queries the API server; it returns nil if the last query was less than askedEvery ago.
+// ask queries the API server; it returns nil if the last query was less than queryInterval ago.
 func (n *reconciliation) ask(ctx context.Context, q questions) *evidence {
-	if time.Since(n.asked) < askedEvery {
+	if time.Since(n.asked) < queryInterval {
 		return nil
 	}
 	n.mu.Lock()
@@ -247,7 +247,7 @@ func (n *reconciliation) ask(ctx context.Context, q questions) *evidence {
 		return &evidence{err: errNoClient}
 	}
 	e := asker{client, n.Record.Node, n.frontends}.ask(ctx, q)
-	if !errors.Is(e.err, errNotTold) {
+	if !errors.Is(e.err, errNotReported) {
 		n.asked = time.Now()
 	}
 	return e

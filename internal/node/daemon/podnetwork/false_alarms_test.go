@@ -140,7 +140,7 @@ func TestALossNeedsProof(t *testing.T) {
 		"the API server does not answer":    {func(questions) *evidence { return &evidence{err: errNoClient} }, 0},
 		"the Service is gone":               {func(q questions) *evidence { e := confirmed(q); clear(e.lost); return e }, 0},
 		"another node has lost the same":    {func(q questions) *evidence { e := confirmed(q); e.first = "win-0"; return e }, 0},
-		"this Node does not show it yet":    {func(questions) *evidence { return &evidence{err: errNotTold} }, 0},
+		"this Node does not show it yet":    {func(questions) *evidence { return &evidence{err: errNotReported} }, 0},
 		"only other questions are answered": {func(questions) *evidence { return &evidence{owned: newFrontends("win-1")} }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestRepairsCanBeSwitchedOff(t *testing.T) {
 			v.state.LoadBalancers = append(v.state.LoadBalancers, hns.LoadBalancer{ID: "orphan", VIPs: []netip.Addr{addr("10.96.9.9")}, Protocol: hns.TCP, External: 80})
 			v.state.Endpoints = slices.DeleteFunc(v.state.Endpoints, func(e hns.Endpoint) bool { return e.ID == "pod" })
 			v.pods = []podNetwork{{"sandbox", addr("10.132.1.5")}}
-			told, withheld := false, 0
+			reported, withheld := false, 0
 			for i := range 100 {
 				v.now = v.now.Add(6 * time.Second)
 				if i == 50 {
@@ -211,7 +211,7 @@ func TestRepairsCanBeSwitchedOff(t *testing.T) {
 				}
 				p := judgeAnswered(m, want, &v, confirmed)
 				if v.err == nil {
-					told = told || len(p.problems) == 2
+					reported = reported || len(p.problems) == 2
 					if slices.ContainsFunc(p.notices, func(n networkProblem) bool {
 						return n.reason == api.ReasonNetworkRepairWithheld && strings.HasPrefix(n.message, "1 load balancers and 0 endpoints")
 					}) {
@@ -223,8 +223,8 @@ func TestRepairsCanBeSwitchedOff(t *testing.T) {
 					t.Fatalf("look %d: %+v", i, p)
 				}
 			}
-			if told != wantTold || withheld > 50 != wantTold {
-				t.Errorf("the losses were told: %v, want %v; at %d looks, what would be removed", told, wantTold, withheld)
+			if reported != wantTold || withheld > 50 != wantTold {
+				t.Errorf("the losses were told: %v, want %v; at %d looks, what would be removed", reported, wantTold, withheld)
 			}
 		})
 	}

@@ -84,9 +84,9 @@ func (w *world) programs() {
 // program programs one Service, which stays dirty if it has no endpoints or Windows refuses a load balancer.
 func (w *world) program(name string) {
 	k := &w.kube
-	gone := k.made[name]
+	removed := k.made[name]
 	delete(k.made, name)
-	w.state.LoadBalancers = slices.DeleteFunc(slices.Clone(w.state.LoadBalancers), func(b hns.LoadBalancer) bool { return slices.Contains(gone, b.ID) })
+	w.state.LoadBalancers = slices.DeleteFunc(slices.Clone(w.state.LoadBalancers), func(b hns.LoadBalancer) bool { return slices.Contains(removed, b.ID) })
 	s := k.services[name]
 	if s == nil {
 		delete(k.dirty, name)

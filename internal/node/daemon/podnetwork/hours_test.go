@@ -319,13 +319,13 @@ func (w *world) look() {
 
 // restarted checks that a restart follows a loss.
 func (w *world) restarted(p networkPlan) {
-	why := p.restart["proxy"]
-	if why == "" {
+	reason := p.restart["proxy"]
+	if reason == "" {
 		return
 	}
 	if len(w.lost) == 0 {
 		w.falseRestarts++
-		w.wrong = append(w.wrong, fmt.Sprintf("%v: kube-proxy is restarted: %s: %v", w.now.Sub(w.began), why, p.problems))
+		w.wrong = append(w.wrong, fmt.Sprintf("%v: kube-proxy is restarted: %s: %v", w.now.Sub(w.began), reason, p.problems))
 	}
 	w.restarts++
 	w.startProxy()

@@ -78,12 +78,12 @@ type podEndpoints struct {
 // judge finds pods that lost their endpoints: only a new sandbox gives them a network again. A pod whose endpoint was never seen is left
 // alone, because ending it would be worse. cameBack reports whether a missing endpoint came back on its own.
 func (e *podEndpoints) judge(j *judgement) (cameBack bool) {
-	has := ownAddresses(j.state)
-	maps.Copy(e.known, has)
+	existing := ownAddresses(j.state)
+	maps.Copy(e.known, existing)
 	bare := map[podNetwork]presence{}
 	var lost []podNetwork
 	for _, pod := range j.pods {
-		if has[pod.address] != "" || e.known[pod.address] == "" {
+		if existing[pod.address] != "" || e.known[pod.address] == "" {
 			continue
 		}
 		found, wasBare := e.bare[pod]
@@ -99,10 +99,10 @@ func (e *podEndpoints) judge(j *judgement) (cameBack bool) {
 		lost = append(lost, pod)
 	}
 	for pod := range e.bare {
-		cameBack = cameBack || has[pod.address] != ""
+		cameBack = cameBack || existing[pod.address] != ""
 	}
 	e.bare = bare
-	e.end(j, lost, len(has))
+	e.end(j, lost, len(existing))
 	return cameBack
 }
 
@@ -313,15 +313,15 @@ func backendsIn(s hns.State) map[kubeproxy.Frontend][]netip.Addr {
 
 // patience returns how long a load balancer may be missing in each phase. If there is none at all, that is a loss without waiting.
 func (b *balancers) patience(j *judgement) map[phase]time.Duration {
-	had := 0
+	previous := 0
 	for _, p := range b.made {
 		if p.phase == seen || p.phase == lost {
-			had++
+			previous++
 		}
 	}
 	patience := lostAfter
 	switch {
-	case len(j.state.LoadBalancers) == 0 && had >= massLoss:
+	case len(j.state.LoadBalancers) == 0 && previous >= massLoss:
 		patience = 0
 	case j.told.busy(j.now):
 		patience = lostWhenBusy

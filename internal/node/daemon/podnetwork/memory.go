@@ -95,9 +95,9 @@ func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
 	}
 	if v.err != nil {
 		m.unsteadySince = v.now
-		e := lookFails
+		e := readFails
 		if errors.Is(v.err, hns.ErrUnavailable) {
-			e = lookUnavailable
+			e = readUnavailable
 		}
 		j.plan.problem(j.move(&m.hns, e).reason, "%v", v.err)
 		return j.plan
@@ -196,7 +196,7 @@ func (m *networkMemory) patience(j *judgement) (patience time.Duration, limited 
 	switch {
 	case len(j.maker) > 0: // it runs and reports what it waits for; a restart would only hide that for a while
 		return 0, false
-	case j.want.Once && (m.network == networkPresent || m.network == networkGone):
+	case j.want.Once && (m.network == networkPresent || m.network == networkLost):
 		j.plan.soon()
 		return networkSoon, true
 	case m.network == networkAwaited:

@@ -42,8 +42,8 @@ func TestAMakerThatMakesItsNetworkOnceIsRestarted(t *testing.T) {
 					s.change(&v)
 				}
 				p := m.judge(want, v)
-				if why := p.restart[want.MadeBy]; why != s.restart {
-					t.Errorf("step %d: the maker is started again because %q, want %q", i, why, s.restart)
+				if reason := p.restart[want.MadeBy]; reason != s.restart {
+					t.Errorf("step %d: the maker is started again because %q, want %q", i, reason, s.restart)
 				}
 			}
 		})

@@ -104,9 +104,9 @@ func (o *owners) withhold(j *judgement) {
 	if j.repairs() {
 		return
 	}
-	if gone := j.plan.remove; len(gone.LoadBalancers)+len(gone.Endpoints) > 0 {
+	if removed := j.plan.remove; len(removed.LoadBalancers)+len(removed.Endpoints) > 0 {
 		o.withheld = fmt.Sprintf("%d load balancers and %d endpoints belong to no Service and no pod, and are not removed: spec.network.repair is %s",
-			len(gone.LoadBalancers), len(gone.Endpoints), j.want.Repair)
+			len(removed.LoadBalancers), len(removed.Endpoints), j.want.Repair)
 		j.plan.remove = hns.State{}
 	}
 	if o.withheld != "" {

@@ -94,18 +94,18 @@ func (p *networkPlan) notice(reason, format string, args ...any) {
 
 // message returns the condition's reason and message; isFault is false if the network itself works.
 func (p networkPlan) message() (reason, message string, isFault bool) {
-	told := p.problems
-	if len(told) == 0 {
-		told = slices.Concat(p.limits, p.notices)
+	reported := p.problems
+	if len(reported) == 0 {
+		reported = slices.Concat(p.limits, p.notices)
 	}
-	if len(told) == 0 {
+	if len(reported) == 0 {
 		return "", "", false
 	}
 	var all []string
-	for _, t := range told {
+	for _, t := range reported {
 		all = append(all, t.message)
 	}
-	return told[0].reason, truncate.Text(strings.Join(all, "; "), truncate.Note), len(p.problems) > 0
+	return reported[0].reason, truncate.Text(strings.Join(all, "; "), truncate.Note), len(p.problems) > 0
 }
 
 // judgement is a view and the plan made from it.
@@ -125,11 +125,11 @@ type judgement struct {
 func (j *judgement) repairs() bool { return j.want.Repairs() }
 
 // move changes a phase. An unlisted event leaves it as it is.
-func (j *judgement) move(is *phase, e event) transition {
-	t, err := j.table.after(*is, e)
+func (j *judgement) move(current *phase, e event) transition {
+	t, err := j.table.after(*current, e)
 	if err != nil {
 		j.plan.unlisted = append(j.plan.unlisted, err)
 	}
-	*is = t.next
+	*current = t.next
 	return t
 }

@@ -16,12 +16,12 @@ func (n *reconciliation) readPorts(ctx context.Context) {
 		return
 	}
 	n.portsAt = time.Now()
-	is, err := n.Host.HostNetwork.Ports(ctx)
+	current, err := n.Host.HostNetwork.Ports(ctx)
 	if err != nil {
 		n.Log.Info("Reading the port ranges of Windows failed", "error", err.Error())
 		return
 	}
-	n.ports = is
+	n.ports = current
 }
 
 // judgePorts reports ports that the node's programs cannot have, and ports that become scarce. Neither is a fault of the network.

@@ -60,10 +60,10 @@ func (k *kubeProxy) isFormer(b hns.LoadBalancer, now time.Time) bool {
 }
 
 // restart requests a restart of kube-proxy, which then re-creates everything. Until everything is back, the Node reports what is missing.
-func (k *kubeProxy) restart(j *judgement, why string) {
+func (k *kubeProxy) restart(j *judgement, reason string) {
 	if j.repairs() && j.proxy != 0 && j.plan.restart[j.want.Proxy] == "" {
-		j.plan.restart[j.want.Proxy] = why
-		j.move(&k.phase, proxyRestartAsked)
+		j.plan.restart[j.want.Proxy] = reason
+		j.move(&k.phase, proxyRestartRequested)
 	}
 }
 
@@ -122,7 +122,7 @@ func (k *kubeProxy) repair(j *judgement, b *balancers, lost map[kubeproxy.Fronte
 		j.plan.ask.lost, j.plan.ask.onHost = lost, j.onHost
 	}
 	switch {
-	case e == nil || e.lost == nil && e.err == nil || errors.Is(e.err, errNotTold):
+	case e == nil || e.lost == nil && e.err == nil || errors.Is(e.err, errNotReported):
 		j.plan.soon()
 		return ""
 	case e.err != nil:

@@ -25,9 +25,9 @@ import (
 const (
 	// networkEvery is how often the network is checked without a notification.
 	networkEvery = 5 * time.Second
-	// A pass queries each endpoint and load balancer, which is slow if there are thousands: it takes at most one part in lookShare of the time,
+	// A pass queries each endpoint and load balancer, which is slow if there are thousands: it takes at most one part in checkShare of the time,
 	// unless the interval would exceed networkSeldom.
-	lookShare     = 5
+	checkShare    = 5
 	networkSeldom = time.Minute
 	// networkAnswers is the timeout of one read, or of one change.
 	networkAnswers = 30 * time.Second
@@ -101,7 +101,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 		took := time.Since(began)
 		plan := memory.decide(n.want, &view, answers{
 			ask:     func(q questions) *evidence { return n.ask(ctx, q) },
-			closely: func(endpoints []string) *closeView { return n.lookClosely(ctx, endpoints, memory.agreement.pause()) },
+			closely: func(endpoints []string) *closeView { return n.readObjects(ctx, endpoints, memory.agreement.pause()) },
 			now:     time.Now,
 		})
 		plan.judgePorts(view, n.Wanted.Listened())
@@ -145,15 +145,15 @@ func waitAfter(plan *networkPlan, took time.Duration) time.Duration {
 	if plan.again > 0 {
 		return max(plan.again, min(2*took, networkEvery))
 	}
-	return max(networkEvery, min(lookShare*took, networkSeldom))
+	return max(networkEvery, min(checkShare*took, networkSeldom))
 }
 
 // reconciliation is one run of a Reconciler.
 type reconciliation struct {
 	*Reconciler
 	want desired.Network
-	// asked is when the API server was last queried, lookedClosely when Windows was.
-	asked, lookedClosely time.Time
+	// asked is when the API server was last queried, objectsRead when Windows was.
+	asked, objectsRead time.Time
 	// announced are the reasons that have an event, with their messages; statusError is the last error of reading the status.
 	announced   map[string]string
 	statusError string
@@ -231,9 +231,9 @@ func (n *reconciliation) act(ctx context.Context, p *networkPlan) {
 		}
 		n.repaired("pod with address %s stopped: it had lost its network", pod.address)
 	}
-	for name, why := range p.restart {
-		n.repaired("restarting service %s: %s", name, why)
-		n.services.Restart(name, why)
+	for name, reason := range p.restart {
+		n.repaired("restarting service %s: %s", name, reason)
+		n.services.Restart(name, reason)
 	}
 }
 
@@ -282,7 +282,7 @@ func (n *reconciliation) write(j desired.Joint, p *networkPlan) error {
 		if err != nil {
 			return err
 		}
-		had := n.Host.Disk.Exists(f.Path)
+		before := n.Host.Disk.Exists(f.Path)
 		changed, err := n.Host.Disk.WriteFile(f.Path, content)
 		if err != nil {
 			return fmt.Errorf("writing %s: %w", f.Path, err)
@@ -291,7 +291,7 @@ func (n *reconciliation) write(j desired.Joint, p *networkPlan) error {
 			continue
 		}
 		n.RecordChange("%s written for pod range %s", f.Path, j.PodCIDR)
-		if had && strings.Contains(n.commandOf(n.want.Proxy), f.Path) {
+		if before && strings.Contains(n.commandOf(n.want.Proxy), f.Path) {
 			p.restart[n.want.Proxy] = f.Path + " changed"
 		}
 		n.wake.Send()
@@ -316,11 +316,11 @@ func (n *reconciliation) pods(ctx context.Context, s hns.State) ([]podNetwork, e
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", desired.CNIResults, err)
 	}
-	has := ownAddresses(s)
+	existing := ownAddresses(s)
 	var bare []podNetwork
 	for _, name := range names {
 		b, err := n.Host.Disk.Read(desired.CNIResults + `\` + name)
-		if pod, ok := podNetworkOf(b); err == nil && ok && has[pod.address] == "" {
+		if pod, ok := podNetworkOf(b); err == nil && ok && existing[pod.address] == "" {
 			bare = append(bare, pod)
 		}
 	}

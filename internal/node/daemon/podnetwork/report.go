@@ -51,21 +51,21 @@ func (n *reconciliation) readStatus() []overlaystatus.Problem {
 
 // announce queues an event for each new problem that the service that creates the network reports, and for each new limit or notice.
 func (n *reconciliation) announce(p networkPlan, maker []overlaystatus.Problem) {
-	told := map[string]string{}
+	reported := map[string]string{}
 	for _, problem := range maker {
-		told[problem.Reason] = problem.Message
+		reported[problem.Reason] = problem.Message
 	}
 	for _, notice := range slices.Concat(p.limits, p.notices) {
-		told[notice.reason] = strings.TrimPrefix(told[notice.reason]+"; "+notice.message, "; ")
+		reported[notice.reason] = strings.TrimPrefix(reported[notice.reason]+"; "+notice.message, "; ")
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, reason := range slices.Sorted(maps.Keys(told)) {
+	for _, reason := range slices.Sorted(maps.Keys(reported)) {
 		if _, wasTold := n.announced[reason]; !wasTold {
-			n.repairs = append(n.repairs, nodestatus.Problem{Service: n.want.MadeBy, Reason: reason, Message: told[reason], Since: time.Now()})
+			n.repairs = append(n.repairs, nodestatus.Problem{Service: n.want.MadeBy, Reason: reason, Message: reported[reason], Since: time.Now()})
 		}
 	}
-	n.announced = told
+	n.announced = reported
 	n.repairs = n.repairs[max(0, len(n.repairs)-maxRepairs):]
 }
 

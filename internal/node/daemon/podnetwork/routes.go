@@ -29,7 +29,7 @@ func (r Routes) Run(ctx context.Context) {
 	if err != nil {
 		r.Log.Warn("Route change notification unavailable; polling", "error", err.Error())
 	}
-	told, retry := "", backoff.New()
+	reported, retry := "", backoff.New()
 	for last := time.Now(); ctx.Err() == nil; {
 		wait := routesEvery
 		added, err := r.ensureRoutes(ctx)
@@ -42,10 +42,10 @@ func (r Routes) Run(ctx context.Context) {
 		case !added && time.Since(last) > backoff.ResetAfter:
 			retry = backoff.New()
 		}
-		if err != nil && err.Error() != told && ctx.Err() == nil {
+		if err != nil && err.Error() != reported && ctx.Err() == nil {
 			r.Log.Warn("Adding a route failed", "error", err.Error())
 		}
-		told = messageOf(err)
+		reported = messageOf(err)
 		if added { // back off, because another program may remove it each time
 			last = time.Now()
 			_ = backoff.Sleep(ctx, retry.Next())

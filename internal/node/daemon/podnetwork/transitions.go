@@ -18,8 +18,8 @@ const (
 	// networkAwaited has not been seen yet. The service that creates it may be waiting for something.
 	networkAwaited phase = "network awaited"
 	networkPresent phase = "network present"
-	// networkGone existed and is now missing.
-	networkGone phase = "network gone"
+	// networkLost existed and is now missing.
+	networkLost phase = "network gone"
 	// networkRestoring is missing, and the service that creates it was restarted for that.
 	networkRestoring phase = "network restoring"
 
@@ -46,9 +46,9 @@ const (
 type event string
 
 const (
-	// lookFails and lookUnavailable are failed reads; with the latter, the Host Network Service is unavailable.
-	lookFails       event = "the look fails"
-	lookUnavailable event = "the service is unavailable"
+	// readFails and readUnavailable are failed reads; with the latter, the Host Network Service is unavailable.
+	readFails       event = "the look fails"
+	readUnavailable event = "the service is unavailable"
 	// networkFound is the network that existed before, or the first one; networkReplaced is a different one.
 	networkFound    event = "network found"
 	networkReplaced event = "network replaced"
@@ -60,8 +60,8 @@ const (
 	proxyReplaced event = "proxy replaced"
 	// proxyComplete means that no load balancer is missing, and none belongs to the previous process.
 	proxyComplete event = "proxy complete"
-	// proxyRestartAsked means that kube-proxy is restarted for a loss.
-	proxyRestartAsked event = "proxy restart requested"
+	// proxyRestartRequested means that kube-proxy is restarted for a loss.
+	proxyRestartRequested event = "proxy restart requested"
 
 	there   event = "there"
 	missing event = "missing"
@@ -108,40 +108,40 @@ type transitions map[at]transition
 func networkTransitions() transitions {
 	const down, absent = api.ReasonHNSUnavailable, api.ReasonHNSNetworkMissing
 	all := transitions{
-		{hnsAnswers, lookFails}:       {hnsAnswers, none, down},
-		{hnsAnswers, lookUnavailable}: {hnsAway, none, down},
+		{hnsAnswers, readFails}:       {hnsAnswers, none, down},
+		{hnsAnswers, readUnavailable}: {hnsAway, none, down},
 		{hnsAnswers, networkFound}:    {hnsAnswers, none, ""},
-		{hnsAway, lookFails}:          {hnsAway, none, down},
-		{hnsAway, lookUnavailable}:    {hnsAway, none, down},
+		{hnsAway, readFails}:          {hnsAway, none, down},
+		{hnsAway, readUnavailable}:    {hnsAway, none, down},
 		{hnsAway, networkFound}:       {hnsAnswers, restartProxy, ""}, // kube-proxy treats objects that it could not query as gone (kubernetes#139519)
 
 		{networkAwaited, networkMissing}:    {networkAwaited, none, absent},
 		{networkAwaited, networkOverdue}:    {networkRestoring, restartMaker, absent},
 		{networkAwaited, networkFound}:      {networkPresent, none, ""},
-		{networkPresent, networkMissing}:    {networkGone, none, absent},
+		{networkPresent, networkMissing}:    {networkLost, none, absent},
 		{networkPresent, networkFound}:      {networkPresent, none, ""},
 		{networkPresent, networkReplaced}:   {networkPresent, restartProxy, ""},
-		{networkGone, networkMissing}:       {networkGone, none, absent},
-		{networkGone, networkOverdue}:       {networkRestoring, restartMaker, absent},
-		{networkGone, networkFound}:         {networkPresent, none, ""},
-		{networkGone, networkReplaced}:      {networkPresent, restartProxy, ""},
+		{networkLost, networkMissing}:       {networkLost, none, absent},
+		{networkLost, networkOverdue}:       {networkRestoring, restartMaker, absent},
+		{networkLost, networkFound}:         {networkPresent, none, ""},
+		{networkLost, networkReplaced}:      {networkPresent, restartProxy, ""},
 		{networkRestoring, networkMissing}:  {networkRestoring, none, absent},
 		{networkRestoring, networkOverdue}:  {networkRestoring, restartMaker, absent},
 		{networkRestoring, networkFound}:    {networkPresent, none, ""},
 		{networkRestoring, networkReplaced}: {networkPresent, restartProxy, ""},
 
-		{proxyStarting, proxyReplaced}:       {proxyStarting, none, ""},
-		{proxyStarting, proxyComplete}:       {proxyServing, none, ""},
-		{proxyStarting, proxyRestartAsked}:   {proxyRepairing, none, ""},
-		{proxyServing, proxyReplaced}:        {proxyStarting, none, ""},
-		{proxyServing, proxyComplete}:        {proxyServing, none, ""},
-		{proxyServing, proxyRestartAsked}:    {proxyRestarting, none, ""},
-		{proxyRestarting, proxyReplaced}:     {proxyRepairing, none, ""},
-		{proxyRestarting, proxyComplete}:     {proxyServing, none, ""},
-		{proxyRestarting, proxyRestartAsked}: {proxyRestarting, none, ""},
-		{proxyRepairing, proxyReplaced}:      {proxyRepairing, none, ""},
-		{proxyRepairing, proxyComplete}:      {proxyServing, none, ""},
-		{proxyRepairing, proxyRestartAsked}:  {proxyRepairing, none, ""},
+		{proxyStarting, proxyReplaced}:           {proxyStarting, none, ""},
+		{proxyStarting, proxyComplete}:           {proxyServing, none, ""},
+		{proxyStarting, proxyRestartRequested}:   {proxyRepairing, none, ""},
+		{proxyServing, proxyReplaced}:            {proxyStarting, none, ""},
+		{proxyServing, proxyComplete}:            {proxyServing, none, ""},
+		{proxyServing, proxyRestartRequested}:    {proxyRestarting, none, ""},
+		{proxyRestarting, proxyReplaced}:         {proxyRepairing, none, ""},
+		{proxyRestarting, proxyComplete}:         {proxyServing, none, ""},
+		{proxyRestarting, proxyRestartRequested}: {proxyRestarting, none, ""},
+		{proxyRepairing, proxyReplaced}:          {proxyRepairing, none, ""},
+		{proxyRepairing, proxyComplete}:          {proxyServing, none, ""},
+		{proxyRepairing, proxyRestartRequested}:  {proxyRepairing, none, ""},
 	}
 	maps.Copy(all, balancerTransitions())
 	return all

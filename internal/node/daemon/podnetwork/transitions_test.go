@@ -23,17 +23,17 @@ type way struct {
 
 func (w way) walk(t *testing.T, taken map[at]bool) {
 	t.Helper()
-	is, do := w.from, none
+	got, do := w.from, none
 	for _, e := range w.events {
-		taken[at{is, e}] = true
-		next, err := networkTransitions().after(is, e)
+		taken[at{got, e}] = true
+		next, err := networkTransitions().after(got, e)
 		if err != nil {
 			t.Fatal(err)
 		}
-		is, do = next.next, next.do
+		got, do = next.next, next.do
 	}
-	if is != w.want || do != w.do {
-		t.Errorf("%v from %q lead to %q and %q, want %q and %q", w.events, w.from, is, do, w.want, w.do)
+	if got != w.want || do != w.do {
+		t.Errorf("%v from %q lead to %q and %q, want %q and %q", w.events, w.from, got, do, w.want, w.do)
 	}
 }
 
@@ -42,32 +42,32 @@ func TestTransitions(t *testing.T) {
 	taken := map[at]bool{}
 	for name, w := range map[string]way{
 		"the service answers":              {hnsAnswers, []event{networkFound}, none, hnsAnswers},
-		"a look fails":                     {hnsAnswers, []event{lookFails, networkFound}, none, hnsAnswers},
-		"the service is away":              {hnsAnswers, []event{lookUnavailable, lookUnavailable, lookFails}, none, hnsAway},
-		"the service was away, and is not": {hnsAnswers, []event{lookUnavailable, networkFound}, restartProxy, hnsAnswers},
+		"a look fails":                     {hnsAnswers, []event{readFails, networkFound}, none, hnsAnswers},
+		"the service is away":              {hnsAnswers, []event{readUnavailable, readUnavailable, readFails}, none, hnsAway},
+		"the service was away, and is not": {hnsAnswers, []event{readUnavailable, networkFound}, restartProxy, hnsAnswers},
 
 		"the network is made":                   {networkAwaited, []event{networkMissing, networkMissing, networkFound, networkFound}, none, networkPresent},
 		"the network is not made":               {networkAwaited, []event{networkMissing, networkOverdue}, restartMaker, networkRestoring},
-		"the network is gone":                   {networkPresent, []event{networkMissing, networkMissing}, none, networkGone},
+		"the network is gone":                   {networkPresent, []event{networkMissing, networkMissing}, none, networkLost},
 		"the network stays away":                {networkPresent, []event{networkMissing, networkOverdue}, restartMaker, networkRestoring},
-		"the network stays away for long":       {networkGone, []event{networkOverdue, networkMissing, networkOverdue}, restartMaker, networkRestoring},
+		"the network stays away for long":       {networkLost, []event{networkOverdue, networkMissing, networkOverdue}, restartMaker, networkRestoring},
 		"the network is back":                   {networkPresent, []event{networkMissing, networkFound}, none, networkPresent},
 		"the network is another":                {networkPresent, []event{networkReplaced}, restartProxy, networkPresent},
-		"the network was gone, and is another":  {networkGone, []event{networkReplaced}, restartProxy, networkPresent},
-		"the network was made again by restart": {networkGone, []event{networkOverdue, networkReplaced}, restartProxy, networkPresent},
-		"the network is back after a restart":   {networkGone, []event{networkOverdue, networkFound}, none, networkPresent},
+		"the network was gone, and is another":  {networkLost, []event{networkReplaced}, restartProxy, networkPresent},
+		"the network was made again by restart": {networkLost, []event{networkOverdue, networkReplaced}, restartProxy, networkPresent},
+		"the network is back after a restart":   {networkLost, []event{networkOverdue, networkFound}, none, networkPresent},
 
 		"kube-proxy has made all":                         {proxyStarting, []event{proxyReplaced, proxyComplete, proxyComplete}, none, proxyServing},
 		"kube-proxy ends by itself":                       {proxyStarting, []event{proxyComplete, proxyReplaced}, none, proxyStarting},
-		"kube-proxy lost some":                            {proxyStarting, []event{proxyComplete, proxyRestartAsked}, none, proxyRestarting},
-		"kube-proxy lost some, and starts again":          {proxyServing, []event{proxyRestartAsked, proxyReplaced}, none, proxyRepairing},
-		"kube-proxy lost some, and ends before":           {proxyStarting, []event{proxyRestartAsked, proxyReplaced, proxyReplaced}, none, proxyRepairing},
-		"kube-proxy is asked again":                       {proxyServing, []event{proxyRestartAsked, proxyReplaced, proxyRestartAsked}, none, proxyRepairing},
-		"kube-proxy has made all again":                   {proxyServing, []event{proxyRestartAsked, proxyReplaced, proxyComplete}, none, proxyServing},
-		"what kube-proxy lost came back by itself":        {proxyServing, []event{proxyRestartAsked, proxyComplete}, none, proxyServing},
-		"the network went while kube-proxy started":       {proxyStarting, []event{proxyRestartAsked}, none, proxyRepairing},
-		"kube-proxy is repaired, and ends by itself":      {proxyServing, []event{proxyRestartAsked, proxyReplaced, proxyComplete, proxyReplaced}, none, proxyStarting},
-		"kube-proxy lost some, and lost some before that": {proxyServing, []event{proxyRestartAsked, proxyRestartAsked}, none, proxyRestarting},
+		"kube-proxy lost some":                            {proxyStarting, []event{proxyComplete, proxyRestartRequested}, none, proxyRestarting},
+		"kube-proxy lost some, and starts again":          {proxyServing, []event{proxyRestartRequested, proxyReplaced}, none, proxyRepairing},
+		"kube-proxy lost some, and ends before":           {proxyStarting, []event{proxyRestartRequested, proxyReplaced, proxyReplaced}, none, proxyRepairing},
+		"kube-proxy is asked again":                       {proxyServing, []event{proxyRestartRequested, proxyReplaced, proxyRestartRequested}, none, proxyRepairing},
+		"kube-proxy has made all again":                   {proxyServing, []event{proxyRestartRequested, proxyReplaced, proxyComplete}, none, proxyServing},
+		"what kube-proxy lost came back by itself":        {proxyServing, []event{proxyRestartRequested, proxyComplete}, none, proxyServing},
+		"the network went while kube-proxy started":       {proxyStarting, []event{proxyRestartRequested}, none, proxyRepairing},
+		"kube-proxy is repaired, and ends by itself":      {proxyServing, []event{proxyRestartRequested, proxyReplaced, proxyComplete, proxyReplaced}, none, proxyStarting},
+		"kube-proxy lost some, and lost some before that": {proxyServing, []event{proxyRestartRequested, proxyRestartRequested}, none, proxyRestarting},
 
 		"it is made":                            {unseen, []event{undecided, there, there}, none, seen},
 		"it is made late":                       {unseen, []event{missing, missing, overdue, there}, none, seen},
@@ -106,9 +106,9 @@ func TestUnlistedTransitionsAreRefused(t *testing.T) {
 				continue
 			}
 			j := judgement{table: table}
-			is := p
-			if next := j.move(&is, e); is != p || next.do != none || len(j.plan.unlisted) != 1 {
-				t.Errorf("%q in phase %q leads to %q and %q", e, p, is, next.do)
+			got := p
+			if next := j.move(&got, e); got != p || next.do != none || len(j.plan.unlisted) != 1 {
+				t.Errorf("%q in phase %q leads to %q and %q", e, p, got, next.do)
 			}
 		}
 	}

@@ -73,15 +73,15 @@ func (u *UsersNetwork) look(ctx context.Context) (reason, message string) {
 	if err != nil {
 		return api.ReasonHNSUnavailable, fmt.Sprintf("querying the Host Network Service for network %s: %v", n.Name, err)
 	}
-	i := slices.IndexFunc(all.Networks, func(is hns.Network) bool { return strings.EqualFold(is.Name, n.Name) })
+	i := slices.IndexFunc(all.Networks, func(current hns.Network) bool { return strings.EqualFold(current.Name, n.Name) })
 	if i < 0 {
 		return api.ReasonHNSNetworkMissing, fmt.Sprintf(
 			"the Host Network Service has no network %s, for which kube-proxy waits: the installer of your network must create it; or correct spec.network.custom.networkName", n.Name)
 	}
-	if is := all.Networks[i]; is.Type != hns.L2Bridge {
+	if current := all.Networks[i]; current.Type != hns.L2Bridge {
 		return api.ReasonKubeProxyUnsupported, fmt.Sprintf(
 			"network %s is of type %s, and WICD runs kube-proxy only for networks of type %s: set spec.network.custom.kubeProxy to None, and deploy kube-proxy with your network",
-			is.Name, is.Type, hns.L2Bridge)
+			current.Name, current.Type, hns.L2Bridge)
 	}
 	if err := u.configureProxy(n); err != nil {
 		u.Log.Error("Configuring kube-proxy failed", "error", err.Error())
@@ -102,7 +102,7 @@ func (u *UsersNetwork) configureProxy(n desired.UserNetwork) error {
 	if err != nil {
 		return err
 	}
-	had := u.Host.Disk.Exists(n.Proxy.Path)
+	before := u.Host.Disk.Exists(n.Proxy.Path)
 	changed, err := u.Host.Disk.WriteFile(n.Proxy.Path, content)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", n.Proxy.Path, err)
@@ -111,7 +111,7 @@ func (u *UsersNetwork) configureProxy(n desired.UserNetwork) error {
 		return nil
 	}
 	u.RecordChange("%s written for network %s", n.Proxy.Path, n.Name)
-	if had {
+	if before {
 		u.services.Restart(desired.KubeProxyService, n.Proxy.Path+" changed")
 	}
 	u.wake.Send()
@@ -171,8 +171,8 @@ func (u *UsersNetwork) ReportTo(ctx context.Context, w *nodestatus.Writer, node 
 	u.mu.Lock()
 	known, lacks := u.known, u.lacks
 	u.mu.Unlock()
-	said := nodestate.Condition(node, api.ConditionWindowsNetworkUnavailable)
-	isStale := u.Wanted.UserNetwork == nil && u.Wanted.Network == nil && said != nil && said.Status == corev1.ConditionTrue
+	reported := nodestate.Condition(node, api.ConditionWindowsNetworkUnavailable)
+	isStale := u.Wanted.UserNetwork == nil && u.Wanted.Network == nil && reported != nil && reported.Status == corev1.ConditionTrue
 	if !known && !isStale {
 		return nil
 	}

@@ -39,7 +39,7 @@ func (s *serving) answer(ctx context.Context, w http.ResponseWriter, q request) 
 	route, kind := s.route(q)
 	if len(route.Attempts) == 0 {
 		s.request(Denied)
-		s.deny(w, key, q, mirrors.NobodyMayBeAsked+" "+q.name.String()+": "+strings.Join(route.Left, "; "))
+		s.deny(w, key, q, mirrors.NoRegistryAllowed+" "+q.name.String()+": "+strings.Join(route.Left, "; "))
 		return
 	}
 	end := time.Now().Add(s.limits.patience)
@@ -72,7 +72,7 @@ func (s *serving) fail(w http.ResponseWriter, key failedRequest, q request, rout
 	}
 	message := errors.Join(causes...).Error()
 	if isMissing {
-		message = mirrors.NobodyHasIt + ": " + message
+		message = mirrors.NotFound + ": " + message
 	}
 	for _, left := range route.Left {
 		message += "\nnot queried: " + left
@@ -136,7 +136,7 @@ func (s *serving) head(ctx context.Context, w http.ResponseWriter, q request, o 
 		return false, nil
 	}
 	if q.part == manifests {
-		s.memory.came(content{q.name, digest}, o)
+		s.memory.remember(content{q.name, digest}, o)
 	}
 	h := w.Header()
 	h.Set("Content-Type", answer.Header.Get("Content-Type"))
@@ -164,7 +164,7 @@ func (s *serving) whole(ctx context.Context, w http.ResponseWriter, q request, o
 	h := w.Header()
 	if q.part != referrers {
 		digest := digestOf(q.reference, text)
-		if said := answer.Header.Get("Docker-Content-Digest"); q.isDigest && digest != q.reference || !q.isDigest && said != "" && said != digestOf(said, text) {
+		if reported := answer.Header.Get("Docker-Content-Digest"); q.isDigest && digest != q.reference || !q.isDigest && reported != "" && reported != digestOf(reported, text) {
 			s.memory.damaged.Put(damage{content{q.name, q.reference}, a.Name}, true)
 			return errDamaged
 		}

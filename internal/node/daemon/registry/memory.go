@@ -56,24 +56,24 @@ func newMemory() *memory {
 // maxDepth is the maximum nesting of images: an index, the manifest of a platform, its layers.
 const maxDepth = 4
 
-// came remembers where a content and its parts came from.
-func (m *memory) came(c content, o origin) { m.cameAt(c, o, 0) }
+// remember remembers where a content and its parts came from.
+func (m *memory) remember(c content, o origin) { m.rememberAt(c, o, 0) }
 
-func (m *memory) cameAt(c content, o origin, depth int) {
+func (m *memory) rememberAt(c content, o origin, depth int) {
 	if depth == maxDepth {
 		return
 	}
 	m.origins.Put(c, o)
 	children, _ := m.children.Get(c)
 	for _, child := range children {
-		m.cameAt(content{c.name, child}, o, depth+1)
+		m.rememberAt(content{c.name, child}, o, depth+1)
 	}
 }
 
 // knows remembers the parts of a content.
 func (m *memory) knows(c content, children []string, o origin) {
 	m.children.Put(c, children)
-	m.came(c, o)
+	m.remember(c, o)
 }
 
 // route returns the places to query, in order: first the one that answered before, then those after it, then those before it, and finally those

@@ -15,11 +15,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// lookEvery is how often the part checks for something to report and for re-created certificates, keyEvery how often it checks whether they
+// checkInterval is how often the part checks for something to report and for re-created certificates, keyEvery how often it checks whether they
 // exist.
 const (
-	lookEvery = 15 * time.Second
-	keyEvery  = time.Second
+	checkInterval = 15 * time.Second
+	keyEvery      = time.Second
 )
 
 // MetricsWriter writes the metrics of the node.
@@ -41,13 +41,13 @@ func (p Part) Run(ctx context.Context) {
 	if !p.configure(ctx) {
 		return
 	}
-	told, counted := time.Time{}, map[string]int64(nil)
-	for isRunning := true; isRunning; isRunning = backoff.Sleep(ctx, lookEvery) == nil {
+	reported, counted := time.Time{}, map[string]int64(nil)
+	for isRunning := true; isRunning; isRunning = backoff.Sleep(ctx, checkInterval) == nil {
 		if err := p.useConfig(); err != nil {
 			p.Log.Warn("Serving registry mirrors failed", "error", err.Error())
 		}
-		if since := p.Server.Problem().Since; !since.Equal(told) {
-			told = since
+		if since := p.Server.Problem().Since; !since.Equal(reported) {
+			reported = since
 			p.Wake.Send()
 		}
 		if counts := p.Server.Counts(); p.Wanted.Registries != nil && !maps.Equal(counts, counted) {
@@ -61,12 +61,12 @@ func (p Part) Run(ctx context.Context) {
 
 // configure passes the settings on once the certificates exist; a join creates them.
 func (p Part) configure(ctx context.Context) bool {
-	for told := false; ctx.Err() == nil; told = true {
+	for reported := false; ctx.Err() == nil; reported = true {
 		err := p.useConfig()
 		if err == nil {
 			return true
 		}
-		if !told {
+		if !reported {
 			p.Log.Warn("Serving registry mirrors failed", "error", err.Error())
 		}
 		_ = backoff.Sleep(ctx, keyEvery)

@@ -253,11 +253,11 @@ func (s *shelf) tag(name, manifest string) *shelf {
 func (s *shelf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rest, ok := strings.CutPrefix(r.URL.Path, "/v2/"+s.repository+"/")
 	_, reference, _ := strings.Cut(rest, "/")
-	text, there := s.blobs[reference]
+	text, found := s.blobs[reference]
 	if tagged, isTag := s.tags[reference]; isTag {
-		text, there = tagged, true
+		text, found = tagged, true
 	}
-	if !ok || !there {
+	if !ok || !found {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}

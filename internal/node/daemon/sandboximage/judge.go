@@ -41,10 +41,10 @@ type finding struct {
 // judge interprets a failed pull. hasFormer is true when pods start from inUse meanwhile.
 func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) finding {
 	registry, _, _ := strings.Cut(wanted, "/")
-	asked, status := answerOf(e.Message)
-	isOfWICD := asked == desired.RegistryAddress // its message names the registries and their answers
+	requested, status := answerOf(e.Message)
+	isOfWICD := requested == desired.RegistryAddress // its message names the registries and their answers
 	if isOfWICD {
-		asked = registry
+		requested = registry
 	}
 	var what, advice string
 	reason := api.ReasonSandboxImagePullFailed
@@ -53,9 +53,9 @@ func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) fi
 		reason = api.ReasonSandboxImageUnsuitable
 		what = "it has no entry for this host's build of Windows"
 		advice = "set spec.runtime.sandboxImage of WindowsConfig to an image with one, or mirror it with all its entries (skopeo copy --all)"
-	case isOfWICD && strings.Contains(e.Message, mirrors.NobodyHasIt):
+	case isOfWICD && strings.Contains(e.Message, mirrors.NotFound):
 		reason = api.ReasonSandboxImageNotFound
-		what = mirrors.NobodyHasIt + " (404 Not Found)"
+		what = mirrors.NotFound + " (404 Not Found)"
 		advice = adviceNotFound
 	case isOfWICD && status == "403 Forbidden" && !strings.Contains(e.Message, mirrors.RefusesCredentials):
 		what = "no permitted registry delivered it"
@@ -66,10 +66,10 @@ func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) fi
 		advice = "check the credentials of the registry in the pull secret"
 	case status == "401 Unauthorized" || status == "403 Forbidden" || strings.Contains(e.Message, "pull access denied"):
 		reason = api.ReasonSandboxImageDenied
-		what = fmt.Sprintf("registry %s answered %s", cmp.Or(asked, registry), cmp.Or(status, "401 Unauthorized"))
+		what = fmt.Sprintf("registry %s answered %s", cmp.Or(requested, registry), cmp.Or(status, "401 Unauthorized"))
 		advice = "check the name of the image, and the credentials of the registry in the pull secret"
 	case status != "":
-		what = fmt.Sprintf("registry %s answered %s", asked, status)
+		what = fmt.Sprintf("registry %s answered %s", requested, status)
 		advice = "check the registry"
 	case e.Code == cri.NotFound:
 		reason = api.ReasonSandboxImageNotFound
@@ -83,8 +83,8 @@ func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) fi
 	return finding{known: true, image: wanted, reason: reason, message: truncate.Text(message, truncate.Note), since: now}
 }
 
-// goesOn returns the finding for a slow pull: a registry may be slow, or not answer.
-func goesOn(began time.Time, wanted, inUse string, hasFormer bool) finding {
+// pullTakesLong returns the finding for a slow pull: a registry may be slow, or not answer.
+func pullTakesLong(began time.Time, wanted, inUse string, hasFormer bool) finding {
 	message := fmt.Sprintf("pulling sandbox image %s since %s; %s", wanted, began.UTC().Format(time.RFC3339), effectOn(wanted, inUse, hasFormer))
 	return finding{known: true, image: wanted, reason: api.ReasonSandboxImagePulling, message: message, since: began}
 }
@@ -119,8 +119,8 @@ func answerOf(message string) (registry, status string) {
 	return u.Host, strings.TrimSpace(found[2])
 }
 
-// conditionOf returns the new condition SandboxImage; is is nil when the Node has none.
-func conditionOf(now time.Time, f finding, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
+// conditionOf returns the new condition SandboxImage; current is nil when the Node has none.
+func conditionOf(now time.Time, f finding, current *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
 	c = corev1.NodeCondition{
 		Type: api.ConditionSandboxImage, Status: corev1.ConditionTrue, Reason: api.ReasonSandboxImagePresent,
 		Message: "sandbox image " + f.image + " is on the host", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
@@ -128,10 +128,10 @@ func conditionOf(now time.Time, f finding, is *corev1.NodeCondition) (c corev1.N
 	if f.reason != "" {
 		c.Status, c.Reason, c.Message = corev1.ConditionFalse, f.reason, f.message
 	}
-	if is != nil && is.Status == c.Status {
-		c.LastTransitionTime = is.LastTransitionTime
+	if current != nil && current.Status == c.Status {
+		c.LastTransitionTime = current.LastTransitionTime
 	}
-	return c, f.known && (is == nil || is.Status != c.Status || is.Reason != c.Reason || is.Message != c.Message)
+	return c, f.known && (current == nil || current.Status != c.Status || current.Reason != c.Reason || current.Message != c.Message)
 }
 
 // ReportTo reports whether the sandbox image is present by a condition, and each reason why not by an event.

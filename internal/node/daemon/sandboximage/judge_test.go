@@ -61,7 +61,7 @@ func TestJudge(t *testing.T) {
 			api.ReasonSandboxImagePullFailed, []string{"no permitted registry delivered it", "m.test/oss/pause: status 500"}, "credentials",
 		},
 		"no mirror that WICD asked has it": {
-			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://127.0.0.1:10280/v2/oss/pause/manifests/2?ns=mcr.test: 403 Forbidden` + "\ndenied: " + mirrors.NobodyHasIt + ": m.test/oss/pause: not found (status 404)"},
+			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://127.0.0.1:10280/v2/oss/pause/manifests/2?ns=mcr.test: 403 Forbidden` + "\ndenied: " + mirrors.NotFound + ": m.test/oss/pause: not found (status 404)"},
 			api.ReasonSandboxImageNotFound, []string{"404 Not Found", "skopeo copy --all", "m.test/oss/pause"}, "credentials",
 		},
 		"a mirror that WICD asked wants credentials": {
@@ -117,7 +117,7 @@ func FuzzJudge(f *testing.F) {
 }
 
 func TestTheConditionIsWrittenWhenSomethingIsNew(t *testing.T) {
-	there := finding{known: true, image: wantedImage}
+	found := finding{known: true, image: wantedImage}
 	away := finding{known: true, image: wantedImage, reason: api.ReasonSandboxImageDenied, message: "denied"}
 	condition := func(status corev1.ConditionStatus, reason, message string) *corev1.NodeCondition {
 		return &corev1.NodeCondition{Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(at(0))}
@@ -131,13 +131,13 @@ func TestTheConditionIsWrittenWhenSomethingIsNew(t *testing.T) {
 		since time.Duration
 	}{
 		"nothing known":   {finding{}, nil, "", 0},
-		"there":           {there, nil, corev1.ConditionTrue, time.Hour},
-		"there, told":     {there, isTrue, "", 0},
+		"there":           {found, nil, corev1.ConditionTrue, time.Hour},
+		"there, told":     {found, isTrue, "", 0},
 		"another one":     {finding{known: true, image: formerImage}, isTrue, corev1.ConditionTrue, 0},
 		"denied":          {away, isTrue, corev1.ConditionFalse, time.Hour},
 		"denied, told":    {away, isFalse, "", 0},
 		"another failure": {finding{known: true, reason: api.ReasonSandboxImageNotFound, message: "x"}, isFalse, corev1.ConditionFalse, 0},
-		"there again":     {there, isFalse, corev1.ConditionTrue, time.Hour},
+		"there again":     {found, isFalse, corev1.ConditionTrue, time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, change := conditionOf(at(time.Hour), test.f, test.is)

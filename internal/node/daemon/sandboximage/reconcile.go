@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// lookEvery is how often the presence of the image is checked.
-	lookEvery = 5 * time.Minute
-	// lookTimeout limits a query of the runtime, pullTimeout a pull. The smallest Windows image has some hundred megabytes.
-	lookTimeout = 30 * time.Second
-	pullTimeout = 30 * time.Minute
+	// checkInterval is how often the presence of the image is checked.
+	checkInterval = 5 * time.Minute
+	// queryTimeout limits a query of the runtime, pullTimeout a pull. The smallest Windows image has some hundred megabytes.
+	queryTimeout = 30 * time.Second
+	pullTimeout  = 30 * time.Minute
 	// A failed pull is retried after firstPause, then with back-off. Changed settings begin a new session, which pulls at once.
 	firstPause, longestPause = 5 * time.Second, 2 * time.Minute
 	// slowPull is how long a pull may take before it is reported to the Node.
@@ -65,7 +65,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 	retry := backoff.Between(firstPause, longestPause)
 	for ctx.Err() == nil {
 		err := r.look(ctx)
-		wait := lookEvery
+		wait := checkInterval
 		var refused *cri.Error
 		switch {
 		case ctx.Err() != nil:
@@ -119,7 +119,7 @@ func (r *Reconciler) look(ctx context.Context) error {
 }
 
 func (r *Reconciler) status(ctx context.Context, name string) (cri.Image, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	return r.Host.Images.Look(ctx, name)
 }
@@ -129,7 +129,7 @@ func (r *Reconciler) pull(ctx context.Context, name string) (cri.Image, error) {
 	began := time.Now()
 	pulling, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
-	slow := time.AfterFunc(slowPull, func() { r.tell(goesOn(began, name, r.Wanted.SandboxImage, r.IsPresent())) })
+	slow := time.AfterFunc(slowPull, func() { r.tell(pullTakesLong(began, name, r.Wanted.SandboxImage, r.IsPresent())) })
 	defer slow.Stop()
 	if err := r.Host.Images.Pull(pulling, name, r.login(name)); err != nil {
 		if pulling.Err() != nil && ctx.Err() == nil {

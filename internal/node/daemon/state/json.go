@@ -22,7 +22,7 @@ func WriteJSON(d hostapi.Disk, name string, value any) error {
 }
 
 // ReadJSON reports whether the file exists and is valid JSON for into.
-func ReadJSON(d hostapi.Disk, name string, into any) (there bool, err error) {
+func ReadJSON(d hostapi.Disk, name string, into any) (found bool, err error) {
 	b, err := d.Read(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

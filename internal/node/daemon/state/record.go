@@ -135,6 +135,6 @@ func Equal(a, b Record) bool {
 
 // IsCurrent reports whether the record on disk is still this one. An unreadable one counts as current.
 func (r Record) IsCurrent(d hostapi.Disk) bool {
-	is, err := Read(d)
-	return err != nil || reflect.DeepEqual(is, r)
+	current, err := Read(d)
+	return err != nil || reflect.DeepEqual(current, r)
 }

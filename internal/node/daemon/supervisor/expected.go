@@ -22,7 +22,7 @@ func (s *Supervisor) Follow(node *corev1.Node) {
 	s.follows, s.addresses = true, found
 	if changed {
 		s.expected[desired.KubeProxyService] = time.Now()
-		s.restartAsked.Send() // the crash may be counted already
+		s.restartRequested.Send() // the crash may be counted already
 	}
 }
 

@@ -37,7 +37,7 @@ func TestKubeProxyIsExpectedToEndWhenTheAddressesOfItsNodeChange(t *testing.T) {
 		"a Node that comes":      {[]*corev1.Node{nil, nodeWith("10.0.0.1")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &Supervisor{restartAsked: state.NewSignal(), expected: map[string]time.Time{}}
+			s := &Supervisor{restartRequested: state.NewSignal(), expected: map[string]time.Time{}}
 			for _, node := range test.seen {
 				s.Follow(node)
 			}
@@ -86,11 +86,11 @@ func TestAnEndThatNobodyExpectedCounts(t *testing.T) {
 
 func TestTheSupervisorLooksAgainWhenAnEndIsExpected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Supervisor{restartAsked: state.NewSignal(), expected: map[string]time.Time{}}
+		s := &Supervisor{restartRequested: state.NewSignal(), expected: map[string]time.Time{}}
 		s.Follow(nodeWith("10.0.0.1"))
 		s.Follow(nodeWith("10.0.0.2"))
 		select {
-		case <-s.restartAsked:
+		case <-s.restartRequested:
 		default:
 			t.Error("it does not look")
 		}

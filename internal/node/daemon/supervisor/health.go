@@ -73,9 +73,9 @@ func message(d hostapi.Disk, cause, log string) string {
 	return cause + logrotate.Tail(d, log, int64(truncate.Note-len(cause)))
 }
 
-// conditionOf returns the new condition of the Node for a session that began at began; is is nil when the Node has none yet. change is false when
+// conditionOf returns the new condition of the Node for a session that began at began; current is nil when the Node has none yet. change is false when
 // the condition must stay as it is.
-func conditionOf(now, began time.Time, h health, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
+func conditionOf(now, began time.Time, h health, current *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
 	c = corev1.NodeCondition{
 		Type: api.ConditionServicesHealthy, Status: corev1.ConditionTrue, Reason: api.ReasonServicesRunning,
 		Message: "all services are running", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
@@ -88,14 +88,14 @@ func conditionOf(now, began time.Time, h health, is *corev1.NodeCondition) (c co
 		}
 		c.Message = strings.Join(messages, "\n\n")
 	}
-	if is != nil && is.Status == c.Status {
-		c.LastTransitionTime = is.LastTransitionTime
+	if current != nil && current.Status == c.Status {
+		c.LastTransitionTime = current.LastTransitionTime
 	}
-	recovers := is != nil && is.Status != corev1.ConditionTrue && c.Status == corev1.ConditionTrue
+	recovers := current != nil && current.Status != corev1.ConditionTrue && c.Status == corev1.ConditionTrue
 	switch {
 	case c.Status == corev1.ConditionTrue && !h.running, recovers && now.Before(later(h.stable, began.Add(loopWithin))):
 		return corev1.NodeCondition{}, false
-	case is != nil && is.Status == c.Status && is.Reason == c.Reason && is.Message == c.Message:
+	case current != nil && current.Status == c.Status && current.Reason == c.Reason && current.Message == c.Message:
 		return corev1.NodeCondition{}, false
 	}
 	return c, true

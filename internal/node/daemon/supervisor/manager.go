@@ -51,19 +51,19 @@ func (m Manager) List(ctx context.Context) (map[string]hostapi.Service, error) {
 // returns, their processes are gone.
 func (m Manager) Stop(ctx context.Context, found map[string]hostapi.Service, restart map[string]string) (stopped []string, err error) {
 	for _, s := range slices.Backward(m.Wanted) {
-		is, there := found[s.Name]
-		why := restart[s.Name]
-		if !desired.SameDeclaration(is.Service, s) {
-			why = "its declaration changed"
+		current, exists := found[s.Name]
+		reason := restart[s.Name]
+		if !desired.SameDeclaration(current.Service, s) {
+			reason = "its declaration changed"
 		}
-		if !there || is.State == hostapi.Stopped || why == "" {
+		if !exists || current.State == hostapi.Stopped || reason == "" {
 			continue
 		}
 		if err := m.Host.Services.Stop(ctx, s.Name); err != nil {
 			return stopped, fmt.Errorf("stopping service %s: %w", s.Name, err)
 		}
 		stopped = append(stopped, s.Name)
-		m.Changed("service %s stopped: %s", s.Name, why)
+		m.Changed("service %s stopped: %s", s.Name, reason)
 	}
 	return stopped, nil
 }
@@ -127,8 +127,8 @@ func (m Manager) begin(ctx context.Context) (*pass, error) {
 
 // start starts a service that does not run, unless its start is blocked. started is true when it did.
 func (p *pass) start(ctx context.Context, s desired.Service) (started bool, err error) {
-	is := p.found[s.Name]
-	if is.State == hostapi.Running {
+	current := p.found[s.Name]
+	if current.State == hostapi.Running {
 		return false, nil
 	}
 	if o := p.blocker(ctx, s); o != nil {
@@ -138,8 +138,8 @@ func (p *pass) start(ctx context.Context, s desired.Service) (started bool, err 
 	if err := p.Host.Services.Start(ctx, s.Name); err != nil {
 		return false, err
 	}
-	is.State = hostapi.Running
-	p.found[s.Name] = is
+	current.State = hostapi.Running
+	p.found[s.Name] = current
 	p.Changed("service %s started", s.Name)
 	return true, nil
 }
@@ -187,8 +187,8 @@ func (m Manager) StartAll(ctx context.Context) error {
 			return err
 		}
 		for _, s := range m.Wanted {
-			if is := p.found[s.Name]; started[s.Name] && is.State == hostapi.Stopped {
-				return m.failure(s, fmt.Errorf("it started, then exited with code %d", is.ExitCode))
+			if current := p.found[s.Name]; started[s.Name] && current.State == hostapi.Stopped {
+				return m.failure(s, fmt.Errorf("it started, then exited with code %d", current.ExitCode))
 			}
 			now, err := p.start(ctx, s)
 			if errors.Is(err, hostapi.ErrBusy) && time.Now().Before(end) {

@@ -35,8 +35,8 @@ type Supervisor struct {
 	// wake is sent after each check of the services.
 	wake  state.Signal
 	began time.Time
-	// restartAsked is sent when a restart of a service is requested, or an exit is expected.
-	restartAsked state.Signal
+	// restartRequested is sent when a restart of a service is requested, or an exit is expected.
+	restartRequested state.Signal
 
 	mu     sync.Mutex
 	health health
@@ -52,7 +52,7 @@ type Supervisor struct {
 
 // New returns a supervisor that sends wake after each check of the services.
 func New(s state.Session, wake state.Signal) *Supervisor {
-	v := &Supervisor{Session: s, wake: wake, began: time.Now(), restartAsked: state.NewSignal(), restarts: map[string]string{}, ends: map[string]int64{}, expected: map[string]time.Time{}}
+	v := &Supervisor{Session: s, wake: wake, began: time.Now(), restartRequested: state.NewSignal(), restarts: map[string]string{}, ends: map[string]int64{}, expected: map[string]time.Time{}}
 	for _, service := range WithoutOwn(s.Wanted.Services) {
 		v.ends[service.Name] = 0
 	}
@@ -71,8 +71,8 @@ type supervision struct {
 	Manager
 	supervisor *Supervisor
 	histories  map[string]*restartHistory
-	// looked is when the last pass read the services. What was due after it may be past when the pass ends.
-	looked time.Time
+	// lastCheck is when the last pass read the services. What was due after it may be past when the pass ends.
+	lastCheck time.Time
 	// stuck has the reasons why services could not be started in the last pass.
 	stuck map[string]startBlocker
 }
@@ -156,7 +156,7 @@ func (v *supervision) look(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	v.looked = now
+	v.lastCheck = now
 	for name, c := range v.histories {
 		c.observe(now, found[name])
 		c.excuse(v.supervisor.expectedEnd(name))
@@ -179,11 +179,11 @@ func (v *supervision) rested(now time.Time) []desired.Service {
 
 // stopEdited stops the services whose declaration was edited and those for which a restart was requested, dependents first.
 func (v *supervision) stopEdited(ctx context.Context, now time.Time, found map[string]hostapi.Service) {
-	restart := v.supervisor.restartsAsked()
+	restart := v.supervisor.restartsRequested()
 	for _, s := range slices.Backward(v.rested(now)) {
-		one := v.Manager
-		one.Wanted = []desired.Service{s}
-		stopped, err := one.Stop(ctx, found, restart)
+		item := v.Manager
+		item.Wanted = []desired.Service{s}
+		stopped, err := item.Stop(ctx, found, restart)
 		if err != nil {
 			v.fails(v.histories[s.Name], now, err)
 		} else {
@@ -243,7 +243,7 @@ func (v *supervision) note(now time.Time, p *pass) {
 	for _, s := range v.Wanted {
 		c := v.histories[s.Name]
 		o, isStuck := p.stuck[s.Name]
-		if was := v.stuck[s.Name]; isStuck && was.Error() != o.Error() {
+		if previous := v.stuck[s.Name]; isStuck && previous.Error() != o.Error() {
 			v.supervisor.Log.Info("Service waits to start", "reason", o.Error())
 		}
 		c.judge(now, v.Host.Disk, s, o)
@@ -269,14 +269,14 @@ func (v *supervision) note(now time.Time, p *pass) {
 }
 
 // Restart requests a restart of a service. One that does not run is started anyway.
-func (s *Supervisor) Restart(name, why string) {
+func (s *Supervisor) Restart(name, reason string) {
 	s.mu.Lock()
-	s.restarts[name] = why
+	s.restarts[name] = reason
 	s.mu.Unlock()
-	s.restartAsked.Send()
+	s.restartRequested.Send()
 }
 
-func (s *Supervisor) restartsAsked() map[string]string {
+func (s *Supervisor) restartsRequested() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.restarts)
@@ -290,7 +290,7 @@ func (s *Supervisor) restartDone(name string) {
 
 // due returns when to check again without a notification.
 func (v *supervision) due() time.Time {
-	now := v.looked
+	now := v.lastCheck
 	due := now.Add(servicesEvery)
 	v.supervisor.mu.Lock()
 	settled := v.supervisor.health.settled()
@@ -329,10 +329,10 @@ func (v *supervision) await(ctx context.Context, changes <-chan struct{}, wait t
 			return true
 		case _, watching := <-changes:
 			return watching
-		case <-v.supervisor.restartAsked:
+		case <-v.supervisor.restartRequested:
 			return true
 		case <-time.After(v.awaitedIn()):
-			if v.cameTrue(ctx) {
+			if v.isAwaitedReady(ctx) {
 				return true
 			}
 		}
@@ -347,8 +347,8 @@ func (v *supervision) awaitedIn() time.Duration {
 	return awaitedEvery
 }
 
-// cameTrue reports whether something that a service waits for has appeared.
-func (v *supervision) cameTrue(ctx context.Context) bool {
+// isAwaitedReady reports whether something that a service waits for has appeared.
+func (v *supervision) isAwaitedReady(ctx context.Context) bool {
 	for _, o := range v.stuck {
 		if o.file != "" && v.Host.Disk.Exists(o.file) {
 			return true

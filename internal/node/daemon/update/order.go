@@ -43,7 +43,7 @@ func (o obeyed) exceeds(last obeyed) bool { return o.UID != last.UID || o.Serial
 // readObeyed returns the later one of file and copy. If their Nodes differ, the file's is the later one.
 func readObeyed(d hostapi.Disk) (last obeyed, err error) {
 	var copied obeyed
-	there, err := state.ReadJSON(d, orderFile, &last)
+	found, err := state.ReadJSON(d, orderFile, &last)
 	if err != nil {
 		return obeyed{}, err
 	}
@@ -51,7 +51,7 @@ func readObeyed(d hostapi.Disk) (last obeyed, err error) {
 	if err != nil {
 		return obeyed{}, err
 	}
-	if copyThere && (!there || copied.UID == last.UID && copied.Serial > last.Serial) {
+	if copyThere && (!found || copied.UID == last.UID && copied.Serial > last.Serial) {
 		return copied, nil
 	}
 	return last, nil
@@ -75,32 +75,32 @@ func (r *Requester) remember(o obeyed) error {
 }
 
 // ordered returns the Node's order for the version, or an error if it is not valid.
-func (r *Requester) ordered(said announcement) (obeyed, error) {
-	if said.order == "" {
+func (r *Requester) ordered(reported announcement) (obeyed, error) {
+	if reported.order == "" {
 		return obeyed{}, errNoOrder
 	}
-	order := desired.VersionOrder{Cluster: r.Record.Cluster, Node: r.Record.Node, UID: said.uid, Version: said.version}
-	serial, err := order.Verify(said.order, r.Record.Desired.SigningKey)
+	order := desired.VersionOrder{Cluster: r.Record.Cluster, Node: r.Record.Node, UID: reported.uid, Version: reported.version}
+	serial, err := order.Verify(reported.order, r.Record.Desired.SigningKey)
 	if err != nil {
 		return obeyed{}, fmt.Errorf("annotation %s is not a valid order of the operator: %w", api.AnnotationVersionOrder, err)
 	}
-	return obeyed{UID: said.uid, Serial: serial}, nil
+	return obeyed{UID: reported.uid, Serial: serial}, nil
 }
 
 // checkOrder returns the order to go to another version. If there is none, that is reported and the node keeps its version.
-func (r *Requester) checkOrder(said announcement) (o obeyed, there bool, err error) {
+func (r *Requester) checkOrder(reported announcement) (o obeyed, found bool, err error) {
 	last, err := readObeyed(r.Host.Disk)
 	if err != nil {
 		return obeyed{}, false, err
 	}
-	o, why := r.ordered(said)
-	if why == nil && !o.exceeds(last) {
-		why = errOldOrder
+	o, reason := r.ordered(reported)
+	if reason == nil && !o.exceeds(last) {
+		reason = errOldOrder
 	}
-	if why == nil {
+	if reason == nil {
 		return o, true, nil
 	}
-	message := fmt.Sprintf("the node keeps version %s although annotation %s requests %.128q: %v", r.Record.Desired.Version, api.AnnotationDesiredVersion, said.version, why)
+	message := fmt.Sprintf("the node keeps version %s although annotation %s requests %.128q: %v", r.Record.Desired.Version, api.AnnotationDesiredVersion, reported.version, reason)
 	if r.refusal.Tell(message) {
 		r.Log.Warn("Version refused", "error", message)
 	}
@@ -108,8 +108,8 @@ func (r *Requester) checkOrder(said announcement) (o obeyed, there bool, err err
 }
 
 // noteOwn remembers an order for the host's own version: it needs no action, but older ones no longer count.
-func (r *Requester) noteOwn(said announcement) error {
-	o, err := r.ordered(said)
+func (r *Requester) noteOwn(reported announcement) error {
+	o, err := r.ordered(reported)
 	if err != nil {
 		return nil // an invalid one needs no action
 	}

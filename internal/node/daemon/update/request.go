@@ -39,12 +39,12 @@ type Requester struct {
 	limits   Limits
 	// refusal reports that a version is refused.
 	refusal *nodestatus.Refusal
-	// askedAgain is sent when the Node's announcement changes.
-	askedAgain state.Signal
+	// announcementChanged is sent when the Node's announcement changes.
+	announcementChanged state.Signal
 
 	mu sync.Mutex
-	// asked is the Node's announcement; its version is empty if there is none.
-	asked announcement
+	// announced is the Node's announcement; its version is empty if there is none.
+	announced announcement
 }
 
 // Limits are the time limits of an update. Within is how long another version may take until it works, before the host rolls back; default 10 minutes.
@@ -54,7 +54,7 @@ type Limits struct{ Within, Steady time.Duration }
 // NewRequester returns a Requester, which sends wake when there is something to report.
 func NewRequester(s state.Session, v *nodesettings.Verifier, wake state.Signal, limits Limits) *Requester {
 	return &Requester{
-		Session: s, verifier: v, wake: wake, limits: limits, askedAgain: state.NewSignal(), refusal: nodestatus.NewRefusal(api.EventVersionRefused, wake),
+		Session: s, verifier: v, wake: wake, limits: limits, announcementChanged: state.NewSignal(), refusal: nodestatus.NewRefusal(api.EventVersionRefused, wake),
 	}
 }
 
@@ -81,7 +81,7 @@ func (r *Requester) Run(ctx context.Context, client *apiclient.Client) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.askedAgain:
+		case <-r.announcementChanged:
 			retry = newRetry()
 		case <-again:
 		}
@@ -92,10 +92,10 @@ func (r *Requester) Run(ctx context.Context, client *apiclient.Client) {
 var errUnderWay = errors.New("an update is in progress")
 
 // beginUpdate starts the updater if the Node requests another version. The updater then does the rest; WICD only makes sure that it runs.
-func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, said announcement) error {
+func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, reported announcement) error {
 	var u attempt
-	there, err := state.ReadJSON(r.Host.Disk, updateFile, &u)
-	if err == nil && there {
+	found, err := state.ReadJSON(r.Host.Disk, updateFile, &u)
+	if err == nil && found {
 		err = cmp.Or(r.remember(u.Order), r.ensureUpdater(ctx, u), errUnderWay)
 	}
 	if err != nil {
@@ -107,18 +107,18 @@ func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, s
 		return err
 	}
 	switch {
-	case said.version == own:
-		return errors.Join(r.noteOwn(said), r.clearFailedUpdate(failed))
-	case said.version == "" || said.version == failed.Version || !r.Record.Complete:
+	case reported.version == own:
+		return errors.Join(r.noteOwn(reported), r.clearFailedUpdate(failed))
+	case reported.version == "" || reported.version == failed.Version || !r.Record.Complete:
 		return nil
 	}
-	order, ordered, err := r.checkOrder(said)
+	order, ordered, err := r.checkOrder(reported)
 	if err != nil || !ordered {
 		return err
 	}
-	u, err = r.plan(ctx, client, said.version)
+	u, err = r.plan(ctx, client, reported.version)
 	if err != nil {
-		return fmt.Errorf("updating from version %s to %s: %w", own, said.version, err)
+		return fmt.Errorf("updating from version %s to %s: %w", own, reported.version, err)
 	}
 	u.Order = order
 	return r.WhileCurrent(ctx, func() error {
@@ -128,7 +128,7 @@ func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, s
 		if err := u.write(r.Host.Disk); err != nil { // first: an order that is remembered but not started would never be obeyed
 			return err
 		}
-		r.RecordChange("update from version %s to %s started", own, said.version)
+		r.RecordChange("update from version %s to %s started", own, reported.version)
 		return cmp.Or(r.remember(order), r.startUpdater(ctx, u), errUnderWay)
 	})
 }
@@ -213,7 +213,7 @@ func (r *Requester) ensureUpdater(ctx context.Context, u attempt) error {
 		return err
 	}
 	defer release()
-	if is, err := state.Read(r.Host.Disk); err != nil || is.Leaving {
+	if current, err := state.Read(r.Host.Disk); err != nil || current.Leaving {
 		return state.IgnoreAbsent(err)
 	}
 	return r.startUpdater(ctx, u)
@@ -269,20 +269,20 @@ func (r *Requester) refused() (failed failedUpdate, err error) {
 
 // Request stores the version that the Node requests.
 func (r *Requester) Request(node *corev1.Node) {
-	said := announcementOf(node)
+	reported := announcementOf(node)
 	r.mu.Lock()
-	changed := r.asked != said
-	r.asked = said
+	changed := r.announced != reported
+	r.announced = reported
 	r.mu.Unlock()
 	if changed {
-		r.askedAgain.Send()
+		r.announcementChanged.Send()
 	}
 }
 
 func (r *Requester) requested() announcement {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.asked
+	return r.announced
 }
 
 // ReportTo reports to the Node that an update was undone, and when that is over; and that a version is refused.
@@ -312,7 +312,7 @@ func (f failedUpdate) message(own string) string {
 }
 
 // updatedOf returns condition WindowsUpdated of a node with version own, and whether to write it. A Node first gets it when an update is undone.
-func updatedOf(now time.Time, failed failedUpdate, own string, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
+func updatedOf(now time.Time, failed failedUpdate, own string, current *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
 	c = corev1.NodeCondition{
 		Type: api.ConditionUpdated, Status: corev1.ConditionTrue, Reason: api.ReasonUpToDate, Message: "the node has version " + own,
 		LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
@@ -320,8 +320,8 @@ func updatedOf(now time.Time, failed failedUpdate, own string, is *corev1.NodeCo
 	if failed.Version != "" {
 		c.Status, c.Reason, c.Message = corev1.ConditionFalse, api.ReasonUpdateFailed, failed.message(own)
 	}
-	if is == nil {
+	if current == nil {
 		return c, c.Status == corev1.ConditionFalse
 	}
-	return c, is.Status != c.Status || c.Status == corev1.ConditionFalse && is.Message != c.Message
+	return c, current.Status != c.Status || c.Status == corev1.ConditionFalse && current.Message != c.Message
 }

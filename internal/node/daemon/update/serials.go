@@ -23,24 +23,24 @@ var errOlderSettings = errors.New("it is older than the settings that the host l
 
 // isReplayed reports whether settings of a version are older than those that the host had.
 func isReplayed(d hostapi.Disk, version string, serial int64) (bool, error) {
-	had := map[string]int64{}
-	_, err := state.ReadJSON(d, serialsFile, &had)
-	return serial < had[version], err
+	previous := map[string]int64{}
+	_, err := state.ReadJSON(d, serialsFile, &previous)
+	return serial < previous[version], err
 }
 
 // noteSerial stores the serial of the host's current settings, before the host leaves its version.
 func noteSerial(d hostapi.Disk, version string, serial int64) error {
-	had := map[string]int64{}
-	if _, err := state.ReadJSON(d, serialsFile, &had); err != nil {
+	previous := map[string]int64{}
+	if _, err := state.ReadJSON(d, serialsFile, &previous); err != nil {
 		return err
 	}
-	if serial <= had[version] {
+	if serial <= previous[version] {
 		return nil
 	}
-	had[version] = serial
-	if len(had) > maxSerials {
-		lowest := slices.Min(slices.Collect(maps.Values(had)))
-		maps.DeleteFunc(had, func(_ string, serial int64) bool { return serial == lowest })
+	previous[version] = serial
+	if len(previous) > maxSerials {
+		lowest := slices.Min(slices.Collect(maps.Values(previous)))
+		maps.DeleteFunc(previous, func(_ string, serial int64) bool { return serial == lowest })
 	}
-	return state.WriteJSON(d, serialsFile, had)
+	return state.WriteJSON(d, serialsFile, previous)
 }

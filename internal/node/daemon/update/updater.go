@@ -36,9 +36,9 @@ const (
 
 // How long a version may take until it works, and how long it must keep working to count as good.
 const (
-	updateWithin = 10 * time.Minute
-	updateSteady = time.Minute // longer than the cluster takes to notice a silent kubelet
-	updateLook   = 2 * time.Second
+	updateWithin        = 10 * time.Minute
+	updateSteady        = time.Minute // longer than the cluster takes to notice a silent kubelet
+	updateCheckInterval = 2 * time.Second
 	// maxBeginnings is how often an update may start: if the host goes down each time, it goes back.
 	maxBeginnings = 3
 )
@@ -77,11 +77,11 @@ func wicdOf(digest string) string { return desired.VersionFolder(digest) + `\` +
 // continues at the next start.
 func Update(ctx context.Context, h hostapi.Host, log *slog.Logger) error {
 	u := &updater{host: h, log: log}
-	there, err := state.ReadJSON(h.Disk, updateFile, &u.attempt)
+	found, err := state.ReadJSON(h.Disk, updateFile, &u.attempt)
 	if err != nil {
 		return err
 	}
-	if there {
+	if found {
 		if err := u.run(ctx); err != nil {
 			return err
 		}
@@ -143,14 +143,14 @@ func (u *updater) goForward(ctx context.Context) error {
 func (u *updater) joinNew(ctx context.Context) error {
 	u.log.Info("Joining", "version", u.version())
 	command := wicdOf(u.Request.Desired.Digest) + " " + wicdapi.CommandJoin
-	tell := func(s wicdapi.Step) { u.log.Info("Join step", "step", s.Name) }
+	report := func(s wicdapi.Step) { u.log.Info("Join step", "step", s.Name) }
 	for {
 		if r, err := state.Read(u.host.Disk); err == nil && r.Leaving {
 			return errOvertaken
 		}
-		err := wicdapi.Call(ctx, u.host.Programs, command, u.Request, &wicdapi.JoinResult{}, tell)
+		err := wicdapi.Call(ctx, u.host.Programs, command, u.Request, &wicdapi.JoinResult{}, report)
 		failed := wicdapi.Failed(err)
-		if failed == nil || failed.Code != wicdapi.CodeBusy || backoff.Sleep(ctx, updateLook) != nil {
+		if failed == nil || failed.Code != wicdapi.CodeBusy || backoff.Sleep(ctx, updateCheckInterval) != nil {
 			return err
 		}
 	}
@@ -175,7 +175,7 @@ func (u *updater) awaitSteady(ctx context.Context) error {
 			u.recordChange("version %s works", u.version())
 			return nil
 		}
-		if backoff.Sleep(ctx, min(updateLook, u.Steady.Duration)) != nil {
+		if backoff.Sleep(ctx, min(updateCheckInterval, u.Steady.Duration)) != nil {
 			if problem == nil {
 				problem = errors.New("services keep restarting")
 			}
@@ -206,14 +206,14 @@ func (u *updater) look(ctx context.Context) (pids map[string]uint32, problem err
 	}
 	pids = map[string]uint32{}
 	for _, s := range r.Desired.Services {
-		is := found[s.Name]
-		if is.State != hostapi.Running {
-			return nil, fmt.Errorf("service %s is not running (exit code %d); its log ends with:\n%s", s.Name, is.ExitCode, logrotate.Tail(u.host.Disk, s.Log.Path, logrotate.TailBytes))
+		current := found[s.Name]
+		if current.State != hostapi.Running {
+			return nil, fmt.Errorf("service %s is not running (exit code %d); its log ends with:\n%s", s.Name, current.ExitCode, logrotate.Tail(u.host.Disk, s.Log.Path, logrotate.TailBytes))
 		}
 		if err := m.Probe(ctx, s.Ready); err != nil {
 			return nil, fmt.Errorf("service %s is running but not ready: %w; its log ends with:\n%s", s.Name, err, logrotate.Tail(u.host.Disk, s.Log.Path, logrotate.TailBytes))
 		}
-		pids[s.Name] = is.PID
+		pids[s.Name] = current.PID
 	}
 	confirmed, err := u.host.Disk.Read(confirmFile)
 	if err != nil || string(confirmed) != u.version() {

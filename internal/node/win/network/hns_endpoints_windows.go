@@ -62,7 +62,7 @@ func stateNow() (s hns.State, err error) {
 		return s, err
 	}
 	for _, b := range balancers {
-		if balancer, is := listedLoadBalancer(b); is {
+		if balancer, ok := listedLoadBalancer(b); ok {
 			s.LoadBalancers = append(s.LoadBalancers, balancer)
 		}
 	}
@@ -76,12 +76,12 @@ func sortByID(s hns.State) {
 	slices.SortStableFunc(s.LoadBalancers, func(a, b hns.LoadBalancer) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// LookClosely implements hostapi.Networks.
-func (h *HNS) LookClosely(ctx context.Context, endpoints []string) (hns.State, error) {
+// ReadObjects implements hostapi.Networks.
+func (h *HNS) ReadObjects(ctx context.Context, endpoints []string) (hns.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.longPatience)
 	defer cancel()
 	var s hns.State
-	err := h.run(ctx, h.closeLooks, "looking at each object of the Host Network Service", func() (err error) {
+	err := h.run(ctx, h.objectReads, "looking at each object of the Host Network Service", func() (err error) {
 		s, err = closeState(endpoints)
 		return err
 	})
@@ -228,12 +228,12 @@ func attachToHost(e *hcn.HostComputeEndpoint) (space string, err error) {
 	if len(spaces) == 0 {
 		made, err := hcn.NewNamespace(hcn.NamespaceTypeHostDefault).Create()
 		if err != nil {
-			return "", fmt.Errorf("making the namespace of the host: %w", asOurs(err))
+			return "", fmt.Errorf("making the namespace of the host: %w", asHNSError(err))
 		}
 		spaces = append(spaces, strings.ToLower(made.Id))
 	}
 	if err := e.NamespaceAttach(spaces[0]); err != nil {
-		return "", fmt.Errorf("attaching it to the host: %w", asOurs(err))
+		return "", fmt.Errorf("attaching it to the host: %w", asHNSError(err))
 	}
 	return spaces[0], nil
 }

@@ -19,8 +19,8 @@ func needs(stopped func(name string) string) string {
 	}
 	var all []string
 	for _, name := range needed() {
-		if why := stopped(name); why != "" {
-			all = append(all, name+" "+why)
+		if reason := stopped(name); reason != "" {
+			all = append(all, name+" "+reason)
 		}
 	}
 	if len(all) == 0 {

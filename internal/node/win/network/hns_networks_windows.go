@@ -106,9 +106,9 @@ func createNetwork(n hns.Network) (hns.Network, error) {
 	if err != nil {
 		return hns.Network{}, err
 	}
-	is := networkOf(*made)
-	is.HostRoute = n.HostRoute && addHostRoute(made) == nil // only an existing network accepts it, and the network works without it
-	return is, nil
+	current := networkOf(*made)
+	current.HostRoute = n.HostRoute && addHostRoute(made) == nil // only an existing network accepts it, and the network works without it
+	return current, nil
 }
 
 // addHostRoute adds the host's own route to a network's endpoints. Builds before 18321 may refuse it.
@@ -241,17 +241,17 @@ const maxRemoteVNI = 1<<16 - 1
 // RemoveRemotes implements the port of the overlay. Missing ones are no error.
 func (h *HNS) RemoveRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error {
 	return h.changeRemotes(ctx, "removing remote subnets from network "+network, network, func(n hcn.HostComputeNetwork) ([]hcn.NetworkPolicy, error) {
-		var there []hcn.NetworkPolicy
+		var existing []hcn.NetworkPolicy
 		for _, p := range n.Policies {
 			if p.Type != hcn.RemoteSubnetRoute {
 				continue
 			}
-			is := remoteOf(p)
-			if slices.ContainsFunc(remotes, func(r hns.RemoteSubnet) bool { r.RouterMAC = macOf(r.RouterMAC); return r == is }) {
-				there = append(there, p) // in Windows' own form, which it needs to find the policy
+			current := remoteOf(p)
+			if slices.ContainsFunc(remotes, func(r hns.RemoteSubnet) bool { r.RouterMAC = macOf(r.RouterMAC); return r == current }) {
+				existing = append(existing, p) // in Windows' own form, which it needs to find the policy
 			}
 		}
-		return there, nil
+		return existing, nil
 	}, (*hcn.HostComputeNetwork).RemovePolicy)
 }
 

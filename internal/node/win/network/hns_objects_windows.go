@@ -124,7 +124,7 @@ func listedEndpoint(from hcsshim.HNSEndpoint, host []string) hns.Endpoint {
 }
 
 // listedLoadBalancer converts a policy list if it is a load balancer.
-func listedLoadBalancer(from hcsshim.PolicyList) (b hns.LoadBalancer, is bool) {
+func listedLoadBalancer(from hcsshim.PolicyList) (b hns.LoadBalancer, ok bool) {
 	b = hns.LoadBalancer{ID: strings.ToLower(from.ID)}
 	for _, reference := range from.EndpointReferences {
 		b.Endpoints = append(b.Endpoints, strings.ToLower(strings.TrimPrefix(reference, "/endpoints/")))
@@ -134,7 +134,7 @@ func listedLoadBalancer(from hcsshim.PolicyList) (b hns.LoadBalancer, is bool) {
 		if p.Type != hcsshim.ExternalLoadBalancer {
 			continue
 		}
-		is, b.DSR = true, p.DSR
+		ok, b.DSR = true, p.DSR
 		b.SourceVIP, _ = netip.ParseAddr(p.SourceVIP)
 		b.Protocol, b.External, b.Internal = hns.Protocol(p.Protocol), p.ExternalPort, p.InternalPort
 		b.VIPs = nil
@@ -144,5 +144,5 @@ func listedLoadBalancer(from hcsshim.PolicyList) (b hns.LoadBalancer, is bool) {
 			}
 		}
 	}
-	return b, is
+	return b, ok
 }

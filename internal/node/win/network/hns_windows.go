@@ -24,8 +24,8 @@ import (
 // waits for it, so that a hanging service occupies at most three threads. hcn logs its calls (logrus) only at level Debug, which is off.
 type HNS struct {
 	services *scm.Changes
-	// looks, closeLooks and changes limit running calls to one of each kind.
-	looks, closeLooks, changes chan struct{}
+	// looks, objectReads and changes limit running calls to one of each kind.
+	looks, objectReads, changes chan struct{}
 	// patience is the timeout of reads, longPatience that of changes: creating the first overlay cuts the host's connections for
 	// up to a minute.
 	patience, longPatience time.Duration
@@ -35,7 +35,7 @@ type HNS struct {
 // NewHNS returns the Host Network Service of this Windows; services is a watch of services. Call it once per process.
 func NewHNS(services *scm.Changes) *HNS {
 	return &HNS{
-		services: services, looks: make(chan struct{}, 1), closeLooks: make(chan struct{}, 1), changes: make(chan struct{}, 1),
+		services: services, looks: make(chan struct{}, 1), objectReads: make(chan struct{}, 1), changes: make(chan struct{}, 1),
 		patience: 30 * time.Second, longPatience: 3 * time.Minute,
 	}
 }
@@ -82,7 +82,7 @@ func (h *HNS) run(ctx context.Context, turn chan struct{}, what string, call fun
 		failed := h.starter.start()
 		err := call()
 		if err != nil {
-			err = errors.Join(asOurs(err), failed)
+			err = errors.Join(asHNSError(err), failed)
 		} else {
 			h.starter.ran()
 		}
@@ -108,8 +108,8 @@ func late(ctx context.Context, what string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// asOurs adds the matching error of package hns to an error of hcn.
-func asOurs(err error) error {
+// asHNSError adds the matching error of package hns to an error of hcn.
+func asHNSError(err error) error {
 	code := codeOf(err)
 	switch {
 	case errors.Is(err, hns.ErrNotFound) || errors.Is(err, hns.ErrExists) || errors.Is(err, hns.ErrUnavailable) || errors.Is(err, hns.ErrAdapter):
@@ -193,7 +193,7 @@ func isInstalled(name string) bool {
 func listed[T any](list func() ([]T, error)) (all []T, err error) {
 	for range 5 {
 		all, err = list()
-		if err == nil || !errors.Is(asOurs(err), hns.ErrNotFound) {
+		if err == nil || !errors.Is(asHNSError(err), hns.ErrNotFound) {
 			break
 		}
 	}

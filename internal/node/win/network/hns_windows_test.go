@@ -38,14 +38,14 @@ func TestCodesOfTheServiceHaveOurErrors(t *testing.T) {
 		5:          nil,
 		0x803b002f: nil,
 	} {
-		err := asOurs(errorOf(code))
+		err := asHNSError(errorOf(code))
 		for _, ours := range []error{hns.ErrNotFound, hns.ErrExists, hns.ErrUnavailable, hns.ErrAdapter} {
 			if errors.Is(err, ours) != errors.Is(want, ours) {
 				t.Errorf("code %#x is %v, want %v", uintptr(code), err, want)
 			}
 		}
 	}
-	if err := asOurs(hcn.NetworkNotFoundError{NetworkID: "x"}); !errors.Is(err, hns.ErrNotFound) {
+	if err := asHNSError(hcn.NetworkNotFoundError{NetworkID: "x"}); !errors.Is(err, hns.ErrNotFound) {
 		t.Errorf("a search without a result is %v", err)
 	}
 }

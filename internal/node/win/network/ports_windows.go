@@ -23,7 +23,7 @@ func Ports(ctx context.Context) (dynamic PortRange, excluded []PortRange, err er
 		return PortRange{}, nil, err
 	}
 	netsh := func(what string) (string, error) {
-		text, err := said(ctx, filepath.Join(system, "netsh.exe"), "interface", "ipv4", "show", what, "tcp")
+		text, err := runProgram(ctx, filepath.Join(system, "netsh.exe"), "interface", "ipv4", "show", what, "tcp")
 		if err != nil {
 			return "", fmt.Errorf("netsh interface ipv4 show %s tcp: %w", what, err)
 		}

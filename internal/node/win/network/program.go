@@ -11,8 +11,8 @@ import (
 // program that inherited the output.
 const releasedWithin = 2 * time.Second
 
-// said runs a Windows program and returns its output.
-func said(ctx context.Context, program string, arguments ...string) (string, error) {
+// runProgram runs a Windows program and returns its output.
+func runProgram(ctx context.Context, program string, arguments ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, arguments...)
 	cmd.WaitDelay = releasedWithin
 	output, err := cmd.Output()

@@ -12,7 +12,7 @@ import (
 func TestAProgramIsNotWaitedForBecauseAnotherHasItsOutput(t *testing.T) {
 	ended := filepath.Join(t.TempDir(), "ended")
 	t.Setenv("ENDED", ended)
-	output, err := said(t.Context(), "sh", "-c", `echo here; (sleep 20; touch "$ENDED") &`)
+	output, err := runProgram(t.Context(), "sh", "-c", `echo here; (sleep 20; touch "$ENDED") &`)
 	if output != "here\n" || err != nil {
 		t.Errorf("it says %q, %v", output, err)
 	}

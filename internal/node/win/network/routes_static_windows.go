@@ -81,7 +81,7 @@ func readPersistentRoutes(ctx context.Context) (all []StaticRoute, err error) {
 	system, failed := windows.GetSystemDirectory()
 	if failed == nil {
 		var table string
-		table, failed = said(ctx, filepath.Join(system, "netsh.exe"), "interface", "ipv4", "show", "route", "store=persistent")
+		table, failed = runProgram(ctx, filepath.Join(system, "netsh.exe"), "interface", "ipv4", "show", "route", "store=persistent")
 		all = append(all, parseNetshRoutes(table)...)
 	}
 	if failed != nil {

@@ -44,14 +44,14 @@ func States(a *windows.IpAdapterAddresses) []Address {
 			continue
 		}
 		ip = ip.Unmap()
-		is := Address{
+		current := Address{
 			Prefix: netip.PrefixFrom(ip, int(u.OnLinkPrefixLength)), Static: u.PrefixOrigin == originManual, State: "Invalid",
 			SkipAsSource: skipped[place{a.IfIndex, ip}], Transient: u.Flags&transientFlag != 0,
 		}
 		if u.DadState >= 0 && int(u.DadState) < len(names) {
-			is.State = names[u.DadState]
+			current.State = names[u.DadState]
 		}
-		all = append(all, is)
+		all = append(all, current)
 	}
 	return all
 }
@@ -129,27 +129,27 @@ func HostAdapters() ([]hostnetwork.Adapter, error) {
 	}
 	var all []hostnetwork.Adapter
 	for _, a := range list {
-		is := hostnetwork.Adapter{
+		current := hostnetwork.Adapter{
 			Name: windows.UTF16PtrToString(a.FriendlyName), Index: a.IfIndex, Suffix: windows.UTF16PtrToString(a.DnsSuffix), DHCP: HasDHCP(a), MTU: a.Mtu,
 			StaticDNS: hasStaticDNS(windows.BytePtrToString(a.AdapterName)),
 		}
 		for _, s := range States(a) {
 			if s.Prefix.Addr().Is4() && s.State == "Preferred" && !s.Transient {
-				is.Addresses = append(is.Addresses, hostnetwork.Address{Prefix: s.Prefix, Static: s.Static, SkipAsSource: s.SkipAsSource})
+				current.Addresses = append(current.Addresses, hostnetwork.Address{Prefix: s.Prefix, Static: s.Static, SkipAsSource: s.SkipAsSource})
 			}
 		}
 		for _, server := range DNSServers(a) {
 			if server.Is4() {
-				is.DNS = append(is.DNS, server)
+				current.DNS = append(current.DNS, server)
 			}
 		}
 		if row, err := interfaceRow(a.IfIndex); err == nil {
-			is.MTU = row.NlMtu
+			current.MTU = row.NlMtu
 			if row.UseAutomaticMetric == 0 {
-				is.Metric = row.Metric
+				current.Metric = row.Metric
 			}
 		}
-		all = append(all, is)
+		all = append(all, current)
 	}
 	return all, nil
 }

@@ -22,13 +22,13 @@ func (t table) of(sockets ...Socket) []byte {
 
 // TestTablesOfSocketsAreReadAsWindowsLaysThemOut uses one row of each table, byte by byte.
 func TestTablesOfSocketsAreReadAsWindowsLaysThemOut(t *testing.T) {
-	one := []byte{1, 0, 0, 0}
+	item := []byte{1, 0, 0, 0}
 	v6 := netip.MustParseAddr("fe80::1").AsSlice()
 	contents := [][]byte{
-		slices.Concat(one, []byte{2, 0, 0, 0, 127, 0, 0, 1, 0x28, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x2c, 3, 0, 0}),
-		slices.Concat(one, v6, []byte{5, 0, 0, 0, 0x28, 0x0a, 0, 0}, make([]byte, 24), []byte{2, 0, 0, 0, 0x2c, 3, 0, 0}),
-		slices.Concat(one, []byte{127, 0, 0, 1, 0x28, 0x0a, 0, 0, 0x2c, 3, 0, 0}),
-		slices.Concat(one, v6, []byte{5, 0, 0, 0, 0x28, 0x0a, 0, 0, 0x2c, 3, 0, 0}),
+		slices.Concat(item, []byte{2, 0, 0, 0, 127, 0, 0, 1, 0x28, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x2c, 3, 0, 0}),
+		slices.Concat(item, v6, []byte{5, 0, 0, 0, 0x28, 0x0a, 0, 0}, make([]byte, 24), []byte{2, 0, 0, 0, 0x2c, 3, 0, 0}),
+		slices.Concat(item, []byte{127, 0, 0, 1, 0x28, 0x0a, 0, 0, 0x2c, 3, 0, 0}),
+		slices.Concat(item, v6, []byte{5, 0, 0, 0, 0x28, 0x0a, 0, 0, 0x2c, 3, 0, 0}),
 	}
 	for n, kind := range tables() {
 		want := Socket{kind.udp, netip.MustParseAddrPort([]string{"127.0.0.1:10250", "[fe80::1]:10250"}[n%2]), 812}

@@ -24,9 +24,9 @@ const (
 
 // Changes watches services.
 type Changes struct {
-	// LookAgain is how often watched services are read without a notification while one of them is absent: its creation is not notified.
-	LookAgain time.Duration
-	// Reopen is how often all of them are opened again, in case a notification was lost. On Wine it equals LookAgain, because Wine sends no
+	// Recheck is how often watched services are read without a notification while one of them is absent: its creation is not notified.
+	Recheck time.Duration
+	// Reopen is how often all of them are opened again, in case a notification was lost. On Wine it equals Recheck, because Wine sends no
 	// notifications for services that are being deleted, and an open handle delays the deletion.
 	Reopen time.Duration
 	// Polls reads services as often as they are opened again, without notifications. On Wine, a program that is killed while it waits for a
@@ -42,7 +42,7 @@ type Changes struct {
 // NewChanges must be called once per process: each call uses one of the two thousand callbacks that Go can give to Windows.
 func NewChanges() *Changes {
 	const soon, seldom = 2 * time.Second, 30 * time.Second
-	c := &Changes{LookAgain: soon, Reopen: seldom, wake: windows.NewCallback(func(uintptr) uintptr { return 0 })}
+	c := &Changes{Recheck: soon, Reopen: seldom, wake: windows.NewCallback(func(uintptr) uintptr { return 0 })}
 	if windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil {
 		c.Reopen, c.Polls = soon, true
 	}
@@ -64,7 +64,7 @@ func (c *Changes) Watch(ctx context.Context, names []string) (<-chan struct{}, e
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{Manager: m, wake: c.wake, lookAgain: c.LookAgain, reopenAfter: c.Reopen, opened: time.Now(), changes: make(chan struct{}, 1)}
+	w := &watcher{Manager: m, wake: c.wake, recheck: c.Recheck, reopenAfter: c.Reopen, opened: time.Now(), changes: make(chan struct{}, 1)}
 	if w.stop, err = windows.CreateEvent(nil, 1, 0, nil); err != nil {
 		m.Close()
 		return nil, err
@@ -90,7 +90,7 @@ func (c *Changes) Watch(ctx context.Context, names []string) (<-chan struct{}, e
 type watcher struct {
 	Manager
 	wake        uintptr
-	lookAgain   time.Duration
+	recheck     time.Duration
 	reopenAfter time.Duration
 	// opened is when all services were opened.
 	opened   time.Time
@@ -145,7 +145,7 @@ func (w *watcher) reopen() {
 // patience is how long to wait for a notification.
 func (w *watcher) patience() time.Duration {
 	if slices.ContainsFunc(w.services, func(s *watched) bool { return s.handle == 0 }) {
-		return w.lookAgain
+		return w.recheck
 	}
 	return max(0, w.reopenAfter-time.Since(w.opened))
 }

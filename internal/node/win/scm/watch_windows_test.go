@@ -24,7 +24,7 @@ func TestWatchLooksOftenOnlyForMissingServices(t *testing.T) {
 		"opened earlier":     {[]*watched{{handle: 1}}, 20 * time.Second, 10 * time.Second},
 		"opened long before": {[]*watched{{handle: 1}}, time.Hour, 0},
 	} {
-		w := &watcher{lookAgain: soon, reopenAfter: seldom, opened: time.Now().Add(-test.opened), services: test.services}
+		w := &watcher{recheck: soon, reopenAfter: seldom, opened: time.Now().Add(-test.opened), services: test.services}
 		if got := w.patience(); got > test.want || got < test.want-5*time.Second {
 			t.Errorf("%s: waits for %v, want %v", name, got, test.want)
 		}

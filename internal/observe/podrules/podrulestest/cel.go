@@ -133,8 +133,8 @@ func (s *Server) Assign(pod *corev1.Pod, classes []*nodev1.RuntimeClass) (*corev
 			continue
 		}
 		for label, value := range class.Scheduling.NodeSelector {
-			if has, selects := given.Spec.NodeSelector[label]; selects && has != value {
-				return nil, fmt.Errorf("conflict: RuntimeClass %s selects %s=%s, and the pod %s", class.Name, label, value, has)
+			if got, selects := given.Spec.NodeSelector[label]; selects && got != value {
+				return nil, fmt.Errorf("conflict: RuntimeClass %s selects %s=%s, and the pod %s", class.Name, label, value, got)
 			}
 			if given.Spec.NodeSelector == nil {
 				given.Spec.NodeSelector = map[string]string{}

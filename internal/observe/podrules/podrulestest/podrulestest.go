@@ -34,8 +34,8 @@ func Break(t *testing.T, spec map[string]any, r podrules.Rule, list string) (at 
 func below(object map[string]any, part string) map[string]any {
 	name, isList := strings.CutSuffix(part, "[*]")
 	if !isList {
-		inner, is := object[name].(map[string]any)
-		if !is {
+		inner, ok := object[name].(map[string]any)
+		if !ok {
 			inner = map[string]any{}
 			object[name] = inner
 		}

@@ -41,14 +41,14 @@ func NewApplying(writer client.Writer, live client.Reader, events kube.Events, g
 
 // watch makes the manager check the policies when one that is applied changes, and periodically.
 func (p *Policies) watch(m manager.Manager) error {
-	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
 	})
 	first := make(chan ctrlevent.GenericEvent, 1)
 	first <- ctrlevent.GenericEvent{Object: &admissionv1.ValidatingAdmissionPolicy{}}
 	ctl, err := builder.ControllerManagedBy(m).
 		Named("admission-policies").
-		WatchesRawSource(ctrlsource.Channel(first, one)).
+		WatchesRawSource(ctrlsource.Channel(first, enqueue)).
 		Build(reconcile.Func(p.reconcile))
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (p *Policies) watch(m manager.Manager) error {
 			kind, name := identify(g, o)
 			watched := kube.OptionalKind{
 				Group: admissionv1.GroupName, Kind: kind, Versions: []string{admissionv1.SchemeGroupVersion.Version}, Name: name,
-				Events: one, Found: func(schema.GroupVersionKind, client.Reader) {},
+				Events: enqueue, Found: func(schema.GroupVersionKind, client.Reader) {},
 			}
 			if err := kube.WatchWhenAvailable(m, ctl, func(context.Context) (kube.OptionalKind, error) { return watched, nil }, func() {}); err != nil {
 				return err
@@ -94,14 +94,14 @@ func (p *Policies) settles() time.Duration {
 }
 
 // repair applies a policy or a binding and returns what is still wrong with it.
-func (p *Policies) repair(ctx context.Context, g deploy.Guard, o client.Object, was string) (finding string, err error) {
+func (p *Policies) repair(ctx context.Context, g deploy.Guard, o client.Object, previous string) (finding string, err error) {
 	kind, name := identify(g, o)
 	err = p.apply(ctx, g, o)
 	if !apierrors.IsForbidden(err) {
 		p.appliedAt = time.Now() // it may have taken effect despite an error
 	}
 	if err != nil {
-		return fmt.Sprintf("%s; applying it failed: %s", was, err), nil
+		return fmt.Sprintf("%s; applying it failed: %s", previous, err), nil
 	}
 	if finding, err = p.compare(ctx, g, o); err == nil && finding != "" { // server-side apply leaves fields that others have added
 		if err := p.replaceSpec(ctx, g, o); err != nil {

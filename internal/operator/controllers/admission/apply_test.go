@@ -68,9 +68,9 @@ func TestPoliciesOfHostsAreAppliedToAnEmptyCluster(t *testing.T) {
 				t.Errorf("policy %s has labels %v", g.Policy.Name, policy.Labels)
 			}
 		}
-		is := p.Condition(1)
-		if is.Status != "True" || !strings.Contains(is.Message, "windows-machine-config-operator-secrets not found; apply deploy/limits") {
-			t.Errorf("the condition is %+v", is)
+		got := p.Condition(1)
+		if got.Status != "True" || !strings.Contains(got.Message, "windows-machine-config-operator-secrets not found; apply deploy/limits") {
+			t.Errorf("the condition is %+v", got)
 		}
 		missing := p.LimitsMissing(1)
 		if limited, err := p.Limited(t.Context()); limited || err != nil || missing == nil || missing.Type != api.ConditionLimitsMissing || !strings.Contains(missing.Message, "apply deploy/limits") {
@@ -87,22 +87,22 @@ func TestWhatWeakensAPolicyIsRepaired(t *testing.T) {
 	name := types.NamespacedName{Name: guardOfNodes}
 	policy := func(change func(*admissionv1.ValidatingAdmissionPolicySpec)) func(context.Context, client.Client) error {
 		return func(ctx context.Context, c client.Client) error {
-			var is admissionv1.ValidatingAdmissionPolicy
-			if err := c.Get(ctx, name, &is); err != nil {
+			var got admissionv1.ValidatingAdmissionPolicy
+			if err := c.Get(ctx, name, &got); err != nil {
 				return err
 			}
-			change(&is.Spec)
-			return c.Update(ctx, &is)
+			change(&got.Spec)
+			return c.Update(ctx, &got)
 		}
 	}
 	binding := func(change func(*admissionv1.ValidatingAdmissionPolicyBindingSpec)) func(context.Context, client.Client) error {
 		return func(ctx context.Context, c client.Client) error {
-			var is admissionv1.ValidatingAdmissionPolicyBinding
-			if err := c.Get(ctx, name, &is); err != nil {
+			var got admissionv1.ValidatingAdmissionPolicyBinding
+			if err := c.Get(ctx, name, &got); err != nil {
 				return err
 			}
-			change(&is.Spec)
-			return c.Update(ctx, &is)
+			change(&got.Spec)
+			return c.Update(ctx, &got)
 		}
 	}
 	for about, happens := range map[string]func(context.Context, client.Client) error{
@@ -157,8 +157,8 @@ func TestAPolicyThatCannotBeAppliedIsAFinding(t *testing.T) {
 	if after := mustReconcile(t, p); !strings.Contains(p.Finding(), "applying it failed") || after != policiesEvery {
 		t.Errorf("found %q, and tries again after %s", p.Finding(), after)
 	}
-	if is := p.Condition(1); is.Status != "False" {
-		t.Errorf("the condition is %+v", is)
+	if got := p.Condition(1); got.Status != "False" {
+		t.Errorf("the condition is %+v", got)
 	}
 	mustReconcile(t, p)
 	if n := len(recorder.Events); n != 24 || slices.ContainsFunc(recorder.Events, func(e string) bool { return !strings.HasPrefix(e, "Warning PoliciesAltered") }) {

@@ -43,10 +43,10 @@ type Policies struct {
 	// Changed receives an event when the findings have changed.
 	Changed chan ctrlevent.GenericEvent
 
-	mu       sync.Mutex
-	lookedAt time.Time
-	found    map[string]bool // the findings of the last check
-	finding  string          // the same as one string
+	mu        sync.Mutex
+	checkedAt time.Time
+	found     map[string]bool // the findings of the last check
+	finding   string          // the same as one string
 	// unlimited is what is wrong with the operator's own limits if that does not count as a finding.
 	unlimited string
 	// appliedAt is when a policy was last applied.
@@ -81,7 +81,7 @@ func (p *Policies) Finding() string {
 func (p *Policies) Check(ctx context.Context) (finding string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.guards) == 0 || !p.lookedAt.IsZero() && time.Since(p.lookedAt) < policiesFresh {
+	if len(p.guards) == 0 || !p.checkedAt.IsZero() && time.Since(p.checkedAt) < policiesFresh {
 		return p.finding, nil
 	}
 	return p.look(ctx)
@@ -91,7 +91,7 @@ func (p *Policies) Check(ctx context.Context) (finding string, err error) {
 func (p *Policies) look(ctx context.Context) (finding string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, policiesWithin)
 	defer cancel()
-	found, was := map[string]bool{}, p.found
+	found, previous := map[string]bool{}, p.found
 	var all, unlimited []string
 	for _, g := range p.guards {
 		for _, o := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
@@ -110,7 +110,7 @@ func (p *Policies) look(ctx context.Context) (finding string, err error) {
 			}
 			found[what] = true
 			all = append(all, what)
-			if !was[what] {
+			if !previous[what] {
 				p.events.Emit(kube.Event{Object: o, Type: corev1.EventTypeWarning, Reason: api.ReasonPoliciesAltered, Action: "Look"},
 					"%s; until this is fixed, no host joins and WICD's certificates are not renewed", what)
 			}
@@ -120,8 +120,8 @@ func (p *Policies) look(ctx context.Context) (finding string, err error) {
 		all = []string{"the operator has just applied admission policies; they take effect on all API servers within seconds"}
 	}
 	before, unlimitedBefore := p.finding, p.unlimited
-	p.lookedAt, p.found, p.finding, p.unlimited = time.Now(), found, strings.Join(all, "; "), strings.Join(unlimited, "; ")
-	if p.finding != before || p.unlimited != unlimitedBefore || was == nil {
+	p.checkedAt, p.found, p.finding, p.unlimited = time.Now(), found, strings.Join(all, "; "), strings.Join(unlimited, "; ")
+	if p.finding != before || p.unlimited != unlimitedBefore || previous == nil {
 		kube.Notify(p.Changed)
 	}
 	return p.finding, nil
@@ -179,7 +179,7 @@ func file(g deploy.Guard) string {
 func (p *Policies) Limited(ctx context.Context) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.lookedAt.IsZero() && len(p.guards) > 0 {
+	if p.checkedAt.IsZero() && len(p.guards) > 0 {
 		if _, err := p.look(ctx); err != nil {
 			return false, err
 		}

@@ -24,18 +24,18 @@ const guardOfNodes = "windows-instance-config-daemon"
 
 func TestPoliciesThatAreNotInForceAreFound(t *testing.T) {
 	policy := func(t *testing.T, c client.Client) *admissionv1.ValidatingAdmissionPolicy {
-		var is admissionv1.ValidatingAdmissionPolicy
-		if err := c.Get(t.Context(), types.NamespacedName{Name: guardOfNodes}, &is); err != nil {
+		var got admissionv1.ValidatingAdmissionPolicy
+		if err := c.Get(t.Context(), types.NamespacedName{Name: guardOfNodes}, &got); err != nil {
 			t.Fatal(err)
 		}
-		return &is
+		return &got
 	}
 	binding := func(t *testing.T, c client.Client) *admissionv1.ValidatingAdmissionPolicyBinding {
-		var is admissionv1.ValidatingAdmissionPolicyBinding
-		if err := c.Get(t.Context(), types.NamespacedName{Name: guardOfNodes}, &is); err != nil {
+		var got admissionv1.ValidatingAdmissionPolicyBinding
+		if err := c.Get(t.Context(), types.NamespacedName{Name: guardOfNodes}, &got); err != nil {
 			t.Fatal(err)
 		}
-		return &is
+		return &got
 	}
 	for name, tc := range map[string]struct {
 		happens func(*testing.T, client.Client) error
@@ -47,14 +47,14 @@ func TestPoliciesThatAreNotInForceAreFound(t *testing.T) {
 		"a binding is deleted": {func(t *testing.T, c client.Client) error { return c.Delete(t.Context(), binding(t, c)) },
 			"ValidatingAdmissionPolicyBinding windows-instance-config-daemon not found"},
 		"a policy is altered": {func(t *testing.T, c client.Client) error {
-			is := policy(t, c)
-			is.Spec.Validations[0].Expression = "true"
-			return c.Update(t.Context(), is)
+			got := policy(t, c)
+			got.Spec.Validations[0].Expression = "true"
+			return c.Update(t.Context(), got)
 		}, "ValidatingAdmissionPolicy windows-instance-config-daemon differs from this operator version (spec.validations)"},
 		"a binding only audits": {func(t *testing.T, c client.Client) error {
-			is := binding(t, c)
-			is.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}
-			return c.Update(t.Context(), is)
+			got := binding(t, c)
+			got.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}
+			return c.Update(t.Context(), got)
 		}, "ValidatingAdmissionPolicyBinding windows-instance-config-daemon differs from this operator version (spec.validationActions)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,9 +68,9 @@ func TestPoliciesThatAreNotInForceAreFound(t *testing.T) {
 			if err != nil || !strings.HasPrefix(finding, tc.want) || tc.want == "" && finding != "" || p.Finding() != finding {
 				t.Errorf("found %q and remembered %q (%v), want %q", finding, p.Finding(), err, tc.want)
 			}
-			is := p.Condition(7)
-			if (is.Status == "True") != (tc.want == "") || !strings.HasPrefix(is.Message, tc.want) || is.Type != api.ConditionPolicies {
-				t.Errorf("the condition is %+v", is)
+			got := p.Condition(7)
+			if (got.Status == "True") != (tc.want == "") || !strings.HasPrefix(got.Message, tc.want) || got.Type != api.ConditionPolicies {
+				t.Errorf("the condition is %+v", got)
 			}
 			if limited, err := p.Limited(t.Context()); limited != (tc.want == "") || err != nil || p.LimitsMissing(7) != nil {
 				t.Errorf("the operator is limited: %v (%v), and the condition is %+v", limited, err, p.LimitsMissing(7))

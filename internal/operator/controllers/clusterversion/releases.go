@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// askEvery is how often the API servers are queried for their version.
-	askEvery = 30 * time.Second
+	// queryInterval is how often the API servers are queried for their version.
+	queryInterval = 30 * time.Second
 	// settled is how long all API servers must report a later minor version before nodes follow: during a cluster upgrade, the last of the old
 	// servers can be down for a while and return.
 	settled = 2 * time.Minute
@@ -64,10 +64,10 @@ func (r *Releases) Changed() chan ctrlevent.GenericEvent {
 	return changed
 }
 
-// Register queries the API servers once, so that controllers start with the right release, and makes the manager repeat that every askEvery.
+// Register queries the API servers once, so that controllers start with the right release, and makes the manager repeat that every queryInterval.
 func (r *Releases) Register(ctx context.Context, m manager.Manager) error {
 	r.Update(ctx)
-	return kube.RunEvery(m, askEvery, r.Update)
+	return kube.RunEvery(m, queryInterval, r.Update)
 }
 
 // Update queries the API servers for their version and chooses the release.
@@ -83,7 +83,7 @@ func (r *Releases) Update(ctx context.Context) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	was, finding := r.current.Version, ""
+	previous, finding := r.current.Version, ""
 	switch {
 	case err != nil:
 		finding, r.later = err.Error(), time.Time{}
@@ -99,7 +99,7 @@ func (r *Releases) Update(ctx context.Context) {
 	default:
 		finding = r.starting
 	}
-	if r.current.Version == was && finding == r.finding {
+	if r.current.Version == previous && finding == r.finding {
 		return
 	}
 	r.finding = finding
@@ -158,5 +158,5 @@ func (r *Releases) settles(chosen kubeversions.Release) bool {
 
 // index returns the position of a release in all, which has the oldest first.
 func (r *Releases) index(of kubeversions.Release) int {
-	return slices.IndexFunc(r.all, func(one kubeversions.Release) bool { return one.Version == of.Version })
+	return slices.IndexFunc(r.all, func(item kubeversions.Release) bool { return item.Version == of.Version })
 }

@@ -35,24 +35,24 @@ func TestNodesFollowTheCluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				said := ""
-				r := clusterversion.New(kubeversions.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), payload.File{})), func(context.Context) []string { return strings.Fields(said) }, kubelets())
+				reported := ""
+				r := clusterversion.New(kubeversions.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), payload.File{})), func(context.Context) []string { return strings.Fields(reported) }, kubelets())
 				changed := r.Changed()
-				was := "1.33!"
+				before := "1.33!"
 				for i := range test.said {
-					said = test.said[i]
+					reported = test.said[i]
 					r.Update(t.Context())
 					got, finding := nodesGet(r)
 					if got != test.want[i] {
-						t.Errorf("minute %d, API servers %q: nodes get %s (%s), want %s", i, said, got, finding, test.want[i])
+						t.Errorf("minute %d, API servers %q: nodes get %s (%s), want %s", i, reported, got, finding, test.want[i])
 					}
-					if told := len(changed) == 1; told != (got != was) {
-						t.Errorf("minute %d: %q after %q, an event: %v", i, got, was, told)
+					if notified := len(changed) == 1; notified != (got != before) {
+						t.Errorf("minute %d: %q after %q, an event: %v", i, got, before, notified)
 					}
 					for len(changed) > 0 {
 						<-changed
 					}
-					was = got
+					before = got
 					time.Sleep(time.Minute)
 				}
 			})
@@ -85,15 +85,15 @@ func TestAnOperatorThatStartsWhileTheClusterIsUpgraded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				said := ""
+				reported := ""
 				r := clusterversion.New(kubeversions.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), payload.File{})),
-					func(context.Context) []string { return strings.Fields(said) }, kubelets(test.nodes...))
+					func(context.Context) []string { return strings.Fields(reported) }, kubelets(test.nodes...))
 				for i := range test.said {
-					said = test.said[i]
+					reported = test.said[i]
 					r.Update(t.Context())
 					got, finding := nodesGet(r)
 					if got != test.want[i] {
-						t.Errorf("minute %d, API servers %q: nodes get %s (%s), want %s", i, said, got, finding, test.want[i])
+						t.Errorf("minute %d, API servers %q: nodes get %s (%s), want %s", i, reported, got, finding, test.want[i])
 					}
 					time.Sleep(time.Minute)
 				}

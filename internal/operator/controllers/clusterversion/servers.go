@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// askWithin is the timeout for an API server's version.
-	askWithin = 5 * time.Second
+	// queryTimeout is the timeout for an API server's version.
+	queryTimeout = 5 * time.Second
 	// maxServers is the maximum number of API servers to query: no cluster has more, whatever its EndpointSlice contains.
 	maxServers = 16
 	// answersCount is how long an answer stays valid. Behind one address there may be several servers, one of which answers each query, and a server
@@ -72,7 +72,7 @@ func (s *Servers) Versions(ctx context.Context) []string {
 	answers := make([]string, len(addresses))
 	var all sync.WaitGroup
 	for i, address := range addresses {
-		all.Go(func() { answers[i] = s.askServer(ctx, address) })
+		all.Go(func() { answers[i] = s.queryServer(ctx, address) })
 	}
 	all.Wait()
 	if !slices.ContainsFunc(answers, func(answer string) bool { return answer != "" }) {
@@ -88,9 +88,9 @@ func (s *Servers) Versions(ctx context.Context) []string {
 	return slices.Sorted(maps.Keys(s.answered))
 }
 
-// askServer queries one API server at its own address. The server must present an API server's certificate before it gets credentials, which clusters
+// queryServer queries one API server at its own address. The server must present an API server's certificate before it gets credentials, which clusters
 // without anonymous access require.
-func (s *Servers) askServer(ctx context.Context, address netip.AddrPort) string {
+func (s *Servers) queryServer(ctx context.Context, address netip.AddrPort) string {
 	config := rest.CopyConfig(s.config)
 	config.Host, config.ServerName = "https://"+address.String(), serverName
 	return ask(ctx, config)
@@ -142,7 +142,7 @@ func get(ctx context.Context, config *rest.Config) (answer []byte, names []strin
 	if err != nil {
 		return nil, nil, err
 	}
-	response, err := httpclient.New(transport, askWithin).Do(request)
+	response, err := httpclient.New(transport, queryTimeout).Do(request)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -159,13 +159,13 @@ func get(ctx context.Context, config *rest.Config) (answer []byte, names []strin
 
 // versionOf parses a response to GET /version.
 func versionOf(answer []byte) (string, error) {
-	var said struct {
+	var reported struct {
 		GitVersion     string `json:"gitVersion"`
 		EmulationMajor string `json:"emulationMajor"`
 		EmulationMinor string `json:"emulationMinor"`
 	}
-	if err := json.Unmarshal(answer, &said); err != nil {
+	if err := json.Unmarshal(answer, &reported); err != nil {
 		return "", fmt.Errorf("parsing the version: %w", err)
 	}
-	return kubeversions.Server(said.GitVersion, said.EmulationMajor, said.EmulationMinor)
+	return kubeversions.Server(reported.GitVersion, reported.EmulationMajor, reported.EmulationMinor)
 }

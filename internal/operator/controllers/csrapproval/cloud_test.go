@@ -58,11 +58,11 @@ func TestWhatACloudTellsIsCertifiedWhereAMachineOrTheUserTellsItToo(t *testing.T
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), &after); err != nil {
 				t.Fatal(err)
 			}
-			is := slices.ContainsFunc(after.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+			ok := slices.ContainsFunc(after.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 				return c.Type == certificatesv1.CertificateApproved
 			})
-			if is != test.approved {
-				t.Errorf("approved: %v, want %v; events %q", is, test.approved, recorder.Events)
+			if ok != test.approved {
+				t.Errorf("approved: %v, want %v; events %q", ok, test.approved, recorder.Events)
 			}
 		})
 	}

@@ -34,8 +34,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
-// decideAgain is how often a pending request that broke a rule is checked again: a missing object (an instance, a Node) may have been created.
-const decideAgain = 15 * time.Second
+// recheckInterval is how often a pending request that broke a rule is checked again: a missing object (an instance, a Node) may have been created.
+const recheckInterval = 15 * time.Second
 
 // certificateWorkers is the number of concurrent decisions: a fleet that joins makes three requests per host.
 const certificateWorkers = 16
@@ -114,7 +114,7 @@ func (c *Controller) Reconcile(ctx context.Context, request *certificatesv1.Cert
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if csr.AsksForNodeManager(request) {
+	if csr.IsForNodeManager(request) {
 		if known.NodeManager, err = c.Settings.Declares(ctx, desired.NodeManagerService); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -128,7 +128,7 @@ func (c *Controller) Reconcile(ctx context.Context, request *certificatesv1.Cert
 	}
 	switch d.Verdict {
 	case csr.Approve:
-		c.tellDisputes(ctx, request, d)
+		c.reportDisputes(ctx, request, d)
 		err := c.approve(ctx, request, d)
 		if err == nil {
 			c.count(request.Spec.SignerName, "approved", "")
@@ -137,13 +137,13 @@ func (c *Controller) Reconcile(ctx context.Context, request *certificatesv1.Cert
 	case csr.Refuse:
 		c.count(request.Spec.SignerName, "refused", d.Rule)
 		c.Events.Emit(kube.Event{Object: request, Type: corev1.EventTypeWarning, Reason: api.EventCertificateRefused, Action: d.Rule}, "rule %s: %s", d.Rule, d.Message)
-		return reconcile.Result{RequeueAfter: decideAgain}, nil
+		return reconcile.Result{RequeueAfter: recheckInterval}, nil
 	}
 	return reconcile.Result{}, nil
 }
 
-// tellDisputes reports Nodes that claim an address which has been proven to belong to another host.
-func (c *Controller) tellDisputes(ctx context.Context, request *certificatesv1.CertificateSigningRequest, d csr.Decision) {
+// reportDisputes reports Nodes that claim an address which has been proven to belong to another host.
+func (c *Controller) reportDisputes(ctx context.Context, request *certificatesv1.CertificateSigningRequest, d csr.Decision) {
 	for _, name := range d.Disputed {
 		var node corev1.Node
 		if err := c.Client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
@@ -215,17 +215,17 @@ func (c *Controller) Known(ctx context.Context, node string) (csr.Known, error) 
 		known.Nodes[nodes.Items[i].Name] = nodeOf(&nodes.Items[i])
 	}
 	for i := range instances.Items {
-		is := &instances.Items[i]
+		current := &instances.Items[i]
 		var published []string
-		if node != "" && is.Status.Hostname == node {
+		if node != "" && current.Status.Hostname == node {
 			for _, m := range c.Machines {
-				published = append(published, m.AddressesOf(ctx, is)...)
+				published = append(published, m.AddressesOf(ctx, current)...)
 			}
 		}
-		h := hostOf(is, published)
-		n := byName[is.Status.Hostname]
-		h.Registered = n != nil && nodestate.ClaimOf(is, n) == nodestate.Own
-		h.Serves = h.Registered && is.Status.NodeRef != nil
+		h := hostOf(current, published)
+		n := byName[current.Status.Hostname]
+		h.Registered = n != nil && nodestate.ClaimOf(current, n) == nodestate.Own
+		h.Serves = h.Registered && current.Status.NodeRef != nil
 		known.Hosts = append(known.Hosts, h)
 	}
 	return known, nil

@@ -215,8 +215,8 @@ func TestANodeThatClaimsAnotherHostsAddressIsNamed(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "csr-1"}, &after); err != nil || len(after.Status.Conditions) != 1 {
 		t.Errorf("conditions %+v (%v), want the approval; events %q", after.Status.Conditions, err, recorder.Events)
 	}
-	if told := strings.Join(recorder.Events, "\n"); strings.Count(told, api.EventAddressDisputed) != 1 || !strings.Contains(told, "linux-1") {
-		t.Errorf("events %q, want one on linux-1", told)
+	if reported := strings.Join(recorder.Events, "\n"); strings.Count(reported, api.EventAddressDisputed) != 1 || !strings.Contains(reported, "linux-1") {
+		t.Errorf("events %q, want one on linux-1", reported)
 	}
 }
 
@@ -267,8 +267,8 @@ func TestAServiceKeepsNoNodeFromItsCertificate(t *testing.T) {
 			if err := c.Get(t.Context(), client.ObjectKey{Name: "csr-1"}, &after); err != nil || len(after.Status.Conditions) != test.want {
 				t.Errorf("conditions %+v (%v), want %d; events %q", after.Status.Conditions, err, test.want, recorder.Events)
 			}
-			if told := strings.Join(recorder.Events, "\n"); test.want == 0 && !strings.Contains(told, "spec.externalIPs of Service tenant/web") {
-				t.Errorf("events %q do not name the Service", told)
+			if reported := strings.Join(recorder.Events, "\n"); test.want == 0 && !strings.Contains(reported, "spec.externalIPs of Service tenant/web") {
+				t.Errorf("events %q do not name the Service", reported)
 			}
 		})
 	}

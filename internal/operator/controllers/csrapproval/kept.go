@@ -18,11 +18,11 @@ import (
 // Limits of the cache for pending certificate requests, in bytes: of one request, of all requests of one requester, and of all. A kubelet without a
 // certificate creates several of 3 KB per day.
 const (
-	maxKept        = 64 << 10
-	keptOfOne      = 1 << 20
-	keptOfAll      = 32 << 20
-	lookForRoom    = 5 * time.Minute
-	credentialIDOf = "authentication.kubernetes.io/credential-id"
+	maxKept           = 64 << 10
+	keptOfOne         = 1 << 20
+	keptOfAll         = 32 << 20
+	roomCheckInterval = 5 * time.Minute
+	credentialIDOf    = "authentication.kubernetes.io/credential-id"
 )
 
 // Requests returns the informer for certificate requests, of which a cluster makes many, and a node any number. It keeps those to be decided, and
@@ -41,7 +41,7 @@ func keep(r *certificatesv1.CertificateSigningRequest) (client.Object, bool) {
 	if len(r.Status.Conditions) > 0 || len(r.Status.Certificate) > 0 || !isRelevant {
 		decided := &certificatesv1.CertificateSigningRequest{TypeMeta: r.TypeMeta}
 		decided.Name, decided.UID, decided.ResourceVersion = r.Name, r.UID, r.ResourceVersion
-		decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: notOurs}}
+		decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: nothingToDecide}}
 		return decided, false
 	}
 	r.ManagedFields = nil
@@ -51,8 +51,8 @@ func keep(r *certificatesv1.CertificateSigningRequest) (client.Object, bool) {
 	return r, true
 }
 
-// notOurs is a condition, in the cache only, of requests that need no decision.
-const notOurs certificatesv1.RequestConditionType = "NothingToDecide"
+// nothingToDecide is a condition, in the cache only, of requests that need no decision.
+const nothingToDecide certificatesv1.RequestConditionType = "NothingToDecide"
 
 // requester returns the requester of a request. Joining hosts share a user, and each has its own token.
 func requester(o client.Object) string {
@@ -71,7 +71,7 @@ func (c *Controller) read(ctx context.Context, r *certificatesv1.CertificateSign
 		return r, reconcile.Result{}, nil
 	}
 	if owner == "" || c.Kept == nil || !c.Kept.HasRoom(owner, maxKept) {
-		return nil, reconcile.Result{RequeueAfter: lookForRoom}, nil
+		return nil, reconcile.Result{RequeueAfter: roomCheckInterval}, nil
 	}
 	whole := &certificatesv1.CertificateSigningRequest{}
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(r), whole); err != nil {

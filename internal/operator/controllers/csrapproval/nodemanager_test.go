@@ -50,8 +50,8 @@ func TestTheCloudNodeManagerGetsAnIdentityWhereNodesRunIt(t *testing.T) {
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), &after); err != nil {
 				t.Fatal(err)
 			}
-			if is := len(after.Status.Conditions) == 1; is != test.approved {
-				t.Errorf("approved: %v, want %v; events %q", is, test.approved, recorder.Events)
+			if ok := len(after.Status.Conditions) == 1; ok != test.approved {
+				t.Errorf("approved: %v, want %v; events %q", ok, test.approved, recorder.Events)
 			}
 		})
 	}

@@ -32,8 +32,8 @@ func TestWhatIsMissingOfWindowsGMSAIsTold(t *testing.T) {
 		p := open(t, nil, pod)
 		p.controller.Client = mapped{p.controller.Client, mapper}
 		for range 2 {
-			if is := p.reconcile(t.Context(), pod); !strings.HasPrefix(is, api.EventCredentialSpecMissing+": ") || !strings.Contains(is, tells) || !strings.Contains(is, "web-gmsa") {
-				t.Errorf("the annotation is %q, want %q in it", is, tells)
+			if got := p.reconcile(t.Context(), pod); !strings.HasPrefix(got, api.EventCredentialSpecMissing+": ") || !strings.Contains(got, tells) || !strings.Contains(got, "web-gmsa") {
+				t.Errorf("the annotation is %q, want %q in it", got, tells)
 			}
 		}
 		if len(p.events.Events) != 1 {

@@ -31,10 +31,10 @@ import (
 )
 
 const (
-	// lookAgain is how often a pod is checked without an event of its own: nodes and classes change too.
-	lookAgain = time.Minute
-	// askAgain is how often to check whether a registry has answered.
-	askAgain = 500 * time.Millisecond
+	// recheckInterval is how often a pod is checked without an event of its own: nodes and classes change too.
+	recheckInterval = time.Minute
+	// registryPollInterval is how often to check whether a registry has answered.
+	registryPollInterval = 500 * time.Millisecond
 	// knownFor is how long the view of nodes and classes is reused when many pods fail at once.
 	knownFor = 2 * time.Second
 	// patchWithin is the timeout of a patch.
@@ -105,7 +105,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 // Reconcile explains why a pod does not start.
 func (c *Controller) Reconcile(ctx context.Context, r request) (reconcile.Result, error) {
 	if limited, err := c.Limited(ctx); err != nil || !limited {
-		return reconcile.Result{RequeueAfter: lookAgain}, err
+		return reconcile.Result{RequeueAfter: recheckInterval}, err
 	}
 	if r.Started {
 		return reconcile.Result{}, c.annotate(ctx, r, "", "")
@@ -122,9 +122,9 @@ func (c *Controller) Reconcile(ctx context.Context, r request) (reconcile.Result
 		return reconcile.Result{}, err
 	}
 	cause := podcause.Of(pod, c.known)
-	told := podcause.Told(pod).Reason
-	if cause.Reason == told {
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+	reported := podcause.Told(pod).Reason
+	if cause.Reason == reported {
+		return reconcile.Result{RequeueAfter: recheckInterval}, nil
 	}
 	if cause.Reason == api.EventCredentialSpecMissing {
 		exists, err := c.hasCredentialSpecs()
@@ -134,18 +134,18 @@ func (c *Controller) Reconcile(ctx context.Context, r request) (reconcile.Result
 		cause = cause.WithKind(exists)
 	}
 	if cause.Reason == api.EventImageForAnotherBuild {
-		is, answer := c.images.get(ctx, cause.Image)
+		current, answer := c.images.get(ctx, cause.Image)
 		switch answer {
 		case pending:
-			return reconcile.Result{RequeueAfter: askAgain}, nil
+			return reconcile.Result{RequeueAfter: registryPollInterval}, nil
 		case answered:
-			cause = cause.For(is)
+			cause = cause.For(current)
 		}
 	}
 	if err := c.tell(ctx, pod, r, cause); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: lookAgain}, nil
+	return reconcile.Result{RequeueAfter: recheckInterval}, nil
 }
 
 // look reads nodes and classes from the cache, unless it has done so within knownFor.

@@ -54,8 +54,8 @@ func onlyByUID(c client.WithWatch) client.WithWatch {
 		if err != nil {
 			return err
 		}
-		is := &corev1.Pod{}
-		if err := c.Get(ctx, client.ObjectKeyFromObject(o), is); err == nil && !strings.Contains(string(text), fmt.Sprintf("%q:%q", "uid", is.UID)) {
+		got := &corev1.Pod{}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(o), got); err == nil && !strings.Contains(string(text), fmt.Sprintf("%q:%q", "uid", got.UID)) {
 			return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), o.GetName(), nil)
 		}
 		return c.Patch(ctx, o, patch, options...)
@@ -65,9 +65,9 @@ func onlyByUID(c client.WithWatch) client.WithWatch {
 // notPending serves lists of pods that are not Pending: the fake client does not support the selector.
 func notPending(c client.WithWatch) client.Client {
 	return interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-		asked := (&client.ListOptions{}).ApplyOptions(options)
-		if asked.FieldSelector.String() != "status.phase!=Pending" || asked.Limit == 0 {
-			return fmt.Errorf("%s is asked for, %d at once", asked.FieldSelector, asked.Limit)
+		requested := (&client.ListOptions{}).ApplyOptions(options)
+		if requested.FieldSelector.String() != "status.phase!=Pending" || requested.Limit == 0 {
+			return fmt.Errorf("%s is asked for, %d at once", requested.FieldSelector, requested.Limit)
 		}
 		var pods corev1.PodList
 		if err := c.List(ctx, &pods); err != nil {
@@ -102,21 +102,21 @@ func (p place) reconcile(ctx context.Context, pod *corev1.Pod) string {
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		if result.RequeueAfter != askAgain {
+		if result.RequeueAfter != registryPollInterval {
 			break
 		}
-		time.Sleep(askAgain)
+		time.Sleep(registryPollInterval)
 	}
 	return p.annotation(ctx, pod)
 }
 
 func (p place) annotation(ctx context.Context, pod *corev1.Pod) string {
 	p.t.Helper()
-	is := &corev1.Pod{}
-	if err := p.Get(ctx, client.ObjectKeyFromObject(pod), is); err != nil {
+	got := &corev1.Pod{}
+	if err := p.Get(ctx, client.ObjectKeyFromObject(pod), got); err != nil {
 		p.t.Fatal(err)
 	}
-	return is.Annotations[api.AnnotationDoesNotStart]
+	return got.Annotations[api.AnnotationDoesNotStart]
 }
 
 // expectCount checks the metric.
@@ -144,9 +144,9 @@ func TestAPodIsToldOnceWhyItDoesNotStart(t *testing.T) {
 		p := open(t, for2019, pod)
 		began := time.Now()
 		for range 3 {
-			is := p.reconcile(t.Context(), pod)
-			if !strings.HasPrefix(is, "ImageForAnotherBuild: image r.test/web:1 has no manifest for node win-1") || !strings.Contains(is, "the image is for 10.0.17763 (Windows Server 2019). Use an image") {
-				t.Errorf("the annotation is %q", is)
+			got := p.reconcile(t.Context(), pod)
+			if !strings.HasPrefix(got, "ImageForAnotherBuild: image r.test/web:1 has no manifest for node win-1") || !strings.Contains(got, "the image is for 10.0.17763 (Windows Server 2019). Use an image") {
+				t.Errorf("the annotation is %q", got)
 			}
 		}
 		if len(p.events.Events) != 1 || !strings.HasPrefix(p.events.Events[0], "Warning ImageForAnotherBuild *v1.Pod web image r.test/web:1") {
@@ -157,12 +157,12 @@ func TestAPodIsToldOnceWhyItDoesNotStart(t *testing.T) {
 		}
 		p.expectCount(api.EventImageForAnotherBuild, 1)
 
-		is := &corev1.Pod{}
-		if err := p.Get(t.Context(), client.ObjectKeyFromObject(pod), is); err != nil {
+		got := &corev1.Pod{}
+		if err := p.Get(t.Context(), client.ObjectKeyFromObject(pod), got); err != nil {
 			t.Fatal(err)
 		}
-		is.Status.ContainerStatuses = nil // the kubelet has the image
-		if err := p.Status().Update(t.Context(), is); err != nil {
+		got.Status.ContainerStatuses = nil // the kubelet has the image
+		if err := p.Status().Update(t.Context(), got); err != nil {
 			t.Fatal(err)
 		}
 		if text := p.reconcile(t.Context(), pod); text != "" || len(p.events.Events) != 1 {
@@ -178,11 +178,11 @@ func TestWithoutLimitsNoPodIsChanged(t *testing.T) {
 		p := open(t, for2019, pod)
 		limited := p.controller.Limited
 		p.controller.Limited = func(context.Context) (bool, error) { return false, nil }
-		if is := p.reconcile(t.Context(), pod); is != "" || len(p.events.Events) > 0 {
-			t.Errorf("the annotation is %q, the events are %q", is, p.events.Events)
+		if got := p.reconcile(t.Context(), pod); got != "" || len(p.events.Events) > 0 {
+			t.Errorf("the annotation is %q, the events are %q", got, p.events.Events)
 		}
 		p.controller.Limited = limited
-		if is := p.reconcile(t.Context(), pod); is == "" {
+		if got := p.reconcile(t.Context(), pod); got == "" {
 			t.Error("it is not told within limits")
 		}
 	})
@@ -203,9 +203,9 @@ func TestWhatARegistryDoesNotSayIsNotWaitedFor(t *testing.T) {
 				pod := refused("web", "r.test/web:1")
 				p := open(t, r, pod)
 				began := time.Now()
-				is := p.reconcile(t.Context(), pod)
-				if !strings.HasPrefix(is, "ImageForAnotherBuild: ") || strings.Contains(is, "the image is for") || time.Since(began) > 10*time.Second {
-					t.Errorf("after %v it is told %q", time.Since(began), is)
+				got := p.reconcile(t.Context(), pod)
+				if !strings.HasPrefix(got, "ImageForAnotherBuild: ") || strings.Contains(got, "the image is for") || time.Since(began) > 10*time.Second {
+					t.Errorf("after %v it is told %q", time.Since(began), got)
 				}
 				time.Sleep(time.Hour) // the lookup ends
 			})
@@ -237,20 +237,20 @@ func TestAPodThatStartedKeepsNoAnnotation(t *testing.T) {
 	if p.annotation(t.Context(), missed) != "" || p.annotation(t.Context(), waits) == "" {
 		t.Error("of the one that started before, the annotation goes; of the one that waits, it stays")
 	}
-	is := &corev1.Pod{}
-	if err := p.Get(t.Context(), client.ObjectKeyFromObject(missed), is); err != nil || is.Annotations["theirs"] != "stays" {
-		t.Errorf("the other annotations are %v, %v", is.Annotations, err)
+	got := &corev1.Pod{}
+	if err := p.Get(t.Context(), client.ObjectKeyFromObject(missed), got); err != nil || got.Annotations["theirs"] != "stays" {
+		t.Errorf("the other annotations are %v, %v", got.Annotations, err)
 	}
 }
 
 // TestFiveThousandPodsThatFail has pods that share 700 images.
 func TestFiveThousandPodsThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := map[string]int{}
+		requested := map[string]int{}
 		var mu sync.Mutex
 		r := func(ctx context.Context, image string) (windowsbuild.Image, error) {
 			mu.Lock()
-			asked[image]++
+			requested[image]++
 			mu.Unlock()
 			return for2019(ctx, image)
 		}
@@ -262,20 +262,20 @@ func TestFiveThousandPodsThatFail(t *testing.T) {
 		}
 		p := open(t, r, objects...)
 		for _, pod := range append(pods, pods[:500]...) {
-			if is := p.reconcile(t.Context(), pod); !strings.HasPrefix(is, api.EventImageForAnotherBuild) {
-				t.Fatalf("pod %s is told %q", pod.Name, is)
+			if got := p.reconcile(t.Context(), pod); !strings.HasPrefix(got, api.EventImageForAnotherBuild) {
+				t.Fatalf("pod %s is told %q", pod.Name, got)
 			}
 		}
 		if len(p.events.Events) != len(pods) {
 			t.Errorf("there are %d events", len(p.events.Events))
 		}
-		for image, times := range asked {
+		for image, times := range requested {
 			if times != 1 {
 				t.Errorf("%s was asked for %d times", image, times)
 			}
 		}
-		if m := p.controller.images; len(m.asked)+len(m.queue)+len(m.running)+m.count != 0 || len(asked) != 700 {
-			t.Errorf("of %d images, it keeps %d, %d, %d, %d", len(asked), len(m.asked), len(m.queue), len(m.running), m.count)
+		if m := p.controller.images; len(m.asked)+len(m.queue)+len(m.running)+m.count != 0 || len(requested) != 700 {
+			t.Errorf("of %d images, it keeps %d, %d, %d, %d", len(requested), len(m.asked), len(m.queue), len(m.running), m.count)
 		}
 		p.expectCount(api.EventImageForAnotherBuild, 5000)
 	})
@@ -285,10 +285,10 @@ func TestFiveThousandPodsThatFail(t *testing.T) {
 func TestRegistriesAreAskedLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *images
-		asked, most, mostOfOne := map[string]int{}, 0, 0
+		requested, most, mostOfOne := map[string]int{}, 0, 0
 		m = newImages(func(_ context.Context, image string) (windowsbuild.Image, error) {
 			m.mu.Lock()
-			asked[image]++
+			requested[image]++
 			most, mostOfOne = max(most, m.count), max(mostOfOne, m.running["a.test"], m.running["b.test"])
 			m.mu.Unlock()
 			if strings.HasPrefix(image, "b.test/") {
@@ -298,11 +298,11 @@ func TestRegistriesAreAskedLittle(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			return windowsbuild.Image{Any: true}, nil
 		})
-		told := 0
+		reported := 0
 		for range 20 {
 			for i := range 5000 {
 				if _, a := m.get(t.Context(), fmt.Sprintf("%c.test/image:%d", 'a'+i%2, i%500)); a != pending {
-					told++
+					reported++
 				}
 			}
 			m.mu.Lock()
@@ -315,13 +315,13 @@ func TestRegistriesAreAskedLittle(t *testing.T) {
 		}
 		synctest.Wait()
 		m.mu.Lock()
-		for image, times := range asked {
+		for image, times := range requested {
 			if times > 1 {
 				t.Errorf("%s was asked for %d times", image, times)
 			}
 		}
-		if most > maxLookups || mostOfOne > perRegistry || len(asked) < 100 || told == 0 {
-			t.Errorf("%d lookups at once, %d of one registry, %d images", most, mostOfOne, len(asked))
+		if most > maxLookups || mostOfOne > perRegistry || len(requested) < 100 || reported == 0 {
+			t.Errorf("%d lookups at once, %d of one registry, %d images", most, mostOfOne, len(requested))
 		}
 		m.mu.Unlock()
 		time.Sleep(time.Hour)
@@ -369,9 +369,9 @@ func TestTheCacheKeepsLittleOfAPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	is := kept.(*corev1.Pod)
-	text := is.String()
-	if len(text) > 40_000 || strings.Contains(text, "secret") || is.UID != pod.UID || !strings.HasPrefix(is.Status.ContainerStatuses[0].State.Waiting.Message, "no match") {
+	got := kept.(*corev1.Pod)
+	text := got.String()
+	if len(text) > 40_000 || strings.Contains(text, "secret") || got.UID != pod.UID || !strings.HasPrefix(got.Status.ContainerStatuses[0].State.Waiting.Message, "no match") {
 		t.Errorf("it keeps %d bytes: %.300s", len(text), text)
 	}
 	if kept, err := Pending().Transform("gone"); err != nil || kept != "gone" {

@@ -78,17 +78,17 @@ func newImages(r read) *images {
 func (m *images) get(ctx context.Context, image string) (windowsbuild.Image, answer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r, is := m.known.Get(image); is {
+	if r, found := m.known.Get(image); found {
 		if !r.ok {
 			return r.is, unknown
 		}
 		return r.is, answered
 	}
-	since, is := m.asked[image]
+	since, found := m.asked[image]
 	switch {
-	case is && time.Since(since) > waitFor:
+	case found && time.Since(since) > waitFor:
 		return windowsbuild.Image{}, unknown
-	case is:
+	case found:
 		return windowsbuild.Image{}, pending
 	}
 	registry := windowsimage.RegistryOf(image)
@@ -118,13 +118,13 @@ func (m *images) start(ctx context.Context) {
 
 // lookUp queries the registry, caches the result and starts queued lookups.
 func (m *images) lookUp(ctx context.Context, w waiting) {
-	is, err := m.read(ctx, w.image)
+	current, err := m.read(ctx, w.image)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
 		m.known.PutFor(w.image, result{}, remembered)
 	} else {
-		m.known.Put(w.image, result{is, true})
+		m.known.Put(w.image, result{current, true})
 	}
 	delete(m.asked, w.image)
 	m.count--

@@ -28,7 +28,7 @@ func unschedulable(os corev1.OSName, tolerations int) *corev1.Pod {
 
 // TestAPodThatIsTooLargeIsToldSo checks what the cache keeps of unschedulable pods, and how they are explained.
 func TestAPodThatIsTooLargeIsToldSo(t *testing.T) {
-	for name, one := range map[string]struct {
+	for name, item := range map[string]struct {
 		pod  *corev1.Pod
 		told string
 	}{
@@ -39,21 +39,21 @@ func TestAPodThatIsTooLargeIsToldSo(t *testing.T) {
 		"large and its last step": {func() *corev1.Pod { p := unschedulable(corev1.Windows, 2400); p.Spec.NodeName = "win-1"; return p }(), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kept, err := Pending().Transform(one.pod.DeepCopy())
+			kept, err := Pending().Transform(item.pod.DeepCopy())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if size := kube.Memory(kept); size > maxPod || one.pod.Spec.OS.Name == corev1.Linux && size > 4<<10 {
+			if size := kube.Memory(kept); size > maxPod || item.pod.Spec.OS.Name == corev1.Linux && size > 4<<10 {
 				t.Errorf("%d bytes are kept", size)
 			}
 			p := open(t, nil, kept.(*corev1.Pod))
 			for range 2 {
-				told, _, _ := strings.Cut(p.reconcile(t.Context(), kept.(*corev1.Pod)), ":")
-				if told != one.told {
-					t.Errorf("the pod is told %q, want %q", told, one.told)
+				reported, _, _ := strings.Cut(p.reconcile(t.Context(), kept.(*corev1.Pod)), ":")
+				if reported != item.told {
+					t.Errorf("the pod is told %q, want %q", reported, item.told)
 				}
 			}
-			if len(p.events.Events) != min(len(one.told), 1) {
+			if len(p.events.Events) != min(len(item.told), 1) {
 				t.Errorf("the events are %q", p.events.Events)
 			}
 		})

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	podsAtOnce  = 100
-	sweepWithin = 5 * time.Minute
-	sweepAgain  = time.Minute
+	podsAtOnce    = 100
+	sweepWithin   = 5 * time.Minute
+	sweepInterval = time.Minute
 	// Per pod, maxContainers containers and maxWaiting waiting statuses are kept of each kind (init or not).
 	maxContainers = 32
 	maxWaiting    = 4
@@ -56,8 +56,8 @@ func (t trimmer) pod(pod *corev1.Pod) (client.Object, bool) {
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, DeletionTimestamp: pod.DeletionTimestamp,
 		},
 	}
-	if told := pod.Annotations[api.AnnotationDoesNotStart]; told != "" {
-		kept.Annotations = map[string]string{api.AnnotationDoesNotStart: truncate.Text(told, truncate.Note)}
+	if reported := pod.Annotations[api.AnnotationDoesNotStart]; reported != "" {
+		kept.Annotations = map[string]string{api.AnnotationDoesNotStart: truncate.Text(reported, truncate.Note)}
 	}
 	if !podcause.MayBeForWindows(pod) {
 		return kept, false
@@ -90,11 +90,11 @@ func specOf(s corev1.PodSpec) corev1.PodSpec {
 
 func containers(all []corev1.Container) (kept []corev1.Container) {
 	for _, c := range all[:min(len(all), maxContainers)] {
-		is := corev1.Container{Name: c.Name, Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits, Requests: c.Resources.Requests}}
+		current := corev1.Container{Name: c.Name, Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits, Requests: c.Resources.Requests}}
 		if s := c.SecurityContext; s != nil && s.WindowsOptions != nil {
-			is.SecurityContext = &corev1.SecurityContext{WindowsOptions: account(s.WindowsOptions)}
+			current.SecurityContext = &corev1.SecurityContext{WindowsOptions: account(s.WindowsOptions)}
 		}
-		kept = append(kept, is)
+		kept = append(kept, current)
 	}
 	return kept
 }
@@ -134,12 +134,12 @@ func (c *Controller) sweep(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Removing annotations of started pods failed, will be retried", "after", sweepAgain.String())
+			log.FromContext(ctx).Error(err, "Removing annotations of started pods failed, will be retried", "after", sweepInterval.String())
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(sweepAgain):
+		case <-time.After(sweepInterval):
 		}
 	}
 }

@@ -123,8 +123,8 @@ func theFleet() reconcile.Request {
 // NodeChanged passes only Node changes that affect plans: heartbeats of a thousand nodes do not.
 func NodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool {
-		was, is := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-		return (nodestate.IsWindows(was) || nodestate.IsWindows(is)) && !rollout.NodeOf(was).Same(rollout.NodeOf(is))
+		previous, current := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return (nodestate.IsWindows(previous) || nodestate.IsWindows(current)) && !rollout.NodeOf(previous).Same(rollout.NodeOf(current))
 	}}
 }
 
@@ -146,7 +146,7 @@ func (f *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if !plan.Again.IsZero() {
 		result.RequeueAfter = max(time.Until(plan.Again), time.Second)
 	}
-	orphaned := f.lookAtOrphans(seen.orphans)
+	orphaned := f.reportOrphans(seen.orphans)
 	later, err := f.report(ctx, seen, plan.Summary)
 	result.RequeueAfter = kube.Sooner(result.RequeueAfter, orphaned, later)
 	return result, err
@@ -173,7 +173,7 @@ func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
 	version := current.Version
 	s.Policy = rollout.PolicyOf(s.config.Spec.Rollout, version)
 	s.Policy.Unfit, s.Policy.Kubelet = finding, current.Kubelet
-	is, err := f.Store.Cached(ctx, version)
+	got, err := f.Store.Cached(ctx, version)
 	if client.IgnoreNotFound(err) != nil {
 		return s, err
 	}
@@ -202,7 +202,7 @@ func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
 		h.Arrived, h.Former = ContentOf(instance, current.Content.Digest)
 		h.Staged = instance.Status.Payload.Staged == desired.ShortDigest(current.Content.Digest)
 		if h.Node != nil && h.Node.Version != version && !s.Policy.Unpublished {
-			h.Disruption = f.costs.of(ctx, f.Store, h.Node.Version, is)
+			h.Disruption = f.costs.of(ctx, f.Store, h.Node.Version, got)
 		}
 		h.Replace = ReplaceReason(instance, s.config.Spec.Rollout.Machines)
 		h.Granted = f.grantOf(id)
@@ -229,7 +229,7 @@ func (f *Controller) nodes(ctx context.Context) (map[string]*corev1.Node, error)
 func (f *Controller) adopt(plan rollout.Plan, seen fleetSeen) []types.NamespacedName {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	was := f.next
+	previous := f.next
 	f.took = time.Since(seen.Now)
 	wasSick, wasUnrepaired := f.sick, f.unrepaired
 	f.next, f.sick, f.unrepaired = map[types.NamespacedName]rollout.Next{}, plan.Sick, plan.Unrepaired
@@ -239,11 +239,11 @@ func (f *Controller) adopt(plan rollout.Plan, seen fleetSeen) []types.Namespaced
 		if some {
 			f.next[id] = next
 		}
-		if next.Begin && limited(next.Action) && !next.GoesOn {
+		if next.Begin && limited(next.Action) && !next.InProgress {
 			f.granted[id] = next.Action
 		}
-		joined := was[id].Action == v1alpha1.ActionJoin && !some // the instance controller knows that the host has joined
-		if next != was[id] && !joined || f.sick[id.Name] != wasSick[id.Name] || wasUnrepaired[id.Name] && !f.unrepaired[id.Name] {
+		joined := previous[id].Action == v1alpha1.ActionJoin && !some // the instance controller knows that the host has joined
+		if next != previous[id] && !joined || f.sick[id.Name] != wasSick[id.Name] || wasUnrepaired[id.Name] && !f.unrepaired[id.Name] {
 			changed = append(changed, id)
 		}
 	}

@@ -30,29 +30,29 @@ type orphans struct {
 
 // look returns the nodes to report now, and when to check again; zero if nothing is due before the next change.
 func (o *orphans) look(nodes map[string]*corev1.Node, now time.Time) (tell []*corev1.Node, again time.Duration) {
-	since, told := map[types.UID]time.Time{}, map[types.UID]bool{}
+	since, reported := map[types.UID]time.Time{}, map[types.UID]bool{}
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		node := nodes[name]
 		first, known := o.since[node.UID]
 		if !known {
 			first = now
 		}
-		since[node.UID], told[node.UID] = first, o.told[node.UID]
+		since[node.UID], reported[node.UID] = first, o.told[node.UID]
 		left := orphanAfter - now.Sub(first)
 		switch {
-		case told[node.UID]:
+		case reported[node.UID]:
 		case left > 0:
 			again = kube.Sooner(again, left)
 		case o.total < maxOrphanEvents:
-			tell, o.total, told[node.UID] = append(tell, node), o.total+1, true
+			tell, o.total, reported[node.UID] = append(tell, node), o.total+1, true
 		}
 	}
-	o.since, o.told = since, told
+	o.since, o.told = since, reported
 	return tell, again
 }
 
-// lookAtOrphans counts the nodes without an instance and reports each once.
-func (f *Controller) lookAtOrphans(nodes map[string]*corev1.Node) (again time.Duration) {
+// reportOrphans counts the nodes without an instance and reports each once.
+func (f *Controller) reportOrphans(nodes map[string]*corev1.Node) (again time.Duration) {
 	f.orphanNodes.Set(float64(len(nodes)))
 	tell, again := f.orphans.look(nodes, time.Now())
 	for _, node := range tell {

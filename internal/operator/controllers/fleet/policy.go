@@ -40,9 +40,9 @@ func ReplaceReason(i *v1alpha1.WindowsInstance, allowed v1alpha1.MachineReplacem
 // ContentOf reports whether the host of an instance last got the content with a digest, or other content. Its Node may be gone. Both are false for a
 // host that never got any.
 func ContentOf(i *v1alpha1.WindowsInstance, digest string) (arrived, former bool) {
-	had := i.Status.Payload.Current
-	arrived = had == desired.ShortDigest(digest)
-	return arrived, had != "" && !arrived
+	previous := i.Status.Payload.Current
+	arrived = previous == desired.ShortDigest(digest)
+	return arrived, previous != "" && !arrived
 }
 
 // costs caches the disruption of going from one version to another. It is queried for every host in each plan.
@@ -53,15 +53,15 @@ type costs struct {
 
 // of returns the disruption of a node that goes from a version to a published one. It is a drain if the node's version is no longer published, was
 // published by another signer, or cannot be compared.
-func (c *costs) of(ctx context.Context, in *settings.Store, from string, is *corev1.ConfigMap) v1alpha1.PlanDisruption {
+func (c *costs) of(ctx context.Context, in *settings.Store, from string, current *corev1.ConfigMap) v1alpha1.PlanDisruption {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	was, err := in.Cached(ctx, from)
+	previous, err := in.Cached(ctx, from)
 	if err != nil {
 		return v1alpha1.DisruptionDrain
 	}
 	of := func(cm *corev1.ConfigMap) string { return string(cm.UID) + cm.ResourceVersion }
-	key := [2]string{of(was), of(is)}
+	key := [2]string{of(previous), of(current)}
 	if d, known := c.known[key]; known {
 		return d
 	}
@@ -69,7 +69,7 @@ func (c *costs) of(ctx context.Context, in *settings.Store, from string, is *cor
 	if err != nil {
 		return v1alpha1.DisruptionDrain
 	}
-	d := compareVersions(was, is, private)
+	d := compareVersions(previous, current, private)
 	if c.known == nil || len(c.known) > 100 {
 		c.known = map[[2]string]v1alpha1.PlanDisruption{}
 	}
@@ -78,14 +78,14 @@ func (c *costs) of(ctx context.Context, in *settings.Store, from string, is *cor
 }
 
 // compareVersions returns the disruption of going from one version to the other. Settings that differ between nodes are the same in both.
-func compareVersions(was, is *corev1.ConfigMap, private ed25519.PrivateKey) v1alpha1.PlanDisruption {
-	for _, cm := range []*corev1.ConfigMap{was, is} {
+func compareVersions(previous, current *corev1.ConfigMap, private ed25519.PrivateKey) v1alpha1.PlanDisruption {
+	for _, cm := range []*corev1.ConfigMap{previous, current} {
 		if _, err := settings.SignedWith(private, cm); err != nil {
 			return v1alpha1.DisruptionDrain
 		}
 	}
-	old, err1 := desired.FromData(was.Data)
-	wanted, err2 := desired.FromData(is.Data)
+	old, err1 := desired.FromData(previous.Data)
+	wanted, err2 := desired.FromData(current.Data)
 	if errors.Join(err1, err2) != nil {
 		return v1alpha1.DisruptionDrain
 	}

@@ -201,8 +201,8 @@ func TestNoNodeGoesToAVersionThatIsNotPublished(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if is := seen.Hosts[0]; seen.Policy.Unpublished != unpublished || is.Disruption != disruption {
-			t.Errorf("unpublished %v, a disruption %q, want %v and %q", seen.Policy.Unpublished, is.Disruption, unpublished, disruption)
+		if got := seen.Hosts[0]; seen.Policy.Unpublished != unpublished || got.Disruption != disruption {
+			t.Errorf("unpublished %v, a disruption %q, want %v and %q", seen.Policy.Unpublished, got.Disruption, unpublished, disruption)
 		}
 	}
 	expect(true, "")
@@ -213,16 +213,16 @@ func TestNoNodeGoesToAVersionThatIsNotPublished(t *testing.T) {
 }
 
 func TestAVersionNobodyKnowsCostsADrain(t *testing.T) {
-	is := controllertest.PublishedFor(t, "2", func(*desired.Node) {})
-	c := controllertest.Cluster(t, controllertest.SigningSecret(t, 0), is)
+	current := controllertest.PublishedFor(t, "2", func(*desired.Node) {})
+	c := controllertest.Cluster(t, controllertest.SigningSecret(t, 0), current)
 	var known costs
-	if got := known.of(t.Context(), settings.NewStore(c, c, "ns"), "1", is); got != v1alpha1.DisruptionDrain {
+	if got := known.of(t.Context(), settings.NewStore(c, c, "ns"), "1", current); got != v1alpha1.DisruptionDrain {
 		t.Errorf("from a version that was not published, it costs %s", got)
 	}
 	if err := c.Create(t.Context(), controllertest.PublishedFor(t, "1", func(*desired.Node) {})); err != nil {
 		t.Fatal(err)
 	}
-	if got := known.of(t.Context(), settings.NewStore(c, c, "ns"), "1", is); got != v1alpha1.DisruptionNone {
+	if got := known.of(t.Context(), settings.NewStore(c, c, "ns"), "1", current); got != v1alpha1.DisruptionNone {
 		t.Errorf("when both are known, it costs %s", got)
 	}
 }
@@ -236,8 +236,8 @@ func TestAHostThatWasAwayIsGivenTimeToTakeTheKey(t *testing.T) {
 		time.Sleep(2 * keyPatience)
 		join.Reached(&i.Status, 1, refused(api.ReasonAuthenticationFailed))
 		time.Sleep(time.Second)
-		if why := ReplaceReason(i, v1alpha1.ReplaceOnKeyRotation); why != "" {
-			t.Errorf("one second after it came back, its Machine is to be deleted: %s", why)
+		if cause := ReplaceReason(i, v1alpha1.ReplaceOnKeyRotation); cause != "" {
+			t.Errorf("one second after it came back, its Machine is to be deleted: %s", cause)
 		}
 		time.Sleep(keyPatience)
 		join.Reached(&i.Status, 1, refused(api.ReasonAuthenticationFailed))

@@ -18,21 +18,21 @@ func (c *Controller) handCollection(ctx context.Context, p *pass) (outcome, erro
 	if v.Node == nil {
 		return proceed, nil
 	}
-	asked := v.Instance.Annotations[api.AnnotationCollect]
-	if asked != "" {
-		if err := supportbundle.CheckID(asked); err != nil {
+	requested := v.Instance.Annotations[api.AnnotationCollect]
+	if requested != "" {
+		if err := supportbundle.CheckID(requested); err != nil {
 			c.Events.Emit(kube.Event{Object: v.Instance, Type: corev1.EventTypeWarning, Reason: api.EventCollectRefused, Action: "Collect"},
 				"WindowsInstance %q: annotation %s: %v", v.Instance.Name, api.AnnotationCollect, err)
-			asked = ""
+			requested = ""
 		}
 	}
-	is, there := v.Node.Annotations[api.AnnotationCollect]
-	if is == asked && there == (asked != "") {
+	current, found := v.Node.Annotations[api.AnnotationCollect]
+	if current == requested && found == (requested != "") {
 		return proceed, nil
 	}
 	node := v.Node.DeepCopy()
-	if delete(node.Annotations, api.AnnotationCollect); asked != "" {
-		node.Annotations = kube.Merge(node.Annotations, map[string]string{api.AnnotationCollect: asked})
+	if delete(node.Annotations, api.AnnotationCollect); requested != "" {
+		node.Annotations = kube.Merge(node.Annotations, map[string]string{api.AnnotationCollect: requested})
 	}
 	if err := client.IgnoreNotFound(c.Client.Patch(ctx, node, client.MergeFrom(v.Node))); err != nil {
 		c.Events.Emit(kube.Event{Object: v.Instance, Related: v.Node, Type: corev1.EventTypeWarning, Reason: api.EventCollectRefused, Action: "Collect"},

@@ -169,9 +169,9 @@ func (c *Controller) Deletions() handler.EventHandler {
 // status from a stale cache and find nothing to write; without another pass, the status would keep the intermediate value.
 func statusWritten() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool {
-		was, is := e.ObjectOld.(*v1alpha1.WindowsInstance).Status, e.ObjectNew.(*v1alpha1.WindowsInstance).Status
-		was.Steps, is.Steps = nil, nil
-		return !equality.Semantic.DeepEqual(was, is)
+		previous, current := e.ObjectOld.(*v1alpha1.WindowsInstance).Status, e.ObjectNew.(*v1alpha1.WindowsInstance).Status
+		previous.Steps, current.Steps = nil, nil
+		return !equality.Semantic.DeepEqual(previous, current)
 	}}
 }
 

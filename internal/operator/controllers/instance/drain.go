@@ -59,8 +59,8 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 		left = pods.GiveUp()
 	}
 	if pods.Gone() {
-		m.tellOfLeft(corev1.EventTypeWarning, "should have terminated long ago", left)
-		m.tellOfLeft(corev1.EventTypeNormal, "arrived after it was cordoned", pods.Came)
+		m.recordRemaining(corev1.EventTypeWarning, "should have terminated long ago", left)
+		m.recordRemaining(corev1.EventTypeNormal, "arrived after it was cordoned", pods.Came)
 		return m.drained(ctx)
 	}
 	if st := m.status.desired(); st.DrainedAt == nil {
@@ -103,11 +103,11 @@ func endsPods(a v1alpha1.PlanAction) bool {
 	return a == v1alpha1.ActionReboot || a == v1alpha1.ActionLeave || a == v1alpha1.ActionReplace
 }
 
-// tellOfLeft records an event for pods that remain on the node although it counts as drained.
-func (m *maintenance) tellOfLeft(kind, why string, pods []corev1.Pod) {
+// recordRemaining records an event for pods that remain on the node although it counts as drained.
+func (m *maintenance) recordRemaining(kind, reason string, pods []corev1.Pod) {
 	if len(pods) > 0 {
 		m.Events.Emit(kube.Event{Object: m.view.Instance, Type: kind, Reason: api.EventPodsRemain, Action: string(m.current().Action)},
-			"the node is drained, except for pods that %s: %s", why, drain.Names(pods))
+			"the node is drained, except for pods that %s: %s", reason, drain.Names(pods))
 	}
 }
 

@@ -28,8 +28,8 @@ func (a *attempt) sharesKeyWith(ctx context.Context, key string) (name string) {
 		return "" // the cache is shutting down
 	}
 	for i := range list.Items {
-		if is := list.Items[i].Name; is != a.view.Instance.Name && (name == "" || is < name) {
-			name = is
+		if current := list.Items[i].Name; current != a.view.Instance.Name && (name == "" || current < name) {
+			name = current
 		}
 	}
 	return name
@@ -59,23 +59,23 @@ func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 	if a.host.address().String() == nodeIP {
 		return nil
 	}
-	is, err := a.Reserved.Live(ctx, a.view.Instance.Status.Hostname, time.Now())
+	current, err := a.Reserved.Live(ctx, a.view.Instance.Status.Hostname, time.Now())
 	if err != nil {
 		return fmt.Errorf("%w: %w", join.ErrCluster, err)
 	}
 	if i := a.view.Instance; i.Status.NodeRef != nil && i.Status.NodeIP == nodeIP { // proven before, and in service
-		is = is.WithoutClaims()
+		current = current.WithoutClaims()
 	}
-	if ip, err := netip.ParseAddr(nodeIP); err != nil || is.Refuse(ip) != "" {
+	if ip, err := netip.ParseAddr(nodeIP); err != nil || current.Refuse(ip) != "" {
 		return &join.Unsupported{Reason: api.ReasonAddressNotProven, Message: fmt.Sprintf(
-			"the host reports node address %s, which %s; select another of its addresses with spec.network", nodeIP, is.Refuse(ip))}
+			"the host reports node address %s, which %s; select another of its addresses with spec.network", nodeIP, current.Refuse(ip))}
 	}
 	spec := a.view.Instance.Spec
-	there, err := a.Dialer(ctx, remote.Target{
+	existing, err := a.Dialer(ctx, remote.Target{
 		Address: nodeIP, Port: int(spec.Port), User: spec.Username, Key: a.view.key, HostKey: a.host.HostKey(),
 	}, a.SSH)
 	if err == nil {
-		return there.Close()
+		return existing.Close()
 	}
 	if ctx.Err() != nil {
 		return err

@@ -180,13 +180,13 @@ func (a *attempt) occupied(f wicdapi.Facts) bool {
 	if a.view.drained || a.status.desired().Maintenance != nil {
 		return false
 	}
-	isOthers := f.Joined == nil && !a.wasCut() && slices.ContainsFunc(f.Services, func(s wicdapi.ServiceFacts) bool { return s.Ours })
+	isOthers := f.Joined == nil && !a.wasInterrupted() && slices.ContainsFunc(f.Services, func(s wicdapi.ServiceFacts) bool { return s.Ours })
 	return isOthers && !a.unregistered || a.registered != nil && join.OfOtherVersion(a.registered, a.view.Version)
 }
 
-// wasCut reports whether the host's Node comes from an interrupted join of this operator, for example after a power failure: the Node was created
+// wasInterrupted reports whether the host's Node comes from an interrupted join of this operator, for example after a power failure: the Node was created
 // after the token with which the host still joins, so no pod has run there for long.
-func (a *attempt) wasCut() bool {
+func (a *attempt) wasInterrupted() bool {
 	st := a.status.desired()
 	return st.BootstrapCredentialID != "" && st.IdentitySince != nil && a.registered != nil && !a.registered.CreationTimestamp.Before(st.IdentitySince)
 }

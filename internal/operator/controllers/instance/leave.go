@@ -52,7 +52,7 @@ func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
 // cleanOrRelease removes everything of the operator from the host. If that is impossible, it releases the host as it is, once the user requests that
 // or the time is over.
 func (m *maintenance) cleanOrRelease(ctx context.Context, late bool) error {
-	why := "requested by annotation " + api.AnnotationRelease
+	reason := "requested by annotation " + api.AnnotationRelease
 	if !m.released() {
 		remains, err := m.clean(ctx)
 		if err == nil {
@@ -63,11 +63,11 @@ func (m *maintenance) cleanOrRelease(ctx context.Context, late bool) error {
 		if !late {
 			return err
 		}
-		why = err.Error()
+		reason = err.Error()
 	}
 	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventHostReleased, Action: "Leave"},
 		"the host was removed without cleanup; these remain: services (those with a description that begins with %q), C:\\k, C:\\var and running containers; %s",
-		api.ServiceDescription, why)
+		api.ServiceDescription, reason)
 	return nil
 }
 

@@ -74,7 +74,7 @@ func (m *maintenance) advance(ctx context.Context) (after time.Duration, err err
 // step runs the current step. If the drained Node was replaced, it drains again first.
 func (m *maintenance) step(ctx context.Context) (time.Duration, error) {
 	switch {
-	case m.servesAgain():
+	case m.hasRecovered():
 		return 0, m.giveBack(ctx)
 	case m.view.Node == nil && rollout.NeedsNode(m.current().Action):
 		return m.awaitNode(ctx)
@@ -95,7 +95,7 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 	switch {
 	case now != nil && (now.Action == v1alpha1.ActionLeave || m.view.Instance.DeletionTimestamp == nil):
 		return true, nil
-	case now == nil && (m.next.GoesOn || m.isHeld() || !m.stillNeeded()):
+	case now == nil && (m.next.InProgress || m.isHeld() || !m.stillNeeded()):
 		m.Fleet.Done(m.id())
 		return false, nil
 	case !m.next.Begin:
@@ -159,13 +159,13 @@ func (m *maintenance) stillNeeded() bool {
 	case v1alpha1.ActionUpgrade:
 		return node != nil && node.Version != m.view.Version
 	case v1alpha1.ActionReboot:
-		return node != nil && (node.RebootAsked != "" && node.RebootAsked == m.next.Asked || m.next.Asked == "" && node.RebootPending != "")
+		return node != nil && (node.RebootRequested != "" && node.RebootRequested == m.next.Asked || m.next.Asked == "" && node.RebootPending != "")
 	}
 	return false
 }
 
-// servesAgain reports whether the action began because its node was broken, the node is Ready again, and its host has not been changed yet.
-func (m *maintenance) servesAgain() bool {
+// hasRecovered reports whether the action began because its node was broken, the node is Ready again, and its host has not been changed yet.
+func (m *maintenance) hasRecovered() bool {
 	now, node := m.current(), rollout.NodeOf(m.view.Node)
 	return now.BrokenSince != nil && now.Step != v1alpha1.MaintenanceVerify && node != nil && node.Ready
 }

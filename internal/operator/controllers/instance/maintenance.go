@@ -80,12 +80,12 @@ func (m *maintenance) reached(err error) {
 }
 
 // fail records the failure and rolls back: a node that was being upgraded returns to its former version.
-func (m *maintenance) fail(ctx context.Context, why string) (time.Duration, error) {
+func (m *maintenance) fail(ctx context.Context, reason string) (time.Duration, error) {
 	now, st := m.current(), m.status.desired()
-	noteFailure(st, v1alpha1.Failure{Action: now.Action, Version: now.Version, Step: now.Step, Message: why})
-	log.FromContext(ctx).Info("Maintenance failed", "action", now.Action, "step", now.Step, "error", why)
+	noteFailure(st, v1alpha1.Failure{Action: now.Action, Version: now.Version, Step: now.Step, Message: reason})
+	log.FromContext(ctx).Info("Maintenance failed", "action", now.Action, "step", now.Step, "error", reason)
 	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventMaintenanceFailed, Action: string(now.Action)},
-		"%s failed: %s", now.Action, why)
+		"%s failed: %s", now.Action, reason)
 	if now.Action == v1alpha1.ActionUpgrade && now.PreviousVersion != "" && m.view.Node != nil {
 		now.Version = now.PreviousVersion
 		if err := m.status.write(ctx); err != nil {

@@ -27,20 +27,20 @@ func (c *Controller) announcement(ctx context.Context, node *corev1.Node, versio
 // announceVersion sets the desired version of an existing Node before the join brings the host to it; otherwise, WICD would go back to the former
 // version.
 func (a *attempt) announceVersion(ctx context.Context) error {
-	was, _, err := a.node(ctx, a.Client, a.view.Instance)
-	if err != nil || was == nil {
+	previous, _, err := a.node(ctx, a.Client, a.view.Instance)
+	if err != nil || previous == nil {
 		return err
 	}
-	says, err := a.announcement(ctx, was, a.view.Version)
+	says, err := a.announcement(ctx, previous, a.view.Version)
 	if err != nil {
 		return err
 	}
-	node := was.DeepCopy()
+	node := previous.DeepCopy()
 	node.Annotations = kube.Merge(node.Annotations, says)
-	if maps.Equal(node.Annotations, was.Annotations) {
+	if maps.Equal(node.Annotations, previous.Annotations) {
 		return nil
 	}
-	if err := client.IgnoreNotFound(a.Client.Patch(ctx, node, client.MergeFrom(was))); err != nil {
+	if err := client.IgnoreNotFound(a.Client.Patch(ctx, node, client.MergeFrom(previous))); err != nil {
 		return fmt.Errorf("annotating Node %s: %w", node.Name, err)
 	}
 	return nil
@@ -66,7 +66,7 @@ func (m *maintenance) cordon(ctx context.Context) error {
 }
 
 // uncordon removes the mark, the cordon if it is the operator's, and the request for the restart, unless another was made since.
-func (m *maintenance) uncordon(ctx context.Context, asked string) error {
+func (m *maintenance) uncordon(ctx context.Context, requested string) error {
 	if m.view.Node == nil {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (m *maintenance) uncordon(ctx context.Context, asked string) error {
 			n.Spec.Unschedulable = false
 			delete(n.Annotations, api.AnnotationCordoned)
 		}
-		if asked != "" && rollout.NodeOf(n).RebootAsked == asked {
+		if requested != "" && rollout.NodeOf(n).RebootRequested == requested {
 			delete(n.Annotations, api.AnnotationReboot)
 		}
 	})
@@ -97,13 +97,13 @@ func (m *maintenance) announceVersion(ctx context.Context, version string) error
 // patchNode changes the Node as read from the API server. If the Node has changed since, it fails, and the retry reads it again. It does not write if
 // nothing differs.
 func (m *maintenance) patchNode(ctx context.Context, doing string, change func(*corev1.Node)) error {
-	was := m.view.Node
-	node := was.DeepCopy()
+	previous := m.view.Node
+	node := previous.DeepCopy()
 	change(node)
-	if node.Spec.Unschedulable == was.Spec.Unschedulable && maps.Equal(node.Annotations, was.Annotations) {
+	if node.Spec.Unschedulable == previous.Spec.Unschedulable && maps.Equal(node.Annotations, previous.Annotations) {
 		return nil
 	}
-	err := m.Client.Patch(ctx, node, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
+	err := m.Client.Patch(ctx, node, client.MergeFromWithOptions(previous, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
 		return fmt.Errorf("%s Node %s: %w", doing, node.Name, err)
 	}

@@ -115,7 +115,7 @@ func (c *Controller) admit(v *view, d join.Decision) join.Decision {
 
 // retry clears recorded failures when the user requests it.
 func (c *Controller) retry(ctx context.Context, i *v1alpha1.WindowsInstance) error {
-	if _, asked := i.Annotations[api.AnnotationRetry]; !asked {
+	if _, requested := i.Annotations[api.AnnotationRetry]; !requested {
 		return nil
 	}
 	c.retries.Reset(client.ObjectKeyFromObject(i))

@@ -68,10 +68,10 @@ func (c *Controller) reportPlan(v *view, st *v1alpha1.WindowsInstanceStatus) {
 	if st.Maintenance == nil || st.Maintenance.Step != v1alpha1.MaintenanceDrain {
 		meta.RemoveStatusCondition(&st.Conditions, api.ConditionDraining)
 	}
-	if why := c.Fleet.Sick(client.ObjectKeyFromObject(v.Instance)); why != "" && st.Maintenance == nil && (st.Failure == nil || st.Failure.Action != v1alpha1.ActionUpgrade) {
-		noteFailure(st, v1alpha1.Failure{Action: v1alpha1.ActionUpgrade, Version: v.Version, Step: v1alpha1.MaintenanceVerify, Message: why})
+	if reason := c.Fleet.Sick(client.ObjectKeyFromObject(v.Instance)); reason != "" && st.Maintenance == nil && (st.Failure == nil || st.Failure.Action != v1alpha1.ActionUpgrade) {
+		noteFailure(st, v1alpha1.Failure{Action: v1alpha1.ActionUpgrade, Version: v.Version, Step: v1alpha1.MaintenanceVerify, Message: reason})
 		c.Events.Emit(kube.Event{Object: v.Instance, Type: corev1.EventTypeWarning, Reason: api.EventMaintenanceFailed, Action: string(v1alpha1.ActionUpgrade)},
-			"version %s does not work on this node, so no other node gets it: %s", v.Version, why)
+			"version %s does not work on this node, so no other node gets it: %s", v.Version, reason)
 	}
 }
 

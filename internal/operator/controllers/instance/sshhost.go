@@ -86,8 +86,8 @@ func (c *Controller) connect(ctx context.Context, i *v1alpha1.WindowsInstance, k
 		if err := c.mayReach(ctx, i, ip); err != nil {
 			return nil, err
 		}
-	} else if why := (addresses.Cluster{}).RefuseName(i.Spec.Address); why != "" {
-		return nil, notReached(i, fmt.Errorf("the name %s", why))
+	} else if reason := (addresses.Cluster{}).RefuseName(i.Spec.Address); reason != "" {
+		return nil, notReached(i, fmt.Errorf("the name %s", reason))
 	}
 	host, err := c.Dialer(ctx, remote.Target{
 		Address: i.Spec.Address,
@@ -105,34 +105,34 @@ func (c *Controller) connect(ctx context.Context, i *v1alpha1.WindowsInstance, k
 // mayReach refuses addresses that no Windows host can have, before the operator connects to any of them. Claims of Nodes and Services count only
 // against hosts that do not prove their identity otherwise: they must not prevent a node from being managed.
 func (c *Controller) mayReach(ctx context.Context, i *v1alpha1.WindowsInstance, ips ...netip.Addr) error {
-	var is addresses.Cluster
+	var current addresses.Cluster
 	isStranger := i.Status.HostKey == ""
 	if isStranger || !isTrusted(i) {
 		var err error
-		if is, err = c.Reserved.Live(ctx, i.Status.Hostname, time.Now()); err != nil {
+		if current, err = c.Reserved.Live(ctx, i.Status.Hostname, time.Now()); err != nil {
 			return &join.Unready{Err: fmt.Errorf("%w: %w", join.ErrCluster, err)}
 		}
 	}
 	if isTrusted(i) {
-		is = is.WithoutClaims()
-		c.tellClaims(ctx, i, ips...)
+		current = current.WithoutClaims()
+		c.recordClaims(ctx, i, ips...)
 	}
 	if !isStranger {
-		is = addresses.Cluster{Claimed: is.Claimed, Released: is.Released, Uncounted: is.Uncounted}
+		current = addresses.Cluster{Claimed: current.Claimed, Released: current.Released, Uncounted: current.Uncounted}
 	}
 	for _, ip := range ips {
-		if why := is.Refuse(ip); why != "" {
-			return notReached(i, fmt.Errorf("%s %s", ip, why))
+		if reason := current.Refuse(ip); reason != "" {
+			return notReached(i, fmt.Errorf("%s %s", ip, reason))
 		}
 	}
 	return nil
 }
 
 // notReached returns the error for an address to which the operator does not connect.
-func notReached(i *v1alpha1.WindowsInstance, why error) error {
+func notReached(i *v1alpha1.WindowsInstance, reason error) error {
 	return &join.Unreachable{Reason: api.ReasonAddressInvalid, Err: fmt.Errorf(
 		"not connecting to spec.address %s: %w; or delete this WindowsInstance, and add the host with the address that it has in its own network",
-		i.Spec.Address, why)}
+		i.Spec.Address, reason)}
 }
 
 // isTrusted reports whether a host proves its identity: by the key that a user specified, or by the key that it had when it got a token. Any other
@@ -141,14 +141,14 @@ func isTrusted(i *v1alpha1.WindowsInstance) bool {
 	return i.Spec.HostKey != "" || i.Status.HostKey != "" && (i.Status.HostnameFixed || i.Status.NodeRef != nil)
 }
 
-// tellClaims records an event if a Service claims the address of a host that proves its identity.
-func (c *Controller) tellClaims(ctx context.Context, i *v1alpha1.WindowsInstance, ips ...netip.Addr) {
-	var is addresses.Cluster
-	if err := c.Reserved.AddServices(ctx, &is); err != nil {
+// recordClaims records an event if a Service claims the address of a host that proves its identity.
+func (c *Controller) recordClaims(ctx context.Context, i *v1alpha1.WindowsInstance, ips ...netip.Addr) {
+	var current addresses.Cluster
+	if err := c.Reserved.AddServices(ctx, &current); err != nil {
 		return // the cache is shutting down
 	}
 	for _, ip := range ips {
-		if by := is.Claimed[ip]; by != "" {
+		if by := current.Claimed[ip]; by != "" {
 			c.Events.Emit(kube.Event{Object: i, Type: corev1.EventTypeWarning, Reason: api.EventAddressDisputed, Action: "Connect"},
 				"the host's address %s is also in %s, whose pods may answer in place of the host, without its key; remove it there, or give the host another address", ip, by)
 		}
@@ -162,12 +162,12 @@ func (a *attempt) stillItsOwn(ctx context.Context) error {
 	if isTrusted(i) || a.host == nil {
 		return nil
 	}
-	is, err := a.Reserved.Live(ctx, i.Status.Hostname, a.connected)
+	current, err := a.Reserved.Live(ctx, i.Status.Hostname, a.connected)
 	if err != nil {
 		return fmt.Errorf("%w: %w", join.ErrCluster, err)
 	}
-	if why := is.RefuseClaimed(a.host.address()); why != "" {
-		return notReached(i, fmt.Errorf("%s %s", a.host.address(), why))
+	if reason := current.RefuseClaimed(a.host.address()); reason != "" {
+		return notReached(i, fmt.Errorf("%s %s", a.host.address(), reason))
 	}
 	return nil
 }

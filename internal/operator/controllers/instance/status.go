@@ -77,7 +77,7 @@ func (s *status) patch(ctx context.Context, to *v1alpha1.WindowsInstanceStatus) 
 		return fmt.Errorf("writing the status of WindowsInstance %s: %w", s.written.Name, err)
 	}
 	s.written.Status = *to
-	s.tellReason()
+	s.recordReason()
 	if want.DeletionTimestamp != nil && s.deleted != nil {
 		s.deleted()
 	}
@@ -117,12 +117,12 @@ func (s *status) progress(ctx context.Context, p join.Progress) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	is, wait := s.wanted.Status.DeepCopy(), s.pause-time.Since(s.writtenAt)
+	current, wait := s.wanted.Status.DeepCopy(), s.pause-time.Since(s.writtenAt)
 	if wait <= 0 {
-		s.patchProgress(ctx, is)
+		s.patchProgress(ctx, current)
 		return
 	}
-	s.waiting = is
+	s.waiting = current
 	if s.flushTimer == nil {
 		s.flushTimer = time.AfterFunc(wait, func() { s.catchUp(ctx) })
 	}
@@ -144,8 +144,8 @@ func (s *status) catchUp(ctx context.Context) {
 	}
 }
 
-func (s *status) patchProgress(ctx context.Context, is *v1alpha1.WindowsInstanceStatus) {
-	if err := s.patch(ctx, is); err != nil && ctx.Err() == nil {
+func (s *status) patchProgress(ctx context.Context, current *v1alpha1.WindowsInstanceStatus) {
+	if err := s.patch(ctx, current); err != nil && ctx.Err() == nil {
 		log.FromContext(ctx).V(1).Info("Writing join progress failed", "error", err.Error())
 	}
 }
@@ -165,16 +165,16 @@ func (s *status) drop() {
 	}
 }
 
-// tellReason records an event for a new reason of Ready, which is the reason of whatever blocks the host. Reasons that every host passes through
+// recordReason records an event for a new reason of Ready, which is the reason of whatever blocks the host. Reasons that every host passes through
 // until it is Ready appear in its conditions only.
-func (s *status) tellReason() {
+func (s *status) recordReason() {
 	ready := meta.FindStatusCondition(s.written.Status.Conditions, api.ConditionReady)
 	if ready == nil || ready.Reason == s.lastReason {
 		return
 	}
-	was := s.lastReason
+	previous := s.lastReason
 	s.lastReason = ready.Reason
-	if passing(ready.Reason) && was != api.ReasonReady {
+	if passing(ready.Reason) && previous != api.ReasonReady {
 		return
 	}
 	kind := corev1.EventTypeWarning

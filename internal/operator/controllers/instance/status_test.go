@@ -77,7 +77,7 @@ func TestOnlyWhatMattersOfAJoinIsAnEvent(t *testing.T) {
 		s := (&Controller{Options: Options{Events: kube.NewEvents(recorder)}}).newStatus(i)
 		meta.SetStatusCondition(&s.desired().Conditions, metav1.Condition{Type: api.ConditionReady, Status: metav1.ConditionFalse, Reason: reason})
 		s.written = s.wanted
-		s.tellReason()
+		s.recordReason()
 	}
 	want := []string{
 		api.ReasonJoining, api.ReasonReady, api.ReasonNodeNotReady, api.ReasonReady, api.ReasonNodeMissing,
@@ -85,9 +85,9 @@ func TestOnlyWhatMattersOfAJoinIsAnEvent(t *testing.T) {
 	if len(recorder.Events) != len(want) {
 		t.Fatalf("%d events, want %d: %q", len(recorder.Events), len(want), recorder.Events)
 	}
-	for n, is := range recorder.Events {
-		if !strings.Contains(is, " "+want[n]+" ") {
-			t.Errorf("event %d is %q, want %s", n+1, is, want[n])
+	for n, got := range recorder.Events {
+		if !strings.Contains(got, " "+want[n]+" ") {
+			t.Errorf("event %d is %q, want %s", n+1, got, want[n])
 		}
 	}
 }
@@ -101,11 +101,11 @@ func TestProgressThatCameTooSoonIsWrittenLater(t *testing.T) {
 		s := newTestInstances(c).newStatus(i)
 		s.pause = 4 * time.Second
 		running := func() (steps []string) {
-			var is v1alpha1.WindowsInstance
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(i), &is); err != nil {
+			var current v1alpha1.WindowsInstance
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(i), &current); err != nil {
 				t.Fatal(err)
 			}
-			for _, step := range is.Status.Steps {
+			for _, step := range current.Status.Steps {
 				if step.State == v1alpha1.StepRunning {
 					steps = append(steps, step.Name)
 				}

@@ -57,7 +57,7 @@ func (c *Controller) claimOf(i *v1alpha1.WindowsInstance, node *corev1.Node) nod
 // NodeEvents enqueues the instance of a changed Node. A starting Node changes several times within seconds; while many hosts join, its instance waits
 // briefly and handles these changes at once. A created Node is judged by its state at creation.
 func (c *Controller) NodeEvents() handler.EventHandler {
-	ask := func(ctx context.Context, node client.Object, q kube.Queue) {
+	request := func(ctx context.Context, node client.Object, q kube.Queue) {
 		for _, r := range c.ofNode(ctx, node) {
 			q.AddAfter(r, batchDelay(c.Slots.Taken()))
 		}
@@ -67,12 +67,12 @@ func (c *Controller) NodeEvents() handler.EventHandler {
 			if !e.IsInInitialList { // otherwise it is older, and may lack its address for another reason
 				c.meet(ctx, e.Object.(*corev1.Node))
 			}
-			ask(ctx, e.Object, q)
+			request(ctx, e.Object, q)
 		},
-		UpdateFunc: func(ctx context.Context, e ctrlevent.UpdateEvent, q kube.Queue) { ask(ctx, e.ObjectNew, q) },
+		UpdateFunc: func(ctx context.Context, e ctrlevent.UpdateEvent, q kube.Queue) { request(ctx, e.ObjectNew, q) },
 		DeleteFunc: func(ctx context.Context, e ctrlevent.DeleteEvent, q kube.Queue) {
 			c.strangers.forget(e.Object.GetUID())
-			ask(ctx, e.Object, q)
+			request(ctx, e.Object, q)
 		},
 	}
 }

@@ -22,11 +22,11 @@ func (m *maintenance) upgrade(ctx context.Context) error {
 		return m.announceVersion(ctx, m.current().Version)
 	}
 	m.view.drained = true
-	return m.joinAgain(ctx)
+	return m.repeatJoin(ctx)
 }
 
-// joinAgain joins the host and records the result.
-func (m *maintenance) joinAgain(ctx context.Context) error {
+// repeatJoin joins the host and records the result.
+func (m *maintenance) repeatJoin(ctx context.Context) error {
 	err := m.join(ctx, m.view, m.status)
 	join.Report(m.status.desired(), m.view.Instance.Generation, true, err)
 	return err

@@ -49,7 +49,7 @@ func (m *maintenance) mayRejoin() bool {
 	waited, patience := m.ran(verifyWithin), join.RepairAfter
 	switch {
 	case node == nil:
-		waited, patience = time.Since(m.missingSince()), join.GoneTimeout
+		waited, patience = time.Since(m.missingSince()), join.NodeMissingTimeout
 	case !node.Ready:
 		waited = min(waited, time.Since(node.NotReadySince))
 	}
@@ -77,7 +77,7 @@ func (m *maintenance) rejoin(ctx context.Context) (time.Duration, error) {
 	if left := m.retries.Remaining(m.id()); left > 0 {
 		return left, nil
 	}
-	if err := m.joinAgain(ctx); err != nil {
+	if err := m.repeatJoin(ctx); err != nil {
 		return m.again(ctx, err), nil
 	}
 	at := metav1.Now()

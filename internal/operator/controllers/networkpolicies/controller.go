@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	// lookEvery is how often new policies are checked, againEvery how often those that selected no pods.
-	lookEvery  = 5 * time.Minute
-	againEvery = time.Hour
-	// lookWithin is the timeout of a check, and eventsAtOnce the maximum number of its events. The next check continues.
-	lookWithin   = 4 * time.Minute
+	// checkInterval is how often new policies are checked, recheckInterval how often those that selected no pods.
+	checkInterval   = 5 * time.Minute
+	recheckInterval = time.Hour
+	// checkTimeout is the timeout of a check, and eventsAtOnce the maximum number of its events. The next check continues.
+	checkTimeout = 4 * time.Minute
 	eventsAtOnce = 50
 	// Limits of the policy cache, in bytes: of one policy, of those in one namespace, and of all. A policy with a few labels takes half a kilobyte.
 	maxPolicy           = 16 << 10
@@ -82,16 +82,16 @@ func keep(p *networkingv1.NetworkPolicy) (client.Object, bool) {
 
 // Register adds the controller to the manager.
 func (c *Controller) Register(_ context.Context, m manager.Manager) error {
-	return kube.RunEvery(m, lookEvery, func(ctx context.Context) {
+	return kube.RunEvery(m, checkInterval, func(ctx context.Context) {
 		if err := c.look(ctx); err != nil {
-			log.FromContext(ctx).Info("Searching for NetworkPolicies that select pods on Windows nodes failed, will be retried", "after", lookEvery.String(), "error", err.Error())
+			log.FromContext(ctx).Info("Searching for NetworkPolicies that select pods on Windows nodes failed, will be retried", "after", checkInterval.String(), "error", err.Error())
 		}
 	})
 }
 
 // look reports the policies that select pods on Windows nodes.
 func (c *Controller) look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	network, err := c.network(ctx)
 	if err != nil || network == "" {
@@ -106,7 +106,7 @@ func (c *Controller) look(ctx context.Context) error {
 		return err
 	}
 	for i := 0; i < len(nodes) && due.count > 0; i++ {
-		if err := c.lookOn(ctx, nodes[i].Name, network, due); err != nil {
+		if err := c.checkNode(ctx, nodes[i].Name, network, due); err != nil {
 			return err
 		}
 		if due.told >= eventsAtOnce {
@@ -152,23 +152,23 @@ type policies struct {
 	count, told int
 }
 
-// due returns the policies to check: those that are new or changed, and every againEvery all that have not been reported.
+// due returns the policies to check: those that are new or changed, and every recheckInterval all that have not been reported.
 func (c *Controller) due(ctx context.Context) (*policies, error) {
 	var list networkingv1.NetworkPolicyList
 	if err := c.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing NetworkPolicies: %w", err)
 	}
 	now := time.Now()
-	all := now.Sub(c.again) >= againEvery
+	all := now.Sub(c.again) >= recheckInterval
 	if all {
 		c.again = now
 	}
 	known, due := map[types.UID]state{}, &policies{of: map[string][]policy{}}
 	for i := range list.Items {
 		p := &list.Items[i]
-		was, seen := c.policies[p.UID]
-		if seen = seen && was.generation == p.Generation; seen && (was.told || !all) {
-			known[p.UID] = was
+		previous, seen := c.policies[p.UID]
+		if seen = seen && previous.generation == p.Generation; seen && (previous.told || !all) {
+			known[p.UID] = previous
 			continue
 		}
 		selects, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
@@ -182,8 +182,8 @@ func (c *Controller) due(ctx context.Context) (*policies, error) {
 	return due, nil
 }
 
-// lookOn reports the due policies that select a pod on a node, and removes them from due.
-func (c *Controller) lookOn(ctx context.Context, node, network string, due *policies) error {
+// checkNode reports the due policies that select a pod on a node, and removes them from due.
+func (c *Controller) checkNode(ctx context.Context, node, network string, due *policies) error {
 	visit := func(pod *corev1.Pod) bool {
 		c.tell(pod, network, due)
 		return due.count > 0 && due.told < eventsAtOnce

@@ -45,7 +45,7 @@ func open(t *testing.T, provider v1alpha1.NetworkProvider, objects ...client.Obj
 	c := fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).WithObjects(append(objects, config)...).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
 	p.Client = interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-		if _, is := list.(*corev1.PodList); is {
+		if _, ok := list.(*corev1.PodList); ok {
 			if p.lists++; (&client.ListOptions{}).ApplyOptions(options).Limit == 0 {
 				t.Error("all pods of a node are asked for at once")
 			}
@@ -66,12 +66,12 @@ func newPolicy(namespace, name string, selects map[string]string) *networkingv1.
 	}
 }
 
-func newPod(namespace, name, node string, has map[string]string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: has}, Spec: corev1.PodSpec{NodeName: node}}
+func newPod(namespace, name, node string, got map[string]string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: got}, Spec: corev1.PodSpec{NodeName: node}}
 }
 
 // look checks after a pause and returns the names of the policies with new events.
-func (p *place) look(pause time.Duration) (told []string) {
+func (p *place) look(pause time.Duration) (reported []string) {
 	p.t.Helper()
 	time.Sleep(pause)
 	before := len(p.events.Events)
@@ -79,10 +79,10 @@ func (p *place) look(pause time.Duration) (told []string) {
 		p.t.Fatal(err)
 	}
 	for _, e := range p.events.Events[before:] {
-		told = append(told, strings.Fields(e)[3])
+		reported = append(reported, strings.Fields(e)[3])
 	}
-	slices.Sort(told)
-	return told
+	slices.Sort(reported)
+	return reported
 }
 
 func (p *place) expect(pause time.Duration, want ...string) {
@@ -108,14 +108,14 @@ func TestPoliciesThatSelectPodsOnWindowsNodesAreTold(t *testing.T) {
 			!strings.Contains(e, "pod web-1 on Windows node win-1, where the hybrid overlay of OVN-Kubernetes does not enforce NetworkPolicies") {
 			t.Errorf("the event is %q", e)
 		}
-		p.expect(lookEvery)
+		p.expect(checkInterval)
 		if p.lists != 1 {
 			t.Errorf("pods were listed %d times although nothing is new", p.lists)
 		}
 		if err := p.Create(t.Context(), newPod("empty", "late", "win-1", nil)); err != nil {
 			t.Fatal(err)
 		}
-		p.expect(againEvery, "all-empty")
+		p.expect(recheckInterval, "all-empty")
 
 		changed := &networkingv1.NetworkPolicy{}
 		if err := p.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, changed); err != nil {
@@ -125,8 +125,8 @@ func TestPoliciesThatSelectPodsOnWindowsNodesAreTold(t *testing.T) {
 		if err := p.Update(t.Context(), changed); err != nil {
 			t.Fatal(err)
 		}
-		p.expect(lookEvery, "web")
-		p.expect(lookEvery)
+		p.expect(checkInterval, "web")
+		p.expect(checkInterval)
 	})
 }
 
@@ -148,7 +148,7 @@ func TestManyPoliciesAreToldBitByBit(t *testing.T) {
 		}
 		p := open(t, v1alpha1.NetworkFlannel, objects...)
 		for i, want := range []int{eventsAtOnce, eventsAtOnce, 10, 0} {
-			if got := p.look(lookEvery); len(got) != want {
+			if got := p.look(checkInterval); len(got) != want {
 				t.Errorf("look %d told of %d policies, want %d", i, len(got), want)
 			}
 		}
@@ -164,7 +164,7 @@ func TestPoliciesAreLookedAtAgainAfterAFailure(t *testing.T) {
 			t.Error("a failure is no error")
 		}
 		p.refused = nil
-		p.expect(lookEvery, "all")
+		p.expect(checkInterval, "all")
 	})
 }
 
@@ -176,8 +176,8 @@ func TestTheCacheKeepsWhatPoliciesSelect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	is := kept.(*networkingv1.NetworkPolicy)
-	if is.Spec.PodSelector.MatchLabels["app"] != "web" || is.Generation != 1 || len(is.Spec.Ingress) > 0 || len(is.Annotations) > 0 {
-		t.Errorf("it keeps %+v", is)
+	got := kept.(*networkingv1.NetworkPolicy)
+	if got.Spec.PodSelector.MatchLabels["app"] != "web" || got.Generation != 1 || len(got.Spec.Ingress) > 0 || len(got.Annotations) > 0 {
+		t.Errorf("it keeps %+v", got)
 	}
 }

@@ -30,8 +30,8 @@ import (
 )
 
 const (
-	// lookEvery is how often a Node is checked while its leftovers must stay; the hybrid overlay's state is not watched.
-	lookEvery = 5 * time.Minute
+	// checkInterval is how often a Node is checked while its leftovers must stay; the hybrid overlay's state is not watched.
+	checkInterval = 5 * time.Minute
 	// readWithin is the timeout for reading the network's configuration.
 	readWithin = 30 * time.Second
 )
@@ -92,7 +92,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	now := time.Now()
 	did := c.nodes[node.UID]
 	what, later := decide(&node, overlay, did, now)
-	did = did.looked(overlay.on, now)
+	did = did.afterCheck(overlay.on, now)
 	switch what {
 	case remove:
 		err := c.remove(ctx, &node)
@@ -137,13 +137,13 @@ func (c *Controller) read(ctx context.Context) (overlay, error) {
 	if err != nil {
 		return overlay{}, err
 	}
-	is := overlay{on: nodes.HybridOverlay && (!platform.OpenShift || len(network.HybridCIDRs) > 0)}
+	current := overlay{on: nodes.HybridOverlay && (!platform.OpenShift || len(network.HybridCIDRs) > 0)}
 	for _, cidr := range network.HybridCIDRs {
 		if prefix, err := netip.ParsePrefix(cidr); err == nil {
-			is.ranges = append(is.ranges, prefix)
+			current.ranges = append(current.ranges, prefix)
 		}
 	}
-	return is, nil
+	return current, nil
 }
 
 // remove removes the annotations from exactly this version of the Node.

@@ -172,7 +172,7 @@ func TestLeftoversAreRemovedOnlyWhereTheyDoHarm(t *testing.T) {
 			if got := p.annotations("win-1"); !slices.Equal(got, want) {
 				t.Errorf("annotations are %q, want %q", got, want)
 			}
-			if told := len(p.events.Events); told != map[bool]int{true: 1}[test.removed] {
+			if reported := len(p.events.Events); reported != map[bool]int{true: 1}[test.removed] {
 				t.Errorf("events are %q", p.events.Events)
 			}
 			if test.removed && !strings.Contains(p.events.Events[0], "Normal OverlayLeftoversRemoved *v1.Node win-1 Removed annotations "+linuxKey+", "+idKey+", "+transitKey) {
@@ -197,14 +197,14 @@ func TestWhatComesBackIsToldInsteadOfFought(t *testing.T) {
 				p.write("win-1", onAgain())
 			}
 		}
-		told := 0
+		reported := 0
 		for _, e := range p.events.Events {
 			if strings.Contains(e, "Warning NodeTakenForLinux *v1.Node win-1") && strings.Contains(e, "no-hostsubnet-nodes") {
-				told++
+				reported++
 			}
 		}
-		if removed != 9 || told != 3 || len(p.events.Events) != 12 {
-			t.Errorf("in three hours, annotations were removed %d times, and it was told %d times, want 9 and 3: %q", removed, told, p.events.Events)
+		if removed != 9 || reported != 3 || len(p.events.Events) != 12 {
+			t.Errorf("in three hours, annotations were removed %d times, and it was told %d times, want 9 and 3: %q", removed, reported, p.events.Events)
 		}
 	})
 }

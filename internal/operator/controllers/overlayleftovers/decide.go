@@ -39,8 +39,8 @@ type history struct {
 	told time.Time
 }
 
-// looked returns the history after a check.
-func (h history) looked(on bool, now time.Time) history {
+// afterCheck returns the history after a check.
+func (h history) afterCheck(on bool, now time.Time) history {
 	recent := slices.DeleteFunc(slices.Clone(h.removed), func(t time.Time) bool { return now.Sub(t) >= period })
 	switch {
 	case !on:
@@ -70,19 +70,19 @@ const (
 )
 
 // decide returns what to do with a Node that has leftovers, and when to check again.
-func decide(node *corev1.Node, is overlay, did history, now time.Time) (action, time.Duration) {
-	did = did.looked(is.on, now)
+func decide(node *corev1.Node, current overlay, did history, now time.Time) (action, time.Duration) {
+	did = did.afterCheck(current.on, now)
 	subnet, ok := cluster.SubnetOf(node, v1alpha1.NetworkOVNHybridOverlay)
 	switch {
-	case !is.on:
-		return wait, lookEvery // OVN-Kubernetes would write them again
+	case !current.on:
+		return wait, checkInterval // OVN-Kubernetes would write them again
 	case node.Annotations[cluster.HybridSubnetAnnotation] == "":
 		if left := patience - now.Sub(did.since); left > 0 {
 			return wait, left
 		}
-		return did.complain(lookEvery, now)
-	case !ok || !isIn(subnet, is.ranges):
-		return wait, lookEvery // OVN-Kubernetes replaces it
+		return did.complain(checkInterval, now)
+	case !ok || !isIn(subnet, current.ranges):
+		return wait, checkInterval // OVN-Kubernetes replaces it
 	case len(did.removed) >= removals:
 		return did.complain(period-now.Sub(did.removed[0]), now)
 	case len(did.removed) > 0 && now.Sub(did.removed[len(did.removed)-1]) < pause:

@@ -52,14 +52,14 @@ func New(o Options) *Controller { return &Controller{Options: o} }
 
 // Register adds the controller to the manager.
 func (c *Controller) Register(_ context.Context, m manager.Manager) error {
-	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
 	})
 	return builder.ControllerManagedBy(m).
 		Named("runtime-classes").
-		Watches(&nodev1.RuntimeClass{}, one).
-		Watches(&v1alpha1.WindowsConfig{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Node{}, one, builder.WithPredicates(capabilityChanged())).
+		Watches(&nodev1.RuntimeClass{}, enqueue).
+		Watches(&v1alpha1.WindowsConfig{}, enqueue, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, enqueue, builder.WithPredicates(capabilityChanged())).
 		Complete(c)
 }
 
@@ -70,8 +70,8 @@ func capabilityChanged() predicate.Predicate {
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			was, is := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-			return was.Status.NodeInfo.KernelVersion != is.Status.NodeInfo.KernelVersion || was.Labels[api.LabelHyperV] != is.Labels[api.LabelHyperV]
+			previous, current := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+			return previous.Status.NodeInfo.KernelVersion != current.Status.NodeInfo.KernelVersion || previous.Labels[api.LabelHyperV] != current.Labels[api.LabelHyperV]
 		},
 	}
 }
@@ -90,22 +90,22 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := c.Client.List(ctx, &list); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing RuntimeClasses: %w", err)
 	}
-	is := map[string]*nodev1.RuntimeClass{}
+	current := map[string]*nodev1.RuntimeClass{}
 	for i := range list.Items {
-		is[list.Items[i].Name] = &list.Items[i]
+		current[list.Items[i].Name] = &list.Items[i]
 	}
 	declared := declare(config)
 	var errs []error
 	for _, want := range declared {
-		class := is[want.class.Name]
+		class := current[want.class.Name]
 		if class != nil && isOurs(class) && class.Handler != want.class.Handler {
 			continue // the handler is immutable: the class is deleted when no pod uses it, and created again
 		}
 		errs = append(errs, c.keep(ctx, class, want, nodes))
-		delete(is, want.class.Name)
+		delete(current, want.class.Name)
 	}
-	maps.DeleteFunc(is, func(_ string, class *nodev1.RuntimeClass) bool { return !isOurs(class) })
-	waits, err := c.remove(ctx, is)
+	maps.DeleteFunc(current, func(_ string, class *nodev1.RuntimeClass) bool { return !isOurs(class) })
+	waits, err := c.remove(ctx, current)
 	errs = append(errs, err)
 	if waits {
 		return reconcile.Result{RequeueAfter: usedEvery}, errors.Join(errs...)
@@ -118,34 +118,34 @@ func isOurs(class *nodev1.RuntimeClass) bool {
 }
 
 // keep creates a class if there is a node for it, or updates an existing one. A class that another party created is left as it is.
-func (c *Controller) keep(ctx context.Context, is *nodev1.RuntimeClass, want declared, nodes []corev1.Node) error {
+func (c *Controller) keep(ctx context.Context, current *nodev1.RuntimeClass, want declared, nodes []corev1.Node) error {
 	switch {
-	case is == nil && !want.hasNode(nodes):
+	case current == nil && !want.hasNode(nodes):
 		return nil
-	case is == nil:
+	case current == nil:
 		if err := c.Client.Create(ctx, &want.class); err != nil {
 			return fmt.Errorf("creating RuntimeClass %s: %w", want.class.Name, err)
 		}
 		return nil
-	case !isOurs(is):
-		c.Events.Emit(kube.Event{Object: is, Type: corev1.EventTypeWarning, Reason: api.EventRuntimeClassConflict, Action: "Keep"},
+	case !isOurs(current):
+		c.Events.Emit(kube.Event{Object: current, Type: corev1.EventTypeWarning, Reason: api.EventRuntimeClassConflict, Action: "Keep"},
 			"The operator did not create this RuntimeClass and does not change it; its scheduling applies to pods that use it. Delete it to have the operator create its own, "+
 				"or remove the name from spec.runtimeClasses of WindowsConfig %s", api.WindowsConfigName)
 		return nil
 	}
-	mended := is.DeepCopy()
-	mended.Labels = kube.Merge(is.Labels, want.class.Labels)
+	mended := current.DeepCopy()
+	mended.Labels = kube.Merge(current.Labels, want.class.Labels)
 	for _, label := range []string{api.LabelImages, api.LabelDefaultClass} {
 		if want.class.Labels[label] == "" {
 			delete(mended.Labels, label)
 		}
 	}
 	mended.Scheduling, mended.Overhead = want.class.Scheduling, want.class.Overhead
-	if equality.Semantic.DeepEqual(is, mended) {
+	if equality.Semantic.DeepEqual(current, mended) {
 		return nil
 	}
 	if err := c.Client.Update(ctx, mended); err != nil {
-		return fmt.Errorf("updating RuntimeClass %s: %w", is.Name, err)
+		return fmt.Errorf("updating RuntimeClass %s: %w", current.Name, err)
 	}
 	return nil
 }

@@ -67,8 +67,8 @@ func (p place) reconcile(ctx context.Context) (classes map[string]string, result
 
 func (p place) expect(ctx context.Context, want map[string]string) {
 	p.t.Helper()
-	if is, _ := p.reconcile(ctx); !maps.Equal(is, want) {
-		p.t.Errorf("the classes are %v, want %v", is, want)
+	if got, _ := p.reconcile(ctx); !maps.Equal(got, want) {
+		p.t.Errorf("the classes are %v, want %v", got, want)
 	}
 }
 
@@ -211,8 +211,8 @@ func TestAClassToleratesBothTaints(t *testing.T) {
 	p.reconcile(t.Context())
 	class := p.class("windows2022")
 	for _, taint := range []string{"Windows", "windows"} {
-		if !slices.ContainsFunc(class.Scheduling.Tolerations, func(is corev1.Toleration) bool {
-			return is.Key == "os" && is.Value == taint && is.Effect == corev1.TaintEffectNoSchedule
+		if !slices.ContainsFunc(class.Scheduling.Tolerations, func(got corev1.Toleration) bool {
+			return got.Key == "os" && got.Value == taint && got.Effect == corev1.TaintEffectNoSchedule
 		}) {
 			t.Errorf("no toleration of os=%s:NoSchedule in %+v", taint, class.Scheduling.Tolerations)
 		}
@@ -306,18 +306,18 @@ func TestAClassGoesWhenNoPodUsesIt(t *testing.T) {
 
 func TestOnlyNewBuildsOfWindowsAndHyperVAreLookedAt(t *testing.T) {
 	looks := capabilityChanged()
-	was, is := node("a", "10.0.20348.1"), node("a", "10.0.20348.1")
-	is.Labels["x"] = "y"
-	if looks.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
+	before, got := node("a", "10.0.20348.1"), node("a", "10.0.20348.1")
+	got.Labels["x"] = "y"
+	if looks.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: got}) {
 		t.Error("a label of a Node is looked at")
 	}
-	is.Labels[api.LabelHyperV] = "true"
-	if !looks.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
+	got.Labels[api.LabelHyperV] = "true"
+	if !looks.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: got}) {
 		t.Error("Hyper-V on a node is not looked at")
 	}
-	delete(is.Labels, api.LabelHyperV)
-	is.Status.NodeInfo.KernelVersion = "10.0.26100.1"
-	if !looks.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) || !looks.Create(event.CreateEvent{Object: was}) {
+	delete(got.Labels, api.LabelHyperV)
+	got.Status.NodeInfo.KernelVersion = "10.0.26100.1"
+	if !looks.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: got}) || !looks.Create(event.CreateEvent{Object: before}) {
 		t.Error("a new build is not looked at")
 	}
 	if looks.Create(event.CreateEvent{Object: &corev1.Node{}}) {

@@ -45,15 +45,15 @@ func TestTheStatusTellsWhoInitializesNodes(t *testing.T) {
 	if err := c.Client.List(t.Context(), &cm); err != nil {
 		t.Fatal(err)
 	}
-	has := false
-	for _, one := range cm.Items {
-		if strings.HasPrefix(one.Name, api.ServicesConfigMapPrefix) {
-			for _, text := range one.Data {
-				has = has || strings.Contains(text, "--cloud-provider=external")
+	ok := false
+	for _, item := range cm.Items {
+		if strings.HasPrefix(item.Name, api.ServicesConfigMapPrefix) {
+			for _, text := range item.Data {
+				ok = ok || strings.Contains(text, "--cloud-provider=external")
 			}
 		}
 	}
-	if !has {
+	if !ok {
 		t.Error("no flag is published for kubelets")
 	}
 	if p := reportProvider(desired.Cluster{}.CloudProvider, &v1alpha1.CloudProviderStatus{Mode: "x"}); p.Mode != "x" {
@@ -87,8 +87,8 @@ func TestOnAzureThePayloadDecidesWhoInitializesNodes(t *testing.T) {
 			if err := c.Client.Get(t.Context(), types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
 				t.Fatal(err)
 			}
-			if is := config.Status.CloudProvider; is == nil || is.Mode != test.want || len(config.Status.MissingServices) > 0 != test.missing {
-				t.Errorf("the provider is %+v, want %s; missing are %v", is, test.want, config.Status.MissingServices)
+			if got := config.Status.CloudProvider; got == nil || got.Mode != test.want || len(config.Status.MissingServices) > 0 != test.missing {
+				t.Errorf("the provider is %+v, want %s; missing are %v", got, test.want, config.Status.MissingServices)
 			}
 			declared, err := c.Store.Declares(t.Context(), desired.NodeManagerService)
 			if err != nil || declared == test.missing {

@@ -69,9 +69,9 @@ func TestAWrongNetworkIsToldAndNothingIsPublished(t *testing.T) {
 			if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil {
 				t.Fatal(err)
 			}
-			is := meta.FindStatusCondition(config.Status.Conditions, api.ConditionPublished)
-			if is == nil || is.Reason != test.reason || !strings.Contains(is.Message, test.says) {
-				t.Errorf("the condition is %+v", is)
+			got := meta.FindStatusCondition(config.Status.Conditions, api.ConditionPublished)
+			if got == nil || got.Reason != test.reason || !strings.Contains(got.Message, test.says) {
+				t.Errorf("the condition is %+v", got)
 			}
 			isGood := test.reason == api.ReasonPublished
 			found, known := c.Renderer.Cluster.Get(config.Spec)

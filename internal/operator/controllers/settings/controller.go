@@ -77,27 +77,27 @@ func New(o Options) *Controller {
 
 // Register adds the controller to the manager.
 func (c *Controller) Register(_ context.Context, m manager.Manager) error {
-	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{theSettings()}
 	})
 	b := builder.ControllerManagedBy(m).
 		Named("settings").
-		Watches(&v1alpha1.WindowsConfig{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.ConfigMap{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(IsSetting))).
-		Watches(&corev1.Secret{}, one). // the SSH key
-		Watches(&rbacv1.Role{}, one).
-		Watches(&nodev1.RuntimeClass{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(isIsolating))).
-		WatchesRawSource(ctrlsource.Channel(c.Policies.Changed, one)).
-		WatchesRawSource(ctrlsource.Channel(c.Renderer.Releases.Changed(), one)).
+		Watches(&v1alpha1.WindowsConfig{}, enqueue, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.ConfigMap{}, enqueue, builder.WithPredicates(predicate.NewPredicateFuncs(IsSetting))).
+		Watches(&corev1.Secret{}, enqueue). // the SSH key
+		Watches(&rbacv1.Role{}, enqueue).
+		Watches(&nodev1.RuntimeClass{}, enqueue, builder.WithPredicates(predicate.NewPredicateFuncs(isIsolating))).
+		WatchesRawSource(ctrlsource.Channel(c.Policies.Changed, enqueue)).
+		WatchesRawSource(ctrlsource.Channel(c.Renderer.Releases.Changed(), enqueue)).
 		Watches(&corev1.Node{}, nodesReported{}, builder.WithPredicates(predicate.Or(predicate.AnnotationChangedPredicate{}, providerIDChanged())))
 	for _, name := range []string{api.NodeSecrets, api.SigningKeySecret, api.PullSecret} {
-		secret, err := only(m, &corev1.Secret{}, types.NamespacedName{Namespace: c.Namespace, Name: name}, one)
+		secret, err := only(m, &corev1.Secret{}, types.NamespacedName{Namespace: c.Namespace, Name: name}, enqueue)
 		if err != nil {
 			return err
 		}
 		b = b.WatchesRawSource(secret)
 	}
-	flannel, err := only(m, &corev1.ConfigMap{}, desired.FlannelConfig(v1alpha1.NetworkSpec{}), one)
+	flannel, err := only(m, &corev1.ConfigMap{}, desired.FlannelConfig(v1alpha1.NetworkSpec{}), enqueue)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 		}
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(kind)
-		b = b.Watches(object, one)
+		b = b.Watches(object, enqueue)
 	}
 	ctl, err := b.Build(c)
 	if err != nil {
@@ -118,7 +118,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 	}
 	theirs := kube.OptionalKind{
 		Kind: "Secret", Versions: []string{"v1"}, Namespace: cluster.OpenShiftPullSecret().Namespace, Name: cluster.OpenShiftPullSecret().Name,
-		Events: one, Found: func(schema.GroupVersionKind, client.Reader) {},
+		Events: enqueue, Found: func(schema.GroupVersionKind, client.Reader) {},
 	}
 	return kube.WatchWhenAvailable(m, ctl, func(context.Context) (kube.OptionalKind, error) { return theirs, nil }, func() {})
 }
@@ -126,17 +126,17 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 // only watches one object by its name, which is all that the operator may read of its kind in a namespace. A cache lists either all objects of a
 // namespace or one, so each object has a cache of its own.
 func only(m manager.Manager, kind client.Object, name types.NamespacedName, h handler.EventHandler) (ctrlsource.Source, error) {
-	one, err := cache.New(m.GetConfig(), cache.Options{
+	single, err := cache.New(m.GetConfig(), cache.Options{
 		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(),
 		ByObject: kube.Informers{{Object: kind, Namespace: name.Namespace, Name: name.Name}}.Cache().ByObject, // read live; the cache only signals changes
 	})
 	if err == nil {
-		err = m.Add(one)
+		err = m.Add(single)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("watching %T %s: %w", kind, name, err)
 	}
-	return ctrlsource.Kind(one, kind, h), nil
+	return ctrlsource.Kind(single, kind, h), nil
 }
 
 // IsSetting reports whether a ConfigMap is an input of the settings or is published by them.
@@ -222,7 +222,7 @@ type published struct {
 }
 
 // report writes the status of WindowsConfig, if it exists.
-func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig, is published) error {
+func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig, got published) error {
 	if config.UID == "" {
 		return nil
 	}
@@ -240,24 +240,24 @@ func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig,
 			Type: condition, Status: status, Reason: reason, Message: message, ObservedGeneration: config.Generation,
 		})
 	}
-	if is.failed != nil {
-		set(api.ConditionPublished, metav1.ConditionFalse, whyUnpublished(is.failed), is.failed.Error())
+	if got.failed != nil {
+		set(api.ConditionPublished, metav1.ConditionFalse, whyUnpublished(got.failed), got.failed.Error())
 	} else {
-		st.Settings, st.MissingServices = is.hash, is.Missing
+		st.Settings, st.MissingServices = got.hash, got.Missing
 		set(api.ConditionPublished, metav1.ConditionTrue, api.ReasonPublished, "nodes can read the settings")
 		current, _ := c.Renderer.Releases.Current()
-		setEndOfSupport(&st.Conditions, current, is.openShift, time.Now(), config.Generation)
+		setEndOfSupport(&st.Conditions, current, got.openShift, time.Now(), config.Generation)
 	}
-	if len(is.Problems) > 0 {
+	if len(got.Problems) > 0 {
 		var list []string
-		for _, p := range is.Problems {
+		for _, p := range got.Problems {
 			list = append(list, p.Message)
 		}
 		set(api.ConditionDegraded, metav1.ConditionTrue, api.ReasonSettingsIgnored, truncate.Text(strings.Join(list, "\n"), maxConditionMessage))
-	} else if is.failed == nil {
+	} else if got.failed == nil {
 		set(api.ConditionDegraded, metav1.ConditionFalse, api.ReasonAsExpected, "no setting is ignored")
 	}
-	st.CloudProvider = reportProvider(is.provider, st.CloudProvider)
+	st.CloudProvider = reportProvider(got.provider, st.CloudProvider)
 	var err error
 	if st.Nodes, st.UpdatedNodes, err = c.countNodes(ctx, st.Settings); err != nil {
 		return err
@@ -272,9 +272,9 @@ func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig,
 }
 
 // reportProvider returns the status of the cloud provider. If it could not be read, the former status stays.
-func reportProvider(p platform.Provider, was *v1alpha1.CloudProviderStatus) *v1alpha1.CloudProviderStatus {
+func reportProvider(p platform.Provider, previous *v1alpha1.CloudProviderStatus) *v1alpha1.CloudProviderStatus {
 	if p.Why == "" {
-		return was
+		return previous
 	}
 	mode := v1alpha1.CloudProviderNone
 	if p.External {

@@ -115,8 +115,8 @@ func TestNodesKeepHyperVWhileItsClassIsThere(t *testing.T) {
 		}
 		config.Spec.RuntimeClasses = test.config
 		_, rendered, err := c.Renderer.Render(t.Context(), config.Spec)
-		if has := slices.Contains(rendered.Node.Features, desired.HyperVFeature); err != nil || has != test.want {
-			t.Errorf("%s: nodes have it: %v, %v", name, has, err)
+		if ok := slices.Contains(rendered.Node.Features, desired.HyperVFeature); err != nil || ok != test.want {
+			t.Errorf("%s: nodes have it: %v, %v", name, ok, err)
 		}
 	}
 }

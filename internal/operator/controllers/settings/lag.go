@@ -33,12 +33,12 @@ func (l lag) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	for i := range nodes {
-		has := nodes[i].Annotations
-		if has[api.AnnotationVersion] == "" {
+		existing := nodes[i].Annotations
+		if existing[api.AnnotationVersion] == "" {
 			continue
 		}
-		published, err := l.store.Cached(ctx, has[api.AnnotationVersion])
-		if err != nil || published.Annotations[api.AnnotationSettings] == has[api.AnnotationSettings] {
+		published, err := l.store.Cached(ctx, existing[api.AnnotationVersion])
+		if err != nil || published.Annotations[api.AnnotationSettings] == existing[api.AnnotationSettings] {
 			continue // a version that is no longer published has no newer settings
 		}
 		since := time.Since(published.CreationTimestamp.Time)

@@ -25,24 +25,24 @@ import (
 // setEndOfSupport sets a condition for each of Kubernetes and containerd whose release line is no longer supported. It ignores Kubernetes on
 // OpenShift, which supports its versions for longer.
 func setEndOfSupport(conditions *[]metav1.Condition, current kubeversions.Release, openShift bool, now time.Time, generation int64) {
-	for _, is := range []struct {
+	for _, got := range []struct {
 		product, version, condition, reason, remedy string
 		isFixedElsewhere                            bool
 	}{
 		{lifecycle.Kubernetes, current.Kubelet, api.ConditionKubernetesUnsupported, api.ReasonEndOfSupport, "nodes have kubelet %s; upgrade the cluster", openShift},
 		{lifecycle.Containerd, current.Containerd, api.ConditionContainerdUnsupported, api.ReasonContainerdEndOfSupport, "nodes get containerd %s; upgrade the operator", false},
 	} {
-		line, known, err := lineOf(is.product, is.version)
+		line, known, err := lineOf(got.product, got.version)
 		if err != nil {
 			continue // the payload has no such program
 		}
-		if !known || is.isFixedElsewhere || !line.Ended(now) {
-			meta.RemoveStatusCondition(conditions, is.condition)
+		if !known || got.isFixedElsewhere || !line.Ended(now) {
+			meta.RemoveStatusCondition(conditions, got.condition)
 			continue
 		}
 		meta.SetStatusCondition(conditions, metav1.Condition{
-			Type: is.condition, Status: metav1.ConditionTrue, Reason: is.reason, ObservedGeneration: generation,
-			Message: fmt.Sprintf("%s %s has had no fixes since %s (%s); "+is.remedy, is.product, line.Name, line.Ends.Format(time.DateOnly), line.Source, is.version),
+			Type: got.condition, Status: metav1.ConditionTrue, Reason: got.reason, ObservedGeneration: generation,
+			Message: fmt.Sprintf("%s %s has had no fixes since %s (%s); "+got.remedy, got.product, line.Name, line.Ends.Format(time.DateOnly), line.Source, got.version),
 		})
 	}
 }

@@ -84,8 +84,8 @@ func (c *Controller) prepareSecrets(ctx context.Context, s desired.Secrets) (ver
 
 // salted returns the content for the Secret: the existing content if it is equivalent, or else the secrets with a new salt.
 func salted(s desired.Secrets, have []byte) ([]byte, error) {
-	if is, err := desired.ReadSecrets(have); err == nil && is.Salt != "" {
-		s.Salt = is.Salt
+	if current, err := desired.ReadSecrets(have); err == nil && current.Salt != "" {
+		s.Salt = current.Salt
 		if same, err := s.Content(); err != nil || bytes.Equal(same, have) {
 			return same, err
 		}
@@ -141,11 +141,11 @@ func (c *Controller) publishNode(ctx context.Context, node desired.Node, hash st
 		return fmt.Errorf("writing ConfigMap %s: %w", want.Name, err)
 	}
 	c.serials[want.Name] = serial
-	c.tellPublished(want, node.Version, hash)
+	c.recordPublished(want, node.Version, hash)
 	return nil
 }
 
-func (c *Controller) tellPublished(cm *corev1.ConfigMap, version, hash string) {
+func (c *Controller) recordPublished(cm *corev1.ConfigMap, version, hash string) {
 	e := kube.Event{Object: cm, Type: corev1.EventTypeNormal, Reason: api.EventSettingsPublished, Action: "Publish-" + hash}
 	if c.published == hash {
 		e = kube.Event{Object: cm, Type: corev1.EventTypeWarning, Reason: api.EventSettingsRestored, Action: "Restore-" + string(cm.UID)}

@@ -29,14 +29,14 @@ func NewRenderGroup() *RenderGroup { return &RenderGroup{turn: make(chan struct{
 func (r *RenderGroup) Do(
 	ctx context.Context, config v1alpha1.WindowsConfigSpec, every time.Duration, read func(context.Context) (join.Want, error),
 ) (join.Want, error) {
-	asked := time.Now()
+	requested := time.Now()
 	select {
 	case r.turn <- struct{}{}:
 		defer func() { <-r.turn }()
 	case <-ctx.Done():
 		return join.Want{}, ctx.Err()
 	}
-	if r.began.After(asked) && equality.Semantic.DeepEqual(r.config, config) {
+	if r.began.After(requested) && equality.Semantic.DeepEqual(r.config, config) {
 		return r.want, r.err
 	}
 	if wait := every - time.Since(r.began); wait > 0 {

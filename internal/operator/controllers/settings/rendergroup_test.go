@@ -71,20 +71,20 @@ func TestAFailedReadingIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("no answer")
 		c, r := &clusterRead{began: time.Now(), err: broken}, NewRenderGroup()
-		ask := func(ctx context.Context) error {
+		request := func(ctx context.Context) error {
 			_, err := r.Do(ctx, v1alpha1.WindowsConfigSpec{}, 0, c.read)
 			return err
 		}
 		stopped, stop := context.WithCancel(t.Context())
 		go func() {
-			if err := ask(stopped); !errors.Is(err, context.Canceled) {
+			if err := request(stopped); !errors.Is(err, context.Canceled) {
 				t.Errorf("who was stopped got %v", err)
 			}
 		}()
 		for range 3 {
 			go func() {
 				time.Sleep(100 * time.Millisecond)
-				if err := ask(t.Context()); !errors.Is(err, broken) {
+				if err := request(t.Context()); !errors.Is(err, broken) {
 					t.Errorf("got %v, want %v", err, broken)
 				}
 			}()

@@ -24,15 +24,15 @@ func (c *Controller) try(ctx context.Context, want *corev1.ConfigMap) error {
 }
 
 // replace replaces an immutable ConfigMap with one that has passed try. If that fails nevertheless, it restores the old one, if it is the operator's.
-func (c *Controller) replace(ctx context.Context, was, want *corev1.ConfigMap, isOurs bool) error {
-	if err := c.Client.Delete(ctx, was, client.Preconditions{UID: &was.UID}); client.IgnoreNotFound(err) != nil {
+func (c *Controller) replace(ctx context.Context, previous, want *corev1.ConfigMap, isOurs bool) error {
+	if err := c.Client.Delete(ctx, previous, client.Preconditions{UID: &previous.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting the old one: %w", err)
 	}
 	err := c.Client.Create(ctx, want)
 	if err == nil || !isOurs || apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	back := was.DeepCopy()
+	back := previous.DeepCopy()
 	back.ResourceVersion, back.UID, back.ManagedFields = "", "", nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackWithin)
 	defer cancel()

@@ -49,12 +49,12 @@ func onRefusing(c *Controller, r *refusing) {
 			if _, ok := o.(*corev1.ConfigMap); !ok {
 				return under.Create(ctx, o, options...)
 			}
-			var asked client.CreateOptions
-			asked.ApplyOptions(options)
+			var requested client.CreateOptions
+			requested.ApplyOptions(options)
 			if err := cmp.Or(ctx.Err(), r.tries); err != nil {
 				return err
 			}
-			if len(asked.DryRun) > 0 {
+			if len(requested.DryRun) > 0 {
 				return under.Get(ctx, client.ObjectKeyFromObject(o), &corev1.ConfigMap{}) // accepted; only the name exists
 			}
 			if len(r.creates) > 0 {
@@ -115,9 +115,9 @@ func TestSettingsThatAreRefusedLeaveThoseThatArePublished(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the error is %v, want %q", err, test.want)
 			}
-			is := publishedNow(t, c)
-			if fmt.Sprint(is.Data) != fmt.Sprint(first.Data) || is.Immutable == nil || !*is.Immutable || is.Annotations[api.AnnotationSettings] != first.Annotations[api.AnnotationSettings] {
-				t.Errorf("published is %v", is)
+			got := publishedNow(t, c)
+			if fmt.Sprint(got.Data) != fmt.Sprint(first.Data) || got.Immutable == nil || !*got.Immutable || got.Annotations[api.AnnotationSettings] != first.Annotations[api.AnnotationSettings] {
+				t.Errorf("published is %v", got)
 			}
 			if server.tries != nil {
 				if _, err := c.Store.Read(t.Context(), controllertest.Version(c.Renderer.Releases), controllertest.ClusterID); err != nil {
@@ -158,9 +158,9 @@ func TestAReplacementThatIsCutIsMadeUpFor(t *testing.T) {
 			again := New(options) // another process, without state
 			mustReconcile(t, again)
 			now, err := testSigner(0).verify(publishedNow(t, again))
-			was, errWas := testSigner(0).verify(first)
-			if err := errors.Join(err, errWas); err != nil || now <= was {
-				t.Errorf("serial %d follows %d (%v)", now, was, err)
+			before, errWas := testSigner(0).verify(first)
+			if err := errors.Join(err, errWas); err != nil || now <= before {
+				t.Errorf("serial %d follows %d (%v)", now, before, err)
 			}
 		})
 	}
@@ -201,8 +201,8 @@ func TestABundleThatIsTooLargeIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustReconcile(t, c) // nothing to retry before the next edit
-	if is := publishedNow(t, c); fmt.Sprint(is.Data) != fmt.Sprint(first.Data) {
-		t.Errorf("published is %v", is.Data)
+	if got := publishedNow(t, c); fmt.Sprint(got.Data) != fmt.Sprint(first.Data) {
+		t.Errorf("published is %v", got.Data)
 	}
 	if _, err := c.Store.Read(t.Context(), controllertest.Version(c.Renderer.Releases), controllertest.ClusterID); err != nil {
 		t.Errorf("hosts cannot join: %v", err)
@@ -211,9 +211,9 @@ func TestABundleThatIsTooLargeIsNamed(t *testing.T) {
 	if err := c.Live.Get(t.Context(), types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
 		t.Fatal(err)
 	}
-	told := meta.FindStatusCondition(config.Status.Conditions, api.ConditionPublished)
-	if told == nil || told.Reason != api.ReasonSettingsInvalid || !strings.Contains(told.Message, "certificates come from ConfigMap trusted-ca, key ca-bundle.crt: ") {
-		t.Errorf("the condition is %+v", told)
+	reported := meta.FindStatusCondition(config.Status.Conditions, api.ConditionPublished)
+	if reported == nil || reported.Reason != api.ReasonSettingsInvalid || !strings.Contains(reported.Message, "certificates come from ConfigMap trusted-ca, key ca-bundle.crt: ") {
+		t.Errorf("the condition is %+v", reported)
 	}
 }
 
@@ -230,28 +230,28 @@ func TestOtherVersionsGetTheKeyInTheirForm(t *testing.T) {
 				used += len(key) + len(value)
 			}
 			certificates := filled(t, 1<<20-1<<10-used-test.room)
-			was := controllertest.PublishedFor(t, "1", func(n *desired.Node) { n.Certificates = certificates })
-			node, ok := c.publishedIn(was, testSigner(0))
+			before := controllertest.PublishedFor(t, "1", func(n *desired.Node) { n.Certificates = certificates })
+			node, ok := c.publishedIn(before, testSigner(0))
 			if !ok {
 				t.Fatal("it is not taken for ours")
 			}
 			recorder.Events = nil
-			if err := c.Client.Create(t.Context(), was.DeepCopy()); err != nil {
+			if err := c.Client.Create(t.Context(), before.DeepCopy()); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { _ = c.Client.Delete(context.Background(), was) })
-			if err := c.publishKeys(t.Context(), was, node, []string{"ssh-ed25519 " + strings.Repeat("A", 100)}, nil, testSigner(0)); err != nil {
+			t.Cleanup(func() { _ = c.Client.Delete(context.Background(), before) })
+			if err := c.publishKeys(t.Context(), before, node, []string{"ssh-ed25519 " + strings.Repeat("A", 100)}, nil, testSigner(0)); err != nil {
 				t.Fatal(err)
 			}
-			var is corev1.ConfigMap
-			if err := c.Live.Get(t.Context(), client.ObjectKeyFromObject(was), &is); err != nil {
+			var got corev1.ConfigMap
+			if err := c.Live.Get(t.Context(), client.ObjectKeyFromObject(before), &got); err != nil {
 				t.Fatal(err)
 			}
-			again, err := desired.FromData(is.Data)
-			if err != nil || is.Data["certificates"] != was.Data["certificates"] || (len(again.AuthorizedKeys) > 0) != test.gets {
-				t.Errorf("keys %q, certificates as before: %v (%v)", again.AuthorizedKeys, is.Data["certificates"] == was.Data["certificates"], err)
+			again, err := desired.FromData(got.Data)
+			if err != nil || got.Data["certificates"] != before.Data["certificates"] || (len(again.AuthorizedKeys) > 0) != test.gets {
+				t.Errorf("keys %q, certificates as before: %v (%v)", again.AuthorizedKeys, got.Data["certificates"] == before.Data["certificates"], err)
 			}
-			if told := strings.Contains(strings.Join(recorder.Events, "\n"), "do not get the SSH key"); told == test.gets {
+			if reported := strings.Contains(strings.Join(recorder.Events, "\n"), "do not get the SSH key"); reported == test.gets {
 				t.Errorf("events %q", recorder.Events)
 			}
 		})
@@ -261,8 +261,8 @@ func TestOtherVersionsGetTheKeyInTheirForm(t *testing.T) {
 // filled returns certificates of n bytes in total, or a few less.
 func filled(t *testing.T, n int) string {
 	t.Helper()
-	one := authority(t, "filling", time.Now().AddDate(1, 0, 0))
-	text := strings.Repeat(one, n/len(one)-1)
+	item := authority(t, "filling", time.Now().AddDate(1, 0, 0))
+	text := strings.Repeat(item, n/len(item)-1)
 	last := ""
 	for name := "x"; len(text)+len(last) <= n; name += "x" {
 		if next := authority(t, name, time.Now().AddDate(1, 0, 0)); len(text)+len(next) <= n {

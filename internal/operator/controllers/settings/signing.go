@@ -80,23 +80,23 @@ func (c *Controller) makeSigningKey(ctx context.Context) (ed25519.PrivateKey, er
 
 // verify returns the serial of a ConfigMap that was signed with this key, for this cluster and under this name.
 func (s signer) verify(cm *corev1.ConfigMap) (serial int64, err error) {
-	is, err := SignedWith(s.private, cm)
-	if err == nil && is.Cluster != s.cluster {
-		err = fmt.Errorf("ConfigMap %s: signed for cluster %.64q, want %s", cm.Name, is.Cluster, s.cluster)
+	current, err := SignedWith(s.private, cm)
+	if err == nil && current.Cluster != s.cluster {
+		err = fmt.Errorf("ConfigMap %s: signed for cluster %.64q, want %s", cm.Name, current.Cluster, s.cluster)
 	}
-	return is.Serial, err
+	return current.Serial, err
 }
 
 // SignedWith returns the statement of a ConfigMap that was signed with a key, under its name.
 func SignedWith(private ed25519.PrivateKey, cm *corev1.ConfigMap) (desired.Statement, error) {
-	is, err := desired.Verify(cm.Data, desired.PublicKey(private))
-	if err == nil && is.Name != cm.Name {
-		err = fmt.Errorf("signed for ConfigMap %.128q", is.Name)
+	current, err := desired.Verify(cm.Data, desired.PublicKey(private))
+	if err == nil && current.Name != cm.Name {
+		err = fmt.Errorf("signed for ConfigMap %.128q", current.Name)
 	}
 	if err != nil {
 		return desired.Statement{}, fmt.Errorf("ConfigMap %s: invalid signature: %w", cm.Name, err)
 	}
-	return is, nil
+	return current, nil
 }
 
 // serialAfter returns the next serial. It is the time in milliseconds, so that it grows even if everything signed was deleted, and greater than the

@@ -27,14 +27,14 @@ func testSigner(n byte) signer {
 }
 
 // expectNotAdopted fails if a ConfigMap that the operator did not sign has been signed.
-func expectNotAdopted(t *testing.T, c *Controller, was *corev1.ConfigMap) {
+func expectNotAdopted(t *testing.T, c *Controller, before *corev1.ConfigMap) {
 	t.Helper()
-	if _, err := testSigner(0).verify(was); err == nil {
+	if _, err := testSigner(0).verify(before); err == nil {
 		return
 	}
-	var is corev1.ConfigMap
-	if err := c.Live.Get(t.Context(), client.ObjectKeyFromObject(was), &is); err != nil || !maps.Equal(is.Data, was.Data) {
-		t.Errorf("ConfigMap %s, which is not ours, was written anew (%v)", was.Name, err)
+	var got corev1.ConfigMap
+	if err := c.Live.Get(t.Context(), client.ObjectKeyFromObject(before), &got); err != nil || !maps.Equal(got.Data, before.Data) {
+		t.Errorf("ConfigMap %s, which is not ours, was written anew (%v)", before.Name, err)
 	}
 }
 
@@ -103,11 +103,11 @@ func TestOnlyWhatTheOperatorSignedStaysPublished(t *testing.T) {
 			change(t, altered)
 			putBack(t, c, altered)
 			mustReconcile(t, c)
-			is := publishedNow(t, c)
-			if !maps.Equal(desired.Unsigned(is.Data), desired.Unsigned(first.Data)) || is.Immutable == nil || len(is.BinaryData) > 0 {
-				t.Errorf("published is %v", is.Data)
+			got := publishedNow(t, c)
+			if !maps.Equal(desired.Unsigned(got.Data), desired.Unsigned(first.Data)) || got.Immutable == nil || len(got.BinaryData) > 0 {
+				t.Errorf("published is %v", got.Data)
 			}
-			if now, err := testSigner(0).verify(is); err != nil || now <= serial {
+			if now, err := testSigner(0).verify(got); err != nil || now <= serial {
 				t.Errorf("it is signed with serial %d after %d: %v", now, serial, err)
 			}
 		})

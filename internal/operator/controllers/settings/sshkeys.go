@@ -38,16 +38,16 @@ func (c *Controller) addKeys(ctx context.Context, node *desired.Node, s signer) 
 	others := map[*corev1.ConfigMap]desired.Node{}
 	var known []string
 	for _, cm := range configMaps {
-		was, ok := c.publishedIn(cm, s)
+		previous, ok := c.publishedIn(cm, s)
 		switch {
 		case !ok:
 			continue // not signed by the operator, outdated, or written by a newer operator: it stays as it is
-		case was.Version == node.Version:
-			own = was.AuthorizedKeys
+		case previous.Version == node.Version:
+			own = previous.AuthorizedKeys
 		default:
-			others[cm] = was
+			others[cm] = previous
 		}
-		known = append(append(known, was.AuthorizedKeys...), was.RetiredKeys...)
+		known = append(append(known, previous.AuthorizedKeys...), previous.RetiredKeys...)
 	}
 	usable := len(current) > 0
 	if !usable {

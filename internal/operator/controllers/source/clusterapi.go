@@ -130,8 +130,8 @@ const (
 	serviceAccount = "windows-machine-config-operator"
 )
 
-// tellClusterAPI reports the result of a check in a condition of WindowsConfig.
-func (s *machineSource) tellClusterAPI(ctx context.Context, err error) {
+// reportClusterAPI reports the result of a check in a condition of WindowsConfig.
+func (s *machineSource) reportClusterAPI(ctx context.Context, err error) {
 	s.tried.Store(true)
 	var unwanted *kube.Unwanted
 	config, failure := kube.ReadConfig(ctx, s.Client)
@@ -141,9 +141,9 @@ func (s *machineSource) tellClusterAPI(ctx context.Context, err error) {
 	case place == nil && apierrors.IsForbidden(err) && failure == nil && config.ClusterAPI != nil:
 		unwanted = s.notPermitted(config.ClusterAPI.Namespace, err)
 	case err != nil: // the API server may be at fault, and OpenShift need not have the kind
-		if said := err.Error(); said != s.said { // once, not every minute
-			log.FromContext(ctx).Info("Looking for Machines of Cluster API failed, will be retried", "error", said)
-			s.said = said
+		if reported := err.Error(); reported != s.said { // once, not every minute
+			log.FromContext(ctx).Info("Looking for Machines of Cluster API failed, will be retried", "error", reported)
+			s.said = reported
 		}
 		return
 	case place != nil && place.cluster.Name != "":

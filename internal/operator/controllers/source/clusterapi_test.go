@@ -93,21 +93,21 @@ func TestOnlyMachinesOfThisClusterCount(t *testing.T) {
 				}
 				k.Found(schema.GroupVersionKind{}, c)
 			}
-			s.tellClusterAPI(t.Context(), err)
+			s.reportClusterAPI(t.Context(), err)
 			var config v1alpha1.WindowsConfig
 			if err := c.Get(t.Context(), client.ObjectKey{Name: api.WindowsConfigName}, &config); err != nil {
 				t.Fatal(err)
 			}
-			told := meta.FindStatusCondition(config.Status.Conditions, api.ConditionClusterAPI)
-			if told == nil {
-				told = &metav1.Condition{}
+			reported := meta.FindStatusCondition(config.Status.Conditions, api.ConditionClusterAPI)
+			if reported == nil {
+				reported = &metav1.Condition{}
 			}
-			if told.Reason != test.reason || (told.Status == metav1.ConditionTrue) != (test.reason == api.ReasonMachinesWatched) {
-				t.Errorf("condition %+v, want reason %q", told, test.reason)
+			if reported.Reason != test.reason || (reported.Status == metav1.ConditionTrue) != (test.reason == api.ReasonMachinesWatched) {
+				t.Errorf("condition %+v, want reason %q", reported, test.reason)
 			}
 			for _, part := range test.says {
-				if !strings.Contains(told.Message, part) {
-					t.Errorf("the message %q does not name %q", told.Message, part)
+				if !strings.Contains(reported.Message, part) {
+					t.Errorf("the message %q does not name %q", reported.Message, part)
 				}
 			}
 		})
@@ -128,8 +128,8 @@ func TestMachinesThatDoNotCountChangeNothing(t *testing.T) {
 	w.expect("win-a ClusterAPI 10.0.0.1", "win-c ClusterAPI 10.0.0.3")
 	w.expectEvent("Warning", api.EventInstanceInvalid, "win-b", `spec.clusterName is "tenants"`)
 	i := controllertest.Instance("win-c", "ClusterAPI", "tenant-a/win-c", "10.0.0.3")
-	if has := w.clusterAPI.AddressesOf(t.Context(), i); has != nil {
-		t.Errorf("the Machine of another namespace gives its host %q", has)
+	if got := w.clusterAPI.AddressesOf(t.Context(), i); got != nil {
+		t.Errorf("the Machine of another namespace gives its host %q", got)
 	}
 	w.clusterAPI.place.Store(nil)
 	w.must(w.Delete(t.Context(), here))

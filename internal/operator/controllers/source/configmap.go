@@ -30,8 +30,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
 )
 
-// lookAgain is how often unusable entries are checked again: their names may resolve to other addresses.
-const lookAgain = time.Minute
+// recheckInterval is how often unusable entries are checked again: their names may resolve to other addresses.
+const recheckInterval = time.Minute
 
 // configMaps creates a WindowsInstance for each entry of ConfigMap windows-instances and deletes those whose entry is gone. It changes only instances
 // that it created.
@@ -91,7 +91,7 @@ func (c *configMaps) name() types.NamespacedName {
 // Reconcile brings the instances in line with the ConfigMap. A missing ConfigMap counts as empty.
 func (c *configMaps) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	if !c.Hosts.ready(time.Now()) {
-		return reconcile.Result{RequeueAfter: readyAgain}, nil
+		return reconcile.Result{RequeueAfter: readyInterval}, nil
 	}
 	cm := &corev1.ConfigMap{}
 	err := c.Client.Get(ctx, c.name(), cm)
@@ -111,29 +111,29 @@ func (c *configMaps) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	faults = append(faults, unproven...)
 	found := c.locate(ctx, entries, have, known)
 	faults = append(faults, found.faults...)
-	c.tellFaults(cm, faults)
-	c.tellNodes(ctx, found.nodes)
+	c.recordFaults(cm, faults)
+	c.recordOnNodes(ctx, found.nodes)
 	errs := []error{c.apply(ctx, cm, found.good, have), c.prune(ctx, cm, have)}
 	result := reconcile.Result{}
 	switch {
 	case found.early:
-		result.RequeueAfter = readyAgain
+		result.RequeueAfter = readyInterval
 	case len(faults) > 0 || found.asked > 0:
-		result.RequeueAfter = lookAgain
+		result.RequeueAfter = recheckInterval
 	}
 	return result, errors.Join(errs...)
 }
 
-// toldFaults is how many entries get their own events: a list full of errors must not keep the API server busy.
-const toldFaults = 20
+// maxFaultEvents is how many entries get their own events: a list full of errors must not keep the API server busy.
+const maxFaultEvents = 20
 
-// tellFaults records events for faulty entries: one for each of the first, and one for all others.
-func (c *configMaps) tellFaults(cm *corev1.ConfigMap, faults []fault) {
-	told := min(len(faults), toldFaults)
-	for _, f := range faults[:told] {
+// recordFaults records events for faulty entries: one for each of the first, and one for all others.
+func (c *configMaps) recordFaults(cm *corev1.ConfigMap, faults []fault) {
+	reported := min(len(faults), maxFaultEvents)
+	for _, f := range faults[:reported] {
 		c.Events.Emit(c.about(cm, f.key, f.kind), "entry %q: %s", f.key, f.message)
 	}
-	if rest := faults[told:]; len(rest) > 0 {
+	if rest := faults[reported:]; len(rest) > 0 {
 		c.Events.Emit(kube.Event{Object: cm, Type: corev1.EventTypeWarning, Reason: api.EventInstanceInvalid, Action: "Summary"},
 			"%d more entries are invalid, the first is %q: %s", len(rest), rest[0].key, rest[0].message)
 	}

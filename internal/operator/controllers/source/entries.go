@@ -141,8 +141,8 @@ func checkAddress(key string) error {
 	if faults := validation.IsDNS1123Subdomain(strings.ToLower(withoutDot(key))); len(faults) > 0 {
 		return fmt.Errorf("the key is neither an IPv4 address nor a DNS name: %s", strings.Join(faults, "; "))
 	}
-	if why := (addresses.Cluster{}).RefuseName(key); why != "" {
-		return fmt.Errorf("the key %s", why)
+	if reason := (addresses.Cluster{}).RefuseName(key); reason != "" {
+		return fmt.Errorf("the key %s", reason)
 	}
 	return nil
 }
@@ -150,8 +150,8 @@ func checkAddress(key string) error {
 // refused returns why no Windows host can have one of the addresses; nil if each is possible.
 func refused(in addresses.Cluster, ips ...netip.Addr) error {
 	for _, ip := range ips {
-		if why := in.Refuse(ip); why != "" {
-			return fmt.Errorf("address %s %s; use the address that the Windows host has in its own network", ip, why)
+		if reason := in.Refuse(ip); reason != "" {
+			return fmt.Errorf("address %s %s; use the address that the Windows host has in its own network", ip, reason)
 		}
 	}
 	return nil

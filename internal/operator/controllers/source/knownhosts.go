@@ -44,15 +44,15 @@ func (c *configMaps) knownHosts(ctx context.Context) (*knownHosts, error) {
 		c.known = readKnownHosts(&cm)
 		c.known.version = version
 	}
-	told := kube.Event{Object: &cm, Type: corev1.EventTypeWarning, Reason: api.EventInstanceInvalid, Action: hostKeyInvalid}
+	reported := kube.Event{Object: &cm, Type: corev1.EventTypeWarning, Reason: api.EventInstanceInvalid, Action: hostKeyInvalid}
 	switch faults := len(c.known.Faults); {
 	case c.known.unreadable != nil:
-		c.Events.Emit(told, "%v", c.known.unreadable)
+		c.Events.Emit(reported, "%v", c.known.unreadable)
 	case c.known.Nameless != nil:
-		c.Events.Emit(told, "%d lines are invalid; %v: this line may apply to any host, so no entry without a line of its own becomes an instance; correct or delete the line",
+		c.Events.Emit(reported, "%d lines are invalid; %v: this line may apply to any host, so no entry without a line of its own becomes an instance; correct or delete the line",
 			faults, c.known.Nameless)
 	case faults > 0:
-		c.Events.Emit(told, "%d lines are invalid; %v", faults, c.known.Faults[0])
+		c.Events.Emit(reported, "%d lines are invalid; %v", faults, c.known.Faults[0])
 	}
 	return c.known, nil
 }
@@ -62,8 +62,8 @@ func readKnownHosts(cm *corev1.ConfigMap) *knownHosts {
 		return &knownHosts{unreadable: fmt.Errorf("key %s is in binaryData because it is not UTF-8 text; save the file as UTF-8 and create the ConfigMap from it again",
 			api.KnownHostsKey)}
 	}
-	text, there := cm.Data[api.KnownHostsKey]
-	if !there && cm.UID != "" {
+	text, exists := cm.Data[api.KnownHostsKey]
+	if !exists && cm.UID != "" {
 		return &knownHosts{unreadable: fmt.Errorf("key %s, which must contain the host keys, is missing", api.KnownHostsKey)}
 	}
 	return &knownHosts{KnownHosts: remote.ParseKnownHosts(text), found: map[string]foundKey{}}
@@ -107,10 +107,10 @@ func unproven(e entry, err error) fault {
 }
 
 // isHostKey reports whether spec.hostKey of an instance already is the wanted key, or none is wanted.
-func isHostKey(has, wanted string) bool {
+func isHostKey(existing, wanted string) bool {
 	if wanted == "" {
 		return true
 	}
-	key, err := remote.ParseHostKey(has)
+	key, err := remote.ParseHostKey(existing)
 	return err == nil && remote.FormatHostKey(key) == wanted
 }

@@ -134,15 +134,15 @@ func (l *locations) take(e entry, ip netip.Addr) {
 	l.good = append(l.good, located{e, ip})
 }
 
-// tellNodes records events on Nodes whose addresses prevent hosts of entries from joining.
-func (c *configMaps) tellNodes(ctx context.Context, nodes map[string]located) {
-	for _, name := range slices.Sorted(maps.Keys(nodes))[:min(len(nodes), toldFaults)] {
-		c.tellNode(ctx, name, nodes[name].ip, fmt.Sprintf("entry %q of ConfigMap %s", nodes[name].key, api.InstancesConfigMap))
+// recordOnNodes records events on Nodes whose addresses prevent hosts of entries from joining.
+func (c *configMaps) recordOnNodes(ctx context.Context, nodes map[string]located) {
+	for _, name := range slices.Sorted(maps.Keys(nodes))[:min(len(nodes), maxFaultEvents)] {
+		c.recordOnNode(ctx, name, nodes[name].ip, fmt.Sprintf("entry %q of ConfigMap %s", nodes[name].key, api.InstancesConfigMap))
 	}
 }
 
-// tellNode records an event on a Node that has the address of a host, which therefore cannot join; announces names what announces the host.
-func (o Options) tellNode(ctx context.Context, name string, ip netip.Addr, announces string) {
+// recordOnNode records an event on a Node that has the address of a host, which therefore cannot join; announces names what announces the host.
+func (o Options) recordOnNode(ctx context.Context, name string, ip netip.Addr, announces string) {
 	var node corev1.Node
 	if err := o.Client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
 		return // the Node is gone, and its claim with it

@@ -38,8 +38,8 @@ const (
 	ClusterAPINamespace = "openshift-cluster-api"
 )
 
-// leavingAgain is how often a Machine is checked while the instance that has its host is leaving.
-const leavingAgain = 5 * time.Second
+// leavingInterval is how often a Machine is checked while the instance that has its host is leaving.
+const leavingInterval = 5 * time.Second
 
 // machineSource creates a WindowsInstance for each Windows Machine of one API and deletes it with the Machine. It changes only instances that it
 // created.
@@ -90,7 +90,7 @@ func (s *machineSource) Register(_ context.Context, m manager.Manager) error {
 		return err
 	}
 	if s.source == api.SourceClusterAPI {
-		return kube.Follow(m, ctl, s.Kind, s.tellClusterAPI)
+		return kube.Follow(m, ctl, s.Kind, s.reportClusterAPI)
 	}
 	return kube.WatchWhenAvailable(m, ctl, s.Kind, func() { s.tried.Store(true) })
 }
@@ -253,15 +253,15 @@ func (s *machineSource) ensure(ctx context.Context, v machineView) (reconcile.Re
 		return reconcile.Result{}, err
 	}
 	if !s.Hosts.ready(time.Now()) {
-		return reconcile.Result{RequeueAfter: readyAgain}, nil
+		return reconcile.Result{RequeueAfter: readyInterval}, nil
 	}
-	if why := s.leaveOutReserved(ctx, &v); why != nil {
-		s.refuse(v, addressInvalid, why.Error())
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+	if reason := s.leaveOutReserved(ctx, &v); reason != nil {
+		s.refuse(v, addressInvalid, reason.Error())
+		return reconcile.Result{RequeueAfter: recheckInterval}, nil
 	}
 	known := s.Hosts.resolve(ctx, addressesOf(v.have))
 	if early(known, v.have, time.Now()) {
-		return reconcile.Result{RequeueAfter: readyAgain}, nil
+		return reconcile.Result{RequeueAfter: readyInterval}, nil
 	}
 	if ip, holder := s.holder(ctx, v, known); holder != "" {
 		return s.taken(v, ip, holder), nil
@@ -271,24 +271,24 @@ func (s *machineSource) ensure(ctx context.Context, v machineView) (reconcile.Re
 
 // leaveOutReserved drops addresses that the cluster uses for something else, and returns why if none is left. It is not applied to existing
 // instances: the addresses that Nodes report must not remove one.
-func (s *machineSource) leaveOutReserved(ctx context.Context, v *machineView) (why error) {
-	is, err := s.Reserved.With(ctx, "")
+func (s *machineSource) leaveOutReserved(ctx context.Context, v *machineView) (reason error) {
+	current, err := s.Reserved.With(ctx, "")
 	if err != nil { // the instance reports it, too, before the operator connects
 		log.FromContext(ctx).Info("Reading reserved addresses failed; addresses of the Machine are checked against those known", "error", err.Error())
 	}
 	var left []netip.Addr
 	for _, ip := range v.Addresses {
-		if bad := refused(is, ip); bad != nil {
-			why = bad
-			if node := is.Nodes[ip]; node != "" {
-				s.tellNode(ctx, node, ip, "Machine "+v.Instance.Annotations[api.AnnotationMachine])
+		if bad := refused(current, ip); bad != nil {
+			reason = bad
+			if node := current.Nodes[ip]; node != "" {
+				s.recordOnNode(ctx, node, ip, "Machine "+v.Instance.Annotations[api.AnnotationMachine])
 			}
 		} else {
 			left = append(left, ip)
 		}
 	}
 	if len(left) == 0 {
-		return why
+		return reason
 	}
 	v.Addresses, v.Instance.Spec.Address = left, left[0].String()
 	return nil
@@ -302,7 +302,7 @@ func (s *machineSource) holder(ctx context.Context, v machineView, known resolve
 		if owner[ip] != "" {
 			return ip, owner[ip]
 		}
-		if a, asked := before[ip]; asked {
+		if a, requested := before[ip]; requested {
 			return ip, a.Who
 		}
 		for _, a := range s.Announced(ctx) {
@@ -316,11 +316,11 @@ func (s *machineSource) holder(ctx context.Context, v machineView, known resolve
 
 func (s *machineSource) taken(v machineView, ip netip.Addr, holder string) reconcile.Result {
 	if i := v.have[strings.TrimPrefix(holder, "WindowsInstance ")]; i != nil && i.DeletionTimestamp != nil {
-		return reconcile.Result{RequeueAfter: leavingAgain}
+		return reconcile.Result{RequeueAfter: leavingInterval}
 	}
 	s.refuse(v, addressTaken, fmt.Sprintf("address %s already belongs to %s; remove one of the two, "+
 		"or exclude the Machine from the operator with label %s=true", ip, holder, api.LabelIgnore))
-	return reconcile.Result{RequeueAfter: lookAgain}
+	return reconcile.Result{RequeueAfter: recheckInterval}
 }
 
 // create creates the instance, under another name if an instance has the Machine's.
@@ -331,7 +331,7 @@ func (s *machineSource) create(ctx context.Context, v machineView) (reconcile.Re
 	}
 	if v.have[instance.Name] != nil {
 		s.refuse(v, nameTaken, fmt.Sprintf("WindowsInstances with the name of the Machine and with name %s already exist; remove one of them", instance.Name))
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+		return reconcile.Result{RequeueAfter: recheckInterval}, nil
 	}
 	holder, err := s.Hosts.create(ctx, s.Client, instance, v.Addresses[0])
 	if err != nil {
@@ -388,10 +388,10 @@ func (s *machineSource) removeOne(ctx context.Context, v machineView, i *v1alpha
 		return fmt.Errorf("deleting WindowsInstance %s: %w", i.Name, err)
 	}
 	s.Hosts.release(client.ObjectKeyFromObject(i))
-	told := kube.Event{Object: i.DeepCopy(), Type: corev1.EventTypeNormal, Reason: api.EventInstanceTeardown, Action: "Delete"}
+	reported := kube.Event{Object: i.DeepCopy(), Type: corev1.EventTypeNormal, Reason: api.EventInstanceTeardown, Action: "Delete"}
 	if v.object != nil {
-		told.Object, told.Related = v.object, i.DeepCopy()
+		reported.Object, reported.Related = v.object, i.DeepCopy()
 	}
-	s.Events.Emit(told, "deleting WindowsInstance %s: %s", i.Name, because)
+	s.Events.Emit(reported, "deleting WindowsInstance %s: %s", i.Name, because)
 	return nil
 }

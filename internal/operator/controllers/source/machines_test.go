@@ -271,13 +271,13 @@ func TestTheNextOneGetsTheHostOfAnInstanceThatGoes(t *testing.T) {
 	users := controllertest.Instance("users", "User", "", "10.0.0.1")
 	w := newSources(t, users, aMachine("machine", "m", "10.0.0.1"), userMap("10.0.0.1"))
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: MachineAPINamespace, Name: "m"}}
-	if r, err := w.machineAPI.Reconcile(t.Context(), request); err != nil || r.RequeueAfter != lookAgain {
-		t.Errorf("got %+v, %v; want to look again after %s", r, err, lookAgain)
+	if r, err := w.machineAPI.Reconcile(t.Context(), request); err != nil || r.RequeueAfter != recheckInterval {
+		t.Errorf("got %+v, %v; want to look again after %s", r, err, recheckInterval)
 	}
 	w.must(w.Delete(t.Context(), users))
 	events := len(w.Events)
-	if r, err := w.machineAPI.Reconcile(t.Context(), request); err != nil || r.RequeueAfter != leavingAgain || len(w.Events) != events {
-		t.Errorf("while the host leaves: got %+v, %v, events %q; want to look again after %s and say nothing", r, err, w.Events[events:], leavingAgain)
+	if r, err := w.machineAPI.Reconcile(t.Context(), request); err != nil || r.RequeueAfter != leavingInterval || len(w.Events) != events {
+		t.Errorf("while the host leaves: got %+v, %v, events %q; want to look again after %s and say nothing", r, err, w.Events[events:], leavingInterval)
 	}
 	w.leave()
 	w.pass()

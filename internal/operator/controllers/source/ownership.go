@@ -29,8 +29,8 @@ type Ownership struct {
 	Announcers []Announcer
 
 	mu sync.Mutex
-	// firstAsked is when ready was called for the first time.
-	firstAsked time.Time
+	// firstCalled is when ready was called for the first time.
+	firstCalled time.Time
 	// reservations are hosts whose instance was created a moment ago: other sources may not have observed it.
 	reservations map[netip.Addr]reservation
 }
@@ -68,25 +68,25 @@ type reservation struct {
 const (
 	// readyWithin is how long after the operator's start sources of lower priority wait for those of higher priority.
 	readyWithin = 30 * time.Second
-	// readyAgain is how often they check.
-	readyAgain = 200 * time.Millisecond
+	// readyInterval is how often they check.
+	readyInterval = 200 * time.Millisecond
 )
 
 // ready reports whether new hosts may be assigned: all sources know what they announce, or have had the time to find out.
 func (h *Ownership) ready(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.firstAsked.IsZero() {
-		h.firstAsked = now
+	if h.firstCalled.IsZero() {
+		h.firstCalled = now
 	}
 	notYet := func(a Announcer) bool { return !a.Looked() }
-	return !slices.ContainsFunc(h.Announcers, notYet) || now.Sub(h.firstAsked) > readyWithin
+	return !slices.ContainsFunc(h.Announcers, notYet) || now.Sub(h.firstCalled) > readyWithin
 }
 
 // early reports whether it is too early to assign new hosts: the name of an instance is being resolved for the first time.
 func early(known resolved, have map[string]*v1alpha1.WindowsInstance, now time.Time) bool {
 	for _, i := range have {
-		if known[i.Spec.Address].isAsked(now) {
+		if known[i.Spec.Address].isPending(now) {
 			return true
 		}
 	}
@@ -154,15 +154,15 @@ func addressesOf(have map[string]*v1alpha1.WindowsInstance) (keys []string) {
 
 // higherPriority returns the hosts that sources of higher priority than the given one announce.
 func (h *Ownership) higherPriority(ctx context.Context, than string) map[netip.Addr]Announcement {
-	asked := map[netip.Addr]Announcement{}
+	requested := map[netip.Addr]Announcement{}
 	for _, announcer := range h.Announcers {
 		for _, a := range announcer.Announced(ctx) {
-			if _, taken := asked[a.Address]; !taken && rank(a.source) < rank(than) {
-				asked[a.Address] = a
+			if _, taken := requested[a.Address]; !taken && rank(a.source) < rank(than) {
+				requested[a.Address] = a
 			}
 		}
 	}
-	return asked
+	return requested
 }
 
 // NamedBy returns the object whose host has a DNS name, except the one with ID other; "" if there is none.

@@ -53,7 +53,7 @@ func TestNoHostIsGivenAwayBeforeTheStrongerSourcesHaveLooked(t *testing.T) {
 		t.Errorf("got %+v, %v; want to look again", r, err)
 	}
 	w.expect()
-	start := w.machineAPI.Hosts.firstAsked
+	start := w.machineAPI.Hosts.firstCalled
 	if w.machineAPI.Hosts.ready(start.Add(readyWithin)) || !w.machineAPI.Hosts.ready(start.Add(readyWithin+1)) {
 		t.Errorf("the others do not wait for %s", readyWithin)
 	}
@@ -133,14 +133,14 @@ func TestWhatAMachineAsksForFollowsTheMachine(t *testing.T) {
 func TestNamesThatDoNotAnswerKeepNoOtherWaiting(t *testing.T) {
 	for _, silent := range []int{4, 640, 6400} {
 		synctest.Test(t, func(t *testing.T) {
-			gone := controllertest.Instance("10.0.0.9", "ConfigMap", "", "10.0.0.9")
+			removed := controllertest.Instance("10.0.0.9", "ConfigMap", "", "10.0.0.9")
 			changed := controllertest.Instance("10.0.0.2", "ConfigMap", "", "10.0.0.2")
 			users := userMap("10.0.0.1", "10.0.0.2")
 			users.Data["10.0.0.2"] = "username=other"
 			for n := range silent {
 				users.Data[fmt.Sprintf("silent-%d.example", n)] = "username=Administrator"
 			}
-			w := newSources(t, users, gone, changed)
+			w := newSources(t, users, removed, changed)
 			resolver := w.configMap.Hosts.Resolver
 			var mu sync.Mutex
 			most, asking := 0, 0 // guarded by mu
@@ -174,7 +174,7 @@ func TestNamesThatDoNotAnswerKeepNoOtherWaiting(t *testing.T) {
 				}
 				select {
 				case <-resolver.Answered:
-				case <-time.After(lookAgain):
+				case <-time.After(recheckInterval):
 				}
 			}
 			w.expect("10.0.0.1 ConfigMap 10.0.0.1", "10.0.0.2 ConfigMap 10.0.0.2", "10.0.0.9 ConfigMap 10.0.0.9 leaves", "zz.example ConfigMap zz.example")
@@ -208,10 +208,10 @@ func TestNoHostIsGivenAwayWhileAnInstancesNameIsAskedFor(t *testing.T) {
 		began := time.Now()
 		for time.Since(began) < 2*lookupTimeout {
 			w.passOf(w.machineAPI)
-			if again := w.reconcile().RequeueAfter; time.Since(began) < lookupTimeout && again != readyAgain {
+			if again := w.reconcile().RequeueAfter; time.Since(began) < lookupTimeout && again != readyInterval {
 				t.Errorf("after %s it looks again in %s", time.Since(began), again)
 			}
-			time.Sleep(readyAgain)
+			time.Sleep(readyInterval)
 		}
 		w.expect("a  first.example", "b  second.example", "c  silent.example")
 		w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, `"10.0.0.1"`, "WindowsInstance a")
@@ -224,9 +224,9 @@ func TestANameIsRememberedWhileDNSIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now atomic.Value
 		now.Store("10.0.0.1")
-		var asked atomic.Int32
+		var requested atomic.Int32
 		r := NewResolver(func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
-			asked.Add(1)
+			requested.Add(1)
 			address := now.Load().(string)
 			if address == "" {
 				<-ctx.Done()
@@ -237,9 +237,9 @@ func TestANameIsRememberedWhileDNSIsAway(t *testing.T) {
 		means := func(want string, within time.Duration) {
 			t.Helper()
 			began := time.Now()
-			is := r.resolve(t.Context(), []string{"host.example"})["host.example"]
-			if is.err != nil || is.ip().String() != want || time.Since(began) > within {
-				t.Errorf("it is %s (%v) after %s, want %s within %s", is.ip(), is.err, time.Since(began), want, within)
+			got := r.resolve(t.Context(), []string{"host.example"})["host.example"]
+			if got.err != nil || got.ip().String() != want || time.Since(began) > within {
+				t.Errorf("it is %s (%v) after %s, want %s within %s", got.ip(), got.err, time.Since(began), want, within)
 			}
 		}
 		r.resolve(t.Context(), []string{"host.example"})
@@ -258,8 +258,8 @@ func TestANameIsRememberedWhileDNSIsAway(t *testing.T) {
 		means("10.0.0.1", 0) // and looks it up in the background
 		synctest.Wait()
 		means("10.0.0.2", 0)
-		if asked := asked.Load(); asked != 8 {
-			t.Errorf("DNS was asked %d times, want 8", asked)
+		if requested := requested.Load(); requested != 8 {
+			t.Errorf("DNS was asked %d times, want 8", requested)
 		}
 		time.Sleep(forgetAfter + time.Second)
 		r.resolve(t.Context(), nil)
@@ -272,10 +272,10 @@ func TestANameIsRememberedWhileDNSIsAway(t *testing.T) {
 // A name that did not resolve is looked up again after a growing pause, not in each pass.
 func TestANameThatDoesNotResolveIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asked []time.Duration
+		var requested []time.Duration
 		began := time.Now()
 		r := NewResolver(func(context.Context, string, string) ([]netip.Addr, error) {
-			asked = append(asked, time.Since(began).Truncate(10*time.Second))
+			requested = append(requested, time.Since(began).Truncate(10*time.Second))
 			return nil, fmt.Errorf("no such host")
 		})
 		for time.Since(began) < 20*time.Minute {
@@ -286,8 +286,8 @@ func TestANameThatDoesNotResolveIsAskedForAgain(t *testing.T) {
 			t.Error("it resolves")
 		}
 		want := []time.Duration{0, 10 * time.Second, 30 * time.Second, 70 * time.Second, 150 * time.Second, 310 * time.Second, 610 * time.Second, 910 * time.Second}
-		if !slices.Equal(asked, want) {
-			t.Errorf("DNS was asked after %v, want %v", asked, want)
+		if !slices.Equal(requested, want) {
+			t.Errorf("DNS was asked after %v, want %v", requested, want)
 		}
 	})
 }
@@ -341,9 +341,9 @@ func TestManyBadEntriesAreFewEvents(t *testing.T) {
 	if _, err := w.configMap.Reconcile(t.Context(), reconcile.Request{}); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(w.Recorder.Events); n > toldFaults+2 {
+	if n := len(w.Recorder.Events); n > maxFaultEvents+2 {
 		t.Errorf("%d events were made", n)
 	}
-	w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, fmt.Sprintf("%d more entries are invalid", 3000-toldFaults))
+	w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, fmt.Sprintf("%d more entries are invalid", 3000-maxFaultEvents))
 	w.expectEvent(corev1.EventTypeNormal, api.EventInstanceSetup, `"10.0.0.1"`)
 }

@@ -33,8 +33,8 @@ func TestANodeWithAnotherProviderIDThanItsMachineIsTold(t *testing.T) {
 		w := newSources(t, m, i, node)
 		w.pass()
 		w.expect("win-a " + test.source + " 10.0.0.1")
-		if told := strings.Contains(strings.Join(w.Events, "\n"), api.EventProviderIDDiffers); told != test.told {
-			t.Errorf("Machine %q, Node %q: told %v, want %v: %q", test.machine, test.node, told, test.told, w.Events)
+		if reported := strings.Contains(strings.Join(w.Events, "\n"), api.EventProviderIDDiffers); reported != test.told {
+			t.Errorf("Machine %q, Node %q: told %v, want %v: %q", test.machine, test.node, reported, test.told, w.Events)
 		}
 		s := map[string]*machineSource{api.SourceMachine: w.machineAPI, api.SourceClusterAPI: w.clusterAPI}[test.source]
 		if all := s.ofNode(t.Context(), node); len(all) != 1 || all[0].Namespace != m.GetNamespace() || all[0].Name != "win-a" {

@@ -47,10 +47,10 @@ func (r *ReservedAddresses) Register(ctx context.Context, m manager.Manager) err
 }
 
 const (
-	// reservedFor is how long the addresses are cached, reservedAgain how long if not all could be read. reservedWithin limits the time of a read.
-	reservedFor    = 10 * time.Second
-	reservedAgain  = 2 * time.Second
-	reservedWithin = 10 * time.Second
+	// reservedFor is how long the addresses are cached, reservedInterval how long if not all could be read. reservedWithin limits the time of a read.
+	reservedFor      = 10 * time.Second
+	reservedInterval = 2 * time.Second
+	reservedWithin   = 10 * time.Second
 )
 
 // Live returns the addresses that no Windows host can have, with those of the Services that the API server has now or had since a time. self is the
@@ -121,7 +121,7 @@ func addressesOfNode(node *corev1.Node) (all []netip.Addr) {
 func (r *ReservedAddresses) Read(ctx context.Context, config v1alpha1.WindowsConfigSpec) (addresses.Cluster, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	isFresh := time.Since(r.readAt) < reservedFor && (r.err == nil || time.Since(r.readAt) < reservedAgain)
+	isFresh := time.Since(r.readAt) < reservedFor && (r.err == nil || time.Since(r.readAt) < reservedInterval)
 	if isFresh && equality.Semantic.DeepEqual(r.config, config) {
 		return r.known, r.err
 	}

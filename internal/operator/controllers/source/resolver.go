@@ -74,8 +74,8 @@ type resolution struct {
 	seen time.Time // first, by this process
 }
 
-// isAsked reports whether an answer is expected soon.
-func (r resolution) isAsked(now time.Time) bool {
+// isPending reports whether an answer is expected soon.
+func (r resolution) isPending(now time.Time) bool {
 	return len(r.ips) == 0 && r.err == nil && now.Sub(r.seen) < lookupTimeout
 }
 
@@ -120,7 +120,7 @@ func (r *Resolver) resolve(ctx context.Context, keys []string) resolved {
 		}
 		r.known[key] = m
 	}
-	r.askUnproven(ctx, due)
+	r.resolveUnproven(ctx, due)
 	r.forget()
 	return all
 }
@@ -130,8 +130,8 @@ func pauseAfter(failures int) time.Duration {
 	return min(failedFor<<min(failures-1, 10), failedMost)
 }
 
-// askUnproven looks up names that never resolved, in the background, up to the limit. r.mu must be held.
-func (r *Resolver) askUnproven(ctx context.Context, due []string) {
+// resolveUnproven looks up names that never resolved, in the background, up to the limit. r.mu must be held.
+func (r *Resolver) resolveUnproven(ctx context.Context, due []string) {
 	slices.SortFunc(due, func(a, b string) int { return cmp.Or(r.known[a].at.Compare(r.known[b].at), strings.Compare(a, b)) })
 	due = due[:min(len(due), max(unprovenNames-r.unproven, 0))]
 	if len(due) == 0 {

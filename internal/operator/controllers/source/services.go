@@ -162,25 +162,25 @@ func (s *services) watch(ctx context.Context, m manager.Manager) error {
 
 // changed records which addresses a Service no longer claims.
 func (s *services) changed(before, after any) {
-	had, has := claims{by: map[netip.Addr]string{}}, claims{by: map[netip.Addr]string{}}
+	previous, existing := claims{by: map[netip.Addr]string{}}, claims{by: map[netip.Addr]string{}}
 	service, ok := before.(*corev1.Service)
 	if !ok {
 		return
 	}
-	had.add(service)
+	previous.add(service)
 	if service, ok := after.(*corev1.Service); ok {
-		has.add(service)
+		existing.add(service)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.knownAt = time.Time{}
 	now := time.Now()
 	maps.DeleteFunc(s.released, func(_ netip.Addr, r release) bool { return now.Sub(r.at) > releasesKept })
-	if had.uncounted != "" && has.uncounted == "" {
-		s.uncounted, s.lostAt = had.uncounted, now
+	if previous.uncounted != "" && existing.uncounted == "" {
+		s.uncounted, s.lostAt = previous.uncounted, now
 	}
-	for ip, by := range had.by {
-		if has.by[ip] != "" {
+	for ip, by := range previous.by {
+		if existing.by[ip] != "" {
 			continue
 		}
 		if len(s.released) >= claimedAddresses {

@@ -110,11 +110,11 @@ func TestOfServicesAddressesAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	had, has := claims{by: map[netip.Addr]string{}}, claims{by: map[netip.Addr]string{}}
-	had.add(short)
-	has.add(kept.(*corev1.Service))
-	if len(had.by) != 4 || fmt.Sprint(had) != fmt.Sprint(has) {
-		t.Errorf("of %v, %v is kept", had, has)
+	before, got := claims{by: map[netip.Addr]string{}}, claims{by: map[netip.Addr]string{}}
+	before.add(short)
+	got.add(kept.(*corev1.Service))
+	if len(before.by) != 4 || fmt.Sprint(before) != fmt.Sprint(got) {
+		t.Errorf("of %v, %v is kept", before, got)
 	}
 }
 
@@ -129,11 +129,11 @@ func TestAClaimEndsLate(t *testing.T) {
 		known.changed(before, after)
 		refuse := func(ip string, since time.Time) string {
 			t.Helper()
-			is, err := w.configMap.Reserved.Live(t.Context(), "", since)
+			current, err := w.configMap.Reserved.Live(t.Context(), "", since)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return is.Refuse(netip.MustParseAddr(ip))
+			return current.Refuse(netip.MustParseAddr(ip))
 		}
 		expect := func(ip string, since time.Time, says string) {
 			t.Helper()
@@ -168,27 +168,27 @@ func TestServicesAreReadAfterTheQuestion(t *testing.T) {
 		w := newSources(t)
 		live := &pagedReader{Reader: w.WithWatch}
 		known := newServices(w.WithWatch, live)
-		ask := func() chan addresses.Cluster {
+		request := func() chan addresses.Cluster {
 			answer := make(chan addresses.Cluster, 1)
 			go func() {
-				var is addresses.Cluster
-				if err := known.addLive(t.Context(), &is, time.Now()); err != nil {
+				var got addresses.Cluster
+				if err := known.addLive(t.Context(), &got, time.Now()); err != nil {
 					t.Error(err)
 				}
-				answer <- is
+				answer <- got
 			}()
 			return answer
 		}
-		first := ask()
+		first := request()
 		time.Sleep(time.Second) // the read is in progress
 		for n := range 120 {
 			w.must(w.Create(t.Context(), aService(t, fmt.Sprintf("web-%d", n), fmt.Sprintf("spec: {externalIPs: [10.0.0.%d]}", n+1))))
 		}
-		later := []chan addresses.Cluster{ask(), ask(), ask()}
+		later := []chan addresses.Cluster{request(), request(), request()}
 		<-first
 		for _, answer := range later {
-			if is := <-answer; len(is.Claimed) != 120 {
-				t.Errorf("%d addresses are known to be claimed, want 120", len(is.Claimed))
+			if got := <-answer; len(got.Claimed) != 120 {
+				t.Errorf("%d addresses are known to be claimed, want 120", len(got.Claimed))
 			}
 		}
 		if live.lists != 2 {
@@ -209,8 +209,8 @@ type pagedReader struct {
 
 func (r *pagedReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	r.lists++
-	asked := client.ListOptions{}
-	r.limit = asked.ApplyOptions(options).Limit
+	requested := client.ListOptions{}
+	r.limit = requested.ApplyOptions(options).Limit
 	time.Sleep(2 * time.Second)
 	return r.Reader.List(ctx, list)
 }

@@ -301,12 +301,12 @@ func (l *liarHost) writeNode() {
 		l.registerNode()
 		return
 	}
-	was := o.(*corev1.Node)
+	before := o.(*corev1.Node)
 	var node corev1.Node
-	if !l.liar.Object(was, &node) {
+	if !l.liar.Object(before, &node) {
 		return
 	}
-	changed := was.DeepCopy()
+	changed := before.DeepCopy()
 	changed.Annotations, changed.Status = node.Annotations, node.Status
 	maps.DeleteFunc(changed.Annotations, func(key, _ string) bool { return len(validation.IsQualifiedName(key)) > 0 })
 	isOurs := func(key, _ string) bool { return strings.HasPrefix(key, api.GroupName) }

@@ -164,13 +164,13 @@ func (w *attackWorld) checkPatches(o client.Object, p client.Patch) {
 	if !isNode {
 		return
 	}
-	owner, was := w.ownerOf(o.GetName())
+	owner, before := w.ownerOf(o.GetName())
 	text, err := p.Data(o)
 	if secret := w.secretIn(string(text)); secret != "" {
 		w.breach(attackSecrets, "the operator writes %s into Node %s: %s", secret, o.GetName(), text)
 	}
 	switch {
-	case err != nil || was == nil:
+	case err != nil || before == nil:
 	case owner == "others":
 		w.breach(attackNodes, "the operator changes Node %s of another machine: %s", o.GetName(), text)
 	case w.isHonest(owner) && (changed.Spec.Unschedulable || changed.Labels[corev1.LabelOSStable] != "windows"):
@@ -215,7 +215,7 @@ func (w *attackWorld) hear(about client.Object, reason, action, text string) boo
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := w.cache.kind(about) + " " + about.GetName() + " " + reason + " " + action
-	if last, told := w.told[key]; told && time.Since(last) < sameEvent {
+	if last, reported := w.told[key]; reported && time.Since(last) < sameEvent {
 		return false
 	}
 	w.told[key] = time.Now()

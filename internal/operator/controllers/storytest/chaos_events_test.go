@@ -74,8 +74,8 @@ func (w *chaosWorld) while() time.Duration {
 }
 
 // silence cuts one node or all of them off from the API server. Their pods keep running; SSH may work or not.
-func (w *chaosWorld) silence(one *chaosHost) {
-	hosts, d, cut := []*chaosHost{one}, w.while(), w.chance(0.5)
+func (w *chaosWorld) silence(item *chaosHost) {
+	hosts, d, cut := []*chaosHost{item}, w.while(), w.chance(0.5)
 	if w.chance(0.4) {
 		hosts = w.hosts
 	}
@@ -132,16 +132,16 @@ func (w *chaosWorld) deleteNode(h *chaosHost) {
 
 // changeNode patches a Node as kubectl does, and reports whether there is one.
 func (w *chaosWorld) changeNode(h *chaosHost, change func(*corev1.Node)) bool {
-	was := h.nodeSeen()
-	if was == nil {
+	before := h.nodeSeen()
+	if before == nil {
 		return false
 	}
-	node := was.DeepCopy()
+	node := before.DeepCopy()
 	if node.Annotations == nil {
 		node.Annotations = map[string]string{}
 	}
 	change(node)
-	w.must(w.client.Patch(w.ctx, node, client.MergeFrom(was)))
+	w.must(w.client.Patch(w.ctx, node, client.MergeFrom(before)))
 	return true
 }
 
@@ -153,7 +153,7 @@ func (w *chaosWorld) removeAnnotation(h *chaosHost) {
 
 func (w *chaosWorld) userAsksForRestart(h *chaosHost) {
 	if node := h.nodeSeen(); node != nil {
-		if _, asked := node.Annotations[api.AnnotationReboot]; asked {
+		if _, requested := node.Annotations[api.AnnotationReboot]; requested {
 			return
 		}
 	}

@@ -156,12 +156,12 @@ func (h *chaosHost) lifecycle(node *corev1.Node) {
 }
 
 // write stores what has changed in a Node.
-func (h *chaosHost) write(was, node *corev1.Node) {
+func (h *chaosHost) write(before, node *corev1.Node) {
 	status := node.Status
-	if !maps.Equal(was.Annotations, node.Annotations) {
-		h.w.must(h.w.client.Patch(h.w.ctx, node, client.MergeFrom(was)))
+	if !maps.Equal(before.Annotations, node.Annotations) {
+		h.w.must(h.w.client.Patch(h.w.ctx, node, client.MergeFrom(before)))
 	}
-	if !equality.Semantic.DeepEqual(was.Status, status) {
+	if !equality.Semantic.DeepEqual(before.Status, status) {
 		node.Status = status
 		h.w.must(h.w.client.Status().Update(h.w.ctx, node))
 	}
@@ -203,11 +203,11 @@ func later(a, b time.Time) time.Time {
 
 // reportByChance updates the Node as the kubelet and WICD do.
 func (h *chaosHost) reportByChance(node *corev1.Node) {
-	ready, why := corev1.ConditionTrue, ""
+	ready, reason := corev1.ConditionTrue, ""
 	if h.dies.now() {
-		ready, why = corev1.ConditionFalse, "container runtime is down"
+		ready, reason = corev1.ConditionFalse, "container runtime is down"
 	}
-	setConditionAt(node, corev1.NodeReady, ready, why, time.Now().Add(h.skew))
+	setConditionAt(node, corev1.NodeReady, ready, reason, time.Now().Add(h.skew))
 	node.Status.NodeInfo.BootID, node.Status.NodeInfo.KubeletVersion = h.boot(), h.kubelet()
 	if time.Now().Before(h.reportsAt) {
 		return
@@ -215,11 +215,11 @@ func (h *chaosHost) reportByChance(node *corev1.Node) {
 	if node.Annotations == nil {
 		node.Annotations = map[string]string{}
 	}
-	healthy, why := corev1.ConditionTrue, ""
+	healthy, reason := corev1.ConditionTrue, ""
 	if h.fails.now() {
-		healthy, why = corev1.ConditionFalse, "service kube-proxy does not run"
+		healthy, reason = corev1.ConditionFalse, "service kube-proxy does not run"
 	}
-	setConditionAt(node, api.ConditionServicesHealthy, healthy, why, time.Now())
+	setConditionAt(node, api.ConditionServicesHealthy, healthy, reason, time.Now())
 	required := corev1.ConditionFalse
 	if h.pending != "" {
 		required = corev1.ConditionTrue

@@ -73,7 +73,7 @@ func (w *chaosWorld) operatorClient(readsFail bool) client.Client {
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			return w.try(func() error {
-				if pod, there := w.cache.objects["Pod"][keyOf(o)]; there {
+				if pod, found := w.cache.objects["Pod"][keyOf(o)]; found {
 					w.evicted(pod.(*corev1.Pod), "deleted")
 				}
 				return c.Delete(ctx, o, opts...)
@@ -93,9 +93,9 @@ func (w *chaosWorld) operatorClient(readsFail bool) client.Client {
 				if !isInstance {
 					return c.SubResource(sub).Patch(ctx, o, p, opts...)
 				}
-				was := w.host(i.Name).instanceSeen()
+				before := w.host(i.Name).instanceSeen()
 				err := c.SubResource(sub).Patch(ctx, o, p, opts...)
-				w.host(i.Name).statusWritten(was)
+				w.host(i.Name).statusWritten(before)
 				return err
 			})
 		},
@@ -131,20 +131,20 @@ type nodePatch struct {
 // patchesNode is called before the operator changes a Node.
 func (w *chaosWorld) patchesNode(node *corev1.Node, p client.Patch) {
 	h := w.host(node.Name)
-	was := h.nodeSeen()
+	before := h.nodeSeen()
 	data, err := p.Data(node)
 	w.must(err)
 	var change nodePatch
 	w.must(json.Unmarshal(data, &change))
-	if v := change.Metadata.ResourceVersion; was == nil || v != "" && v != was.ResourceVersion {
+	if v := change.Metadata.ResourceVersion; before == nil || v != "" && v != before.ResourceVersion {
 		return // it will fail
 	}
 	switch cordon, some := change.Spec["unschedulable"]; {
 	case !some:
-	case cordon == true && !was.Spec.Unschedulable:
+	case cordon == true && !before.Spec.Unschedulable:
 		h.effect("cordon")
 		w.say("%s is cordoned", h.name)
-	case cordon != true && was.Spec.Unschedulable:
+	case cordon != true && before.Spec.Unschedulable:
 		w.say("%s is uncordoned", h.name)
 	}
 	m, wants := h.maintenance(), change.Metadata.Annotations[api.AnnotationDesiredVersion]
@@ -155,11 +155,11 @@ func (w *chaosWorld) patchesNode(node *corev1.Node, p client.Patch) {
 }
 
 // statusWritten checks an instance's status after the operator has written it.
-func (h *chaosHost) statusWritten(was *v1alpha1.WindowsInstance) {
+func (h *chaosHost) statusWritten(previous *v1alpha1.WindowsInstance) {
 	now := h.maintenance()
 	var before *v1alpha1.Maintenance
-	if was != nil {
-		before = was.Status.Maintenance
+	if previous != nil {
+		before = previous.Status.Maintenance
 	}
 	isNew := now != nil && (before == nil || before.Action != now.Action || !before.StartedAt.Equal(&now.StartedAt))
 	if before != nil && (now == nil || isNew) {

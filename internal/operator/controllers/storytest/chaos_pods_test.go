@@ -59,9 +59,9 @@ func (w *chaosWorld) goOnPods() {
 	count, load := map[string]int{}, map[string]int{}
 	w.eachPod(func(pod *corev1.Pod) {
 		h := w.host(pod.Spec.NodeName)
-		gone := h.nodeSeen() == nil
+		removed := h.nodeSeen() == nil
 		switch ending := pod.DeletionTimestamp != nil; {
-		case gone, ending && h.heard() && !isStuck(pod) && time.Since(pod.DeletionTimestamp.Time) >= podGrace:
+		case removed, ending && h.heard() && !isStuck(pod) && time.Since(pod.DeletionTimestamp.Time) >= podGrace:
 			w.removePod(pod)
 		case ending:
 		case !h.notReadySince.IsZero() && time.Since(h.notReadySince) >= taintEvicts && !w.app(pod.Labels["app"]).tolerates:

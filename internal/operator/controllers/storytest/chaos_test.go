@@ -57,8 +57,8 @@ func seedsOf(t *testing.T, variable string, byDefault int) []int {
 		}
 		return n, true
 	}
-	if one, set := number(variable + "_SEED"); set {
-		return []int{one}
+	if item, set := number(variable + "_SEED"); set {
+		return []int{item}
 	}
 	n, set := number(variable + "_SEEDS")
 	if !set {

@@ -56,7 +56,7 @@ func joinWithQuirks(t *testing.T, content *payload.Payload, build windowsbuild.B
 	q := newQuirky(t, content, build, quirks)
 	defer q.close()
 	o := q.join()
-	o.restarts, o.disturbed = q.host.Windows().RestartsAsked()
+	o.restarts, o.disturbed = q.host.Windows().RestartsRequested()
 	o.deleted, o.hasAddress = q.host.Windows().HNS().Calls()["DeleteNetwork"], q.adapter.HasAddress()
 	return o
 }

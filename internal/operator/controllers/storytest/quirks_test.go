@@ -49,7 +49,7 @@ func mustJoin(t *testing.T, content *payload.Payload, seed int) joined {
 	if o.restarts > 2 || o.disturbed > 0 || !o.hasAddress || o.deleted > 0 {
 		t.Errorf("it breaks a rule: %+v", o)
 	}
-	if why := needsPerson(quirks); !o.ready && why == "" || !o.ready && o.reason == "" {
+	if cause := needsPerson(quirks); !o.ready && cause == "" || !o.ready && o.reason == "" {
 		t.Errorf("it is no Ready node, and needs no person: %+v", o)
 	}
 	if t.Failed() {
@@ -61,8 +61,8 @@ func mustJoin(t *testing.T, content *payload.Payload, seed int) joined {
 // TestQuirksThatPassNeedNoPerson checks the quirks that each simulated Windows has by default.
 func TestQuirksThatPassNeedNoPerson(t *testing.T) {
 	for seed := range uint64(1000) {
-		if why := needsPerson(sim.PassingQuirksByChance(seed)); why != "" {
-			t.Errorf("seed %d: %s", seed, why)
+		if reason := needsPerson(sim.PassingQuirksByChance(seed)); reason != "" {
+			t.Errorf("seed %d: %s", seed, reason)
 		}
 	}
 }

@@ -13,10 +13,10 @@ import (
 
 // initialize acts as a cloud controller does.
 func (s *story) initialize(name string) {
-	was := s.node(name)
-	node := was.DeepCopy()
+	before := s.node(name)
+	node := before.DeepCopy()
 	node.Spec.Taints, node.Spec.ProviderID = nil, "lab:///"+name
-	s.must(s.client.Patch(s.ctx, node, client.MergeFrom(was)))
+	s.must(s.client.Patch(s.ctx, node, client.MergeFrom(before)))
 	s.say("the cloud initializes %s", name)
 }
 

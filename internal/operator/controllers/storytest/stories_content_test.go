@@ -35,8 +35,8 @@ func TestHostsAreSentWhatTheirNetworkNeeds(t *testing.T) {
 			s.announce(s.hosts...)
 			s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
 			offered := s.hosts[0].offered
-			if has := slices.ContainsFunc(offered, func(c wicdapi.Content) bool { return c.SHA256 == flanneld.SHA256 }); has != want || len(offered) < 2 {
-				t.Errorf("provider %s: the host was offered %v; flanneld is among it: %v, want %v", provider, offered, has, want)
+			if ok := slices.ContainsFunc(offered, func(c wicdapi.Content) bool { return c.SHA256 == flanneld.SHA256 }); ok != want || len(offered) < 2 {
+				t.Errorf("provider %s: the host was offered %v; flanneld is among it: %v, want %v", provider, offered, ok, want)
 			}
 			if got := s.node("win-1").Annotations[api.AnnotationVersion]; got != s.version {
 				t.Errorf("provider %s: the node has version %s, want %s", provider, got, s.version)

@@ -28,10 +28,10 @@ func TestStoryDeletedInstanceEndsItsJoin(t *testing.T) {
 			s.t.Fatalf("the join does not hang: %v\n%s", err, s.standing())
 		default:
 		}
-		was := s.instance("win-1")
+		before := s.instance("win-1")
 		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
 		s.say("win-1 is removed while it is sent content")
-		s.instances.Deletions().Update(s.ctx, ctrlevent.UpdateEvent{ObjectOld: was, ObjectNew: s.instance("win-1")}, nil)
+		s.instances.Deletions().Update(s.ctx, ctrlevent.UpdateEvent{ObjectOld: before, ObjectNew: s.instance("win-1")}, nil)
 		synctest.Wait()
 		select {
 		case err := <-done:

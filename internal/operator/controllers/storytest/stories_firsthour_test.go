@@ -151,9 +151,9 @@ func TestACertificateIsApprovedOnceTheAddressIsListed(t *testing.T) {
 		s.must(s.client.Create(s.ctx, request))
 		result, err := controller.Reconcile(s.ctx, request)
 		s.must(err)
-		told := strings.Join(s.lines, "\n")
-		if isApproved || result.RequeueAfter == 0 || !strings.Contains(told, api.EventCertificateRefused) || !strings.Contains(told, "add it to spec.additionalAddresses of the WindowsInstance") {
-			t.Errorf("approved: %v; looked at again after %s; told was %s", isApproved, result.RequeueAfter, told)
+		reported := strings.Join(s.lines, "\n")
+		if isApproved || result.RequeueAfter == 0 || !strings.Contains(reported, api.EventCertificateRefused) || !strings.Contains(reported, "add it to spec.additionalAddresses of the WindowsInstance") {
+			t.Errorf("approved: %v; looked at again after %s; told was %s", isApproved, result.RequeueAfter, reported)
 		}
 		s.mustAdvise(api.EventCertificateRefused, "why it breaks the rule in the message")
 		s.edit("win-1", func(i *v1alpha1.WindowsInstance) { i.Spec.AdditionalAddresses = []string{address} })

@@ -74,7 +74,7 @@ func ofBlocked(want join.Want) string {
 	if len(route.Attempts) > 0 {
 		return ""
 	}
-	return "unexpected status from HEAD request to https://127.0.0.1:10280/v2/shop/web/manifests/1?ns=r.test: 403 Forbidden\ndenied: " + mirrors.NobodyMayBeAsked +
+	return "unexpected status from HEAD request to https://127.0.0.1:10280/v2/shop/web/manifests/1?ns=r.test: 403 Forbidden\ndenied: " + mirrors.NoRegistryAllowed +
 		" r.test/shop/web: " + strings.Join(route.Left, "; ")
 }
 
@@ -157,8 +157,8 @@ func TestANodeWithoutSubnetIsMendedAsAdvised(t *testing.T) {
 			t.Errorf("the Node is told %q", reason)
 		}
 		(&story{t: t}).mustAdvise(reason, "cluster manager of OVN-Kubernetes runs with its hybrid overlay enabled")
-		if since, why := q.awaitReady(deadline); since.IsZero() { // assigns the subnet as the cluster manager would
-			t.Errorf("the Node is not Ready: %s", why)
+		if since, cause := q.awaitReady(deadline); since.IsZero() { // assigns the subnet as the cluster manager would
+			t.Errorf("the Node is not Ready: %s", cause)
 		}
 	})
 }

@@ -41,7 +41,7 @@ func TestANodeThatComesLaterIsNotTheHosts(t *testing.T) {
 					t.Fatalf("the host can become %q before the other machine comes, want pool-7", gained)
 				}
 				s.addNode("pool-7", system, "10.99.99.99")
-				was := s.node("pool-7").DeepCopy()
+				before := s.node("pool-7").DeepCopy()
 				s.pass(5 * time.Minute)
 				if gained := liar.identities("pool-7"); gained != nil {
 					t.Errorf("the host can become %q", gained)
@@ -50,17 +50,17 @@ func TestANodeThatComesLaterIsNotTheHosts(t *testing.T) {
 				if ready := kube.Condition(i, api.ConditionReady); ready.Reason != api.ReasonHostnameConflict || !strings.Contains(ready.Message, "10.99.99.99") || i.Status.NodeRef != nil {
 					t.Errorf("Ready has reason %s and says %q, the instance's Node is %+v; want HostnameConflict, and none", ready.Reason, ready.Message, i.Status.NodeRef)
 				}
-				if c := i.Status.NodeConflict; c == nil || c.Name != "pool-7" || c.UID != was.UID {
+				if c := i.Status.NodeConflict; c == nil || c.Name != "pool-7" || c.UID != before.UID {
 					t.Errorf("status.nodeConflict is %+v, want Node pool-7", c)
 				}
 				s.impersonate(liar, "pool-7")
 				s.startOperator()
 				s.pass(5 * time.Minute)
-				s.mustBeUntouched(was)
+				s.mustBeUntouched(before)
 				s.addPod("pool-7", "of-somebody-else")
 				s.must(s.client.Delete(s.ctx, s.instance("win-1")))
 				s.until("the liar is gone", 3*time.Hour, func() bool { return len(s.allInstances()) == 0 })
-				s.mustBeUntouched(was)
+				s.mustBeUntouched(before)
 				if n := len(s.podsOn("pool-7")); n != 1 {
 					t.Errorf("%d pods on the other machine, want 1", n)
 				}
@@ -84,11 +84,11 @@ func (s *story) impersonate(liar *storyHost, name string) {
 	s.must(s.client.Status().Update(s.ctx, node))
 }
 
-func (s *story) mustBeUntouched(was *corev1.Node) {
+func (s *story) mustBeUntouched(before *corev1.Node) {
 	s.t.Helper()
-	is := s.node(was.Name)
-	if is.UID != was.UID || is.Spec.Unschedulable || len(is.Annotations) != len(was.Annotations) || len(is.Labels) != len(was.Labels) {
-		s.t.Errorf("the Node of another machine has labels %v and annotations %v, cordoned %v; it had %v and %v", is.Labels, is.Annotations, is.Spec.Unschedulable, was.Labels, was.Annotations)
+	got := s.node(before.Name)
+	if got.UID != before.UID || got.Spec.Unschedulable || len(got.Annotations) != len(before.Annotations) || len(got.Labels) != len(before.Labels) {
+		s.t.Errorf("the Node of another machine has labels %v and annotations %v, cordoned %v; it had %v and %v", got.Labels, got.Annotations, got.Spec.Unschedulable, before.Labels, before.Annotations)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestAConflictEndsWithAnotherName(t *testing.T) {
 		s.announce(host)
 		s.pass(time.Minute)
 		s.addNode(host.name, "windows", "10.99.99.99")
-		was := s.node(host.name).DeepCopy()
+		before := s.node(host.name).DeepCopy()
 		s.until("the conflict is told", time.Hour, func() bool {
 			return kube.Condition(s.instance("win-1"), api.ConditionReady).Reason == api.ReasonHostnameConflict
 		})
@@ -132,7 +132,7 @@ func TestAConflictEndsWithAnotherName(t *testing.T) {
 		if ref := s.instance("win-1").Status.NodeRef; ref.Name != "web-1" || s.instance("win-1").Status.NodeConflict != nil {
 			t.Errorf("the instance's Node is %+v, in conflict with %+v", ref, s.instance("win-1").Status.NodeConflict)
 		}
-		s.mustBeUntouched(was)
+		s.mustBeUntouched(before)
 	})
 }
 

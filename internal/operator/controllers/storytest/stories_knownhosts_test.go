@@ -33,12 +33,12 @@ func TestHostsThatShowTheSameKeyAreTold(t *testing.T) {
 		s.until("the first is a node", time.Hour, func() bool { return s.ready() == 1 })
 		s.announce(s.hosts[1:]...)
 		s.until("all are nodes", time.Hour, func() bool { return s.ready() == 3 })
-		told := strings.Join(s.lines, "\n")
-		if !strings.Contains(told, "win-2: HostKeyShared: the host has the same SSH host key "+ssh.FingerprintSHA256(s.hosts[0].key)+" as WindowsInstance win-1") {
-			t.Errorf("nobody was told:\n%s", told)
+		reported := strings.Join(s.lines, "\n")
+		if !strings.Contains(reported, "win-2: HostKeyShared: the host has the same SSH host key "+ssh.FingerprintSHA256(s.hosts[0].key)+" as WindowsInstance win-1") {
+			t.Errorf("nobody was told:\n%s", reported)
 		}
-		if strings.Contains(told, "win-3: HostKeyShared") {
-			t.Errorf("a host with a key of its own was taken for another:\n%s", told)
+		if strings.Contains(reported, "win-3: HostKeyShared") {
+			t.Errorf("a host with a key of its own was taken for another:\n%s", reported)
 		}
 	})
 }

@@ -23,13 +23,13 @@ func (s *story) mustBeDocumented() {
 		documented[m.Name] = m
 	}
 	for _, f := range families {
-		m, is := documented[f.GetName()]
-		if kind := strings.ToLower(f.GetType().String()); !is || kind != string(m.Kind) || f.GetHelp() != m.Help {
+		m, ok := documented[f.GetName()]
+		if kind := strings.ToLower(f.GetType().String()); !ok || kind != string(m.Kind) || f.GetHelp() != m.Help {
 			s.t.Errorf("metric %s, a %s, is documented as %+v", f.GetName(), kind, m)
 		}
 		for _, sample := range f.Metric {
-			if is, want := labelNames(sample), slices.Sorted(slices.Values(m.LabelNames())); !slices.Equal(is, want) {
-				s.t.Errorf("metric %s has labels %q, want %q", f.GetName(), is, want)
+			if got, want := labelNames(sample), slices.Sorted(slices.Values(m.LabelNames())); !slices.Equal(got, want) {
+				s.t.Errorf("metric %s has labels %q, want %q", f.GetName(), got, want)
 			}
 		}
 	}
@@ -50,11 +50,11 @@ func (s *story) emitted(name string, values ...string) (sum float64) {
 	s.must(err)
 	for _, f := range families {
 		for _, m := range f.Metric {
-			has := map[string]bool{}
+			got := map[string]bool{}
 			for _, l := range m.Label {
-				has[l.GetValue()] = true
+				got[l.GetValue()] = true
 			}
-			if f.GetName() == name && !slices.ContainsFunc(values, func(v string) bool { return !has[v] }) {
+			if f.GetName() == name && !slices.ContainsFunc(values, func(v string) bool { return !got[v] }) {
 				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 			}
 		}

@@ -56,9 +56,9 @@ func TestStoryANodeWithoutAVersionKeepsItsOwn(t *testing.T) {
 	ways := map[string]func(*story, *storyHost){
 		"somebody removes the annotation": func(s *story, h *storyHost) {
 			node := s.node(h.name)
-			was := node.DeepCopy()
+			before := node.DeepCopy()
 			delete(node.Annotations, api.AnnotationDesiredVersion)
-			s.must(s.client.Patch(s.ctx, node, client.MergeFrom(was)))
+			s.must(s.client.Patch(s.ctx, node, client.MergeFrom(before)))
 		},
 		"the Node is made anew": func(s *story, h *storyHost) {
 			h.off = true
@@ -68,10 +68,10 @@ func TestStoryANodeWithoutAVersionKeepsItsOwn(t *testing.T) {
 			s.tick()
 		},
 	}
-	for why, hold := range holdups() {
+	for reason, hold := range holdups() {
 		for how, lose := range ways {
 			for _, older := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, %s, older WICD %v", why, how, older), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, %s, older WICD %v", reason, how, older), func(t *testing.T) {
 					t.Parallel()
 					synctest.Test(t, func(t *testing.T) {
 						s := newStory(t, 3, hold.rollout)

@@ -30,8 +30,8 @@ func TestStoryNodeWithoutAnInstanceHoldsNobodyUp(t *testing.T) {
 		s.must(s.client.Create(s.ctx, controllertest.OrphanNode("former-name")))
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })
 		s.pass(time.Hour)
-		if is := s.rules().Status.Rollout; is.Orphans != 1 || is.Nodes != 2 || is.OutOfService != 0 || !strings.Contains(is.Message, "no WindowsInstance for Node former-name") {
-			s.t.Errorf("the rollout's status is %+v", is)
+		if got := s.rules().Status.Rollout; got.Orphans != 1 || got.Nodes != 2 || got.OutOfService != 0 || !strings.Contains(got.Message, "no WindowsInstance for Node former-name") {
+			s.t.Errorf("the rollout's status is %+v", got)
 		}
 		if n := s.orphansMetric(); n != 1 {
 			s.t.Errorf("metric %s is %v", api.MetricOrphanNodes, n)

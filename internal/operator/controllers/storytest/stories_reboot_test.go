@@ -35,8 +35,8 @@ func TestStoryRestartLosesItsAnswer(t *testing.T) {
 		})
 		s.pass(time.Hour)
 		for _, h := range s.hosts {
-			if _, asked := s.node(h.name).Annotations[api.AnnotationReboot]; asked || h.bootID != 2 {
-				s.t.Errorf("%s has boot ID %d, its annotation is there: %v; want one restart", h.name, h.bootID, asked)
+			if _, requested := s.node(h.name).Annotations[api.AnnotationReboot]; requested || h.bootID != 2 {
+				s.t.Errorf("%s has boot ID %d, its annotation is there: %v; want one restart", h.name, h.bootID, requested)
 			}
 		}
 	})
@@ -150,14 +150,14 @@ func TestStoryManagersOfTheKubelet(t *testing.T) {
 		s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
 		for _, h := range s.hosts {
 			s.addPod(h.name, "web")
-			has, boot := "", h.bootID
+			got, boot := "", h.bootID
 			h.awaits = func() string {
 				node, _ := s.published(h.version)
 				wants := node.KubeletResources().State()
 				if wants == "" || h.bootID != boot {
-					has, boot = wants, h.bootID
+					got, boot = wants, h.bootID
 				}
-				if wants == has {
+				if wants == got {
 					return ""
 				}
 				return api.RebootPendingPrefix + "the kubelet has other managers"

@@ -48,9 +48,9 @@ func TestStoryFreshFleet(t *testing.T) {
 
 // A cache that lags behind a join must not make the host wait for a slot and join again.
 func TestStoryCacheLags(t *testing.T) {
-	one := atMost(2)
-	one.MaxConcurrentJoins = 1
-	tell(t, "cache-lags", 4, one, func(s *story) {
+	item := atMost(2)
+	item.MaxConcurrentJoins = 1
+	tell(t, "cache-lags", 4, item, func(s *story) {
 		s.lags = true
 		s.announce(s.hosts...)
 		s.until("4 nodes", 2*time.Hour, func() bool {
@@ -124,10 +124,10 @@ func TestStoryBudgetBlocksDrain(t *testing.T) {
 func TestStoryEvictionIsAnError(t *testing.T) {
 	tell(t, "eviction-is-an-error", 2, atMost(1), func(s *story) {
 		s.settled(1)
-		why := "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-		s.refuses = &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: why}}
+		cause := "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+		s.refuses = &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: cause}}
 		s.until("the status says why", 10*time.Minute, func() bool {
-			return strings.Contains(kube.Condition(s.instance("win-1"), api.ConditionDraining).Message, why)
+			return strings.Contains(kube.Condition(s.instance("win-1"), api.ConditionDraining).Message, cause)
 		})
 		if reason := kube.Condition(s.instance("win-1"), api.ConditionReady).Reason; reason != api.ReasonDrainBlocked {
 			s.t.Errorf("Ready has reason %s, want %s", reason, api.ReasonDrainBlocked)
@@ -184,8 +184,8 @@ func TestStoryReboot(t *testing.T) {
 			return s.hosts[0].bootID == 2 && s.hosts[1].bootID == 2 && s.ready() == 3
 		})
 		s.until("the annotations are gone", time.Hour, func() bool {
-			_, there := s.node("win-2").Annotations[api.AnnotationReboot]
-			return !there
+			_, found := s.node("win-2").Annotations[api.AnnotationReboot]
+			return !found
 		})
 	})
 }

@@ -41,7 +41,7 @@ func newStoryCache(t *testing.T) *storyCache {
 }
 
 func (c *storyCache) kind(o runtime.Object) string {
-	if partial, is := o.(*metav1.PartialObjectMetadataList); is {
+	if partial, ok := o.(*metav1.PartialObjectMetadataList); ok {
 		return strings.TrimSuffix(partial.Kind, "List")
 	}
 	switch o := o.(type) {
@@ -63,8 +63,8 @@ func (c *storyCache) refresh(ctx context.Context, from client.Client, o client.O
 	if kind == "ConfigMap" {
 		c.settings++
 	}
-	is := reflect.New(reflect.TypeOf(o).Elem()).Interface().(client.Object)
-	err := from.Get(ctx, key, is)
+	got := reflect.New(reflect.TypeOf(o).Elem()).Interface().(client.Object)
+	err := from.Get(ctx, key, got)
 	switch {
 	case apierrors.IsNotFound(err):
 		delete(c.objects[kind], key)
@@ -75,14 +75,14 @@ func (c *storyCache) refresh(ctx context.Context, from client.Client, o client.O
 	if c.objects[kind] == nil {
 		c.objects[kind] = map[client.ObjectKey]client.Object{}
 	}
-	c.objects[kind][key] = is
+	c.objects[kind][key] = got
 }
 
 func (c *storyCache) get(_ context.Context, _ client.WithWatch, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	o, there := c.objects[c.kind(into)][key]
-	if !there {
+	o, found := c.objects[c.kind(into)][key]
+	if !found {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: c.kind(into)}, key.Name)
 	}
 	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(o.DeepCopyObject()).Elem())
@@ -103,8 +103,8 @@ func (c *storyCache) list(_ context.Context, _ client.WithWatch, into client.Obj
 		}
 		items = append(items, o.DeepCopyObject())
 	}
-	partial, is := into.(*metav1.PartialObjectMetadataList)
-	if !is {
+	partial, ok := into.(*metav1.PartialObjectMetadataList)
+	if !ok {
 		return meta.SetList(into, items)
 	}
 	partial.Items = nil
@@ -122,7 +122,7 @@ func (c *storyCache) sorted(kind string) []client.Object {
 
 // version returns the resource version of an object without namespace, or "" if there is none.
 func (c *storyCache) version(kind, name string) string {
-	if o, there := c.objects[kind][client.ObjectKey{Name: name}]; there {
+	if o, found := c.objects[kind][client.ObjectKey{Name: name}]; found {
 		return o.GetResourceVersion()
 	}
 	return ""
@@ -130,11 +130,11 @@ func (c *storyCache) version(kind, name string) string {
 
 type stringMap map[string]string
 
-func (m stringMap) Has(key string) bool   { _, there := m[key]; return there }
+func (m stringMap) Has(key string) bool   { _, found := m[key]; return found }
 func (m stringMap) Get(key string) string { return m[key] }
 func (m stringMap) Lookup(key string) (string, bool) {
-	value, there := m[key]
-	return value, there
+	value, found := m[key]
+	return value, found
 }
 
 func labelsOf(o client.Object) stringMap { return o.GetLabels() }

@@ -132,8 +132,8 @@ func (s *story) lagging() client.Client {
 
 // forbids applies the rule of deploy/admission.yaml for changes and deletions of Nodes by the operator.
 func (s *story) forbids(o client.Object) error {
-	var is corev1.Node
-	if _, isNode := o.(*corev1.Node); !isNode || s.client.Get(s.ctx, client.ObjectKeyFromObject(o), &is) != nil || nodestate.IsWindows(&is) {
+	var got corev1.Node
+	if _, isNode := o.(*corev1.Node); !isNode || s.client.Get(s.ctx, client.ObjectKeyFromObject(o), &got) != nil || nodestate.IsWindows(&got) {
 		return nil
 	}
 	return apierrors.NewForbidden(corev1.Resource("nodes"), o.GetName(), errors.New("the operator changes and deletes Windows nodes only"))

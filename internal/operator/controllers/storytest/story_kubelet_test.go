@@ -123,7 +123,7 @@ func (h *storyHost) reportConditions(node *corev1.Node) {
 	if !h.hasLooked() {
 		return
 	}
-	tell := func(kind corev1.NodeConditionType, isGood corev1.ConditionStatus, problem string) {
+	report := func(kind corev1.NodeConditionType, isGood corev1.ConditionStatus, problem string) {
 		bad := map[corev1.ConditionStatus]corev1.ConditionStatus{corev1.ConditionTrue: corev1.ConditionFalse, corev1.ConditionFalse: corev1.ConditionTrue}[isGood]
 		switch {
 		case problem != "":
@@ -132,11 +132,11 @@ func (h *storyHost) reportConditions(node *corev1.Node) {
 			controllertest.SetNodeCondition(node, kind, isGood, "")
 		}
 	}
-	tell(api.ConditionServicesHealthy, corev1.ConditionTrue, h.sick)
+	report(api.ConditionServicesHealthy, corev1.ConditionTrue, h.sick)
 	if h.awaits != nil {
 		h.pending = h.awaits()
 	}
-	tell(api.ConditionNodeRebootRequired, corev1.ConditionFalse, h.pending)
+	report(api.ConditionNodeRebootRequired, corev1.ConditionFalse, h.pending)
 	node.Annotations[api.AnnotationBootID] = h.boot()
 }
 
@@ -212,17 +212,17 @@ func (s *story) goOnPods() {
 }
 
 // replacePod acts as a pod's controller and the scheduler. A pod that tolerates every taint stays on its node, which has the most room.
-func (s *story) replacePod(was *corev1.Pod) {
+func (s *story) replacePod(before *corev1.Pod) {
 	same := func(pod *corev1.Pod) {
-		pod.OwnerReferences, pod.Spec.Tolerations = was.OwnerReferences, was.Spec.Tolerations
+		pod.OwnerReferences, pod.Spec.Tolerations = before.OwnerReferences, before.Spec.Tolerations
 	}
-	if len(was.Spec.Tolerations) > 0 {
-		s.addPod(was.Spec.NodeName, was.Labels["app"], same)
+	if len(before.Spec.Tolerations) > 0 {
+		s.addPod(before.Spec.NodeName, before.Labels["app"], same)
 		return
 	}
 	for _, node := range s.nodes() {
-		if !node.Spec.Unschedulable && s.isUp(node.Name) && s.budgetOf(was.Labels["app"]) {
-			s.addPod(node.Name, was.Labels["app"], same)
+		if !node.Spec.Unschedulable && s.isUp(node.Name) && s.budgetOf(before.Labels["app"]) {
+			s.addPod(node.Name, before.Labels["app"], same)
 			return
 		}
 	}

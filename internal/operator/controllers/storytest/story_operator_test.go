@@ -146,8 +146,8 @@ func (s *story) operate() {
 	s.version = controllertest.Version(s.releases)
 	s.reported = "" // the settings controller checks node reports once per interval; this is what it sees
 	for _, node := range s.nodes() {
-		has := node.Annotations
-		s.reported += strings.Join([]string{" ", has[api.AnnotationVersion], has[api.AnnotationDesiredVersion], has[api.AnnotationSettings], node.Spec.ProviderID}, " ")
+		got := node.Annotations
+		s.reported += strings.Join([]string{" ", got[api.AnnotationVersion], got[api.AnnotationDesiredVersion], got[api.AnnotationSettings], node.Spec.ProviderID}, " ")
 	}
 	for range 10 {
 		isDue := func(at time.Time) bool { return !at.IsZero() && !time.Now().Before(at) }
@@ -207,7 +207,7 @@ func (s *story) operateOnce() (did bool) {
 func (s *story) instanceView(i *v1alpha1.WindowsInstance) string {
 	_, finding := s.releases.Current()
 	view := fmt.Sprint(i.Generation, i.Annotations, i.DeletionTimestamp, i.Status.Hostname, s.version, finding)
-	if cm, there := s.cache.objects["ConfigMap"][client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + s.version}]; there {
+	if cm, found := s.cache.objects["ConfigMap"][client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + s.version}]; found {
 		view += cm.GetAnnotations()[api.AnnotationSettings] // recreated settings requeue all instances
 	}
 	var node corev1.Node
@@ -222,7 +222,7 @@ func (s *story) settingsView() string {
 	rules := s.rules()
 	view := fmt.Sprint(rules.Generation, rules.Annotations, rules.Spec, s.version)
 	for _, name := range []string{api.PrivateKeySecret, api.SigningKeySecret} {
-		if secret, there := s.cache.objects["Secret"][client.ObjectKey{Namespace: "ns", Name: name}]; there {
+		if secret, found := s.cache.objects["Secret"][client.ObjectKey{Namespace: "ns", Name: name}]; found {
 			view += " " + secret.GetResourceVersion()
 		}
 	}

@@ -45,8 +45,8 @@ func newStoryWindows(seed uint64) storyWindows {
 }
 
 // kind removes the quirks from all hosts' Windows. why describes what the quirks would hide in this story.
-func (s *story) kind(why string) {
-	if why == "" {
+func (s *story) kind(reason string) {
+	if reason == "" {
 		s.t.Error("a story has a kind Windows without a reason")
 	}
 	s.isKind = true

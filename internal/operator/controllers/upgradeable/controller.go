@@ -62,15 +62,15 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 	if c.Name == "" {
 		return nil
 	}
-	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: c.Name}}}
 	})
 	first := make(chan ctrlevent.GenericEvent, 1)
 	first <- ctrlevent.GenericEvent{Object: &v1alpha1.WindowsInstance{}}
 	return builder.ControllerManagedBy(m).
 		Named("upgradeable").
-		Watches(&v1alpha1.WindowsInstance{}, one).
-		WatchesRawSource(ctrlsource.Channel(first, one)).
+		Watches(&v1alpha1.WindowsInstance{}, enqueue).
+		WatchesRawSource(ctrlsource.Channel(first, enqueue)).
 		Complete(c)
 }
 
@@ -121,19 +121,19 @@ func (c *Controller) write(ctx context.Context, want metav1.Condition) error {
 	if err := c.Live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: c.Name}, o); err != nil {
 		return err
 	}
-	var is struct {
+	var current struct {
 		Spec struct {
 			Conditions []metav1.Condition `json:"conditions"`
 		} `json:"spec"`
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &is); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &current); err != nil {
 		return err
 	}
-	if !meta.SetStatusCondition(&is.Spec.Conditions, want) {
+	if !meta.SetStatusCondition(&current.Spec.Conditions, want) {
 		return nil
 	}
-	was := o.DeepCopy()
-	changed, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&is)
+	previous := o.DeepCopy()
+	changed, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&current)
 	if err != nil {
 		return err
 	}
@@ -144,5 +144,5 @@ func (c *Controller) write(ctx context.Context, want metav1.Condition) error {
 	if err := unstructured.SetNestedSlice(o.Object, conditions, "spec", "conditions"); err != nil {
 		return err
 	}
-	return c.Client.Patch(ctx, o, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
+	return c.Client.Patch(ctx, o, client.MergeFromWithOptions(previous, client.MergeFromWithOptimisticLock{}))
 }

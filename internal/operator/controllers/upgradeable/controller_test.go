@@ -69,11 +69,11 @@ func TestOnlyANodeBetweenActAndVerifyBlocksAnUpgrade(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			is := operatorCondition()
-			if err := c.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: version}, is); err != nil {
+			current := operatorCondition()
+			if err := c.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: version}, current); err != nil {
 				t.Fatal(err)
 			}
-			conditions, _, _ := unstructured.NestedSlice(is.Object, "spec", "conditions")
+			conditions, _, _ := unstructured.NestedSlice(current.Object, "spec", "conditions")
 			if len(conditions) != 2 || conditions[0].(map[string]any)["type"] != "Other" {
 				t.Fatalf("conditions are %v", conditions)
 			}

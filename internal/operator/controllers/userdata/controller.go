@@ -64,16 +64,16 @@ func New(o Options) *Controller {
 
 // Register adds the controller to the manager.
 func (c *Controller) Register(_ context.Context, m manager.Manager) error {
-	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: api.UserDataSecret}}}
 	})
 	ctl, err := builder.ControllerManagedBy(m).
 		Named("user-data").
-		Watches(&corev1.Secret{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
+		Watches(&corev1.Secret{}, enqueue, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
 			return o.GetNamespace() == c.Namespace && o.GetName() == api.PrivateKeySecret
 		}))).
-		Watches(&v1alpha1.WindowsConfig{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(ctrlsource.Channel(c.again, one)).
+		Watches(&v1alpha1.WindowsConfig{}, enqueue, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(ctrlsource.Channel(c.again, enqueue)).
 		Build(c)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 	for _, namespace := range []string{source.MachineAPINamespace, source.ClusterAPINamespace} {
 		secret := kube.OptionalKind{
 			Kind: "Secret", Versions: []string{"v1"}, Namespace: namespace, Name: api.UserDataSecret,
-			Events: one, Found: c.lookAgain,
+			Events: enqueue, Found: c.recheck,
 		}
 		if err := kube.WatchWhenAvailable(m, ctl, func(context.Context) (kube.OptionalKind, error) { return secret, nil }, func() {}); err != nil {
 			return err
@@ -90,7 +90,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 	return nil
 }
 
-func (c *Controller) lookAgain(schema.GroupVersionKind, client.Reader) {
+func (c *Controller) recheck(schema.GroupVersionKind, client.Reader) {
 	select {
 	case c.again <- ctrlevent.GenericEvent{Object: &corev1.Secret{}}:
 	default: // one is pending

@@ -227,11 +227,11 @@ func TestUserDataIsLeftAloneWhere(t *testing.T) {
 	key, _ := keyOf(t, 1)
 	bad := key.DeepCopy()
 	bad.Data = map[string][]byte{api.PrivateKeyKey: []byte("no key")}
-	there := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: source.MachineAPINamespace, Name: api.UserDataSecret}, Data: map[string][]byte{"userData": []byte("x")}}
+	found := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: source.MachineAPINamespace, Name: api.UserDataSecret}, Data: map[string][]byte{"userData": []byte("x")}}
 	for name, w := range map[string]*userDataWorld{
-		"there is no key":          newUserDataWorld(t, "AWS", there.DeepCopy()),
-		"the key is none":          newUserDataWorld(t, "AWS", there.DeepCopy(), bad),
-		"the cluster is another's": newUserDataWorld(t, "", there.DeepCopy(), key.DeepCopy()),
+		"there is no key":          newUserDataWorld(t, "AWS", found.DeepCopy()),
+		"the key is none":          newUserDataWorld(t, "AWS", found.DeepCopy(), bad),
+		"the cluster is another's": newUserDataWorld(t, "", found.DeepCopy(), key.DeepCopy()),
 	} {
 		if r, err := w.Reconcile(t.Context(), reconcile.Request{}); err != nil || name == "the cluster is another's" && r.RequeueAfter == 0 {
 			t.Errorf("where %s: got %+v, %v", name, r, err) // the platform may be reported later

@@ -41,7 +41,7 @@ func (c Client) NodeName(ctx context.Context, cloud string) (string, error) {
 func (c Client) awsName(ctx context.Context) (string, error) {
 	const what = "latest/meta-data/local-hostname"
 	header, refused := c.awsHeader(ctx)
-	text, err := c.ask(ctx, header, what)
+	text, err := c.fetch(ctx, header, what)
 	if err != nil && refused != nil {
 		return "", fmt.Errorf("%w; before that: %w", err, refused)
 	}
@@ -66,7 +66,7 @@ func (c Client) awsHeader(ctx context.Context) (http.Header, error) {
 // gcpName returns the machine's DNS name. If that is too long, it returns the first label, truncated to the limit for nodes.
 func (c Client) gcpName(ctx context.Context) (string, error) {
 	const what = "computeMetadata/v1/instance/hostname"
-	name, err := c.ask(ctx, http.Header{"Metadata-Flavor": {"Google"}}, what)
+	name, err := c.fetch(ctx, http.Header{"Metadata-Flavor": {"Google"}}, what)
 	if err != nil {
 		return "", err
 	}
@@ -88,7 +88,7 @@ func checked(what, name string) (string, error) {
 	return strings.ToLower(name), nil
 }
 
-func (c Client) ask(ctx context.Context, header http.Header, path string) (string, error) {
+func (c Client) fetch(ctx context.Context, header http.Header, path string) (string, error) {
 	return c.insist(ctx, question{method: http.MethodGet, path: path, header: header})
 }
 

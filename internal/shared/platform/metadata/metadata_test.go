@@ -25,8 +25,8 @@ const (
 	gcpAsked   = "GET /computeMetadata/v1/instance/hostname"
 )
 
-// ask queries a service with fake time.
-func ask(t *testing.T, o servers.MetadataOptions, check func(t *testing.T, name string, err error, took time.Duration, asked []string)) {
+// fetch queries a service with fake time.
+func fetch(t *testing.T, o servers.MetadataOptions, check func(t *testing.T, name string, err error, took time.Duration, requested []string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := servers.NewMetadata(o)
@@ -62,11 +62,11 @@ func TestTheNodeIsNamedAsItsCloudDoes(t *testing.T) {
 			"win-1", []string{gcpAsked, gcpAsked, gcpAsked}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ask(t, test.service, func(t *testing.T, name string, err error, took time.Duration, asked []string) {
+			fetch(t, test.service, func(t *testing.T, name string, err error, took time.Duration, requested []string) {
 				if err != nil || name != test.want {
 					t.Errorf("NodeName() = %q, %v, want %q", name, err, test.want)
 				}
-				if diff := cmp.Diff(test.asked, asked); diff != "" {
+				if diff := cmp.Diff(test.asked, requested); diff != "" {
 					t.Errorf("asked (-want +got):\n%s", diff)
 				}
 				if took > 2*time.Second {
@@ -97,7 +97,7 @@ func TestANameThatCannotBeHadSaysWhatWasAskedAndWhatCame(t *testing.T) {
 		"an underscore":      {servers.MetadataOptions{Platform: platform.GCP, Name: "win_1.internal"}, []string{"is not a DNS name"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ask(t, test.service, func(t *testing.T, name string, err error, took time.Duration, asked []string) {
+			fetch(t, test.service, func(t *testing.T, name string, err error, took time.Duration, requested []string) {
 				if err == nil || name != "" {
 					t.Fatalf("NodeName() = %q, %v, want an error", name, err)
 				}
@@ -106,8 +106,8 @@ func TestANameThatCannotBeHadSaysWhatWasAskedAndWhatCame(t *testing.T) {
 						t.Errorf("%q does not say %q", err, part)
 					}
 				}
-				if len(asked) != test.asked {
-					t.Errorf("asked %d times, want %d: %q", len(asked), test.asked, asked)
+				if len(requested) != test.asked {
+					t.Errorf("asked %d times, want %d: %q", len(requested), test.asked, requested)
 				}
 				if took > 16*time.Second {
 					t.Errorf("it took %v", took)
@@ -169,7 +169,7 @@ func FuzzNames(f *testing.F) {
 		if aws {
 			o.Platform = platform.AWS
 		}
-		ask(t, o, func(t *testing.T, name string, err error, _ time.Duration, _ []string) {
+		fetch(t, o, func(t *testing.T, name string, err error, _ time.Duration, _ []string) {
 			if err != nil {
 				if name != "" || len(err.Error()) > 2000 {
 					t.Errorf("both %q and an error, of %d bytes", name, len(err.Error()))

@@ -100,10 +100,10 @@ func addedCertificatesAreListed(t *testing.T, f CertificatesFixture) {
 }
 
 func addingTwiceChangesNothing(t *testing.T, f CertificatesFixture) {
-	one, _ := mustMake(t, "one")
-	mustTrust(t, f, one)
+	item, _ := mustMake(t, "one")
+	mustTrust(t, f, item)
 	before := mustHashes(t, f)
-	if added, err := f.Certificates.Add(deadline(t), one); err != nil || added {
+	if added, err := f.Certificates.Add(deadline(t), item); err != nil || added {
 		t.Errorf("second Add() = %v, %v, want false, nil", added, err)
 	}
 	expectHashes(t, f, before)

@@ -140,16 +140,16 @@ func aNetworkIsAsItWasAskedFor(t *testing.T, f NetworksFixture) {
 	two.Subnets = []hns.Subnet{{Prefix: netip.MustParsePrefix("100.64.0.0/30"), Gateway: netip.MustParseAddr("100.64.0.2"), VNI: 4098}}
 	var made []hns.Network
 	for _, wanted := range []hns.Network{one, two} {
-		is := mustCreateNetwork(t, f, wanted)
-		if !regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(is.ID) {
-			t.Errorf("ID %q is no GUID in lower case", is.ID)
+		got := mustCreateNetwork(t, f, wanted)
+		if !regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(got.ID) {
+			t.Errorf("ID %q is no GUID in lower case", got.ID)
 		}
-		if !regexp.MustCompile(`^[0-9A-F]{2}(-[0-9A-F]{2}){5}$`).MatchString(is.RouterMAC) || !is.ManagementIP.Is4() {
-			t.Errorf("its router has MAC %q and the host address %v", is.RouterMAC, is.ManagementIP)
+		if !regexp.MustCompile(`^[0-9A-F]{2}(-[0-9A-F]{2}){5}$`).MatchString(got.RouterMAC) || !got.ManagementIP.Is4() {
+			t.Errorf("its router has MAC %q and the host address %v", got.RouterMAC, got.ManagementIP)
 		}
-		made = append(made, is)
-		is.ID, is.RouterMAC, is.ManagementIP = "", "", netip.Addr{}
-		if diff := cmp.Diff(wanted, is, equal()...); diff != "" {
+		made = append(made, got)
+		got.ID, got.RouterMAC, got.ManagementIP = "", "", netip.Addr{}
+		if diff := cmp.Diff(wanted, got, equal()...); diff != "" {
 			t.Errorf("made (-want +got):\n%s", diff)
 		}
 	}
@@ -334,22 +334,22 @@ func aStoppedServiceIsNeverAnEmptyOne(t *testing.T, f NetworksFixture) {
 	if f.Stop == nil {
 		t.Skip(f.NoStop)
 	}
-	has := mustBalance(t, f)
+	got := mustBalance(t, f)
 	f.Stop(t)
 	_, err := f.Networks.Look(deadline(t))
 	expectError(t, "Look", err, hns.ErrUnavailable)
-	_, err = f.Networks.CreateEndpoint(deadline(t), hns.Endpoint{Network: has.Networks[0].ID, Name: "wicd-contract-two"})
+	_, err = f.Networks.CreateEndpoint(deadline(t), hns.Endpoint{Network: got.Networks[0].ID, Name: "wicd-contract-two"})
 	expectError(t, "CreateEndpoint", err, hns.ErrUnavailable)
-	expectError(t, "Remove", f.Networks.Remove(deadline(t), has), hns.ErrUnavailable)
+	expectError(t, "Remove", f.Networks.Remove(deadline(t), got), hns.ErrUnavailable)
 	_, err = f.Overlay.Networks(deadline(t))
 	expectError(t, "Networks", err, hns.ErrUnavailable)
-	_, err = f.Overlay.CreateNetwork(deadline(t), hns.Network{Name: "wicd-contract-two", Type: hns.Overlay, Subnets: has.Networks[0].Subnets})
+	_, err = f.Overlay.CreateNetwork(deadline(t), hns.Network{Name: "wicd-contract-two", Type: hns.Overlay, Subnets: got.Networks[0].Subnets})
 	expectError(t, "CreateNetwork", err, hns.ErrUnavailable)
-	expectError(t, "DeleteNetwork", f.Overlay.DeleteNetwork(deadline(t), has.Networks[0].ID), hns.ErrUnavailable)
-	expectError(t, "AddRemotes", f.Overlay.AddRemotes(deadline(t), has.Networks[0].ID, remotes(1)), hns.ErrUnavailable)
-	expectError(t, "RemoveRemotes", f.Overlay.RemoveRemotes(deadline(t), has.Networks[0].ID, remotes(1)), hns.ErrUnavailable)
+	expectError(t, "DeleteNetwork", f.Overlay.DeleteNetwork(deadline(t), got.Networks[0].ID), hns.ErrUnavailable)
+	expectError(t, "AddRemotes", f.Overlay.AddRemotes(deadline(t), got.Networks[0].ID, remotes(1)), hns.ErrUnavailable)
+	expectError(t, "RemoveRemotes", f.Overlay.RemoveRemotes(deadline(t), got.Networks[0].ID, remotes(1)), hns.ErrUnavailable)
 	f.Start(t)
-	if diff := cmp.Diff(has, mustLook(t, f), equal()...); diff != "" {
+	if diff := cmp.Diff(got, mustLook(t, f), equal()...); diff != "" {
 		t.Errorf("started again (-want +got):\n%s", diff)
 	}
 }

@@ -19,7 +19,7 @@ type OverlayByID interface {
 
 func aCloseLookHasTheSame(t *testing.T, f NetworksFixture) {
 	want := mustBalance(t, f)
-	got, err := f.Networks.LookClosely(deadline(t), []string{want.Endpoints[0].ID, absent})
+	got, err := f.Networks.ReadObjects(deadline(t), []string{want.Endpoints[0].ID, absent})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -285,8 +285,8 @@ func aServiceThatDeletesItselfGoesWhenItStops(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs))
 	mustStart(t, f, First)
 	f.DeleteItself(t, First)
-	if is := mustList(t, f)[First]; is.State != hostapi.Running {
-		t.Errorf("state %q; want it running until it is stopped", is.State)
+	if got := mustList(t, f)[First]; got.State != hostapi.Running {
+		t.Errorf("state %q; want it running until it is stopped", got.State)
 	}
 	if err := f.Services.Stop(deadline(t), First); err != nil {
 		t.Fatal(err)

@@ -98,16 +98,16 @@ func factsStayWhileWindowsRuns(t *testing.T, f SystemFixture) {
 
 // whatIsThereForHyperVIsTold checks that the facts about Hyper-V are consistent.
 func whatIsThereForHyperVIsTold(t *testing.T, f SystemFixture) {
-	is := mustFacts(t, f).Virtualization
+	got := mustFacts(t, f).Virtualization
 	feature, err := f.System.Feature(deadline(t), desired.HyperVFeature)
 	if err != nil || feature == "" {
 		t.Errorf("the state of feature %s is %q, %v", desired.HyperVFeature, feature, err)
 	}
-	if is.HyperV && (feature != wicdapi.FeatureEnabled || is.Hypervisor != "Microsoft Hv") {
-		t.Errorf("Hyper-V runs, and its feature is %q; the hypervisor is %q", feature, is.Hypervisor)
+	if got.HyperV && (feature != wicdapi.FeatureEnabled || got.Hypervisor != "Microsoft Hv") {
+		t.Errorf("Hyper-V runs, and its feature is %q; the hypervisor is %q", feature, got.Hypervisor)
 	}
-	if len(is.Hypervisor) > 12 || strings.ContainsRune(is.Hypervisor, 0) {
-		t.Errorf("the hypervisor is %q", is.Hypervisor)
+	if len(got.Hypervisor) > 12 || strings.ContainsRune(got.Hypervisor, 0) {
+		t.Errorf("the hypervisor is %q", got.Hypervisor)
 	}
 }
 

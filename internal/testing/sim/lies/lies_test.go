@@ -41,16 +41,16 @@ func TestEveryFieldIsLiedAbout(t *testing.T) {
 	l.Words = []string{"win-2"}
 	changed := map[string]bool{}
 	for range 2000 {
-		var is map[string]any
-		if json.Unmarshal(l.JSON([]byte(truth)), &is) != nil {
+		var got map[string]any
+		if json.Unmarshal(l.JSON([]byte(truth)), &got) != nil {
 			continue
 		}
 		for name, want := range map[string]string{"name": "win-1", "list": "[1 2 3]", "up": "true", "rare": "<nil>", "parts": "<nil>"} {
-			if fmt.Sprint(is[name]) != want {
+			if fmt.Sprint(got[name]) != want {
 				changed[name] = true
 			}
 		}
-		if is["name"] == "win-2" {
+		if got["name"] == "win-2" {
 			changed["name of another"] = true
 		}
 	}
@@ -65,8 +65,8 @@ func TestObjectsThatCannotBeReadAreNone(t *testing.T) {
 	l := lies.New(2, &answer{})
 	read, unread := 0, 0
 	for range 200 {
-		var is answer
-		if l.Object(answer{Name: "win-1"}, &is) {
+		var got answer
+		if l.Object(answer{Name: "win-1"}, &got) {
 			read++
 		} else {
 			unread++

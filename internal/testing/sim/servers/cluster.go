@@ -234,8 +234,8 @@ func (c *Cluster) Count(method, path string) (n int) {
 func (c *Cluster) Get(path string, into any) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	object, there := c.objects[path]
-	if !there {
+	object, found := c.objects[path]
+	if !found {
 		return false
 	}
 	b, err := json.Marshal(object)
@@ -253,7 +253,7 @@ func (c *Cluster) Paths() []string {
 func (c *Cluster) Patch(path string, patch map[string]any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if object, there := c.objects[path]; there {
+	if object, found := c.objects[path]; found {
 		c.put(path, "MODIFIED", merge(object, patch))
 	}
 }
@@ -271,7 +271,7 @@ func (c *Cluster) Put(path string, object any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kind := "ADDED"
-	if _, there := c.objects[path]; there {
+	if _, found := c.objects[path]; found {
 		kind = "MODIFIED"
 	}
 	parent := path[:strings.LastIndexByte(path, '/')]
@@ -284,7 +284,7 @@ func (c *Cluster) Put(path string, object any) error {
 func (c *Cluster) Delete(path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if object, there := c.objects[path]; there {
+	if object, found := c.objects[path]; found {
 		delete(c.objects, path)
 		c.notify(path, "DELETED", object)
 	}

@@ -107,7 +107,7 @@ func (c *Cluster) get(w http.ResponseWriter, r *http.Request) {
 		reply(w, map[string]any{"apiVersion": versionOf(path), "kind": kind + "List", "items": onePage(items, meta, r), "metadata": meta})
 		return
 	}
-	if object, there := c.objects[path]; there {
+	if object, found := c.objects[path]; found {
 		reply(w, object)
 		return
 	}
@@ -132,8 +132,8 @@ func isLabeled(object map[string]any, r *http.Request) bool {
 	if err != nil {
 		return false
 	}
-	has, _, _ := unstructured.NestedStringMap(object, "metadata", "labels")
-	return selector.Matches(labels.Set(has))
+	got, _, _ := unstructured.NestedStringMap(object, "metadata", "labels")
+	return selector.Matches(labels.Set(got))
 }
 
 // belongs reports whether an object is in the collection, of one namespace or of all, and selected by the request's
@@ -161,15 +161,15 @@ func (c *Cluster) write(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
 		path += "/" + fmt.Sprint(metaOf(body)["name"])
 	}
-	before, there := c.objects[path]
+	before, found := c.objects[path]
 	switch {
 	case r.Method == http.MethodPost && len(validation.IsDNS1123Subdomain(fmt.Sprint(metaOf(body)["name"]))) > 0:
 		fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 		return
-	case r.Method == http.MethodPost && there:
+	case r.Method == http.MethodPost && found:
 		fail(w, http.StatusConflict, metav1.StatusReasonAlreadyExists)
 		return
-	case r.Method != http.MethodPost && !there:
+	case r.Method != http.MethodPost && !found:
 		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 		return
 	case r.Method == http.MethodPost:
@@ -231,8 +231,8 @@ func merge(object, patch map[string]any) map[string]any {
 		case value == nil:
 			delete(out, key)
 		case isObject:
-			was, _ := out[key].(map[string]any)
-			out[key] = merge(was, inner)
+			before, _ := out[key].(map[string]any)
+			out[key] = merge(before, inner)
 		default:
 			out[key] = value
 		}
@@ -245,8 +245,8 @@ func merge(object, patch map[string]any) map[string]any {
 func keepConditions(object, patch map[string]any) {
 	status, _ := patch["status"].(map[string]any)
 	news, _ := status["conditions"].([]any)
-	was, _ := object["status"].(map[string]any)
-	all, _ := was["conditions"].([]any)
+	before, _ := object["status"].(map[string]any)
+	all, _ := before["conditions"].([]any)
 	all = slices.Clone(all)
 	typeOf := func(c any) any { return c.(map[string]any)["type"] }
 	for _, c := range news {
@@ -347,7 +347,7 @@ func (c *Cluster) answer(path string) {
 	if block == nil || len(request.Status.Certificate) > 0 || !c.approve(&request) {
 		return
 	}
-	asked, err := x509.ParseCertificateRequest(block.Bytes)
+	requested, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
 		return
 	}
@@ -359,9 +359,9 @@ func (c *Cluster) answer(path string) {
 		life = 30 * 24 * time.Hour
 	}
 	der, err := c.issue(&x509.Certificate{
-		Subject: asked.Subject, DNSNames: asked.DNSNames, IPAddresses: asked.IPAddresses,
+		Subject: requested.Subject, DNSNames: requested.DNSNames, IPAddresses: requested.IPAddresses,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-	}, asked.PublicKey, life)
+	}, requested.PublicKey, life)
 	if err != nil {
 		return
 	}

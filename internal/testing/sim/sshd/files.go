@@ -79,14 +79,14 @@ func (f *files) OpenFile(r *sftp.Request) (sftp.WriterAtReaderAt, error) {
 }
 
 func (f *files) open(r *sftp.Request, mode int) (*os.File, error) {
-	asked := r.Pflags()
-	if asked.Creat {
+	requested := r.Pflags()
+	if requested.Creat {
 		mode |= os.O_CREATE
 	}
-	if asked.Trunc {
+	if requested.Trunc {
 		mode |= os.O_TRUNC
 	}
-	if asked.Excl {
+	if requested.Excl {
 		mode |= os.O_EXCL
 	}
 	file, err := os.OpenFile(f.local(r.Filepath), mode, 0o644)

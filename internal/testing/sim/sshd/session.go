@@ -99,18 +99,18 @@ func (s *Server) serveChannel(ctx context.Context, who visitor, offered ssh.NewC
 
 // program returns what a request starts, already counted; nil if the server does not support it.
 func (s *Server) program(r *ssh.Request, who visitor) func(context.Context, ssh.Channel) int {
-	var asked struct{ Name string } // the command of RFC 4254 section 6.5, and the subsystem too
-	if ssh.Unmarshal(r.Payload, &asked) != nil {
+	var requested struct{ Name string } // the command of RFC 4254 section 6.5, and the subsystem too
+	if ssh.Unmarshal(r.Payload, &requested) != nil {
 		return nil
 	}
 	switch {
 	case r.Type == "exec" && s.options.Exec != nil:
-		s.count(func(n *Counters) { n.ExecChannels++; n.Commands = append(n.Commands, asked.Name) })
-		command := Command{Line: asked.Name, User: who.user, Dir: who.home}
+		s.count(func(n *Counters) { n.ExecChannels++; n.Commands = append(n.Commands, requested.Name) })
+		command := Command{Line: requested.Name, User: who.user, Dir: who.home}
 		return func(ctx context.Context, c ssh.Channel) int {
 			return s.options.Exec(ctx, command, c, c, c.Stderr())
 		}
-	case r.Type == "subsystem" && asked.Name == "sftp":
+	case r.Type == "subsystem" && requested.Name == "sftp":
 		s.count(func(n *Counters) { n.SFTPChannels++ })
 		return func(_ context.Context, c ssh.Channel) int { return s.transfer(c, who.home) }
 	}

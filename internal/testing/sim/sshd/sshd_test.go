@@ -195,14 +195,14 @@ func TestUnknownRequestsAreRefused(t *testing.T) {
 	if _, _, err := c.OpenChannel("direct-tcpip", nil); err == nil {
 		t.Error("a forwarding was accepted")
 	}
-	for name, ask := range map[string]func(*ssh.Session) error{
+	for name, request := range map[string]func(*ssh.Session) error{
 		"exec without a handler": func(s *ssh.Session) error { return s.Start("x") },
 		"shell":                  func(s *ssh.Session) error { return s.Shell() },
 		"terminal":               func(s *ssh.Session) error { return s.RequestPty("xterm", 25, 80, nil) },
 		"subsystem":              func(s *ssh.Session) error { return s.RequestSubsystem("powershell") },
 		"environment":            func(s *ssh.Session) error { return s.Setenv("A", "b") },
 	} {
-		if err := ask(session(t, c)); err == nil {
+		if err := request(session(t, c)); err == nil {
 			t.Errorf("%s was accepted", name)
 		}
 	}
