@@ -50,11 +50,18 @@ SIGN ?=
 BUILDER ?=
 SIGNED = $(if $(SIGN),--sign-key '$(abspath $(SIGN))' $(if $(BUILDER),--builder '$(BUILDER)'))
 
-.PHONY: demo recording screenshots docs build plugin payload image chart bundle catalog release sign verify-release acceptance conformance bench mutants stories bench-compare cover vulncheck outdated fuzz generate clean
+.PHONY: demo run recording screenshots docs build plugin payload image chart bundle catalog release sign verify-release acceptance conformance bench mutants stories bench-compare cover vulncheck outdated fuzz generate clean
 demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
 	@cd lab && go run ./demo -hosts $(HOSTS) $(if $(EXIT),-exit)
+
+# The namespace of the operator that make run replaces.
+NAMESPACE ?= openshift-windows-machine-config-operator
+
+run: payload ## Runs the operator from the working tree against the cluster of KUBECONFIG, in place of the one in NAMESPACE.
+	go run ./cmd/wmco --kubeconfig '$(or $(KUBECONFIG),$(HOME)/.kube/config)' --namespace '$(NAMESPACE)' --payload-dir _payload \
+		--metrics-bind-address 127.0.0.1:9182
 
 screenshots: ## Makes the pictures of docs/dashboard.md, with Debian's Chromium and a cluster of 1,000 hosts.
 	@hack/prepare.sh

@@ -100,7 +100,7 @@ func claimsOfLimits() []claim {
 		{"docs/machines.md", `says within (a minute) what is missing`, discovery, "DiscoveryInterval"},
 		{"docs/machines.md", `tries ([0-9]+) times, 15`, "internal/operator/userdata/prepare.ps1", `n -ge ([0-9]+)`},
 		{"docs/machines.md", `times, ([0-9]+ seconds) apart`, "internal/operator/userdata/prepare.ps1", `(?s)n -ge.*Start-Sleep -Seconds ([0-9]+)`},
-		{"docs/machines.md", `after (a minute) at the latest`, "internal/operator/controllers/source/configmap.go", "lookAgain"},
+		{"docs/machines.md", `after (a minute) at the latest`, "internal/operator/controllers/source/configmap.go", "recheckInterval"},
 		{everyDocument, `(?:limits names of hosts to|Windows allows) ([0-9]+)\b`, "internal/operator/machines/machines.go", "maxComputerName"},
 		{everyDocument, `at most (9)`, "internal/cli/machineset.go", "maxShortName"},
 		{"docs/limitations.md", `more than ([0-9]+) registries`, "internal/shared/mirrors/hosts.go", "maxFolders"},

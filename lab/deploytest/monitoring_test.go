@@ -40,9 +40,9 @@ func (c *cluster) testMonitoring(t *testing.T) {
 	}
 	basic := rightsOf(t, c.asAccount(t, "basic"))
 	for _, test := range []struct {
-		who     string
-		current clients
-		want    []string
+		who  string
+		is   clients
+		want []string
 	}{
 		{"Prometheus in namespace monitoring", of("monitoring"), append([]string{"get /nodes", "list /nodes", "watch /nodes"}, finds...)},
 		{"Prometheus in namespace openshift-monitoring", of("openshift-monitoring"), finds},

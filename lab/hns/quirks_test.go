@@ -73,8 +73,8 @@ func TestNetworksAreReturnedInOtherWords(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, text := range []string{second, one, all} {
-				if strings.Contains(text, test.gone) || !strings.Contains(text, test.there) {
-					t.Errorf("got %s; want %s and no %s", text, test.there, test.gone)
+				if strings.Contains(text, test.removed) || !strings.Contains(text, test.found) {
+					t.Errorf("got %s; want %s and no %s", text, test.found, test.removed)
 				}
 			}
 			if o, err := s.Get(Network, overlayID); err != nil || o.adapter() != "Ethernet" {

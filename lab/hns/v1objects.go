@@ -190,8 +190,8 @@ func newPolicyList(old Object) (Kind, Object, error) {
 }
 
 // policyNames returns policies and settings that have different names in the two generations, the first generation's name first.
-func policyNames() []struct{ old, got, oldField, field string } {
-	return []struct{ old, got, oldField, field string }{
+func policyNames() []struct{ old, kind, oldField, field string } {
+	return []struct{ old, kind, oldField, field string }{
 		{"PA", "ProviderAddress", "PA", "ProviderAddress"},
 		{"VSID", "VSID", "VSID", "IsolationId"},
 		{"VLAN", "VLAN", "VLAN", "IsolationId"},
@@ -213,7 +213,7 @@ func newPolicies(old any) []any {
 		kind, settings := text(p, "Type"), without(p, "Type")
 		for _, n := range policyNames() {
 			if n.old == text(p, "Type") {
-				kind = n.is
+				kind = n.kind
 				rename(settings, n.oldField, n.field)
 			}
 		}
@@ -232,7 +232,7 @@ func oldPolicies(policies any) []any {
 		}
 		old["Type"] = p["Type"]
 		for _, n := range policyNames() {
-			if n.is == text(p, "Type") {
+			if n.kind == text(p, "Type") {
 				old["Type"] = n.old
 				rename(old, n.field, n.oldField)
 			}

@@ -97,16 +97,10 @@ func run(logFile string, command []string) error {
 	}
 }
 
-// removeAtEnd removes a folder when the lab is gone. Programs that still write there are being stopped by their own reapers, so
-// it retries for a while.
+// removeAtEnd removes a folder when the lab is gone.
 func removeAtEnd(dir string) error {
 	<-orders()
-	var err error
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if err = os.RemoveAll(dir); err == nil {
-			break
-		}
-	}
+	err := removeForGood(dir, 2*time.Second, 30*time.Second)
 	if hierarchies, failure := cgroups(); failure == nil {
 		removeCgroups(hierarchies, filepath.Base(dir)) // those of containers of hosts
 	}
@@ -114,4 +108,26 @@ func removeAtEnd(dir string) error {
 		return fmt.Errorf("removing the work folder: %w", err)
 	}
 	return nil
+}
+
+// removeForGood removes a folder until it has been absent for the time quiet, or the time limit is over. Programs are being stopped by their own
+// reapers meanwhile: one that still runs can fail the removal, and one that still starts can create the folder again.
+func removeForGood(dir string, quiet, limit time.Duration) error {
+	var absent time.Time
+	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+		_, missing := os.Lstat(dir)
+		err := os.RemoveAll(dir)
+		now := time.Now()
+		switch {
+		case err != nil || missing == nil:
+			absent = now
+		case absent.IsZero():
+			absent = now
+		case now.Sub(absent) >= quiet:
+			return nil
+		}
+		if now.After(end) {
+			return err
+		}
+	}
 }

@@ -59,7 +59,7 @@ func TestARunAnswersEachLineAndLeavesNothing(t *testing.T) {
 func TestHyperVIsComparedWithWhatWindowsSays(t *testing.T) {
 	for _, test := range []struct {
 		says string
-		got  wicdapi.FeatureState
+		is   wicdapi.FeatureState
 		want Verdict
 	}{
 		{"Disabled", wicdapi.FeatureDisabled, Confirmed},

@@ -71,7 +71,7 @@ func Join(ctx context.Context, s *wicdapi.Session, h hostapi.Host) (wicdapi.Join
 	return Apply(ctx, h, request, func(step wicdapi.Step) { _ = s.Step(step) }) // the join continues if no one reads the steps
 }
 
-// Apply brings the host to the requested state, as Join does, and calls tell for each step.
+// Apply brings the host to the requested state, as Join does, and calls notify for each step.
 func Apply(ctx context.Context, h hostapi.Host, request wicdapi.JoinRequest, notify func(wicdapi.Step)) (wicdapi.JoinResult, error) {
 	if _, err := newTarget(request); err != nil { // before Windows is queried, which can take long
 		return wicdapi.JoinResult{}, err
