@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// TestWhatTheAPIServerAddsIsWritten expects the manifests to set the fields that the API server defaults within an atomic field. Without them,
+// TestManifestsIncludeAPIServerDefaults expects the manifests to set the fields that the API server defaults within an atomic field. Without them,
 // server-side apply would see another value, and conflict with the former field manager. lab/deploytest applies the manifests.
-func TestWhatTheAPIServerAddsIsWritten(t *testing.T) {
+func TestManifestsIncludeAPIServerDefaults(t *testing.T) {
 	added := map[string][]string{
 		"fieldRef":         {"apiVersion"},
 		"matchConstraints": {"matchPolicy", "namespaceSelector", "objectSelector"},

@@ -74,7 +74,7 @@ func TestEveryPolicyIsAGuard(t *testing.T) {
 	}
 }
 
-func TestWhatWeakensAGuardIsSeen(t *testing.T) {
+func TestWeakenedGuardIsDetected(t *testing.T) {
 	policy := func(change func(*admissionv1.ValidatingAdmissionPolicySpec)) func(Guard) string {
 		return func(g Guard) string {
 			is := g.Policy.DeepCopy()

@@ -103,7 +103,7 @@ func TestUnknownClientIsNotAuthenticated(t *testing.T) {
 	}
 }
 
-func TestAPIServerComesBackWithItsData(t *testing.T) {
+func TestAPIServerKeepsDataAfterRestart(t *testing.T) {
 	cp := mustStartControlPlane(t)
 	client := mustClient(t, cp.RESTConfig())
 	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}

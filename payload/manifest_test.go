@@ -151,7 +151,7 @@ func TestParseNamesTheFieldThatIsWrong(t *testing.T) {
 	}
 }
 
-func TestOrderSendsDictionariesAndWhatIsNeededFirst(t *testing.T) {
+func TestOrderPutsDictionariesFirst(t *testing.T) {
 	files := []payload.File{}
 	for path, dictionary := range map[string]string{
 		"cni/host-local.exe": "containerd/containerd.exe", "cni/win-bridge.exe": "containerd/containerd.exe", "cni/win-overlay.exe": "cni/win-bridge.exe",

@@ -90,7 +90,7 @@ func TestPayloadWithoutWICDHasNoSetup(t *testing.T) {
 	}
 }
 
-func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
+func TestOpenReportsDamagedPayload(t *testing.T) {
 	blob := payload.BlobName(hashOf("a program"))
 	for _, test := range []struct {
 		name  string
@@ -117,8 +117,8 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	}
 }
 
-// TestContentIsWhatWasCompressed tests programs without a dictionary, and one that was compressed with another program.
-func TestContentIsWhatWasCompressed(t *testing.T) {
+// TestPayloadContentRoundTrip tests programs without a dictionary, and one that was compressed with another program.
+func TestPayloadContentRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	old := bytes.Repeat([]byte("the kubelet of one minor version, "), 3000)
 	contents := map[string][]byte{"kubelet.exe": old, "kubelet-new.exe": append(bytes.Clone(old), "and what is new"...), payload.WICD: []byte("the daemon")}

@@ -161,7 +161,7 @@ func TestFailureIsOneLineOfJSONAndExitCodeOne(t *testing.T) {
 	}
 }
 
-func TestUnpackedProgramIsUsedAgain(t *testing.T) {
+func TestUnpackedProgramIsReused(t *testing.T) {
 	self, target := place(t, []byte("stub"), []byte("program"))
 	if got := mustUnpack(t, self); got != target {
 		t.Errorf("unpacked to %s, want %s", got, target)
@@ -310,7 +310,7 @@ func FuzzFailureIsOneLineOfJSON(f *testing.F) {
 	})
 }
 
-func TestWhatSecuritySoftwareStopsIsNoDamage(t *testing.T) {
+func TestSecurityBlockIsNotCorruption(t *testing.T) {
 	for err, want := range map[error]wicdapi.Code{
 		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(225)}:  wicdapi.CodeBlocked,
 		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(1260)}: wicdapi.CodeBlocked,

@@ -155,8 +155,8 @@ func TestContractTestsThatAreKilledArePutBack(t *testing.T) {
 	}
 }
 
-// TestARunInTheServiceGoesOnWithoutItsSession kills the program that started the service, as the end of a session does.
-func TestARunInTheServiceGoesOnWithoutItsSession(t *testing.T) {
+// TestServiceRunOutlivesSession kills the program that started the service, as the end of a session does.
+func TestServiceRunOutlivesSession(t *testing.T) {
 	before := remember(t)
 	folder := outFolder(t)
 	c := program(t, "--as-service", "--only", "user-folders,hostname", "--out", folder)

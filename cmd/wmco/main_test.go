@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-func TestFlagsComeFromTheCommandLineAndARGS(t *testing.T) {
+func TestFlagsAreReadFromArgumentsAndARGS(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string
 		env  map[string]string

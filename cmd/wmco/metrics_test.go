@@ -136,7 +136,7 @@ func TestMetricsAreForWhoMayGetThem(t *testing.T) {
 	}
 }
 
-func TestStrangersCannotMakeTheOperatorAskTheAPIServerAtWill(t *testing.T) {
+func TestTokenReviewsAreLimited(t *testing.T) {
 	s := serveMetrics(t, metricsOptions{})
 	if code, _ := s.get("127.0.0.1", "good-known"); code != http.StatusOK {
 		t.Fatalf("a good token: %d", code)
@@ -264,7 +264,7 @@ func TestCertificateOfTheFolderIsServed(t *testing.T) {
 	}
 }
 
-func TestCertificateIsReadAgainWhenItChanges(t *testing.T) {
+func TestChangedCertificateIsReloaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		c, err := newServingCertificate(dir, logr.Discard())

@@ -37,7 +37,7 @@ func apiServer(gitVersion string, kinds []string, denied func(permission string)
 	return c
 }
 
-func TestOperatorSaysWhyItCannotWork(t *testing.T) {
+func TestPreflightReportsMissingRequirements(t *testing.T) {
 	both := []string{"windowsinstances", "windowsconfigs"}
 	for name, test := range map[string]struct {
 		version string
@@ -65,7 +65,7 @@ func TestOperatorSaysWhyItCannotWork(t *testing.T) {
 	}
 }
 
-func TestPermissionsThatComeLateAreAwaited(t *testing.T) {
+func TestPreflightWaitsForPermissions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		denied := func(permission string) bool {

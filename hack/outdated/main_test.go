@@ -31,7 +31,7 @@ func has(t *testing.T, released map[string]string) proxy {
 	return newProxy("off," + server.URL + ",direct")
 }
 
-func TestTableSaysWhatIsBehind(t *testing.T) {
+func TestTableListsOutdatedVersions(t *testing.T) {
 	now := time.Date(2026, time.November, 26, 12, 0, 0, 0, time.UTC)
 	p := has(t, map[string]string{
 		"k8s.io/kubernetes/@v/v1.36.5": "2026-09-15", "k8s.io/kubernetes/@v/v1.36.8": "2026-11-10", // the later numbers have gaps
@@ -65,7 +65,7 @@ candidate                      v1.0.0-rc.1  -        -            -        -    
 	}
 }
 
-func TestALineThatNobodyFixesIsRed(t *testing.T) {
+func TestUnsupportedReleaseLineIsRed(t *testing.T) {
 	p := has(t, nil)
 	kubelet := []program{{names: []string{"kubelet"}, pin: build.Pin{Module: "k8s.io/kubernetes", Version: "v1.33.13"}}}
 	for day, want := range map[time.Time]int{

@@ -78,9 +78,9 @@ func TestImportsPointFromEdgesToCore(t *testing.T) {
 	}
 }
 
-// TestFoldersSayWhereCodeRuns checks the folders of internal: operator runs in the cluster, node on a Windows host, shared in both, observe wherever
+// TestInternalFoldersLimitImports checks the folders of internal: operator runs in the cluster, node on a Windows host, shared in both, observe wherever
 // people look at nodes and pods. Code of operator and node never runs in the same program, except in tests and in the acceptance program.
-func TestFoldersSayWhereCodeRuns(t *testing.T) {
+func TestInternalFoldersLimitImports(t *testing.T) {
 	mayUse := map[string][]string{
 		"shared":   {"shared"},
 		"node":     {"node", "shared"},
@@ -152,7 +152,7 @@ func TestWindowsIsCalledInOnePlace(t *testing.T) {
 	}
 }
 
-func TestEveryPackageSaysWhatItIs(t *testing.T) {
+func TestEveryPackageIsDocumented(t *testing.T) {
 	_, packages := sources(t)
 	for _, p := range packages {
 		var docs []string
@@ -167,7 +167,7 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 	}
 }
 
-func TestNothingStartsByItself(t *testing.T) {
+func TestNoInitFunctionsOrGlobals(t *testing.T) {
 	fset, packages := sources(t)
 	for _, p := range packages {
 		for name, file := range p.files {

@@ -32,8 +32,8 @@ func defaultOf(field string) string {
 	return `kubebuilder:default="?([^"\n]+?)"?\n(?:\t// .*\n)*\t` + field + ` `
 }
 
-// TestDocumentsSayWhatTheRepositoryHas compares claims with their sources.
-func TestDocumentsSayWhatTheRepositoryHas(t *testing.T) {
+// TestDocumentClaimsMatchSources compares claims with their sources.
+func TestDocumentClaimsMatchSources(t *testing.T) {
 	texts := map[string]string{}
 	for _, document := range userDocuments(t) {
 		texts[document] = read(t, document)

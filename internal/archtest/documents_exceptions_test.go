@@ -91,7 +91,7 @@ func exceptions() []history {
 		{"docs/prerequisites.md", "2402 in 10.0.20348.2402", example},
 		{"docs/prerequisites.md", "for about 225 Services", agentBaker},
 		{"docs/security.md", "(or 384, 521)", "names of curves"},
-		{"docs/security.md", "by default   a year", signer},
+		{"docs/security.md", "as long as the signer says, a year", signer},
 		{"docs/settings.md", "reads it within five minutes", "Kubernetes: Lifetime in pkg/credentialprovider/provider.go"},
 		{"docs/settings.md", "PowerShell 7", "its name"},
 		{"docs/settings.md", "`0%` turns one off", kubernetes},

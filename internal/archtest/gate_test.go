@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestARunSaysWhatItsStepsTook runs steps with hack/run.sh as the Makefile does: some that pass, one that fails, one that takes too
+// TestRunReportsStepDurations runs steps with hack/run.sh as the Makefile does: some that pass, one that fails, one that takes too
 // long.
-func TestARunSaysWhatItsStepsTook(t *testing.T) {
+func TestRunReportsStepDurations(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		targets []string

@@ -68,8 +68,8 @@ func TestEveryReasonHasASection(t *testing.T) {
 	}
 }
 
-// TestTasksSayHowToCheck limits the length of task pages, and requires commands in them.
-func TestTasksSayHowToCheck(t *testing.T) {
+// TestTaskPagesAreShortWithCommands limits the length of task pages, and requires commands in them.
+func TestTaskPagesAreShortWithCommands(t *testing.T) {
 	tasks, err := filepath.Glob("docs/tasks/*.md")
 	if err != nil || len(tasks) < 10 {
 		t.Fatalf("there are %d tasks: %v", len(tasks), err)

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestNothingIsDeclaredInVain finds exported names that no program uses. golangci-lint finds the others. The original has
+// TestExportedNamesAreUsed finds exported names that no program uses. golangci-lint finds the others. The original has
 // functions, annotations and variables that nothing reads, and that mislead readers.
-func TestNothingIsDeclaredInVain(t *testing.T) {
+func TestExportedNamesAreUsed(t *testing.T) {
 	fset := token.NewFileSet()
 	declared, used := map[string]token.Pos{}, map[string]int{}
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {

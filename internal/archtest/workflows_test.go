@@ -50,9 +50,9 @@ func workflows(t *testing.T) map[string]workflow {
 	return all
 }
 
-// TestWorkflowsUseWhatWasLookedAt: the tag of an action can be moved to other code, a commit cannot. Programs in a job cannot use its
+// TestWorkflowsPinActions: the tag of an action can be moved to other code, a commit cannot. Programs in a job cannot use its
 // token unless a step passes it to them.
-func TestWorkflowsUseWhatWasLookedAt(t *testing.T) {
+func TestWorkflowsPinActions(t *testing.T) {
 	pinned := regexp.MustCompile(`^[a-z-]+/[a-z-]+@[0-9a-f]{40}$`)
 	for file, w := range workflows(t) {
 		if len(w.Permissions) != 1 || w.Permissions["contents"] != "read" {
@@ -71,8 +71,8 @@ func TestWorkflowsUseWhatWasLookedAt(t *testing.T) {
 	}
 }
 
-// TestAReleaseIsMadeOfNothingThatOthersCouldChange checks the workflow that publishes.
-func TestAReleaseIsMadeOfNothingThatOthersCouldChange(t *testing.T) {
+// TestReleaseUsesOnlyPinnedInputs checks the workflow that publishes.
+func TestReleaseUsesOnlyPinnedInputs(t *testing.T) {
 	text := read(t, ".github/workflows/release.yaml")
 	for _, never := range []string{"actions/cache", "apt-get", "pull_request", "restore-keys", "workflow_run"} {
 		if strings.Contains(text, never) {

@@ -33,7 +33,7 @@ func checked(t *testing.T, c *clitest.Cluster, renewed time.Duration, key string
 	return c
 }
 
-func TestCheckFindsWhatIsWrong(t *testing.T) {
+func TestCheckFindsProblems(t *testing.T) {
 	r := checked(t, fleet(t), time.Hour, "id_rsa").Run(t, "", "check")
 	golden(t, "check.golden", r.Out)
 	if r.Code != session.CodeFindings || !strings.Contains(r.Err, "found an error") {

@@ -37,7 +37,7 @@ func windowsRegistry(t *testing.T) (host string, requests *atomic.Int64) {
 	return strings.TrimPrefix(server.URL, "http://"), requests
 }
 
-func TestLintAsksRegistriesForBuilds(t *testing.T) {
+func TestLintQueriesRegistriesForBuilds(t *testing.T) {
 	registry, requests := windowsRegistry(t)
 	auth := filepath.Join(t.TempDir(), "auth.json")
 	text := fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, registry, base64.StdEncoding.EncodeToString([]byte("u:secret")))

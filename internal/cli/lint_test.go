@@ -64,7 +64,7 @@ spec: {os: {name: windows}, containers: [{name: a, image: "a\e[2J:ltsc2019"}, {n
 	}
 }
 
-func TestLintOfWhatIsNoManifest(t *testing.T) {
+func TestLintRejectsInvalidManifests(t *testing.T) {
 	dir := t.TempDir()
 	for name, test := range map[string]struct{ text, says string }{
 		"no YAML":       {"a: b: c", "object 1"},

@@ -175,7 +175,7 @@ func chart(t *testing.T, name, text string) string {
 	return file
 }
 
-func TestPlanOfWhatIsNoOperator(t *testing.T) {
+func TestPlanRejectsNonOperatorImage(t *testing.T) {
 	t.Setenv("REGISTRY_AUTH_FILE", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	good := operatorRegistry(t, labelWith(t, content(nil)))

@@ -36,8 +36,8 @@ func TestABrokenPipeEndsTheProgramQuietly(t *testing.T) {
 	}
 }
 
-// TestWhatFailsIsSaidOnce interrupts the API server's response, which client-go would log, too.
-func TestWhatFailsIsSaidOnce(t *testing.T) {
+// TestFailureIsPrintedOnce interrupts the API server's response, which client-go would log, too.
+func TestFailureIsPrintedOnce(t *testing.T) {
 	state := klog.CaptureState()
 	defer state.Restore()
 	var logged bytes.Buffer

@@ -34,7 +34,7 @@ func TestUserDataIsASecretForClusterAPI(t *testing.T) {
 	}
 }
 
-func TestUserDataOfWhatIsNoKey(t *testing.T) {
+func TestUserDataRejectsInvalidKey(t *testing.T) {
 	const private = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAA\n"
 	files := map[string]string{}
 	for name, text := range map[string]string{"good": publicKey, "private": private, "empty": "\n", "program": publicKey + "'; Restart-Computer; '\n$(Restart-Computer) x"} {

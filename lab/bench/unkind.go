@@ -24,7 +24,7 @@ const (
 // measureUnkind joins simulated hosts with random quirks, and queries the facts of a Windows host.
 func measureUnkind(ctx context.Context, s *sheet) error {
 	s.say("%d simulated hosts with quirks of Windows by chance (minutes)", unkindHosts)
-	out, err := s.goTest(ctx, "..", fmt.Sprintf("WMCO_QUIRKS_SEEDS=%d", unkindHosts), "TestHostsJoinWhateverWindowsDoes", "./internal/operator/controllers/storytest")
+	out, err := s.goTest(ctx, "..", fmt.Sprintf("WMCO_QUIRKS_SEEDS=%d", unkindHosts), "TestHostsJoinDespiteWindowsQuirks", "./internal/operator/controllers/storytest")
 	m := regexp.MustCompile(`quirks: (\d+) of (\d+) hosts are Ready within 30m0s, (\d+) later, (\d+) need a person; restarts at most (\d+), networks deleted (\d+), addresses lost (\d+)`).FindSubmatch(out)
 	if m == nil {
 		return fmt.Errorf("letting hosts with quirks join: %w: %s", err, out)

@@ -37,10 +37,10 @@ func (c *cluster) testManifests(t *testing.T) {
 	t.Run("WICD and Flannel", c.testWICDOnFlannel)
 	t.Run("WICD and the kubelet at the same time", c.testConditionBesideTheKubelet)
 	t.Run("WICD and events", c.testWICDOnEvents)
-	t.Run("WICD and everything else", c.testWICDElsewhere)
+	t.Run("WICD and everything else", c.testWICDOnOtherObjects)
 	t.Run("cloud-node-manager and its own node", c.testNodeManagerOnItsNode)
 	t.Run("cloud-node-manager and the status of its node", c.testNodeManagerOnItsStatus)
-	t.Run("cloud-node-manager and everything else", c.testNodeManagerElsewhere)
+	t.Run("cloud-node-manager and everything else", c.testNodeManagerOnOtherObjects)
 	t.Run("cloud-node-manager gets its identity", c.testNodeManagerGetsItsIdentity)
 	t.Run("host gets its identities with a bootstrap token", c.testHostGetsItsIdentities)
 	t.Run("WICD watches its settings", c.testWICDWatchesSettings)
@@ -58,7 +58,7 @@ func (c *cluster) testManifests(t *testing.T) {
 	t.Run("operator approves for three signers", c.testOperatorApproves)
 	t.Run("what nodes obey", c.testServicesAreTheOperators)
 	t.Run("what nodes trust", c.testSecretsAreTheOperators)
-	t.Run("labels of nodes", c.testKubeletsLabelNothingOfOurs)
+	t.Run("labels of nodes", c.testKubeletsCannotSetOperatorLabels)
 	t.Run("roles of OLM", c.testRolesOfOLMWriteNothing)
 	t.Run("OLM's conditions", c.testAJoiningHostStopsNoUpgrade)
 	t.Run("Machines", c.testMachines)
@@ -142,7 +142,7 @@ func (c *cluster) testWICDOnItsNode(t *testing.T) {
 	})
 }
 
-func (c *cluster) testWICDElsewhere(t *testing.T) {
+func (c *cluster) testWICDOnOtherObjects(t *testing.T) {
 	wicd := c.asWICD(t, "win-1")
 	member := c.as(t, "alice", "system:wicd-nodes")
 	longer := c.asWICD(t, "win")

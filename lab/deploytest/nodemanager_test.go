@@ -152,8 +152,8 @@ func (c *cluster) testNodeManagerOnItsStatus(t *testing.T) {
 	})
 }
 
-// testNodeManagerElsewhere tries other Nodes and other objects.
-func (c *cluster) testNodeManagerElsewhere(t *testing.T) {
+// testNodeManagerOnOtherObjects tries other Nodes and other objects.
+func (c *cluster) testNodeManagerOnOtherObjects(t *testing.T) {
 	manager, longer := c.asNodeManager(t, "win-1"), c.asNodeManager(t, "win")
 	member := c.as(t, "alice", api.NodeManagerGroup)
 	addresses := map[string]any{"status": map[string]any{"addresses": []map[string]any{{"type": "InternalIP", "address": "10.0.0.4"}}}}

@@ -149,7 +149,7 @@ func TestAServiceWithTheAddressOfAHost(t *testing.T) {
 }
 
 // With the search list that a kubelet writes, Services of a tenant have the names of hosts and of the proxy.
-func TestNamesOfServicesAreNobodysHosts(t *testing.T) {
+func TestServiceNamesAreNotResolvedAsHosts(t *testing.T) {
 	if !inOwnNamespaces(t) {
 		return
 	}

@@ -79,8 +79,8 @@ func (c *cluster) testSecretsAreTheOperators(t *testing.T) {
 	})
 }
 
-// testKubeletsLabelNothingOfOurs has kubelets label their own Nodes, at registration, later and with their status.
-func (c *cluster) testKubeletsLabelNothingOfOurs(t *testing.T) {
+// testKubeletsCannotSetOperatorLabels has kubelets label their own Nodes, at registration, later and with their status.
+func (c *cluster) testKubeletsCannotSetOperatorLabels(t *testing.T) {
 	const refused = "a kubelet sets none of them"
 	c.newNode(t, "win-labeled")
 	kubelet := c.as(t, "system:node:win-labeled", "system:nodes")

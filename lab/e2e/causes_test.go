@@ -23,9 +23,9 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestCausesAreTold makes hosts fail, for one cause after another, and expects kubectl windows to report cause and remedy, and neither once it is
+// TestFailureCausesAreReported makes hosts fail, for one cause after another, and expects kubectl windows to report cause and remedy, and neither once it is
 // fixed.
-func TestCausesAreTold(t *testing.T) {
+func TestFailureCausesAreReported(t *testing.T) {
 	reported := newTeller(newPlace(t, testenv.Options{}))
 	for _, cause := range []struct {
 		name  string
@@ -43,8 +43,8 @@ func TestCausesAreTold(t *testing.T) {
 	}
 }
 
-// TestAMissingCloudIsTold expects the cause of a node that no cloud initializes, which counts as a failure after five minutes.
-func TestAMissingCloudIsTold(t *testing.T) {
+// TestMissingCloudProviderIsReported expects the cause of a node that no cloud initializes, which counts as a failure after five minutes.
+func TestMissingCloudProviderIsReported(t *testing.T) {
 	p := newTeller(newPlace(t, testenv.Options{}))
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.CloudProvider = v1alpha1.CloudProviderExternal })
 	p.expectCloudProvider(v1alpha1.CloudProviderExternal)

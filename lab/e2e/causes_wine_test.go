@@ -24,8 +24,8 @@ import (
 // mirrored is a registry that hosts can reach only through its mirror.
 const mirrored = "shop.test"
 
-// TestCausesOnWindowsAreTold covers what simulated hosts cannot: failures that containerd and the kubelet report.
-func TestCausesOnWindowsAreTold(t *testing.T) {
+// TestWindowsFailureCausesAreReported covers what simulated hosts cannot: failures that containerd and the kubelet report.
+func TestWindowsFailureCausesAreReported(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newTeller(newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab}))
 	mirror := p.startRegistry()

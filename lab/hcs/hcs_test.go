@@ -44,7 +44,7 @@ func TestDocumentsOfBothSchemasAreRead(t *testing.T) {
 	}
 }
 
-func TestResultsAreWhatCallersTellApart(t *testing.T) {
+func TestErrorsMapToResults(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		want Result

@@ -71,7 +71,7 @@ func TestImportTakesFilesOutOfTheirWrapping(t *testing.T) {
 	}
 }
 
-func TestImportRefusesWhatIsCut(t *testing.T) {
+func TestImportRejectsTruncatedFile(t *testing.T) {
 	whole := wrapped("program")
 	for _, size := range []int{0, 3, 4 + 7, len(whole) - 1} {
 		from := t.TempDir()

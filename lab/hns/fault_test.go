@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestFaultsAreMetByWhoeverCalls(t *testing.T) {
+func TestInjectedFaultsAffectAllStores(t *testing.T) {
 	s := newStore(t)
 	other := openStore(t, s.Dir)
 	for _, f := range []Fault{
@@ -83,7 +83,7 @@ func TestCallsNeedTheServiceOfAHostThatHasIt(t *testing.T) {
 	}
 }
 
-func TestLostObjectsAreGoneAlone(t *testing.T) {
+func TestLosingEndpointKeepsLoadBalancer(t *testing.T) {
 	s := newStore(t)
 	mustCreate(t, s, LoadBalancer, "BBBBBBBB-0000-0000-0000-000000000001", `{"HostComputeEndpoints":["`+endpointID+`"],"PortMappings":[{}]}`)
 	if err := s.LoseOne(Endpoint, endpointID); err != nil {

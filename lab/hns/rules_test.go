@@ -170,7 +170,7 @@ func TestWindowsRefuses(t *testing.T) {
 	}
 }
 
-func TestANetworkGoesWithItsEndpoints(t *testing.T) {
+func TestDeletingNetworkDeletesEndpoints(t *testing.T) {
 	s := newStore(t)
 	reported := 0
 	s.Changed = func() error {
@@ -199,8 +199,8 @@ func TestTheHostHasItsOwnCompartment(t *testing.T) {
 	}
 }
 
-// TestOthersSeeChangesAtOnce has two processes, one of which has read the objects before.
-func TestOthersSeeChangesAtOnce(t *testing.T) {
+// TestStoresShareChangesImmediately has two processes, one of which has read the objects before.
+func TestStoresShareChangesImmediately(t *testing.T) {
 	one := newStore(t)
 	other := openStore(t, one.Dir)
 	if before := names(t, other, Endpoint, ""); len(before) != 1 {

@@ -15,7 +15,7 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-func TestAnImageIsWhatItsManifestSays(t *testing.T) {
+func TestImageMatchesItsManifest(t *testing.T) {
 	i, err := New("10.0.20348.1", map[string]string{"a/b.txt": "b"}, map[string]string{"c.txt": "c"})
 	if err != nil {
 		t.Fatal(err)

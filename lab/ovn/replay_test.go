@@ -14,8 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/ovn/story"
 )
 
-// TestManagerDoesWhatWasRecorded replays each story with the stand-in.
-func TestManagerDoesWhatWasRecorded(t *testing.T) {
+// TestManagerMatchesRecordings replays each story with the stand-in.
+func TestManagerMatchesRecordings(t *testing.T) {
 	for _, name := range story.Names() {
 		t.Run(name, func(t *testing.T) {
 			p := &replay{t: t, nodes: map[string]*corev1.Node{}}

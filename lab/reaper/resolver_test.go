@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/hns"
 )
 
-func TestAContainerResolvesNamesAsItsEndpointSays(t *testing.T) {
+func TestContainerUsesDNSOfItsEndpoint(t *testing.T) {
 	endpoint := func(namespace string, dns map[string]any) hns.Object {
 		return hns.Object{
 			"HostComputeNamespace": namespace, "Dns": dns,

@@ -84,7 +84,7 @@ func TestCommandsRunOnWithoutTheirConnection(t *testing.T) {
 	t.Error("the command ended with its connection")
 }
 
-func TestOnlyTheFirstConnectionOfANewUserBeginsElsewhere(t *testing.T) {
+func TestFirstConnectionStartsInSystemFolder(t *testing.T) {
 	f := mustServeWith(t, shellQuirks(ShellQuirks{NoProfile: true}))
 	for i, want := range []string{systemFolder, f.home, f.home} {
 		out, err := mustSession(t, f.mustDial(t)).Output("pwd")
@@ -94,7 +94,7 @@ func TestOnlyTheFirstConnectionOfANewUserBeginsElsewhere(t *testing.T) {
 	}
 }
 
-func TestQuirksComeFromAFile(t *testing.T) {
+func TestQuirksAreReadFromFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "quirks.json")
 	if q, err := ReadQuirks(file); err != nil || q != (Quirks{}) {
 		t.Errorf("without a file, they are %+v, %v", q, err)

@@ -238,7 +238,7 @@ func TestFilesAreRelativeToHome(t *testing.T) {
 	}
 }
 
-func TestCountersTellWhatClientsDid(t *testing.T) {
+func TestServerCountsClientActions(t *testing.T) {
 	f := mustServe(t)
 	c := f.mustDial(t)
 	for _, line := range []string{"true", `/bin/echo hello`} {

@@ -82,7 +82,7 @@ func TestFlagsAreTheSameEachTimeAndAtTheSameTime(t *testing.T) {
 	}
 }
 
-func TestPatchSaysWhatItDidNotFind(t *testing.T) {
+func TestPatchReportsMissingText(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.go"), []byte("one two two"), 0o644); err != nil {
 		t.Fatal(err)

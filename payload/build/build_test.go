@@ -163,7 +163,7 @@ func TestRealComponentIsReproducible(t *testing.T) {
 	}
 }
 
-func TestWhatDidNotChangeIsKept(t *testing.T) {
+func TestUnchangedComponentsAreNotRebuilt(t *testing.T) {
 	root, components := repository(t)
 	o := options(t, root, components[1:])
 	before, _ := mustBuild(t, o)
@@ -210,7 +210,7 @@ func TestOwnProgramsFollowTheirSources(t *testing.T) {
 	}
 }
 
-func TestFlagsReachTheBuildAndDoNotMixWithOthers(t *testing.T) {
+func TestBuildFlagsAreCachedSeparately(t *testing.T) {
 	root, components := repository(t)
 	o := options(t, root, components[1:2])
 	plain, _ := mustBuild(t, o)
@@ -244,7 +244,7 @@ func TestUsersGoSettingsDoNotChangeTheBytes(t *testing.T) {
 	}
 }
 
-func TestFailedBuildSaysWhatGoSaidAndLeavesThePreviousPayload(t *testing.T) {
+func TestFailedBuildKeepsPreviousPayload(t *testing.T) {
 	root, components := repository(t)
 	o := options(t, root, components[:1])
 	mustBuild(t, o)
@@ -282,7 +282,7 @@ func TestRootMustBeTheRepository(t *testing.T) {
 	}
 }
 
-func TestCacheDropsWhatWasNotUsedForLong(t *testing.T) {
+func TestCacheDropsOldEntries(t *testing.T) {
 	root, components := repository(t)
 	o := options(t, root, components[1:2])
 	mustBuild(t, o)

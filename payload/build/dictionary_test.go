@@ -75,7 +75,7 @@ func TestProgramsAreCompressedWithTheDictionaryOfTheirGroup(t *testing.T) {
 	}
 }
 
-func TestAChangedDictionaryCompressesAgainWhatNeedsIt(t *testing.T) {
+func TestChangedDictionaryRecompressesDependents(t *testing.T) {
 	set := related()
 	set.Blobs = t.TempDir()
 	var log strings.Builder

@@ -15,7 +15,7 @@ func TestVersionIsThatOfTheModuleOfThePackage(t *testing.T) {
 	}
 }
 
-func TestEachProgramOfOthersIsPinned(t *testing.T) {
+func TestThirdPartyProgramsArePinned(t *testing.T) {
 	for _, c := range Components() {
 		pin, err := PinOf("../..", c)
 		if err != nil || (pin == Pin{}) != (c.Module == ".") {

@@ -118,7 +118,7 @@ func TestSetupContainsWICD(t *testing.T) {
 	}
 }
 
-func TestWriteGivesTheSameBytesWhereverAndInWhateverOrder(t *testing.T) {
+func TestWriteIsReproducible(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	mustWrite(t, first, sampleSet())
 	set := sampleSet()
@@ -130,7 +130,7 @@ func TestWriteGivesTheSameBytesWhereverAndInWhateverOrder(t *testing.T) {
 	}
 }
 
-func TestWriteRepairsWhatIsDamagedAndRemovesWhatIsNotNeeded(t *testing.T) {
+func TestWriteRepairsDamageAndRemovesExtras(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprintf("blobs shared %t", shared), func(t *testing.T) {
 			dir, set := t.TempDir(), sampleSet()

@@ -35,7 +35,7 @@ func decompress(frame []byte, size int, d Dictionary) ([]byte, error) {
 
 func dictionary(program []byte) Dictionary { return NewDictionary(bytes.Clone(program)) }
 
-func TestAProgramComesBack(t *testing.T) {
+func TestCompressionRoundTrip(t *testing.T) {
 	for _, size := range []int{1, 9, 1000, 5 << 20} {
 		for _, fast := range []bool{false, true} {
 			for name, d := range map[string]Dictionary{"none": {}, "short": dictionary([]byte("abc")), "related": dictionary(random(1, size))} {
@@ -55,7 +55,7 @@ func TestAProgramComesBack(t *testing.T) {
 	}
 }
 
-func TestWhatIsFarInTheDictionaryIsFound(t *testing.T) {
+func TestDistantDictionaryMatchIsFound(t *testing.T) {
 	zeros := make([]byte, 30<<20)
 	d := NewDictionary(append(random(1, 1<<20), zeros...))
 	program := append(zeros, random(1, 1<<20)...)
@@ -129,7 +129,7 @@ func stream(t *testing.T, content []byte) []byte {
 	return frame.Bytes()
 }
 
-func TestWhatIsTooLargeIsRefused(t *testing.T) {
+func TestOversizedInputIsRefused(t *testing.T) {
 	for _, size := range []int64{MaxSize + 1, -1} {
 		if _, err := Decompress(nil, size, Dictionary{}); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("size %d: error is %v", size, err)

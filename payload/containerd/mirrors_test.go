@@ -99,7 +99,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestContainerdAsksWICDWhereItIsTold(t *testing.T) {
+func TestContainerdContactsConfiguredHosts(t *testing.T) {
 	for _, p := range pulls() {
 		t.Run(p.golden+" "+p.image, func(t *testing.T) {
 			root := place(t, p.golden)
@@ -298,7 +298,7 @@ func clientOf(r *http.Request) string {
 	return strings.Join(subjects, " ")
 }
 
-// resolver returns a resolver like that of containerd's CRI (internal/node/cri/server/images/image_pull.go and
+// resolver returns a resolver like that of containerd's CRI (internal/cri/server/images/image_pull.go and
 // core/transfer/registry): any host that requests a password gets the one that the kubelet found for the image.
 func (n network) resolver(root, password string) remotes.Resolver {
 	return docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(context.Background(), config.HostOptions{
@@ -359,10 +359,10 @@ func TestWICDGetsAPodsCredentials(t *testing.T) {
 	}
 }
 
-// TestWhoComesLast tests the file for a registry that must not be contacted directly. containerd continues with the
+// TestContainerdFallsBackToSource tests the file for a registry that must not be contacted directly. containerd continues with the
 // source if the file names no server, as the published example for NeverContactSource does, or cannot be read; and it
 // fetches content from a server that cannot pull.
-func TestWhoComesLast(t *testing.T) {
+func TestContainerdFallsBackToSource(t *testing.T) {
 	const (
 		mirror     = "[host.\"https://m.example.com\"]\ncapabilities = [\"pull\"]\n"
 		pushSource = "server = \"https://quay.io\"\ncapabilities = [\"push\"]\n"

@@ -116,9 +116,9 @@ func TestPodsHaveTheirRuntimes(t *testing.T) {
 	}
 }
 
-// TestPluginsAreLookedForAmongOursFirst searches the folders that containerd has loaded with libcni, with which containerd calls
+// TestOwnCNIPluginsTakePrecedence searches the folders that containerd has loaded with libcni, with which containerd calls
 // plugins.
-func TestPluginsAreLookedForAmongOursFirst(t *testing.T) {
+func TestOwnCNIPluginsTakePrecedence(t *testing.T) {
 	const ours = `C:\k\versions\f8c53928063c\cni`
 	for golden, want := range map[string]struct {
 		binDirs []string

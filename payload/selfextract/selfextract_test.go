@@ -29,7 +29,7 @@ func find(data []byte) (selfextract.Program, []byte, error) {
 	return p, compressed, err
 }
 
-func TestFindReturnsWhatWasWritten(t *testing.T) {
+func TestFindReturnsAppendedProgram(t *testing.T) {
 	want := selfextract.Program{SHA256: sha256.Sum256([]byte("program")), Size: 7}
 	for _, stub := range []string{"", "stub", string(assemble(t, "stub", "inner", want))} {
 		got, compressed, err := find(assemble(t, stub, "compressed", want))

@@ -291,10 +291,10 @@ func TestMetricsAreForClientsWithACertificateOfTheCluster(t *testing.T) {
 	}
 }
 
-// TestTheExporterFollowsNewCertificatesByItself proves that it needs no restart when the kubelet renews its certificate,
+// TestExporterReloadsCertificates proves that it needs no restart when the kubelet renews its certificate,
 // or the cluster its authority. The original never noticed that the Secret with its one certificate for all nodes had
 // changed.
-func TestTheExporterFollowsNewCertificatesByItself(t *testing.T) {
+func TestExporterReloadsCertificates(t *testing.T) {
 	cluster, next := newAuthority(t, "cluster"), newAuthority(t, "next")
 	n := newNode(t, cluster.issue(t, "system:node:win-1", x509.ExtKeyUsageServerAuth), cluster.pem())
 	client := cluster.issue(t, "prometheus", x509.ExtKeyUsageClientAuth)

@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/release/archive"
 )
 
-func TestFilesComeAsTheyAre(t *testing.T) {
+func TestArchivePreservesFiles(t *testing.T) {
 	var out bytes.Buffer
 	if err := archive.Write(&out, []archive.File{archive.Bytes("b", []byte("second")), archive.Bytes("a/c", nil)}); err != nil {
 		t.Fatal(err)

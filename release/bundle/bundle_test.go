@@ -222,8 +222,8 @@ func TestNothingUnnamedIsPermittedInOtherNamespaces(t *testing.T) {
 	}
 }
 
-// TestStrongRightsComeWithTheLimits expects that a bundle does not grant permissions that only the limits restrict.
-func TestStrongRightsComeWithTheLimits(t *testing.T) {
+// TestStrongRightsRequireLimits expects that a bundle does not grant permissions that only the limits restrict.
+func TestStrongRightsRequireLimits(t *testing.T) {
 	b := mustBuild(t)
 	var rules []rbacv1.PolicyRule
 	for _, p := range b.CSV.Spec.InstallStrategy.StrategySpec.ClusterPermissions {

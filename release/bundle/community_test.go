@@ -77,8 +77,8 @@ func TestTheFirstVersionReplacesNone(t *testing.T) {
 	}
 }
 
-// TestTheTestsOfABundleAreWhereItSays follows the annotations to the configuration of the scorecard.
-func TestTheTestsOfABundleAreWhereItSays(t *testing.T) {
+// TestBundleAnnotationsLocateScorecard follows the annotations to the configuration of the scorecard.
+func TestBundleAnnotationsLocateScorecard(t *testing.T) {
 	b := mustBuild(t)
 	files, err := b.Files()
 	if err != nil {

@@ -86,9 +86,9 @@ func deployed(t *testing.T) appsv1.Deployment {
 	return d
 }
 
-// TestNoInstallationAsksTheClusterForNames: the cluster's resolver completes names by its search list, so a Service could answer for
+// TestInstallationsBypassClusterDNS: the cluster's resolver completes names by its search list, so a Service could answer for
 // host win1.lan, and a pod for the proxy.
-func TestNoInstallationAsksTheClusterForNames(t *testing.T) {
+func TestInstallationsBypassClusterDNS(t *testing.T) {
 	policies := map[string]string{"deploy/": string(deployed(t).Spec.Template.Spec.DNSPolicy)}
 	for _, d := range mustBuild(t).CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
 		policies["the bundle"] += string(d.Spec.Template.Spec.DNSPolicy)

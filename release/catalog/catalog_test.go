@@ -226,7 +226,7 @@ func foldersOf(t *testing.T, content io.ReadCloser) map[string]bool {
 	}
 }
 
-func TestWhatIsNoCatalogIsRefused(t *testing.T) {
+func TestInvalidCatalogIsRejected(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                          "the package is",
 		"schema: olm.deprecations":  `schema "olm.deprecations" must be one of`,

@@ -159,8 +159,8 @@ func suggestedNamespace(t *testing.T) *unstructured.Unstructured {
 	return &namespace
 }
 
-// TestACatalogKeepsWhatIsPublished: a cluster with a version that a new catalog lacks could no longer be upgraded.
-func TestACatalogKeepsWhatIsPublished(t *testing.T) {
+// TestCatalogKeepsPublishedBundles: a cluster with a version that a new catalog lacks could no longer be upgraded.
+func TestCatalogKeepsPublishedBundles(t *testing.T) {
 	index, err := releases(t).Image(image.Source{Version: "1.2.0"})
 	if err != nil {
 		t.Fatal(err)

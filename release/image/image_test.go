@@ -145,9 +145,9 @@ func contents(t *testing.T, one v1.Image) map[string]string {
 	}
 }
 
-// TestWhoeverUnpacksALayerCanDeleteIt checks for tools that copy modes: OLM removes an unpacked catalog before it unpacks it again, without
+// TestUnpackedLayersAreDeletable checks for tools that copy modes: OLM removes an unpacked catalog before it unpacks it again, without
 // capabilities.
-func TestWhoeverUnpacksALayerCanDeleteIt(t *testing.T) {
+func TestUnpackedLayersAreDeletable(t *testing.T) {
 	for name, index := range map[string]v1.ImageIndex{"programs": mustBuild(t, imagetest.NewSource(t)), "files": mustBuildFiles(t)} {
 		for architecture, one := range images(t, index) {
 			content := mutate.Extract(one)

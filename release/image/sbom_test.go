@@ -181,7 +181,7 @@ func decode(t *testing.T, sbom v1.Image) (bom cyclonedx.BOM) {
 	return bom
 }
 
-func TestAProgramThatIsNotWhatTheManifestSaysHasNoSBOM(t *testing.T) {
+func TestSBOMRejectsAlteredProgram(t *testing.T) {
 	s := withModules(t)
 	p, err := payload.Open(s.Payload)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 const deploy = "../../deploy"
 
-func TestObjectsComeInTheOrderOfTheirCreation(t *testing.T) {
+func TestObjectsAreInCreationOrder(t *testing.T) {
 	objects, err := manifests.Load(deploy, manifests.Base)
 	if err != nil {
 		t.Fatal(err)

@@ -247,7 +247,7 @@ func TestHostsThatGiveNoArchive(t *testing.T) {
 	}
 }
 
-func TestAHostThatSendsElsewhereGetsNoToken(t *testing.T) {
+func TestRedirectingKubeletGetsNoToken(t *testing.T) {
 	var got []string
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.URL.Path) }))
 	defer other.Close()
@@ -284,7 +284,7 @@ func TestOnlyANewFileIsWritten(t *testing.T) {
 	}
 }
 
-func TestSomebodyElseCollects(t *testing.T) {
+func TestConcurrentCollectionIsReported(t *testing.T) {
 	h := &wicd{name: "win-1", archive: zipOf(t, map[string]string{"manifest.json": "{}"})}
 	c := newCluster(t, h)
 	i := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Name: "win-1", Namespace: api.DefaultNamespace, Annotations: map[string]string{api.AnnotationCollect: "theirs"}}}

@@ -75,7 +75,7 @@ func TestALostAPIServerIsReported(t *testing.T) {
 	}
 }
 
-func TestWhatIsAlikeKeepsItsPlace(t *testing.T) {
+func TestEqualProblemsKeepTheirOrder(t *testing.T) {
 	s := newSource(nil, "wmco", time.Now)
 	var all []any
 	for i := range 50 {
@@ -214,7 +214,7 @@ func TestTheReportIsHarmless(t *testing.T) {
 	}
 }
 
-func TestTheReportSaysWhatIsMissing(t *testing.T) {
+func TestReportNamesMissingRights(t *testing.T) {
 	a := newAPIServer(t, host("win-1", api.ReasonReady, ""))
 	a.denied["nodes"] = true
 	var out bytes.Buffer

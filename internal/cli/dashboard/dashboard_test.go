@@ -146,7 +146,7 @@ func expectHardened(t *testing.T, h http.Header) {
 	}
 }
 
-func TestNobodyGetsInWithoutTheSecret(t *testing.T) {
+func TestDashboardRequiresSession(t *testing.T) {
 	o := open(t, newAPIServer(t, host("win-1", api.ReasonReady, "")))
 	for _, test := range []struct {
 		name, path string

@@ -87,7 +87,7 @@ func TestACommandRuns(t *testing.T) {
 	}
 }
 
-func TestOutputFromElsewhereIsNotRead(t *testing.T) {
+func TestRedirectedOutputIsNotRead(t *testing.T) {
 	var got []string
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.URL.Path) }))
 	defer other.Close()
@@ -105,7 +105,7 @@ func TestOutputFromElsewhereIsNotRead(t *testing.T) {
 	}
 }
 
-func TestWhatKeepsACommandFromRunning(t *testing.T) {
+func TestExecFailuresAreReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		is   func(*corev1.Pod)
 		deny string

@@ -157,7 +157,7 @@ func TestNamesOfLogs(t *testing.T) {
 	}
 }
 
-func TestAnAbsentLogIsTold(t *testing.T) {
+func TestMissingLogIsReported(t *testing.T) {
 	client, _ := server(t)
 	s, _ := newStream(client, "none.log", 50)
 	if err := s.print(t.Context()); !errors.Is(err, nodefiles.ErrAbsent) {

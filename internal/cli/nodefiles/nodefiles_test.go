@@ -115,7 +115,7 @@ func TestSmallFilesAndFolders(t *testing.T) {
 	}
 }
 
-func TestFailuresSayWhatIsWrong(t *testing.T) {
+func TestFailuresMapToExitCodes(t *testing.T) {
 	c, _ := countingServer(t, t.TempDir())
 	for node, test := range map[string]struct {
 		code int

@@ -58,7 +58,7 @@ func pair(t *testing.T) (certificate, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: text})
 }
 
-func TestAKubeletSendsNoCredentialsElsewhere(t *testing.T) {
+func TestRedirectReceivesNoCredentials(t *testing.T) {
 	certificate, key := pair(t)
 	tokenFile := filepath.Join(t.TempDir(), "token")
 	plugin := filepath.Join(t.TempDir(), "plugin")
@@ -116,7 +116,7 @@ func TestAKubeletSendsNoCredentialsElsewhere(t *testing.T) {
 	}
 }
 
-func TestWhoSendsElsewhereIsNamed(t *testing.T) {
+func TestRedirectErrorNamesTarget(t *testing.T) {
 	to := ""
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", to)

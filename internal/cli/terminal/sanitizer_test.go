@@ -27,7 +27,7 @@ func sanitized(t *testing.T, text string, size int) string {
 	return out.String()
 }
 
-func TestTheTerminalObeysNobody(t *testing.T) {
+func TestTerminalEscapesAreFiltered(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "plain\r\n\ttext\n": "plain\r\n\ttext\n", "grün, 日本, 1\u00a0000": "grün, 日本, 1\u00a0000",
 		"\x1b[31mred\x1b[0m":               "\x1b[31mred\x1b[0m\x1b[0m",
@@ -55,7 +55,7 @@ func TestTheTerminalObeysNobody(t *testing.T) {
 	}
 }
 
-func TestABrokenTerminalIsTold(t *testing.T) {
+func TestSanitizerReturnsWriteError(t *testing.T) {
 	broken := errors.New("broken")
 	if _, err := terminal.NewSanitizer(failing{broken}).Write([]byte("x")); !errors.Is(err, broken) {
 		t.Errorf("Write() = %v", err)

@@ -117,7 +117,7 @@ func TestCallsAreThoseOfTheInterface(t *testing.T) {
 	}
 }
 
-func TestFailuresSayWhatTheRuntimeSays(t *testing.T) {
+func TestRuntimeErrorIsDecoded(t *testing.T) {
 	r := &runtime{t: t, status: "5", text: `failed to pull %22a%22%3A not found 100%25`}
 	_, err := newClient(t, r).PullImage(t.Context(), "a", Login{})
 	var refused *Error
@@ -126,7 +126,7 @@ func TestFailuresSayWhatTheRuntimeSays(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoAnswerIsAnError(t *testing.T) {
+func TestMalformedAnswerIsAnError(t *testing.T) {
 	for name, r := range map[string]*runtime{
 		"no status":         {status: "x"},
 		"compressed":        {prefix: []byte{1, 0, 0, 0, 1}, answer: []byte("x")},

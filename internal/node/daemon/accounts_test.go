@@ -18,7 +18,7 @@ import (
 // accountsLook is more than WICD's interval between checks of the support for group Managed Service Accounts.
 const accountsLook = 10*time.Minute + time.Second
 
-func TestWhatGroupAccountsNeedIsToldOnTheNode(t *testing.T) {
+func TestGMSASupportIsReportedOnNode(t *testing.T) {
 	plugin := map[string]bool{"{ccc2a336-d7f3-4818-a213-272b7924213e}": true, "{00000000-0000-4000-8000-000000000001}": false}
 	synctest.Test(t, func(t *testing.T) {
 		m := newIsolated(t, func(*servers.Cluster) {})

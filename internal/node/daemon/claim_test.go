@@ -56,7 +56,7 @@ func TestUsersOfTheHostChangeNothingInTheFoldersOfServices(t *testing.T) {
 }
 
 // A user created the folders before the host became a node, keeps them open, and writes to them.
-func TestWhatUsersOfTheHostMadeIsPutAside(t *testing.T) {
+func TestUserCreatedFoldersAreMovedAside(t *testing.T) {
 	for _, trap := range []string{
 		desired.Root, `C:\var`, desired.Logs, desired.Logs + `\kubelet`, desired.Logs + `\pods`, `C:\var\lib`, desired.KubeletData, desired.KubeletData + `\pods`,
 		desired.KubeletData + `\device-plugins`, desired.KubeletCertificates, desired.CNIData, desired.ContainerdData,
@@ -89,7 +89,7 @@ func TestWhatUsersOfTheHostMadeIsPutAside(t *testing.T) {
 }
 
 // The original operator's C:\k lets users create folders and files in it.
-func TestWhatUsersPlantedInAFolderThatWasOpenIsPutAside(t *testing.T) {
+func TestPlantedFilesAreMovedAside(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	for _, name := range []string{`C:\k\ours\file`, `C:\k\ours\planted`, `C:\k\store\planted`} {
 		mustWrite(t, w.Disk(), name, "x")

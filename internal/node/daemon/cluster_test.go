@@ -169,7 +169,7 @@ func TestTheServiceMakesTheNodeComplete(t *testing.T) {
 	}
 }
 
-func TestARestartGoesOnWithTheSameCertificateRequest(t *testing.T) {
+func TestRestartKeepsCertificateRequest(t *testing.T) {
 	t.Parallel()
 	isOurs := func(r *certificatesv1.CertificateSigningRequest) bool { return strings.HasPrefix(r.Name, "wicd-") }
 	m := newMember(t, func(c *servers.Cluster) {
@@ -308,8 +308,8 @@ func TestANewTokenIsUsedForNewRequests(t *testing.T) {
 	m.awaitVersion(t)
 }
 
-// TestAnExpiredIdentityComesBackThroughTheKubelets stops the service and removes its certificate, as if it had expired in an outage.
-func TestAnExpiredIdentityComesBackThroughTheKubelets(t *testing.T) {
+// TestExpiredIdentityIsRenewedViaKubelet stops the service and removes its certificate, as if it had expired in an outage.
+func TestExpiredIdentityIsRenewedViaKubelet(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, func(*servers.Cluster) {})
 	m.giveRange(t)

@@ -113,7 +113,7 @@ func TestANodeCollectsItsState(t *testing.T) {
 	})
 }
 
-func TestACollectionThatWasCutIsMadeAgain(t *testing.T) {
+func TestInterruptedCollectionIsRepeated(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
 	mustWrite(t, m.windows.Disk(), desired.Collections+`\one.zip.new`, "half an archive")
@@ -129,7 +129,7 @@ func TestACollectionThatWasCutIsMadeAgain(t *testing.T) {
 	}
 }
 
-func TestACollectionThatExpiredIsNotMadeAgain(t *testing.T) {
+func TestExpiredCollectionIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
 	m.stop()
@@ -143,7 +143,7 @@ func TestACollectionThatExpiredIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-func TestWhatCannotNameACollectionIsIgnored(t *testing.T) {
+func TestInvalidCollectionIDsAreIgnored(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
 	for _, id := range []string{`..\..\k\state\node`, "../x", "CON", strings.Repeat("x", 41)} {

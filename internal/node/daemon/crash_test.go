@@ -78,7 +78,7 @@ func (m *member) events() (events []eventsv1.Event) {
 	return events
 }
 
-func TestACrashLoopIsToldOnTheNodeOnce(t *testing.T) {
+func TestCrashLoopIsReportedOnNodeOnce(t *testing.T) {
 	t.Parallel()
 	kubelet := &mortal{}
 	m := newMemberWith(t, func(*servers.Cluster) {}, kubelet.program)
@@ -119,7 +119,7 @@ func TestACrashLoopIsToldOnTheNodeOnce(t *testing.T) {
 }
 
 // Roles may be older than the daemon: a report that they do not allow must not stop its work.
-func TestTheVersionIsReportedAlthoughHealthCannotBeTold(t *testing.T) {
+func TestVersionIsReportedWithoutHealth(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, func(c *servers.Cluster) { c.Forbid(api.WICDUserPrefix, http.MethodPatch, nodePath+"/status") })
 	m.giveRange(t)

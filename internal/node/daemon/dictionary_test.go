@@ -22,7 +22,7 @@ func withDictionary() *cargo {
 	return c
 }
 
-func TestOnlyTheContentIsSentWhoseDictionaryIsThere(t *testing.T) {
+func TestPresentDictionaryIsNotResent(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), withDictionary()
 	mustSend(t, w, &cargo{contents: c.contents[:1], compressed: c.compressed})
 	want := wicdapi.ReceiveResult{Files: 1, Bytes: c.contents[1].CompressedSize}
@@ -46,7 +46,7 @@ func TestAnAlteredDictionaryIsReplacedBeforeItIsUsed(t *testing.T) {
 	expectStore(t, w, c)
 }
 
-func TestADictionaryThatArrivesAlteredIsSentAgainAlone(t *testing.T) {
+func TestOnlyCorruptDictionaryIsResent(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), withDictionary()
 	frame := c.compressed[c.contents[0].SHA256]
 	intact := bytes.Clone(frame)

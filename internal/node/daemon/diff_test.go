@@ -100,8 +100,8 @@ func hostRequest() wicdapi.JoinRequest {
 	return r
 }
 
-// TestDiffSaysWhatReallyHappens changes hosts, and compares the processes that were replaced with the prediction of Diff.
-func TestDiffSaysWhatReallyHappens(t *testing.T) {
+// TestDiffPredictsRestarts changes hosts, and compares the processes that were replaced with the prediction of Diff.
+func TestDiffPredictsRestarts(t *testing.T) {
 	for name, change := range changes() {
 		t.Run(name, func(t *testing.T) {
 			w := newWindows(t, sim.WindowsOptions{Features: map[string]wicdapi.FeatureState{

@@ -76,7 +76,7 @@ func TestAJoinExcludesContainerdFromScans(t *testing.T) {
 	}
 }
 
-func TestExclusionsThatSomebodyRemovedAreRestored(t *testing.T) {
+func TestRemovedExclusionsAreRestored(t *testing.T) {
 	w, r := withExclusions(t)
 	mustJoin(t, w, r)
 	synctest.Test(t, func(t *testing.T) {
@@ -95,8 +95,8 @@ func TestExclusionsThatSomebodyRemovedAreRestored(t *testing.T) {
 	})
 }
 
-// TestExclusionsOfOthersStay: exclusions by a policy or an administrator are neither added nor removed.
-func TestExclusionsOfOthersStay(t *testing.T) {
+// TestForeignExclusionsAreKept: exclusions by a policy or an administrator are neither added nor removed.
+func TestForeignExclusionsAreKept(t *testing.T) {
 	w, r := withExclusions(t)
 	all := r.Desired.Exclusions
 	w.EditDefender(func(d *sim.Defender) {
@@ -128,8 +128,8 @@ func TestAHostWithoutDefenderJoins(t *testing.T) {
 	})
 }
 
-// TestADefenderThatKeepsItsExclusionsIsToldOnTheNodeOnce: the host joins, and WICD's checks do not raise an alert each time.
-func TestADefenderThatKeepsItsExclusionsIsToldOnTheNodeOnce(t *testing.T) {
+// TestIneffectiveExclusionsAreReportedOnce: the host joins, and WICD's checks do not raise an alert each time.
+func TestIneffectiveExclusionsAreReportedOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		edit func(*sim.Defender)
 		says string
@@ -192,8 +192,8 @@ func (m *member) notesOf(reason string) (notes []string) {
 	return notes
 }
 
-// TestALeaveThatCannotRemoveExclusionsSaysSo: the result names them, so that an administrator can remove them.
-func TestALeaveThatCannotRemoveExclusionsSaysSo(t *testing.T) {
+// TestLeaveReportsRemainingExclusions: the result names them, so that an administrator can remove them.
+func TestLeaveReportsRemainingExclusions(t *testing.T) {
 	for name, edit := range map[string]func(*sim.Defender){
 		"access denied": func(d *sim.Defender) { d.Refuses = errors.New("error 0x80070005") },
 		"stopped":       func(d *sim.Defender) { d.Stopped = true },
@@ -221,7 +221,7 @@ func TestALeaveRemovesExclusionsThatAPolicyHides(t *testing.T) {
 	expectExclusions(t, w, somebodys())
 }
 
-func TestAnUnreadableListOfExclusionsCostsNobodyHis(t *testing.T) {
+func TestExclusionsSurviveUnreadableRecord(t *testing.T) {
 	w, r := withExclusions(t)
 	mustJoin(t, w, r)
 	mustWrite(t, w.Disk(), desired.State+`\exclusions.json`, "{")

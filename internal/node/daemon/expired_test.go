@@ -39,9 +39,9 @@ func expiredIdentity(t *testing.T, user, group string) string {
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// TestACertificateThatIsThereAndHasExpiredIsNotUsed: the original daemon used its certificate's kubeconfig whenever the file existed, so that a
+// TestExpiredCertificateIsNotUsed: the original daemon used its certificate's kubeconfig whenever the file existed, so that a
 // daemon that was away for longer than the certificate's life never recovered.
-func TestACertificateThatIsThereAndHasExpiredIsNotUsed(t *testing.T) {
+func TestExpiredCertificateIsNotUsed(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
 	m.stop()

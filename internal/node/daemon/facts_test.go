@@ -11,7 +11,7 @@ import (
 
 // The operator checks the facts before it sends content: they must include every foreign service with one of the operator's names. The list was
 // once maintained by hand, and lacked flanneld.
-func TestServicesOfOthersWithOurNamesAreFacts(t *testing.T) {
+func TestForeignServicesAreListedInFacts(t *testing.T) {
 	for _, name := range desired.Services() {
 		t.Run(name, func(t *testing.T) {
 			w := newWindows(t, sim.WindowsOptions{})

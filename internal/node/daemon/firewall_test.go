@@ -79,7 +79,7 @@ func TestAJoinOpensTheFirewall(t *testing.T) {
 	expectOurRules(t, w, rules()[0])
 }
 
-func TestRulesThatSomebodySpoiledAreRestored(t *testing.T) {
+func TestAlteredFirewallRulesAreRestored(t *testing.T) {
 	w, _ := joinedWithRules(t, sim.WindowsOptions{})
 	synctest.Test(t, func(t *testing.T) {
 		defer startRun(t, w)()
@@ -114,8 +114,8 @@ func TestAHostWithoutAFirewallJoins(t *testing.T) {
 	})
 }
 
-// TestRulesFollowWhatIsPublished: rules are set before the services start that need them.
-func TestRulesFollowWhatIsPublished(t *testing.T) {
+// TestFirewallRulesFollowSettings: rules are set before the services start that need them.
+func TestFirewallRulesFollowSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newIsolated(t, func(*servers.Cluster) {})
 		node := m.request.Desired
@@ -142,8 +142,8 @@ func TestAJoinWhoseRulesAreRefusedFails(t *testing.T) {
 	expectOurRules(t, w, rules()...)
 }
 
-// TestALeaveThatCannotTakeRulesAwaySaysSo: the rules take effect when the firewall's service starts.
-func TestALeaveThatCannotTakeRulesAwaySaysSo(t *testing.T) {
+// TestLeaveReportsRemainingFirewallRules: the rules take effect when the firewall's service starts.
+func TestLeaveReportsRemainingFirewallRules(t *testing.T) {
 	w, r := joinedWithRules(t, sim.WindowsOptions{})
 	w.StopFirewall(true)
 	result := mustLeave(t, w, r.Cluster)

@@ -63,8 +63,8 @@ func TestAFullDiskLeavesTheNodeServing(t *testing.T) {
 	})
 }
 
-// TestACertificateComesWhenThereIsRoom fills the disk while WICD's certificate is due for renewal, until it has expired.
-func TestACertificateComesWhenThereIsRoom(t *testing.T) {
+// TestCertificateIsRenewedAfterDiskFull fills the disk while WICD's certificate is due for renewal, until it has expired.
+func TestCertificateIsRenewedAfterDiskFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newIsolated(t, func(*servers.Cluster) {})
 		before := m.asked()

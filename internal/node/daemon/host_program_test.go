@@ -131,7 +131,7 @@ func TestAProgramRunsWhetherItsLogCanBeWrittenOrNot(t *testing.T) {
 	}
 }
 
-func TestAProgramThatCannotStartSaysWhy(t *testing.T) {
+func TestProgramStartFailureIsReported(t *testing.T) {
 	h := newHosting(t)
 	if code, _ := h.call("--", "/no/such/program"); code != 1 || !strings.Contains(h.log(t), "/no/such/program") {
 		t.Errorf("exit %d, the log is %q", code, h.log(t))

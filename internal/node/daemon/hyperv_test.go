@@ -143,7 +143,7 @@ func TestANodeGetsHyperVWithoutARestartOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestANodeSaysWhyItHasNoHyperV(t *testing.T) {
+func TestNodeReportsHyperVState(t *testing.T) {
 	for reason, test := range map[string]struct {
 		options sim.WindowsOptions
 		says    string

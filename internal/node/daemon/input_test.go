@@ -40,7 +40,7 @@ func newInputWindows(t *testing.T) *sim.Windows {
 	return w
 }
 
-func TestTheInputIsTakenFromFilesThatNobodyElseCanRead(t *testing.T) {
+func TestInputFilesArePrivate(t *testing.T) {
 	w := newInputWindows(t)
 	folder := hostapi.Parent(inputProgram) + `\` + inputFolder
 	ctx, cancel := context.WithCancel(t.Context())

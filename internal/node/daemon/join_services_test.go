@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-func TestOnlyWhoReadsAChangedFileIsStartedAgain(t *testing.T) {
+func TestOnlyAffectedServicesRestart(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(r *wicdapi.JoinRequest)
 		want   []string
@@ -112,7 +112,7 @@ func TestKeysOfRequestsWithAFormerTokenGo(t *testing.T) {
 	}
 }
 
-func TestAServiceThatIsNotOursIsLeftAlone(t *testing.T) {
+func TestForeignServiceIsLeftAlone(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	mustSend(t, w, c)
 	foreign := desired.Service{Name: "containerd", Description: "Docker's", Command: `C:\Program Files\Docker\containerd.exe`}
@@ -154,7 +154,7 @@ func TestServicesThatAreWantedNoMoreAreRemoved(t *testing.T) {
 	}
 }
 
-func TestAServiceThatDoesNotStartSaysWhatItsLogSays(t *testing.T) {
+func TestStartFailureQuotesServiceLog(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	mustSend(t, w, c)
 	mustWrite(t, w.Disk(), `C:\var\log\kubelet\kubelet.log`, "many lines\nE1120 the last line says why\n")

@@ -181,7 +181,7 @@ func TestTheTokenIsInOneFileOnly(t *testing.T) {
 	}
 }
 
-func TestStatusTellsWhatHappened(t *testing.T) {
+func TestStatusIncludesJournal(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	mustSend(t, w, c)
 	mustJoin(t, w, newRequest(c))

@@ -133,7 +133,7 @@ func (m *isolated) expectKeys(t *testing.T, when string, want ...string) {
 	}
 }
 
-func TestAnOldKeyGoesOnceTheOperatorHasUsedTheNewOne(t *testing.T) {
+func TestOldKeyStaysUntilNewIsProven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newKeyHolder(t, "old")
 		before := m.pids()

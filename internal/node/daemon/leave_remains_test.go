@@ -16,8 +16,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// TestWhatCannotBeRemovedIsNamedAndKeepsNothingElse has a file in use by a program that the leave does not end.
-func TestWhatCannotBeRemovedIsNamedAndKeepsNothingElse(t *testing.T) {
+// TestUnremovableFileDoesNotBlockLeave has a file in use by a program that the leave does not end.
+func TestUnremovableFileDoesNotBlockLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := newShared(t), newCargo("1")
 		before := stateOf(t, w)
@@ -107,7 +107,7 @@ func TestServicesGoAfterThoseThatNeedThem(t *testing.T) {
 	}
 }
 
-func TestTheProgramThatRunsStaysAndOthersGo(t *testing.T) {
+func TestLeaveKeepsOnlyRunningProgram(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	const home = `C:\Users\Administrator\`
 	own := home + "wicd-0123456789abcdef.exe"
@@ -131,7 +131,7 @@ func TestTheProgramThatRunsStaysAndOthersGo(t *testing.T) {
 	}
 }
 
-func TestAFeatureThatTheJoinEnabledIsToldToStay(t *testing.T) {
+func TestEnabledFeatureIsListedAsRemaining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := newWindows(t, sim.WindowsOptions{Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}}), newCargo("1")
 		mustSend(t, w, c)

@@ -100,8 +100,8 @@ func TestAnUpdateDoesNotBringBackAHostThatLeaves(t *testing.T) {
 	}
 }
 
-// TestTheGuardOfAnUpdateIsNotMadeAgain has WICD check the update service at different times between two checks of its record.
-func TestTheGuardOfAnUpdateIsNotMadeAgain(t *testing.T) {
+// TestUpdateGuardIsNotRecreatedDuringLeave has WICD check the update service at different times between two checks of its record.
+func TestUpdateGuardIsNotRecreatedDuringLeave(t *testing.T) {
 	for offset := range 10 {
 		synctest.Test(t, func(t *testing.T) {
 			m := newIsolated(t, func(*servers.Cluster) {})

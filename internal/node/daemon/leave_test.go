@@ -100,7 +100,7 @@ func cutLeave(t *testing.T, at int, prepare func(t *testing.T, w *sim.Windows) (
 	return err != nil
 }
 
-func TestAHostLeavesAndComesBackAlsoToAnotherCluster(t *testing.T) {
+func TestHostLeavesAndJoinsAnotherCluster(t *testing.T) {
 	w, c := newShared(t), newCargo("1")
 	before := stateOf(t, w)
 	for _, cluster := range []string{"first", "second", "first"} {
@@ -168,7 +168,7 @@ func TestAHostOfAnotherClusterIsLeftAlone(t *testing.T) {
 }
 
 // Other installations put their Kubernetes into C:\k, too.
-func TestAHostWithNothingOfOursIsLeftAlone(t *testing.T) {
+func TestLeaveIgnoresForeignKubernetes(t *testing.T) {
 	w := newShared(t)
 	mustWrite(t, w.Disk(), `C:\k\kubelet.exe`, "somebody's")
 	mustWrite(t, w.Disk(), desired.KubeletData+`\config.yaml`, "somebody's")

@@ -48,7 +48,7 @@ func TestWrongUseIsExplained(t *testing.T) {
 	}
 }
 
-func TestAMachineThatIsNotWindowsSaysSo(t *testing.T) {
+func TestNonWindowsMachineReturnsError(t *testing.T) {
 	if code, stdout, _ := call("facts"); code != 1 || !strings.Contains(stdout, `"error"`) {
 		t.Errorf("facts: exit %d, %q", code, stdout)
 	}

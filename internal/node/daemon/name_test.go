@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 )
 
-// TestFactsTellTheNameThatTheCloudHasForTheHost requests the facts with and without a platform, and from a cloud that refuses.
-func TestFactsTellTheNameThatTheCloudHasForTheHost(t *testing.T) {
+// TestFactsIncludeCloudNodeName requests the facts with and without a platform, and from a cloud that refuses.
+func TestFactsIncludeCloudNodeName(t *testing.T) {
 	const name = "ip-10-0-1-2.us-east-2.compute.internal"
 	for _, test := range []struct {
 		what, flag, want, fails string

@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// TestANetworkThatIsWantedNoMoreGoes: a host cannot have two overlays with the same pod range.
-func TestANetworkThatIsWantedNoMoreGoes(t *testing.T) {
+// TestFormerNetworkIsRemoved: a host cannot have two overlays with the same pod range.
+func TestFormerNetworkIsRemoved(t *testing.T) {
 	network := func(name, base string) *desired.Network {
 		return &desired.Network{Name: name, Base: base, MadeBy: "kubelet", Endpoint: "VIPEndpoint", Proxy: "kube-proxy"}
 	}

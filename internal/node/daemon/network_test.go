@@ -249,8 +249,8 @@ func TestTheNetworkIsRestored(t *testing.T) {
 	})
 }
 
-// TestWhatIsWrittenOfANetworkIsTrue: with a source address that no endpoint has, kube-proxy would create load balancers that lead nowhere.
-func TestWhatIsWrittenOfANetworkIsTrue(t *testing.T) {
+// TestProxyConfigRequiresHostEndpoint: with a source address that no endpoint has, kube-proxy would create load balancers that lead nowhere.
+func TestProxyConfigRequiresHostEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOverlaid(t, 1)
 		time.Sleep(time.Minute)
@@ -270,7 +270,7 @@ func TestWhatIsWrittenOfANetworkIsTrue(t *testing.T) {
 	})
 }
 
-func TestLeavingRemovesTheNetworksThatAreOurs(t *testing.T) {
+func TestLeaveRemovesOwnNetworks(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	mustSend(t, w, c)
 	r := newRequest(c)

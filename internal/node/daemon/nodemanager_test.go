@@ -133,8 +133,8 @@ func TestARejectedCertificateOfTheCloudNodeManagerIsReplaced(t *testing.T) {
 	})
 }
 
-// TestACertificateThatNobodyNeedsIsRemoved removes the service from the node.
-func TestACertificateThatNobodyNeedsIsRemoved(t *testing.T) {
+// TestUnusedNodeManagerCertificateIsRemoved removes the service from the node.
+func TestUnusedNodeManagerCertificateIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newNodeManagerHost(t, func(*certificatesv1.CertificateSigningRequest) bool { return true })
 		m.awaitVersion(t)

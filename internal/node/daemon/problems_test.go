@@ -70,7 +70,7 @@ func problems() map[string]problem {
 	}
 }
 
-func TestAProblemOfWindowsIsToldOnTheNode(t *testing.T) {
+func TestWindowsProblemIsReportedOnNode(t *testing.T) {
 	for name, p := range problems() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -140,8 +140,8 @@ func mustDeclare(t *testing.T, w *sim.Windows, name string) {
 	}
 }
 
-// TestAProblemThatPassesIsNotTold: an administrator restarts the Host Compute Service, or a large build runs.
-func TestAProblemThatPassesIsNotTold(t *testing.T) {
+// TestTransientProblemIsNotReported: an administrator restarts the Host Compute Service, or a large build runs.
+func TestTransientProblemIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newIsolated(t, func(*servers.Cluster) {})
 		for range 5 {

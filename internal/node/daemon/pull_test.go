@@ -123,7 +123,7 @@ func (m *member) changed() desired.Node {
 	return node
 }
 
-func TestANodeFollowsWhatIsPublished(t *testing.T) {
+func TestNodeAppliesPublishedSettings(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
 	before := m.pids()
@@ -207,7 +207,7 @@ func TestSecretsOfAnotherVersionAreNotTaken(t *testing.T) {
 	m.awaitSettings(t, node)
 }
 
-func TestOnlyCertificatesOfOursAreRemoved(t *testing.T) {
+func TestForeignCertificatesAreKept(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
 	authority := func(c string) string {
@@ -252,7 +252,7 @@ func otherAuthority(t *testing.T) string {
 	return c.CA
 }
 
-func TestWhatCannotBeRightIsNotFollowed(t *testing.T) {
+func TestInvalidSettingsAreRefused(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
 	for name, change := range map[string]func(*desired.Node){

@@ -26,7 +26,7 @@ func reach(t *testing.T, o sim.WindowsOptions, request wicdapi.ReachRequest) (wi
 	return result, err
 }
 
-func TestAHostSaysWhetherItReachesTheAPIServer(t *testing.T) {
+func TestHostReportsAPIServerReachability(t *testing.T) {
 	ours, err := servers.NewCluster()
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestAnAPIServerIsTriedWithoutAProxy(t *testing.T) {
 	}
 }
 
-func TestWhatAHostSaysOfANameIsBounded(t *testing.T) {
+func TestResolvedAddressesAreBounded(t *testing.T) {
 	many := make([]netip.Addr, 1000)
 	for i := range many {
 		many[i] = netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})

@@ -105,7 +105,7 @@ func TestAlteredContentIsReplaced(t *testing.T) {
 	}
 }
 
-func TestContentAlteredInTransitIsRefusedAndSentAgain(t *testing.T) {
+func TestAlteredContentIsRefusedAndResent(t *testing.T) {
 	for name, alter := range map[string]func(b []byte){
 		"middle": func(b []byte) { b[len(b)/2] ^= 0x10 },
 		"magic":  func(b []byte) { b[0] ^= 0xff },
@@ -163,8 +163,8 @@ func watchBiggest(w *sim.Windows, biggest *int64) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// TestATransferThatIsCutGoesOnWhereItStopped interrupts at and around every boundary between contents, and at random.
-func TestATransferThatIsCutGoesOnWhereItStopped(t *testing.T) {
+// TestCutTransferResumes interrupts at and around every boundary between contents, and at random.
+func TestCutTransferResumes(t *testing.T) {
 	c := newCargo("1")
 	var request int64 = 1 // the newline
 	for _, x := range c.contents {
@@ -203,7 +203,7 @@ func TestATransferThatIsCutGoesOnWhereItStopped(t *testing.T) {
 	}
 }
 
-func TestATransferThatIsCutAgainAndAgainConverges(t *testing.T) {
+func TestRepeatedlyCutTransferConverges(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	wire := newWire(w)
 	wire.cutAfter = 3000
@@ -338,7 +338,7 @@ func TestAFolderThatAUserPlantedIsTakenOver(t *testing.T) {
 	expectStore(t, w, c)
 }
 
-func TestWhatSteppedAsideGoesWithALaterCommand(t *testing.T) {
+func TestReplacedFilesAreDeletedLater(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	mustWrite(t, w.Disk(), `C:\k\kubelet.exe.old0`, "ran once")
 	mustWrite(t, w.Disk(), `C:\k\cni\config.old`, "somebody's own")

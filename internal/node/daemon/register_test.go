@@ -7,7 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-func TestAKubeletWhoseNodeIsGoneIsRestartedAndNothingElseIs(t *testing.T) {
+func TestMissingNodeRestartsOnlyKubelet(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	mustSend(t, w, c)
 	r := newRequest(c)
@@ -27,9 +27,9 @@ func TestAKubeletWhoseNodeIsGoneIsRestartedAndNothingElseIs(t *testing.T) {
 	}
 }
 
-// TestAHostWhoseNodeIsGoneStaysAtWork: the original daemon panicked on a host that had its services and files but no Node. WICD works without one,
+// TestHostWorksWithoutItsNode: the original daemon panicked on a host that had its services and files but no Node. WICD works without one,
 // and the join that follows finds everything in place.
-func TestAHostWhoseNodeIsGoneStaysAtWork(t *testing.T) {
+func TestHostWorksWithoutItsNode(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
 	m.cluster.Delete(nodePath)

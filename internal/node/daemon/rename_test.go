@@ -97,8 +97,8 @@ func TestAHostIsNotRenamedWhereItMayNotRestart(t *testing.T) {
 	}
 }
 
-// TestANameIsAskedForOnce: an update that joins the host again must not fail, or restart it, because an administrator renamed it.
-func TestANameIsAskedForOnce(t *testing.T) {
+// TestRequestedHostnameIsNotRecorded: an update that joins the host again must not fail, or restart it, because an administrator renamed it.
+func TestRequestedHostnameIsNotRecorded(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{Hostname: "wanted"}), newCargo("1")
 	mustSend(t, w, c)
 	r := newRequest(c)

@@ -30,7 +30,7 @@ func (m *isolated) expectRestart(t *testing.T, when string, status corev1.Condit
 	return c
 }
 
-func TestARestartThatWindowsWaitsForIsToldOnTheNode(t *testing.T) {
+func TestPendingRestartIsReportedOnNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newIsolatedOn(t, func(*servers.Cluster) {}, "the test says what Windows waits for")
 		look := restartLook + time.Second
@@ -70,7 +70,7 @@ func TestARestartThatWindowsWaitsForIsToldOnTheNode(t *testing.T) {
 const restartLook = 10 * time.Minute
 
 // A restart that became pending while WICD did not run is reported as soon as WICD starts.
-func TestARestartIsToldWhenTheServiceBegins(t *testing.T) {
+func TestPendingRestartIsReportedAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newIsolatedOn(t, func(*servers.Cluster) {}, "the test says what Windows waits for")
 		m.stop()
@@ -81,9 +81,9 @@ func TestARestartIsToldWhenTheServiceBegins(t *testing.T) {
 	})
 }
 
-// TestWICDSaysOfWhichStartItSpeaks: after a restart, the kubelet may be Ready before WICD's first check. Until then, the condition belongs to the
+// TestRestartConditionNamesBootID: after a restart, the kubelet may be Ready before WICD's first check. Until then, the condition belongs to the
 // previous boot.
-func TestWICDSaysOfWhichStartItSpeaks(t *testing.T) {
+func TestRestartConditionNamesBootID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newIsolatedOn(t, func(*servers.Cluster) {}, "the test says what Windows waits for")
 		look := restartLook + time.Second

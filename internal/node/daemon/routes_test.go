@@ -37,8 +37,8 @@ func expectRoute(t *testing.T, w *sim.Windows, when string) {
 	}
 }
 
-// TestTheMetadataRouteComesBack: Windows loses the route at a start, and when pod networks are created or removed.
-func TestTheMetadataRouteComesBack(t *testing.T) {
+// TestLostMetadataRouteIsRestored: Windows loses the route at a start, and when pod networks are created or removed.
+func TestLostMetadataRouteIsRestored(t *testing.T) {
 	w := joinedOnCloud(t)
 	synctest.Test(t, func(t *testing.T) {
 		stop := startRun(t, w)
@@ -65,8 +65,8 @@ func TestTheMetadataRouteComesBack(t *testing.T) {
 	})
 }
 
-// TestARouteThatSomebodyRemovesEachTimeIsNotFoughtFor: it is repaired with back-off.
-func TestARouteThatSomebodyRemovesEachTimeIsNotFoughtFor(t *testing.T) {
+// TestRouteRepairBacksOff: it is repaired with back-off.
+func TestRouteRepairBacksOff(t *testing.T) {
 	w := joinedOnCloud(t)
 	synctest.Test(t, func(t *testing.T) {
 		defer startRun(t, w)()
@@ -97,8 +97,8 @@ func TestTheMetadataRouteWaitsForItsInterface(t *testing.T) {
 	})
 }
 
-// TestARouteThatCannotBeAddedIsTriedAgain: Windows sends no notification for this retry.
-func TestARouteThatCannotBeAddedIsTriedAgain(t *testing.T) {
+// TestFailedRouteIsRetried: Windows sends no notification for this retry.
+func TestFailedRouteIsRetried(t *testing.T) {
 	w := joinedOnCloud(t)
 	w.FailNext("route " + metadataRange)
 	synctest.Test(t, func(t *testing.T) {

@@ -50,7 +50,7 @@ func withoutCluster(t *testing.T, o sim.WindowsOptions) (*sim.Windows, wicdapi.J
 	return w, r
 }
 
-func TestServicesAreKeptWithoutTheAPIServer(t *testing.T) {
+func TestServicesAreRestoredWithoutAPIServer(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, w *sim.Windows){
 		"stopped with its dependants": func(t *testing.T, w *sim.Windows) {
 			if err := w.Host().Services.Stop(t.Context(), "containerd"); err != nil {
@@ -131,7 +131,7 @@ func TestAJoinAndTheServiceDoNotDisturbEachOther(t *testing.T) {
 	})
 }
 
-func TestTheServiceEndsWhenItIsTold(t *testing.T) {
+func TestServiceStopsOnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fresh := newWindows(t, sim.WindowsOptions{})
 		stop := startRun(t, fresh)

@@ -80,7 +80,7 @@ func (m *member) awaitImageCondition(t *testing.T, reason string) {
 	m.await(t, "condition SandboxImage has reason "+reason, func() bool { return m.imageCondition().Reason == reason })
 }
 
-func TestTheSandboxImageIsThereBeforeTheNodeIsReady(t *testing.T) {
+func TestNodeWaitsForSandboxImage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, nil)
 		m.awaitVersion(t)
@@ -120,7 +120,7 @@ func TestANodeWaitsForASandboxImageThatCannotBePulled(t *testing.T) {
 	})
 }
 
-func TestAnotherSandboxImageTakesThePlaceOfTheFormerOnceItIsThere(t *testing.T) {
+func TestSandboxImageChangesAfterPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, nil)
 		m.awaitVersion(t)
@@ -184,7 +184,7 @@ func TestAMistypedFirstImageIsCorrected(t *testing.T) {
 	})
 }
 
-func TestALostSandboxImageIsPulledAgain(t *testing.T) {
+func TestLostSandboxImageIsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, nil)
 		m.awaitVersion(t)
@@ -218,7 +218,7 @@ func TestAHostThatRestartsHasItsSandboxImage(t *testing.T) {
 }
 
 // A registry that does not answer must be reported on the Node.
-func TestAPullThatTakesLongIsTold(t *testing.T) {
+func TestSlowPullIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHostWith(t, func(w *sim.Windows) { w.SlowPulls(40 * time.Minute) })
 		time.Sleep(2 * time.Minute)

@@ -124,8 +124,8 @@ func TestRestartsOfAJoinHaveAMemoryAndALimit(t *testing.T) {
 	}
 }
 
-// TestTheUserMayAskForAnotherRestart has a feature that is rolled back once.
-func TestTheUserMayAskForAnotherRestart(t *testing.T) {
+// TestUserCanRequestAnotherRestart has a feature that is rolled back once.
+func TestUserCanRequestAnotherRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := newWindows(t, withoutContainers(sim.Quirks{Servicing: sim.ServicingQuirks{RolledBack: 1}})), newCargo("1")
 		mustSend(t, w, c)
@@ -300,8 +300,8 @@ func TestARestartDoesNotInterruptWindows(t *testing.T) {
 	}
 }
 
-// TestAFactThatCannotBeReadKeepsNoOthersBack has a computer that does not report its memory, boot ID and interfaces.
-func TestAFactThatCannotBeReadKeepsNoOthersBack(t *testing.T) {
+// TestUnreadableFactsAreSkipped has a computer that does not report its memory, boot ID and interfaces.
+func TestUnreadableFactsAreSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := sim.Quirks{Servicing: sim.ServicingQuirks{Unread: []string{wicdapi.FactMemory, wicdapi.FactBootID, wicdapi.FactInterfaces}}}
 		w, c := newWindows(t, sim.WindowsOptions{Quirks: q}), newCargo("1")

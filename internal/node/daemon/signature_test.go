@@ -102,8 +102,8 @@ func TestOnlyWhatTheOperatorSignedIsFollowed(t *testing.T) {
 	}
 }
 
-// TestWhatIsOlderIsNotFollowed: formerly published settings are signed, and may have been restored by an attacker.
-func TestWhatIsOlderIsNotFollowed(t *testing.T) {
+// TestOlderSettingsAreRefused: formerly published settings are signed, and may have been restored by an attacker.
+func TestOlderSettingsAreRefused(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
 	version := m.request.Desired.Version
@@ -175,8 +175,8 @@ func TestAKeyThatWasSignedIsTakenOver(t *testing.T) {
 	m.awaitSettings(t, node)
 }
 
-// TestRefusalsAreToldOnce: otherwise, a user who may write ConfigMaps could create unlimited events and log lines.
-func TestRefusalsAreToldOnce(t *testing.T) {
+// TestRefusalIsReportedOnce: otherwise, a user who may write ConfigMaps could create unlimited events and log lines.
+func TestRefusalIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
 	for i := range 20 {
@@ -210,8 +210,8 @@ func TestSwappedSecretsAreNotTaken(t *testing.T) {
 	m.awaitSettings(t, node)
 }
 
-// TestNoHostGoesToAVersionThatTheOperatorDidNotSign: another version includes another WICD.
-func TestNoHostGoesToAVersionThatTheOperatorDidNotSign(t *testing.T) {
+// TestUnsignedVersionIsNotInstalled: another version includes another WICD.
+func TestUnsignedVersionIsNotInstalled(t *testing.T) {
 	t.Parallel()
 	u := newUpdatable(t, nil, "", patience)
 	for name, data := range map[string]map[string]string{

@@ -91,8 +91,8 @@ func TestAStaticAddressIsKept(t *testing.T) {
 	}
 }
 
-// TestATooSmallMTUIsToldWithTheJoin: Windows gives pods an MTU of 1450, and their packets are encapsulated.
-func TestATooSmallMTUIsToldWithTheJoin(t *testing.T) {
+// TestSmallMTUIsReportedDuringJoin: Windows gives pods an MTU of 1450, and their packets are encapsulated.
+func TestSmallMTUIsReportedDuringJoin(t *testing.T) {
 	address := netip.MustParsePrefix("192.0.2.10/24")
 	const want = `none: adapter \"Ethernet\" has an MTU of 1460: the MTU of pods is 1450, and VXLAN adds 50 bytes`
 	for name, test := range map[string]struct {
@@ -128,8 +128,8 @@ func TestATooSmallMTUIsToldWithTheJoin(t *testing.T) {
 	}
 }
 
-// TestWhatIsInTheWayOfANodeIsToldWithTheJoin: the host has Docker on no port of the node, and programs on ports of the node.
-func TestWhatIsInTheWayOfANodeIsToldWithTheJoin(t *testing.T) {
+// TestConflictingProgramsAreReportedDuringJoin: the host has Docker on no port of the node, and programs on ports of the node.
+func TestConflictingProgramsAreReportedDuringJoin(t *testing.T) {
 	at := netip.IPv4Unspecified()
 	w := newWindows(t, sim.WindowsOptions{Quirks: sim.Quirks{
 		Setup: sim.SetupQuirks{Docker: true},
@@ -157,8 +157,8 @@ func TestWhatIsInTheWayOfANodeIsToldWithTheJoin(t *testing.T) {
 	}
 }
 
-// TestExcludedPortsAreToldWithTheJoin: Windows may exclude other ports after its next start, so the host joins anyway.
-func TestExcludedPortsAreToldWithTheJoin(t *testing.T) {
+// TestExcludedPortsAreReportedDuringJoin: Windows may exclude other ports after its next start, so the host joins anyway.
+func TestExcludedPortsAreReportedDuringJoin(t *testing.T) {
 	w := newWindows(t, sim.WindowsOptions{Quirks: sim.Quirks{Adapter: sim.AdapterQuirks{Excluded: []hostapi.PortRange{{First: 10200, Last: 10299}, {First: 50000, Last: 50099}}}}})
 	c := newCargo("1")
 	r := newRequest(c)

@@ -49,7 +49,7 @@ func TestServicesStartWhenWhatTheyDependOnWorks(t *testing.T) {
 	})
 }
 
-func TestAJoinSaysWhichServiceDoesNotWork(t *testing.T) {
+func TestJoinNamesFailingService(t *testing.T) {
 	const log = `C:\var\log\containerd\containerd.log`
 	for name, test := range map[string]struct {
 		options sim.WindowsOptions
@@ -118,7 +118,7 @@ func TestAServiceStartsWhenTheFilesItNeedsAreThere(t *testing.T) {
 	})
 }
 
-func TestStoppingComesFromTheTopAndStartingFromTheBottom(t *testing.T) {
+func TestServicesStopAndStartInDependencyOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		order := make(chan string, 16)
 		report := func(name string) sim.Program {
@@ -158,7 +158,7 @@ func TestStoppingComesFromTheTopAndStartingFromTheBottom(t *testing.T) {
 }
 
 // A service that cannot be stopped, and therefore not restored, keeps running as it is; others do not wait for it.
-func TestAServiceThatDoesNotStopHoldsNobodyUp(t *testing.T) {
+func TestUnstoppableServiceDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
 		startRun(t, w)

@@ -56,7 +56,7 @@ func harms() map[string]func(t *testing.T, w *sim.Windows, service string) {
 	}
 }
 
-func TestWhatIsDoneToServicesByHandIsRestoredWithinSeconds(t *testing.T) {
+func TestManualServiceChangesAreReverted(t *testing.T) {
 	for name, harm := range harms() {
 		for _, service := range []string{"containerd", "kubelet"} {
 			t.Run(name+" "+service, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestOurOwnServiceIsRestoredWhileItRuns(t *testing.T) {
 	})
 }
 
-func TestWhatFailsOnceIsTriedAgainWithinSeconds(t *testing.T) {
+func TestFailedServiceActionIsRetriedInSeconds(t *testing.T) {
 	edit := func(w *sim.Windows) { w.Edit("kubelet", func(s *desired.Service) { s.Command += " --v=9" }) }
 	for operation, harm := range map[string]func(w *sim.Windows){
 		"start kubelet": func(w *sim.Windows) { w.Crash("kubelet") },
@@ -212,7 +212,7 @@ func TestWhatFailsOnceIsTriedAgainWithinSeconds(t *testing.T) {
 }
 
 // There is no notification for a service that did not run before and does not start.
-func TestAStartThatFailsWhenWeBeginIsTriedAgainWithinSeconds(t *testing.T) {
+func TestFailedInitialStartIsRetriedInSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
 		if err := w.Host().Services.Stop(t.Context(), "kubelet"); err != nil {
@@ -225,7 +225,7 @@ func TestAStartThatFailsWhenWeBeginIsTriedAgainWithinSeconds(t *testing.T) {
 	})
 }
 
-func TestServicesAreWatchedAgainWhenThatFailed(t *testing.T) {
+func TestFailedServiceWatchIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
 		w.FailNext("watch")
@@ -239,7 +239,7 @@ func TestServicesAreWatchedAgainWhenThatFailed(t *testing.T) {
 
 // An administrator who stops WICD has a reason: the node continues with Windows alone. Starting WICD, or a join if it was deleted, repairs what
 // changed meanwhile.
-func TestANodeGoesOnWithoutUs(t *testing.T) {
+func TestNodeWorksWithoutWICD(t *testing.T) {
 	for name, test := range map[string]struct {
 		stop func(*testing.T, *sim.Windows)
 		back func(*testing.T, *sim.Windows, wicdapi.JoinRequest)

@@ -123,9 +123,9 @@ func mustRemove(t *testing.T, u *updatable, name string) {
 	}
 }
 
-// TestOlderSettingsOfAFormerVersionAreNotTakenAgain: an order names a version, not its settings. Restoring settings that were signed for it long
+// TestOldSettingsOfFormerVersionAreRefused: an order names a version, not its settings. Restoring settings that were signed for it long
 // ago does not bring a host to them.
-func TestOlderSettingsOfAFormerVersionAreNotTakenAgain(t *testing.T) {
+func TestOldSettingsOfFormerVersionAreRefused(t *testing.T) {
 	t.Parallel()
 	u := newUpdatable(t, nil, "", time.Minute)
 	own, changed := u.request.Desired.Version, u.changed()

@@ -123,7 +123,7 @@ func (u *updatable) awaitNext(t *testing.T) {
 	expectJoined(t, u.windows, r)
 }
 
-func TestANodeGoesToAnotherVersionByItself(t *testing.T) {
+func TestNodeUpdatesItself(t *testing.T) {
 	t.Parallel()
 	u := newUpdatable(t, nil, "", time.Minute)
 	u.wish(u.next.Version)
@@ -155,7 +155,7 @@ func doesNothing(ctx context.Context, _ sim.Process) uint32 {
 	return 1
 }
 
-func TestANodeGoesBackFromAVersionThatDoesNotWork(t *testing.T) {
+func TestFailedUpdateIsRolledBack(t *testing.T) {
 	t.Parallel()
 	folder := desired.VersionFolder(newCargo("2").digest())
 	for name, test := range map[string]struct {

@@ -58,7 +58,7 @@ func TestSettingsOfTheMachineAreRestored(t *testing.T) {
 }
 
 // The kubelet's program is replaced while it is stopped, then it starts again.
-func TestProgramsThatSomebodyReplacedAreRestored(t *testing.T) {
+func TestReplacedProgramsAreRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := withoutCluster(t, sim.WindowsOptions{})
 		program := desired.VersionFolder(r.Desired.Digest) + `\kubelet.exe`

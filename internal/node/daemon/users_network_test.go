@@ -192,8 +192,8 @@ func TestFoldersThatUsersOfTheHostOwnAreRefused(t *testing.T) {
 	}
 }
 
-// TestWhatWasSaidOfAUsersNetworkEnds: the reported problem ends when the configuration is declared instead.
-func TestWhatWasSaidOfAUsersNetworkEnds(t *testing.T) {
+// TestUserNetworkProblemIsCleared: the reported problem ends when the configuration is declared instead.
+func TestUserNetworkProblemIsCleared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newUsersNetwork(t, func(*desired.Node) {})
 		m.await(t, "the Node says what is missing", func() bool { return m.networkCondition().Status == corev1.ConditionTrue })

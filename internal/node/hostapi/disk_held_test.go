@@ -113,7 +113,7 @@ func TestAProgramThatMayRunIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-func TestAnotherFailureIsToldAtOnce(t *testing.T) {
+func TestDiskFullErrorIsNotRetried(t *testing.T) {
 	root := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		mustWriteFile(t, hostapi.Disk{Root: root}, file, "content")

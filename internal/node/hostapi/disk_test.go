@@ -52,7 +52,7 @@ func TestEqualContentIsNotWritten(t *testing.T) {
 	expectFile(t, d, file, "two")
 }
 
-func TestOnlyTheOwnerMayReadWhatIsWritten(t *testing.T) {
+func TestWrittenFilesArePrivate(t *testing.T) {
 	d := hostapi.Disk{Root: t.TempDir()}
 	leftover := d.Local(file) + ".new"
 	if err := os.MkdirAll(filepath.Dir(leftover), 0o755); err != nil {
@@ -73,8 +73,8 @@ func TestOnlyTheOwnerMayReadWhatIsWritten(t *testing.T) {
 	}
 }
 
-// TestASecretComesAboutInAFolderThatIsClosed: on Windows, a new file has the rights of its folder until it gets its own.
-func TestASecretComesAboutInAFolderThatIsClosed(t *testing.T) {
+// TestSecretIsCreatedInProtectedFolder: on Windows, a new file has the rights of its folder until it gets its own.
+func TestSecretIsCreatedInProtectedFolder(t *testing.T) {
 	const name = desired.KubeletData + `\config.json`
 	d := hostapi.Disk{Root: t.TempDir()}
 	if _, err := d.MakeFolder(desired.KubeletData); err != nil {
@@ -187,7 +187,7 @@ func TestALinkIsTheSameFile(t *testing.T) {
 	}
 }
 
-func TestRemovingWhatIsNotThereIsNoError(t *testing.T) {
+func TestRemovingMissingFileIsNoError(t *testing.T) {
 	d := hostapi.Disk{Root: t.TempDir()}
 	mustWriteFile(t, d, `C:\k\a\b\c`, "x")
 	mustWriteFile(t, d, `C:\k\a\d`, "x")

@@ -17,7 +17,7 @@ func TestExcludedPortsAreNamed(t *testing.T) {
 	}
 }
 
-func TestServicesThatTakeMostPortsAreTold(t *testing.T) {
+func TestPortShortageIsReported(t *testing.T) {
 	for _, test := range []struct {
 		first, last uint16
 		services    int

@@ -40,7 +40,7 @@ func FuzzReplacements(f *testing.F) {
 	})
 }
 
-func TestFailuresOfFeaturesSayWhatHelps(t *testing.T) {
+func TestFeatureErrorRemedies(t *testing.T) {
 	for code, want := range map[uint32]struct{ restart, source bool }{
 		3017: {restart: true}, 0x80070bc9: {restart: true}, 0x800f082f: {restart: true}, 0x800f0906: {source: true}, 0x800f081f: {source: true},
 		0x80073712: {}, 5: {},

@@ -20,7 +20,7 @@ func before() hostnetwork.Adapter {
 	}
 }
 
-func TestWhatAnAdapterLostIsTold(t *testing.T) {
+func TestLostAdapterSettingsAreReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(before, now *hostnetwork.Adapter)
 		want   string
@@ -70,7 +70,7 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRecordIsRefused(t *testing.T) {
+func TestInvalidRecordIsRejected(t *testing.T) {
 	good := string(hostnetwork.Encode(record()))
 	for name, text := range map[string]string{
 		"empty":           "",

@@ -55,8 +55,8 @@ func TestNodesAreListedInPagesWithoutSendInitialEvents(t *testing.T) {
 	})
 }
 
-// TestTheRouterAddressIsPublishedAgain: other nodes need the address of this host's router, and another program may have changed or removed it.
-func TestTheRouterAddressIsPublishedAgain(t *testing.T) {
+// TestRouterAddressIsRepublished: other nodes need the address of this host's router, and another program may have changed or removed it.
+func TestRouterAddressIsRepublished(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{}).start()
 		e.awaits(time.Minute, "the address is published", h.published)

@@ -222,8 +222,8 @@ func TestASubnetOutsideOfTheRangesIsRejected(t *testing.T) {
 	})
 }
 
-// TestWhatIsWrongWithANodeIsLoggedOnce expects such a Node to be used anyway.
-func TestWhatIsWrongWithANodeIsLoggedOnce(t *testing.T) {
+// TestNodeProblemIsLoggedOnce expects such a Node to be used anyway.
+func TestNodeProblemIsLoggedOnce(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
 		h := e.windows(1, sim.HNSOptions{})

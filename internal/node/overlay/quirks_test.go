@@ -19,9 +19,9 @@ import (
 // forget removes the program's record of the networks that it created.
 func (h *host) forget() { _ = os.Remove(filepath.Join(h.options.CertDir, "made-networks")) }
 
-// TestNetworksStayWhateverWindowsReturns: what Windows does not return, or returns in another form, is no reason to remove a network. This applies to
+// TestNetworksStayWithIncompleteReadback: what Windows does not return, or returns in another form, is no reason to remove a network. This applies to
 // networks of this program, of one without its record, and of OVN-Kubernetes' own program.
-func TestNetworksStayWhateverWindowsReturns(t *testing.T) {
+func TestNetworksStayWithIncompleteReadback(t *testing.T) {
 	for name, quirks := range map[string]sim.NetworkQuirks{
 		"nothing":     {OmitsVNI: true, OmitsVXLANPort: true, OmitsAdapter: true},
 		"no VNI":      {OmitsVNI: true},
@@ -54,9 +54,9 @@ func TestNetworksStayWhateverWindowsReturns(t *testing.T) {
 	}
 }
 
-// TestAChangedPortIsAppliedAlthoughWindowsDoesNotTellIt: a change of settings is detected even if Windows does not return the setting, because it is
+// TestChangedVXLANPortIsAppliedWithoutReadback: a change of settings is detected even if Windows does not return the setting, because it is
 // stored.
-func TestAChangedPortIsAppliedAlthoughWindowsDoesNotTellIt(t *testing.T) {
+func TestChangedVXLANPortIsAppliedWithoutReadback(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{OmitsVXLANPort: true, OmitsVNI: true}})
 		h.options.Settings.VXLANPort = 9898
@@ -130,8 +130,8 @@ func TestTheNetworkOfPodsFindsTheSwitchOfTheBase(t *testing.T) {
 	}
 }
 
-// TestAWrongAdapterIsTold: a host on which Windows always chooses the wrong adapter keeps its network and reports that.
-func TestAWrongAdapterIsTold(t *testing.T) {
+// TestWrongAdapterIsReported: a host on which Windows always chooses the wrong adapter keeps its network and reports that.
+func TestWrongAdapterIsReported(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{ChoosesAddress: "198.51.100.7"}}).reporting()
 		h.start()
@@ -142,9 +142,9 @@ func TestAWrongAdapterIsTold(t *testing.T) {
 	})
 }
 
-// TestANetworkThatWindowsDescribesOtherwiseIsToldAndStays: if Windows returns something else than what this program requested, it is reported. The
+// TestDifferingNetworkIsReportedAndKept: if Windows returns something else than what this program requested, it is reported. The
 // network stays, however often the program starts, because Windows may return the same for the next one.
-func TestANetworkThatWindowsDescribesOtherwiseIsToldAndStays(t *testing.T) {
+func TestDifferingNetworkIsReportedAndKept(t *testing.T) {
 	for name, test := range map[string]struct {
 		edit func(*hns.Network)
 		want string
@@ -186,8 +186,8 @@ func TestANetworkThatWindowsDescribesOtherwiseIsToldAndStays(t *testing.T) {
 	}
 }
 
-// TestARefusedHostRouteIsTriedAgain: if Windows refuses the host's route, the network stays. Only the route is retried.
-func TestARefusedHostRouteIsTriedAgain(t *testing.T) {
+// TestRefusedHostRouteIsRetried: if Windows refuses the host's route, the network stays. Only the route is retried.
+func TestRefusedHostRouteIsRetried(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
 		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{RefusesHostRoute: true}}).reporting()
@@ -212,9 +212,9 @@ func TestARefusedHostRouteIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestAnUnlistedNetworkIsNotCreatedAgain: a service that has just started does not list all networks. One that is found by its ID is not created
+// TestUnlistedNetworkIsNotRecreated: a service that has just started does not list all networks. One that is found by its ID is not created
 // again.
-func TestAnUnlistedNetworkIsNotCreatedAgain(t *testing.T) {
+func TestUnlistedNetworkIsNotRecreated(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{ListsLate: 20 * time.Second}}).start()
 		e.awaits(time.Minute, "the overlay is there", h.published)

@@ -66,8 +66,8 @@ func TestALossIsNoticedWhileNodesChange(t *testing.T) {
 	})
 }
 
-// TestANetworkThatComesBackIsNotCreatedAgain: a service that has just started may not have read its networks yet.
-func TestANetworkThatComesBackIsNotCreatedAgain(t *testing.T) {
+// TestReappearingNetworkIsNotRecreated: a service that has just started may not have read its networks yet.
+func TestReappearingNetworkIsNotRecreated(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
 		h := e.windows(1, sim.HNSOptions{}).start()

@@ -59,7 +59,7 @@ func ovnRanges() overlay.Ranges {
 	}
 }
 
-func TestTheStatusSaysWhyTheOverlayDoesNotWork(t *testing.T) {
+func TestOverlayStatusReportsCause(t *testing.T) {
 	const ip = "192.0.2.1"
 	subnet := func(s string) map[string]string { return map[string]string{overlay.SubnetAnnotation: s} }
 	mac := func(s string) map[string]string {

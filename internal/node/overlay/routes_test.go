@@ -216,7 +216,7 @@ func TestPersistentRoutesAreAddedWhenNoNetworkChanges(t *testing.T) {
 	})
 }
 
-func TestRoutesAreKeptWhenANetworkIsReplaced(t *testing.T) {
+func TestRoutesSurviveNetworkReplacement(t *testing.T) {
 	usual := overlay.Route{To: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("192.0.2.254"), Metric: 5}
 	temporary := overlay.Route{To: netip.MustParsePrefix("169.254.169.250/32"), Gateway: netip.MustParseAddr("192.0.2.254"), Metric: 7}
 	story(t, func(e *env) {

@@ -40,9 +40,9 @@ func TestWindowsReportsAddressesLate(t *testing.T) {
 	})
 }
 
-// TestANetworkThatNeverHadAddressesIsCreatedAgain: Windows may create a network and never report its addresses, so that pods cannot use it. A network
+// TestNetworkWithoutAddressesIsRecreated: Windows may create a network and never report its addresses, so that pods cannot use it. A network
 // that pods use stays, whatever Windows reports later.
-func TestANetworkThatNeverHadAddressesIsCreatedAgain(t *testing.T) {
+func TestNetworkWithoutAddressesIsRecreated(t *testing.T) {
 	for name, loses := range map[string]func(*hns.Network){
 		"of the host": func(n *hns.Network) { n.ManagementIP = netip.Addr{} }, "of the router": func(n *hns.Network) { n.RouterMAC = "" },
 	} {

@@ -34,7 +34,7 @@ func TestAStatusIsWrittenWithinItsLimits(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoStatusIsRefused(t *testing.T) {
+func TestInvalidStatusIsRejected(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty":            "",
 		"null":             "null",

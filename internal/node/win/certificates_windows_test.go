@@ -53,7 +53,7 @@ func verify(file string) error {
 	return err
 }
 
-func TestWhatAnAddedAuthoritySignedIsTrusted(t *testing.T) {
+func TestAddedAuthorityIsTrusted(t *testing.T) {
 	certificates := mustHost(t).Certificates
 	untrustAfter(t, certificates)
 	authority, server := mustSign(t)

@@ -15,11 +15,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 )
 
-// asCleaner makes TestWhatACutRunLeavesIsRemoved create nothing before it removes leftovers. wmco-acceptance sets it.
+// asCleaner makes TestKilledRunLeftoversAreRemoved create nothing before it removes leftovers. wmco-acceptance sets it.
 const asCleaner = "WICD_TEST_CLEAN_UP"
 
-// TestWhatACutRunLeavesIsRemoved removes what killed tests of this package leave on a machine.
-func TestWhatACutRunLeavesIsRemoved(t *testing.T) {
+// TestKilledRunLeftoversAreRemoved removes what killed tests of this package leave on a machine.
+func TestKilledRunLeftoversAreRemoved(t *testing.T) {
 	h := mustHost(t)
 	if os.Getenv(asCleaner) == "" {
 		s, _ := mustServe(t, "runs")

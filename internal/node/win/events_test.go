@@ -57,7 +57,7 @@ func TestEventsAreRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoEventIsRefused(t *testing.T) {
+func TestInvalidEventIsRejected(t *testing.T) {
 	for _, text := range []string{"", "<Event/>", strings.Replace(crashed, "4711", "-1", 1), strings.Replace(crashed, "2026-", "", 1), crashed[:300]} {
 		if e, _, err := parseEvent(text); err == nil {
 			t.Errorf("%q is read as %+v", text, e)

@@ -32,7 +32,7 @@ func TestADISMThatHangsEndsWithItsProcess(t *testing.T) {
 	}
 }
 
-func TestDISMSaysWhatItAnswers(t *testing.T) {
+func TestDISMErrorsAreReturned(t *testing.T) {
 	mustBeWine(t)
 	system := mustHost(t).System
 	const features = `Software\WMCOLab\Features`

@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/win"
 )
 
-func TestThereIsNoHostElsewhere(t *testing.T) {
+func TestHostIsUnsupportedOutsideWindows(t *testing.T) {
 	if _, err := win.Host(); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("Host() = %v, want errors.ErrUnsupported", err)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// TestWhoListensOnPortsOfTheNodeIsKnown listens on one port for each protocol.
-func TestWhoListensOnPortsOfTheNodeIsKnown(t *testing.T) {
+// TestListenersOnNodePortsAreFound listens on one port for each protocol.
+func TestListenersOnNodePortsAreFound(t *testing.T) {
 	tcp, err := net.Listen("tcp4", "127.0.0.1:10280")
 	if err != nil {
 		t.Fatal(err)

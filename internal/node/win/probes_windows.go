@@ -55,7 +55,7 @@ func probeHTTP(ctx context.Context, address string) error {
 }
 
 // probeRuntime calls Version. Connecting is not enough: containerd listens, and reports to the SCM that it runs, before it can answer
-// (checkInitialized in internal/node/cri/instrument of containerd 2.3).
+// (checkInitialized in internal/cri/instrument of containerd 2.3).
 func probeRuntime(ctx context.Context, pipe string) error {
 	runtime, end := dialRuntime(pipe)
 	defer end()

@@ -65,7 +65,7 @@ func TestRightsAreSpelledAsWindowsDoes(t *testing.T) {
 	}
 }
 
-func TestProtectRemovesTheRightsOfOthers(t *testing.T) {
+func TestProtectRemovesForeignRights(t *testing.T) {
 	folder := tempFolder(t)
 	file := folder + `\file`
 	if err := os.WriteFile(file, nil, 0o666); err != nil {

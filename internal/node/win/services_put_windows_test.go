@@ -126,7 +126,7 @@ func TestPutIgnoresTheOrderAndCaseOfDependencies(t *testing.T) {
 	}
 }
 
-func TestPutWaitsUntilADeletedServiceIsGone(t *testing.T) {
+func TestPutWaitsForServiceDeletion(t *testing.T) {
 	s, d := mustServe(t, "runs")
 	held := mustOpen(t, deleteAccess)
 	if err := windows.DeleteService(held.Handle); err != nil {

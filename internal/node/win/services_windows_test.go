@@ -126,7 +126,7 @@ func TestStartNamesTheDependencyThatFails(t *testing.T) {
 	}
 }
 
-func TestStopWaitsUntilTheProcessIsGone(t *testing.T) {
+func TestStopWaitsForProcessExit(t *testing.T) {
 	s, _ := mustServe(t, "lingers")
 	mustStart(t, s)
 	p, err := windows.OpenProcess(windows.SYNCHRONIZE, false, mustFind(t, testName).PID)

@@ -91,7 +91,7 @@ func TestWMITakesAListOfStrings(t *testing.T) {
 	}
 }
 
-func TestErrorsOfWMIAreTold(t *testing.T) {
+func TestWMIErrorsAreReturned(t *testing.T) {
 	none := func(wmiClassObject) error { return nil }
 	for name, test := range map[string]struct {
 		namespace string

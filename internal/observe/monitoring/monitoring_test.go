@@ -306,8 +306,8 @@ func TestNoNodeGetsAToken(t *testing.T) {
 	}
 }
 
-// TestTheFilesAreWhatIsMade checks the generated files, as make check-generated does.
-func TestTheFilesAreWhatIsMade(t *testing.T) {
+// TestGeneratedFilesAreCurrent checks the generated files, as make check-generated does.
+func TestGeneratedFilesAreCurrent(t *testing.T) {
 	files, err := Files()
 	if err != nil {
 		t.Fatal(err)

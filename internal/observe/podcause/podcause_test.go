@@ -134,7 +134,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-func TestTheRegistryMaySayMore(t *testing.T) {
+func TestRegistryRefinesPodCause(t *testing.T) {
 	c := podcause.Of(refused("win-1", "ErrImagePull", noMatch), podcause.Cluster{Nodes: []corev1.Node{node("win-1", "10.0.20348")}})
 	for name, test := range map[string]struct {
 		is    windowsbuild.Image
@@ -150,7 +150,7 @@ func TestTheRegistryMaySayMore(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingOfWindowsGMSAIsSaid(t *testing.T) {
+func TestMissingGMSASupportIsExplained(t *testing.T) {
 	c := podcause.Of(waits(func(p *corev1.Pod) {
 		p.Spec.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: new("web-gmsa")}}
 	}), podcause.Cluster{Nodes: []corev1.Node{node("win-1", "10.0.20348")}})

@@ -111,7 +111,7 @@ func TestPodsThatDoNotRun(t *testing.T) {
 	}
 }
 
-func TestErrorsComeFirst(t *testing.T) {
+func TestErrorsAreListedFirst(t *testing.T) {
 	found := check(t, "containers: [{name: a, image: a}]")
 	severities := make([]string, len(found))
 	for i, f := range found {

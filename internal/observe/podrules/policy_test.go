@@ -55,8 +55,8 @@ func TestPodsByChance(t *testing.T) {
 	}
 }
 
-// TestWhoGetsAClass covers pods that select their node, and pods that do not.
-func TestWhoGetsAClass(t *testing.T) {
+// TestRuntimeClassAssignment covers pods that select their node, and pods that do not.
+func TestRuntimeClassAssignment(t *testing.T) {
 	server, classes := podrulestest.NewServer(t), podrulestest.Classes()
 	requires := func(label string, values ...string) *corev1.Affinity {
 		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{

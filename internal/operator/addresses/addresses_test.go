@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAddressesThatAreNobodysHost(t *testing.T) {
+func TestReservedAddresses(t *testing.T) {
 	is, in := netip.MustParseAddr, netip.MustParsePrefix
 	cluster := Cluster{
 		Services: []netip.Prefix{in("10.96.0.0/16"), in("fd00::/108")},

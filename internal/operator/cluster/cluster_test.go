@@ -133,7 +133,7 @@ func TestReadFindsTheMostExplicitAnswer(t *testing.T) {
 	}
 }
 
-func TestReadNamesWhatIsMissingOrWrong(t *testing.T) {
+func TestReadReportsMissingOrInvalidObjects(t *testing.T) {
 	tests := []struct {
 		name    string
 		objects []client.Object

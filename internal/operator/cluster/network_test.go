@@ -171,9 +171,9 @@ func TestNetworksThatMakeNoSenseAreNamed(t *testing.T) {
 	}
 }
 
-// TestANetworkThatCannotBeReadIsNotTakenForNone fails each request in turn. If a failure looked like a missing configuration, users would be advised
+// TestUnreadableNetworkIsNotTreatedAsAbsent fails each request in turn. If a failure looked like a missing configuration, users would be advised
 // to change a correct one.
-func TestANetworkThatCannotBeReadIsNotTakenForNone(t *testing.T) {
+func TestUnreadableNetworkIsNotTreatedAsAbsent(t *testing.T) {
 	forbidden := apierrors.NewForbidden(corev1.Resource("x"), "x", errors.New("no such right"))
 	for name, test := range map[string]struct {
 		config   v1alpha1.NetworkSpec

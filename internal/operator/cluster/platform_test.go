@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-func TestThePlatformIsWhatOpenShiftSays(t *testing.T) {
+func TestPlatformIsReadFromOpenShift(t *testing.T) {
 	says := func(text string) client.Object {
 		return openshift("config.openshift.io", "Infrastructure", "cluster", text)
 	}
@@ -39,7 +39,7 @@ func TestThePlatformIsWhatOpenShiftSays(t *testing.T) {
 	}
 }
 
-func TestTheCloudProviderIsReadWhereTheClusterTells(t *testing.T) {
+func TestCloudProviderIsDetected(t *testing.T) {
 	node := func(name, system, providerID string) client.Object {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: system}}, Spec: corev1.NodeSpec{ProviderID: providerID}}
 	}

@@ -165,10 +165,10 @@ func (s *networkOperatorState) check(t *testing.T, platform string) error {
 	return desired.CheckNetwork(in)
 }
 
-// TestWhatOVNKubernetesRefusesIsRefusedWithARemedyThatWorks checks each recorded start with the equivalent OpenShift configuration. A configuration
+// TestInvalidOVNConfigIsRefusedWithRemedy checks each recorded start with the equivalent OpenShift configuration. A configuration
 // that does not work must be rejected before a host joins, and the commands in the message must lead to one that OpenShift applies and with which
 // OVN-Kubernetes starts.
-func TestWhatOVNKubernetesRefusesIsRefusedWithARemedyThatWorks(t *testing.T) {
+func TestInvalidOVNConfigIsRefusedWithRemedy(t *testing.T) {
 	stricter := map[string]string{
 		"hybrid range 10.132.0.0/24/30":             "no address for pods",
 		"hybrid range 10.132.0.0/24/31":             "no address for pods",

@@ -31,7 +31,7 @@ func TestHostsAreNeverSentToThemselves(t *testing.T) {
 	}
 }
 
-func TestTheAdministratorSaysWhereTheAPIServerIs(t *testing.T) {
+func TestConfiguredAPIServerIsUsed(t *testing.T) {
 	for text, want := range map[string]string{
 		"api.example.com:6443": "https://api.example.com:6443", "https://api.example.com:6443/": "https://api.example.com:6443", "https://api.example.com": "https://api.example.com",
 		"10.0.0.100:443": "https://10.0.0.100:443", "[fd00::5]:6443": "https://[fd00::5]:6443", "127.example.com:6443": "https://127.example.com:6443",

@@ -108,8 +108,8 @@ func watched(r client.WithWatch, see func(asked) error) client.Reader {
 	})
 }
 
-// TestAnAPIThatDoesNotAnswerIsNotTakenForNothing fails each request in turn. If a failure looked like missing settings, nodes would lose theirs.
-func TestAnAPIThatDoesNotAnswerIsNotTakenForNothing(t *testing.T) {
+// TestReadFailureIsNotTreatedAsMissing fails each request in turn. If a failure looked like missing settings, nodes would lose theirs.
+func TestReadFailureIsNotTreatedAsMissing(t *testing.T) {
 	var all []asked
 	expectSettings(t, watched(reader(plain()...), func(a asked) error { all = append(all, a); return nil }), onlyUsers())
 	if len(all) != 11 {

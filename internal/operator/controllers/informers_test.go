@@ -25,9 +25,9 @@ import (
 // largest is the maximum size of an object in the API server, in bytes.
 const largest = 1_500_000
 
-// TestWhatIsKeptOfAnObjectIsBounded passes the largest possible objects to each informer: for each list and each string in its kind, one in which
+// TestCachedObjectsAreBounded passes the largest possible objects to each informer: for each list and each string in its kind, one in which
 // that takes all of the space.
-func TestWhatIsKeptOfAnObjectIsBounded(t *testing.T) {
+func TestCachedObjectsAreBounded(t *testing.T) {
 	for _, i := range Informers("ns") {
 		kind := reflect.TypeOf(i.Object).Elem()
 		t.Run(kind.Name(), func(t *testing.T) {

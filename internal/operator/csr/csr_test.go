@@ -291,7 +291,7 @@ func TestRequestsOfHostsAreApproved(t *testing.T) {
 	})
 }
 
-func TestRequestsOfOthersAreLeftAlone(t *testing.T) {
+func TestForeignRequestsAreIgnored(t *testing.T) {
 	status := func(change func(*certificatesv1.CertificateSigningRequestStatus)) *request {
 		r := kubeletBootstrap()
 		r.after = func(req *certificatesv1.CertificateSigningRequest) { change(&req.Status) }
@@ -332,7 +332,7 @@ func TestRequestsOfOthersAreLeftAlone(t *testing.T) {
 	})
 }
 
-func TestMessagesStayShortWhateverTheRequesterWrites(t *testing.T) {
+func TestRefusalMessagesAreBounded(t *testing.T) {
 	long := strings.Repeat("\x00\u200b", 5000)
 	runCases(t, []testCase{
 		{"common name", change(kubeletBootstrap(), func(r *request) { r.subject.CommonName = "system:node:" + strings.Repeat("x", 10000) }), "InstanceUnknown"},
@@ -346,7 +346,7 @@ func TestMessagesStayShortWhateverTheRequesterWrites(t *testing.T) {
 	})
 }
 
-func TestRefusalSaysWhatWasFoundAndWhatIsAllowed(t *testing.T) {
+func TestRefusalNamesFoundAndAllowedValues(t *testing.T) {
 	r := change(kubeletBootstrap(), func(r *request) { r.subject.CommonName = "system:node:win-3" })
 	got := Decide(r.build(t), r.known)
 	want := Decision{

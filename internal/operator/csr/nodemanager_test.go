@@ -19,7 +19,7 @@ func joining(r *request) {
 	r.subject.CommonName, r.user = "system:windows-cloud-node-manager:win-1", "system:wicd-node:win-1"
 }
 
-func TestTheIdentityOfTheCloudNodeManagerIsWICDsToAskFor(t *testing.T) {
+func TestOnlyWICDRequestsNodeManagerIdentity(t *testing.T) {
 	runCases(t, nodeManagerCases())
 }
 
@@ -71,7 +71,7 @@ func nodeManagerCases() []testCase {
 	}
 }
 
-func TestOnlyRequestsForTheCloudNodeManagerAskForIt(t *testing.T) {
+func TestNodeManagerRequestsAreRecognized(t *testing.T) {
 	if !IsForNodeManager(nodeManager().build(t)) || IsForNodeManager(wicdRenewal().build(t)) {
 		t.Error("the kind of a request is not recognized")
 	}

@@ -104,8 +104,8 @@ func breakSignature(req *certificatesv1.CertificateSigningRequest) {
 	req.Spec.Request = flipLast(req.Spec.Request)
 }
 
-// TestWhatARefusalSaysToDoHelps applies the remedy in each rule's message, and expects the request to be approved then.
-func TestWhatARefusalSaysToDoHelps(t *testing.T) {
+// TestRefusalRemediesWork applies the remedy in each rule's message, and expects the request to be approved then.
+func TestRefusalRemediesWork(t *testing.T) {
 	tried := map[string]bool{}
 	for _, r := range remedies() {
 		tried[r.rule] = true
@@ -134,9 +134,9 @@ func TestWhatARefusalSaysToDoHelps(t *testing.T) {
 	}
 }
 
-// TestWhatIsClaimedBesidesIsNotSaidToBeProvable: a key proves which host is reached at an address, and nothing about an address that only a cloud
+// TestCloudClaimHasNoHostKeyRemedy: a key proves which host is reached at an address, and nothing about an address that only a cloud
 // reports.
-func TestWhatIsClaimedBesidesIsNotSaidToBeProvable(t *testing.T) {
+func TestCloudClaimHasNoHostKeyRemedy(t *testing.T) {
 	public := netip.MustParseAddr("203.0.113.7")
 	r := change(kubeletServing(), claim(public, "Service a/b"))
 	r.known.Hosts[1].CloudAddresses, r.known.Hosts[1].KeyKnown = []string{public.String()}, true

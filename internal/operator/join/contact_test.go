@@ -197,7 +197,7 @@ func TestSecuritySoftwareThatDistrustsUnpackersGetsThePlainProgram(t *testing.T)
 	}
 }
 
-func TestBlockedProgramsAreToldWithPathAndHash(t *testing.T) {
+func TestBlockedProgramErrorNamesPathAndHash(t *testing.T) {
 	for _, refusal := range []uint32{0, 225, 1260, 4551} {
 		t.Run(fmt.Sprint(refusal), func(t *testing.T) {
 			t.Parallel()
@@ -228,7 +228,7 @@ func TestBlockedProgramsAreToldWithPathAndHash(t *testing.T) {
 	}
 }
 
-func TestAFailureThatIsNoBlockIsToldAsItIs(t *testing.T) {
+func TestRefusalIsNotReportedAsBlocked(t *testing.T) {
 	host := freshHost{refuses: true}
 	visit := &join.Visit{Host: reached{&host}, Observer: unobserved{}, Now: time.Now}
 	err := visit.Restart(t.Context(), "6")

@@ -91,7 +91,7 @@ func payloadOfWICD(t *testing.T) (*payload.Payload, payload.Manifest) {
 	return p, manifest
 }
 
-func TestADamagedSetupIsSentAgain(t *testing.T) {
+func TestDamagedSetupIsResent(t *testing.T) {
 	p, manifest := payloadOfWICD(t)
 	setup, err := p.Setup()
 	if err != nil {

@@ -59,8 +59,8 @@ func (h *awayHost) Run(_ context.Context, command string, stdin io.Reader, stdou
 	return nil
 }
 
-// TestAShellThatBeginsElsewhereDoesNoHarm covers PowerShell with Set-Location in a profile, and cmd.exe with AutoRun "cd /d D:\".
-func TestAShellThatBeginsElsewhereDoesNoHarm(t *testing.T) {
+// TestChangedShellFolderIsHandled covers PowerShell with Set-Location in a profile, and cmd.exe with AutoRun "cd /d D:\".
+func TestChangedShellFolderIsHandled(t *testing.T) {
 	p, manifest := payloadOfWICD(t)
 	for name, test := range map[string]struct{ home, says string }{
 		"a folder that needs no quotes":   {`C:\Users\Administrator\`, ""},

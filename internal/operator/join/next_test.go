@@ -375,8 +375,8 @@ func TestStepsOfOneJoinAreTimed(t *testing.T) {
 	}
 }
 
-// TestAHostThatNobodyAwaitsIsNotSaidToRestart covers a host that turned out unable to join during its restart.
-func TestAHostThatNobodyAwaitsIsNotSaidToRestart(t *testing.T) {
+// TestUnsupportedHostIsNotReportedAsRebooting covers a host that turned out unable to join during its restart.
+func TestUnsupportedHostIsNotReportedAsRebooting(t *testing.T) {
 	restarting := &join.Rebooting{Reason: "feature Containers is enabled by a restart", BootID: "1"}
 	for name, test := range map[string]struct {
 		then error

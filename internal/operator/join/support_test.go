@@ -13,8 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/join"
 )
 
-// TestAWindowsWithoutUpdatesIsTold also expects the node to stay in service.
-func TestAWindowsWithoutUpdatesIsTold(t *testing.T) {
+// TestUnsupportedWindowsIsReported also expects the node to stay in service.
+func TestUnsupportedWindowsIsReported(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-1", Annotations: map[string]string{api.AnnotationVersion: "v"}}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	var st v1alpha1.WindowsInstanceStatus

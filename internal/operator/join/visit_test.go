@@ -211,7 +211,7 @@ func TestAHostLeavesItsOwnClusterOnly(t *testing.T) {
 	}
 }
 
-func TestALeaveThatBreaksIsTold(t *testing.T) {
+func TestInterruptedLeaveReturnsError(t *testing.T) {
 	h := &visitedHost{cluster: "ours", lost: wicdapi.CommandLeave}
 	if _, err := visit(h).Leave(t.Context(), "ours"); err == nil || wicdapi.Failed(err) != nil {
 		t.Errorf("Leave() = %v, want an error that is not WICD's", err)

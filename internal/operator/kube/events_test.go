@@ -16,8 +16,8 @@ func (l *lastNote) Eventf(_, _ runtime.Object, _, _, _, note string, args ...any
 	l.text = fmt.Sprintf(note, args...)
 }
 
-// TestEventsTellNoSecrets expects an event that quotes a registry, a proxy or a program on a host to contain no secrets.
-func TestEventsTellNoSecrets(t *testing.T) {
+// TestEventsContainNoSecrets expects an event that quotes a registry, a proxy or a program on a host to contain no secrets.
+func TestEventsContainNoSecrets(t *testing.T) {
 	var last lastNote
 	events := NewEvents(&last)
 	events.Emit(Event{Object: &corev1.Node{}, Type: corev1.EventTypeWarning, Reason: "X", Action: "Y"},

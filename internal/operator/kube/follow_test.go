@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestAWatchFollowsWhatIsWanted(t *testing.T) {
+func TestWatchFollowsRequestedKind(t *testing.T) {
 	var log []string
 	f := follower{watch: func(_ context.Context, k OptionalKind) error {
 		if k.Namespace == "closed" {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestLogsTellNoSecrets expects logs without secrets, even if a host repeats a token, or a server the password it received.
-func TestLogsTellNoSecrets(t *testing.T) {
+// TestLogsContainNoSecrets expects logs without secrets, even if a host repeats a token, or a server the password it received.
+func TestLogsContainNoSecrets(t *testing.T) {
 	const token = "eyJhbGciOiJSUzI1NiJ9.eyJqdGkiOiJ0b2tlbi0xIn0.c2lnbmF0dXJl"
 	var out strings.Builder
 	log := NewLogger(&out, false)

@@ -22,8 +22,8 @@ func configMap(namespace string, n int) *corev1.ConfigMap {
 	}
 }
 
-// TestWhatIsGoneMakesRoom fills a share and deletes its objects.
-func TestWhatIsGoneMakesRoom(t *testing.T) {
+// TestDeletedObjectsFreeSpace fills a share and deletes its objects.
+func TestDeletedObjectsFreeSpace(t *testing.T) {
 	i := Informer{Object: &corev1.ConfigMap{}, Keep: Whole, Bytes: 1 << 20, Share: &Share{Total: 30_000, PerOwner: 10_000, Owner: client.Object.GetNamespace}}
 	fits := func(namespace string) (n int) {
 		for n = 0; n < 100; n++ {
@@ -60,8 +60,8 @@ func TestWhatIsGoneMakesRoom(t *testing.T) {
 	}
 }
 
-// TestNobodyMarksAnObjectAsCut expects that no client can set the mark: it would hide the object, and a Service could claim all addresses.
-func TestNobodyMarksAnObjectAsCut(t *testing.T) {
+// TestClientsCannotMarkObjectAsCut expects that no client can set the mark: it would hide the object, and a Service could claim all addresses.
+func TestClientsCannotMarkObjectAsCut(t *testing.T) {
 	if len(validation.ValidateAnnotations(map[string]string{cutKey: ""}, field.NewPath("annotations"))) == 0 {
 		t.Errorf("the API server takes annotation %q", cutKey)
 	}

@@ -69,7 +69,7 @@ func TestNodesGetTheNewestKubeletThatIsNotNewerThanTheOldestAPIServer(t *testing
 	}
 }
 
-func TestContentWithoutAVersionGoesWithEveryCluster(t *testing.T) {
+func TestUnversionedContentFitsEveryCluster(t *testing.T) {
 	file := payload.File{Path: "kubelet.exe", Component: "kubelet", Version: "simulated", Group: payload.Base, SHA256: strings.Repeat("a", 64), Size: 1}
 	all := kubeversions.Of("1.2.0", payload.New([]payload.File{file}, payload.File{}))
 	got, err := kubeversions.Choose(all, []string{"v1.36.3"})

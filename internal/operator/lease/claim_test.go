@@ -78,7 +78,7 @@ func (w *world) lease(t *testing.T, namespace, holder string, ago time.Duration)
 	}
 }
 
-func TestWhoeverWorkedLastComesFirst(t *testing.T) {
+func TestMostRecentOperatorKeepsTheLease(t *testing.T) {
 	type lease struct {
 		namespace, holder string
 		ago               time.Duration
@@ -204,8 +204,8 @@ func TestAnOperatorThatWasKilledDoesNotHoldUp(t *testing.T) {
 	})
 }
 
-// TestWhoeverBeginsAtTheSameTimeGivesItsLeaseBack has another operator take its Lease between the check and the write.
-func TestWhoeverBeginsAtTheSameTimeGivesItsLeaseBack(t *testing.T) {
+// TestConcurrentStartReleasesLease has another operator take its Lease between the check and the write.
+func TestConcurrentStartReleasesLease(t *testing.T) {
 	w := newWorld("a", "b")
 	w.lease(t, "b", "", time.Hour)
 	l := w.operator("b")
@@ -246,7 +246,7 @@ func TestTwoNeverWorkAtOnce(t *testing.T) {
 	}
 }
 
-func TestNothingIsTakenWhileOthersCannotBeSeen(t *testing.T) {
+func TestLeaseIsNotTakenWhenListFails(t *testing.T) {
 	w := newWorld("b")
 	w.fails = errors.New("leases is forbidden")
 	l := w.operator("b")

@@ -48,7 +48,7 @@ func condition(t *testing.T, c client.Reader) (message string) {
 
 const standsBy = "the operator in namespace b stands by, because the one in namespace a manages the Windows nodes of this cluster; uninstall one of them"
 
-func TestTheSecondSaysThatItStandsBy(t *testing.T) {
+func TestStandbyOperatorReportsItself(t *testing.T) {
 	for name, ends := range map[string]func(w *world, stop context.CancelFunc){
 		"until it ends":                   func(_ *world, stop context.CancelFunc) { stop() },
 		"until the first is uninstalled":  func(w *world, _ context.CancelFunc) { w.uninstall("a") },
@@ -94,8 +94,8 @@ func TestTheSecondSaysThatItStandsBy(t *testing.T) {
 	}
 }
 
-// TestTheFirstRemovesWhatAnotherLeft starts an operator after one that stood by was killed.
-func TestTheFirstRemovesWhatAnotherLeft(t *testing.T) {
+// TestLeaderRemovesStaleCondition starts an operator after one that stood by was killed.
+func TestLeaderRemovesStaleCondition(t *testing.T) {
 	c := reported(t, interceptor.Funcs{})
 	w := newWorld("a")
 	l := w.operator("a")

@@ -28,7 +28,7 @@ func TestALineEndsAfterItsLastDay(t *testing.T) {
 	}
 }
 
-func TestEachLineIsThereOnceAndHasASource(t *testing.T) {
+func TestReleaseLinesAreUniqueWithSource(t *testing.T) {
 	seen := map[string]bool{}
 	for _, l := range lifecycle.Lines() {
 		if key := l.Product + " " + l.Name; seen[key] || !strings.HasPrefix(l.Source, "https://") || l.Ends.Year() < 2026 {

@@ -47,7 +47,7 @@ func decide(t *testing.T, o *unstructured.Unstructured, platform string) Decisio
 
 const running = "status: {phase: Running, addresses: [{type: InternalIP, address: 10.0.0.5}]}\n"
 
-func TestAMachineWithAHostAsksForItsInstance(t *testing.T) {
+func TestMachineWithAddressYieldsInstance(t *testing.T) {
 	tests := map[string]struct {
 		api, says, platform     string
 		address, user, hostname string
@@ -94,7 +94,7 @@ func TestAMachineWithAHostAsksForItsInstance(t *testing.T) {
 	}
 }
 
-func TestWhatElseAMachineMeans(t *testing.T) {
+func TestMachineVerdicts(t *testing.T) {
 	deleted := "metadata: {deletionTimestamp: '2026-01-02T03:04:05Z', labels: {machine.openshift.io/os-id: Windows}}\n"
 	tests := map[string]struct {
 		api, says string
@@ -124,7 +124,7 @@ func TestWhatElseAMachineMeans(t *testing.T) {
 	}
 }
 
-func TestAMachineThatCannotBeANodeSaysWhy(t *testing.T) {
+func TestUnsuitableMachineReportsFault(t *testing.T) {
 	address := func(text string) string {
 		return fmt.Sprintf("status: {phase: Running, addresses: [{type: InternalIP, address: '%s'}]}", text)
 	}
@@ -151,7 +151,7 @@ func TestAMachineThatCannotBeANodeSaysWhy(t *testing.T) {
 	}
 }
 
-func TestWhatIsOfAnotherTypeIsNamed(t *testing.T) {
+func TestWrongFieldTypeIsReported(t *testing.T) {
 	for says, field := range map[string]string{
 		"status: {addresses: {}}":                                 "status.addresses",
 		"status: {addresses: [{type: InternalIP, address: [1]}]}": "status.addresses.address",

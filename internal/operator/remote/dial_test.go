@@ -52,7 +52,7 @@ func resolver(addresses ...string) func(context.Context, string, string) ([]neti
 	}
 }
 
-func TestDialTellsFailuresApart(t *testing.T) {
+func TestDialClassifiesFailures(t *testing.T) {
 	type test struct {
 		target  func(*testing.T) Target
 		options Options
@@ -272,7 +272,7 @@ func TestHostKeyIsPinnedFromTheFirstContactOn(t *testing.T) {
 	}
 }
 
-func TestHostKeyChangeIsToldApartFromBadCredentials(t *testing.T) {
+func TestHostKeyChangeIsNotBadCredentials(t *testing.T) {
 	for _, now := range []string{"ed25519", "ecdsa", "rsa"} {
 		t.Run(now, func(t *testing.T) {
 			host := startHost(t)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// TestWhatWritesBeforeSFTPIsTold: if DefaultShell is set, sshd of Windows starts SFTP through this shell, and the output of its profile comes first.
-func TestWhatWritesBeforeSFTPIsTold(t *testing.T) {
+// TestOutputBeforeSFTPIsReported: if DefaultShell is set, sshd of Windows starts SFTP through this shell, and the output of its profile comes first.
+func TestOutputBeforeSFTPIsReported(t *testing.T) {
 	for name, test := range map[string]struct{ writes, hostError string }{
 		"a greeting":         {"Welcome to SRV01\r\n", `"Welcome to SRV01\r\n"`},
 		"a long banner":      {strings.Repeat("This computer belongs to Example Corp. ", 100), `"This computer belongs to Example Corp. `},

@@ -128,7 +128,7 @@ func utf16Of(text string) string {
 	return string(b)
 }
 
-func TestUnusablePrivateKeysAreToldApart(t *testing.T) {
+func TestUnusablePrivateKeysAreDescribed(t *testing.T) {
 	for text, says := range unusableKeys() {
 		t.Run(says, func(t *testing.T) {
 			_, err := ParsePrivateKey([]byte(text))
@@ -184,7 +184,7 @@ func TestHostKeysAreReadAndWritten(t *testing.T) {
 	}
 }
 
-func TestUnusableHostKeysAreToldApart(t *testing.T) {
+func TestUnusableHostKeysAreDescribed(t *testing.T) {
 	_, ed, _ := ed25519.GenerateKey(rand.Reader)
 	key := FormatHostKey(must(ssh.NewPublicKey(ed.Public())))
 	small := must(rsa.GenerateKey(rand.Reader, 1024))

@@ -129,7 +129,7 @@ func TestPutRefusesContentOfAnotherSize(t *testing.T) {
 	}
 }
 
-func TestPutSaysWhatTheHostRefuses(t *testing.T) {
+func TestPutReportsRefusal(t *testing.T) {
 	host := startHost(t)
 	h := host.dial(t, Options{})
 	if err := os.Mkdir(filepath.Join(host.home, "taken"), 0o700); err != nil {

@@ -315,7 +315,7 @@ type errWriter struct{ err error }
 
 func (w errWriter) Write([]byte) (int, error) { return 0, w.err }
 
-func TestLostConnectionIsToldApartFromAFailedCommand(t *testing.T) {
+func TestLostConnectionIsDistinctFromFailedCommand(t *testing.T) {
 	for name, end := range map[string]func(*testHost, *Host){
 		"cut by the host": func(host *testHost, _ *Host) { host.Cut() },
 		"closed here":     func(_ *testHost, h *Host) { h.Close() },

@@ -233,8 +233,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestWhatANodeSaysIsCut uses condition messages that are too long to store, because other hosts' objects repeat them.
-func TestWhatANodeSaysIsCut(t *testing.T) {
+// TestNodeMessagesAreTruncated uses condition messages that are too long to store, because other hosts' objects repeat them.
+func TestNodeMessagesAreTruncated(t *testing.T) {
 	long := strings.Repeat("ä", 300_000)
 	node := &corev1.Node{}
 	for _, kind := range []corev1.NodeConditionType{api.ConditionUpdated, api.ConditionServicesHealthy} {
@@ -294,7 +294,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-func TestSummaryCountsWhatGoesOn(t *testing.T) {
+func TestSummaryCountsActions(t *testing.T) {
 	plan := rollout.Decide(rollout.Fleet{Policy: allow(2), Now: noon(), Orphans: []string{"a", "b", "c", "d", "e", "f", "g"}, Hosts: named(
 		host("", upToDate), host("", underWay), host("", failedHere), host(""))})
 	s := plan.Summary

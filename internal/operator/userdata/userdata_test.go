@@ -44,7 +44,7 @@ func TestEveryPlatformGetsItsScript(t *testing.T) {
 	}
 }
 
-func TestWhatPlatformsNeedOfTheText(t *testing.T) {
+func TestScriptMeetsPlatformRequirements(t *testing.T) {
 	many := slices.Repeat([]string{"fd00:1111:2222:3333:4444:5555:6666:7777/128"}, 64)
 	for _, platform := range []string{"AWS", "Azure", "GCP", "VSphere", "Nutanix", "None", "BareMetal", ""} {
 		text, err := Render(platform, []string{newKey, oldKey}, many)
@@ -180,8 +180,8 @@ func TestTheServerStartsWithWindows(t *testing.T) {
 	expectAll(t, function(t, "Start-Server"), "Set-Service -Name 'sshd' -StartupType Automatic\n", "'PubkeyAuthentication yes', 'PasswordAuthentication no'")
 }
 
-// TestAKeyThatWasReplacedDoesNotComeBack: on some platforms the script runs at every start, also with a key that was replaced since.
-func TestAKeyThatWasReplacedDoesNotComeBack(t *testing.T) {
+// TestReplacedKeyIsNotRestored: on some platforms the script runs at every start, also with a key that was replaced since.
+func TestReplacedKeyIsNotRestored(t *testing.T) {
 	body := function(t, "Add-PublicKeys")
 	before, after, _ := strings.Cut(body, "{ return }")
 	expectAll(t, before, "(Test-Path $marker)", "-ceq $wanted")

@@ -14,8 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/registryclient"
 )
 
-// TestARegistryDoesNotSendTheOperatorElsewhere, neither by a redirect nor by naming a token server.
-func TestARegistryDoesNotSendTheOperatorElsewhere(t *testing.T) {
+// TestRegistryCannotRedirectOperator, neither by a redirect nor by naming a token server.
+func TestRegistryCannotRedirectOperator(t *testing.T) {
 	for _, to := range []string{
 		"http://169.254.169.254/latest/", "http://127.0.0.1:10250/", "http://[::1]/", "http://localhost/", "http://127.1/", "http://168.63.129.16/machine/?comp=goalstate",
 		"http://100.100.100.200/latest/meta-data/", "http://[fd00:ec2::254]/latest/meta-data/", "http://10.0.0.5:2379/v2/keys", "https://jenkins.example.com/job/x/build?token=y",
@@ -110,8 +110,8 @@ func TestAddressesOfNoRegistry(t *testing.T) {
 	}
 }
 
-// TestWhatAProxyConnectsToIsChecked, as far as this machine can resolve names.
-func TestWhatAProxyConnectsToIsChecked(t *testing.T) {
+// TestProxyTargetsAreChecked, as far as this machine can resolve names.
+func TestProxyTargetsAreChecked(t *testing.T) {
 	guard := Guard{Lookup: func(_ context.Context, _, name string) ([]netip.Addr, error) {
 		found := map[string]string{"127.0.0.1.nip.io.": "127.0.0.1", "rebound.example.com.": "169.254.169.254", "quay.io.": "8.8.8.8"}[name]
 		if found == "" {

@@ -60,7 +60,7 @@ func platformOf(os, version string) string {
 	return fmt.Sprintf(`{"digest": "x", "platform": {"os": %q, "os.version": %q, "architecture": "amd64"}}`, os, version)
 }
 
-func TestWhatAnImageIsFor(t *testing.T) {
+func TestImageBuildsAreDetected(t *testing.T) {
 	const tag = "/v2/a/manifests/1"
 	single := func(config string) map[string]string {
 		return map[string]string{tag: `{"config": {"digest": "` + digestOf(config) + `"}}`, "/v2/a/blobs/" + digestOf(config): config}
@@ -151,7 +151,7 @@ func TestOneLookAtADigest(t *testing.T) {
 	}
 }
 
-func TestWhoDoesNotAnswerIsNotWaitedForLong(t *testing.T) {
+func TestSilentRegistryTimesOut(t *testing.T) {
 	end := make(chan struct{})
 	r := reader(t, http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		select {
@@ -167,7 +167,7 @@ func TestWhoDoesNotAnswerIsNotWaitedForLong(t *testing.T) {
 	}
 }
 
-func TestWhoRefusesIsToldApart(t *testing.T) {
+func TestRegistryErrorsAreDistinguished(t *testing.T) {
 	r := reader(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }), mirrors.Table{})
 	if _, err := r.Read(t.Context(), "r.test/a:1"); !errors.Is(err, registryclient.ErrUnauthorized) {
 		t.Error(err)

@@ -40,7 +40,7 @@ func bounded(t *testing.T, provider v1alpha1.NetworkProvider) desired.Node {
 	return on
 }
 
-func TestWhatIsRenderedIsWithinItsBounds(t *testing.T) {
+func TestRenderedSettingsAreWithinBounds(t *testing.T) {
 	for _, provider := range []v1alpha1.NetworkProvider{v1alpha1.NetworkCustom, v1alpha1.NetworkOVNHybridOverlay, v1alpha1.NetworkFlannel} {
 		node := bounded(t, provider)
 		if err := node.CheckBounds(); err != nil {

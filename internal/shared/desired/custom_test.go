@@ -69,7 +69,7 @@ func userFolders() map[string]bool {
 	}
 }
 
-func TestFoldersOfTheUserAreNeitherOursNorWindows(t *testing.T) {
+func TestReservedUserFoldersAreRejected(t *testing.T) {
 	for folder, want := range userFolders() {
 		in := inputs()
 		in.Config.Network.Custom = &v1alpha1.CustomNetwork{ConfigDir: v1alpha1.HostFolder(folder)}

@@ -121,11 +121,11 @@ func TestRender(t *testing.T) {
 	expectNoStrayGolden(t, len(cases)+1) // one more for TestOn
 }
 
-// TestContainerdKnowsWhatIsSaidOfLayers checks containerd's source, because containerd ignores settings that it
+// TestContainerdHasDiscardLayersOption checks containerd's source, because containerd ignores settings that it
 // does not know.
-func TestContainerdKnowsWhatIsSaidOfLayers(t *testing.T) {
+func TestContainerdHasDiscardLayersOption(t *testing.T) {
 	module := payloadtest.Source(t, "../../../payload/containerd", "github.com/containerd/containerd/v2")
-	source, err := os.ReadFile(filepath.Join(module, "internal/node/cri/config/config.go"))
+	source, err := os.ReadFile(filepath.Join(module, "internal/cri/config/config.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,9 +185,9 @@ func TestTheKubeletRunsNothingThatUsersOfTheHostPutThere(t *testing.T) {
 	}
 }
 
-// TestPodsTellTheShimNothing requires both annotation lists of each runtime: containerd has its own default for
+// TestPodAnnotationsDoNotReachShim requires both annotation lists of each runtime: containerd has its own default for
 // a missing one.
-func TestPodsTellTheShimNothing(t *testing.T) {
+func TestPodAnnotationsDoNotReachShim(t *testing.T) {
 	empty := 0
 	for line := range strings.Lines(fileOf(t, `C:\k\containerd\containerd_conf.toml`)) {
 		key, value, _ := strings.Cut(line, "=")

@@ -92,8 +92,8 @@ func TestStateFilesAreOfOneDivision(t *testing.T) {
 	}
 }
 
-// TestAHostGoesOnWithFormerResources expects none of the resources that are held back, and everything else as declared.
-func TestAHostGoesOnWithFormerResources(t *testing.T) {
+// TestHostKeepsPreviousResources expects none of the resources that are held back, and everything else as declared.
+func TestHostKeepsPreviousResources(t *testing.T) {
 	former, before := resources(t, v1alpha1.KubeletSpec{KubeReserved: map[string]string{"cpu": "1"}})
 	_, next := resources(t, v1alpha1.KubeletSpec{MaxPods: 9, CPUManagerPolicy: v1alpha1.CPUManagerStatic})
 	_, want := resources(t, v1alpha1.KubeletSpec{MaxPods: 9, KubeReserved: map[string]string{"cpu": "1"}})

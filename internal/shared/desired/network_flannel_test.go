@@ -121,7 +121,7 @@ func TestTheCommandForFlannelMendsIt(t *testing.T) {
 	}
 }
 
-func TestNumbersOfFlannelThatAreTooLargeAreNotTakenForOthers(t *testing.T) {
+func TestFlannelNumbersDoNotOverflow(t *testing.T) {
 	f, err := desired.ParseFlannel(`{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4294971392, "Port": 70325}}`) // modulo 2^32 and 2^16, both fit
 	if err != nil || f.VNI != 0 || f.Port != 0 {
 		t.Errorf("read as %+v, %v", f, err)

@@ -291,8 +291,8 @@ func TestRangesSetTwiceAreRefused(t *testing.T) {
 	}
 }
 
-// TestOverlayIsToldTheRanges: subnets of other nodes are accepted only within these ranges.
-func TestOverlayIsToldTheRanges(t *testing.T) {
+// TestOverlayGetsClusterSubnets: subnets of other nodes are accepted only within these ranges.
+func TestOverlayGetsClusterSubnets(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*desired.ClusterNetwork)
 		want   string
@@ -323,8 +323,8 @@ func TestOverlayIsToldTheRanges(t *testing.T) {
 	}
 }
 
-// TestOVNElsewhereIsAskedForWhatIsKnown: outside of OpenShift, the hybrid overlay's ranges may be unknown.
-func TestOVNElsewhereIsAskedForWhatIsKnown(t *testing.T) {
+// TestOVNOutsideOpenShiftChecksKnownRanges: outside of OpenShift, the hybrid overlay's ranges may be unknown.
+func TestOVNOutsideOpenShiftChecksKnownRanges(t *testing.T) {
 	plain := func() desired.Inputs {
 		in := inputs()
 		in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay, OVN: &v1alpha1.OVNNetwork{VXLANPort: 9898}}

@@ -16,7 +16,7 @@ func graph(lines ...string) []Service {
 	return all
 }
 
-func TestServicesComeAfterThoseTheyDependOn(t *testing.T) {
+func TestServicesFollowDependencies(t *testing.T) {
 	for name, test := range map[string]struct{ declared, want []string }{
 		"none":              {nil, nil},
 		"as declared":       {[]string{"containerd", "kubelet: containerd", "wicd"}, []string{"containerd", "kubelet", "wicd"}},

@@ -77,7 +77,7 @@ func TestCertificatesAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotFitIsNotData(t *testing.T) {
+func TestOversizedNodeDataIsRejected(t *testing.T) {
 	_, err := desired.Node{Certificates: authorities(t, 600)}.Data()
 	if !errors.Is(err, desired.ErrTooLarge) || !strings.Contains(err.Error(), "key certificates.gz.base64: ") {
 		t.Errorf("the error is %v", err)

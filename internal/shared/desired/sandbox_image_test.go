@@ -77,7 +77,7 @@ func TestAnImageThatIsNoReferenceIsRefused(t *testing.T) {
 }
 
 // A host keeps its current image until it has pulled the next one.
-func TestAHostGoesOnWithTheImageThatItHas(t *testing.T) {
+func TestHostKeepsImageUntilNextIsPulled(t *testing.T) {
 	node := func(image string) desired.Node { return desired.Node{SandboxImage: image} }
 	for _, test := range []struct{ local, former, next, want string }{
 		{"", "a", "a", ""},

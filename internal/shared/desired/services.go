@@ -67,7 +67,7 @@ func missing(in Inputs) (services []v1alpha1.MissingService) {
 // containerd writes its log itself: it checks whether the service manager is its parent (IsWindowsService of golang.org/x/sys), so that as
 // a child of kube-log-runner it would neither be a service nor write to standard error (cmd/containerd/command/service_windows.go of
 // containerd 2.3). At level debug it logs the headers of its requests except Authorization (requestFields of
-// core/remotes/docker/resolver.go), and the specs of containers with their environment (CreateContainer of internal/node/cri/server), so only
+// core/remotes/docker/resolver.go), and the specs of containers with their environment (CreateContainer of internal/cri/server), so only
 // SYSTEM and Administrators may read its log.
 func containerd(in Inputs, folder string) Service {
 	const name = ContainerdService

@@ -34,7 +34,7 @@ func TestFlannelsNetworkHasTheNameThatFlannelGivesIt(t *testing.T) {
 	}
 }
 
-func TestAServiceHasItsOwnVariablesBesidesThoseItReads(t *testing.T) {
+func TestServiceHasOwnAndSharedVariables(t *testing.T) {
 	node := desired.Node{
 		Environment: map[string]string{"NO_PROXY": ".example.com,${NODE_IP}", "OTHER": "x"},
 		Services: []desired.Service{

@@ -111,7 +111,7 @@ func TestUsersNetworksGetAllRangesAndTheFirstServer(t *testing.T) {
 	}
 }
 
-func TestADomainThatNothingTellsIsTold(t *testing.T) {
+func TestAssumedDomainIsReported(t *testing.T) {
 	in := inputs()
 	for _, assumed := range []bool{false, true} {
 		in.Cluster.DomainAssumed = assumed

@@ -48,7 +48,7 @@ func names(services []desired.Service) []string {
 	return names
 }
 
-func TestAServiceIsThereWhereItsProgramIsInThePayload(t *testing.T) {
+func TestServicesMatchPayloadPrograms(t *testing.T) {
 	for name, test := range map[string]struct {
 		without []string
 		want    []string
@@ -169,9 +169,9 @@ func TestBoundsOfLogsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-// TestKubeProxyAnswersWhereThePlatformAsks: load balancers of GCP send health checks to the address of the Service. Windows Server 2019
+// TestKubeProxyAnswersPlatformHealthChecks: load balancers of GCP send health checks to the address of the Service. Windows Server 2019
 // rejects what kube-proxy needs for them.
-func TestKubeProxyAnswersWhereThePlatformAsks(t *testing.T) {
+func TestKubeProxyAnswersPlatformHealthChecks(t *testing.T) {
 	for _, test := range []struct {
 		platform string
 		build    int

@@ -38,7 +38,7 @@ func rewritten(t *testing.T, data map[string]string, change func(map[string]any)
 	return data
 }
 
-func TestOnlyWhatWasSignedIsVerified(t *testing.T) {
+func TestVerifyAcceptsOnlySignedSettings(t *testing.T) {
 	plain := map[string]string{"node": `{"version":"1.0.0"}`, "services": "[]"}
 	signed, err := desired.Sign(plain, statement(), signingKey(1))
 	if err != nil {

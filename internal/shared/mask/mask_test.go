@@ -13,8 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/mask/masktest"
 )
 
-// TestSecretsThatNobodyKnowsAreMasked masks each shape alone, in the middle of a log, in a JSON string, and twice.
-func TestSecretsThatNobodyKnowsAreMasked(t *testing.T) {
+// TestUnknownSecretsAreMasked masks each shape alone, in the middle of a log, in a JSON string, and twice.
+func TestUnknownSecretsAreMasked(t *testing.T) {
 	m := mask.New()
 	in := map[string]func(string) string{
 		"alone":   func(s string) string { return s },
@@ -131,8 +131,8 @@ func TestAPrivateKeyOfSeveralLinesIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestALogGoesOnAfterHalfAPrivateKey expects lines after a private key without an end marker to stay.
-func TestALogGoesOnAfterHalfAPrivateKey(t *testing.T) {
+// TestLogContinuesAfterTruncatedKey expects lines after a private key without an end marker to stay.
+func TestLogContinuesAfterTruncatedKey(t *testing.T) {
 	got := mask.New().Text("-----BEGIN PRIVATE KEY-----\nMIIhunter2\nlevel=info msg=\"goes on\"\n")
 	if !strings.HasSuffix(got, "level=info msg=\"goes on\"\n") || strings.Contains(got, "hunter2") {
 		t.Errorf("got %q", got)

@@ -37,8 +37,8 @@ func TestCAsThatCannotBeUsedAreRefused(t *testing.T) {
 	}
 }
 
-// TestOneBadEntryHarmsNobodyButItself adds each invalid entry to valid sets, which must not change.
-func TestOneBadEntryHarmsNobodyButItself(t *testing.T) {
+// TestInvalidEntryDoesNotAffectOthers adds each invalid entry to valid sets, which must not change.
+func TestInvalidEntryDoesNotAffectOthers(t *testing.T) {
 	cases := goldenCases(t)
 	fine := cases["sources"]
 	want := mirrors.Render(fine).Table

@@ -255,8 +255,8 @@ func TestWithoutAnythingNothingIsRendered(t *testing.T) {
 	}
 }
 
-// TestAPullSecretWithoutItsKeyIsTold has a Secret for another purpose, or with the wrong key.
-func TestAPullSecretWithoutItsKeyIsTold(t *testing.T) {
+// TestPullSecretWithoutKeyIsReported has a Secret for another purpose, or with the wrong key.
+func TestPullSecretWithoutKeyIsReported(t *testing.T) {
 	out := mirrors.Render(mirrors.Input{PullSecret: mirrors.PullSecret{Name: "openshift-config/pull-secret"}})
 	if out.KubeletConfig != "" || len(out.Problems) != 1 {
 		t.Fatalf("got %v", out)
@@ -267,7 +267,7 @@ func TestAPullSecretWithoutItsKeyIsTold(t *testing.T) {
 	}
 }
 
-func TestAReadablePullSecretIsHandedOnByteForByte(t *testing.T) {
+func TestPullSecretIsPassedUnchanged(t *testing.T) {
 	secret := pullSecret(`{ "m.example.com" : {"auth": "bTpwdw=="}}`)
 	if out := mirrors.Render(mirrors.Input{PullSecret: secret}); out.KubeletConfig != string(secret.DockerConfigJSON) {
 		t.Errorf("%s is not the pull secret", out.KubeletConfig)

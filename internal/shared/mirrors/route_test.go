@@ -246,7 +246,7 @@ func allRouteCases() []routeCase {
 	return slices.Concat(seedCases(), prefixCases(), wildcardCases(), kindCases(), orderCases(), accessCases(), nestedCases(), rejectedCases())
 }
 
-func TestWhomLinuxNodesAsk(t *testing.T) {
+func TestRoutesMatchLinuxNodes(t *testing.T) {
 	if n := len(allRouteCases()); n < 60 {
 		t.Fatalf("%d cases", n)
 	}

@@ -43,7 +43,7 @@ func TestAReportThatIsTooLongLosesItsEnd(t *testing.T) {
 	}
 }
 
-func TestWhatAHostMustNotReportIsAnError(t *testing.T) {
+func TestInvalidServiceReportIsRejected(t *testing.T) {
 	for name, services := range map[string]string{
 		"too long":         `[{"name":"` + strings.Repeat("x", 2048) + `","state":"Running"}]`,
 		"no JSON":          `kubelet=Running`,
@@ -73,7 +73,7 @@ func FuzzServices(f *testing.F) {
 	})
 }
 
-func TestWhatNamesAStartOfWindowsIsShortAndPlain(t *testing.T) {
+func TestIsBootID(t *testing.T) {
 	for text, want := range map[string]bool{
 		"7": true, "4294967295": true, "6f9619ff-8b86-d011-b42d-00c04fc964ff": true, strings.Repeat("1", 64): true,
 		"": false, strings.Repeat("1", 65): false, "7 ": false, "7\n": false, "ä": false, "../7": false,

@@ -31,7 +31,7 @@ func settings(http, https, noProxy string) Config {
 	return Config{Object: "Proxy cluster", Path: "status", HTTPProxy: http, HTTPSProxy: https, NoProxy: noProxy}
 }
 
-func TestWhatTheClusterSaysBecomesTheEnvironment(t *testing.T) {
+func TestClusterProxyBecomesEnvironment(t *testing.T) {
 	tests := map[string]struct {
 		in            Config
 		plain, secret map[string]string
@@ -176,7 +176,7 @@ func TestOnlyTheOutsideIsReachedThroughTheProxy(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsNamedWithoutSecrets(t *testing.T) {
+func TestInvalidProxyErrorsHideSecrets(t *testing.T) {
 	tests := map[string]struct {
 		in   Config
 		want []string
@@ -243,7 +243,7 @@ func many() string {
 	return b.String()
 }
 
-func TestWhatTheClusterSaysWronglyIsNamed(t *testing.T) {
+func TestInvalidClusterValuesAreNamed(t *testing.T) {
 	for name, in := range map[string]Inside{
 		"range":      {Networks: []string{"10.0.0.0/99"}},
 		"API server": {APIServer: "https://10.0.0.0/99"},

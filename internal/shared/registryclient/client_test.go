@@ -18,8 +18,8 @@ import (
 
 // Mirrors, credentials, redirects and registry errors are tested with internal/node/daemon/registry, which forwards all of them.
 
-// TestAHostThatMayNotBeAskedIsNotAsked uses a registry that redirects to a forbidden host, or names it as its authority.
-func TestAHostThatMayNotBeAskedIsNotAsked(t *testing.T) {
+// TestForbiddenHostIsNotContacted uses a registry that redirects to a forbidden host, or names it as its authority.
+func TestForbiddenHostIsNotContacted(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"a redirect": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://inside.test/secret", http.StatusFound)

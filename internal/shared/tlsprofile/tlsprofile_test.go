@@ -12,7 +12,7 @@ import (
 
 func intermediate() Server { return Server{TLS12, names(suites())} }
 
-func TestServerOffersWhatTheProfileSays(t *testing.T) {
+func TestServerFollowsTLSProfile(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		profile Profile

@@ -23,7 +23,7 @@ func TestTheMiddleIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestListsSayHowManyMoreThereAre(t *testing.T) {
+func TestLongListsCountOmittedItems(t *testing.T) {
 	for list, want := range map[string]string{"": "", "a": "a", "a b": "a, b", "a b c": "a, b and 1 more", "a b c d": "a, b and 2 more"} {
 		if got := truncate.List(strings.Fields(list), 2, ", "); got != want {
 			t.Errorf("%q becomes %q, want %q", list, got, want)
@@ -31,7 +31,7 @@ func TestListsSayHowManyMoreThereAre(t *testing.T) {
 	}
 }
 
-func TestTextsOfOthersAreSafeToPrint(t *testing.T) {
+func TestForeignTextIsSafeToPrint(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                         "",
 		"two\nlines\r\nand\ttab":   "two\nlines\nand tab",

@@ -60,7 +60,7 @@ func TestAllOfALongLineIsRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsLeftOutIsNamedAndReadingGoesOn(t *testing.T) {
+func TestSkippedCertificatesAreReported(t *testing.T) {
 	good := authority("good").pem(t)
 	old := part{name: "old", from: year(-2), to: year(-1)}.pem(t)
 	bad := authority("bad").pem(t)

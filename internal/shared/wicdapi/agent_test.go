@@ -90,7 +90,7 @@ func TestForeignOutputIsNoAnswer(t *testing.T) {
 	}
 }
 
-func TestCanceledCallSaysWhy(t *testing.T) {
+func TestCanceledCallReturnsCause(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errors.New("not done after a millisecond"))
 	defer cancel()
 	host := hang{}
@@ -114,7 +114,7 @@ func (b blobs) open(sha string, offset int64) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(b[sha][offset:])), nil
 }
 
-func TestSendSendsOnlyWhatIsMissing(t *testing.T) {
+func TestSendSendsOnlyMissingContent(t *testing.T) {
 	content := blobs{"a": "aaaaaaaaaa", "b": "bbbbb", "c": "ccc"}
 	var got bytes.Buffer
 	host := program(func(s *wicdapi.Session, _ io.Writer) error {
@@ -155,7 +155,7 @@ func TestSendEndsWhenTheHostEndsEarly(t *testing.T) {
 	}
 }
 
-func TestSendSaysWhenTheOperatorCannotReadItsOwnContent(t *testing.T) {
+func TestSendReportsUnreadableContent(t *testing.T) {
 	host := program(func(s *wicdapi.Session, _ io.Writer) error {
 		var r wicdapi.ReceiveRequest
 		_ = s.Request(&r)
@@ -207,7 +207,7 @@ func TestOnlyTheFirstResultCounts(t *testing.T) {
 	}
 }
 
-func TestAHostThatNeverComesToAResultIsStopped(t *testing.T) {
+func TestEndlessOutputIsStopped(t *testing.T) {
 	for name, line := range map[string]string{
 		"steps":     strings.Repeat(`{"step":{"name":"`+strings.Repeat("x", 100)+`"}}`+"\n", 500),
 		"noise":     strings.Repeat("hello\n", 10_000),
@@ -278,7 +278,7 @@ func TestTextsOfAHostAreCut(t *testing.T) {
 	}
 }
 
-func TestContentIsSentOnceAndOnlyWhatWasOffered(t *testing.T) {
+func TestInvalidContentRequestsAreRefused(t *testing.T) {
 	content := blobs{"a": "aaaaaaaaaa", "b": "bbbbb"}
 	for name, missing := range map[string][]wicdapi.Missing{
 		"twice":            {{SHA256: "a"}, {SHA256: "a"}},

@@ -85,7 +85,7 @@ func (h *fileHost) Exists(name string) (bool, error) {
 
 func (h *fileHost) Path(name string) (string, error) { return name, nil }
 
-func TestInputGoesByFiles(t *testing.T) {
+func TestInputIsSentAsFiles(t *testing.T) {
 	for _, size := range []int{0, 1, 1<<20 - 1, 1 << 20, 1<<20 + 1, 5<<20 + 7} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

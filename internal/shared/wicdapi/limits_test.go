@@ -141,8 +141,8 @@ func TestALineCostsLittleMemory(t *testing.T) {
 	}
 }
 
-// TestWhatWICDSaysIsRead has WICD report more than the limits, which it must shorten.
-func TestWhatWICDSaysIsRead(t *testing.T) {
+// TestLongWICDOutputIsTruncated has WICD report more than the limits, which it must shorten.
+func TestLongWICDOutputIsTruncated(t *testing.T) {
 	many := make([]string, 5000)
 	for i := range many {
 		many[i] = strings.Repeat("removing a file. ", 100)

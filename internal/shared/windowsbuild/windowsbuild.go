@@ -89,7 +89,7 @@ func Parse(version string) (Build, error) {
 // Runs reports whether a host runs containers of an image, as containerd decides: hosts before Windows Server 2022 run only images of their own
 // build, later ones run all from 20348 up to their own build. Every host tries an image without a build. The rules are the same with Hyper-V
 // isolation, although Windows could then run images of all older builds: containerd pulls the image for the host (WithPlatforms in
-// internal/node/cri/server/images/image_pull.go of containerd 2.3), and the virtual machine starts from the layers of the sandbox image.
+// internal/cri/server/images/image_pull.go of containerd 2.3), and the virtual machine starts from the layers of the sandbox image.
 func Runs(host, image Build) bool {
 	switch {
 	case host == 0:

@@ -115,7 +115,7 @@ func FuzzHiddenText(f *testing.F) {
 	})
 }
 
-func TestSettingsOfTheServerNameNobody(t *testing.T) {
+func TestSSHSettingsHideNames(t *testing.T) {
 	h := newHider([]byte("salt"))
 	got := sshSettings("# comment\r\nPort 22\r\nAllowGroups corp\\admins\r\n\r\nMatch Group administrators\r\n  AuthorizedKeysFile __PROGRAMDATA__/ssh/x\r\n", h)
 	want := "Port 22\nAllowGroups " + h.name(`corp\admins`) + "\nMatch " + h.name("Group administrators") + "\nAuthorizedKeysFile __PROGRAMDATA__/ssh/x\n"

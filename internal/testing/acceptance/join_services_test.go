@@ -46,8 +46,8 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// TestWhatARestartedServiceTakesAlongIsTold covers a Host Network Service that loses its network at a restart, temporarily or for good.
-func TestWhatARestartedServiceTakesAlongIsTold(t *testing.T) {
+// TestServiceRestartEffectsAreReported covers a Host Network Service that loses its network at a restart, temporarily or for good.
+func TestServiceRestartEffectsAreReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		lost, container string
 		back            bool
@@ -148,8 +148,8 @@ func (c *computer) lose(t *testing.T, what string) {
 	}
 }
 
-// TestAKilledServiceMustBeStartedAgain expects Windows or WICD to start it.
-func TestAKilledServiceMustBeStartedAgain(t *testing.T) {
+// TestKilledServiceMustRestart expects Windows or WICD to start it.
+func TestKilledServiceMustRestart(t *testing.T) {
 	for name, test := range map[string]struct {
 		kill func(*computer, uint32) error
 		says string

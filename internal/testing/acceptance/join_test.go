@@ -134,7 +134,7 @@ func TestFilesAreComparedWithTheirChecksums(t *testing.T) {
 	}
 }
 
-func TestChecksumsOfOthersAreRefused(t *testing.T) {
+func TestInvalidChecksumsAreRefused(t *testing.T) {
 	sum := strings.Repeat("0a", 32)
 	for text, says := range map[string]string{
 		sum + "  a/b.exe\r\n" + sum + " *c": "",
@@ -229,8 +229,8 @@ func (l *leaver) Run(ctx context.Context, command string, stdin io.Reader, stdou
 	return nil
 }
 
-// TestWhatANodeLeavesIsTakenOff expects a failed removal to keep the files that another attempt needs.
-func TestWhatANodeLeavesIsTakenOff(t *testing.T) {
+// TestNodeLeftoversAreRemoved expects a failed removal to keep the files that another attempt needs.
+func TestNodeLeftoversAreRemoved(t *testing.T) {
 	for times, succeeds := range map[int]bool{1: true, takeOffAttempts: true, takeOffAttempts + 1: false} {
 		synctest.Test(t, func(t *testing.T) {
 			l := &leaver{computer: newComputer(t), times: times}

@@ -89,7 +89,7 @@ func fileLines() []Line {
 				"TestRightsKeepTheirPromises/StrangersAreTold",
 				"TestRightsKeepTheirPromises/LinksAreNotFollowed",
 				"TestProtectAppliesToFilesCreatedLater",
-				"TestProtectRemovesTheRightsOfOthers",
+				"TestProtectRemovesForeignRights",
 				"TestRightsAreSpelledAsWindowsDoes",
 			},
 		},

@@ -35,7 +35,7 @@ func serviceLines() []Line {
 				"That Windows says it, also of services, is from its documentation.",
 			Claim: "a program that listens on a port of the node, or on a named pipe, is found",
 			Tests: []string{
-				"TestWhoListensOnPortsOfTheNodeIsKnown",
+				"TestListenersOnNodePortsAreFound",
 				"TestANamedPipeIsSeenWithoutAConnection",
 			},
 		},

@@ -38,7 +38,7 @@ func TestTheDocumentHasTheList(t *testing.T) {
 	}
 }
 
-func TestEachLineIsTriedOrSaysWhyNot(t *testing.T) {
+func TestEachLineHasProbeTestsOrReason(t *testing.T) {
 	id := regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`)
 	seen := map[string]bool{}
 	for _, l := range Lines() {

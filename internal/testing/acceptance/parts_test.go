@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/httpclient"
 )
 
-func TestJournalsOfOthersAreRefused(t *testing.T) {
+func TestInvalidJournalsAreRefused(t *testing.T) {
 	for text, says := range map[string]string{
 		`[]`: "",
 		`[{"kind":"folder","name":"tests"},{"kind":"scheduled restart"}]`:                     "",
@@ -157,7 +157,7 @@ func TestSandboxImagesAreFound(t *testing.T) {
 	}
 }
 
-func TestTheSummaryHasWhatWasRefutedFirst(t *testing.T) {
+func TestSummaryListsRefutedClaimsFirst(t *testing.T) {
 	r := Report{
 		Version: "v0.1.0", Started: time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC), Finished: time.Date(2026, 1, 2, 3, 9, 0, 0, time.UTC),
 		Machine: Windows{Product: "Windows Server 2022 Datacenter", Build: 20348, UBR: 2402, Installation: "Server Core", Architecture: "amd64"},

@@ -31,8 +31,8 @@ func newSigner(t *testing.T) ssh.Signer {
 	return signer
 }
 
-// TestWhatAShellChangesIsReported uses servers with known misbehavior of Windows shells.
-func TestWhatAShellChangesIsReported(t *testing.T) {
+// TestShellMisbehaviorIsReported uses servers with known misbehavior of Windows shells.
+func TestShellMisbehaviorIsReported(t *testing.T) {
 	honest := func(_ context.Context, c sshd.Command, stdin io.Reader, stdout, _ io.Writer) int {
 		_, err := Command(strings.Fields(c.Line)[1:], stdin, stdout)
 		if exit := Exit(0); errors.As(err, &exit) {

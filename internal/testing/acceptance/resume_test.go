@@ -24,7 +24,7 @@ func bareOptions(t *testing.T) JoinOptions {
 	}
 }
 
-func TestAJoinEnablesContainersAndGoesOnAfterTheRestart(t *testing.T) {
+func TestJoinResumesAfterRestartForContainers(t *testing.T) {
 	files := bareOptions(t)
 	synctest.Test(t, func(t *testing.T) {
 		c := newComputer(t)
@@ -62,8 +62,8 @@ func (p pending) Feature(context.Context, string) (wicdapi.FeatureState, error) 
 
 func (p pending) Reboot(context.Context, string, time.Duration) error { *p.asked++; return nil }
 
-// TestAFeatureThatDoesNotComeRestartsNothingTwice: Windows may roll back a feature, or take minutes after its start to complete it.
-func TestAFeatureThatDoesNotComeRestartsNothingTwice(t *testing.T) {
+// TestMissingFeatureCausesOneRestart: Windows may roll back a feature, or take minutes after its start to complete it.
+func TestMissingFeatureCausesOneRestart(t *testing.T) {
 	files := bareOptions(t)
 	for _, state := range []wicdapi.FeatureState{wicdapi.FeaturePending, wicdapi.FeatureDisabled} {
 		synctest.Test(t, func(t *testing.T) {

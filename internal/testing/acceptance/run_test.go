@@ -56,7 +56,7 @@ func TestARunAnswersEachLineAndLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestHyperVIsComparedWithWhatWindowsSays(t *testing.T) {
+func TestHyperVStateIsComparedWithWindows(t *testing.T) {
 	for _, test := range []struct {
 		says string
 		is   wicdapi.FeatureState
@@ -158,7 +158,7 @@ func cutAt(t *testing.T, changes int, o Options) (wasCut bool) {
 	return true
 }
 
-func TestCtrlCPutsBackWhatIsChanged(t *testing.T) {
+func TestInterruptRestoresChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newComputer(t)
 		before := c.state(t)
@@ -179,7 +179,7 @@ func TestCtrlCPutsBackWhatIsChanged(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBePutBackIsSaidAndTriedAgain(t *testing.T) {
+func TestFailedRestoreIsReportedAndRetried(t *testing.T) {
 	c := newComputer(t)
 	before := c.state(t)
 	o := Options{Only: []string{"defender", "firewall"}, Out: io.Discard}
@@ -202,7 +202,7 @@ func TestWhatCannotBePutBackIsSaidAndTriedAgain(t *testing.T) {
 	}
 }
 
-func TestOthersMachinesAreRefusedBeforeAnythingChanges(t *testing.T) {
+func TestForeignMachineIsRefusedUnchanged(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		edit    func(t *testing.T, c *computer, m *Machine)
@@ -242,7 +242,7 @@ func TestOthersMachinesAreRefusedBeforeAnythingChanges(t *testing.T) {
 	}
 }
 
-func TestAFolderOfOthersIsRefused(t *testing.T) {
+func TestFolderWithForeignAccessIsRefused(t *testing.T) {
 	c := newComputer(t)
 	m := c.machine()
 	if _, err := m.Host.Disk.WriteFile(journalFile, `[{"kind":"firewall rules","name":"OpenShift managed"}]`); err != nil {

@@ -29,7 +29,7 @@ const (
 	testSuffix      = ".test"
 	testsFolder     = "tests"
 	cleanUpFolder   = "cleanup"
-	cleanUpArgument = "-test.run=^TestWhatACutRunLeavesIsRemoved$"
+	cleanUpArgument = "-test.run=^TestKilledRunLeftoversAreRemoved$"
 	cleanUpOnly     = "WICD_TEST_CLEAN_UP"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// TestAHostLeavesOverSSHAndComesBack includes a running WICD service, and containers that the kubelet left.
-func TestAHostLeavesOverSSHAndComesBack(t *testing.T) {
+// TestHostLeavesOverSSHAndRejoins includes a running WICD service, and containers that the kubelet left.
+func TestHostLeavesOverSSHAndRejoins(t *testing.T) {
 	w := newFixture(t, sim.Options{Windows: sim.WindowsOptions{Hostname: "WIN-1"}})
 	for range 2 {
 		w.mustJoin(t)

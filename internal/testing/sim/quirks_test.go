@@ -18,7 +18,7 @@ func newQuirkyWindows(t *testing.T, o sim.WindowsOptions) *sim.Windows {
 	return w
 }
 
-func TestAWindowsIsUnkindUnlessItSaysWhyNot(t *testing.T) {
+func TestQuirksAreDrawnUnlessDisabled(t *testing.T) {
 	t.Setenv(sim.SeedVariable, "")
 	synctest.Test(t, func(t *testing.T) {
 		chosen := sim.Quirks{Servicing: sim.ServicingQuirks{PendingFor: time.Hour}}
@@ -39,7 +39,7 @@ func TestAWindowsIsUnkindUnlessItSaysWhyNot(t *testing.T) {
 	})
 }
 
-func TestASeedIsPlayedAgain(t *testing.T) {
+func TestSeedReproducesQuirks(t *testing.T) {
 	t.Setenv(sim.SeedVariable, "41")
 	synctest.Test(t, func(t *testing.T) {
 		w := newQuirkyWindows(t, sim.WindowsOptions{Hostname: "win-7"})

@@ -132,7 +132,7 @@ func TestReportsThatAreNotBelieved(t *testing.T) {
 	}
 }
 
-func TestARunIsComparedWithWhatIsExpected(t *testing.T) {
+func TestVerdictsAreComparedWithExpectations(t *testing.T) {
 	expected := []Expectation{{Case: services, Cause: Lab, Why: "why"}, {Case: dns, Cause: Wine, Why: "why"}, {Case: density, Cause: Wine, Why: "why"}}
 	for name, test := range map[string]struct {
 		verdicts []Verdict

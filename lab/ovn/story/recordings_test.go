@@ -217,7 +217,7 @@ func (st *Step) removals() {
 	}
 }
 
-func TestTestdataIsWhatWasRecorded(t *testing.T) {
+func TestTestdataMatchesRecordings(t *testing.T) {
 	folder := recordings(t)
 	for _, name := range Names() {
 		var r recording

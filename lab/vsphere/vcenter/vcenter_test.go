@@ -4,7 +4,7 @@ package vcenter
 
 import "testing"
 
-func TestVirtualMachinesTellWhatVMwareToolsReport(t *testing.T) {
+func TestVirtualMachinesReportGuestData(t *testing.T) {
 	s, err := Start(t.Context(), "lab")
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func TestVirtualMachinesTellWhatVMwareToolsReport(t *testing.T) {
 	}
 }
 
-func TestFirmwareTellsUUIDsOfVSphereInTheOrderOfWindows(t *testing.T) {
+func TestVSphereUUIDIsLittleEndian(t *testing.T) {
 	if got, want := littleEndian("01020304-0506-0708-090a-0b0c0d0e0f10"), "04030201-0605-0807-090a-0b0c0d0e0f10"; got != want {
 		t.Errorf("it is %s, want %s", got, want)
 	}

@@ -111,7 +111,7 @@ func TestTheTagOfTheChannelLosesNoVersion(t *testing.T) {
 	}
 }
 
-func TestWithoutAnImageTheBuildSaysWhatToRun(t *testing.T) {
+func TestMissingImageErrorSuggestsCommand(t *testing.T) {
 	o, err := parse([]string{"--layout", t.TempDir(), "--version", "0.1.0"})
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 )
 
-func TestTheLastErrorsOfDISMAreTold(t *testing.T) {
+func TestLastDISMErrorsAreReported(t *testing.T) {
 	d := hostapi.Disk{Root: t.TempDir()}
 	if got := dismErrors(d); got != "" {
 		t.Errorf("without a log: %q", got)

@@ -22,7 +22,7 @@ func limits(size int64, age time.Duration, count int) desired.LogLimits {
 	return desired.LogLimits{Size: size, Age: metav1.Duration{Duration: age}, Count: count}
 }
 
-func TestWhatIsDoneWithALog(t *testing.T) {
+func TestLogRotationPlan(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
 	// file was changed this many hours ago.
 	file := func(name string, size int64, hours int) foundLog {

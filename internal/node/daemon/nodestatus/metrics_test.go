@@ -120,7 +120,7 @@ func TestMetricsAreWritten(t *testing.T) {
 	}
 }
 
-func TestTheLifetimeOfOwnCertificatesIsTold(t *testing.T) {
+func TestOwnCertificateLifetimesAreExported(t *testing.T) {
 	m := &Metrics{}
 	m.Host.Disk = hostapi.Disk{Root: t.TempDir()}
 	m.Wanted.Certificates = certificate(t, "trusted", 1, 1000)

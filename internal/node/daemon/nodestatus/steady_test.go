@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestAProblemIsToldWhenItLasts: each character is a check, a minute after the previous one; x finds a problem, a dot none, a dash is inconclusive.
-func TestAProblemIsToldWhenItLasts(t *testing.T) {
+// TestLastingProblemIsReported: each character is a check, a minute after the previous one; x finds a problem, a dot none, a dash is inconclusive.
+func TestLastingProblemIsReported(t *testing.T) {
 	for name, test := range map[string]struct{ looks, told string }{
 		"none":                  {"......", "?????f"},
 		"from the beginning":    {"xxxx", "??tt"},

@@ -108,8 +108,8 @@ func TestHiddenAdaptersAreFound(t *testing.T) {
 	}
 }
 
-// TestOnlyNodesOfVSphereAreTold: elsewhere, the addresses from VMware Tools are not used.
-func TestOnlyNodesOfVSphereAreTold(t *testing.T) {
+// TestOnlyVSphereNodesAreReported: elsewhere, the addresses from VMware Tools are not used.
+func TestOnlyVSphereNodesAreReported(t *testing.T) {
 	for provider, want := range map[string]bool{"vsphere://4211": true, "aws:///eu/i-1": false, "": false} {
 		if got := onVSphere(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: provider}}); got != want {
 			t.Errorf("%q: %v", provider, got)

@@ -19,9 +19,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/mask"
 )
 
-// TestConditionsTellNoSecrets: output of the host's programs becomes a condition, which everyone who may read Nodes can see. A condition that
+// TestConditionsContainNoSecrets: output of the host's programs becomes a condition, which everyone who may read Nodes can see. A condition that
 // differs only in what is masked is not rewritten each time.
-func TestConditionsTellNoSecrets(t *testing.T) {
+func TestConditionsContainNoSecrets(t *testing.T) {
 	memory := &written{events: map[Problem]bool{}}
 	var bodies []string
 	answer := func(r *http.Request) (*http.Response, error) {

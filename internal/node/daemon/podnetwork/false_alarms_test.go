@@ -230,8 +230,8 @@ func TestRepairsCanBeSwitchedOff(t *testing.T) {
 	}
 }
 
-// TestWrongBackendsAreTold: connections to them fail, but a restart of kube-proxy would interrupt all others.
-func TestWrongBackendsAreTold(t *testing.T) {
+// TestWrongBackendsAreReported: connections to them fail, but a restart of kube-proxy would interrupt all others.
+func TestWrongBackendsAreReported(t *testing.T) {
 	s := healthy(3)
 	s.Endpoints = append(s.Endpoints, remoteEndpoint("former", "10.132.2.99"))
 	s.LoadBalancers[1].Endpoints = []string{"former"}

@@ -19,7 +19,7 @@ const reloadFile = `\wicd.reload`
 
 // Loading makes sure that the container runtime has loaded the configuration of the pod network. containerd loads it when Windows notifies it of
 // a change in its folder, and does not retry if it could not open a file at that moment, for example because the file was still open for a rename
-// or a virus scanner had it open (syncLoop in internal/node/cri/server/cni_conf_syncer.go of containerd 2.3). The node would then not be Ready until
+// or a virus scanner had it open (syncLoop in internal/cri/server/cni_conf_syncer.go of containerd 2.3). The node would then not be Ready until
 // containerd is restarted.
 //
 // The folder may be the user's. It is the only one that containerd watches, so the file is created there, too, but only while there is a

@@ -343,8 +343,8 @@ func TestTheJointOfANetwork(t *testing.T) {
 	}
 }
 
-// TestWhatStaysTheSameKeepsItsAge: a repeated list is not a change. kube-proxy re-programs a Service for each version.
-func TestWhatStaysTheSameKeepsItsAge(t *testing.T) {
+// TestUnchangedServiceKeepsItsAge: a repeated list is not a change. kube-proxy re-programs a Service for each version.
+func TestUnchangedServiceKeepsItsAge(t *testing.T) {
 	f := newFrontends("win-1")
 	_ = mirror{f, "services"}.Add(serviceNamed("s", "10.96.0.1"))
 	_ = mirror{f, "endpointslices"}.Add(endpointsOf("s", "10.132.1.9", true))

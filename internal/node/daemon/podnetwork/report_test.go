@@ -16,8 +16,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-// TestTheMakerSaysWhyThereIsNoNetwork: if the network is missing, the message begins with what its service waits for.
-func TestTheMakerSaysWhyThereIsNoNetwork(t *testing.T) {
+// TestMissingNetworkReportsOverlayProblem: if the network is missing, the message begins with what its service waits for.
+func TestMissingNetworkReportsOverlayProblem(t *testing.T) {
 	treated := overlaystatus.Problem{Reason: api.ReasonOverlayNodeTreatedAsLinux, Message: "OVN-Kubernetes treats this Windows node as Linux"}
 	v := networkView{now: time.Now(), state: hns.State{}, maker: []overlaystatus.Problem{treated}}
 	reason, message, isFault := newNetworkMemory().judge(overlayWanted(), v).message()

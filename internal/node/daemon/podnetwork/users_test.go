@@ -11,9 +11,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// TestNothingIsSaidOfANetworkBeforeALook: each session begins with a Node on which the previous one may have reported a problem. The writer
+// TestNetworkIsNotReportedBeforeFirstCheck: each session begins with a Node on which the previous one may have reported a problem. The writer
 // has no client, so that any write would panic.
-func TestNothingIsSaidOfANetworkBeforeALook(t *testing.T) {
+func TestNetworkIsNotReportedBeforeFirstCheck(t *testing.T) {
 	node := &corev1.Node{}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: api.ConditionWindowsNetworkUnavailable, Status: corev1.ConditionTrue}}
 	for name, wanted := range map[string]desired.Node{

@@ -63,7 +63,7 @@ func tokens(t *testing.T, want, scope string) http.HandlerFunc {
 	}
 }
 
-func TestEachPlaceGetsItsOwnCredentialsAndNobodyElseGetsThem(t *testing.T) {
+func TestEachRegistryGetsOnlyItsCredentials(t *testing.T) {
 	blob := strings.Repeat("content", 100)
 	content := newShelf("copies/app", blob)
 	store := newShelf("", "")

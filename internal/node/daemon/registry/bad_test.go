@@ -193,8 +193,8 @@ func TestALayerThatIsCutAtAnyByteIsCompleted(t *testing.T) {
 
 type handlerVariable struct{ http.Handler }
 
-// TestALayerThatIsDamagedIsNotHandedOnWhole, and comes from the next mirror when containerd retries.
-func TestALayerThatIsDamagedIsNotHandedOnWhole(t *testing.T) {
+// TestDamagedLayerIsNotServedWhole, and comes from the next mirror when containerd retries.
+func TestDamagedLayerIsNotServedWhole(t *testing.T) {
 	blob := strings.Repeat("content ", 20000)
 	damaged := func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(strings.Repeat("Content ", 20000)))

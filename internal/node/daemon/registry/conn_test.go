@@ -68,8 +68,8 @@ func TestLayersAreSentInLargePieces(t *testing.T) {
 	}
 }
 
-// TestASlowLayerIsHandedOnWhileItComes, and so is the beginning of one that is interrupted.
-func TestASlowLayerIsHandedOnWhileItComes(t *testing.T) {
+// TestSlowLayerIsStreamed, and so is the beginning of one that is interrupted.
+func TestSlowLayerIsStreamed(t *testing.T) {
 	blob := strings.Repeat("content ", 4*bufferSize/8)
 	var w *world
 	slow := func(rw http.ResponseWriter, r *http.Request) {

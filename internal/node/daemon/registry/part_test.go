@@ -12,8 +12,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// TestCertificatesThatAreMadeAgainCount without a new session: drift correction re-creates missing ones.
-func TestCertificatesThatAreMadeAgainCount(t *testing.T) {
+// TestRenewedCertificatesAreUsed without a new session: drift correction re-creates missing ones.
+func TestRenewedCertificatesAreUsed(t *testing.T) {
 	w := newWorld(t, entries("", "", "first.test"), "", map[string]http.Handler{"first.test": newShelf("app").tag("1", manifest)})
 	h := hostapi.Host{Disk: hostapi.Disk{Root: t.TempDir()}, Rights: openRights{}}
 	p := Part{

@@ -16,8 +16,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/registryclient"
 )
 
-// TestAnImageByTagComesWholeFromWhoSaidWhatTheTagIs, as on Linux nodes: mirrors for digests are not queried for its parts.
-func TestAnImageByTagComesWholeFromWhoSaidWhatTheTagIs(t *testing.T) {
+// TestTaggedImageIsPulledFromTagMirrors, as on Linux nodes: mirrors for digests are not queried for its parts.
+func TestTaggedImageIsPulledFromTagMirrors(t *testing.T) {
 	layer := strings.Repeat("layer", 50)
 	image := `{"layers": [{"digest": "` + digestOf("", []byte(layer)) + `"}]}`
 	index := `{"manifests": [{"digest": "` + digestOf("", []byte(image)) + `"}]}`
@@ -46,7 +46,7 @@ func TestAnImageByTagComesWholeFromWhoSaidWhatTheTagIs(t *testing.T) {
 	}
 }
 
-func TestADigestIsAskedForWhereTheContentIsAndReferrersAre(t *testing.T) {
+func TestReferrersAreFetchedFromMirror(t *testing.T) {
 	index := `{"manifests": []}`
 	has := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("artifactType") != "a/b" || !strings.HasPrefix(r.URL.Path, "/v2/x/app/referrers/sha256:") {
@@ -65,7 +65,7 @@ func TestADigestIsAskedForWhereTheContentIsAndReferrersAre(t *testing.T) {
 	w.expect(http.MethodGet, "app/referrers/"+digestOf("", nil), http.StatusNotFound, "")
 }
 
-func TestWhatIsBlockedIsNotPulledAndSaysWhy(t *testing.T) {
+func TestBlockedImageIsRefusedWithReason(t *testing.T) {
 	in := mirrors.Input{Access: []mirrors.Access{{Kind: "Image", Name: "cluster", Field: "spec.registrySources.blockedRegistries", Rule: mirrors.Blocked, Scopes: []string{"src.test/shut"}}}}
 	w := newWorld(t, in, "", map[string]http.Handler{"src.test": newShelf("open/app").tag("1", manifest)})
 	w.expect(http.MethodHead, "shut/app/manifests/1", http.StatusForbidden, "")
@@ -146,8 +146,8 @@ func TestAChangeOfSettingsCutsNoPull(t *testing.T) {
 	work.Wait()
 }
 
-// TestAPortThatIsTakenIsTold, and retried.
-func TestAPortThatIsTakenIsTold(t *testing.T) {
+// TestTakenPortIsReported, and retried.
+func TestTakenPortIsReported(t *testing.T) {
 	w := newWorld(t, entries("", "", "first.test"), "", nil)
 	w.server.setProblem(errors.New("taken"))
 	began := w.server.Problem().Since

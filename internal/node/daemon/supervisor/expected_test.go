@@ -77,14 +77,14 @@ func TestAnExpectedEndIsNoCrash(t *testing.T) {
 	}
 }
 
-func TestAnEndThatNobodyExpectedCounts(t *testing.T) {
+func TestUnexpectedExitCountsAsCrash(t *testing.T) {
 	c := lived(1, time.Minute)
 	if c.excuse(time.Time{}); len(c.crashes) != 1 {
 		t.Errorf("%d crashes, want 1", len(c.crashes))
 	}
 }
 
-func TestTheSupervisorLooksAgainWhenAnEndIsExpected(t *testing.T) {
+func TestExpectedEndTriggersSupervisorCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Supervisor{restartRequested: state.NewSignal(), expected: map[string]time.Time{}}
 		s.Follow(nodeWith("10.0.0.1"))

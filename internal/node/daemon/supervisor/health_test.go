@@ -38,7 +38,7 @@ func lived(code uint32, ends ...time.Duration) *restartHistory {
 	return c
 }
 
-func TestWhatCountsAsALoop(t *testing.T) {
+func TestCrashLoopDetection(t *testing.T) {
 	const minute = time.Minute
 	for name, test := range map[string]struct {
 		code uint32
@@ -65,7 +65,7 @@ func TestWhatCountsAsALoop(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeStartedIsALoop(t *testing.T) {
+func TestRepeatedStartFailureIsCrashLoop(t *testing.T) {
 	c := &restartHistory{}
 	for n := range loopCrashes {
 		c.failed(at(time.Duration(n)*time.Second), broken())
@@ -182,7 +182,7 @@ func TestMessagesAreShortAndReadable(t *testing.T) {
 	}
 }
 
-func TestWhatTheNodeIsTold(t *testing.T) {
+func TestHealthConditionUpdates(t *testing.T) {
 	sick := health{running: true, problems: []nodestatus.Problem{{Reason: "One", Message: "first"}, {Reason: "Two", Message: "second"}}}
 	well := health{running: true}
 	condition := func(status corev1.ConditionStatus, reason, message string) *corev1.NodeCondition {

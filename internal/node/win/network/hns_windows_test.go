@@ -59,7 +59,7 @@ func errorOf(code syscall.Errno) error {
 	return fmt.Errorf("calling: %w", failure)
 }
 
-func TestACallThatHangsKeepsNobodyWaiting(t *testing.T) {
+func TestHangingCallDoesNotBlockCallers(t *testing.T) {
 	mustHaveCalls(t)
 	h := NewHNS(scm.NewChanges())
 	goOn, ended := make(chan struct{}), make(chan struct{})
@@ -192,7 +192,7 @@ func removeAfter(t *testing.T, m *mgr.Mgr, name string) {
 	t.Cleanup(remove)
 }
 
-func TestWhatOthersMadeIsReadAsFarAsItCanBe(t *testing.T) {
+func TestForeignNetworkIsPartiallyRead(t *testing.T) {
 	settings := func(text string) []byte { return []byte(text) }
 	n := networkOf(hcn.HostComputeNetwork{
 		Id: "AAAAAAAA-0000-4000-8000-000000000001", Name: "nat", Type: hcn.NAT, Flags: hcn.EnableNonPersistent | hcn.DisableHostPort,

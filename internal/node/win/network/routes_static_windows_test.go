@@ -65,8 +65,8 @@ func removeAddedRoute() error {
 	return exec.Command("route.exe", "delete", addedRoute().To.Addr().String(), "mask", "255.255.255.240").Run()
 }
 
-// TestWhatACutRunLeavesIsRemoved removes what killed tests of this package leave on a machine. wmco-acceptance runs only this test.
-func TestWhatACutRunLeavesIsRemoved(t *testing.T) {
+// TestKilledRunLeftoversAreRemoved removes what killed tests of this package leave on a machine. wmco-acceptance runs only this test.
+func TestKilledRunLeftoversAreRemoved(t *testing.T) {
 	if err := removeAddedRoute(); errors.Is(err, exec.ErrNotFound) {
 		t.Skip("this Windows (Wine) has no route.exe, and can add no routes")
 	}

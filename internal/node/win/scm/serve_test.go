@@ -19,7 +19,7 @@ func with(code uint32) func(context.Context) uint32 {
 	return func(context.Context) uint32 { return code }
 }
 
-func TestServiceTellsItsStates(t *testing.T) {
+func TestServiceReportsItsStates(t *testing.T) {
 	for name, test := range map[string]struct {
 		run      func(context.Context) uint32
 		controls []control

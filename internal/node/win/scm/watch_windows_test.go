@@ -31,7 +31,7 @@ func TestWatchLooksOftenOnlyForMissingServices(t *testing.T) {
 	}
 }
 
-func TestWhatWasWatchedStaysReachable(t *testing.T) {
+func TestWatchedServicesStayReachable(t *testing.T) {
 	c := NewChanges()
 	ctx, cancel := context.WithCancel(t.Context())
 	changes, err := c.Watch(ctx, []string{"wicd-absent", "wicd-absent-2"})

@@ -82,8 +82,8 @@ func TestPoliciesOfHostsAreAppliedToAnEmptyCluster(t *testing.T) {
 	})
 }
 
-// TestWhatWeakensAPolicyIsRepaired also covers what server-side apply alone leaves: fields that the shipped policy does not have.
-func TestWhatWeakensAPolicyIsRepaired(t *testing.T) {
+// TestWeakenedPolicyIsRepaired also covers what server-side apply alone leaves: fields that the shipped policy does not have.
+func TestWeakenedPolicyIsRepaired(t *testing.T) {
 	name := types.NamespacedName{Name: guardOfNodes}
 	policy := func(change func(*admissionv1.ValidatingAdmissionPolicySpec)) func(context.Context, client.Client) error {
 		return func(ctx context.Context, c client.Client) error {

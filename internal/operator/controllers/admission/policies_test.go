@@ -82,8 +82,8 @@ func TestPoliciesThatAreNotInForceAreFound(t *testing.T) {
 	}
 }
 
-// TestPoliciesThatComeBackAreSeen deletes a binding and creates it again.
-func TestPoliciesThatComeBackAreSeen(t *testing.T) {
+// TestRecreatedBindingIsDetected deletes a binding and creates it again.
+func TestRecreatedBindingIsDetected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		guards, c := controllertest.Guards(t)
 		recorder := &controllertest.Recorder{}

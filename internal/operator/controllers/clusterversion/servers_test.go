@@ -69,7 +69,7 @@ func selfSigned(t *testing.T) (certificate tls.Certificate, authority []byte) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-func TestEachAPIServerIsAsked(t *testing.T) {
+func TestEachAPIServerIsQueried(t *testing.T) {
 	certificate, authority := selfSigned(t)
 	first := apiServer(t, "127.0.0.1:0", "v1.34.1", certificate)
 	port := int32(first.Listener.Addr().(*net.TCPAddr).Port)
@@ -104,8 +104,8 @@ func TestEachAPIServerIsAsked(t *testing.T) {
 	expect("just after it has left", "v1.33.7", "v1.34.1")
 }
 
-// TestWithoutAddressesTheClusterIsAskedWhereRequestsArrive: the servers of a hosted control plane have no addresses in the cluster.
-func TestWithoutAddressesTheClusterIsAskedWhereRequestsArrive(t *testing.T) {
+// TestMissingEndpointsFallBackToClientHost: the servers of a hosted control plane have no addresses in the cluster.
+func TestMissingEndpointsFallBackToClientHost(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"gitVersion": "v1.35.2"}`) }))
 	defer s.Close()
 	servers := clusterversion.NewServers(fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).Build(), &rest.Config{Host: s.URL})
@@ -160,7 +160,7 @@ func TestServersBehindOneAddress(t *testing.T) {
 	})
 }
 
-func TestVersionsThatServersSay(t *testing.T) {
+func TestServerVersionsAreParsed(t *testing.T) {
 	for answer, want := range map[string]string{
 		`{"gitVersion": "v1.36.3", "emulationMajor": "1", "emulationMinor": "36"}`:     "v1.36.3",
 		`{"gitVersion": "v1.36.3", "emulationMajor": "1", "emulationMinor": "34"}`:     "v1.34.0",

@@ -20,8 +20,8 @@ func (p published) AddressesOf(_ context.Context, i *v1alpha1.WindowsInstance) [
 	return p[i.Name]
 }
 
-// TestWhatACloudTellsIsCertifiedWhereAMachineOrTheUserTellsItToo: a kubelet requests a certificate with another name than its node's.
-func TestWhatACloudTellsIsCertifiedWhereAMachineOrTheUserTellsItToo(t *testing.T) {
+// TestCloudNamesNeedMachineOrUserConfirmation: a kubelet requests a certificate with another name than its node's.
+func TestCloudNamesNeedMachineOrUserConfirmation(t *testing.T) {
 	const name = "ip-10-0-0-1.internal"
 	tests := map[string]struct {
 		asksFor  string

@@ -274,8 +274,8 @@ func TestAServiceKeepsNoNodeFromItsCertificate(t *testing.T) {
 	}
 }
 
-// TestNobodyGetsAnIdentityWithoutThePolicies decides a request while one of the policies is missing.
-func TestNobodyGetsAnIdentityWithoutThePolicies(t *testing.T) {
+// TestMissingPolicyPreventsIdentity decides a request while one of the policies is missing.
+func TestMissingPolicyPreventsIdentity(t *testing.T) {
 	request := servingRequest(t)
 	request.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName
 	approver, _, _ := approvers(t, request, func(client.Client) {})

@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/csr"
 )
 
-// TestWhatIsKeptOfRequests: requests of nodes are kept for any signer, so that one for a signer that hosts do not need is reported.
-func TestWhatIsKeptOfRequests(t *testing.T) {
+// TestRelevantRequestsAreCached: requests of nodes are kept for any signer, so that one for a signer that hosts do not need is reported.
+func TestRelevantRequestsAreCached(t *testing.T) {
 	for name, c := range map[string]struct {
 		signer, user string
 		decided      bool

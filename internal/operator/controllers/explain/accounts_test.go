@@ -21,7 +21,7 @@ type mapped struct {
 
 func (m mapped) RESTMapper() meta.RESTMapper { return m.mapper }
 
-func TestWhatIsMissingOfWindowsGMSAIsTold(t *testing.T) {
+func TestMissingGMSASupportIsAnnotated(t *testing.T) {
 	with, without := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "windows.k8s.io", Version: "v1"}}), meta.NewDefaultRESTMapper(nil)
 	with.Add(schema.GroupVersionKind{Group: "windows.k8s.io", Version: "v1", Kind: "GMSACredentialSpec"}, meta.RESTScopeRoot)
 	for tells, mapper := range map[string]meta.RESTMapper{"the webhook of windows-gmsa is not installed": with, "kind GMSACredentialSpec does not exist": without} {

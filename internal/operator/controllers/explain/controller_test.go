@@ -138,7 +138,7 @@ func for2019(context.Context, string) (windowsbuild.Image, error) {
 	return windowsbuild.Image{Builds: []windowsbuild.Build{windowsbuild.Server2019}}, nil
 }
 
-func TestAPodIsToldOnceWhyItDoesNotStart(t *testing.T) {
+func TestPodFailureIsExplainedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := refused("web", "r.test/web:1")
 		p := open(t, for2019, pod)
@@ -188,7 +188,7 @@ func TestWithoutLimitsNoPodIsChanged(t *testing.T) {
 	})
 }
 
-func TestWhatARegistryDoesNotSayIsNotWaitedFor(t *testing.T) {
+func TestPodIsExplainedWithoutRegistry(t *testing.T) {
 	for name, r := range map[string]read{
 		"it refuses": func(context.Context, string) (windowsbuild.Image, error) {
 			return windowsbuild.Image{}, errors.New("refused")
@@ -281,8 +281,8 @@ func TestFiveThousandPodsThatFail(t *testing.T) {
 	})
 }
 
-// TestRegistriesAreAskedLittle: 5,000 pods fail with 500 images of two registries, one of which hangs.
-func TestRegistriesAreAskedLittle(t *testing.T) {
+// TestRegistryRequestsAreLimited: 5,000 pods fail with 500 images of two registries, one of which hangs.
+func TestRegistryRequestsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *images
 		requested, most, mostOfOne := map[string]int{}, 0, 0

@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// TestWhatIsNoRegistryIsNotAsked: a pod names an image at an address of the cluster, of the operator's host or of a cloud.
-func TestWhatIsNoRegistryIsNotAsked(t *testing.T) {
+// TestReservedRegistryAddressIsNotContacted: a pod names an image at an address of the cluster, of the operator's host or of a cloud.
+func TestReservedRegistryAddressIsNotContacted(t *testing.T) {
 	hosts := []string{"127.0.0.1:6443", "169.254.169.254", "168.63.129.16", "10.96.0.1", "[64:ff9b::a60:1]:443", "localhost:6443", "metadata.google.internal"}
 	own, err := net.InterfaceAddrs()
 	if err != nil {

@@ -26,8 +26,8 @@ func unschedulable(os corev1.OSName, tolerations int) *corev1.Pod {
 	return pod
 }
 
-// TestAPodThatIsTooLargeIsToldSo checks what the cache keeps of unschedulable pods, and how they are explained.
-func TestAPodThatIsTooLargeIsToldSo(t *testing.T) {
+// TestOversizedPodIsReported checks what the cache keeps of unschedulable pods, and how they are explained.
+func TestOversizedPodIsReported(t *testing.T) {
 	for name, item := range map[string]struct {
 		pod  *corev1.Pod
 		told string

@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/controllertest"
 )
 
-func TestEachNodeWithoutAnInstanceIsToldOfOnceAndNotAllOfMany(t *testing.T) {
+func TestOrphanNodesAreReportedOnceAndLimited(t *testing.T) {
 	nodes, now := map[string]*corev1.Node{}, time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	for n := range 3 {
 		name := fmt.Sprint("node-", n)

@@ -145,7 +145,7 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-func TestWhatAVersionCosts(t *testing.T) {
+func TestVersionDisruption(t *testing.T) {
 	as := func(*desired.Node) {}
 	program := func(name string) func(*desired.Node) {
 		return func(n *desired.Node) {
@@ -179,8 +179,8 @@ func TestWhatAVersionCosts(t *testing.T) {
 	}
 }
 
-// TestNoNodeGoesToAVersionThatIsNotPublished: its disruption is not known yet, and a fleet would be drained for nothing.
-func TestNoNodeGoesToAVersionThatIsNotPublished(t *testing.T) {
+// TestUnpublishedVersionIsNotRolledOut: its disruption is not known yet, and a fleet would be drained for nothing.
+func TestUnpublishedVersionIsNotRolledOut(t *testing.T) {
 	c := controllertest.Cluster(t, controllertest.SigningSecret(t, 0), controllertest.PublishedFor(t, "0.9.0", func(*desired.Node) {}))
 	instance := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "win"}}
 	instance.Status.Hostname, instance.Status.NodeRef = "win", &v1alpha1.NodeReference{Name: "win", UID: "u1"}
@@ -212,7 +212,7 @@ func TestNoNodeGoesToAVersionThatIsNotPublished(t *testing.T) {
 	expect(false, v1alpha1.DisruptionNone)
 }
 
-func TestAVersionNobodyKnowsCostsADrain(t *testing.T) {
+func TestUnknownVersionCostsDrain(t *testing.T) {
 	current := controllertest.PublishedFor(t, "2", func(*desired.Node) {})
 	c := controllertest.Cluster(t, controllertest.SigningSecret(t, 0), current)
 	var known costs

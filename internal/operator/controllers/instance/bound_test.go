@@ -8,8 +8,8 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// TestWhatAHostRepeatsIsMasked expects the bootstrap token to be masked wherever the host may repeat it: its Node and its facts end up in the status.
-func TestWhatAHostRepeatsIsMasked(t *testing.T) {
+// TestTokenInStatusIsMasked expects the bootstrap token to be masked wherever the host may repeat it: its Node and its facts end up in the status.
+func TestTokenInStatusIsMasked(t *testing.T) {
 	const token = "the token"
 	st := &v1alpha1.WindowsInstanceStatus{Hostname: token, NodeIP: token, OSBuild: token, BootID: token}
 	st.Maintenance = &v1alpha1.Maintenance{Message: token, PreviousVersion: token, BootID: token}

@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-func TestStepsAreMeasuredByAClockThatNobodySets(t *testing.T) {
+func TestStepsAreTimedByMonotonicClock(t *testing.T) {
 	var up time.Duration
 	w := stopwatch{up: func() time.Duration { return up }}
 	id := types.NamespacedName{Name: "win-1"}

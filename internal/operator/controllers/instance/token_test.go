@@ -86,8 +86,8 @@ func TestNoTokenLeavesForAnInstanceThatIsDeleted(t *testing.T) {
 	}
 }
 
-// TestNobodyGetsATokenWithoutThePolicies requests a token while one of the policies is missing.
-func TestNobodyGetsATokenWithoutThePolicies(t *testing.T) {
+// TestMissingPolicyPreventsToken requests a token while one of the policies is missing.
+func TestMissingPolicyPreventsToken(t *testing.T) {
 	c := newTestInstances(fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).Build())
 	guards, cluster := controllertest.GuardsButOne(t)
 	c.Policies = admission.New(cluster, kube.NewEvents(&controllertest.Recorder{}), guards)

@@ -10,9 +10,9 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// TestAnInstanceIsLookedAtAgainAfterItsStatusWasWritten: a Node may change twice within milliseconds, and the second pass may read the status from a
+// TestStatusChangeTriggersReconcile: a Node may change twice within milliseconds, and the second pass may read the status from a
 // cache that lags behind the first one's write.
-func TestAnInstanceIsLookedAtAgainAfterItsStatusWasWritten(t *testing.T) {
+func TestStatusChangeTriggersReconcile(t *testing.T) {
 	ready := func(status metav1.ConditionStatus) []metav1.Condition {
 		return []metav1.Condition{{Type: api.ConditionReady, Status: status, Reason: "x"}}
 	}

@@ -92,7 +92,7 @@ func (p *place) expect(pause time.Duration, want ...string) {
 	}
 }
 
-func TestPoliciesThatSelectPodsOnWindowsNodesAreTold(t *testing.T) {
+func TestUnenforcedPoliciesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := map[string]string{"app": "web"}
 		host := newPod("host", "exporter", "win-1", web)
@@ -140,7 +140,7 @@ func TestANetworkThatMayEnforcePoliciesIsTrusted(t *testing.T) {
 	}
 }
 
-func TestManyPoliciesAreToldBitByBit(t *testing.T) {
+func TestPolicyReportsAreBatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := []client.Object{newPod("shop", "web-1", "win-1", nil)}
 		for i := range 2*eventsAtOnce + 10 {
@@ -155,8 +155,8 @@ func TestManyPoliciesAreToldBitByBit(t *testing.T) {
 	})
 }
 
-// TestPoliciesAreLookedAtAgainAfterAFailure: they are checked in the next round, not an hour later.
-func TestPoliciesAreLookedAtAgainAfterAFailure(t *testing.T) {
+// TestFailedPolicyCheckIsRetried: they are checked in the next round, not an hour later.
+func TestFailedPolicyCheckIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t, v1alpha1.NetworkFlannel, newPod("shop", "web-1", "win-1", nil), newPolicy("shop", "all", nil))
 		p.refused = errors.New("refused")

@@ -185,8 +185,8 @@ func TestLeftoversAreRemovedOnlyWhereTheyDoHarm(t *testing.T) {
 	}
 }
 
-// TestWhatComesBackIsToldInsteadOfFought: without no-hostsubnet-nodes, OVN-Kubernetes keeps writing the annotations.
-func TestWhatComesBackIsToldInsteadOfFought(t *testing.T) {
+// TestRewrittenAnnotationsAreReported: without no-hostsubnet-nodes, OVN-Kubernetes keeps writing the annotations.
+func TestRewrittenAnnotationsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t, interceptor.Funcs{}, append(onOpenShift(t, isOn), linux(true), node("win-1", "windows", onAgain()))...)
 		removed := 0
@@ -209,8 +209,8 @@ func TestWhatComesBackIsToldInsteadOfFought(t *testing.T) {
 	})
 }
 
-// TestANodeWithoutSubnetIsToldAfterAWhile: OVN-Kubernetes assigns a subnet at once or never.
-func TestANodeWithoutSubnetIsToldAfterAWhile(t *testing.T) {
+// TestMissingSubnetIsReportedAfterDelay: OVN-Kubernetes assigns a subnet at once or never.
+func TestMissingSubnetIsReportedAfterDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t, interceptor.Funcs{}, configured(v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}), linux(true),
 			node("win-1", "windows", registeredWhileOff()))

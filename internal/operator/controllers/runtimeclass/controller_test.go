@@ -273,7 +273,7 @@ func (p place) withoutDefault() *v1alpha1.WindowsConfig {
 	return c
 }
 
-func TestAClassOfSomebodyElseStays(t *testing.T) {
+func TestForeignRuntimeClassIsKept(t *testing.T) {
 	foreign := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "windows2022"}, Handler: "theirs"}
 	other := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "gvisor"}, Handler: "runsc"}
 	p := open(t, node("a", "10.0.20348.1"), foreign, other)
@@ -283,7 +283,7 @@ func TestAClassOfSomebodyElseStays(t *testing.T) {
 	}
 }
 
-func TestAClassGoesWhenNoPodUsesIt(t *testing.T) {
+func TestUnusedRuntimeClassIsDeleted(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{RuntimeClassName: new("windows2022")}}
 	p := open(t, node("a", "10.0.20348.1"), node("b", "10.0.17763.1"), pod)
 	p.reconcile(t.Context())
@@ -304,7 +304,7 @@ func TestAClassGoesWhenNoPodUsesIt(t *testing.T) {
 	}
 }
 
-func TestOnlyNewBuildsOfWindowsAndHyperVAreLookedAt(t *testing.T) {
+func TestOnlyCapabilityChangesTriggerReconcile(t *testing.T) {
 	looks := capabilityChanged()
 	before, got := node("a", "10.0.20348.1"), node("a", "10.0.20348.1")
 	got.Labels["x"] = "y"

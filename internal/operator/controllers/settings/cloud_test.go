@@ -16,8 +16,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// TestTheStatusTellsWhoInitializesNodes has a cloud initialize a Linux node while the operator runs: kubelets get the flag.
-func TestTheStatusTellsWhoInitializesNodes(t *testing.T) {
+// TestStatusReportsCloudProvider has a cloud initialize a Linux node while the operator runs: kubelets get the flag.
+func TestStatusReportsCloudProvider(t *testing.T) {
 	linux := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "linux-1", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
 	c, _ := newTestSettings(t, linux)
 	pass := func() *v1alpha1.CloudProviderStatus {

@@ -43,8 +43,8 @@ func openshiftNetwork(t *testing.T, platform, hybridOverlay string) []client.Obj
 	}
 }
 
-// TestAWrongNetworkIsToldAndNothingIsPublished configures no provider: it defaults to OpenShift's.
-func TestAWrongNetworkIsToldAndNothingIsPublished(t *testing.T) {
+// TestInvalidNetworkIsReportedNotPublished configures no provider: it defaults to OpenShift's.
+func TestInvalidNetworkIsReportedNotPublished(t *testing.T) {
 	for name, test := range map[string]struct {
 		platform, hybridOverlay, reason, says string
 	}{

@@ -57,9 +57,9 @@ func authority(t *testing.T, name string, end time.Time) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// TestACertificateThatNodesCannotHaveIsTold: the original operator never sent the event for an unreadable certificate, because it compared the error
+// TestUnusableCertificateIsReported: the original operator never sent the event for an unreadable certificate, because it compared the error
 // with a nil pointer.
-func TestACertificateThatNodesCannotHaveIsTold(t *testing.T) {
+func TestUnusableCertificateIsReported(t *testing.T) {
 	good, end := authority(t, "good", time.Now().AddDate(1, 0, 0)), "-----END CERTIFICATE-----\n"
 	damaged := strings.Replace(authority(t, "damaged", time.Now().AddDate(1, 0, 0)), "M", "!", 1)
 	for name, test := range map[string]struct {
@@ -93,8 +93,8 @@ func TestACertificateThatNodesCannotHaveIsTold(t *testing.T) {
 	}
 }
 
-// TestNodesKeepHyperVWhileItsClassIsThere: pods may still use the class.
-func TestNodesKeepHyperVWhileItsClassIsThere(t *testing.T) {
+// TestNodesKeepHyperVWhileClassExists: pods may still use the class.
+func TestNodesKeepHyperVWhileClassExists(t *testing.T) {
 	class := func(name, handler, managedBy string) *nodev1.RuntimeClass {
 		return &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{api.LabelManagedBy: managedBy}}, Handler: handler}
 	}

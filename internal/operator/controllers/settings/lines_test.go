@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
 )
 
-func TestALineThatNobodyFixesIsTold(t *testing.T) {
+func TestUnsupportedReleaseLineIsReported(t *testing.T) {
 	had := func(condition string) metav1.Condition {
 		return metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: api.ReasonEndOfSupport, Message: "before"}
 	}

@@ -31,8 +31,8 @@ func (c *clusterRead) read(ctx context.Context) (join.Want, error) {
 	}
 }
 
-// TestAReadingServesWhoAskedBeforeItBegan has joins request reads at different times. None gets a result that was read before its request.
-func TestAReadingServesWhoAskedBeforeItBegan(t *testing.T) {
+// TestReadServesOnlyEarlierRequests has joins request reads at different times. None gets a result that was read before its request.
+func TestReadServesOnlyEarlierRequests(t *testing.T) {
 	ask := []struct {
 		at    time.Duration
 		joins int32 // different for another configuration

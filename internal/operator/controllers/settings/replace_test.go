@@ -166,8 +166,8 @@ func TestAReplacementThatIsCutIsMadeUpFor(t *testing.T) {
 	}
 }
 
-// TestWhatSomebodyElseWroteIsNotPutBack: a ConfigMap that the operator did not sign is not worth restoring.
-func TestWhatSomebodyElseWroteIsNotPutBack(t *testing.T) {
+// TestForeignConfigMapIsNotRestored: a ConfigMap that the operator did not sign is not worth restoring.
+func TestForeignConfigMapIsNotRestored(t *testing.T) {
 	c, _ := newTestSettings(t, controllertest.SigningSecret(t, 0))
 	mustReconcile(t, c)
 	forged := publishedNow(t, c)

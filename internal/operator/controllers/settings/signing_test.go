@@ -140,7 +140,7 @@ func TestTheSerialGrowsWithoutAClock(t *testing.T) {
 	})
 }
 
-func TestTheSigningKeyIsMadeOnceAndNotTold(t *testing.T) {
+func TestSigningKeyIsStableAndSecret(t *testing.T) {
 	c, recorder := newTestSettings(t)
 	mustReconcile(t, c)
 	name := client.ObjectKey{Namespace: "ns", Name: api.SigningKeySecret}
@@ -194,8 +194,8 @@ func TestABrokenSigningKeyStopsPublishing(t *testing.T) {
 	}
 }
 
-// TestNoHostIsHandedWhatTheOperatorDidNotSign: a join may read a forged ConfigMap before the operator has replaced it.
-func TestNoHostIsHandedWhatTheOperatorDidNotSign(t *testing.T) {
+// TestForgedSettingsAreNotHandedToHosts: a join may read a forged ConfigMap before the operator has replaced it.
+func TestForgedSettingsAreNotHandedToHosts(t *testing.T) {
 	c, _ := newTestSettings(t, controllertest.SigningSecret(t, 0))
 	mustReconcile(t, c)
 	forged := publishedNow(t, c)
@@ -210,8 +210,8 @@ func TestNoHostIsHandedWhatTheOperatorDidNotSign(t *testing.T) {
 	}
 }
 
-// TestSecretsBelongToWhatIsSigned: they cannot be swapped, and a password cannot be guessed from what every user may read.
-func TestSecretsBelongToWhatIsSigned(t *testing.T) {
+// TestSecretsAreBoundToSignedSettings: they cannot be swapped, and a password cannot be guessed from what every user may read.
+func TestSecretsAreBoundToSignedSettings(t *testing.T) {
 	c, _ := newTestSettings(t, controllertest.SigningSecret(t, 0))
 	config := &v1alpha1.WindowsConfig{}
 	setProxy := func(url string) {

@@ -14,8 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// TestOpenShiftIsAskedForItsCertificates: only OpenShift fills ConfigMaps with a label.
-func TestOpenShiftIsAskedForItsCertificates(t *testing.T) {
+// TestTrustedCAIsRequestedOnOpenShift: only OpenShift fills ConfigMaps with a label.
+func TestTrustedCAIsRequestedOnOpenShift(t *testing.T) {
 	infrastructure := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": map[string]any{"name": "cluster"},
 		"status": map[string]any{"platformStatus": map[string]any{"type": "None"}},

@@ -49,7 +49,7 @@ func TestMachinesThatAreNotReadyAreNoFailure(t *testing.T) {
 	}
 }
 
-func TestTheHostOfAMachineThatGoesIsWaitedForByNobody(t *testing.T) {
+func TestInstanceOfDeletedMachineIsReleased(t *testing.T) {
 	tests := map[string]func(w *sources, m *unstructured.Unstructured){
 		"gone": func(w *sources, m *unstructured.Unstructured) {
 			w.must(w.Delete(t.Context(), m))
@@ -83,7 +83,7 @@ func TestTheHostOfAMachineThatGoesIsWaitedForByNobody(t *testing.T) {
 	}
 }
 
-func TestTheHostOfAMachineThatIsNotOursAnyMoreLeaves(t *testing.T) {
+func TestHostOfUnselectedMachineLeaves(t *testing.T) {
 	for name, labels := range map[string]map[string]string{
 		"label removed": {},
 		"ignored":       {api.LabelMachineOS: "Windows", api.LabelIgnore: "true"},
@@ -102,7 +102,7 @@ func TestTheHostOfAMachineThatIsNotOursAnyMoreLeaves(t *testing.T) {
 	}
 }
 
-func TestAMachineThatCannotBeSeenIsNotGone(t *testing.T) {
+func TestUnreadableMachineKeepsItsInstance(t *testing.T) {
 	instance := controllertest.Instance("win-a", "Machine", "openshift-machine-api/win-a", "10.0.0.1")
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: MachineAPINamespace, Name: "win-a"}}
 	t.Run("the API is not there", func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestTheOrderOfAddressesDoesNotMatter(t *testing.T) {
 	w.expectNoEvent()
 }
 
-func TestWhatUsersChangeInAnInstanceOfAMachineStays(t *testing.T) {
+func TestUserChangesToInstanceAreKept(t *testing.T) {
 	i := controllertest.Instance("win-a", "Machine", "openshift-machine-api/win-a", "10.0.0.1")
 	i.Spec.Username, i.Spec.Paused = "other", true
 	w := newSources(t, aMachine("machine", "win-a", "10.0.0.1"), i)
@@ -190,7 +190,7 @@ func TestWhatUsersChangeInAnInstanceOfAMachineStays(t *testing.T) {
 	}
 }
 
-func TestAnInstanceThatAUserDeletesComesBackWithItsMachine(t *testing.T) {
+func TestDeletedInstanceIsRecreatedForMachine(t *testing.T) {
 	i := controllertest.Instance("win-a", "Machine", "openshift-machine-api/win-a", "10.0.0.1")
 	w := newSources(t, aMachine("machine", "win-a", "10.0.0.1"), i)
 	w.must(w.Delete(t.Context(), i))
@@ -267,7 +267,7 @@ func TestOneHostOfSeveralSourcesIsOneInstance(t *testing.T) {
 	}
 }
 
-func TestTheNextOneGetsTheHostOfAnInstanceThatGoes(t *testing.T) {
+func TestHostPassesToNextSource(t *testing.T) {
 	users := controllertest.Instance("users", "User", "", "10.0.0.1")
 	w := newSources(t, users, aMachine("machine", "m", "10.0.0.1"), userMap("10.0.0.1"))
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: MachineAPINamespace, Name: "m"}}

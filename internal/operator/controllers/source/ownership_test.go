@@ -63,7 +63,7 @@ func TestNoHostIsGivenAwayBeforeTheStrongerSourcesHaveLooked(t *testing.T) {
 	w.expect("m Machine 10.0.0.1", "n Machine 10.0.0.2")
 }
 
-func TestAnEntryThatLeavesIsToldOnceAndComesBack(t *testing.T) {
+func TestRemovedEntryLeavesOnceAndReturns(t *testing.T) {
 	cm := userMap("10.0.0.1")
 	w := newSources(t, cm, controllertest.Instance("10.0.0.1", "ConfigMap", "", "10.0.0.1"))
 	cm.Data = nil
@@ -101,7 +101,7 @@ func TestTwoEntriesForAHostAreOneInstance(t *testing.T) {
 	w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, `"10.0.0.1"`, `entry "10.0.0.9"`)
 }
 
-func TestWhatAMachineAsksForFollowsTheMachine(t *testing.T) {
+func TestAnnouncedHostFollowsMachine(t *testing.T) {
 	m := aMachine("machine", "m", "10.0.0.1")
 	w := newSources(t, m)
 	expect := func(want ...string) {
@@ -193,7 +193,7 @@ func TestNamesThatDoNotAnswerKeepNoOtherWaiting(t *testing.T) {
 }
 
 // An instance whose name is being resolved has its host already, although the operator does not know yet which one.
-func TestNoHostIsGivenAwayWhileAnInstancesNameIsAskedFor(t *testing.T) {
+func TestHostIsNotReassignedDuringNameLookup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSources(t, userMap("10.0.0.1"), aMachine("machine", "m", "10.0.0.2"),
 			controllertest.Instance("a", "", "", "first.example"), controllertest.Instance("b", "", "", "second.example"), controllertest.Instance("c", "", "", "silent.example"))
@@ -270,7 +270,7 @@ func TestANameIsRememberedWhileDNSIsAway(t *testing.T) {
 }
 
 // A name that did not resolve is looked up again after a growing pause, not in each pass.
-func TestANameThatDoesNotResolveIsAskedForAgain(t *testing.T) {
+func TestUnresolvedNameIsRetriedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requested []time.Duration
 		began := time.Now()
@@ -320,7 +320,7 @@ func TestTwoSpellingsOfANameAreOneInstance(t *testing.T) {
 }
 
 // Binary data is reported and does not count as gone: a file that an editor saved in another encoding must not remove nodes.
-func TestEntriesInBinaryDataAreFaultyAndNotGone(t *testing.T) {
+func TestBinaryEntriesAreInvalidNotRemoved(t *testing.T) {
 	users := userMap("10.0.0.2")
 	users.BinaryData = map[string][]byte{"10.0.0.1": {0xff, 0xfe, 'u', 0}, "new.example": {0xff}}
 	w := newSources(t, users, controllertest.Instance("10.0.0.1", "ConfigMap", "", "10.0.0.1"))

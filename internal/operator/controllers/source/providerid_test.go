@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/controllertest"
 )
 
-func TestANodeWithAnotherProviderIDThanItsMachineIsTold(t *testing.T) {
+func TestProviderIDMismatchIsReported(t *testing.T) {
 	const running = "status: {phase: Running, addresses: [{type: InternalIP, address: 10.0.0.1}]}"
 	for _, test := range []struct {
 		group, source, machine, node string

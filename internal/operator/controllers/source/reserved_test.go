@@ -12,7 +12,7 @@ import (
 
 // A user who may write entries must not be able to direct the operator, which has the SSH key of the hosts, to its own machine, a cloud's metadata or
 // the cluster.
-func TestEntriesThatAreNobodysHostBecomeNoInstances(t *testing.T) {
+func TestReservedEntriesBecomeNoInstances(t *testing.T) {
 	faults := map[string]string{
 		"0.0.0.0":                "no particular host",
 		"127.0.0.1":              "loopback",
@@ -50,7 +50,7 @@ func TestAnAddressThatIsClaimedLaterTakesNoInstanceAway(t *testing.T) {
 	w.expectNoEvent()
 }
 
-func TestAMachineWhoseAddressIsNobodysHostBecomesNoInstance(t *testing.T) {
+func TestMachineWithReservedAddressIsRejected(t *testing.T) {
 	for address, says := range map[string]string{"127.0.0.1": "no usable IPv4 address", "10.96.0.10": "Services", "10.3.0.5": "API server", "10.0.0.9": "Node linux-1"} {
 		w := newSources(t, append(controllertest.PlainCluster(), controllertest.Node("linux-1", "10.0.0.9"), aMachine("machine", "m", address))...)
 		w.pass()

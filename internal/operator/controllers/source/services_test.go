@@ -60,7 +60,7 @@ func TestAnAddressThatAServiceHasIsNoNewHosts(t *testing.T) {
 }
 
 // Claims of others do not count against a host that proves its identity.
-func TestAKnownHostBecomesAnInstanceWhateverOthersSay(t *testing.T) {
+func TestKnownHostBecomesInstanceDespiteClaims(t *testing.T) {
 	liar := controllertest.Node("linux-7", "10.0.0.2")
 	w := newSources(t, append(controllertest.PlainCluster(), userMap("10.0.0.1", "10.0.0.2", "10.0.0.9"), aService(t, "web", "spec: {externalIPs: [10.0.0.1, 10.0.0.9]}"), liar,
 		knownHostsMap("10.0.0.1,10.0.0.2 "+aHostKey(t, 1)), controllertest.Instance("10.0.0.9", "ConfigMap", "", "10.0.0.9"))...)

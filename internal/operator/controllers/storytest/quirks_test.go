@@ -21,10 +21,10 @@ const (
 	quirksWithin = 90 * time.Minute
 )
 
-// TestHostsJoinWhateverWindowsDoes joins hosts with random quirks, with the operator's own join over SSH, WICD and the overlay, in simulated time. A
+// TestHostsJoinDespiteWindowsQuirks joins hosts with random quirks, with the operator's own join over SSH, WICD and the overlay, in simulated time. A
 // host becomes a Ready node, or reports what an administrator must do. No host is restarted more than twice or while Windows is busy, and none loses
 // its address. WMCO_QUIRKS_SEEDS sets the number of hosts, WMCO_QUIRKS_SEED selects one.
-func TestHostsJoinWhateverWindowsDoes(t *testing.T) {
+func TestHostsJoinDespiteWindowsQuirks(t *testing.T) {
 	content := quirksPayload(t)
 	var sum joinedSum
 	t.Run("seed", func(t *testing.T) {

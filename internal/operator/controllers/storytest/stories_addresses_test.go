@@ -42,7 +42,7 @@ func (s *story) counted() map[string]int {
 }
 
 // A user-provided address cannot make the operator log in to the cluster's own machines.
-func TestAnInstanceAtAnAddressThatIsNobodysHostIsNotConnectedTo(t *testing.T) {
+func TestReservedInstanceAddressIsNotDialed(t *testing.T) {
 	for address, says := range map[string]string{
 		"127.0.0.1": "loopback", "169.254.169.254": "metadata", "10.96.0.1": "Services", "10.3.0.5": "API server", "10.0.9.9": "Node linux-1",
 		"self.example": "127.0.0.1 is a loopback address", "two.example": "10.96.0.1 is in the cluster's range",
@@ -103,7 +103,7 @@ func TestNoStrangerIsConnectedToBeforeTheClusterIsKnown(t *testing.T) {
 }
 
 // A joined node is still reached after another Node claims its address.
-func TestAKnownHostIsReachedWhateverNodesSay(t *testing.T) {
+func TestKnownHostIsDialedDespiteNodeClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, v1alpha1.RolloutSpec{})
 		s.announce(s.hosts[0])
@@ -125,7 +125,7 @@ func aService(address string) *corev1.Service {
 }
 
 // If a Service has the address of a new host, its pods could answer in place of the host, so the operator does not connect.
-func TestAServiceIsNotTakenForANewHost(t *testing.T) {
+func TestServiceIsNotMistakenForNewHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, v1alpha1.RolloutSpec{})
 		service, dialed := aService(s.hosts[0].address), s.counted()
@@ -142,7 +142,7 @@ func TestAServiceIsNotTakenForANewHost(t *testing.T) {
 }
 
 // A Service created while the operator connects to a new host may be what answered, so it gets no token.
-func TestAServiceThatComesMeanwhileGetsNoToken(t *testing.T) {
+func TestServiceCreatedDuringJoinGetsNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, v1alpha1.RolloutSpec{})
 		service, h := aService(s.hosts[0].address), s.hosts[0]
@@ -199,7 +199,7 @@ func TestAServiceKeepsNoKnownHostAway(t *testing.T) {
 }
 
 // A host's own claims cannot make the operator connect to the cluster's own machines either.
-func TestAHostSendsTheOperatorToNobody(t *testing.T) {
+func TestClaimedClusterAddressIsNotDialed(t *testing.T) {
 	for _, address := range []string{"10.96.0.1", "10.3.0.5", "10.0.9.9"} {
 		t.Run(address, func(t *testing.T) {
 			hostile(t, 1, func(s *story, liar *storyHost) {

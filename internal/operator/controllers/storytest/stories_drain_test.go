@@ -23,9 +23,9 @@ func toleratesAll(pod *corev1.Pod) {
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 }
 
-// TestStoryPodsComeBackInSpiteOfTheCordon: the pod of a Deployment that tolerates every taint is replaced on the node from which it was evicted, and
+// TestStoryPodsReturnDespiteCordon: the pod of a Deployment that tolerates every taint is replaced on the node from which it was evicted, and
 // is not evicted again.
-func TestStoryPodsComeBackInSpiteOfTheCordon(t *testing.T) {
+func TestStoryPodsReturnDespiteCordon(t *testing.T) {
 	tell(t, "pods-come-back", 2, atMost(1), func(s *story) {
 		s.settled(1)
 		s.addPod("win-1", "agent", of("agent"), toleratesAll)
@@ -59,8 +59,8 @@ func TestStorySettle(t *testing.T) {
 	})
 }
 
-// TestStorySettleAsTheUserSays: spec.rollout.drain.settle overrides the default time.
-func TestStorySettleAsTheUserSays(t *testing.T) {
+// TestStorySettleTimeIsConfigurable: spec.rollout.drain.settle overrides the default time.
+func TestStorySettleTimeIsConfigurable(t *testing.T) {
 	r := atMost(1)
 	r.Drain.Settle = "10m"
 	tell(t, "settle-as-the-user-says", 2, r, func(s *story) {
@@ -70,8 +70,8 @@ func TestStorySettleAsTheUserSays(t *testing.T) {
 	})
 }
 
-// TestStoryNobodyLeaves: if no pod had to leave a node, the rollout does not wait for pods to settle, even if DaemonSet pods run there.
-func TestStoryNobodyLeaves(t *testing.T) {
+// TestStoryDrainWithoutEvictions: if no pod had to leave a node, the rollout does not wait for pods to settle, even if DaemonSet pods run there.
+func TestStoryDrainWithoutEvictions(t *testing.T) {
 	tell(t, "nobody-leaves", 2, atMost(1), func(s *story) {
 		s.settled(0)
 		daemon := func(pod *corev1.Pod) {

@@ -188,7 +188,7 @@ func TestANodeMayHaveAnotherAddressThanTheOneAnnounced(t *testing.T) {
 }
 
 // A host that sends the longest possible values cannot make the stored status large or invalid.
-func TestWhatAHostSaysIsKeptShort(t *testing.T) {
+func TestHostFactsAreTruncated(t *testing.T) {
 	hostile(t, 1, func(s *story, liar *storyHost) {
 		long := strings.Repeat("long ", 5000) // two of them fit into one line of an answer
 		for what, lie := range map[string]func(*wicdapi.HostFacts){
@@ -215,7 +215,7 @@ func TestWhatAHostSaysIsKeptShort(t *testing.T) {
 }
 
 // A host that restarts in every join gets tokens with back-off, not every few seconds.
-func TestAHostThatRestartsAgainAndAgainWaitsLonger(t *testing.T) {
+func TestRepeatedRestartsBackOff(t *testing.T) {
 	for _, kind := range []bool{true, false} {
 		t.Run(fmt.Sprintf("kind Windows %v", kind), func(t *testing.T) {
 			hostile(t, 1, func(s *story, liar *storyHost) {

@@ -30,7 +30,7 @@ func (s *story) addNode(name, system, address string) {
 }
 
 // A host got a token for a name without a Node. If another machine registers this name later, its Node does not become the host's.
-func TestANodeThatComesLaterIsNotTheHosts(t *testing.T) {
+func TestLaterNodeIsNotAssignedToHost(t *testing.T) {
 	for _, system := range []string{"windows", "linux"} {
 		t.Run(system, func(t *testing.T) {
 			hostile(t, 1, func(s *story, liar *storyHost) {

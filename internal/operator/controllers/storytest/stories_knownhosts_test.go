@@ -25,7 +25,7 @@ func (s *story) trust(t v1alpha1.Trust) {
 }
 
 // Copies of an image have the same host key. An event reports hosts that cannot be distinguished by it.
-func TestHostsThatShowTheSameKeyAreTold(t *testing.T) {
+func TestSharedHostKeysAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 3, v1alpha1.RolloutSpec{})
 		s.hosts[1].key = s.hosts[0].key

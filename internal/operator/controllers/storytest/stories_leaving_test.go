@@ -20,7 +20,7 @@ func TestStoryLeaving(t *testing.T) {
 	})
 }
 
-func TestStoryOthersHoldTheInstance(t *testing.T) {
+func TestStoryForeignFinalizerHoldsInstance(t *testing.T) {
 	tell(t, "others-hold-the-instance", 2, atMost(1), func(s *story) {
 		s.settled(1)
 		i := s.instance("win-1")

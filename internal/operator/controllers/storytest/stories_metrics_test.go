@@ -62,7 +62,7 @@ func (s *story) emitted(name string, values ...string) (sum float64) {
 	return sum
 }
 
-func TestMetricsTellWhyARolloutStopped(t *testing.T) {
+func TestMetricsShowWhyRolloutStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 3, atMost(1))
 		s.firstFails(1)

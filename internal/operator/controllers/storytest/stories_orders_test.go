@@ -114,9 +114,9 @@ func (s *story) lastWaiting(version string) *storyHost {
 	return nil
 }
 
-// TestStoryAKeyIsProvenBeforeTheFormerOneGoes: a Node that did not report which SSH key its host accepts was formerly annotated with the current one.
+// TestStoryOldKeyStaysUntilNewIsProven: a Node that did not report which SSH key its host accepts was formerly annotated with the current one.
 // WICD then removed the previous key, the last one with which the host could be reached.
-func TestStoryAKeyIsProvenBeforeTheFormerOneGoes(t *testing.T) {
+func TestStoryOldKeyStaysUntilNewIsProven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, atMost(1))
 		s.settled(0)
@@ -166,8 +166,8 @@ func TestStoryWICDLooksLaterThanTheKubelet(t *testing.T) {
 	})
 }
 
-// TestStoryAVersionThatIsNoneIsNotGoneBackTo: a Node reports its own version. An invalid one is not recorded, and not ordered when the upgrade fails.
-func TestStoryAVersionThatIsNoneIsNotGoneBackTo(t *testing.T) {
+// TestStoryInvalidVersionIsNotRestored: a Node reports its own version. An invalid one is not recorded, and not ordered when the upgrade fails.
+func TestStoryInvalidVersionIsNotRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, v1alpha1.RolloutSpec{})
 		s.settled(1)

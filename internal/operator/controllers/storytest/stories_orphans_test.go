@@ -24,7 +24,7 @@ func (s *story) orphansMetric() float64 {
 }
 
 // A renamed host leaves a Node behind that never becomes Ready again.
-func TestStoryNodeWithoutAnInstanceHoldsNobodyUp(t *testing.T) {
+func TestStoryOrphanNodeDoesNotBlockRollout(t *testing.T) {
 	tell(t, "node-without-an-instance", 2, atMost(1), func(s *story) {
 		s.settled(1)
 		s.must(s.client.Create(s.ctx, controllertest.OrphanNode("former-name")))

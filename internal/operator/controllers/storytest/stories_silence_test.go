@@ -57,7 +57,7 @@ func TestStoryNodeIsSilentForAMoment(t *testing.T) {
 }
 
 // An action that began on a broken node is postponed when the node works again: it has pods, and other nodes may be due first.
-func TestStoryBrokenNodeComesBackDuringItsDrain(t *testing.T) {
+func TestStoryBrokenNodeRecoversDuringDrain(t *testing.T) {
 	tell(t, "broken-node-comes-back", 3, atMost(1), func(s *story) {
 		s.hosts[2].refuses = "" // all hosts are good
 		s.settled(0)

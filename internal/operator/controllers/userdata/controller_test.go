@@ -162,7 +162,7 @@ func TestUserDataHasTheRangesThatAreAllowed(t *testing.T) {
 	}
 }
 
-func TestUserDataThatSomebodyChangedIsMended(t *testing.T) {
+func TestChangedUserDataIsRestored(t *testing.T) {
 	key, _ := keyOf(t, 1)
 	changes := map[string]func(w *userDataWorld, s *corev1.Secret) error{
 		"edited": func(w *userDataWorld, s *corev1.Secret) error {

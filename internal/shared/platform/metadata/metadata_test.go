@@ -77,7 +77,7 @@ func TestTheNodeIsNamedAsItsCloudDoes(t *testing.T) {
 	}
 }
 
-func TestANameThatCannotBeHadSaysWhatWasAskedAndWhatCame(t *testing.T) {
+func TestNodeNameErrorsQuoteRequestAndResponse(t *testing.T) {
 	for name, test := range map[string]struct {
 		service servers.MetadataOptions
 		says    []string
@@ -127,7 +127,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestNoProxyIsAsked(t *testing.T) {
+func TestMetadataBypassesProxy(t *testing.T) {
 	var dialed []string
 	dial := func(_ context.Context, _, address string) (net.Conn, error) {
 		dialed = append(dialed, address)

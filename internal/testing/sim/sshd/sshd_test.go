@@ -240,7 +240,7 @@ func TestCommandContextEnds(t *testing.T) {
 	}
 }
 
-func TestServerStartsAgainWithItsCounters(t *testing.T) {
+func TestServerKeepsCountersAfterRestart(t *testing.T) {
 	r := start(t, func(o *Options) {
 		o.Exec = func(context.Context, Command, io.Reader, io.Writer, io.Writer) int { return 0 }
 	})
