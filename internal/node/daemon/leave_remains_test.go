@@ -133,7 +133,7 @@ func TestLeaveKeepsOnlyRunningProgram(t *testing.T) {
 
 func TestEnabledFeatureIsListedAsRemaining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, c := newWindows(t, sim.WindowsOptions{Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}}), newCargo("1")
+		w, c := newWindows(t, sim.WindowsOptions{Kind: "each restart is expected", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}}), newCargo("1")
 		mustSend(t, w, c)
 		mustJoin(t, w, newRequest(c))
 		time.Sleep(10 * time.Second)

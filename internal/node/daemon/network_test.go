@@ -271,7 +271,7 @@ func TestProxyConfigRequiresHostEndpoint(t *testing.T) {
 }
 
 func TestLeaveRemovesOwnNetworks(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+	w, c := newWindows(t, sim.WindowsOptions{Kind: "the networks are added just before the leave, and must be listed"}), newCargo("1")
 	mustSend(t, w, c)
 	r := newRequest(c)
 	r.Desired.Network = &desired.Network{Name: overlayName, Base: "Base" + overlayName, MadeBy: "kubelet", Endpoint: "VIPEndpoint", Proxy: "kube-proxy"}
