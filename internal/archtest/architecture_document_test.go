@@ -10,6 +10,7 @@ import (
 // TestArchitectureDocument compares the table of packages in docs/architecture.md with the tree: each package has its row, and imports only
 // packages in the same row or below it.
 func TestArchitectureDocument(t *testing.T) {
+	inRoot(t)
 	text, err := os.ReadFile("docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)

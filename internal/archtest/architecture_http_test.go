@@ -9,6 +9,7 @@ import (
 // TestClientsFollowNoRedirects prevents redirects from leaking credentials: HTTP clients come from internal/shared/httpclient, and a
 // function that creates a client-go configuration, from which others create clients, wraps it there.
 func TestClientsFollowNoRedirects(t *testing.T) {
+	inRoot(t)
 	clients := regexp.MustCompile(`^(http\.(Client|DefaultClient|DefaultTransport|Get|Head|Post|PostForm)|rest\.HTTPClientFor)$`)
 	fset, packages := sources(t)
 	for _, p := range packages {

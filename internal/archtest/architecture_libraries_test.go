@@ -7,6 +7,7 @@ import (
 
 // TestLibrariesOfTheCommandLineStayThere keeps libraries for terminals and command lines out of the operator.
 func TestLibrariesOfTheCommandLineStayThere(t *testing.T) {
+	inRoot(t)
 	_, packages := sources(t)
 	for _, p := range packages {
 		if p.dir == "cmd/kubectl-windows" || p.dir == "hack/commands" || p.dir == "internal/cli" || strings.HasPrefix(p.dir, "internal/cli/") {

@@ -9,6 +9,7 @@ import (
 // TestProgramsThatEndedAreNotWaitedFor: if another process, such as a child, holds the output pipe of a program, the pipe never ends. Unless
 // WaitDelay is set, its reader waits forever, whatever deadline the program had.
 func TestProgramsThatEndedAreNotWaitedFor(t *testing.T) {
+	inRoot(t)
 	fset, packages := sources(t)
 	for _, p := range packages {
 		if !strings.HasPrefix(p.dir, "internal/") && !strings.HasPrefix(p.dir, "cmd/") {

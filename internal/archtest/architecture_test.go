@@ -55,6 +55,7 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 }
 
 func TestImportsPointFromEdgesToCore(t *testing.T) {
+	inRoot(t)
 	allowed := mayImport()
 	_, packages := sources(t)
 	for _, p := range packages {
@@ -81,6 +82,7 @@ func TestImportsPointFromEdgesToCore(t *testing.T) {
 // TestInternalFoldersLimitImports checks the folders of internal: operator runs in the cluster, node on a Windows host, shared in both, observe wherever
 // people look at nodes and pods. Code of operator and node never runs in the same program, except in tests and in the acceptance program.
 func TestInternalFoldersLimitImports(t *testing.T) {
+	inRoot(t)
 	mayUse := map[string][]string{
 		"shared":   {"shared"},
 		"node":     {"node", "shared"},
@@ -116,6 +118,7 @@ func TestInternalFoldersLimitImports(t *testing.T) {
 }
 
 func TestPurePackagesTouchNothing(t *testing.T) {
+	inRoot(t)
 	forbidden := []string{"os", "os/exec", "net", "net/http", "path/filepath", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "golang.org/x/sys"}
 	_, packages := sources(t)
 	for _, p := range packages {
@@ -137,6 +140,7 @@ func TestPurePackagesTouchNothing(t *testing.T) {
 
 // TestWindowsIsCalledInOnePlace ensures that all other packages build and are tested on Linux.
 func TestWindowsIsCalledInOnePlace(t *testing.T) {
+	inRoot(t)
 	_, packages := sources(t)
 	for _, p := range packages {
 		if p.dir == "internal/node/win" || strings.HasPrefix(p.dir, "internal/node/win/") {
@@ -153,6 +157,7 @@ func TestWindowsIsCalledInOnePlace(t *testing.T) {
 }
 
 func TestEveryPackageIsDocumented(t *testing.T) {
+	inRoot(t)
 	_, packages := sources(t)
 	for _, p := range packages {
 		var docs []string
@@ -168,6 +173,7 @@ func TestEveryPackageIsDocumented(t *testing.T) {
 }
 
 func TestNoInitFunctionsOrGlobals(t *testing.T) {
+	inRoot(t)
 	fset, packages := sources(t)
 	for _, p := range packages {
 		for name, file := range p.files {
@@ -214,6 +220,7 @@ func isErrorValue(e ast.Expr) bool {
 
 // TestNamesUsersTouchAreInAPI keeps every label, annotation and object name in one documented place.
 func TestNamesUsersTouchAreInAPI(t *testing.T) {
+	inRoot(t)
 	ours := regexp.MustCompile(`windowsmachineconfig\.openshift\.io|node\.openshift\.io/`)
 	fset, packages := sources(t)
 	for _, p := range packages {

@@ -16,6 +16,7 @@ import (
 // TestDefectsHaveTheirTests checks that each test that docs/defects.md and docs/security.md name, as in internal/node/daemon.TestX, exists in its
 // package; wmco is this package.
 func TestDefectsHaveTheirTests(t *testing.T) {
+	inRoot(t)
 	for _, document := range []string{"docs/defects.md", "docs/security.md"} {
 		t.Run(document, func(t *testing.T) { checkTestsNamed(t, document) })
 	}
@@ -23,6 +24,7 @@ func TestDefectsHaveTheirTests(t *testing.T) {
 
 // TestDocumentOfNetworksNamesTests checks the tests in the table of OpenShift's objects.
 func TestDocumentOfNetworksNamesTests(t *testing.T) {
+	inRoot(t)
 	text, err := os.ReadFile("docs/network.md")
 	if err != nil {
 		t.Fatal(err)
@@ -81,6 +83,7 @@ func rows(text string) (all []string) {
 // TestEveryThreatHasItsMutant expects, for each row of docs/security.md, a file in hack/mutants that removes its safeguard and makes one of
 // the row's tests fail.
 func TestEveryThreatHasItsMutant(t *testing.T) {
+	inRoot(t)
 	text, err := os.ReadFile("docs/security.md")
 	if err != nil {
 		t.Fatal(err)

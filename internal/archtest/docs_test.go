@@ -18,6 +18,7 @@ import (
 // TestRecipesNameWhatExists checks the paths in docs/development.md: those that begin the numbered steps of its
 // recipes, and all others.
 func TestRecipesNameWhatExists(t *testing.T) {
+	inRoot(t)
 	text := read(t, "docs/development.md")
 	recipes := strings.Split(text, "\n## Recipe: ")[1:]
 	if len(recipes) == 0 {
@@ -49,6 +50,7 @@ func TestRecipesNameWhatExists(t *testing.T) {
 
 // TestGlossaryIsShortAndSorted expects at most thirty terms in alphabetical order.
 func TestGlossaryIsShortAndSorted(t *testing.T) {
+	inRoot(t)
 	var terms []string
 	for _, m := range regexp.MustCompile(`(?m)^- \*\*(.+?)\*\*: `).FindAllStringSubmatch(read(t, "docs/glossary.md"), -1) {
 		terms = append(terms, strings.ToLower(m[1]))
@@ -63,6 +65,7 @@ func TestGlossaryIsShortAndSorted(t *testing.T) {
 
 // TestDocumentOfDisconnectedClustersNamesTheImages compares the list with the images that are installed and rendered.
 func TestDocumentOfDisconnectedClustersNamesTheImages(t *testing.T) {
+	inRoot(t)
 	text := read(t, "docs/disconnected.md")
 	var listed []string
 	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+:[^`]+)` \\|").FindAllStringSubmatch(text, -1) {
@@ -85,6 +88,7 @@ func TestDocumentOfDisconnectedClustersNamesTheImages(t *testing.T) {
 
 // TestDependabotKnowsEveryModule compares .github/dependabot.yml with the folders that have a go.mod.
 func TestDependabotKnowsEveryModule(t *testing.T) {
+	inRoot(t)
 	config := read(t, ".github/dependabot.yml")
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.Name() != "go.mod" {
@@ -107,6 +111,7 @@ func TestDependabotKnowsEveryModule(t *testing.T) {
 // TestDocumentsAreWrappedAndPlain limits lines of text, except tables and code, to 120 columns, and rejects words that
 // administrators do not search for.
 func TestDocumentsAreWrappedAndPlain(t *testing.T) {
+	inRoot(t)
 	unusual := unusualWords()
 	tests := regexp.MustCompile("`[^`]*`")
 	for _, name := range checkedDocuments(t) {
@@ -131,6 +136,7 @@ func TestDocumentsAreWrappedAndPlain(t *testing.T) {
 // TestLinksLeadToHeadings checks the fragment of every link between documents; TestDocumentsLinkToWhatExists checks the
 // files.
 func TestLinksLeadToHeadings(t *testing.T) {
+	inRoot(t)
 	link := regexp.MustCompile(`\]\(([A-Za-z0-9._/-]*)#([^)\s]+)\)`)
 	for _, name := range checkedDocuments(t) {
 		for _, m := range link.FindAllStringSubmatch(read(t, name), -1) {
@@ -180,6 +186,7 @@ func read(t *testing.T, name string) string {
 
 // TestEachDecisionIsListed expects each record with its title in docs/decisions/README.md.
 func TestEachDecisionIsListed(t *testing.T) {
+	inRoot(t)
 	records, err := filepath.Glob("docs/decisions/0*.md")
 	if err != nil || len(records) == 0 {
 		t.Fatalf("docs/decisions has %d records (%v)", len(records), err)
@@ -195,6 +202,7 @@ func TestEachDecisionIsListed(t *testing.T) {
 
 // TestDocumentsLinkToWhatExists checks every relative link of the documents.
 func TestDocumentsLinkToWhatExists(t *testing.T) {
+	inRoot(t)
 	link := regexp.MustCompile(`\]\(([A-Za-z0-9._/][^)#:\s]*)(#[^)]*)?\)`)
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(name) != ".md" {

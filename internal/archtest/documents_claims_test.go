@@ -34,6 +34,7 @@ func defaultOf(field string) string {
 
 // TestDocumentClaimsMatchSources compares claims with their sources.
 func TestDocumentClaimsMatchSources(t *testing.T) {
+	inRoot(t)
 	texts := map[string]string{}
 	for _, document := range userDocuments(t) {
 		texts[document] = read(t, document)
@@ -128,6 +129,7 @@ func numberWords() map[string]int {
 }
 
 func TestWrongClaimsAreFound(t *testing.T) {
+	inRoot(t)
 	waits := claim{says: `waits (\w+ minutes)`, has: `patience = (.+)`}
 	counts := claim{says: `has (\w+) cases`, has: `(?m)^case`}
 	for name, test := range map[string]struct {

@@ -13,6 +13,7 @@ import (
 // TestCommandsReadFieldsThatExist checks the fields of this project's objects that commands in documents print, and the conditions that
 // they select: for those that do not exist, kubectl prints nothing and does not fail.
 func TestCommandsReadFieldsThatExist(t *testing.T) {
+	inRoot(t)
 	command := regexp.MustCompile(`(?:kubectl|oc) get (winst|windowsinstances?|windowsconfig|nodes?)\b([^\n|]*)`)
 	field := regexp.MustCompile(`[:{"' ]\.((?:spec|status)(?:\.[A-Za-z]+)*)`)
 	condition := regexp.MustCompile(`@\.type=="([A-Za-z]+)"`)

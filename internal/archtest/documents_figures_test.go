@@ -15,6 +15,7 @@ type figure struct {
 // TestEveryFigureOfADocumentHasASource expects each figure to be compared with the repository by a claim, or to have a source in
 // documents_exceptions_test.go.
 func TestEveryFigureOfADocumentHasASource(t *testing.T) {
+	inRoot(t)
 	all, documents := claims(), userDocuments(t)
 	mustBeOf(t, documents, exceptions())
 	for _, document := range documents {
@@ -109,6 +110,7 @@ func proseOf(text string) string {
 
 // TestFiguresAreFound tests what counts as a figure, and what does not.
 func TestFiguresAreFound(t *testing.T) {
+	inRoot(t)
 	for text, want := range map[string]string{
 		"It waits ten minutes, an hour, and two\nminutes more.":                  "ten, an, two",
 		"within half a minute or a quarter of an hour":                           "a, an",

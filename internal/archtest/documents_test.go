@@ -15,6 +15,7 @@ import (
 // TestEveryCommandOfADocumentIsRun: each block of commands or objects in a document is in a story that a test runs, or a comment before it gives
 // the reason why not. A document of which nothing is run is in a list that describes what is tested of it.
 func TestEveryCommandOfADocumentIsRun(t *testing.T) {
+	inRoot(t)
 	reported := map[string]bool{}
 	for _, document := range allDocuments(t) {
 		blocks, err := documents.Blocks(document, read(t, document))
@@ -65,6 +66,7 @@ func checkBlocks(t *testing.T, blocks []documents.Block) {
 
 // TestStoriesAreOfDocumentsAndTests checks that the documents, headings and tests of stories exist.
 func TestStoriesAreOfDocumentsAndTests(t *testing.T) {
+	inRoot(t)
 	for _, s := range documents.Stories() {
 		folder, test, named := strings.Cut(s.Test, ".")
 		if found, err := filepath.Glob(folder + "/*_test.go"); err != nil || len(found) == 0 || named && !hasFunction(t, folder, test) {
@@ -80,6 +82,7 @@ func TestStoriesAreOfDocumentsAndTests(t *testing.T) {
 
 // TestCommandsHaveTheirLanguage ensures that blocks without a language do not bypass TestEveryCommandOfADocumentIsRun.
 func TestCommandsHaveTheirLanguage(t *testing.T) {
+	inRoot(t)
 	command := regexp.MustCompile(`(?m)^(\$ )?(kubectl|oc|helm|make|skopeo|ssh-keygen|apiVersion:) ?`)
 	for _, document := range allDocuments(t) {
 		blocks, _ := documents.Blocks(document, read(t, document))

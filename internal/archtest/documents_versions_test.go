@@ -33,6 +33,7 @@ type mentioned struct {
 // TestDocumentsNameVersionsThatAreThere expects each version in a document to be one that the repository pins or supports, or to have a
 // reason in documents_history_test.go.
 func TestDocumentsNameVersionsThatAreThere(t *testing.T) {
+	inRoot(t)
 	programs, documents := pinnedPrograms(t), writtenDocuments(t)
 	mustBeOf(t, documents, histories())
 	for _, document := range documents {
@@ -160,6 +161,7 @@ func tagOfImage(t *testing.T) string {
 
 // TestAnotherVersionIsFound tests what TestDocumentsNameVersionsThatAreThere rejects and accepts.
 func TestAnotherVersionIsFound(t *testing.T) {
+	inRoot(t)
 	programs := []pinned{{"[Kk]ubernetes|kubelets?", []string{"1.36", "1.37", "1.37.2"}}, {"containerd", []string{"2.3.7"}}, {"Windows", []string{"10.0.20348"}}}
 	for text, faults := range map[string]int{
 		"nodes have containerd 2.3.7 and kubelet v1.37.2":      0,

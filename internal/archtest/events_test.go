@@ -53,6 +53,7 @@ func isReason(name string) bool {
 // TestReasonsAreStable: programs compare the reasons of conditions and events, and documents have a section for each. Each reason is
 // therefore a word in CamelCase, and is written only in api.
 func TestReasonsAreStable(t *testing.T) {
+	inRoot(t)
 	reasons := reasonsOfAPI(t)
 	for value, name := range reasons {
 		if !regexp.MustCompile(`^[A-Z][A-Za-z0-9]{2,39}$`).MatchString(value) {
@@ -118,6 +119,7 @@ func literalReason(n ast.Node) (at token.Pos, text string) {
 // TestEventsAreDeclared checks the reason of every event where it is created: the reason is a constant of api, or that of a
 // condition, which TestReasonsAreStable checks.
 func TestEventsAreDeclared(t *testing.T) {
+	inRoot(t)
 	fset, packages := sources(t)
 	found := 0
 	for _, p := range packages {

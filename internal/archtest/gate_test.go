@@ -14,6 +14,7 @@ import (
 // TestRunReportsStepDurations runs steps with hack/run.sh as the Makefile does: some that pass, one that fails, one that takes too
 // long.
 func TestRunReportsStepDurations(t *testing.T) {
+	inRoot(t)
 	for _, test := range []struct {
 		name    string
 		targets []string
@@ -112,6 +113,7 @@ FAIL
 
 // TestTheCoreHasItsTests checks that each test that the Makefile names for make e2e-core exists: go test silently ignores missing ones.
 func TestTheCoreHasItsTests(t *testing.T) {
+	inRoot(t)
 	makefile, err := os.ReadFile("Makefile")
 	if err != nil {
 		t.Fatal(err)
@@ -130,6 +132,7 @@ func TestTheCoreHasItsTests(t *testing.T) {
 // TestEachStepOfTheLabIsInAShard: if a step of make e2e is in no shard, neither of the two machines that share it runs the
 // step.
 func TestEachStepOfTheLabIsInAShard(t *testing.T) {
+	inRoot(t)
 	makefile := read(t, "Makefile")
 	var shards []string
 	for _, line := range regexp.MustCompile(`(?m)^E2E_\d := (.*)$`).FindAllStringSubmatch(makefile, -1) {
@@ -153,6 +156,7 @@ func TestEachStepOfTheLabIsInAShard(t *testing.T) {
 
 // TestEachTestOfTheLabIsRun: go test runs only the packages that a step names, so a forgotten one would not run.
 func TestEachTestOfTheLabIsRun(t *testing.T) {
+	inRoot(t)
 	makefile := read(t, "Makefile")
 	seen := map[string]bool{}
 	err := filepath.WalkDir("lab", func(file string, _ os.DirEntry, err error) error {

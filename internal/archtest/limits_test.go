@@ -20,6 +20,7 @@ const (
 
 // TestTestFilesAreNotTooLong applies the file limit to tests, including those of the lab.
 func TestTestFilesAreNotTooLong(t *testing.T) {
+	inRoot(t)
 	eachGoFile(t, ".", func(name string, text []byte) {
 		if lines := bytes.Count(text, []byte("\n")); strings.HasSuffix(name, "_test.go") && lines > maxFileLines {
 			t.Errorf("%s has %d lines, more than %d; divide it by subject", name, lines, maxFileLines)
@@ -51,6 +52,7 @@ func eachGoFile(t *testing.T, folder string, each func(name string, text []byte)
 }
 
 func TestNothingIsTooLongToReadAtAGlance(t *testing.T) {
+	inRoot(t)
 	fset, packages := sources(t)
 	for _, p := range packages {
 		for name, file := range p.files {

@@ -14,6 +14,7 @@ import (
 // TestSiteHasEveryDocument compares the navigation of the site (mkdocs.yml) with docs/: readers would not find a page that the
 // navigation lacks. mkdocs itself, which needs Python, runs in make e2e.
 func TestSiteHasEveryDocument(t *testing.T) {
+	inRoot(t)
 	var site struct {
 		Navigation []any `json:"nav"`
 	}
@@ -60,6 +61,7 @@ func pagesOf(entries []any) (pages []string) {
 
 // TestEveryReasonHasASection: tools link to the section of a reason by its lower-case name.
 func TestEveryReasonHasASection(t *testing.T) {
+	inRoot(t)
 	sections := anchors(read(t, "docs/reference/reasons.md"))
 	for reason, name := range reasonsOfAPI(t) {
 		if name != "ApprovalReason" && !slices.Contains(sections, strings.ToLower(reason)) {
@@ -70,6 +72,7 @@ func TestEveryReasonHasASection(t *testing.T) {
 
 // TestTaskPagesAreShortWithCommands limits the length of task pages, and requires commands in them.
 func TestTaskPagesAreShortWithCommands(t *testing.T) {
+	inRoot(t)
 	tasks, err := filepath.Glob("docs/tasks/*.md")
 	if err != nil || len(tasks) < 10 {
 		t.Fatalf("there are %d tasks: %v", len(tasks), err)

@@ -13,6 +13,7 @@ import (
 const oldestGo = "go1.26.8"
 
 func TestGoIsNewEnough(t *testing.T) {
+	inRoot(t)
 	module, err := os.ReadFile("go.mod")
 	if err != nil {
 		t.Fatal(err)

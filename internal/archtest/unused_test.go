@@ -13,6 +13,7 @@ import (
 // TestExportedNamesAreUsed finds exported names that no program uses. golangci-lint finds the others. The original has
 // functions, annotations and variables that nothing reads, and that mislead readers.
 func TestExportedNamesAreUsed(t *testing.T) {
+	inRoot(t)
 	fset := token.NewFileSet()
 	declared, used := map[string]token.Pos{}, map[string]int{}
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {

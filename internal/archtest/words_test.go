@@ -38,6 +38,7 @@ func retiredWords() map[string]string {
 
 // TestIdentifiersAreInTheWordsOfTheField rejects retired words in the names that programs declare.
 func TestIdentifiersAreInTheWordsOfTheField(t *testing.T) {
+	inRoot(t)
 	word := regexp.MustCompile(`[A-Z]+(?:[^a-z]|$)|[A-Z]?[a-z]+`)
 	instead := retiredWords()
 	fset, packages := sources(t)
@@ -86,6 +87,7 @@ func declared(file *ast.File, visit func(*ast.Ident)) {
 // TestLabAndPayloadAreInTheWordsOfTheField rejects words in code, comments and messages of the lab, its tests, and packages that no
 // longer have such words; and in the comments of deploy/, which administrators read.
 func TestLabAndPayloadAreInTheWordsOfTheField(t *testing.T) {
+	inRoot(t)
 	retired := regexp.MustCompile(`(?i)\b(anew|mend|mends|mended|mending|whoever|in vain|carriers?|keepers?|luck|unlucky|looks at|looked at|is asked for|was asked for|the world)\b`)
 	unspecific := regexp.MustCompile(`(?i)\b(somebody|nobody|shall|wish(es)?|pokes?|poked|career|trouble)\b`)
 	check := func(name string, text []byte) {
@@ -114,6 +116,7 @@ func TestLabAndPayloadAreInTheWordsOfTheField(t *testing.T) {
 
 // TestCommentsAreInPlainEnglish rejects unusual words in comments, unless they are names in the file.
 func TestCommentsAreInPlainEnglish(t *testing.T) {
+	inRoot(t)
 	unusual := unusualWords()
 	inComments := regexp.MustCompile(`(?i)\b(told|tells?|telling|somebody|looked at|looks at|goes on|of ours|by itself|by themselves|sees to it|besides|says whether)\b`)
 	eachGoFile(t, ".", func(name string, text []byte) {
@@ -149,6 +152,7 @@ func unusualWords() *regexp.Regexp {
 
 // TestTextIsInTheWordsOfTheField rejects words in the output of programs: logs, events, conditions, errors and help.
 func TestTextIsInTheWordsOfTheField(t *testing.T) {
+	inRoot(t)
 	unusual := unusualWords()
 	fset, packages := sources(t)
 	for _, p := range packages {

@@ -53,6 +53,7 @@ func workflows(t *testing.T) map[string]workflow {
 // TestWorkflowsPinActions: the tag of an action can be moved to other code, a commit cannot. Programs in a job cannot use its
 // token unless a step passes it to them.
 func TestWorkflowsPinActions(t *testing.T) {
+	inRoot(t)
 	pinned := regexp.MustCompile(`^[a-z-]+/[a-z-]+@[0-9a-f]{40}$`)
 	for file, w := range workflows(t) {
 		if len(w.Permissions) != 1 || w.Permissions["contents"] != "read" {
@@ -73,6 +74,7 @@ func TestWorkflowsPinActions(t *testing.T) {
 
 // TestReleaseUsesOnlyPinnedInputs checks the workflow that publishes.
 func TestReleaseUsesOnlyPinnedInputs(t *testing.T) {
+	inRoot(t)
 	text := read(t, ".github/workflows/release.yaml")
 	for _, never := range []string{"actions/cache", "apt-get", "pull_request", "restore-keys", "workflow_run"} {
 		if strings.Contains(text, never) {
@@ -121,6 +123,7 @@ func inputs() map[string][]string {
 }
 
 func TestActionsGetInputsThatTheyHave(t *testing.T) {
+	inRoot(t)
 	known := inputs()
 	for file, w := range workflows(t) {
 		for name, job := range w.Jobs {
@@ -145,6 +148,7 @@ func TestActionsGetInputsThatTheyHave(t *testing.T) {
 // TestChangedModulesStopARelease runs the block that compares modules with go.sum, with a go that finds a difference. find -exec and
 // -execdir, for example, would succeed whatever the commands return.
 func TestChangedModulesStopARelease(t *testing.T) {
+	inRoot(t)
 	steps := workflows(t)["release.yaml"].Jobs["build"].Steps
 	i := slices.IndexFunc(steps, func(s step) bool { return strings.Contains(s.Run, "mod verify") })
 	if i < 0 {
@@ -168,6 +172,7 @@ func TestChangedModulesStopARelease(t *testing.T) {
 // TestAReleaseBeginsWithTheCatalogOfTheLastOne runs the block that downloads it, with a gh that has no release, one, or no
 // answer.
 func TestAReleaseBeginsWithTheCatalogOfTheLastOne(t *testing.T) {
+	inRoot(t)
 	const name = "Get the catalog of the last release"
 	jobs := workflows(t)["release.yaml"].Jobs
 	find := func(job string) string {
@@ -211,6 +216,7 @@ func TestAReleaseBeginsWithTheCatalogOfTheLastOne(t *testing.T) {
 // TestAReleaseIsBuiltByAGoThatCanBuildIt compares the workflow's version of Go with the versions that the modules need: setup-go
 // prevents Go from downloading a newer one.
 func TestAReleaseIsBuiltByAGoThatCanBuildIt(t *testing.T) {
+	inRoot(t)
 	var used []string
 	for _, job := range workflows(t)["release.yaml"].Jobs {
 		for _, s := range job.Steps {

@@ -12,6 +12,7 @@ import (
 // TestTheAcceptanceProgramMeetsWindowsOwnSSHServer checks the workflow that runs the program on Windows: with Windows' own SSH server and both
 // of its shells, with the whole join last, because it can disconnect the runner, and with all diagnostics of a failure uploaded.
 func TestTheAcceptanceProgramMeetsWindowsOwnSSHServer(t *testing.T) {
+	inRoot(t)
 	const file = ".github/workflows/windows.yaml"
 	var w struct {
 		Jobs map[string]struct {
