@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +119,9 @@ func (u *updatable) awaitNext(t *testing.T) {
 	t.Helper()
 	u.await(t, "the other version is reported", func() bool { return u.node().Annotations[api.AnnotationVersion] == u.next.Version })
 	u.awaitQuiet(t)
+	u.await(t, "the services run", func() bool { // after a power cut, WICD starts those that missed the boot
+		return !slices.ContainsFunc(u.next.Services, func(s desired.Service) bool { return u.windows.Service(s.Name).State != hostapi.Running })
+	})
 	r := u.request
 	r.Desired = u.next
 	expectJoined(t, u.windows, r)
