@@ -182,8 +182,8 @@ func TestNamesAreLookedUp(t *testing.T) {
 		{"+short alias.test CNAME", "web.test.\n"},
 		{"+short missing.test A", ""},
 	} {
-		if out, status := runs(t, "", strings.Fields("dig @127.0.0.1 -p "+port+" "+test.asked)...); out != test.out || status != 0 {
-			t.Errorf("%s: printed %q and exited with %d, want %q", test.asked, out, status, test.out)
+		if out, status := runs(t, "", strings.Fields("dig @127.0.0.1 -p "+port+" "+test.requested)...); out != test.out || status != 0 {
+			t.Errorf("%s: printed %q and exited with %d, want %q", test.requested, out, status, test.out)
 		}
 	}
 }
