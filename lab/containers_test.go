@@ -196,11 +196,11 @@ func (p pods) hostProcess() {
 	})
 }
 
-// commands uses kubectl windows exec.
 // wineStartFailure is part of containerd's message when a process of Wine ends before its program starts, which is rare and happens on busy machines.
 // Windows has no such failure. The kubelet starts the containers of other pods again; those of kubectl windows exec run once.
 const wineStartFailure = "containerd-shim-runhcs-v1.exe: Internal error."
 
+// commands uses kubectl windows exec.
 func (p pods) commands() {
 	plugin, err := p.Plugin(p.t.Context())
 	if err != nil {
@@ -215,13 +215,11 @@ func (p pods) commands() {
 		{[]string{"cmd.exe", "/c", "exit", "7"}, "", 7},
 		{[]string{"hostname.exe"}, strings.ToUpper(p.host.Name()), 0},
 	} {
-		run := func() (testenv.PluginResult, error) {
-			return plugin.Run(p.t.Context(), append([]string{"exec", p.host.Name(), "--"}, test.command...)...)
-		}
-		result, err := run()
-		for attempt := 1; attempt < 3 && strings.Contains(result.Err, wineStartFailure); attempt++ {
+		args := append([]string{"exec", p.host.Name(), "--"}, test.command...)
+		result, err := plugin.Run(p.t.Context(), args...)
+		for retry := 0; retry < 2 && strings.Contains(result.Err, wineStartFailure); retry++ {
 			p.t.Logf("starting %q again: %s", test.command, result.Err)
-			result, err = run()
+			result, err = plugin.Run(p.t.Context(), args...)
 		}
 		if err != nil || strings.TrimSpace(result.Out) != test.output || result.Code != test.code {
 			p.t.Errorf("%q prints %q and ends with %d (%v): %s", test.command, result.Out, result.Code, err, result.Err)

@@ -110,23 +110,20 @@ func removeAtEnd(dir string) error {
 	return nil
 }
 
-// removeForGood removes a folder until it has been absent for the time quiet, or the time limit is over. Programs are being stopped by their own
+// removeForGood removes a folder until it has been absent for the duration quiet, or the limit is over. Programs are being stopped by their own
 // reapers meanwhile: one that still runs can fail the removal, and one that still starts can create the folder again.
 func removeForGood(dir string, quiet, limit time.Duration) error {
-	var absent time.Time
-	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
-		_, missing := os.Lstat(dir)
+	began := time.Now()
+	for seen := began; ; time.Sleep(50 * time.Millisecond) {
+		_, absent := os.Lstat(dir)
 		err := os.RemoveAll(dir)
-		now := time.Now()
-		switch {
-		case err != nil || missing == nil:
-			absent = now
-		case absent.IsZero():
-			absent = now
-		case now.Sub(absent) >= quiet:
+		if err != nil || absent == nil {
+			seen = time.Now()
+		}
+		if time.Since(seen) >= quiet {
 			return nil
 		}
-		if now.After(end) {
+		if time.Since(began) > limit {
 			return err
 		}
 	}
