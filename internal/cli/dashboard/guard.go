@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -49,7 +50,7 @@ func (g *guard) refusal(r *http.Request) (status int, reason string) {
 		return http.StatusMethodNotAllowed, "only GET is allowed: this page changes nothing"
 	}
 	// With DNS rebinding, a browser sends requests here with the attacker's name in Host.
-	if !contains(g.hosts, r.Host) {
+	if !slices.Contains(g.hosts, r.Host) {
 		return http.StatusMisdirectedRequest, "this page is served at " + g.hosts[0] + " only"
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
@@ -63,15 +64,6 @@ func (g *guard) refusal(r *http.Request) (status int, reason string) {
 		return http.StatusUnauthorized, "open the address that kubectl windows dashboard printed; it works once. For a new address, run the command again."
 	}
 	return 0, ""
-}
-
-func contains(all []string, item string) bool {
-	for _, a := range all {
-		if a == item {
-			return true
-		}
-	}
-	return false
 }
 
 // inside returns the path below that of the session, if the request has the session's secret.
