@@ -28,7 +28,7 @@ func newLock(config *rest.Config, namespace string) (*lease.Lock, error) {
 		return nil, err
 	}
 	leaseLock := &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: lease.LeaseName},
+		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: lease.Name},
 		Client:     clients.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
 	}

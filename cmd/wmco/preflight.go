@@ -118,8 +118,8 @@ func permissions(namespace string) []authorizationv1.ResourceAttributes {
 		{Verb: "list", Resource: "configmaps", Namespace: namespace},
 		{Verb: "list", Resource: "secrets", Name: api.PrivateKeySecret, Namespace: namespace},
 		{Verb: "list", Group: "rbac.authorization.k8s.io", Resource: "roles", Name: api.WICDRole, Namespace: namespace},
-		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: lease.LeaseName, Namespace: namespace},
-		{Verb: "list", Group: "coordination.k8s.io", Resource: "leases", Name: lease.LeaseName},
+		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: lease.Name, Namespace: namespace},
+		{Verb: "list", Group: "coordination.k8s.io", Resource: "leases", Name: lease.Name},
 		{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
 	}
 }

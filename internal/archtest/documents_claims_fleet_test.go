@@ -23,8 +23,8 @@ func claimsOfFleet() []claim {
 	)
 	return []claim{
 		{"docs/fleet.md", `An action has up to (\w+) steps`, "api/v1alpha1/windowsinstance_maintenance.go", `MaintenanceStep = "`},
-		{"docs/fleet.md", `more than (\w+) minor versions older than all`, "internal/operator/kubeversions/release.go", "olderMinors"},
-		{"RELEASE.md", `more than (\w+) minor versions older`, "internal/operator/kubeversions/release.go", "olderMinors"},
+		{"docs/fleet.md", `more than (\w+) minor versions older than all`, "internal/operator/kubeversions/kubeversions.go", "olderMinors"},
+		{"RELEASE.md", `more than (\w+) minor versions older`, "internal/operator/kubeversions/kubeversions.go", "olderMinors"},
 		{"docs/fleet.md", `or a number; ([0-9]+) by default`, rollout, defaultOf("MaxUnavailable")},
 		{"docs/fleet.md", `drain.timeout.*?\(([0-9a-z]+) by default\)`, rollout, defaultOf("Timeout")},
 		{"docs/fleet.md", `stagingBandwidth.*?\(([0-9A-Za-z]+) per second by default\)`, rollout, defaultOf("StagingBandwidth")},

@@ -88,7 +88,7 @@ func claimsOfLimits() []claim {
 		{"docs/logs-and-support.md", `the last ([0-9,]+) changes`, "internal/node/daemon/collect/gather.go", "maxNotes"},
 		{"docs/logs-and-support.md", `the last ([0-9]+ MiB) of each`, collect, "maxTail"},
 
-		{"docs/kubectl-windows.md", `are cut at ([0-9]+) bytes`, "internal/shared/truncate/shorten.go", "Reported"},
+		{"docs/kubectl-windows.md", `are cut at ([0-9]+) bytes`, "internal/shared/truncate/truncate.go", "Reported"},
 		{"docs/kubectl-windows.md", `fits terminals from ([0-9]+) columns`, "internal/cli/terminal/terminal.go", "minWidth"},
 		{"docs/kubectl-windows.md", `--request-timeout., (\w+ seconds)`, "internal/cli/session/session.go", `defaultTimeout = "(\w+)"`},
 		{everyDocument, `(?:exit code is|must end with|ends with) (3)\b`, exit, "CodeFindings"},

@@ -4,7 +4,7 @@ package archtest
 func claimsOfProject() []claim {
 	const (
 		later     = `Kubernetes (1\.[0-9]+) or later`
-		release   = "internal/operator/kubeversions/release.go"
+		release   = "internal/operator/kubeversions/kubeversions.go"
 		oldest    = `MinKubernetes = "([0-9.]+)"`
 		newest    = `func Minors\(\).*"([0-9.]+)"} }`
 		minors    = "payload/build/components.go"

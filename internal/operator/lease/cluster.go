@@ -19,7 +19,7 @@ type Cluster struct {
 
 // Leases implements Operators.
 func (c Cluster) Leases(ctx context.Context) ([]coordinationv1.Lease, error) {
-	list, err := c.Clients.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + LeaseName})
+	list, err := c.Clients.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + Name})
 	if err != nil {
 		return nil, err
 	}

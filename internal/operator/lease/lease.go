@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// LeaseName is the name of every operator's Lease.
-const LeaseName = "windows-machine-config-operator"
+// Name is the name of every operator's Lease.
+const Name = "windows-machine-config-operator"
 
 // renewalCheckInterval is the interval of checks for other operators: when the first is uninstalled, this one takes over at most that much later. It is longer
 // than the interval at which a Lease is renewed (leader election's RetryPeriod, 2 s).
@@ -25,7 +25,7 @@ const renewalCheckInterval = 5 * time.Second
 
 // Operators finds the operators of a cluster.
 type Operators interface {
-	// Leases returns the Leases with the name LeaseName in all namespaces.
+	// Leases returns the Leases with the name Name in all namespaces.
 	Leases(ctx context.Context) ([]coordinationv1.Lease, error)
 	// IsInstalled reports whether the ServiceAccount of an operator in this namespace has an operator's permissions. Any user may create a Lease in a
 	// namespace of their own; only a cluster administrator can grant these permissions.

@@ -52,7 +52,7 @@ func (w *world) uninstall(namespace string) {
 // operator returns the lock of an operator, as leader election uses it.
 func (w *world) operator(namespace string) *Lock {
 	lease := &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: LeaseName}, Client: w.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: namespace},
+		LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name}, Client: w.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: namespace},
 	}
 	return New(lease, Cluster{w}, namespace)
 }
@@ -71,7 +71,7 @@ func (w *world) lease(t *testing.T, namespace, holder string, ago time.Duration)
 	t.Helper()
 	renewed := metav1.NewMicroTime(time.Now().Add(-ago))
 	_, err := w.CoordinationV1().Leases(namespace).Create(t.Context(), &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: LeaseName}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ func TestConcurrentStartReleasesLease(t *testing.T) {
 	taken := metav1.NowMicro()
 	once := sync.OnceValue(func() error {
 		return w.Tracker().Add(&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: LeaseName}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("x"), RenewTime: &taken},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: Name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("x"), RenewTime: &taken},
 		})
 	})
 	w.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return false, nil, once() })
@@ -253,7 +253,7 @@ func TestLeaseIsNotTakenWhenListFails(t *testing.T) {
 	if err := attempt(t.Context(), l); err == nil || !strings.Contains(err.Error(), "looking for other operators: leases is forbidden") {
 		t.Errorf("the attempt gives %v", err)
 	}
-	if _, err := w.CoordinationV1().Leases("b").Get(t.Context(), LeaseName, metav1.GetOptions{}); err == nil {
+	if _, err := w.CoordinationV1().Leases("b").Get(t.Context(), Name, metav1.GetOptions{}); err == nil {
 		t.Error("the Lease is taken")
 	}
 }
