@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs targets of the Makefile two at a time, and prints at the end what failed and how long each step took: hack/run.sh <targets>
-# [-- <targets that come after all of those>]. No step is skipped. After WMCO_LIMIT minutes, where that is set, it stops everything and prints
-# which steps were running.
+# [-- <targets that come after all of those>]. No step is skipped; a step that fails stops only those that depend on it, and what comes after
+# the next --. After WMCO_LIMIT minutes, where that is set, it stops everything and prints which steps were running.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export MAKEFLAGS= MAKELEVEL= # those of the make that called are not for the ones that are called
@@ -12,7 +12,7 @@ if [ -n "${WMCO_RUN:-}" ]; then # within a run
     if [ "$word" != -- ]; then
       phase+=("$word")
     elif [ ${#phase[@]} -gt 0 ]; then
-      make --no-print-directory -j2 "${phase[@]}" || exit
+      make --no-print-directory -k -j2 "${phase[@]}" || exit
       phase=()
     fi
   done
