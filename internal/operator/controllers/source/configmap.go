@@ -8,6 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -93,35 +97,100 @@ func (c *configMaps) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if !c.Hosts.ready(time.Now()) {
 		return reconcile.Result{RequeueAfter: readyInterval}, nil
 	}
-	cm := &corev1.ConfigMap{}
-	err := c.Client.Get(ctx, c.name(), cm)
+	state, err := c.gather(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	plan := planEntries(state)
+	c.recordFaults(state.configMap, plan.faults)
+	c.recordOnNodes(ctx, plan.nodes)
+	return reconcile.Result{RequeueAfter: plan.recheck}, c.apply(ctx, state, plan)
+}
+
+// gather reads the state of the cluster. It does not wait for DNS: names are resolved in the background.
+func (c *configMaps) gather(ctx context.Context) (entryState, error) {
+	s := entryState{configMap: &corev1.ConfigMap{}}
+	err := c.Client.Get(ctx, c.name(), s.configMap)
 	if client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("reading ConfigMap %s: %w", c.name(), err)
+		return s, fmt.Errorf("reading ConfigMap %s: %w", c.name(), err)
 	}
-	have, err := allInstances(ctx, c.Client, c.Namespace)
+	if s.instances, err = allInstances(ctx, c.Client, c.Namespace); err != nil {
+		return s, err
+	}
+	if s.hostKeys, err = c.knownHosts(ctx); err != nil {
+		return s, err
+	}
+	parsed, faults := parseEntries(s.configMap.Data, s.configMap.BinaryData)
+	entries, unproven := s.hostKeys.vouchFor(parsed)
+	s.entries, s.faults = entries, append(faults, unproven...)
+	names := addressesOf(s.instances)
+	for _, e := range s.entries {
+		names = append(names, e.address())
+	}
+	s.resolved = c.Hosts.resolve(ctx, names)
+	if s.reserved, err = c.Reserved.With(ctx, ""); err != nil { // the instance reports it, too, before the operator connects
+		log.FromContext(ctx).Info("Reading reserved addresses failed; entries are checked against those known", "error", err.Error())
+	}
+	s.announced = c.Hosts.higherPriority(ctx, api.SourceConfigMap)
+	s.now = time.Now()
+	return s, nil
+}
+
+// apply carries out a plan. A failure does not stop the rest.
+func (c *configMaps) apply(ctx context.Context, s entryState, plan entryPlan) error {
+	var errs []error
+	for _, i := range plan.update {
+		if err := c.Client.Patch(ctx, i, client.MergeFrom(s.instances[i.Name])); err != nil {
+			errs = append(errs, fmt.Errorf("updating WindowsInstance %s: %w", i.Name, err))
+		}
+	}
+	for _, e := range plan.create {
+		errs = append(errs, c.create(ctx, s.configMap, e))
+	}
+	for _, i := range plan.remove {
+		errs = append(errs, c.remove(ctx, s.configMap, i))
+	}
+	return errors.Join(errs...)
+}
+
+// create creates the instance of an entry, unless another source has just got the host.
+func (c *configMaps) create(ctx context.Context, cm *corev1.ConfigMap, e located) error {
+	instance := &v1alpha1.WindowsInstance{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.Namespace,
+			Name:      e.instanceName(),
+			Labels:    map[string]string{api.LabelSource: api.SourceConfigMap},
+		},
+		Spec: v1alpha1.WindowsInstanceSpec{Address: e.address(), Username: e.username, HostKey: e.hostKey},
+	}
+	holder, err := c.Hosts.create(ctx, c.Client, instance, e.ip)
 	if err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
-	entries, faults := parseEntries(cm.Data, cm.BinaryData)
-	known, err := c.knownHosts(ctx)
+	if holder != "" {
+		c.Events.Emit(c.about(cm, e.key, addressTaken), "entry %q: address %s already belongs to %s; remove one of the two", e.key, e.ip, holder)
+		return nil
+	}
+	c.Events.Emit(kube.Event{Object: cm, Related: instance, Type: corev1.EventTypeNormal, Reason: api.EventInstanceSetup, Action: "Create"},
+		"created WindowsInstance %[2]s from entry %[1]q", e.key, instance.Name)
+	return nil
+}
+
+// remove deletes the instance of a removed entry.
+func (c *configMaps) remove(ctx context.Context, cm *corev1.ConfigMap, i *v1alpha1.WindowsInstance) error {
+	c.Hosts.release(client.ObjectKeyFromObject(i))
+	err := c.Client.Delete(ctx, i.DeepCopy())
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
 	if err != nil {
-		return reconcile.Result{}, err
+		return fmt.Errorf("deleting WindowsInstance %s: %w", i.Name, err)
 	}
-	entries, unproven := known.vouchFor(entries)
-	faults = append(faults, unproven...)
-	found := c.locate(ctx, entries, have, known)
-	faults = append(faults, found.faults...)
-	c.recordFaults(cm, faults)
-	c.recordOnNodes(ctx, found.nodes)
-	errs := []error{c.apply(ctx, cm, found.good, have), c.prune(ctx, cm, have)}
-	result := reconcile.Result{}
-	switch {
-	case found.early:
-		result.RequeueAfter = readyInterval
-	case len(faults) > 0 || found.asked > 0:
-		result.RequeueAfter = recheckInterval
+	if cm.UID != "" {
+		c.Events.Emit(kube.Event{Object: cm, Related: i, Type: corev1.EventTypeNormal, Reason: api.EventInstanceTeardown, Action: "Delete"},
+			"deleted WindowsInstance %s, because its entry was removed", i.Name)
 	}
-	return result, errors.Join(errs...)
+	return nil
 }
 
 // maxFaultEvents is how many entries get their own events: a list full of errors must not keep the API server busy.
@@ -149,77 +218,19 @@ func isOfConfigMap(i *v1alpha1.WindowsInstance) bool {
 	return i.Labels[api.LabelSource] == api.SourceConfigMap
 }
 
-// apply creates or updates the instance of each entry. A failure does not stop the others.
-func (c *configMaps) apply(ctx context.Context, cm *corev1.ConfigMap, entries []located, have map[string]*v1alpha1.WindowsInstance) error {
-	var errs []error
-	for _, e := range entries {
-		errs = append(errs, c.applyOne(ctx, cm, e, have[e.instanceName()]))
-		delete(have, e.instanceName())
+// recordOnNodes records events on Nodes whose addresses prevent hosts of entries from joining.
+func (c *configMaps) recordOnNodes(ctx context.Context, nodes map[string]located) {
+	for _, name := range slices.Sorted(maps.Keys(nodes))[:min(len(nodes), maxFaultEvents)] {
+		c.recordOnNode(ctx, name, nodes[name].ip, fmt.Sprintf("entry %q of ConfigMap %s", nodes[name].key, api.InstancesConfigMap))
 	}
-	return errors.Join(errs...)
 }
 
-func (c *configMaps) applyOne(ctx context.Context, cm *corev1.ConfigMap, e located, have *v1alpha1.WindowsInstance) error {
-	switch {
-	case have == nil:
-		instance := &v1alpha1.WindowsInstance{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: c.Namespace,
-				Name:      e.instanceName(),
-				Labels:    map[string]string{api.LabelSource: api.SourceConfigMap},
-			},
-			Spec: v1alpha1.WindowsInstanceSpec{Address: e.address(), Username: e.username, HostKey: e.hostKey},
-		}
-		if holder, err := c.Hosts.create(ctx, c.Client, instance, e.ip); err != nil {
-			return err
-		} else if holder != "" {
-			c.Events.Emit(c.about(cm, e.key, addressTaken), "entry %q: address %s already belongs to %s; remove one of the two", e.key, e.ip, holder)
-			return nil
-		}
-		c.Events.Emit(kube.Event{Object: cm, Related: instance, Type: corev1.EventTypeNormal, Reason: api.EventInstanceSetup, Action: "Create"},
-			"created WindowsInstance %[2]s from entry %[1]q", e.key, instance.Name)
-	case have.DeletionTimestamp != nil: // recreated when the host has left
-	case !isOfConfigMap(have):
-		c.Events.Emit(c.about(cm, e.key, nameTaken),
-			"entry %q: WindowsInstance %s already exists and was not created from this ConfigMap; remove one of the two", e.key, have.Name)
-	case have.Spec.Username != e.username || !isHostKey(have.Spec.HostKey, e.hostKey):
-		changed := have.DeepCopy()
-		changed.Spec.Username = e.username
-		if e.hostKey != "" { // otherwise, a user's key stays
-			changed.Spec.HostKey = e.hostKey
-		}
-		if err := c.Client.Patch(ctx, changed, client.MergeFrom(have)); err != nil {
-			return fmt.Errorf("updating WindowsInstance %s: %w", have.Name, err)
-		}
+// recordOnNode records an event on a Node that has the address of a host, which therefore cannot join; announces names what announces the host.
+func (o Options) recordOnNode(ctx context.Context, name string, ip netip.Addr, announces string) {
+	var node corev1.Node
+	if err := o.Client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
+		return // the Node is gone, and its claim with it
 	}
-	return nil
-}
-
-// prune deletes instances whose entries are gone. An entry that has become faulty is not gone: its key still exists.
-func (c *configMaps) prune(ctx context.Context, cm *corev1.ConfigMap, rest map[string]*v1alpha1.WindowsInstance) error {
-	stillThere := map[string]bool{}
-	for key := range cm.Data {
-		stillThere[entry{key: key}.instanceName()] = true
-	}
-	for key := range cm.BinaryData {
-		stillThere[entry{key: key}.instanceName()] = true
-	}
-	var errs []error
-	for _, i := range rest {
-		if stillThere[entry{key: i.Spec.Address}.instanceName()] || !isOfConfigMap(i) || i.DeletionTimestamp != nil {
-			continue
-		}
-		c.Hosts.release(client.ObjectKeyFromObject(i))
-		if err := c.Client.Delete(ctx, i.DeepCopy()); err != nil {
-			if !apierrors.IsNotFound(err) {
-				errs = append(errs, fmt.Errorf("deleting WindowsInstance %s: %w", i.Name, err))
-			}
-			continue
-		}
-		if cm.UID != "" {
-			c.Events.Emit(kube.Event{Object: cm, Related: i, Type: corev1.EventTypeNormal, Reason: api.EventInstanceTeardown, Action: "Delete"},
-				"deleted WindowsInstance %s, because its entry was removed", i.Name)
-		}
-	}
-	return errors.Join(errs...)
+	o.Events.Emit(kube.Event{Object: &node, Type: corev1.EventTypeWarning, Reason: api.EventAddressDisputed, Action: "Compare"},
+		"status.addresses contains %s, which %s declares as a Windows host; check the kubelet's --node-ip on this Node, and which machine has the address", ip, announces)
 }
