@@ -63,7 +63,7 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 		m.recordRemaining(corev1.EventTypeNormal, "arrived after it was cordoned", pods.Came)
 		return m.drained(ctx)
 	}
-	if st := m.status.desired(); st.DrainedAt == nil {
+	if st := m.status.want(); st.DrainedAt == nil {
 		st.DrainedAt = &metav1.Time{Time: time.Now()}
 	}
 	m.settles.evicts(m.id(), pods.Evict)
@@ -72,7 +72,7 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	if late && settings.OnTimeout == v1alpha1.DrainAbort && m.current().Action != v1alpha1.ActionLeave {
 		return m.fail(ctx, "pods remain after rollout.drain.timeout: "+message)
 	}
-	meta.SetStatusCondition(&m.status.desired().Conditions, metav1.Condition{
+	meta.SetStatusCondition(&m.status.want().Conditions, metav1.Condition{
 		Type: api.ConditionDraining, Status: metav1.ConditionTrue, Reason: reason, Message: message, ObservedGeneration: m.view.Instance.Generation,
 	})
 	return drainEvery, err
@@ -112,8 +112,8 @@ func (m *maintenance) recordRemaining(kind, reason string, pods []corev1.Pod) {
 }
 
 func (m *maintenance) drained(ctx context.Context) (time.Duration, error) {
-	meta.RemoveStatusCondition(&m.status.desired().Conditions, api.ConditionDraining)
-	if st := m.status.desired(); st.DrainedAt != nil { // pods had to leave
+	meta.RemoveStatusCondition(&m.status.want().Conditions, api.ConditionDraining)
+	if st := m.status.want(); st.DrainedAt != nil { // pods had to leave
 		st.DrainedAt = &metav1.Time{Time: time.Now()}
 	}
 	return m.to(ctx, v1alpha1.MaintenanceAct)

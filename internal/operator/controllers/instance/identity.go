@@ -123,14 +123,14 @@ func (a *attempt) nameTakenBy(ctx context.Context, name string, facts wicdapi.Fa
 // proven by now.
 func (a *attempt) isOurs(node *corev1.Node, nodeIP string) bool {
 	shown := &v1alpha1.WindowsInstance{}
-	a.status.desired().DeepCopyInto(&shown.Status)
+	a.status.want().DeepCopyInto(&shown.Status)
 	shown.Status.Hostname, shown.Status.NodeIP, shown.Status.HostKey = node.Name, nodeIP, remote.FormatHostKey(a.host.HostKey())
 	return a.claimOf(shown, node) == nodestate.Own
 }
 
 // leaveName deletes the Node that the host had under its former name. It would stay NotReady forever and count as out of service.
 func (a *attempt) leaveName(ctx context.Context, former, nodeIP string) error {
-	if former == "" || !a.status.desired().HostnameFixed {
+	if former == "" || !a.status.want().HostnameFixed {
 		return nil
 	}
 	var node corev1.Node

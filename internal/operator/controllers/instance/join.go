@@ -46,7 +46,7 @@ const (
 var errDeleted = errors.New("the WindowsInstance is being deleted")
 
 // join runs one attempt and keeps the status up to date.
-func (c *Controller) join(ctx context.Context, v *view, status *status) error {
+func (c *Controller) join(ctx context.Context, v *view, status *statusWriter) error {
 	a := &attempt{Controller: c, view: v, status: status}
 	status.setWriteInterval(progressPause(c.Slots.Taken()))
 	status.silent = isSilent(v.Instance)
@@ -54,7 +54,7 @@ func (c *Controller) join(ctx context.Context, v *view, status *status) error {
 	defer cancel(nil)
 	status.deleted = func() { cancel(errDeleted) }
 	defer c.running.add(client.ObjectKeyFromObject(v.Instance), status.deleted)()
-	join.Begin(status.desired(), v.Instance.Generation)
+	join.Begin(status.want(), v.Instance.Generation)
 	job := join.Job{
 		Visit: join.Visit{
 			Host: a, Payload: c.Payload, Content: desired.Content(v.release.Content, v.config.Network.Provider), Hostname: v.Instance.Spec.Hostname,
@@ -73,7 +73,7 @@ func (c *Controller) join(ctx context.Context, v *view, status *status) error {
 	if err != nil && errors.Is(context.Cause(ctx), errDeleted) {
 		return errDeleted // whichever step was interrupted
 	}
-	if from != "" && status.desired().BootID == from {
+	if from != "" && status.want().BootID == from {
 		err = join.Restarting(err, from)
 	}
 	return err
@@ -83,7 +83,7 @@ func (c *Controller) join(ctx context.Context, v *view, status *status) error {
 type attempt struct {
 	*Controller
 	view   *view
-	status *status
+	status *statusWriter
 	host   *connection
 	// connected is when the operator began to connect to the host.
 	connected time.Time
@@ -114,7 +114,7 @@ func (a *attempt) Connect(ctx context.Context) (join.Host, error) {
 		return nil, err
 	}
 	a.host = host
-	st := a.status.desired()
+	st := a.status.want()
 	key := remote.FormatHostKey(host.HostKey())
 	if st.HostKey != key {
 		st.HostKey, st.HostKeyFingerprint = key, ssh.FingerprintSHA256(host.HostKey())
@@ -138,7 +138,7 @@ func (a *attempt) Accept(ctx context.Context, f wicdapi.Facts) error {
 	if err := a.addFinalizer(ctx); err != nil {
 		return err
 	}
-	st := a.status.desired()
+	st := a.status.want()
 	name := join.NodeName(f)
 	if u := join.CheckRenamed(a.view.Instance, name); u != nil {
 		return u
@@ -177,7 +177,7 @@ func (a *attempt) addFinalizer(ctx context.Context) error {
 // occupied reports whether the join must wait until the plan allows it and pods have left: the host is a node of another operator, or of another
 // version, which the join would replace.
 func (a *attempt) occupied(f wicdapi.Facts) bool {
-	if a.view.drained || a.status.desired().Maintenance != nil {
+	if a.view.drained || a.status.want().Maintenance != nil {
 		return false
 	}
 	isOthers := f.Joined == nil && !a.wasInterrupted() && slices.ContainsFunc(f.Services, func(s wicdapi.ServiceFacts) bool { return s.Ours })
@@ -187,7 +187,7 @@ func (a *attempt) occupied(f wicdapi.Facts) bool {
 // wasInterrupted reports whether the host's Node comes from an interrupted join of this operator, for example after a power failure: the Node was created
 // after the token with which the host still joins, so no pod has run there for long.
 func (a *attempt) wasInterrupted() bool {
-	st := a.status.desired()
+	st := a.status.want()
 	return st.BootstrapCredentialID != "" && st.IdentitySince != nil && a.registered != nil && !a.registered.CreationTimestamp.Before(st.IdentitySince)
 }
 
@@ -271,7 +271,7 @@ func (a *attempt) Token(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	st, now := a.status.desired(), metav1.Now()
+	st, now := a.status.want(), metav1.Now()
 	st.BootstrapCredentialID, st.HostnameFixed = id, true
 	if st.IdentitySince == nil {
 		st.IdentitySince = &now

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,12 +82,16 @@ func (m *maintenance) step(ctx context.Context) (time.Duration, error) {
 	case m.isUndrained():
 		return m.to(ctx, v1alpha1.MaintenanceDrain)
 	}
-	do := map[v1alpha1.MaintenanceStep]func(context.Context) (time.Duration, error){
-		v1alpha1.MaintenanceDrain:  m.drain,
-		v1alpha1.MaintenanceAct:    m.act,
-		v1alpha1.MaintenanceVerify: m.verify,
+	switch step := m.current().Step; step {
+	case v1alpha1.MaintenanceDrain:
+		return m.drain(ctx)
+	case v1alpha1.MaintenanceAct:
+		return m.act(ctx)
+	case v1alpha1.MaintenanceVerify:
+		return m.verify(ctx)
+	default:
+		return 0, fmt.Errorf("WindowsInstance %s is in maintenance step %q, which this version of the operator does not know", m.view.Instance.Name, step)
 	}
-	return do[m.current().Step](ctx)
 }
 
 // begin records the next action, unless one is in progress or it is no longer needed.
@@ -124,7 +129,7 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 	if begins.Action == v1alpha1.ActionUpgrade {
 		begins.Version = m.view.Version
 	}
-	m.status.desired().Maintenance = begins
+	m.status.want().Maintenance = begins
 	m.stopwatch.start(m.id(), *begins)
 	if err := m.status.write(ctx); err != nil {
 		return false, err
@@ -176,7 +181,7 @@ func (m *maintenance) giveBack(ctx context.Context) error {
 	if err := m.uncordon(ctx, ""); err != nil {
 		return err
 	}
-	meta.RemoveStatusCondition(&m.status.desired().Conditions, api.ConditionDraining)
+	meta.RemoveStatusCondition(&m.status.want().Conditions, api.ConditionDraining)
 	if err := m.end(ctx); err != nil {
 		return err
 	}
@@ -203,7 +208,7 @@ func (m *maintenance) isUndrained() bool {
 // awaitNode waits for a deleted Node. Its host may register it again; otherwise, it is joined again. This is no failure, least of all one of a
 // version.
 func (m *maintenance) awaitNode(ctx context.Context) (time.Duration, error) {
-	meta.RemoveStatusCondition(&m.status.desired().Conditions, api.ConditionDraining)
+	meta.RemoveStatusCondition(&m.status.want().Conditions, api.ConditionDraining)
 	m.current().Message = "the Node does not exist"
 	m.stopwatch.start(m.id(), *m.current()) // time without a Node does not count
 	if m.mayRejoin() {

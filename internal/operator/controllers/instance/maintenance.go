@@ -31,14 +31,14 @@ const (
 type maintenance struct {
 	*Controller
 	view   *view
-	status *status
+	status *statusWriter
 	next   rollout.Next
 	// hasLeft means that the host has left and its instance is gone.
 	hasLeft bool
 }
 
 // current returns the maintenance in progress; nil if there is none.
-func (m *maintenance) current() *v1alpha1.Maintenance { return m.status.desired().Maintenance }
+func (m *maintenance) current() *v1alpha1.Maintenance { return m.status.want().Maintenance }
 
 // to enters another step and writes the status.
 func (m *maintenance) to(ctx context.Context, step v1alpha1.MaintenanceStep) (time.Duration, error) {
@@ -75,13 +75,13 @@ func (m *maintenance) again(ctx context.Context, err error) time.Duration {
 func (m *maintenance) reached(err error) {
 	var u *join.Unreachable
 	if err == nil || errors.As(err, &u) {
-		join.Reached(m.status.desired(), m.view.Instance.Generation, err)
+		join.Reached(m.status.want(), m.view.Instance.Generation, err)
 	}
 }
 
 // fail records the failure and rolls back: a node that was being upgraded returns to its former version.
 func (m *maintenance) fail(ctx context.Context, reason string) (time.Duration, error) {
-	now, st := m.current(), m.status.desired()
+	now, st := m.current(), m.status.want()
 	noteFailure(st, v1alpha1.Failure{Action: now.Action, Version: now.Version, Step: now.Step, Message: reason})
 	log.FromContext(ctx).Info("Maintenance failed", "action", now.Action, "step", now.Step, "error", reason)
 	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventMaintenanceFailed, Action: string(now.Action)},
@@ -102,7 +102,7 @@ func (m *maintenance) fail(ctx context.Context, reason string) (time.Duration, e
 
 // finish returns the node to service, if the operator took it out, and ends the maintenance.
 func (m *maintenance) finish(ctx context.Context) error {
-	now, st := m.current(), m.status.desired()
+	now, st := m.current(), m.status.want()
 	failed := m.hasFailed()
 	if err := m.uncordon(ctx, now.RequestToken); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (m *maintenance) finish(ctx context.Context) error {
 
 // end records that no maintenance is in progress and frees the place in the budget.
 func (m *maintenance) end(ctx context.Context) error {
-	m.status.desired().Maintenance = nil
+	m.status.want().Maintenance = nil
 	if err := m.status.write(ctx); err != nil {
 		return err
 	}
@@ -141,6 +141,6 @@ func (m *maintenance) id() types.NamespacedName { return client.ObjectKeyFromObj
 
 // hasFailed reports whether the action has already failed and the node is only expected to work as before.
 func (m *maintenance) hasFailed() bool {
-	f := m.status.desired().Failure
+	f := m.status.want().Failure
 	return f != nil && f.Action == m.current().Action && !f.At.Before(&m.current().StartedAt)
 }

@@ -14,7 +14,7 @@ import (
 type pass struct {
 	*view
 	id       types.NamespacedName
-	status   *status
+	status   *statusWriter
 	decision join.Decision
 	// attempted means that a join was run.
 	attempted bool

@@ -53,7 +53,7 @@ func (k *provenKeys) forget(id types.NamespacedName) {
 
 // loginWithNewKey logs in to a node whose last login used another or an unknown key. It returns when to retry; zero if the key is, or already was,
 // proven.
-func (c *Controller) loginWithNewKey(ctx context.Context, v *view, st *status) time.Duration {
+func (c *Controller) loginWithNewKey(ctx context.Context, v *view, st *statusWriter) time.Duration {
 	if v.Node == nil || v.key == nil || v.keyProven || v.Node.Annotations[api.AnnotationPubKeyHash] == sshkey.Hash(v.key) {
 		return 0
 	}
@@ -67,12 +67,12 @@ func (c *Controller) loginWithNewKey(ctx context.Context, v *view, st *status) t
 		c.retries.Reset(id)
 		c.proven.add(id, sshkey.Hash(v.key))
 		v.keyProven = true
-		join.Reached(st.desired(), v.Instance.Generation, nil)
+		join.Reached(st.want(), v.Instance.Generation, nil)
 		return 0
 	}
 	var u *join.Unreachable
 	if errors.As(err, &u) && u.Reason == api.ReasonAuthenticationFailed {
-		join.Reached(st.desired(), v.Instance.Generation, &join.Unreachable{Reason: u.Reason, Err: fmt.Errorf(
+		join.Reached(st.want(), v.Instance.Generation, &join.Unreachable{Reason: u.Reason, Err: fmt.Errorf(
 			"the host does not accept the key of Secret %s yet; WICD authorizes it once it can reach the cluster, or add this line to "+
 				`C:\ProgramData\ssh\administrators_authorized_keys on the host: %s`,
 			api.PrivateKeySecret, sshkey.AuthorizedLine(v.key))})

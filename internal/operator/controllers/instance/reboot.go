@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -18,17 +19,17 @@ import (
 // cause one again and again.
 const rebootRemembered = 24 * time.Hour
 
-// reportReboot records why Windows requires a restart, and whether the last one helped. It returns when to check again; zero if not before the next
-// change.
-func (c *Controller) reportReboot(v *view, st *v1alpha1.WindowsInstanceStatus) (again time.Duration) {
+// setReboot sets why Windows requires a restart, and whether the last one helped.
+func (c *Controller) setReboot(_ context.Context, p *pass) (time.Duration, error) {
+	st := p.status.want()
 	required := meta.FindStatusCondition(st.Conditions, api.ConditionRebootRequired)
-	h := rollout.HostOf(v.Instance, v.Node)
+	h := rollout.HostOf(p.Instance, p.Node)
 	h.LastReboot = st.LastReboot
 	if h.Node == nil || h.Node.RebootPending == "" {
 		if required != nil && (required.Reason == api.ReasonRebootPending || required.Reason == api.ReasonRebootDidNotHelp) {
 			meta.RemoveStatusCondition(&st.Conditions, api.ConditionRebootRequired)
 		}
-		return c.forgetReboot(h, st)
+		return forgetReboot(h, st), nil
 	}
 	reason, message := api.ReasonRebootPending, api.RebootPendingPrefix+h.Node.RebootPending
 	if st.LastReboot != nil && h.Node.ReportedBoot == h.Node.BootID && !h.RebootMayHelp() {
@@ -37,16 +38,16 @@ func (c *Controller) reportReboot(v *view, st *v1alpha1.WindowsInstanceStatus) (
 			"or annotate the WindowsInstance with %s=true to allow another restart", st.LastReboot.At.UTC().Format(time.RFC3339), h.Node.RebootPending, api.AnnotationRetry)
 	}
 	if reason == api.ReasonRebootDidNotHelp && (required == nil || required.Reason != reason) {
-		c.Events.Emit(kube.Event{Object: v.Instance, Related: v.Node, Type: corev1.EventTypeWarning, Reason: api.EventRebootDidNotHelp, Action: "Observe"}, "%s", message)
+		c.Events.Emit(kube.Event{Object: p.Instance, Related: p.Node, Type: corev1.EventTypeWarning, Reason: api.EventRebootDidNotHelp, Action: "Observe"}, "%s", message)
 	}
 	meta.SetStatusCondition(&st.Conditions, metav1.Condition{
-		Type: api.ConditionRebootRequired, Status: metav1.ConditionTrue, Reason: reason, Message: message, ObservedGeneration: v.Instance.Generation,
+		Type: api.ConditionRebootRequired, Status: metav1.ConditionTrue, Reason: reason, Message: message, ObservedGeneration: p.Instance.Generation,
 	})
-	return 0
+	return 0, nil
 }
 
-// forgetReboot clears the last restart after rebootRemembered, if Windows requires none.
-func (c *Controller) forgetReboot(h rollout.Host, st *v1alpha1.WindowsInstanceStatus) (again time.Duration) {
+// forgetReboot clears the last restart after rebootRemembered, if Windows requires none. It returns when to check again.
+func forgetReboot(h rollout.Host, st *v1alpha1.WindowsInstanceStatus) (again time.Duration) {
 	if st.LastReboot == nil || h.Node == nil || h.Node.ReportedBoot != h.Node.BootID {
 		return 0
 	}

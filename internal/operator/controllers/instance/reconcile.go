@@ -87,7 +87,7 @@ func (c *Controller) attemptJoin(ctx context.Context, p *pass) (outcome, error) 
 		return abandon, nil // not a failure; the plan decides when the host leaves
 	}
 	if repairs && ctx.Err() == nil {
-		noteFailure(p.status.desired(), v1alpha1.Failure{Action: v1alpha1.ActionRepair, Message: join.Findings(p.Seen, p.decision.Err)})
+		noteFailure(p.status.want(), v1alpha1.Failure{Action: v1alpha1.ActionRepair, Message: join.Findings(p.Seen, p.decision.Err)})
 	}
 	if p.decision.Err == nil && p.key != nil {
 		c.proven.add(p.id, sshkey.Hash(p.key))

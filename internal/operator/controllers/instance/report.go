@@ -20,59 +20,98 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// report writes the result of the pass into the status and returns when to reconcile again.
-func (c *Controller) report(ctx context.Context, p *pass) (reconcile.Result, error) {
-	v, s, d, attempted := p.view, p.status, p.decision, p.attempted
-	i, st := v.Instance, s.desired()
-	if attempted && ctx.Err() != nil {
-		return reconcile.Result{}, nil // the operator is stopping: nothing was learned about the host
+// setters return the functions that set the parts of the status, in this order: later parts depend on earlier ones. Each returns after which time its part
+// changes without an event; 0 for never.
+func (c *Controller) setters() []func(context.Context, *pass) (time.Duration, error) {
+	return []func(context.Context, *pass) (time.Duration, error){
+		c.setAttempt,        // the result of a join, or why there was none
+		c.setSettled,        // whether the pods that left a drained node have been replaced
+		c.setPlan,           // the next action
+		c.clearFailure,      // removes failures that no longer apply
+		c.setVersionFailure, // whether the version does not work on this node
+		c.setReboot,         // whether and why Windows requires a restart
+		c.setPayload,        // the content of the node
+		c.setConflict,       // whether another machine has the name
+		c.setNode,           // the state of the Node, and what follows for the host
 	}
-	after := d.After
-	if attempted {
-		after = c.outcome(ctx, i, d.Err)
-	}
-	if d.Err != nil || attempted {
-		join.Report(st, i.Generation, attempted, d.Err)
-	}
-	st.ObservedGeneration = i.Generation
-	settles, err := c.settle(ctx, v, st)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	c.reportPlan(v, st)
-	after = kube.Sooner(after, settles, c.reportReboot(v, st))
-	c.reportPayload(v, st)
-	c.noteConflict(v, st)
-	after = kube.Sooner(after, join.Observe(st, i.Generation, v.Node, v.Version, time.Now()))
-	ready := meta.IsStatusConditionTrue(st.Conditions, api.ConditionNodeReady)
-	for _, p := range join.TrackNode(st, v.Node, ready) {
-		s.track(p)
-	}
-	return reconcile.Result{RequeueAfter: after}, s.write(ctx)
 }
 
-// reportPlan writes the planned action, clears what no longer applies, and records a failed version.
-func (c *Controller) reportPlan(v *view, st *v1alpha1.WindowsInstanceStatus) {
-	st.Plan = c.planOf(v)
-	if f := st.Failure; f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version != v.Version && st.Maintenance == nil {
-		st.Failure = nil // that version is no longer desired
+// report writes the result of the pass into the status and returns when to reconcile again.
+func (c *Controller) report(ctx context.Context, p *pass) (reconcile.Result, error) {
+	if p.attempted && ctx.Err() != nil {
+		return reconcile.Result{}, nil // the operator is stopping: nothing was learned about the host
 	}
-	if _, broken := v.BrokenSince(); !broken && v.Node != nil {
-		if st.Failure != nil && st.Failure.Action == v1alpha1.ActionRepair {
-			st.Failure = nil
+	var after time.Duration
+	for _, set := range c.setters() {
+		again, err := set(ctx, p)
+		if err != nil {
+			return reconcile.Result{}, err
 		}
-		if stalled := meta.FindStatusCondition(st.Conditions, api.ConditionStalled); stalled != nil && stalled.Reason == api.ReasonRepairFailed {
-			meta.RemoveStatusCondition(&st.Conditions, api.ConditionStalled)
-		}
+		after = kube.Sooner(after, again)
 	}
+	return reconcile.Result{RequeueAfter: after}, p.status.write(ctx)
+}
+
+func (c *Controller) setAttempt(ctx context.Context, p *pass) (time.Duration, error) {
+	after, err := p.decision.After, p.decision.Err
+	if p.attempted {
+		after = c.countAttempt(ctx, p.Instance, err)
+	}
+	if err != nil || p.attempted {
+		join.Report(p.status.want(), p.Instance.Generation, p.attempted, err)
+	}
+	p.status.want().ObservedGeneration = p.Instance.Generation
+	return after, nil
+}
+
+func (c *Controller) setPlan(_ context.Context, p *pass) (time.Duration, error) {
+	st := p.status.want()
+	st.Plan = c.planOf(p.view)
 	if st.Maintenance == nil || st.Maintenance.Step != v1alpha1.MaintenanceDrain {
 		meta.RemoveStatusCondition(&st.Conditions, api.ConditionDraining)
 	}
-	if reason := c.Fleet.Sick(client.ObjectKeyFromObject(v.Instance)); reason != "" && st.Maintenance == nil && (st.Failure == nil || st.Failure.Action != v1alpha1.ActionUpgrade) {
-		noteFailure(st, v1alpha1.Failure{Action: v1alpha1.ActionUpgrade, Version: v.Version, Step: v1alpha1.MaintenanceVerify, Message: reason})
-		c.Events.Emit(kube.Event{Object: v.Instance, Type: corev1.EventTypeWarning, Reason: api.EventMaintenanceFailed, Action: string(v1alpha1.ActionUpgrade)},
-			"version %s does not work on this node, so no other node gets it: %s", v.Version, reason)
+	return 0, nil
+}
+
+// clearFailure removes the failure of a version that is no longer desired, and that of a repair once the node works.
+func (c *Controller) clearFailure(_ context.Context, p *pass) (time.Duration, error) {
+	st := p.status.want()
+	if f := st.Failure; f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version != p.Version && st.Maintenance == nil {
+		st.Failure = nil
 	}
+	if _, broken := p.BrokenSince(); broken || p.Node == nil {
+		return 0, nil
+	}
+	if st.Failure != nil && st.Failure.Action == v1alpha1.ActionRepair {
+		st.Failure = nil
+	}
+	if stalled := meta.FindStatusCondition(st.Conditions, api.ConditionStalled); stalled != nil && stalled.Reason == api.ReasonRepairFailed {
+		meta.RemoveStatusCondition(&st.Conditions, api.ConditionStalled)
+	}
+	return 0, nil
+}
+
+// setVersionFailure records that the version does not work on the node, according to the fleet.
+func (c *Controller) setVersionFailure(_ context.Context, p *pass) (time.Duration, error) {
+	st := p.status.want()
+	reason := c.Fleet.Sick(p.id)
+	if reason == "" || st.Maintenance != nil || st.Failure != nil && st.Failure.Action == v1alpha1.ActionUpgrade {
+		return 0, nil
+	}
+	noteFailure(st, v1alpha1.Failure{Action: v1alpha1.ActionUpgrade, Version: p.Version, Step: v1alpha1.MaintenanceVerify, Message: reason})
+	c.Events.Emit(kube.Event{Object: p.Instance, Type: corev1.EventTypeWarning, Reason: api.EventMaintenanceFailed, Action: string(v1alpha1.ActionUpgrade)},
+		"version %s does not work on this node, so no other node gets it: %s", p.Version, reason)
+	return 0, nil
+}
+
+// setNode sets the conditions of the Node, the sum of all conditions, and the steps that the Node completes.
+func (c *Controller) setNode(_ context.Context, p *pass) (time.Duration, error) {
+	st := p.status.want()
+	after := join.Observe(st, p.Instance.Generation, p.Node, p.Version, time.Now())
+	for _, moved := range join.TrackNode(st, p.Node, meta.IsStatusConditionTrue(st.Conditions, api.ConditionNodeReady)) {
+		p.status.track(moved)
+	}
+	return after, nil
 }
 
 // planOf returns the fleet's plan for a host, or what it will be in a moment: the plan does not yet include a host that has just been announced or
@@ -89,18 +128,19 @@ func (c *Controller) planOf(v *view) *v1alpha1.Plan {
 	return &next
 }
 
-// reportPayload writes which content the node has, which it should have, and since when.
-func (c *Controller) reportPayload(v *view, st *v1alpha1.WindowsInstanceStatus) {
-	st.Payload.Desired = desired.ShortDigest(v.release.Content.Digest)
-	if v.Node == nil || v.Node.Annotations[api.AnnotationVersion] != v.Version || st.Payload.Current == st.Payload.Desired {
-		return
+// setPayload sets which content the node has, which it should have, and since when.
+func (c *Controller) setPayload(_ context.Context, p *pass) (time.Duration, error) {
+	payload := &p.status.want().Payload
+	payload.Desired = desired.ShortDigest(p.release.Content.Digest)
+	if p.Node != nil && p.Node.Annotations[api.AnnotationVersion] == p.Version && payload.Current != payload.Desired {
+		now := metav1.Now()
+		payload.Current, payload.Staged, payload.Since = payload.Desired, payload.Desired, &now
 	}
-	now := metav1.Now()
-	st.Payload.Current, st.Payload.Staged, st.Payload.Since = st.Payload.Desired, st.Payload.Desired, &now
+	return 0, nil
 }
 
-// outcome counts an attempt and returns when the next one may follow.
-func (c *Controller) outcome(ctx context.Context, i *v1alpha1.WindowsInstance, err error) time.Duration {
+// countAttempt counts an attempt and returns when the next one may follow.
+func (c *Controller) countAttempt(ctx context.Context, i *v1alpha1.WindowsInstance, err error) time.Duration {
 	id := client.ObjectKeyFromObject(i)
 	if err == nil {
 		c.retries.Reset(id)

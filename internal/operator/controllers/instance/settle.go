@@ -13,15 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
 	"github.com/windows-machine-config/wmco/internal/operator/rollout"
 )
 
 const (
-	// settleEvery is how often settle checks whether the pods that left a node have been replaced.
+	// settleEvery is how often setSettled checks whether the pods that left a node have been replaced.
 	settleEvery = 5 * time.Second
-	// maxSettled limits the namespaces, and maxSettledPods the pods of each namespace, that settle checks.
+	// maxSettled limits the namespaces, and maxSettledPods the pods of each namespace, that setSettled checks.
 	maxSettled     = 10
 	maxSettledPods = 500
 )
@@ -81,15 +80,15 @@ func (s *settling) forget(id types.NamespacedName) {
 	delete(s.counts, id)
 }
 
-// settle ends the settle time of a drained node as soon as the pods that left it have been replaced. It returns when to check again.
-func (c *Controller) settle(ctx context.Context, v *view, st *v1alpha1.WindowsInstanceStatus) (again time.Duration, err error) {
-	id := client.ObjectKeyFromObject(v.Instance)
+// setSettled ends the settle time of a drained node as soon as the pods that left it have been replaced.
+func (c *Controller) setSettled(ctx context.Context, p *pass) (time.Duration, error) {
+	st := p.status.want()
 	if st.Maintenance != nil || st.DrainedAt == nil {
 		return 0, nil
 	}
-	left := time.Until(rollout.SettlesUntil(st.DrainedAt, v.config.Rollout.Drain.Settle))
-	lost, known := c.settles.lost(id)
-	if left > 0 && known && v.config.Rollout.Drain.Settle == "" {
+	left := time.Until(rollout.SettlesUntil(st.DrainedAt, p.config.Rollout.Drain.Settle))
+	lost, known := c.settles.lost(p.id)
+	if left > 0 && known && p.config.Rollout.Drain.Settle == "" {
 		replaced, err := c.replaced(ctx, lost)
 		if err != nil {
 			return 0, err
@@ -100,7 +99,7 @@ func (c *Controller) settle(ctx context.Context, v *view, st *v1alpha1.WindowsIn
 	}
 	if left <= 0 {
 		st.DrainedAt = nil
-		c.settles.forget(id)
+		c.settles.forget(p.id)
 		return 0, nil
 	}
 	return min(left, settleEvery), nil

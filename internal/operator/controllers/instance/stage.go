@@ -36,7 +36,7 @@ func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
 		return m.retries.Fail(m.id(), time.Now()), nil
 	}
 	m.retries.Reset(m.id())
-	m.status.desired().Payload.Staged = desired.ShortDigest(m.view.release.Content.Digest)
+	m.status.want().Payload.Staged = desired.ShortDigest(m.view.release.Content.Digest)
 	return 0, nil
 }
 
@@ -83,7 +83,7 @@ type visitObserver struct {
 
 // Progress implements join.Observer.
 func (o visitObserver) Progress(p join.Progress) {
-	if m := o.status.desired().Maintenance; m != nil && p.Message != "" {
+	if m := o.status.want().Maintenance; m != nil && p.Message != "" {
 		m.Message = o.doing + ": " + p.Message
 	}
 }

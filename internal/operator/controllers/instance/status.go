@@ -19,9 +19,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// status is the status of one instance during a reconcile: as last written, and as desired. Nothing else writes it, so a patch needs no resource
-// version.
-type status struct {
+// statusWriter holds the status of one instance during a reconcile: as last written, and as it should be. Nothing else writes it, so a patch needs no
+// resource version.
+type statusWriter struct {
 	client  client.Client
 	events  kube.Events
 	metrics *metrics
@@ -46,25 +46,27 @@ const progressEvery = time.Second
 // progressPause returns the interval of each host's progress writes while so many hosts join.
 func progressPause(hosts int) time.Duration { return progressEvery + batchDelay(hosts) }
 
-func (c *Controller) newStatus(i *v1alpha1.WindowsInstance) *status {
-	return &status{client: c.Client, events: c.Events, metrics: c.metrics, written: i.DeepCopy(), wanted: i, lastReason: readyReason(i), pause: progressEvery}
+func (c *Controller) newStatus(i *v1alpha1.WindowsInstance) *statusWriter {
+	return &statusWriter{client: c.Client, events: c.Events, metrics: c.metrics, written: i.DeepCopy(), wanted: i, lastReason: readyReason(i), pause: progressEvery}
 }
 
-// desired returns the desired status; write persists it.
-func (s *status) desired() *v1alpha1.WindowsInstanceStatus { return &s.wanted.Status }
+// want returns the status as it should be; write persists it.
+func (s *statusWriter) want() *v1alpha1.WindowsInstanceStatus { return &s.wanted.Status }
 
 // setWriteInterval sets the minimum time between progress writes. The first write waits too, so that it includes the host's facts.
-func (s *status) setWriteInterval(pause time.Duration) { s.pause, s.writtenAt = pause, time.Now() }
+func (s *statusWriter) setWriteInterval(pause time.Duration) {
+	s.pause, s.writtenAt = pause, time.Now()
+}
 
 // write patches the status if it differs and records an event for a new reason of Ready.
-func (s *status) write(ctx context.Context) error {
+func (s *statusWriter) write(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.patch(ctx, s.wanted.Status.DeepCopy())
 }
 
 // patch is write for callers that hold the lock. It includes delayed progress.
-func (s *status) patch(ctx context.Context, to *v1alpha1.WindowsInstanceStatus) error {
+func (s *statusWriter) patch(ctx context.Context, to *v1alpha1.WindowsInstanceStatus) error {
 	s.drop()
 	bound(to, s.events.Masked)
 	if equality.Semantic.DeepEqual(&s.written.Status, to) {
@@ -110,7 +112,7 @@ func bound(st *v1alpha1.WindowsInstanceStatus, masked func(string) string) {
 
 // progress records the progress of a step. The next write makes up for a failed one; a write too soon after another is delayed. A failed step is left
 // to the report that follows at once.
-func (s *status) progress(ctx context.Context, p join.Progress) {
+func (s *statusWriter) progress(ctx context.Context, p join.Progress) {
 	s.track(p)
 	if p.State == v1alpha1.StepFailed || s.silent && p.Step == join.StepConnect {
 		return
@@ -128,15 +130,15 @@ func (s *status) progress(ctx context.Context, p join.Progress) {
 	}
 }
 
-// track records the progress of a step in the desired status.
-func (s *status) track(p join.Progress) {
-	if took, done := join.Track(s.desired(), p, time.Now()); done {
+// track records the progress of a step in the status.
+func (s *statusWriter) track(p join.Progress) {
+	if took, done := join.Track(s.want(), p, time.Now()); done {
 		s.metrics.stepSeconds.WithLabelValues(p.Step).Observe(took.Seconds())
 	}
 }
 
 // catchUp writes delayed progress, so that a long step is visible while it runs.
-func (s *status) catchUp(ctx context.Context) {
+func (s *statusWriter) catchUp(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting != nil {
@@ -144,20 +146,20 @@ func (s *status) catchUp(ctx context.Context) {
 	}
 }
 
-func (s *status) patchProgress(ctx context.Context, current *v1alpha1.WindowsInstanceStatus) {
+func (s *statusWriter) patchProgress(ctx context.Context, current *v1alpha1.WindowsInstanceStatus) {
 	if err := s.patch(ctx, current); err != nil && ctx.Err() == nil {
 		log.FromContext(ctx).V(1).Info("Writing join progress failed", "error", err.Error())
 	}
 }
 
 // settle discards delayed progress; its caller writes the whole status later.
-func (s *status) settle() {
+func (s *statusWriter) settle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop()
 }
 
-func (s *status) drop() {
+func (s *statusWriter) drop() {
 	s.waiting = nil
 	if s.flushTimer != nil {
 		s.flushTimer.Stop()
@@ -167,7 +169,7 @@ func (s *status) drop() {
 
 // recordReason records an event for a new reason of Ready, which is the reason of whatever blocks the host. Reasons that every host passes through
 // until it is Ready appear in its conditions only.
-func (s *status) recordReason() {
+func (s *statusWriter) recordReason() {
 	ready := meta.FindStatusCondition(s.written.Status.Conditions, api.ConditionReady)
 	if ready == nil || ready.Reason == s.lastReason {
 		return

@@ -75,7 +75,7 @@ func TestOnlyWhatMattersOfAJoinIsAnEvent(t *testing.T) {
 		api.ReasonReady, api.ReasonNodeNotReady, api.ReasonReady, api.ReasonNodeMissing,
 	} {
 		s := (&Controller{Options: Options{Events: kube.NewEvents(recorder)}}).newStatus(i)
-		meta.SetStatusCondition(&s.desired().Conditions, metav1.Condition{Type: api.ConditionReady, Status: metav1.ConditionFalse, Reason: reason})
+		meta.SetStatusCondition(&s.want().Conditions, metav1.Condition{Type: api.ConditionReady, Status: metav1.ConditionFalse, Reason: reason})
 		s.written = s.wanted
 		s.recordReason()
 	}
@@ -166,7 +166,7 @@ func TestASilentHostIsOneWriteAnAttempt(t *testing.T) {
 				s.progress(t.Context(), join.Progress{Step: join.StepConnect, State: v1alpha1.StepFailed, Message: "no answer"})
 				s.settle()
 				time.Sleep(time.Second)
-				join.Report(s.desired(), 1, true, &join.StepError{Step: join.StepConnect, Err: errors.New("no answer")})
+				join.Report(s.want(), 1, true, &join.StepError{Step: join.StepConnect, Err: errors.New("no answer")})
 				if err := s.write(t.Context()); err != nil {
 					t.Fatal(err)
 				}

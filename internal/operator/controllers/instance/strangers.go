@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -93,19 +94,21 @@ func (c *Controller) meet(ctx context.Context, node *corev1.Node) {
 	}
 }
 
-// noteConflict records that another machine has a Node of the host's name, and emits an event that names both.
-func (c *Controller) noteConflict(v *view, st *v1alpha1.WindowsInstanceStatus) {
+// setConflict sets that another machine has a Node of the host's name, and emits an event that names both.
+func (c *Controller) setConflict(_ context.Context, p *pass) (time.Duration, error) {
+	st := p.status.want()
 	known := st.NodeConflict
-	st.NodeConflict = nodestate.Refer(v.Conflict)
-	if v.Conflict == nil || known != nil && known.UID == v.Conflict.UID {
-		return
+	st.NodeConflict = nodestate.Refer(p.Conflict)
+	if p.Conflict == nil || known != nil && known.UID == p.Conflict.UID {
+		return 0, nil
 	}
 	since := ""
 	if st.IdentitySince != nil {
 		since = " since " + st.IdentitySince.UTC().Format("2006-01-02T15:04:05Z")
 	}
-	c.Events.Emit(kube.Event{Object: v.Conflict, Related: v.Instance, Type: corev1.EventTypeWarning, Reason: api.ReasonHostnameConflict, Action: "Compare"},
+	c.Events.Emit(kube.Event{Object: p.Conflict, Related: p.Instance, Type: corev1.EventTypeWarning, Reason: api.ReasonHostnameConflict, Action: "Compare"},
 		"the host of WindowsInstance %s (%s) has held an identity of this name%s, which allows it to read data meant for this node and to write its status; "+
 			"the operator no longer renews it: rename this machine, or replace the CA of the kubelets' certificates if you do not trust the host",
-		v.Instance.Name, v.Instance.Spec.Address, since)
+		p.Instance.Name, p.Instance.Spec.Address, since)
+	return 0, nil
 }

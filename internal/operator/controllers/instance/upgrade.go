@@ -28,6 +28,6 @@ func (m *maintenance) upgrade(ctx context.Context) error {
 // repeatJoin joins the host and records the result.
 func (m *maintenance) repeatJoin(ctx context.Context) error {
 	err := m.join(ctx, m.view, m.status)
-	join.Report(m.status.desired(), m.view.Instance.Generation, true, err)
+	join.Report(m.status.want(), m.view.Instance.Generation, true, err)
 	return err
 }

@@ -65,7 +65,7 @@ func (m *maintenance) mayRejoin() bool {
 
 // missingSince returns since when the Node is known to be missing.
 func (m *maintenance) missingSince() time.Time {
-	c := meta.FindStatusCondition(m.status.desired().Conditions, api.ConditionNodeReady)
+	c := meta.FindStatusCondition(m.status.want().Conditions, api.ConditionNodeReady)
 	if c == nil || c.Reason != api.ReasonNodeMissing {
 		return time.Now()
 	}
