@@ -1,12 +1,17 @@
 package explain
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
@@ -58,4 +63,22 @@ func TestOversizedPodIsReported(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unsynced is a cache that never becomes ready.
+type unsynced struct{ client.Reader }
+
+func (unsynced) List(ctx context.Context, _ client.ObjectList, _ ...client.ListOption) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestMetricsDoNotWaitForThePodCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, samples := time.Now(), make(chan prometheus.Metric, 1)
+		newCount(unsynced{}).Collect(samples)
+		if took := time.Since(began); took > 10*time.Second || len(samples) != 1 {
+			t.Errorf("got %d samples after %s, want one that says that the pods could not be read", len(samples), took)
+		}
+	})
 }

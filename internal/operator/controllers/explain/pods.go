@@ -186,8 +186,10 @@ func (c count) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
 
 // Collect implements prometheus.Collector. Users may write annotations too, so only this operator's reasons count.
 func (c count) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
 	var pods corev1.PodList
-	if err := c.pods.List(context.Background(), &pods, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.pods.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		to <- prometheus.NewInvalidMetric(c.desc, err)
 		return
 	}
