@@ -93,15 +93,18 @@ func TestCauses(t *testing.T) {
 		"a pod for Linux":       {linux, nodes, "", ""},
 		"no node of the build":  {waits(selects(corev1.LabelWindowsBuild, "10.0.17763")), nodes, api.EventNoNodeForBuild, "no Windows node has build 10.0.17763 (Windows Server 2019); the cluster has nodes with 10.0.20348"},
 		"no node for its class": {waits(selects(api.LabelRunsPrefix+"windows2019", "true")), nodes, api.EventNoNodeForBuild, "runs images of windows2019"},
-		"no label":              {waits(selects("disk", "fast")), nodes, api.EventNoNodeFits, "disk=fast"},
-		"no nodes":              {waits(func(*corev1.Pod) {}), nil, api.EventNoNodeFits, "has no Windows node"},
-		"affinity":              {waits(affinity(corev1.NodeSelectorOpIn, "zone", "a")), nodes, api.EventNoNodeFits, "required affinity"},
-		"affinity that fits":    {waits(affinity(corev1.NodeSelectorOpNotIn, "zone", "a")), nodes, "", ""},
-		"an unknown operator":   {waits(affinity("Near", "zone", "a")), nodes, api.EventNoNodeFits, "required affinity"},
-		"an untolerated taint":  {waits(func(p *corev1.Pod) { p.Spec.Tolerations[0].Value = "windows" }), nodes, api.EventTaintNotTolerated, "win-1 has os=Windows:NoSchedule"},
-		"one node takes it":     {waits(func(*corev1.Pod) {}), append([]corev1.Node{node("win-0", "10.0.20348", taint("mine"))}, nodes...), "", ""},
-		"nodes are cordoned":    {waits(func(*corev1.Pod) {}), []corev1.Node{node("win-1", "10.0.20348", taint(corev1.TaintNodeUnschedulable)), node("win-2", "10.0.20348", taint("mine"))}, api.EventNodesUnavailable, "win-1"},
-		"short of memory":       {waits(func(*corev1.Pod) {}), []corev1.Node{node("win-1", "10.0.20348", taint(corev1.TaintNodeMemoryPressure))}, api.EventMemoryLimitMissing, "win-1"},
+		"two that no node has": {waits(func(p *corev1.Pod) {
+			p.Spec.NodeSelector[corev1.LabelWindowsBuild], p.Spec.NodeSelector[api.LabelRunsPrefix+"windows2019"] = "10.0.17763", "true"
+		}), nodes, api.EventNoNodeForBuild, "no Windows node has build 10.0.17763"},
+		"no label":             {waits(selects("disk", "fast")), nodes, api.EventNoNodeFits, "disk=fast"},
+		"no nodes":             {waits(func(*corev1.Pod) {}), nil, api.EventNoNodeFits, "has no Windows node"},
+		"affinity":             {waits(affinity(corev1.NodeSelectorOpIn, "zone", "a")), nodes, api.EventNoNodeFits, "required affinity"},
+		"affinity that fits":   {waits(affinity(corev1.NodeSelectorOpNotIn, "zone", "a")), nodes, "", ""},
+		"an unknown operator":  {waits(affinity("Near", "zone", "a")), nodes, api.EventNoNodeFits, "required affinity"},
+		"an untolerated taint": {waits(func(p *corev1.Pod) { p.Spec.Tolerations[0].Value = "windows" }), nodes, api.EventTaintNotTolerated, "win-1 has os=Windows:NoSchedule"},
+		"one node takes it":    {waits(func(*corev1.Pod) {}), append([]corev1.Node{node("win-0", "10.0.20348", taint("mine"))}, nodes...), "", ""},
+		"nodes are cordoned":   {waits(func(*corev1.Pod) {}), []corev1.Node{node("win-1", "10.0.20348", taint(corev1.TaintNodeUnschedulable)), node("win-2", "10.0.20348", taint("mine"))}, api.EventNodesUnavailable, "win-1"},
+		"short of memory":      {waits(func(*corev1.Pod) {}), []corev1.Node{node("win-1", "10.0.20348", taint(corev1.TaintNodeMemoryPressure))}, api.EventMemoryLimitMissing, "win-1"},
 		"short, with a limit": {waits(func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
 		}), []corev1.Node{node("win-1", "10.0.20348", taint(corev1.TaintNodeMemoryPressure))}, api.EventNodesUnavailable, "win-1"},

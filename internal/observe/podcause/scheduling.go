@@ -2,6 +2,7 @@ package podcause
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -55,7 +56,8 @@ func noneFits(pod *corev1.Pod, nodes []corev1.Node) Cause {
 	for i := range nodes {
 		builds[nodestate.WindowsBuild(&nodes[i])] = true
 	}
-	for key, value := range pod.Spec.NodeSelector {
+	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
+		value := pod.Spec.NodeSelector[key]
 		release, isRuns := strings.CutPrefix(key, api.LabelRunsPrefix)
 		asks := "runs images of " + release
 		if key == corev1.LabelWindowsBuild {
