@@ -205,6 +205,27 @@ func TestALayoutHasOneImage(t *testing.T) {
 	}
 }
 
+func TestAFolderWithOtherFilesIsNotReplaced(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "go.mod")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := image.Write(folder, image.Source{Version: "1.2.0"}, mustBuildFiles(t)); err == nil {
+		t.Error("the folder was replaced")
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+	for _, fresh := range []string{filepath.Join(folder, "new"), t.TempDir()} {
+		for range 2 {
+			if err := image.Write(fresh, image.Source{Version: "1.2.0"}, mustBuildFiles(t)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 func mustBuildFiles(t *testing.T) v1.ImageIndex {
 	t.Helper()
 	index, err := image.BuildFiles(image.Source{Version: "1.2.0"}, image.Files{Title: "files", Content: map[string][]byte{"configs/wmco/catalog.yaml": []byte("x")}})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,9 +19,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// Write replaces the content of a folder with an index as an OCI image layout. The version is the name of the index, which is the only one,
-// so that tools can select it without a name.
+// Write writes an index as an OCI image layout. It replaces a layout in the folder, and refuses a folder with other content. The version is
+// the name of the index, which is the only one, so that tools can select it without a name.
 func Write(folder string, s Source, index v1.ImageIndex) error {
+	present, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(folder, "oci-layout")); err != nil && len(present) > 0 {
+		return fmt.Errorf("folder %s contains files, but no image layout; name another folder, or empty it", folder)
+	}
 	if err := os.RemoveAll(folder); err != nil {
 		return err
 	}
