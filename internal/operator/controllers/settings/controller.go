@@ -161,7 +161,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	known, rendered, hash, err := c.renew(ctx, config)
 	for _, p := range rendered.Problems {
 		// Events of the same action are merged into the first: each problem has an action of its own.
-		action := fmt.Sprintf("%s-%x", p.Reason, sha256.Sum256([]byte(p.Message)))[:len(p.Reason)+9]
+		action := fmt.Sprintf("%s-%.4x", p.Reason, sha256.Sum256([]byte(p.Message)))
 		c.Events.Emit(kube.Event{Object: c.objectOf(config, p), Type: corev1.EventTypeWarning, Reason: api.EventSettingsIgnored, Action: action}, "%s", p.Message)
 	}
 	if err == nil {

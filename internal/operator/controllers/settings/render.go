@@ -32,40 +32,46 @@ type Renderer struct {
 }
 
 // Render reads the cluster and returns what nodes must have.
-func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec) (known desired.Cluster, r desired.Rendered, err error) {
-	defer func() { c.Cluster.record(config, known, err) }()
+func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec) (desired.Cluster, desired.Rendered, error) {
+	var rendered desired.Rendered
+	in, err := c.read(ctx, config)
+	if err == nil {
+		rendered, err = desired.Render(in)
+	}
+	c.Cluster.record(config, in.Cluster, err)
+	return in.Cluster, rendered, err
+}
+
+// read reads the cluster. Even with an error, it returns what is known.
+func (c *Renderer) read(ctx context.Context, config v1alpha1.WindowsConfigSpec) (in desired.Inputs, err error) {
+	current, _ := c.Releases.Current()
+	in = desired.Inputs{Version: current.Version, Payload: current.Content, Config: config}
 	if config.RuntimeClasses.HyperV == nil {
-		if config.RuntimeClasses.HyperV, err = c.remainingHyperV(ctx); err != nil {
-			return known, r, err
+		if in.Config.RuntimeClasses.HyperV, err = c.remainingHyperV(ctx); err != nil {
+			return in, err
 		}
 	}
-	if known, err = cluster.Read(ctx, c.Live, c.Connection, c.Namespace, config); err != nil {
-		return known, r, err
+	if in.Cluster, err = cluster.Read(ctx, c.Live, c.Connection, c.Namespace, config); err != nil {
+		return in, err
 	}
 	platform, err := cluster.ReadPlatform(ctx, c.Live)
 	if err != nil {
-		return known, r, err
+		return in, err
 	}
-	if known.Network, err = cluster.ReadNetwork(ctx, c.Live, platform, config.Network); err != nil {
-		return known, r, err
+	network := &in.Cluster.Network
+	if *network, err = cluster.ReadNetwork(ctx, c.Live, platform, config.Network); err != nil {
+		return in, err
 	}
-	if known.Network.Nodes, err = cluster.ReadNodeNetworks(ctx, c.Nodes, platform.OpenShift, desired.Provider(config.Network, platform.OpenShift)); err != nil {
-		return known, r, err
+	if network.Nodes, err = cluster.ReadNodeNetworks(ctx, c.Nodes, platform.OpenShift, desired.Provider(config.Network, platform.OpenShift)); err != nil {
+		return in, err
 	}
-	current, _ := c.Releases.Current()
 	hasNodeManager := desired.HasNodeManager(current.Content)
-	if known.CloudProvider, err = cluster.ReadCloudProvider(ctx, c.Nodes, platform, config.CloudProvider, hasNodeManager); err != nil {
-		return known, r, err
+	if in.Cluster.CloudProvider, err = cluster.ReadCloudProvider(ctx, c.Nodes, platform, config.CloudProvider, hasNodeManager); err != nil {
+		return in, err
 	}
-	known.Network.Platform = cmp.Or(known.Network.Platform, known.CloudProvider.Platform)
-	settings, err := cluster.ReadSettings(ctx, c.Live, c.Namespace, config, time.Now())
-	if err != nil {
-		return known, r, err
-	}
-	r, err = desired.Render(desired.Inputs{
-		Version: current.Version, Payload: current.Content, Cluster: known, Config: config, Settings: settings,
-	})
-	return known, r, err
+	network.Platform = cmp.Or(network.Platform, in.Cluster.CloudProvider.Platform)
+	in.Settings, err = cluster.ReadSettings(ctx, c.Live, c.Namespace, config, time.Now())
+	return in, err
 }
 
 // remainingHyperV returns the Hyper-V configuration that nodes keep although it is no longer configured: as long as the operator's RuntimeClass
