@@ -53,17 +53,23 @@ func rules(signer, commonName string) []rule {
 	}
 }
 
-// kubeletClientRules are for a kubelet's client certificate for the API server: the first, requested with the bootstrap token, and its renewals.
-func kubeletClientRules() []rule {
+// identityRules are for every request: the form, the subject, and what the certificate is for.
+func identityRules(userPrefix, group string, usage certificatesv1.KeyUsage, extensions func(candidate) string) []rule {
 	return []rule{
 		{"RequestMalformed", malformed},
 		{"KeyNotAllowed", keyNotAllowed},
 		{"SignatureInvalid", signatureInvalid},
-		{"CommonNameNotAllowed", commonNameWithout(NodeUserPrefix)},
-		{"OrganizationsNotExact", organizationsOtherThan(nodesGroup)},
+		{"CommonNameNotAllowed", commonNameWithout(userPrefix)},
+		{"OrganizationsNotExact", organizationsOtherThan(group)},
 		{"SubjectNotExact", moreInSubject},
-		{"UsagesNotExact", usagesOtherThan(certificatesv1.UsageClientAuth)},
-		{"ExtensionsNotAllowed", anyExtension},
+		{"UsagesNotExact", usagesOtherThan(usage)},
+		{"ExtensionsNotAllowed", extensions},
+	}
+}
+
+// kubeletClientRules are for a kubelet's client certificate for the API server: the first, requested with the bootstrap token, and its renewals.
+func kubeletClientRules() []rule {
+	return append(identityRules(NodeUserPrefix, nodesGroup, certificatesv1.UsageClientAuth, anyExtension), []rule{
 		{"NodeNotWindows", nodeNotWindows},
 		{"InstanceUnknown", instanceUnknown},
 		{"RequesterNotAllowed", requesterOtherThanHost(nodesGroup)},
@@ -72,21 +78,13 @@ func kubeletClientRules() []rule {
 		{"InstanceLeaving", instanceLeaving},
 		{"NodeMissing", renewalWithoutNode},
 		{"ExpirationTooLong", expirationBeyond(kubeletLife)},
-	}
+	}...)
 }
 
 // kubeletServingRules are for a kubelet's serving certificate. Only the kubelet itself can request it, so the token plays no part. Its Node may not
 // exist yet: the kubelet sends the request as soon as it knows its addresses.
 func kubeletServingRules() []rule {
-	return []rule{
-		{"RequestMalformed", malformed},
-		{"KeyNotAllowed", keyNotAllowed},
-		{"SignatureInvalid", signatureInvalid},
-		{"CommonNameNotAllowed", commonNameWithout(NodeUserPrefix)},
-		{"OrganizationsNotExact", organizationsOtherThan(nodesGroup)},
-		{"SubjectNotExact", moreInSubject},
-		{"UsagesNotExact", usagesOtherThan(certificatesv1.UsageServerAuth)},
-		{"ExtensionsNotAllowed", extensionsOtherThanAltNames},
+	return append(identityRules(NodeUserPrefix, nodesGroup, certificatesv1.UsageServerAuth, extensionsOtherThanAltNames), []rule{
 		{"AltNamesMissing", altNamesMissing},
 		{"AltNameKindNotAllowed", altNamesOtherThanDNSAndIP},
 		{"NodeNotWindows", nodeNotWindows},
@@ -98,22 +96,14 @@ func kubeletServingRules() []rule {
 		{"AddressNotOfInstance", addressNotReported},
 		{"AddressOfAnother", addressOfAnother},
 		{"ExpirationTooLong", expirationBeyond(kubeletLife)},
-	}
+	}...)
 }
 
 // wicdClientRules are for WICD's client certificate for the API server. The first is requested with the bootstrap token, often before the kubelet has
 // created the Node. The Node would prove nothing then; the token does, because it was given to one host over SSH and is valid only for that host's
 // name. A renewal requires the Node, so that an identity ends with its Node.
 func wicdClientRules() []rule {
-	return []rule{
-		{"RequestMalformed", malformed},
-		{"KeyNotAllowed", keyNotAllowed},
-		{"SignatureInvalid", signatureInvalid},
-		{"CommonNameNotAllowed", commonNameWithout(api.WICDUserPrefix)},
-		{"OrganizationsNotExact", organizationsOtherThan(api.WICDGroup)},
-		{"SubjectNotExact", moreInSubject},
-		{"UsagesNotExact", usagesOtherThan(certificatesv1.UsageClientAuth)},
-		{"ExtensionsNotAllowed", anyExtension},
+	return append(identityRules(api.WICDUserPrefix, api.WICDGroup, certificatesv1.UsageClientAuth, anyExtension), []rule{
 		{"NodeNotWindows", nodeNotWindows},
 		{"InstanceUnknown", instanceUnknown},
 		{"RequesterNotAllowed", requesterOtherThanDaemon},
@@ -123,21 +113,13 @@ func wicdClientRules() []rule {
 		{"NodeMissing", renewalWithoutNode},
 		{"ExpirationTooLong", expirationBeyond(wicdLife)},
 		{"PolicyMissing", unguarded},
-	}
+	}...)
 }
 
 // nodeManagerRules are for the certificate of Azure's cloud-node-manager, which initializes its Node. WICD of the same node requests each of them;
 // the program itself never does.
 func nodeManagerRules() []rule {
-	return []rule{
-		{"RequestMalformed", malformed},
-		{"KeyNotAllowed", keyNotAllowed},
-		{"SignatureInvalid", signatureInvalid},
-		{"CommonNameNotAllowed", commonNameWithout(api.NodeManagerUserPrefix)},
-		{"OrganizationsNotExact", organizationsOtherThan(api.NodeManagerGroup)},
-		{"SubjectNotExact", moreInSubject},
-		{"UsagesNotExact", usagesOtherThan(certificatesv1.UsageClientAuth)},
-		{"ExtensionsNotAllowed", anyExtension},
+	return append(identityRules(api.NodeManagerUserPrefix, api.NodeManagerGroup, certificatesv1.UsageClientAuth, anyExtension), []rule{
 		{"NodeNotWindows", nodeNotWindows},
 		{"InstanceUnknown", instanceUnknown},
 		{"RequesterNotAllowed", requesterOtherThanWICD},
@@ -146,5 +128,5 @@ func nodeManagerRules() []rule {
 		{"NodeMissing", nodeMissing},
 		{"ExpirationTooLong", expirationBeyond(wicdLife)},
 		{"PolicyMissing", unguarded},
-	}
+	}...)
 }
