@@ -79,8 +79,8 @@ const hyperVTemplate = `
 
 // renderContainerdConfig returns containerd's configuration. The payload's network plugins come first, because containerd uses the first
 // plugin of a name.
-func renderContainerdConfig(folder string, machine *virtualMachine, users *UserNetwork, layers v1alpha1.CompressedLayers) string {
-	config := strings.Replace(containerdTemplate, "@hyperv@", machine.runtime(), 1)
+func renderContainerdConfig(folder string, vm *virtualMachine, users *UserNetwork, layers v1alpha1.CompressedLayers) string {
+	config := strings.Replace(containerdTemplate, "@hyperv@", vm.runtime(), 1)
 	binDir := ""
 	if users != nil && users.BinDir != "" {
 		binDir = ", '" + users.BinDir + "'"
@@ -117,8 +117,8 @@ const (
 	defaultMachineProcessors           = 2
 )
 
-// machineOf reads the virtual machine settings of WindowsConfig.
-func machineOf(spec *v1alpha1.HyperVSpec) (*virtualMachine, error) {
+// virtualMachineOf reads the virtual machine settings of WindowsConfig.
+func virtualMachineOf(spec *v1alpha1.HyperVSpec) (*virtualMachine, error) {
 	if spec == nil {
 		return nil, nil
 	}

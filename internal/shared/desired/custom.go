@@ -20,7 +20,7 @@ type UserNetwork struct {
 	ConfigDir string `json:"configDir,omitempty"`
 	// Name is the network's name in the Host Network Service, for kube-proxy; empty if WICD does not run kube-proxy.
 	Name string `json:"name,omitempty"`
-	// Proxy is kube-proxy's configuration, a template over Joint. It is written when the network exists and has a type that kube-proxy can serve.
+	// Proxy is kube-proxy's configuration, a template over NetworkValues. It is written when the network exists and has a type that kube-proxy can serve.
 	Proxy *File `json:"proxy,omitempty"`
 }
 

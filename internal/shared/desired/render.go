@@ -45,11 +45,11 @@ func Render(in Inputs) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	machine, err := machineOf(in.Config.RuntimeClasses.HyperV)
+	vm, err := virtualMachineOf(in.Config.RuntimeClasses.HyperV)
 	if err != nil {
 		return Rendered{}, err
 	}
-	node := renderNode(in, kubeletConf, logs, machine)
+	node := renderNode(in, kubeletConf, logs, vm)
 	node.Environment, node.Certificates = settings.environment, settings.certificates
 	node.Registries = settings.registries
 	bundles := sizesOf(in.Settings.Bundles)
@@ -71,25 +71,25 @@ const (
 )
 
 // features returns the Windows features of a node, with Hyper-V only for Hyper-V isolation.
-func features(machine *virtualMachine) []string {
-	if machine == nil {
+func features(vm *virtualMachine) []string {
+	if vm == nil {
 		return []string{ContainersFeature}
 	}
 	return []string{ContainersFeature, HyperVFeature}
 }
 
-func renderNode(in Inputs, kubeletConf string, logs LogLimits, machine *virtualMachine) Node {
+func renderNode(in Inputs, kubeletConf string, logs LogLimits, vm *virtualMachine) Node {
 	services, files := services(in, logs)
 	return Node{
 		Version:     in.Version,
 		Digest:      in.Payload.Digest,
-		Features:    features(machine),
+		Features:    features(vm),
 		Directories: directories(services),
 		Payload:     PayloadFiles(OnPlatform(Content(in.Payload, in.Config.Network.Provider), in.Cluster.Network.Platform)),
 		Files: append([]File{
 			{Path: kubeletConfig, Content: kubeletConf},
 			{Path: kubeletClientCA, Content: in.Cluster.KubeletClientCA},
-			{Path: containerdConfig, Content: renderContainerdConfig(VersionFolder(in.Payload.Digest), machine, userNetwork(in), in.Config.Runtime.CompressedLayers)},
+			{Path: containerdConfig, Content: renderContainerdConfig(VersionFolder(in.Payload.Digest), vm, userNetwork(in), in.Config.Runtime.CompressedLayers)},
 		}, files...),
 		Services:           services,
 		SandboxImage:       in.sandboxImage(),

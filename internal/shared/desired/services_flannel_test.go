@@ -27,7 +27,7 @@ func TestFlannelsNetworkHasTheNameThatFlannelGivesIt(t *testing.T) {
 		if network.Name != want || network.MadeBy != "flanneld" {
 			t.Errorf("with %s the network is %q, made by %q, want %q", netConf, network.Name, network.MadeBy, want)
 		}
-		cni, err := desired.Joint{Network: want, PodCIDR: "10.244.1.0/24", LastPodIP: "10.244.1.253", ManagementIP: "192.0.2.1"}.Fill(network.Files[0])
+		cni, err := desired.NetworkValues{Network: want, PodCIDR: "10.244.1.0/24", LastPodIP: "10.244.1.253", ManagementIP: "192.0.2.1"}.Fill(network.Files[0])
 		if err != nil || !strings.Contains(cni, `"10.244.0.0/16"`) {
 			t.Errorf("cni.conf of %s (%v):\n%s", netConf, err, cni)
 		}

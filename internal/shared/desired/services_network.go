@@ -39,7 +39,7 @@ type Network struct {
 	Endpoint string `json:"endpoint"`
 	// Proxy is the service that creates load balancers for Services. It is restarted when Windows has lost them.
 	Proxy string `json:"proxy"`
-	// Files are templates over Joint, written when the network exists, with the configuration of the network plugin first.
+	// Files are templates over NetworkValues, written when the network exists, with the configuration of the network plugin first.
 	Files []File `json:"files"`
 	// ServiceCIDR is the first range of Services, MoreServiceCIDRs are the others.
 	ServiceCIDR      string   `json:"serviceCIDR"`
@@ -238,8 +238,8 @@ func pretty(o object) string {
 	return string(b) + "\n"
 }
 
-// Joint is what the host knows about its network once it exists, for the templates of Network.Files.
-type Joint struct {
+// NetworkValues is what the host knows about its network once it exists, for the templates of Network.Files.
+type NetworkValues struct {
 	// Node is the node's name, Network the network's, PodCIDR its range.
 	Node, Network, PodCIDR string
 	// LastPodIP is the last address for pods. SourceVIP is the address of the host's own endpoint.
@@ -249,13 +249,13 @@ type Joint struct {
 }
 
 // Fill renders a file of the network, which must be JSON.
-func (j Joint) Fill(f File) (string, error) {
+func (v NetworkValues) Fill(f File) (string, error) {
 	t, err := template.New(f.Path).Option("missingkey=error").Parse(f.Content)
 	if err != nil {
 		return "", fmt.Errorf("parsing the template of %s: %w", f.Path, err)
 	}
 	var out strings.Builder
-	if err := t.Execute(&out, j); err != nil {
+	if err := t.Execute(&out, v); err != nil {
 		return "", fmt.Errorf("executing the template of %s: %w", f.Path, err)
 	}
 	if !json.Valid([]byte(out.String())) {

@@ -202,7 +202,7 @@ func TestKubeProxyAnswersPlatformHealthChecks(t *testing.T) {
 			} else {
 				file = *on.UserNetwork.Proxy
 			}
-			content, err := desired.Joint{Node: "win-1", Network: "l2"}.Fill(file)
+			content, err := desired.NetworkValues{Node: "win-1", Network: "l2"}.Fill(file)
 			var got struct{ Winkernel map[string]any }
 			if err == nil {
 				err = json.Unmarshal([]byte(content), &got)

@@ -64,8 +64,8 @@ func TestNothingIsRepairedWhileWindowsDisagrees(t *testing.T) {
 			for range 30 {
 				v.now = v.now.Add(20 * time.Second)
 				p := lookTwice(m, &v, healthy(5))
-				if len(p.restart)+len(p.end)+len(p.remove.Endpoints)+len(p.remove.LoadBalancers) > 0 || p.create != nil || p.joint == nil || p.joint.SourceVIP != "10.132.1.254" {
-					t.Fatalf("it is planned to restart %v, end %v, remove %+v, make %+v; the network is %+v", p.restart, p.end, p.remove, p.create, p.joint)
+				if len(p.restart)+len(p.end)+len(p.remove.Endpoints)+len(p.remove.LoadBalancers) > 0 || p.create != nil || p.values == nil || p.values.SourceVIP != "10.132.1.254" {
+					t.Fatalf("it is planned to restart %v, end %v, remove %+v, make %+v; the network is %+v", p.restart, p.end, p.remove, p.create, p.values)
 				}
 				reason, message, isFault := p.message()
 				if reported = reason; isFault || reason != "" && (reason != api.ReasonWindowsNetworkUnverified || !strings.Contains(message, "so nothing is repaired")) {

@@ -102,7 +102,7 @@ func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
 		j.plan.problem(j.move(&m.hns, e).reason, "%v", v.err)
 		return j.plan
 	}
-	if network := m.find(j); network != nil && m.join(j, network) {
+	if network := m.find(j); network != nil && m.planEndpoint(j, network) {
 		m.judgeParts(j)
 	}
 	for _, p := range v.maker {
@@ -205,9 +205,9 @@ func (m *networkMemory) patience(j *judgement) (patience time.Duration, limited 
 	return makerStarts, true
 }
 
-// join plans the joint and reports whether the host's own endpoint exists; without it, nothing else can be done. An endpoint that existed is
+// planEndpoint plans the host's own endpoint and the values of the network's files. It reports whether the endpoint exists; without it, nothing else can be done. An endpoint that existed is
 // re-created only if both generations of the API lack it.
-func (m *networkMemory) join(j *judgement, network *hns.Network) bool {
+func (m *networkMemory) planEndpoint(j *judgement, network *hns.Network) bool {
 	subnet := network.Subnets[0].Prefix
 	endpoint := m.hostEndpoint(j, network.ID)
 	if endpoint == nil && j.close != nil && j.close.err == nil {
@@ -233,7 +233,7 @@ func (m *networkMemory) join(j *judgement, network *hns.Network) bool {
 	default:
 		m.endpoint = *endpoint
 	}
-	j.plan.joint = &desired.Joint{
+	j.plan.values = &desired.NetworkValues{
 		Network: network.Name, PodCIDR: subnet.String(), ManagementIP: network.ManagementIP.String(),
 		SourceVIP: endpoint.Address.String(), LastPodIP: lastOf(subnet).Prev().String(),
 	}

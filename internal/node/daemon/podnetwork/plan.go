@@ -48,9 +48,9 @@ type podNetwork struct {
 
 // networkPlan is what has to be done about the network, and what the Node reports.
 type networkPlan struct {
-	// joint has the values for the network's files; nil until the network is usable.
-	joint *desired.Joint
-	// create is the host's own endpoint, if it is missing; joint is valid once it was created.
+	// values are those of the network's files; nil until the network is usable.
+	values *desired.NetworkValues
+	// create is the host's own endpoint, if it is missing; values is valid once it was created.
 	create *hns.Endpoint
 	// remove has the orphaned objects.
 	remove hns.State

@@ -330,11 +330,11 @@ func toldBy(p networkPlan) string {
 	return strings.Join(reasons, " ")
 }
 
-func TestTheJointOfANetwork(t *testing.T) {
+func TestValuesOfNetworkFiles(t *testing.T) {
 	p := newNetworkMemory().judge(overlayWanted(), networkView{now: time.Now(), state: healthy(0)})
-	want := desired.Joint{Network: "overlay", PodCIDR: "10.132.1.0/24", LastPodIP: "10.132.1.253", SourceVIP: "10.132.1.254", ManagementIP: "192.0.2.10"}
-	if p.joint == nil || *p.joint != want {
-		t.Errorf("joint is %+v, want %+v", p.joint, want)
+	want := desired.NetworkValues{Network: "overlay", PodCIDR: "10.132.1.0/24", LastPodIP: "10.132.1.253", SourceVIP: "10.132.1.254", ManagementIP: "192.0.2.10"}
+	if p.values == nil || *p.values != want {
+		t.Errorf("the values are %+v, want %+v", p.values, want)
 	}
 	for prefix, last := range map[string]string{"10.0.0.0/23": "10.0.1.254", "10.0.0.128/26": "10.0.0.190", "172.16.0.0/12": "172.31.255.254"} {
 		if got := lastOf(netip.MustParsePrefix(prefix)); got != addr(last) {

@@ -218,8 +218,8 @@ func (n *reconciliation) act(ctx context.Context, p *networkPlan) {
 	if p.create != nil {
 		n.create(ctx, p)
 	}
-	if p.joint != nil {
-		if err := n.write(*p.joint, p); err != nil {
+	if p.values != nil {
+		if err := n.write(*p.values, p); err != nil {
 			n.Log.Error("Writing the network configuration failed", "error", err.Error())
 			p.soon()
 		}
@@ -243,11 +243,11 @@ func (n *reconciliation) create(ctx context.Context, p *networkPlan) {
 	e, err := n.Host.Networks.CreateEndpoint(ctx, *p.create)
 	if err != nil {
 		p.problem(api.ReasonHNSEndpointLost, "creating endpoint %s: %v", p.create.Name, err)
-		p.joint = nil
+		p.values = nil
 		return
 	}
 	n.RecordChange("endpoint %s with address %s created", e.Name, e.Address)
-	p.joint.SourceVIP = e.Address.String()
+	p.values.SourceVIP = e.Address.String()
 }
 
 func (n *reconciliation) removeOthers(ctx context.Context, orphans hns.State) {
@@ -271,14 +271,14 @@ func (n *reconciliation) removeOthers(ctx context.Context, orphans hns.State) {
 }
 
 // write writes the network's files. kube-proxy reads its configuration only at start.
-func (n *reconciliation) write(j desired.Joint, p *networkPlan) error {
-	j.Node = n.Record.Node
+func (n *reconciliation) write(values desired.NetworkValues, p *networkPlan) error {
+	values.Node = n.Record.Node
 	for _, f := range n.want.Files {
 		if withholds(n.Session, n.sandbox, f.Path) {
 			p.again = awaitedEvery
 			continue
 		}
-		content, err := j.Fill(f)
+		content, err := values.Fill(f)
 		if err != nil {
 			return err
 		}
@@ -290,7 +290,7 @@ func (n *reconciliation) write(j desired.Joint, p *networkPlan) error {
 		if !changed {
 			continue
 		}
-		n.RecordChange("%s written for pod range %s", f.Path, j.PodCIDR)
+		n.RecordChange("%s written for pod range %s", f.Path, values.PodCIDR)
 		if before && strings.Contains(n.commandOf(n.want.Proxy), f.Path) {
 			p.restart[n.want.Proxy] = f.Path + " changed"
 		}

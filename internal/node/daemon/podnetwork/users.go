@@ -98,7 +98,7 @@ func missingConfiguration(folder string, err error) string {
 
 // configureProxy writes kube-proxy's configuration, which kube-proxy reads only at start.
 func (u *UsersNetwork) configureProxy(n desired.UserNetwork) error {
-	content, err := desired.Joint{Node: u.Record.Node, Network: n.Name}.Fill(*n.Proxy)
+	content, err := desired.NetworkValues{Node: u.Record.Node, Network: n.Name}.Fill(*n.Proxy)
 	if err != nil {
 		return err
 	}
