@@ -76,7 +76,8 @@ var errLeaving = errors.New("the host is leaving its cluster")
 
 // awaitRecord waits until there is a usable record, or ctx is done.
 func awaitRecord(ctx context.Context, h hostapi.Host, log *slog.Logger) (r state.Record, found bool) {
-	for reported := false; ; reported = true {
+	reported := false
+	for {
 		r, err := state.Read(h.Disk)
 		if errors.Is(err, state.ErrUnreadable) {
 			r, err = state.Restore(h)
@@ -89,6 +90,7 @@ func awaitRecord(ctx context.Context, h hostapi.Host, log *slog.Logger) (r state
 		}
 		if !reported {
 			log.Warn("Waiting for a join", "error", err.Error())
+			reported = true
 		}
 		if backoff.Sleep(ctx, recordSeldom) != nil {
 			return state.Record{}, false
@@ -123,10 +125,8 @@ type parts struct {
 
 func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server, o RunOptions) *parts {
 	wake := state.NewSignal() // wakes the reporter
-	p := &parts{Session: s, clients: clients, metrics: &nodestatus.Metrics{Session: s, Registry: pulls}}
-	p.supervisor = supervisor.New(s, wake)
-	p.reboot = nodestatus.NewRebootPending(s, wake)
-	p.metrics.Services, p.metrics.Reboot = p.supervisor, p.reboot
+	p := &parts{Session: s, clients: clients, supervisor: supervisor.New(s, wake), reboot: nodestatus.NewRebootPending(s, wake)}
+	p.metrics = &nodestatus.Metrics{Session: s, Registry: pulls, Services: p.supervisor, Reboot: p.reboot}
 	p.problems = nodestatus.NewProblems(s, wake, p.metrics, &clients.Clock)
 	p.accounts = nodestatus.NewAccounts(s, wake)
 	p.verifier = nodesettings.NewVerifier(s, wake)
@@ -193,7 +193,8 @@ func (p *parts) awaitNewRecord(ctx context.Context) {
 	if p.Record.Complete {
 		every = recordSeldom
 	}
-	for previous := fs.FileInfo(nil); ; {
+	var previous fs.FileInfo
+	for {
 		current, err := p.Host.Disk.Stat(state.RecordFile)
 		if err == nil && (previous == nil || !current.ModTime().Equal(previous.ModTime()) || current.Size() != previous.Size()) {
 			switch {

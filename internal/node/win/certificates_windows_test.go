@@ -17,7 +17,7 @@ const serverName = "registry.example"
 // mustSign creates a CA, and a server certificate that it signed.
 func mustSign(t *testing.T) (authority, server []byte) {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048) // Wine 8 rejects one in 128 ECDSA signatures; see lab/pki.go
+	key, err := rsa.GenerateKey(rand.Reader, 2048) // Wine 8 rejects one in 128 ECDSA signatures; see internal/testing/controlplane
 	if err != nil {
 		t.Fatal(err)
 	}

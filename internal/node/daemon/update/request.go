@@ -63,7 +63,8 @@ func NewRequester(s state.Session, v *nodesettings.Verifier, wake state.Signal, 
 func (r *Requester) Run(ctx context.Context, client *apiclient.Client) {
 	newRetry := func() *backoff.Backoff { return backoff.Between(2*time.Second, 15*time.Minute) }
 	retry := newRetry()
-	for wasUnderWay := false; ; {
+	wasUnderWay := false
+	for {
 		err := r.beginUpdate(ctx, client, r.requested())
 		isUnderWay := errors.Is(err, errUnderWay)
 		if wasUnderWay && !isUnderWay {
