@@ -22,7 +22,7 @@ func (s *story) initialize(name string) {
 
 // TestStoryACloudTakesItsTime: nothing changes on the Node of win-2 while its cloud is silent, and yet the delay is reported after join.CloudTimeout.
 func TestStoryACloudTakesItsTime(t *testing.T) {
-	tell(t, "cloud-takes-its-time", 2, atMost(1), func(s *story) {
+	tell(t, "cloud-is-slow", 2, atMost(1), func(s *story) {
 		reason := func(name string) string { return kube.Condition(s.instance(name), api.ConditionReady).Reason }
 		s.hosts[0].ofCloud, s.hosts[1].ofCloud = true, true
 		s.announce(s.hosts...)

@@ -63,7 +63,7 @@ func TestStorySettle(t *testing.T) {
 func TestStorySettleTimeIsConfigurable(t *testing.T) {
 	r := atMost(1)
 	r.Drain.Settle = "10m"
-	tell(t, "settle-as-the-user-says", 2, r, func(s *story) {
+	tell(t, "settle-time-configured", 2, r, func(s *story) {
 		s.settled(0)
 		s.addPod("win-1", "quick", of("quick"))
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })
@@ -72,7 +72,7 @@ func TestStorySettleTimeIsConfigurable(t *testing.T) {
 
 // TestStoryDrainWithoutEvictions: if no pod had to leave a node, the rollout does not wait for pods to settle, even if DaemonSet pods run there.
 func TestStoryDrainWithoutEvictions(t *testing.T) {
-	tell(t, "nobody-leaves", 2, atMost(1), func(s *story) {
+	tell(t, "drain-without-evictions", 2, atMost(1), func(s *story) {
 		s.settled(0)
 		daemon := func(pod *corev1.Pod) {
 			of("logs")(pod)

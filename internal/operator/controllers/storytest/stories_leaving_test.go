@@ -21,7 +21,7 @@ func TestStoryLeaving(t *testing.T) {
 }
 
 func TestStoryForeignFinalizerHoldsInstance(t *testing.T) {
-	tell(t, "others-hold-the-instance", 2, atMost(1), func(s *story) {
+	tell(t, "foreign-finalizer", 2, atMost(1), func(s *story) {
 		s.settled(1)
 		i := s.instance("win-1")
 		i.Finalizers = append(i.Finalizers, "story/backup")

@@ -23,7 +23,7 @@ func (s *story) askForReboot(names ...string) {
 
 // In the original operator, the restart command lost its own response, the annotation stayed, and the host restarted forever.
 func TestStoryRestartLosesItsAnswer(t *testing.T) {
-	tell(t, "restart-loses-its-answer", 6, atMost(2), func(s *story) {
+	tell(t, "restart-loses-its-response", 6, atMost(2), func(s *story) {
 		s.announce(s.hosts...)
 		s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
 		for _, h := range s.hosts {
@@ -90,7 +90,7 @@ func TestStoryRestartDoesNotHelp(t *testing.T) {
 // Windows setup and servicing take time, and the feature is still missing in the end. The operator waits, then stalls, and WICD tries again when the
 // user requests a retry.
 func TestStoryAFeatureIsNotThereAfterTheRestart(t *testing.T) {
-	tell(t, "feature-not-there", 1, rebootsAllowed(), func(s *story) {
+	tell(t, "feature-missing-after-restart", 1, rebootsAllowed(), func(s *story) {
 		h, began, attempts := s.hosts[0], time.Time{}, 0
 		h.hesitates = func(r wicdapi.JoinRequest) error {
 			if attempts++; attempts == 1 {
@@ -128,7 +128,7 @@ func TestStoryAFeatureIsNotThereAfterTheRestart(t *testing.T) {
 
 // After a restart, the kubelet may be Ready before WICD has checked for a pending restart.
 func TestStoryWICDIsLateAfterARestart(t *testing.T) {
-	tell(t, "late-after-a-restart", 1, rebootsAllowed(), func(s *story) {
+	tell(t, "wicd-is-late-after-restart", 1, rebootsAllowed(), func(s *story) {
 		s.announce(s.hosts...)
 		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
 		h := s.hosts[0]
@@ -145,7 +145,7 @@ func TestStoryWICDIsLateAfterARestart(t *testing.T) {
 // Kubelet resource managers take effect with a restart of Windows. Nodes wait until restarts are allowed; then each restarts once, drained and within
 // the budget. Disabling the managers needs no restart.
 func TestStoryManagersOfTheKubelet(t *testing.T) {
-	tell(t, "managers-of-the-kubelet", 6, atMost(2), func(s *story) {
+	tell(t, "kubelet-managers", 6, atMost(2), func(s *story) {
 		s.announce(s.hosts...)
 		s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
 		for _, h := range s.hosts {

@@ -53,7 +53,7 @@ func TestStoryLostAnswerIsForgotten(t *testing.T) {
 }
 
 func TestStoryRepairKeepsAwayFromAVersionThatFailed(t *testing.T) {
-	tell(t, "repair-and-a-version-that-failed", 3, withCanary(1), func(s *story) {
+	tell(t, "repair-avoids-failed-version", 3, withCanary(1), func(s *story) {
 		s.firstFails(0)
 		s.say("the kubelet of win-2 dies")
 		s.hosts[1].deaf = 1

@@ -107,7 +107,7 @@ func TestStoryRepairAfterAnUpgradeOfTheOperator(t *testing.T) {
 
 // The host of a node of a previous version is announced again, as after the loss of its WindowsInstance.
 func TestStoryInstanceOfOldNodeIsRecreated(t *testing.T) {
-	tell(t, "announced-anew", 3, withCanary(1), func(s *story) {
+	tell(t, "instance-is-recreated", 3, withCanary(1), func(s *story) {
 		s.settled(1)
 		s.until("the first has the version, and soaks", time.Hour, func() bool { return s.at(s.version) == 1 })
 		i := s.instance("win-3")
