@@ -187,7 +187,7 @@ func TestNoInitFunctionsOrGlobals(t *testing.T) {
 	}
 }
 
-// checkVariables allows package variables that never change: errors and embedded files.
+// checkVariables allows package variables that never change: errors, regular expressions and embedded files.
 func checkVariables(t *testing.T, fset *token.FileSet, decl ast.Decl) {
 	d, ok := decl.(*ast.GenDecl)
 	if !ok || d.Tok != token.VAR || d.Doc != nil && strings.Contains(d.Doc.Text(), "go:embed") {
@@ -196,15 +196,20 @@ func checkVariables(t *testing.T, fset *token.FileSet, decl ast.Decl) {
 	for _, spec := range d.Specs {
 		v := spec.(*ast.ValueSpec)
 		for i, name := range v.Names {
-			isError := i < len(v.Values) && isErrorValue(v.Values[i])
+			isConstant := i < len(v.Values) && (isErrorValue(v.Values[i]) || isRegexp(v.Values[i]))
 			isAssertion := name.Name == "_"
 			isSystemCall := strings.HasPrefix(fset.Position(name.Pos()).Filename, "internal/node/win/")
 			embedded := v.Doc != nil || d.Doc != nil && len(d.Doc.List) > 0 && strings.HasPrefix(d.Doc.List[len(d.Doc.List)-1].Text, "//go:embed")
-			if !isError && !isAssertion && !isSystemCall && !embedded {
+			if !isConstant && !isAssertion && !isSystemCall && !embedded {
 				t.Errorf("%s: package variable %s; pass values instead", fset.Position(name.Pos()), name.Name)
 			}
 		}
 	}
+}
+
+func isRegexp(e ast.Expr) bool {
+	call, ok := e.(*ast.CallExpr)
+	return ok && fmt.Sprint(call.Fun) == "&{regexp MustCompile}"
 }
 
 func isErrorValue(e ast.Expr) bool {

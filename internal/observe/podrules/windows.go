@@ -32,6 +32,8 @@ func systemLabels() []string {
 const windowsImage = `(?i)^mcr[.]microsoft[.]com/(windows|dotnet/framework)([/:@]|$)|` +
 	`^[^@]*:([^/@]*[^a-z0-9/@])?(ltsc20[0-9][0-9]|nanoserver|windowsservercore)([^a-z0-9/@][^/@]*)?(@.*)?$`
 
+var windowsImages = regexp.MustCompile(windowsImage)
+
 // ForWindows reports whether a pod is for Windows nodes: by an explicit field, or else by its images.
 func ForWindows(spec map[string]any) bool {
 	system, _ := spec["os"].(map[string]any)
@@ -45,7 +47,7 @@ func ForWindows(spec map[string]any) bool {
 	isWindows = isWindows || strings.HasPrefix(class, "windows") || selector[corev1.LabelWindowsBuild] != nil ||
 		len(terms) > 0 && !slices.ContainsFunc(terms, func(t any) bool { return !hasRequirement(t, onlyWindows) })
 	isAnother = isAnother || slices.ContainsFunc(terms, func(t any) bool { return hasRequirement(t, aboutOS) })
-	return isWindows || !isAnother && hasImage(spec, regexp.MustCompile(windowsImage))
+	return isWindows || !isAnother && hasImage(spec, windowsImages)
 }
 
 // requiredTerms returns the required terms of the node affinity, one of which must match.

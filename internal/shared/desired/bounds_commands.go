@@ -45,12 +45,18 @@ func (n Node) checkCommand(command string) error {
 	}
 }
 
+var (
+	quotedCommand = regexp.MustCompile(`^(?:[^ "]+|"[^"\\]+")(?: (?:[^ "]+|"[^"\\]+"))*$`)
+	argument      = regexp.MustCompile(`[^ "]+|"[^"]+"`)
+	localProbe    = regexp.MustCompile(`^http://127\.0\.0\.1:[0-9]{1,5}/[a-z/]*$`)
+)
+
 // splitCommand splits a command as Windows does, provided that quotes enclose only whole arguments.
 func splitCommand(command string) (arguments []string, err error) {
-	if !regexp.MustCompile(`^(?:[^ "]+|"[^"\\]+")(?: (?:[^ "]+|"[^"\\]+"))*$`).MatchString(command) {
+	if !quotedCommand.MatchString(command) {
 		return nil, fmt.Errorf("command is %.128q; each argument must be unquoted or quoted as a whole, with one space between arguments", command)
 	}
-	for _, item := range regexp.MustCompile(`[^ "]+|"[^"]+"`).FindAllString(command, -1) {
+	for _, item := range argument.FindAllString(command, -1) {
 		arguments = append(arguments, strings.Trim(item, `"`))
 	}
 	return arguments, nil
@@ -158,9 +164,7 @@ func isAdapter(text string) bool { return len(text) <= 512 && !strings.HasPrefix
 
 func areRanges(text string) bool { return matches(`[0-9./,]+`)(text) }
 
-func isLocalProbe(url string) bool {
-	return regexp.MustCompile(`^http://127\.0\.0\.1:[0-9]{1,5}/[a-z/]*$`).MatchString(url)
-}
+func isLocalProbe(url string) bool { return localProbe.MatchString(url) }
 
 func isProgram(folder, path string) bool {
 	return isBelow(folder, path) && strings.HasSuffix(path, ".exe")

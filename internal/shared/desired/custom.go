@@ -165,10 +165,11 @@ func checkProxied(custom *v1alpha1.CustomNetwork, text string) error {
 	return nil
 }
 
+var folderOnC = regexp.MustCompile(`^[Cc]:(\\[A-Za-z0-9_-]([A-Za-z0-9 ._-]*[A-Za-z0-9_-])?)+$`)
+
 // checkUserFolder requires a folder on drive C: that belongs to neither the operator nor Windows. The CRD requires the same.
 func checkUserFolder(folder string) error {
-	const name = `[A-Za-z0-9_-]([A-Za-z0-9 ._-]*[A-Za-z0-9_-])?`
-	if len(folder) > maxUserFolder || !regexp.MustCompile(`^[Cc]:(\\`+name+`)+$`).MatchString(folder) {
+	if len(folder) > maxUserFolder || !folderOnC.MatchString(folder) {
 		return fmt.Errorf(`folder %.220q must be on drive C:, such as C:\opt\cni\bin, with only letters, digits, spaces and . _ -, and at most %d characters`, folder, maxUserFolder)
 	}
 	const users = `C:\Users`

@@ -15,16 +15,18 @@ const DefaultSandboxImage = "mcr.microsoft.com/oss/kubernetes/pause:3.9"
 // maxImage is the maximum length of an image name. A repository name has at most 255 characters (distribution/reference), a digest 71.
 const maxImage = 512
 
+const (
+	hostLabel = `[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?`
+	registry  = `((localhost|` + hostLabel + `(\.` + hostLabel + `)+)(:[0-9]{1,5})?|` + hostLabel + `:[0-9]{1,5})`
+	component = `[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*`
+)
+
+var fullImageName = regexp.MustCompile(`^` + registry + `(/` + component + `)+(:[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}|@sha256:[a-f0-9]{64})$`)
+
 // CheckImage rejects names that are not fully qualified: the name must begin with the registry, and end with a tag or a digest. containerd
 // pins an image by its full name, and would complete a shorter one.
 func CheckImage(name string) error {
-	const (
-		label     = `[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?`
-		registry  = `((localhost|` + label + `(\.` + label + `)+)(:[0-9]{1,5})?|` + label + `:[0-9]{1,5})`
-		component = `[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*`
-		image     = `^` + registry + `(/` + component + `)+(:[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}|@sha256:[a-f0-9]{64})$`
-	)
-	if len(name) > maxImage || !regexp.MustCompile(image).MatchString(name) {
+	if len(name) > maxImage || !fullImageName.MatchString(name) {
 		return fmt.Errorf("%.128q does not name an image with its registry and a tag or a digest, as in %s or "+
 			"registry.example.com:5000/pause@sha256:<64 hexadecimal digits>", name, DefaultSandboxImage)
 	}

@@ -170,13 +170,16 @@ type Request struct {
 	User, Password string
 }
 
+var (
+	digest = regexp.MustCompile(`^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`)
+	tag    = regexp.MustCompile(`^\w[\w.-]{0,127}$`)
+)
+
 // IsDigest reports whether a text is the digest of a content.
-func IsDigest(text string) bool {
-	return regexp.MustCompile(`^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`).MatchString(text)
-}
+func IsDigest(text string) bool { return digest.MatchString(text) }
 
 // IsTag reports whether a text is the tag of an image.
-func IsTag(text string) bool { return regexp.MustCompile(`^\w[\w.-]{0,127}$`).MatchString(text) }
+func IsTag(text string) bool { return tag.MatchString(text) }
 
 // URL returns the URL of the request.
 func (q Request) URL(scheme string, a mirrors.Attempt) *url.URL {

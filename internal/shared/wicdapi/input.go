@@ -32,10 +32,10 @@ const (
 func newInput() string { return "wicd-input-" + rand.Text() }
 
 // inputName matches the name of an input's folder.
-func inputName() *regexp.Regexp { return regexp.MustCompile(`^wicd-input-[A-Z2-7]{26}$`) }
+var inputName = regexp.MustCompile(`^wicd-input-[A-Z2-7]{26}$`)
 
 // IsInput reports whether a name is that of an input's folder.
-func IsInput(name string) bool { return inputName().MatchString(name) }
+func IsInput(name string) bool { return inputName.MatchString(name) }
 
 // pieceName returns the name of a piece of the input. The last piece has another extension.
 func pieceName(n int, last bool) string {

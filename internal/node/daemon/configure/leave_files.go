@@ -125,7 +125,7 @@ func (f leavingFiles) removeEmpty() {
 // Until a user's first login has created a profile, OpenSSH uses the Windows folder as the user's home, so programs may be there, too.
 func (f leavingFiles) removePrograms() error {
 	own := f.program[strings.LastIndexByte(f.program, '\\')+1:]
-	if f.program == "" || !broughtName().MatchString(own) {
+	if f.program == "" || !broughtName.MatchString(own) {
 		return nil
 	}
 	beside := hostapi.Parent(f.program)
@@ -142,9 +142,7 @@ func (f leavingFiles) removePrograms() error {
 const windowsFolder = `C:\Windows`
 
 // broughtName matches the names of programs that the operator transfers, and of what remains of incomplete transfers.
-func broughtName() *regexp.Regexp {
-	return regexp.MustCompile(`^wicd-[0-9a-f]{16}(-setup)?\.exe(\..*part)?$`)
-}
+var broughtName = regexp.MustCompile(`^wicd-[0-9a-f]{16}(-setup)?\.exe(\..*part)?$`)
 
 func (f leavingFiles) removeProgramsIn(folder string) error {
 	names, err := f.Disk.List(folder)
@@ -158,7 +156,7 @@ func (f leavingFiles) removeProgramsIn(folder string) error {
 			if err := f.Disk.RemoveAll(path); err != nil {
 				f.remains.note("%s: %v", path, err)
 			}
-		case !broughtName().MatchString(name):
+		case !broughtName.MatchString(name):
 		case strings.EqualFold(path, f.program):
 			f.remains.note("%s: the running program cannot delete itself; delete it, or leave it for the next join", path)
 		default:

@@ -100,15 +100,20 @@ func effectOn(wanted, inUse string, hasFormer bool) string {
 	return "pods start from " + inUse + " until it is pulled"
 }
 
+var (
+	urlWithSecrets = regexp.MustCompile(`(https?://)(?:[^\s/"@]*@)?([^\s?"]*)(?:\?[^\s":]*)?`)
+	refusedRequest = regexp.MustCompile(`unexpected status from [A-Z]+ request to (\S+): ([0-9]{3} [A-Za-z -]+)`)
+)
+
 // withoutSecrets removes users, passwords and queries from URLs: registries redirect to content stores by URLs that contain credentials.
 func withoutSecrets(text string) string {
-	return regexp.MustCompile(`(https?://)(?:[^\s/"@]*@)?([^\s?"]*)(?:\?[^\s":]*)?`).ReplaceAllString(text, "$1$2")
+	return urlWithSecrets.ReplaceAllString(text, "$1$2")
 }
 
 // answerOf extracts the registry or mirror that refused a request, and its HTTP status, from an error of containerd
 // (core/remotes/errors.ErrUnexpectedStatus). Both are empty if it has none.
 func answerOf(message string) (registry, status string) {
-	found := regexp.MustCompile(`unexpected status from [A-Z]+ request to (\S+): ([0-9]{3} [A-Za-z -]+)`).FindStringSubmatch(message)
+	found := refusedRequest.FindStringSubmatch(message)
 	if found == nil {
 		return "", ""
 	}
