@@ -263,7 +263,6 @@ func mayImport() map[string][]string {
 			"internal/shared/httpclient", "internal/shared/mask", "internal/shared/platform", "internal/shared/platform/metadata", "internal/shared/truncate",
 			"internal/shared/wicdapi", "internal/testing/controlplane",
 		},
-		"internal/testing/bugreports":   {},
 		"internal/testing/controlplane": {},
 		"internal/testing/documents":    {},
 		"internal/testing/sim": {

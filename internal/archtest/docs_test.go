@@ -86,6 +86,24 @@ func TestDocumentOfDisconnectedClustersNamesTheImages(t *testing.T) {
 	}
 }
 
+// TestDocumentsAnswerReports expects what users of other projects had to find out.
+func TestDocumentsAnswerReports(t *testing.T) {
+	inRoot(t)
+	for _, report := range []struct{ document, says, link string }{
+		{"docs/tasks/prepare-host.md", "0x800f0954", "https://github.com/MicrosoftDocs/windowsserverdocs/issues/7843"}, // OpenSSH behind WSUS
+		{"docs/fleet.md", "`nodeStartupTimeout`", "https://github.com/Azure/ARO-RP/issues/2647"},
+		{"docs/machines.md", "ec2launch reset", "https://github.com/hashicorp/packer/issues/6750"},
+	} {
+		if !strings.Contains(read(t, report.document), report.says) {
+			t.Errorf("%s does not say %q; see %s", report.document, report.says, report.link)
+		}
+	}
+	// The name of the group is in the language of Windows: https://github.com/MicrosoftDocs/windowsserverdocs/issues/7392
+	if strings.Contains(read(t, "docs/tasks/prepare-host.md"), `BUILTIN\`) {
+		t.Error(`docs/tasks/prepare-host.md has an English name of a group; use its SID`)
+	}
+}
+
 // TestDependabotKnowsEveryModule compares .github/dependabot.yml with the folders that have a go.mod.
 func TestDependabotKnowsEveryModule(t *testing.T) {
 	inRoot(t)

@@ -7,6 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 )
 
+// TestExcludedPortsAreNamed: https://github.com/docker/for-win/issues/6613
 func TestExcludedPortsAreNamed(t *testing.T) {
 	p := hostapi.Ports{Excluded: []hostapi.PortRange{{First: 10200, Last: 10299}, {First: 10250, Last: 10250}, {First: 50000, Last: 50099}}}
 	if got := p.ExcludedOf([]uint16{9182, 10256, 10250, 10250}); !strings.Contains(got, "10250 (range 10200-10299), 10256 (range 10200-10299);") || strings.Contains(got, "9182") {

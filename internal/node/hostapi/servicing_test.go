@@ -43,6 +43,7 @@ func FuzzReplacements(f *testing.F) {
 func TestFeatureErrorRemedies(t *testing.T) {
 	for code, want := range map[uint32]struct{ restart, source bool }{
 		3017: {restart: true}, 0x80070bc9: {restart: true}, 0x800f082f: {restart: true}, 0x800f0906: {source: true}, 0x800f081f: {source: true},
+		0x800f0954: {source: true}, // https://github.com/MicrosoftDocs/windowsserverdocs/issues/2074
 		0x80073712: {}, 5: {},
 	} {
 		e := &hostapi.FeatureError{Call: "DismEnableFeature", Code: code}

@@ -40,7 +40,7 @@ func TestLostAdapterSettingsAreReported(t *testing.T) {
 		"the suffix in capitals":  {func(_, n *hostnetwork.Adapter) { n.Suffix = "EXAMPLE.com" }, ""},
 		"the metric":              {func(_, n *hostnetwork.Adapter) { n.Metric = 0 }, "interface metric 15"},
 		"a metric that is new":    {func(b, _ *hostnetwork.Adapter) { b.Metric = 0 }, ""},
-		"a secondary address":     {func(_, n *hostnetwork.Adapter) { n.Addresses = n.Addresses[:1] }, "address 192.0.2.11/24"},
+		"a secondary address":     {func(_, n *hostnetwork.Adapter) { n.Addresses = n.Addresses[:1] }, "address 192.0.2.11/24"}, // https://github.com/ovn-kubernetes/ovn-kubernetes/issues/2530
 		"an address of DHCP":      {func(b, n *hostnetwork.Adapter) { b.Addresses[1].Static, n.Addresses = false, n.Addresses[:1] }, ""},
 		"an MTU that was unknown": {func(b, _ *hostnetwork.Adapter) { b.MTU = 0 }, ""},
 		"a tiny MTU":              {func(b, n *hostnetwork.Adapter) { b.MTU, n.MTU = 1300, 1300 }, ""},

@@ -118,7 +118,7 @@ func TestBalancers(t *testing.T) {
 		"IPv6 only": {of(func(s *corev1.Service) {
 			s.Spec.ClusterIP, s.Spec.ClusterIPs, s.Spec.IPFamilies = "fd00::1", []string{"fd00::1"}, []corev1.IPFamily{corev1.IPv6Protocol}
 		}), []*discoveryv1.EndpointSlice{slice(podThere)}, ""},
-		"IPv6 first": {of(func(s *corev1.Service) {
+		"IPv6 first": {of(func(s *corev1.Service) { // https://github.com/kubernetes/kubernetes/issues/115501
 			s.Spec.ClusterIP, s.Spec.ClusterIPs = "fd00::1", []string{"fd00::1", "10.96.0.1"}
 			s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
 		}), []*discoveryv1.EndpointSlice{slice(podThere)}, "10.96.0.1:80/TCP 10.132.2.5"},
@@ -133,17 +133,17 @@ func TestBalancers(t *testing.T) {
 		"an EndpointSlice with the label of another proxy": {of(same), []*discoveryv1.EndpointSlice{with(func(e *discoveryv1.EndpointSlice) { e.Labels["service.kubernetes.io/service-proxy-name"] = "" }, podThere)}, "10.96.0.1:80/TCP 10.132.2.5 uncertain"},
 
 		"a pod here without an endpoint":         {of(same), []*discoveryv1.EndpointSlice{slice(podBare + "@" + node)}, ""},
-		"this host":                              {of(same), []*discoveryv1.EndpointSlice{slice(thisHost+"@"+node, podThere2)}, "10.96.0.1:80/TCP 10.132.2.6"},
+		"this host":                              {of(same), []*discoveryv1.EndpointSlice{slice(thisHost+"@"+node, podThere2)}, "10.96.0.1:80/TCP 10.132.2.6"}, // https://github.com/kubernetes/kubernetes/issues/126795
 		"not ready":                              {of(same), []*discoveryv1.EndpointSlice{slice(podThere+"/RS", podThere2)}, "10.96.0.1:80/TCP 10.132.2.6"},
-		"published although not ready":           {of(same), []*discoveryv1.EndpointSlice{slice(podThere + "/rS")}, ""},
+		"published although not ready":           {of(same), []*discoveryv1.EndpointSlice{slice(podThere + "/rS")}, ""}, // https://github.com/kubernetes/kubernetes/issues/58662
 		"ending, and nothing else":               {of(same), []*discoveryv1.EndpointSlice{slice(podThere + "/Rst")}, ""},
 		"two ports of one pod are one back end":  {of(same), []*discoveryv1.EndpointSlice{slice(podThere), with(func(e *discoveryv1.EndpointSlice) { n := int32(9090); e.Ports[0].Port = &n }, podThere)}, "10.96.0.1:80/TCP 10.132.2.5"},
 		"in two EndpointSlices, ending in one":   {of(same), []*discoveryv1.EndpointSlice{slice(podThere + "/Rst"), slice(podThere)}, "10.96.0.1:80/TCP 10.132.2.5 uncertain"},
 		"in two EndpointSlices alike":            {of(same), []*discoveryv1.EndpointSlice{slice(podThere), slice(podThere)}, "10.96.0.1:80/TCP 10.132.2.5"},
 		"in two EndpointSlices that contradict":  {of(same), []*discoveryv1.EndpointSlice{slice(podThere+"/RS", podThere2), slice(podThere)}, "10.96.0.1:80/TCP 10.132.2.5,10.132.2.6 uncertain"},
 		"a port of another name":                 {of(same), []*discoveryv1.EndpointSlice{with(func(e *discoveryv1.EndpointSlice) { n := "other"; e.Ports[0].Name = &n }, podThere)}, ""},
-		"a port of another protocol":             {of(same), []*discoveryv1.EndpointSlice{with(func(e *discoveryv1.EndpointSlice) { p := corev1.ProtocolUDP; e.Ports[0].Protocol = &p }, podThere)}, ""},
-		"a port without number":                  {of(same), []*discoveryv1.EndpointSlice{with(func(e *discoveryv1.EndpointSlice) { e.Ports[0].Port = nil }, podThere)}, ""},
+		"a port of another protocol":             {of(same), []*discoveryv1.EndpointSlice{with(func(e *discoveryv1.EndpointSlice) { p := corev1.ProtocolUDP; e.Ports[0].Protocol = &p }, podThere)}, ""}, // https://kubernetes.io/docs/concepts/services-networking/service/#services-without-selectors
+		"a port without number":                  {of(same), []*discoveryv1.EndpointSlice{with(func(e *discoveryv1.EndpointSlice) { e.Ports[0].Port = nil }, podThere)}, ""},                             // https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
 		"an EndpointSlice of a headless Service": {of(same), []*discoveryv1.EndpointSlice{with(func(e *discoveryv1.EndpointSlice) { e.Labels[corev1.IsHeadlessService] = "" }, podThere)}, ""},
 		"an EndpointSlice of IPv6":               {of(same), []*discoveryv1.EndpointSlice{with(func(e *discoveryv1.EndpointSlice) { e.AddressType = discoveryv1.AddressTypeIPv6 }, podThere)}, ""},
 

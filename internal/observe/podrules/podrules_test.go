@@ -77,13 +77,14 @@ func TestPodsThatDoNotRun(t *testing.T) {
 		"no selector":       {strings.Replace(good, "nodeSelector: {kubernetes.io/os: windows}", "", 1), "nodeSelector", "Linux"},
 		"an older selector": {strings.Replace(good, "kubernetes.io/os", "beta.kubernetes.io/os", 1), "", ""},
 		"selects Linux":     {strings.Replace(good, "kubernetes.io/os: windows", "kubernetes.io/os: linux", 1), "nodeSelector", "another operating system"},
-		"a pool of a cloud": {strings.Replace(good, "kubernetes.io/os: windows", "agentpool: win22", 1), "", ""},
+		"a pool of a cloud": {strings.Replace(good, "kubernetes.io/os: windows", "agentpool: win22", 1), "", ""}, // https://docs.aws.amazon.com/eks/latest/userguide/windows-support.html
 		"an architecture":   {strings.Replace(good, "kubernetes.io/os: windows", "kubernetes.io/arch: amd64", 1), "nodeSelector", "Linux"},
-		"a node affinity": {strings.Replace(good, "nodeSelector: {kubernetes.io/os: windows}",
+		"a node affinity": {strings.Replace(good, "nodeSelector: {kubernetes.io/os: windows}", // https://github.com/epam/cloud-pipeline/pull/2007
 			"affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/os, operator: In, values: [windows]}]}]}}}", 1), "", ""},
 		"a preferred node": {strings.Replace(good, "nodeSelector: {kubernetes.io/os: windows}",
 			"affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, operator: Exists}]}}]}}", 1), "nodeSelector", "Linux"},
 		"another pod's node": {strings.Replace(good, "nodeSelector: {kubernetes.io/os: windows}", "affinity: {podAntiAffinity: {}}", 1), "nodeSelector", "Linux"},
+		// Generators of manifests write empty lists.
 		"no volume devices":  {strings.Replace(good, "name: web,", "name: web, volumeDevices: [],", 1), "", ""},
 		"capitals":           {strings.Replace(good, "containers: [", `containers: [{name: old, image: "r/a:LTSC2019", resources: {limits: {memory: 1Gi}}}, `, 1), "containers[1].image", "no node runs both"},
 		"no toleration":      {strings.Replace(good, "tolerations", "other", 1), "tolerations", "os=Windows:NoSchedule"},

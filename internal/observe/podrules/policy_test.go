@@ -72,12 +72,12 @@ func TestRuntimeClassAssignment(t *testing.T) {
 		want   string
 	}{
 		"for 2022":                          {"a:ltsc2022", func(*corev1.Pod) {}, "windows2022"},
-		"for 2022, in capitals":             {"a:LTSC2022", func(*corev1.Pod) {}, "windows2022"},
+		"for 2022, in capitals":             {"a:LTSC2022", func(*corev1.Pod) {}, "windows2022"}, // https://github.com/opencontainers/distribution-spec/blob/main/spec.md
 		"no version":                        {"a:1.0", func(*corev1.Pod) {}, "windows2022"},
 		"selects Windows by the older name": {"a:ltsc2019", func(p *corev1.Pod) { p.Spec.OS = nil; selects("beta.kubernetes.io/os", "windows")(p) }, "windows2019"},
 		"requires Windows":                  {"a:ltsc2019", func(p *corev1.Pod) { p.Spec.OS, p.Spec.Affinity = nil, requires(corev1.LabelOSStable, "windows") }, "windows2019"},
 		"an image that is for Windows only": {"a:ltsc2019", func(p *corev1.Pod) { p.Spec.OS = nil; selects("agentpool", "win19")(p) }, "windows2019"},
-		"a node of its own, by its DaemonSet": {"gcr.io/datadoghq/agent:7.46.0", func(p *corev1.Pod) {
+		"a node of its own, by its DaemonSet": {"gcr.io/datadoghq/agent:7.46.0", func(p *corev1.Pod) { // https://github.com/DataDog/helm-charts/issues/1151
 			p.Spec.Affinity = requires(corev1.LabelOSStable, "windows")
 			p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields = []corev1.NodeSelectorRequirement{
 				{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"win-2019"}},
@@ -91,7 +91,7 @@ func TestRuntimeClassAssignment(t *testing.T) {
 		"selects a build":                   {"a:ltsc2022", selects(corev1.LabelWindowsBuild, "10.0.26100"), ""},
 		"selects nodes that run its images": {"a:ltsc2022", selects("windowsmachineconfig.openshift.io/runs.windows2022", "true"), ""},
 		"a node":                            {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.NodeName = "win-1" }, ""},
-		"selects Linux":                     {"a:ltsc2022", selects(corev1.LabelOSStable, "linux"), ""},
+		"selects Linux":                     {"a:ltsc2022", selects(corev1.LabelOSStable, "linux"), ""}, // https://kubernetes.io/docs/concepts/containers/runtime-class/
 		"for Linux, with a selector":        {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.OS.Name = corev1.Linux; selects(corev1.LabelOSStable, "windows")(p) }, ""},
 		"a pool, and no toleration":         {"a:ltsc2022", selects("pool", "a"), "windows2022"},
 		"a pool, and all that it needs": {"a:ltsc2022", func(p *corev1.Pod) {

@@ -40,26 +40,29 @@ func TestDNSIsReadFromWhereTheClusterHasIt(t *testing.T) {
 		servers []string
 		assumed bool
 	}{
-		"what kubelets get": {
+		"what kubelets get": { // https://github.com/kubernetes-sigs/kubespray/issues/6631
 			objects: []client.Object{kubelets("clusterDNS: [10.233.0.3]\nclusterDomain: cluster.development"), kubeadm, noDNS()},
 			domain:  "cluster.development", servers: []string{"10.233.0.3"}},
 		"kubelets' IPv4 servers, of which pods get three": {
 			objects: []client.Object{kubelets("clusterDNS: ['fd01::a', 10.96.0.1, 10.96.0.2, 10.96.0.3, 10.96.0.4]\nclusterDomain: Cluster.Development."), noDNS()},
 			domain:  "cluster.development", servers: []string{"10.96.0.1", "10.96.0.2", "10.96.0.3"}},
-		"a cache on each Linux node": {
+		"a cache on each Linux node": { // https://github.com/kubernetes-sigs/kubespray/blob/master/docs/advanced/dns-stack.md
 			objects: []client.Object{kubelets("clusterDNS: [169.254.25.10]\nclusterDomain: cluster.local"), noDNS(), labeled("coredns", "kube-dns", 53, "10.233.0.3")},
 			domain:  "cluster.local", servers: []string{"10.233.0.3"}},
 		"kubelets without either": {
 			objects: []client.Object{kubelets("maxPods: 10"), kubeadm}, domain: "k8s.example", servers: []string{"10.96.0.10"}},
 		"a ConfigMap of another form": {
 			objects: []client.Object{configMap("kube-system", "kubelet-config", "other", "x"), kubeadm}, domain: "k8s.example", servers: []string{"10.96.0.10"}},
-		"a Service whose first address is IPv6": {
+		"a Service whose first address is IPv6": { // https://github.com/kubernetes/kubernetes/issues/136240
 			objects: []client.Object{labeled("kube-dns", "kube-dns", 53, "fd01::a", "10.97.0.53")},
 			domain:  "cluster.local", servers: []string{"10.97.0.53"}, assumed: true},
-		"a Service with the label alone": {
+		"a Service with the label alone": { // https://github.com/kubernetes-sigs/kubespray/issues/6869
 			objects: []client.Object{noDNS(), labeled("coredns", "coredns", 53, "10.233.0.3"), labeled("metrics", "coredns", 9153, "10.233.0.9")},
 			domain:  "cluster.local", servers: []string{"10.233.0.3"}, assumed: true},
-		"what the administrator says": {
+		"the Service of RKE2": { // https://docs.rke2.io/networking/networking_services
+			objects: []client.Object{noDNS(), labeled("rke2-coredns-rke2-coredns", "kube-dns", 53, "10.43.0.10")},
+			domain:  "cluster.local", servers: []string{"10.43.0.10"}, assumed: true},
+		"what the administrator says": { // https://github.com/kubernetes-sigs/kubespray/issues/4298
 			config:  v1alpha1.DNSSpec{Domain: "corp.example", Servers: []string{"10.1.2.3", "10.1.2.4"}},
 			objects: []client.Object{configMap("kube-system", "kubelet-config", "kubelet", "{")}, domain: "corp.example", servers: []string{"10.1.2.3", "10.1.2.4"}},
 		"the administrator says one": {

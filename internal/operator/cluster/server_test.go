@@ -12,6 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
+// TestHostsAreNeverSentToThemselves: https://github.com/kubernetes-sigs/kubespray/issues/12136, https://github.com/kubernetes-sigs/kubespray/issues/12851
 func TestHostsAreNeverSentToThemselves(t *testing.T) {
 	for _, server := range []string{
 		"https://127.0.0.1:6443", "https://127.1:6443", "https://localhost:6443", "https://LOCALHOST.:6443", "https://api.localhost:6443", "https://0.0.0.0:6443", "https://[::1]:6443",
@@ -31,6 +32,7 @@ func TestHostsAreNeverSentToThemselves(t *testing.T) {
 	}
 }
 
+// TestConfiguredAPIServerIsUsed: https://github.com/kubernetes-sigs/kubespray/pull/12137
 func TestConfiguredAPIServerIsUsed(t *testing.T) {
 	for text, want := range map[string]string{
 		"api.example.com:6443": "https://api.example.com:6443", "https://api.example.com:6443/": "https://api.example.com:6443", "https://api.example.com": "https://api.example.com",
@@ -66,8 +68,8 @@ func TestAllRangesOfServicesAreKnown(t *testing.T) {
 		objects []client.Object
 		want    []string
 	}{
-		"one that was added":                {[]client.Object{added("a", "10.200.0.0/16")}, []string{"10.96.0.0/12", "10.200.0.0/16"}},
-		"both families, IPv6 first":         {[]client.Object{serviceCIDR("fd01::/112", "10.97.0.0/16"), added("b", "fd02::/112", "10.98.0.0/16")}, []string{"10.97.0.0/16", "10.98.0.0/16"}},
+		"one that was added":                {[]client.Object{added("a", "10.200.0.0/16")}, []string{"10.96.0.0/12", "10.200.0.0/16"}},                                                        // https://github.com/kubernetes/kubernetes/issues/104088
+		"both families, IPv6 first":         {[]client.Object{serviceCIDR("fd01::/112", "10.97.0.0/16"), added("b", "fd02::/112", "10.98.0.0/16")}, []string{"10.97.0.0/16", "10.98.0.0/16"}}, // https://github.com/kubeovn/kube-ovn/issues/3509
 		"the cluster's own comes first":     {[]client.Object{added("a", "10.1.0.0/16"), added("z", "10.2.0.0/16")}, []string{"10.96.0.0/12", "10.1.0.0/16", "10.2.0.0/16"}},
 		"a change to a wider one":           {[]client.Object{serviceCIDR("10.96.0.0/24"), added("wide", "10.96.0.0/16")}, []string{"10.96.0.0/16"}},
 		"the same twice, and not masked":    {[]client.Object{serviceCIDR("10.96.0.0/16"), added("a", "10.96.1.0/16")}, []string{"10.96.0.0/16"}},

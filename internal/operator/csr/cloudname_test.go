@@ -2,6 +2,7 @@ package csr
 
 import (
 	"net"
+	"strings"
 	"testing"
 )
 
@@ -45,6 +46,10 @@ func TestNamesAndAddressesOfACloudNeedAnotherWordThanTheHosts(t *testing.T) {
 		{"told by nobody", serving(asks), "DNSNameNotOfInstance"},
 		{"addresses told by nobody", serving(func(r *request) { asks(r); r.dns = []string{"win-2"} }), "AddressNotOfInstance"},
 		{"told by somebody else", serving(told), "approve"},
+		{"an IPv6 address", serving(and(func(r *request) { // https://github.com/gardener/gardener/issues/10876
+			r.known.Hosts[1].CloudAddresses, r.ips = []string{"2001:db8::7"}, []net.IP{net.ParseIP("2001:db8::7")}
+		})), "approve"},
+		{"a name in capitals", serving(and(func(r *request) { r.dns = []string{strings.ToUpper(internal)} })), "approve"}, // https://github.com/kubernetes/cloud-provider-vsphere/issues/50
 		{"fewer than were told", serving(and(func(r *request) { r.dns, r.ips = r.dns[:1], r.ips[:1] })), "approve"},
 		{"one name more", serving(and(func(r *request) { r.dns = append(r.dns, "db.internal") })), "DNSNameNotOfInstance"},
 		{"part of a name", serving(and(func(r *request) { r.dns = []string{"internal"} })), "DNSNameNotOfInstance"},

@@ -181,11 +181,11 @@ func servingCases() []testCase {
 		{"empty DNS name where the instance has none", change(kubeletServing(), func(r *request) {
 			r.dns, r.known.Hosts[1].DNSName = []string{""}, ""
 		}), "DNSNameNotOfInstance"},
-		{"DNS name in capitals", dns("WIN-2"), "approve"},
+		{"DNS name in capitals", dns("WIN-2"), "approve"}, // https://github.com/kubernetes/cloud-provider-vsphere/issues/484
 		{"DNS name of another host in capitals", dns("WIN-1"), "DNSNameNotOfInstance"},
 		{"address of another host", ip(cluster(), "10.0.0.11"), "AddressNotOfInstance"},
 		{"address of nobody", ip(cluster(), "10.0.0.77"), "AddressNotOfInstance"},
-		{"IPv6 address", ip(cluster(), "fd00::1"), "AddressNotOfInstance"},
+		{"IPv6 address", ip(cluster(), "fd00::1"), "AddressNotOfInstance"}, // https://github.com/kubernetes/cloud-provider-gcp/issues/330
 		{"address of a Linux node", ip(cluster(), "10.0.0.1"), "AddressNotOfInstance"},
 		{"address of Service kubernetes", ip(claims("10.96.0.1"), "10.96.0.1"), "AddressOfAnother"},
 		{"address of a pod on Linux", ip(claims("10.132.0.7"), "10.132.0.7"), "AddressOfAnother"},

@@ -83,17 +83,17 @@ func TestLook(t *testing.T) {
 		{"finished", pod("job", finished), "stays"},
 		{"within its grace", pod("web", ends(30*time.Second)), "leaving"},
 		{"just over it", pod("web", ends(-30*time.Second)), "leaving"},
-		{"long over it", pod("web", ends(-2*time.Minute)), "stuck"},
+		{"long over it", pod("web", ends(-2*time.Minute)), "stuck"}, // https://github.com/microsoft/Windows-Containers/issues/106
 		{"static, and deleted", pod("static", mirror, ends(-2*time.Minute)), "stays"},
 		{"that tolerates everything and was there", pod("agent", replicas, everything, created(-2*time.Minute)), "evict"},
-		{"that came in its place", pod("agent", replicas, everything, created(time.Second)), "came"},
+		{"that came in its place", pod("agent", replicas, everything, created(time.Second)), "came"}, // https://github.com/cilium/tetragon/issues/3484
 		{"that tolerates the cordon, and came", pod("agent", replicas, cordon, created(time.Second)), "came"},
 		{"that tolerates other taints", pod("agent", replicas, noExecute, created(time.Second)), "evict"},
 		{"that came and ends", pod("agent", replicas, everything, created(time.Second), ends(30*time.Second)), "leaving"},
 		{"of nobody, that came", pod("lonely", everything, created(time.Second)), "evict"},
 		{"that was bound in the last moment", pod("web", replicas, created(10*time.Second)), "evict"},
 		{"that no scheduler was asked for", pod("web", replicas, created(10*time.Minute)), "came"},
-		{"of daemons of another kind", pod("log", kruise, everything, pinnedTo("win-1"), created(-2*time.Minute)), "stays"},
+		{"of daemons of another kind", pod("log", kruise, everything, pinnedTo("win-1"), created(-2*time.Minute)), "stays"}, // https://openkruise.io/docs/user-manuals/advanceddaemonset/
 		{"pinned to another node, too", pod("log", kruise, everything, pinnedTo("win-1", "win-2"), created(-2*time.Minute)), "evict"},
 		{"pinned, without a controller", pod("log", everything, pinnedTo("win-1"), created(-2*time.Minute)), "evict"},
 		{"pinned, which would wait for the node", pod("log", kruise, pinnedTo("win-1"), created(-2*time.Minute)), "evict"},

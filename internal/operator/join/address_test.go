@@ -45,7 +45,7 @@ func TestTheNodeHasTheAddressOfTheChosenInterface(t *testing.T) {
 		"a name in other letters":              {byName("backup"), "192.168.7.2", "Backup"},
 		"an adapter below a virtual switch":    {byName("Ethernet 2"), "10.0.8.4", "Ethernet 2"},
 		"the interface of a virtual switch":    {byName("vEthernet (Ethernet 2)"), "10.0.8.4", "Ethernet 2"},
-		"a range":                              {byRange("10.0.8.0/24"), "10.0.8.4", "Ethernet 2"},
+		"a range":                              {byRange("10.0.8.0/24"), "10.0.8.4", "Ethernet 2"}, // https://github.com/kubernetes/kubernetes/issues/44702
 		"a range with the second address":      {byRange("192.168.9.0/24"), "192.168.9.2", "Backup"},
 		"a range that is one address":          {byRange("192.168.7.2/32"), "192.168.7.2", "Backup"},
 		"a range whose host bits are not zero": {byRange("10.0.8.77/24"), "10.0.8.4", "Ethernet 2"},
@@ -169,11 +169,11 @@ func TestOfSeveralAddressesTheNodeHasTheOneThatSuits(t *testing.T) {
 		want           string
 	}{
 		"nothing is known":                 {want: first},
-		"reached at the second":            {reached: second, want: second},
-		"reached elsewhere":                {reached: "203.0.113.1", want: first},
+		"reached at the second":            {reached: second, want: second},       // https://github.com/microsoft/SDN/issues/315
+		"reached elsewhere":                {reached: "203.0.113.1", want: first}, // https://github.com/kubernetes/kubernetes/issues/45583
 		"a node has the third":             {reached: second, joins: third, want: third},
 		"a node had another":               {reached: second, joins: "10.0.0.99", want: second},
-		"the first is of a cluster":        {states: []wicdapi.AddressState{state(first, "Preferred", false, true)}, want: second},
+		"the first is of a cluster":        {states: []wicdapi.AddressState{state(first, "Preferred", false, true)}, want: second}, // https://github.com/rancher/rancher/issues/22475
 		"reached at that of a cluster":     {states: []wicdapi.AddressState{state(first, "Preferred", false, true)}, reached: first, want: second},
 		"a node has that of a cluster":     {states: []wicdapi.AddressState{state(first, "Preferred", false, true)}, joins: first, want: second},
 		"the first is skipped":             {states: []wicdapi.AddressState{state(first, "Preferred", true, false)}, want: second},

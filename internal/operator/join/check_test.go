@@ -87,7 +87,7 @@ func TestCheck(t *testing.T) {
 		"no port for Windows Server 2019":      {facts: build(17763), around: port(0)},
 		"an overlay's own port for Windows Server 2019": {facts: build(17763), around: port(9898), reason: api.ReasonVXLANPortUnsupported,
 			says: []string{"UDP port 9898", "17763 (Windows Server 2019)", "4789"}},
-		"an underscore":              {facts: hostname("win_1"), reason: api.ReasonHostnameInvalid, says: []string{`"win_1"`, "RFC 1123"}},
+		"an underscore":              {facts: hostname("win_1"), reason: api.ReasonHostnameInvalid, says: []string{`"win_1"`, "RFC 1123"}}, // https://github.com/rancher/rke2/issues/7978
 		"a Kelvin sign":              {facts: hostname("WIN-\u212a"), reason: api.ReasonHostnameInvalid, says: []string{"WIN-\u212a", "RFC 1123"}},
 		"a Turkish letter":           {facts: hostname("W\u0130N-1"), reason: api.ReasonHostnameInvalid, says: []string{"W\u0130N-1"}},
 		"64 characters":              {facts: hostname(strings.Repeat("a", 64)), reason: api.ReasonHostnameInvalid},
@@ -100,15 +100,15 @@ func TestCheck(t *testing.T) {
 		"a name that is allowed":     {around: pattern("web-[0-9]+|win-[0-9]+")},
 		"a pattern that is none":     {around: pattern("win-1)|(.*"), reason: api.ReasonHostnameInvalid, says: []string{"RE2"}},
 		"no default route":           {facts: func(f *wicdapi.Facts) { f.Host.Interfaces = f.Host.Interfaces[:1] }, reason: api.ReasonAddressMissing},
-		"a foreign containerd": {facts: service("containerd", false), reason: api.ReasonServiceConflict,
+		"a foreign containerd": {facts: service("containerd", false), reason: api.ReasonServiceConflict, // https://github.com/prometheus-community/windows_exporter/issues/1092
 			says: []string{`"containerd"`, `C:\Program Files\x.exe`}},
-		"Docker that keeps away from containerd's pipe": {facts: docker},
+		"Docker that keeps away from containerd's pipe": {facts: docker}, // https://docs.docker.com/engine/install/binaries/
 		"a containerd of Docker": {facts: func(f *wicdapi.Facts) { docker(f); f.Host.RuntimePipe = true }, reason: api.ReasonContainerRuntimeConflict,
 			says: []string{`\\.\pipe\containerd-containerd`, "docker (Running)", "remove that container runtime"}},
 		"a containerd without a service": {facts: func(f *wicdapi.Facts) { f.Host.RuntimePipe = true }, reason: api.ReasonContainerRuntimeConflict},
 		"a containerd of ours":           {facts: func(f *wicdapi.Facts) { service("containerd", true)(f); docker(f); f.Host.RuntimePipe = true }},
 		"a pipe that cannot be read":     {facts: unread(wicdapi.FactRuntimePipe)},
-		"another exporter": {facts: listens(9182, "0.0.0.0", `C:\Program Files\windows_exporter\windows_exporter.exe`), reason: api.ReasonPortInUse,
+		"another exporter": {facts: listens(9182, "0.0.0.0", `C:\Program Files\windows_exporter\windows_exporter.exe`), reason: api.ReasonPortInUse, // https://github.com/prometheus-community/windows_exporter/issues/243
 			says: []string{`C:\Program Files\windows_exporter\windows_exporter.exe (process 812) at 0.0.0.0:9182, the port of windows_exporter`, "change its port"}},
 		"an exporter at all addresses of both families": {facts: listens(9182, "::", `C:\x.exe`), reason: api.ReasonPortInUse},
 		"Windows' own HTTP server at the kubelet's port": {facts: func(f *wicdapi.Facts) {

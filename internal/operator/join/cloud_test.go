@@ -41,7 +41,7 @@ func TestANodeIsNotReadyBeforeItsCloudHasInitializedIt(t *testing.T) {
 		again  bool
 	}{
 		"just now":       {uninitialized(time.Minute), nil, api.ReasonWaitingForCloud, []string{"no pods", api.TaintUninitialized}, true},
-		"for too long":   {uninitialized(6 * time.Minute), nil, api.ReasonCloudNotInitialized, []string{"cloud-controller-manager", "providerID (not set)", "None"}, false},
+		"for too long":   {uninitialized(6 * time.Minute), nil, api.ReasonCloudNotInitialized, []string{"cloud-controller-manager", "providerID (not set)", "None"}, false}, // https://github.com/kubernetes/cloud-provider-aws/issues/799
 		"with an ID":     {uninitialized(6 * time.Minute), func(n *corev1.Node) { n.Spec.ProviderID = "x://1" }, api.ReasonCloudNotInitialized, []string{`"x://1"`}, false},
 		"without a CNI":  {uninitialized(time.Minute), kubeletIs(corev1.ConditionFalse, "no CIDR"), api.ReasonWaitingForCloud, []string{"no CIDR"}, true},
 		"silent":         {uninitialized(time.Minute), kubeletIs(corev1.ConditionUnknown, "gone"), api.ReasonNodeNotReady, []string{"gone"}, false},

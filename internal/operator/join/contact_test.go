@@ -197,6 +197,7 @@ func TestSecuritySoftwareThatDistrustsUnpackersGetsThePlainProgram(t *testing.T)
 	}
 }
 
+// TestBlockedProgramErrorNamesPathAndHash: https://github.com/kubernetes/kubernetes/issues/122417
 func TestBlockedProgramErrorNamesPathAndHash(t *testing.T) {
 	for _, refusal := range []uint32{0, 225, 1260, 4551} {
 		t.Run(fmt.Sprint(refusal), func(t *testing.T) {
@@ -212,7 +213,7 @@ func TestBlockedProgramErrorNamesPathAndHash(t *testing.T) {
 					wicd = f
 				}
 			}
-			says := []string{`C:\Users\Administrator\wicd-` + wicd.SHA256[:16] + ".exe", wicd.SHA256, "allow"}
+			says := []string{`C:\Users\Administrator\wicd-` + wicd.SHA256[:16] + ".exe", wicd.SHA256, "allow", "AppLocker"}
 			if refusal != 0 {
 				says = append(says, fmt.Sprintf("error %d", refusal))
 			}

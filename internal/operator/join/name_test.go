@@ -27,13 +27,14 @@ func TestTheNameOfTheNodeIsThatOfItsPlatform(t *testing.T) {
 		// reason and says are expected from Check; empty if it accepts the host.
 		reason, says string
 	}{
-		"no platform":        {facts: func(*wicdapi.Facts) {}, want: "win-1"},
-		"bare metal":         {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = "BareMetal", "corp.example" }, want: "win-1"},
-		"Azure":              {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = "Azure", "corp.example" }, want: "win-1"},
-		"AWS":                {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, awsName }, want: awsName},
-		"GCP":                {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.GCP, "win-1.c.p.internal" }, want: "win-1.c.p.internal"},
-		"GCP, one label":     {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.GCP, "other" }, want: "other"},
-		"AWS, odd host name": {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName, f.Host.Hostname = platform.AWS, awsName, "win_1" }, want: awsName},
+		"no platform":         {facts: func(*wicdapi.Facts) {}, want: "win-1"}, // https://github.com/Azure/AKSFlexNode/issues/184
+		"bare metal":          {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = "BareMetal", "corp.example" }, want: "win-1"},
+		"Azure":               {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = "Azure", "corp.example" }, want: "win-1"},
+		"AWS":                 {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, awsName }, want: awsName},
+		"AWS, another domain": {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, "ip-10-0-0-1.corp.example" }, want: "ip-10-0-0-1.corp.example"}, // https://github.com/kubernetes/kops/issues/3067
+		"GCP":                 {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.GCP, "win-1.c.p.internal" }, want: "win-1.c.p.internal"},
+		"GCP, one label":      {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.GCP, "other" }, want: "other"},
+		"AWS, odd host name":  {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName, f.Host.Hostname = platform.AWS, awsName, "win_1" }, want: awsName},
 		"AWS that does not answer about a node": {facts: func(f *wicdapi.Facts) {
 			f.Platform, f.NoCloudName, f.Joined = platform.AWS, "no answer", &wicdapi.Joined{Node: awsName}
 		}, want: awsName},
@@ -43,7 +44,7 @@ func TestTheNameOfTheNodeIsThatOfItsPlatform(t *testing.T) {
 		"vSphere":             {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = platform.VSphere, "Corp.example" }, want: "win-1.corp.example"},
 		"vSphere, no domain":  {facts: func(f *wicdapi.Facts) { f.Platform = platform.VSphere }, want: "win-1"},
 		"Nutanix":             {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = platform.Nutanix, "corp.example" }, want: "win-1.corp.example"},
-		"64 characters":       {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, long+".b.c" }, want: long + ".b.c", reason: api.ReasonHostnameInvalid, says: "at most 63"},
+		"64 characters":       {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, long+".b.c" }, want: long + ".b.c", reason: api.ReasonHostnameInvalid, says: "at most 63"}, // https://github.com/terraform-aws-modules/terraform-aws-eks/issues/389
 		"63 characters":       {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, long+".bc" }, want: long + ".bc"},
 		"a name of a Service": {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, "kubernetes.default.svc" }, want: "kubernetes.default.svc", reason: api.ReasonHostnameInvalid, says: "kubernetes.default.svc"},
 		"another Service's":   {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, "a.b.svc.cluster.local" }, want: "a.b.svc.cluster.local", reason: api.ReasonHostnameInvalid, says: "has a fixed meaning"},

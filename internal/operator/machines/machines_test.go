@@ -61,7 +61,7 @@ func TestMachineWithAddressYieldsInstance(t *testing.T) {
 		"the cluster runs on Azure":       {ofMachineAPI, running, "Azure", "10.0.0.5", "capi", ""},
 		"the Machine says Azure":          {ofMachineAPI, running + "spec: {providerSpec: {value: {kind: AzureMachineProviderSpec}}}", "", "10.0.0.5", "capi", ""},
 		"the Machine knows better":        {ofMachineAPI, running + "spec: {providerSpec: {value: {kind: AWSMachineProviderConfig}}}", "Azure", "10.0.0.5", "Administrator", ""},
-		"vSphere":                         {ofMachineAPI, running, "VSphere", "10.0.0.5", "Administrator", "winworker-abcde"},
+		"vSphere":                         {ofMachineAPI, running, "VSphere", "10.0.0.5", "Administrator", "winworker-abcde"}, // https://github.com/kubernetes/kubernetes/issues/106640
 		"Nutanix":                         {ofMachineAPI, running + "spec: {providerSpec: {value: {kind: NutanixMachineProviderConfig}}}", "", "10.0.0.5", "Administrator", "winworker-abcde"},
 		"Cluster API":                     {ofClusterAPI, running, "AWS", "10.0.0.5", "Administrator", ""},
 		"Cluster API before":              {"cluster.x-k8s.io/v1beta1", running, "", "10.0.0.5", "Administrator", ""},
@@ -134,7 +134,7 @@ func TestUnsuitableMachineReportsFault(t *testing.T) {
 		"nobody's address":                 {"m", address("0.0.0.0"), "AWS", FaultAddress, "0.0.0.0"},
 		"everybody's address":              {"m", address("255.255.255.255"), "AWS", FaultAddress, "255"},
 		"no address at all":                {"m", address("win-1"), "AWS", FaultAddress, `"win-1"`},
-		"a name that Windows would cut":    {"windows-worker-abcde", running, "VSphere", FaultName, "20 characters"},
+		"a name that Windows would cut":    {"windows-worker-abcde", running, "VSphere", FaultName, "20 characters"}, // https://github.com/kubernetes-sigs/cluster-api/issues/2217
 		"a name that is no label":          {"win.worker", running, "Nutanix", FaultName, "dot"},
 		"a name that Windows takes for IP": {"1234", running, "Nutanix", FaultName, "digits"},
 	}

@@ -130,7 +130,7 @@ func TestDialClassifiesFailures(t *testing.T) {
 			}}, nil),
 			want: Authentication, says: []string{"takes no keys, only password"},
 		},
-		"key and password": {
+		"key and password": { // https://man.openbsd.org/sshd_config#AuthenticationMethods
 			target: rawHost(&ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
 				return nil, &ssh.PartialSuccessError{Next: ssh.ServerAuthCallbacks{
 					PasswordCallback: func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) { return nil, nil },

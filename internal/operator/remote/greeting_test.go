@@ -12,10 +12,10 @@ import (
 // TestOutputBeforeSFTPIsReported: if DefaultShell is set, sshd of Windows starts SFTP through this shell, and the output of its profile comes first.
 func TestOutputBeforeSFTPIsReported(t *testing.T) {
 	for name, test := range map[string]struct{ writes, hostError string }{
-		"a greeting":         {"Welcome to SRV01\r\n", `"Welcome to SRV01\r\n"`},
+		"a greeting":         {"Welcome to SRV01\r\n", `"Welcome to SRV01\r\n"`}, // https://github.com/PowerShell/Win32-OpenSSH/issues/1220
 		"a long banner":      {strings.Repeat("This computer belongs to Example Corp. ", 100), `"This computer belongs to Example Corp. `},
 		"what is not to see": {"\x1b[31m\u202e\xff\r\n", `"\x1b[31m\u202e\xff\r\n"`},
-		"a line break":       {"\r\n\r\n", `"\r\n\r\n"`},
+		"a line break":       {"\r\n\r\n", `"\r\n\r\n"`}, // https://github.com/PowerShell/Win32-OpenSSH/issues/800
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := rawHost(&ssh.ServerConfig{NoClientAuth: true}, func(offered ssh.NewChannel) {

@@ -41,17 +41,18 @@ func TestPrivateKeysAreReadInEveryUsualForm(t *testing.T) {
 	ec := must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))
 	big := must(rsa.GenerateKey(rand.Reader, minRSABits))
 	for name, test := range map[string]struct{ text, want string }{
-		"Ed25519 OpenSSH":     {openSSH(ed), ssh.KeyAlgoED25519},
-		"Ed25519 PKCS#8":      {pkcs8(ed), ssh.KeyAlgoED25519},
-		"ECDSA OpenSSH":       {openSSH(ec), ssh.KeyAlgoECDSA384},
-		"ECDSA SEC 1":         {encodePEM("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(ec))), ssh.KeyAlgoECDSA384},
-		"ECDSA as by openssl": {encodePEM("EC PARAMETERS", []byte{6, 5}) + encodePEM("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(ec))), ssh.KeyAlgoECDSA384},
-		"RSA OpenSSH":         {openSSH(big), ssh.KeyAlgoRSA},
-		"RSA PKCS#1":          {encodePEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(big)), ssh.KeyAlgoRSA},
-		"RSA PKCS#8":          {pkcs8(big), ssh.KeyAlgoRSA},
-		"with its public key": {FormatHostKey(must(ssh.NewPublicKey(ed.Public()))) + "\n" + openSSH(ed), ssh.KeyAlgoED25519},
-		"Windows line ends":   {strings.ReplaceAll(openSSH(ed), "\n", "\r\n"), ssh.KeyAlgoED25519},
-		"blank lines around":  {"\n\n" + openSSH(ed) + "\n\n", ssh.KeyAlgoED25519},
+		"Ed25519 OpenSSH":          {openSSH(ed), ssh.KeyAlgoED25519},
+		"Ed25519 PKCS#8":           {pkcs8(ed), ssh.KeyAlgoED25519},
+		"ECDSA OpenSSH":            {openSSH(ec), ssh.KeyAlgoECDSA384},
+		"ECDSA SEC 1":              {encodePEM("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(ec))), ssh.KeyAlgoECDSA384},
+		"ECDSA as by openssl":      {encodePEM("EC PARAMETERS", []byte{6, 5}) + encodePEM("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(ec))), ssh.KeyAlgoECDSA384},
+		"RSA OpenSSH":              {openSSH(big), ssh.KeyAlgoRSA},
+		"RSA PKCS#1":               {encodePEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(big)), ssh.KeyAlgoRSA},
+		"RSA PKCS#8":               {pkcs8(big), ssh.KeyAlgoRSA},
+		"with its public key":      {FormatHostKey(must(ssh.NewPublicKey(ed.Public()))) + "\n" + openSSH(ed), ssh.KeyAlgoED25519},
+		"Windows line ends":        {strings.ReplaceAll(openSSH(ed), "\n", "\r\n"), ssh.KeyAlgoED25519},
+		"no line break at the end": {strings.TrimSuffix(openSSH(ed), "\n"), ssh.KeyAlgoED25519}, // https://github.com/appleboy/ssh-action/issues/2
+		"blank lines around":       {"\n\n" + openSSH(ed) + "\n\n", ssh.KeyAlgoED25519},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := ParsePrivateKey([]byte(test.text))
@@ -84,14 +85,14 @@ func unusableKeys() map[string]string {
 		encodePEM("PUBLIC KEY", must(x509.MarshalPKIXPublicKey(ed.Public()))):  "found a public key",
 		"---- BEGIN SSH2 PUBLIC KEY ----\nAAAA\n---- END SSH2 PUBLIC KEY ----": "found a public key",
 		encodePEM("CERTIFICATE", []byte{1}):                                    "found a certificate",
-		"\ufeff" + openSSH(ed):                                                 "found a byte order mark",
+		"\ufeff" + openSSH(ed):                                                 "found a byte order mark", // https://github.com/MicrosoftDocs/azure-docs/issues/31460
 		utf16Of("\ufeff" + openSSH(ed)):                                        "found text in UTF-16",
 		utf16Of(openSSH(ed)):                                                   "found text in UTF-16",
 		"\xfe\xff\x00-":                                                        "found text in UTF-16",
 		encodePEM("MESSAGE", []byte{1}):                                        "found PEM without a private key",
 		"PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\n":               "found a PuTTY key",
-		base64.StdEncoding.EncodeToString([]byte(openSSH(ed))):                 "encoded once more in base64",
-		strings.ReplaceAll(openSSH(ed), "\n", " "):                             "lines are cut, joined or indented",
+		base64.StdEncoding.EncodeToString([]byte(openSSH(ed))):                 "encoded once more in base64",       // https://github.com/jenkinsci/kubernetes-operator/issues/79
+		strings.ReplaceAll(openSSH(ed), "\n", " "):                             "lines are cut, joined or indented", // https://github.com/koderover/zadig/issues/2398
 		encodePEM("OPENSSH PRIVATE KEY", []byte("openssh-key-v1\x00damaged")):  "damaged or of an unknown kind",
 		encodePEM("QUANTUM PRIVATE KEY", []byte("x")):                          "damaged or of an unknown kind",
 		openSSH(small): "an RSA key of 1024 bits",

@@ -10,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,7 +58,7 @@ func TestExitErrorCarriesTheEndOfStderr(t *testing.T) {
 	for reported, want := range map[string]string{
 		"disk full\r\n":             "disk full",
 		"":                          "",
-		"\x1b[31mred\x1b[0m\a \xff": "[31mred [0m  ?",
+		"\x1b[31mred\x1b[0m\a \xff": "[31mred [0m  ?", // https://learn.microsoft.com/windows/win32/intl/code-page-identifiers
 		long + "the end":            "... " + strings.Repeat("x", tailSize-len("the end")) + "the end",
 	} {
 		err := h.Run(t.Context(), "complain "+reported, nil, nil)
@@ -114,6 +115,35 @@ func TestRefusedCommandIsNotALostConnection(t *testing.T) {
 	var e *Error
 	if err == nil || errors.As(err, &e) {
 		t.Errorf("got %v, want a plain error", err)
+	}
+}
+
+// TestCommandsTakeTurnsInOneSession has a server that allows one session at a time: https://man.openbsd.org/sshd_config#MaxSessions
+func TestCommandsTakeTurnsInOneSession(t *testing.T) {
+	var open atomic.Int32
+	target := rawHost(&ssh.ServerConfig{NoClientAuth: true}, func(offered ssh.NewChannel) {
+		if open.Add(1) > 1 {
+			open.Add(-1)
+			_ = offered.Reject(ssh.ConnectionFailed, "open failed")
+			return
+		}
+		c, requests, _ := offered.Accept()
+		go func() {
+			_ = (<-requests).Reply(true, nil)
+			_, _ = c.SendRequest("exit-status", false, make([]byte, 4))
+			open.Add(-1)
+			c.Close()
+		}()
+	})(t)
+	h, err := Dial(t.Context(), target, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	for range 3 {
+		if err := h.Run(t.Context(), "facts", nil, nil); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -178,8 +178,8 @@ func TestDecide(t *testing.T) {
 		{"a reboot that is asked for waits until the version is there", allow(1), hosts(1, underWay, askReboot), nil, "win-00:Upgrade"},
 		{"Windows' reboot is not the operator's to decide", allow(1), hosts(1, upToDate, pending), nil, ""},
 		{"Windows' reboot where the user allows it", reboots, hosts(2, upToDate, pending), nil, "win-00:Reboot win-01:Reboot?Budget"},
-		{"Windows' reboot is awaited until WICD has spoken since the last one", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) { h.Node.BootID = "8" }), nil, ""},
-		{"the same causes are no reason for another restart", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) {
+		{"Windows' reboot is awaited until WICD has spoken since the last one", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) { h.Node.BootID = "8" }), nil, ""}, // https://github.com/dsccommunity/xPendingReboot/issues/1
+		{"the same causes are no reason for another restart", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) { // https://github.com/chocolatey/choco/issues/1768
 			h.LastReboot = &v1alpha1.LastReboot{Causes: "Windows Update; a file"}
 		}), nil, ""},
 		{"another cause is", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) {

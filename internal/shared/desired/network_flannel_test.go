@@ -35,12 +35,12 @@ func TestRenderRefusesFlannelNetworksThatCannotWork(t *testing.T) {
 		reason  string
 		says    []string
 	}{
-		"as it should be":        {netConf: goodNetConf},
+		"as it should be":        {netConf: goodNetConf}, // https://github.com/kubernetes-sigs/sig-windows-tools/issues/301
 		"names in other letters": {netConf: `{"network": "10.244.0.0/16", "backend": {"type": "vxlan", "vni": 4097, "port": 4789}}`},
 		"the greatest VNI":       {netConf: `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 65535, "Port": 4789}}`},
 		"both families": {netConf: `{"Network": "10.244.0.0/16", "EnableIPv6": true, "IPv6Network": "fd00::/48", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`,
 			reason: api.ReasonFlannelUnsuitable, says: []string{"EnableIPv6: true", "does not start on Windows"}},
-		"Flannel's own manifest": {netConf: `{"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan"}}`, reason: api.ReasonFlannelUnsuitable,
+		"Flannel's own manifest": {netConf: `{"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan"}}`, reason: api.ReasonFlannelUnsuitable, // https://github.com/rancher/rke2/issues/5952
 			says: []string{"ConfigMap kube-flannel/kube-flannel-cfg", "Backend.VNI is not set and must be from 4096 to 65535", "Backend.Port is not set and must be 4789"}},
 		"Linux' numbers": {netConf: `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 1, "Port": 8472}}`, reason: api.ReasonFlannelUnsuitable,
 			says: []string{"Backend.VNI is 1", "Backend.Port is 8472"}},

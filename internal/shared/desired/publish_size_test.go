@@ -51,7 +51,7 @@ func TestCertificatesAreReadAsTheyWereWritten(t *testing.T) {
 		"none":                       {"", ""},
 		"a few":                      {authorities(t, 3), "certificates"},
 		"as many as fit":             {authorities(t, 390), "certificates"},
-		"more than fit as they are":  {authorities(t, 480), "certificates.gz.base64"},
+		"more than fit as they are":  {authorities(t, 480), "certificates.gz.base64"}, // https://github.com/defenseunicorns/uds-core/issues/2167
 		"no certificates, but a few": {"nonsense", "certificates"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,6 +77,7 @@ func TestCertificatesAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
+// TestOversizedNodeDataIsRejected: https://github.com/kubernetes/kubernetes/issues/83955
 func TestOversizedNodeDataIsRejected(t *testing.T) {
 	_, err := desired.Node{Certificates: authorities(t, 600)}.Data()
 	if !errors.Is(err, desired.ErrTooLarge) || !strings.Contains(err.Error(), "key certificates.gz.base64: ") {

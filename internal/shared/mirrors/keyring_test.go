@@ -98,3 +98,25 @@ func TestTheLongestEntryOfThePullSecretCounts(t *testing.T) {
 		t.Errorf("got %v", c)
 	}
 }
+
+// TestPullSecretsOfOtherToolsAreRead: https://github.com/devspace-sh/devspace/issues/2324,
+// https://github.com/containers/image/blob/main/docs/containers-auth.json.5.md
+func TestPullSecretsOfOtherToolsAreRead(t *testing.T) {
+	for text, want := range map[string]struct{ user, problem string }{
+		`{"auths":{"https://index.docker.io/v1/":{},"quay.io":{}},"credsStore":"wincred"}`: {}, // Docker Desktop keeps credentials elsewhere
+		`{"credHelpers":{"quay.io":"secretservice"}}`:                                      {},
+		"\ufeff" + `{"auths":{"quay.io":{"auth":"dTpw"}}}`:                                 {"", mirrors.InvalidPullSecret},
+		`{"auths":{"quay.io":{"auth":"dTpw\n"}}}`:                                          {"u", ""},
+		`{"auths":{"quay.io/":{"auth":"dTpw"}}}`:                                           {"u", ""},
+	} {
+		out := mirrors.Render(mirrors.Input{PullSecret: mirrors.PullSecret{Name: "openshift-config/pull-secret", DockerConfigJSON: []byte(text)}})
+		c, _ := mirrors.ReadKeyring([]byte(out.KubeletConfig)).For(mirrors.Name{Registry: "quay.io", Repository: "team/x"})
+		problem := ""
+		for _, p := range out.Problems {
+			problem += p.Reason
+		}
+		if c.User != want.user || problem != want.problem {
+			t.Errorf("%s: user %q, problem %q; want %+v", text, c.User, problem, want)
+		}
+	}
+}

@@ -59,6 +59,7 @@ func seedCases() []routeCase {
 	}
 }
 
+// prefixCases have prefixes as of https://github.com/openshift/instaslice-operator and https://github.com/openshift/release.
 func prefixCases() []routeCase {
 	nested := sets(digests("a", entry("quay.io", allow, "m.test/all"), entry("quay.io/team", allow, "m.test/team"), entry("quay.io/team/app", allow, "m.test/app")))
 	mixed := sets(digests("a", entry("quay.io", allow, "m.test/all")), tags("b", entry("quay.io/team", allow, "t.test")))
@@ -83,6 +84,8 @@ func prefixCases() []routeCase {
 		{"man: the namespace of docker.io must include library", hub, "docker.io/library/nginx:1", "m.test/hub/nginx docker.io/library/nginx"},
 		{"man: docker.io", hub, "docker.io/team/app:1", "m.test/team/app docker.io/team/app"},
 		{"man: docker.io", hub, "docker.io/others/app:1", "docker.io/others/app"},
+		{"man: the location takes the place of the prefix, also of one with underscores", // https://github.com/openshift/hypershift
+			sets(tags("a", entry("quay.io/some_team_x/operator", allow, "m.test/hypershift/operator"))), "quay.io/some_team_x/operator:1", "m.test/hypershift/operator quay.io/some_team_x/operator"},
 		{"man: the location takes the place of the prefix: it may have another last name",
 			sets(digests("a", entry("quay.io/team/app", allow, "m.test/else"))), "quay.io/team/app" + someDigest, "m.test/else quay.io/team/app"},
 		{"man: the location takes the place of the prefix: it may have no path",
@@ -194,7 +197,7 @@ func accessCases() []routeCase {
 	}
 }
 
-// nestedCases have scopes within sources.
+// nestedCases have scopes within sources (https://github.com/openshift/runtime-utils/pull/16).
 func nestedCases() []routeCase {
 	mirrored := sets(digests("a", entry("s.test", allow, "m.test/c"), entry("*.wild.test", allow, "w.test")), tags("b", entry("s.test", allow, "t.test"), entry("s.test/team", allow, "m.test/t")))
 	shut := sets(tags("a", entry("s.test", never, "m.test"), entry("s.test/own", never, "m.test/!")))
@@ -214,7 +217,8 @@ func nestedCases() []routeCase {
 	}
 }
 
-// rejectedCases have registries that OpenShift blocks, which it also writes into policy.json.
+// rejectedCases have registries that OpenShift blocks, which it also writes into policy.json
+// (https://github.com/openshift/machine-config-operator/pull/2819, https://github.com/openshift/openshift-apiserver/pull/475).
 func rejectedCases() []routeCase {
 	mirrored := sets(digests("a", entry("s.test", allow, "m.test/c", "n.test"), entry("s.test/team", allow, "m.test/t"), entry("o.test", never, "m.test/o")))
 	released := func(image string, scopes ...string) mirrors.Input {

@@ -36,11 +36,14 @@ func TestClusterProxyBecomesEnvironment(t *testing.T) {
 		in            Config
 		plain, secret map[string]string
 	}{
-		"no proxy, no variables":             {settings("", "", ""), nil, nil},
-		"exceptions without proxy are none":  {settings("", " ", "example.com"), nil, nil},
-		"one proxy":                          {settings(plainURL, "", ""), map[string]string{HTTPProxy: plainURL, NoProxy: ours}, nil},
-		"spaces go":                          {settings("", " "+plainURL+"/ ", ""), map[string]string{HTTPSProxy: plainURL + "/", NoProxy: ours}, nil},
-		"a user and password are secret":     {settings(plainURL, secretURL, ""), map[string]string{HTTPProxy: plainURL, NoProxy: ours}, map[string]string{HTTPSProxy: secretURL}},
+		"no proxy, no variables":            {settings("", "", ""), nil, nil},
+		"exceptions without proxy are none": {settings("", " ", "example.com"), nil, nil},
+		"one proxy":                         {settings(plainURL, "", ""), map[string]string{HTTPProxy: plainURL, NoProxy: ours}, nil},
+		"spaces go":                         {settings("", " "+plainURL+"/ ", ""), map[string]string{HTTPSProxy: plainURL + "/", NoProxy: ours}, nil},
+		"a user and password are secret":    {settings(plainURL, secretURL, ""), map[string]string{HTTPProxy: plainURL, NoProxy: ours}, map[string]string{HTTPSProxy: secretURL}},
+		// https://docs.redhat.com/en/documentation/openshift_container_platform/4.14/html/networking/enable-cluster-wide-proxy
+		"a user of a domain":                 {settings(`http://CORP%5Csvc-user:pa%24s@proxy:8080`, "", ""), map[string]string{NoProxy: ours}, map[string]string{HTTPProxy: `http://CORP%5Csvc-user:pa%24s@proxy:8080`}},
+		"@ in the password":                  {settings("http://user:p@ss@proxy:8080", "", ""), map[string]string{NoProxy: ours}, map[string]string{HTTPProxy: "http://user:p@ss@proxy:8080"}},
 		"a user alone is secret":             {settings("http://user@proxy", "", ""), map[string]string{NoProxy: ours}, map[string]string{HTTPProxy: "http://user@proxy"}},
 		"an address of IPv6 and https":       {settings("HTTPS://[fd00::1]:8443", "", ""), map[string]string{HTTPProxy: "HTTPS://[fd00::1]:8443", NoProxy: ours}, nil},
 		"everything without proxy is none":   {settings(plainURL, secretURL, "example.com, *"), nil, nil},
@@ -183,6 +186,7 @@ func TestInvalidProxyErrorsHideSecrets(t *testing.T) {
 	}{
 		"socks5":                 {settings("socks5://user:hunter2@proxy:1080", "", ""), []string{"Proxy cluster: status.httpProxy does not begin with http:// or https://"}},
 		"no scheme":              {settings("proxy.example.com:3128", "", ""), []string{"status.httpProxy does not begin with"}},
+		"user of a domain":       {settings(`http://CORP\svc-user:hunter2@proxy:8080`, "", ""), []string{"status.httpProxy"}},
 		"no scheme and user":     {settings("user:hunter2@proxy:3128", "", ""), []string{"status.httpProxy does not begin with"}},
 		"line break":             {settings("", "http://user:hunter2@proxy:3128\nX=1", ""), []string{"status.httpsProxy is not a URL"}},
 		"line break at the end":  {settings("", plainURL+"\n", ""), []string{"status.httpsProxy is not a URL"}},
@@ -209,6 +213,8 @@ func TestInvalidProxyErrorsHideSecrets(t *testing.T) {
 		"ports":             {settings(plainURL, "", "a.com:0,a.com:,a.com:70000,a.com:080,10.0.0.1:0,:80"), []string{`"a.com:0", "a.com:", "a.com:70000", "a.com:080", "10.0.0.1:0", ":80"`}},
 		"brackets":          {settings(plainURL, "", "[fd00::1],fe80::1%eth0"), []string{`"[fd00::1]", "fe80::1%eth0"`}},
 		"only dots":         {settings(plainURL, "", ".,*.,..,a..b"), []string{`".", "*.", "..", "a..b"`}},
+		"quotes":            {settings(plainURL, "", `"a.com"`), []string{"has invalid entries (1)"}},                      // https://issues.redhat.com/browse/OCPBUGS-43570
+		"URL without user":  {settings(plainURL, "", "https://registry.example.com"), []string{"has invalid entries (1)"}}, // https://github.com/openshift/openshift-docs/issues/25195
 		"URL as entry":      {settings(plainURL, "", "http://user:hunter2@host"), []string{"invalid entries (1): an entry with @"}},
 		"long entry":        {settings(plainURL, "", strings.Repeat("x;", 5000)), []string{`"x;x;`}},
 		"many":              {settings(plainURL, "", strings.Repeat("a;b,", 500)), []string{"invalid entries (500)", `"a;b"`}},

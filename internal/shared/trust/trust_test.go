@@ -66,6 +66,7 @@ func TestSkippedCertificatesAreReported(t *testing.T) {
 	bad := authority("bad").pem(t)
 	const begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 	without := func(what string) string { return strings.Replace(bad, what, "", 1) }
+	negative := strings.Replace(string(authority("bad").der(t)), "\x02\x01\x07", "\x02\x01\x87", 1) // the serial number
 	for name, test := range map[string]struct {
 		text string
 		want []string // parts of the problems, in order
@@ -74,6 +75,7 @@ func TestSkippedCertificatesAreReported(t *testing.T) {
 		"not base64":                 {strings.Replace(bad, "M", "!", 1), []string{"line 1: invalid PEM block: its content is not base64"}},
 		"cut":                        {begin + "\n" + body(bad)[:64] + "\n" + end + "\n", []string{"line 1: parsing a certificate: x509"}},
 		"something else in base64":   {begin + "\nAAAA\n" + end + "\n", []string{"parsing a certificate: x509"}},
+		"a negative serial number":   {string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte(negative)})), []string{"parsing a certificate: x509"}}, // https://github.com/docker/for-win/issues/14803
 		"empty":                      {begin + "\n" + end + "\n", []string{"parsing a certificate: x509"}},
 		"headers":                    {begin + "\nProc-Type: 4,ENCRYPTED\n\n" + body(bad) + "\n" + end + "\n", []string{"is not base64"}},
 		"no END":                     {without(end), []string{"line 1: invalid PEM block: its END line is missing"}},

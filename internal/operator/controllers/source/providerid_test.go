@@ -22,9 +22,9 @@ func TestProviderIDMismatchIsReported(t *testing.T) {
 		{"machine", api.SourceMachine, "aws:///a/i-1", "aws:///a/i-1", false},
 		{"machine", api.SourceMachine, "aws:///a/i-1", "aws:///a/i-2", true},
 		{"cluster", api.SourceClusterAPI, "aws:///a/i-1", "aws:///a/i-2", true},
-		{"cluster", api.SourceClusterAPI, "azure:///subscriptions/S/resourceGroups/R", "azure:///subscriptions/s/resourcegroups/r", false},
-		{"machine", api.SourceMachine, "", "aws:///a/i-2", false}, // not known yet
-		{"machine", api.SourceMachine, "aws:///a/i-1", "", false}, // not initialized yet
+		{"cluster", api.SourceClusterAPI, "azure:///subscriptions/S/resourceGroups/R", "azure:///subscriptions/s/resourcegroups/r", false}, // https://github.com/kubernetes-sigs/cluster-api-provider-azure/issues/2533
+		{"machine", api.SourceMachine, "", "aws:///a/i-2", false},                                                                          // not known yet
+		{"machine", api.SourceMachine, "aws:///a/i-1", "", false},                                                                          // not initialized yet
 	} {
 		m := aMachine(test.group, "win-a", "10.0.0.1", running, `spec: {providerID: "`+test.machine+`"}`)
 		i := controllertest.Instance("win-a", test.source, m.GetNamespace()+"/win-a", "10.0.0.1")

@@ -49,7 +49,8 @@ func TestStoryAPodDoesNotEnd(t *testing.T) {
 	})
 }
 
-// TestStorySettle: a node is drained once the pods of the previous one are Ready elsewhere, or after two minutes.
+// TestStorySettle: a node is drained once the pods of the previous one are Ready elsewhere, or after two minutes
+// (https://github.com/Azure/AKS/issues/1293).
 func TestStorySettle(t *testing.T) {
 	tell(t, "settle", 3, atMost(1), func(s *story) {
 		s.settled(0)

@@ -1,4 +1,4 @@
-package bugreports
+package podcause_test
 
 import (
 	"slices"
@@ -13,17 +13,25 @@ import (
 
 // pull is a kubelet's message about a container whose image could not be pulled, with changed names.
 type pull struct {
-	link, input     string
+	link, input     string // where it was reported, and what the administrator had
 	reason, message string
 	want            string
 }
 
-// podReports are reports about pods on Windows nodes.
-func podReports() (all []report) {
+// TestReportedPullsHaveTheirCause also expects advice for each cause.
+func TestReportedPullsHaveTheirCause(t *testing.T) {
 	for _, p := range slices.Concat(platformPulls(), credentialPulls(), certificatePulls(), proxyPulls(), networkPulls(), imagePulls(), diskPulls(), kubeletPulls(), unknownPulls()) {
-		all = append(all, report{link: p.link, input: p.input, want: p.want, outcome: waiting(p.reason, p.message)})
+		pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Image: "x", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: p.reason, Message: p.message}},
+		}}}}
+		got := podcause.Waiting(pod).Reason
+		if got != p.want {
+			t.Errorf("%s (%s): the cause is %s, want %s", p.input, p.link, got, p.want)
+		}
+		if a, known := advice.All()[got]; !known || a.Remedy == "" || a.Page == "" {
+			t.Errorf("%s (%s): there is no advice for %s", p.input, p.link, got)
+		}
 	}
-	return all
 }
 
 // Prefixes of containerd's messages about pulls.
@@ -179,19 +187,5 @@ func unknownPulls() []pull {
 		{"https://github.com/ciiiii/cloudflare-docker-proxy/issues/98", "a request that the registry does not understand", "ErrImagePull", layer + `unexpected status code https://r.test/v2/shop/web/blobs/` + digest + `?ns=docker.io: 400 Bad Request`, "ErrImagePull"},
 		{"https://github.com/rancher-sandbox/rancher-desktop/issues/1520", "an older kubelet that does not say why", "ImagePullBackOff", `Back-off pulling image "r.test/shop/web:1"`, "ImagePullBackOff"},
 		{"https://github.com/Azure/AKS/issues/2490", "a container that does not start in time, which is no pull", "RunContainerError", `failed to create containerd task: context deadline exceeded: unknown`, "RunContainerError"},
-	}
-}
-
-// waiting returns the cause that podcause finds for a waiting container. It requires advice for that cause.
-func waiting(reason, message string) func(*testing.T) string {
-	return func(t *testing.T) string {
-		pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-			Image: "x", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
-		}}}}
-		cause := podcause.Waiting(pod).Reason
-		if a, known := advice.All()[cause]; !known || a.Remedy == "" || a.Page == "" {
-			t.Errorf("nothing says what to do about %s", cause)
-		}
-		return cause
 	}
 }
