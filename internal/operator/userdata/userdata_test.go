@@ -18,20 +18,19 @@ const (
 
 // TestEveryPlatformGetsItsScript compares with complete scripts in testdata, whose PowerShell syntax make check verifies.
 func TestEveryPlatformGetsItsScript(t *testing.T) {
-	for name, in := range map[string]struct {
-		platform string
-		keys     []string
-		from     []string
+	for _, in := range []struct {
+		name, platform string
+		keys, from     []string
 	}{
-		"aws": {"AWS", []string{oldKey}, nil}, "azure": {"Azure", []string{oldKey}, nil}, "gcp": {"GCP", []string{oldKey}, nil},
-		"vsphere": {"VSphere", []string{oldKey}, nil}, "nutanix": {"Nutanix", []string{oldKey}, nil}, "none": {"None", []string{oldKey}, nil},
-		"two-keys": {"GCP", []string{newKey, oldKey}, nil}, "limited": {"GCP", []string{oldKey}, []string{"10.0.0.0/16", "fd00::/64"}},
+		{"aws", "AWS", []string{oldKey}, nil}, {"gcp", "GCP", []string{oldKey}, nil}, {"none", "None", []string{oldKey}, nil},
+		{"none", "Azure", []string{oldKey}, nil}, {"none", "VSphere", []string{oldKey}, nil}, {"none", "Nutanix", []string{oldKey}, nil},
+		{"two-keys", "GCP", []string{newKey, oldKey}, nil}, {"limited", "GCP", []string{oldKey}, []string{"10.0.0.0/16", "fd00::/64"}},
 	} {
 		got, err := Render(in.platform, in.keys, in.from)
 		if err != nil {
 			t.Fatal(err)
 		}
-		file := filepath.Join("testdata", name+".golden")
+		file := filepath.Join("testdata", in.name+".golden")
 		if *update {
 			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 				t.Fatal(err)
@@ -39,7 +38,7 @@ func TestEveryPlatformGetsItsScript(t *testing.T) {
 		}
 		want, err := os.ReadFile(file)
 		if err != nil || got != string(want) {
-			t.Errorf("%s differs from %s (%v); go test -update writes it", name, file, err)
+			t.Errorf("the script of %s differs from %s (%v); go test -update writes it", in.platform, file, err)
 		}
 	}
 }
