@@ -96,12 +96,12 @@ func TestSmallMTUIsReportedDuringJoin(t *testing.T) {
 	address := netip.MustParsePrefix("192.0.2.10/24")
 	const want = `none: adapter \"Ethernet\" has an MTU of 1460: the MTU of pods is 1450, and VXLAN adds 50 bytes`
 	for name, test := range map[string]struct {
-		adapter string
-		mtu     uint32
-		noNet   bool
-		told    bool
+		adapter  string
+		mtu      uint32
+		noNet    bool
+		reported bool
 	}{
-		"of Google's cloud":           {adapter: "Ethernet", mtu: 1460, told: true},
+		"of Google's cloud":           {adapter: "Ethernet", mtu: 1460, reported: true},
 		"usual":                       {adapter: "Ethernet", mtu: 1500},
 		"jumbo":                       {adapter: "Ethernet", mtu: 9001},
 		"unknown":                     {adapter: "Ethernet"},
@@ -121,8 +121,8 @@ func TestSmallMTUIsReportedDuringJoin(t *testing.T) {
 			}
 			mustSend(t, w, c)
 			mustJoin(t, w, r)
-			if journal := journalOf(t, w); strings.Contains(journal, want) != test.told || strings.Contains(journal, "has an MTU of") != test.told {
-				t.Errorf("told: %v, want %v; the journal: %s", !test.told, test.told, journal)
+			if journal := journalOf(t, w); strings.Contains(journal, want) != test.reported || strings.Contains(journal, "has an MTU of") != test.reported {
+				t.Errorf("told: %v, want %v; the journal: %s", !test.reported, test.reported, journal)
 			}
 		})
 	}

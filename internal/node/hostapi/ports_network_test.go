@@ -22,13 +22,13 @@ func TestPortShortageIsReported(t *testing.T) {
 	for _, test := range []struct {
 		first, last uint16
 		services    int
-		told        bool
+		reported    bool
 	}{
 		{49152, 65535, 0, false}, {49152, 65535, 208, false}, {49152, 65535, 209, true}, {33000, 65535, 300, false}, {33000, 65535, 600, true},
 		{60000, 65535, 80, true}, {0, 0, 5000, false},
 	} {
 		p := hostapi.Ports{Dynamic: hostapi.PortRange{First: test.first, Last: test.last}}
-		if got := p.ShortFor(test.services); (got != "") != test.told || test.told && !strings.Contains(got, "set dynamicport tcp") {
+		if got := p.ShortFor(test.services); (got != "") != test.reported || test.reported && !strings.Contains(got, "set dynamicport tcp") {
 			t.Errorf("%d-%d with %d Services: told %q", test.first, test.last, test.services, got)
 		}
 	}

@@ -80,9 +80,9 @@ func TestCauses(t *testing.T) {
 	isolated.Spec.RuntimeClassName = new("isolated")
 	nodes := []corev1.Node{node("win-1", "10.0.20348"), node("win-2", "10.0.26100")}
 	for name, test := range map[string]struct {
-		pod           *corev1.Pod
-		nodes         []corev1.Node
-		reason, tells string
+		pod             *corev1.Pod
+		nodes           []corev1.Node
+		reason, message string
 	}{
 		"another build":         {refused("win-1", "ErrImagePull", noMatch), nodes, api.EventImageForAnotherBuild, "has no manifest for node win-1, which has build 10.0.20348 (Windows Server 2022)"},
 		"a back-off says less":  {reported, nodes, api.EventImageForAnotherBuild, "as before"},
@@ -130,8 +130,8 @@ func TestCauses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := podcause.Of(test.pod, podcause.Cluster{Nodes: test.nodes, Handlers: map[string]string{"other": "runhcs-wcow-process", "isolated": "runhcs-wcow-hypervisor"}})
-			if c.Reason != test.reason || !strings.Contains(c.Message, test.tells) || c.Reason == "" && c.Message != "" {
-				t.Errorf("Of() = %+v, want %s: %s", c, test.reason, test.tells)
+			if c.Reason != test.reason || !strings.Contains(c.Message, test.message) || c.Reason == "" && c.Message != "" {
+				t.Errorf("Of() = %+v, want %s: %s", c, test.reason, test.message)
 			}
 		})
 	}
@@ -140,14 +140,14 @@ func TestCauses(t *testing.T) {
 func TestRegistryRefinesPodCause(t *testing.T) {
 	c := podcause.Of(refused("win-1", "ErrImagePull", noMatch), podcause.Cluster{Nodes: []corev1.Node{node("win-1", "10.0.20348")}})
 	for name, test := range map[string]struct {
-		is    windowsbuild.Image
-		tells string
+		is      windowsbuild.Image
+		message string
 	}{
 		"another build": {windowsbuild.Image{Builds: []windowsbuild.Build{17763}}, "the image is for 10.0.17763 (Windows Server 2019)"},
 		"Linux":         {windowsbuild.Image{}, "the image is not for Windows"},
 		"a lie":         {windowsbuild.Image{Builds: []windowsbuild.Build{20348}}, "its registry now reports one"},
 	} {
-		if got := c.For(test.is).Message; !strings.Contains(got, test.tells) {
+		if got := c.For(test.is).Message; !strings.Contains(got, test.message) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}

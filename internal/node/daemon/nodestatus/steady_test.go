@@ -8,7 +8,7 @@ import (
 
 // TestLastingProblemIsReported: each character is a check, a minute after the previous one; x finds a problem, a dot none, a dash is inconclusive.
 func TestLastingProblemIsReported(t *testing.T) {
-	for name, test := range map[string]struct{ looks, told string }{
+	for name, test := range map[string]struct{ looks, reported string }{
 		"none":                  {"......", "?????f"},
 		"from the beginning":    {"xxxx", "??tt"},
 		"a moment":              {"......x.xx.", "?????ffffff"},
@@ -27,7 +27,7 @@ func TestLastingProblemIsReported(t *testing.T) {
 				if look != '-' {
 					changed := s.see(at, look == 'x')
 					if ok := s.isKnown != before.isKnown || s.isBad != before.isBad; changed != ok {
-						t.Errorf("a change is told: %v, and there is one: %v", changed, ok)
+						t.Errorf("a change is reported: %v, and there is one: %v", changed, ok)
 					}
 				}
 				switch {
@@ -40,8 +40,8 @@ func TestLastingProblemIsReported(t *testing.T) {
 				}
 				at = at.Add(time.Minute)
 			}
-			if notified.String() != test.told {
-				t.Errorf("looks %s are told as %s, want %s", test.looks, notified.String(), test.told)
+			if notified.String() != test.reported {
+				t.Errorf("looks %s are told as %s, want %s", test.looks, notified.String(), test.reported)
 			}
 		})
 	}

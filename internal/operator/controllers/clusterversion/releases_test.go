@@ -18,8 +18,8 @@ import (
 func TestNodesFollowTheCluster(t *testing.T) {
 	const old, later = "v1.33.5", "v1.34.1"
 	for name, test := range map[string]struct {
-		said []string // by all API servers, each minute
-		want []string // the minor version for nodes, with ! if no new node may have it
+		versions []string // by all API servers, each minute
+		want     []string // the minor version for nodes, with ! if no new node may have it
 	}{
 		"the first answer counts at once":                  {[]string{later}, []string{"1.34"}},
 		"a later one counts after two minutes":             {[]string{old, later, later, later}, []string{"1.33", "1.33", "1.33", "1.34"}},
@@ -39,8 +39,8 @@ func TestNodesFollowTheCluster(t *testing.T) {
 				r := clusterversion.New(kubeversions.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), payload.File{})), func(context.Context) []string { return strings.Fields(reported) }, kubelets())
 				changed := r.Changed()
 				before := "1.33!"
-				for i := range test.said {
-					reported = test.said[i]
+				for i := range test.versions {
+					reported = test.versions[i]
 					r.Update(t.Context())
 					got, finding := nodesGet(r)
 					if got != test.want[i] {
@@ -69,9 +69,9 @@ func kubelets(versions ...string) func(context.Context) ([]string, error) {
 func TestAnOperatorThatStartsWhileTheClusterIsUpgraded(t *testing.T) {
 	const old, later = "v1.33.5", "v1.34.1"
 	for name, test := range map[string]struct {
-		nodes []string
-		said  []string // by all API servers, each minute
-		want  []string // the minor version for nodes, with ! while they stay as they are
+		nodes    []string
+		versions []string // by all API servers, each minute
+		want     []string // the minor version for nodes, with ! while they stay as they are
 	}{
 		"without nodes, the first answer counts":        {nil, []string{later}, []string{"1.34"}},
 		"nodes of the same minor version go on":         {[]string{"v1.34.3"}, []string{later}, []string{"1.34"}},
@@ -88,8 +88,8 @@ func TestAnOperatorThatStartsWhileTheClusterIsUpgraded(t *testing.T) {
 				reported := ""
 				r := clusterversion.New(kubeversions.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), payload.File{})),
 					func(context.Context) []string { return strings.Fields(reported) }, kubelets(test.nodes...))
-				for i := range test.said {
-					reported = test.said[i]
+				for i := range test.versions {
+					reported = test.versions[i]
 					r.Update(t.Context())
 					got, finding := nodesGet(r)
 					if got != test.want[i] {

@@ -35,7 +35,7 @@ func unschedulable(os corev1.OSName, tolerations int) *corev1.Pod {
 func TestOversizedPodIsReported(t *testing.T) {
 	for name, item := range map[string]struct {
 		pod  *corev1.Pod
-		told string
+		want string
 	}{
 		"small":                   {unschedulable(corev1.Windows, 10), api.EventNoNodeFits},
 		"large":                   {unschedulable(corev1.Windows, 2400), api.EventPodTooLarge},
@@ -54,11 +54,11 @@ func TestOversizedPodIsReported(t *testing.T) {
 			p := open(t, nil, kept.(*corev1.Pod))
 			for range 2 {
 				reported, _, _ := strings.Cut(p.reconcile(t.Context(), kept.(*corev1.Pod)), ":")
-				if reported != item.told {
-					t.Errorf("the pod is told %q, want %q", reported, item.told)
+				if reported != item.want {
+					t.Errorf("the pod is annotated with %q, want %q", reported, item.want)
 				}
 			}
-			if len(p.events.Events) != min(len(item.told), 1) {
+			if len(p.events.Events) != min(len(item.want), 1) {
 				t.Errorf("the events are %q", p.events.Events)
 			}
 		})

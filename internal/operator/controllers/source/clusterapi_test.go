@@ -144,13 +144,13 @@ func TestNamesOfMachinesAreReserved(t *testing.T) {
 	linux := aMachine("machine", "cp-3", "10.0.0.9", "metadata: {labels: {a: b}}", "status: {phase: Running, addresses: [{type: InternalDNS, address: CP-3.example}]}")
 	windows := aMachine("machine", "win-a", "10.0.0.1")
 	w := newSources(t, linux, windows)
-	for name, test := range map[string]struct{ asks, want string }{
+	for name, test := range map[string]struct{ requester, want string }{
 		"cp-3":         {"", "Machine openshift-machine-api/cp-3"},
 		"cp-3.example": {"openshift-machine-api/win-a", "Machine openshift-machine-api/cp-3"},
 		"win-a":        {"openshift-cluster-api/win-a", ""}, // the same Machine in the other API
 		"web-1":        {"", ""},
 	} {
-		if who := w.machineAPI.Hosts.NamedByAny(t.Context(), name, test.asks); who != test.want {
+		if who := w.machineAPI.Hosts.NamedByAny(t.Context(), name, test.requester); who != test.want {
 			t.Errorf("%s belongs to %q, want %q", name, who, test.want)
 		}
 	}

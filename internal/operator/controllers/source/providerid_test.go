@@ -17,7 +17,7 @@ func TestProviderIDMismatchIsReported(t *testing.T) {
 	const running = "status: {phase: Running, addresses: [{type: InternalIP, address: 10.0.0.1}]}"
 	for _, test := range []struct {
 		group, source, machine, node string
-		told                         bool
+		reported                     bool
 	}{
 		{"machine", api.SourceMachine, "aws:///a/i-1", "aws:///a/i-1", false},
 		{"machine", api.SourceMachine, "aws:///a/i-1", "aws:///a/i-2", true},
@@ -33,8 +33,8 @@ func TestProviderIDMismatchIsReported(t *testing.T) {
 		w := newSources(t, m, i, node)
 		w.pass()
 		w.expect("win-a " + test.source + " 10.0.0.1")
-		if reported := strings.Contains(strings.Join(w.Events, "\n"), api.EventProviderIDDiffers); reported != test.told {
-			t.Errorf("Machine %q, Node %q: told %v, want %v: %q", test.machine, test.node, reported, test.told, w.Events)
+		if reported := strings.Contains(strings.Join(w.Events, "\n"), api.EventProviderIDDiffers); reported != test.reported {
+			t.Errorf("Machine %q, Node %q: told %v, want %v: %q", test.machine, test.node, reported, test.reported, w.Events)
 		}
 		s := map[string]*machineSource{api.SourceMachine: w.machineAPI, api.SourceClusterAPI: w.clusterAPI}[test.source]
 		if all := s.ofNode(t.Context(), node); len(all) != 1 || all[0].Namespace != m.GetNamespace() || all[0].Name != "win-a" {
