@@ -15,8 +15,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -57,16 +55,10 @@ func approval(by string) certificatesv1.CertificateSigningRequestCondition {
 // approvers returns a controller in a cluster with a request; meanwhile runs between the read of the request and its approval.
 func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, meanwhile func(c client.Client)) (*Controller, client.Client, *controllertest.Recorder) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	i := controllertest.Instance("win-a", "Machine", "openshift-machine-api/win-a", "10.0.0.1")
 	i.Status.Hostname, i.Status.NodeRef = "win-a", &v1alpha1.NodeReference{Name: "win-a", UID: "u1"}
 	port := int32(6443)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(request).WithObjects(i, request,
+	c := fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).WithStatusSubresource(request).WithObjects(i, request,
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-a", UID: "u1", Labels: map[string]string{corev1.LabelOSStable: "windows"}}},
 		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
 			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}}}, Ports: []discoveryv1.EndpointPort{{Port: &port}}},
