@@ -5,9 +5,10 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="has(self.cniConfig) != has(self.configDir)",message="exactly one of network.custom.cniConfig and network.custom.configDir must be set"
 // +kubebuilder:validation:XValidation:rule="(has(self.kubeProxy) && self.kubeProxy == 'Managed') == has(self.networkName)",message="network.custom.networkName must be set when network.custom.kubeProxy is Managed, and only then"
 type CustomNetwork struct {
-	// cniConfig is a CNI configuration (JSON) as a Go template. Each node replaces .PodCIDR, .ServiceCIDR, .ClusterDNS and
-	// .NodeIP with its own values; .ServiceCIDRs is the list of all ranges of Services. WICD writes the result to its own
-	// folder. If an installer writes the configuration, leave this field empty and set configDir.
+	// cniConfig is a CNI configuration (JSON) as a Go template with .PodCIDR, .ServiceCIDR, .ClusterDNS and .NodeIP;
+	// .ServiceCIDRs is the list of all ranges of Services. Each node inserts its own .PodCIDR and .NodeIP, so the template
+	// cannot compare, cut or format these two. WICD writes the result to its own folder. If an installer writes the
+	// configuration, leave this field empty and set configDir.
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=65536
 	// +optional

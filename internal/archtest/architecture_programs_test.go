@@ -1,10 +1,41 @@
 package archtest
 
 import (
+	"bufio"
 	"go/ast"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
+
+// TestProgramsOnHostsAreLinkedWithoutUnusedMethods: a call of reflect's Method or MethodByName with a name that the linker cannot know keeps all
+// exported methods of a program. text/template has such a call.
+func TestProgramsOnHostsAreLinkedWithoutUnusedMethods(t *testing.T) {
+	inRoot(t)
+	for _, program := range []string{"./cmd/wicd", "./cmd/hybrid-overlay-node", "./cmd/wicd-setup"} {
+		build := exec.Command("go", "build", "-ldflags=-dumpdep", "-o", filepath.Join(t.TempDir(), "program"), program)
+		out, err := build.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := build.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines, found := 0, ""
+		for scanner := bufio.NewScanner(out); scanner.Scan(); lines++ {
+			if strings.Contains(scanner.Text(), "<ReflectMethod>") && found == "" {
+				found = scanner.Text()
+			}
+		}
+		if err := build.Wait(); err != nil || lines == 0 {
+			t.Errorf("building %s: %v, %d dependencies", program, err, lines)
+		}
+		if found != "" {
+			t.Errorf("%s has all exported methods of its libraries, because of %s", program, found)
+		}
+	}
+}
 
 // TestProgramsThatEndedAreNotWaitedFor: if another process, such as a child, holds the output pipe of a program, the pipe never ends. Unless
 // WaitDelay is set, its reader waits forever, whatever deadline the program had.

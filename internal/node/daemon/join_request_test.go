@@ -38,7 +38,7 @@ func newRequest(c *cargo) wicdapi.JoinRequest {
 				ours(api.WICDService, folder+`\windows-instance-config-daemon.exe run --windows-service`),
 			},
 			SigningKey: desired.PublicKey(signingKey(1)),
-			CNI:        &desired.CNI{Path: `C:\k\cni\config\cni.conf`, Template: `{"name":"n","type":"t","cidr":"{{.PodCIDR}}"}`},
+			CNI:        &desired.CNI{Path: `C:\k\cni\config\cni.conf`, Content: `{"name":"n","type":"t","cidr":"{{.PodCIDR}}"}`},
 		},
 	}
 }

@@ -199,7 +199,7 @@ func TestUserNetworkProblemIsCleared(t *testing.T) {
 		m.await(t, "the Node says what is missing", func() bool { return m.networkCondition().Status == corev1.ConditionTrue })
 		m.request.Desired.UserNetwork = nil
 		m.request.Desired.Files = newMemberRequest(m.cluster, newCargo("1")).Desired.Files
-		m.request.Desired.CNI = &desired.CNI{Path: cniConfig, Template: `{"name":"n","type":"t"}`}
+		m.request.Desired.CNI = &desired.CNI{Path: cniConfig, Content: `{"name":"n","type":"t"}`}
 		mustJoin(t, m.windows, m.request)
 		m.await(t, "the Node says no more that something is missing", func() bool { return m.networkCondition().Status == corev1.ConditionFalse })
 	})

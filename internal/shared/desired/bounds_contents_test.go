@@ -31,7 +31,7 @@ func TestNoContentRunsAnotherProgram(t *testing.T) {
 		}
 	}
 	pods := func(config string) func(*desired.Node) {
-		return func(n *desired.Node) { n.CNI = &desired.CNI{Path: `C:\k\cni\config\cni.conf`, Template: config} }
+		return func(n *desired.Node) { n.CNI = &desired.CNI{Path: `C:\k\cni\config\cni.conf`, Content: config} }
 	}
 	const (
 		containerd = `C:\k\containerd\containerd_conf.toml`

@@ -1,14 +1,21 @@
 package desired
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 	"text/template"
 )
 
-// Pod is what a CNI configuration template can use.
+// The fields of a CNI configuration that each node inserts itself.
+const (
+	podCIDRField = "{{.PodCIDR}}"
+	nodeIPField  = "{{.NodeIP}}"
+)
+
+// Pod is what a user's CNI configuration template can use.
 type Pod struct {
 	// PodCIDR is the node's range of pod addresses, ServiceCIDR the cluster's first range of Services, ClusterDNS the
 	// first address of its DNS, NodeIP the node's own address.
@@ -23,29 +30,75 @@ func IsCNIConfig(path string) bool { return path == cniConfig }
 // ErrSettings is the class of errors about settings that nodes cannot use.
 var ErrSettings = errors.New("settings cannot be used")
 
-// Fill renders the configuration for a node and requires that the result is JSON.
+// Fill inserts the values of a node and requires that the result is one CNI configuration.
 func (c CNI) Fill(podCIDR, nodeIP string) (string, error) {
-	t, err := template.New("cniConfig").Option("missingkey=error").Parse(c.Template)
+	text, err := insert(c.Content, map[string]string{podCIDRField: podCIDR, nodeIPField: nodeIP})
 	if err != nil {
-		return "", fmt.Errorf("parsing the template: %w", err)
-	}
-	var out bytes.Buffer
-	pod := Pod{
-		PodCIDR: podCIDR, ServiceCIDR: c.ServiceCIDR, ClusterDNS: c.ClusterDNS, NodeIP: nodeIP,
-		ServiceCIDRs: append([]string{c.ServiceCIDR}, c.MoreServiceCIDRs...),
-	}
-	if err := t.Execute(&out, pod); err != nil {
-		return "", fmt.Errorf("executing the template: %w", err)
+		return "", err
 	}
 	var conf struct {
 		Name string `json:"name"`
 		Type string `json:"type"`
 	}
-	if err := json.Unmarshal(out.Bytes(), &conf); err != nil {
-		return "", fmt.Errorf("the template's output is not JSON: %w", err)
+	if err := json.Unmarshal([]byte(text), &conf); err != nil {
+		return "", fmt.Errorf("the result is not a JSON object: %w", err)
 	}
 	if conf.Name == "" || conf.Type == "" {
-		return "", errors.New("the template's output has no name or no type; a single CNI configuration with both is required")
+		return "", errors.New("the result has no name or no type; a single CNI configuration with both is required")
 	}
-	return out.String(), nil
+	return text, nil
+}
+
+// insertable matches the fields that a node inserts in its files.
+var insertable = regexp.MustCompile(`{{\.[A-Za-z]*}}`)
+
+// insert replaces fields, such as {{.PodCIDR}}, with their values, and requires that the result is JSON. Nodes do not execute templates:
+// text/template finds methods by name, so the linker would keep all exported methods of WICD's libraries.
+func insert(content string, values map[string]string) (string, error) {
+	unknown := ""
+	text := insertable.ReplaceAllStringFunc(content, func(field string) string {
+		value, ok := values[field]
+		if !ok {
+			unknown = field
+		}
+		return value
+	})
+	if unknown != "" {
+		return "", fmt.Errorf("no node has a value for %s", unknown)
+	}
+	if !json.Valid([]byte(text)) {
+		return "", errors.New("the result is not JSON")
+	}
+	return text, nil
+}
+
+// execute executes the user's template, except for the fields that each node inserts. A template that does more with those fields than to insert
+// them is refused.
+func execute(text string, p Pod) (string, error) {
+	t, err := template.New("cniConfig").Option("missingkey=error").Parse(text)
+	if err != nil {
+		return "", fmt.Errorf("parsing the template: %w", err)
+	}
+	executed := func(podCIDR, nodeIP string) (string, error) {
+		p.PodCIDR, p.NodeIP = podCIDR, nodeIP
+		var out strings.Builder
+		if err := t.Execute(&out, p); err != nil {
+			return "", fmt.Errorf("executing the template: %w", err)
+		}
+		return out.String(), nil
+	}
+	content, err := executed(podCIDRField, nodeIPField)
+	if err != nil {
+		return "", err
+	}
+	for _, sample := range [][2]string{{"10.0.0.0/24", "192.0.2.1"}, {"172.16.128.0/20", "198.51.100.22"}} {
+		want, err := executed(sample[0], sample[1])
+		if err != nil {
+			return "", err
+		}
+		if got := strings.NewReplacer(podCIDRField, sample[0], nodeIPField, sample[1]).Replace(content); got != want {
+			return "", errors.New(".PodCIDR and .NodeIP can only be inserted: each node does that, so the template cannot compare, cut or format them")
+		}
+	}
+	return content, nil
 }

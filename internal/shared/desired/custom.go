@@ -20,7 +20,7 @@ type UserNetwork struct {
 	ConfigDir string `json:"configDir,omitempty"`
 	// Name is the network's name in the Host Network Service, for kube-proxy; empty if WICD does not run kube-proxy.
 	Name string `json:"name,omitempty"`
-	// Proxy is kube-proxy's configuration, a template over NetworkValues. It is written when the network exists and has a type that kube-proxy can serve.
+	// Proxy is kube-proxy's configuration, with fields of NetworkValues. It is written when the network exists and has a type that kube-proxy can serve.
 	Proxy *File `json:"proxy,omitempty"`
 }
 
@@ -71,21 +71,19 @@ func userNetwork(in Inputs) *UserNetwork {
 }
 
 // customCNI returns the user's CNI configuration; nil for providers that create their own, and if an installer writes it.
-func customCNI(in Inputs) *CNI {
+func customCNI(in Inputs) (*CNI, error) {
 	custom := in.Config.Network.Custom
 	if custom == nil || custom.CNIConfig == "" {
-		return nil
+		return nil, nil
 	}
-	c := cniOf(in)
-	return &c
-}
-
-// cniOf returns that configuration as a template.
-func cniOf(in Inputs) CNI {
-	c := CNI{Path: cniConfig, Template: in.Config.Network.Custom.CNIConfig}
-	c.ServiceCIDR, c.MoreServiceCIDRs = firstAndMore(in.Cluster.ServiceCIDRs)
-	c.ClusterDNS, _ = firstAndMore(in.Cluster.DNSServers)
-	return c
+	p := Pod{ServiceCIDRs: in.Cluster.ServiceCIDRs}
+	p.ServiceCIDR, _ = firstAndMore(in.Cluster.ServiceCIDRs)
+	p.ClusterDNS, _ = firstAndMore(in.Cluster.DNSServers)
+	content, err := execute(custom.CNIConfig, p)
+	if err != nil {
+		return nil, err
+	}
+	return &CNI{Path: cniConfig, Content: content}, nil
 }
 
 // customServices returns the services for a network that the user supplies.
@@ -128,17 +126,22 @@ func checkCustom(in Inputs) error {
 	if isManaged := custom.KubeProxy == v1alpha1.KubeProxyManaged; isManaged != (custom.NetworkName != "") {
 		return wrong(".networkName is %.128q and kubeProxy is %q; set networkName if and only if kubeProxy is Managed", custom.NetworkName, custom.KubeProxy)
 	}
-	if custom.CNIConfig == "" {
-		return nil
-	}
-	text, err := cniOf(in).Fill("10.0.0.0/24", "192.0.2.1")
-	if err == nil {
-		err = checkProxied(custom, text)
-	}
-	if err != nil {
+	if err := checkCNI(in); err != nil {
 		return wrong(".cniConfig: %w", err)
 	}
 	return nil
+}
+
+func checkCNI(in Inputs) error {
+	cni, err := customCNI(in)
+	if cni == nil {
+		return err
+	}
+	text, err := cni.Fill("10.0.0.0/24", "192.0.2.1")
+	if err != nil {
+		return err
+	}
+	return checkProxied(in.Config.Network.Custom, text)
 }
 
 // checkProxied rejects kube-proxy for overlays: it would need an address of the host in the overlay, and only the network itself can reserve

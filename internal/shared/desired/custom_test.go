@@ -19,6 +19,7 @@ func TestRenderRefusesNetworksThatCannotWork(t *testing.T) {
 		"broken template":              {custom(`{"name": "{{.PodCIDR"}`), "parsing the template"},
 		"unknown field":                {custom(`{"name": "{{.PodCidr}}", "type": "x"}`), "executing the template"},
 		"not JSON":                     {custom(`name: {{.PodCIDR}}`), "not JSON"},
+		"unknown field of nodes":       {custom(`{"name": "x", "type": "t", "node": "{{"{{.Node}}"}}"}`), "no node has a value for {{.Node}}"},
 		"no type":                      {custom(`{"name": "x"}`), "no name or no type"},
 		"two configurations":           {with(func(c *v1alpha1.CustomNetwork) { c.ConfigDir = `C:\etc\cni\net.d` }), "exactly one of cniConfig and configDir"},
 		"no configuration":             {with(func(c *v1alpha1.CustomNetwork) { c.CNIConfig = "" }), "exactly one of cniConfig and configDir"},

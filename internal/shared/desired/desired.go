@@ -138,14 +138,11 @@ type LogLimits struct {
 	Count int `json:"count"`
 }
 
-// CNI is a CNI configuration as a Go template over Pod.
+// CNI is the user's CNI configuration.
 type CNI struct {
-	Path     string `json:"path"`
-	Template string `json:"template"`
-	// ServiceCIDR, MoreServiceCIDRs and ClusterDNS are the same for all nodes.
-	ServiceCIDR      string   `json:"serviceCIDR"`
-	MoreServiceCIDRs []string `json:"moreServiceCIDRs,omitempty"`
-	ClusterDNS       string   `json:"clusterDNS"`
+	Path string `json:"path"`
+	// Content has {{.PodCIDR}} and {{.NodeIP}} where each node inserts its own values.
+	Content string `json:"content"`
 }
 
 // Inputs are what Render needs about the cluster, the payload and the host.

@@ -316,36 +316,6 @@ func FuzzFromData(f *testing.F) {
 	})
 }
 
-func TestCNIConfigurationIsFilledForTheNode(t *testing.T) {
-	cni := desired.CNI{Template: bridge, ServiceCIDR: "10.96.0.0/16", ClusterDNS: "10.96.0.10"}
-	text, err := cni.Fill("10.244.3.0/24", "10.1.2.3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got struct {
-		IPAM                struct{ Subnet string }
-		ServiceCIDR, NodeIP string
-	}
-	if err := json.Unmarshal([]byte(text), &got); err != nil {
-		t.Fatal(err)
-	}
-	if got.IPAM.Subnet != "10.244.3.0/24" || got.NodeIP != "10.1.2.3" || got.ServiceCIDR != "10.96.0.0/16" {
-		t.Errorf("filled with %+v", got)
-	}
-}
-
-func FuzzCNIFill(f *testing.F) {
-	f.Add(bridge)
-	f.Add(`{{range .}}{{end}}`)
-	f.Add(`{"name":"{{.NodeIP}}","type":"a"}`)
-	f.Fuzz(func(t *testing.T, template string) {
-		text, err := desired.CNI{Template: template}.Fill("10.0.0.0/24", "192.0.2.1")
-		if err == nil && !json.Valid([]byte(text)) {
-			t.Errorf("template %q was filled to %q, which is not JSON", template, text)
-		}
-	})
-}
-
 // update rewrites the golden files: go test ./internal/shared/desired -update.
 var update = flag.Bool("update", false, "rewrite the golden files")
 

@@ -49,7 +49,12 @@ func Render(in Inputs) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
+	cni, err := customCNI(in)
+	if err != nil {
+		return Rendered{}, err
+	}
 	node := renderNode(in, kubeletConf, logs, vm)
+	node.CNI = cni
 	node.Environment, node.Certificates = settings.environment, settings.certificates
 	node.Registries = settings.registries
 	bundles := sizesOf(in.Settings.Bundles)
@@ -94,7 +99,6 @@ func renderNode(in Inputs, kubeletConf string, logs LogLimits, vm *virtualMachin
 		Services:           services,
 		SandboxImage:       in.sandboxImage(),
 		TaintValue:         taintValue(in.Config.Taint),
-		CNI:                customCNI(in),
 		Network:            network(in),
 		UserNetwork:        userNetwork(in),
 		WatchedEnvironment: proxyVariables(),

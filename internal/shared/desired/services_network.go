@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"text/template"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/shared/platform"
@@ -39,7 +38,7 @@ type Network struct {
 	Endpoint string `json:"endpoint"`
 	// Proxy is the service that creates load balancers for Services. It is restarted when Windows has lost them.
 	Proxy string `json:"proxy"`
-	// Files are templates over NetworkValues, written when the network exists, with the configuration of the network plugin first.
+	// Files have fields of NetworkValues, such as {{.PodCIDR}}. They are written when the network exists, with the configuration of the network plugin first.
 	Files []File `json:"files"`
 	// ServiceCIDR is the first range of Services, MoreServiceCIDRs are the others.
 	ServiceCIDR      string   `json:"serviceCIDR"`
@@ -238,7 +237,7 @@ func pretty(o object) string {
 	return string(b) + "\n"
 }
 
-// NetworkValues is what the host knows about its network once it exists, for the templates of Network.Files.
+// NetworkValues is what the host knows about its network once it exists, for the fields of Network.Files.
 type NetworkValues struct {
 	// Node is the node's name, Network the network's, PodCIDR its range.
 	Node, Network, PodCIDR string
@@ -248,18 +247,14 @@ type NetworkValues struct {
 	ManagementIP string
 }
 
-// Fill renders a file of the network, which must be JSON.
+// Fill inserts these values in a file of the network, which must be JSON.
 func (v NetworkValues) Fill(f File) (string, error) {
-	t, err := template.New(f.Path).Option("missingkey=error").Parse(f.Content)
+	text, err := insert(f.Content, map[string]string{
+		"{{.Node}}": v.Node, "{{.Network}}": v.Network, podCIDRField: v.PodCIDR,
+		"{{.LastPodIP}}": v.LastPodIP, "{{.SourceVIP}}": v.SourceVIP, "{{.ManagementIP}}": v.ManagementIP,
+	})
 	if err != nil {
-		return "", fmt.Errorf("parsing the template of %s: %w", f.Path, err)
+		return "", fmt.Errorf("filling in %s: %w", f.Path, err)
 	}
-	var out strings.Builder
-	if err := t.Execute(&out, v); err != nil {
-		return "", fmt.Errorf("executing the template of %s: %w", f.Path, err)
-	}
-	if !json.Valid([]byte(out.String())) {
-		return "", fmt.Errorf("executing the template of %s: the output is not JSON", f.Path)
-	}
-	return out.String(), nil
+	return text, nil
 }

@@ -214,7 +214,7 @@ func newFixture(t *testing.T, o sim.Options) *fixture {
 					folder, desired.BootstrapKubeconfig, desired.KubeletKubeconfig, desired.KubeletCertificates), "containerd"),
 				service(api.WICDService, folder+`\windows-instance-config-daemon.exe run --windows-service --log-file C:\var\log\wicd\wicd.log`),
 			},
-			CNI: &desired.CNI{Path: `C:\k\cni\config\cni.conf`, Template: `{"name":"net","type":"overlay","subnet":"{{.PodCIDR}}"}`},
+			CNI: &desired.CNI{Path: `C:\k\cni\config\cni.conf`, Content: `{"name":"net","type":"overlay","subnet":"{{.PodCIDR}}"}`},
 		},
 	}
 	for _, name := range []string{`containerd\containerd.exe`, "kube-log-runner.exe", "kubelet.exe", "windows-instance-config-daemon.exe"} {
