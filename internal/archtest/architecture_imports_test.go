@@ -66,8 +66,8 @@ func mayImport() map[string][]string {
 			"internal/node/hostapi", "internal/node/identity", "internal/shared/desired", "internal/shared/platform/metadata", "internal/shared/wicdapi",
 		},
 		"internal/node/daemon/apiclient": {
-			"api", "internal/node/backoff", "internal/node/daemon/credentials", "internal/node/daemon/state", "internal/node/hostapi", "internal/node/identity",
-			"internal/shared/desired", "internal/shared/httpclient", "internal/shared/wicdapi",
+			"api", "internal/node/daemon/credentials", "internal/node/daemon/state", "internal/node/hostapi", "internal/node/identity", "internal/node/kubeapi",
+			"internal/shared/desired", "internal/shared/wicdapi",
 		},
 		"internal/node/daemon/collect": {
 			"api", "internal/node/daemon/credentials", "internal/node/daemon/eventlog", "internal/node/daemon/logrotate", "internal/node/daemon/nodestatus",
@@ -87,17 +87,17 @@ func mayImport() map[string][]string {
 		"internal/node/daemon/logrotate": {"internal/node/backoff", "internal/node/hostapi", "internal/shared/desired", "internal/shared/mask"},
 		"internal/node/daemon/nodesettings": {
 			"api", "internal/node/backoff", "internal/node/daemon/apiclient", "internal/node/daemon/configure", "internal/node/daemon/nodestatus",
-			"internal/node/daemon/state", "internal/shared/desired", "internal/shared/truncate", "internal/shared/wicdapi",
+			"internal/node/daemon/state", "internal/node/kubeapi", "internal/shared/desired", "internal/shared/truncate", "internal/shared/wicdapi",
 		},
 		"internal/node/daemon/nodestatus": {
 			"api", "internal/node/backoff", "internal/node/daemon/apiclient", "internal/node/daemon/credentials", "internal/node/daemon/state",
-			"internal/node/identity", "internal/shared/desired", "internal/shared/mask", "internal/shared/metrics", "internal/shared/nodestate",
-			"internal/shared/truncate", "internal/shared/windowsbuild",
+			"internal/node/identity", "internal/node/kubeapi", "internal/shared/desired", "internal/shared/mask", "internal/shared/metrics",
+			"internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsbuild",
 		},
 		"internal/node/daemon/podnetwork": {
 			"api", "api/v1alpha1", "internal/node/backoff", "internal/node/daemon/apiclient", "internal/node/daemon/nodestatus", "internal/node/daemon/state",
-			"internal/node/hostapi", "internal/node/kubeproxy", "internal/node/overlaystatus", "internal/shared/desired", "internal/shared/hns",
-			"internal/shared/nodestate", "internal/shared/truncate",
+			"internal/node/hostapi", "internal/node/kubeapi", "internal/node/kubeproxy", "internal/node/overlaystatus", "internal/shared/desired",
+			"internal/shared/hns", "internal/shared/nodestate", "internal/shared/truncate",
 		},
 		"internal/node/daemon/registry": {
 			"api", "internal/node/backoff", "internal/node/daemon/credentials", "internal/node/daemon/nodestatus", "internal/node/daemon/state",
@@ -124,10 +124,11 @@ func mayImport() map[string][]string {
 		"internal/node/hostapi":     {"internal/node/cri", "internal/shared/desired", "internal/shared/hns", "internal/shared/wicdapi"},
 		"internal/node/hostnetwork": {},
 		"internal/node/identity":    {"internal/node/backoff", "internal/shared/httpclient"},
+		"internal/node/kubeapi":     {"internal/node/backoff", "internal/node/identity", "internal/shared/httpclient", "internal/shared/truncate"},
 		"internal/node/kubeproxy":   {"internal/shared/hns"},
 		"internal/node/overlay": {
-			"api", "internal/node/backoff", "internal/node/hostnetwork", "internal/node/identity", "internal/node/overlaystatus", "internal/shared/hns",
-			"internal/shared/httpclient", "internal/shared/truncate",
+			"api", "internal/node/backoff", "internal/node/hostnetwork", "internal/node/identity", "internal/node/kubeapi", "internal/node/overlaystatus",
+			"internal/shared/hns", "internal/shared/truncate",
 		},
 		"internal/node/overlaystatus": {"internal/shared/truncate"},
 		"internal/node/win": {

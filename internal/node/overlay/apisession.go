@@ -6,12 +6,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/identity"
+	"github.com/windows-machine-config/wmco/internal/node/kubeapi"
 )
 
 // apiSession makes all requests of the API server.
@@ -19,7 +21,7 @@ type apiSession struct {
 	options  Options
 	state    *state
 	report   *reporter
-	follower *follower
+	follower *kubeapi.Follower[Node]
 	// cuts receives a message when the connections of this host were interrupted. Without it, minutes could pass until they fail on their own.
 	cuts chan struct{}
 }
@@ -29,7 +31,7 @@ func (s *apiSession) newManager() *identity.Manager {
 	return &identity.Manager{
 		Name: nameOf(s.options.Node), Prefix: "hybrid-overlay-node-", Store: certificateFiles{s.options.CertDir}, Bootstrap: s,
 		Log:    s.options.Log,
-		Pauses: func() func() time.Duration { return new(pauses).next },
+		Pauses: func() func() time.Duration { return newRetry().Next },
 		Issued: func(id identity.Identity) {
 			s.report.setCertificate("")
 			s.options.Log.Info("Certificate issued", "expires", id.Leaf.NotAfter.UTC().Format(time.RFC3339))
@@ -60,14 +62,14 @@ func (s *apiSession) work(ctx context.Context, manager *identity.Manager, id ide
 		_ = backoff.Sleep(ctx, longestPause)
 		return nil
 	}
-	defer c.close()
+	defer c.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
 	rejections := make(chan struct{}, 1)
 	all.Go(func() {
-		if errors.Is(s.follower.run(ctx, c), identity.ErrRejected) {
+		if errors.Is(s.follower.Run(ctx, c), identity.ErrRejected) {
 			wake(rejections)
 		}
 	})
@@ -87,7 +89,7 @@ func (s *apiSession) work(ctx context.Context, manager *identity.Manager, id ide
 }
 
 // clientAs returns a client for the API server of the flags, or else for that of the kubelet.
-func (s *apiSession) clientAs(c credentials) (*client, error) {
+func (s *apiSession) clientAs(c credentials) (*kubeapi.Client, error) {
 	var a access
 	var err error
 	o := s.options
@@ -101,7 +103,13 @@ func (s *apiSession) clientAs(c credentials) (*client, error) {
 			return nil, fmt.Errorf("reading the CA of the API server: %w", err)
 		}
 	}
-	return newClient(o, cmp.Or(o.Server, a.server), a.ca, c)
+	return kubeapi.New(kubeapi.Options{
+		Server: identity.Server{
+			Address: cmp.Or(o.Server, a.server), CA: a.ca, Dial: o.Dial,
+			Pings: http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
+		},
+		Certificate: c.certificate, Token: c.token, UserAgent: "hybrid-overlay-node",
+	})
 }
 
 // Bootstrap implements identity.Bootstrapper: it requests a certificate as the kubelet.
@@ -114,12 +122,15 @@ func (s *apiSession) Bootstrap(ctx context.Context, m *identity.Manager) (identi
 	if err != nil {
 		return identity.Identity{}, err
 	}
-	defer c.close()
+	defer c.Close()
 	return m.Request(ctx, s.requester(c))
 }
 
-func (s *apiSession) requester(c *client) requester {
-	return requester{client: c, duration: s.options.CertDuration, node: s.options.Node, report: s.report}
+func (s *apiSession) requester(c *kubeapi.Client) requester {
+	waits := func(name string, isApproved bool) {
+		s.report.setCertificate(waitsFor(name, s.options.Node, isApproved))
+	}
+	return requester{Requester: kubeapi.Requester{Client: c, Duration: s.options.CertDuration, Waits: waits}, node: s.options.Node, report: s.report}
 }
 
 // removeOldCertificates removes certificates that are no longer used.

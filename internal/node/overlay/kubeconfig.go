@@ -47,6 +47,12 @@ type user struct {
 	TokenFile       string `json:"tokenFile"`
 }
 
+// credentials authenticate a client.
+type credentials struct {
+	token       string
+	certificate *tls.Certificate
+}
+
 // access has the address of the API server and the credentials.
 type access struct {
 	server      string

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
@@ -75,7 +76,7 @@ type networkReconciler struct {
 	holders *holdersFile
 	// reported contains what was logged about other Nodes.
 	reported map[string]bool
-	failed   pauses
+	retry    *backoff.Backoff
 }
 
 // run reconciles the networks until ctx is done. A message on restarted means that the service may have lost its networks.
@@ -87,10 +88,10 @@ func (r *networkReconciler) run(ctx context.Context, restarted <-chan struct{}) 
 		}
 		if err != nil {
 			r.fresh = false
-			wait = r.failed.next()
+			wait = r.retry.Next()
 			r.logOnce(slog.LevelWarn, "Configuring the overlay failed", "error", err.Error())
 		} else {
-			r.failed.reset()
+			r.retry = newRetry()
 		}
 		if r.guard.isMaking() {
 			wait = min(wait, pollInterval)
@@ -115,7 +116,7 @@ func (r *networkReconciler) wait(ctx context.Context, wait time.Duration, restar
 		}
 		r.log.Info("The Host Network Service stopped or started; reading its networks")
 		r.fresh = false
-		r.failed.reset()
+		r.retry = newRetry()
 	case <-t.C:
 		r.fresh = false
 	}

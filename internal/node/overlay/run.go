@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/windows-machine-config/wmco/internal/node/kubeapi"
 )
 
 // Options are the settings of hybrid-overlay-node.
@@ -44,10 +46,10 @@ type Options struct {
 func Run(ctx context.Context, o Options) {
 	s := newState(o.Node)
 	report := newReporter(o.StatusFile, o.Log)
-	session := &apiSession{options: o, state: s, report: report, follower: &follower{state: s, log: o.Log}, cuts: make(chan struct{}, 1)}
+	session := &apiSession{options: o, state: s, report: report, follower: newFollower(s, o.Log), cuts: make(chan struct{}, 1)}
 	r := &networkReconciler{
 		hns: o.HNS, routes: o.Routes, settings: o.Settings, state: s, log: o.Log, onCut: func() { wake(session.cuts) }, hostRouter: o.HostRouter,
-		finder: o.Finder, report: report, holders: readHolders(o.CertDir, o.Log), made: readMade(o.CertDir, o.Log), used: map[string]bool{}, guard: newHostGuard(o, report),
+		finder: o.Finder, report: report, holders: readHolders(o.CertDir, o.Log), made: readMade(o.CertDir, o.Log), retry: newRetry(), used: map[string]bool{}, guard: newHostGuard(o, report),
 	}
 	var restarted <-chan struct{}
 	if o.Watcher != nil {
@@ -65,6 +67,10 @@ func Run(ctx context.Context, o Options) {
 	all.Go(func() { report.run(ctx) })
 	all.Wait()
 	o.Log.Info("Stopped")
+}
+
+func newFollower(s *state, log *slog.Logger) *kubeapi.Follower[Node] {
+	return &kubeapi.Follower[Node]{Path: "/api/v1/nodes", Kind: "Nodes", Read: readNode, Store: nodeStore{s}, Log: log}
 }
 
 // check reports missing flags.

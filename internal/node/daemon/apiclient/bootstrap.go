@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/windows-machine-config/wmco/internal/node/daemon/credentials"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/node/identity"
+	"github.com/windows-machine-config/wmco/internal/node/kubeapi"
 )
 
 // Bootstrap requests WICD's first certificate.
@@ -23,7 +23,7 @@ func (b Bootstrap) Bootstrap(ctx context.Context, m *identity.Manager) (identity
 	token, err := credentials.BootstrapToken(b.Host.Disk)
 	if err == nil {
 		id, err := b.requestAs(ctx, m, Credentials{token: token})
-		if !apierrors.IsUnauthorized(err) {
+		if !kubeapi.HasCode(err, http.StatusUnauthorized) {
 			return id, err
 		}
 	}
@@ -42,6 +42,6 @@ func (b Bootstrap) requestAs(ctx context.Context, m *identity.Manager, c Credent
 	if err != nil {
 		return identity.Identity{}, err
 	}
-	defer client.close()
+	defer client.Close()
 	return m.Request(ctx, client)
 }

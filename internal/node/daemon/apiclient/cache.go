@@ -36,6 +36,6 @@ func (n *Cache) Get(h hostapi.Host, server wicdapi.Bootstrap, id identity.Identi
 // Close closes the connection, if there is one.
 func (n *Cache) Close() {
 	if n.client != nil {
-		n.client.close()
+		n.client.Close()
 	}
 }

@@ -9,13 +9,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/apiclient"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/configure"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/node/kubeapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
@@ -73,30 +72,28 @@ func (f *Follower) Run(ctx context.Context, client *apiclient.Client) {
 // ConfigMap changes.
 func (f *Follower) runOnce(ctx context.Context, client *apiclient.Client) error {
 	began := time.Now()
-	w, err := client.WatchSettings(ctx, f.Record.Namespace, f.Record.Desired.Version)
-	if err != nil {
-		return err
-	}
+	w := client.WatchSettings(ctx, f.Record.Namespace, f.Record.Desired.Version)
 	defer w.Stop()
 	retry := backoff.New()
-	var last watch.Event
+	var last kubeapi.TypedEvent[corev1.ConfigMap]
 	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-again:
-		case event, open := <-w.ResultChan():
-			if !open && time.Since(began) < time.Second {
+		case event, open := <-w.Events:
+			if open {
+				last, retry = event, backoff.New()
+				break
+			}
+			if err := w.Err(); err != nil {
+				return fmt.Errorf("watching ConfigMap %s: %w", apiclient.ServicesConfigMap(f.Record.Desired.Version), err)
+			}
+			if time.Since(began) < time.Second {
 				return errors.New("the watch ended immediately")
 			}
-			if !open {
-				return nil
-			}
-			if event.Type == watch.Error {
-				return fmt.Errorf("watching ConfigMap %s: %w", apiclient.ServicesConfigMap(f.Record.Desired.Version), apierrors.FromObject(event.Object))
-			}
-			last, retry = event, backoff.New()
+			return nil
 		}
 		again = nil
 		err := f.see(ctx, client, last)
@@ -112,11 +109,11 @@ func (f *Follower) runOnce(ctx context.Context, client *apiclient.Client) error 
 
 // see applies the ConfigMap of an event, if it is the operator's. A deleted ConfigMap is ignored, because the operator re-creates it. One that the
 // operator did not sign is refused.
-func (f *Follower) see(ctx context.Context, client *apiclient.Client, event watch.Event) error {
-	cm, ok := event.Object.(*corev1.ConfigMap)
-	if !ok || event.Type != watch.Added && event.Type != watch.Modified {
+func (f *Follower) see(ctx context.Context, client *apiclient.Client, event kubeapi.TypedEvent[corev1.ConfigMap]) error {
+	if event.Type != kubeapi.Added && event.Type != kubeapi.Modified {
 		return nil
 	}
+	cm := event.Object
 	serial, err := f.verifier.Verify(cm.Name, cm.Data)
 	if err != nil {
 		f.verifier.Refuse(cm.Name, err)

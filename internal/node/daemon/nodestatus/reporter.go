@@ -3,13 +3,11 @@ package nodestatus
 import (
 	"context"
 	"errors"
-	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/backoff"
@@ -17,6 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/daemon/credentials"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/node/identity"
+	"github.com/windows-machine-config/wmco/internal/node/kubeapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/mask"
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
@@ -80,7 +79,7 @@ func (r *Reporter) Run(ctx context.Context, client *apiclient.Client) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case apierrors.IsUnauthorized(err):
+		case kubeapi.HasCode(err, http.StatusUnauthorized):
 			return identity.ErrRejected
 		}
 		if time.Since(began) > backoff.ResetAfter {
@@ -103,10 +102,7 @@ func (r *Reporter) followOnce(ctx context.Context, client *apiclient.Client) err
 			return err
 		}
 		began := time.Now()
-		w, err := client.WatchNode(ctx, r.Record.Node, version)
-		if err != nil {
-			return err
-		}
+		w := client.WatchNode(ctx, r.Record.Node, version)
 		node, version, err = r.followWatch(ctx, client, w, node, version)
 		w.Stop()
 		if err != nil {
@@ -119,44 +115,30 @@ func (r *Reporter) followOnce(ctx context.Context, client *apiclient.Client) err
 }
 
 // followWatch reconciles after each event of one watch, and returns the last Node and version it received.
-func (r *Reporter) followWatch(ctx context.Context, client *apiclient.Client, w watch.Interface, node *corev1.Node, version string) (*corev1.Node, string, error) {
+func (r *Reporter) followWatch(ctx context.Context, client *apiclient.Client, w *kubeapi.Watcher[corev1.Node], node *corev1.Node, version string) (*corev1.Node, string, error) {
 	for {
 		select {
 		case <-ctx.Done():
 			return node, version, ctx.Err()
 		case <-r.Wake:
-		case event, open := <-w.ResultChan():
+		case event, open := <-w.Events:
 			if !open {
-				return node, version, nil
+				return node, version, w.Err()
 			}
-			seen, err := nodeOf(event)
-			if err != nil {
-				return node, version, err
-			}
-			version = seen.ResourceVersion
+			version = event.Object.ResourceVersion
 			switch {
-			case event.Type == watch.Bookmark || seen.Name != r.Record.Node:
+			case event.Type == kubeapi.Bookmark || event.Object.Name != r.Record.Node:
 				continue
-			case event.Type == watch.Deleted:
-				seen = nil
+			case event.Type == kubeapi.Deleted:
+				node = nil
+			default:
+				node = event.Object
 			}
-			node = seen
 		}
 		if err := r.reconcile(ctx, client, node); err != nil {
 			return node, version, err
 		}
 	}
-}
-
-func nodeOf(event watch.Event) (*corev1.Node, error) {
-	if event.Type == watch.Error {
-		return nil, fmt.Errorf("watching the node: %w", apierrors.FromObject(event.Object))
-	}
-	node, ok := event.Object.(*corev1.Node)
-	if !ok {
-		return nil, fmt.Errorf("watching the node: unexpected object of type %T", event.Object)
-	}
-	return node, nil
 }
 
 // reconcile does what the Node's state allows: it configures the pod network once its range is known, removes the bootstrap token, and reports

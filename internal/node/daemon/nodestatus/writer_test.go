@@ -1,21 +1,21 @@
 package nodestatus
 
 import (
-	"bytes"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest/fake"
 
 	"github.com/windows-machine-config/wmco/internal/node/daemon/apiclient"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/node/identity"
+	"github.com/windows-machine-config/wmco/internal/node/kubeapi"
 	"github.com/windows-machine-config/wmco/internal/shared/mask"
 )
 
@@ -24,20 +24,23 @@ import (
 func TestConditionsContainNoSecrets(t *testing.T) {
 	memory := &written{events: map[Problem]bool{}}
 	var bodies []string
-	answer := func(r *http.Request) (*http.Response, error) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
 		bodies = append(bodies, string(body))
-		return &http.Response{
-			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
-			Body: io.NopCloser(bytes.NewReader([]byte(`{"kind":"Node","apiVersion":"v1"}`))),
-		}, err
+		_, _ = io.WriteString(w, `{"kind":"Node","apiVersion":"v1"}`)
+	}))
+	defer server.Close()
+	client, err := kubeapi.New(kubeapi.Options{Server: identity.Server{Address: server.URL}})
+	if err != nil {
+		t.Fatal(err)
 	}
 	w := &Writer{
 		Session: state.Session{Host: hostapi.Host{Disk: hostapi.Disk{Root: t.TempDir()}}, Log: slog.New(slog.DiscardHandler)},
-		client: &apiclient.Client{Core: &fake.RESTClient{
-			NegotiatedSerializer: scheme.Codecs.WithoutConversion(), GroupVersion: corev1.SchemeGroupVersion, Client: fake.CreateHTTPClient(answer),
-		}},
-		memory: memory, masker: mask.New(),
+		client:  &apiclient.Client{Client: client},
+		memory:  memory, masker: mask.New(),
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-1"}}
 	c := corev1.NodeCondition{Type: "WindowsDefenderInterference", Status: corev1.ConditionTrue, Reason: "X", Message: "net user evil hunter2 /add failed"}

@@ -15,7 +15,7 @@ func BenchmarkLook(b *testing.B) {
 	f, s := newFrontends("win-1"), healthy(0)
 	for i := range services {
 		name := fmt.Sprintf("s%d", i)
-		_ = mirror{f, "services"}.Add(serviceNamed(name, fmt.Sprintf("10.96.%d.%d", i/250, i%250+1)))
+		f.readService(serviceNamed(name, fmt.Sprintf("10.96.%d.%d", i/250, i%250+1)), time.Now())
 		e := endpointsOf(name, "10.200.0.1", true)
 		lb := hns.LoadBalancer{ID: name, VIPs: nil, Protocol: hns.TCP, External: 80}
 		lb.VIPs = append(lb.VIPs, addr(fmt.Sprintf("10.96.%d.%d", i/250, i%250+1)))
@@ -28,17 +28,17 @@ func BenchmarkLook(b *testing.B) {
 			remote := remoteEndpoint(name+ip, ip)
 			s.Endpoints, lb.Endpoints = append(s.Endpoints, remote), append(lb.Endpoints, remote.ID)
 		}
-		_ = mirror{f, "endpointslices"}.Add(e)
+		f.readSlice(e, time.Now())
 		s.LoadBalancers = append(s.LoadBalancers, lb)
 	}
-	f.told["services"], f.told["endpointslices"] = true, true
+	f.knowsServices, f.knowsSlices = true, true
 	age(f)
 	m, v := newNetworkMemory(), networkView{now: time.Now(), state: s, told: f, proxy: 100}
 	m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
 	local := hns.Endpoint{ID: "local", Network: "n1", Address: addr("10.132.1.77")}
 	for name, change := range map[string]func(i int){
 		"unchanged": func(int) {},
-		"Service":   func(i int) { f.put(serviceNamed("s1", fmt.Sprintf("10.97.0.%d", i%250+1)), v.now) },
+		"Service":   func(i int) { f.readService(serviceNamed("s1", fmt.Sprintf("10.97.0.%d", i%250+1)), v.now) },
 		"endpoint": func(i int) {
 			if v.state.Endpoints = s.Endpoints; i%2 == 0 {
 				v.state.Endpoints = append(s.Endpoints[:len(s.Endpoints):len(s.Endpoints)], local)

@@ -6,18 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/apiclient"
@@ -118,13 +115,14 @@ func (a asker) confirm(ctx context.Context, lost map[kubeproxy.Frontend]types.Na
 
 func (a asker) balancersOf(ctx context.Context, name types.NamespacedName, onHost kubeproxy.Presence) (all []kubeproxy.Balancer, isKnown bool, err error) {
 	var services corev1.ServiceList
-	selector := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name.Name).String()}
-	if err := list(ctx, a.client.Core, "services", name.Namespace, selector, &services); err != nil || len(services.Items) == 0 {
+	namespace := "/namespaces/" + url.PathEscape(name.Namespace)
+	query := url.Values{"fieldSelector": {"metadata.name=" + name.Name}}
+	if err := a.client.Get(ctx, "/api/v1"+namespace+"/services", query, &services); err != nil || len(services.Items) == 0 {
 		return nil, false, err
 	}
 	var endpoints discoveryv1.EndpointSliceList
-	selector = metav1.ListOptions{LabelSelector: labels.Set{discoveryv1.LabelServiceName: name.Name}.String()}
-	if err := list(ctx, a.client.Discovery, "endpointslices", name.Namespace, selector, &endpoints); err != nil {
+	query = url.Values{"labelSelector": {discoveryv1.LabelServiceName + "=" + name.Name}}
+	if err := a.client.Get(ctx, "/apis/discovery.k8s.io/v1"+namespace+"/endpointslices", query, &endpoints); err != nil {
 		return nil, false, err
 	}
 	versions := map[string]string{"": services.Items[0].ResourceVersion}
@@ -142,10 +140,10 @@ func (a asker) balancersOf(ctx context.Context, name types.NamespacedName, onHos
 func (a asker) findFirst(ctx context.Context, lost map[kubeproxy.Frontend]types.NamespacedName) (string, error) {
 	var own *corev1.NodeCondition
 	others := map[string]corev1.NodeCondition{}
-	options := metav1.ListOptions{LabelSelector: labels.Set{corev1.LabelOSStable: "windows"}.String()}
-	err := pages(ctx, options, func(ctx context.Context, o metav1.ListOptions) (string, error) {
+	query := url.Values{"labelSelector": {corev1.LabelOSStable + "=windows"}}
+	err := pages(query, func(query url.Values) (string, error) {
 		var nodes corev1.NodeList
-		err := list(ctx, a.client.Core, "nodes", "", o, &nodes)
+		err := a.client.Get(ctx, "/api/v1/nodes", query, &nodes)
 		for i := range nodes.Items {
 			c := nodestate.Condition(&nodes.Items[i], api.ConditionWindowsNetworkUnavailable)
 			switch {
@@ -195,20 +193,20 @@ func namesOneOf(message string, lost map[kubeproxy.Frontend]types.NamespacedName
 // listOwned returns the addresses of all Services and EndpointSlices.
 func (a asker) listOwned(ctx context.Context) (*frontends, error) {
 	f := newFrontends(a.node)
-	err := pages(ctx, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (string, error) {
+	err := pages(url.Values{}, func(query url.Values) (string, error) {
 		var services corev1.ServiceList
-		err := list(ctx, a.client.Core, "services", "", o, &services)
+		err := a.client.Get(ctx, servicesPath, query, &services)
 		for i := range services.Items {
-			f.put(&services.Items[i], time.Time{})
+			f.readService(&services.Items[i], time.Time{})
 		}
 		return services.Continue, err
 	})
 	if err == nil {
-		err = pages(ctx, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		err = pages(url.Values{}, func(query url.Values) (string, error) {
 			var endpoints discoveryv1.EndpointSliceList
-			err := list(ctx, a.client.Discovery, "endpointslices", "", o, &endpoints)
+			err := a.client.Get(ctx, slicesPath, query, &endpoints)
 			for i := range endpoints.Items {
-				f.put(&endpoints.Items[i], time.Time{})
+				f.readSlice(&endpoints.Items[i], time.Time{})
 			}
 			return endpoints.Continue, err
 		})
@@ -219,20 +217,17 @@ func (a asker) listOwned(ctx context.Context) (*frontends, error) {
 	return f, nil
 }
 
-func pages(ctx context.Context, options metav1.ListOptions, read func(context.Context, metav1.ListOptions) (next string, err error)) error {
-	options.Limit = pageSize
+// pages reads all pages of a list.
+func pages(query url.Values, read func(url.Values) (next string, err error)) error {
+	query.Set("limit", strconv.Itoa(pageSize))
 	for range mostPages {
-		next, err := read(ctx, options)
+		next, err := read(query)
 		if err != nil || next == "" {
 			return err
 		}
-		options.Continue = next
+		query.Set("continue", next)
 	}
 	return fmt.Errorf("there are more than %d objects", pageSize*mostPages)
-}
-
-func list(ctx context.Context, c rest.Interface, resource, namespace string, options metav1.ListOptions, into runtime.Object) error {
-	return c.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(into)
 }
 
 // ask queries the API server; it returns nil if the last query was less than queryInterval ago.

@@ -118,8 +118,8 @@ func TestNothingIsRepairedForAFalseAlarm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, s := cluster(3), healthy(3)
-			_ = mirror{f, "services"}.Add(o.service)
-			_ = mirror{f, "endpointslices"}.Add(o.slice)
+			f.readService(o.service, time.Now())
+			f.readSlice(o.slice, time.Now())
 			age(f)
 			if o.state != nil {
 				o.state(&s)

@@ -2,6 +2,8 @@ package podnetwork
 
 import (
 	"context"
+	"encoding/json"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
@@ -10,12 +12,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/windows-machine-config/wmco/internal/node/daemon/apiclient"
+	"github.com/windows-machine-config/wmco/internal/node/kubeapi"
 	"github.com/windows-machine-config/wmco/internal/node/kubeproxy"
 )
 
@@ -28,8 +28,8 @@ type frontends struct {
 	services map[types.NamespacedName]*clusterService
 	// owners are the Services of EndpointSlices.
 	owners map[types.NamespacedName]types.NamespacedName
-	// told has the kinds that were listed completely.
-	told map[string]bool
+	// knowsServices and knowsSlices are true once all were read.
+	knowsServices, knowsSlices bool
 	// former are addresses that Services had, and when they gave them up.
 	former map[netip.Addr]time.Time
 	// owned is the number of Services and EndpointSlices that have an address.
@@ -63,30 +63,38 @@ type balancer struct {
 func newFrontends(node string) *frontends {
 	return &frontends{
 		node: node, services: map[types.NamespacedName]*clusterService{}, owners: map[types.NamespacedName]types.NamespacedName{},
-		told: map[string]bool{}, former: map[netip.Addr]time.Time{},
-		owned: map[netip.Addr]int{},
+		former: map[netip.Addr]time.Time{}, owned: map[netip.Addr]int{},
 	}
 }
 
+// Collections that are watched.
+const (
+	servicesPath = "/api/v1/services"
+	slicesPath   = "/apis/discovery.k8s.io/v1/endpointslices"
+)
+
 // follow watches the cluster until ctx is done.
-func (f *frontends) follow(ctx context.Context, client *apiclient.Client) {
-	services := cache.NewListWatchFromClient(client.Core, "services", corev1.NamespaceAll, fields.Everything())
-	endpoints := cache.NewListWatchFromClient(client.Discovery, "endpointslices", corev1.NamespaceAll, fields.Everything())
+func (f *frontends) follow(ctx context.Context, client *apiclient.Client, log *slog.Logger) {
+	services := kubeapi.Follower[*corev1.Service]{Path: servicesPath, Kind: "Services", Read: decode[corev1.Service], Store: serviceStore{f}, Log: log}
+	endpoints := kubeapi.Follower[*discoveryv1.EndpointSlice]{
+		Path: slicesPath, Kind: "EndpointSlices", Read: decode[discoveryv1.EndpointSlice], Store: sliceStore{f}, Log: log,
+	}
 	var work sync.WaitGroup
-	work.Go(func() {
-		cache.NewReflectorWithOptions(services, &corev1.Service{}, mirror{f, "services"}, cache.ReflectorOptions{}).RunWithContext(ctx)
-	})
-	work.Go(func() {
-		cache.NewReflectorWithOptions(endpoints, &discoveryv1.EndpointSlice{}, mirror{f, "endpointslices"}, cache.ReflectorOptions{}).RunWithContext(ctx)
-	})
+	work.Go(func() { _ = services.Run(ctx, client.Client) }) // the watch of the Node notices that the certificate is rejected
+	work.Go(func() { _ = endpoints.Run(ctx, client.Client) })
 	work.Wait()
+}
+
+func decode[T any](text json.RawMessage) (*T, error) {
+	object := new(T)
+	return object, json.Unmarshal(text, object)
 }
 
 // known reports whether both kinds were listed once.
 func (f *frontends) known() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.told["services"] && f.told["endpointslices"]
+	return f.knowsServices && f.knowsSlices
 }
 
 // expected returns the load balancers that kube-proxy must have created: those of Services and EndpointSlices that did not change within settled.
@@ -187,81 +195,81 @@ func addressesOf(s kubeproxy.EndpointSlice) []netip.Addr {
 	return all
 }
 
-// mirror stores what a watch delivers in the frontends. It implements cache.ReflectorStore.
-type mirror struct {
-	of   *frontends
-	kind string
-}
+// serviceStore stores Services in the frontends. It implements kubeapi.Store.
+type serviceStore struct{ of *frontends }
 
-// Add implements cache.ReflectorStore.
-func (m mirror) Add(o any) error {
-	m.of.mu.Lock()
-	defer m.of.mu.Unlock()
-	m.of.put(o, time.Now())
-	return nil
-}
-
-// Update implements cache.ReflectorStore.
-func (m mirror) Update(o any) error { return m.Add(o) }
-
-// Delete implements cache.ReflectorStore.
-func (m mirror) Delete(o any) error {
-	m.of.mu.Lock()
-	defer m.of.mu.Unlock()
-	switch o := o.(type) {
-	case *corev1.Service:
-		m.of.putService(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, nil, "", time.Now())
-	case *discoveryv1.EndpointSlice:
-		m.of.removeSlice(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, time.Now())
+// Replace implements kubeapi.Store. Unchanged Services keep their age.
+func (s serviceStore) Replace(all map[types.NamespacedName]*corev1.Service) {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	now := time.Now()
+	for _, service := range all {
+		s.of.readService(service, now)
 	}
-	return nil
-}
-
-// Replace implements cache.ReflectorStore. Unchanged objects keep their age.
-func (m mirror) Replace(list []any, _ string) error {
-	m.of.mu.Lock()
-	defer m.of.mu.Unlock()
-	now, listed := time.Now(), map[types.NamespacedName]bool{}
-	for _, o := range list {
-		if named, ok := o.(metav1.Object); ok {
-			listed[types.NamespacedName{Namespace: named.GetNamespace(), Name: named.GetName()}] = true
-		}
-		m.of.put(o, now)
-	}
-	m.of.retain(m.kind, listed, now)
-	m.of.told[m.kind] = true
-	return nil
-}
-
-// retain removes the objects of a kind that were not listed.
-func (f *frontends) retain(kind string, listed map[types.NamespacedName]bool, now time.Time) {
-	if kind == "services" {
-		for _, name := range slices.Collect(maps.Keys(f.services)) {
-			if !listed[name] {
-				f.putService(name, nil, "", now)
-			}
-		}
-		return
-	}
-	for _, slice := range slices.Collect(maps.Keys(f.owners)) {
-		if !listed[slice] {
-			f.removeSlice(slice, now)
+	for _, name := range slices.Collect(maps.Keys(s.of.services)) {
+		if all[name] == nil {
+			s.of.putService(name, nil, "", now)
 		}
 	}
+	s.of.knowsServices = true
 }
 
-// Resync implements cache.ReflectorStore.
-func (m mirror) Resync() error { return nil }
+// Put implements kubeapi.Store.
+func (s serviceStore) Put(_ types.NamespacedName, service *corev1.Service) {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	s.of.readService(service, time.Now())
+}
 
-// put stores the relevant part of an object. An unchanged object keeps its age.
-func (f *frontends) put(o any, now time.Time) {
-	switch o := o.(type) {
-	case *corev1.Service:
-		s := kubeproxy.ReadService(o)
-		f.putService(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, &s, o.ResourceVersion, now)
-	case *discoveryv1.EndpointSlice:
-		f.putSlice(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, kubeproxy.ReadEndpointSlice(o, f.node), o.ResourceVersion, now)
+// Remove implements kubeapi.Store.
+func (s serviceStore) Remove(name types.NamespacedName) {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	s.of.putService(name, nil, "", time.Now())
+}
+
+// sliceStore stores EndpointSlices in the frontends. It implements kubeapi.Store.
+type sliceStore struct{ of *frontends }
+
+// Replace implements kubeapi.Store. Unchanged EndpointSlices keep their age.
+func (s sliceStore) Replace(all map[types.NamespacedName]*discoveryv1.EndpointSlice) {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	now := time.Now()
+	for _, slice := range all {
+		s.of.readSlice(slice, now)
 	}
+	for _, name := range slices.Collect(maps.Keys(s.of.owners)) {
+		if all[name] == nil {
+			s.of.removeSlice(name, now)
+		}
+	}
+	s.of.knowsSlices = true
+}
+
+// Put implements kubeapi.Store.
+func (s sliceStore) Put(_ types.NamespacedName, slice *discoveryv1.EndpointSlice) {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	s.of.readSlice(slice, time.Now())
+}
+
+// Remove implements kubeapi.Store.
+func (s sliceStore) Remove(name types.NamespacedName) {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	s.of.removeSlice(name, time.Now())
+}
+
+// readService stores the relevant part of a Service. An unchanged one keeps its age.
+func (f *frontends) readService(o *corev1.Service, now time.Time) {
+	s := kubeproxy.ReadService(o)
+	f.putService(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, &s, o.ResourceVersion, now)
+}
+
+// readSlice stores the relevant part of an EndpointSlice. An unchanged one keeps its age.
+func (f *frontends) readSlice(o *discoveryv1.EndpointSlice, now time.Time) {
+	f.putSlice(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, kubeproxy.ReadEndpointSlice(o, f.node), o.ResourceVersion, now)
 }
 
 // putService stores a Service, or removes it if it is nil.

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
@@ -26,8 +27,8 @@ func FuzzFrontends(f *testing.F) {
 		all := newFrontends("win-1")
 		began := time.Unix(1, 0)
 		for _, now := range []time.Time{began, began.Add(time.Hour)} {
-			all.put(&s, now)
-			all.put(&e, now)
+			all.readService(&s, now)
+			all.readSlice(&e, now)
 		}
 		for name, kept := range all.services {
 			if kept.since != began {
@@ -44,8 +45,8 @@ func FuzzFrontends(f *testing.F) {
 				t.Errorf("address %s has %d owners", a, count)
 			}
 		}
-		_ = mirror{all, "services"}.Delete(&s)
-		_ = mirror{all, "endpointslices"}.Delete(&e)
+		serviceStore{all}.Remove(types.NamespacedName{Namespace: s.Namespace, Name: s.Name})
+		sliceStore{all}.Remove(types.NamespacedName{Namespace: e.Namespace, Name: e.Name})
 		if len(all.services)+len(all.owners)+len(all.owned) != 0 {
 			t.Errorf("something stays: %v, %v, %v", all.services, all.owners, all.owned)
 		}

@@ -120,7 +120,7 @@ func newWorld(seed uint64, loses bool) *world {
 		lost: map[kubeproxy.Frontend]time.Time{},
 	}
 	w.now, w.nextLook = w.began, w.began
-	w.front.told["services"], w.front.told["endpointslices"] = true, true
+	w.front.knowsServices, w.front.knowsSlices = true, true
 	w.kube.refused = map[string]time.Time{}
 	w.startProxy()
 	for range 25 {
@@ -294,9 +294,9 @@ func (w *world) tellDaemon(t told, now time.Time) {
 	name := types.NamespacedName{Namespace: "ns", Name: t.name}
 	switch {
 	case t.slice != nil:
-		w.front.put(t.slice, now)
+		w.front.readSlice(t.slice, now)
 	case t.service != nil:
-		w.front.put(t.service, now)
+		w.front.readService(t.service, now)
 	case t.isSlice:
 		w.front.removeSlice(types.NamespacedName{Namespace: "ns", Name: t.name + "-x"}, now)
 	default:
@@ -331,10 +331,20 @@ func (w *world) restarted(p networkPlan) {
 	w.startProxy()
 }
 
+// readObject stores a Service or an EndpointSlice.
+func readObject(f *frontends, o metav1.Object, now time.Time) {
+	switch o := o.(type) {
+	case *corev1.Service:
+		f.readService(o, now)
+	case *discoveryv1.EndpointSlice:
+		f.readSlice(o, now)
+	}
+}
+
 // removed checks that no Service owns what is removed.
 func (w *world) removed(p networkPlan) {
 	owned := newFrontends("win-1")
-	w.each(func(o metav1.Object) { owned.put(o, w.now) })
+	w.each(func(o metav1.Object) { readObject(owned, o, w.now) })
 	complain := func(a netip.Addr, id string) {
 		if owned.owns(a) {
 			w.falseRemovals++
@@ -371,7 +381,7 @@ func (w *world) answer(q questions) *evidence {
 		return &evidence{err: errNoClient}
 	}
 	e := &evidence{lost: map[kubeproxy.Frontend]bool{}, owned: newFrontends("win-1")}
-	w.each(func(o metav1.Object) { e.owned.put(o, time.Time{}) })
+	w.each(func(o metav1.Object) { readObject(e.owned, o, time.Time{}) })
 	expected := e.owned.expected(w.now, 0, presenceIn(w.state, "n1"))
 	for front, name := range q.lost {
 		c := e.owned.services[name]

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/internal/node/kubeproxy"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
@@ -57,18 +58,22 @@ func remoteEndpoint(id, ip string) hns.Endpoint {
 func vipOf(i int) netip.Addr { return addr(fmt.Sprintf("10.96.1.%d", i+1)) }
 
 // cluster has old Services with one endpoint each.
-func cluster(services int) *frontends {
+func cluster(count int) *frontends {
 	f := newFrontends("win-1")
-	var all, endpoints []any
-	for i := range services {
-		name := fmt.Sprintf("s%d", i)
-		all = append(all, serviceNamed(name, vipOf(i).String()))
-		endpoints = append(endpoints, endpointsOf(name, fmt.Sprintf("10.132.2.%d", i+10), true))
+	services, endpoints := map[types.NamespacedName]*corev1.Service{}, map[types.NamespacedName]*discoveryv1.EndpointSlice{}
+	for i := range count {
+		s := serviceNamed(fmt.Sprintf("s%d", i), vipOf(i).String())
+		e := endpointsOf(s.Name, fmt.Sprintf("10.132.2.%d", i+10), true)
+		services[nameOfObject(s)], endpoints[nameOfObject(e)] = s, e
 	}
-	_ = mirror{f, "services"}.Replace(all, "")
-	_ = mirror{f, "endpointslices"}.Replace(endpoints, "")
+	serviceStore{f}.Replace(services)
+	sliceStore{f}.Replace(endpoints)
 	age(f)
 	return f
+}
+
+func nameOfObject(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 // age makes all Services old.
@@ -183,7 +188,7 @@ func TestNetworkIsJudged(t *testing.T) {
 		"one is lost while much changes": {
 			{}, {after: minute, change: all(lose("lb-1"), func(v *networkView) {
 				for i := range 25 {
-					v.told.put(serviceNamed(fmt.Sprintf("new%d", i), fmt.Sprintf("10.96.2.%d", i)), v.now)
+					v.told.readService(serviceNamed(fmt.Sprintf("new%d", i), fmt.Sprintf("10.96.2.%d", i)), v.now)
 				}
 			})}, {after: 10 * time.Second}, {after: 15 * time.Second}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
 		},
@@ -346,29 +351,30 @@ func TestValuesOfNetworkFiles(t *testing.T) {
 // TestUnchangedServiceKeepsItsAge: a repeated list is not a change. kube-proxy re-programs a Service for each version.
 func TestUnchangedServiceKeepsItsAge(t *testing.T) {
 	f := newFrontends("win-1")
-	_ = mirror{f, "services"}.Add(serviceNamed("s", "10.96.0.1"))
-	_ = mirror{f, "endpointslices"}.Add(endpointsOf("s", "10.132.1.9", true))
+	slice := endpointsOf("s", "10.132.1.9", true)
+	f.readService(serviceNamed("s", "10.96.0.1"), time.Now())
+	f.readSlice(slice, time.Now())
 	time.Sleep(20 * time.Millisecond)
 	again := serviceNamed("s", "10.96.0.1")
 	again.Annotations = map[string]string{"touched": "now"}
-	_ = mirror{f, "services"}.Update(again)
-	_ = mirror{f, "endpointslices"}.Replace([]any{endpointsOf("s", "10.132.1.9", true)}, "")
+	serviceStore{f}.Put(nameOfObject(again), again)
+	sliceStore{f}.Replace(map[types.NamespacedName]*discoveryv1.EndpointSlice{nameOfObject(slice): slice})
 	if len(f.expected(time.Now(), 10*time.Millisecond, nil)) != 1 {
 		t.Error("a Service that says the same counts as changed")
 	}
 	again.ResourceVersion = "2"
-	_ = mirror{f, "services"}.Update(again)
+	serviceStore{f}.Put(nameOfObject(again), again)
 	if len(f.expected(time.Now(), 10*time.Millisecond, nil)) != 0 {
 		t.Error("another version of a Service is no change")
 	}
 	if f.known() {
 		t.Error("Services were not listed yet")
 	}
-	_ = mirror{f, "services"}.Replace(nil, "")
+	serviceStore{f}.Replace(nil)
 	if !f.known() || len(f.expected(time.Now(), 0, nil)) != 0 {
 		t.Error("a list without Services leaves some")
 	}
-	_ = mirror{f, "endpointslices"}.Delete(endpointsOf("s", "10.132.1.9", true))
+	sliceStore{f}.Remove(nameOfObject(slice))
 	if len(f.owned)+len(f.services)+len(f.owners) != 0 {
 		t.Errorf("addresses stay: %v, Services %v, EndpointSlices %v", f.owned, f.services, f.owners)
 	}

@@ -69,7 +69,7 @@ func (r *Reconciler) Follow(ctx context.Context, client *apiclient.Client) {
 	}
 	r.setClient(client)
 	defer r.setClient(nil)
-	r.frontends.follow(ctx, client)
+	r.frontends.follow(ctx, client, r.Log)
 }
 
 func (r *Reconciler) setClient(client *apiclient.Client) {
