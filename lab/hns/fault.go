@@ -11,7 +11,7 @@ import (
 
 // Fault makes calls of Windows' API fail or slow, in every process of the host.
 type Fault struct {
-	// Call is the beginning of the calls' names, such as HcnCreateLoadBalancer, or "HNSCall POST /endpoints"; "" means all calls.
+	// Call is the beginning of the calls' names, such as HcnCreateLoadBalancer, or "HNSCall GET /endpoints"; "" means all calls.
 	Call string
 	// Code is what the calls return; 0 if they are only slow.
 	Code Code

@@ -159,18 +159,6 @@ func (s *Store) listed(k Kind, ids []string) ([]string, error) {
 	return ids, err
 }
 
-// oldListed returns a list of the first generation, with each object in its form.
-func (s *Store) oldListed(k Kind, all []map[string]any) ([]map[string]any, error) {
-	q, isLate, err := s.quirksNow()
-	if isLate && (k == Endpoint || k == LoadBalancer) {
-		all = everySecond(all)
-	}
-	for i := range all {
-		all[i] = q.oldEcho(all[i])
-	}
-	return all, err
-}
-
 // oldEcho returns an object of the first generation as the service returns it.
 func (q Quirks) oldEcho(o map[string]any) map[string]any {
 	if q.OmitsAddresses {

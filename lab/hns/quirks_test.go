@@ -64,11 +64,11 @@ func TestNetworksAreReturnedInOtherWords(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			one, err := s.Call("GET", "/networks/"+overlayID, "", nil)
+			one, err := s.Call("GET", "/networks/"+overlayID)
 			if err != nil {
 				t.Fatal(err)
 			}
-			all, err := s.Call("GET", "/networks/", "", nil)
+			all, err := s.Call("GET", "/networks/")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +138,7 @@ func TestTheGenerationsListOtherObjectsForAWhile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			answer, err := s.Call("GET", "/"+strings.ToLower(string(k))+"s/", "", nil)
+			answer, err := s.Call("GET", "/"+strings.ToLower(string(k))+"s/")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +159,7 @@ func TestTheFirstGenerationForgetsAndRemembers(t *testing.T) {
 	mustCreate(t, s, LoadBalancer, "1", `{"HostComputeEndpoints":["`+endpointID+`"],"FrontendVIPs":["10.96.0.1"],"PortMappings":[{"ExternalPort":80}]}`)
 	mustSet(t, s, Quirks{OmitsAddresses: true, OmitsVIPs: true})
 	for path, removed := range map[string]string{"/endpoints/": "10.1.0.7", "/endpoints/" + endpointID: "10.1.0.7", "/policylists/": "10.96.0.1"} {
-		if answer, err := s.Call("GET", path, "", nil); err != nil || strings.Contains(answer, removed) || !strings.Contains(answer, endpointID) {
+		if answer, err := s.Call("GET", path); err != nil || strings.Contains(answer, removed) || !strings.Contains(answer, endpointID) {
 			t.Errorf("%s: %s, %v; want the objects without %s", path, answer, err, removed)
 		}
 	}
@@ -167,7 +167,7 @@ func TestTheFirstGenerationForgetsAndRemembers(t *testing.T) {
 	if err := s.Delete(Endpoint, endpointID); err != nil {
 		t.Fatal(err)
 	}
-	answer, err := s.Call("GET", "/endpoints/", "", nil)
+	answer, err := s.Call("GET", "/endpoints/")
 	if err != nil || !strings.Contains(answer, `"IPAddress":"10.1.0.7","IsRemoteEndpoint":true`) || strings.Contains(answer, endpointID) {
 		t.Errorf("after it was removed, the first generation lists %s, %v", answer, err)
 	}

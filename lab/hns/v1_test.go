@@ -4,81 +4,53 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
-// TestTheFirstGenerationSeesTheSameObjects makes the calls of hcsshim's internal/shared/hns in turn, on a store with a network, an endpoint and a namespace.
+// TestTheFirstGenerationSeesTheSameObjects makes the reading calls of hcsshim's internal/hns.
 func TestTheFirstGenerationSeesTheSameObjects(t *testing.T) {
 	s := newStore(t)
-	made := 0
-	const vip = "FFFFFFFF-0000-0000-0000-000000000003"
-	newID := func() string {
-		made++
-		return fmt.Sprintf("FFFFFFFF-0000-0000-0000-%012d", made)
-	}
-	for _, test := range []struct {
-		method, path, body string
-		want               string // in the answer
-		code               Code
-	}{
-		{"GET", "/globals/version", "", `{"Output":{"Major":15,"Minor":4},"Success":true}`, 0},
-		{"GET", "/networks/", "", `"ManagementIP":"10.99.1.2","Name":"pods"`, 0},
-		{"GET", "/networks/" + networkID, "", `"Subnets":[{"AddressPrefix":"10.1.0.0/16","GatewayAddress":"10.1.0.1"}],"Type":"Overlay"`, 0},
-		{"GET", "/endpoints/", "", `"GatewayAddress":"10.1.0.1","ID":"` + endpointID + `","IPAddress":"10.1.0.7"`, 0},
-		{"GET", "/endpointstats/" + endpointID, "", `"EndpointId":"` + endpointID + `"`, 0},
-		{"GET", "/policylists/", "", `{"Output":[],"Success":true}`, 0},
-		{"GET", "/plugins/", "", `"Success":false`, Unsupported},
-
-		{"POST", "/networks/", `{"Name":"old","Type":"overlay","Subnets":[{"AddressPrefix":"10.2.0.0/24","GatewayAddress":"10.2.0.1",
-			"Policies":[{"Type":"VSID","VSID":4096}]}],"NetworkAdapterName":"Ethernet"}`, `"ID":"FFFFFFFF-0000-0000-0000-000000000001"`, 0},
-		{"GET", "/networks/FFFFFFFF-0000-0000-0000-000000000001", "", `"Policies":[{"NetworkAdapterName":"Ethernet","Type":"NetAdapterName"}]`, 0},
-		{"GET", "/networks/FFFFFFFF-0000-0000-0000-000000000001", "", `"Policies":[{"Type":"VSID","VSID":4096}]`, 0},
-		{"POST", "/networks/", `{"Name":"old"}`, `"ErrorCode":2151350288`, NetworkExists},
-
-		{"POST", "/endpoints/", `{"Name":"vip","VirtualNetwork":"FFFFFFFF-0000-0000-0000-000000000001","Policies":[{"Type":"PA","PA":"10.99.1.2"},
-			{"Type":"OutBoundNAT","ExceptionList":["10.2.0.0/24"]}]}`, `"IPAddress":"10.2.0.2"`, 0},
-		{"GET", "/endpoints/" + vip, "",
-			`"Policies":[{"PA":"10.99.1.2","Type":"PA"},{"ExceptionList":["10.2.0.0/24"],"Type":"OutBoundNAT"}]`, 0},
-		{"POST", "/endpoints/" + vip, `{"Policies":[{"Type":"ACL","Action":"Allow"}]}`, `"Policies":[{"Action":"Allow","Type":"ACL"}]`, 0},
-		{"POST", "/endpoints/" + vip + "/attach", `{"SystemType":"Host","CompartmentId":1}`, `"Success":true`, 0},
-		{"GET", "/endpoints/" + vip, "", `"Namespace":{"ID":"` + hostDefaultID + `"}`, 0},
-		{"POST", "/endpoints/" + vip + "/attach", `{"SystemType":"Host","CompartmentId":1}`, `"Success":false`, AlreadyAttached},
-		{"POST", "/endpoints/" + vip + "/detach", `{"SystemType":"Host"}`, `"Success":true`, 0},
-		{"GET", "/endpoints/" + vip, "", `"State":1`, 0},
-
-		{"POST", "/namespaces/", `{}`, `"CompartmentId":3,"ID":"FFFFFFFF-0000-0000-0000-000000000004"`, 0},
-		{"POST", "/namespaces/FFFFFFFF-0000-0000-0000-000000000004/addresource", `{"Type":"Endpoint","Data":{"Id":"` + endpointID + `"}}`,
-			`"ResourceList":[{"Data":{"Id":"` + endpointID + `"},"Type":"Endpoint"}]`, 0},
-		{"POST", "/namespaces/FFFFFFFF-0000-0000-0000-000000000004/removeresource", `{"Type":"Endpoint","Data":{"Id":"` + endpointID + `"}}`, `"Success":true`, 0},
-
-		{"POST", "/policylists/", `{"References":["/endpoints/` + endpointID + `"],
-			"Policies":[{"Type":"ELB","VIPs":["10.96.0.1"],"Protocol":6,"ExternalPort":80,"ILB":true}]}`,
-			`"References":["/endpoints/` + endpointID + `"]`, 0},
-		{"POST", "/policylists/", `{"References":["/endpoints/` + endpointID + `"],
-			"Policies":[{"Type":"ROUTE","DestinationPrefix":"10.96.0.0/12","NeedEncap":true}]}`,
-			`"Policies":[{"DestinationPrefix":"10.96.0.0/12","NeedEncap":true,"Type":"ROUTE"}]`, 0},
-		{"GET", "/policylists/", "", `"ILB":true`, 0},
-		{"DELETE", "/policylists/FFFFFFFF-0000-0000-0000-000000000006", "", `"Success":true`, 0},
-		{"DELETE", "/policylists/FFFFFFFF-0000-0000-0000-000000000006", "", `"Success":false`, NotFound},
-
-		{"DELETE", "/endpoints/" + endpointID, "", `"Success":true`, 0},
-		{"GET", "/endpoints/" + endpointID, "", `"Success":false`, EndpointNotFound},
-		{"DELETE", "/networks/" + networkID, "", `"Success":true`, 0},
-		{"GET", "/networks/" + networkID, "", `"Success":false`, NetworkNotFound},
-	} {
-		answer, err := s.Call(test.method, test.path, test.body, newID)
-		if strings.Contains(test.body, `"Type":"PA"`) { // which has another name in the second generation
-			document, err := s.Properties(Endpoint, vip)
-			if want := `"Settings":{"ProviderAddress":"10.99.1.2"},"Type":"ProviderAddress"`; !strings.Contains(document, want) || err != nil {
-				t.Errorf("the endpoint is %s (%v), want %s in it", document, err, want)
+	const vip = "EEEEEEEE-0000-0000-0000-000000000002"
+	expect := func(path string, code Code, want ...string) {
+		t.Helper()
+		answer, err := s.Call("GET", path)
+		if CodeOf(err) != code {
+			t.Errorf("%s: %v, want %v", path, err, code)
+		}
+		for _, part := range want {
+			if !strings.Contains(answer, part) {
+				t.Errorf("%s: %s, want %s in it", path, answer, part)
 			}
 		}
-		if !strings.Contains(answer, test.want) || CodeOf(err) != test.code {
-			t.Errorf("%s %s: %s (%v), want %s in it and %v", test.method, test.path, answer, err, test.want, test.code)
-		}
 	}
-	if diff := cmp.Diff([]string{"old"}, names(t, s, Network, "")); diff != "" {
-		t.Error(diff)
+	expect("/globals/version", 0, `{"Output":{"Major":15,"Minor":4},"Success":true}`)
+	expect("/networks/", 0, `"ManagementIP":"10.99.1.2","Name":"pods"`)
+	expect("/networks/"+networkID, 0, `"Subnets":[{"AddressPrefix":"10.1.0.0/16","GatewayAddress":"10.1.0.1"}],"Type":"Overlay"`)
+	expect("/endpoints/", 0, `"GatewayAddress":"10.1.0.1","ID":"`+endpointID+`","IPAddress":"10.1.0.7"`, `"State":1`)
+	expect("/endpointstats/"+endpointID, 0, `"EndpointId":"`+endpointID+`"`)
+	expect("/policylists/", 0, `{"Output":[],"Success":true}`)
+	expect("/plugins/", Unsupported, `"Success":false`)
+	if _, err := s.Call("POST", "/networks/"); CodeOf(err) != Unsupported {
+		t.Errorf("a change: %v, want %v", err, Unsupported)
 	}
+
+	mustCreate(t, s, Network, overlayID, overlaySettings)
+	expect("/networks/"+overlayID, 0, `{"NetworkAdapterName":"Ethernet","Type":"NetAdapterName"}`, `"Policies":[{"Type":"VSID","VSID":4098}]`)
+	mustCreate(t, s, Endpoint, vip, `{"Name":"vip","HostComputeNetwork":"`+overlayID+`","Policies":[
+		{"Type":"ProviderAddress","Settings":{"ProviderAddress":"10.99.1.2"}},{"Type":"OutBoundNAT","Settings":{"Exceptions":["10.2.0.0/24"]}}]}`)
+	attach := fmt.Appendf(nil, `{"ResourceType":"Endpoint","RequestType":"Add","Settings":{"EndpointId":%q}}`, vip)
+	if err := s.Modify(Namespace, hostDefaultID, attach); err != nil {
+		t.Fatal(err)
+	}
+	expect("/endpoints/"+vip, 0, `"Policies":[{"PA":"10.99.1.2","Type":"PA"},{"ExceptionList":["10.2.0.0/24"],"Type":"OutBoundNAT"}]`,
+		`"Namespace":{"ID":"`+hostDefaultID+`"}`, `"State":2`)
+	mustCreate(t, s, LoadBalancer, "BBBBBBBB-0000-0000-0000-000000000002", `{"HostComputeEndpoints":["`+endpointID+`"],
+		"FrontendVIPs":["10.96.0.1"],"PortMappings":[{"Protocol":6,"ExternalPort":80,"Flags":1}]}`)
+	expect("/policylists/", 0, `"ILB":true`, `"VIPs":["10.96.0.1"]`, `"References":["/endpoints/`+endpointID+`"]`)
+
+	if err := s.Delete(Network, networkID); err != nil {
+		t.Fatal(err)
+	}
+	expect("/endpoints/"+endpointID, EndpointNotFound, `"Success":false`)
+	expect("/networks/"+networkID, NetworkNotFound, `"ErrorCode":2151350273`)
+	expect("/policylists/"+networkID, NotFound, `"Success":false`)
 }

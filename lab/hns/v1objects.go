@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Conversion of objects between the two generations of Windows' API.
+// Conversion of objects to the first generation of Windows' API.
 
 func (c oldCall) oldNetwork(n Object) map[string]any {
 	subnets := []any{}
@@ -29,28 +29,6 @@ func (c oldCall) oldNetwork(n Object) map[string]any {
 		old["ManagementIP"] = c.Address()
 	}
 	return old
-}
-
-func newNetwork(old Object) Object {
-	var subnets []any
-	for _, s := range items(old["Subnets"]) {
-		subnet := map[string]any{"IpAddressPrefix": text(s, "AddressPrefix"), "Policies": newPolicies(s["Policies"])}
-		if gateway := text(s, "GatewayAddress"); gateway != "" {
-			subnet["Routes"] = []any{map[string]any{"NextHop": gateway, "DestinationPrefix": "0.0.0.0/0"}}
-		}
-		subnets = append(subnets, subnet)
-	}
-	n := Object{
-		"Name": old["Name"], "Type": old["Type"], "Policies": newPolicies(old["Policies"]),
-		"Ipams": []any{map[string]any{"Type": "Static", "Subnets": subnets}},
-	}
-	if pools := items(old["MacPools"]); len(pools) > 0 {
-		n["MacPool"] = map[string]any{"Ranges": old["MacPools"]}
-	}
-	if adapter := old.text("NetworkAdapterName"); adapter != "" {
-		n.addPolicy("NetAdapterName", map[string]any{"NetworkAdapterName": adapter})
-	}
-	return n
 }
 
 // networkName reads each network once per call: thousands of endpoints are in a few networks.
@@ -92,52 +70,7 @@ func (c oldCall) oldEndpoint(e Object) map[string]any {
 	return old
 }
 
-func newEndpoint(old Object) Object {
-	e := Object{
-		"Name": old["Name"], "HostComputeNetwork": old["VirtualNetwork"], "MacAddress": old["MacAddress"], "Policies": newPolicies(old["Policies"]),
-	}
-	if address := old.text("IPAddress"); address != "" {
-		configuration := map[string]any{"IpAddress": address}
-		if length := old.number("PrefixLength"); length > 0 {
-			configuration["PrefixLength"] = length
-		}
-		e["IpConfigurations"] = []any{configuration}
-	}
-	if gateway := old.text("GatewayAddress"); gateway != "" {
-		e["Routes"] = []any{map[string]any{"NextHop": gateway, "DestinationPrefix": "0.0.0.0/0"}}
-	}
-	if servers := old.text("DNSServerList"); servers != "" {
-		e["Dns"] = map[string]any{"ServerList": strings.Split(servers, ",")}
-	}
-	if remote, _ := old["IsRemoteEndpoint"].(bool); remote {
-		e["Flags"] = remoteEndpoint
-	}
-	return e
-}
-
-func oldNamespace(n Object) map[string]any {
-	old := map[string]any{"ID": n.id(), "CompartmentId": n["NamespaceId"]}
-	if n.text("Type") == "HostDefault" {
-		old["IsDefault"] = true
-	}
-	var resources []any
-	for _, r := range items(n["Resources"]) {
-		resources = append(resources, map[string]any{"Type": r["Type"], "Data": map[string]any{"Id": field(r, "Data", "ID")}})
-	}
-	if len(resources) > 0 {
-		old["ResourceList"] = resources
-	}
-	return old
-}
-
-func newNamespace(old Object) Object {
-	if isDefault, _ := old["IsDefault"].(bool); isDefault {
-		return Object{"Type": "HostDefault"}
-	}
-	return Object{"Type": "Host"}
-}
-
-// oldPolicyList converts a load balancer or a route.
+// oldPolicyList converts a load balancer.
 func oldPolicyList(o Object) map[string]any {
 	var references, policies []any
 	for _, id := range o.targets() {
@@ -149,44 +82,7 @@ func oldPolicyList(o Object) map[string]any {
 			"ILB": Object(m).number("Flags")&1 != 0, "Protocol": m["Protocol"], "InternalPort": m["InternalPort"], "ExternalPort": m["ExternalPort"],
 		})
 	}
-	for _, setting := range items(o["Setting"]) {
-		policy := maps.Clone(setting)
-		policy["Type"] = "ROUTE"
-		policies = append(policies, policy)
-	}
 	return map[string]any{"ID": o.id(), "References": references, "Policies": policies}
-}
-
-func newPolicyList(old Object) (Kind, Object, error) {
-	var endpoints []any
-	references, _ := old["References"].([]any)
-	for _, r := range references {
-		reference, _ := r.(string)
-		endpoints = append(endpoints, strings.TrimPrefix(reference, "/endpoints/"))
-	}
-	policies := items(old["Policies"])
-	if len(policies) != 1 {
-		return "", nil, InvalidPolicy
-	}
-	p := policies[0]
-	isSet := func(name string) int {
-		if set, _ := p[name].(bool); set {
-			return 1
-		}
-		return 0
-	}
-	switch text(p, "Type") {
-	case "ROUTE":
-		return Route, Object{"HostComputeEndpoints": endpoints, "Setting": []any{without(p, "Type")}}, nil
-	case "ELB":
-		mapping := map[string]any{
-			"Protocol": p["Protocol"], "InternalPort": p["InternalPort"], "ExternalPort": p["ExternalPort"], "Flags": isSet("ILB"),
-		}
-		return LoadBalancer, Object{
-			"HostComputeEndpoints": endpoints, "SourceVIP": p["SourceVIP"], "FrontendVIPs": p["VIPs"], "Flags": isSet("IsDSR"), "PortMappings": []any{mapping},
-		}, nil
-	}
-	return "", nil, InvalidPolicy
 }
 
 // policyNames returns policies and settings that have different names in the two generations, the first generation's name first.
@@ -202,26 +98,6 @@ func policyNames() []struct{ old, kind, oldField, field string } {
 	}
 }
 
-// newPolicies converts policies of the first generation, whose settings are beside their type.
-func newPolicies(old any) []any {
-	list := []any{}
-	for _, p := range items(old) {
-		if settings, nested := p["Settings"]; nested {
-			list = append(list, map[string]any{"Type": p["Type"], "Settings": settings})
-			continue
-		}
-		kind, settings := text(p, "Type"), without(p, "Type")
-		for _, n := range policyNames() {
-			if n.old == text(p, "Type") {
-				kind = n.kind
-				rename(settings, n.oldField, n.field)
-			}
-		}
-		list = append(list, map[string]any{"Type": kind, "Settings": settings})
-	}
-	return list
-}
-
 func oldPolicies(policies any) []any {
 	list := []any{}
 	for _, p := range items(policies) {
@@ -234,19 +110,15 @@ func oldPolicies(policies any) []any {
 		for _, n := range policyNames() {
 			if n.kind == text(p, "Type") {
 				old["Type"] = n.old
-				rename(old, n.field, n.oldField)
+				if v, found := old[n.field]; found && n.field != n.oldField {
+					delete(old, n.field)
+					old[n.oldField] = v
+				}
 			}
 		}
 		list = append(list, old)
 	}
 	return list
-}
-
-func rename(fields map[string]any, from, to string) {
-	if v, found := fields[from]; found && from != to {
-		delete(fields, from)
-		fields[to] = v
-	}
 }
 
 func without(fields map[string]any, name string) map[string]any {

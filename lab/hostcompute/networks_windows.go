@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"unsafe"
@@ -157,7 +156,7 @@ func forget(handle uintptr) uint32 {
 	return 0
 }
 
-// HNSCall is the first generation of the network service's API.
+// HNSCall is the first generation of the network service's API, which only reads here.
 //
 //export HNSCall
 func HNSCall(method, path, body *uint16, answer **uint16) uint32 {
@@ -165,18 +164,10 @@ func HNSCall(method, path, body *uint16, answer **uint16) uint32 {
 	err := networks.Begin(call)
 	if err == nil {
 		var output string
-		output, err = networks.Call(text(method), text(path), text(body), newID)
+		output, err = networks.Call(text(method), text(path))
 		give(answer, output)
 	}
-	if text(method) == http.MethodGet {
-		return failed(err, nil, call)
-	}
-	return noted(err, nil, call+" "+text(body))
-}
-
-func newID() string {
-	id, _ := windows.GenerateGUID() // it fails only without memory
-	return guidText(id)
+	return failed(err, nil, call+" "+text(body))
 }
 
 // ownAddress returns the host's address, which the reaper wrote before Windows booted. Wine knows it only some time after its start: on a busy
