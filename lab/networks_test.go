@@ -229,7 +229,7 @@ func (n networks) forgets() {
 	if want := []string{overlayName, "lab"}; !slices.Equal(names, want) {
 		n.t.Errorf("after a boot there are networks %v, want %v", names, want)
 	}
-	for kind, want := range map[hns.Kind]int{hns.Endpoint: 0, hns.LoadBalancer: 0, hns.Route: 0, hns.Namespace: 1} {
+	for kind, want := range map[hns.Kind]int{hns.Endpoint: 0, hns.LoadBalancer: 0, hns.Namespace: 1} {
 		if left := n.objects(kind); len(left) != want {
 			n.t.Errorf("after a boot there are %s objects %v", kind, left)
 		}

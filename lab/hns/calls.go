@@ -43,8 +43,6 @@ func (s *Store) complete(now *state, k Kind, o Object) error {
 		return now.completeEndpoint(o)
 	case LoadBalancer:
 		return now.checkLoadBalancer(o)
-	case Route:
-		return now.checkTargets(o)
 	case Namespace:
 		taken := 1 // the host's own compartment
 		for _, other := range now.objects[Namespace] {
@@ -129,7 +127,7 @@ func (s *Store) Modify(k Kind, id string, request []byte) error {
 		switch k {
 		case Namespace:
 			return s.modifyNamespace(now, before.clone(), r)
-		case LoadBalancer, Route: // the whole object; this is how load balancers are changed
+		case LoadBalancer: // the whole object
 			whole, err := parse(request)
 			if err != nil {
 				return err

@@ -1,4 +1,4 @@
-// Package hns simulates Windows' Host Network Service: networks, endpoints, namespaces, load balancers and routes of a host, in a
+// Package hns simulates Windows' Host Network Service: networks, endpoints, namespaces and load balancers of a host, in a
 // journal that all processes of the host share. It stores objects, rejects what Windows rejects, and moves no packets; the host's
 // reaper assigns the addresses of endpoints to the host. computenetwork.dll and vmcompute.dll use it for the calls of Windows'
 // two APIs (see package hostcompute).
@@ -22,7 +22,6 @@ const (
 	Endpoint     Kind = "Endpoint"
 	Namespace    Kind = "Namespace"
 	LoadBalancer Kind = "LoadBalancer"
-	Route        Kind = "SdnRoute"
 	fault        Kind = "Fault"
 )
 

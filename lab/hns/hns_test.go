@@ -189,11 +189,10 @@ func TestABootForgetsAllButPersistentNetworks(t *testing.T) {
 	s := newStore(t)
 	mustCreate(t, s, Network, "AAAAAAAA-0000-0000-0000-000000000002", `{"Name":"passing","Flags":8}`)
 	mustCreate(t, s, LoadBalancer, "BBBBBBBB-0000-0000-0000-000000000001", `{"PortMappings":[{}]}`)
-	mustCreate(t, s, Route, "CCCCCCCC-0000-0000-0000-000000000001", `{}`)
 	if err := s.Forget(); err != nil {
 		t.Fatal(err)
 	}
-	for k, want := range map[Kind][]string{Network: {"pods"}, Endpoint: nil, Namespace: {"host"}, LoadBalancer: nil, Route: nil} {
+	for k, want := range map[Kind][]string{Network: {"pods"}, Endpoint: nil, Namespace: {"host"}, LoadBalancer: nil} {
 		if diff := cmp.Diff(want, names(t, s, k, "")); diff != "" {
 			t.Errorf("%s: %s", k, diff)
 		}

@@ -23,7 +23,7 @@ func (o Object) frontends(k Kind) []string {
 	return list
 }
 
-// targets returns the endpoints of a load balancer or a route.
+// targets returns the endpoints of a load balancer.
 func (o Object) targets() []string {
 	list, _ := o["HostComputeEndpoints"].([]any)
 	var ids []string
@@ -34,24 +34,16 @@ func (o Object) targets() []string {
 	return ids
 }
 
-// checkTargets rejects endpoints that do not exist.
-func (now *state) checkTargets(o Object) error {
-	for _, id := range o.targets() {
-		if _, err := now.get(Endpoint, id); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // checkLoadBalancer rejects a load balancer that conflicts with another. An identical one has another code, which kube-proxy gets
 // when it creates again what was never removed.
 func (now *state) checkLoadBalancer(lb Object) error {
 	if len(items(lb["PortMappings"])) == 0 {
 		return InvalidPolicy
 	}
-	if err := now.checkTargets(lb); err != nil {
-		return err
+	for _, id := range lb.targets() {
+		if _, err := now.get(Endpoint, id); err != nil {
+			return err
+		}
 	}
 	if most := now.quirks.Ports; most > 0 && now.objects[LoadBalancer][key(lb.id())] == nil && (len(now.objects[LoadBalancer])+1)*portsOfBalancer > most {
 		return PortExists

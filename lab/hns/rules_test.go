@@ -127,7 +127,6 @@ func TestWindowsRefuses(t *testing.T) {
 		"a node port twice":                     {create(LoadBalancer, `{`+nodePort+`}`), PortExists},
 		"a load balancer without ports":         {create(LoadBalancer, `{`+target+`}`), InvalidPolicy},
 		"a load balancer for no endpoint known": {create(LoadBalancer, `{"HostComputeEndpoints":["`+id+`"],`+nodePort+`}`), EndpointNotFound},
-		"a route for no endpoint known":         {create(Route, `{"HostComputeEndpoints":["`+id+`"]}`), EndpointNotFound},
 		"no JSON":                               {create(Network, `{`), InvalidJSON},
 		"the end of what is not there":          {func(s *Store) error { return s.Delete(LoadBalancer, id) }, NotFound},
 		"the end of the host's compartment":     {func(s *Store) error { return s.Delete(Namespace, hostDefaultID) }, AccessDenied},
@@ -146,7 +145,7 @@ func TestWindowsRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, err := s.List("", "")
-			for _, k := range []Kind{Network, Endpoint, Namespace, LoadBalancer, Route} {
+			for _, k := range []Kind{Network, Endpoint, Namespace, LoadBalancer} {
 				more, listing := s.List(k, "")
 				before, err = append(before, more...), errors.Join(err, listing)
 			}
@@ -157,7 +156,7 @@ func TestWindowsRefuses(t *testing.T) {
 				return
 			}
 			var after []Object
-			for _, k := range []Kind{Network, Endpoint, Namespace, LoadBalancer, Route} {
+			for _, k := range []Kind{Network, Endpoint, Namespace, LoadBalancer} {
 				more, err := openStore(t, s.Dir).List(k, "")
 				if after = append(after, more...); err != nil {
 					t.Fatal(err)

@@ -62,7 +62,7 @@ func (s *state) unindex(k Kind, id string, before Object) {
 // entries returns the lines of a journal with only the current objects.
 func (s *state) entries() []entry {
 	var list []entry
-	for _, k := range []Kind{Network, Endpoint, Namespace, LoadBalancer, Route, fault, quirks, stale} {
+	for _, k := range []Kind{Network, Endpoint, Namespace, LoadBalancer, fault, quirks, stale} {
 		for _, id := range slices.Sorted(maps.Keys(s.objects[k])) {
 			list = append(list, entry{k, id, s.objects[k][id]})
 		}

@@ -141,36 +141,3 @@ func HcnDeleteLoadBalancer(id unsafe.Pointer, details **uint16) uint32 {
 
 //export HcnCloseLoadBalancer
 func HcnCloseLoadBalancer(handle uintptr) uint32 { return forget(handle) }
-
-//export HcnEnumerateSdnRoutes
-func HcnEnumerateSdnRoutes(query *uint16, list, details **uint16) uint32 {
-	return enumerate(hns.Route, query, list, details)
-}
-
-//export HcnCreateSdnRoute
-func HcnCreateSdnRoute(id unsafe.Pointer, settings *uint16, handle *uintptr, details **uint16) uint32 {
-	return create(hns.Route, id, text(settings), handle, details)
-}
-
-//export HcnOpenSdnRoute
-func HcnOpenSdnRoute(id unsafe.Pointer, handle *uintptr, details **uint16) uint32 {
-	return open(hns.Route, id, handle, details)
-}
-
-//export HcnModifySdnRoute
-func HcnModifySdnRoute(handle uintptr, request *uint16, details **uint16) uint32 {
-	return modify(hns.Route, handle, request, details)
-}
-
-//export HcnQuerySdnRouteProperties
-func HcnQuerySdnRouteProperties(handle uintptr, query *uint16, to, details **uint16) uint32 {
-	return properties(hns.Route, handle, to, details)
-}
-
-//export HcnDeleteSdnRoute
-func HcnDeleteSdnRoute(id unsafe.Pointer, details **uint16) uint32 {
-	return remove(hns.Route, id, details)
-}
-
-//export HcnCloseSdnRoute
-func HcnCloseSdnRoute(handle uintptr) uint32 { return forget(handle) }
