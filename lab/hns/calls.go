@@ -78,7 +78,7 @@ func (s *Store) Properties(k Kind, id string) (document string, err error) {
 		if err != nil {
 			return err
 		}
-		raw, err := json.Marshal(now.quirks.echo(k, o))
+		raw, err := json.Marshal(echo(now.quirks, k, o))
 		document = string(raw)
 		return err
 	})
@@ -139,7 +139,7 @@ func (s *Store) Modify(k Kind, id string, request []byte) error {
 			s.put(k, whole)
 			return nil
 		}
-		if now.quirks.refuses(k, r) {
+		if now.refuses(k, r) {
 			return Unsupported
 		}
 		o := before.clone()

@@ -45,7 +45,7 @@ func (now *state) checkLoadBalancer(lb Object) error {
 			return err
 		}
 	}
-	if most := now.quirks.Ports; most > 0 && now.objects[LoadBalancer][key(lb.id())] == nil && (len(now.objects[LoadBalancer])+1)*portsOfBalancer > most {
+	if isNew := now.objects[LoadBalancer][key(lb.id())] == nil; isNew && !now.quirks.HasPorts(len(now.objects[LoadBalancer])) {
 		return PortExists
 	}
 	for _, f := range lb.frontends(LoadBalancer) {

@@ -9,39 +9,18 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/windows-machine-config/wmco/internal/testing/sim/hnsquirks"
 )
 
-// Quirks are behaviors of a real Host Network Service that this one has only on request. Names and meaning are those of NetworkQuirks in
-// internal/testing/sim.
-type Quirks struct {
-	// OmitsVNI, OmitsVXLANPort and OmitsAdapter leave these fields out of networks that the service returns.
-	OmitsVNI, OmitsVXLANPort, OmitsAdapter bool
-	// RenamesAdapter returns an adapter by the name of the virtual one on it, as in vEthernet (Ethernet).
-	RenamesAdapter bool
-	// Adapters are the names of the host's adapters; nil allows any. A network on another adapter, or on one that already has a network, is refused.
-	Adapters []string
-	// NeedsAdapter refuses an overlay that names no adapter.
-	NeedsAdapter bool
-	// RefusesHostRoute refuses the policy HostRoute.
-	RefusesHostRoute bool
-	// ListsLate is how long after a start of the service every second object is missing: in the second generation of the API from the list of
-	// networks, in the first one from those of endpoints and of policies. The other lists, and objects by their IDs, are complete.
-	ListsLate time.Duration
-	// OmitsAddresses and OmitsVIPs leave the addresses of endpoints and of load balancers out of what the first generation returns.
-	OmitsAddresses, OmitsVIPs bool
-	// ListsStale has the first generation list a removed endpoint of a pod as another one with the same address, of another host.
-	ListsStale bool
-	// Ports is the number of ports for load balancers, of which each takes 63; 0 is no limit.
-	Ports int
-}
+// Quirks are behaviors of a real Host Network Service that this one has only on request, except ChoosesAddress and StartsLate.
+type Quirks = hnsquirks.Quirks
 
 const (
 	// quirks is the kind of the one object that has them, and stale that of removed endpoints that are still listed.
 	quirks   Kind = "Quirks"
 	stale    Kind = "StaleEndpoint"
 	quirksID      = "QUIRKS"
-	// portsOfBalancer is how many ports a load balancer takes.
-	portsOfBalancer = 63
 )
 
 // SetQuirks replaces the quirks of the service, as another Windows would have them. They survive boots.
@@ -62,19 +41,12 @@ func (s *Store) SetQuirks(q Quirks) error {
 
 // bind refuses a network because of its adapter.
 func (now *state) bind(n Object) error {
-	q, adapter := now.quirks, n.adapter()
-	switch {
-	case adapter == "" && q.NeedsAdapter && n.text("Type") == "Overlay":
-		return AdapterNotFound
-	case adapter == "" || q.Adapters == nil:
-		return nil
-	case !slices.ContainsFunc(q.Adapters, func(name string) bool { return strings.EqualFold(name, adapter) }):
-		return AdapterNotFound
-	}
+	var bound []string
 	for _, other := range now.objects[Network] {
-		if strings.EqualFold(other.adapter(), adapter) {
-			return AdapterNotFound
-		}
+		bound = append(bound, other.adapter())
+	}
+	if !now.quirks.CanBind(n.adapter(), n.text("Type") == "Overlay", bound) {
+		return AdapterNotFound
 	}
 	return nil
 }
@@ -96,13 +68,13 @@ func (o Object) adapter() string {
 }
 
 // refuses reports whether a request has a policy that the service does not know.
-func (q Quirks) refuses(k Kind, r request2) bool {
-	return q.RefusesHostRoute && k == Network && r.RequestType == "Add" &&
+func (now *state) refuses(k Kind, r request2) bool {
+	return now.quirks.RefusesHostRoute && k == Network && r.RequestType == "Add" &&
 		slices.ContainsFunc(items(r.Settings.Policies), func(p map[string]any) bool { return text(p, "Type") == "HostRoute" })
 }
 
 // echo returns an object as the service returns it. It leaves the object itself unchanged.
-func (q Quirks) echo(k Kind, o Object) Object {
+func echo(q Quirks, k Kind, o Object) Object {
 	if k != Network || o == nil || !q.OmitsVNI && !q.OmitsVXLANPort && !q.OmitsAdapter && !q.RenamesAdapter {
 		return o
 	}
@@ -154,13 +126,13 @@ func (s *Store) quirksNow() (q Quirks, isLate bool, err error) {
 func (s *Store) listed(k Kind, ids []string) ([]string, error) {
 	_, isLate, err := s.quirksNow()
 	if k == Network && isLate {
-		ids = everySecond(ids)
+		ids = hnsquirks.EverySecond(ids)
 	}
 	return ids, err
 }
 
 // oldEcho returns an object of the first generation as the service returns it.
-func (q Quirks) oldEcho(o map[string]any) map[string]any {
+func oldEcho(q Quirks, o map[string]any) map[string]any {
 	if q.OmitsAddresses {
 		o = without(o, "IPAddress")
 	}
@@ -173,14 +145,6 @@ func (q Quirks) oldEcho(o map[string]any) map[string]any {
 		o["Policies"] = rest
 	}
 	return o
-}
-
-func everySecond[T any](all []T) []T {
-	half := []T{}
-	for i := 1; i < len(all); i += 2 {
-		half = append(half, all[i])
-	}
-	return half
 }
 
 // keepStale records a removed endpoint that is still listed.

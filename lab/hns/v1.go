@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/testing/sim/hnsquirks"
 )
 
 // version returns the reported version: that of Windows Server 2022, which has all features that hcsshim knows.
@@ -66,7 +68,7 @@ func (c oldCall) read(k Kind, id string, view func(Object) map[string]any) (any,
 		return nil, err
 	}
 	q, _, err := c.quirksNow()
-	return q.oldEcho(view(q.echo(k, o))), err
+	return oldEcho(q, view(echo(q, k, o))), err
 }
 
 // list returns all objects of a kind, as the service lists them.
@@ -80,7 +82,7 @@ func (c oldCall) list(k Kind, view func(Object) map[string]any) ([]map[string]an
 		return nil, err
 	}
 	if isLate && k != Network {
-		all = everySecond(all)
+		all = hnsquirks.EverySecond(all)
 	}
 	if k == Endpoint {
 		left, err := c.List(stale, "")
@@ -91,7 +93,7 @@ func (c oldCall) list(k Kind, view func(Object) map[string]any) ([]map[string]an
 	}
 	views := []map[string]any{}
 	for _, o := range all {
-		views = append(views, q.oldEcho(view(q.echo(k, o))))
+		views = append(views, oldEcho(q, view(echo(q, k, o))))
 	}
 	return views, nil
 }

@@ -33,7 +33,7 @@ func (h *HNS) Add(s hns.State) hns.State {
 		added.Endpoints = append(added.Endpoints, e)
 	}
 	for _, b := range s.LoadBalancers {
-		if ports := h.options.Quirks.Ports; ports > 0 && (len(h.balancers)+1)*portsOfBalancer > ports {
+		if !h.options.Quirks.HasPorts(len(h.balancers)) {
 			continue // kube-proxy logs that and continues
 		}
 		if b.ID == "" {

@@ -4,15 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/hnsquirks"
 )
-
-// portsOfBalancer is how many ports a load balancer uses.
-const portsOfBalancer = 63
 
 // startedLocked reports whether the service runs. The first call starts a service with quirk StartsLate.
 func (h *HNS) startedLocked() bool {
@@ -32,20 +28,12 @@ func (h *HNS) startedLocked() bool {
 
 // bindLocked rejects a network because of its adapter.
 func (h *HNS) bindLocked(n hns.Network) error {
-	q := h.options.Quirks
-	if n.Adapter == "" && q.NeedsAdapter {
-		return fmt.Errorf("no adapter is named: %w", hns.ErrAdapter)
-	}
-	if n.Adapter == "" || q.Adapters == nil {
-		return nil
-	}
-	if !slices.ContainsFunc(q.Adapters, func(name string) bool { return strings.EqualFold(name, n.Adapter) }) {
-		return fmt.Errorf("adapter %q: %w", n.Adapter, hns.ErrAdapter)
-	}
+	var bound []string
 	for _, other := range h.networks {
-		if strings.EqualFold(other.Adapter, n.Adapter) {
-			return fmt.Errorf("adapter %q has a switch: %w", n.Adapter, hns.ErrAdapter)
-		}
+		bound = append(bound, other.Adapter)
+	}
+	if !h.options.Quirks.CanBind(n.Adapter, n.Type == hns.Overlay, bound) {
+		return fmt.Errorf("adapter %q: %w", n.Adapter, hns.ErrAdapter)
 	}
 	return nil
 }
@@ -93,14 +81,9 @@ func (h *HNS) listed(s hns.State) hns.State {
 	if late := h.options.Quirks.ListsLate; late == 0 || started.IsZero() || time.Since(started) >= late {
 		return s
 	}
-	return hns.State{Networks: halfOf(s.Networks), Endpoints: halfOf(s.Endpoints), LoadBalancers: halfOf(s.LoadBalancers)}
-}
-
-func halfOf[T any](all []T) (half []T) {
-	for i := 1; i < len(all); i += 2 {
-		half = append(half, all[i])
+	return hns.State{
+		Networks: hnsquirks.EverySecond(s.Networks), Endpoints: hnsquirks.EverySecond(s.Endpoints), LoadBalancers: hnsquirks.EverySecond(s.LoadBalancers),
 	}
-	return half
 }
 
 // firstGeneration returns the state that the first generation of the API lists.
