@@ -4,10 +4,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/Microsoft/hcsshim/hcn"
 	"golang.org/x/sys/windows"
 
 	"github.com/windows-machine-config/wmco/internal/node/win/network"
@@ -35,9 +33,17 @@ func TestNetworksKeepTheirPromises(t *testing.T) {
 			}
 		}
 		start(t)
-		removeAll(t, host.Networks.(*network.HNS))
+		networks := host.Networks.(*network.HNS)
+		removeAll(t, networks)
 		return contract.NetworksFixture{
-			Networks: host.Networks, Overlay: host.Networks.(*network.HNS), Balance: mustCreateLoadBalancer,
+			Networks: networks, Overlay: networks,
+			Balance: func(t *testing.T, b hns.LoadBalancer) string {
+				id, err := networks.CreateLoadBalancer(t.Context(), b)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return id
+			},
 			Start: start,
 			Stop: func(t *testing.T) {
 				if err := host.Services.Stop(t.Context(), hnsService); err != nil {
@@ -91,27 +97,4 @@ func removeAll(t *testing.T, h *network.HNS) {
 	}
 	remove()
 	t.Cleanup(remove)
-}
-
-// mustCreateLoadBalancer creates a load balancer as kube-proxy does.
-func mustCreateLoadBalancer(t *testing.T, b hns.LoadBalancer) (id string) {
-	t.Helper()
-	wanted := &hcn.HostComputeLoadBalancer{
-		HostComputeEndpoints: b.Endpoints, SchemaVersion: hcn.V2SchemaVersion(),
-		PortMappings: []hcn.LoadBalancerPortMapping{{Protocol: uint32(b.Protocol), ExternalPort: b.External, InternalPort: b.Internal}},
-	}
-	if b.SourceVIP.IsValid() {
-		wanted.SourceVIP = b.SourceVIP.String()
-	}
-	for _, vip := range b.VIPs {
-		wanted.FrontendVIPs = append(wanted.FrontendVIPs, vip.String())
-	}
-	if b.DSR {
-		wanted.Flags = hcn.LoadBalancerFlagsDSR
-	}
-	made, err := wanted.Create()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.ToLower(made.Id)
 }
