@@ -91,14 +91,9 @@ func (s HNS) Lose(kinds ...hns.Kind) error {
 	return s.do(func(store *hns.Store) error { return store.Lose(kinds...) })
 }
 
-// Inject makes calls of HNS slow or fail, until ClearFaults or a boot.
+// Inject makes calls of HNS slow or fail, until a boot.
 func (s HNS) Inject(f hns.Fault) error {
 	return s.do(func(store *hns.Store) error { return store.Inject(f) })
-}
-
-// ClearFaults removes all injected faults.
-func (s HNS) ClearFaults() error {
-	return s.do(func(store *hns.Store) error { return store.Clear() })
 }
 
 // SetQuirks changes the quirks of HNS permanently.

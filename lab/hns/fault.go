@@ -17,7 +17,7 @@ type Fault struct {
 	Code Code
 	// Delay is how long each call waits first.
 	Delay time.Duration
-	// Times is the number of affected calls; 0 means all until Clear.
+	// Times is the number of affected calls; 0 means all until the next boot.
 	Times int
 }
 
@@ -29,9 +29,6 @@ func (s *Store) Inject(f Fault) error {
 		return nil
 	})
 }
-
-// Clear removes all faults.
-func (s *Store) Clear() error { return s.Lose(fault) }
 
 // Begin must be called at the beginning of each call of Windows' API. The call returns its error.
 func (s *Store) Begin(call string) error {

@@ -41,11 +41,11 @@ func TestInjectedFaultsAffectAllStores(t *testing.T) {
 			t.Errorf("a fault without an end: %v", err)
 		}
 	}
-	if err := s.Clear(); err != nil {
+	if err := s.Forget(); err != nil {
 		t.Fatal(err)
 	}
 	if err := other.Begin("HNSCall GET /networks/"); err != nil {
-		t.Errorf("after all faults: %v", err)
+		t.Errorf("after a boot: %v", err)
 	}
 }
 

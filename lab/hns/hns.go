@@ -33,7 +33,6 @@ const (
 	NetworkNotFound  Code = 0x803B0001
 	EndpointNotFound Code = 0x803B0002
 	AdapterNotFound  Code = 0x803B0006 // none has the name, or it has a switch already
-	PolicyNotFound   Code = 0x803B0008
 	InvalidPolicy    Code = 0x803B000D
 	NetworkExists    Code = 0x803B0010
 	PortExists       Code = 0x803B0013 // another load balancer has the address and port
@@ -53,7 +52,7 @@ const (
 func (c Code) Error() string {
 	texts := map[Code]string{
 		NetworkNotFound: "the network was not found", EndpointNotFound: "the endpoint was not found",
-		AdapterNotFound: "an adapter was not found", PolicyNotFound: "the policy was not found", InvalidPolicy: "the policy is invalid or lacks parameters",
+		AdapterNotFound: "an adapter was not found", InvalidPolicy: "the policy is invalid or lacks parameters",
 		NetworkExists: "the network exists", PortExists: "the specified port already exists",
 		AlreadyAttached: "the endpoint is attached already", Unsupported: "the request is not supported",
 		InvalidJSON: "the document is not valid", InvalidIP: "the address is invalid or of no subnet",

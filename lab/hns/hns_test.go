@@ -87,16 +87,6 @@ func TestObjectsAreFoundByTheirFields(t *testing.T) {
 	}
 }
 
-func TestAnEndpointNeedsItsNetwork(t *testing.T) {
-	s := openStore(t, t.TempDir())
-	if _, err := s.Create(Endpoint, endpointID, []byte(`{"HostComputeNetwork":"`+networkID+`"}`)); !errors.Is(err, NetworkNotFound) {
-		t.Errorf("the error is %v, want NetworkNotFound", err)
-	}
-	if left := names(t, s, Endpoint, ""); left != nil {
-		t.Errorf("there is %q", left)
-	}
-}
-
 func TestNamespacesAreCompartments(t *testing.T) {
 	s := newStore(t)
 	first, err := s.Get(Namespace, namespaceID)

@@ -113,6 +113,7 @@ func TestWindowsRefuses(t *testing.T) {
 	}{
 		"a name twice":                          {create(Network, `{"Name":"pods"}`), NetworkExists},
 		"another name":                          {create(Network, `{"Name":"others"}`), 0},
+		"an endpoint of no network":             {create(Endpoint, `{"HostComputeNetwork":"`+id+`"}`), NetworkNotFound},
 		"an endpoint's address twice":           {create(Endpoint, `{`+in+`,"IpConfigurations":[{"IpAddress":"10.1.0.7"}]}`), ObjectExists},
 		"the same for another host's":           {create(Endpoint, `{"Flags":1,`+in+`,"IpConfigurations":[{"IpAddress":"10.1.0.7"}]}`), 0},
 		"another host's twice":                  {create(Endpoint, `{"Flags":1,`+in+`,"IpConfigurations":[{"IpAddress":"10.9.0.9"}]}`), ObjectExists},
