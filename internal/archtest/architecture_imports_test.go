@@ -269,7 +269,7 @@ func mayImport() map[string][]string {
 		"internal/testing/sim": {
 			"api", "api/v1alpha1", "internal/node/cri", "internal/node/daemon", "internal/node/hostapi", "internal/node/hostnetwork", "internal/shared/desired",
 			"internal/shared/hns", "internal/shared/httpclient", "internal/shared/wicdapi", "internal/shared/windowsbuild", "internal/testing/sim/hnsquirks",
-			"internal/testing/sim/lies", "internal/testing/sim/servers", "internal/testing/sim/sshd", "payload", "payload/compress", "payload/selfextract",
+			"internal/testing/sim/lies", "internal/testing/sim/servers", "internal/testing/sshserver", "payload", "payload/compress", "payload/selfextract",
 		},
 		"internal/testing/sim/contract": {
 			"api", "api/v1alpha1", "internal/node/cri", "internal/node/hostapi", "internal/shared/desired", "internal/shared/hns", "internal/shared/wicdapi",
@@ -277,7 +277,7 @@ func mayImport() map[string][]string {
 		"internal/testing/sim/hnsquirks": {},
 		"internal/testing/sim/lies":      {},
 		"internal/testing/sim/servers":   {"internal/shared/platform"},
-		"internal/testing/sim/sshd":      {},
+		"internal/testing/sshserver":     {},
 
 		"internal/archtest": {},
 

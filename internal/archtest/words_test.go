@@ -102,7 +102,7 @@ func TestLabAndPayloadAreInTheWordsOfTheField(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"lab", "payload", "internal/node/overlay", "internal/testing/sim", "internal/node/win", "internal/shared/hns", "cmd/wicd-setup", "cmd/hybrid-overlay-node"} {
+	for _, folder := range []string{"lab", "payload", "internal/node/overlay", "internal/testing/sim", "internal/testing/sshserver", "internal/node/win", "internal/shared/hns", "cmd/wicd-setup", "cmd/hybrid-overlay-node"} {
 		eachGoFile(t, folder, check)
 	}
 	manifests, err := filepath.Glob("deploy/*.yaml")

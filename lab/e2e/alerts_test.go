@@ -25,7 +25,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/observe/monitoring"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
@@ -130,7 +130,7 @@ func (w watched) wrongKey() {
 
 func (w watched) loginRefused() {
 	host, h := w.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "refusing"}})
-	host.SSH().SetFaults(func(int) sshd.Fault { return sshd.Fault{RefuseLogin: true} })
+	host.SSH().SetFaults(func(int) sshserver.Fault { return sshserver.Fault{RefuseLogin: true} })
 	name := w.announce(h, nil)
 	w.fires(name, func() { host.SSH().SetFaults(nil) }, "WindowsInstanceUnreachable")
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/operator/join"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -127,7 +127,7 @@ func (p teller) ready(name string) joiner {
 
 func wrongKey(p teller) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "key"}})
-	host.SSH().SetFaults(func(int) sshd.Fault { return sshd.Fault{RefuseLogin: true} })
+	host.SSH().SetFaults(func(int) sshserver.Fault { return sshserver.Fault{RefuseLogin: true} })
 	name := p.announce(h, nil)
 	p.expectTold(h.Address, "AuthenticationFailed", `C:\ProgramData\ssh\administrators_authorized_keys`, "ssh-")
 	host.SSH().SetFaults(nil)
@@ -144,7 +144,7 @@ func otherHostKey(p teller) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	host.SSH().SetFaults(func(int) sshd.Fault { return sshd.Fault{HostKey: signer} })
+	host.SSH().SetFaults(func(int) sshserver.Fault { return sshserver.Fault{HostKey: signer} })
 	p.expectTold(h.Address, "HostKeyChanged", ssh.FingerprintSHA256(signer.PublicKey()), "spec.hostKey", "reinstalled")
 	host.SSH().SetFaults(nil)
 	p.leaves(name)

@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/operator/join"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
 // The most data that an interruption can lose after they have left the operator: wicd-setup is sent again from its beginning; of
@@ -31,14 +31,14 @@ func connectionsCut(p place) {
 	var all []joiner
 	for n := range 24 {
 		first := cutOf(n, whole, again, random.Float64())
-		second := sshd.Fault{CutAfterOut: 1 + random.Int64N(again.BytesOut)}
+		second := sshserver.Fault{CutAfterOut: 1 + random.Int64N(again.BytesOut)}
 		if first.CutAfterIn == 0 {
-			second = sshd.Fault{CutAfterIn: 1 + random.Int64N(again.BytesIn)}
+			second = sshserver.Fault{CutAfterIn: 1 + random.Int64N(again.BytesIn)}
 		}
 		p.t.Logf("cut-%d: %d in, %d out; then %d in, %d out", n, first.CutAfterIn, first.CutAfterOut, second.CutAfterIn, second.CutAfterOut)
 		all = append(all, p.joiner(fmt.Sprintf("cut-%d", n), func(h *sim.Host) {
-			h.SSH().SetFaults(func(connection int) sshd.Fault {
-				return map[int]sshd.Fault{1: first, 2: second}[connection]
+			h.SSH().SetFaults(func(connection int) sshserver.Fault {
+				return map[int]sshserver.Fault{1: first, 2: second}[connection]
 			})
 		}))
 	}
@@ -60,7 +60,7 @@ func connectionsCut(p place) {
 }
 
 // measureJoin counts the bytes of a join without failures, and those of another join of a host that already has all content.
-func (p place) measureJoin() (whole, again sshd.Counters) {
+func (p place) measureJoin() (whole, again sshserver.Counters) {
 	calm := p.joiner("calm", nil)
 	p.expectReady(calm.name)
 	whole = calm.SSH().Counters()
@@ -78,19 +78,19 @@ func (p place) measureJoin() (whole, again sshd.Counters) {
 }
 
 // cutOf returns the n-th of 24 first cuts; at, from 0 to 1, moves it within its section.
-func cutOf(n int, whole, again sshd.Counters, at float64) sshd.Fault {
+func cutOf(n int, whole, again sshserver.Counters, at float64) sshserver.Fault {
 	place := func(from, size int64, n, of int) int64 {
 		return from + 1 + int64((float64(n)+at)/float64(of)*float64(size-1))
 	}
 	switch begin := again.BytesIn + setupBytes; {
 	case n < 5:
-		return sshd.Fault{CutAfterIn: place(0, begin, n, 5)}
+		return sshserver.Fault{CutAfterIn: place(0, begin, n, 5)}
 	case n < 11:
-		return sshd.Fault{CutAfterIn: place(begin, whole.BytesIn-begin-again.BytesIn, n-5, 6)}
+		return sshserver.Fault{CutAfterIn: place(begin, whole.BytesIn-begin-again.BytesIn, n-5, 6)}
 	case n < 16:
-		return sshd.Fault{CutAfterIn: place(whole.BytesIn-again.BytesIn, again.BytesIn, n-11, 5)}
+		return sshserver.Fault{CutAfterIn: place(whole.BytesIn-again.BytesIn, again.BytesIn, n-11, 5)}
 	default:
-		return sshd.Fault{CutAfterOut: place(0, whole.BytesOut, n-16, 8)}
+		return sshserver.Fault{CutAfterOut: place(0, whole.BytesOut, n-16, 8)}
 	}
 }
 

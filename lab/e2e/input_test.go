@@ -23,7 +23,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -139,7 +139,7 @@ func nothingListens(p place) {
 
 func noAnswer(p place) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "silent"}})
-	host.SSH().SetFaults(func(int) sshd.Fault { return sshd.Fault{Stall: true} })
+	host.SSH().SetFaults(func(int) sshserver.Fault { return sshserver.Fault{Stall: true} })
 	name := p.announce(h, nil)
 	p.expect(name, api.ConditionReachable, api.ReasonConnectionTimeout, "firewall")
 	host.SSH().SetFaults(nil)
@@ -148,7 +148,7 @@ func noAnswer(p place) {
 
 func keyRefused(p place) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "no-key"}})
-	host.SSH().SetFaults(func(int) sshd.Fault { return sshd.Fault{RefuseLogin: true} })
+	host.SSH().SetFaults(func(int) sshserver.Fault { return sshserver.Fault{RefuseLogin: true} })
 	name := p.announce(h, nil)
 	p.expect(name, api.ConditionReachable, api.ReasonAuthenticationFailed, testenv.User, "SHA256:", "administrators_authorized_keys")
 	host.SSH().SetFaults(nil)
@@ -165,7 +165,7 @@ func hostKeyChanged(p place) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	host.SSH().SetFaults(func(int) sshd.Fault { return sshd.Fault{HostKey: signer} })
+	host.SSH().SetFaults(func(int) sshserver.Fault { return sshserver.Fault{HostKey: signer} })
 	p.expect(name, api.ConditionReachable, api.ReasonHostKeyChanged, pinned, ssh.FingerprintSHA256(signer.PublicKey()), "spec.hostKey")
 	p.expect(name, api.ConditionStalled, api.ReasonHostKeyChanged)
 	sent := host.SSH().Counters().ExecChannels

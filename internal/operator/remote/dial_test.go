@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
 // listen serves each TCP connection with the given function until the test ends.
@@ -62,10 +62,10 @@ func TestDialClassifiesFailures(t *testing.T) {
 	named := func(name string) func(*testing.T) Target {
 		return func(t *testing.T) Target { return Target{Address: name, User: user, Key: newKey(t, "ed25519")} }
 	}
-	faulty := func(f sshd.Fault) func(*testing.T) Target {
+	faulty := func(f sshserver.Fault) func(*testing.T) Target {
 		return func(t *testing.T) Target {
 			h := startHost(t)
-			h.SetFaults(func(int) sshd.Fault { return f })
+			h.SetFaults(func(int) sshserver.Fault { return f })
 			return h.target
 		}
 	}
@@ -79,7 +79,7 @@ func TestDialClassifiesFailures(t *testing.T) {
 			want: Refused, says: []string{"refused", "start the OpenSSH server"},
 		},
 		"no answer to the handshake": {
-			target: faulty(sshd.Fault{Stall: true}), options: Options{HandshakeTimeout: 50 * time.Millisecond},
+			target: faulty(sshserver.Fault{Stall: true}), options: Options{HandshakeTimeout: 50 * time.Millisecond},
 			want: Timeout, says: []string{"handshake", "firewalls"},
 		},
 		"IPv6 address": {
@@ -121,7 +121,7 @@ func TestDialClassifiesFailures(t *testing.T) {
 			want: Authentication, says: []string{`user "nobody"`, "ssh-ed25519 SHA256:"},
 		},
 		"login refused": {
-			target: faulty(sshd.Fault{RefuseLogin: true}),
+			target: faulty(sshserver.Fault{RefuseLogin: true}),
 			want:   Authentication, says: []string{"refuses"},
 		},
 		"passwords only": {
@@ -167,8 +167,8 @@ func TestDialClassifiesFailures(t *testing.T) {
 			target: func(t *testing.T) Target { return listen(t, func(net.Conn) {}) },
 			want:   Lost, says: []string{"handshake", "try again"},
 		},
-		"cut in the key exchange": {target: faulty(sshd.Fault{CutAfterOut: 300}), want: Lost},
-		"cut in the login":        {target: faulty(sshd.Fault{CutAfterIn: 1700}), want: Lost},
+		"cut in the key exchange": {target: faulty(sshserver.Fault{CutAfterOut: 300}), want: Lost},
+		"cut in the login":        {target: faulty(sshserver.Fault{CutAfterIn: 1700}), want: Lost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := tt.target(t)
@@ -229,7 +229,7 @@ func TestDialTriesTheOtherAddressesOfAName(t *testing.T) {
 
 func TestCanceledDialIsNotTheHostsFault(t *testing.T) {
 	host := startHost(t)
-	host.SetFaults(func(int) sshd.Fault { return sshd.Fault{Stall: true} })
+	host.SetFaults(func(int) sshserver.Fault { return sshserver.Fault{Stall: true} })
 	stages := map[string]Options{
 		"name resolution": {Lookup: func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
 			<-ctx.Done()
@@ -261,7 +261,7 @@ func TestHostKeyIsPinnedFromTheFirstContactOn(t *testing.T) {
 	for _, kind := range []string{"ed25519", "ecdsa", "rsa"} {
 		t.Run(kind, func(t *testing.T) {
 			hostKey := newKey(t, kind)
-			host := startHost(t, func(o *sshd.Options) { o.HostKeys = []ssh.Signer{hostKey} })
+			host := startHost(t, func(o *sshserver.Options) { o.HostKeys = []ssh.Signer{hostKey} })
 			first := host.dial(t, Options{})
 			if got, want := FormatHostKey(first.HostKey()), FormatHostKey(hostKey.PublicKey()); got != want {
 				t.Fatalf("the host key is %s, want %s", got, want)
@@ -280,7 +280,7 @@ func TestHostKeyChangeIsNotBadCredentials(t *testing.T) {
 			host.target.HostKey = pinned
 			host.target.Key = newKey(t, "ed25519") // this host would reject it if it were used
 			other := newKey(t, now)
-			host.SetFaults(func(int) sshd.Fault { return sshd.Fault{HostKey: other} })
+			host.SetFaults(func(int) sshserver.Fault { return sshserver.Fault{HostKey: other} })
 			_, err := Dial(t.Context(), host.target, Options{})
 			e := expectKind(t, err, HostKeyChanged)
 			if e.HostKey == nil || FormatHostKey(e.HostKey) != FormatHostKey(other.PublicKey()) {
@@ -309,7 +309,7 @@ func weakKey(t *testing.T) ssh.Signer {
 func TestAWeakHostKeyIsRefusedAtFirstContact(t *testing.T) {
 	host := startHost(t)
 	weak := weakKey(t)
-	host.SetFaults(func(int) sshd.Fault { return sshd.Fault{HostKey: weak} })
+	host.SetFaults(func(int) sshserver.Fault { return sshserver.Fault{HostKey: weak} })
 	_, err := Dial(t.Context(), host.target, Options{})
 	expectKind(t, err, HostKeyUnsuitable)
 	if !strings.Contains(err.Error(), "1024 bits") || !strings.Contains(err.Error(), "ssh-keygen -A") {
@@ -338,7 +338,7 @@ func TestHostWithSeveralKeysShowsThePinnedOne(t *testing.T) {
 	for _, kind := range []string{"rsa", "ecdsa", "ed25519"} {
 		keys = append(keys, newKey(t, kind))
 	}
-	host := startHost(t, func(o *sshd.Options) { o.HostKeys = keys })
+	host := startHost(t, func(o *sshserver.Options) { o.HostKeys = keys })
 	for _, k := range keys {
 		host.target.HostKey = k.PublicKey()
 		if got := host.dial(t, Options{}).HostKey(); FormatHostKey(got) != FormatHostKey(k.PublicKey()) {
@@ -351,7 +351,7 @@ func TestLoginWorksWithEveryKindOfKey(t *testing.T) {
 	for _, kind := range []string{"ed25519", "ecdsa", "rsa"} {
 		t.Run(kind, func(t *testing.T) {
 			key := newKey(t, kind)
-			host := startHost(t, func(o *sshd.Options) { o.Users[user] = []ssh.PublicKey{key.PublicKey()} })
+			host := startHost(t, func(o *sshserver.Options) { o.Users[user] = []ssh.PublicKey{key.PublicKey()} })
 			host.target.Key = key
 			host.dial(t, Options{})
 		})

@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
 func TestFilesOfAHost(t *testing.T) {
-	host := startHost(t, func(o *sshd.Options) {
+	host := startHost(t, func(o *sshserver.Options) {
 		o.Root = t.TempDir()
 		o.Home = filepath.Join(o.Root, "C", "Users", user)
 		if err := os.MkdirAll(filepath.Join(o.Home, "folder"), 0o700); err != nil {

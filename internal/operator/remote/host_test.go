@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
 // user is the user on the test hosts.
@@ -28,13 +28,13 @@ const user = "Administrator"
 
 // testHost is a simulated host with its connection parameters.
 type testHost struct {
-	*sshd.Server
+	*sshserver.Server
 	target Target
 	home   string
 }
 
 // startHost serves a host on a loopback socket until the test ends.
-func startHost(t testing.TB, change ...func(*sshd.Options)) *testHost {
+func startHost(t testing.TB, change ...func(*sshserver.Options)) *testHost {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -47,10 +47,10 @@ func startHost(t testing.TB, change ...func(*sshd.Options)) *testHost {
 }
 
 // newHost serves a host on a listener until the test ends.
-func newHost(t testing.TB, l net.Listener, change ...func(*sshd.Options)) *testHost {
+func newHost(t testing.TB, l net.Listener, change ...func(*sshserver.Options)) *testHost {
 	t.Helper()
 	key, hostKey := newKey(t, "ed25519"), newKey(t, "ed25519")
-	o := sshd.Options{
+	o := sshserver.Options{
 		HostKeys: []ssh.Signer{hostKey},
 		Users:    map[string][]ssh.PublicKey{user: {key.PublicKey()}},
 		Home:     t.TempDir(),
@@ -59,7 +59,7 @@ func newHost(t testing.TB, l net.Listener, change ...func(*sshd.Options)) *testH
 	for _, c := range change {
 		c(&o)
 	}
-	server, err := sshd.New(o)
+	server, err := sshserver.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func (h *testHost) read(t testing.TB, name string) string {
 }
 
 // shell implements the commands of the tests.
-func shell(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
+func shell(ctx context.Context, c sshserver.Command, stdin io.Reader, stdout, stderr io.Writer) int {
 	var n int
 	switch word, rest, _ := strings.Cut(c.Line, " "); word {
 	case "echo":

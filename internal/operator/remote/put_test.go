@@ -16,11 +16,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/sftp"
 
-	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
 func TestPutDeliversAFile(t *testing.T) {
-	host := startHost(t, func(o *sshd.Options) {
+	host := startHost(t, func(o *sshserver.Options) {
 		o.Root = t.TempDir()
 		o.Home = filepath.Join(o.Root, "C", "Users", user)
 		for _, folder := range []string{o.Home, filepath.Join(o.Root, "C", "k")} {
@@ -75,7 +75,7 @@ func TestPutSkipsACompleteFile(t *testing.T) {
 }
 
 func TestAFolderWithoutEndDoesNotFillMemory(t *testing.T) {
-	host := startHost(t, func(o *sshd.Options) { o.EndlessFolders = true })
+	host := startHost(t, func(o *sshserver.Options) { o.EndlessFolders = true })
 	h := host.dial(t, Options{})
 	began, out := time.Now(), host.Counters().BytesOut
 	if err := h.Put(t.Context(), "setup.exe", strings.NewReader("12345"), 5); err != nil {
@@ -184,19 +184,19 @@ func TestConnectionCutAtAnyByteOfAPutLeavesNothingHalf(t *testing.T) {
 		t.Fatal(err)
 	}
 	total := host.Counters()
-	var faults []sshd.Fault
+	var faults []sshserver.Fault
 	for i := int64(1); i <= 60; i++ {
-		faults = append(faults, sshd.Fault{CutAfterIn: login.BytesIn + i*(total.BytesIn-login.BytesIn)/60})
+		faults = append(faults, sshserver.Fault{CutAfterIn: login.BytesIn + i*(total.BytesIn-login.BytesIn)/60})
 	}
 	for i := int64(1); i <= 30; i++ {
-		faults = append(faults, sshd.Fault{CutAfterOut: login.BytesOut + i*(total.BytesOut-login.BytesOut)/30})
+		faults = append(faults, sshserver.Fault{CutAfterOut: login.BytesOut + i*(total.BytesOut-login.BytesOut)/30})
 	}
 	lost := 0
 	for _, f := range faults {
 		if err := os.Remove(filepath.Join(host.home, "x")); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		host.SetFaults(func(int) sshd.Fault { return f })
+		host.SetFaults(func(int) sshserver.Fault { return f })
 		if h, err := Dial(t.Context(), host.target, Options{}); err == nil {
 			if err = put(h, "x"); err != nil {
 				expectKind(t, err, Lost)

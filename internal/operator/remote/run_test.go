@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
 func TestRunGivesOutputAndStatus(t *testing.T) {
@@ -110,7 +110,7 @@ func TestRefusedChannelIsNotALostConnection(t *testing.T) {
 }
 
 func TestRefusedCommandIsNotALostConnection(t *testing.T) {
-	h := startHost(t, func(o *sshd.Options) { o.Exec = nil }).dial(t, Options{})
+	h := startHost(t, func(o *sshserver.Options) { o.Exec = nil }).dial(t, Options{})
 	err := h.Run(t.Context(), "exit 0", nil, nil)
 	var e *Error
 	if err == nil || errors.As(err, &e) {
@@ -308,8 +308,8 @@ func TestCancelClosesAConnectionThatDoesNotAnswer(t *testing.T) {
 func TestCallersFailuresEndTheCommand(t *testing.T) {
 	var sawEnd sync.Once
 	ended := make(chan struct{})
-	host := startHost(t, func(o *sshd.Options) {
-		o.Exec = func(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
+	host := startHost(t, func(o *sshserver.Options) {
+		o.Exec = func(ctx context.Context, c sshserver.Command, stdin io.Reader, stdout, stderr io.Writer) int {
 			if c.Line == "swallow" {
 				if _, err := io.Copy(io.Discard, stdin); err == nil && ctx.Err() == nil {
 					sawEnd.Do(func() { close(ended) })
@@ -377,7 +377,7 @@ func TestConnectionCutAtAnyByteOfARunIsLost(t *testing.T) {
 	}
 	total := host.Counters().BytesIn
 	for cut := login + 1; cut < total; cut += (total - login) / 40 {
-		host.SetFaults(func(int) sshd.Fault { return sshd.Fault{CutAfterIn: cut} })
+		host.SetFaults(func(int) sshserver.Fault { return sshserver.Fault{CutAfterIn: cut} })
 		h, err := Dial(t.Context(), host.target, Options{})
 		if err == nil {
 			err = whole(h)

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
 func TestSilentHostIsLostAfterThreeUnansweredQuestions(t *testing.T) {
@@ -114,8 +114,8 @@ func TestNothingIsLeftRunning(t *testing.T) {
 		_ = h.Put(ctx, "z", zeros{}, 1<<40)
 		h.Close()
 		_ = h.Run(t.Context(), "exit 0", nil, nil)
-		for _, f := range []sshd.Fault{{Stall: true}, {RefuseLogin: true}, {CutAfterIn: 500}, {CutAfterOut: 500}} {
-			host.SetFaults(func(int) sshd.Fault { return f })
+		for _, f := range []sshserver.Fault{{Stall: true}, {RefuseLogin: true}, {CutAfterIn: 500}, {CutAfterOut: 500}} {
+			host.SetFaults(func(int) sshserver.Fault { return f })
 			if _, err := Dial(t.Context(), host.target, Options{HandshakeTimeout: 20 * time.Millisecond}); err == nil {
 				t.Fatalf("%+v did no harm", f)
 			}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/windows-machine-config/wmco/internal/operator/remote"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
 func newSigner(t *testing.T) ssh.Signer {
@@ -33,7 +33,7 @@ func newSigner(t *testing.T) ssh.Signer {
 
 // TestShellMisbehaviorIsReported uses servers with known misbehavior of Windows shells.
 func TestShellMisbehaviorIsReported(t *testing.T) {
-	honest := func(_ context.Context, c sshd.Command, stdin io.Reader, stdout, _ io.Writer) int {
+	honest := func(_ context.Context, c sshserver.Command, stdin io.Reader, stdout, _ io.Writer) int {
 		_, err := Command(strings.Fields(c.Line)[1:], stdin, stdout)
 		if exit := Exit(0); errors.As(err, &exit) {
 			return int(exit)
@@ -44,14 +44,14 @@ func TestShellMisbehaviorIsReported(t *testing.T) {
 		return 0
 	}
 	for name, test := range map[string]struct {
-		serve sshd.Handler
+		serve sshserver.Handler
 		wrong []string
 	}{
 		"cmd.exe": {honest, nil},
-		"exit codes become 1": {func(ctx context.Context, c sshd.Command, in io.Reader, out, errs io.Writer) int {
+		"exit codes become 1": {func(ctx context.Context, c sshserver.Command, in io.Reader, out, errs io.Writer) int {
 			return min(honest(ctx, c, in, out, errs), 1)
 		}, []string{"exit code 7: it arrives as 1", "exit code 1115: it arrives as 1"}},
-		"input is cut": {func(ctx context.Context, c sshd.Command, in io.Reader, out, errs io.Writer) int {
+		"input is cut": {func(ctx context.Context, c sshserver.Command, in io.Reader, out, errs io.Writer) int {
 			code := honest(ctx, c, io.LimitReader(in, 4096), out, errs)
 			_, _ = io.Copy(io.Discard, in) // ends with the lost connection
 			return code
@@ -59,7 +59,7 @@ func TestShellMisbehaviorIsReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := newSigner(t)
-			server, err := sshd.New(sshd.Options{
+			server, err := sshserver.New(sshserver.Options{
 				HostKeys: []ssh.Signer{newSigner(t)}, Users: map[string][]ssh.PublicKey{"Administrator": {key.PublicKey()}}, Home: t.TempDir(), Exec: test.serve,
 			})
 			if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
 // Options are the options of a host.
@@ -48,7 +48,7 @@ type Options struct {
 // kubelet can also run as services.
 type Host struct {
 	windows *Windows
-	server  *sshd.Server
+	server  *sshserver.Server
 	addr    string
 	listen  func() (net.Listener, error)
 	cancel  context.CancelFunc
@@ -125,7 +125,7 @@ func (h *Host) furnish(o *Options) error {
 		return err
 	}
 	var err error
-	h.server, err = sshd.New(sshd.Options{
+	h.server, err = sshserver.New(sshserver.Options{
 		HostKeys: []ssh.Signer{o.HostKey}, Keys: keys.of,
 		Home: shell.local(shell.home), FirstHome: shell.firstHome(), Root: o.Windows.Root, Exec: exec, EndlessFolders: o.Malice == Folders,
 		Version: quirks.Shell.Version, RunsOn: quirks.Shell.RunsOn, Arrived: quirks.Files.arrived,
@@ -177,7 +177,7 @@ func (h *Host) Addr() string { return h.addr }
 func (h *Host) Windows() *Windows { return h.windows }
 
 // SSH is the SSH server, with its counters and faults.
-func (h *Host) SSH() *sshd.Server { return h.server }
+func (h *Host) SSH() *sshserver.Server { return h.server }
 
 // Close stops the host and waits until all its goroutines have ended.
 func (h *Host) Close() {

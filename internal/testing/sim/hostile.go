@@ -13,7 +13,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim/lies"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
 // Malice is how a hostile host behaves, for example one that an attacker controls. Whatever it does, it costs the operator only
@@ -53,7 +53,7 @@ func Malices() []Malice {
 
 // hostile is the behavior of a hostile host.
 type hostile struct {
-	honest sshd.Handler
+	honest sshserver.Handler
 	malice Malice
 	lies   func(*wicdapi.HostFacts)
 
@@ -62,8 +62,8 @@ type hostile struct {
 	calls  uint64
 }
 
-// exec implements sshd.Handler.
-func (h *hostile) exec(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
+// exec implements sshserver.Handler.
+func (h *hostile) exec(ctx context.Context, c sshserver.Command, stdin io.Reader, stdout, stderr io.Writer) int {
 	_, arguments, _ := strings.Cut(c.Line, " ")
 	verb, _, _ := strings.Cut(arguments, " ")
 	out := &until{ctx, stdout}
@@ -140,7 +140,7 @@ func (h *hostile) greed(stdin io.Reader, stdout io.Writer) int {
 }
 
 // facts returns WICD's facts with lies.
-func (h *hostile) facts(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
+func (h *hostile) facts(ctx context.Context, c sshserver.Command, stdin io.Reader, stdout, stderr io.Writer) int {
 	var answer bytes.Buffer
 	code := h.honest(ctx, c, stdin, &answer, stderr)
 	var last struct {
@@ -159,7 +159,7 @@ func (h *hostile) facts(ctx context.Context, c sshd.Command, stdin io.Reader, st
 const lieChance = 0.2
 
 // lie answers what WICD answers, with lies that differ from one command to the next.
-func (h *hostile) lie(ctx context.Context, c sshd.Command, verb string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
+func (h *hostile) lie(ctx context.Context, c sshserver.Command, verb string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	h.mu.Lock()
 	h.calls++
 	liar := lies.New(h.calls, wicdapi.Answers()...)

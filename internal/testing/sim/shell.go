@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/daemon"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/sshd"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/compress"
 	"github.com/windows-machine-config/wmco/payload/selfextract"
@@ -52,11 +52,11 @@ func RunCommand(ctx context.Context, o WindowsOptions, c Command) int {
 	w := NewWindows(o)
 	defer w.PowerOff()
 	s := &shell{host: &Host{windows: w}, home: `C:\Users\` + c.User, root: o.Root, quirks: o.Quirks}
-	return s.exec(ctx, sshd.Command{Line: c.Line, User: c.User}, c.Stdin, c.Stdout, c.Stderr)
+	return s.exec(ctx, sshserver.Command{Line: c.Line, User: c.User}, c.Stdin, c.Stdout, c.Stderr)
 }
 
-// exec implements sshd.Handler.
-func (s *shell) exec(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
+// exec implements sshserver.Handler.
+func (s *shell) exec(ctx context.Context, c sshserver.Command, stdin io.Reader, stdout, stderr io.Writer) int {
 	q := s.quirks.Shell
 	_, _ = io.WriteString(stdout, q.Profile) // the client may have stopped reading
 	at := *s
@@ -67,7 +67,7 @@ func (s *shell) exec(ctx context.Context, c sshd.Command, stdin io.Reader, stdou
 }
 
 // run runs a command in the home folder.
-func (s *shell) run(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
+func (s *shell) run(ctx context.Context, c sshserver.Command, stdin io.Reader, stdout, stderr io.Writer) int {
 	program, args, _ := strings.Cut(strings.TrimSpace(c.Line), " ")
 	name := s.path(program)
 	info, err := os.Stat(s.local(name))

@@ -1,8 +1,8 @@
-// Package sshd is a small SSH server for simulated Windows hosts. It supports what the operator needs from a host, with the real
+// Package sshserver is a small SSH server for simulated Windows hosts. It supports what the operator needs from a host, with the real
 // protocol: public-key logins, commands executed by a Go function, and file transfers into a folder. It counts requests, so that
 // tests can check the host's view, and it can inject faults. A server without connections costs one goroutine; it does not depend
 // on the operating system.
-package sshd
+package sshserver
 
 import (
 	"bytes"
