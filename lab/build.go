@@ -151,7 +151,7 @@ type program struct {
 	pkg   string // relative to the module, or an import path of another module
 	about string
 	env   []string // for the Go command, such as GOOS=windows
-	// sources are other folders of this module that the program depends on.
+	// sources are other folders that the program depends on, relative to the module.
 	sources []string
 	// module is the folder of another module that the program is built in, relative to this one.
 	module string

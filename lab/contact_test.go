@@ -22,9 +22,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/join"
 	"github.com/windows-machine-config/wmco/internal/operator/remote"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
-	"github.com/windows-machine-config/wmco/internal/testing/sim"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/sshd"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 	"github.com/windows-machine-config/wmco/payload"
 )
@@ -159,25 +158,21 @@ func (c contacts) exitStatus(t *testing.T, line string) int {
 func TestContactWithQuirksOfSSHServers(t *testing.T) {
 	c := newContacts(t, lab.Options{})
 	const old = "SSH-2.0-OpenSSH_for_Windows_7.7"
-	quirks := func(q sim.ShellQuirks) sshd.Quirks { return sshd.Quirks{ShellQuirks: sshd.ShellQuirks(q)} }
-	overlapped := func(q sim.ShellQuirks) sshd.Quirks {
-		return sshd.Quirks{ShellQuirks: sshd.ShellQuirks(q), OverlappedPipes: true}
-	}
 	for _, test := range []struct {
 		name    string
-		quirks  sshd.Quirks
+		quirks  sshserver.Quirks
 		cut     bool
 		byFiles bool
 		code    int // for 7
 	}{
 		{name: "none", code: 7},
-		{name: "overlapped pipes of 4096 bytes", quirks: overlapped(sim.ShellQuirks{}), code: 7},
-		{name: "commands run on", quirks: overlapped(sim.ShellQuirks{RunsOn: true}), cut: true, code: 7},
-		{name: "PowerShell with a profile", quirks: overlapped(sim.ShellQuirks{PowerShell: true, Profile: "Welcome!\r\n{\"step\":1}\r\n[]\r\n"}), code: 1},
-		{name: "input ends in the request", quirks: quirks(sim.ShellQuirks{StdinEnds: 10}), byFiles: true, code: 7},
-		{name: "input ends in the content", quirks: quirks(sim.ShellQuirks{StdinEnds: 4096}), byFiles: true, code: 7},
-		{name: "OpenSSH 7.7 whose input stalls", quirks: overlapped(sim.ShellQuirks{Version: old, StdinStalls: 4096}), byFiles: true, code: 7},
-		{name: "OpenSSH 7.7 at the first login", quirks: quirks(sim.ShellQuirks{Version: old, NoProfile: true, RunsOn: true}), byFiles: true, code: 7},
+		{name: "overlapped pipes of 4096 bytes", quirks: sshserver.Quirks{OverlappedPipes: true}, code: 7},
+		{name: "commands run on", quirks: sshserver.Quirks{OverlappedPipes: true, RunsOn: true}, cut: true, code: 7},
+		{name: "PowerShell with a profile", quirks: sshserver.Quirks{OverlappedPipes: true, PowerShell: true, Profile: "Welcome!\r\n{\"step\":1}\r\n[]\r\n"}, code: 1},
+		{name: "input ends in the request", quirks: sshserver.Quirks{StdinEnds: 10}, byFiles: true, code: 7},
+		{name: "input ends in the content", quirks: sshserver.Quirks{StdinEnds: 4096}, byFiles: true, code: 7},
+		{name: "OpenSSH 7.7 whose input stalls", quirks: sshserver.Quirks{OverlappedPipes: true, Version: old, StdinStalls: 4096}, byFiles: true, code: 7},
+		{name: "OpenSSH 7.7 at the first login", quirks: sshserver.Quirks{Version: old, NoProfile: true, RunsOn: true}, byFiles: true, code: 7},
 	} {
 		passed := t.Run(test.name, func(t *testing.T) {
 			before, err := c.host.Stats()

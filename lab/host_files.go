@@ -16,9 +16,9 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 	"github.com/windows-machine-config/wmco/lab/hostspec"
-	"github.com/windows-machine-config/wmco/lab/sshd"
 )
 
 // ReadFile reads a file of the host, such as C:\k\kubelet.conf. Names are not case-sensitive.
@@ -96,16 +96,16 @@ func (h *Host) HostKey() (ssh.PublicKey, error) {
 }
 
 // Stats returns what SSH clients have done on this host since it was created.
-func (h *Host) Stats() (sshd.Stats, error) {
+func (h *Host) Stats() (sshserver.Counters, error) {
 	path, err := h.Path(guestapi.StatsFile)
 	if err != nil {
-		return sshd.Stats{}, err
+		return sshserver.Counters{}, err
 	}
-	return sshd.ReadStats(path)
+	return sshserver.ReadCounters(path)
 }
 
 // SetSSHQuirks changes the quirks of the host's SSH server, for new connections.
-func (h *Host) SetSSHQuirks(q sshd.Quirks) error {
+func (h *Host) SetSSHQuirks(q sshserver.Quirks) error {
 	text, err := json.Marshal(q)
 	if err != nil {
 		return fmt.Errorf("encoding the quirks: %w", err)

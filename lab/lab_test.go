@@ -17,8 +17,8 @@ import (
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
 
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/lab/guestapi"
-	"github.com/windows-machine-config/wmco/lab/sshd"
 )
 
 func mustKey(t *testing.T) ssh.Signer {
@@ -177,19 +177,19 @@ func TestHostCountsWhatSSHClientsDo(t *testing.T) {
 	runSSH(t, c, "ver")
 	upload(t, c, "file", make([]byte, 1<<20))
 	c.Close()
-	var got sshd.Stats
+	var got sshserver.Counters
 	waitUntil(t, "bytes received", func() string { // the file has them a moment later
 		after, err := h.Stats()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got = after.Sub(before); got.BytesReceived < 1<<20 {
-			return fmt.Sprintf("%d, want the file's %d and more", got.BytesReceived, 1<<20)
+		if got = after.Sub(before); got.BytesIn < 1<<20 {
+			return fmt.Sprintf("%d, want the file's %d and more", got.BytesIn, 1<<20)
 		}
 		return ""
 	})
-	got.BytesReceived, got.BytesSent = 0, 0
-	want := sshd.Stats{Connections: 1, ExecChannels: 1, SFTPChannels: 1, FilesOpenedForWriting: 1, Commands: []string{"ver"}}
+	got.BytesIn, got.BytesOut = 0, 0
+	want := sshserver.Counters{Connections: 1, ExecChannels: 1, SFTPChannels: 1, FilesWritten: 1, Commands: []string{"ver"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -29,7 +29,7 @@ var ErrNoWindows = errors.New("no Windows hosts on this machine")
 func guestProgram() program {
 	return program{
 		pkg: "guest", about: "building the hosts' own programs",
-		env: []string{"GOOS=windows", "GOARCH=amd64"}, sources: []string{"sshd", "guestapi", "hns"},
+		env: []string{"GOOS=windows", "GOARCH=amd64"}, sources: []string{"sshd", "../internal/testing/sshserver", "guestapi", "hns"},
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/operator/join"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/proxy"
-	"github.com/windows-machine-config/wmco/lab/sshd"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -96,7 +96,7 @@ func (m *joins) joinAlone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := rejoin{second, m.arrived(before, m.contents(hosts[0]), second.seen[0]), second.seen[0].BytesReceived}
+	r := rejoin{second, m.arrived(before, m.contents(hosts[0]), second.seen[0]), second.seen[0].BytesIn}
 	m.say("the same host was Ready again after %.2f s; it got %d bytes", second.seconds, r.wireBytes)
 	m.again = append(m.again, r)
 	return m.leave(ctx, hosts)
@@ -142,7 +142,7 @@ func (m *joins) contents(h *lab.Host) map[string]fs.FileInfo {
 
 // arrived is the number of bytes of the payload that were sent between two readings of the store: of each new content, of each
 // partial file, and of wicd-setup if SFTP wrote a file.
-func (m *joins) arrived(before, after map[string]fs.FileInfo, seen sshd.Stats) int64 {
+func (m *joins) arrived(before, after map[string]fs.FileInfo, seen sshserver.Counters) int64 {
 	var sum int64
 	for _, f := range m.payload.Files {
 		if now := after[f.SHA256]; now != nil && !same(before[f.SHA256], now) {
@@ -152,7 +152,7 @@ func (m *joins) arrived(before, after map[string]fs.FileInfo, seen sshd.Stats) i
 			sum += part.Size()
 		}
 	}
-	return sum + int64(seen.FilesOpenedForWriting)*m.payload.Setup.Size
+	return sum + int64(seen.FilesWritten)*m.payload.Setup.Size
 }
 
 func same(a, b fs.FileInfo) bool {
@@ -179,9 +179,9 @@ func (m *joins) report() {
 		for _, seen := range a.seen {
 			note("connections", float64(seen.Connections))
 			note("exec", float64(seen.ExecChannels))
-			note("transfers", float64(max(seen.SFTPChannels, seen.FilesOpenedForWriting)))
-			note("ratio", float64(seen.BytesReceived)/float64(m.compressedSize()))
-			note("wire", float64(seen.BytesReceived)/1e6)
+			note("transfers", float64(max(seen.SFTPChannels, seen.FilesWritten)))
+			note("ratio", float64(seen.BytesIn)/float64(m.compressedSize()))
+			note("wire", float64(seen.BytesIn)/1e6)
 		}
 	}
 	for _, r := range m.again {
@@ -288,7 +288,7 @@ func (m *joins) joinOverLink(ctx context.Context, address string) (share float64
 	}
 	i := slices.IndexFunc(a.steps, func(s v1alpha1.StepStatus) bool { return s.Name == join.StepTransfer })
 	// Apart from wicd-setup, the bytes are the payload and some kilobytes of requests; only the payload counts.
-	bytes := min(m.compressedSize(), a.seen[0].BytesReceived-m.payload.Setup.Size)
+	bytes := min(m.compressedSize(), a.seen[0].BytesIn-m.payload.Setup.Size)
 	return float64(bytes) / took(a.steps[i]).Seconds() / linkRate, m.leave(ctx, hosts)
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/sshd"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 	"github.com/windows-machine-config/wmco/payload"
 )
@@ -136,7 +136,7 @@ type arrival struct {
 	// steps are the steps of the last host.
 	steps []v1alpha1.StepStatus
 	// seen is what each host's SSH server counted meanwhile.
-	seen []sshd.Stats
+	seen []sshserver.Counters
 }
 
 // join announces hosts in one ConfigMap and waits until all are Ready.
@@ -192,8 +192,8 @@ func (st *stage) announced(ctx context.Context, hosts []*lab.Host, entries []tes
 	return a, nil
 }
 
-func counted(hosts []*lab.Host) ([]sshd.Stats, error) {
-	var all []sshd.Stats
+func counted(hosts []*lab.Host) ([]sshserver.Counters, error) {
+	var all []sshserver.Counters
 	for _, h := range hosts {
 		s, err := h.Stats()
 		if err != nil {

@@ -188,7 +188,7 @@ func (p place) checkRejoin(host *lab.Host, name types.NamespacedName) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if sent := after.Sub(before).BytesReceived; sent > 1<<20 {
+	if sent := after.Sub(before).BytesIn; sent > 1<<20 {
 		p.t.Errorf("%d bytes were sent to a host that had everything", sent)
 	}
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 	"github.com/windows-machine-config/wmco/lab/sshd"
 	"golang.org/x/sys/windows"
@@ -39,13 +41,14 @@ type sshService struct{}
 // Execute implements svc.Handler.
 func (sshService) Execute(_ []string, requests <-chan svc.ChangeRequest, status chan<- svc.Status) (bool, uint32) {
 	status <- svc.Status{State: svc.StartPending}
-	stop := make(chan struct{})
-	listener, server, err := openSSH(stop)
+	listener, server, err := openSSH()
 	if err != nil {
 		_ = os.WriteFile(guestapi.SSHDLog, []byte(err.Error()), 0o644)
 		return true, 1
 	}
-	go server.Serve(listener)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	go server.Serve(ctx, listener)
 	running := svc.Status{State: svc.Running, Accepts: svc.AcceptStop | svc.AcceptShutdown}
 	status <- running
 	for r := range requests {
@@ -53,29 +56,27 @@ func (sshService) Execute(_ []string, requests <-chan svc.ChangeRequest, status 
 		case svc.Interrogate:
 			status <- running
 		case svc.Stop, svc.Shutdown:
+			stop()
 			_ = listener.Close()
-			server.Close()
-			close(stop)
 			return false, 0
 		}
 	}
 	return false, 0
 }
 
-func openSSH(stop <-chan struct{}) (net.Listener, *sshd.Server, error) {
+func openSSH() (net.Listener, *sshserver.Server, error) {
 	log, err := os.OpenFile(guestapi.SSHDLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening the log: %w", err)
 	}
-	key, err := sshd.LoadHostKey(guestapi.HostKeyFile)
-	if err != nil {
-		return nil, nil, err
-	}
-	counters, err := sshd.OpenCounters(guestapi.StatsFile)
-	if err != nil {
-		return nil, nil, err
-	}
 	user, home, err := logIn()
+	if err != nil {
+		return nil, nil, err
+	}
+	server, err := sshd.New(sshd.Options{
+		HostKeyFile: guestapi.HostKeyFile, User: user, AuthorizedKeysFile: guestapi.AuthorizedKeysFile, Home: home,
+		QuirksFile: guestapi.SSHQuirksFile, CountersFile: guestapi.StatsFile, Log: slog.New(slog.NewTextHandler(log, nil)),
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -87,18 +88,7 @@ func openSSH(stop <-chan struct{}) (net.Listener, *sshd.Server, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("listening: %w", err)
 	}
-	go counters.KeepSaving(stop)
-	records := slog.New(slog.NewTextHandler(log, nil))
-	return listener, sshd.New(sshd.Options{
-		HostKey: key, User: user, AuthorizedKeysFile: guestapi.AuthorizedKeysFile, Home: home, Counters: counters, Log: records,
-		Quirks: func() sshd.Quirks {
-			q, err := sshd.ReadQuirks(guestapi.SSHQuirksFile)
-			if err != nil {
-				records.Error("Quirks not read", "error", err)
-			}
-			return q
-		},
-	}), nil
+	return listener, server, nil
 }
 
 // logIn sets the environment of the user who can log in, for this process and its children.

@@ -22,14 +22,14 @@ const (
 const (
 	Dir                = `C:\lab`
 	GuestProgram       = `C:\lab\guest.exe`
-	StatsFile          = `C:\lab\sshd.json`        // sshd.Stats
+	StatsFile          = `C:\lab\sshd.json`        // sshserver.Counters
 	PowerShellLog      = `C:\lab\powershell.jsonl` // one JSON string, its command line, for each start of PowerShell
 	SSHDLog            = `C:\lab\sshd.log`         // log of the SSH server
 	SSHDir             = `C:\ProgramData\ssh`      // OpenSSH's own
 	AuthorizedKeysFile = `C:\ProgramData\ssh\administrators_authorized_keys`
 	UserFile           = `C:\lab\user`            // name of the user who can log in
 	SSHListenFile      = `C:\lab\ssh-listen`      // address and port of the SSH server; :22 without the file
-	SSHQuirksFile      = `C:\lab\ssh-quirks.json` // sshd.Quirks for new connections
+	SSHQuirksFile      = `C:\lab\ssh-quirks.json` // sshserver.Quirks for new connections
 	ContainersDir      = `C:\lab\systems`         // hostcompute's compute systems
 	MountsDir          = `C:\lab\mounts`          // mounted layers of containers
 	NetworksDir        = `C:\lab\hns`             // hns.Store

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// LoadHostKey reads the server's key from a file in OpenSSH's format. The first time, it creates one (Ed25519).
-func LoadHostKey(path string) (ssh.Signer, error) {
+// loadHostKey reads the server's key from a file in OpenSSH's format. The first time, it creates one (Ed25519).
+func loadHostKey(path string) (ssh.Signer, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := makeHostKey(path); err != nil {

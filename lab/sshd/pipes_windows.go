@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/windows"
 )
 
@@ -78,11 +77,11 @@ func (s *streams) closeTheirs() {
 	}
 }
 
-// send copies the command's output to a channel. The returned channel is closed when all of it was sent, or cannot be.
-func (s *streams) send(ch ssh.Channel) <-chan struct{} {
+// send copies the command's output. The returned channel is closed when all of it was sent, or cannot be.
+func (s *streams) send(stdout, stderr io.Writer) <-chan struct{} {
 	sent := make(chan struct{})
 	var copies sync.WaitGroup
-	for i, to := range map[int]io.Writer{1: ch, 2: ch.Stderr()} {
+	for i, to := range map[int]io.Writer{1: stdout, 2: stderr} {
 		copies.Go(func() {
 			_, _ = io.Copy(to, s[i].ours)
 			_ = s[i].ours.Close()
@@ -96,7 +95,7 @@ func (s *streams) send(ch ssh.Channel) <-chan struct{} {
 }
 
 // startOverlapped starts a command with pipes as OpenSSH for Windows has them.
-func startOverlapped(cmd *exec.Cmd, ch ssh.Channel) (*process, error) {
+func startOverlapped(cmd *exec.Cmd) (*process, error) {
 	s, err := newStreams()
 	if err != nil {
 		return nil, err
@@ -123,7 +122,7 @@ func startOverlapped(cmd *exec.Cmd, ch ssh.Channel) (*process, error) {
 		s.closeOurs()
 		return nil, fmt.Errorf("starting the command: %w", err)
 	}
-	sent := s.send(ch)
+	sent := s.send(cmd.Stdout, cmd.Stderr)
 	wait := func() (uint32, error) {
 		defer s.closeOurs()
 		state, err := started.Wait()

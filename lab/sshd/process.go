@@ -1,13 +1,15 @@
 package sshd
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"os/exec"
-
-	"golang.org/x/crypto/ssh"
+	"time"
 )
+
+// outputDelay is how long a process that a command left behind may keep the command's output open.
+const outputDelay = 10 * time.Second
 
 // process is a command that runs.
 type process struct {
@@ -18,12 +20,28 @@ type process struct {
 	kill func()
 }
 
-// start starts a command whose output goes to a channel.
-func start(cmd *exec.Cmd, ch ssh.Channel, q Quirks) (*process, error) {
-	if q.OverlappedPipes {
-		return startOverlapped(cmd, ch)
+// execute runs a command until it ends, or kills it when ctx ends. It returns the exit code.
+func execute(ctx context.Context, cmd *exec.Cmd, stdin io.Reader, overlapped bool) (uint32, error) {
+	start := startPiped
+	if overlapped {
+		start = startOverlapped
 	}
-	cmd.Stdout, cmd.Stderr = ch, ch.Stderr()
+	p, err := start(cmd)
+	if err != nil {
+		return 0, err
+	}
+	defer p.kill()
+	stop := context.AfterFunc(ctx, p.kill)
+	defer stop()
+	go func() {
+		_, _ = io.CopyBuffer(p.stdin, stdin, make([]byte, copySize))
+		_ = p.stdin.Close()
+	}()
+	return p.wait()
+}
+
+// startPiped starts a command with pipes as Go makes them.
+func startPiped(cmd *exec.Cmd) (*process, error) {
 	cmd.WaitDelay = outputDelay
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -35,16 +53,10 @@ func start(cmd *exec.Cmd, ch ssh.Channel, q Quirks) (*process, error) {
 	}
 	wait := func() (uint32, error) {
 		err := cmd.Wait()
-		var exit *exec.ExitError
-		switch {
-		case errors.As(err, &exit):
-			return uint32(exit.ExitCode()), nil
-		case errors.Is(err, exec.ErrWaitDelay): // a process that it left behind holds its output
-			return 0, nil
-		case q.RunsOn && cmd.ProcessState != nil: // its output no longer had a reader
-			return uint32(cmd.ProcessState.ExitCode()), nil
+		if cmd.ProcessState == nil {
+			return 0, err
 		}
-		return 0, err
+		return uint32(cmd.ProcessState.ExitCode()), nil // whether its output was read to its end or not
 	}
 	return &process{stdin, wait, kill}, nil
 }

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"os/exec"
 	"syscall"
-
-	"golang.org/x/crypto/ssh"
 )
 
 // systemFolder replaces that of Windows.
@@ -25,4 +23,4 @@ func startTree(cmd *exec.Cmd) (kill func(), err error) {
 	return func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }, nil
 }
 
-func startOverlapped(*exec.Cmd, ssh.Channel) (*process, error) { return nil, errors.ErrUnsupported }
+func startOverlapped(*exec.Cmd) (*process, error) { return nil, errors.ErrUnsupported }

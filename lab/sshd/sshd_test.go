@@ -4,6 +4,7 @@ package sshd
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
@@ -17,16 +18,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
 // A fixture is a server with one authorized key.
 type fixture struct {
-	server  *Server
+	options Options
 	address string
-	home    string
-	stats   string
 	hostKey ssh.PublicKey
 	key     ssh.Signer
 }
@@ -46,47 +46,45 @@ func mustKey(t *testing.T) ssh.Signer {
 
 func mustServe(t *testing.T) fixture {
 	t.Helper()
-	return mustServeWith(t, Quirks{})
-}
-
-func mustServeWith(t *testing.T, q Quirks) fixture {
-	t.Helper()
 	dir := t.TempDir()
-	f := fixture{home: filepath.Join(dir, "home"), stats: filepath.Join(dir, "stats.json"), key: mustKey(t)}
-	if err := os.Mkdir(f.home, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	keys := filepath.Join(dir, "authorized_keys")
+	f := fixture{key: mustKey(t), options: Options{
+		HostKeyFile: filepath.Join(dir, "host_key"), User: "Administrator", AuthorizedKeysFile: filepath.Join(dir, "authorized_keys"),
+		Home: t.TempDir(), QuirksFile: filepath.Join(dir, "quirks.json"), CountersFile: filepath.Join(dir, "counters.json"),
+		Log: slog.New(slog.DiscardHandler),
+	}}
 	text := "# a comment\n" + string(ssh.MarshalAuthorizedKey(mustKey(t).PublicKey())) + string(ssh.MarshalAuthorizedKey(f.key.PublicKey()))
-	if err := os.WriteFile(keys, []byte(text), 0o600); err != nil {
+	mustWrite(t, f.options.AuthorizedKeysFile, text)
+	server, err := New(f.options)
+	if err != nil {
 		t.Fatal(err)
 	}
-	hostKey, err := LoadHostKey(filepath.Join(dir, "host_key"))
+	hostKey, err := loadHostKey(f.options.HostKeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.hostKey = hostKey.PublicKey()
-	counters, err := OpenCounters(f.stats)
-	if err != nil {
-		t.Fatal(err)
-	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.address = l.Addr().String()
-	f.server = New(Options{HostKey: hostKey, User: "Administrator", AuthorizedKeysFile: keys, Home: f.home,
-		Quirks: func() Quirks { return q }, Counters: counters, Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- f.server.Serve(l) }()
+	go func() { served <- server.Serve(ctx, l) }()
 	t.Cleanup(func() {
-		_ = l.Close()
-		f.server.Close()
+		cancel()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
 	})
 	return f
+}
+
+func mustWrite(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (f fixture) dial(user string, key ssh.Signer) (*ssh.Client, error) {
@@ -127,11 +125,11 @@ func TestOnlyTheUserWithAnAuthorizedKeyLogsIn(t *testing.T) {
 
 func TestHostKeyStaysTheSame(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
-	first, err := LoadHostKey(file)
+	first, err := loadHostKey(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := LoadHostKey(file)
+	second, err := loadHostKey(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +148,7 @@ func TestCommandHasItsStreamsAndExitCode(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitStatus() != 7 {
 		t.Errorf("error %v, want exit code 7", err)
 	}
-	home, err := filepath.EvalSymlinks(f.home)
+	home, err := filepath.EvalSymlinks(f.options.Home)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +193,7 @@ func TestCommandDiesWithItsConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fifo := filepath.Join(f.home, "fifo")
+	fifo := filepath.Join(f.options.Home, "fifo")
 	// The shell's child holds the pipe open for writing; the pipe ends with the last of them. Opening it for reading waits for that child.
 	if err := s.Start("mkfifo fifo && { (sleep 1000 >fifo; true) & echo started; wait; }"); err != nil {
 		t.Fatal(err)
@@ -214,109 +212,54 @@ func TestCommandDiesWithItsConnection(t *testing.T) {
 	}
 }
 
-func TestFilesAreRelativeToHome(t *testing.T) {
+func TestCommandsRunOnWithoutTheirConnection(t *testing.T) {
 	f := mustServe(t)
-	files, err := sftp.NewClient(f.mustDial(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer files.Close()
-	w, err := files.Create("agent.exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	content := bytes.Repeat([]byte("x"), 1<<20)
-	if _, err := w.ReadFrom(bytes.NewReader(content)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(filepath.Join(f.home, "agent.exe"))
-	if err != nil || !bytes.Equal(got, content) {
-		t.Errorf("read %d bytes, error %v; want the %d bytes written", len(got), err, len(content))
-	}
-}
-
-func TestServerCountsClientActions(t *testing.T) {
-	f := mustServe(t)
+	mustWrite(t, f.options.QuirksFile, `{"RunsOn":true}`)
 	c := f.mustDial(t)
-	for _, line := range []string{"true", `/bin/echo hello`} {
-		if err := mustSession(t, c).Run(line); err != nil {
-			t.Fatal(err)
+	s := mustSession(t, c)
+	out, err := s.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start("echo started; cat; echo done >ended"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, len("started\n"))); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if text, err := os.ReadFile(filepath.Join(f.options.Home, "ended")); err == nil && bytes.Equal(text, []byte("done\n")) {
+			return
 		}
 	}
-	files, err := sftp.NewClient(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := files.Create("new")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(make([]byte, 100_000)); err != nil {
-		t.Fatal(err)
-	}
-	_ = w.Close()
-	r, err := files.Open("new")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = r.Close()
-	_ = files.Close()
-	want := Stats{Connections: 1, ExecChannels: 2, SFTPChannels: 1, FilesOpenedForWriting: 1, Commands: []string{"true", "/bin/echo hello"}}
-	got, err := ReadStats(f.stats)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got.BytesReceived, got.BytesSent = 0, 0
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if now := f.server.options.Counters.Stats(); now.BytesReceived < 100_000 || now.BytesReceived > 120_000 {
-		t.Errorf("%d bytes received, want the 100000 of the file and a little more", now.BytesReceived)
+	t.Error("the command ended with its connection")
+}
+
+func TestFirstConnectionStartsInSystemFolder(t *testing.T) {
+	f := mustServe(t)
+	mustWrite(t, f.options.QuirksFile, `{"NoProfile":true}`)
+	for i, want := range []string{systemFolder, f.options.Home, f.options.Home} {
+		out, err := mustSession(t, f.mustDial(t)).Output("pwd")
+		if got := strings.TrimSpace(string(out)); err != nil || got != want {
+			t.Errorf("connection %d begins in %q, %v; want %q", i+1, got, err, want)
+		}
 	}
 }
 
-func TestCountersGoOnAfterARestart(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "stats.json")
-	for range 2 {
-		c, err := OpenCounters(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.update(func(s *Stats) { s.Connections++ })
-		c.received.Add(10)
-		c.save()
+func TestQuirksAreReadFromFile(t *testing.T) {
+	const version = "SSH-2.0-OpenSSH_for_Windows_8.9"
+	var log bytes.Buffer
+	o := Options{QuirksFile: filepath.Join(t.TempDir(), "quirks.json"), Log: slog.New(slog.NewTextHandler(&log, nil))}
+	if got, want := o.quirks(), (sshserver.Quirks{Version: version}); got != want || log.Len() > 0 {
+		t.Errorf("without a file, they are %+v, and the log %q; want %+v", got, log.String(), want)
 	}
-	got, err := ReadStats(file)
-	if err != nil {
-		t.Fatal(err)
+	mustWrite(t, o.QuirksFile, `{"StdinEnds":4,"OverlappedPipes":true}`)
+	if got, want := o.quirks(), (sshserver.Quirks{Version: version, StdinEnds: 4, OverlappedPipes: true}); got != want || log.Len() > 0 {
+		t.Errorf("got %+v, and the log %q; want %+v", got, log.String(), want)
 	}
-	if diff := cmp.Diff(Stats{Connections: 2, BytesReceived: 20}, got); diff != "" {
-		t.Error(diff)
+	mustWrite(t, o.QuirksFile, "{")
+	if o.quirks(); log.Len() == 0 {
+		t.Error("a damaged file is read")
 	}
-	if diff := cmp.Diff(Stats{Connections: 1, BytesReceived: 5}, got.Sub(Stats{Connections: 1, BytesReceived: 15})); diff != "" {
-		t.Error("since an earlier reading:", diff)
-	}
-}
-
-func FuzzOpenCounter(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 14, 3, 0, 0, 0, 1, 0, 0, 0, 1, 'a', 0, 0, 0, 2}, 3)
-	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 5, 3, 0xff, 0xff, 0xff, 0xff}, 1)
-	f.Fuzz(func(t *testing.T, stream []byte, size int) {
-		size = max(1, size%64)
-		dir := t.TempDir()
-		whole := &openCounter{counters: &Counters{path: filepath.Join(dir, "whole")}}
-		whole.watch(stream)
-		pieces := &openCounter{counters: &Counters{path: filepath.Join(dir, "pieces")}}
-		for rest := stream; len(rest) > 0; {
-			n := min(size, len(rest))
-			pieces.watch(rest[:n])
-			rest = rest[n:]
-		}
-		if w, p := whole.counters.stats.FilesOpenedForWriting, pieces.counters.stats.FilesOpenedForWriting; w != p {
-			t.Errorf("%d opens in one piece, %d in pieces of %d", w, p, size)
-		}
-	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/remote"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/payload"
 	payloads "github.com/windows-machine-config/wmco/payload/build"
 )
@@ -130,23 +131,23 @@ func (w *contactWorld) expectNoInput(t *testing.T) {
 func TestContactWithShellsThatHandOnPoorly(t *testing.T) {
 	const old = "SSH-2.0-OpenSSH_for_Windows_7.7"
 	for name, test := range map[string]struct {
-		shell   sim.ShellQuirks
+		shell   sshserver.Quirks
 		byFiles bool
 	}{
 		"nothing":                        {},
-		"input stalls after 4096 bytes":  {sim.ShellQuirks{Version: old, StdinStalls: 4096}, true},
-		"input stalls after 1 byte":      {sim.ShellQuirks{Version: old, StdinStalls: 1}, true},
-		"old, and input ends":            {sim.ShellQuirks{Version: old, StdinEnds: 4096}, true},
-		"old":                            {sim.ShellQuirks{Version: old}, true},
-		"input ends in the request":      {sim.ShellQuirks{Version: "SSH-2.0-OpenSSH_for_Windows_9.5", StdinEnds: 10}, true},
-		"input ends in the content":      {sim.ShellQuirks{StdinEnds: 4096}, true},
-		"input comes byte by byte":       {sim.ShellQuirks{StdinBlocks: 100}, false},
-		"PowerShell":                     {sim.ShellQuirks{PowerShell: true}, false},
-		"commands run on":                {sim.ShellQuirks{RunsOn: true}, false},
-		"old, and commands run on":       {sim.ShellQuirks{Version: old, RunsOn: true}, true},
-		"a profile writes":               {sim.ShellQuirks{Profile: "Welcome!\r\n{\"step\":1}\r\n[]\r\n"}, false},
-		"no profile at the first login":  {sim.ShellQuirks{NoProfile: true}, false},
-		"old, no profile at first login": {sim.ShellQuirks{NoProfile: true, Version: old}, true},
+		"input stalls after 4096 bytes":  {sshserver.Quirks{Version: old, StdinStalls: 4096}, true},
+		"input stalls after 1 byte":      {sshserver.Quirks{Version: old, StdinStalls: 1}, true},
+		"old, and input ends":            {sshserver.Quirks{Version: old, StdinEnds: 4096}, true},
+		"old":                            {sshserver.Quirks{Version: old}, true},
+		"input ends in the request":      {sshserver.Quirks{Version: "SSH-2.0-OpenSSH_for_Windows_9.5", StdinEnds: 10}, true},
+		"input ends in the content":      {sshserver.Quirks{StdinEnds: 4096}, true},
+		"input comes byte by byte":       {sshserver.Quirks{StdinBlocks: 100}, false},
+		"PowerShell":                     {sshserver.Quirks{PowerShell: true}, false},
+		"commands run on":                {sshserver.Quirks{RunsOn: true}, false},
+		"old, and commands run on":       {sshserver.Quirks{Version: old, RunsOn: true}, true},
+		"a profile writes":               {sshserver.Quirks{Profile: "Welcome!\r\n{\"step\":1}\r\n[]\r\n"}, false},
+		"no profile at the first login":  {sshserver.Quirks{NoProfile: true}, false},
+		"old, no profile at first login": {sshserver.Quirks{NoProfile: true, Version: old}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -163,7 +164,7 @@ func TestContactWithShellsThatHandOnPoorly(t *testing.T) {
 }
 
 func TestProgramsInWindowsOwnFolderLeave(t *testing.T) {
-	w := newContactWorld(t, sim.Quirks{Shell: sim.ShellQuirks{NoProfile: true}})
+	w := newContactWorld(t, sim.Quirks{Shell: sshserver.Quirks{NoProfile: true}})
 	if err := w.stageAndLeave(t); err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +260,7 @@ func TestContactByChance(t *testing.T) {
 }
 
 func TestNoSecretIsOnACommandLine(t *testing.T) {
-	w := newContactWorld(t, sim.Quirks{Shell: sim.ShellQuirks{Version: "SSH-2.0-OpenSSH_for_Windows_7.7"}})
+	w := newContactWorld(t, sim.Quirks{Shell: sshserver.Quirks{Version: "SSH-2.0-OpenSSH_for_Windows_7.7"}})
 	ctx := t.Context()
 	if err := w.visit().Stage(ctx, join.Transfer{Slots: &places{1}}); err != nil {
 		t.Fatal(err)

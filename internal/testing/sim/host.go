@@ -115,9 +115,9 @@ func (h *Host) furnish(o *Options) error {
 			return err
 		}
 	}
-	exec := shell.exec
+	exec := sshserver.WithQuirks(shell.exec)
 	if o.Malice != "" || o.Lies != nil {
-		h.hostile = &hostile{honest: shell.exec, malice: o.Malice, lies: o.Lies}
+		h.hostile = &hostile{honest: exec, malice: o.Malice, lies: o.Lies}
 		exec = h.hostile.exec
 	}
 	keys := &keyring{user: o.User, disk: hostapi.Disk{Root: o.Windows.Root}}
@@ -127,8 +127,8 @@ func (h *Host) furnish(o *Options) error {
 	var err error
 	h.server, err = sshserver.New(sshserver.Options{
 		HostKeys: []ssh.Signer{o.HostKey}, Keys: keys.of,
-		Home: shell.local(shell.home), FirstHome: shell.firstHome(), Root: o.Windows.Root, Exec: exec, EndlessFolders: o.Malice == Folders,
-		Version: quirks.Shell.Version, RunsOn: quirks.Shell.RunsOn, Arrived: quirks.Files.arrived,
+		Home: shell.local(shell.home), FirstHome: shell.local(windowsFolder), Root: o.Windows.Root, Exec: exec, EndlessFolders: o.Malice == Folders,
+		Quirks: func() sshserver.Quirks { return quirks.Shell }, Arrived: quirks.Files.arrived,
 	})
 	return err
 }

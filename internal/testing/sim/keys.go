@@ -6,6 +6,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
 // keysFile is where OpenSSH for Windows stores the keys of administrators.
@@ -31,16 +32,10 @@ func (k *keyring) create(keys []ssh.PublicKey) error {
 }
 
 // of returns the keys that a user may log in with now.
-func (k *keyring) of(user string) (keys []ssh.PublicKey) {
-	rest, err := k.disk.Read(keysFile)
+func (k *keyring) of(user string) []ssh.PublicKey {
+	content, err := k.disk.Read(keysFile)
 	if err != nil || !strings.EqualFold(user, k.user) {
 		return nil
 	}
-	for {
-		key, _, _, after, err := ssh.ParseAuthorizedKey(rest)
-		if err != nil {
-			return keys // there are no more
-		}
-		keys, rest = append(keys, key), after
-	}
+	return sshserver.ParseKeys(content)
 }

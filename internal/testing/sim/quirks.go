@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
 // Quirks are deviations of a real Windows Server from an idle one that has finished its setup and has no security software. The zero value has none.
@@ -20,7 +21,7 @@ type Quirks struct {
 	Setup     SetupQuirks
 	Network   NetworkQuirks
 	Adapter   AdapterQuirks
-	Shell     ShellQuirks
+	Shell     sshserver.Quirks
 	Files     FileQuirks
 }
 

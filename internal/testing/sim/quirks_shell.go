@@ -1,40 +1,18 @@
 package sim
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
-)
 
-// ShellQuirks concern the SSH server and the shell that it starts.
-type ShellQuirks struct {
-	// Version is the version string of the SSH server, such as SSH-2.0-OpenSSH_for_Windows_7.7; empty for another server. Windows Server 2019
-	// includes version 7.7, 2022 has 8.1, and 2025 has 9.5.
-	Version string
-	// StdinEnds is after how many bytes a command reads the end of its input although more was sent, and StdinStalls after how many it reads nothing
-	// more; 0 for never. OpenSSH 7.7 for Windows passes input through pipes of 4,096 bytes (PowerShell/Win32-OpenSSH issues 752 and 893), and Ansible
-	// requires 7.9 or later (docs.ansible.com, windows_ssh).
-	StdinEnds, StdinStalls int64
-	// StdinBlocks is the maximum number of bytes that a command reads at a time; 0 for no limit.
-	StdinBlocks int
-	// PowerShell is the default shell if set: it returns exit code 0 unchanged, and 1 for all others (about_PowerShell_exe, -Command).
-	PowerShell bool
-	// RunsOn lets commands continue when their connection ends, as Windows has neither signals nor terminals that hang up.
-	RunsOn bool
-	// Profile is what a startup script of the shell writes before the command's output.
-	Profile string
-	// NoProfile makes the first connection start in C:\Windows: a user who never logged in has no profile, and OpenSSH then uses that folder as home
-	// (contrib/win32/win32compat/pwd.c, get_passwd).
-	NoProfile bool
-}
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
+)
 
 // oldOpenSSH is the version in Windows Server 2019.
 const oldOpenSSH = "SSH-2.0-OpenSSH_for_Windows_7.7"
 
-func shellByChance(r *rand.Rand) ShellQuirks {
+func shellByChance(r *rand.Rand) sshserver.Quirks {
 	sometimes := func() bool { return r.IntN(3) == 0 }
-	q := ShellQuirks{
+	q := sshserver.Quirks{
 		Version:    []string{oldOpenSSH, "SSH-2.0-OpenSSH_for_Windows_8.1", "SSH-2.0-OpenSSH_for_Windows_9.5"}[r.IntN(3)],
 		PowerShell: sometimes(), RunsOn: sometimes(), NoProfile: sometimes(),
 	}
@@ -51,46 +29,4 @@ func shellByChance(r *rand.Rand) ShellQuirks {
 		q.StdinEnds = 1 + r.Int64N(8192)
 	}
 	return q
-}
-
-// input returns the input as a command reads it.
-func (q ShellQuirks) input(ctx context.Context, stdin io.Reader) io.Reader {
-	in := &quirkyInput{ctx: ctx, from: stdin, quirks: q}
-	in.left = max(q.StdinEnds, q.StdinStalls)
-	return in
-}
-
-// quirkyInput is the input of one command.
-type quirkyInput struct {
-	ctx    context.Context // of the command
-	from   io.Reader
-	quirks ShellQuirks
-	left   int64 // until it ends or stalls
-}
-
-// Read implements io.Reader.
-func (in *quirkyInput) Read(p []byte) (int, error) {
-	q := in.quirks
-	if q.StdinBlocks > 0 {
-		p = p[:min(len(p), q.StdinBlocks)]
-	}
-	switch {
-	case q.StdinEnds == 0 && q.StdinStalls == 0:
-		return in.from.Read(p)
-	case in.left > 0:
-		n, err := in.from.Read(p[:min(int64(len(p)), in.left)])
-		in.left -= int64(n)
-		return n, err
-	case q.StdinStalls > 0:
-		<-in.ctx.Done()
-	}
-	return 0, io.EOF
-}
-
-// exitCode returns the exit code of the shell for the exit code of its command.
-func (q ShellQuirks) exitCode(code int) int {
-	if q.PowerShell {
-		return min(code, 1)
-	}
-	return code
 }

@@ -29,14 +29,6 @@ type shell struct {
 // windowsFolder is the folder of Windows.
 const windowsFolder = `C:\Windows`
 
-// firstHome returns the folder in which the first connection starts, if it is another one.
-func (s *shell) firstHome() string {
-	if s.quirks.Shell.NoProfile {
-		return s.local(windowsFolder)
-	}
-	return ""
-}
-
 func (s *shell) local(name string) string { return hostapi.Disk{Root: s.root}.Local(name) }
 
 // Command is a command line that arrived over another SSH server.
@@ -52,22 +44,16 @@ func RunCommand(ctx context.Context, o WindowsOptions, c Command) int {
 	w := NewWindows(o)
 	defer w.PowerOff()
 	s := &shell{host: &Host{windows: w}, home: `C:\Users\` + c.User, root: o.Root, quirks: o.Quirks}
-	return s.exec(ctx, sshserver.Command{Line: c.Line, User: c.User}, c.Stdin, c.Stdout, c.Stderr)
+	return sshserver.WithQuirks(s.exec)(ctx, sshserver.Command{Line: c.Line, User: c.User, Quirks: o.Quirks.Shell}, c.Stdin, c.Stdout, c.Stderr)
 }
 
 // exec implements sshserver.Handler.
 func (s *shell) exec(ctx context.Context, c sshserver.Command, stdin io.Reader, stdout, stderr io.Writer) int {
-	q := s.quirks.Shell
-	_, _ = io.WriteString(stdout, q.Profile) // the client may have stopped reading
-	at := *s
 	if c.Dir == s.local(windowsFolder) {
+		at := *s
 		at.home = windowsFolder
+		s = &at
 	}
-	return q.exitCode(at.run(ctx, c, q.input(ctx, stdin), stdout, stderr))
-}
-
-// run runs a command in the home folder.
-func (s *shell) run(ctx context.Context, c sshserver.Command, stdin io.Reader, stdout, stderr io.Writer) int {
 	program, args, _ := strings.Cut(strings.TrimSpace(c.Line), " ")
 	name := s.path(program)
 	info, err := os.Stat(s.local(name))

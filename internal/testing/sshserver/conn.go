@@ -1,6 +1,7 @@
 package sshserver
 
 import (
+	"bufio"
 	"io"
 	"net"
 )
@@ -9,6 +10,7 @@ import (
 // at a time in each direction, so that the fields need no lock.
 type conn struct {
 	net.Conn
+	reader          io.Reader
 	server          *Server
 	leftIn, leftOut int64 // bytes until the cut; negative: never cut
 }
@@ -20,7 +22,15 @@ func newConn(c net.Conn, s *Server, f Fault) *conn {
 		}
 		return n
 	}
-	return &conn{Conn: c, server: s, leftIn: limit(f.CutAfterIn), leftOut: limit(f.CutAfterOut)}
+	admitted := &conn{Conn: c, reader: c, server: s, leftIn: limit(f.CutAfterIn), leftOut: limit(f.CutAfterOut)}
+	if size := s.options.ReadBuffer; size > 0 {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetReadBuffer(size)
+			_ = tcp.SetWriteBuffer(size)
+		}
+		admitted.reader = bufio.NewReaderSize(c, size)
+	}
+	return admitted
 }
 
 func (c *conn) Read(p []byte) (int, error) {
@@ -31,7 +41,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	if c.leftIn > 0 {
 		p = p[:min(int64(len(p)), c.leftIn)]
 	}
-	n, err := c.Conn.Read(p)
+	n, err := c.reader.Read(p)
 	c.server.in.Add(int64(n))
 	if c.leftIn > 0 {
 		c.leftIn -= int64(n)

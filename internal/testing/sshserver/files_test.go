@@ -31,6 +31,10 @@ func TestTransfersWorkOnTheHomeFolder(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if f, err = c.Open("folder/a"); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
 	if _, err := c.OpenFile("folder/a", os.O_WRONLY|os.O_CREATE|os.O_EXCL); err == nil {
 		t.Error("an exclusive file was created twice")
 	}

@@ -25,35 +25,43 @@ func (s *Server) serveConn(server context.Context, tcp net.Conn) {
 		return
 	}
 	_ = c.SetDeadline(time.Now().Add(loginGrace))
-	login, channels, requests, err := ssh.NewServerConn(c, s.config(fault))
+	log, quirks := s.options.Log.With("client", tcp.RemoteAddr().String()), s.options.Quirks()
+	login, channels, requests, err := ssh.NewServerConn(c, s.config(fault, quirks.Version))
 	if err != nil {
+		log.Info("Connection refused", "error", err)
 		return
 	}
+	log.Info("Connected", "user", login.User())
 	_ = c.SetDeadline(time.Time{})
 	go ssh.DiscardRequests(requests) // answers keepalives
 
 	var open sync.WaitGroup
 	commands := ctx
-	if s.options.RunsOn {
+	if quirks.RunsOn {
 		commands = server
 	}
-	visitor := visitor{user: login.User(), home: s.home()}
+	visitor := visitor{user: login.User(), home: s.home(quirks), quirks: quirks}
 	for channel := range channels {
 		open.Go(func() { s.serveChannel(commands, visitor, channel) })
 	}
 	cancel()
 	open.Wait()
+	log.Info("Disconnected")
 }
 
 // visitor is a logged-in user.
-type visitor struct{ user, home string }
+type visitor struct {
+	user, home string
+	quirks     Quirks
+}
 
-// home returns the folder in which a new connection starts.
-func (s *Server) home() string {
+// home returns the folder in which a new connection starts. The first one with other quirks than before is that of a new user.
+func (s *Server) home(q Quirks) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.logins++
-	if s.logins == 1 && s.options.FirstHome != "" {
+	isFirst := q != s.last
+	s.last = q
+	if q.NoProfile && isFirst {
 		return s.options.FirstHome
 	}
 	return s.options.Home
@@ -75,7 +83,7 @@ func (s *Server) serveChannel(ctx context.Context, who visitor, offered ssh.NewC
 	for r := range requests {
 		if r.Type == "signal" {
 			_ = r.Reply(true, nil)
-			if !s.options.RunsOn {
+			if !who.quirks.RunsOn {
 				cancel()
 			}
 			continue
@@ -89,7 +97,7 @@ func (s *Server) serveChannel(ctx context.Context, who visitor, offered ssh.NewC
 		_ = r.Reply(true, nil)
 		work.Go(func() { finish(channel, serve(ctx, channel)) })
 	}
-	if !s.options.RunsOn {
+	if !who.quirks.RunsOn {
 		cancel()
 	}
 	work.Wait()
@@ -106,7 +114,7 @@ func (s *Server) program(r *ssh.Request, who visitor) func(context.Context, ssh.
 	switch {
 	case r.Type == "exec" && s.options.Exec != nil:
 		s.count(func(n *Counters) { n.ExecChannels++; n.Commands = append(n.Commands, requested.Name) })
-		command := Command{Line: requested.Name, User: who.user, Dir: who.home}
+		command := Command{Line: requested.Name, User: who.user, Dir: who.home, Quirks: who.quirks}
 		return func(ctx context.Context, c ssh.Channel) int {
 			return s.options.Exec(ctx, command, c, c, c.Stderr())
 		}

@@ -1,7 +1,7 @@
-// Package sshserver is a small SSH server for simulated Windows hosts. It supports what the operator needs from a host, with the real
-// protocol: public-key logins, commands executed by a Go function, and file transfers into a folder. It counts requests, so that
-// tests can check the host's view, and it can inject faults. A server without connections costs one goroutine; it does not depend
-// on the operating system.
+// Package sshserver is the SSH server of simulated Windows hosts and of the lab's hosts on Wine. It supports what the operator needs from a
+// host, with the real protocol: public-key logins, commands executed by a Go function, and file transfers into a folder. It counts requests,
+// so that tests can check the host's view, has quirks of OpenSSH for Windows, and can inject faults. A server without connections costs one
+// goroutine; it does not depend on the operating system.
 package sshserver
 
 import (
@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -36,18 +37,22 @@ type Options struct {
 	// Root, if set, contains the simulated drives: the transferred file C:/k/x is <Root>/C/k/x, and /etc/x is <Root>/etc/x. If
 	// empty, absolute names are those of this machine.
 	Root string
-	// FirstHome, if set, is used instead of Home for the first connection.
+	// FirstHome is the home that a connection has because of Quirks.NoProfile.
 	FirstHome string
-	// Version is the version string of the server. Default: that of the SSH library.
-	Version string
-	// RunsOn lets commands continue when their connection ends.
-	RunsOn bool
+	// Quirks, if set, returns the quirks of each new connection.
+	Quirks func() Quirks
 	// Arrived, if set, is called with the local name of each file that a transfer has renamed to its final name.
 	Arrived func(local string)
 	// Exec runs a command. If nil, commands are rejected.
 	Exec Handler
 	// EndlessFolders makes every folder list endless files, as a hostile host could.
 	EndlessFolders bool
+	// CountersFile, if set, keeps the counters, so that a new server continues them; see ReadCounters.
+	CountersFile string
+	// ReadBuffer is the size of a connection's buffer for reads; 0 for none.
+	ReadBuffer int
+	// Log, if set, gets a record for each login and its end.
+	Log *slog.Logger
 }
 
 // Command is one exec request.
@@ -56,27 +61,16 @@ type Command struct {
 	Line string
 	// User is the name the client logged in with.
 	User string
-	// Dir is Options.Home.
+	// Dir is the folder in which it starts: Options.Home, or FirstHome.
 	Dir string
+	// Quirks are those of its connection.
+	Quirks Quirks
 }
 
 // Handler runs one command and returns its exit status; Windows statuses such as 0xC0000135 fit. The context ends when
-// the client signals the command, closes its channel or loses its connection. Each stream is used by one goroutine at a time.
+// the client signals the command, closes its channel or loses its connection, unless Quirks.RunsOn. Each stream is used by one
+// goroutine at a time.
 type Handler func(ctx context.Context, c Command, stdin io.Reader, stdout, stderr io.Writer) int
-
-// Counters are the counts since New.
-type Counters struct {
-	// Connections counts TCP connections, including those that never logged in.
-	Connections int
-	// ExecChannels and SFTPChannels count accepted requests of either kind.
-	ExecChannels, SFTPChannels int
-	// FilesWritten counts files opened for writing by file transfers.
-	FilesWritten int
-	// BytesIn and BytesOut count the bytes of TCP connections from and to clients, including the overhead of SSH.
-	BytesIn, BytesOut int64
-	// Commands are the lines of the accepted commands, in order.
-	Commands []string
-}
 
 // Fault is an injected fault of one connection. The zero value means no fault.
 type Fault struct {
@@ -98,10 +92,11 @@ type Server struct {
 	in, out atomic.Int64
 
 	mu     sync.Mutex
-	counts Counters
+	counts Counters // without bytes
+	saved  [2]int64 // bytes in the file
 	fault  func(connection int) Fault
 	live   map[*conn]struct{}
-	logins int
+	last   Quirks // of the last login
 }
 
 // New returns a server; see Serve.
@@ -109,7 +104,22 @@ func New(o Options) (*Server, error) {
 	if len(o.HostKeys) == 0 {
 		return nil, errors.New("creating an SSH server: Options.HostKeys is empty")
 	}
-	return &Server{options: o, live: map[*conn]struct{}{}}, nil
+	if o.Quirks == nil {
+		o.Quirks = func() Quirks { return Quirks{} }
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{options: o, live: map[*conn]struct{}{}}
+	if o.CountersFile != "" {
+		var err error
+		if s.counts, err = ReadCounters(o.CountersFile); err != nil {
+			return nil, err
+		}
+		s.in.Store(s.counts.BytesIn)
+		s.out.Store(s.counts.BytesOut)
+	}
+	return s, nil
 }
 
 // Serve accepts connections from l until ctx ends or l fails. It then closes l and all connections, waits for the running commands, and returns nil
@@ -121,6 +131,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
+	if s.options.CountersFile != "" {
+		open.Go(func() { s.keepSaving(ctx) })
+	}
 	for {
 		c, err := l.Accept()
 		switch {
@@ -135,18 +148,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// Counters returns the current counts.
-func (s *Server) Counters() Counters {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.counts
-	c.Commands = append([]string(nil), c.Commands...)
-	c.BytesIn, c.BytesOut = s.in.Load(), s.out.Load()
-	return c
-}
-
-// SetFaults sets the faults from now on: fault is called once for each new connection, with its number since New, starting with
-// 1. Calls are not concurrent. Nil means no faults.
+// SetFaults sets the faults from now on: fault is called once for each new connection, with its number in Counters.Connections.
+// Calls are not concurrent. Nil means no faults.
 func (s *Server) SetFaults(fault func(connection int) Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,18 +165,12 @@ func (s *Server) Cut() {
 	}
 }
 
-// count changes the counters.
-func (s *Server) count(change func(*Counters)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change(&s.counts)
-}
-
 // admit registers a new connection and determines its fault.
 func (s *Server) admit(c net.Conn) (*conn, Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts.Connections++
+	s.saveLocked()
 	var f Fault
 	if s.fault != nil {
 		f = s.fault(s.counts.Connections)
@@ -188,12 +185,13 @@ func (s *Server) dismiss(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.live, c)
+	s.saveLocked()
 }
 
-// config returns the SSH configuration of a connection with the given fault.
-func (s *Server) config(f Fault) *ssh.ServerConfig {
+// config returns the SSH configuration of a connection with the given fault and version string.
+func (s *Server) config(f Fault, version string) *ssh.ServerConfig {
 	c := &ssh.ServerConfig{
-		ServerVersion: s.options.Version,
+		ServerVersion: version,
 		PublicKeyCallback: func(m ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 			if f.RefuseLogin || !s.authorized(m.User(), key) {
 				return nil, fmt.Errorf("user %q may not log in with %s", m.User(), ssh.FingerprintSHA256(key))
@@ -222,4 +220,15 @@ func (s *Server) authorized(user string, key ssh.PublicKey) bool {
 		keys = append(keys, s.options.Keys(user)...)
 	}
 	return slices.ContainsFunc(keys, func(k ssh.PublicKey) bool { return bytes.Equal(k.Marshal(), key.Marshal()) })
+}
+
+// ParseKeys returns the keys in the content of an authorized_keys file.
+func ParseKeys(content []byte) (keys []ssh.PublicKey) {
+	for {
+		key, _, _, rest, err := ssh.ParseAuthorizedKey(content)
+		if err != nil {
+			return keys // there are no more
+		}
+		keys, content = append(keys, key), rest
+	}
 }

@@ -240,32 +240,6 @@ func TestCommandContextEnds(t *testing.T) {
 	}
 }
 
-func TestServerKeepsCountersAfterRestart(t *testing.T) {
-	r := start(t, func(o *Options) {
-		o.Exec = func(context.Context, Command, io.Reader, io.Writer, io.Writer) int { return 0 }
-	})
-	for i := range 2 {
-		stop := r.serve(t)
-		c := r.client(t)
-		if err := session(t, c).Run(fmt.Sprint("boot ", i)); err != nil {
-			t.Fatal(err)
-		}
-		stop()
-		if err := c.Wait(); err == nil {
-			t.Error("the connection outlived the server")
-		}
-	}
-	got := r.Counters()
-	if got.BytesIn < 1000 || got.BytesOut < 1000 {
-		t.Errorf("%d bytes in and %d out, want two handshakes", got.BytesIn, got.BytesOut)
-	}
-	got.BytesIn, got.BytesOut = 0, 0
-	want := Counters{Connections: 2, ExecChannels: 2, Commands: []string{"boot 0", "boot 1"}}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("counters (-want +got):\n%s", d)
-	}
-}
-
 func TestFaultsAreForOneConnectionEach(t *testing.T) {
 	other := newKey(t)
 	const cut = 1200 // in the middle of the handshake

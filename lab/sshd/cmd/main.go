@@ -26,11 +26,10 @@ func main() {
 }
 
 func serve(listen, user, keys, folder string) error {
-	key, err := sshd.LoadHostKey(filepath.Join(folder, "ssh_host_ed25519_key"))
-	if err != nil {
-		return err
-	}
-	counters, err := sshd.OpenCounters(filepath.Join(folder, "sshd.json"))
+	server, err := sshd.New(sshd.Options{
+		HostKeyFile: filepath.Join(folder, "ssh_host_ed25519_key"), User: user, AuthorizedKeysFile: keys, Home: folder,
+		CountersFile: filepath.Join(folder, "sshd.json"), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
 	if err != nil {
 		return err
 	}
@@ -38,7 +37,5 @@ func serve(listen, user, keys, folder string) error {
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	return sshd.New(sshd.Options{
-		HostKey: key, User: user, AuthorizedKeysFile: keys, Home: folder, Counters: counters, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	}).Serve(listener)
+	return server.Serve(context.Background(), listener)
 }
