@@ -240,9 +240,7 @@ func reboot(s *session.Session) *cobra.Command {
 				return err
 			}
 			for _, node := range nodes {
-				if err := a.changeNode(c.Context(), node, "reboot requested", func(n *corev1.Node) {
-					metav1.SetMetaDataAnnotation(&n.ObjectMeta, api.AnnotationReboot, s.Now().UTC().Format("2006-01-02T15:04:05Z"))
-				}); err != nil {
+				if err := a.requestReboot(c.Context(), node); err != nil {
 					return err
 				}
 			}
@@ -253,17 +251,17 @@ func reboot(s *session.Session) *cobra.Command {
 	return c
 }
 
-func (a *action) changeNode(ctx context.Context, name, does string, change func(*corev1.Node)) error {
+func (a *action) requestReboot(ctx context.Context, name string) error {
 	n := &corev1.Node{}
 	if err := a.Get(ctx, client.ObjectKey{Name: name}, n); err != nil {
 		return session.Explain(err, "reading Node "+name)
 	}
 	previous := n.DeepCopy()
-	change(n)
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, api.AnnotationReboot, a.s.Now().UTC().Format("2006-01-02T15:04:05Z"))
 	if err := a.Patch(ctx, n, client.MergeFrom(previous)); err != nil {
 		return session.Explain(err, "changing Node "+name)
 	}
-	fmt.Fprintf(a.s.Out, "node/%s %s\n", name, does)
+	fmt.Fprintf(a.s.Out, "node/%s reboot requested\n", name)
 	return nil
 }
 

@@ -75,7 +75,6 @@ func TestActionsChangeObjects(t *testing.T) {
 		"add an instance":    {args: []string{"add", "10.1.42.9", "--port", "2222", "--name", "win-9", "--wait=false"}, path: instancePath("win-9"), text: `"port":2222`},
 		"remove an entry":    {args: []string{"remove", "10.1.42.7", "-y", "--wait=false"}, path: entries, text: "!10.1.42.7"},
 		"remove an instance": {args: []string{"remove", "win-1", "-y"}, path: instancePath("win-1"), text: "!win-1"},
-		"cordon and drain":   {args: []string{"cordon-and-drain", "win-1", "-y"}, path: "/api/v1/nodes/win-1", text: `"unschedulable":true`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := changing(t)
@@ -112,11 +111,11 @@ func TestActionsThatMakeNoSense(t *testing.T) {
 		"two names":           {[]string{"add", "10.1.42.9", "10.1.42.10", "--name", "x"}, "", session.CodeUsage, "only one"},
 		"it does not join":    {[]string{"add", "10.1.42.8", "--timeout", "10ms"}, "", session.CodeTimeout, "timed out after 10ms"},
 		"it does not leave":   {[]string{"remove", "win-5", "-y", "--timeout", "10ms"}, "", session.CodeTimeout, "win-5 is Leaving"},
-		"drain without right": {[]string{"cordon-and-drain", "win-1", "-y"}, "", session.CodeForbidden, "missing right: patch"},
+		"reboot, not allowed": {[]string{"reboot", "win-1", "-y"}, "", session.CodeForbidden, "missing right: patch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := changing(t)
-			if name == "drain without right" {
+			if name == "reboot, not allowed" {
 				c.Deny("PATCH /api/v1/nodes")
 			}
 			r := c.Run(t, test.input, test.args...)
