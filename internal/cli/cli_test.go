@@ -110,7 +110,7 @@ func fleet(t *testing.T) *clitest.Cluster {
 func TestOutputs(t *testing.T) {
 	for name, args := range map[string][]string{
 		"status": {"status"}, "status-wide": {"status", "-o", "wide"}, "status-name": {"status", "-o", "name"},
-		"describe-broken": {"describe", "win-3"}, "describe-upgrading": {"describe", "10.1.42.2"}, "version": {"version"}, "events": {"events"},
+		"describe-broken": {"describe", "win-3"}, "describe-upgrading": {"describe", "10.1.42.2"}, "version": {"version"},
 		"help": {"--help"}, "describe-yaml": {"describe", "win-1", "-o", "yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -71,7 +71,7 @@ func printHost(p *terminal.Printer, f fleetstatus.Fleet, h fleetstatus.Host) {
 	printServices(p, h.Services)
 	printConditions(p, f.At, h)
 	printPods(p, h)
-	printEvents(p, f.At, h.Events, false)
+	printEvents(p, f.At, h.Events)
 	for _, u := range f.Unread {
 		p.Text(0, terminal.Faint, fmt.Sprintf("Not shown: %s (%s)", u.What, u.Why))
 	}
@@ -214,4 +214,26 @@ func printPods(p *terminal.Printer, h fleetstatus.Host) {
 		}
 		p.Text(4, terminal.Bold, "→ "+pod.Remedy)
 	}
+}
+
+// maxEvents limits the events of a host.
+const maxEvents = 15
+
+// printEvents prints the newest events.
+func printEvents(p *terminal.Printer, now time.Time, list []fleetstatus.Event) {
+	if len(list) == 0 {
+		return
+	}
+	part(p, "Events")
+	var rows [][]string
+	for _, e := range list[:min(len(list), maxEvents)] {
+		count := ""
+		if e.Count > 1 {
+			count = fmt.Sprintf("x%d", e.Count)
+		}
+		rows = append(rows, []string{age(now, e.Last), e.Type, e.Reason, e.Object, count, e.Message})
+	}
+	p.Table([]terminal.Column{
+		{Name: "AGE", Weight: 7}, {Name: "TYPE", Weight: 3, Style: styleOf}, {Name: "REASON", Weight: 9}, {Name: "OBJECT", Weight: 8}, {Name: "COUNT", Weight: 1}, {Name: "MESSAGE", Weight: 8},
+	}, rows)
 }

@@ -26,7 +26,7 @@ type broken struct{}
 func (broken) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
 func TestABrokenPipeEndsTheProgramQuietly(t *testing.T) {
-	for _, args := range [][]string{{"status"}, {"status", "-o", "json"}, {"describe", "win-1"}, {"events"}, {"plan"}} {
+	for _, args := range [][]string{{"status"}, {"status", "-o", "json"}, {"describe", "win-1"}, {"plan"}} {
 		var errs bytes.Buffer
 		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: broken{}, ErrOut: &errs}
 		code := cli.Run(t.Context(), append(args, "--kubeconfig", upgrading(t).Kubeconfig), streams, "v1.0.0")
@@ -57,7 +57,7 @@ func TestFailureIsPrintedOnce(t *testing.T) {
 func TestAProgramThatDoesNotLogInIsRunOnce(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler()) // clients send no credentials over plain HTTP
 	defer server.Close()
-	for _, args := range [][]string{{"status"}, {"describe", "win-1"}, {"check"}, {"events"}} {
+	for _, args := range [][]string{{"status"}, {"describe", "win-1"}, {"check"}} {
 		folder := t.TempDir()
 		program, runs := filepath.Join(folder, "login"), filepath.Join(folder, "runs")
 		if err := os.WriteFile(program, []byte("#!/bin/sh\necho run >> "+runs+"\nexit 1\n"), 0o700); err != nil {

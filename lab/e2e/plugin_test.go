@@ -34,7 +34,6 @@ func TestPlugin(t *testing.T) {
 	run(t, 0, []string{"add", one.Address, two.Address, "-u", testenv.User}, "entry "+one.Address+" added", "Ready")
 	run(t, 0, []string{"status"}, "2 of 2 Ready", one.Name, two.Name)
 	run(t, 0, []string{"describe", one.Name}, "State Ready", one.Address, "Reachable: Connected", "Configure", "Kubelet")
-	run(t, 0, []string{"events", one.Name}, api.ReasonReady)
 	run(t, 0, []string{"version"}, "Nodes", "2 (")
 	run(t, 0, []string{"plan"}, "No actions are due.")
 	run(t, 0, []string{"plan", "--remove", one.Address}, "Leave", "Drain")

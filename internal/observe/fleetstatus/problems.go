@@ -131,15 +131,15 @@ func (r *reader) eventsOf(of ...object) (all []Event) {
 			continue
 		}
 		for _, e := range r.events[o] {
-			all = append(all, EventOf(e))
+			all = append(all, eventOf(e))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Event) int { return b.Last.Compare(a.Last) })
 	return all[:min(len(all), maxEvents)]
 }
 
-// EventOf converts an event of either API.
-func EventOf(e *corev1.Event) Event {
+// eventOf converts an event of either API.
+func eventOf(e *corev1.Event) Event {
 	current := Event{
 		Object: label(e.InvolvedObject.Kind + " " + e.InvolvedObject.Name), Type: label(e.Type), Reason: label(e.Reason), Message: text(e.Message),
 		Last: e.LastTimestamp.Time, Count: int(max(e.Count, 1)),
