@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -257,7 +258,7 @@ func (a *action) requestReboot(ctx context.Context, name string) error {
 		return session.Explain(err, "reading Node "+name)
 	}
 	previous := n.DeepCopy()
-	metav1.SetMetaDataAnnotation(&n.ObjectMeta, api.AnnotationReboot, a.s.Now().UTC().Format("2006-01-02T15:04:05Z"))
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, api.AnnotationReboot, time.Now().UTC().Format(time.RFC3339))
 	if err := a.Patch(ctx, n, client.MergeFrom(previous)); err != nil {
 		return session.Explain(err, "changing Node "+name)
 	}

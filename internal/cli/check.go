@@ -127,12 +127,12 @@ func checkInstalled(ctx context.Context, s *session.Session) (findings, error) {
 	if f.Operator.Found && f.Operator.Ready {
 		found.add(advice.OK, "operator", fmt.Sprintf("version %s is Ready in namespace %s", f.Operator.Version, f.Namespace), "", "")
 	}
-	k := checker{Client: c, ctx: ctx, s: s, in: in, found: found}
-	k.lease()
-	k.key()
+	k := checker{client: c, in: in, found: found}
+	k.lease(ctx)
+	k.key(ctx)
 	k.config()
-	k.requests()
-	k.budgets()
+	k.requests(ctx)
+	k.budgets(ctx)
 	for _, p := range f.Problems {
 		message := p.Message
 		if len(p.Hosts) > 1 {
@@ -153,11 +153,9 @@ func checkInstalled(ctx context.Context, s *session.Session) (findings, error) {
 
 // checker runs the checks that the fleet status does not cover.
 type checker struct {
-	client.Client
-	ctx   context.Context
-	s     *session.Session
-	in    fleetstatus.Input
-	found *findings
+	client client.Client
+	in     fleetstatus.Input
+	found  *findings
 }
 
 // unread adds a finding for a failed read and reports whether it failed.
@@ -173,15 +171,15 @@ func (k checker) unread(check string, err error) bool {
 const leaseStale = time.Minute
 
 // lease checks whether an operator process is running.
-func (k checker) lease() {
+func (k checker) lease(ctx context.Context) {
 	var lease coordinationv1.Lease
-	err := k.Get(k.ctx, client.ObjectKey{Namespace: k.in.Namespace, Name: fleetstatus.DeploymentName}, &lease)
+	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.in.Namespace, Name: fleetstatus.DeploymentName}, &lease)
 	const check, page = "leader", "troubleshooting#the-operator-does-not-start"
 	switch {
 	case apierrors.IsNotFound(err):
 		k.found.add(advice.Error, check, "no operator has run in namespace "+k.in.Namespace, "Install the operator, or name its namespace with -n.", page)
 	case k.unread(check, err):
-	case lease.Spec.RenewTime == nil || k.s.Now().Sub(lease.Spec.RenewTime.Time) > leaseStale:
+	case lease.Spec.RenewTime == nil || time.Since(lease.Spec.RenewTime.Time) > leaseStale:
 		k.found.add(advice.Error, check, "the operator has not renewed its Lease for more than a minute: it is not working",
 			"Run kubectl describe pod and kubectl logs for the operator's pod.", page)
 	default:
@@ -190,9 +188,9 @@ func (k checker) lease() {
 }
 
 // key checks whether the SSH key exists. It does not print its content.
-func (k checker) key() {
+func (k checker) key(ctx context.Context) {
 	var secret corev1.Secret
-	err := k.Get(k.ctx, client.ObjectKey{Namespace: k.in.Namespace, Name: api.PrivateKeySecret}, &secret)
+	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.in.Namespace, Name: api.PrivateKeySecret}, &secret)
 	a := advice.All().For(api.ReasonPrivateKeyMissing)
 	switch {
 	case apierrors.IsForbidden(err): // users need no right to read Secrets
@@ -230,9 +228,9 @@ func (k checker) config() {
 const requestLate = 5 * time.Minute
 
 // requests finds certificate requests of hosts that are still unapproved.
-func (k checker) requests() {
+func (k checker) requests(ctx context.Context) {
 	var list certificatesv1.CertificateSigningRequestList
-	if k.unread("certificate requests", k.List(k.ctx, &list)) {
+	if k.unread("certificate requests", k.client.List(ctx, &list)) {
 		return
 	}
 	nodes := map[string]bool{}
@@ -243,7 +241,7 @@ func (k checker) requests() {
 	for i := range list.Items {
 		r := &list.Items[i]
 		ours := nodes[r.Spec.Username] || strings.HasSuffix(r.Spec.Username, ":"+api.BootstrapServiceAccount) || strings.HasPrefix(r.Spec.Username, api.WICDUserPrefix)
-		if ours && len(r.Status.Conditions) == 0 && k.s.Now().Sub(r.CreationTimestamp.Time) > requestLate {
+		if ours && len(r.Status.Conditions) == 0 && time.Since(r.CreationTimestamp.Time) > requestLate {
 			pending = append(pending, r.Name)
 		}
 	}
@@ -256,9 +254,9 @@ func (k checker) requests() {
 }
 
 // budgets finds PodDisruptionBudgets that would block a drain.
-func (k checker) budgets() {
+func (k checker) budgets(ctx context.Context) {
 	var list policyv1.PodDisruptionBudgetList
-	if k.unread("PodDisruptionBudgets", k.List(k.ctx, &list)) {
+	if k.unread("PodDisruptionBudgets", k.client.List(ctx, &list)) {
 		return
 	}
 	var blocking []string

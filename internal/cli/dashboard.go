@@ -45,7 +45,7 @@ func dashboardOptions(c *cobra.Command, s *session.Session) (web.Options, error)
 		return web.Options{}, err
 	}
 	namespace, err := s.OperatorNamespace(c.Context())
-	return web.Options{Config: config, Namespace: namespace, Cluster: s.ContextName(), Now: s.Now}, err
+	return web.Options{Config: config, Namespace: namespace, Cluster: s.ContextName()}, err
 }
 
 // exportPage writes the report. Only the user can read the file: it names hosts and addresses.

@@ -82,7 +82,7 @@ func (w *waiter) print(h fleetstatus.Host) {
 	}
 	if w.printed[h.Name] != line {
 		w.printed[h.Name] = line
-		fmt.Fprintf(w.s.Out, "%s  %s: %s\n", w.s.Now().Format(time.TimeOnly), h.Name, line)
+		fmt.Fprintf(w.s.Out, "%s  %s: %s\n", time.Now().Format(time.TimeOnly), h.Name, line)
 	}
 }
 

@@ -33,7 +33,11 @@ func watchStatus(ctx context.Context, s *session.Session, o *output) error {
 	if !terminal.IsTerminal(s.Out) || !terminal.IsTerminal(s.In) || o.format != formatText && o.format != formatWide {
 		return watchLines(ctx, s, o, f)
 	}
-	program := tea.NewProgram(page{ctx: ctx, s: s, fleet: f, wide: o.format == formatWide}, tea.WithContext(ctx), tea.WithInput(s.In), tea.WithOutput(s.Out))
+	model := page{
+		read:  func() (fleetstatus.Fleet, error) { return readFleet(ctx, s) },
+		fleet: f, wide: o.format == formatWide, color: terminal.New(s.Out).Color(),
+	}
+	program := tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(s.In), tea.WithOutput(s.Out))
 	if _, err = program.Run(); ctx.Err() != nil {
 		return nil
 	}
@@ -61,7 +65,7 @@ func watchLines(ctx context.Context, s *session.Session, o *output, f fleetstatu
 		p := terminal.New(s.Out)
 		switch {
 		case err != nil:
-			p.Line(s.Now().Format(time.TimeOnly) + " " + err.Error())
+			p.Line(time.Now().Format(time.TimeOnly) + " " + err.Error())
 		case o.isData():
 			if err := o.data(s, next); err != nil {
 				return err
@@ -110,10 +114,9 @@ func changes(previous, current fleetstatus.Fleet) (lines []string) {
 
 // page is the fleet on a terminal, updated periodically.
 type page struct {
-	ctx   context.Context
-	s     *session.Session
-	fleet fleetstatus.Fleet
-	wide  bool
+	read        func() (fleetstatus.Fleet, error)
+	fleet       fleetstatus.Fleet
+	wide, color bool
 	// fault is why the last read failed.
 	fault         error
 	width, height int
@@ -135,7 +138,7 @@ func (m page) Init() tea.Cmd { return m.after(0) }
 func (m page) after(took time.Duration) tea.Cmd {
 	return tea.Tick(pauseAfter(took), func(time.Time) tea.Msg {
 		began := time.Now()
-		f, err := readFleet(m.ctx, m.s)
+		f, err := m.read()
 		return readResult{f, err, time.Since(began)}
 	})
 }
@@ -173,7 +176,7 @@ func (m page) body() int { return max(1, m.height-1) }
 
 func (m page) lines() []string {
 	var b strings.Builder
-	printFleet(terminal.Fixed(&b, max(m.width, 1), terminal.New(m.s.Out).Color()), m.fleet, m.wide)
+	printFleet(terminal.Fixed(&b, max(m.width, 1), m.color), m.fleet, m.wide)
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 

@@ -10,9 +10,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
@@ -27,10 +25,9 @@ func hosts(states ...fleetstatus.State) fleetstatus.Fleet {
 
 // TestThePageFitsEachTerminal renders the page on terminals of all sizes and scrolls it.
 func TestThePageFitsEachTerminal(t *testing.T) {
-	s := session.New(genericiooptions.NewTestIOStreamsDiscard(), "v1")
 	for width := 1; width < 130; width += 3 {
 		for height := 1; height < 30; height += 4 {
-			var model tea.Model = page{ctx: t.Context(), s: s, fleet: hosts(slices.Repeat([]fleetstatus.State{fleetstatus.Failed}, 15)...)}
+			var model tea.Model = page{fleet: hosts(slices.Repeat([]fleetstatus.State{fleetstatus.Failed}, 15)...)}
 			model, _ = model.Update(tea.WindowSizeMsg{Width: width, Height: height})
 			for range 3 {
 				lines := strings.Split(model.View().Content, "\n")
@@ -49,8 +46,7 @@ func TestThePageFitsEachTerminal(t *testing.T) {
 }
 
 func TestThePageFollowsTheCluster(t *testing.T) {
-	s := session.New(genericiooptions.NewTestIOStreamsDiscard(), "v1")
-	var model tea.Model = page{ctx: t.Context(), s: s, fleet: hosts(fleetstatus.Joining), width: 100, height: 30}
+	var model tea.Model = page{fleet: hosts(fleetstatus.Joining), width: 100, height: 30}
 	model, _ = model.Update(readResult{fleet: hosts(fleetstatus.Ready)})
 	if view := model.View().Content; !strings.Contains(view, "1 of 1 Ready") || !strings.Contains(view, "q quits") {
 		t.Errorf("the page is\n%s", view)

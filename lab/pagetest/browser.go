@@ -43,7 +43,7 @@ func Serve(ctx context.Context, config *rest.Config, cluster string) (link strin
 	links := make(chan string, 1)
 	failed := make(chan error, 1)
 	go func() {
-		failed <- dashboard.Run(ctx, dashboard.Options{Config: config, Namespace: api.DefaultNamespace, Cluster: cluster, Now: time.Now, Started: func(a string) { links <- a }})
+		failed <- dashboard.Run(ctx, dashboard.Options{Config: config, Namespace: api.DefaultNamespace, Cluster: cluster, Started: func(a string) { links <- a }})
 	}()
 	select {
 	case link = <-links:

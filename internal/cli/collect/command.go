@@ -96,13 +96,13 @@ func run(ctx context.Context, s *session.Session, o options, names []string) err
 	if c.kube, err = s.Client(); err != nil {
 		return err
 	}
-	if c.id, err = newID(s.Now()); err != nil {
+	if c.id, err = newID(time.Now()); err != nil {
 		return err
 	}
 	if c.file == "" {
-		c.file = "wmco-collect-" + s.Now().UTC().Format("20060102-150405") + ".zip"
+		c.file = "wmco-collect-" + time.Now().UTC().Format("20060102-150405") + ".zip"
 	}
-	if c.archive, err = newArchive(c.file, s.Now().UTC(), s.Version); err != nil {
+	if c.archive, err = newArchive(c.file, time.Now().UTC(), s.Version); err != nil {
 		return session.Failf(session.CodeFailed, "creating %s: %w", c.file, err)
 	}
 	defer c.archive.abandon()

@@ -96,7 +96,7 @@ func (c *collector) requestArchive(ctx context.Context, key types.NamespacedName
 			return session.Explain(err, "reading node "+node)
 		}
 		if s, err := supportbundle.ParseStatus(n.Annotations[api.AnnotationCollected]); err != nil || s.ID != other || s.State == supportbundle.Collecting ||
-			s.State == supportbundle.Done && c.session.Now().Sub(s.Time) < 10*time.Minute {
+			s.State == supportbundle.Done && time.Since(s.Time) < 10*time.Minute {
 			return session.Failf(session.CodeFailed, "another collection is in progress (%s): wait, or use --force", other)
 		}
 	}

@@ -76,7 +76,7 @@ func TestALostAPIServerIsReported(t *testing.T) {
 }
 
 func TestEqualProblemsKeepTheirOrder(t *testing.T) {
-	s := newSource(nil, "wmco", time.Now)
+	s := newSource(nil, "wmco")
 	var all []any
 	for i := range 50 {
 		h := host(fmt.Sprintf("win-%d", i), []string{api.ReasonHostKeyChanged, api.ReasonAuthenticationFailed, api.ReasonDiskTooSmall}[i%3], "")
@@ -201,7 +201,7 @@ func TestTheReportIsHarmless(t *testing.T) {
 	n.Annotations = map[string]string{api.AnnotationVersion: evil}
 	a.objects["nodes"] = []any{n}
 	var out bytes.Buffer
-	o := Options{Config: a.config(), Namespace: "wmco", Cluster: evil, Now: time.Now}
+	o := Options{Config: a.config(), Namespace: "wmco", Cluster: evil}
 	if err := Export(t.Context(), o, &out); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestReportNamesMissingRights(t *testing.T) {
 	a := newAPIServer(t, host("win-1", api.ReasonReady, ""))
 	a.denied["nodes"] = true
 	var out bytes.Buffer
-	if err := Export(t.Context(), Options{Config: a.config(), Namespace: "wmco", Now: time.Now}, &out); err != nil {
+	if err := Export(t.Context(), Options{Config: a.config(), Namespace: "wmco"}, &out); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "missing right: list nodes") {
@@ -227,7 +227,7 @@ func TestReportNamesMissingRights(t *testing.T) {
 	a.stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
-	if err := Export(ctx, Options{Config: a.config(), Namespace: "wmco", Now: time.Now}, &out); err == nil {
+	if err := Export(ctx, Options{Config: a.config(), Namespace: "wmco"}, &out); err == nil {
 		t.Error("without an API server there is a report")
 	}
 }

@@ -39,8 +39,6 @@ type Options struct {
 	Cluster string
 	// Started is called with the page's address when the page can be opened. The address contains a secret.
 	Started func(address string)
-	// Now returns the current time.
-	Now func() time.Time
 }
 
 // Run serves the page until the context ends, or until no page has been open for eight hours.
@@ -55,8 +53,8 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("listening on 127.0.0.1: %w", err)
 	}
-	from := newSource(c, o.Namespace, o.Now)
-	s := &server{guard: newGuard(listener.Addr()), hub: newHub(from, o.Cluster), client: c, logs: reader, now: o.Now}
+	from := newSource(c, o.Namespace)
+	s := &server{guard: newGuard(listener.Addr()), hub: newHub(from, o.Cluster), client: c, logs: reader, now: time.Now}
 	s.touch()
 	go from.run(ctx)
 	go s.hub.run(ctx)
@@ -98,7 +96,7 @@ func Export(ctx context.Context, o Options, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	from := newSource(c, o.Namespace, o.Now)
+	from := newSource(c, o.Namespace)
 	go from.run(ctx)
 	deadline := time.After(firstRead)
 	for !from.ready() {

@@ -35,7 +35,7 @@ func open(t *testing.T, a *apiServer) *opened {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- Run(ctx, Options{Config: a.config(), Namespace: "wmco", Cluster: "test", Started: func(l string) { links <- l }, Now: time.Now})
+		done <- Run(ctx, Options{Config: a.config(), Namespace: "wmco", Cluster: "test", Started: func(l string) { links <- l }})
 	}()
 	t.Cleanup(func() {
 		cancel()

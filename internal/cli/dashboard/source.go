@@ -40,7 +40,6 @@ const (
 // source caches the objects that a page shows. It watches them with the user's rights.
 type source struct {
 	namespace string
-	now       func() time.Time
 	kinds     []*kind
 	changed   chan struct{} // receives an element when something changed
 
@@ -67,8 +66,8 @@ type kind struct {
 }
 
 // newSource returns a source that watches nothing yet.
-func newSource(c client.WithWatch, namespace string, now func() time.Time) *source {
-	s := &source{namespace: namespace, now: now, changed: make(chan struct{}, 1)}
+func newSource(c client.WithWatch, namespace string) *source {
+	s := &source{namespace: namespace, changed: make(chan struct{}, 1)}
 	add := func(what string, item client.Object, many func() client.ObjectList, limit client.ListOptions) {
 		s.kinds = append(s.kinds, &kind{what: what, one: item, many: many, limit: limit, source: s, client: c, items: map[string]client.Object{}})
 	}
@@ -88,8 +87,8 @@ func newSource(c client.WithWatch, namespace string, now func() time.Time) *sour
 }
 
 // podsOf returns a source with the pods of one node, for the page of its host.
-func podsOf(c client.WithWatch, node string, now func() time.Time) *source {
-	s := &source{now: now, changed: make(chan struct{}, 1)}
+func podsOf(c client.WithWatch, node string) *source {
+	s := &source{changed: make(chan struct{}, 1)}
 	s.kinds = []*kind{{
 		what: "pods", one: &corev1.Pod{}, many: func() client.ObjectList { return &corev1.PodList{} }, source: s, client: c,
 		limit: client.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node)}, items: map[string]client.Object{},
@@ -132,7 +131,7 @@ func (s *source) ready() bool {
 
 // input returns what has been read so far.
 func (s *source) input() fleetstatus.Input {
-	in := fleetstatus.Input{Now: s.now(), Namespace: s.namespace}
+	in := fleetstatus.Input{Now: time.Now(), Namespace: s.namespace}
 	for _, k := range s.kinds {
 		k.mu.Lock()
 		for _, key := range slices.Sorted(maps.Keys(k.items)) { // equal hosts keep their order on the page
@@ -233,7 +232,7 @@ func (k *kind) note(ctx context.Context, err error) {
 		// The reflector lists again, or with other options.
 	default:
 		if k.lost == nil {
-			k.since = k.source.now()
+			k.since = time.Now()
 		}
 		k.lost = err
 	}

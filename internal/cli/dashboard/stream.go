@@ -80,7 +80,7 @@ func (p *page) update(ctx context.Context, now *snapshot) error {
 		return p.send("host", map[string]any{"overview": now.overview, "missing": true})
 	}
 	if p.pods == nil && h.Node != "" {
-		p.pods = podsOf(p.server.client, h.Node, p.server.now)
+		p.pods = podsOf(p.server.client, h.Node)
 		go p.pods.run(ctx)
 	}
 	return p.send("host", map[string]any{"overview": now.overview, "host": h, "pods": p.podList(), "logs": services()})

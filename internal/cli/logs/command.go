@@ -91,9 +91,9 @@ func run(ctx context.Context, s *session.Session, o options, hosts string, names
 	var streams []*stream
 	for _, node := range nodes {
 		for _, name := range names {
-			st := &stream{client: client, node: node, file: files[name], tail: o.tail, now: s.Now, timeout: config.Timeout}
+			st := &stream{client: client, node: node, file: files[name], tail: o.tail, timeout: config.Timeout}
 			if o.since > 0 {
-				st.since = s.Now().Add(-o.since)
+				st.since = time.Now().Add(-o.since)
 			}
 			st.show = v.lines(node, name)
 			streams = append(streams, st)

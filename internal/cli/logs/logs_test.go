@@ -41,7 +41,7 @@ func mustWrite(t *testing.T, folder, name, content string) {
 // newStream returns a log whose lines are sent to a channel.
 func newStream(client *nodefiles.Client, file string, tail int) (*stream, chan string) {
 	lines := make(chan string, 100_000)
-	return &stream{client: client, node: "win-1", file: file, tail: tail, now: time.Now, timeout: time.Minute,
+	return &stream{client: client, node: "win-1", file: file, tail: tail, timeout: time.Minute,
 		show: func(line string) error { lines <- line; return nil }}, lines
 }
 

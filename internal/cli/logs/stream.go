@@ -27,7 +27,6 @@ type stream struct {
 	// tail is how many of the existing lines are shown; negative: all. since is the time of the first line; zero: any.
 	tail  int
 	since time.Time
-	now   func() time.Time
 	// timeout bounds each request.
 	timeout time.Duration
 	// show prints a line without its line break.
@@ -92,7 +91,7 @@ func (s *stream) read(ctx context.Context, size int64) (string, *nodefiles.Part,
 func (s *stream) choose(lines []string, modified time.Time) (shown []string, enough bool) {
 	first := 0
 	if !s.since.IsZero() {
-		times := stamps{now: s.now()}
+		times := stamps{now: time.Now()}
 		if len(lines) > 0 {
 			times.zone = zoneOf(lines[len(lines)-1], modified)
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,23 +28,23 @@ func (s *Session) Read(ctx context.Context) (fleetstatus.Input, error) {
 	if err != nil {
 		return fleetstatus.Input{}, err
 	}
-	r := reading{Client: c, ctx: ctx, in: fleetstatus.Input{Now: s.Now()}}
+	r := reading{client: c, in: fleetstatus.Input{Now: time.Now()}}
 	var limited bool
 	// The first request runs alone: concurrent requests would each run a failing credential plugin.
 	r.in.Instances, r.in.Namespace, limited, err = s.instances(ctx, c)
 	if err != nil {
 		return r.in, err
 	}
-	r.Go(r.config)
-	r.Go(r.nodes)
-	r.Go(r.operator)
-	r.Go(func() { r.events(r.in.Namespace, fields.Set{"type": corev1.EventTypeWarning}) })
+	r.work.Go(func() { r.config(ctx) })
+	r.work.Go(func() { r.nodes(ctx) })
+	r.work.Go(func() { r.operator(ctx) })
+	r.work.Go(func() { r.events(ctx, r.in.Namespace, fields.Set{"type": corev1.EventTypeWarning}) })
 	if limited {
 		r.unread("pods", Failf(CodeForbidden, "not read, because you are not allowed to list in all namespaces"))
 	} else {
-		r.Go(func() { r.pods(fields.Set{"status.phase": string(corev1.PodPending)}) })
+		r.work.Go(func() { r.pods(ctx, fields.Set{"status.phase": string(corev1.PodPending)}) })
 	}
-	r.Wait()
+	r.work.Wait()
 	return r.in, nil
 }
 
@@ -62,17 +63,17 @@ func (s *Session) ReadHost(ctx context.Context, name string) (fleetstatus.Fleet,
 	if err != nil {
 		return fleetstatus.Fleet{}, h, err
 	}
-	r := reading{Client: c, ctx: ctx, in: in}
+	r := reading{client: c, in: in}
 	r.in.Events, r.in.Pods = nil, nil
 	r.in.Unread = slices.DeleteFunc(slices.Clone(in.Unread), func(u fleetstatus.Unread) bool { return u.What == "pods" || u.What == "events" })
-	r.Go(func() { r.events(in.Namespace, fields.Set{"involvedObject.name": h.Name}) })
+	r.work.Go(func() { r.events(ctx, in.Namespace, fields.Set{"involvedObject.name": h.Name}) })
 	if h.Node != "" {
-		r.Go(func() {
-			r.events(metav1.NamespaceDefault, fields.Set{"involvedObject.kind": "Node", "involvedObject.name": h.Node})
+		r.work.Go(func() {
+			r.events(ctx, metav1.NamespaceDefault, fields.Set{"involvedObject.kind": "Node", "involvedObject.name": h.Node})
 		})
-		r.Go(func() { r.pods(fields.Set{"spec.nodeName": h.Node}) })
+		r.work.Go(func() { r.pods(ctx, fields.Set{"spec.nodeName": h.Node}) })
 	}
-	r.Wait()
+	r.work.Wait()
 	fleet := fleetstatus.Of(r.in)
 	h, _ = fleet.Find(h.Name)
 	return fleet, h, nil
@@ -134,9 +135,8 @@ func operatorNamespace(items []v1alpha1.WindowsInstance, otherwise string) (stri
 
 // reading reads several kinds concurrently.
 type reading struct {
-	client.Client
-	sync.WaitGroup
-	ctx context.Context
+	client client.Client
+	work   sync.WaitGroup
 
 	mu sync.Mutex
 	in fleetstatus.Input
@@ -152,9 +152,9 @@ func (r *reading) unread(what string, err error) {
 	slices.SortFunc(r.in.Unread, func(a, b fleetstatus.Unread) int { return strings.Compare(a.What, b.What) })
 }
 
-func (r *reading) config() {
+func (r *reading) config(ctx context.Context) {
 	config := &v1alpha1.WindowsConfig{}
-	err := r.Get(r.ctx, types.NamespacedName{Name: api.WindowsConfigName}, config)
+	err := r.client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, config)
 	if err == nil {
 		r.mu.Lock()
 		r.in.Config = config
@@ -163,18 +163,18 @@ func (r *reading) config() {
 	r.unread("windowsconfigs", Explain(client.IgnoreNotFound(err), "reading WindowsConfig "+api.WindowsConfigName))
 }
 
-func (r *reading) nodes() {
+func (r *reading) nodes(ctx context.Context) {
 	var list corev1.NodeList
-	err := r.List(r.ctx, &list, client.MatchingLabels{corev1.LabelOSStable: "windows"})
+	err := r.client.List(ctx, &list, client.MatchingLabels{corev1.LabelOSStable: "windows"})
 	r.mu.Lock()
 	r.in.Nodes = list.Items
 	r.mu.Unlock()
 	r.unread("nodes", Explain(err, "listing nodes"))
 }
 
-func (r *reading) operator() {
+func (r *reading) operator(ctx context.Context) {
 	d := &appsv1.Deployment{}
-	err := r.Get(r.ctx, types.NamespacedName{Namespace: r.in.Namespace, Name: fleetstatus.DeploymentName}, d)
+	err := r.client.Get(ctx, types.NamespacedName{Namespace: r.in.Namespace, Name: fleetstatus.DeploymentName}, d)
 	if err == nil {
 		r.mu.Lock()
 		r.in.Operator = d
@@ -186,18 +186,18 @@ func (r *reading) operator() {
 // maxListed limits the events or pods that are read: a cluster may have very many.
 const maxListed = 5000
 
-func (r *reading) events(namespace string, selected fields.Set) {
+func (r *reading) events(ctx context.Context, namespace string, selected fields.Set) {
 	var list corev1.EventList
-	err := r.List(r.ctx, &list, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selected.AsSelector()}, client.Limit(maxListed))
+	err := r.client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selected.AsSelector()}, client.Limit(maxListed))
 	r.mu.Lock()
 	r.in.Events = append(r.in.Events, list.Items...)
 	r.mu.Unlock()
 	r.unread("events", Explain(err, "listing events in namespace "+namespace))
 }
 
-func (r *reading) pods(selected fields.Set) {
+func (r *reading) pods(ctx context.Context, selected fields.Set) {
 	var list corev1.PodList
-	err := r.List(r.ctx, &list, client.MatchingFieldsSelector{Selector: selected.AsSelector()}, client.Limit(maxListed))
+	err := r.client.List(ctx, &list, client.MatchingFieldsSelector{Selector: selected.AsSelector()}, client.Limit(maxListed))
 	r.mu.Lock()
 	r.in.Pods = list.Items
 	r.mu.Unlock()

@@ -25,8 +25,6 @@ type Session struct {
 	genericiooptions.IOStreams
 	// Version is that of this program.
 	Version string
-	// Now returns the current time.
-	Now func() time.Time
 
 	kubeconfig string
 	overrides  *clientcmd.ConfigOverrides
@@ -34,7 +32,7 @@ type Session struct {
 
 // New returns a session with these streams.
 func New(streams genericiooptions.IOStreams, version string) *Session {
-	return &Session{IOStreams: streams, Version: version, Now: time.Now, overrides: &clientcmd.ConfigOverrides{}}
+	return &Session{IOStreams: streams, Version: version, overrides: &clientcmd.ConfigOverrides{}}
 }
 
 // AddFlags adds kubectl's flags that select cluster and user. There are no flags for passwords: other users could read them in the process list.
