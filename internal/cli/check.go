@@ -146,7 +146,7 @@ func checkInstalled(ctx context.Context, s *session.Session) (findings, error) {
 		found.add(advice.Info, "hosts", fmt.Sprintf("%d of %d are Ready", n, f.Counts.Total), "See kubectl windows status.", "")
 	}
 	for _, u := range f.Unread {
-		found.add(advice.Warning, u.What, "not checked: "+u.Why, "Run the command as a user with this right.", "")
+		found.add(advice.Warning, u.What, "not all were checked: "+u.Why, "If a right is missing, run the command as a user who has it.", "")
 	}
 	return *found, nil
 }

@@ -3,6 +3,8 @@ package cli_test
 import (
 	"encoding/json"
 	"flag"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -197,5 +199,18 @@ func TestMissingRightsAreNamedAndTheRestIsShown(t *testing.T) {
 	r := c.Run(t, "", "status")
 	if r.Code != session.CodeOK || !strings.Contains(r.Out, "missing right: list nodes") || !strings.Contains(r.Out, "win-3") {
 		t.Errorf("exit code %d: %s%s", r.Code, r.Out, r.Err)
+	}
+}
+
+func TestIncompleteListsAreReported(t *testing.T) {
+	c := fleet(t)
+	c.Handle("/api/v1/pods", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind": "PodList", "apiVersion": "v1", "metadata": {"continue": "next"}, "items": []}`)
+	}))
+	for _, command := range []string{"status", "check"} {
+		if r := c.Run(t, "", command); !strings.Contains(r.Out, "only the first 5000 were read") {
+			t.Errorf("%s does not say that there are more pods: %s%s", command, r.Out, r.Err)
+		}
 	}
 }

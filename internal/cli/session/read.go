@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -186,6 +187,13 @@ func (r *reading) operator(ctx context.Context) {
 // maxListed limits the events or pods that are read: a cluster may have very many.
 const maxListed = 5000
 
+// incomplete reports a list that has more objects than were read.
+func (r *reading) incomplete(what string, list client.ObjectList) {
+	if list.GetContinue() != "" {
+		r.unread(what, fmt.Errorf("only the first %d were read", maxListed))
+	}
+}
+
 func (r *reading) events(ctx context.Context, namespace string, selected fields.Set) {
 	var list corev1.EventList
 	err := r.client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selected.AsSelector()}, client.Limit(maxListed))
@@ -193,6 +201,7 @@ func (r *reading) events(ctx context.Context, namespace string, selected fields.
 	r.in.Events = append(r.in.Events, list.Items...)
 	r.mu.Unlock()
 	r.unread("events", Explain(err, "listing events in namespace "+namespace))
+	r.incomplete("events", &list)
 }
 
 func (r *reading) pods(ctx context.Context, selected fields.Set) {
@@ -202,4 +211,5 @@ func (r *reading) pods(ctx context.Context, selected fields.Set) {
 	r.in.Pods = list.Items
 	r.mu.Unlock()
 	r.unread("pods", Explain(err, "listing pods"))
+	r.incomplete("pods", &list)
 }

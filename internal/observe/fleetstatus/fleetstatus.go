@@ -46,11 +46,11 @@ type Input struct {
 	Unread []Unread
 }
 
-// Unread is a kind of object that could not be read.
+// Unread is a kind of object that could not be read, or of which only a part was read.
 type Unread struct {
 	// What names the objects, as in "nodes".
 	What string `json:"what"`
-	// Why is the API server's error or the missing right.
+	// Why is the API server's error, the missing right, or how many were read.
 	Why string `json:"why"`
 }
 
