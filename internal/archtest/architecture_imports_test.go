@@ -253,8 +253,10 @@ func mayImport() map[string][]string {
 			"api/v1alpha1", "internal/cli/nodefiles", "internal/cli/session", "internal/observe/advice", "internal/observe/fleetstatus",
 			"internal/shared/truncate",
 		},
-		"internal/cli/exec":      {"internal/cli/nodefiles", "internal/cli/session", "internal/cli/terminal", "internal/shared/truncate"},
-		"internal/cli/logs":      {"internal/cli/nodefiles", "internal/cli/session", "internal/cli/terminal"},
+		"internal/cli/exec": {
+			"internal/cli/nodefiles", "internal/cli/session", "internal/cli/terminal", "internal/observe/fleetstatus", "internal/shared/truncate",
+		},
+		"internal/cli/logs":      {"internal/cli/nodefiles", "internal/cli/session", "internal/cli/terminal", "internal/observe/fleetstatus"},
 		"internal/cli/nodefiles": {"internal/cli/session", "internal/shared/httpclient", "internal/shared/truncate"},
 		"internal/cli/session":   {"api", "api/v1alpha1", "internal/observe/fleetstatus", "internal/shared/httpclient", "internal/shared/truncate"},
 		"internal/cli/terminal":  {},

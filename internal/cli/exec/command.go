@@ -24,6 +24,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
@@ -69,28 +70,24 @@ const (
 )
 
 func run(ctx context.Context, s *session.Session, o options, host string, command []string) error {
-	nodes, err := s.Nodes(ctx, []string{host})
-	if err != nil {
-		return err
-	}
-	if len(nodes) != 1 {
-		return session.Failf(session.CodeUsage, "a command can run on one host only")
-	}
 	in, err := s.Read(ctx)
 	if err != nil {
 		return err
 	}
-	namespace := in.Namespace
+	name, err := session.NodeOf(fleetstatus.Of(in), host)
+	if err != nil {
+		return err
+	}
 	k, err := s.Client()
 	if err != nil {
 		return err
 	}
 	var node corev1.Node
-	if err := k.Get(ctx, types.NamespacedName{Name: nodes[0]}, &node); err != nil {
+	if err := k.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
 		if apierrors.IsNotFound(err) {
 			return session.Failf(session.CodeNotFound, "no host or node %q", host)
 		}
-		return session.Explain(err, "reading node "+nodes[0])
+		return session.Explain(err, "reading node "+name)
 	}
 	if os := node.Labels[corev1.LabelOSStable]; os != string(corev1.Windows) {
 		return session.Failf(session.CodeUsage, "node %s is not a Windows node (label %s is %q)", node.Name, corev1.LabelOSStable, truncate.Printable(os, truncate.Reported))
@@ -98,18 +95,15 @@ func run(ctx context.Context, s *session.Session, o options, host string, comman
 	if o.image == "" {
 		o.image = imageOf(&node)
 	}
-	pod, err := podFor(&node, namespace, o, command)
-	if err != nil {
-		return err
-	}
+	pod := podFor(&node, in.Namespace, o, command)
 	if err := k.Create(ctx, pod); err != nil {
-		return session.Explain(err, "creating pod "+pod.Name+" in namespace "+namespace)
+		return session.Explain(err, "creating pod "+pod.Name+" in namespace "+pod.Namespace)
 	}
 	defer func() {
 		later, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 		defer cancel()
 		if err := k.Delete(later, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
-			fmt.Fprintf(s.ErrOut, "warning: pod %s was not deleted; run kubectl -n %s delete pod %s --force (%v)\n", pod.Name, namespace, pod.Name, err)
+			fmt.Fprintf(s.ErrOut, "warning: pod %s was not deleted; run kubectl -n %s delete pod %s --force (%v)\n", pod.Name, pod.Namespace, pod.Name, err)
 		}
 	}()
 	return watch(ctx, s, k, pod, o)
@@ -129,11 +123,9 @@ func imageOf(node *corev1.Node) string {
 }
 
 // podFor returns the pod. It is bound to its node, so neither the scheduler nor a cordon can prevent it from running.
-func podFor(node *corev1.Node, namespace string, o options, command []string) (*corev1.Pod, error) {
+func podFor(node *corev1.Node, namespace string, o options, command []string) *corev1.Pod {
 	chance := make([]byte, 4)
-	if _, err := rand.Read(chance); err != nil {
-		return nil, err
-	}
+	_, _ = rand.Read(chance) // never fails
 	yes, no, seconds := true, false, int64((o.timeout + startTimeout).Seconds())
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -150,7 +142,7 @@ func podFor(node *corev1.Node, namespace string, o options, command []string) (*
 				Name: "exec", Image: o.image, ImagePullPolicy: corev1.PullIfNotPresent, Command: command[:1], Args: command[1:],
 			}},
 		},
-	}, nil
+	}
 }
 
 // watch shows the output and returns when the command has ended.

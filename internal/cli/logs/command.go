@@ -15,6 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
+	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
 // options are the command's flags.
@@ -72,7 +73,7 @@ func run(ctx context.Context, s *session.Session, o options, hosts string, names
 		}
 		files[name] = file
 	}
-	nodes, err := s.Nodes(ctx, strings.Split(hosts, ","))
+	nodes, err := nodesOf(ctx, s, strings.Split(hosts, ","))
 	if err != nil {
 		return err
 	}
@@ -100,6 +101,39 @@ func run(ctx context.Context, s *session.Session, o options, hosts string, names
 		}
 	}
 	return v.run(ctx, streams, o.follow, optional)
+}
+
+// nodesOf returns the names of the hosts' Nodes. If WindowsInstances cannot be read, the hosts are named by their Nodes.
+func nodesOf(ctx context.Context, s *session.Session, hosts []string) (nodes []string, err error) {
+	var fleet fleetstatus.Fleet
+	in, err := s.Read(ctx)
+	if err == nil {
+		fleet = fleetstatus.Of(in)
+	}
+	if slices.Contains(hosts, "all") {
+		if err != nil {
+			return nil, err
+		}
+		hosts = slices.DeleteFunc(hosts, func(host string) bool { return host == "all" })
+		for _, h := range fleet.Hosts {
+			if h.Node != "" {
+				hosts = append(hosts, h.Name)
+			}
+		}
+	}
+	for _, host := range hosts {
+		node, err := session.NodeOf(fleet, host)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(nodes, node) {
+			nodes = append(nodes, node)
+		}
+	}
+	if len(nodes) == 0 {
+		return nil, session.Failf(session.CodeNotFound, "no host has a Node yet")
+	}
+	return nodes, nil
 }
 
 // viewer prints lines of several logs.

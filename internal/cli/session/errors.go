@@ -50,9 +50,7 @@ func (f *Failure) Error() string { return f.Err.Error() }
 func (f *Failure) Unwrap() error { return f.Err }
 
 // Failf returns an error with an exit code.
-func Failf(code int, format string, args ...any) error { return failf(code, format, args...) }
-
-func failf(code int, format string, args ...any) error {
+func Failf(code int, format string, args ...any) error {
 	return &Failure{Code: code, Err: fmt.Errorf(format, args...)}
 }
 
@@ -83,21 +81,21 @@ func Explain(err error, doing string) error {
 	case errors.As(err, &known):
 		return err
 	case apierrors.IsForbidden(err):
-		return failf(CodeForbidden, "%s: missing right: %s", doing, denied(err))
+		return Failf(CodeForbidden, "%s: missing right: %s", doing, denied(err))
 	case apierrors.IsUnauthorized(err):
-		return failf(CodeForbidden, "%s: the API server does not accept your credentials: log in again, or select another user with --context or --user", doing)
+		return Failf(CodeForbidden, "%s: the API server does not accept your credentials: log in again, or select another user with --context or --user", doing)
 	case meta.IsNoMatchError(err):
-		return failf(CodeNotInstalled, "%s: the API server does not serve this kind: install the operator (kubectl apply -k deploy)", doing)
+		return Failf(CodeNotInstalled, "%s: the API server does not serve this kind: install the operator (kubectl apply -k deploy)", doing)
 	case errors.As(err, &redirect):
-		return failf(CodeFailed, "%s: %s: the request carries your credentials; check the server's address in the kubeconfig, and proxies in between", doing, redirect.By("the API server"))
+		return Failf(CodeFailed, "%s: %s: the request carries your credentials; check the server's address in the kubeconfig, and proxies in between", doing, redirect.By("the API server"))
 	case errors.Is(err, context.Canceled):
-		return failf(CodeFailed, "%s: interrupted", doing)
+		return Failf(CodeFailed, "%s: interrupted", doing)
 	case errors.As(err, &network) && network.Timeout(), errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err):
-		return failf(CodeTimeout, "%s: no response from the API server within the deadline; increase it with --request-timeout", doing)
+		return Failf(CodeTimeout, "%s: no response from the API server within the deadline; increase it with --request-timeout", doing)
 	case errors.As(err, &failed):
-		return failf(CodeUnreachable, "%s: cannot reach the API server: %s", doing, truncate.Printable(failed.Err.Error(), truncate.Note))
+		return Failf(CodeUnreachable, "%s: cannot reach the API server: %s", doing, truncate.Printable(failed.Err.Error(), truncate.Note))
 	}
-	return failf(CodeFailed, "%s: %s", doing, truncate.Printable(err.Error(), truncate.Note))
+	return Failf(CodeFailed, "%s: %s", doing, truncate.Printable(err.Error(), truncate.Note))
 }
 
 // denied names the missing right, from the API server's message (k8s.io/apiserver, pkg/endpoints/handlers/responsewriters).
@@ -117,7 +115,7 @@ func denied(err error) string {
 // uninstalled returns a clear error if the API server does not serve a kind.
 func uninstalled(err error, kind string) error {
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return failf(CodeNotInstalled, "the cluster does not serve %s: the operator is not installed, or is too old (kubectl apply -k deploy)", kind)
+		return Failf(CodeNotInstalled, "the cluster does not serve %s: the operator is not installed, or is too old (kubectl apply -k deploy)", kind)
 	}
 	return nil
 }

@@ -22,12 +22,7 @@ import (
 // ClientOptions returns options for a client of the kinds that commands use. They need no discovery requests.
 func ClientOptions() (client.Options, error) {
 	scheme := runtime.NewScheme()
-	return client.Options{Scheme: scheme, Mapper: knownKinds()}, addKinds(scheme)
-}
-
-// addKinds adds the kinds that commands read as Go types.
-func addKinds(scheme *runtime.Scheme) error {
-	return errors.Join(
+	return client.Options{Scheme: scheme, Mapper: knownKinds()}, errors.Join(
 		v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), policyv1.AddToScheme(scheme),
 		coordinationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme), certificatesv1.AddToScheme(scheme),
 		networkingv1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme),

@@ -82,7 +82,7 @@ func (s *Session) ReadHost(ctx context.Context, name string) (fleetstatus.Fleet,
 
 // NotFound returns the error for a host that does not exist.
 func NotFound(host, namespace string, hosts int) error {
-	return failf(CodeNotFound, "no host %q: none of the %d WindowsInstances in namespace %s has this name, node name or address", host, hosts, namespace)
+	return Failf(CodeNotFound, "no host %q: none of the %d WindowsInstances in namespace %s has this name, node name or address", host, hosts, namespace)
 }
 
 // instances returns the WindowsInstances of the operator's namespace, and that namespace. limited means that the user may not list all
@@ -131,7 +131,7 @@ func operatorNamespace(items []v1alpha1.WindowsInstance, otherwise string) (stri
 		return api.DefaultNamespace, nil
 	}
 	slices.Sort(found)
-	return "", failf(CodeUsage, "namespaces %q have WindowsInstances: set the namespace of the operator with -n", found)
+	return "", Failf(CodeUsage, "namespaces %q have WindowsInstances: set the namespace of the operator with -n", found)
 }
 
 // reading reads several kinds concurrently.

@@ -59,15 +59,15 @@ func (s *Session) Config() (*rest.Config, error) {
 	loader := s.loader()
 	raw, err := loader.RawConfig()
 	if err != nil {
-		return nil, failf(CodeUnreachable, "reading the kubeconfig: %w", err)
+		return nil, Failf(CodeUnreachable, "reading the kubeconfig: %w", err)
 	}
 	inPod := os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 	if len(raw.Contexts) == 0 && s.overrides.ClusterInfo.Server == "" && !inPod {
-		return nil, failf(CodeUnreachable, "no cluster is configured: set KUBECONFIG or --kubeconfig")
+		return nil, Failf(CodeUnreachable, "no cluster is configured: set KUBECONFIG or --kubeconfig")
 	}
 	config, err := loader.ClientConfig()
 	if err != nil {
-		return nil, failf(CodeUnreachable, "reading the kubeconfig: %w", err)
+		return nil, Failf(CodeUnreachable, "reading the kubeconfig: %w", err)
 	}
 	if config.Timeout <= 0 {
 		config.Timeout, _ = time.ParseDuration(defaultTimeout)
@@ -80,28 +80,22 @@ func (s *Session) Config() (*rest.Config, error) {
 }
 
 // Client returns a client for the kinds that commands know. It makes no discovery requests.
-func (s *Session) Client() (client.Client, error) {
-	o, err := ClientOptions()
-	if err != nil {
-		return nil, err
-	}
-	return s.client(o)
-}
+func (s *Session) Client() (client.Client, error) { return s.client(false) }
 
 // DiscoveringClient returns a client that discovers the API server's kinds first.
-func (s *Session) DiscoveringClient() (client.Client, error) {
-	o, err := ClientOptions()
-	if err != nil {
-		return nil, err
-	}
-	o.Mapper = nil
-	return s.client(o)
-}
+func (s *Session) DiscoveringClient() (client.Client, error) { return s.client(true) }
 
-func (s *Session) client(o client.Options) (client.Client, error) {
+func (s *Session) client(discovers bool) (client.Client, error) {
 	config, err := s.Config()
 	if err != nil {
 		return nil, err
+	}
+	o, err := ClientOptions()
+	if err != nil {
+		return nil, err
+	}
+	if discovers {
+		o.Mapper = nil
 	}
 	c, err := client.New(config, o)
 	if err != nil {
