@@ -45,7 +45,7 @@ type Options struct {
 func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c, reader, err := clients(o.Config)
+	c, files, err := clients(o.Config)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("listening on 127.0.0.1: %w", err)
 	}
 	from := newSource(c, o.Namespace)
-	s := &server{guard: newGuard(listener.Addr()), hub: newHub(from, o.Cluster), client: c, logs: reader, now: time.Now}
+	s := &server{guard: newGuard(listener.Addr()), hub: newHub(from, o.Cluster), client: c, files: files, now: time.Now}
 	s.touch()
 	go from.run(ctx)
 	go s.hub.run(ctx)
@@ -116,7 +116,7 @@ func Export(ctx context.Context, o Options, w io.Writer) error {
 }
 
 // clients returns the clients for objects and logs. Watches have no deadline; lists have listDeadline.
-func clients(config *rest.Config) (client.WithWatch, *logs, error) {
+func clients(config *rest.Config) (client.WithWatch, *nodefiles.Client, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = 0
 	options, err := session.ClientOptions()
@@ -128,8 +128,5 @@ func clients(config *rest.Config) (client.WithWatch, *logs, error) {
 		return nil, nil, err
 	}
 	files, err := nodefiles.New(config)
-	if err != nil {
-		return nil, nil, err
-	}
-	return c, &logs{files}, nil
+	return c, files, err
 }

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"embed"
 	"fmt"
 	"html/template"
 	"io"
@@ -11,9 +10,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/observe/advice"
 	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
-
-//go:embed report.html
-var reportFile embed.FS
 
 // maxDetailed is the number of hosts that a report describes in full: the most urgent ones.
 const maxDetailed = 200
@@ -28,7 +24,7 @@ func report(w io.Writer, f fleetstatus.Fleet, cluster string) error {
 	page, err := template.New("report.html").Funcs(template.FuncMap{
 		"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"seconds": func(s float64) string { return fmt.Sprintf("%.1f s", s) },
-	}).ParseFS(reportFile, "report.html")
+	}).ParseFS(assets, "report.html")
 	if err != nil {
 		return err
 	}

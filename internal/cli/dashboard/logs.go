@@ -2,10 +2,10 @@ package dashboard
 
 import (
 	"context"
+	"io"
 	"strings"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
@@ -13,6 +13,8 @@ import (
 const (
 	// logBytes is how many bytes of the end of a log are shown.
 	logBytes = 64 << 10
+	// maxLogBytes is how many bytes are read: a kubelet that ignores the range sends the whole file, which may be large.
+	maxLogBytes = 100 * logBytes
 	// logDeadline is how long a kubelet may take to respond.
 	logDeadline = 15 * time.Second
 )
@@ -31,9 +33,6 @@ func services() []service {
 	}
 }
 
-// logs reads logs of hosts through the API server and their kubelets, with the user's rights.
-type logs struct{ files *nodefiles.Client }
-
 // logAnswer is the end of a log, or why there is none.
 type logAnswer struct {
 	Service string `json:"service"`
@@ -41,13 +40,13 @@ type logAnswer struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// tail returns the end of one log of a node.
-func (l *logs) tail(ctx context.Context, node, name string) logAnswer {
+// tail returns the end of one log of a node. It reads it through the API server and the kubelet, with the user's rights.
+func (s *server) tail(ctx context.Context, node, name string) logAnswer {
 	answer := logAnswer{Service: name}
 	path := ""
-	for _, s := range services() {
-		if s.Name == name {
-			path = s.path
+	for _, known := range services() {
+		if known.Name == name {
+			path = known.path
 		}
 	}
 	if path == "" {
@@ -56,16 +55,17 @@ func (l *logs) tail(ctx context.Context, node, name string) logAnswer {
 	}
 	ctx, cancel := context.WithTimeout(ctx, logDeadline)
 	defer cancel()
-	part, err := l.files.Tail(ctx, node, path, logBytes)
+	part, err := s.files.Tail(ctx, node, path, logBytes)
 	if err != nil {
 		answer.Error = logError(err, node, path)
 		return answer
 	}
 	defer func() { _ = part.Body.Close() }()
-	text, err := lastBytes(part.Body, logBytes)
+	text, err := io.ReadAll(io.LimitReader(part.Body, maxLogBytes))
 	if err != nil {
 		answer.Error = logError(err, node, path)
 	}
+	text = text[max(0, len(text)-logBytes):]
 	if _, whole, cut := strings.Cut(string(text), "\n"); cut && len(text) == logBytes {
 		text = []byte(whole)
 	}

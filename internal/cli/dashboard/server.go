@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 )
 
-//go:embed assets
+//go:embed assets report.html
 var assets embed.FS
 
 const (
@@ -31,7 +33,7 @@ type server struct {
 	*guard
 	hub    *hub
 	client client.WithWatch
-	logs   *logs
+	files  *nodefiles.Client
 	now    func() time.Time
 
 	mu      sync.Mutex
@@ -161,7 +163,7 @@ func (s *server) log(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "node not found", http.StatusNotFound)
 		return
 	}
-	answer := s.logs.tail(r.Context(), h.Node, r.URL.Query().Get("service"))
+	answer := s.tail(r.Context(), h.Node, r.URL.Query().Get("service"))
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer)
 }

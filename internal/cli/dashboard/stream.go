@@ -32,8 +32,10 @@ func (p *page) follow(ctx context.Context) error {
 		if err := p.update(ctx, now); err != nil {
 			return err
 		}
-		if err := wait(ctx, p.server.hub.pause()); err != nil {
-			return err
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(p.server.hub.pause()):
 		}
 		var podsChanged <-chan struct{}
 		if p.pods != nil {
@@ -48,19 +50,10 @@ func (p *page) follow(ctx context.Context) error {
 		case <-changed:
 		case <-podsChanged:
 		case <-time.After(keepAlive):
-			if err := p.comment(); err != nil {
+			if err := p.write(": still here\n\n"); err != nil {
 				return err
 			}
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
 }
 
@@ -83,15 +76,11 @@ func (p *page) update(ctx context.Context, now *snapshot) error {
 		p.pods = podsOf(p.server.client, h.Node)
 		go p.pods.run(ctx)
 	}
-	return p.send("host", map[string]any{"overview": now.overview, "host": h, "pods": p.podList(), "logs": services()})
-}
-
-// podList returns the pods of the host.
-func (p *page) podList() podList {
-	if p.pods == nil {
-		return podList{}
+	var pods podList
+	if p.pods != nil {
+		pods = podListOf(p.pods)
 	}
-	return podListOf(p.pods)
+	return p.send("host", map[string]any{"overview": now.overview, "host": h, "pods": pods, "logs": services()})
 }
 
 // send sends one event.
@@ -102,8 +91,6 @@ func (p *page) send(event string, value any) error {
 	}
 	return p.write("event: " + event + "\ndata: " + string(text) + "\n\n")
 }
-
-func (p *page) comment() error { return p.write(": still here\n\n") }
 
 func (p *page) write(text string) error {
 	if err := p.control.SetWriteDeadline(time.Now().Add(writeDeadline)); err != nil && !errors.Is(err, http.ErrNotSupported) {

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -107,10 +108,7 @@ func rowOf(h *fleetstatus.Host) row {
 	if !h.Since.IsZero() {
 		since = h.Since.Unix()
 	}
-	version := h.Versions.Node
-	if version == "" {
-		version = h.Versions.Payload
-	}
+	version := cmp.Or(h.Versions.Node, h.Versions.Payload)
 	return row{h.Name, h.Node, h.Address, h.State, h.Severity, h.Reason, action, waits, version, h.Versions.SettingsCurrent, h.Cordoned, since}
 }
 
