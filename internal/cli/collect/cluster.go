@@ -21,26 +21,26 @@ const (
 )
 
 // cluster adds data from the API server. The manifest lists what could not be read.
-func (c *collector) cluster(ctx context.Context, in fleetstatus.Input, fleet fleetstatus.Fleet, timeout time.Duration) {
+func (c *collector) cluster(ctx context.Context, fleet fleetstatus.Fleet, timeout time.Duration) {
 	text, err := json.MarshalIndent(fleet, "", " ")
 	if err == nil {
 		text, err = c.masked(text)
 	}
 	c.archive.cluster("status.json", text, err)
 	const group = "/apis/" + api.GroupName + "/v1alpha1"
-	core, namespaced := "/api/v1", "/api/v1/namespaces/"+in.Namespace
+	core, namespaced := "/api/v1", "/api/v1/namespaces/"+fleet.Namespace
 	var work sync.WaitGroup
 	for _, list := range []struct {
 		name, at string
 		query    url.Values
 	}{
-		{"windowsinstances.json", group + "/namespaces/" + in.Namespace + "/windowsinstances", nil},
+		{"windowsinstances.json", group + "/namespaces/" + fleet.Namespace + "/windowsinstances", nil},
 		{"windowsconfigs.json", group + "/windowsconfigs", nil},
 		{"nodes.json", core + "/nodes", url.Values{"labelSelector": {"kubernetes.io/os=windows"}}},
 		{"configmaps.json", namespaced + "/configmaps", nil},
 		{"events.json", namespaced + "/events", nil},
 		{"events-of-nodes.json", core + "/namespaces/default/events", url.Values{"fieldSelector": {"involvedObject.kind=Node"}}},
-		{"deployments.json", "/apis/apps/v1/namespaces/" + in.Namespace + "/deployments", nil},
+		{"deployments.json", "/apis/apps/v1/namespaces/" + fleet.Namespace + "/deployments", nil},
 		{"certificatesigningrequests.json", "/apis/certificates.k8s.io/v1/certificatesigningrequests", nil},
 		{"validatingadmissionpolicies.json", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", nil},
 		{"version.json", "/version", nil},

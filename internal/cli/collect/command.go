@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -96,17 +95,16 @@ func run(ctx context.Context, s *session.Session, o options, names []string) err
 	if c.kube, err = s.Client(); err != nil {
 		return err
 	}
-	if c.id, err = newID(time.Now()); err != nil {
-		return err
-	}
+	now := time.Now().UTC()
+	c.id = newID(now)
 	if c.file == "" {
-		c.file = "wmco-collect-" + time.Now().UTC().Format("20060102-150405") + ".zip"
+		c.file = "wmco-collect-" + now.Format("20060102-150405") + ".zip"
 	}
-	if c.archive, err = newArchive(c.file, time.Now().UTC(), s.Version); err != nil {
+	if c.archive, err = newArchive(c.file, now, s.Version); err != nil {
 		return session.Failf(session.CodeFailed, "creating %s: %w", c.file, err)
 	}
 	defer c.archive.abandon()
-	c.cluster(ctx, in, fleet, config.Timeout)
+	c.cluster(ctx, fleet, config.Timeout)
 	failed := c.hosts(ctx, hosts)
 	if ctx.Err() != nil {
 		return session.Failf(session.CodeFailed, "interrupted; %s was not written", c.file)
@@ -152,12 +150,10 @@ func choose(fleet fleetstatus.Fleet, names []string, all bool) (hosts []fleetsta
 }
 
 // newID returns the collection's name. It is unique even if two users start in the same second.
-func newID(now time.Time) (string, error) {
+func newID(now time.Time) string {
 	chance := make([]byte, 4)
-	if _, err := rand.Read(chance); err != nil {
-		return "", err
-	}
-	return now.UTC().Format("20060102-150405") + "-" + hex.EncodeToString(chance), nil
+	_, _ = rand.Read(chance) // never fails
+	return now.Format("20060102-150405") + "-" + hex.EncodeToString(chance)
 }
 
 // printProgress prints progress.
@@ -206,13 +202,4 @@ func bytes(n int64) string {
 		return fmt.Sprintf("%d KiB", n>>10)
 	}
 	return fmt.Sprintf("%d bytes", n)
-}
-
-// tempFile creates a file that only the user can read. The returned function closes and removes it.
-func tempFile() (*os.File, func(), error) {
-	f, err := os.CreateTemp("", "kubectl-windows-")
-	if err != nil {
-		return nil, nil, err
-	}
-	return f, func() { _ = f.Close(); _ = os.Remove(f.Name()) }, nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,11 +69,11 @@ func (c *collector) fromWICD(ctx context.Context, h fleetstatus.Host, report *ho
 	if err != nil {
 		return err
 	}
-	f, remove, err := tempFile()
+	f, err := os.CreateTemp("", "kubectl-windows-") // only the user can read it
 	if err != nil {
 		return err
 	}
-	defer remove()
+	defer func() { _ = f.Close(); _ = os.Remove(f.Name()) }()
 	if err := c.download(ctx, h.Node, status, f); err != nil {
 		return err
 	}
@@ -153,35 +154,32 @@ func (c *collector) await(ctx context.Context, node string) (supportbundle.Statu
 		}
 		select {
 		case <-ctx.Done():
-			return s, noReport(ctx, s, node, c.timeout)
 		case <-time.After(pollInterval):
+			continue
 		}
+		switch {
+		case !errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return s, session.Failf(session.CodeFailed, "interrupted")
+		case s.State == supportbundle.Collecting:
+			return s, session.Failf(session.CodeTimeout, "the host did not finish its archive within %s", c.timeout)
+		}
+		return s, session.Failf(session.CodeTimeout,
+			"WICD did not respond within %s: node %s is not connected, its version does not support collections, or the operator is not running", c.timeout, node)
 	}
-}
-
-// noReport returns why WICD did not report an archive.
-func noReport(ctx context.Context, s supportbundle.Status, node string, timeout time.Duration) error {
-	switch {
-	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return session.Failf(session.CodeFailed, "interrupted")
-	case s.State == supportbundle.Collecting:
-		return session.Failf(session.CodeTimeout, "the host did not finish its archive within %s", timeout)
-	}
-	return session.Failf(session.CodeTimeout,
-		"WICD did not respond within %s: node %s is not connected, its version does not support collections, or the operator is not running", timeout, node)
 }
 
 // download reads the archive, resumes where it was interrupted, and verifies its hash.
-func (c *collector) download(ctx context.Context, node string, s supportbundle.Status, to io.WriterAt) error {
+func (c *collector) download(ctx context.Context, node string, s supportbundle.Status, file io.Writer) error {
 	if s.Bytes > maxArchive {
 		return session.Failf(session.CodeFailed, "the archive has %s; at most %s are allowed", bytes(s.Bytes), bytes(maxArchive))
 	}
 	hash := sha256.New()
+	to := io.MultiWriter(file, hash)
 	var have int64
 	var err error
 	for range retries {
 		var n int64
-		n, err = c.downloadFrom(ctx, node, s, have, io.MultiWriter(io.NewOffsetWriter(to, have), hash))
+		n, err = c.downloadFrom(ctx, node, s, have, to)
 		have += n
 		if err == nil && have == s.Bytes || ctx.Err() != nil || session.CodeOf(err) == session.CodeForbidden {
 			break
