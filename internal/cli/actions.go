@@ -36,16 +36,22 @@ func (a *action) addYes(c *cobra.Command) {
 	c.Flags().BoolVarP(&a.yes, "yes", "y", false, "Skip the confirmation prompt.")
 }
 
+// read connects to the cluster and reads the fleet.
+func (a *action) read(ctx context.Context) (in fleetstatus.Input, err error) {
+	if in, err = a.s.Read(ctx); err != nil {
+		return in, err
+	}
+	a.fleet, a.namespace = fleetstatus.Of(in), in.Namespace
+	a.Client, err = a.s.Client()
+	return in, err
+}
+
 // hosts connects to the cluster and returns the named hosts.
 func (a *action) hosts(ctx context.Context, args []string) ([]fleetstatus.Host, error) {
-	in, err := a.s.Read(ctx)
+	in, err := a.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if a.Client, err = a.s.Client(); err != nil {
-		return nil, err
-	}
-	a.fleet, a.namespace = fleetstatus.Of(in), in.Namespace
 	var hosts []fleetstatus.Host
 	for _, name := range args {
 		h, found := a.fleet.Find(name)

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,7 +69,7 @@ func add(s *session.Session) *cobra.Command {
 }
 
 func (a *action) add(ctx context.Context, h newHost, addresses []string) error {
-	if _, err := a.hosts(ctx, nil); err != nil {
+	if _, err := a.read(ctx); err != nil {
 		return err
 	}
 	for _, address := range addresses {
@@ -83,10 +85,8 @@ func (a *action) add(ctx context.Context, h newHost, addresses []string) error {
 
 func (a *action) addInstances(ctx context.Context, h newHost, addresses []string) error {
 	for _, address := range addresses {
-		i := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: h.name}, Spec: h.spec}
-		if i.Name == "" {
-			i.Name = strings.ToLower(address)
-		}
+		name := cmp.Or(h.name, strings.ToLower(address))
+		i := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: name}, Spec: h.spec}
 		i.Spec.Address = address
 		if err := a.Create(ctx, i); err != nil {
 			return session.Explain(err, "creating WindowsInstance "+i.Name)
@@ -241,15 +241,10 @@ func (a *action) waitRemoved(ctx context.Context, timeout time.Duration, hosts [
 	removed := map[string]bool{}
 	return w.until(ctx, func(f fleetstatus.Fleet) (bool, error) {
 		for _, h := range hosts {
-			current, found := fleetstatus.Host{}, false
-			for _, known := range f.Hosts {
-				if known.Name == h.Name {
-					current, found = known, true
-				}
-			}
+			i := slices.IndexFunc(f.Hosts, func(known fleetstatus.Host) bool { return known.Name == h.Name })
 			switch {
-			case found:
-				w.print(current)
+			case i >= 0:
+				w.print(f.Hosts[i])
 			case !removed[h.Name]:
 				removed[h.Name] = true
 				fmt.Fprintf(a.s.Out, "%s has left\n", h.Name)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -231,11 +232,7 @@ func (m machineSetOptions) windows(like *unstructured.Unstructured, cluster stri
 	if err != nil || !found {
 		return nil, session.Failf(session.CodeFailed, "MachineSet %s has no provider specification: choose another one with --like", like.GetName())
 	}
-	image := m.image
-	if image == "" {
-		image = p.image
-	}
-	if err := p.set(value, image); err != nil {
+	if err := p.set(value, cmp.Or(m.image, p.image)); err != nil {
 		return nil, err
 	}
 	value["userDataSecret"] = map[string]any{"name": api.UserDataSecret}

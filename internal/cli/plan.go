@@ -22,7 +22,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
 	"github.com/windows-machine-config/wmco/internal/observe/advice"
-	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
 	"github.com/windows-machine-config/wmco/internal/operator/rollout"
 )
@@ -121,14 +120,10 @@ func (p planOptions) plan(ctx context.Context, s *session.Session) (planned, err
 		return planned{}, err
 	}
 	a := &action{s: s}
-	in, err := s.Read(ctx)
+	in, err := a.read(ctx)
 	if err != nil {
 		return planned{}, err
 	}
-	if a.Client, err = s.Client(); err != nil {
-		return planned{}, err
-	}
-	a.fleet, a.namespace = fleetstatus.Of(in), in.Namespace
 	for _, u := range in.Unread {
 		if u.What == "nodes" || u.What == "windowsconfigs" {
 			return planned{}, session.Failf(session.CodeForbidden, "%s", u.Why)

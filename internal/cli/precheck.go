@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,10 +49,7 @@ func readCluster(ctx context.Context, s *session.Session) (current migration.Clu
 	if err != nil {
 		return current, "", err
 	}
-	namespace := s.NamespaceFlag()
-	if namespace == "" {
-		namespace = api.DefaultNamespace
-	}
+	namespace := cmp.Or(s.NamespaceFlag(), api.DefaultNamespace)
 	// The available kubelets are known from the operator's image only. Without them, only the minimum version counts.
 	current, err = migration.Read(ctx, c, namespace, kubeversions.Of(s.Version, payload.Manifest{}), server)
 	return current, server, session.Explain(err, "reading the cluster")

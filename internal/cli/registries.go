@@ -18,10 +18,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/registryclient"
 )
 
-// Limits of registry access.
-const (
-	maxCredentials = 1 << 20
-)
+// maxCredentials is the size of the largest credentials file that is read, in bytes.
+const maxCredentials = 1 << 20
 
 // insecureUsage describes the flag of commands that query registries.
 const insecureUsage = "Also query registries without TLS, or whose certificate cannot be verified."

@@ -64,11 +64,6 @@ type Part struct {
 	Modified time.Time
 }
 
-// FileURL returns the path of a node's file at the API server.
-func FileURL(node, file string) string {
-	return "/api/v1/nodes/" + url.PathEscape(node) + "/proxy/logs/" + (&url.URL{Path: file}).EscapedPath()
-}
-
 // Tail opens the last bytes of a file.
 func (c *Client) Tail(ctx context.Context, node, file string, bytes int64) (*Part, error) {
 	return c.open(ctx, node, file, fmt.Sprintf("bytes=-%d", bytes))
@@ -81,7 +76,8 @@ func (c *Client) From(ctx context.Context, node, file string, from int64) (*Part
 
 func (c *Client) open(ctx context.Context, node, file, bytes string) (*Part, error) {
 	doing := "reading log " + file + " of node " + node
-	response, err := c.get(ctx, FileURL(node, file), http.Header{"Range": {bytes}, "Accept": {"*/*"}})
+	at := "/api/v1/nodes/" + url.PathEscape(node) + "/proxy/logs/" + (&url.URL{Path: file}).EscapedPath()
+	response, err := c.get(ctx, at, http.Header{"Range": {bytes}, "Accept": {"*/*"}})
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, session.Failf(session.CodeTimeout, "%s: the API server got no response from the kubelet within the deadline; increase it with --request-timeout", doing)
 	}
