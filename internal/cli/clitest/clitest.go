@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -21,7 +22,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
@@ -48,7 +48,7 @@ type Cluster struct {
 func New(t *testing.T, lists ...string) *Cluster {
 	t.Helper()
 	t.Setenv("LC_ALL", "C.UTF-8") // output must not depend on the locale of the environment
-	c := &Cluster{objects: map[string]client.Object{}, lists: map[string]bool{}}
+	c := &Cluster{objects: map[string]client.Object{}, lists: map[string]bool{}, handlers: map[string]http.Handler{}}
 	for _, l := range lists {
 		c.lists[l] = true
 	}
@@ -74,13 +74,13 @@ func (c *Cluster) Add(resource string, o client.Object) {
 	if strings.Count(resource, "/") == 1 {
 		prefix = "/api/"
 	}
-	version, plural := path.Split(prefix + resource)
-	c.lists[version+plural] = true
-	at := version + plural
+	at := prefix + resource
+	c.lists[at] = true
 	if o.GetNamespace() != "" {
+		version, plural := path.Split(at)
 		at = version + "namespaces/" + o.GetNamespace() + "/" + plural
 	}
-	o.SetUID("uid-" + "of-" + "test")
+	o.SetUID("uid-of-test")
 	o.SetResourceVersion("1")
 	c.objects[at+"/"+o.GetName()] = o
 }
@@ -96,21 +96,7 @@ func (c *Cluster) Deny(request string) {
 func (c *Cluster) Handle(prefix string, h http.Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.handlers == nil {
-		c.handlers = map[string]http.Handler{}
-	}
 	c.handlers[prefix] = h
-}
-
-func (c *Cluster) handler(at string) http.Handler {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for prefix, h := range c.handlers {
-		if strings.HasPrefix(at, prefix) {
-			return h
-		}
-	}
-	return nil
 }
 
 // Objects serves objects only and ignores the handlers set with Handle.
@@ -148,11 +134,15 @@ func (c *Cluster) Object(at string) client.Object {
 
 // ServeHTTP implements http.Handler.
 func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h := c.handler(r.URL.Path); h != nil {
-		h.ServeHTTP(w, r)
-		return
+	handler := c.Objects()
+	c.mu.Lock()
+	for prefix, h := range c.handlers {
+		if strings.HasPrefix(r.URL.Path, prefix) {
+			handler = h
+		}
 	}
-	c.serveObjects(w, r)
+	c.mu.Unlock()
+	handler.ServeHTTP(w, r)
 }
 
 func (c *Cluster) serveObjects(w http.ResponseWriter, r *http.Request) {
@@ -207,14 +197,8 @@ func resourceOf(at string) string {
 }
 
 func (c *Cluster) list(w http.ResponseWriter, at string) {
-	items := []runtime.Object{}
-	for _, name := range slices.Sorted(func(yield func(string) bool) {
-		for name := range c.objects {
-			if !yield(name) {
-				return
-			}
-		}
-	}) {
+	items := []client.Object{}
+	for _, name := range slices.Sorted(maps.Keys(c.objects)) {
 		if path.Dir(name) == at || resourceOf(path.Dir(name)) == at && !strings.Contains(at, "/namespaces/") {
 			items = append(items, c.objects[name])
 		}
@@ -223,23 +207,21 @@ func (c *Cluster) list(w http.ResponseWriter, at string) {
 }
 
 func (c *Cluster) create(w http.ResponseWriter, r *http.Request) {
-	made := &metav1.PartialObjectMetadata{}
-	var whole map[string]any
+	made := &unstructured.Unstructured{}
 	text, err := io.ReadAll(r.Body)
 	if o, _, notKnown := scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil); err == nil && notKnown == nil {
 		text, err = json.Marshal(o) // built-in kinds arrive as protobuf
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &whole)
+		err = json.Unmarshal(text, &made.Object)
 	}
 	if err != nil {
 		reply(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 		return
 	}
-	_ = json.Unmarshal(text, made)
-	c.objects[r.URL.Path+"/"+made.Name] = unstructuredOf(whole)
+	c.objects[r.URL.Path+"/"+made.GetName()] = made
 	w.WriteHeader(http.StatusCreated)
-	_ = json.NewEncoder(w).Encode(whole)
+	_ = json.NewEncoder(w).Encode(made.Object)
 }
 
 // change merges a patch into the object, or replaces it.
@@ -252,7 +234,7 @@ func (c *Cluster) change(w http.ResponseWriter, r *http.Request, object client.O
 	}
 	_ = json.Unmarshal(text, &whole)
 	merge(whole, patch)
-	c.objects[r.URL.Path] = unstructuredOf(whole)
+	c.objects[r.URL.Path] = &unstructured.Unstructured{Object: whole}
 	_ = json.NewEncoder(w).Encode(whole)
 }
 
@@ -289,8 +271,4 @@ func (c *Cluster) Run(t *testing.T, input string, args ...string) Result {
 	streams := genericiooptions.IOStreams{In: strings.NewReader(input), Out: &out, ErrOut: &errs}
 	code := cli.Run(ctx, args, streams, "v1.0.0")
 	return Result{out.String(), errs.String(), code}
-}
-
-func unstructuredOf(whole map[string]any) client.Object {
-	return &unstructured.Unstructured{Object: whole}
 }
