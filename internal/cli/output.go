@@ -14,6 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
 // Output formats.
@@ -103,12 +104,7 @@ func mark(severity string) string {
 const maxNamed = 5
 
 // names lists the first names and how many more there are.
-func names(list []string) string {
-	if len(list) <= maxNamed {
-		return strings.Join(list, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(list[:maxNamed], ", "), len(list)-maxNamed)
-}
+func names(list []string) string { return truncate.List(list, maxNamed, ", ") }
 
 // firstLine returns the first line of a text.
 func firstLine(text string) string {
