@@ -51,14 +51,19 @@ func newCluster(t *testing.T, is func(*corev1.Pod)) (*clitest.Cluster, *[]corev1
 			}
 		}
 	}()
+	handleLogs(c, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "output of the command") })
+	return c, seen
+}
+
+// handleLogs has requests for logs of pods handled.
+func handleLogs(c *clitest.Cluster, handle http.HandlerFunc) {
 	c.Handle(podsPath, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/log") {
-			fmt.Fprintln(w, "output of the command")
+			handle(w, r)
 			return
 		}
 		c.Objects().ServeHTTP(w, r)
 	}))
-	return c, seen
 }
 
 func terminated(code int32) func(*corev1.Pod) {
@@ -92,13 +97,7 @@ func TestRedirectedOutputIsNotRead(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.URL.Path) }))
 	defer other.Close()
 	c, _ := newCluster(t, terminated(0))
-	c.Handle(podsPath, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/log") {
-			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
-			return
-		}
-		c.Objects().ServeHTTP(w, r)
-	}))
+	handleLogs(c, http.RedirectHandler(other.URL, http.StatusTemporaryRedirect).ServeHTTP)
 	r := c.Run(t, "", "exec", "win-1", "--", "hostname")
 	if r.Code != session.CodeFailed || !strings.Contains(r.Err, "sends the request elsewhere") || len(got) > 0 {
 		t.Errorf("exit code %d, %q, %q; the other server was asked for %q", r.Code, r.Out, r.Err, got)

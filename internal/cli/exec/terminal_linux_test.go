@@ -51,13 +51,7 @@ func TestAHostDoesNotCommandTheTerminal(t *testing.T) {
 		{false, nil, said},
 	} {
 		c, _ := newCluster(t, terminated(0))
-		c.Handle(podsPath, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasSuffix(r.URL.Path, "/log") {
-				fmt.Fprint(w, said)
-				return
-			}
-			c.Objects().ServeHTTP(w, r)
-		}))
+		handleLogs(c, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, said) })
 		args := append(append([]string{"exec", "win-1", "--kubeconfig", c.Kubeconfig}, test.args...), "--", "hostname")
 		var got bytes.Buffer
 		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &got, ErrOut: io.Discard}
