@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // A Container runs on a LinuxNode. All its values come from the kernel, not from the kubelet or containerd.
@@ -91,28 +90,4 @@ func (c Container) MountOptions(at string) string {
 		}
 	}
 	return ""
-}
-
-// Age returns how long the first process has run, in steps of 10 ms (proc_pid_stat(5)).
-func (c Container) Age() (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.PID))
-	if err != nil {
-		return 0, err
-	}
-	uptime, err := os.ReadFile("/proc/uptime")
-	if err != nil {
-		return 0, err
-	}
-	_, after, _ := strings.Cut(string(stat), ") ") // the name before it can contain spaces
-	const start = 19
-	fields := strings.Fields(after)
-	if len(fields) <= start {
-		return 0, fmt.Errorf("process %d has no start time", c.PID)
-	}
-	ticks, err := strconv.ParseInt(fields[start], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	seconds, err := strconv.ParseFloat(strings.Fields(string(uptime))[0], 64)
-	return time.Duration(seconds*float64(time.Second)) - time.Duration(ticks)*10*time.Millisecond, err
 }

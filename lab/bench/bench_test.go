@@ -51,14 +51,3 @@ func TestAnUnknownGroupIsRefused(t *testing.T) {
 		t.Error("there is no group joins, and no error says so")
 	}
 }
-
-func TestColumnsAreReadStrictly(t *testing.T) {
-	if got, err := columns("1 20\n3 40\n", 2); err != nil || len(got) != 2 || median(got[0]) != 1 || median(got[1]) != 20 {
-		t.Errorf("read %v (%v)", got, err)
-	}
-	for _, text := range []string{"", "1\n", "1 2 3\n", "1 x\n", "error: refused\n"} {
-		if got, err := columns(text, 2); err == nil {
-			t.Errorf("%q is read as %v", text, got)
-		}
-	}
-}

@@ -13,11 +13,12 @@ import (
 	"strconv"
 )
 
-// hoursOfServices and proxySeeds are how much is tried by chance.
+// How much is tried by chance.
 const (
 	hoursOfServices = 1000
 	proxySeeds      = 20
 	fleetSeeds      = 500
+	unkindHosts     = 1000
 )
 
 // measureChance plays fleets by chance with the operator's controllers, and counts those in which it broke a rule of docs/fleet.md.
@@ -62,6 +63,22 @@ func measureProxy(ctx context.Context, s *sheet) error {
 	}
 	s.number("proxy.differences", float64(failed), "count")
 	return nil
+}
+
+// measureUnkind joins simulated hosts with random quirks.
+func measureUnkind(ctx context.Context, s *sheet) error {
+	s.say("%d simulated hosts with quirks of Windows by chance (minutes)", unkindHosts)
+	out, err := s.goTest(ctx, "..", fmt.Sprintf("WMCO_QUIRKS_SEEDS=%d", unkindHosts), "TestHostsJoinDespiteWindowsQuirks", "./internal/operator/controllers/storytest")
+	m := regexp.MustCompile(`quirks: (\d+) of (\d+) hosts are Ready within 30m0s, (\d+) later, (\d+) need a person; restarts at most (\d+), networks deleted (\d+), addresses lost (\d+)`).FindSubmatch(out)
+	if m == nil {
+		return fmt.Errorf("letting hosts with quirks join: %w: %s", err, out)
+	}
+	for i, name := range []string{"joined_of_1000", "", "joined_later", "need_a_person", "restarts_max", "networks_deleted", "addresses_lost"} {
+		if count, _ := strconv.ParseFloat(string(m[i+1]), 64); name != "" {
+			s.number("unkind."+name, count, "count")
+		}
+	}
+	return err
 }
 
 // goTest runs one test of a module of this repository. It counts and does not measure, and may use more memory to be faster.

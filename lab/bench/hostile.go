@@ -4,10 +4,19 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
+	"strings"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	restclient "k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -20,17 +29,16 @@ const (
 	hostileHosts = 32
 	honestHosts  = 10
 	hostileFor   = 5 * time.Minute
-	// junkRequests is the number of invalid certificate requests, first and in all.
-	junkRequests, allRequests = 5000, 30_000
+	// invalidRequests is the number of certificate requests that violate a rule.
+	invalidRequests = 30_000
 	// largePods are made by tenants, largeConfigMaps in the operator's namespace: together 1.2 GB, which etcd takes by default (2 GB).
 	largePods, largeConfigMaps = 1000, 150
 	tenants                    = 10
 )
 
-// measureHostile measures joins of honest hosts alone, with invalid certificate requests, and with hostile hosts, tenants, writers and nodes at
-// once, who fill what the operator reads.
+// measureHostile measures joins of honest hosts alone, and with hostile hosts, tenants, writers and nodes at once, who fill what the operator
+// reads.
 func measureHostile(ctx context.Context, s *sheet) error {
-	measureMask(s)
 	c, err := openCrowd(ctx, s)
 	if err != nil {
 		return err
@@ -44,14 +52,10 @@ func measureHostile(ctx context.Context, s *sheet) error {
 	if err != nil {
 		return err
 	}
-	if err := f.measureJunk(ctx); err != nil {
-		return err
-	}
 	if err := f.fill(ctx); err != nil {
 		return err
 	}
-	evil, err := f.addHostile(ctx)
-	if err != nil {
+	if err := f.addHostile(ctx); err != nil {
 		return err
 	}
 	beside, err := f.joins(ctx, hostileFor)
@@ -65,10 +69,7 @@ func measureHostile(ctx context.Context, s *sheet) error {
 	f.number("hostile.operator_rss_mb", float64(peak)/1e6, "MB")
 	f.number("hostile.honest_join_seconds", median(beside), "s")
 	f.number("hostile.honest_join_ratio", median(beside)/median(alone), "ratio")
-	if err := f.remove(ctx, evil); err != nil {
-		return err
-	}
-	return f.measureNames(ctx)
+	return nil
 }
 
 // joins has honest hosts join, again and again.
@@ -87,56 +88,91 @@ func (f fleet) joins(ctx context.Context, atLeast time.Duration) (all []float64,
 }
 
 // addHostile adds hosts with malice of each kind, and as many whose answers take much memory.
-func (f fleet) addHostile(ctx context.Context) ([]testenv.Host, error) {
+func (f fleet) addHostile(ctx context.Context) error {
 	_, evil, err := f.AddHostile(hostileHosts, f.Hosts()...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for n := range hostileHosts {
 		_, at, err := f.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("values-%d", n), Kind: testenv.OnlyMalice}, Malice: sim.Values})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		evil = append(evil, at)
 	}
 	for _, h := range evil {
 		if err := f.Client.Create(ctx, h.Instance()); err != nil {
-			return nil, err
-		}
-	}
-	return evil, nil
-}
-
-// remove releases hosts unchanged.
-func (f fleet) remove(ctx context.Context, hosts []testenv.Host) error {
-	for _, h := range hosts {
-		i := h.Instance()
-		if err := f.Client.Get(ctx, client.ObjectKeyFromObject(i), i); err != nil {
-			return err
-		}
-		before := i.DeepCopy()
-		metav1.SetMetaDataAnnotation(&i.ObjectMeta, api.AnnotationRelease, "true")
-		if err := f.Client.Patch(ctx, i, client.MergeFrom(before)); err != nil {
-			return err
-		}
-		if err := f.Client.Delete(ctx, i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// measureJunk creates certificate requests for daemons of hosts that do not exist. The operator decides about all of them
-// repeatedly. Meanwhile hosts join.
-func (f fleet) measureJunk(ctx context.Context) error {
-	f.say("Creating %d certificate requests that violate a rule", junkRequests)
-	if err := f.request(ctx, "junk", junkRequests); err != nil {
+// fill creates what others may create, in numbers and sizes that the API server takes.
+func (f fleet) fill(ctx context.Context) error {
+	f.say("Creating %d pods and %d ConfigMaps of a megabyte, and %d certificate requests", largePods, largeConfigMaps, invalidRequests)
+	for n := range tenants {
+		if err := f.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("tenant-", n)}}); err != nil {
+			return err
+		}
+	}
+	if err := each(ctx, largePods, func(ctx context.Context, n int) error { return f.Client.Create(ctx, largePod(n)) }); err != nil {
 		return err
 	}
-	seconds, err := f.joinAll(ctx, honestHosts)
+	if err := each(ctx, largeConfigMaps, func(ctx context.Context, n int) error {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: fmt.Sprint("large-", n)}}
+		cm.Data = map[string]string{"a": strings.Repeat("x", 1_000_000)}
+		return f.Client.Create(ctx, cm)
+	}); err != nil {
+		return err
+	}
+	return f.requestCertificates(ctx)
+}
+
+// largePod is one for Windows that no node takes.
+func largePod(n int) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("tenant-", n%tenants), Name: fmt.Sprint("large-", n)}}
+	pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
+	pod.Spec.NodeSelector = map[string]string{corev1.LabelOSStable: "windows", "missing": "label"}
+	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "registry.example/c:1"}}
+	for i := range 2400 {
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
+			Key: strings.Repeat("k", 240) + "/" + strings.Repeat("k", 50) + fmt.Sprintf("%04d", i), Operator: corev1.TolerationOpEqual, Value: strings.Repeat("v", 63), Effect: corev1.TaintEffectNoExecute,
+		})
+	}
+	return pod
+}
+
+// requestCertificates creates certificate requests as WICD of one node, for nodes that do not exist.
+func (f fleet) requestCertificates(ctx context.Context) error {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return err
 	}
-	f.number("csr.junk_5000_join_seconds", seconds, "s")
-	return nil
+	config := f.Lab.ControlPlane.RESTConfig()
+	config.QPS = -1 // no limit
+	config.Impersonate = restclient.ImpersonationConfig{
+		UserName: api.WICDUserPrefix + f.Hosts()[0].Name, Groups: []string{api.WICDGroup, "system:authenticated"},
+	}
+	as, err := client.New(config, client.Options{Scheme: f.Client.Scheme()})
+	if err != nil {
+		return err
+	}
+	day := int32((24 * time.Hour).Seconds())
+	return each(ctx, invalidRequests, func(ctx context.Context, n int) error {
+		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+			Subject: pkix.Name{CommonName: fmt.Sprintf("%smissing-%d", api.WICDUserPrefix, n), Organization: []string{api.WICDGroup}},
+		}, key)
+		if err != nil {
+			return err
+		}
+		return as.Create(ctx, &certificatesv1.CertificateSigningRequest{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("invalid-%d", n)},
+			Spec: certificatesv1.CertificateSigningRequestSpec{
+				Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+				SignerName: certificatesv1.KubeAPIServerClientSignerName, ExpirationSeconds: &day,
+				Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+			},
+		})
+	})
 }

@@ -12,13 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// idleTime is how long an idle daemon is observed.
-const idleTime = 2 * time.Minute
+// idleTime is how long an idle daemon is observed, and factsCalls how often it is asked for its facts.
+const idleTime, factsCalls = 2 * time.Minute, 11
 
 // measureIdle measures WICD on a Wine host that has joined, while nothing happens.
 func measureIdle(ctx context.Context, s *sheet) error {
@@ -73,7 +74,26 @@ func measureIdle(ctx context.Context, s *sheet) error {
 			s.number("wicd.exe_mb", float64(f.Size)/1e6, "MB")
 		}
 	}
-	return measureMetrics(ctx, st)
+	return errors.Join(st.measureFacts(ctx, hosts[0]), measureMetrics(ctx, st))
+}
+
+// measureFacts measures WICD's answer about its host, with which each visit begins.
+func (st *stage) measureFacts(ctx context.Context, h *lab.Host) error {
+	service, found, err := h.Service(ctx, api.WICDService)
+	if err != nil || !found {
+		return fmt.Errorf("looking for WICD: found %v: %w", found, err)
+	}
+	program, _, _ := strings.Cut(service.Command, " ")
+	var took []float64
+	for range factsCalls {
+		began := time.Now()
+		if r, err := h.Exec(ctx, program+" facts"); err != nil || r.ExitCode != 0 {
+			return fmt.Errorf("asking for facts: %+v: %w", r, err)
+		}
+		took = append(took, float64(time.Since(began).Milliseconds()))
+	}
+	st.number("wicd.facts_ms", median(took), "ms")
+	return nil
 }
 
 // processes has the command lines of the processes that this one started, including those of Wine hosts, by their numbers.
@@ -138,8 +158,7 @@ func (s *sheet) memoryOverFloor(all map[int]string, pid int, name string) error 
 	}
 	s.memoryOf(pid, name)
 	s.memoryOf(floor, name+".floor")
-	of := func(pid int) float64 { return megabytes(field(fmt.Sprintf("/proc/%d/status", pid), "VmRSS")) }
-	s.number(name+".rss_over_floor", of(pid)/of(floor), "ratio")
+	s.number(name+".rss_over_floor", memory(pid, "VmRSS")/memory(floor, "VmRSS"), "ratio")
 	return nil
 }
 
@@ -147,10 +166,14 @@ func (s *sheet) memoryOverFloor(all map[int]string, pid int, name string) error 
 // which Wine copies into memory where Windows reads only the used pages. In addition, Wine keeps about a megabyte of each
 // thread's stack resident.
 func (s *sheet) memoryOf(pid int, name string) {
-	status := fmt.Sprintf("/proc/%d/status", pid)
-	s.number(name+".rss_mb", megabytes(field(status, "VmRSS")), "MB")
-	s.number(name+".rss_wine_libraries_mb", megabytes(field(status, "RssFile")), "MB")
+	s.number(name+".rss_mb", memory(pid, "VmRSS"), "MB")
+	s.number(name+".rss_wine_libraries_mb", memory(pid, "RssFile"), "MB")
 	s.number(name+".rss_program_mb", programMemory(pid), "MB")
+}
+
+// memory is a value of a process's status in /proc, in megabytes.
+func memory(pid int, value string) float64 {
+	return megabytes(field(fmt.Sprintf("/proc/%d/status", pid), value))
 }
 
 // megabytes parses a size of /proc: "1234 kB".

@@ -27,26 +27,18 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"payload", "the payload as users build it: its size, and what a minor version of Kubernetes adds", measurePayload},
-		{"image", "the operator's image as users build it, and the operator as a pod: sizes, seconds and memory", measureImage},
 		{"join", "how a Windows host becomes a Ready node: connections, bytes and seconds", measureJoin},
 		{"fleet", "a thousand hosts: seconds to join, upgrade and leave, the operator's resources, the cost of hosts that never answer", measureFleet},
 		{"fleet-chance", "fleets to which anything happens by chance: breaches of what users allow, and evictions for each one that was needed", measureChance},
-		{"hostile", "hostile hosts and invalid requests: the operator's resources, and how long other hosts take to join", measureHostile},
-		{"unkind", "simulated hosts that do what real Windows does: how many become nodes, restarts, networks and addresses lost; WICD's answer about its host", measureUnkind},
+		{"hostile", "hostile hosts, tenants and nodes: the operator's memory, and how long other hosts take to join", measureHostile},
+		{"unkind", "simulated hosts that do what real Windows does: how many become nodes, restarts, networks and addresses lost", measureUnkind},
 		{"network-nodes", "the overlay of hundreds of nodes: seconds until all have a change, and until a new one has all nodes", measureOverlay},
 		{"network-host", "the network of one host: seconds to join it, to notice what Windows lost, and to restore it; memory", measureNetworkHost},
 		{"network-repairs", "simulated hours of random Services: repairs of the network in a day that nothing required", measureRepairs},
 		{"network-proxy", "clusters of random Services with kube-proxy.exe of each minor version: those with a difference from what is expected", measureProxy},
 		{"settings-nodes", "how a change of settings reaches a thousand nodes: seconds, writes and restarts", measureCrowd},
-		{"mirrors-pulls", "pulls through a mirror compared with direct ones: seconds, processor time, and WICD's memory", measurePulls},
-		{"mirrors-entries", "how a change of thousands of mirrors reaches a node: seconds until its registry works with it", measureEntries},
-		{"cli", "kubectl windows with a thousand hosts: milliseconds and requests of its status, and the size of the program", measureCLI},
-		{"page", "kubectl windows dashboard with a thousand hosts: milliseconds until they are on the screen, and until a change is; its size", measurePage},
-		{"settings-idle", "the idle daemon of a node: memory, requests and processes; the series and the scrapes of the node", measureIdle},
-		{"workloads-admission", "the policies about pods: milliseconds that they add to the creation of a pod", measureAdmission},
-		{"workloads-pods", "pods of a host: seconds of their start; seconds, requests and memory until the operator says why they do not", measurePods},
-		{"workloads-services", "pods that use a Service: milliseconds until the first byte, compared with the address of its pod", measureServices},
-		{"collect", "kubectl windows collect: seconds for a Windows host, and for twenty simulated ones at once", measureCollect},
+		{"mirrors", "pulls through a mirror compared with direct ones: seconds, and WICD's memory", measurePulls},
+		{"settings-idle", "the idle daemon of a node: memory, requests, processes, its answer about its host; the series and the scrapes of the node", measureIdle},
 	}
 }
 

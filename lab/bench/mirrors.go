@@ -8,10 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -34,8 +32,6 @@ const (
 	pullsAtOnce    = 10
 	// pairs of pulls, of which the first is not like the others.
 	pairs = 4*rounds + 1
-	// ticks are the units of processor time in a second (USER_HZ of Linux).
-	ticks = 100
 	// direct and mirrored are the kinds of pulls.
 	direct, mirrored = "direct", "mirrored"
 )
@@ -72,7 +68,7 @@ func measurePulls(ctx context.Context, s *sheet) error {
 func (p pulls) measureSmall(ctx context.Context) error {
 	var more []float64
 	for round := range pairs {
-		took, err := p.pair(ctx, round, smallImage, func(string, float64) {})
+		took, err := p.pair(ctx, round, smallImage)
 		if err != nil {
 			return err
 		}
@@ -86,68 +82,18 @@ func (p pulls) measureSmall(ctx context.Context) error {
 	return nil
 }
 
-// measureLarge measures pulls that take their time for content, and the processor time of those who take part.
+// measureLarge measures pulls that take their time for content.
 func (p pulls) measureLarge(ctx context.Context) error {
-	programs, err := p.programs()
-	if err != nil {
-		return err
-	}
-	spent := map[string]float64{}
-	count := func(kind string, sign float64) {
-		for name, pid := range programs {
-			spent[name+"_"+kind] += sign * processorSeconds(pid)
-		}
-	}
-	var seconds, shares []float64
+	var shares []float64
 	for round := range pairs {
-		took, err := p.pair(ctx, round, largeImage, count)
+		took, err := p.pair(ctx, round, largeImage)
 		if err != nil {
 			return err
 		}
-		seconds, shares = append(seconds, took[mirrored].seconds), append(shares, took[direct].seconds/took[mirrored].seconds)
+		shares = append(shares, took[direct].seconds/took[mirrored].seconds)
 	}
-	p.number("mirror.pull_seconds", median(seconds[1:]), "s")
 	p.number("mirror.throughput_share", median(shares[1:]), "ratio")
-	for _, name := range slices.Sorted(maps.Keys(spent)) {
-		p.number("mirror.processor_seconds_per_gb_"+name, spent[name]/(pairs*largeImage/1e9), "s")
-	}
 	return nil
-}
-
-// programs are those that take part in a pull: by name, their process.
-func (p pulls) programs() (map[string]int, error) {
-	all, found := processes(), map[string]int{}
-	for name, command := range map[string][2]string{"wicd": {"windows-instance-config-daemon.exe", "run"}, "containerd": {"containerd.exe", "--config"}} {
-		pid, err := processOf(all, command[0], command[1])
-		if err != nil {
-			return nil, err
-		}
-		found[name] = pid
-	}
-	for pid, command := range all {
-		switch program, _, _ := strings.Cut(command, " "); {
-		case strings.HasSuffix(program, "wineserver64") && networkOf(pid) == networkOf(found["wicd"]):
-			found["wineserver"] = pid // where Wine has what the kernel of Windows has
-		case strings.HasSuffix(program, "/docker-registry"):
-			found["registry"] = pid
-		}
-	}
-	if len(found) != 4 {
-		return nil, fmt.Errorf("of the programs that pull images, there are only %v", found)
-	}
-	return found, nil
-}
-
-// processorSeconds is the processor time that a process has taken, of its own and in the kernel.
-func processorSeconds(pid int) float64 {
-	_, rest, _ := strings.Cut(words(fmt.Sprintf("/proc/%d/stat", pid)), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0
-	}
-	user, _ := strconv.ParseFloat(fields[11], 64)
-	kernel, _ := strconv.ParseFloat(fields[12], 64)
-	return (user + kernel) / ticks
 }
 
 // pulls are those of a host.
@@ -186,9 +132,8 @@ func (p pulls) push(ctx context.Context, size int) (string, error) {
 	return name + ":1", p.registry.Push(ctx, name, "1", i)
 }
 
-// pair pulls a new image directly and another through WICD, the one or the other first, and returns what they took by their kinds. count
-// is called before and after each.
-func (p pulls) pair(ctx context.Context, round, size int, count func(kind string, sign float64)) (took map[string]timed, err error) {
+// pair pulls a new image directly and another through WICD, the one or the other first, and returns what they took by their kinds.
+func (p pulls) pair(ctx context.Context, round, size int) (took map[string]timed, err error) {
 	took = map[string]timed{}
 	kinds := []string{direct, mirrored}
 	if round%2 == 1 { // what a pull leaves to do is not always that of the same one
@@ -200,9 +145,7 @@ func (p pulls) pair(ctx context.Context, round, size int, count func(kind string
 			return nil, err
 		}
 		time.Sleep(settle) // what was pulled before is being removed
-		count(kind, -1)
 		seconds, err := p.pull(ctx, map[string]string{direct: p.registry.Host, mirrored: mirroredSource}[kind], name)
-		count(kind, 1)
 		if err != nil {
 			return nil, err
 		}
@@ -248,7 +191,6 @@ func (p pulls) measureMemory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rss := func() float64 { return megabytes(field(fmt.Sprintf("/proc/%d/status", wicd), "VmRSS")) }
 	var names []string
 	for range pullsAtOnce {
 		name, err := p.push(ctx, largeImage/2)
@@ -257,7 +199,7 @@ func (p pulls) measureMemory(ctx context.Context) error {
 		}
 		names = append(names, name)
 	}
-	before, most := rss(), 0.0
+	before, most := memory(wicd, "VmRSS"), 0.0
 	errs := make([]error, len(names))
 	var work sync.WaitGroup
 	done := make(chan struct{})
@@ -271,7 +213,7 @@ func (p pulls) measureMemory(ctx context.Context) error {
 			isDone = true
 		case <-time.After(20 * time.Millisecond):
 		}
-		most = max(most, rss())
+		most = max(most, memory(wicd, "VmRSS"))
 	}
 	p.number("mirror.wicd_rss_mb_more", most-before, "MB")
 	return errors.Join(errs...)

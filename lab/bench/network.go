@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -104,22 +103,7 @@ func (o *overlays) approve(ctx context.Context) {
 
 // createNodes creates Nodes with numbers from..to-1. Those without a program get the address of a router.
 func (o *overlays) createNodes(ctx context.Context, from, to int, others bool) error {
-	var failed error
-	var mu sync.Mutex
-	var work sync.WaitGroup
-	for part := range 8 {
-		work.Go(func() {
-			for i := from + part; i < to; i += 8 {
-				if err := o.createNode(ctx, i, others); err != nil {
-					mu.Lock()
-					failed = errors.Join(failed, err)
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	work.Wait()
-	return failed
+	return each(ctx, to-from, func(ctx context.Context, i int) error { return o.createNode(ctx, from+i, others) })
 }
 
 func (o *overlays) createNode(ctx context.Context, i int, others bool) error {

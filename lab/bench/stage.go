@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -33,6 +35,8 @@ const (
 	// settle is longer than the age of the counters of a host's SSH server.
 	settle  = 500 * time.Millisecond
 	sshPort = 22
+	// writers is how many requests each sends at the same time.
+	writers = 8
 )
 
 // stage is an environment in which groups of new hosts join one after another, so that all hosts present are measured.
@@ -100,6 +104,25 @@ func (st *stage) poll(ctx context.Context, every, patience time.Duration, what s
 		case <-tick.C:
 		}
 	}
+}
+
+// each calls a function some times, several at once, until one fails.
+func each(ctx context.Context, n int, call func(context.Context, int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range writers {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := call(ctx, i); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
 }
 
 // fresh boots new hosts, all at the same time.

@@ -6,7 +6,6 @@
 //	cri pull IMAGE    pulls and unpacks an image, and prints its ID
 //	cri remove IMAGE  removes it
 //	cri status IMAGE  prints whether it is pinned
-//	cri start IMAGE COMMAND...  runs a command in a container, and prints the seconds until its first line
 package main
 
 import (
@@ -43,8 +42,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) < 2 || len(args) > 2 && args[0] != "start" {
-		return fmt.Errorf("want pull, remove, status or start and an image, got %q", args)
+	if len(args) != 2 {
+		return fmt.Errorf("want pull, remove or status and an image, got %q", args)
 	}
 	conn, err := grpc.NewClient("passthrough:"+pipe, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)), // it may be starting
@@ -67,10 +66,8 @@ func run(ctx context.Context, args []string) error {
 	case "remove":
 		_, err := client.RemoveImage(ctx, &cri.RemoveImageRequest{Image: spec})
 		return err
-	case "start":
-		return start(ctx, cri.NewRuntimeServiceClient(conn), args[1], args[2:])
 	}
-	return fmt.Errorf("want pull, remove, status or start, got %s", args[0])
+	return fmt.Errorf("want pull, remove or status, got %s", args[0])
 }
 
 // pull tries all credentials in turn, as the kubelet does (pkg/kubelet/kuberuntime/kuberuntime_image.go).

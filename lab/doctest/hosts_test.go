@@ -81,6 +81,5 @@ func serveLogs(ctx context.Context, env *testenv.Env) error {
 			return err
 		}
 	}
-	_, err := env.ServeLogs(ctx, host, env.Hosts()[0])
-	return err
+	return env.ServeLogs(ctx, host, env.Hosts()[0])
 }

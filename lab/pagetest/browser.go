@@ -95,15 +95,6 @@ func (p *Page) Close() {
 	_ = os.RemoveAll(p.dir)
 }
 
-// Painted is how long it took from the start of loading until all hosts were on the screen.
-func (p *Page) Painted() (time.Duration, error) {
-	if err := p.Until(`performance.getEntriesByName("hosts").length > 0`, 30*time.Second); err != nil {
-		return 0, err
-	}
-	milliseconds, err := chromedp.Run(p.Context, chromedp.Evaluate[float64](`performance.getEntriesByName("hosts")[0].startTime`))
-	return time.Duration(milliseconds * float64(time.Millisecond)), err
-}
-
 // Until waits until a JavaScript expression is true.
 func (p *Page) Until(expression string, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)

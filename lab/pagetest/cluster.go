@@ -140,15 +140,14 @@ func (c *Cluster) As(user string, groups ...string) *rest.Config {
 	return config
 }
 
-// Change lets one of the hosts fail, and returns when.
-func (c *Cluster) Change(ctx context.Context, i int, message string) (time.Time, error) {
+// Change lets one of the hosts fail.
+func (c *Cluster) Change(ctx context.Context, i int, message string) error {
 	var o v1alpha1.WindowsInstance
 	if err := c.Client.Get(ctx, types.NamespacedName{Namespace: api.DefaultNamespace, Name: HostName(i)}, &o); err != nil {
-		return time.Time{}, err
+		return err
 	}
 	meta.SetStatusCondition(&o.Status.Conditions, metav1.Condition{Type: api.ConditionReady, Status: metav1.ConditionFalse, Reason: api.ReasonDiskTooSmall, Message: message})
-	began := time.Now()
-	return began, c.Client.Status().Update(ctx, &o)
+	return c.Client.Status().Update(ctx, &o)
 }
 
 // Close stops everything.

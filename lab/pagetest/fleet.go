@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package pagetest shows the page of kubectl windows dashboard in a real browser, Debian's Chromium, with the lab's API server and fleets of
-// any size. Its tests, the bench and the screenshots of the documents use it.
+// any size. Its tests use it, one of which makes the screenshots of the documents.
 package pagetest
 
 import (

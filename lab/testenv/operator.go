@@ -47,8 +47,6 @@ type Operator struct {
 
 type operatorOptions struct {
 	root, namespace, kubeconfig, payload, log, program string
-	// resolver is used in place of /etc/resolv.conf; empty for the machine's own.
-	resolver string
 }
 
 func newOperator(ctx context.Context, o operatorOptions, progress io.Writer) (*Operator, error) {
@@ -67,12 +65,8 @@ func (o *Operator) Start() error {
 		return err
 	}
 	defer log.Close()
-	command := []string{o.program, "--kubeconfig", o.kubeconfig, "--payload-dir", o.payload,
-		"--namespace", o.namespace, "--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0"}
-	if o.resolver != "" {
-		command = append([]string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/resolv.conf && exec "$@"`, o.resolver}, command...)
-	}
-	o.cmd = exec.Command(command[0], command[1:]...)
+	o.cmd = exec.Command(o.program, "--kubeconfig", o.kubeconfig, "--payload-dir", o.payload,
+		"--namespace", o.namespace, "--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0")
 	o.cmd.Stdout, o.cmd.Stderr = log, log
 	o.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") }) // set for the tests only
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -125,17 +119,6 @@ func (o *Operator) Through(url string, certificate *x509.Certificate) (back func
 	}
 	set(through)
 	return func() { set(direct) }, nil
-}
-
-// ResolveWith makes the operator use a file in place of /etc/resolv.conf, from its next start until back is called.
-func (o *Operator) ResolveWith(file string) (back func()) {
-	set := func(file string) {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.resolver = file
-	}
-	set(file)
-	return func() { set("") }
 }
 
 // PeakMemory is the highest resident memory of the process so far, in bytes.

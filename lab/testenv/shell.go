@@ -63,20 +63,6 @@ func (s *Shell) Replaced(text string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// InstallBlocks returns README's commands of the installation: with kubectl, the replacement of the last of them with Helm, and those for the SSH
-// key.
-func InstallBlocks(root string) (kubectl, helm, key string, err error) {
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		return "", "", "", err
-	}
-	blocks := ConsoleBlocks(string(text), "## Install")
-	if len(blocks) != 3 {
-		return "", "", "", fmt.Errorf("README's installation has %d blocks of commands, want those for kubectl, Helm and the SSH key", len(blocks))
-	}
-	return blocks[0], blocks[1], blocks[2], nil
-}
-
 // ConsoleBlocks returns the blocks of commands of a document below a heading, as in "## Install", without prompts.
 func ConsoleBlocks(text, heading string) (scripts []string) {
 	blocks, err := documents.Blocks("", text)

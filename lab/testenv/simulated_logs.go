@@ -19,13 +19,13 @@ import (
 // kubeletPort is where a kubelet serves.
 const kubeletPort = "10250"
 
-// ServeLogs serves the logs of a simulated host as its kubelet would, with the kubelet's serving certificate, until stop is called. The host's
-// certificate must have been issued.
-func (env *Env) ServeLogs(ctx context.Context, h *sim.Host, at Host) (stop func(), err error) {
+// ServeLogs serves the logs of a simulated host as its kubelet would, with the kubelet's serving certificate, until the program ends. The
+// host's certificate must have been issued.
+func (env *Env) ServeLogs(ctx context.Context, h *sim.Host, at Host) error {
 	disk := h.Windows().Disk()
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", net.JoinHostPort(at.Address, kubeletPort))
 	if err != nil {
-		return nil, fmt.Errorf("serving the logs of %s: %w", at.Name, err)
+		return fmt.Errorf("serving the logs of %s: %w", at.Name, err)
 	}
 	server := &http.Server{
 		Handler:           http.StripPrefix("/logs/", http.FileServer(http.Dir(disk.Local(desired.Logs)))),
@@ -40,5 +40,5 @@ func (env *Env) ServeLogs(ctx context.Context, h *sim.Host, at Host) (stop func(
 		}},
 	}
 	go func() { _ = server.ServeTLS(l, "", "") }()
-	return func() { _ = server.Close() }, nil
+	return nil
 }

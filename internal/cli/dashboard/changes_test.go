@@ -27,7 +27,7 @@ func TestOnlyWhatChangedIsSent(t *testing.T) {
 	began := time.Now()
 	a.set("windowsinstances", &changed)
 	got := until(t, events, "the change", func(s sent) bool { return len(s.Rows) > 0 })
-	if time.Since(began) > 5*time.Second { // make bench measures the delay until the change is on the screen
+	if time.Since(began) > 5*time.Second {
 		t.Errorf("the change took %s", time.Since(began))
 	}
 	if got.Full || len(got.Rows) != 1 || got.Rows[0][0] != "win-2" || got.Rows[0][5] != api.ReasonHostKeyChanged || got.Overview.Attention != 1 {
@@ -238,12 +238,14 @@ func TestAssetsAreSmallAndPlain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	size := 0
 	dangerous := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setInterval\(["']|style=|\son[a-z]+=|https?://[a-z]`)
 	for _, e := range entries {
 		text, err := assets.ReadFile("assets/" + e.Name())
 		if err != nil {
 			t.Fatal(err)
 		}
+		size += len(text)
 		if contentTypes()[e.Name()] == "" {
 			t.Errorf("assets/%s is not served", e.Name())
 		}
@@ -251,8 +253,8 @@ func TestAssetsAreSmallAndPlain(t *testing.T) {
 			t.Errorf("assets/%s has %q", e.Name(), found)
 		}
 	}
-	if sum, err := Weight(); err != nil || len(entries) != len(contentTypes()) || sum > 150<<10 {
-		t.Errorf("there are %d files, %d bytes together (%v)", len(entries), sum, err)
+	if len(entries) != len(contentTypes()) || size > 150<<10 {
+		t.Errorf("there are %d files, %d bytes together", len(entries), size)
 	}
 }
 

@@ -167,15 +167,3 @@ func (s *server) log(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer)
 }
-
-// Weight returns the size of all files of the page, in bytes.
-func Weight() (bytes int, err error) {
-	for name := range contentTypes() {
-		content, err := assets.ReadFile("assets/" + name)
-		if err != nil {
-			return 0, err
-		}
-		bytes += len(content)
-	}
-	return bytes, nil
-}

@@ -34,35 +34,9 @@ func runCurl(args []string) error {
 	return err
 }
 
-// timeAll prints a line for each round: how long the answer to a request for each URL took to begin. Each request has a connection of its own,
-// and each round begins with another URL.
-func timeAll(rounds int, urls []string) error {
-	for round := range rounds {
-		took := make([]string, len(urls))
-		for n := range urls {
-			i := (round + n) % len(urls)
-			began := time.Now()
-			answer, err := request(urls[i])
-			if err != nil {
-				return err
-			}
-			took[i] = fmt.Sprint(time.Since(began).Microseconds())
-			if err := answer.Body.Close(); err != nil {
-				return err
-			}
-		}
-		fmt.Println(strings.Join(took, " "))
-	}
-	return nil
-}
-
-func request(url string) (*http.Response, error) {
-	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
-	return client.Get(url)
-}
-
 func get(url string) (string, error) {
-	answer, err := request(url)
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get(url)
 	if err != nil {
 		return "", err
 	}

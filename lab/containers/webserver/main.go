@@ -6,7 +6,6 @@
 //	webserver read F     prints a file
 //	webserver write F    writes its standard input to a file
 //	webserver get URL... prints a line for each answer
-//	webserver time N URL... sends N requests to each, in turn, and prints microseconds until the answer begins
 //	webserver udp A...   sends a packet to each address, and prints the answers
 //	webserver lookup N   prints the addresses of a name
 //	webserver open F     opens a file or a named pipe
@@ -75,12 +74,6 @@ func run(args []string) error {
 		return err
 	case args[0] == "get":
 		return getAll(args[1:])
-	case args[0] == "time" && len(args) > 2:
-		rounds, err := strconv.Atoi(args[1])
-		if err != nil {
-			return err
-		}
-		return timeAll(rounds, args[2:])
 	case args[0] == "udp":
 		return sendAll(args[1:])
 	case args[0] == "fill" && len(args) == 2:
@@ -108,7 +101,7 @@ func run(args []string) error {
 		}
 		return os.WriteFile(args[1], content, 0o644)
 	}
-	return fmt.Errorf("want nothing, echo, exit, read, write, get, time, udp, hostname, lookup, open, fill or spin, got %q", args)
+	return fmt.Errorf("want nothing, echo, exit, read, write, get, udp, hostname, lookup, open, fill or spin, got %q", args)
 }
 
 func serve() error {

@@ -21,7 +21,6 @@ const squares = new Map();
 const lines = new Map(); // rows of the table that exist
 let sorted = { column: 1, down: false };
 let page = 0;
-let painted = false;
 
 /** applyRows takes an update of the server. */
 export function applyRows(update) {
@@ -35,10 +34,6 @@ export function applyRows(update) {
   }
   byId("hosts-section").hidden = hosts.size === 0;
   byId("grid").hidden = hosts.size < 2;
-  if (hosts.size && !painted) {
-    painted = true;
-    requestAnimationFrame(() => setTimeout(() => performance.mark("hosts"))); // for make bench
-  }
 }
 
 export function focusFilter() {
