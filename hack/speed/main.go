@@ -9,7 +9,6 @@ package main
 import (
 	"bytes"
 	"compress/flate"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -38,31 +37,25 @@ func probes() []probe {
 const rounds = 5
 
 func main() {
-	seconds := flag.Bool("seconds", false, "print how long the probes take together, in seconds, and no factor")
-	flag.Parse()
-	if err := run(os.Stdout, os.Stderr, *seconds); err != nil {
+	if err := run(os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "speed:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out, explanation io.Writer, seconds bool) error {
-	sum, together, text := 0.0, time.Duration(0), ""
+func run(out, explanation io.Writer) error {
+	sum, text := 0.0, ""
 	for _, p := range probes() {
 		took, err := median(p.do)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 		ratio := float64(took) / float64(p.reference)
-		sum, together = sum+ratio, together+took
+		sum += ratio
 		text += fmt.Sprintf(", %s %.2f (%s)", p.name, ratio, took.Round(100*time.Microsecond))
 	}
 	factor := sum / float64(len(probes()))
 	fmt.Fprintf(explanation, "speed factor %.2f%s\n", factor, text)
-	if seconds {
-		_, err := fmt.Fprintf(out, "%.4f\n", together.Seconds())
-		return err
-	}
 	_, err := fmt.Fprintf(out, "%.2f\n", factor)
 	return err
 }

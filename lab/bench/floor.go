@@ -5,13 +5,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +18,6 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/operator/remote"
-	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
@@ -29,49 +25,20 @@ import (
 // A floor is the shortest possible time on this machine, measured in the same run: machines of one kind differ by half, but the
 // ratio of a time to its floor does not.
 
-// calibrate runs the fixed benchmark of hack/speed.
-func (s *sheet) calibrate(ctx context.Context, when string) error {
-	command := exec.CommandContext(ctx, "go", "run", "../hack/speed", "-seconds")
-	command.Stderr = s.progress
-	out, err := command.Output()
+// measureFloor measures the floor of a join, on a host that has joined: the bytes of the payload over SSH, and the start of containerd
+// and the kubelet alone.
+func (m *joins) measureFloor(ctx context.Context, h *lab.Host) error {
+	transfer, err := m.bareTransfer(ctx, h)
 	if err != nil {
-		return fmt.Errorf("calibrating: %w", err)
+		return err
 	}
-	seconds, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+	start, err := m.bareStart(ctx, h)
 	if err != nil {
-		return fmt.Errorf("calibrating: %w", err)
+		return err
 	}
-	s.number("calibration.seconds_at_the_"+when, seconds, "s")
+	m.say("the transfer alone took %.2f s, the start alone %.2f s", transfer, start)
+	m.transfers, m.starts = append(m.transfers, transfer), append(m.starts, start)
 	return nil
-}
-
-// joinFloor is the floor of a join: the bytes of the payload over SSH, and the start of containerd and the kubelet alone.
-type joinFloor struct {
-	transfer, start float64
-	// kubelet is not part of the floor: only the kubelet itself could shorten it.
-	kubelet float64
-}
-
-func (f joinFloor) seconds() float64 { return f.transfer + f.start }
-
-func (m *joins) medianFloor() joinFloor {
-	var transfer, start, kubelet []float64
-	for _, f := range m.floors {
-		transfer, start, kubelet = append(transfer, f.transfer), append(start, f.start), append(kubelet, f.kubelet)
-	}
-	return joinFloor{median(transfer), median(start), median(kubelet)}
-}
-
-// floor measures on a host that has joined.
-func (m *joins) floor(ctx context.Context, h *lab.Host) (f joinFloor, err error) {
-	if f.kubelet, err = kubeletAlone(h); err != nil {
-		return f, err
-	}
-	if f.transfer, err = m.bareTransfer(ctx, h); err != nil {
-		return f, err
-	}
-	f.start, err = m.bareStart(ctx, h)
-	return f, err
 }
 
 func (m *joins) bareTransfer(ctx context.Context, h *lab.Host) (float64, error) {
@@ -98,33 +65,6 @@ func (m *joins) bareTransfer(ctx context.Context, h *lab.Host) (float64, error) 
 		return 0, err
 	}
 	return time.Since(began).Seconds(), nil
-}
-
-// kubeletLog is where the kubelet's first start on a host is the first line.
-const kubeletLog = desired.Logs + `\kubelet\kubelet.log`
-
-// kubeletAlone is how long the kubelet of a host that has joined took from its first line of log to the certificate that it serves with.
-// For that, it gets a client certificate, registers the node, reads its addresses and gets another certificate. Ready waits for it, and
-// most of it is the kubelet's own: it checks once a second what its certificate must have.
-func kubeletAlone(h *lab.Host) (float64, error) {
-	log, err := h.ReadFile(kubeletLog)
-	if err != nil {
-		return 0, err
-	}
-	certificate, err := h.Stat(desired.KubeletServing)
-	if err != nil {
-		return 0, err
-	}
-	end := certificate.ModTime().UTC()
-	const klog = "0102 15:04:05.000000" // behind a letter for the severity; it has no year
-	if len(log) < 1+len(klog) {
-		return 0, fmt.Errorf("%s has %d bytes", kubeletLog, len(log))
-	}
-	began, err := time.Parse(klog, string(log[1:1+len(klog)]))
-	if err != nil {
-		return 0, fmt.Errorf("the first line of %s: %w", kubeletLog, err)
-	}
-	return end.Sub(began.AddDate(end.Year(), 0, 0)).Seconds(), nil
 }
 
 // bareStart starts the two services while WICD does not run, until the kubelet renews its lease.

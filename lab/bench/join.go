@@ -38,7 +38,8 @@ type joins struct {
 	alone, crowd []arrival // of a new host, and of several at once
 	powerShell   int       // the most starts of PowerShell on a host
 	again        []rejoin
-	floors       []joinFloor
+	// transfers and starts are the floors of a join, in seconds.
+	transfers, starts []float64
 }
 
 // rejoin is the second join of a host.
@@ -82,13 +83,7 @@ func (m *joins) joinAlone(ctx context.Context) error {
 	}
 	m.say("one host was Ready after %.2f s, %.2f s of processor time", first.seconds, first.cpuSeconds)
 	m.alone = append(m.alone, first)
-	floor, err := m.floor(ctx, hosts[0])
-	if err != nil {
-		return err
-	}
-	m.say("the transfer alone took %.2f s, the start alone %.2f s", floor.transfer, floor.start)
-	m.floors = append(m.floors, floor)
-	if err := errors.Join(m.countPowerShell(hosts), m.forget(ctx)); err != nil {
+	if err := errors.Join(m.measureFloor(ctx, hosts[0]), m.countPowerShell(hosts), m.forget(ctx)); err != nil {
 		return err
 	}
 	before := m.contents(hosts[0])
@@ -198,11 +193,10 @@ func (m *joins) report() {
 	m.number("rejoin.wire_bytes", most["wire again"], "bytes")
 	one, many := medianRun(m.alone), medianRun(m.crowd)
 	m.number("join.seconds", one.seconds, "s")
-	floor := m.medianFloor()
-	m.number("join.floor_transfer_seconds", floor.transfer, "s")
-	m.number("join.floor_start_seconds", floor.start, "s")
-	m.number("join.kubelet_to_certificate_seconds", floor.kubelet, "s")
-	m.number("join.seconds_over_floor", one.seconds/floor.seconds(), "ratio")
+	transfer, start := median(m.transfers), median(m.starts)
+	m.number("join.floor_transfer_seconds", transfer, "s")
+	m.number("join.floor_start_seconds", start, "s")
+	m.number("join.seconds_over_floor", one.seconds/(transfer+start), "ratio")
 	m.number("join.seconds_3_over_1", many.seconds/one.seconds, "ratio")
 	m.number("join.cpu_seconds", one.cpuSeconds, "s")
 	m.number("join.cpu_seconds_of_3", many.cpuSeconds, "s")
@@ -278,11 +272,7 @@ func (m *joins) joinOverLink(ctx context.Context, address string) (share float64
 		return 0, err
 	}
 	defer p.Close()
-	entry, err := entryAt(hosts[0].Name(), p.Addr())
-	if err != nil {
-		return 0, err
-	}
-	a, err := m.announced(ctx, hosts, []testenv.Host{entry})
+	a, err := m.announced(ctx, hosts, []testenv.Host{{Name: hosts[0].Name(), Address: address, Port: sshPort}})
 	if err != nil {
 		return 0, err
 	}
@@ -290,13 +280,4 @@ func (m *joins) joinOverLink(ctx context.Context, address string) (share float64
 	// Apart from wicd-setup, the bytes are the payload and some kilobytes of requests; only the payload counts.
 	bytes := min(m.compressedSize(), a.seen[0].BytesIn-m.payload.Setup.Size)
 	return float64(bytes) / took(a.steps[i]).Seconds() / linkRate, m.leave(ctx, hosts)
-}
-
-func entryAt(name, address string) (testenv.Host, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return testenv.Host{}, err
-	}
-	number, err := strconv.ParseInt(port, 10, 32)
-	return testenv.Host{Name: name, Address: host, Port: int32(number)}, err
 }

@@ -94,8 +94,8 @@ func choose(name string) ([]group, error) {
 // run measures each group, even if another fails.
 func run(ctx context.Context, chosen []group) error {
 	s := &sheet{out: os.Stdout, progress: os.Stderr, begin: time.Now()}
-	s.machine()
-	errs := []error{s.calibrate(ctx, "start")}
+	s.machine(ctx)
+	var errs []error
 	for _, g := range chosen {
 		if ctx.Err() != nil {
 			break
@@ -104,7 +104,6 @@ func run(ctx context.Context, chosen []group) error {
 			errs = append(errs, fmt.Errorf("measuring group %s: %w", g.name, err))
 		}
 	}
-	s.load("end")
-	errs = append(errs, s.calibrate(ctx, "end"))
+	s.load(ctx, "end")
 	return errors.Join(errs...)
 }

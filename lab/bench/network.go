@@ -211,9 +211,6 @@ func (o *overlays) measureStart(ctx context.Context) error {
 	if err := o.createNodes(ctx, overlayNodes+1, remoteNodes+1, true); err != nil {
 		return err
 	}
-	if err := o.completeRouters(ctx); err != nil {
-		return err
-	}
 	began := time.Now()
 	h := o.start(ctx, 0) // it has a certificate, and no network
 	o.hosts = []*overlayHost{h}
@@ -224,34 +221,9 @@ func (o *overlays) measureStart(ctx context.Context) error {
 	return nil
 }
 
-// completeRouters waits until every Node has the address of its router.
-func (o *overlays) completeRouters(ctx context.Context) error {
-	list, err := o.set.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	without := slices.IndexFunc(list.Items, func(n corev1.Node) bool { return n.Annotations[overlay.RouterMACAnnotation] == "" })
-	if without >= 0 {
-		return fmt.Errorf("Node %s has no router", list.Items[without].Name)
-	}
-	return nil
-}
-
 func (o *overlays) await(ctx context.Context, what string, holds func(*overlayHost) bool) error {
 	const patience = 10 * time.Minute // hundreds of programs share this machine with the API server
-	for end := time.Now().Add(patience); ; {
-		without := slices.IndexFunc(o.hosts, func(h *overlayHost) bool { return !holds(h) })
-		if without < 0 {
-			return nil
-		}
-		if time.Now().After(end) {
-			n, _ := o.hosts[without].has(netip.Prefix{})
-			return fmt.Errorf("waiting until %s: after %s %s has %d remote subnets", what, patience, o.hosts[without].name, n)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	return poll(ctx, pollInterval/10, patience, what, func(context.Context) (bool, error) {
+		return !slices.ContainsFunc(o.hosts, func(h *overlayHost) bool { return !holds(h) }), nil
+	})
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -34,19 +35,27 @@ func (s *sheet) say(format string, args ...any) {
 }
 
 // machine describes the machine.
-func (s *sheet) machine() {
+func (s *sheet) machine(ctx context.Context) {
 	fmt.Fprintf(s.out, "# cpu: %s, %d cores\n", field("/proc/cpuinfo", "model name"), runtime.NumCPU())
 	fmt.Fprintf(s.out, "# memory: %s\n", field("/proc/meminfo", "MemTotal"))
 	fmt.Fprintf(s.out, "# kernel: %s\n", words("/proc/sys/kernel/osrelease"))
 	fmt.Fprintf(s.out, "# go: %s\n", runtime.Version())
 	fmt.Fprintf(s.out, "# wine: %s\n", wineVersion())
-	s.load("start")
+	s.load(ctx, "start")
 }
 
-// load writes the load of the machine: averages of 1, 5 and 15 minutes.
-func (s *sheet) load(when string) {
+// load writes the load of the machine, as averages of 1, 5 and 15 minutes, and its speed factor.
+func (s *sheet) load(ctx context.Context, when string) {
 	averages := strings.Fields(words("/proc/loadavg"))
 	fmt.Fprintf(s.out, "# load at the %s: %s\n", when, strings.Join(averages[:min(3, len(averages))], " "))
+	command := exec.CommandContext(ctx, "go", "run", "../hack/speed")
+	command.Stderr = s.progress
+	factor, err := command.Output()
+	if err != nil {
+		s.say("Measuring the speed of the machine: %v", err)
+		return
+	}
+	fmt.Fprintf(s.out, "# speed factor at the %s: %s", when, factor)
 }
 
 // field returns the value of the first line "name: value" in a file of /proc.

@@ -87,8 +87,16 @@ func (st *stage) until(ctx context.Context, what string, look func(context.Conte
 	return st.poll(ctx, pollInterval, patience, what, look)
 }
 
-// poll checks a condition at an interval until it holds or patience is over.
+// poll is the function poll. Its error has the logs that explain a failure.
 func (st *stage) poll(ctx context.Context, every, patience time.Duration, what string, look func(context.Context) (bool, error)) error {
+	if err := poll(ctx, every, patience, what, look); err != nil {
+		return fmt.Errorf("%w\n%s", err, st.Diagnosis())
+	}
+	return nil
+}
+
+// poll checks a condition at an interval until it holds or patience is over.
+func poll(ctx context.Context, every, patience time.Duration, what string, look func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not so within %s", patience))
 	defer cancel()
 	tick := time.NewTicker(every)
@@ -100,7 +108,7 @@ func (st *stage) poll(ctx context.Context, every, patience time.Duration, what s
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting until %s: %w\n%s", what, context.Cause(ctx), st.Diagnosis())
+			return fmt.Errorf("waiting until %s: %w", what, context.Cause(ctx))
 		case <-tick.C:
 		}
 	}
