@@ -50,7 +50,7 @@ SIGN ?=
 BUILDER ?=
 SIGNED = $(if $(SIGN),--sign-key '$(abspath $(SIGN))' $(if $(BUILDER),--builder '$(BUILDER)'))
 
-.PHONY: demo run recording screenshots docs build plugin payload image chart bundle catalog release sign verify-release acceptance conformance bench mutants stories bench-compare cover vulncheck outdated fuzz generate clean
+.PHONY: demo run screenshots docs build plugin payload image chart bundle catalog release sign verify-release acceptance conformance bench mutants stories bench-compare cover vulncheck outdated fuzz generate clean
 demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
@@ -66,9 +66,6 @@ run: payload ## Runs the operator from the working tree against the cluster of K
 screenshots: ## Makes the pictures of docs/dashboard.md, with Debian's Chromium and a cluster of 1,000 hosts.
 	@hack/prepare.sh
 	cd lab && WMCO_SCREENSHOTS='$(CURDIR)/docs/images' go test -vet=off -count=1 -timeout 20m -run 'TestScreenshots$$' ./pagetest
-
-recording: ## Records a run of the demo as docs/demo.svg, the picture of the README.
-	@$(MAKE) --no-print-directory demo EXIT=1 | go run ./hack/record docs/demo.svg
 
 docs: ## Builds the documents as a site into _site/, with Debian's mkdocs. A link that leads nowhere is an error.
 	@hack/docs.sh

@@ -301,7 +301,6 @@ func mayImport() map[string][]string {
 		"hack/objects":      {"internal/observe/advice"},
 		"hack/outdated":     {"internal/operator/lifecycle", "internal/shared/httpclient", "payload/build"},
 		"hack/podrules":     {"internal/observe/podrules"},
-		"hack/record":       {},
 		"hack/speed":        {},
 		"hack/support":      {"internal/operator/kubeversions", "internal/operator/lifecycle", "internal/shared/windowsbuild", "payload", "payload/build"},
 	}
