@@ -23,46 +23,28 @@ WMCO_RUN=$(mktemp -d "${TMPDIR:-/tmp}/wmco-run-XXXXXX")
 export WMCO_RUN
 began=$SECONDS
 
-# field prints what the notes of a step say: field <file> <name>.
-field() { tr ' ' '\n' <"$1" | sed -n "s/^$2=//p"; }
+# steps prints a line for each step in the order of their beginnings: began, name and budget, and of those that ended the seconds in all, of the
+# user and of the system, and the status.
+steps() { paste -sd ' ' "$WMCO_RUN"/*.step 2>/dev/null | sort -n; }
 
-# since prints the seconds since a step began.
-since() { awk -v now="$EPOCHREALTIME" -v began="$(field "$1" began)" 'BEGIN { printf "%.0f", now - began }'; }
-
-running() {
-  local step
-  for step in "$WMCO_RUN"/*.step; do
-    [ ! -e "$step" ] || grep -q status= "$step" || printf ' %s (%s s)' "$(basename "$step" .step)" "$(since "$step")"
-  done
-}
+running() { steps | awk -v now="$EPOCHREALTIME" 'NF == 3 { printf " %s (%.0f s)", $2, now - $1 }'; }
 
 table() {
-  local step took outcome
   printf '\n%-18s %9s %9s %9s  %s\n' step seconds processor budget outcome
-  while read -r _ step; do
-    took=$(field "$step" seconds)
-    case "$(field "$step" status)" in
-      '') took=$(since "$step") outcome='was running' ;;
-      0) outcome=passed ;;
-      *) outcome=FAILED ;;
-    esac
-    awk -v name="$(basename "$step" .step)" -v took="$took" -v user="$(field "$step" user)" -v kernel="$(field "$step" system)" \
-      -v budget="$(field "$step" budget)" -v factor="${WMCO_SPEED:-1}" -v outcome="$outcome" 'BEGIN {
-        if (took > budget * factor) outcome = outcome ", over its budget with warm caches"
-        printf "%-18s %9.1f %9.1f %9.0f  %s\n", name, took, user + kernel, budget * factor, outcome
-      }'
-  done < <(for step in "$WMCO_RUN"/*.step; do [ ! -e "$step" ] || echo "$(field "$step" began) $step"; done | sort -n)
+  steps | awk -v now="$EPOCHREALTIME" -v factor="${WMCO_SPEED:-1}" '{
+    took = NF == 3 ? now - $1 : $4
+    outcome = NF == 3 ? "was running" : $7 == 0 ? "passed" : "FAILED"
+    if (took > $3 * factor) outcome = outcome ", over its budget with warm caches"
+    printf "%-18s %9.1f %9.1f %9.0f  %s\n", $2, took, $5 + $6, $3 * factor, outcome
+  }'
   printf '%-18s %9d\n' 'whole run' $((SECONDS - began))
   grep -hE '^--- (PASS|FAIL)' "$WMCO_RUN"/*.log 2>/dev/null | sed 's/^--- //; s/[()]//g' | awk '$3 + 0 >= 10 { sub(":", "", $1); printf "  %-45s %9.1f  %s\n", $2, $3, $1 }'
 }
 
 # failures repeats what failed: in the output before may be the logs of whole clusters, and often only the end of it is kept.
 failures() {
-  local step name said
-  for step in "$WMCO_RUN"/*.step; do
-    [ -e "$step" ] || continue
-    name=$(basename "$step" .step)
-    case "$(field "$step" status)" in '' | 0) continue ;; esac
+  local name said
+  for name in $(steps | awk 'NF > 3 && $7 != 0 { print $2 }'); do
     said=$(awk -f hack/failures.awk "$WMCO_RUN/$name.log" | tail -n 80)
     printf '\nwhat failed in %s:\n%s\n' "$name" "${said:-$(tail -n 20 "$WMCO_RUN/$name.log")}"
   done

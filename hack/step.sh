@@ -6,7 +6,7 @@ name=$1 budget=$2
 shift 2
 [ -n "${WMCO_RUN:-}" ] || exec "$@"
 notes="$WMCO_RUN/$name"
-printf 'budget=%s began=%s\n' "$budget" "$EPOCHREALTIME" >"$notes.step"
+echo "$EPOCHREALTIME $name $budget" >"$notes.step"
 exec 3> >(tee "$notes.log" | sed -u "s/^/$(printf '%-18s' "$name")| /")
 printer=$!
 TIMEFORMAT='%R %U %S'
@@ -14,6 +14,5 @@ took=$({ time "$@" >&3 2>&1 3>&-; } 2>&1)
 status=$?
 exec 3>&-
 timeout 10 tail --pid=$printer -f /dev/null # until all is printed; a process that outlived the step may keep the pipe open
-read -r seconds user system <<<"$took"
-printf 'seconds=%s user=%s system=%s status=%s\n' "$seconds" "$user" "$system" "$status" >>"$notes.step"
+echo "$took $status" >>"$notes.step"
 exit "$status"
