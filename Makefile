@@ -167,14 +167,9 @@ outdated: ## Compares the programs on hosts with the newest patches and minor ve
 fuzz: ## Runs all fuzzers, FUZZTIME=10m each. ONLY=FuzzFacts selects one.
 	@hack/fuzz.sh $(FUZZTIME) '$(ONLY)'
 
-generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md, docs/reference, docs/support.md, docs/counterparts.md, docs/metrics.md, the commands of docs/kubectl-windows.md, the list in docs/limitations.md, and deploy/monitoring.
+generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md, docs/reference, docs/support.md, docs/counterparts.md, docs/metrics.md, the commands of docs/kubectl-windows.md, the list in docs/limitations.md, deploy/monitoring, and the policies for pods.
 	$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=deploy/crds
-	go run ./hack/objects docs api api/v1alpha1
-	go run ./hack/support docs/support.md .
-	go run ./hack/counterparts docs/counterparts.md .
-	go run ./hack/commands docs/kubectl-windows.md internal/observe/fleetstatus
-	go run ./hack/monitoring .
-	go run ./hack/podrules deploy
+	go run ./hack/generate
 	go test -vet=off -count=1 -run '^TestTheDocumentHasTheList$$' ./internal/testing/acceptance -update
 
 clean: ## Removes build output. The cache in ~/.cache/wmco stays.

@@ -88,8 +88,11 @@ const (
 // ManagedBy is the value of LabelManagedBy on objects of the operator, and the name under which it applies objects.
 const ManagedBy = "windows-machine-config-operator"
 
-// Finalizer keeps a WindowsInstance until its host has left the cluster. Written and removed by the operator.
-const Finalizer = GroupName + "/host"
+// Finalizers.
+const (
+	// Finalizer keeps a WindowsInstance until its host has left the cluster. Written and removed by the operator.
+	Finalizer = GroupName + "/host"
+)
 
 // Labels.
 const (

@@ -294,15 +294,13 @@ func mayImport() map[string][]string {
 		},
 		"cmd/wmco-acceptance": {"internal/node/win", "internal/node/win/scm", "internal/testing/acceptance"},
 
-		"hack/commands":     {"internal/cli"},
-		"hack/counterparts": {"payload/build"},
-		"hack/monitoring":   {"internal/observe/monitoring", "internal/shared/metrics"},
-		"hack/mutate":       {},
-		"hack/objects":      {"internal/observe/advice"},
-		"hack/outdated":     {"internal/operator/lifecycle", "internal/shared/httpclient", "payload/build"},
-		"hack/podrules":     {"internal/observe/podrules"},
-		"hack/speed":        {},
-		"hack/support":      {"internal/operator/kubeversions", "internal/operator/lifecycle", "internal/shared/windowsbuild", "payload", "payload/build"},
+		"hack/generate": {
+			"internal/cli", "internal/observe/advice", "internal/observe/monitoring", "internal/observe/podrules", "internal/operator/kubeversions",
+			"internal/operator/lifecycle", "internal/shared/metrics", "internal/shared/windowsbuild", "payload", "payload/build",
+		},
+		"hack/mutate":   {},
+		"hack/outdated": {"internal/operator/lifecycle", "internal/shared/httpclient", "payload/build"},
+		"hack/speed":    {},
 	}
 }
 

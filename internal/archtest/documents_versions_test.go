@@ -216,7 +216,7 @@ func servedMinors(t *testing.T) (minors []string) {
 func writtenDocuments(t *testing.T) []string {
 	t.Helper()
 	generated := []string{
-		"docs/objects.md", "docs/support.md", "docs/metrics.md", "docs/readiness.md", "docs/counterparts.md", // compared by the tests of their generators
+		"docs/objects.md", "docs/support.md", "docs/metrics.md", "docs/readiness.md", "docs/counterparts.md", // written by programs
 		"docs/performance.md", // dates each figure and names its method
 	}
 	return slices.DeleteFunc(checkedDocuments(t), func(name string) bool {

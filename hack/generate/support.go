@@ -1,11 +1,8 @@
-// Command support writes docs/support.md: the versions of Kubernetes, OpenShift and Windows that the operator works with, and of the
-// programs that it installs. It reads them from the operator's own sources, so that the page cannot differ.
 package main
 
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -16,31 +13,22 @@ import (
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 
-func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: support <page to write> <folder of the repository>")
-		os.Exit(2)
-	}
-	page, err := render(os.Args[2])
-	if err == nil {
-		err = os.WriteFile(os.Args[1], page, 0o644)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "support:", err)
-		os.Exit(1)
-	}
-}
-
 // program is a component with its version.
 type program struct {
 	build.Component
 	version string
 }
 
-func render(root string) ([]byte, error) {
-	programs, err := read(root)
-	if err != nil {
-		return nil, err
+// support returns docs/support.md: the versions of Kubernetes, OpenShift and Windows that the operator works with, and of the
+// programs that it installs. It reads them from the operator's own sources, so that the page cannot differ.
+func support(root string) (map[string][]byte, error) {
+	var programs []program
+	for _, c := range build.Components() {
+		pin, err := build.PinOf(root, c)
+		if err != nil {
+			return nil, err
+		}
+		programs = append(programs, program{Component: c, version: pin.Version})
 	}
 	var page bytes.Buffer
 	page.WriteString("# Supported versions\n\nGenerated from the code by `make generate`.\n\n")
@@ -49,7 +37,7 @@ func render(root string) ([]byte, error) {
 	}
 	writeWindows(&page)
 	writePrograms(&page, programs)
-	return page.Bytes(), nil
+	return map[string][]byte{"docs/support.md": page.Bytes()}, nil
 }
 
 // writeClusters lists the API servers for which the operator has a kubelet, and the kubelet that it chooses.
@@ -134,17 +122,4 @@ func writePrograms(page *bytes.Buffer, programs []program) {
 		}
 		fmt.Fprintf(page, "| %s | %s | %s |\n", p.FullName(), version, p.License)
 	}
-}
-
-// read returns all components of the payload, with the versions that the repository pins.
-func read(root string) ([]program, error) {
-	var programs []program
-	for _, c := range build.Components() {
-		pin, err := build.PinOf(root, c)
-		if err != nil {
-			return nil, err
-		}
-		programs = append(programs, program{Component: c, version: pin.Version})
-	}
-	return programs, nil
 }

@@ -1,5 +1,3 @@
-// Command counterparts writes docs/counterparts.md: which third-party programs ran with the product, in which test, and what replaces those
-// that did not. It rejects tests that do not exist. Versions are those that the modules of the repository pin.
 package main
 
 import (
@@ -51,24 +49,9 @@ type standIn struct {
 	Why     string `json:"why"`
 }
 
-func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "counterparts: want the file to write and the folder of the repository")
-		os.Exit(2)
-	}
-	page, err := render(os.Args[2], table)
-	if err == nil {
-		err = os.WriteFile(os.Args[1], page, 0o644)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "counterparts:", err)
-		os.Exit(1)
-	}
-}
+const aboutCounterparts = `# Counterparts
 
-const introduction = `# Counterparts
-
-<!-- Written by make generate from hack/counterparts/counterparts.yaml. -->
+<!-- Written by make generate from hack/generate/counterparts.yaml. -->
 
 Programs of others that ran with this one, and what stands in for those that did not. What was tried only with a
 stand-in has not been tried. The operator has not run with a real Windows Server yet: all programs for Windows below
@@ -80,7 +63,14 @@ ran on Wine ([the lab](../lab/README.md)). [limitations.md](limitations.md) says
 | --- | --- | --- | --- | --- |
 `
 
-func render(root string, text []byte) ([]byte, error) {
+// counterparts returns docs/counterparts.md: which third-party programs ran with the product, in which test, and what
+// replaces those that did not. It rejects tests that do not exist. Versions are those that the modules of the repository pin.
+func counterparts(root string) (map[string][]byte, error) {
+	page, err := counterpartsPage(root, table)
+	return map[string][]byte{"docs/counterparts.md": page}, err
+}
+
+func counterpartsPage(root string, text []byte) ([]byte, error) {
 	var all lists
 	if err := yaml.UnmarshalStrict(text, &all); err != nil {
 		return nil, err
@@ -89,7 +79,7 @@ func render(root string, text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := bytes.NewBufferString(introduction)
+	page := bytes.NewBufferString(aboutCounterparts)
 	var faults error
 	for n, c := range all.Counterparts {
 		version, err := c.version(root)

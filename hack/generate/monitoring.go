@@ -1,47 +1,25 @@
-// Command monitoring writes the files generated from internal/observe/monitoring and internal/shared/metrics: those of deploy/monitoring, docs/metrics.md
-// and docs/runbooks/README.md. Its argument is the folder of the repository.
 package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/observe/monitoring"
 	"github.com/windows-machine-config/wmco/internal/shared/metrics"
 )
 
-func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: monitoring <folder of the repository>")
-		os.Exit(2)
-	}
-	if err := run(os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "monitoring:", err)
-		os.Exit(1)
-	}
-}
-
-func run(root string) error {
+// monitoringFiles returns the files made from internal/observe/monitoring and internal/shared/metrics: those of deploy/monitoring,
+// docs/metrics.md and docs/runbooks/README.md.
+func monitoringFiles(string) (map[string][]byte, error) {
 	files, err := monitoring.Files()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	all := map[string][]byte{"docs/metrics.md": []byte(metricsPage()), "docs/runbooks/README.md": []byte(runbooksPage())}
 	for name, content := range files {
 		all["deploy/monitoring/"+name] = content
 	}
-	for name, content := range all {
-		path := filepath.Join(root, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return all, nil
 }
 
 // metricsPage returns docs/metrics.md.

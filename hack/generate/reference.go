@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/observe/advice"
 )
 
 // entry is one name that users see, for example a reason, and its descriptions from all declarations.
@@ -18,48 +19,31 @@ type entry struct {
 	isEvent   bool
 }
 
-// references returns the pages of docs/reference by their names.
-func references(files []*ast.File) map[string][]byte {
-	p := page{constants: map[string]string{}, types: map[string]*ast.TypeSpec{}, docs: map[string]*ast.CommentGroup{}}
-	for _, file := range files {
-		p.learn(file)
-	}
-	reasons := p.entries(files, "Reason", "Event")
-	return map[string][]byte{
-		"reasons.md": reasonsPage(reasons),
-		"events.md":  eventsPage(reasons),
-		"labels.md":  labelsPage(p.entries(files, "Label", "Annotation", "Taint", "Finalizer")),
-	}
-}
-
 // entries collects the constants whose names begin with one of the prefixes, in order. A name that is declared twice is one entry.
-func (p *page) entries(files []*ast.File, prefixes ...string) (all []*entry) {
+func (s source) entries(prefixes ...string) (all []*entry) {
 	known := map[string]*entry{}
-	for _, file := range files {
-		for _, decl := range file.Decls {
-			d, ok := decl.(*ast.GenDecl)
-			if !ok || d.Tok != token.CONST {
+	for _, d := range s.decls {
+		if d.Tok != token.CONST {
+			continue
+		}
+		group, _ := s.title(d)
+		for _, spec := range d.Specs {
+			v := spec.(*ast.ValueSpec)
+			name := v.Names[0].Name
+			if !slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
 				continue
 			}
-			group, _, _ := strings.Cut(strings.TrimSuffix(p.text(d.Doc), "."), ". ")
-			for _, spec := range d.Specs {
-				v := spec.(*ast.ValueSpec)
-				name := v.Names[0].Name
-				if !slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
-					continue
-				}
-				value, doc := p.constants[name], v.Doc
-				if doc == nil {
-					doc = d.Doc
-				}
-				e := known[value]
-				if e == nil {
-					e = &entry{value: value, group: group}
-					known[value], all = e, append(all, e)
-				}
-				e.isEvent = e.isEvent || strings.HasPrefix(name, "Event")
-				e.sentences = append(e.sentences, p.text(doc))
+			value, doc := s.constants[name], v.Doc
+			if doc == nil {
+				doc = d.Doc
 			}
+			e := known[value]
+			if e == nil {
+				e = &entry{value: value, group: group}
+				known[value], all = e, append(all, e)
+			}
+			e.isEvent = e.isEvent || strings.HasPrefix(name, "Event")
+			e.sentences = append(e.sentences, s.text(doc))
 		}
 	}
 	return all
@@ -116,9 +100,22 @@ func labelsPage(names []*entry) []byte {
 // heading returns the first part of a comment, without code.
 func heading(text string) string {
 	text, _, _ = strings.Cut(text, ":")
-	text = strings.ReplaceAll(text, "`", "")
-	if first := regexp.MustCompile(`^windowsmachineconfig\.openshift\.io/host `).FindString(text); first != "" {
-		return "Finalizer"
+	return strings.ReplaceAll(text, "`", "")
+}
+
+// remedy returns what to do about a reason and a link to more information; empty if nothing has to be done.
+func remedy(reason string) string {
+	a, known := advice.All()[reason]
+	if !known || a.Remedy == "" {
+		return ""
 	}
-	return text
+	text := "**What to do**: " + strings.ReplaceAll(a.Remedy, "<", `\<`)
+	if document, heading, _ := strings.Cut(a.Page, "#"); document != "" {
+		target := "../" + document + ".md"
+		if heading != "" {
+			target += "#" + heading
+		}
+		text += " More: [" + document + "](" + target + ")."
+	}
+	return wrap(text)
 }

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestFaultsOfTheTableAreNamed(t *testing.T) {
+	for name, test := range map[string]struct{ row, want string }{
+		"unknown test":       {`{name: a, version: "1", ran: x, tests: [TestOfNobody], last: "2026-11-27"}`, "counterparts[0] (a): there is no test TestOfNobody"},
+		"no test":            {`{name: a, version: "1", ran: x, tests: [], last: "2026-11-27"}`, "tests is empty"},
+		"no version":         {`{name: a, ran: x, tests: [TestFaultsOfTheTableAreNamed], last: "2026-11-27"}`, "either pins and package, or version"},
+		"no package":         {`{name: a, pins: [payload/cni], ran: x, tests: [TestFaultsOfTheTableAreNamed], last: "2026-11-27"}`, "either pins and package, or version"},
+		"package not pinned": {`{name: a, pins: [payload/cni], package: example.com/x, ran: x, tests: [TestFaultsOfTheTableAreNamed], last: "2026-11-27"}`, "example.com/x"},
+		"no day":             {`{name: a, version: "1", ran: x, tests: [TestFaultsOfTheTableAreNamed], last: today}`, "today"},
+		"unknown field":      {`{name: a, versions: "1"}`, "versions"},
+	} {
+		if _, err := counterpartsPage("../..", []byte("counterparts:\n- "+test.row+"\n")); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: the error is %v, want %q in it", name, err, test.want)
+		}
+	}
+}
