@@ -27,12 +27,7 @@ ACCEPTANCE := WMCO_ACCEPTANCE=$(CURDIR)/_acceptance/wmco-acceptance.exe hack/win
 CORE := ^Test(WindowsHostBecomesReadyNode|OperatorPod|Images|OpenShift|Network|HybridOverlay|BadInput|Hostile)$$
 MORE := ^Test(WindowsFleet|Disconnected)$$
 HOSTS ?= 1
-# JOIN=1 makes acceptance build what the option --join of its program needs.
-JOIN ?=
-EXIT ?=
-ONLY ?=
 # RACE=1 runs unit tests with the race detector, and builds the operator of e2e tests with it.
-RACE ?=
 export WMCO_RACE := $(RACE)
 # The programs of OVN-Kubernetes, for make e2e-ovn.
 export WMCO_OVNKUBE := $(or $(abspath $(OVNKUBE)),$(WMCO_OVNKUBE))
@@ -45,9 +40,7 @@ help: ## Lists the targets.
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 FUZZTIME ?= 10m
-# The file of the key that signs a release and what is pushed, and the URI of who builds it.
-SIGN ?=
-BUILDER ?=
+# SIGN is the file of the key that signs a release and what is pushed, BUILDER the URI of who builds it.
 SIGNED = $(if $(SIGN),--sign-key '$(abspath $(SIGN))' $(if $(BUILDER),--builder '$(BUILDER)'))
 
 .PHONY: demo run screenshots docs build plugin payload image chart bundle catalog release sign verify-release acceptance conformance bench mutants stories bench-compare cover vulncheck outdated fuzz generate clean
@@ -101,7 +94,6 @@ plugin: ## Builds kubectl windows for all platforms into _plugin/, with krew's m
 
 # The repository that the image of a release is published in.
 REPOSITORY ?= ghcr.io/windows-machine-config/wmco
-VERSION ?=
 
 OLM = cd release && go run ./bundle/cmd --deploy ../deploy --layout ../_image --out ../_olm --version "$(or $(VERSION),$$(../hack/version.sh))" \
 	--revision "$$(git rev-parse HEAD)" --created "$$(git show -s --format=%cI)" --repository '$(REPOSITORY)' $(if $(IMAGE),--image '$(IMAGE)') \
@@ -129,7 +121,6 @@ sign: ## Signs the files in _release/, and says what they were built from, with 
 verify-release: ## Makes a release of the last commit as the workflow does, and verifies it with cosign, syft and krew (docs/development.md). ONLY=TestTheWorkflowMakesARelease/krew selects one test.
 	cd release/verify && go vet ./... && $(TEST) -v -count=1 -timeout 2h -run '$(or $(ONLY),.)' ./...
 
-RESUME ?=
 LIMIT ?= 4h
 
 conformance: ## Runs Kubernetes' own tests on Windows nodes of a lab, or of the cluster of KUBECONFIG. ONLY=node, core, a row of docs/readiness.md or an expression; RESUME=1 and LIMIT=15m do it in parts.
@@ -202,7 +193,6 @@ e2e-core: ## Ring 3: each capability once, with a real API server and real Windo
 # The shards of ring 4.
 E2E_1 := e2e-whole
 E2E_2 := e2e-lab e2e-acceptance e2e-olm e2e-conformance e2e-docs e2e-rights e2e-rights-oldest e2e-page
-SHARD ?=
 
 e2e: ## Ring 4: the whole lab. ONLY=TestNetwork selects one test; SHARD=1 and SHARD=2 each run a half of it, for two machines.
 	$(RUN) prepare -- e2e-build -- $(if $(SHARD),$(or $(E2E_$(SHARD)),$(error SHARD=$(SHARD) is no shard of make e2e: it is 1 or 2)),$(E2E_1) $(E2E_2))
