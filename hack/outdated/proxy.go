@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/windows-machine-config/wmco/internal/shared/httpclient"
 	"github.com/windows-machine-config/wmco/payload/build"
@@ -63,14 +63,7 @@ func (p proxy) released(ctx context.Context, module, version string) (at time.Ti
 
 // escape encodes capital letters as the proxy requires: "github.com/Microsoft" as "github.com/!microsoft".
 func escape(module string) string {
-	var b strings.Builder
-	for _, r := range module {
-		if unicode.IsUpper(r) {
-			b.WriteByte('!')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
+	return regexp.MustCompile(`[A-Z]`).ReplaceAllStringFunc(module, func(letter string) string { return "!" + strings.ToLower(letter) })
 }
 
 // version is a release; pre-releases are excluded.
