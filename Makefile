@@ -153,7 +153,7 @@ vulncheck: ## Looks for known vulnerabilities in what the programs call; needs h
 	GOOS=windows "$$($(TOOL) -n govulncheck)" $(ON_WINDOWS)
 
 outdated: ## Compares the programs on hosts with the newest patches and minor versions. Exits with 3 if one has to be raised.
-	@go run ./hack/outdated .
+	@go run ./hack/outdated
 
 fuzz: ## Runs all fuzzers, FUZZTIME=10m each. ONLY=FuzzFacts selects one.
 	@hack/fuzz.sh $(FUZZTIME) '$(ONLY)'

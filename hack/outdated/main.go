@@ -17,13 +17,9 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: outdated <folder of the repository>")
-		os.Exit(2)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	programs, err := read(os.Args[1])
+	programs, err := read(".")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "outdated:", err)
 		os.Exit(1)
