@@ -18,7 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// idleTime is how long an idle daemon is observed, and factsCalls how often it is asked for its facts.
+// idleTime is how long an idle daemon is observed, and factsCalls how often its facts are read.
 const idleTime, factsCalls = 2 * time.Minute, 11
 
 // measureIdle measures WICD on a Wine host that has joined, while nothing happens.

@@ -57,7 +57,7 @@ func changes() map[string]change {
 		},
 		"SSH keys":         func(r *wicdapi.JoinRequest) { r.Desired.AuthorizedKeys = []string{keyLine("new")} },
 		"retired SSH keys": func(r *wicdapi.JoinRequest) { r.Desired.RetiredKeys = []string{keyLine("old")} },
-		"pod network":      func(r *wicdapi.JoinRequest) { r.Desired.CNI.Template = `{"name":"other","type":"t"}` },
+		"pod network":      func(r *wicdapi.JoinRequest) { r.Desired.CNI.Content = `{"name":"other","type":"t"}` },
 		"folder": func(r *wicdapi.JoinRequest) {
 			r.Desired.Directories = append(r.Desired.Directories, desired.Logs+`\new`)
 		},

@@ -71,7 +71,7 @@ type Requester struct {
 	Client *Client
 	// Duration is the requested lifetime.
 	Duration time.Duration
-	// Waits, if not nil, is told of a request that has no certificate yet, and whether it is approved.
+	// Waits, if not nil, receives the name of a request that has no certificate yet, and whether it is approved.
 	Waits func(name string, isApproved bool)
 }
 

@@ -70,26 +70,26 @@ func (m metadata) key() types.NamespacedName {
 
 // Run follows until ctx is done. It returns identity.ErrRejected if the API server rejects the client.
 func (f *Follower[T]) Run(ctx context.Context, c *Client) error {
-	retry := newRetry()
+	retry, reread := newRetry(), newRetry()
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := f.follow(ctx, c)
+		if time.Since(began) > steadyAfter {
+			retry, reread = newRetry(), newRetry()
+		}
+		pause := retry
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case HasCode(err, http.StatusUnauthorized):
 			return identity.ErrRejected
-		case HasCode(err, http.StatusGone):
-			f.version = "" // it was disconnected for too long
-		}
-		if time.Since(began) > steadyAfter {
-			retry = newRetry()
-		}
-		if err == nil && time.Since(began) > time.Second {
+		case HasCode(err, http.StatusGone): // it was disconnected for too long, but the API server answers
+			f.version, pause = "", reread
+		case err == nil && time.Since(began) > time.Second:
 			continue
 		}
 		f.logOnce(err)
-		_ = backoff.Sleep(ctx, retry.Next())
+		_ = backoff.Sleep(ctx, pause.Next())
 	}
 	return ctx.Err()
 }

@@ -16,7 +16,7 @@ func TestFilesOfAHost(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(o.Home, "folder"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		o.Version = "SSH-2.0-OpenSSH_for_Windows_7.7"
+		o.Quirks = func() sshserver.Quirks { return sshserver.Quirks{Version: "SSH-2.0-OpenSSH_for_Windows_7.7"} }
 	})
 	h := host.dial(t, Options{})
 	if got, _ := h.Server(); got != "SSH-2.0-OpenSSH_for_Windows_7.7" {

@@ -331,6 +331,10 @@ func (w *world) restarted(p networkPlan) {
 	w.startProxy()
 }
 
+func nameOfObject(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
 // readObject stores a Service or an EndpointSlice.
 func readObject(f *frontends, o metav1.Object, now time.Time) {
 	switch o := o.(type) {

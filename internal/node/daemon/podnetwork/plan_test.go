@@ -72,10 +72,6 @@ func cluster(count int) *frontends {
 	return f
 }
 
-func nameOfObject(o metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
-}
-
 // age makes all Services old.
 func age(f *frontends) {
 	for _, s := range f.services {
@@ -352,8 +348,8 @@ func TestValuesOfNetworkFiles(t *testing.T) {
 func TestUnchangedServiceKeepsItsAge(t *testing.T) {
 	f := newFrontends("win-1")
 	slice := endpointsOf("s", "10.132.1.9", true)
-	f.readService(serviceNamed("s", "10.96.0.1"), time.Now())
-	f.readSlice(slice, time.Now())
+	serviceStore{f}.Put(nameOfObject(slice), serviceNamed("s", "10.96.0.1"))
+	sliceStore{f}.Put(nameOfObject(slice), slice)
 	time.Sleep(20 * time.Millisecond)
 	again := serviceNamed("s", "10.96.0.1")
 	again.Annotations = map[string]string{"touched": "now"}
