@@ -321,4 +321,4 @@ e2e-whole:
 # The program on Wine alone, then on a host of the lab, which it makes a node.
 e2e-acceptance:
 	$(E2E) $@ 800 bash -c 'hack/acceptance.sh _acceptance && $(ACCEPTANCE) -v -timeout 30m -run "$(or $(ONLY),.)" ./cmd/wmco-acceptance && \
-	  cd lab && $(TEST) -v -count=1 -timeout 40m -run "$(or $(ONLY),OfAcceptance$$)" ./e2e'
+	  cd lab && $(TEST) -v -count=1 -timeout 3h -run "$(or $(ONLY),OfAcceptance$$)" ./e2e'
