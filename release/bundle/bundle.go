@@ -10,16 +10,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/mail"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/blang/semver/v4"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/property"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	semver "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -63,14 +63,8 @@ type Bundle struct {
 	Objects []*unstructured.Unstructured
 	// Annotations are those of metadata/annotations.yaml, which are also labels of the image.
 	Annotations map[string]string
-	// Properties are those of metadata/properties.yaml.
-	Properties []Property
-}
-
-// Property is a fact about a bundle that catalogs repeat.
-type Property struct {
-	Type  string          `json:"type"`
-	Value json.RawMessage `json:"value"`
+	// Properties are those of metadata/properties.yaml, which catalogs repeat.
+	Properties []property.Property
 }
 
 // CompatibilityType is the type of the property that contains Compatibility. OLM ignores unknown types.
@@ -111,7 +105,7 @@ func Build(s Source) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.Properties = []Property{{Type: CompatibilityType, Value: compatibility}}
+	b.Properties = []property.Property{{Type: CompatibilityType, Value: compatibility}}
 	if b.CSV, err = s.csv(p, minors[0]+".0"); err != nil {
 		return nil, fmt.Errorf("building the bundle: %w", err)
 	}
@@ -130,15 +124,8 @@ func (s Source) check() error {
 	if s.Replaces != "" && !version.MatchString(s.Replaces) {
 		return fmt.Errorf("replaced version %q must be a semantic version, for example 1.1.0", s.Replaces)
 	}
-	if s.Replaces != "" {
-		from, errFrom := semver.ParseSemantic(s.Replaces)
-		to, errTo := semver.ParseSemantic(s.Version)
-		if err := errors.Join(errFrom, errTo); err != nil {
-			return err
-		}
-		if to.LessThan(from) { // Check reports a version that replaces itself
-			return fmt.Errorf("replaced version %s must be older than %s; OLM would upgrade from the one to the other", s.Replaces, s.Version)
-		}
+	if s.Replaces != "" && semver.MustParse(s.Replaces).GE(semver.MustParse(s.Version)) {
+		return fmt.Errorf("replaced version %s must be older than %s; OLM would upgrade from the one to the other", s.Replaces, s.Version)
 	}
 	if !regexp.MustCompile(`^[a-z0-9.:-]+(/[a-z0-9._-]+)+@sha256:[0-9a-f]{64}$`).MatchString(s.Image) {
 		return fmt.Errorf("image %q must have its registry and its digest, for example quay.io/team/wmco@sha256:…, which make image prints", s.Image)
@@ -190,6 +177,3 @@ func (b *Bundle) Files() (map[string][]byte, error) {
 	}
 	return files, errors.Join(errs...)
 }
-
-// Names returns the sorted paths of files.
-func Names(files map[string][]byte) []string { return slices.Sorted(maps.Keys(files)) }

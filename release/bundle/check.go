@@ -19,8 +19,7 @@ import (
 // static tests of community catalogs (github.com/redhat-openshift-ecosystem/operator-pipelines), of OLM v1, and of this repository. Warnings
 // are errors. The error contains all problems.
 func (b *Bundle) Check() error {
-	return errors.Join(b.validate(), b.checkName(), b.checkTexts(), b.checkCatalogAnnotations(), b.checkImages(), b.checkRights(), b.checkObjects(),
-		b.checkDefinitions(), b.checkMetadata())
+	return errors.Join(b.validate(), b.checkImages(), b.checkRights(), b.checkObjects(), b.checkDefinitions())
 }
 
 // problem returns an error with the place in the bundle.
@@ -76,25 +75,47 @@ func (b *Bundle) size() (plain, compressed int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	for _, name := range Names(files) {
+	for _, content := range files {
 		var packed bytes.Buffer
 		w := gzip.NewWriter(&packed)
-		_, err := w.Write(files[name])
+		_, err := w.Write(content)
 		if err := errors.Join(err, w.Close()); err != nil {
 			return 0, 0, err
 		}
-		plain, compressed = plain+int64(len(files[name])), compressed+int64(packed.Len())
+		plain, compressed = plain+int64(len(content)), compressed+int64(packed.Len())
 	}
 	return plain, compressed, nil
 }
 
-func (b *Bundle) checkName() error {
+// checkImages requires that disconnected clusters mirror the image of each container.
+func (b *Bundle) checkImages() error {
 	var errs []error
-	if want := Name(b.CSV.Spec.Version.String()); b.CSV.Name != want {
-		errs = append(errs, problem("metadata.name", "%q, want %q after spec.version", b.CSV.Name, want))
+	related := map[string]bool{}
+	for _, i := range b.CSV.Spec.RelatedImages {
+		related[i.Image] = true
 	}
-	if b.CSV.Spec.Replaces == b.CSV.Name {
-		errs = append(errs, problem("spec.replaces", "%q replaces itself", b.CSV.Spec.Replaces))
+	for _, d := range b.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
+		for _, c := range slices.Concat(d.Spec.Template.Spec.InitContainers, d.Spec.Template.Spec.Containers) {
+			if !related[c.Image] {
+				errs = append(errs, problem("Deployment "+d.Name+", container "+c.Name, "spec.relatedImages does not list its image %s", c.Image))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkRights rejects permissions to change OpenShift's security context constraints.
+func (b *Bundle) checkRights() error {
+	var errs []error
+	install := b.CSV.Spec.InstallStrategy.StrategySpec
+	for _, p := range slices.Concat(install.ClusterPermissions, install.Permissions) {
+		for _, r := range p.Rules {
+			for _, verb := range r.Verbs {
+				if slices.Contains(r.Resources, "securitycontextconstraints") && !slices.Contains([]string{"use", "get", "list", "watch"}, verb) {
+					errs = append(errs, problem("permissions of "+p.ServiceAccountName, "%s securitycontextconstraints is not allowed", verb))
+				}
+			}
+		}
 	}
 	return errors.Join(errs...)
 }
