@@ -4,6 +4,8 @@ package archive
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -40,6 +42,15 @@ func Write(w io.Writer, files []File) error {
 		}
 	}
 	return archive.Close()
+}
+
+// WriteGzip is Write, compressed with gzip.
+func WriteGzip(w io.Writer, files []File) error {
+	compressed, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	return errors.Join(Write(compressed, files), compressed.Close())
 }
 
 func write(archive *tar.Writer, f File) error {

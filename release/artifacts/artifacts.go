@@ -4,7 +4,6 @@ package artifacts
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -142,12 +141,7 @@ func (r *release) writeManifests() error {
 	if err != nil {
 		return fmt.Errorf("packing the manifests: %w", err)
 	}
-	var packed bytes.Buffer
-	compressed := gzip.NewWriter(&packed)
-	if err := errors.Join(archive.Write(compressed, files), compressed.Close()); err != nil {
-		return fmt.Errorf("packing the manifests: %w", err)
-	}
-	return r.addBytes("wmco-"+r.Version+"-manifests.tar.gz", packed.Bytes())
+	return r.add("wmco-"+r.Version+"-manifests.tar.gz", func(w io.Writer) error { return archive.WriteGzip(w, files) })
 }
 
 // pinned returns the kustomization with the image named by its digest.
@@ -179,10 +173,7 @@ func (r *release) writeOLM() error {
 	if err != nil {
 		return fmt.Errorf("packing bundle and catalog: %w", err)
 	}
-	return r.add("wmco-"+r.Version+"-olm.tar.gz", func(w io.Writer) error {
-		compressed := gzip.NewWriter(w)
-		return errors.Join(archive.Write(compressed, files), compressed.Close())
-	})
+	return r.add("wmco-"+r.Version+"-olm.tar.gz", func(w io.Writer) error { return archive.WriteGzip(w, files) })
 }
 
 // writePlugin copies the archives of kubectl windows, which must have this version, and krew's manifest.

@@ -1,14 +1,12 @@
 package artifacts_test
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/release/artifacts"
+	"github.com/windows-machine-config/wmco/release/image"
 	"github.com/windows-machine-config/wmco/release/manifests"
 )
 
@@ -38,10 +37,7 @@ func built(t *testing.T, version string) (s artifacts.Source, digest string) {
 		t.Fatal(err)
 	}
 	index = mutate.IndexMediaType(index, types.OCIImageIndex)
-	to, err := layout.Write(filepath.Join(dir, "image"), empty.Index)
-	if err == nil {
-		err = to.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": version}))
-	}
+	err = image.Write(filepath.Join(dir, "image"), image.Source{Version: version}, index)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "image.cdx.json"), []byte(bom), 0o600)
 	}
@@ -112,37 +108,39 @@ func TestReleaseHasEveryFileWithItsChecksum(t *testing.T) {
 	if string(before["wmco-1.2.0.cdx.json"]) != bom {
 		t.Errorf("the software bill of materials is %q", before["wmco-1.2.0.cdx.json"])
 	}
-	chart := unpack(t, unzip(t, before["windows-machine-config-operator-1.2.0.tgz"]))
+	chart, err := os.ReadFile(filepath.Join(untar(t, filepath.Join(dir, "windows-machine-config-operator-1.2.0.tgz")), "windows-machine-config-operator", "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var values struct {
 		Image struct{ Repository, Tag, Digest string }
 	}
-	if err := yaml.Unmarshal(chart["windows-machine-config-operator/values.yaml"], &values); err != nil {
+	if err := yaml.Unmarshal(chart, &values); err != nil {
 		t.Fatal(err)
 	}
 	if i := values.Image; i.Repository != "registry.example.com/wmco" || i.Tag != "v1.2.0" || i.Digest != digest {
 		t.Errorf("the chart has image %+v, want %s", i, digest)
 	}
-	checkManifests(t, unpack(t, unzip(t, before["wmco-1.2.0-manifests.tar.gz"])), "registry.example.com/wmco@"+digest)
-	checkImage(t, unpack(t, before["wmco-1.2.0-image.tar"]), digest)
+	checkManifests(t, untar(t, filepath.Join(dir, "wmco-1.2.0-manifests.tar.gz")), "registry.example.com/wmco@"+digest)
+	checkImage(t, untar(t, filepath.Join(dir, "wmco-1.2.0-image.tar")), digest)
 }
 
 // checkManifests builds the manifests as a user does.
-func checkManifests(t *testing.T, files map[string][]byte, image string) {
+func checkManifests(t *testing.T, dir, want string) {
 	t.Helper()
-	dir := store(t, files)
 	objects, err := manifests.Load(filepath.Join(dir, "wmco-1.2.0", "deploy"), manifests.Base, manifests.OpenShift, manifests.ClusterAPI)
 	if err != nil {
 		t.Fatal(err)
 	}
 	deployment, found, err := manifests.Find[appsv1.Deployment](objects, "Deployment", "windows-machine-config-operator")
-	if err != nil || !found || deployment.Spec.Template.Spec.Containers[0].Image != image {
-		t.Errorf("the manifests have image %s (%v), want %s", deployment.Spec.Template.Spec.Containers[0].Image, err, image)
+	if err != nil || !found || deployment.Spec.Template.Spec.Containers[0].Image != want {
+		t.Errorf("the manifests have image %s (%v), want %s", deployment.Spec.Template.Spec.Containers[0].Image, err, want)
 	}
 }
 
-func checkImage(t *testing.T, files map[string][]byte, digest string) {
+func checkImage(t *testing.T, dir, digest string) {
 	t.Helper()
-	index, err := layout.ImageIndexFromPath(store(t, files))
+	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,47 +153,14 @@ func checkImage(t *testing.T, files map[string][]byte, digest string) {
 	}
 }
 
-func store(t *testing.T, files map[string][]byte) (dir string) {
+// untar unpacks an archive as users do.
+func untar(t *testing.T, archive string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	for name, content := range files {
-		file := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, content, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", archive, "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	return dir
-}
-
-func unzip(t *testing.T, packed []byte) []byte {
-	t.Helper()
-	plain, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := io.ReadAll(plain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return content
-}
-
-func unpack(t *testing.T, packed []byte) map[string][]byte {
-	t.Helper()
-	files := map[string][]byte{}
-	in := tar.NewReader(bytes.NewReader(packed))
-	for {
-		header, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if files[header.Name], err = io.ReadAll(in); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 func TestBrokenSourcesAreNamed(t *testing.T) {
@@ -229,7 +194,10 @@ func TestBrokenSourcesAreNamed(t *testing.T) {
 		"no notes":     {func(_ *testing.T, s *artifacts.Source) { s.Changelog = "missing.md" }, "missing.md"},
 		"no manifests": {func(_ *testing.T, s *artifacts.Source) { s.Deploy = "missing" }, "missing"},
 		"manifests without a tag": {func(t *testing.T, s *artifacts.Source) {
-			s.Deploy = store(t, map[string][]byte{"kustomization.yaml": []byte("resources: []\n")})
+			s.Deploy = t.TempDir()
+			if err := os.WriteFile(filepath.Join(s.Deploy, "kustomization.yaml"), []byte("resources: []\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}, "kustomization.yaml has 0 lines with newTag"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"text/template"
 
@@ -169,6 +167,3 @@ func fill(name string, text []byte, d defaults) ([]byte, error) {
 	}
 	return filled.Bytes(), nil
 }
-
-// names returns the sorted paths of files.
-func names(files map[string][]byte) []string { return slices.Sorted(maps.Keys(files)) }

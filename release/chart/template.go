@@ -60,18 +60,14 @@ func manifestTemplate(o *unstructured.Unstructured, when string, all []substitut
 	if when != "" {
 		fmt.Fprintf(&text, "{{- if %s }}\n", when)
 	}
-	for line := range strings.Lines(literal(string(manifest))) {
+	literal := strings.ReplaceAll(string(manifest), "{{", `{{ "{{" }}`) // text of the manifest that looks like an expression
+	for line := range strings.Lines(literal) {
 		text.WriteString(expand(line, all, used))
 	}
 	if when != "" {
 		text.WriteString("{{- end }}\n")
 	}
 	return text.String(), used, nil
-}
-
-// literal escapes text in a manifest that looks like an expression.
-func literal(manifest string) string {
-	return strings.ReplaceAll(manifest, "{{", `{{ "{{" }}`)
 }
 
 // expand replaces the placeholders in a line with their expressions.
@@ -86,16 +82,11 @@ func expand(line string, all []substitution, used []int) string {
 		if s.structured {
 			line = fmt.Sprintf("%s{{- toYaml %s | nindent %d }}%s", before, s.expression, indent+2, after)
 		} else {
-			line = fmt.Sprintf("%s%s%s", before, quoted(s.expression), after)
+			line = fmt.Sprintf("%s'%s'%s", before, s.expression, after) // text, whatever the expression renders
 		}
 		if s.when != "" {
 			line = fmt.Sprintf("%s{{- if %s }}\n%s%[1]s{{- end }}\n", strings.Repeat(" ", indent), s.when, line)
 		}
 	}
 	return line
-}
-
-// quoted returns a YAML scalar that remains text whatever its expression renders.
-func quoted(expression string) string {
-	return "'" + expression + "'"
 }

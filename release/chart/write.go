@@ -2,11 +2,12 @@ package chart
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/windows-machine-config/wmco/release/archive"
 )
@@ -35,17 +36,13 @@ func ArchiveName(s Source) string { return fmt.Sprintf("%s-%s.tgz", Name, s.Vers
 // Pack returns the archive of a chart's files. The same files give the same archive.
 func Pack(files map[string][]byte) ([]byte, error) {
 	list := []archive.File{archive.Bytes(path.Join(Name, about), files[about])} // Helm reads it first
-	for _, name := range names(files) {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if name != about {
 			list = append(list, archive.Bytes(path.Join(Name, name), files[name]))
 		}
 	}
 	var packed bytes.Buffer
-	compressed := gzip.NewWriter(&packed)
-	if err := archive.Write(compressed, list); err != nil {
-		return nil, fmt.Errorf("packing the chart: %w", err)
-	}
-	if err := compressed.Close(); err != nil {
+	if err := archive.WriteGzip(&packed, list); err != nil {
 		return nil, fmt.Errorf("packing the chart: %w", err)
 	}
 	return packed.Bytes(), nil

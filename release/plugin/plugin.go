@@ -4,9 +4,7 @@ package plugin
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,7 +63,7 @@ func Files(s Source) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("packing the license: %w", err)
 	}
-	manifest := newManifest(s.Version)
+	var platforms []any
 	for _, p := range Platforms() {
 		program, err := os.ReadFile(filepath.Join(s.Programs, p.OS+"-"+p.Arch, p.program()))
 		if err != nil {
@@ -77,9 +75,12 @@ func Files(s Source) (map[string][]byte, error) {
 		}
 		name := s.archiveName(p)
 		files[name] = packed
-		manifest.Spec.Platforms = append(manifest.Spec.Platforms, platformOf(p, strings.TrimSuffix(s.Downloads, "/")+"/"+name, packed))
+		platforms = append(platforms, map[string]any{
+			"selector": map[string]any{"matchLabels": map[string]string{"os": p.OS, "arch": p.Arch}},
+			"uri":      strings.TrimSuffix(s.Downloads, "/") + "/" + name, "sha256": fmt.Sprintf("%x", sha256.Sum256(packed)), "bin": p.program(),
+		})
 	}
-	if files[Manifest], err = yaml.Marshal(manifest); err != nil {
+	if files[Manifest], err = yaml.Marshal(manifest(s.Version, platforms)); err != nil {
 		return nil, fmt.Errorf("writing krew's manifest: %w", err)
 	}
 	return files, nil
@@ -87,69 +88,29 @@ func Files(s Source) (map[string][]byte, error) {
 
 // pack returns the archive of a platform. The same files give the same bytes.
 func pack(p Platform, program, license []byte) ([]byte, error) {
-	var packed bytes.Buffer
-	compressed, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
 	files := []archive.File{archive.Executable(p.program(), program), archive.Bytes("LICENSE", license)}
 	if p.OS != "windows" {
 		files = append(files, archive.Executable("kubectl_complete-"+Name, []byte(completion)))
 	}
-	if err := errors.Join(archive.Write(compressed, files), compressed.Close()); err != nil {
+	var packed bytes.Buffer
+	if err := archive.WriteGzip(&packed, files); err != nil {
 		return nil, fmt.Errorf("packing the program for %s on %s: %w", p.OS, p.Arch, err)
 	}
 	return packed.Bytes(), nil
 }
 
-// manifest is a plugin of krew (sigs.k8s.io/krew, pkg/index/types.go).
-type manifest struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
-	Metadata   metadata `json:"metadata"`
-	Spec       spec     `json:"spec"`
-}
-
-type metadata struct {
-	Name string `json:"name"`
-}
-
-type spec struct {
-	Version          string     `json:"version"`
-	Homepage         string     `json:"homepage"`
-	ShortDescription string     `json:"shortDescription"`
-	Description      string     `json:"description"`
-	Caveats          string     `json:"caveats"`
-	Platforms        []platform `json:"platforms"`
-}
-
-type platform struct {
-	Selector selector `json:"selector"`
-	URI      string   `json:"uri"`
-	SHA256   string   `json:"sha256"`
-	Bin      string   `json:"bin"`
-}
-
-type selector struct {
-	MatchLabels map[string]string `json:"matchLabels"`
-}
-
-func newManifest(version string) manifest {
-	return manifest{
-		APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin", Metadata: metadata{Name: Name},
-		Spec: spec{
-			Version: "v" + version, Homepage: "https://github.com/windows-machine-config/wmco",
-			ShortDescription: "Show and manage Windows nodes",
-			Description: "Shows the state of the Windows nodes that the Windows Machine Config Operator manages, what they wait for and what\n" +
+// manifest returns a plugin of krew (sigs.k8s.io/krew, pkg/index/types.go).
+func manifest(version string, platforms []any) map[string]any {
+	return map[string]any{
+		"apiVersion": "krew.googlecontainertools.github.com/v1alpha2", "kind": "Plugin", "metadata": map[string]any{"name": Name},
+		"spec": map[string]any{
+			"version": "v" + version, "homepage": "https://github.com/windows-machine-config/wmco",
+			"shortDescription": "Show and manage Windows nodes",
+			"description": "Shows the state of the Windows nodes that the Windows Machine Config Operator manages, what they wait for and what\n" +
 				"to do about each problem. Checks clusters, and adds, removes, restarts and pauses hosts.\n",
-			Caveats: "The cluster needs the Windows Machine Config Operator. To complete command lines, put kubectl_complete-windows of the\n" +
+			"caveats": "The cluster needs the Windows Machine Config Operator. To complete command lines, put kubectl_complete-windows of the\n" +
 				"archive into PATH.\n",
+			"platforms": platforms,
 		},
-	}
-}
-
-func platformOf(p Platform, uri string, packed []byte) platform {
-	return platform{
-		Selector: selector{MatchLabels: map[string]string{"os": p.OS, "arch": p.Arch}}, URI: uri, SHA256: fmt.Sprintf("%x", sha256.Sum256(packed)), Bin: p.program(),
 	}
 }
