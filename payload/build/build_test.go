@@ -100,12 +100,11 @@ func TestBuildPutsEveryComponentInItsPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blob, err := p.Blob(m.Files[0])
+	content, err := p.Content(m.Files[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer blob.Close()
-	hello := decompressed(t, blob, m.Files[0].Size, "")
+	hello := string(content)
 	if !strings.HasPrefix(hello, "MZ") {
 		t.Errorf("bin/hello.exe begins with %q, which is no Windows program", hello[:2])
 	}
