@@ -3,6 +3,7 @@ package archtest
 import (
 	"bufio"
 	"go/ast"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ func TestProgramsOnHostsAreLinkedWithoutUnusedMethods(t *testing.T) {
 	inRoot(t)
 	for _, program := range []string{"./cmd/wicd", "./cmd/hybrid-overlay-node", "./cmd/wicd-setup"} {
 		build := exec.Command("go", "build", "-ldflags=-dumpdep", "-o", filepath.Join(t.TempDir(), "program"), program)
+		build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64")
 		out, err := build.StderrPipe()
 		if err != nil {
 			t.Fatal(err)
