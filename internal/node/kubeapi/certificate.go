@@ -71,8 +71,8 @@ type Requester struct {
 	Client *Client
 	// Duration is the requested lifetime.
 	Duration time.Duration
-	// Waits, if not nil, receives the name of a request that has no certificate yet, and whether it is approved.
-	Waits func(name string, isApproved bool)
+	// Pending, if not nil, is called with each request that has no certificate yet, and whether it is approved.
+	Pending func(name string, isApproved bool)
 }
 
 // Issue implements identity.Requester. It creates the request unless it exists, and waits for the decision. The API server removes requests that are
@@ -89,8 +89,8 @@ func (r Requester) Issue(ctx context.Context, p identity.Pending) ([]byte, error
 		if issued, err := request.certificate(); len(issued) > 0 || err != nil {
 			return issued, err
 		}
-		if r.Waits != nil {
-			r.Waits(p.Name, request.isApproved())
+		if r.Pending != nil {
+			r.Pending(p.Name, request.isApproved())
 		}
 		if err := r.waitForChange(ctx, request); err != nil {
 			return nil, err

@@ -127,10 +127,10 @@ func (s *apiSession) Bootstrap(ctx context.Context, m *identity.Manager) (identi
 }
 
 func (s *apiSession) requester(c *kubeapi.Client) requester {
-	waits := func(name string, isApproved bool) {
+	pending := func(name string, isApproved bool) {
 		s.report.setCertificate(waitsFor(name, s.options.Node, isApproved))
 	}
-	return requester{Requester: kubeapi.Requester{Client: c, Duration: s.options.CertDuration, Waits: waits}, node: s.options.Node, report: s.report}
+	return requester{Requester: kubeapi.Requester{Client: c, Duration: s.options.CertDuration, Pending: pending}, node: s.options.Node, report: s.report}
 }
 
 // removeOldCertificates removes certificates that are no longer used.
