@@ -320,5 +320,5 @@ e2e-whole:
 
 # The program on Wine alone, then on a host of the lab, which it makes a node.
 e2e-acceptance:
-	$(E2E) $@ 800 bash -c 'hack/acceptance.sh _acceptance && $(ACCEPTANCE) -v -timeout 30m -run "$(or $(ONLY),.)" ./cmd/wmco-acceptance && \
+	$(E2E) $@ 800 bash -c 'hack/acceptance.sh _acceptance && $(ACCEPTANCE) -v -timeout 3h -run "$(or $(ONLY),.)" ./cmd/wmco-acceptance && \
 	  cd lab && $(TEST) -v -count=1 -timeout 3h -run "$(or $(ONLY),OfAcceptance$$)" ./e2e'

@@ -142,7 +142,7 @@ func TestARunThatIsKilledIsPutBack(t *testing.T) {
 // TestContractTestsThatAreKilledArePutBack kills the program while tests of services run.
 func TestContractTestsThatAreKilledArePutBack(t *testing.T) {
 	if os.Getenv(builtProgram) == "" || testing.Short() {
-		t.Skip("it takes a program of make acceptance, and a minute")
+		t.Skip("it takes a program of make acceptance, and minutes")
 	}
 	before := remember(t)
 	const testsOfWin = 4 // after a folder and the tests of network and scm
