@@ -158,7 +158,7 @@ outdated: ## Compares the programs on hosts with the newest patches and minor ve
 fuzz: ## Runs all fuzzers, FUZZTIME=10m each. ONLY=FuzzFacts selects one.
 	@hack/fuzz.sh $(FUZZTIME) '$(ONLY)'
 
-generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md, docs/reference, docs/support.md, docs/counterparts.md, docs/metrics.md, the commands of docs/kubectl-windows.md, the list in docs/limitations.md, deploy/monitoring, and the policies for pods.
+generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md, docs/reference, docs/support.md, docs/counterparts.md, docs/metrics.md, the commands of docs/kubectl-windows.md, the list in docs/limitations.md, deploy/monitoring/rules, and the policies for pods.
 	$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=deploy/crds
 	go run ./hack/generate
 	go test -vet=off -count=1 -run '^TestTheDocumentHasTheList$$' ./internal/testing/acceptance -update

@@ -3,4 +3,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 MAKEFLAGS= make --no-print-directory generate
-git diff --exit-code -- api deploy/crds docs/objects.md docs/reference docs/support.md docs/counterparts.md docs/kubectl-windows.md docs/limitations.md docs/metrics.md docs/runbooks/README.md deploy/monitoring deploy/pod-rules.yaml deploy/workloads || { echo "generated files were out of date: commit what make generate wrote"; exit 1; }
+git diff --exit-code -- api deploy/crds docs/objects.md docs/reference docs/support.md docs/counterparts.md docs/kubectl-windows.md docs/limitations.md docs/metrics.md docs/runbooks/README.md deploy/monitoring/rules deploy/pod-rules.yaml deploy/workloads || { echo "generated files were out of date: commit what make generate wrote"; exit 1; }

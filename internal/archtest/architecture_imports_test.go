@@ -7,7 +7,8 @@ func mayImport() map[string][]string {
 		"api":          {},
 		"api/v1alpha1": {"api"},
 
-		"deploy": {},
+		"deploy":            {},
+		"deploy/monitoring": {},
 
 		"payload":             {"payload/compress"},
 		"payload/build":       {"payload", "payload/compress", "payload/selfextract"},
@@ -232,7 +233,6 @@ func mayImport() map[string][]string {
 			"api", "api/v1alpha1", "internal/observe/advice", "internal/observe/podcause", "internal/shared/mask", "internal/shared/nodestate",
 			"internal/shared/truncate",
 		},
-		"internal/observe/monitoring":            {"api", "internal/observe/advice", "internal/shared/metrics"},
 		"internal/observe/podcause":              {"api", "internal/shared/mirrors", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsbuild"},
 		"internal/observe/podrules":              {"api", "internal/shared/windowsbuild"},
 		"internal/observe/podrules/podrulestest": {"api", "internal/observe/podrules", "internal/shared/windowsbuild"},
@@ -295,7 +295,7 @@ func mayImport() map[string][]string {
 		"cmd/wmco-acceptance": {"internal/node/win", "internal/node/win/scm", "internal/testing/acceptance"},
 
 		"hack/generate": {
-			"internal/cli", "internal/observe/advice", "internal/observe/monitoring", "internal/observe/podrules", "internal/operator/kubeversions",
+			"deploy/monitoring", "internal/cli", "internal/observe/advice", "internal/observe/podrules", "internal/operator/kubeversions",
 			"internal/operator/lifecycle", "internal/shared/metrics", "internal/shared/windowsbuild", "payload", "payload/build",
 		},
 		"hack/mutate":   {},
@@ -307,8 +307,8 @@ func mayImport() map[string][]string {
 // purePackages returns the packages that only decide and render. They use neither files nor network, clock or cluster.
 func purePackages() []string {
 	return []string{
-		"api", "api/v1alpha1", "deploy", "internal/node/hostnetwork", "internal/node/overlaystatus", "internal/observe/advice",
-		"internal/observe/fleetstatus", "internal/observe/monitoring", "internal/observe/podcause", "internal/observe/podrules",
+		"api", "api/v1alpha1", "deploy", "deploy/monitoring", "internal/node/hostnetwork", "internal/node/overlaystatus", "internal/observe/advice",
+		"internal/observe/fleetstatus", "internal/observe/podcause", "internal/observe/podrules",
 		"internal/operator/addresses", "internal/operator/csr", "internal/operator/drain", "internal/operator/kubeversions", "internal/operator/lifecycle",
 		"internal/operator/machines", "internal/operator/rollout", "internal/operator/userdata", "internal/shared/desired", "internal/shared/hns",
 		"internal/shared/mask", "internal/shared/metrics", "internal/shared/mirrors", "internal/shared/nodestate", "internal/shared/platform",

@@ -20,8 +20,8 @@ func claimsOfLimits() []claim {
 		steady    = "internal/node/daemon/nodestatus/steady.go"
 		kubelet   = "internal/shared/desired/kubelet_settings.go"
 		resources = "internal/shared/desired/kubelet_resources.go"
-		scrape    = "internal/observe/monitoring/scrape.go"
-		alerts    = "internal/observe/monitoring/alerts.go"
+		scrape    = "deploy/monitoring/prometheus/prometheus.yaml"
+		alerts    = "deploy/monitoring/prometheus/windows.alerts.yaml"
 		image     = "internal/operator/windowsimage/windowsimage.go"
 		blocked   = "internal/operator/join/blocked.go"
 		check     = "internal/operator/join/check.go"
@@ -49,9 +49,9 @@ func claimsOfLimits() []claim {
 		{"docs/security.md", `tails of ([0-9]+ MiB)`, stream, "maxTail"},
 		{"docs/security.md", `archives of ([0-9]+ MiB)`, archive, "maxArchive"},
 		{"docs/security.md", `([0-9]+ MiB) unpacked`, archive, "maxUnpacked"},
-		{"docs/security.md", `\| ([0-9]+ MB) and 30,000`, scrape, `maxBody += "(\w+)"`},
-		{"docs/monitoring.md", `series and ([0-9]+ MB)`, scrape, `maxBody += "(\w+)"`},
-		{everyDocument, `(30,000) (?:samples|series)`, scrape, "maxSamples"},
+		{"docs/security.md", `\| ([0-9]+ MB) and 30,000`, scrape, `(?s)job_name: windows-exporter.*?body_size_limit: (\w+)`},
+		{"docs/monitoring.md", `series and ([0-9]+ MB)`, scrape, `(?s)job_name: windows-exporter.*?body_size_limit: (\w+)`},
+		{everyDocument, `(30,000) (?:samples|series)`, scrape, `(?s)job_name: windows-exporter.*?sample_limit: ([0-9]+)`},
 		{"docs/security.md", `([0-9]+ MiB), 1 MiB and`, image, "maxManifest"},
 		{"docs/security.md", `4 MiB, ([0-9]+ MiB) and`, image, "maxConfig"},
 		{"docs/security.md", `1 MiB and ([0-9]+ KiB), within`, "internal/shared/registryclient/auth.go", "maxTokenAnswer"},
@@ -136,20 +136,20 @@ func claimsOfLimits() []claim {
 		{"docs/runbooks/WindowsJoinsFailing.md", `failed within (\w+ minutes)`, alerts, `result="failed"}\[(\w+)\]`},
 		{"docs/runbooks/WindowsDrainBlocked.md", `for (half an hour)`, alerts, alertAfter("WindowsDrainBlocked")},
 		{"docs/runbooks/WindowsPodImageMismatch.md", `for (a quarter of an hour)`, alerts, alertAfter("WindowsPodImageMismatch")},
-		{"docs/runbooks/WindowsSettingsNotArrived.md", `more than (\w+ minutes) ago`, alerts, `MetricSettingsLag \+ .+ > ([0-9]+)`},
+		{"docs/runbooks/WindowsSettingsNotArrived.md", `more than (\w+ minutes) ago`, alerts, `wmco_settings_lag_seconds > ([0-9]+)`},
 		{"docs/runbooks/WindowsNodeNetworkUnavailable.md", `worked for (\w+ minutes)`, alerts, alertAfter("WindowsNodeNetworkUnavailable")},
-		{"docs/runbooks/WindowsNodeServiceCrashLooping.md", `more than (\w+) times`, alerts, `\[15m\]\) > ([0-9]+).,`},
-		{"docs/runbooks/WindowsNodeServiceCrashLooping.md", `times within (\w+ minutes)`, alerts, `MetricNodeServiceRestarts \+ .\[(\w+)\]`},
-		{"docs/runbooks/WindowsNodeCertificateExpired.md", `less than ([0-9]+) %`, alerts, `CertificateExpired".*\((0\.[0-9]+) \*`},
+		{"docs/runbooks/WindowsNodeServiceCrashLooping.md", `more than (\w+) times`, alerts, `wicd_\w+\[15m\]\) > ([0-9]+)`},
+		{"docs/runbooks/WindowsNodeServiceCrashLooping.md", `times within (\w+ minutes)`, alerts, `wicd_\w+\[(\w+)\]\) >`},
+		{"docs/runbooks/WindowsNodeCertificateExpired.md", `less than ([0-9]+) %`, alerts, `(?s)CertificateExpired\n.*?\((0\.[0-9]+) \*`},
 		{"docs/runbooks/WindowsTrustedCertificateExpiring.md", `within (\w+) days`, alerts, `< ([0-9]+) \* 24 \* 3600`},
 		{"docs/runbooks/WindowsNodeRebootPending.md", `pending for (a day)`, alerts, alertAfter("WindowsNodeRebootPending")},
 		{"docs/runbooks/WindowsNodeProblem.md", `more than (\w+ minutes)`, alerts, alertAfter("WindowsNodeProblem")},
-		{"docs/runbooks/WindowsNodeDiskFilling.md", `less than ([0-9]+) % free`, alerts, `disks \+ . < (0\.[0-9]+)`},
-		{"docs/runbooks/WindowsNodeDiskFilling.md", `full within (a day)`, alerts, `\[6h\], (24 \* 3600)`},
-		{"docs/node-problems.md", `tells (a day) before`, alerts, `\[6h\], (24 \* 3600)`},
-		{"docs/runbooks/WindowsMemoryPressure.md", `less than ([0-9]+) %`, alerts, `memoryTotal \+ . < (0\.[0-9]+)`},
+		{"docs/runbooks/WindowsNodeDiskFilling.md", `less than ([0-9]+) % free`, alerts, `(?s)NodeDiskFilling\n.*?<\s+(0\.[0-9]+)`},
+		{"docs/runbooks/WindowsNodeDiskFilling.md", `full within (a day)`, alerts, `\[6h\],\s+(24 \* 3600)`},
+		{"docs/node-problems.md", `tells (a day) before`, alerts, `\[6h\],\s+(24 \* 3600)`},
+		{"docs/runbooks/WindowsMemoryPressure.md", `less than ([0-9]+) %`, alerts, `(?s)MemoryPressure\n.*?<\s+(0\.[0-9]+)`},
 	}
 }
 
 // alertAfter returns an expression that matches how long an alert must be true.
-func alertAfter(name string) string { return `"` + name + `", \w+, "(\w+)"` }
+func alertAfter(name string) string { return `(?s)alert: ` + name + `\n.*?for: (\w+)` }

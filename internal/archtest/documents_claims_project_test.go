@@ -52,7 +52,7 @@ func claimsOfProject() []claim {
 		{"CONTRIBUTING.md", `the (\w+) of .make e2e., and`, "lab/differential_test.go", `differentialSeeds += ([0-9]+)`},
 		{"docs/development.md", `about (\w+) quick ones`, core, `(?m)^\[`},
 		{"docs/limitations.md", `the (\w+) cases of .make conformance ONLY=core`, core, `(?m)^\[`},
-		{"docs/monitoring.md", `each and (\w+) dashboards`, "internal/observe/monitoring/dashboards.go", `Board\(\) Dashboard {`},
+		{"docs/monitoring.md", `each and (\w+) dashboards`, "deploy/monitoring/dashboards/kustomization.yaml", `- name: windows-`},
 		{"docs/monitoring.md", `take its (\w+) jobs`, "deploy/monitoring/prometheus/prometheus.yaml", `job_name:`},
 
 		{"docs/acceptance.md", `([0-9]+) GB free on drive C:`, "internal/testing/acceptance/join_refuse.go", `neededBytes = ([0-9]+) << 30`},

@@ -23,7 +23,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/observe/monitoring"
+	"github.com/windows-machine-config/wmco/deploy/monitoring"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/lab"

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/windows-machine-config/wmco/internal/observe/monitoring"
+	"github.com/windows-machine-config/wmco/deploy/monitoring"
 	"github.com/windows-machine-config/wmco/internal/shared/metrics"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
@@ -112,7 +112,7 @@ func (w watched) exporterDown() {
 // scrapeWine is the interval of scrapes of a Wine host, and their timeout: on a busy machine windows_exporter takes more than a second.
 const scrapeWine = 5 * time.Second
 
-// withoutResult returns expressions without a result in a healthy lab, by a part of them. promtool tests their values in internal/observe/monitoring;
+// withoutResult returns expressions without a result in a healthy lab, by a part of them. promtool tests their values in deploy/monitoring;
 // TestPrometheusOperator tests that they have a result.
 func withoutResult() map[string]string {
 	const wine, network = "Wine has no performance counters and no WMI", "the lab's network service does not say which containers share an endpoint"
@@ -130,7 +130,7 @@ func withoutResult() map[string]string {
 // expectResults waits until every expression has a result, except those of which a part is listed.
 func (p place) expectResults(prometheus *lab.Prometheus, without map[string]string) {
 	p.t.Helper()
-	missing := expressions("win-1", ".+")
+	missing := expressions(p.t, "win-1", ".+")
 	for part := range without {
 		missing = slices.DeleteFunc(missing, func(e namedExpression) bool { return strings.Contains(e.expr, part) })
 	}

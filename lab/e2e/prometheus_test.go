@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/windows-machine-config/wmco/internal/observe/monitoring"
+	"github.com/windows-machine-config/wmco/deploy/monitoring"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windows-machine-config/wmco/internal/observe/monitoring"
+	"github.com/windows-machine-config/wmco/deploy/monitoring"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/prometheusoperator"
 	"github.com/windows-machine-config/wmco/lab/testenv"

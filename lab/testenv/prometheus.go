@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -24,7 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/observe/monitoring"
+	"github.com/windows-machine-config/wmco/deploy/monitoring"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/manifest"
 )
@@ -74,20 +75,15 @@ func (env *Env) StartPrometheus(ctx context.Context, o PrometheusOptions) (*lab.
 	if err != nil {
 		return nil, err
 	}
-	file := func(name string) string { return filepath.Join(lab.PrometheusFolder, name) }
-	config := monitoring.PrometheusOptions{
-		Namespace: api.DefaultNamespace, Interval: o.Interval.String(), Token: file("token"), CA: file("ca.crt"), OperatorCA: file("operator-ca.crt"),
-		ClientCertificate: file("tls.crt"), ClientKey: file("tls.key"),
-		Targets: map[string]string{roleNode: file(roleNode + ".json"), roleEndpointSlice: file(roleEndpointSlice + ".json")},
-	}
 	files := lab.PrometheusFiles{
 		"token": []byte(token), "ca.crt": env.Lab.ControlPlane.CA(), "operator-ca.crt": env.Lab.RegistryCA(), "tls.crt": certificate, "tls.key": key,
 	}
+	var rules []string
 	for name, content := range o.Rules {
 		files[name] = content
-		config.Rules = append(config.Rules, file(name))
+		rules = append(rules, filepath.Join(lab.PrometheusFolder, name))
 	}
-	text, err := monitoring.Prometheus(config)
+	text, err := prometheusConfig(o.Interval, rules)
 	if err == nil && o.KubeState {
 		text, err = env.withKubeState(ctx, text)
 	}
@@ -99,6 +95,35 @@ func (env *Env) StartPrometheus(ctx context.Context, o PrometheusOptions) (*lab.
 		go targets.follow(env.running, prometheus)
 	}
 	return prometheus, err
+}
+
+// prometheusConfig adapts the configuration of deploy/monitoring to the lab's Prometheus: its folder and interval, and files of targets instead of
+// discovery in Kubernetes.
+func prometheusConfig(interval time.Duration, rules []string) ([]byte, error) {
+	const folder = lab.PrometheusFolder + "/"
+	config, err := monitoring.PrometheusConfig()
+	if err != nil {
+		return nil, err
+	}
+	text := strings.NewReplacer(
+		"/etc/prometheus/windows/", folder, "/var/run/secrets/kubernetes.io/serviceaccount/", folder, "_interval: 30s", "_interval: "+interval.String(),
+	).Replace(string(config))
+	var all map[string]any
+	if err := yaml.Unmarshal([]byte(text), &all); err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	all["rule_files"] = rules
+	jobs, _ := all["scrape_configs"].([]any)
+	for _, j := range jobs {
+		job, _ := j.(map[string]any)
+		role := roleNode
+		if job["job_name"] == monitoring.JobOperator {
+			role = roleEndpointSlice
+		}
+		delete(job, "kubernetes_sd_configs")
+		job["file_sd_configs"] = []any{map[string]any{"files": []any{folder + role + ".json"}}}
+	}
+	return yaml.Marshal(all)
 }
 
 // withKubeState starts kube-state-metrics, and adds the job that scrapes it to a configuration.

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/observe/monitoring"
+	"github.com/windows-machine-config/wmco/deploy/monitoring"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/manifest"
 	"github.com/windows-machine-config/wmco/lab/prometheusoperator"

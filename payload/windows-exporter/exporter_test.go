@@ -115,7 +115,7 @@ func TestTheExporterHasTheseFlagsAndCollectors(t *testing.T) {
 }
 
 // TestTheExporterHasTheMetricsOfRulesAndDashboards searches the sources of the enabled collectors for the metrics that
-// internal/observe/monitoring lists for this version. A test there compares the list with all rules and dashboards.
+// deploy/monitoring lists for this version. A test there compares the list with all rules and dashboards.
 func TestTheExporterHasTheMetricsOfRulesAndDashboards(t *testing.T) {
 	command, _ := declared(t)
 	_, enabled, _ := strings.Cut(command, "--collectors.enabled ")
@@ -138,7 +138,7 @@ func TestTheExporterHasTheMetricsOfRulesAndDashboards(t *testing.T) {
 			got[name] = true
 		}
 	}
-	list, err := os.ReadFile("../../internal/observe/monitoring/testdata/metrics.txt")
+	list, err := os.ReadFile("../../deploy/monitoring/testdata/metrics.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

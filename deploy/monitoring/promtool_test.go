@@ -8,8 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/windows-machine-config/wmco/api"
 )
+
+// object is a YAML mapping.
+type object = map[string]any
 
 // promtool runs Debian's promtool in a folder with all rules and a test file.
 func promtool(t *testing.T, tests object) {
@@ -18,15 +23,12 @@ func promtool(t *testing.T, tests object) {
 	if err != nil {
 		t.Skip("SKIPPED: promtool not found; install Debian's prometheus")
 	}
-	files, err := RuleFiles()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if files["tests.yaml"], err = write(tests); err != nil {
+	all := read(t, RuleFiles)
+	if all["tests.yaml"], err = yaml.Marshal(tests); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for name, content := range files {
+	for name, content := range all {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -146,25 +148,20 @@ func TestEveryExpressionHasAResult(t *testing.T) {
 	t.Parallel()
 	var tests []object
 	for _, version := range []string{"0.27", "0.30", "0.31"} {
-		var expressions []any
+		var results []any
 		check := func(expr string) {
 			expr = strings.NewReplacer("$node", "win-1", "$namespace", ".+").Replace(expr)
-			expressions = append(expressions, object{"expr": `count(` + expr + `) > bool 0`, "eval_time": "30m", "exp_samples": []any{object{"labels": "{}", "value": 1}}})
+			results = append(results, object{"expr": `count(` + expr + `) > bool 0`, "eval_time": "30m", "exp_samples": []any{object{"labels": "{}", "value": 1}}})
 		}
-		for _, g := range RecordingRules() {
+		for _, expr := range expressions(t) {
+			check(expr)
+		}
+		for _, g := range read(t, RecordingRules) {
 			for _, r := range g.Rules {
-				check(r.Expr)
 				check(r.Record)
 			}
 		}
-		for _, d := range Dashboards() {
-			for _, p := range d.Panels {
-				for _, target := range p.Targets {
-					check(target.Expr)
-				}
-			}
-		}
-		tests = append(tests, object{"name": "windows_exporter " + version, "input_series": node(version), "promql_expr_test": expressions})
+		tests = append(tests, object{"name": "windows_exporter " + version, "input_series": node(version), "promql_expr_test": results})
 	}
 	promtool(t, suite([]any{RulesFile}, tests...))
 }
@@ -173,7 +170,7 @@ func TestValuesOfRules(t *testing.T) {
 	t.Parallel()
 	var tests []object
 	for _, version := range []string{"0.27", "0.30", "0.31"} {
-		var expressions []any
+		var results []any
 		for expr, want := range map[string]float64{
 			`instance:node_cpu_utilisation:rate1m{instance="win-1"}`:                                                    0.25,
 			`instance:node_cpu:rate:sum{instance="win-1"}`:                                                              0.5, // cores
@@ -193,9 +190,9 @@ func TestValuesOfRules(t *testing.T) {
 			`sum(kube_pod_windows_container_resource_memory_limit{namespace="shop"})`:                                   2e8,
 			`sum by (pod, namespace) (rate(container_cpu_usage_seconds_total{container="",pod!="",namespace!=""}[5m]))`: 1, // OpenShift's own rule
 		} {
-			expressions = append(expressions, object{"expr": `round(max(` + expr + `), 0.001)`, "eval_time": "30m", "exp_samples": []any{object{"labels": "{}", "value": want}}})
+			results = append(results, object{"expr": `round(max(` + expr + `), 0.001)`, "eval_time": "30m", "exp_samples": []any{object{"labels": "{}", "value": want}}})
 		}
-		tests = append(tests, object{"name": "windows_exporter " + version, "input_series": node(version), "promql_expr_test": expressions})
+		tests = append(tests, object{"name": "windows_exporter " + version, "input_series": node(version), "promql_expr_test": results})
 	}
 	promtool(t, suite([]any{RulesFile}, tests...))
 }
@@ -245,7 +242,7 @@ func TestAlertsFire(t *testing.T) {
 		}, 90},
 	}
 	var tests []object
-	for _, g := range Alerts() {
+	for _, g := range read(t, Alerts) {
 		for _, r := range g.Rules {
 			c, tested := cases[r.Alert]
 			if !tested {
@@ -256,11 +253,11 @@ func TestAlertsFire(t *testing.T) {
 				return object{"expr": `count(ALERTS{alertname="` + r.Alert + `",alertstate="firing"}) or vector(0)`, "eval_time": fmt.Sprintf("%dm", minute),
 					"exp_samples": []any{object{"labels": "{}", "value": want}}}
 			}
-			expressions := []any{firing(c.minutes, 1)}
+			results := []any{firing(c.minutes, 1)}
 			if before := c.minutes - 1; before >= 0 && c.minutes < 25 {
-				expressions = append(expressions, firing(min(before, 4), 0))
+				results = append(results, firing(min(before, 4), 0))
 			}
-			tests = append(tests, object{"name": r.Alert, "input_series": c.series, "promql_expr_test": expressions})
+			tests = append(tests, object{"name": r.Alert, "input_series": c.series, "promql_expr_test": results})
 		}
 	}
 	promtool(t, suite([]any{AlertsFile}, tests...))
