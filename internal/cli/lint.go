@@ -282,13 +282,14 @@ func printLint(s *session.Session, o *output, r lintResult) error {
 			p.Text(2, styleOf(string(f.Severity)), mark(string(f.Severity))+" "+f.Field+": "+f.Message)
 			p.Text(6, terminal.Plain, "→ "+f.Remedy)
 		}
-		p.Line(fmt.Sprintf("Checked %d pods for Windows: %d errors, %d warnings. Skipped %d that are not for Windows.", r.Checked, failed, len(r.Findings)-failed, r.Skipped))
+		p.Line(fmt.Sprintf("Checked %s for Windows: %s, %s. Skipped %s not for Windows.",
+			count(r.Checked, "pod"), count(failed, "error"), count(len(r.Findings)-failed, "warning"), count(r.Skipped, "pod")))
 		if p.Err() != nil {
 			return p.Err()
 		}
 	}
 	if failed > 0 {
-		return session.Failf(session.CodeFindings, "%d errors in the manifests", failed)
+		return session.Failf(session.CodeFindings, "%s in the manifests", count(failed, "error"))
 	}
 	return nil
 }

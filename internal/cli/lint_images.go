@@ -37,7 +37,7 @@ func readImages(ctx context.Context, s *session.Session, pods []lintPod, insecur
 	}
 	defer reader.Close()
 	if len(all) > 0 {
-		fmt.Fprintf(s.ErrOut, "Querying registries for %d images\n", len(all))
+		fmt.Fprintf(s.ErrOut, "Querying registries for %s\n", count(len(all), "image"))
 	}
 	found := map[string]podrules.ImageBuilds{}
 	var lock sync.Mutex

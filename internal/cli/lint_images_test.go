@@ -74,8 +74,8 @@ func TestLintQueriesRegistriesForBuilds(t *testing.T) {
 		"a registry on this machine": {strings.ReplaceAll(pod("runtimeClassName: w", "a:20348"), registry, "localhost:1"), session.CodeOK,
 			[]string{"could not be read", "is no address of a registry", "use --registry"}},
 		"a cloud's metadata": {strings.ReplaceAll(pod("runtimeClassName: w", "a:20348"), registry, "169.254.169.254"), session.CodeOK, []string{"no address of a registry"}},
-		"no registry":        {strings.ReplaceAll(pod("runtimeClassName: w", "a:20348"), registry, "127.0.0.1:1"), session.CodeOK, []string{"could not be read", "1 warnings"}},
-		"a name that is no":  {pod("runtimeClassName: w", "A B"), session.CodeOK, []string{"could not be read", "1 warnings"}},
+		"no registry":        {strings.ReplaceAll(pod("runtimeClassName: w", "a:20348"), registry, "127.0.0.1:1"), session.CodeOK, []string{"could not be read", "1 warning."}},
+		"a name that is no":  {pod("runtimeClassName: w", "A B"), session.CodeOK, []string{"could not be read", "1 warning."}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := clitest.New(t).Run(t, test.pod, "lint", "-f", "-", "--images", "--registry", registry, "--registry", "127.0.0.1:1")

@@ -33,7 +33,7 @@ func TestLintOfNothingWrong(t *testing.T) {
 	}
 	for _, args := range [][]string{{"lint", "-f", manifests + "/more"}, {"lint", "-f", "-"}} {
 		r := clitest.New(t).Run(t, string(text), args...)
-		if r.Code != session.CodeOK || !strings.Contains(r.Out, "Checked 1 pods for Windows: 0 errors, 0 warnings.") {
+		if r.Code != session.CodeOK || !strings.Contains(r.Out, "Checked 1 pod for Windows: 0 errors, 0 warnings.") {
 			t.Errorf("%v: exit code %d: %s%s", args, r.Code, r.Out, r.Err)
 		}
 	}

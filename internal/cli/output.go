@@ -106,6 +106,14 @@ const maxNamed = 5
 // names lists the first names and how many more there are.
 func names(list []string) string { return truncate.List(list, maxNamed, ", ") }
 
+// count returns a number and what it counts: "1 node", "2 nodes".
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
 // firstLine returns the first line of a text.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")

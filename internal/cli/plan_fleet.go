@@ -181,8 +181,8 @@ func printPlanned(p *terminal.Printer, r planned) {
 		if r.Measured {
 			basis = "the pace so far"
 		}
-		p.Text(0, terminal.Plain, fmt.Sprintf("%d actions; pods are evicted from %d nodes; about %s in total, at %s for each action that takes a node out of service (%s).",
-			len(r.Steps), len(disrupted), seconds(r.Seconds), seconds(r.EachSeconds), basis))
+		p.Text(0, terminal.Plain, fmt.Sprintf("%s; pods are evicted from %s; about %s in total, at %s for each action that takes a node out of service (%s).",
+			count(len(r.Steps), "action"), count(len(disrupted), "node"), seconds(r.Seconds), seconds(r.EachSeconds), basis))
 	}
 	if len(r.Waiting) > 0 {
 		part(p, "Waiting")

@@ -207,7 +207,7 @@ func printHosts(p *terminal.Printer, f fleetstatus.Fleet, wide bool) {
 		p.Table(hostColumns(wide), hostRows(f, hosts, wide))
 	}
 	if left > 0 {
-		p.Text(0, terminal.Faint, fmt.Sprintf("%d more hosts; use -o wide to list all", left))
+		p.Text(0, terminal.Faint, count(left, "more host")+"; use -o wide to list all")
 	}
 }
 
