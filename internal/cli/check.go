@@ -58,9 +58,6 @@ func check(s *session.Session) *cobra.Command {
 		Example: "  kubectl windows check\n  kubectl windows check --pre --host 10.1.42.1 --host 10.1.42.2\n  kubectl windows check -o json",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			run := checkInstalled
 			if before.pre {
 				run = before.run
@@ -87,12 +84,7 @@ func printFindings(s *session.Session, o *output, found findings) error {
 			failed++
 		}
 	}
-	if o.isData() {
-		if err := o.data(s, found); err != nil {
-			return err
-		}
-	} else {
-		p := terminal.New(s.Out)
+	err := o.show(s, found, func(p *terminal.Printer) {
 		for _, f := range found {
 			p.Text(0, styleOf(string(f.Severity)), mark(string(f.Severity))+" "+f.Check+": "+f.Message)
 			if f.Remedy != "" {
@@ -102,14 +94,11 @@ func printFindings(s *session.Session, o *output, found findings) error {
 				p.Text(4, terminal.Faint, f.Docs)
 			}
 		}
-		if p.Err() != nil {
-			return p.Err()
-		}
+	})
+	if err == nil && failed > 0 {
+		err = session.Failf(session.CodeFindings, "%d of %d checks found an error", failed, len(found))
 	}
-	if failed > 0 {
-		return session.Failf(session.CodeFindings, "%d of %d checks found an error", failed, len(found))
-	}
-	return nil
+	return err
 }
 
 // checkInstalled checks a cluster that has the operator.

@@ -26,19 +26,11 @@ func describe(s *session.Session) *cobra.Command {
 		Args:              oneHost,
 		ValidArgsFunction: completeHosts(s),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			f, h, err := s.ReadHost(c.Context(), args[0])
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case o.isData():
-				return o.data(s, h)
 			}
-			p := terminal.New(s.Out)
-			printHost(p, f, h)
-			return p.Err()
+			return o.show(s, h, func(p *terminal.Printer) { printHost(p, f, h) })
 		},
 	}
 	o.add(c, formatJSON, formatYAML)

@@ -74,9 +74,6 @@ func lint(s *session.Session) *cobra.Command {
 
 // run reads the files, queries registries if requested, and prints the findings.
 func (o *lintOptions) run(ctx context.Context, s *session.Session) error {
-	if err := o.check(); err != nil {
-		return err
-	}
 	if len(o.files) == 0 {
 		return session.Failf(session.CodeUsage, "lint requires -f: a file, a folder, or - for standard input")
 	}
@@ -267,12 +264,7 @@ func printLint(s *session.Session, o *output, r lintResult) error {
 			failed++
 		}
 	}
-	if o.isData() {
-		if err := o.data(s, r); err != nil {
-			return err
-		}
-	} else {
-		p := terminal.New(s.Out)
+	err := o.show(s, r, func(p *terminal.Printer) {
 		last := ""
 		for _, f := range r.Findings {
 			if at := f.File + ": " + f.Object; at != last {
@@ -284,12 +276,9 @@ func printLint(s *session.Session, o *output, r lintResult) error {
 		}
 		p.Line(fmt.Sprintf("Checked %s for Windows: %s, %s. Skipped %s not for Windows.",
 			count(r.Checked, "pod"), count(failed, "error"), count(len(r.Findings)-failed, "warning"), count(r.Skipped, "pod")))
-		if p.Err() != nil {
-			return p.Err()
-		}
+	})
+	if err == nil && failed > 0 {
+		err = session.Failf(session.CodeFindings, "%s in the manifests", count(failed, "error"))
 	}
-	if failed > 0 {
-		return session.Failf(session.CodeFindings, "%s in the manifests", count(failed, "error"))
-	}
-	return nil
+	return err
 }

@@ -27,24 +27,18 @@ const (
 )
 
 // output is flag -o of a command.
-type output struct {
-	format  string
-	allowed []string
-}
+type output struct{ format string }
 
-// add adds the flag, with the formats that the command has in addition to text.
+// add adds the flag, with the formats that the command has in addition to text. Others are rejected before the command runs.
 func (o *output) add(c *cobra.Command, formats ...string) {
-	o.allowed = formats
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if o.format == formatText || slices.Contains(formats, o.format) {
+			return nil
+		}
+		return session.Failf(session.CodeUsage, "-o %s is not supported: use one of %s", o.format, strings.Join(formats, ", "))
+	}
 	c.Flags().StringVarP(&o.format, "output", "o", "", "Output format. One of: "+strings.Join(formats, ", ")+".")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// check rejects a format that the command does not have.
-func (o *output) check() error {
-	if o.format == formatText || slices.Contains(o.allowed, o.format) {
-		return nil
-	}
-	return session.Failf(session.CodeUsage, "-o %s is not supported: use one of %s", o.format, strings.Join(o.allowed, ", "))
 }
 
 // isData reports whether the output is for programs.
@@ -61,6 +55,16 @@ func (o *output) data(s *session.Session, value any) error {
 	}
 	_, err = fmt.Fprintln(s.Out, strings.TrimSuffix(string(text), "\n"))
 	return err
+}
+
+// show prints a value for programs, or else what text prints.
+func (o *output) show(s *session.Session, value any, text func(*terminal.Printer)) error {
+	if o.isData() {
+		return o.data(s, value)
+	}
+	p := terminal.New(s.Out)
+	text(p)
+	return p.Err()
 }
 
 // resourceName returns kubectl's name of an instance.

@@ -85,19 +85,11 @@ func plan(s *session.Session) *cobra.Command {
 			"  kubectl windows plan --upgrade --image quay.io/windows-machine-config/wmco:1.3.0",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			result, err := p.plan(c.Context(), s)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case o.isData():
-				return o.data(s, result)
 			}
-			out := terminal.New(s.Out)
-			printPlanned(out, result)
-			return out.Err()
+			return o.show(s, result, func(p *terminal.Printer) { printPlanned(p, result) })
 		},
 	}
 	o.add(c, formatJSON, formatYAML)

@@ -27,9 +27,6 @@ func status(s *session.Session) *cobra.Command {
 		Example: "  kubectl windows status\n  kubectl windows status --watch\n  kubectl windows status -o json",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			if watch {
 				return watchStatus(c.Context(), s, &o)
 			}
@@ -54,18 +51,15 @@ func readFleet(ctx context.Context, s *session.Session) (fleetstatus.Fleet, erro
 }
 
 func printStatus(s *session.Session, o *output, f fleetstatus.Fleet) error {
-	if o.isData() {
-		return o.data(s, f)
-	}
-	p := terminal.New(s.Out)
-	if o.format == formatName {
+	return o.show(s, f, func(p *terminal.Printer) {
+		if o.format != formatName {
+			printFleet(p, f, o.format == formatWide)
+			return
+		}
 		for _, h := range f.Hosts {
 			p.Line(resourceName(h.Name))
 		}
-		return p.Err()
-	}
-	printFleet(p, f, o.format == formatWide)
-	return p.Err()
+	})
 }
 
 // printFleet prints the page.

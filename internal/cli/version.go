@@ -36,9 +36,6 @@ func version(s *session.Session) *cobra.Command {
 		Example: "  kubectl windows version\n  kubectl windows version --client",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			v := versions{Client: s.Version}
 			if !client {
 				f, err := readFleet(c.Context(), s)
@@ -47,12 +44,7 @@ func version(s *session.Session) *cobra.Command {
 				}
 				v = versionsOf(s.Version, f)
 			}
-			if o.isData() {
-				return o.data(s, v)
-			}
-			p := terminal.New(s.Out)
-			printVersionsOf(p, v)
-			return p.Err()
+			return o.show(s, v, func(p *terminal.Printer) { printVersionsOf(p, v) })
 		},
 	}
 	o.add(c, formatJSON, formatYAML)
