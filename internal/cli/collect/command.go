@@ -4,13 +4,12 @@ package collect
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
@@ -151,9 +150,7 @@ func choose(fleet fleetstatus.Fleet, names []string, all bool) (hosts []fleetsta
 
 // newID returns the collection's name. It is unique even if two users start in the same second.
 func newID(now time.Time) string {
-	chance := make([]byte, 4)
-	_, _ = rand.Read(chance) // never fails
-	return now.Format("20060102-150405") + "-" + hex.EncodeToString(chance)
+	return now.Format("20060102-150405") + "-" + rand.String(8)
 }
 
 // printProgress prints progress.

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -63,29 +64,15 @@ func Run(ctx context.Context, o Options) error {
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	context.AfterFunc(ctx, func() { _ = web.Close() })
-	go s.stopWhenIdle(ctx, cancel)
+	go func() {
+		_ = wait.PollUntilContextCancel(ctx, time.Minute, false, func(context.Context) (bool, error) { return s.idle() > idleStop, nil })
+		cancel()
+	}()
 	o.Started(s.link())
 	if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
-}
-
-// stopWhenIdle calls stop when no page has been open for idleStop.
-func (s *server) stopWhenIdle(ctx context.Context, stop context.CancelFunc) {
-	ticker := time.NewTicker(time.Minute)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			if s.idle() > idleStop {
-				stop()
-				return
-			}
-		}
-	}
 }
 
 // Export writes the state of the fleet as one self-contained file, for tickets.
@@ -98,16 +85,12 @@ func Export(ctx context.Context, o Options, w io.Writer) error {
 	}
 	from := newSource(c, o.Namespace)
 	go from.run(ctx)
-	deadline := time.After(firstRead)
-	for !from.ready() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-deadline:
-			return fmt.Errorf("reading the cluster: no response from the API server within %s", firstRead)
-		case <-from.changed:
-		case <-time.After(50 * time.Millisecond):
-		}
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, firstRead, true, func(context.Context) (bool, error) { return from.ready(), nil })
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return fmt.Errorf("reading the cluster: no response from the API server within %s", firstRead)
 	}
 	if _, reason := from.lost(); reason != "" {
 		return fmt.Errorf("reading the cluster: %s", reason)

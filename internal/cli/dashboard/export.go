@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/observe/advice"
 	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
@@ -29,14 +28,9 @@ func report(w io.Writer, f fleetstatus.Fleet, cluster string) error {
 		return err
 	}
 	detailed := slices.Clone(f.Hosts)
-	slices.SortStableFunc(detailed, func(a, b fleetstatus.Host) int { return urgency(a) - urgency(b) })
+	slices.SortStableFunc(detailed, func(a, b fleetstatus.Host) int { return a.Severity.Compare(b.Severity) })
 	return page.Execute(w, map[string]any{
 		"Cluster": cluster, "Fleet": f, "Overview": overviewOf(f), "Style": template.CSS(style), //nolint:gosec // a file of this program
 		"Detailed": detailed[:min(len(detailed), maxDetailed)], "Omitted": max(0, len(detailed)-maxDetailed),
 	})
-}
-
-// urgency returns the sort key of a host: those with errors first.
-func urgency(h fleetstatus.Host) int {
-	return slices.Index([]advice.Severity{advice.Error, advice.Warning, advice.Info, advice.OK}, h.Severity)
 }

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"crypto/rand"
 	"crypto/subtle"
-	"encoding/base64"
 	"net"
 	"net/http"
 	"slices"
@@ -25,14 +24,7 @@ type guard struct {
 // newGuard returns a guard for a server that listens on an address.
 func newGuard(at net.Addr) *guard {
 	_, port, _ := net.SplitHostPort(at.String())
-	return &guard{hosts: []string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("localhost", port)}, token: secret(), session: secret()}
-}
-
-// secret returns a random text of 256 bits.
-func secret() string {
-	raw := make([]byte, 32)
-	_, _ = rand.Read(raw) // never fails
-	return base64.RawURLEncoding.EncodeToString(raw)
+	return &guard{hosts: []string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("localhost", port)}, token: rand.Text(), session: rand.Text()}
 }
 
 // loginPath is the prefix of the path with the token; sessionPath is the prefix of all other paths, which contain the session's secret.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -41,12 +42,10 @@ type server struct {
 	last    time.Time // when a page was last open
 }
 
-// contentTypes maps the page's files to their content types.
+// contentTypes maps extensions of the page's files to content types. The types that this machine knows may differ.
 func contentTypes() map[string]string {
 	return map[string]string{
-		"index.html": "text/html; charset=utf-8", "app.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml",
-		"app.js": "text/javascript; charset=utf-8", "dom.js": "text/javascript; charset=utf-8",
-		"fleet.js": "text/javascript; charset=utf-8", "hosts.js": "text/javascript; charset=utf-8", "host.js": "text/javascript; charset=utf-8",
+		".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 	}
 }
 
@@ -65,7 +64,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.login(w, token)
 		return
 	}
-	switch path, _ := s.inside(r); path {
+	switch at, _ := s.inside(r); at {
 	case "/":
 		s.asset(w, "index.html")
 	case "/api/events":
@@ -73,7 +72,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/api/logs":
 		s.log(w, r)
 	default:
-		name, isAsset := strings.CutPrefix(path, "/assets/")
+		name, isAsset := strings.CutPrefix(at, "/assets/")
 		if !isAsset {
 			http.Error(w, "page not found", http.StatusNotFound)
 			return
@@ -100,17 +99,17 @@ func (s *server) idle() time.Duration {
 
 // login leads to the page. A redirect would count as a request from the site that the browser came from, which is refused.
 func (s *server) login(w http.ResponseWriter, token string) {
-	path, ok := s.redeem(token)
+	session, ok := s.redeem(token)
 	if !ok {
 		http.Error(w, "this address has already been used, or is incomplete. For a new address, run kubectl windows dashboard again.", http.StatusForbidden)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = fmt.Fprintf(w, `<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=%[1]s"><title>Windows nodes</title><a href="%[1]s">Windows nodes</a></html>`, path)
+	_, _ = fmt.Fprintf(w, `<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=%[1]s"><title>Windows nodes</title><a href="%[1]s">Windows nodes</a></html>`, session)
 }
 
 func (s *server) asset(w http.ResponseWriter, name string) {
-	kind, known := contentTypes()[name]
+	kind, known := contentTypes()[path.Ext(name)]
 	content, err := assets.ReadFile("assets/" + name)
 	if !known || err != nil {
 		http.Error(w, "file not found", http.StatusNotFound)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/observe/advice"
 	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
@@ -74,7 +75,7 @@ func overviewOf(f fleetstatus.Fleet) overview {
 		o.Problems = append(o.Problems, of)
 	}
 	for i := range f.Hosts {
-		if s := f.Hosts[i].Severity; s == "error" || s == "warning" {
+		if s := f.Hosts[i].Severity; s == advice.Error || s == advice.Warning {
 			o.Attention++
 		}
 	}

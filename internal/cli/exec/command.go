@@ -4,8 +4,6 @@ package exec
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
@@ -124,12 +124,10 @@ func imageOf(node *corev1.Node) string {
 
 // podFor returns the pod. It is bound to its node, so neither the scheduler nor a cordon can prevent it from running.
 func podFor(node *corev1.Node, namespace string, o options, command []string) *corev1.Pod {
-	chance := make([]byte, 4)
-	_, _ = rand.Read(chance) // never fails
 	yes, no, seconds := true, false, int64((o.timeout + startTimeout).Seconds())
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: "windows-exec-" + hex.EncodeToString(chance),
+			Namespace: namespace, Name: "windows-exec-" + rand.String(8),
 			Labels:      map[string]string{"app.kubernetes.io/name": "kubectl-windows-exec"},
 			Annotations: map[string]string{"openshift.io/required-scc": "privileged"},
 		},
@@ -189,30 +187,24 @@ func ended(ctx context.Context, err error, what string, timeout time.Duration) e
 }
 
 // await waits for a state of the container. It returns an error if the container cannot start.
-func await(ctx context.Context, k client.Client, pod *corev1.Pod, is func(corev1.ContainerState) bool) (corev1.ContainerState, error) {
-	key := client.ObjectKeyFromObject(pod)
-	for {
+func await(ctx context.Context, k client.Client, pod *corev1.Pod, is func(corev1.ContainerState) bool) (state corev1.ContainerState, err error) {
+	err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		var now corev1.Pod
-		err := k.Get(ctx, key, &now)
+		err := k.Get(ctx, client.ObjectKeyFromObject(pod), &now)
 		switch {
+		case ctx.Err() != nil:
+			return false, ctx.Err()
 		case apierrors.IsNotFound(err):
-			return corev1.ContainerState{}, session.Failf(session.CodeFailed, "pod %s was deleted", pod.Name)
-		case err != nil && ctx.Err() == nil:
-			return corev1.ContainerState{}, session.Explain(err, "reading pod "+pod.Name)
-		case err == nil:
-			if err := refused(&now); err != nil {
-				return corev1.ContainerState{}, err
-			}
-			if list := now.Status.ContainerStatuses; len(list) > 0 && is(list[0].State) {
-				return list[0].State, nil
-			}
+			return false, session.Failf(session.CodeFailed, "pod %s was deleted", pod.Name)
+		case err != nil:
+			return false, session.Explain(err, "reading pod "+pod.Name)
 		}
-		select {
-		case <-ctx.Done():
-			return corev1.ContainerState{}, ctx.Err()
-		case <-time.After(pollInterval):
+		if list := now.Status.ContainerStatuses; len(list) > 0 {
+			state = list[0].State
 		}
-	}
+		return is(state), refused(&now)
+	})
+	return state, err
 }
 
 // refused returns why the pod will never run.

@@ -3,7 +3,9 @@
 package advice
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -21,6 +23,12 @@ const (
 	// OK means that nothing is wrong.
 	OK Severity = "ok"
 )
+
+// Compare orders severities, most urgent first.
+func (s Severity) Compare(other Severity) int {
+	order := []Severity{Error, Warning, Info, OK}
+	return cmp.Compare(slices.Index(order, s), slices.Index(order, other))
+}
 
 // Advice is what to do about a reason.
 type Advice struct {

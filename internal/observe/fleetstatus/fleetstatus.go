@@ -203,21 +203,16 @@ func named(remedy, host string) string { return strings.ReplaceAll(remedy, "<hos
 func text(s string) string  { return truncate.Printable(strings.TrimSpace(s), truncate.Reported) }
 func label(s string) string { return truncate.Printable(strings.TrimSpace(s), 253) }
 
-// rank returns the order of severities.
-func rank(s advice.Severity) int {
-	return slices.Index([]advice.Severity{advice.Error, advice.Warning, advice.Info, advice.OK}, s)
-}
-
 // worstFirst sorts problems by severity and otherwise keeps their order.
 func worstFirst(problems []Problem) {
-	slices.SortStableFunc(problems, func(a, b Problem) int { return cmp.Compare(rank(a.Severity), rank(b.Severity)) })
+	slices.SortStableFunc(problems, func(a, b Problem) int { return a.Severity.Compare(b.Severity) })
 }
 
 // grouped merges the same problem of several hosts. Informational problems are omitted: the rollout and the hosts have them.
 func (r *reader) grouped(problems []Problem) []Problem {
 	groups, index := []Problem{}, map[string]int{}
 	for _, p := range problems {
-		if rank(p.Severity) > rank(advice.Warning) {
+		if p.Severity.Compare(advice.Warning) > 0 {
 			continue
 		}
 		kind, _, _ := strings.Cut(p.Object, " ")

@@ -229,7 +229,7 @@ func (r *reader) judge(h *Host, i *v1alpha1.WindowsInstance, node *corev1.Node) 
 		h.Message = "the operator has not reported on this host yet"
 	}
 	// A problem that is more urgent than the Ready condition is the cause, not a consequence.
-	if len(h.Problems) > 0 && rank(h.Problems[0].Severity) < rank(h.Severity) {
+	if len(h.Problems) > 0 && h.Problems[0].Severity.Compare(h.Severity) < 0 {
 		p := h.Problems[0]
 		h.Reason, h.Message, h.Since, h.Severity, h.Next, h.Docs = p.Reason, p.Message, p.Since, p.Severity, p.Remedy, p.Docs
 	}
@@ -245,7 +245,7 @@ func stateOf(h *Host, i *v1alpha1.WindowsInstance, node *corev1.Node, ready meta
 		return Maintenance
 	case ready.Type == "":
 		return Pending
-	case works && rank(h.Severity) <= rank(advice.Warning):
+	case works && h.Severity.Compare(advice.Warning) <= 0:
 		return Degraded
 	case works:
 		return Ready
