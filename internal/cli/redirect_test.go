@@ -19,10 +19,8 @@ func TestCommandsFollowNoRedirects(t *testing.T) {
 		code  int
 	}{
 		{"/api/v1/nodes/win-1/proxy/", []string{"logs", "win-1", "kubelet"}, "the kubelet of node win-1 sends the request elsewhere", session.CodeFailed},
-		{"/api/v1/nodes/win-1/proxy/", []string{"logs", "win-1"}, "the kubelet of node win-1 sends the request elsewhere", session.CodeFailed},
 		{"/api/v1/nodes/win-1/proxy/", []string{"logs", "win-1", "--list"}, "the kubelet of node win-1 sends the request elsewhere", session.CodeFailed},
 		{"/apis/" + api.GroupName, []string{"status"}, "the API server sends the request elsewhere", session.CodeFailed},
-		{"/apis/" + api.GroupName, []string{"describe", "win-1"}, "the API server sends the request elsewhere", session.CodeFailed},
 		{"/apis/" + api.GroupName, []string{"pause", "win-1"}, "the API server sends the request elsewhere", session.CodeFailed},
 	} {
 		var got []string

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -244,20 +243,6 @@ func TestHostsThatGiveNoArchive(t *testing.T) {
 			}
 			expectAnnotationsRemoved(t, c, "win-1")
 		})
-	}
-}
-
-func TestRedirectingKubeletGetsNoToken(t *testing.T) {
-	var got []string
-	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.URL.Path) }))
-	defer other.Close()
-	h := &wicd{name: "win-1", archive: zipOf(t, map[string]string{"manifest.json": "{}"})}
-	c := newCluster(t, h)
-	c.Handle("/api/v1/nodes/win-1/proxy/", http.RedirectHandler(other.URL, http.StatusFound))
-	file := filepath.Join(t.TempDir(), "case.zip")
-	r := c.Run(t, "", "collect", "win-1", "-o", file)
-	if r.Code != session.CodeFindings || !strings.Contains(r.Err, "the kubelet of node win-1 sends the request elsewhere") || len(got) > 0 {
-		t.Errorf("exit code %d, %q; the other server was asked for %q", r.Code, r.Err, got)
 	}
 }
 

@@ -62,10 +62,6 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if text, isLog := a.logs[r.URL.Path]; isLog {
 		a.ranges = append(a.ranges, r.Header.Get("Range"))
 		a.mu.Unlock()
-		if strings.HasPrefix(text, "http://") {
-			http.Redirect(w, r, text, http.StatusFound)
-			return
-		}
 		_, _ = fmt.Fprint(w, text)
 		return
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"path"
 	"regexp"
 	"slices"
@@ -100,15 +99,6 @@ func TestEqualProblemsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-func TestTheAPIServerWithoutOurKinds(t *testing.T) {
-	a := newAPIServer(t)
-	a.denied["windowsinstances"] = true
-	got := until(t, open(t, a).stream("/api/events"), "what is denied", func(s sent) bool { return len(s.Overview.Unread) == 1 })
-	if !strings.Contains(got.Overview.Unread[0].Why, "windowsinstances") {
-		t.Errorf("it says %v", got.Overview.Unread)
-	}
-}
-
 func TestTheHostHasItsPods(t *testing.T) {
 	a := newAPIServer(t, host("win-1", api.ReasonReady, ""))
 	a.objects["nodes"] = []any{node("win-1")}
@@ -126,10 +116,6 @@ func TestLogsAreReadThroughTheKubelet(t *testing.T) {
 	a := newAPIServer(t, host("win-1", api.ReasonReady, ""))
 	a.objects["nodes"] = []any{node("win-1")}
 	a.logs["/api/v1/nodes/win-1/proxy/logs/wicd/wicd.log"] = "line 1\nline 2 \x1b[31m\n" + strings.Repeat("x", logBytes)
-	var stolen []string
-	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { stolen = append(stolen, r.URL.Path) }))
-	defer other.Close()
-	a.logs["/api/v1/nodes/win-1/proxy/logs/containerd/containerd.log"] = other.URL
 	o := open(t, a)
 	until(t, o.stream("/api/events"), "the node", func(s sent) bool { return s.Overview.Rollout.Nodes == 1 })
 	read := func(service string) logAnswer {
@@ -144,9 +130,6 @@ func TestLogsAreReadThroughTheKubelet(t *testing.T) {
 	}
 	if got := read("kubelet"); !strings.Contains(got.Error, "missing right") && !strings.Contains(got.Error, "forbidden") {
 		t.Errorf("without the right, the answer is %+v", got)
-	}
-	if got := read("containerd"); !strings.Contains(got.Error, "the kubelet of node win-1 sends the request elsewhere") || len(stolen) > 0 {
-		t.Errorf("a kubelet that sends elsewhere: %+v; the other server was asked for %q", got, stolen)
 	}
 	if got := read("../../../secrets"); got.Error != "log not found" || got.Service != "" {
 		t.Errorf("for a foreign path, the answer is %+v", got)

@@ -3,7 +3,6 @@ package exec_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -89,18 +88,6 @@ func TestACommandRuns(t *testing.T) {
 	if spec.NodeName != "win-1" || !spec.HostNetwork || !*options.HostProcess || *options.RunAsUserName != `NT AUTHORITY\SYSTEM` ||
 		spec.Containers[0].Image != "registry.example/pause:3.9" || spec.Containers[0].Command[0] != "ipconfig" || spec.Containers[0].Args[0] != "/all" {
 		t.Errorf("the pod is %+v", spec)
-	}
-}
-
-func TestRedirectedOutputIsNotRead(t *testing.T) {
-	var got []string
-	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.URL.Path) }))
-	defer other.Close()
-	c, _ := newCluster(t, terminated(0))
-	handleLogs(c, http.RedirectHandler(other.URL, http.StatusTemporaryRedirect).ServeHTTP)
-	r := c.Run(t, "", "exec", "win-1", "--", "hostname")
-	if r.Code != session.CodeFailed || !strings.Contains(r.Err, "sends the request elsewhere") || len(got) > 0 {
-		t.Errorf("exit code %d, %q, %q; the other server was asked for %q", r.Code, r.Out, r.Err, got)
 	}
 }
 

@@ -1,7 +1,6 @@
 package logs
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -154,14 +153,6 @@ func TestNamesOfLogs(t *testing.T) {
 		} else if got != want || err != nil {
 			t.Errorf("%q is %q, %v; want %q", name, got, err, want)
 		}
-	}
-}
-
-func TestMissingLogIsReported(t *testing.T) {
-	client, _ := server(t)
-	s, _ := newStream(client, "none.log", 50)
-	if err := s.print(t.Context()); !errors.Is(err, nodefiles.ErrAbsent) {
-		t.Errorf("got %v", err)
 	}
 }
 

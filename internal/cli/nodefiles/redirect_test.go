@@ -14,7 +14,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -148,23 +147,5 @@ func TestRedirectErrorNamesTarget(t *testing.T) {
 	to = "https://evil.example.com/"
 	if _, err := c.Get(t.Context(), "/api/v1/nodes", nil, 10); err == nil || !strings.Contains(err.Error(), "the API server sends the request elsewhere (to evil.example.com)") {
 		t.Errorf("an object: %v", err)
-	}
-}
-
-func TestRedirectsAreNoAnswers(t *testing.T) {
-	for _, status := range []int{300, 301, 302, 303, 305, 307, 308} {
-		other, got := elsewhere(t)
-		api := httptest.NewServer(http.RedirectHandler(other.URL, status))
-		c, err := New(&rest.Config{Host: api.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.From(t.Context(), "win-1", "a.log", 0); err == nil || !strings.Contains(err.Error(), "sends the request elsewhere") {
-			t.Errorf("status %d: %v", status, err)
-		}
-		api.Close()
-		if !slices.Equal(*got, []string{}) {
-			t.Errorf("status %d: the other server got %q", status, *got)
-		}
 	}
 }

@@ -88,7 +88,7 @@ func TestCausesOfFailures(t *testing.T) {
 		nodeCondition("MemoryPressure", "Unknown", "NodeStatusUnknown", "")}
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"}, Spec: corev1.PodSpec{NodeName: "win-1"}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Image: "example.com/web:ltsc2019", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-		Reason: "ErrImagePull", Message: "failed to pull and unpack image: no match for platform in manifest: not found"}}}}
+		Reason: "ErrImagePull", Message: "failed to pull from http://user:hunter2@r.test: no match for platform in manifest: not found"}}}}
 	notReady := instance("win-1", api.ReasonNodeNotReady, "the node is not Ready", condition(api.ConditionConfigured, "True", api.ReasonConfigured, ""))
 	notReady.Status.NodeRef = &v1alpha1.NodeReference{Name: "win-1"}
 	for name, test := range map[string]struct {
@@ -149,6 +149,9 @@ func TestCausesOfFailures(t *testing.T) {
 			}
 			if len(f.Problems) == 0 || f.Problems[0].Reason != test.reason || !strings.Contains(f.Problems[0].Remedy, test.remedy) || f.Problems[0].Docs == "" {
 				t.Errorf("the problems are %+v, want %s with remedy ...%s...", f.Problems, test.reason, test.remedy)
+			}
+			if strings.Contains(fmt.Sprint(f), "hunter2") {
+				t.Errorf("a password is in the result: %+v", f)
 			}
 			if len(h.Problems) == 0 || !slices.Equal(f.Problems[0].Hosts, []string{"win-1"}) {
 				t.Errorf("the host has no problem: %+v", h)

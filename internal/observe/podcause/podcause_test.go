@@ -88,6 +88,7 @@ func TestCauses(t *testing.T) {
 		"a back-off says less":  {reported, nodes, api.EventImageForAnotherBuild, "as before"},
 		"the pull secret":       {refused("win-1", "ErrImagePull", "401 Unauthorized"), nodes, api.EventRegistryDenied, "image r.test/web:1"},
 		"it is created":         {refused("win-1", "ContainerCreating", ""), nodes, "", ""},
+		"init containers run":   {refused("win-1", "PodInitializing", ""), nodes, "", ""},
 		"nothing is known":      {refused("win-1", "ErrImagePull", "strange"), nodes, "", ""},
 		"it is being deleted":   {deleted, nodes, "", ""},
 		"a pod for Linux":       {linux, nodes, "", ""},

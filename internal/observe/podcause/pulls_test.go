@@ -9,6 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/observe/advice"
 	"github.com/windows-machine-config/wmco/internal/observe/podcause"
+	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
 )
 
 // pull is a kubelet's message about a container whose image could not be pulled, with changed names.
@@ -20,7 +21,7 @@ type pull struct {
 
 // TestReportedPullsHaveTheirCause also expects advice for each cause.
 func TestReportedPullsHaveTheirCause(t *testing.T) {
-	for _, p := range slices.Concat(platformPulls(), credentialPulls(), certificatePulls(), proxyPulls(), networkPulls(), imagePulls(), diskPulls(), kubeletPulls(), unknownPulls()) {
+	for _, p := range slices.Concat(platformPulls(), credentialPulls(), certificatePulls(), proxyPulls(), networkPulls(), imagePulls(), diskPulls(), kubeletPulls(), wicdPulls(), unknownPulls()) {
 		pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			Image: "x", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: p.reason, Message: p.message}},
 		}}}}
@@ -179,9 +180,20 @@ func kubeletPulls() []pull {
 	}
 }
 
+// wicdPulls are responses of WICD's registry.
+func wicdPulls() []pull {
+	const link, mirror = "internal/shared/mirrors", `failed to do request: Head "https://127.0.0.1:10280/v2/web/manifests/1?ns=r.test": `
+	return []pull{
+		{link, "a mirror that does not answer", "ImagePullBackOff", mirror + "403 Forbidden: mirror.test: connection refused", api.EventMirrorUnavailable},
+		{link, "an image that no mirror has", "ErrImagePull", "127.0.0.1:10280: 404: " + mirrors.NotFound, api.EventMirrorUnavailable},
+		{link, "a mirror that refuses the credentials", "ErrImagePull", "127.0.0.1:10280: 403 Forbidden: " + mirrors.RefusesCredentials, api.EventRegistryDenied},
+	}
+}
+
 // unknownPulls have no known cause: their message is shown unchanged.
 func unknownPulls() []pull {
 	return []pull{
+		{"https://kubernetes.io/docs/concepts/configuration/secret/", "a Secret that is missing, which is no pull", "CreateContainerConfigError", `secret "a" not found`, "CreateContainerConfigError"},
 		{"https://github.com/microsoft/hcsshim/issues/368", "a layer that Windows does not find", "ErrImagePull", extract + `hcsshim::ImportLayer failed in Win32: The system cannot find the path specified. (0x3)`, "ErrImagePull"},
 		{"https://github.com/knative/docs/issues/5565", "a registry that wants another version of TLS", "ErrImagePull", head + `remote error: tls: protocol version not supported`, "ErrImagePull"},
 		{"https://github.com/ciiiii/cloudflare-docker-proxy/issues/98", "a request that the registry does not understand", "ErrImagePull", layer + `unexpected status code https://r.test/v2/shop/web/blobs/` + digest + `?ns=docker.io: 400 Bad Request`, "ErrImagePull"},
