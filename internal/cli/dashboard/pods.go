@@ -38,11 +38,12 @@ func podListOf(s *source) podList {
 	k := s.kinds[0]
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	list := podList{Known: k.synced, Total: len(k.items)}
+	all := k.List()
+	list := podList{Known: k.synced, Total: len(all)}
 	if k.denied != nil {
 		list.Denied = explain(k.denied)
 	}
-	for _, o := range k.items {
+	for _, o := range all {
 		list.Items = append(list.Items, podOf(o.(*corev1.Pod)))
 	}
 	slices.SortFunc(list.Items, func(a, b pod) int {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -47,18 +46,18 @@ type source struct {
 	version uint64 // counts the changes
 }
 
-// kind holds the watched objects of one kind.
+// kind is a store of the watched objects of one kind.
 type kind struct {
+	cache.Store
 	what  string // as in Unread
 	one   client.Object
-	many  func() client.ObjectList
+	many  client.ObjectList
 	limit client.ListOptions
 
 	source *source
 	client client.WithWatch
 
 	mu     sync.Mutex
-	items  map[string]client.Object
 	synced bool
 	denied error // the user may not read it, or the API server does not have it
 	lost   error // the API server does not respond
@@ -68,32 +67,29 @@ type kind struct {
 // newSource returns a source that watches nothing yet.
 func newSource(c client.WithWatch, namespace string) *source {
 	s := &source{namespace: namespace, changed: make(chan struct{}, 1)}
-	add := func(what string, item client.Object, many func() client.ObjectList, limit client.ListOptions) {
-		s.kinds = append(s.kinds, &kind{what: what, one: item, many: many, limit: limit, source: s, client: c, items: map[string]client.Object{}})
-	}
-	add("windowsinstances", &v1alpha1.WindowsInstance{}, func() client.ObjectList { return &v1alpha1.WindowsInstanceList{} }, client.ListOptions{Namespace: namespace})
-	add("windowsconfigs", &v1alpha1.WindowsConfig{}, func() client.ObjectList { return &v1alpha1.WindowsConfigList{} }, client.ListOptions{})
-	add("nodes", &corev1.Node{}, func() client.ObjectList { return &corev1.NodeList{} },
-		client.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{corev1.LabelOSStable: "windows"})})
-	add("deployments", &appsv1.Deployment{}, func() client.ObjectList { return &appsv1.DeploymentList{} },
+	s.add(c, "windowsinstances", &v1alpha1.WindowsInstance{}, &v1alpha1.WindowsInstanceList{}, client.ListOptions{Namespace: namespace})
+	s.add(c, "windowsconfigs", &v1alpha1.WindowsConfig{}, &v1alpha1.WindowsConfigList{}, client.ListOptions{})
+	s.add(c, "nodes", &corev1.Node{}, &corev1.NodeList{}, client.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{corev1.LabelOSStable: "windows"})})
+	s.add(c, "deployments", &appsv1.Deployment{}, &appsv1.DeploymentList{},
 		client.ListOptions{Namespace: namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", fleetstatus.DeploymentName)})
-	events := func() client.ObjectList { return &corev1.EventList{} }
-	add("events", &corev1.Event{}, events, client.ListOptions{Namespace: namespace})
-	add("events of nodes", &corev1.Event{}, events,
+	s.add(c, "events", &corev1.Event{}, &corev1.EventList{}, client.ListOptions{Namespace: namespace})
+	s.add(c, "events of nodes", &corev1.Event{}, &corev1.EventList{},
 		client.ListOptions{Namespace: metav1.NamespaceDefault, FieldSelector: fields.OneTermEqualSelector("involvedObject.kind", "Node")})
-	add("pods", &corev1.Pod{}, func() client.ObjectList { return &corev1.PodList{} },
-		client.ListOptions{FieldSelector: fields.OneTermEqualSelector("status.phase", string(corev1.PodPending))})
+	s.add(c, "pods", &corev1.Pod{}, &corev1.PodList{}, client.ListOptions{FieldSelector: fields.OneTermEqualSelector("status.phase", string(corev1.PodPending))})
 	return s
 }
 
 // podsOf returns a source with the pods of one node, for the page of its host.
 func podsOf(c client.WithWatch, node string) *source {
 	s := &source{changed: make(chan struct{}, 1)}
-	s.kinds = []*kind{{
-		what: "pods", one: &corev1.Pod{}, many: func() client.ObjectList { return &corev1.PodList{} }, source: s, client: c,
-		limit: client.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node)}, items: map[string]client.Object{},
-	}}
+	s.add(c, "pods", &corev1.Pod{}, &corev1.PodList{}, client.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node)})
 	return s
+}
+
+// add adds a kind.
+func (s *source) add(c client.WithWatch, what string, one client.Object, many client.ObjectList, limit client.ListOptions) {
+	store := cache.NewStore(cache.MetaNamespaceKeyFunc, cache.WithTransformer(slim))
+	s.kinds = append(s.kinds, &kind{Store: store, what: what, one: one, many: many, limit: limit, source: s, client: c})
 }
 
 // run watches all kinds until the context ends.
@@ -134,8 +130,9 @@ func (s *source) input() fleetstatus.Input {
 	in := fleetstatus.Input{Now: time.Now(), Namespace: s.namespace}
 	for _, k := range s.kinds {
 		k.mu.Lock()
-		for _, key := range slices.Sorted(maps.Keys(k.items)) { // equal hosts keep their order on the page
-			switch o := k.items[key].(type) {
+		for _, key := range slices.Sorted(slices.Values(k.ListKeys())) { // equal hosts keep their order on the page
+			item, _, _ := k.GetByKey(key)
+			switch o := item.(type) {
 			case *v1alpha1.WindowsInstance:
 				in.Instances = append(in.Instances, *o)
 			case *v1alpha1.WindowsConfig:
@@ -201,7 +198,7 @@ func (k *kind) options(o *metav1.ListOptions) *client.ListOptions {
 func (k *kind) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, listDeadline)
 	defer cancel()
-	list := k.many()
+	list := k.many.DeepCopyObject().(client.ObjectList)
 	err := k.client.List(ctx, list, k.options(&o))
 	k.note(ctx, err)
 	return list, err
@@ -210,7 +207,7 @@ func (k *kind) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 // watch implements the watch function of cache.ListWatch.
 func (k *kind) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.TimeoutSeconds = new(int64(watchFor.Seconds()))
-	w, err := k.client.Watch(ctx, k.many(), k.options(&o))
+	w, err := k.client.Watch(ctx, k.many, k.options(&o))
 	k.note(ctx, err)
 	return w, err
 }
@@ -227,7 +224,8 @@ func (k *kind) note(ctx context.Context, err error) {
 	case err == nil:
 		k.denied, k.lost = nil, nil
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-		k.denied, k.lost, k.items, k.synced = err, nil, map[string]client.Object{}, false
+		k.denied, k.lost, k.synced = err, nil, false
+		_ = k.Store.Replace(nil, "") // fails only for invalid objects
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		// The reflector lists again, or with other options.
 	default:
@@ -248,54 +246,39 @@ func same(a, b error) bool {
 }
 
 // Add implements cache.ReflectorStore.
-func (k *kind) Add(o any) error { return k.Update(o) }
+func (k *kind) Add(o any) error {
+	defer k.source.notify()
+	return k.Store.Add(o)
+}
 
 // Update implements cache.ReflectorStore.
 func (k *kind) Update(o any) error {
-	k.change(func() { k.items[keyOf(o)] = slim(o) })
-	return nil
+	defer k.source.notify()
+	return k.Store.Update(o)
 }
 
 // Delete implements cache.ReflectorStore.
 func (k *kind) Delete(o any) error {
-	k.change(func() { delete(k.items, keyOf(o)) })
-	return nil
+	defer k.source.notify()
+	return k.Store.Delete(o)
 }
 
 // Replace implements cache.ReflectorStore.
-func (k *kind) Replace(all []any, _ string) error {
-	k.change(func() {
-		k.items, k.synced, k.denied, k.lost = map[string]client.Object{}, true, nil, nil
-		for _, o := range all {
-			k.items[keyOf(o)] = slim(o)
-		}
-	})
-	return nil
-}
-
-// Resync implements cache.ReflectorStore.
-func (k *kind) Resync() error { return nil }
-
-func (k *kind) change(do func()) {
+func (k *kind) Replace(all []any, version string) error {
+	defer k.source.notify()
 	k.mu.Lock()
-	do()
-	k.mu.Unlock()
-	k.source.notify()
-}
-
-func keyOf(o any) string {
-	object := o.(client.Object)
-	return object.GetNamespace() + "/" + object.GetName()
+	defer k.mu.Unlock()
+	k.synced, k.denied, k.lost = true, nil, nil
+	return k.Store.Replace(all, version)
 }
 
 // slim removes large fields that are not shown.
-func slim(o any) client.Object {
-	object := o.(client.Object)
-	object.SetManagedFields(nil)
-	if node, ok := object.(*corev1.Node); ok {
+func slim(o any) (any, error) {
+	o.(client.Object).SetManagedFields(nil)
+	if node, ok := o.(*corev1.Node); ok {
 		node.Status.Images = nil
 	}
-	return object
+	return o, nil
 }
 
 // explain returns in one line why a read failed.
