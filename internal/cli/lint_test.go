@@ -67,11 +67,10 @@ spec: {os: {name: windows}, containers: [{name: a, image: "a\e[2J:ltsc2019"}, {n
 func TestLintRejectsInvalidManifests(t *testing.T) {
 	dir := t.TempDir()
 	for name, test := range map[string]struct{ text, says string }{
-		"no YAML":       {"a: b: c", "object 1"},
-		"no pod":        {"kind: Pod\nmetadata: {name: a}\nspec: {os: {name: windows}, hostPID: [1]}", "Pod a: decoding the pod spec"},
-		"the second":    {"kind: A\n---\n- a", "object 2"},
-		"too large":     {strings.Repeat("#", 16<<20) + "\nkind: A", "larger than 16 MB"},
-		"a hard string": {"kind: Pod\nmetadata: {name: \"\\e[2J\"}\nspec: {os: {name: windows}, hostPID: [1]}", `\x1b`},
+		"no YAML":    {"a: b: c", "object 1"},
+		"no pod":     {"kind: Pod\nmetadata: {name: a}\nspec: {os: {name: windows}, hostPID: [1]}", "Pod a: decoding the pod spec"},
+		"the second": {"kind: A\n---\n- a", "object 2"},
+		"too large":  {strings.Repeat("#", 16<<20) + "\nkind: A", "larger than 16 MB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(dir, "a.yaml")
