@@ -111,11 +111,3 @@ func denied(err error) string {
 	}
 	return fmt.Sprintf("%s %s%s (user %s)", reported[2], resource, reported[5], reported[1])
 }
-
-// uninstalled returns a clear error if the API server does not serve a kind.
-func uninstalled(err error, kind string) error {
-	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return Failf(CodeNotInstalled, "the cluster does not serve %s: the operator is not installed, or is too old (kubectl apply -k deploy)", kind)
-	}
-	return nil
-}

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -107,9 +108,10 @@ func (s *Session) instances(ctx context.Context, c client.Client) (items []v1alp
 	return list.Items, namespace, false, err
 }
 
+// explainInstances explains why WindowsInstances cannot be listed.
 func explainInstances(err error, kind, where string) error {
-	if missing := uninstalled(err, kind); err != nil && missing != nil {
-		return missing
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return Failf(CodeNotInstalled, "the cluster does not serve %s: the operator is not installed, or is too old (kubectl apply -k deploy)", kind)
 	}
 	return Explain(err, "listing "+kind+where)
 }
