@@ -60,14 +60,13 @@ func TestPlansThatMakeNoSense(t *testing.T) {
 		code int
 		says string
 	}{
-		"no file":        {[]string{"-f", "missing"}, session.CodeUsage, "no such file"},
-		"not YAML":       {[]string{"-f", file("a", "{")}, session.CodeUsage, "is not a WindowsConfig"},
-		"unknown field":  {[]string{"-f", file("b", "kind: WindowsConfig\nspec: {rolout: {}}")}, session.CodeUsage, "rolout"},
-		"another kind":   {[]string{"-f", file("c", "kind: Node\nmetadata: {name: cluster}")}, session.CodeUsage, "want WindowsConfig"},
-		"unknown host":   {[]string{"--remove", "win-9"}, session.CodeNotFound, "win-9"},
-		"no disruption":  {[]string{"--disruption", "Some"}, session.CodeUsage, "use one of"},
-		"no right":       {nil, session.CodeForbidden, "missing right: list nodes"},
-		"no such format": {[]string{"-o", "wide"}, session.CodeUsage, "use one of json"},
+		"no file":       {[]string{"-f", "missing"}, session.CodeUsage, "no such file"},
+		"not YAML":      {[]string{"-f", file("a", "{")}, session.CodeUsage, "is not a WindowsConfig"},
+		"unknown field": {[]string{"-f", file("b", "kind: WindowsConfig\nspec: {rolout: {}}")}, session.CodeUsage, "rolout"},
+		"another kind":  {[]string{"-f", file("c", "kind: Node\nmetadata: {name: cluster}")}, session.CodeUsage, "want WindowsConfig"},
+		"unknown host":  {[]string{"--remove", "win-9"}, session.CodeNotFound, "win-9"},
+		"no disruption": {[]string{"--disruption", "Some"}, session.CodeUsage, "use one of"},
+		"no right":      {nil, session.CodeForbidden, "missing right: list nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := upgrading(t)

@@ -24,7 +24,7 @@ type guard struct {
 // newGuard returns a guard for a server that listens on an address.
 func newGuard(at net.Addr) *guard {
 	_, port, _ := net.SplitHostPort(at.String())
-	return &guard{hosts: []string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("localhost", port)}, token: rand.Text(), session: rand.Text()}
+	return &guard{hosts: []string{at.String(), net.JoinHostPort("localhost", port)}, token: rand.Text(), session: rand.Text()}
 }
 
 // loginPath is the prefix of the path with the token; sessionPath is the prefix of all other paths, which contain the session's secret.

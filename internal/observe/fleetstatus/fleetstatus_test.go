@@ -194,9 +194,6 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	name = filepath.Join("testdata", name)
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
 		if err := os.WriteFile(name, got, 0o644); err != nil {
 			t.Fatal(err)
 		}
