@@ -18,8 +18,6 @@ const (
 	readAhead = 10 * time.Millisecond
 )
 
-var errCut = errors.New("cut here")
-
 // A line is one direction. Connections share its rate.
 type line struct {
 	delay time.Duration
@@ -35,8 +33,8 @@ type piece struct {
 	due  time.Time
 }
 
-// pass copies bytes until from ends (nil), an end fails, or limit bytes (0 for none) were delivered (errCut).
-func (l *line) pass(from io.Reader, to io.Writer, limit int64) error {
+// pass copies bytes until from ends (nil) or an end fails.
+func (l *line) pass(from io.Reader, to io.Writer) error {
 	pieces := make(chan piece, onTheWay)
 	failed := make(chan struct{}) // closed after a failed delivery
 	var readError error
@@ -45,21 +43,10 @@ func (l *line) pass(from io.Reader, to io.Writer, limit int64) error {
 		readError = l.read(from, pieces, failed)
 	}()
 	defer close(failed)
-	var delivered int64
 	for p := range pieces {
 		time.Sleep(time.Until(p.due))
-		data := p.data
-		cut := limit > 0 && delivered+int64(len(data)) >= limit
-		if cut {
-			data = data[:limit-delivered]
-		}
-		n, err := to.Write(data)
-		delivered += int64(n)
-		if err != nil {
+		if _, err := to.Write(p.data); err != nil {
 			return err
-		}
-		if cut {
-			return errCut
 		}
 	}
 	return readError

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net"
 	"testing"
@@ -29,7 +28,7 @@ func TestBytesArriveAfterTheDelayAndAtTheRate(t *testing.T) {
 				var got bytes.Buffer
 				start := time.Now()
 				l := line{delay: c.delay, rate: c.rate}
-				if err := l.pass(bytes.NewReader(sent), &got, 0); err != nil {
+				if err := l.pass(bytes.NewReader(sent), &got); err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(start); took < c.want || took > c.want+time.Millisecond {
@@ -46,7 +45,7 @@ func TestBytesArriveAfterTheDelayAndAtTheRate(t *testing.T) {
 // TestLinkIsAccurateInRealTime uses the link on which transfers are measured.
 func TestLinkIsAccurateInRealTime(t *testing.T) {
 	const rate, size = 12_500_000, 6_250_000
-	c := mustDial(t, mustListen(t, Options{Target: echo(t), Delay: 5 * time.Millisecond, Rate: rate}))
+	c := mustDial(t, mustListen(t, Options{Listen: "127.0.0.1:0", Target: echo(t), Delay: 5 * time.Millisecond, Rate: rate}))
 	start := time.Now()
 	go func() {
 		_, _ = c.Write(make([]byte, size))
@@ -70,7 +69,7 @@ func TestConnectionsShareTheRate(t *testing.T) {
 		start := time.Now()
 		done := make(chan error)
 		for range 2 {
-			go func() { done <- l.pass(bytes.NewReader(make([]byte, 1<<20)), io.Discard, 0) }()
+			go func() { done <- l.pass(bytes.NewReader(make([]byte, 1<<20)), io.Discard) }()
 		}
 		for range 2 {
 			if err := <-done; err != nil {
@@ -88,7 +87,7 @@ func TestSmallMessagesAreNotSlowedByTheRate(t *testing.T) {
 		l := line{rate: 12_500_000, delay: 5 * time.Millisecond}
 		near, far := net.Pipe()
 		in, out := net.Pipe()
-		go l.pass(far, in, 0)
+		go l.pass(far, in)
 		for range 10 {
 			start := time.Now()
 			go near.Write([]byte("ping"))
@@ -102,16 +101,6 @@ func TestSmallMessagesAreNotSlowedByTheRate(t *testing.T) {
 		near.Close()
 		out.Close()
 	})
-}
-
-func TestLineIsCutAtTheByte(t *testing.T) {
-	for _, limit := range []int64{1, pieceSize - 1, pieceSize, pieceSize + 1, 100_000} {
-		var got bytes.Buffer
-		err := (&line{}).pass(bytes.NewReader(make([]byte, 1<<20)), &got, limit)
-		if !errors.Is(err, errCut) || int64(got.Len()) != limit {
-			t.Errorf("limit %d: %d bytes delivered, error %v", limit, got.Len(), err)
-		}
-	}
 }
 
 // echo serves connections that return what they receive.
@@ -139,7 +128,7 @@ func echo(t *testing.T) string {
 
 func mustDial(t *testing.T, p *Proxy) *net.TCPConn {
 	t.Helper()
-	c, err := net.Dial("tcp", p.Addr())
+	c, err := net.Dial("tcp", p.listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +147,7 @@ func mustListen(t *testing.T, o Options) *Proxy {
 }
 
 func TestHalfClosedConnectionDeliversTheRest(t *testing.T) {
-	c := mustDial(t, mustListen(t, Options{Target: echo(t), Delay: time.Millisecond}))
+	c := mustDial(t, mustListen(t, Options{Listen: "127.0.0.1:0", Target: echo(t), Delay: time.Millisecond}))
 	sent := bytes.Repeat([]byte("abc"), 1<<18)
 	go func() {
 		_, _ = c.Write(sent)
@@ -168,39 +157,4 @@ func TestHalfClosedConnectionDeliversTheRest(t *testing.T) {
 	if err != nil || !bytes.Equal(got, sent) {
 		t.Errorf("read %d bytes, error %v; want the %d bytes sent", len(got), err, len(sent))
 	}
-}
-
-func TestOnlyTheNextConnectionIsCut(t *testing.T) {
-	p := mustListen(t, Options{Target: echo(t)})
-	p.CutNext(Down, 10)
-	got, err := exchange(mustDial(t, p), 100)
-	if got > 10 || err == nil {
-		t.Errorf("the cut connection gave %d bytes and error %v, want 10 at most and an error", got, err)
-	}
-	if got, err := exchange(mustDial(t, p), 100); got != 100 || err != nil {
-		t.Errorf("the connection after it gave %d bytes and error %v, want 100 bytes", got, err)
-	}
-}
-
-func TestCutResetsOpenConnections(t *testing.T) {
-	p := mustListen(t, Options{Target: echo(t)})
-	c := mustDial(t, p)
-	if _, err := exchange(c, 1); err != nil {
-		t.Fatal(err)
-	}
-	p.Cut()
-	if got, err := exchange(c, 1); err == nil {
-		t.Errorf("a cut connection gave %d bytes and no error", got)
-	}
-	if _, err := exchange(mustDial(t, p), 1); err != nil {
-		t.Errorf("connecting after a cut: %v", err)
-	}
-}
-
-// exchange sends n bytes and reads them back.
-func exchange(c net.Conn, n int) (int, error) {
-	if _, err := c.Write(make([]byte, n)); err != nil {
-		return 0, err
-	}
-	return io.ReadFull(c, make([]byte, n))
 }
