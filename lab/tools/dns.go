@@ -11,32 +11,6 @@ import (
 	"github.com/miekg/dns"
 )
 
-// nslookup is "nslookup name [server]".
-func nslookup(ctx context.Context, c call) error {
-	if len(c.args) < 2 {
-		return errors.New("the name is missing")
-	}
-	found, err := resolver(c.args[2:]).LookupHost(ctx, c.args[1])
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(c.out, "Name:\t%s\n", c.args[1])
-	for _, address := range found {
-		fmt.Fprintf(c.out, "Address: %s\n", address)
-	}
-	return nil
-}
-
-// resolver returns a resolver that queries a server, or those of the system.
-func resolver(server []string) *net.Resolver {
-	if len(server) == 0 {
-		return net.DefaultResolver
-	}
-	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(server[0], "53"))
-	}}
-}
-
 // query is a query of dig.
 type query struct {
 	server, port, name string

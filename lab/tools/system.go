@@ -73,14 +73,6 @@ func whoami(_ context.Context, c call) error {
 	return err
 }
 
-// id has no numbers of users on Windows, and shows their names.
-func id(ctx context.Context, c call) error { return whoami(ctx, c) }
-
-func uname(_ context.Context, c call) error {
-	_, err := fmt.Fprintln(c.out, "Windows_NT")
-	return err
-}
-
 // duration parses seconds, or a number with a unit.
 func duration(text string) (time.Duration, error) {
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil {

@@ -204,29 +204,6 @@ func sorted(_ context.Context, c call) error {
 	})
 }
 
-func tee(_ context.Context, c call) error {
-	set := c.flags()
-	appends := set.BoolP("append", "a", false, "")
-	if err := set.Parse(c.args[1:]); err != nil {
-		return err
-	}
-	mode := os.O_CREATE | os.O_WRONLY | os.O_TRUNC
-	if *appends {
-		mode = os.O_CREATE | os.O_WRONLY | os.O_APPEND
-	}
-	to := []io.Writer{c.out}
-	for _, name := range set.Args() {
-		f, err := os.OpenFile(c.path(name), mode, 0o644)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		to = append(to, f)
-	}
-	_, err := io.Copy(io.MultiWriter(to...), c.in)
-	return err
-}
-
 func wc(_ context.Context, c call) error {
 	set := c.flags()
 	onlyLines := set.BoolP("lines", "l", false, "")
