@@ -15,10 +15,10 @@ import (
 func main() {
 	var err error
 	switch name := strings.TrimSuffix(strings.ToLower(filepath.Base(os.Args[0])), ".exe"); {
-	case name == "sshd":
-		err = serveSSH()
-	case name == "hns":
-		err = serveNetworks()
+	case name == sshService:
+		err = handler(startSSH).run(sshService)
+	case name == networksService:
+		err = handler(startNetworks).run(networksService)
 	case name == "shutdown":
 		err = shutdown(os.Args[1:])
 	case name == "powershell":

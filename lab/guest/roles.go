@@ -25,43 +25,20 @@ import (
 	"github.com/windows-machine-config/wmco/lab/sshd"
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
-	"golang.org/x/sys/windows/svc"
 )
 
-// serveSSH is the service sshd.
-func serveSSH() error {
-	if err := svc.Run("sshd", sshService{}); err != nil {
-		return fmt.Errorf("running as a service: %w", err)
-	}
-	return nil
-}
-
-type sshService struct{}
-
-// Execute implements svc.Handler.
-func (sshService) Execute(_ []string, requests <-chan svc.ChangeRequest, status chan<- svc.Status) (bool, uint32) {
-	status <- svc.Status{State: svc.StartPending}
+// startSSH starts the service sshd.
+func startSSH() (stop func(), err error) {
 	listener, server, err := openSSH()
 	if err != nil {
-		_ = os.WriteFile(guestapi.SSHDLog, []byte(err.Error()), 0o644)
-		return true, 1
+		return nil, errors.Join(err, os.WriteFile(guestapi.SSHDLog, []byte(err.Error()), 0o644))
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
+	ctx, end := context.WithCancel(context.Background())
 	go server.Serve(ctx, listener)
-	running := svc.Status{State: svc.Running, Accepts: svc.AcceptStop | svc.AcceptShutdown}
-	status <- running
-	for r := range requests {
-		switch r.Cmd {
-		case svc.Interrogate:
-			status <- running
-		case svc.Stop, svc.Shutdown:
-			stop()
-			_ = listener.Close()
-			return false, 0
-		}
-	}
-	return false, 0
+	return func() {
+		end()
+		_ = listener.Close()
+	}, nil
 }
 
 func openSSH() (net.Listener, *sshserver.Server, error) {

@@ -113,12 +113,9 @@ func run(ctx context.Context, name string, r guestapi.ExecRequest) (guestapi.Exe
 		return guestapi.ExecResult{}, fmt.Errorf("finding the program: %w", cmd.Err)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{CmdLine: r.CommandLine}
-	cmd.Dir = r.Dir
-	if cmd.Dir == "" {
-		cmd.Dir = `C:\`
-	}
+	cmd.Dir = `C:\`
 	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(r.Stdin), &stdout, &stderr
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = 2 * time.Second
 	err := cmd.Run()
 	var exit *exec.ExitError

@@ -25,7 +25,6 @@ const (
 	StatsFile          = `C:\lab\sshd.json`        // sshserver.Counters
 	PowerShellLog      = `C:\lab\powershell.jsonl` // one JSON string, its command line, for each start of PowerShell
 	SSHDLog            = `C:\lab\sshd.log`         // log of the SSH server
-	SSHDir             = `C:\ProgramData\ssh`      // OpenSSH's own
 	AuthorizedKeysFile = `C:\ProgramData\ssh\administrators_authorized_keys`
 	UserFile           = `C:\lab\user`            // name of the user who can log in
 	SSHListenFile      = `C:\lab\ssh-listen`      // address and port of the SSH server; :22 without the file
@@ -61,8 +60,6 @@ type Boot struct {
 // ExecRequest is a command line for CreateProcess, without a shell.
 type ExecRequest struct {
 	CommandLine string
-	Dir         string // C:\ when empty
-	Stdin       []byte
 }
 
 // ExecResult is the result of a command.

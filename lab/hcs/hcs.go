@@ -24,7 +24,6 @@ type Result uint32
 const (
 	NotFound       Result = 0xC037010E // no such compute system
 	AlreadyExists  Result = 0xC037010F
-	InvalidState   Result = 0xC0370105
 	AlreadyStopped Result = 0xC0370110
 	InvalidJSON    Result = 0xC037010D
 	ProcessStopped Result = 0x8037011F
@@ -70,18 +69,13 @@ type System struct {
 	Started bool
 }
 
-// ParseDocument parses the document that creates a compute system, of schema 1 or 2.
+// ParseDocument parses the document that creates a compute system, of schema 2.
 func ParseDocument(id, document string) (System, error) {
 	var d struct {
-		Owner                                                          string
-		ShouldTerminateOnLastHandleClosed, TerminateOnLastHandleClosed bool
-		VolumePath, HostName                                           string
-		HvPartition                                                    bool
-		VirtualMachine                                                 *struct{}
-		MappedDirectories                                              []guestapi.Mount
-		MemoryMaximumInMB                                              uint64
-		ProcessorMaximum                                               uint32
-		Container                                                      struct {
+		Owner                             string
+		ShouldTerminateOnLastHandleClosed bool
+		VirtualMachine                    *struct{}
+		Container                         struct {
 			Memory            struct{ SizeInMB uint64 }
 			Processor         struct{ Maximum uint32 }
 			Storage           struct{ Path string }
@@ -93,16 +87,12 @@ func ParseDocument(id, document string) (System, error) {
 	if err := json.Unmarshal([]byte(document), &d); err != nil {
 		return System{}, fmt.Errorf("%w: %w", InvalidJSON, err)
 	}
-	if d.HvPartition || d.VirtualMachine != nil {
+	if d.VirtualMachine != nil {
 		return System{}, fmt.Errorf("creating virtual machine %s: %w", id, NotImplemented)
 	}
 	s := System{ID: id, Owner: d.Owner, Host: d.Container.GuestOs.HostName, Root: d.Container.Storage.Path, Mounts: d.Container.MappedDirectories,
 		Namespace: d.Container.Networking.Namespace, Limits: guestapi.Limits{MemoryInMB: d.Container.Memory.SizeInMB, ProcessorMax: d.Container.Processor.Maximum},
-		EndsWithHandle: d.ShouldTerminateOnLastHandleClosed || d.TerminateOnLastHandleClosed}
-	if s.Root == "" {
-		s.Root, s.Host, s.Mounts = d.VolumePath, d.HostName, d.MappedDirectories
-		s.Limits = guestapi.Limits{MemoryInMB: d.MemoryMaximumInMB, ProcessorMax: d.ProcessorMaximum}
-	}
+		EndsWithHandle: d.ShouldTerminateOnLastHandleClosed}
 	if s.Root == "" {
 		return System{}, fmt.Errorf("creating compute system %s: its document has no storage: %w", id, InvalidJSON)
 	}
@@ -162,9 +152,9 @@ func (all Systems) Remove(id string) error {
 	return err
 }
 
-// List returns the compute systems that match a query, sorted by ID like Windows' list.
+// List returns the compute systems of the types in a query, sorted by ID like Windows' list.
 func (all Systems) List(query string) (string, error) {
-	var q struct{ Ids, Types, Names, Owners []string }
+	var q struct{ Types []string }
 	if query != "" {
 		if err := json.Unmarshal([]byte(query), &q); err != nil {
 			return "", fmt.Errorf("reading the query: %w: %w", InvalidJSON, err)
@@ -183,17 +173,12 @@ func (all Systems) List(query string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if admits(q.Ids, s.ID) && admits(q.Names, s.ID) && admits(q.Owners, s.Owner) && admits(q.Types, container) {
+		if len(q.Types) == 0 || slices.Contains(q.Types, container) {
 			list = append(list, s.properties())
 		}
 	}
 	raw, err := json.Marshal(list)
 	return string(raw), err
-}
-
-// admits reports whether a list is empty or contains a value.
-func admits(list []string, value string) bool {
-	return len(list) == 0 || slices.ContainsFunc(list, func(one string) bool { return strings.EqualFold(one, value) })
 }
 
 func (all Systems) path(id string) string { return filepath.Join(all.Dir, id+".json") }

@@ -2,7 +2,6 @@ package hcs
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -151,9 +150,6 @@ func removeTree(path string) error {
 	return os.Remove(path)
 }
 
-// parentsFile is in a container's layer while it is prepared.
-const parentsFile = "parents.json"
-
 // Prepare mounts the layer of a container over others, the topmost first.
 func (l Layers) Prepare(layer string, parents []string) error {
 	mount := l.Mount(layer)
@@ -165,11 +161,7 @@ func (l Layers) Prepare(layer string, parents []string) error {
 			return fmt.Errorf("mounting layer %s: %w", parents[i], err)
 		}
 	}
-	raw, err := json.Marshal(parents)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(layer, parentsFile), raw, 0o644)
+	return nil
 }
 
 func overlay(from, to string) error {
@@ -193,13 +185,7 @@ func overlay(from, to string) error {
 }
 
 // Unprepare unmounts the layer of a container; its changes are lost.
-func (l Layers) Unprepare(layer string) error {
-	err := os.Remove(filepath.Join(layer, parentsFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return errors.Join(err, removeTree(l.Mount(layer)))
-}
+func (l Layers) Unprepare(layer string) error { return removeTree(l.Mount(layer)) }
 
 // Mount is the folder of a prepared layer.
 func (l Layers) Mount(layer string) string { return filepath.Join(l.Mounts, GUIDOf(layer).String()) }

@@ -138,13 +138,3 @@ func SignalOf(options string) (event Event, terminate bool, err error) {
 	}
 	return event, false, nil
 }
-
-// ClosesInput reports whether a request to modify a process closes its standard input.
-func ClosesInput(request string) bool {
-	var r struct {
-		Operation   string
-		CloseHandle struct{ Handle string }
-	}
-	err := json.Unmarshal([]byte(request), &r)
-	return err == nil && r.Operation == "CloseHandle" && r.CloseHandle.Handle == "StdIn"
-}

@@ -146,21 +146,6 @@ func HcsTerminateComputeSystem(handle uintptr, options *uint16, details **uint16
 	return onSystem(handle, "HcsTerminateComputeSystem", (*system).end)
 }
 
-//export HcsPauseComputeSystem
-func HcsPauseComputeSystem(handle uintptr, options *uint16, details **uint16) uint32 {
-	return uint32(hcs.NotImplemented)
-}
-
-//export HcsResumeComputeSystem
-func HcsResumeComputeSystem(handle uintptr, options *uint16, details **uint16) uint32 {
-	return uint32(hcs.NotImplemented)
-}
-
-//export HcsSaveComputeSystem
-func HcsSaveComputeSystem(handle uintptr, options *uint16, details **uint16) uint32 {
-	return uint32(hcs.NotImplemented)
-}
-
 //export HcsGetComputeSystemProperties
 func HcsGetComputeSystemProperties(handle uintptr, query *uint16, properties, details **uint16) uint32 {
 	s, err := find[*system](handle)
