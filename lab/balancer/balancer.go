@@ -3,7 +3,6 @@
 package balancer
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -43,12 +42,12 @@ func Ruleset(host netip.Addr, pods netip.Prefix, networks, loadBalancers, endpoi
 	all := map[netip.Addr]bool{}
 	for _, o := range loadBalancers {
 		var lb loadBalancer
-		if err := decode(o, &lb); err != nil {
+		if err := o.Into(&lb); err != nil {
 			continue // no address that a client could use
 		}
 		var servers []netip.Addr
 		for _, id := range lb.HostComputeEndpoints {
-			servers = append(servers, addresses[key(id)]...)
+			servers = append(servers, addresses[hns.Key(id)]...)
 		}
 		for _, s := range servers {
 			all[s] = true
@@ -153,24 +152,14 @@ func addressesOf(endpoints []hns.Object) map[string][]netip.Addr {
 	all := map[string][]netip.Addr{}
 	for _, o := range endpoints {
 		var e endpoint
-		if err := decode(o, &e); err != nil {
+		if err := o.Into(&e); err != nil {
 			continue
 		}
 		for _, c := range e.IpConfigurations {
 			if c.IpAddress.Is4() {
-				all[key(e.ID)] = append(all[key(e.ID)], c.IpAddress)
+				all[hns.Key(e.ID)] = append(all[hns.Key(e.ID)], c.IpAddress)
 			}
 		}
 	}
 	return all
-}
-
-func key(id string) string { return strings.ToUpper(strings.Trim(id, "{}")) }
-
-func decode(o hns.Object, into any) error {
-	raw, err := json.Marshal(o)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(raw, into)
 }

@@ -27,7 +27,7 @@ func encapsulation(pods netip.Prefix, networks []hns.Object) string {
 	var rules strings.Builder
 	for _, o := range networks {
 		var n network
-		if err := decode(o, &n); err != nil || n.Type != "Overlay" || n.Name == hostspec.PodNetworkName {
+		if err := o.Into(&n); err != nil || n.Type != "Overlay" || n.Name == hostspec.PodNetworkName {
 			continue
 		}
 		for _, ipam := range n.Ipams {

@@ -18,7 +18,7 @@ func (s *Store) Create(k Kind, id string, settings []byte) (made Object, err err
 			made, err = now.get(k, hostDefaultID)
 			return err
 		}
-		if now.objects[k][key(id)] != nil {
+		if now.objects[k][Key(id)] != nil {
 			return Exists
 		}
 		made = o
@@ -180,7 +180,7 @@ func (s *Store) Delete(k Kind, id string) error {
 				s.leaveNamespace(now, e)
 				s.remove(Endpoint, e.id())
 			}
-		case k == Namespace && key(o.id()) == hostDefaultID:
+		case k == Namespace && Key(o.id()) == hostDefaultID:
 			return AccessDenied
 		case k == Namespace:
 			for _, e := range now.list(Endpoint, map[string]any{"HostComputeNamespace": o.id()}) {
@@ -219,7 +219,7 @@ func (s *Store) Forget() error {
 		}
 		for _, n := range s.known.list(Network, nil) {
 			if n.number("Flags")&nonPersistent == 0 {
-				kept = append(kept, entry{Network, key(n.id()), n})
+				kept = append(kept, entry{Network, Key(n.id()), n})
 			}
 		}
 		return s.start(kept)
@@ -232,7 +232,7 @@ func (s *Store) Lose(kinds ...Kind) error {
 	return s.change(func(now *state) error {
 		for _, k := range kinds {
 			for _, o := range now.list(k, nil) {
-				if key(o.id()) != hostDefaultID {
+				if Key(o.id()) != hostDefaultID {
 					s.remove(k, o.id())
 				}
 			}

@@ -31,14 +31,14 @@ func (o Object) ownAddresses() []string {
 
 // compartment returns the namespace of an endpoint; "" is the host's.
 func (o Object) compartment() string {
-	if in := key(o.text("HostComputeNamespace")); in != hostDefaultID {
+	if in := Key(o.text("HostComputeNamespace")); in != hostDefaultID {
 		return in
 	}
 	return ""
 }
 
 // place is the key of an address on a network.
-func place(network, address string) string { return key(network) + " " + address }
+func place(network, address string) string { return Key(network) + " " + address }
 
 func (o Object) places(k Kind) []string {
 	if k != Endpoint {
@@ -163,7 +163,7 @@ func (s *Store) modifyNamespace(now *state, namespace Object, r request2) error 
 		}
 		resource = resourceOf("Endpoint", before.id())
 		in := before.text("HostComputeNamespace")
-		if r.RequestType == "Add" && in != "" && key(in) != key(namespace.id()) {
+		if r.RequestType == "Add" && in != "" && Key(in) != Key(namespace.id()) {
 			return AlreadyAttached
 		}
 		endpoint := before.clone()

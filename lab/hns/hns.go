@@ -111,18 +111,19 @@ func (o Object) number(field string) int {
 	return int(number)
 }
 
-// into decodes some fields of an object. Fields that it does not have stay unchanged.
-func (o Object) into(fields any) {
+// Into decodes some fields of an object. Fields that it does not have stay unchanged.
+func (o Object) Into(fields any) error {
 	raw, err := json.Marshal(o)
-	if err == nil {
-		_ = json.Unmarshal(raw, fields)
+	if err != nil {
+		return err
 	}
+	return json.Unmarshal(raw, fields)
 }
 
 // clone returns a copy that may be changed.
 func (o Object) clone() Object {
 	var copied Object
-	o.into(&copied)
+	_ = o.Into(&copied)
 	return copied
 }
 

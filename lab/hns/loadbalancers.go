@@ -28,7 +28,7 @@ func (o Object) targets() []string {
 	list, _ := o["HostComputeEndpoints"].([]any)
 	var ids []string
 	for _, id := range list {
-		ids = append(ids, key(fmt.Sprint(id)))
+		ids = append(ids, Key(fmt.Sprint(id)))
 	}
 	slices.Sort(ids)
 	return ids
@@ -45,12 +45,12 @@ func (now *state) checkLoadBalancer(lb Object) error {
 			return err
 		}
 	}
-	if isNew := now.objects[LoadBalancer][key(lb.id())] == nil; isNew && !now.quirks.HasPorts(len(now.objects[LoadBalancer])) {
+	if isNew := now.objects[LoadBalancer][Key(lb.id())] == nil; isNew && !now.quirks.HasPorts(len(now.objects[LoadBalancer])) {
 		return PortExists
 	}
 	for _, f := range lb.frontends(LoadBalancer) {
 		id, taken := now.frontends[f]
-		if !taken || id == key(lb.id()) {
+		if !taken || id == Key(lb.id()) {
 			continue
 		}
 		if other := now.objects[LoadBalancer][id]; slices.Equal(other.targets(), lb.targets()) {

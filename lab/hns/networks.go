@@ -36,7 +36,7 @@ func (s *Store) completeNetwork(now *state, n Object) error {
 	if err := now.bind(n); err != nil {
 		return err
 	}
-	digest := sha256.Sum256([]byte(key(n.id())))
+	digest := sha256.Sum256([]byte(Key(n.id())))
 	if len(items(field(n, "MacPool", "Ranges"))) == 0 {
 		pool := fmt.Sprintf("00-15-5D-%02X-%X", digest[0], digest[1]>>4)
 		n["MacPool"] = map[string]any{"Ranges": []any{map[string]any{"StartMacAddress": pool + "0-00", "EndMacAddress": pool + "F-FF"}}}
@@ -150,7 +150,7 @@ func (now *state) freeMAC(network Object, id string) string {
 	for _, e := range now.list(Endpoint, map[string]any{"HostComputeNetwork": network.id()}) {
 		taken[e.text("MacAddress")] = true
 	}
-	digest := sha256.Sum256([]byte(key(id)))
+	digest := sha256.Sum256([]byte(Key(id)))
 	for i := range uint64(1 << 12) {
 		hex := fmt.Sprintf("%012X", base+(uint64(digest[0])<<4+uint64(digest[1])+i)&0xFFF)
 		mac := strings.Join([]string{hex[0:2], hex[2:4], hex[4:6], hex[6:8], hex[8:10], hex[10:12]}, "-")

@@ -160,5 +160,5 @@ func (s *Store) keepStale(now *state, e Object) {
 
 // staleID returns an ID that differs from the endpoint's, and is always the same.
 func staleID(id string) string {
-	return "57A1E000" + strings.TrimPrefix(key(id), key(id)[:min(8, len(key(id)))])
+	return "57A1E000" + strings.TrimPrefix(Key(id), Key(id)[:min(8, len(Key(id)))])
 }

@@ -27,7 +27,7 @@ func (s *state) apply(e entry) {
 	}
 	if e.Kind == quirks {
 		s.quirks = Quirks{}
-		e.Object.into(&s.quirks)
+		_ = e.Object.Into(&s.quirks)
 	}
 	if before := s.objects[e.Kind][e.ID]; before != nil {
 		s.unindex(e.Kind, e.ID, before)
@@ -72,7 +72,7 @@ func (s *state) entries() []entry {
 
 // get returns an object, which the caller must not change.
 func (s *state) get(k Kind, id string) (Object, error) {
-	if o := s.objects[k][key(id)]; o != nil {
+	if o := s.objects[k][Key(id)]; o != nil {
 		return o, nil
 	}
 	return nil, fmt.Errorf("%s %q: %w", k, id, k.missing())
@@ -81,7 +81,7 @@ func (s *state) get(k Kind, id string) (Object, error) {
 // list returns the objects that match a filter, sorted by ID.
 func (s *state) list(k Kind, filter map[string]any) []Object {
 	if id, only := filter["ID"].(string); only && len(filter) == 1 {
-		if o := s.objects[k][key(id)]; o != nil {
+		if o := s.objects[k][Key(id)]; o != nil {
 			return []Object{o}
 		}
 		return nil

@@ -125,9 +125,9 @@ func (s *Store) commitChange(do func(*state) error) (tell bool, err error) {
 }
 
 // put writes an object. It is stored as other processes will read it.
-func (s *Store) put(k Kind, o Object) { s.note(entry{Kind: k, ID: key(o.id()), Object: o.clone()}) }
+func (s *Store) put(k Kind, o Object) { s.note(entry{Kind: k, ID: Key(o.id()), Object: o.clone()}) }
 
-func (s *Store) remove(k Kind, id string) { s.note(entry{Kind: k, ID: key(id)}) }
+func (s *Store) remove(k Kind, id string) { s.note(entry{Kind: k, ID: Key(id)}) }
 
 func (s *Store) note(e entry) {
 	before := s.known.objects[e.Kind][e.ID]
@@ -296,5 +296,5 @@ func encodeLines(entries []entry) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// key returns the form of an ID in maps.
-func key(id string) string { return strings.ToUpper(strings.Trim(id, "{}")) }
+// Key returns the form of an ID in which IDs are compared.
+func Key(id string) string { return strings.ToUpper(strings.Trim(id, "{}")) }
