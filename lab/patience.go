@@ -1,9 +1,13 @@
 package lab
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"strconv"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Patience scales a timeout with the speed of this machine: hack/run.sh measures its speed factor and sets WMCO_SPEED for tests.
@@ -14,4 +18,21 @@ func Patience(d time.Duration) time.Duration {
 		return d
 	}
 	return time.Duration(float64(d) * max(1, factor))
+}
+
+// Until calls a function until it succeeds or the context ends. Each call has five seconds. Ended, if set, returns why it can no longer succeed.
+func Until(ctx context.Context, every time.Duration, what string, try func(context.Context) error, ended func() error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, every, true, func(ctx context.Context) (bool, error) {
+		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if last = try(attempt); last == nil || ended == nil {
+			return last == nil, nil
+		}
+		return false, ended()
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w: %w", what, err, last)
+	}
+	return nil
 }

@@ -26,15 +26,55 @@ type linuxNodes struct {
 	config  *rest.Config
 	clients kubernetes.Interface
 	hybrid  atomic.Bool // whether hybrid overlay is on
-	changed chan struct{}
+	changed signal
 	failed  func(error)
 }
 
-// wake makes follow look at all Nodes.
-func (l *linuxNodes) wake() {
+// A signal says that there is something to do. It has room for one.
+type signal chan struct{}
+
+func (s signal) send() {
 	select {
-	case l.changed <- struct{}{}:
+	case s <- struct{}{}:
 	default:
+	}
+}
+
+// followNodes calls look with all Nodes after each change, after each signal, and at an interval (again), until it fails or ctx is done.
+func followNodes(ctx context.Context, clients kubernetes.Interface, changed signal, every time.Duration, look func(nodes []*corev1.Node, again bool) error) error {
+	nodes := informers.NewSharedInformerFactory(clients, 0).Core().V1().Nodes().Informer()
+	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { changed.send() }, UpdateFunc: func(any, any) { changed.send() }, DeleteFunc: func(any) { changed.send() },
+	})
+	if err != nil {
+		return err
+	}
+	ctx, end := context.WithCancel(ctx)
+	var informer sync.WaitGroup
+	defer informer.Wait()
+	defer end()
+	informer.Go(func() { nodes.RunWithContext(ctx) })
+	retry := time.NewTicker(every)
+	defer retry.Stop()
+	for {
+		again := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-retry.C:
+			again = true
+		}
+		if !nodes.HasSynced() {
+			continue
+		}
+		var all []*corev1.Node
+		for _, o := range nodes.GetStore().List() {
+			all = append(all, o.(*corev1.Node))
+		}
+		if err := look(all, again); err != nil {
+			return err
+		}
 	}
 }
 
@@ -53,29 +93,16 @@ func (l *linuxNodes) leave(ctx context.Context) error {
 }
 
 func (l *linuxNodes) follow(ctx context.Context) {
-	nodes := informers.NewSharedInformerFactory(l.clients, 0).Core().V1().Nodes().Informer()
-	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { l.wake() }, UpdateFunc: func(any, any) { l.wake() }})
-	if err != nil {
-		l.failed(err)
-		return
-	}
-	var informer sync.WaitGroup
-	defer informer.Wait()
-	informer.Go(func() { nodes.RunWithContext(ctx) })
-	retry := time.NewTicker(linuxRetry)
-	defer retry.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.changed:
-		case <-retry.C:
-		}
-		for _, o := range nodes.GetStore().List() {
-			if err := l.write(ctx, o.(*corev1.Node), false); err != nil && ctx.Err() == nil {
+	err := followNodes(ctx, l.clients, l.changed, linuxRetry, func(nodes []*corev1.Node, _ bool) error {
+		for _, n := range nodes {
+			if err := l.write(ctx, n, false); err != nil && ctx.Err() == nil {
 				l.failed(err)
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		l.failed(err)
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/windows-machine-config/wmco/lab"
 )
 
 // Programs are the paths of OVN-Kubernetes' own programs. They are built from its source, in its folder go-controller.
@@ -51,14 +53,6 @@ func (p Programs) Missing() error {
 
 func (p Programs) set() bool { return p.ClusterManager != "" }
 
-// A Process is a started program.
-type Process interface {
-	Stop()
-	// Failure is why it has ended; nil while it runs.
-	Failure() error
-	Log(bytes int64) string
-}
-
 // holder is the name of the cluster manager.
 const holder = "lab"
 
@@ -73,7 +67,7 @@ type programs struct {
 	paths   string // PATH of the cluster manager
 
 	mu                sync.Mutex
-	manager, identity Process
+	manager, identity *lab.Program
 	starts            int
 	failure           error
 }
@@ -89,7 +83,7 @@ func newPrograms(o Options, server *webhookServer) (*programs, error) {
 	}
 	p := &programs{options: o, webhook: server.Addr().String(), paths: filepath.Join(o.Folder, "path")}
 	var err error
-	if p.clients, err = kubernetes.NewForConfig(o.Config); err != nil {
+	if p.clients, err = kubernetes.NewForConfig(o.ControlPlane.RESTConfig()); err != nil {
 		return nil, err
 	}
 	certificates := filepath.Join(o.Folder, "webhook")
@@ -130,15 +124,15 @@ func (p *programs) startIdentity(ctx context.Context, hybridOverlay bool) (err e
 	if hybridOverlay {
 		command = append(command, "--enable-hybrid-overlay")
 	}
-	if p.identity, err = p.options.Start(p.logOf("identity"), command...); err != nil {
+	if p.identity, err = p.options.ControlPlane.Start(p.logOf("identity"), command...); err != nil {
 		return fmt.Errorf("starting ovnkube-identity: %w", err)
 	}
-	return p.wait(ctx, p.identity, "ovnkube-identity", func() (bool, error) {
+	return wait(ctx, p.identity, "ovnkube-identity", func(ctx context.Context) error {
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.webhook)
 		if err != nil {
-			return false, nil
+			return err
 		}
-		return true, c.Close()
+		return c.Close()
 	})
 }
 
@@ -155,14 +149,17 @@ func (p *programs) startManager(ctx context.Context, conf string, flags []string
 		"/usr/bin/env", "PATH=" + p.paths + ":/usr/sbin:/usr/bin:/sbin:/bin", p.options.Programs.ClusterManager, "--init-cluster-manager", holder,
 		"--config-file", file, "--k8s-kubeconfig", p.options.Kubeconfig, "--ovn-config-namespace", Namespace, "--loglevel", "5",
 	}
-	p.manager, err = p.options.Start(p.logOf("cluster-manager"), append(command, flags...)...)
+	p.manager, err = p.options.ControlPlane.Start(p.logOf("cluster-manager"), append(command, flags...)...)
 	if err != nil {
 		return fmt.Errorf("starting ovnkube: %w", err)
 	}
 	// It works when it holds its lease.
-	return p.wait(ctx, p.manager, "ovnkube", func() (bool, error) {
+	return wait(ctx, p.manager, "ovnkube", func(ctx context.Context) error {
 		now, err := p.lease(ctx)
-		return now != nil && (before == nil || now.ResourceVersion != before.ResourceVersion), err
+		if err == nil && (now == nil || before != nil && now.ResourceVersion == before.ResourceVersion) {
+			err = errors.New("it does not hold its lease")
+		}
+		return err
 	})
 }
 
@@ -181,24 +178,19 @@ func (p *programs) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 }
 
 // wait waits until a program works or ends.
-func (p *programs) wait(ctx context.Context, process Process, name string, works func() (bool, error)) error {
-	for {
-		if err := process.Failure(); err != nil {
-			return ended(err, process)
-		}
-		if ok, err := works(); ok || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w; its log ends with:\n%s", name, ctx.Err(), process.Log(2000))
-		case <-time.After(20 * time.Millisecond):
-		}
+func wait(ctx context.Context, p *lab.Program, name string, works func(context.Context) error) error {
+	err := lab.Until(ctx, 20*time.Millisecond, name, works, p.Failure)
+	if failure := p.Failure(); err != nil && failure != nil {
+		return ended(failure, p)
 	}
+	if err != nil {
+		return fmt.Errorf("%w; its log ends with:\n%s", err, p.Log(2000))
+	}
+	return nil
 }
 
 // ended is the error of a program that has ended, with the last line of its log.
-func ended(err error, process Process) error {
+func ended(err error, process *lab.Program) error {
 	_, status, _ := strings.Cut(err.Error(), "exit status ")
 	code, scanErr := strconv.Atoi(status)
 	if scanErr != nil {
@@ -249,7 +241,7 @@ func (p *programs) stop() {
 	end(&p.identity)
 }
 
-func end(process *Process) {
+func end(process **lab.Program) {
 	if *process != nil {
 		(*process).Stop()
 		*process = nil

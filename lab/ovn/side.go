@@ -11,10 +11,12 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+
+	"github.com/windows-machine-config/wmco/lab"
 )
 
 // Namespace is that of OVN-Kubernetes.
@@ -22,15 +24,13 @@ const Namespace = "openshift-ovn-kubernetes"
 
 // Options are the options of a Side.
 type Options struct {
-	// Config and Kubeconfig are those of a cluster administrator.
-	Config     *rest.Config
+	ControlPlane *lab.ControlPlane
+	// Kubeconfig is that of a cluster administrator.
 	Kubeconfig string
 	// Folder is for the files of programs.
 	Folder string
 	// Programs are run instead of the stand-in, if they are set.
 	Programs Programs
-	// Start starts a program that writes its log to a file.
-	Start func(log string, command ...string) (Process, error)
 	// Retry is how often the stand-in looks again for a free subnet; 30 s if 0, as the cluster manager does.
 	Retry time.Duration
 	// Log gets what fails; nothing does if it is nil.
@@ -61,7 +61,8 @@ func Open(ctx context.Context, o Options) (*Side, error) {
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
-	clients, err := kubernetes.NewForConfig(o.Config)
+	config := o.ControlPlane.RESTConfig()
+	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func Open(ctx context.Context, o Options) (*Side, error) {
 	}
 	all, end := context.WithCancel(context.Background())
 	s.endAll = end
-	s.linux = &linuxNodes{config: o.Config, clients: clients, changed: make(chan struct{}, 1), failed: func(err error) {
+	s.linux = &linuxNodes{config: config, clients: clients, changed: make(signal, 1), failed: func(err error) {
 		fmt.Fprintln(o.Log, "the programs of Linux nodes:", err)
 	}}
 	s.ended.Go(func() { s.linux.follow(all) })
@@ -101,7 +102,7 @@ func (s *Side) Configure(ctx context.Context, conf string, flags ...string) erro
 	}
 	err := s.backend.configure(ctx, conf, flags, hybrid)
 	s.linux.hybrid.Store(hybrid)
-	s.linux.wake()
+	s.linux.changed.send()
 	return err
 }
 
@@ -133,7 +134,7 @@ func annotate(ctx context.Context, clients kubernetes.Interface, node string, ch
 		return err
 	}
 	_, err = clients.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-	if err != nil && ignoreNotFound(err) != nil {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("annotating Node %s: %w", node, err)
 	}
 	return nil

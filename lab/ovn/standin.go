@@ -134,62 +134,27 @@ func (s *standIn) startManager(ctx context.Context, conf string, flags []string)
 	return nil
 }
 
-// manage follows Nodes until ctx is done.
+// manage follows Nodes until ctx is done or the cluster manager ends.
 func (s *standIn) manage(ctx context.Context, m *Manager) {
-	nodes := informers.NewSharedInformerFactory(s.clients, 0).Core().V1().Nodes().Informer()
-	changed := make(chan struct{}, 1)
-	notify := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
+	err := followNodes(ctx, s.clients, make(signal, 1), s.retry, func(all []*corev1.Node, again bool) error {
+		var nodes []corev1.Node
+		for _, n := range all {
+			nodes = append(nodes, *n)
 		}
-	}
-	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { notify() }, UpdateFunc: func(any, any) { notify() }, DeleteFunc: func(any) { notify() },
+		changed, err := m.Sync(nodes, again)
+		for name, changes := range changed {
+			if err := annotate(ctx, s.clients, name, changes); err != nil && ctx.Err() == nil {
+				s.say("%v", err) // the next change of the Node is another attempt
+			}
+		}
+		return err
 	})
 	if err != nil {
-		s.say("%v", err)
-		return
+		s.say("the cluster manager ended: %v", err)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.failure = err
 	}
-	var informer sync.WaitGroup
-	defer informer.Wait()
-	informer.Go(func() { nodes.RunWithContext(ctx) })
-	retry := time.NewTicker(s.retry)
-	defer retry.Stop()
-	for {
-		again := false
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-retry.C:
-			again = true
-		}
-		if !nodes.HasSynced() {
-			continue
-		}
-		if err := s.sync(ctx, m, nodes.GetStore().List(), again); err != nil {
-			s.say("the cluster manager ended: %v", err)
-			s.mu.Lock()
-			s.failure = err
-			s.mu.Unlock()
-			return
-		}
-	}
-}
-
-func (s *standIn) sync(ctx context.Context, m *Manager, objects []any, retry bool) error {
-	var nodes []corev1.Node
-	for _, o := range objects {
-		nodes = append(nodes, *o.(*corev1.Node))
-	}
-	all, err := m.Sync(nodes, retry)
-	for name, changes := range all {
-		if err := annotate(ctx, s.clients, name, changes); err != nil && ctx.Err() == nil {
-			s.say("%v", err) // the next change of the Node is another attempt
-		}
-	}
-	return err
 }
 
 // RunApprover follows certificate requests until ctx is done, and approves or denies them by the verdict of judge. failed is called with errors of

@@ -78,9 +78,8 @@ func open(t *testing.T, programs ovn.Programs) *cluster {
 	if err := cp.Kubeconfig(kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	start := func(log string, command ...string) (ovn.Process, error) { return cp.Start(log, command...) }
 	c.side, err = ovn.Open(t.Context(), ovn.Options{
-		Config: c.config, Kubeconfig: kubeconfig, Folder: t.TempDir(), Programs: programs, Start: start, Log: t.Output(), Retry: time.Second,
+		ControlPlane: cp, Kubeconfig: kubeconfig, Folder: t.TempDir(), Programs: programs, Log: t.Output(), Retry: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)

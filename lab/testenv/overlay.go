@@ -34,10 +34,7 @@ func (env *Env) startOVN(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	env.OVN, err = ovn.Open(ctx, ovn.Options{
-		Config: env.Lab.ControlPlane.RESTConfig(), Kubeconfig: env.Kubeconfig, Folder: folder, Programs: o.OVN, Log: o.Log,
-		Start: func(log string, command ...string) (ovn.Process, error) {
-			return env.Lab.ControlPlane.Start(log, command...)
-		},
+		ControlPlane: env.Lab.ControlPlane, Kubeconfig: env.Kubeconfig, Folder: folder, Programs: o.OVN, Log: o.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("installing OVN-Kubernetes: %w", err)
@@ -116,14 +113,15 @@ func (env *Env) AddLinuxNode(ctx context.Context, name, address string) (*corev1
 	defer cancel()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
 	n, err := AddNode(ctx, env.Clients, n, address)
-	for err == nil && n.Annotations[ovn.GatewayMACAnnotation] == "" {
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting until Node %s is in the hybrid overlay: %w\n%s", name, ctx.Err(), env.OVN.Log())
-		case <-time.After(5 * time.Millisecond):
-		}
-		n, err = env.Clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
 	}
+	err = lab.Until(ctx, 5*time.Millisecond, "Node "+name, func(ctx context.Context) (err error) {
+		if n, err = env.Clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err == nil && n.Annotations[ovn.GatewayMACAnnotation] == "" {
+			err = fmt.Errorf("it is not in the hybrid overlay\n%s", env.OVN.Log())
+		}
+		return err
+	}, env.OVN.Ended)
 	return n, err
 }
 
