@@ -4,8 +4,6 @@ package lab_test
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"io"
 	"os"
@@ -40,11 +38,7 @@ type contacts struct {
 
 func newContacts(t *testing.T, o lab.Options) contacts {
 	t.Helper()
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := ssh.NewSignerFromKey(private)
+	key, _, err := sshserver.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,17 +3,16 @@
 package lab
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/prometheus/procfs"
 	"github.com/vishvananda/netlink"
 
 	"github.com/windows-machine-config/wmco/lab/hostspec"
@@ -27,18 +26,26 @@ func (h *Host) Processes() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "root/proc/[0-9]*/cmdline"))
+	all, err := processesOf(pid)
 	if err != nil {
 		return nil, err
 	}
 	var lines []string
-	for _, path := range paths {
-		raw, err := os.ReadFile(path)
-		if err == nil && len(raw) > 0 { // else it has exited
-			lines = append(lines, string(bytes.ReplaceAll(bytes.TrimRight(raw, "\x00"), []byte{0}, []byte(" "))))
+	for _, p := range all {
+		if words, err := p.CmdLine(); err == nil && len(words) > 0 { // else it has exited
+			lines = append(lines, strings.Join(words, " "))
 		}
 	}
 	return lines, nil
+}
+
+// processesOf returns the processes of the host whose first process is this one.
+func processesOf(pid int) (procfs.Procs, error) {
+	own, err := procfs.NewFS(filepath.Join("/proc", strconv.Itoa(pid), "root/proc"))
+	if err != nil {
+		return nil, err
+	}
+	return own.AllProcs()
 }
 
 // Drives returns the names of the drives C: of containers that are mounted on the host.
@@ -47,14 +54,13 @@ func (h *Host) Drives() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "mountinfo"))
+	mounts, err := procfs.GetProcMounts(pid)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
-	for line := range strings.Lines(string(mounts)) {
-		fields := strings.Fields(line)
-		if dir, found := strings.CutSuffix(fields[4], "/prefix"); found && filepath.Dir(dir) == hostspec.Drives {
+	for _, m := range mounts {
+		if dir, found := strings.CutSuffix(m.MountPoint, "/prefix"); found && filepath.Dir(dir) == hostspec.Drives {
 			names = append(names, filepath.Base(dir))
 		}
 	}
@@ -67,17 +73,13 @@ func (h *Host) Usage() (memory, disk int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	paths, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "root/proc/[0-9]*/smaps_rollup"))
+	all, err := processesOf(pid)
 	if err != nil {
 		return 0, 0, err
 	}
-	for _, path := range paths {
-		text, _ := os.ReadFile(path) // fails if it has exited
-		var kilobytes int64
-		if _, after, found := strings.Cut(string(text), "\nPss:"); found {
-			_, _ = fmt.Sscan(after, &kilobytes)
-		}
-		memory += kilobytes << 10
+	for _, p := range all {
+		maps, _ := p.ProcSMapsRollup() // fails if it has exited
+		memory += int64(maps.Pss)
 	}
 	seen := map[uint64]bool{}
 	err = filepath.WalkDir(h.dir, func(_ string, d fs.DirEntry, err error) error {
@@ -101,22 +103,14 @@ func computeProgram() program {
 
 // Containers returns the IDs of all containers of Windows' container service, including the sandbox containers of pods.
 func (h *Host) Containers(ctx context.Context) ([]string, error) {
-	out, err := h.compute(ctx, "list")
+	out, err := h.runProgram(ctx, computeProgram(), "list")
 	return strings.Fields(out), err
 }
 
 // EndContainer terminates a container without containerd.
 func (h *Host) EndContainer(ctx context.Context, id string) error {
-	_, err := h.compute(ctx, "end "+id)
+	_, err := h.runProgram(ctx, computeProgram(), "end "+id)
 	return err
-}
-
-func (h *Host) compute(ctx context.Context, arguments string) (string, error) {
-	output, err := h.runProgram(ctx, computeProgram(), arguments)
-	if err != nil {
-		return "", fmt.Errorf("listing the containers of %s: %w", h.name, err)
-	}
-	return output, nil
 }
 
 // PodAddresses returns the addresses of the host's endpoints: those of pods behind their links, others on the loopback link.

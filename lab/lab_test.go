@@ -4,8 +4,6 @@ package lab
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,11 +21,7 @@ import (
 
 func mustKey(t *testing.T) ssh.Signer {
 	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := ssh.NewSignerFromKey(key)
+	signer, _, err := sshserver.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/prometheus/procfs"
 )
 
 // A Container runs on a LinuxNode. All its values come from the kernel, not from the kubelet or containerd.
@@ -59,8 +61,12 @@ func (c Container) Status(field string) (string, error) {
 
 // Environment returns an environment variable of the first process; empty if it is not set.
 func (c Container) Environment(name string) (string, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", c.PID))
-	for variable := range strings.SplitSeq(string(text), "\x00") {
+	p, err := procfs.NewProc(c.PID)
+	if err != nil {
+		return "", err
+	}
+	all, err := p.Environ()
+	for _, variable := range all {
 		if value, found := strings.CutPrefix(variable, name+"="); found {
 			return value, nil
 		}
@@ -77,17 +83,13 @@ func (c Container) Memory(file string) (bytes int64, err error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// MountOptions returns the options of a mount that the first process sees; empty if there is none (proc_pid_mountinfo(5)).
-func (c Container) MountOptions(at string) string {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", c.PID))
-	if err != nil {
-		return ""
-	}
-	const target, options = 4, 5
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > options && fields[target] == at {
-			return fields[options]
+// MountOptions returns the options of a mount that the first process sees; nil if there is none.
+func (c Container) MountOptions(at string) map[string]string {
+	mounts, _ := procfs.GetProcMounts(c.PID)
+	for _, m := range mounts {
+		if m.MountPoint == at {
+			return m.Options
 		}
 	}
-	return ""
+	return nil
 }

@@ -51,15 +51,10 @@ func measureFleet(ctx context.Context, s *sheet) error {
 	return nil
 }
 
-// joinAll starts hosts with a kind Windows, announces them at once, and waits until all are Ready.
+// joinAll starts hosts, announces them at once, and waits until all are Ready.
 func (f fleet) joinAll(ctx context.Context, n int) (seconds float64, err error) {
-	return f.joinSome(ctx, n, comparable)
-}
-
-// joinSome is joinAll with hosts that are unkind, unless kind gives the reason why not.
-func (f fleet) joinSome(ctx context.Context, n int, kind string) (seconds float64, err error) {
 	for range n {
-		if _, err := f.start(kind); err != nil {
+		if _, err := f.start(); err != nil {
 			return 0, err
 		}
 	}
@@ -155,11 +150,6 @@ func (f fleet) measureJoins(ctx context.Context) error {
 		return err
 	}
 	f.number("fleet.dead50_ratio", beside/(before+after), "ratio")
-	unkind, err := f.joinSome(ctx, withDead/2, "")
-	if err != nil {
-		return err
-	}
-	f.number("fleet.unkind50_ratio", unkind/after, "ratio")
 	rest := manyHosts - len(f.Simulated())
 	many, err := f.joinAll(ctx, rest)
 	if err != nil {
@@ -224,7 +214,7 @@ func (f fleet) measureIdle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.number("fleet.idle_cores_1000", (after-busy).Seconds()/time.Since(began).Seconds(), "cores")
+	f.number("fleet.idle_cores_1000", (after-busy)/time.Since(began).Seconds(), "cores")
 	requests, err := f.Lab.ControlPlane.Requests(began)
 	if err != nil {
 		return err

@@ -7,10 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/lab"
@@ -47,13 +48,9 @@ func measureIdle(ctx context.Context, s *sheet) error {
 	if err != nil {
 		return err
 	}
-	requested, watches := 0, 0
+	requested := 0
 	for _, r := range requests {
-		switch {
-		case !isDaemons(r):
-		case r.Verb == "watch":
-			watches++
-		default:
+		if isDaemons(r) && r.Verb != "watch" {
 			requested++
 		}
 	}
@@ -64,11 +61,13 @@ func measureIdle(ctx context.Context, s *sheet) error {
 	if err := s.memoryOverFloor(after, wicd, "wicd"); err != nil {
 		return err
 	}
-	threads, _ := strconv.ParseFloat(field(fmt.Sprintf("/proc/%d/status", wicd), "Threads"), 64)
-	s.number("wicd.threads", threads, "count")
+	threads, err := procfs.AllThreads(wicd)
+	if err != nil {
+		return err
+	}
+	s.number("wicd.threads", float64(len(threads)), "count")
 	s.number("wicd.processes_started", float64(startedOnHost(wicd, before, after)), "count")
 	s.number("wicd.requests_per_minute", float64(requested)/idleTime.Minutes(), "count")
-	s.number("wicd.watches_begun_per_minute", float64(watches)/idleTime.Minutes(), "count")
 	for _, f := range st.payload.Files {
 		if f.Path == payload.WICD {
 			s.number("wicd.exe_mb", float64(f.Size)/1e6, "MB")
@@ -98,27 +97,23 @@ func (st *stage) measureFacts(ctx context.Context, h *lab.Host) error {
 
 // processes has the command lines of the processes that this one started, including those of Wine hosts, by their numbers.
 func processes() map[int]string {
-	found := map[int]string{}
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
+	all, _ := procfs.AllProcs()
+	parents, found := map[int]int{}, map[int]string{}
+	for _, p := range all {
+		if stat, err := p.Stat(); err == nil { // else it has ended
+			parents[p.PID] = stat.PPID
 		}
-		line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if err == nil && isOurs(pid) {
-			found[pid] = strings.ReplaceAll(string(line), "\x00", " ")
+	}
+	for _, p := range all {
+		ancestor := p.PID
+		for ancestor > 1 && ancestor != os.Getpid() { // other labs may run on this machine
+			ancestor = parents[ancestor]
+		}
+		if line, err := p.CmdLine(); err == nil && ancestor == os.Getpid() {
+			found[p.PID] = strings.Join(line, " ") + " "
 		}
 	}
 	return found
-}
-
-// isOurs reports whether a process was started by this one or by its descendants: other labs may run on this machine.
-func isOurs(pid int) bool {
-	for pid > 1 && pid != os.Getpid() {
-		pid, _ = strconv.Atoi(field(fmt.Sprintf("/proc/%d/status", pid), "PPid"))
-	}
-	return pid == os.Getpid()
 }
 
 // processOf finds a Windows program by its name and how its arguments begin.
@@ -158,7 +153,7 @@ func (s *sheet) memoryOverFloor(all map[int]string, pid int, name string) error 
 	}
 	s.memoryOf(pid, name)
 	s.memoryOf(floor, name+".floor")
-	s.number(name+".rss_over_floor", memory(pid, "VmRSS")/memory(floor, "VmRSS"), "ratio")
+	s.number(name+".rss_over_floor", float64(memory(pid).VmRSS)/float64(memory(floor).VmRSS), "ratio")
 	return nil
 }
 
@@ -166,14 +161,20 @@ func (s *sheet) memoryOverFloor(all map[int]string, pid int, name string) error 
 // which Wine copies into memory where Windows reads only the used pages. In addition, Wine keeps about a megabyte of each
 // thread's stack resident.
 func (s *sheet) memoryOf(pid int, name string) {
-	s.number(name+".rss_mb", memory(pid, "VmRSS"), "MB")
-	s.number(name+".rss_wine_libraries_mb", memory(pid, "RssFile"), "MB")
+	m := memory(pid)
+	s.number(name+".rss_mb", float64(m.VmRSS)/1e6, "MB")
+	s.number(name+".rss_wine_libraries_mb", float64(m.RssFile)/1e6, "MB")
 	s.number(name+".rss_program_mb", programMemory(pid), "MB")
 }
 
-// memory is a value of a process's status in /proc, in megabytes.
-func memory(pid int, value string) float64 {
-	return megabytes(field(fmt.Sprintf("/proc/%d/status", pid), value))
+// memory is a process's status in /proc; empty if it has ended.
+func memory(pid int) procfs.ProcStatus {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return procfs.ProcStatus{}
+	}
+	status, _ := p.NewStatus()
+	return status
 }
 
 // megabytes parses a size of /proc: "1234 kB".

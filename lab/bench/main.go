@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // A group is a set of numbers that are measured together.
@@ -93,7 +95,11 @@ func choose(name string) ([]group, error) {
 
 // run measures each group, even if another fails.
 func run(ctx context.Context, chosen []group) error {
-	s := &sheet{out: os.Stdout, progress: os.Stderr, begin: time.Now()}
+	kernel, err := procfs.NewDefaultFS()
+	if err != nil {
+		return err
+	}
+	s := &sheet{out: os.Stdout, progress: os.Stderr, begin: time.Now(), kernel: kernel}
 	s.machine(ctx)
 	var errs []error
 	for _, g := range chosen {

@@ -27,14 +27,14 @@ func measureMetrics(ctx context.Context, st *stage) error {
 		{"metrics.exporter_scrape_seconds", `max(quantile_over_time(0.5, scrape_duration_seconds{job="windows-exporter"}[1m]))`, "s"},
 		{"metrics.exporter_scrape_slowest_seconds", `max(max_over_time(scrape_duration_seconds{job="windows-exporter"}[1m]))`, "s"},
 	} {
-		result, err := prometheus.Query(ctx, number.expression)
+		result, err := prometheus.Evaluate(ctx, number.expression)
 		if err != nil {
 			return err
 		}
 		if len(result) != 1 {
 			return fmt.Errorf("%s has %d results, want 1", number.expression, len(result))
 		}
-		st.number(number.name, result[0].Value, number.unit)
+		st.number(number.name, float64(result[0].Value), number.unit)
 	}
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -199,22 +199,24 @@ func (p pulls) measureMemory(ctx context.Context) error {
 		}
 		names = append(names, name)
 	}
-	before, most := memory(wicd, "VmRSS"), 0.0
-	errs := make([]error, len(names))
-	var work sync.WaitGroup
-	done := make(chan struct{})
-	for i, name := range names {
-		work.Go(func() { _, errs[i] = p.host.Pull(ctx, mirroredSource+"/"+name) })
+	before, most := memory(wicd).VmRSS, uint64(0)
+	var work errgroup.Group
+	for _, name := range names {
+		work.Go(func() error {
+			_, err := p.host.Pull(ctx, mirroredSource+"/"+name)
+			return err
+		})
 	}
-	go func() { work.Wait(); close(done) }()
+	done := make(chan error, 1)
+	go func() { done <- work.Wait() }()
 	for isDone := false; !isDone; {
 		select {
-		case <-done:
+		case err = <-done:
 			isDone = true
 		case <-time.After(20 * time.Millisecond):
 		}
-		most = max(most, memory(wicd, "VmRSS"))
+		most = max(most, memory(wicd).VmRSS)
 	}
-	p.number("mirror.wicd_rss_mb_more", most-before, "MB")
-	return errors.Join(errs...)
+	p.number("mirror.wicd_rss_mb_more", (float64(most)-float64(before))/1e6, "MB")
+	return err
 }

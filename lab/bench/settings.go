@@ -37,15 +37,15 @@ func openCrowd(ctx context.Context, s *sheet) (crowd, error) {
 	return crowd{st}, err
 }
 
-// comparable is why the hosts of most numbers have a kind Windows.
+// comparable is why hosts have a kind Windows.
 const comparable = "numbers of different versions are compared, whatever quirks a simulated Windows has learned since"
 
-// start starts a host without announcing it. Its Windows is unkind unless why gives a reason against it.
-func (c crowd) start(reason string) (testenv.Host, error) {
+// start starts a host without announcing it.
+func (c crowd) start() (testenv.Host, error) {
 	_, at, err := c.AddSimulated(sim.Options{
 		// One machine cannot renew the leases of a thousand kubelets every ten seconds.
 		Kubelet: sim.KubeletOptions{Heartbeat: 30 * time.Second},
-		Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("sim-%d", len(c.Simulated())), BootTime: time.Second, Kind: reason},
+		Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("sim-%d", len(c.Simulated())), BootTime: time.Second, Kind: comparable},
 	})
 	return at, err
 }
@@ -71,7 +71,7 @@ func measureCrowd(ctx context.Context, s *sheet) error {
 func (c crowd) grow(ctx context.Context, n int) error {
 	began := time.Now()
 	for len(c.Simulated()) < n {
-		at, err := c.start(comparable)
+		at, err := c.start()
 		if err != nil {
 			return err
 		}

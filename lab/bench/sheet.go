@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -16,12 +15,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // sheet writes the numbers.
 type sheet struct {
 	out, progress io.Writer
 	begin         time.Time
+	kernel        procfs.FS
 }
 
 // number writes one line, with three decimals.
@@ -36,9 +38,14 @@ func (s *sheet) say(format string, args ...any) {
 
 // machine describes the machine.
 func (s *sheet) machine(ctx context.Context) {
-	fmt.Fprintf(s.out, "# cpu: %s, %d cores\n", field("/proc/cpuinfo", "model name"), runtime.NumCPU())
-	fmt.Fprintf(s.out, "# memory: %s\n", field("/proc/meminfo", "MemTotal"))
-	fmt.Fprintf(s.out, "# kernel: %s\n", words("/proc/sys/kernel/osrelease"))
+	if cpus, _ := s.kernel.CPUInfo(); len(cpus) > 0 {
+		fmt.Fprintf(s.out, "# cpu: %s, %d cores\n", cpus[0].ModelName, runtime.NumCPU())
+	}
+	if memory, _ := s.kernel.Meminfo(); memory.MemTotal != nil {
+		fmt.Fprintf(s.out, "# memory: %d kB\n", *memory.MemTotal)
+	}
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	fmt.Fprintf(s.out, "# kernel: %s\n", bytes.TrimSpace(release))
 	fmt.Fprintf(s.out, "# go: %s\n", runtime.Version())
 	fmt.Fprintf(s.out, "# wine: %s\n", wineVersion())
 	s.load(ctx, "start")
@@ -46,8 +53,9 @@ func (s *sheet) machine(ctx context.Context) {
 
 // load writes the load of the machine, as averages of 1, 5 and 15 minutes, and its speed factor.
 func (s *sheet) load(ctx context.Context, when string) {
-	averages := strings.Fields(words("/proc/loadavg"))
-	fmt.Fprintf(s.out, "# load at the %s: %s\n", when, strings.Join(averages[:min(3, len(averages))], " "))
+	if l, err := s.kernel.LoadAvg(); err == nil {
+		fmt.Fprintf(s.out, "# load at the %s: %v %v %v\n", when, l.Load1, l.Load5, l.Load15)
+	}
 	command := exec.CommandContext(ctx, "go", "run", "../hack/speed")
 	command.Stderr = s.progress
 	factor, err := command.Output()
@@ -58,40 +66,14 @@ func (s *sheet) load(ctx context.Context, when string) {
 	fmt.Fprintf(s.out, "# speed factor at the %s: %s", when, factor)
 }
 
-// field returns the value of the first line "name: value" in a file of /proc.
-func field(file, name string) string {
-	raw, _ := os.ReadFile(file)
-	for lines := bufio.NewScanner(bytes.NewReader(raw)); lines.Scan(); {
-		key, value, _ := strings.Cut(lines.Text(), ":")
-		if strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "unknown"
-}
-
-func words(file string) string {
-	raw, err := os.ReadFile(file)
+// busySeconds is the processor time of all cores since the machine started, without the time that the hypervisor used for others.
+func (s *sheet) busySeconds() float64 {
+	stat, err := s.kernel.Stat()
 	if err != nil {
-		return "unknown"
+		return 0
 	}
-	return strings.TrimSpace(string(raw))
-}
-
-// busySeconds is the processor time of all cores since the machine started (see proc_stat(5)), without the time that the
-// hypervisor used for others.
-func busySeconds() float64 {
-	const user, nice, system, irq, softIRQ = 1, 2, 3, 6, 7 // columns, in hundredths of a second
-	first, _, _ := strings.Cut(words("/proc/stat"), "\n")
-	columns := strings.Fields(first)
-	var sum float64
-	for _, i := range []int{user, nice, system, irq, softIRQ} {
-		if i < len(columns) {
-			hundredths, _ := strconv.ParseFloat(columns[i], 64) // the kernel writes numbers
-			sum += hundredths / 100
-		}
-	}
-	return sum
+	t := stat.CPUTotal
+	return t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ
 }
 
 func wineVersion() string {

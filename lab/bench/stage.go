@@ -4,18 +4,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -97,40 +96,25 @@ func (st *stage) poll(ctx context.Context, every, patience time.Duration, what s
 
 // poll checks a condition at an interval until it holds or patience is over.
 func poll(ctx context.Context, every, patience time.Duration, what string, look func(context.Context) (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not so within %s", patience))
-	defer cancel()
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		done, err := look(ctx)
-		if done || err != nil && ctx.Err() == nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting until %s: %w", what, context.Cause(ctx))
-		case <-tick.C:
-		}
+	if err := wait.PollUntilContextTimeout(ctx, every, patience, true, look); err != nil {
+		return fmt.Errorf("waiting for %s until %s: %w", patience, what, err)
 	}
+	return nil
 }
 
 // each calls a function some times, several at once, until one fails.
 func each(ctx context.Context, n int, call func(context.Context, int) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range writers {
-		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				if err := call(ctx, i); err != nil {
-					cancel(err)
-				}
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(writers)
+	for i := range n {
+		all.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
 			}
+			return call(ctx, i)
 		})
 	}
-	all.Wait()
-	return context.Cause(ctx)
+	return all.Wait()
 }
 
 // fresh boots new hosts, all at the same time.
@@ -138,26 +122,18 @@ func (st *stage) fresh(ctx context.Context, n int) ([]*lab.Host, error) {
 	taken := min(n, len(st.waiting))
 	hosts := slices.Clone(st.waiting[:taken])
 	st.waiting = st.waiting[taken:]
-	type booted struct {
-		host *lab.Host
-		err  error
-	}
-	done := make(chan booted)
-	missing := n - taken
-	for range missing {
+	added := make([]*lab.Host, n-taken)
+	var all errgroup.Group
+	for i := range added {
 		st.made++
 		name := fmt.Sprintf("win-%d", st.made)
-		go func() {
-			h, err := st.Lab.AddHost(ctx, name)
-			done <- booted{h, err}
-		}()
+		all.Go(func() (err error) {
+			added[i], err = st.Lab.AddHost(ctx, name)
+			return err
+		})
 	}
-	var errs []error
-	for range missing {
-		b := <-done
-		hosts, errs = append(hosts, b.host), append(errs, b.err)
-	}
-	return hosts, errors.Join(errs...)
+	err := all.Wait()
+	return append(hosts, added...), err
 }
 
 // arrival is a measured join of hosts.
@@ -186,7 +162,7 @@ func (st *stage) announced(ctx context.Context, hosts []*lab.Host, entries []tes
 		return arrival{}, err
 	}
 	var a arrival
-	busy, begin := busySeconds(), time.Now()
+	busy, begin := st.busySeconds(), time.Now()
 	if err := st.Announce(ctx, entries...); err != nil {
 		return a, err
 	}
@@ -207,7 +183,7 @@ func (st *stage) announced(ctx context.Context, hosts []*lab.Host, entries []tes
 	if err != nil {
 		return a, err
 	}
-	a.seconds, a.cpuSeconds = time.Since(begin).Seconds(), busySeconds()-busy
+	a.seconds, a.cpuSeconds = time.Since(begin).Seconds(), st.busySeconds()-busy
 	time.Sleep(settle)
 	after, err := counted(hosts)
 	if err != nil {

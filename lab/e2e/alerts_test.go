@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
 	"golang.org/x/crypto/ssh"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -76,32 +78,36 @@ func TestAlerts(t *testing.T) {
 func (w watched) expectAlert(name, label, value string) {
 	w.t.Helper()
 	w.eventually("alert "+name+" fires", func(ctx context.Context) string {
-		alerts, err := w.prometheus.Alerts(ctx)
+		all, err := w.prometheus.Alerts(ctx)
 		if err != nil {
 			return err.Error()
 		}
-		for _, a := range alerts {
-			if a.Labels["alertname"] == name && a.Labels[label] == value && a.State == "firing" {
-				if text := a.Annotations["description"]; strings.Contains(text, "<no value>") || value != "" && !strings.Contains(text, value) {
+		for _, a := range all.Alerts {
+			if isOf(a, name, label, value) && a.State == promv1.AlertStateFiring {
+				if text := string(a.Annotations["description"]); strings.Contains(text, "<no value>") || value != "" && !strings.Contains(text, value) {
 					w.t.Errorf("the description of %s does not name %s: %s", name, value, text)
 				}
 				return ""
 			}
 		}
-		return fmt.Sprintf("the alerts are %v", alerts)
+		return fmt.Sprintf("the alerts are %v", all.Alerts)
 	})
+}
+
+func isOf(a promv1.Alert, name, label, value string) bool {
+	return string(a.Labels[model.AlertNameLabel]) == name && string(a.Labels[model.LabelName(label)]) == value
 }
 
 // expectResolved waits until the alert no longer fires.
 func (w watched) expectResolved(name, label, value string) {
 	w.t.Helper()
 	w.eventually("alert "+name+" is resolved", func(ctx context.Context) string {
-		alerts, err := w.prometheus.Alerts(ctx)
+		all, err := w.prometheus.Alerts(ctx)
 		if err != nil {
 			return err.Error()
 		}
-		for _, a := range alerts {
-			if a.Labels["alertname"] == name && a.Labels[label] == value {
+		for _, a := range all.Alerts {
+			if isOf(a, name, label, value) {
 				return fmt.Sprintf("it is %s", a.State)
 			}
 		}

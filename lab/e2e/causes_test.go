@@ -140,7 +140,7 @@ func otherHostKey(p teller) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "host-key", Build: 7601}})
 	name := p.announce(h, nil)
 	p.expect(name, api.ConditionSupported, api.ReasonBuildUnsupported)
-	signer, _, err := testenv.NewKey()
+	signer, _, err := sshserver.NewKey()
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,7 +44,7 @@ func TestMonitoring(t *testing.T) {
 	for name, expr := range map[string]string{
 		"series of the node": `sum(scrape_samples_post_metric_relabeling{node="win-1"})`, "slowest scrape of its exporter in seconds": `max_over_time(scrape_duration_seconds{job="windows-exporter"}[5m])`,
 	} {
-		if result, err := prometheus.Query(t.Context(), expr); err == nil && len(result) == 1 {
+		if result, err := prometheus.Evaluate(t.Context(), expr); err == nil && len(result) == 1 {
 			t.Logf("%s: %v", name, result[0].Value)
 		}
 	}
@@ -65,7 +67,7 @@ func limits() corev1.ResourceRequirements {
 
 // expectDocumented compares the names of all series of the operator and of WICD with docs/metrics.md.
 func (p place) expectDocumented(prometheus *lab.Prometheus) {
-	result, err := prometheus.Query(p.t.Context(), `group by (__name__) ({__name__=~"(wmco|wicd)_.+"})`)
+	result, err := prometheus.Evaluate(p.t.Context(), `group by (__name__) ({__name__=~"(wmco|wicd)_.+"})`)
 	if err != nil || len(result) < 10 {
 		p.t.Fatalf("there are %d metrics (%v)", len(result), err)
 	}
@@ -74,7 +76,7 @@ func (p place) expectDocumented(prometheus *lab.Prometheus) {
 		known[m.Name] = true
 	}
 	for _, s := range result {
-		name := s.Labels["__name__"]
+		name := string(s.Metric[model.MetricNameLabel])
 		of := name
 		for _, part := range []string{"_bucket", "_sum", "_count"} {
 			if base, got := strings.CutSuffix(name, part); got && known[base] {
@@ -141,7 +143,7 @@ func (p place) expectResults(prometheus *lab.Prometheus, without map[string]stri
 		var still []namedExpression
 		var report []string
 		for _, e := range missing {
-			result, err := prometheus.Query(ctx, e.expr)
+			result, err := prometheus.Evaluate(ctx, e.expr)
 			if err != nil {
 				return e.where + ": " + err.Error()
 			}
@@ -157,13 +159,18 @@ func (p place) expectResults(prometheus *lab.Prometheus, without map[string]stri
 // expectHealthyRules waits until Prometheus has evaluated every rule and alert without an error.
 func (p place) expectHealthyRules(prometheus *lab.Prometheus) {
 	p.eventually("every rule was evaluated", func(ctx context.Context) string {
-		rules, err := prometheus.Rules(ctx)
-		if err != nil || len(rules) == 0 {
-			return fmt.Sprintf("there are %d rules (%v)", len(rules), err)
+		result, err := prometheus.Rules(ctx)
+		if err != nil || len(result.Groups) == 0 {
+			return fmt.Sprintf("there are %d groups of rules (%v)", len(result.Groups), err)
 		}
-		for _, r := range rules {
-			if r.Health != "ok" {
-				return fmt.Sprintf("%s is %s: %s", r.Name, r.Health, r.LastError)
+		for _, g := range result.Groups {
+			for _, rule := range g.Rules {
+				if a, isAlert := rule.(promv1.AlertingRule); isAlert {
+					rule = promv1.RecordingRule{Name: a.Name, Health: a.Health, LastError: a.LastError}
+				}
+				if r, _ := rule.(promv1.RecordingRule); r.Health != promv1.RuleHealthGood {
+					return fmt.Sprintf("%s is %s: %s", r.Name, r.Health, r.LastError)
+				}
 			}
 		}
 		return ""

@@ -18,6 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -50,7 +51,7 @@ func TestPlugin(t *testing.T) {
 		}
 	})
 	t.Run("a host with another key", func(t *testing.T) {
-		other, _, err := testenv.NewKey()
+		other, _, err := sshserver.NewKey()
 		if err != nil {
 			t.Fatal(err)
 		}

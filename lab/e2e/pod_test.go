@@ -55,7 +55,8 @@ func (p place) checkPodRights() {
 	if limit, err := c.Memory("memory.limit_in_bytes"); err != nil || limit != 1<<30 {
 		p.t.Errorf("the memory limit is %d (%v), want 1 GiB", limit, err)
 	}
-	if options := c.MountOptions("/"); !strings.HasPrefix(options, "ro,") {
+	options := c.MountOptions("/")
+	if _, isReadOnly := options["ro"]; !isReadOnly {
 		p.t.Errorf("the root file system is mounted %q, want it read-only", options)
 	}
 }

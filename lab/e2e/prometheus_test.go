@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+
 	"github.com/windows-machine-config/wmco/deploy/monitoring"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
@@ -42,11 +44,11 @@ func (p place) expectTargets(prometheus *lab.Prometheus, jobs ...string) {
 			return err.Error()
 		}
 		var up []string
-		for _, t := range targets {
-			if t.Health != "up" {
-				return fmt.Sprintf("%s is %s: %s", t.URL, t.Health, t.LastError)
+		for _, t := range targets.Active {
+			if t.Health != promv1.HealthGood {
+				return fmt.Sprintf("%s is %s: %s", t.ScrapeURL, t.Health, t.LastError)
 			}
-			up = append(up, t.Labels["job"])
+			up = append(up, string(t.Labels["job"]))
 		}
 		slices.Sort(up)
 		want := slices.Sorted(slices.Values(jobs))
@@ -61,7 +63,7 @@ func (p place) expectTargets(prometheus *lab.Prometheus, jobs ...string) {
 func (p place) expectResult(prometheus *lab.Prometheus, expression string) {
 	p.t.Helper()
 	p.eventually(expression+" has a result", func(ctx context.Context) string {
-		result, err := prometheus.Query(ctx, expression)
+		result, err := prometheus.Evaluate(ctx, expression)
 		switch {
 		case err != nil:
 			return err.Error()

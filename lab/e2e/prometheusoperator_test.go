@@ -69,7 +69,7 @@ func (p place) expectManaged(operator *testenv.PrometheusOperator, m testenv.Man
 	p.expectResults(prometheus, withoutFault())
 	p.expectHealthyRules(prometheus)
 	for _, query := range []string{`{exported_namespace!=""}`, `{exported_service!=""}`, `{exported_pod!=""}`, `{exported_container!=""}`, `wmco_instances > 999`} {
-		if result, err := prometheus.Query(p.t.Context(), query); err != nil || len(result) > 0 {
+		if result, err := prometheus.Evaluate(p.t.Context(), query); err != nil || len(result) > 0 {
 			p.t.Errorf("%s has the result %v (%v), want none", query, result, err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -25,7 +26,7 @@ func (p place) anotherKey(watch *budgetWatch) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	private, text, err := testenv.NewKey()
+	private, text, err := sshserver.NewKey()
 	if err != nil {
 		p.t.Fatal(err)
 	}

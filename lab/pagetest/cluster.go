@@ -7,9 +7,9 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,25 +76,21 @@ func (c *Cluster) fill(ctx context.Context, hosts int) error {
 
 // readyOperator reports the operator's pod as Ready, in place of the kubelet of a node that there is not.
 func (c *Cluster) readyOperator(ctx context.Context) error {
-	for {
+	ctx, cancel := context.WithTimeout(ctx, lab.Patience(time.Minute))
+	defer cancel()
+	return lab.Until(ctx, 200*time.Millisecond, "the operator's pod", func(ctx context.Context) error {
 		var pods corev1.PodList
 		if err := c.Client.List(ctx, &pods, client.InNamespace(api.DefaultNamespace)); err != nil {
 			return err
 		}
-		for i := range pods.Items {
-			p := &pods.Items[i]
-			p.Status.Phase = corev1.PodRunning
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour))}}
-			if err := c.Client.Status().Update(ctx, p); !apierrors.IsConflict(err) {
-				return err
-			}
+		if len(pods.Items) == 0 {
+			return errors.New("there is none")
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
+		p := &pods.Items[0]
+		p.Status.Phase = corev1.PodRunning
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour))}}
+		return c.Client.Status().Update(ctx, p)
+	}, nil)
 }
 
 // renewers is how many Leases are renewed at the same time.
@@ -105,15 +101,12 @@ func (c *Cluster) renew(ctx context.Context) {
 	for ctx.Err() == nil {
 		var nodes corev1.NodeList
 		_ = c.Client.List(ctx, &nodes) // the next one comes soon
-		var all sync.WaitGroup
-		for worker := range renewers {
-			all.Go(func() {
-				for i := worker; i < len(nodes.Items); i += renewers {
-					c.renewOne(ctx, nodes.Items[i].Name)
-				}
-			})
+		var all errgroup.Group
+		all.SetLimit(renewers)
+		for _, n := range nodes.Items {
+			all.Go(func() error { return c.renewOne(ctx, n.Name) })
 		}
-		all.Wait()
+		_ = all.Wait() // what failed is tried again in the next round
 		select {
 		case <-ctx.Done():
 		case <-time.After(10 * time.Second):
@@ -122,15 +115,15 @@ func (c *Cluster) renew(ctx context.Context) {
 }
 
 // renewOne renews the Lease of one node, or creates it.
-func (c *Cluster) renewOne(ctx context.Context, node string) {
+func (c *Cluster) renewOne(ctx context.Context, node string) error {
 	now := metav1.NewMicroTime(time.Now())
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: node}}
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"renewTime":"`+now.UTC().Format(metav1.RFC3339Micro)+`"}}`))
 	if err := c.Client.Patch(ctx, lease, patch); !apierrors.IsNotFound(err) {
-		return
+		return err
 	}
 	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: new(node), LeaseDurationSeconds: new(int32(40)), RenewTime: &now}
-	_ = c.Client.Create(ctx, lease) // or in the next round
+	return c.Client.Create(ctx, lease)
 }
 
 // As is the configuration of another user.

@@ -7,9 +7,9 @@ package pagetest
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,29 +81,17 @@ func Fill(ctx context.Context, c client.Client, hosts int) error {
 	if err := fillCluster(ctx, c, hosts); err != nil {
 		return err
 	}
-	numbers := make(chan int)
-	failed := make(chan error, hosts)
-	var workers sync.WaitGroup
-	for range 16 {
-		workers.Go(func() {
-			for i := range numbers {
-				if err := fillHost(ctx, c, i, situationOf(i, hosts)); err != nil {
-					failed <- fmt.Errorf("creating host %d: %w", i, err)
-				}
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(16)
+	for i := 1; i <= hosts; i++ {
+		all.Go(func() error {
+			if err := fillHost(ctx, c, i, situationOf(i, hosts)); err != nil {
+				return fmt.Errorf("creating host %d: %w", i, err)
 			}
+			return nil
 		})
 	}
-	for i := range hosts {
-		numbers <- i + 1
-	}
-	close(numbers)
-	workers.Wait()
-	select {
-	case err := <-failed:
-		return err
-	default:
-		return nil
-	}
+	return all.Wait()
 }
 
 func fillCluster(ctx context.Context, c client.Client, hosts int) error {

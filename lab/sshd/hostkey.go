@@ -1,15 +1,14 @@
 package sshd
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
 // loadHostKey reads the server's key from a file in OpenSSH's format. The first time, it creates one (Ed25519).
@@ -32,16 +31,12 @@ func loadHostKey(path string) (ssh.Signer, error) {
 }
 
 func makeHostKey(path string) error {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
+	_, text, err := sshserver.NewKey()
 	if err != nil {
 		return fmt.Errorf("creating the host key: %w", err)
 	}
-	block, err := ssh.MarshalPrivateKey(key, "")
-	if err != nil {
-		return fmt.Errorf("encoding the host key: %w", err)
-	}
 	beside := path + ".new"
-	if err := os.WriteFile(beside, pem.EncodeToMemory(block), 0o600); err != nil {
+	if err := os.WriteFile(beside, text, 0o600); err != nil {
 		return fmt.Errorf("writing the host key: %w", err)
 	}
 	if err := os.Rename(beside, path); err != nil {

@@ -5,8 +5,6 @@ package sshd
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"io"
 	"log/slog"
@@ -33,11 +31,7 @@ type fixture struct {
 
 func mustKey(t *testing.T) ssh.Signer {
 	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := ssh.NewSignerFromKey(key)
+	signer, _, err := sshserver.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}

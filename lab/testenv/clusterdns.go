@@ -57,16 +57,12 @@ func (env *Env) StartDNS(ctx context.Context) error {
 func (env *Env) waitForDNS(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, lab.Patience(2*time.Minute))
 	defer cancel()
-	for {
+	return lab.Until(ctx, 100*time.Millisecond, "CoreDNS", func(ctx context.Context) error {
 		var d appsv1.Deployment
 		err := env.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: "coredns"}, &d)
-		if err == nil && d.Status.ReadyReplicas > 0 {
-			return nil
+		if err == nil && d.Status.ReadyReplicas == 0 {
+			err = fmt.Errorf("no pod is ready: %+v", d.Status)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for CoreDNS: %w: %+v", errors.Join(ctx.Err(), err), d.Status)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		return err
+	}, nil)
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/manifest"
 	"github.com/windows-machine-config/wmco/lab/ovn"
@@ -64,8 +65,6 @@ type Options struct {
 	Pods bool
 	// Components are the names of additional components for Wine hosts.
 	Components []string
-	// ProgramBytes is the size of each program, except WICD, that simulated hosts get; 64 KiB if 0.
-	ProgramBytes int
 	// OpenShift is the platform of an OpenShift cluster, as in None or AWS; the cluster is plain Kubernetes if empty.
 	OpenShift string
 	// Kubernetes is the version that the control plane reports at first, as in v1.33.13; that of its code if empty.
@@ -153,7 +152,7 @@ func (env *Env) open(ctx context.Context, o Options) (err error) {
 	if env.folder, err = lab.NewFolder(ctx, "testenv", o.Log); err != nil {
 		return err
 	}
-	signer, key, err := NewKey()
+	signer, key, err := sshserver.NewKey()
 	if err != nil {
 		return err
 	}

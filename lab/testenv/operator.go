@@ -3,7 +3,6 @@
 package testenv
 
 import (
-	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -20,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/windows-machine-config/wmco/lab"
@@ -123,45 +123,31 @@ func (o *Operator) Through(url string, certificate *x509.Certificate) (back func
 
 // PeakMemory is the highest resident memory of the process so far, in bytes.
 func (o *Operator) PeakMemory() (bytes int64, err error) {
-	text, err := o.proc("status")
+	p, err := o.process()
 	if err != nil {
 		return 0, err
 	}
-	_, after, _ := strings.Cut(text, "VmHWM:")
-	if _, err := fmt.Sscanf(after, "%d kB", &bytes); err != nil {
-		return 0, fmt.Errorf("reading the operator's peak of memory: %w", err)
-	}
-	return bytes * 1024, nil
+	status, err := p.NewStatus()
+	return int64(status.VmHWM), err
 }
 
-// CPUTime is the processor time of the process so far, in steps of 10 ms (proc(5)).
-func (o *Operator) CPUTime() (time.Duration, error) {
-	text, err := o.proc("stat")
+// CPUTime is the processor time of the process so far, in seconds, with steps of 10 ms (proc(5)).
+func (o *Operator) CPUTime() (seconds float64, err error) {
+	p, err := o.process()
 	if err != nil {
 		return 0, err
 	}
-	_, after, _ := strings.Cut(text, ") ") // the name before it can contain spaces
-	fields := strings.Fields(after)
-	const user, system = 11, 12
-	var ticks time.Duration
-	for _, i := range []int{user, system} {
-		var n int64
-		if _, err := fmt.Sscan(fields[i], &n); err != nil {
-			return 0, fmt.Errorf("reading the operator's processor time: %w", err)
-		}
-		ticks += time.Duration(n)
-	}
-	return ticks * 10 * time.Millisecond, nil
+	stat, err := p.Stat()
+	return stat.CPUTime(), err
 }
 
-func (o *Operator) proc(file string) (string, error) {
+func (o *Operator) process() (procfs.Proc, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.cmd == nil {
-		return "", errors.New("the operator does not run")
+		return procfs.Proc{}, errors.New("the operator does not run")
 	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", o.cmd.Process.Pid, file))
-	return string(text), err
+	return procfs.NewProc(o.cmd.Process.Pid)
 }
 
 // Kill kills the operator, as a power failure of its node would. The next one waits until the Lease has expired.
@@ -253,7 +239,7 @@ func (o Options) isOfOtherMinor(c build.Component) bool {
 func (env *Env) payload(ctx context.Context, o Options) (string, error) {
 	dir := filepath.Join(env.folder.Path, "payload")
 	if o.WineHosts == 0 {
-		return dir, simulatedPayload(ctx, dir, cmp.Or(o.ProgramBytes, wicdBytes))
+		return dir, simulatedPayload(ctx, dir)
 	}
 	components, err := o.components()
 	if err != nil {

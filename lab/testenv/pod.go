@@ -126,20 +126,14 @@ func (p *OperatorPod) Running(ctx context.Context) (*corev1.Pod, error) {
 }
 
 // WaitUntilReady returns the Ready pod as soon as there is one.
-func (p *OperatorPod) WaitUntilReady(ctx context.Context) (*corev1.Pod, error) {
+func (p *OperatorPod) WaitUntilReady(ctx context.Context) (pod *corev1.Pod, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lab.Patience(2*time.Minute))
 	defer cancel()
-	for {
-		pod, err := p.Running(ctx)
-		if err == nil {
-			return pod, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	err = lab.Until(ctx, 50*time.Millisecond, "the operator's pod", func(ctx context.Context) (err error) {
+		pod, err = p.Running(ctx)
+		return err
+	}, nil)
+	return pod, err
 }
 
 // Container is the container of the operator's pod, on its node.
